@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from receiver.core.model.pods import Pod
 from receiver.core.model.policy import Taint
 from receiver.core.model.usage import EndedPod
-from receiver.ports import QUOTA_NAME, Cloud, CloudPool, Cluster, ClusterFacts, Did, KeptOut, Receipt
+from receiver.ports import QUOTA_NAME, Cloud, CloudPool, Cluster, ClusterFacts, Did, HeldPlaces, Receipt
 
 
 class ObservedCloud:
@@ -48,9 +48,9 @@ class ObservedCluster:
         """Return what *inner* sees on *node*."""
         return self._inner.gpu_pods_on(node)
 
-    def lacking(self) -> Sequence[str]:
+    def missing_rights(self) -> Sequence[str]:
         """Return what *inner* is told."""
-        return self._inner.lacking()
+        return self._inner.missing_rights()
 
     def cordon(self, node: str, action: str) -> Receipt:
         """Say what would be cordoned."""
@@ -60,11 +60,11 @@ class ObservedCluster:
         """Say what would be made schedulable."""
         return _would(f"make node {node} schedulable again if the cordon is ours")
 
-    def shut(self, node: str, why: str) -> Receipt:
+    def cordon_for_budget(self, node: str, why: str) -> Receipt:
         """Say what would be closed to new work."""
         return _would(f"shut node {node} to new work: {why}")
 
-    def reopen(self, node: str) -> Receipt:
+    def uncordon_for_budget(self, node: str) -> Receipt:
         """Say what would be opened to new work."""
         return _would(f"open node {node} to new work again if we closed it")
 
@@ -73,12 +73,12 @@ class ObservedCluster:
         too = ", GPU pods too" if evicting else ", GPU pods that consented too" if consenting else ""
         return _would(f"evict from node {node} what may go{too}")
 
-    def dress(self, node: str, labels: Mapping[str, str], taints: Sequence[Taint]) -> Receipt:
+    def apply_labels_and_taints(self, node: str, labels: Mapping[str, str], taints: Sequence[Taint]) -> Receipt:
         """Say which labels and taints would be put on *node*."""
         what = [*(f"{k}={v}" for k, v in sorted(labels.items())), *(f"{t.key}={t.value}:{t.effect}" for t in taints)]
         return _would(f"put {', '.join(what)} on node {node}")
 
-    def prefer(self, node: str, taints: Sequence[Taint]) -> Receipt:
+    def set_soft_taints(self, node: str, taints: Sequence[Taint]) -> Receipt:
         """Say which soft taints *node* would carry."""
         return _would(f"let node {node} carry {', '.join(t.key for t in taints) or 'no soft taint'}")
 
@@ -86,18 +86,18 @@ class ObservedCluster:
         """Say what would be scaled to zero."""
         return _would(f"scale {pod.owner} of {pod.namespace} to zero")
 
-    def kept_out(self, *, queues: bool) -> KeptOut:
+    def held_places(self, *, queues: bool) -> HeldPlaces:
         """Return what *inner* sees."""
-        return self._inner.kept_out(queues=queues)
+        return self._inner.held_places(queues=queues)
 
-    def keep_out(self, namespace: str, resources: Sequence[str], passing: Sequence[str]) -> Receipt:
+    def hold_namespace(self, namespace: str, resources: Sequence[str], passing: Sequence[str]) -> Receipt:
         """Say what would be kept out."""
         but = f", but for {', '.join(passing)}" if passing else ""
         return _would(
             f"create ResourceQuota {namespace}/{QUOTA_NAME}: no new pod may ask for {', '.join(resources)}{but}"
         )
 
-    def let_in(self, namespace: str) -> Receipt:
+    def release_namespace(self, namespace: str) -> Receipt:
         """Say what would be deleted."""
         return _would(f"delete ResourceQuota {namespace}/{QUOTA_NAME} if it is ours")
 
@@ -109,7 +109,7 @@ class ObservedCluster:
         """Say which queue would run again."""
         return _would(f"give ClusterQueue {queue} its stop policy back if we hold it")
 
-    def announce(self, pod: Pod, *, reason: str, message: str) -> Receipt:
+    def record_event(self, pod: Pod, *, reason: str, message: str) -> Receipt:
         """Say which Event would be left."""
         return _would(f"leave the Event {reason} on pod {pod.key}: {message}")
 

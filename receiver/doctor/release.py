@@ -96,11 +96,11 @@ def marks(cluster: KubernetesCluster) -> tuple[list[Leftover], str]:
     """
     found = [mark for node in cluster.look().nodes for mark in _of(node)]
     try:
-        kept_out = cluster.kept_out(queues=True)
+        held = cluster.held_places(queues=True)
     except WontWork as error:
         return found, str(error)
-    found += [Leftover(LeftoverKind.QUOTA, name, "a quota of ours keeps GPU pods out") for name in kept_out.namespaces]
-    found += [Leftover(LeftoverKind.QUEUE, name, "held by us") for name in kept_out.cluster_queues]
+    found += [Leftover(LeftoverKind.QUOTA, name, "a quota of ours keeps GPU pods out") for name in held.namespaces]
+    found += [Leftover(LeftoverKind.QUEUE, name, "held by us") for name in held.cluster_queues]
     return found, ""
 
 
@@ -133,10 +133,10 @@ def _undo(cluster: KubernetesCluster, mark: Leftover) -> Receipt:
         case LeftoverKind.CORDON:
             return cluster.uncordon(mark.name)
         case LeftoverKind.STOP:
-            return cluster.reopen(mark.name)
+            return cluster.uncordon_for_budget(mark.name)
         case LeftoverKind.TAINTS:
-            return cluster.prefer(mark.name, ())
+            return cluster.set_soft_taints(mark.name, ())
         case LeftoverKind.QUOTA:
-            return cluster.let_in(mark.name)
+            return cluster.release_namespace(mark.name)
         case LeftoverKind.QUEUE:
             return cluster.release_queue(mark.name)

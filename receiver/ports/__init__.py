@@ -16,7 +16,7 @@ from receiver.ports.cluster import (
     ClusterFacts,
     ClusterNode,
     DemandWatch,
-    KeptOut,
+    HeldPlaces,
     WorkGate,
 )
 from receiver.ports.outside import (
@@ -87,8 +87,8 @@ __all__ = [
     "Did",
     "Grounds",
     "GroundsKept",
+    "HeldPlaces",
     "Instance",
-    "KeptOut",
     "Leader",
     "OutboxStore",
     "ReadStore",

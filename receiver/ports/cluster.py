@@ -1,4 +1,4 @@
-"""Kubernetes: nodes and GPU pods, what keeps new GPU work out, and the watch that wakes the loop."""
+"""Kubernetes: nodes and GPU pods, the budget hold, and the watch that wakes the loop."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -60,98 +60,100 @@ class ClusterFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptOut:
-    """Where new work is kept out by us: namespaces with our ResourceQuota, ClusterQueues that we put on Hold."""
+class HeldPlaces:
+    """What the budget hold blocks: namespaces with our ResourceQuota, ClusterQueues that we set to Hold."""
 
     namespaces: tuple[str, ...] = ()
     cluster_queues: tuple[str, ...] = ()
 
 
 class WorkGate(Protocol):
-    """The part of Kubernetes that keeps new work out. Every call may raise TryLater or WontWork."""
+    """The budget hold's part of Kubernetes. Every call may raise TryLater or WontWork."""
 
-    def kept_out(self, *, queues: bool) -> KeptOut:
-        """Return what is ours, by its label or annotation; Kueue is only asked with *queues*."""
+    def held_places(self, *, queues: bool) -> HeldPlaces:
+        """Return the places with our label or annotation; ClusterQueues are read only with *queues*."""
 
-    def keep_out(self, namespace: str, resources: Sequence[str], passing: Sequence[str]) -> Receipt:
-        """Let no new pod of *namespace* ask for one of *resources*, but for those of the *passing* priority classes.
+    def hold_namespace(self, namespace: str, resources: Sequence[str], passing: Sequence[str]) -> Receipt:
+        """Forbid new pods of *namespace* that request any of *resources*, except in the *passing* priority classes.
 
-        One of ours that says otherwise is replaced; an object of that name that is not ours is left alone (DIFFERS).
+        A ResourceQuota of ours with other contents is replaced. One that is not ours stays as it is (DIFFERS).
         """
 
-    def let_in(self, namespace: str) -> Receipt:
-        """Delete our ResourceQuota of *namespace*; somebody else's is left alone (DIFFERS)."""
+    def release_namespace(self, namespace: str) -> Receipt:
+        """Delete our ResourceQuota from *namespace*. One that is not ours stays as it is (DIFFERS)."""
 
     def hold_queue(self, queue: str) -> Receipt:
-        """Put a ClusterQueue of Kueue on Hold and note on it what it was; one that somebody stopped is left alone
-        (DIFFERS)."""
+        """Set a ClusterQueue of Kueue to Hold and record its former stop policy in an annotation. A queue that others
+        stopped stays as it is (DIFFERS)."""
 
     def release_queue(self, queue: str) -> Receipt:
-        """Give a ClusterQueue the stop policy back that it had before `hold_queue`; what somebody changed since
-        stays."""
+        """Restore the stop policy that a ClusterQueue had before `hold_queue`, unless others changed it since."""
 
 
 class Cluster(WorkGate, Protocol):
     """Kubernetes. Every call may raise TryLater or WontWork."""
 
     def look(self) -> ClusterFacts:
-        """Return what exists now."""
+        """Return the current nodes and GPU pods."""
 
     def ended(self, namespaces: Collection[str]) -> Sequence[EndedPod]:
-        """Return the GPU pods of *namespaces* that have succeeded or failed and are still there."""
+        """Return the GPU pods of *namespaces* that succeeded or failed and still exist."""
 
     def gpu_pods_on(self, node: str) -> Sequence[Pod]:
         """Return the GPU pods bound to *node*, read with quorum (no cache)."""
 
-    def lacking(self) -> Sequence[str]:
-        """Return the rights that a removal needs and that we do not have (``patch nodes``); nothing is changed."""
+    def missing_rights(self) -> Sequence[str]:
+        """Return the rights that a removal needs and that RBAC refuses us (``patch nodes``). Changes nothing."""
 
     def cordon(self, node: str, action: str) -> Receipt:
         """Mark *node* unschedulable with our annotation naming *action*."""
 
     def uncordon(self, node: str) -> Receipt:
-        """Undo what `cordon` did; a cordon of someone else is left alone (DIFFERS), and so is that of `shut`."""
+        """Undo `cordon`. The cordons of others (DIFFERS) and of `cordon_for_budget` stay."""
 
-    def shut(self, node: str, why: str) -> Receipt:
-        """Let no new pod begin on *node* while a budget is at its stop: unschedulable, with our annotation that says
-        *why*. A cordon for a removal stays beside it; one of someone else is left alone (DIFFERS)."""
+    def cordon_for_budget(self, node: str, why: str) -> Receipt:
+        """Mark *node* unschedulable, with our annotation that gives *why*, while a budget is at its stop. A cordon for
+        a removal stays beside it; the cordon of others stays as it is (DIFFERS)."""
 
-    def reopen(self, node: str) -> Receipt:
-        """Undo what `shut` did, and nothing else: a node that is cordoned for a removal stays so."""
+    def uncordon_for_budget(self, node: str) -> Receipt:
+        """Undo `cordon_for_budget` only: a node that is cordoned for a removal stays unschedulable."""
 
     def drain(self, node: str, *, consenting: bool = False, evicting: bool = False) -> Receipt:
-        """Evict what may go (no GPU pod, no DaemonSet or mirror pod, none that keeps its node by
-        `receiver.core.model.pods`: DIFFERS). TryLater while a PodDisruptionBudget
-        or a pod that is still leaving stands in the way. *consenting* evicts GPU pods too whose owner
-        consented (``safe-to-evict: "true"``), and nothing at all while one GPU pod there did not; *evicting* those
-        that yield (`core.scaling.bounds.yields`), and nothing at all while one does not. Nobody is evicted
-        either while a PodDisruptionBudget holds one of those that would go, nor from a node that does not bear our
-        cordon for a removal, because somebody lifted it meanwhile (DIFFERS)."""
+        """Evict the pods that may be evicted: no GPU pods, no DaemonSet or mirror pods. A pod that keeps its node by
+        `receiver.core.model.pods` stops the drain (DIFFERS).
 
-    def dress(self, node: str, labels: Mapping[str, str], taints: Sequence[Taint]) -> Receipt:
-        """Put *labels* and *taints* on *node*; others that it carries stay. ALREADY when it has them all."""
+        *consenting* also evicts GPU pods whose owner consented (``safe-to-evict: "true"``); *evicting* also evicts
+        those that yield (`core.scaling.bounds.yields`). With either, one GPU pod that did not consent or does
+        not yield means that no pod is evicted. No pod is evicted either while a PodDisruptionBudget protects one of
+        them, or from a node that has lost our cordon for a removal (DIFFERS).
 
-    def prefer(self, node: str, taints: Sequence[Taint]) -> Receipt:
-        """Let *node* carry exactly *taints* of our soft ones (`core.scaling.packing.SOFT_TAINTS`); all others stay.
-        ALREADY when it does."""
+        Raises TryLater while a PodDisruptionBudget or a pod that is still terminating blocks it.
+        """
+
+    def apply_labels_and_taints(self, node: str, labels: Mapping[str, str], taints: Sequence[Taint]) -> Receipt:
+        """Add *labels* and *taints* to *node* and keep its others. ALREADY when it has them all."""
+
+    def set_soft_taints(self, node: str, taints: Sequence[Taint]) -> Receipt:
+        """Give *node* exactly *taints* of our soft ones (`core.scaling.packing.SOFT_TAINTS`) and keep its others.
+        ALREADY when it has them."""
 
     def scale_to_zero(self, pod: Pod) -> Receipt:
-        """Scale the owner of *pod* to zero replicas, or suspend it if it is a Job. ALREADY when it is there;
+        """Scale the owner of *pod* to zero replicas, or suspend it if it is a Job. ALREADY when that is done;
         WontWork for a pod without an owner that can be scaled."""
 
-    def announce(self, pod: Pod, *, reason: str, message: str) -> Receipt:
-        """Leave a Kubernetes Event on *pod*."""
+    def record_event(self, pod: Pod, *, reason: str, message: str) -> Receipt:
+        """Write a Kubernetes Event for *pod*."""
 
 
 class DemandWatch(Protocol):
-    """A connection that stays open. Whoever hears of a pod looks at everything anew."""
+    """A watch on pods that only reports that something changed: its reader then looks at everything."""
 
     def follow(self, stands: Callable[[], None], found: Callable[[], None]) -> None:
-        """Call *stands* when the connection is there and *found* whenever a pod is found to need a node; return when
-        it has ended in good order. Called again it goes on where it was.
+        """Call *stands* once connected and *found* for each pod that needs a node; return when the server ends the
+        connection. The next call resumes where this one ended.
 
-        Raises TryLater when it broke or is refused for now, WontWork when it will not come by itself.
+        Raises TryLater when the connection broke or is refused for now, WontWork when retrying cannot help.
         """
 
     def close(self) -> None:
-        """End `follow` from another thread, for good."""
+        """End `follow` for good, from another thread."""

@@ -24,7 +24,7 @@ from receiver.ports import (
     ClusterFacts,
     ClusterNode,
     Did,
-    KeptOut,
+    HeldPlaces,
     Receipt,
     TryLater,
     WontWork,
@@ -176,35 +176,37 @@ class WorldHolding(Switches):
 
     _holding: HoldObjects
 
-    def kept_out(self, *, queues: bool) -> KeptOut:
+    def held_places(self, *, queues: bool) -> HeldPlaces:
         """Return what is ours."""
-        self.called("kept_out")
+        self.called("held_places")
         held = [n for n, q in self._holding.cluster_queues.items() if STOP_POLICY_ANNOTATION in q.annotations]
-        return KeptOut(
+        return HeldPlaces(
             namespaces=tuple(sorted(n for n, q in self._holding.quotas.items() if q.ours)),
             cluster_queues=tuple(sorted(held)) if queues else (),
         )
 
-    def keep_out(self, namespace: str, resources: Sequence[str], passing: Sequence[str]) -> Receipt:
+    def hold_namespace(self, namespace: str, resources: Sequence[str], passing: Sequence[str]) -> Receipt:
         """Put our quota in place."""
-        self.called("keep_out")
+        self.called("hold_namespace")
         found = self._holding.quotas.get(namespace)
         spec = {"resources": sorted(resources), "passing": sorted(passing)}
         if found is not None and not found.ours:
             return Receipt(did=Did.DIFFERS, sentence=f"the quota of {namespace} is not ours and is left alone")
         if found is not None and found.spec == spec:
             return Receipt(did=Did.ALREADY, sentence=f"the quota of {namespace} is there already")
-        self.write("keep_out", (namespace,), lambda: self._holding.quotas.update({namespace: HoldQuota(spec=spec)}))
+        self.write(
+            "hold_namespace", (namespace,), lambda: self._holding.quotas.update({namespace: HoldQuota(spec=spec)})
+        )
         return Receipt(did=Did.DONE, sentence=f"created the quota of {namespace}")
 
-    def let_in(self, namespace: str) -> Receipt:
+    def release_namespace(self, namespace: str) -> Receipt:
         """Delete our quota."""
-        self.called("let_in")
+        self.called("release_namespace")
         found = self._holding.quotas.get(namespace)
         if found is None or not found.ours:
             did = Did.ALREADY if found is None else Did.DIFFERS
             return Receipt(did=did, sentence=f"no quota of ours is in {namespace}")
-        self.write("let_in", (namespace,), lambda: self._holding.quotas.pop(namespace))
+        self.write("release_namespace", (namespace,), lambda: self._holding.quotas.pop(namespace))
         return Receipt(did=Did.DONE, sentence=f"deleted the quota of {namespace}")
 
     def hold_queue(self, queue: str) -> Receipt:
@@ -293,9 +295,9 @@ class WorldCluster(WorldHolding):
             pods=with_minimums(pods, self._world.active_pods.values(), self._world.pods.values()),
         )
 
-    def lacking(self) -> Sequence[str]:
+    def missing_rights(self) -> Sequence[str]:
         """Return the rights that somebody took away."""
-        self.called("lacking")
+        self.called("missing_rights")
         return self.refused
 
     def _look_at_nodes(
@@ -349,9 +351,9 @@ class WorldCluster(WorldHolding):
             return Receipt(did=Did.DIFFERS, sentence=f"{node} was cordoned by someone else")
         return self._lift("uncordon", found, CORDON_ANNOTATION, STOP_ANNOTATION)
 
-    def shut(self, node: str, why: str) -> Receipt:
+    def cordon_for_budget(self, node: str, why: str) -> Receipt:
         """Cordon for a budget's stop; no such node, or somebody else cordoned it: DIFFERS."""
-        self.called("shut")
+        self.called("cordon_for_budget")
         found = self._world.nodes.get(node)
         if found is None or _is_theirs(found):
             return Receipt(did=Did.DIFFERS, sentence=f"{node} is gone, or was cordoned by someone else")
@@ -359,16 +361,16 @@ class WorldCluster(WorldHolding):
             return Receipt(did=Did.ALREADY, sentence=f"{node} is closed already")
         marks = {STOP_ANNOTATION: why}
         self.write(
-            "shut",
+            "cordon_for_budget",
             (node, why),
             lambda: self._world.patch_node(node, unschedulable=True, annotations=marks),
         )
         return Receipt(did=Did.DONE, sentence=f"closed {node}")
 
-    def reopen(self, node: str) -> Receipt:
-        """Undo `shut`; a cordon for a removal stays."""
-        self.called("reopen")
-        return self._lift("reopen", self._world.nodes.get(node), STOP_ANNOTATION, CORDON_ANNOTATION)
+    def uncordon_for_budget(self, node: str) -> Receipt:
+        """Undo `cordon_for_budget`; a cordon for a removal stays."""
+        self.called("uncordon_for_budget")
+        return self._lift("uncordon_for_budget", self._world.nodes.get(node), STOP_ANNOTATION, CORDON_ANNOTATION)
 
     def _lift(self, verb: str, found: WorldNode | None, annotation: str, other: str) -> Receipt:
         """Take *annotation* off, and the cordon with it unless the *other* one keeps it."""
@@ -409,9 +411,9 @@ class WorldCluster(WorldHolding):
                 raise TryLater(why, code="pdb")
         raise TryLater(f"{len(here)} pods are still leaving {node}", code="draining")
 
-    def dress(self, node: str, labels: Mapping[str, str], taints: Sequence[Taint]) -> Receipt:
+    def apply_labels_and_taints(self, node: str, labels: Mapping[str, str], taints: Sequence[Taint]) -> Receipt:
         """Put *labels* and *taints* on a node; a taint of the same key and effect is replaced. No node: DIFFERS."""
-        self.called("dress")
+        self.called("apply_labels_and_taints")
         found = self._world.nodes.get(node)
         if found is None:
             return Receipt(did=Did.DIFFERS, sentence=f"there is no node {node}")
@@ -420,15 +422,15 @@ class WorldCluster(WorldHolding):
         if found.labels.items() >= labels.items() and set(taints) <= set(found.taints):
             return Receipt(did=Did.ALREADY, sentence=f"{node} has these labels and taints already")
         self.write(
-            "dress",
+            "apply_labels_and_taints",
             (node, dict(labels), tuple(taints)),
             lambda: self._world.patch_node(node, labels=labels, taints=(*worn, *taints)),
         )
         return Receipt(did=Did.DONE, sentence=f"put {len(labels)} labels and {len(taints)} taints on {node}")
 
-    def prefer(self, node: str, taints: Sequence[Taint]) -> Receipt:
+    def set_soft_taints(self, node: str, taints: Sequence[Taint]) -> Receipt:
         """Let a node carry exactly *taints* of our soft ones. No node: DIFFERS."""
-        self.called("prefer")
+        self.called("set_soft_taints")
         found = self._world.nodes.get(node)
         if found is None:
             return Receipt(did=Did.DIFFERS, sentence=f"there is no node {node}")
@@ -436,7 +438,7 @@ class WorldCluster(WorldHolding):
             return Receipt(did=Did.ALREADY, sentence=f"{node} carries these soft taints already")
         others = (t for t in found.taints if t not in SOFT_TAINTS)
         worn = (*others, *taints)
-        self.write("prefer", (node, tuple(taints)), lambda: self._world.patch_node(node, taints=worn))
+        self.write("set_soft_taints", (node, tuple(taints)), lambda: self._world.patch_node(node, taints=worn))
         return Receipt(did=Did.DONE, sentence=f"{node} carries {len(taints)} soft taints")
 
     def scale_to_zero(self, pod: Pod) -> Receipt:
@@ -454,11 +456,11 @@ class WorldCluster(WorldHolding):
         )
         return Receipt(did=Did.DONE, sentence=f"scaled {pod.owner} of {pod.namespace} to zero")
 
-    def announce(self, pod: Pod, *, reason: str, message: str) -> Receipt:
+    def record_event(self, pod: Pod, *, reason: str, message: str) -> Receipt:
         """Leave an Event on *pod*."""
-        self.called("announce")
+        self.called("record_event")
         self.write(
-            "announce",
+            "record_event",
             (pod.key, reason),
             lambda: self._world.record_event(
                 kind="Pod",

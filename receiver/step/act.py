@@ -10,7 +10,7 @@ from receiver.core.model.actions import Action, Outcome, OutcomeKind, VictimStag
 from receiver.core.model.memory import Control, SourceTurn
 from receiver.core.notices.action_notices import Around
 from receiver.ports import Did, TryLater, WontWork
-from receiver.step.chores.budget_hold import keep_out
+from receiver.step.chores.budget_hold import hold_new_work
 from receiver.step.chores.budget_stop import close_nodes
 from receiver.step.chores.idle_shutdown import scale_idle_workloads_to_zero
 from receiver.step.chores.node_upkeep import apply_labels_and_taints, apply_packing_taints
@@ -34,7 +34,7 @@ def act(work: StepContext, looked: Looked, sources: Sources, *, chores: bool) ->
         close_nodes(work, looked.strays, steady=looked.steady)
     kept_out = facts.kept_out
     with parts.part("keep_out"):
-        kept_out = keep_out(work, steady=looked.steady)
+        kept_out = hold_new_work(work, steady=looked.steady)
     again = serve_pools(work)
     with parts.part("labels_and_taints"):
         apply_labels_and_taints(work)

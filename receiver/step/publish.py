@@ -14,7 +14,7 @@ from receiver.core.explain.samples import samples, turns
 from receiver.core.model.actions import Decision
 from receiver.core.model.model import Facts
 from receiver.ports import TryLater
-from receiver.step.chores.notify import tell_the_rest
+from receiver.step.chores.notify import send_standing_notices
 from receiver.step.chores.usage import account_for_usage
 from receiver.step.gather import Looked, Sources
 from receiver.step.parts import StepContext
@@ -29,7 +29,7 @@ def publish(work: StepContext, looked: Looked, sources: Sources) -> None:
     """
     makers: list[tuple[str, Callable[[], object]]] = [
         *(("messages", say) for say in work.unsaid),
-        ("messages", lambda: tell_the_rest(work)),
+        ("messages", lambda: send_standing_notices(work)),
         ("usage", lambda: account_for_usage(looked, sources, work.policy, work.now)),
         ("picture", lambda: _show(work, steady=looked.steady)),
         ("log", lambda: _log_step(work.facts, work.decisions, work.mode)),

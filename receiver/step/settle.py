@@ -154,7 +154,7 @@ def rights_now(cluster: Cluster | None, known: Rights | None, facts: Facts, mode
     if not facts.up(Source.KUBERNETES):
         return found.unasked(facts.sources[Source.KUBERNETES].detail, now)
     try:
-        answered = found.answered(tuple(cluster.lacking()), now)
+        answered = found.answered(tuple(cluster.missing_rights()), now)
     except (TryLater, WontWork) as error:
         log.warning("cannot read own RBAC rights", error=str(error))
         return found.unanswered(str(error), now)

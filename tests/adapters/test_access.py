@@ -33,7 +33,7 @@ def test_it_asks_for_what_a_removal_needs_also_where_it_may_not_write(
     httpserver: HTTPServer, cluster: KubernetesCluster
 ) -> None:
     answers(httpserver, allowed=True)
-    assert cluster.lacking() == ()
+    assert cluster.missing_rights() == ()
     asked = [sent.get_json(force=True)["spec"]["resourceAttributes"] for sent in requests_sent(httpserver, "POST")]
     assert asked == [
         {"verb": "get", "group": "", "resource": "nodes"},
@@ -48,7 +48,7 @@ def test_each_right_that_is_refused_is_named(httpserver: HTTPServer, cluster: Ku
         return Response(f'{{"status": {{"allowed": {str(asked["verb"] == "get").lower()}}}}}', 201)
 
     httpserver.expect_request(REVIEWS, method="POST").respond_with_handler(answer)
-    assert cluster.lacking() == ("patch nodes", "create pods/eviction")
+    assert cluster.missing_rights() == ("patch nodes", "create pods/eviction")
 
 
 @pytest.mark.parametrize(
@@ -61,17 +61,17 @@ def test_what_could_not_be_worked_out_is_no_refusal(
 ) -> None:
     answers(httpserver, **said)
     with pytest.raises(TryLater, match=words):
-        cluster.lacking()
+        cluster.missing_rights()
 
 
 def test_a_refusal_in_spite_of_an_authorizer_that_failed_is_one(
     httpserver: HTTPServer, cluster: KubernetesCluster
 ) -> None:
     answers(httpserver, allowed=False, denied=True, evaluationError="another webhook is down")
-    assert "patch nodes" in cluster.lacking()
+    assert "patch nodes" in cluster.missing_rights()
 
 
 def test_who_may_not_even_ask_is_told_so(httpserver: HTTPServer, cluster: KubernetesCluster) -> None:
     httpserver.expect_request(REVIEWS, method="POST").respond_with_json({"message": "no"}, status=403)
     with pytest.raises(WontWork, match="selfsubjectaccessreviews"):
-        cluster.lacking()
+        cluster.missing_rights()

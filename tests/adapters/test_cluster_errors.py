@@ -72,7 +72,7 @@ def test_nothing_is_read_from_or_written_to_where_an_answer_points(
     away = {"Location": httpserver.url_for("/elsewhere")}
     httpserver.expect_request(NODES).respond_with_data("", status=status, headers=away)
     httpserver.expect_request(EVENTS).respond_with_data("", status=status, headers=away)
-    for ask in (cluster.ping, lambda: cluster.announce(A_POD, reason="TriggeredScaleUp", message="a node comes")):
+    for ask in (cluster.ping, lambda: cluster.record_event(A_POD, reason="TriggeredScaleUp", message="a node comes")):
         with pytest.raises(WontWork, match=str(status)):
             ask()
     assert [request.path for request, _ in httpserver.log] == [NODES, EVENTS]

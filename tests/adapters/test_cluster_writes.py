@@ -252,7 +252,7 @@ def test_an_event_is_left_on_the_pod(
     httpserver.expect_request(EVENTS, method="POST").respond_with_json({"kind": "Event"}, status=201)
     pod = pod_from(a_pod())
     assert pod is not None
-    assert cluster.announce(pod, reason=reason, message="usable in about 8 minutes").did is Did.DONE
+    assert cluster.record_event(pod, reason=reason, message="usable in about 8 minutes").did is Did.DONE
     (post,) = requests_sent(httpserver, "POST")
     body = post.get_json(force=True)
     assert (body["type"], body["reason"], body["message"]) == (kind, reason, "usable in about 8 minutes")
@@ -272,7 +272,7 @@ def test_two_events_never_share_a_name_and_long_names_fit(httpserver: HTTPServer
     pod = pod_from(a_pod("x" * 253))
     assert pod is not None
     for _ in range(2):
-        cluster.announce(pod, reason="TriggeredScaleUp", message="m" * 5000)
+        cluster.record_event(pod, reason="TriggeredScaleUp", message="m" * 5000)
     first, second = (r.get_json(force=True) for r in requests_sent(httpserver, "POST"))
     assert first["metadata"]["name"] != second["metadata"]["name"]
     assert len(first["metadata"]["name"]) <= 253
@@ -295,8 +295,8 @@ def test_whoever_may_not_write_any_more_changes_nothing_and_reads_on(httpserver:
     assert waiting is not None
     writes: tuple[Callable[[], object], ...] = (
         partial(adapter.cordon, "gpu-1", "action-7"),
-        partial(adapter.shut, "gpu-1", "budget"),
-        partial(adapter.announce, waiting, reason="TriggeredScaleUp", message="soon"),
+        partial(adapter.cordon_for_budget, "gpu-1", "budget"),
+        partial(adapter.record_event, waiting, reason="TriggeredScaleUp", message="soon"),
     )
     for write in writes:
         with pytest.raises(WriterLostError):

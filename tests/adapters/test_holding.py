@@ -7,7 +7,7 @@ import pytest
 from pytest_httpserver import HTTPServer
 
 from receiver.adapters.kubernetes.cluster import KubernetesCluster
-from receiver.ports import QUOTA_LABEL, QUOTA_NAME, STOP_POLICY_ANNOTATION, Did, KeptOut, TryLater, WontWork
+from receiver.ports import QUOTA_LABEL, QUOTA_NAME, STOP_POLICY_ANNOTATION, Did, HeldPlaces, TryLater, WontWork
 from tests.adapters.kubernetes_objects import a_cluster_at, a_list
 from tests.adapters.wire import requests_sent
 
@@ -68,7 +68,7 @@ def test_a_quota_of_our_own_refuses_every_gpu_but_to_passing_classes(
     httpserver: HTTPServer, cluster: KubernetesCluster
 ) -> None:
     serve_quota(httpserver, None)
-    assert cluster.keep_out("ml", BOTH, ["b", "a"]).did is Did.DONE
+    assert cluster.hold_namespace("ml", BOTH, ["b", "a"]).did is Did.DONE
     [(verb, path, body)] = written(httpserver)
     assert (verb, path) == ("POST", QUOTAS)
     assert body["metadata"] == {"name": QUOTA_NAME, "namespace": "ml", "labels": {QUOTA_LABEL: "true"}}
@@ -77,19 +77,19 @@ def test_a_quota_of_our_own_refuses_every_gpu_but_to_passing_classes(
 
 def test_without_passing_classes_the_quota_covers_every_pod(httpserver: HTTPServer, cluster: KubernetesCluster) -> None:
     serve_quota(httpserver, None)
-    cluster.keep_out("ml", [GPU], [])
+    cluster.hold_namespace("ml", [GPU], [])
     assert written(httpserver)[0][2]["spec"] == {"hard": {"requests.nvidia.com/gpu": "0"}}
 
 
 def test_a_quota_that_is_as_it_should_be_is_left(httpserver: HTTPServer, cluster: KubernetesCluster) -> None:
     serve_quota(httpserver, a_quota())
-    assert cluster.keep_out("ml", BOTH, ["a", "b"]).did is Did.ALREADY
+    assert cluster.hold_namespace("ml", BOTH, ["a", "b"]).did is Did.ALREADY
     assert written(httpserver) == []
 
 
 def test_a_quota_of_ours_that_says_otherwise_is_replaced(httpserver: HTTPServer, cluster: KubernetesCluster) -> None:
     serve_quota(httpserver, a_quota(hard={"requests.nvidia.com/gpu": "5"}))
-    assert cluster.keep_out("ml", BOTH, ["a", "b"]).did is Did.DONE
+    assert cluster.hold_namespace("ml", BOTH, ["a", "b"]).did is Did.DONE
     assert [verb for verb, _, _ in written(httpserver)] == ["DELETE", "POST"]
 
 
@@ -97,27 +97,27 @@ def test_a_namesake_that_is_not_ours_is_neither_changed_nor_deleted(
     httpserver: HTTPServer, cluster: KubernetesCluster
 ) -> None:
     serve_quota(httpserver, a_quota(ours=False))
-    assert cluster.keep_out("ml", BOTH, []).did is Did.DIFFERS
-    assert cluster.let_in("ml").did is Did.DIFFERS
+    assert cluster.hold_namespace("ml", BOTH, []).did is Did.DIFFERS
+    assert cluster.release_namespace("ml").did is Did.DIFFERS
     assert written(httpserver) == []
 
 
 def test_only_the_very_quota_that_was_read_is_deleted(httpserver: HTTPServer, cluster: KubernetesCluster) -> None:
     serve_quota(httpserver, a_quota())
-    assert cluster.let_in("ml").did is Did.DONE
+    assert cluster.release_namespace("ml").did is Did.DONE
     assert written(httpserver) == [("DELETE", QUOTA, {"preconditions": {"uid": "q1"}})]
 
 
 def test_a_quota_that_is_gone_already_is_no_failure(httpserver: HTTPServer, cluster: KubernetesCluster) -> None:
     serve_quota(httpserver, None)
-    assert cluster.let_in("ml").did is Did.ALREADY
+    assert cluster.release_namespace("ml").did is Did.ALREADY
 
 
 def test_a_right_that_is_missing_is_named(httpserver: HTTPServer, cluster: KubernetesCluster) -> None:
     httpserver.expect_request(QUOTA, method="GET").respond_with_json(STATUS, status=404)
     httpserver.expect_request(QUOTAS, method="POST").respond_with_json(STATUS, status=403)
     with pytest.raises(WontWork, match='grant the verb "create" on "resourcequotas"'):
-        cluster.keep_out("ml", BOTH, [])
+        cluster.hold_namespace("ml", BOTH, [])
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_a_queue_that_changed_meanwhile_is_tried_again(httpserver: HTTPServer, c
 def test_what_is_ours_is_found_by_label_and_annotation(httpserver: HTTPServer, cluster: KubernetesCluster) -> None:
     httpserver.expect_request("/api/v1/resourcequotas").respond_with_json(a_list(a_quota()))
     serve_queue(httpserver, a_queue("Hold", before=""))
-    assert cluster.kept_out(queues=True) == KeptOut(namespaces=("ml",), cluster_queues=("gpus",))
+    assert cluster.held_places(queues=True) == HeldPlaces(namespaces=("ml",), cluster_queues=("gpus",))
     [asked] = [r for r in requests_sent(httpserver, "GET") if r.path == "/api/v1/resourcequotas"]
     assert asked.args["labelSelector"] == QUOTA_LABEL
 
@@ -205,5 +205,5 @@ def test_a_cluster_without_kueue_has_no_queues(httpserver: HTTPServer, cluster: 
     for version in ("v1beta2", "v1beta1"):
         path = f"/apis/kueue.x-k8s.io/{version}/clusterqueues"
         httpserver.expect_request(path).respond_with_json(STATUS, status=404)
-    assert cluster.kept_out(queues=True) == KeptOut()
-    assert cluster.kept_out(queues=False) == KeptOut()
+    assert cluster.held_places(queues=True) == HeldPlaces()
+    assert cluster.held_places(queues=False) == HeldPlaces()

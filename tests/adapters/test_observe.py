@@ -12,7 +12,7 @@ from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.policy import Taint
 from receiver.ports import Cloud, CloudPool, Cluster, ClusterFacts, Did, Receipt
 
-READS = {"look", "gpu_pods_on", "ended", "kept_out", "lacking"}
+READS = {"look", "gpu_pods_on", "ended", "held_places", "missing_rights"}
 POD = Pod(
     namespace="ml",
     name="train-0",
@@ -86,10 +86,10 @@ def test_every_method_of_both_ports_is_walked() -> None:
         "retire",
         "cordon",
         "uncordon",
-        "shut",
-        "reopen",
+        "cordon_for_budget",
+        "uncordon_for_budget",
         "drain",
-        "announce",
+        "record_event",
     } | READS
 
 

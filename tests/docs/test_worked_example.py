@@ -86,8 +86,8 @@ def test_the_moments_and_the_money_are_those_of_the_run(lived: Lived) -> None:
 
 
 def test_the_writes_are_those_of_the_run(lived: Lived) -> None:
-    assert sorted(verb for verb, _ in lived.of("an_hour").writes()) == ["announce", "cordon", "resize", "retire"]
-    assert len(lived.of("an_hour").writes("prefer")) == 1
+    assert sorted(verb for verb, _ in lived.of("an_hour").writes()) == ["cordon", "record_event", "resize", "retire"]
+    assert len(lived.of("an_hour").writes("set_soft_taints")) == 1
     assert "one PUT, one Event on the pod, one soft taint, one cordon, one DELETE" in " ".join(EXAMPLE.split())
 
 

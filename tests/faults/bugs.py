@@ -26,7 +26,7 @@ FOR_PEOPLE = (
     "core/explain/because.py:why",
     "core/notices/waiting_notices.py:held",
     "core/notices/warnings.py:found",
-    "step/chores/notify.py:tell_the_rest",
+    "step/chores/notify.py:send_standing_notices",
     "step/chores/notify.py:record_pod_events",
     "step/publish.py:_log_step",
 )

@@ -71,7 +71,7 @@ class Checks:
             self.waiting = self._truth.waiting()
             pods = self._truth.world.active_pods.values()
             self._keepers = {p.node: p.name for p in pods if p.node and self._truth.would_be_lost(p)}
-        elif name == "cluster.lacking" and not failed:
+        elif name == "cluster.missing_rights" and not failed:
             self._refused = tuple(answer)
         elif name == "store.decided" and not failed:
             self.evictions.decisions[args[0].pool] = args[0]

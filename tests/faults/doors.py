@@ -19,8 +19,8 @@ from tests.faults.stores import ILLNESSES, ill
 PORTS = {
     "cloud": ("look", "resize", "retire"),
     "cluster": (
-        *("look", "gpu_pods_on", "cordon", "uncordon", "shut", "reopen"),
-        *("drain", "dress", "prefer", "scale_to_zero", "announce"),
+        *("look", "gpu_pods_on", "cordon", "uncordon", "cordon_for_budget", "uncordon_for_budget"),
+        *("drain", "apply_labels_and_taints", "set_soft_taints", "scale_to_zero", "record_event"),
     ),
     "telemetry": ("look", "courses"),
     "alarms": ("look",),
@@ -29,7 +29,9 @@ PORTS = {
         *("saw", "decided", "opened", "progressed", "closed", "say", "keep_snapshot", "keep_control"),
     ),
 }
-QUESTIONS = {"cluster": ("lacking",)}  # ports' calls too; when they break is drawn apart, see `tests.faults.ends`
+QUESTIONS = {
+    "cluster": ("missing_rights",)
+}  # ports' calls too; when they break is drawn apart, see `tests.faults.ends`
 NEEDS = {"rehearse_eviction": "create pods/eviction", "evict": "create pods/eviction", "patch_node": "patch nodes"}
 LATE = timedelta(seconds=25)  # when a write takes effect whose answer nobody waited for
 WRITES = frozenset({"resize", "delete_instance", "patch_node", "evict", "delete_pod", "patch_pod", "scale"})
@@ -116,7 +118,7 @@ class Doors:
                 raise error_of(fault.error) from None
             raise
         # what was read did not arrive; what was written is written
-        lost = fault is not None and verb in ("look", "lacking")
+        lost = fault is not None and verb in ("look", "missing_rights")
         if name == "telemetry.look" and self.blurred is not None and self.now() < self.blurred[1]:
             answer = blurred(answer, self.blurred[0])
             self.watcher.struck(name, f"answered {self.blurred[0]}")

@@ -64,6 +64,6 @@ def _rights(seed: int, troubled: int) -> list[Event]:
         found.append(Event(at=round(at + dice.choice([40, 400, 1500]), 1), kind="rights", what={"lost": []}))
     for _ in range(dice.choice([0, 1, 3])):
         at, error = round(dice.uniform(0, troubled), 1), dice.choice(["crash", "timeout", "timeout"])
-        fault = {"on": "cluster.lacking", "error": error, "after": dice.random() < 0.5}
+        fault = {"on": "cluster.missing_rights", "error": error, "after": dice.random() < 0.5}
         found.append(Event(at=at, kind="fault", what=fault))
     return found

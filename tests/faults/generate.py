@@ -16,7 +16,7 @@ SHARED = "nvidia.com/gpu.shared"
 STARTS = ("2026-11-20T12:00:00+00:00", "2026-11-20T12:00:00+00:00", "2026-11-30T23:40:00+00:00")
 WRITES_OF_PORTS = (
     *("cloud.resize", "cloud.retire", "cluster.cordon", "cluster.uncordon", "cluster.drain", "cluster.gpu_pods_on"),
-    *("cluster.shut", "cluster.reopen"),
+    *("cluster.cordon_for_budget", "cluster.uncordon_for_budget"),
     *("store.opened", "store.progressed", "store.closed", "store.saw", "store.decided"),
 )
 What = dict[str, Any]

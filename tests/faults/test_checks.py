@@ -183,5 +183,7 @@ def test_a_node_that_takes_new_work_beyond_the_stop_line_is_seen(
     )
     closed = judge(world, emptied)
     assert (closed.message, closed.tally.counts["nodes closed to new work"]) == ("", 1)
-    monkeypatch.setattr(WorldCluster, "shut", lambda _, node, why: Receipt(did=Did.DONE, sentence=f"{node}: {why}"))
+    monkeypatch.setattr(
+        WorldCluster, "cordon_for_budget", lambda _, node, why: Receipt(did=Did.DONE, sentence=f"{node}: {why}")
+    )
     assert judge(world, emptied).message.startswith("2 beyond the line")

@@ -12,7 +12,7 @@ import pytest
 
 from receiver.adapters.kubernetes.cluster import KubernetesCluster
 from receiver.core.model.pods import Pod
-from receiver.ports import CORDON_ANNOTATION, IDLE_SHUTDOWN_ANNOTATION, Did, KeptOut, TryLater
+from receiver.ports import CORDON_ANNOTATION, IDLE_SHUTDOWN_ANNOTATION, Did, HeldPlaces, TryLater
 from receiver.replay.world import Pdb
 from simulator.manifests import pod_spec
 from simulator.server import Simulator
@@ -157,7 +157,7 @@ def knows_whose_gpus_a_dra_driver_serves(stage: Stage) -> None:
 
 def knows_what_is_kept_out(stage: Stage) -> None:
     stage.put("kueue.x-k8s.io/v1beta2", "ClusterQueue", {**CLUSTER_QUEUE})
-    assert stage.cluster().kept_out(queues=True) == KeptOut()
+    assert stage.cluster().held_places(queues=True) == HeldPlaces()
 
 
 # --- acting -----------------------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ def cordons_a_node(stage: Stage) -> None:
 
 
 def knows_whether_it_may_remove_nodes(stage: Stage) -> None:
-    assert stage.cluster().lacking() == ()
+    assert stage.cluster().missing_rights() == ()
 
 
 def evicts_a_pod_without_gpus(stage: Stage) -> None:
@@ -193,16 +193,16 @@ def tells_the_owner_of_a_pod(stage: Stage) -> None:
     stage.run_pod("train")
     cluster = stage.cluster()
     [pod] = cluster.look().pods
-    assert cluster.announce(pod, reason="TriggeredScaleUp", message="a node comes").did is Did.DONE
+    assert cluster.record_event(pod, reason="TriggeredScaleUp", message="a node comes").did is Did.DONE
     with stage.sim.moved() as world:
         assert [e.reason for e in world.events if e.reason == "TriggeredScaleUp"]
 
 
 def keeps_a_namespace_shut_and_opens_it(stage: Stage) -> None:
     cluster = stage.cluster()
-    assert cluster.keep_out("ml", [GPU], []).did is Did.DONE
-    assert cluster.kept_out(queues=False) == KeptOut(namespaces=("ml",))
-    assert cluster.let_in("ml").did is Did.DONE
+    assert cluster.hold_namespace("ml", [GPU], []).did is Did.DONE
+    assert cluster.held_places(queues=False) == HeldPlaces(namespaces=("ml",))
+    assert cluster.release_namespace("ml").did is Did.DONE
 
 
 def holds_a_queue_and_releases_it(stage: Stage) -> None:

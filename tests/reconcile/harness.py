@@ -190,7 +190,7 @@ class Life:
         """The writes to Civo and Kubernetes so far, of *verbs* only if given; else all but soft taints, which neither
         scale nor move anything."""
         done = (*self.cloud.writes, *self.cluster.writes)
-        return [w for w in done if (w[0] in verbs if verbs else w[0] != "prefer")]
+        return [w for w in done if (w[0] in verbs if verbs else w[0] != "set_soft_taints")]
 
     def required(self, pool: str = "l40s-id") -> int:
         """What Civo was asked for."""

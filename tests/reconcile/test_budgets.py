@@ -117,7 +117,7 @@ def test_a_pod_that_only_its_teams_budget_refuses_is_told_once_while_the_pool_gr
     life.run(MINUTE)
     again = Life(world=life.world, policy=life.policy, store=store)
     again.run(MINUTE)
-    told = [(args[0], args[1]) for _, args in life.writes("announce") + again.writes("announce")]
+    told = [(args[0], args[1]) for _, args in life.writes("record_event") + again.writes("record_event")]
     assert sorted(told) == [("ml/mine-0", "NotTriggerScaleUp"), ("ml/theirs-0", "TriggeredScaleUp")]
     [said] = [e.message for e in life.world.events if e.name == "mine-0" and e.reason == "NotTriggerScaleUp"]
     assert said.startswith(

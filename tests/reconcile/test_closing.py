@@ -59,7 +59,7 @@ def test_at_the_stop_every_node_is_closed_and_says_why(store: Store) -> None:
 def test_before_the_stop_no_node_is_closed(store: Store) -> None:
     life = at_the_stop(store, "3.00")  # 86 %: beyond the hold
     life.step()
-    assert life.writes("shut") == []
+    assert life.writes("cordon_for_budget") == []
 
 
 def test_what_runs_goes_on_and_what_waits_does_not_begin(store: Store) -> None:
@@ -200,7 +200,7 @@ def test_a_node_that_is_on_its_way_out_stays_cordoned_when_the_stop_ends(store: 
     life.step()
     node = next(n.name for n in nodes(life) if not life.world.pods_on(n.name))
     life.cluster.cordon(node, "a-removal")
-    life.cluster.reopen(node)
+    life.cluster.uncordon_for_budget(node)
     assert life.world.nodes[node].unschedulable
     assert life.world.nodes[node].annotations.keys() & {CORDON_ANNOTATION, STOP_ANNOTATION} == {CORDON_ANNOTATION}
 
@@ -239,7 +239,7 @@ def test_a_teams_stop_closes_nothing(store: Store) -> None:
     assert life.policy.budget is not None
     life.policy = replace(life.policy, budget=replace(life.policy.budget, teams={"vision": Decimal("0.01")}))
     life.run(3 * MINUTE)
-    assert life.writes("shut") == []
+    assert life.writes("cordon_for_budget") == []
 
 
 def test_observe_mode_writes_nothing_and_says_what_would_be_closed(store: Store) -> None:
@@ -251,7 +251,7 @@ def test_observe_mode_writes_nothing_and_says_what_would_be_closed(store: Store)
 
 def test_what_nobody_may_do_is_told_and_holds_up_nothing(store: Store) -> None:
     life = at_the_stop(store)
-    life.cluster.fail_next(WontWork("forbidden", code="http_403"), "shut")
+    life.cluster.fail_next(WontWork("forbidden", code="http_403"), "cordon_for_budget")
     life.step()
     assert "GPU pool l40s: nodes could not be closed to new work" in life.notices()
     life.step()
@@ -260,7 +260,7 @@ def test_what_nobody_may_do_is_told_and_holds_up_nothing(store: Store) -> None:
 
 def test_one_lost_answer_does_not_leave_the_other_nodes_open(store: Store) -> None:
     life = at_the_stop(store)
-    life.cluster.fail_next(TryLater("timeout"), "shut")
+    life.cluster.fail_next(TryLater("timeout"), "cordon_for_budget")
     life.step()
     assert sorted(closed(life)) == [False, True]
     life.step()

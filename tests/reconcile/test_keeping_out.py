@@ -13,7 +13,7 @@ from receiver.core.model.model import Spend
 from receiver.core.model.pods import PodPhase
 from receiver.core.model.policy import Budget, KeepOut
 from receiver.core.scaling.packing import may_not_return
-from receiver.ports import STOP_POLICY_ANNOTATION, KeptOut, Store, TryLater, WontWork
+from receiver.ports import STOP_POLICY_ANNOTATION, HeldPlaces, Store, TryLater, WontWork
 from receiver.replay.world.objects import ClusterQueue, HoldQuota
 from tests.core.builders import GPU, NOW, a_busy_node, a_pod, a_pool, a_state, facts, run
 from tests.core.builders import a_policy as core_policy
@@ -70,18 +70,18 @@ def test_the_hold_keeps_new_work_out_by_the_configured_means_and_says_so(store: 
 def test_before_the_hold_line_nothing_is_kept_out(store: Store) -> None:
     life = beyond_the_hold(a_life(store, usd="1000"))
     assert kept_out(life) == ()
-    assert life.writes("keep_out", "hold_queue") == []
+    assert life.writes("hold_namespace", "hold_queue") == []
 
 
 def test_where_no_means_are_configured_it_is_asked_once_and_a_refusal_is_no_news(store: Store) -> None:
     life, asked = a_life(store), 0
 
-    def kept_out(*, queues: bool) -> KeptOut:
+    def held_places(*, queues: bool) -> HeldPlaces:
         nonlocal asked
         asked += 1
         raise WontWork("forbidden", code="http_403")
 
-    life.wrap_cluster = lambda cluster: Wrapped(cluster, kept_out=kept_out)
+    life.wrap_cluster = lambda cluster: Wrapped(cluster, held_places=held_places)
     budget = life.policy.budget
     assert budget is not None
     life.policy = replace(life.policy, budget=replace(budget, keep_out=KeepOut()))
@@ -171,7 +171,7 @@ def test_a_restart_neither_forgets_nor_repeats_what_is_held(store: Store) -> Non
     life = beyond_the_hold(a_life(store))
     again = Life(world=life.world, policy=life.policy, store=store)
     again.step()
-    assert again.writes("keep_out", "hold_queue") == []
+    assert again.writes("hold_namespace", "hold_queue") == []
     raised(again).step()
     assert life.world.holding.quotas == {}
     assert life.world.holding.cluster_queues["gpus"] == ClusterQueue(stop_policy="None")
@@ -205,7 +205,7 @@ def test_means_that_left_the_configuration_and_the_store_are_undone_at_the_start
     budget = replace(life.policy.budget, keep_out=KeepOut()) if lost == "budget.hold" else None
     other = open_store(migrated(tmp_path / "new.db"))
     again = Life(world=life.world, policy=replace(life.policy, budget=budget), store=other)
-    again.cluster.fail_next(TryLater("timeout"), "kept_out")
+    again.cluster.fail_next(TryLater("timeout"), "held_places")
     again.run(2 * TICK)
     other.close()
     assert life.world.holding.quotas == {}
@@ -228,7 +228,7 @@ def test_what_fails_is_told_when_a_person_must_act_and_tried_again(store: Store)
     life.submit(a_job())
     life.run(MINUTE)
     life.world.holding.quotas.clear()
-    life.cluster.fail_next(WontWork("forbidden", code="http_403"), "keep_out")
+    life.cluster.fail_next(WontWork("forbidden", code="http_403"), "hold_namespace")
     life.step()
     assert "New GPU work is not kept out of ml" in life.notices()
     life.step()
@@ -237,7 +237,7 @@ def test_what_fails_is_told_when_a_person_must_act_and_tried_again(store: Store)
 
 def test_while_kubernetes_does_not_answer_the_hold_waits_and_pools_are_served(store: Store) -> None:
     life = a_life(store)
-    life.cluster.fail_next(TryLater("timeout"), "kept_out")
+    life.cluster.fail_next(TryLater("timeout"), "held_places")
     life.submit(a_job())
     life.run(5 * MINUTE)
     assert life.required() == 1
@@ -247,13 +247,13 @@ def test_while_kubernetes_does_not_answer_the_hold_waits_and_pools_are_served(st
 def without_kueue(cluster: Any) -> Any:
     """The cluster, which refuses to list ClusterQueues."""
 
-    def kept_out(*, queues: bool) -> KeptOut:
+    def held_places(*, queues: bool) -> HeldPlaces:
         if queues:
             raise WontWork("Kubernetes refused to list clusterqueues", code="http_403")
-        found: KeptOut = cluster.kept_out(queues=queues)
+        found: HeldPlaces = cluster.held_places(queues=queues)
         return found
 
-    return Wrapped(cluster, kept_out=kept_out)
+    return Wrapped(cluster, held_places=held_places)
 
 
 def test_quotas_are_placed_and_deleted_while_kueue_cannot_be_asked(store: Store) -> None:

@@ -17,17 +17,19 @@ AGAIN = "GPU pool l40s is closed to new work again"
 def refusing(life: Life, *bad: str, error: Exception | None = None) -> Life:
     """The same life, in which nodes *bad* can be neither closed nor opened."""
 
-    def shut(node: str, why: str) -> Receipt:
+    def cordon_for_budget(node: str, why: str) -> Receipt:
         if node in bad:
             raise error or WontWork(f"admission webhook denied {node}", code="http_422")
-        return life.cluster.shut(node, why)
+        return life.cluster.cordon_for_budget(node, why)
 
-    def reopen(node: str) -> Receipt:
+    def uncordon_for_budget(node: str) -> Receipt:
         if node in bad:
             raise error or WontWork(f"admission webhook denied {node}", code="http_422")
-        return life.cluster.reopen(node)
+        return life.cluster.uncordon_for_budget(node)
 
-    life.wrap_cluster = lambda inner: Wrapped(inner, shut=shut, reopen=reopen)
+    life.wrap_cluster = lambda inner: Wrapped(
+        inner, cordon_for_budget=cordon_for_budget, uncordon_for_budget=uncordon_for_budget
+    )
     return life
 
 

@@ -121,15 +121,15 @@ def test_events_that_the_api_server_does_not_take_are_tried_again_after_minutes_
     life = a_life(store, most=0)
     life.submit(a_job())
     calls = []
-    inner = life.cluster.announce
+    inner = life.cluster.record_event
 
-    def announce(*given: object, **named: object) -> object:
+    def record_event(*given: object, **named: object) -> object:
         calls.append(life.now)
         if len(calls) < 2:
             raise TryLater("it did not answer in time", code="timeout")
         return inner(*given, **named)  # type: ignore[arg-type]
 
-    life.cluster.announce = announce  # type: ignore[method-assign, assignment]
+    life.cluster.record_event = record_event  # type: ignore[method-assign, assignment]
     life.run(10 * MINUTE)
     assert len(calls) == 2
     assert calls[1] - calls[0] >= 5 * MINUTE

@@ -66,7 +66,7 @@ def test_what_nobody_can_tell_holds_growth_for_some_minutes_and_not_for_ever(
     def refuse() -> tuple[str, ...]:
         raise error
 
-    life.cluster.lacking = refuse  # type: ignore[method-assign]  # this call alone fails, the cluster answers
+    life.cluster.missing_rights = refuse  # type: ignore[method-assign]  # this call alone fails, the cluster answers
     life.run(UNKNOWN_HOLDS_FOR - MOMENT)
     assert life.required() == 0
     life.run(timedelta(seconds=20))
@@ -78,7 +78,7 @@ def test_a_question_that_is_lost_is_asked_again_soon_and_the_last_answer_counts_
     life = waiting(store)
     life.step()
     life.cluster.refused = REFUSED
-    life.cluster.fail_next(TryLater("no answer", code="timeout"), "lacking")
+    life.cluster.fail_next(TryLater("no answer", code="timeout"), "missing_rights")
     life.pass_time(GRANTED_FOR)
     life.step()
     kept = asked(life)

@@ -252,7 +252,7 @@ def test_a_pod_that_no_pool_fits_is_told_once_to_people_and_to_the_pod(life: Lif
     life.run(5 * MINUTE)
     assert life.writes("resize") == []
     assert sum("No GPU pool can hold" in t for t in life.notices()) == 1
-    assert [w[1][1] for w in life.writes("announce")] == ["NotTriggerScaleUp"]
+    assert [w[1][1] for w in life.writes("record_event")] == ["NotTriggerScaleUp"]
 
 
 def test_eight_nodes_of_one_age_all_go_in_the_last_minutes_of_their_paid_hour(life: Life) -> None:

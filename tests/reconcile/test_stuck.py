@@ -395,11 +395,11 @@ def test_events_that_cannot_be_written_do_not_hold_up_the_step(store: Store) -> 
     life = Life(world=a_world(), policy=a_policy(replace(a_policy().pools[0], max_nodes=50)), store=store)
     calls = []
 
-    def announce(pod: Any, **given: Any) -> Receipt:
+    def record_event(pod: Any, **given: Any) -> Receipt:
         calls.append(pod.key)
         raise TryLater("it did not answer in time", code="timeout")
 
-    life.wrap_cluster = lambda inner: Wrapped(inner, announce=announce)
+    life.wrap_cluster = lambda inner: Wrapped(inner, record_event=record_event)
     life.submit(a_job(pods=40))
     life.step()
     assert len(calls) <= 5

@@ -33,7 +33,7 @@ def test_a_step_writes_a_bounded_number_of_events_for_pods_that_fit_nowhere(stor
     life = Life(world=a_world(), policy=a_policy(), store=store)
     life.submit(a_job("giant", gpus_per_pod=16, pods=300))
     life.step()
-    assert len(life.writes("announce")) <= 100
+    assert len(life.writes("record_event")) <= 100
 
 
 def test_two_rules_that_take_turns_in_holding_a_pool_are_told_once_each_and_again_the_next_day(store: Store) -> None:

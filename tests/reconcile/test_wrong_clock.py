@@ -151,7 +151,7 @@ def test_one_step_under_the_clock_of_another_month_lets_no_work_into_what_a_hold
     assert life.world.holding.cluster_queues["gpus"].stop_policy == "Hold"
     life.run(MINUTE)
     assert set(life.world.holding.quotas) == {"ml"}
-    assert life.writes("let_in", "release_queue") == []
+    assert life.writes("release_namespace", "release_queue") == []
 
 
 def test_a_month_that_began_lets_work_in_with_the_second_step(store: Store) -> None:

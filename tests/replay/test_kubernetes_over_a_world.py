@@ -217,9 +217,9 @@ def test_a_node_is_dressed_once_and_keeps_what_it_wears() -> None:
     w = world(pool(count=1, taints=(Taint(key="mine", value="1"),), labels={"a": "1"}))
     name = vms(w)[0].hostname
     cluster = WorldCluster(w)
-    receipts = [cluster.dress(name, {"gpu": "on-demand"}, [GPU_TAINT]) for _ in range(2)]
+    receipts = [cluster.apply_labels_and_taints(name, {"gpu": "on-demand"}, [GPU_TAINT]) for _ in range(2)]
     assert [r.did for r in receipts] == [Did.DONE, Did.ALREADY]
-    assert cluster.writes == [("dress", (name, {"gpu": "on-demand"}, (GPU_TAINT,)))]
+    assert cluster.writes == [("apply_labels_and_taints", (name, {"gpu": "on-demand"}, (GPU_TAINT,)))]
     assert (w.nodes[name].labels["a"], w.nodes[name].labels["gpu"]) == ("1", "on-demand")
     assert w.nodes[name].taints == (Taint(key="mine", value="1"), GPU_TAINT)
 
@@ -227,11 +227,11 @@ def test_a_node_is_dressed_once_and_keeps_what_it_wears() -> None:
 def test_a_taint_of_another_value_is_replaced() -> None:
     w = world(pool(count=1, taints=(Taint(key="gpu", value="no"),)))
     name = vms(w)[0].hostname
-    assert WorldCluster(w).dress(name, {}, [GPU_TAINT]).did is Did.DONE
+    assert WorldCluster(w).apply_labels_and_taints(name, {}, [GPU_TAINT]).did is Did.DONE
     assert w.nodes[name].taints == (GPU_TAINT,)
 
 
 def test_a_node_that_is_gone_is_not_dressed() -> None:
     cluster = WorldCluster(world())
-    assert cluster.dress("gone", {"gpu": "on-demand"}, []).did is Did.DIFFERS
+    assert cluster.apply_labels_and_taints("gone", {"gpu": "on-demand"}, []).did is Did.DIFFERS
     assert cluster.writes == []

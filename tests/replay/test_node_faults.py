@@ -130,7 +130,7 @@ def test_the_next_nodes_come_without_labels_and_taints_until_they_are_dressed() 
     bare, dressed = (w.nodes[vm.hostname] for vm in vms(w))
     assert (bare.labels.get("gpu"), bare.taints) == (None, ())
     assert (dressed.labels.get("gpu"), dressed.taints) == ("on-demand", (taint,))
-    WorldCluster(w).dress(bare.name, {"gpu": "on-demand"}, [taint])
+    WorldCluster(w).apply_labels_and_taints(bare.name, {"gpu": "on-demand"}, [taint])
     worn = w.nodes[bare.name]
     assert (worn.labels["gpu"], worn.taints) == ("on-demand", (taint,))
 

@@ -250,7 +250,7 @@ def test_an_announcement_becomes_an_event_on_the_pod() -> None:
     w = world()
     w.submit(job())
     cluster = WorldCluster(w)
-    cluster.announce(cluster.look().pods[0], reason="NoPoolFits", message="no pool offers it")
+    cluster.record_event(cluster.look().pods[0], reason="NoPoolFits", message="no pool offers it")
     assert [(e.name, e.reason, e.message) for e in w.events] == [("j-0", "NoPoolFits", "no pool offers it")]
 
 

@@ -158,9 +158,9 @@ def test_a_node_is_shut_for_a_stop_and_reopened_only_where_we_shut_it(
 ) -> None:
     marks = {CORDON_ANNOTATION: action, STOP_ANNOTATION: why}
     patch(sim, node, unschedulable=unschedulable, annotations=marks)
-    assert cluster.shut(node, "a budget").did is shut
+    assert cluster.cordon_for_budget(node, "a budget").did is shut
     assert sim.world.nodes[node].unschedulable
-    assert cluster.reopen(node).did is reopened
+    assert cluster.uncordon_for_budget(node).did is reopened
     found = sim.world.nodes[node]
     assert (found.unschedulable, STOP_ANNOTATION in found.annotations) == (left, False)
     assert found.annotations.get(CORDON_ANNOTATION) == action
@@ -169,7 +169,7 @@ def test_a_node_is_shut_for_a_stop_and_reopened_only_where_we_shut_it(
 def test_a_removal_on_a_shut_node_begins_and_ends_without_opening_it(
     cluster: Cluster, sim: Simulator, node: str
 ) -> None:
-    cluster.shut(node, "a budget")
+    cluster.cordon_for_budget(node, "a budget")
     assert cluster.cordon(node, "action-7").did is Did.DONE
     assert cluster.uncordon(node).did is Did.DONE
     found = sim.world.nodes[node]
@@ -178,9 +178,16 @@ def test_a_removal_on_a_shut_node_begins_and_ends_without_opening_it(
 
 
 def test_a_node_that_is_gone_needs_nothing(cluster: Cluster) -> None:
-    said = [cluster.cordon("gone", "action-7"), cluster.uncordon("gone"), cluster.dress("gone", LABELS, [OURS])]
+    said = [
+        cluster.cordon("gone", "action-7"),
+        cluster.uncordon("gone"),
+        cluster.apply_labels_and_taints("gone", LABELS, [OURS]),
+    ]
     assert [receipt.did for receipt in said] == [Did.DIFFERS, Did.ALREADY, Did.DIFFERS]
-    assert [cluster.shut("gone", "a budget").did, cluster.reopen("gone").did] == [Did.DIFFERS, Did.ALREADY]
+    assert [cluster.cordon_for_budget("gone", "a budget").did, cluster.uncordon_for_budget("gone").did] == [
+        Did.DIFFERS,
+        Did.ALREADY,
+    ]
 
 
 # --- labels and taints
@@ -209,11 +216,11 @@ def test_a_node_gets_what_it_lacks_and_keeps_what_others_put_on(
     taints: set[Taint] | None,
 ) -> None:
     patch(sim, node, labels={"theirs": "kept", **worn_labels}, taints=worn_taints)
-    assert cluster.dress(node, LABELS, [OURS]).did is did
+    assert cluster.apply_labels_and_taints(node, LABELS, [OURS]).did is did
     found = sim.world.nodes[node]
     assert (found.labels["theirs"], found.labels["gpu"]) == ("kept", "on-demand")
     assert set(found.taints) == (taints or {*worn_taints, OURS})
-    assert cluster.dress(node, LABELS, [OURS]).did is Did.ALREADY
+    assert cluster.apply_labels_and_taints(node, LABELS, [OURS]).did is Did.ALREADY
 
 
 def test_a_node_carries_the_soft_taints_that_it_should_and_keeps_others(
@@ -222,10 +229,10 @@ def test_a_node_carries_the_soft_taints_that_it_should_and_keeps_others(
     theirs = Taint(key="theirs", effect="PreferNoSchedule")
     patch(sim, node, taints=[theirs])
     for wanted in (SOFT_TAINTS, SOFT_TAINTS[:1], ()):
-        assert cluster.prefer(node, wanted).did is Did.DONE
+        assert cluster.set_soft_taints(node, wanted).did is Did.DONE
         assert set(sim.world.nodes[node].taints) == {theirs, *wanted}
-        assert cluster.prefer(node, wanted).did is Did.ALREADY
-    assert cluster.prefer("gone", SOFT_TAINTS).did is Did.DIFFERS
+        assert cluster.set_soft_taints(node, wanted).did is Did.ALREADY
+    assert cluster.set_soft_taints("gone", SOFT_TAINTS).did is Did.DIFFERS
 
 
 # --- drains

@@ -8,7 +8,7 @@ import pytest
 from kubernetes.client.exceptions import ApiException
 
 from receiver.adapters.kubernetes.cluster import KubernetesCluster, connect
-from receiver.ports import QUOTA_LABEL, QUOTA_NAME, Did, KeptOut, TryLater
+from receiver.ports import QUOTA_LABEL, QUOTA_NAME, Did, HeldPlaces, TryLater
 from simulator.server import Simulator
 
 GPU = "nvidia.com/gpu"
@@ -32,19 +32,19 @@ def a_pod(name: str, priority_class: str | None = None, gpus: int = 1) -> dict[s
 
 def test_our_quota_comes_and_goes_and_the_users_own_stays(core: Any, cluster: KubernetesCluster) -> None:
     core.create_namespaced_resource_quota("ml", THEIRS)
-    assert cluster.keep_out("ml", [GPU], ["production"]).did is Did.DONE
-    assert cluster.keep_out("ml", [GPU], ["production"]).did is Did.ALREADY
-    assert cluster.kept_out(queues=False) == KeptOut(namespaces=("ml",))
+    assert cluster.hold_namespace("ml", [GPU], ["production"]).did is Did.DONE
+    assert cluster.hold_namespace("ml", [GPU], ["production"]).did is Did.ALREADY
+    assert cluster.held_places(queues=False) == HeldPlaces(namespaces=("ml",))
     assert {q.metadata.name for q in core.list_namespaced_resource_quota("ml").items} == {"theirs", QUOTA_NAME}
-    assert cluster.let_in("ml").did is Did.DONE
-    assert cluster.let_in("ml").did is Did.ALREADY
+    assert cluster.release_namespace("ml").did is Did.DONE
+    assert cluster.release_namespace("ml").did is Did.ALREADY
     assert [q.metadata.name for q in core.list_resource_quota_for_all_namespaces().items] == ["theirs"]
 
 
 def test_a_pod_is_refused_by_the_quota_unless_its_class_passes_or_it_asks_for_no_gpu(
     core: Any, cluster: KubernetesCluster
 ) -> None:
-    cluster.keep_out("ml", [GPU], ["production"])
+    cluster.hold_namespace("ml", [GPU], ["production"])
     with pytest.raises(ApiException) as refused:
         core.create_namespaced_pod("ml", a_pod("plain"))
     assert (refused.value.status, f"exceeded quota: {QUOTA_NAME}" in str(refused.value.body)) == (403, True)
@@ -85,7 +85,7 @@ def test_a_cluster_queue_is_put_on_hold_and_back(sim: Simulator, cluster: Kubern
     assert cluster.hold_queue("gpus").did is Did.DONE
     (queue,) = sim.live.custom.objects("kueue.x-k8s.io", "clusterqueues")
     assert queue["spec"]["stopPolicy"] == "Hold"
-    assert cluster.kept_out(queues=True) == KeptOut(cluster_queues=("gpus",))
+    assert cluster.held_places(queues=True) == HeldPlaces(cluster_queues=("gpus",))
     assert cluster.release_queue("gpus").did is Did.DONE
     (queue,) = sim.live.custom.objects("kueue.x-k8s.io", "clusterqueues")
     assert (queue["spec"], queue["metadata"].get("annotations") or {}) == ({}, {})
@@ -95,5 +95,5 @@ def test_a_cluster_queue_is_put_on_hold_and_back(sim: Simulator, cluster: Kubern
 def test_without_the_right_to_it_no_quota_is_made(sim: Simulator, cluster: KubernetesCluster) -> None:
     sim.live.denied.add("create resourcequotas")
     with pytest.raises(Exception, match='grant the verb "create" on "resourcequotas"') as refused:
-        cluster.keep_out("ml", [GPU], [])
+        cluster.hold_namespace("ml", [GPU], [])
     assert not isinstance(refused.value, TryLater)

@@ -115,5 +115,5 @@ def test_cordon_drain_and_uncordon(sim: Simulator, cluster: KubernetesCluster) -
 def test_an_event_is_left_on_the_pod(sim: Simulator, cluster: KubernetesCluster) -> None:
     submit(sim, "waits", gpus=4)
     (pod,) = cluster.look().pods
-    cluster.announce(pod, reason="TriggeredScaleUp", message="usable in about 4 minutes")
+    cluster.record_event(pod, reason="TriggeredScaleUp", message="usable in about 4 minutes")
     assert [(e.name, e.reason, e.uid) for e in sim.world.events] == [("waits-0", "TriggeredScaleUp", pod.uid)]

@@ -76,7 +76,7 @@ def test_a_lease_that_is_renewed_lasts(replica: Replica, moved: Moved) -> None:
     first.try_acquire()
     for _ in range(50):
         moved.passed += 10
-        first.beat()
+        first.heartbeat()
         assert first.held()
         assert not second.try_acquire()
 
@@ -117,7 +117,7 @@ def test_a_takeover_waits_as_long_after_a_renewal(replica: Replica, moved: Moved
     first, second = replica("first"), replica("second")
     first.try_acquire()
     moved.passed = 20
-    first.beat()
+    first.heartbeat()
     moved.passed += LASTS + CALL - 0.001
     assert not second.try_acquire()
     moved.passed += 0.001
@@ -163,7 +163,7 @@ def test_a_renewal_that_comes_after_another_took_over_is_refused(replica: Replic
     moved.passed = LASTS + CALL
     second.try_acquire()
     with capture_logs() as logged:
-        first.beat()
+        first.heartbeat()
     assert [line["event"] for line in logged] == ["lease lost"]
     moved.passed += 1
     assert second.held()
@@ -207,11 +207,11 @@ def test_while_the_database_does_not_answer_nothing_is_written_and_that_is_logge
     first.try_acquire()
     moved.passed, moved.broken = 11, True
     with capture_logs() as logged:
-        first.beat()
+        first.heartbeat()
         assert [first.held(), first.held(), first.try_acquire(), second.try_acquire()] == [False] * 4
     assert [line["event"] for line in logged] == ["lease out of reach"] * 2  # one each
     moved.broken = False
-    first.beat()
+    first.heartbeat()
     assert first.held()
 
 
@@ -223,7 +223,7 @@ def test_an_orphan_holds_it_no_longer_and_lets_it_end(
     monkeypatch.setattr(os, "getppid", lambda: 1)
     assert not first.held()
     moved.passed = 20
-    first.beat()
+    first.heartbeat()
     monkeypatch.undo()
     moved.passed = LASTS + CALL
     assert second.try_acquire()
@@ -313,13 +313,13 @@ def test_a_replica_that_waits_wakes_the_leader(replica: Replica) -> None:
     first, second = replica("first"), replica("second")
     first.try_acquire()
     calls = woken(first)
-    first.beat()
-    second.call()
-    first.beat()
+    first.heartbeat()
+    second.nudge_leader()
+    first.heartbeat()
     assert calls == []  # nothing was passed on yet
-    second.beat()
-    first.beat()
-    first.beat()
+    second.heartbeat()
+    first.heartbeat()
+    first.heartbeat()
     assert calls == ["woken"]
 
 
@@ -327,14 +327,14 @@ def test_a_call_that_the_database_did_not_take_is_made_again(replica: Replica, m
     first, second = replica("first"), replica("second")
     first.try_acquire()
     calls = woken(first)
-    first.beat()
-    second.call()
+    first.heartbeat()
+    second.nudge_leader()
     second._table.close()
     original, second._table.wake = second._table.wake, _fails  # type: ignore[method-assign]
-    second.beat()
+    second.heartbeat()
     second._table.wake = original  # type: ignore[method-assign]
-    second.beat()
-    first.beat()
+    second.heartbeat()
+    first.heartbeat()
     assert calls == ["woken"]
 
 
@@ -359,7 +359,7 @@ def test_a_takeover_waits_for_a_write_under_way_and_renewals_do_not(server: Post
     first.try_acquire()
     with store.fenced(first.fence)._database.write():
         moved.passed = 20
-        first.beat()
+        first.heartbeat()
         assert first.held()
         moved.passed += LASTS + CALL
         assert not second.try_acquire()  # by its lock's timeout

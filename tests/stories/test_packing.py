@@ -35,10 +35,10 @@ def test_four_pods_of_one_gpu_share_a_node_of_four_and_spread_without_soft_taint
 
 def test_a_node_is_patched_when_what_it_should_carry_changes_and_not_at_every_step(store: Store) -> None:
     life = spread(store, Packing.FILL)
-    done = life.writes("prefer")
+    done = life.writes("set_soft_taints")
     assert 1 <= len(done) <= 4
     life.run(5 * MINUTE, 10 * SECOND)
-    assert life.writes("prefer") == done
+    assert life.writes("set_soft_taints") == done
 
 
 def test_what_we_put_on_goes_when_the_operator_leaves_it_to_the_scheduler(store: Store) -> None:
@@ -53,9 +53,9 @@ def test_the_loop_wakes_when_an_idle_nodes_paid_hour_ends_soon(store: Store) -> 
     """A tick may be hours long: work that comes in the last minutes of a paid hour would begin on that node."""
     life = idle_nodes(store)
     life.run(10 * MINUTE, tick=HOUR)
-    assert life.writes("prefer") == []
+    assert life.writes("set_soft_taints") == []
     life.run(35 * MINUTE, tick=HOUR)
-    assert [taints for _, (_, taints) in life.writes("prefer")] == [(IDLE,)]
+    assert [taints for _, (_, taints) in life.writes("set_soft_taints")] == [(IDLE,)]
 
 
 def test_what_the_ledger_knows_of_ended_workloads_says_which_node_is_filled(store: Store) -> None:

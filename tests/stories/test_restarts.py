@@ -180,4 +180,4 @@ def test_a_restart_at_every_second_of_a_change_makes_it_once(tmp_path: Path, wha
     product.run(100 * SECOND, tick=SECOND)
     assert bought(product.lives[0]) == 1
     verbs = ("resize",) if what == "growth" else ("cordon", "retire")
-    assert [w[0] for w in product.writes()] == list(verbs) + ["announce"] * (what == "growth")
+    assert [w[0] for w in product.writes()] == list(verbs) + ["record_event"] * (what == "growth")

@@ -28,7 +28,7 @@ from receiver.ports import (
     QUOTA_NAME,
     STOP_POLICY_ANNOTATION,
     Did,
-    KeptOut,
+    HeldPlaces,
     Receipt,
     WontWork,
 )
@@ -45,20 +45,20 @@ class HoldingMeans:
     _wire: ClusterWire
     _resources: CustomResources
 
-    def kept_out(self, *, queues: bool) -> KeptOut:
-        """See `Holding.kept_out`. A cluster without Kueue has no queues."""
+    def held_places(self, *, queues: bool) -> HeldPlaces:
+        """See `WorkGate.held_places`. A cluster without Kueue has no queues."""
         call = self._api.reads(QUOTAS)
         quotas = self._wire.every("resourcequotas", call, label_selector=QUOTA_LABEL)
         held = [
             _name(q) for q in (self._cluster_queues() if queues else ()) if STOP_POLICY_ANNOTATION in _annotations(q)
         ]
-        return KeptOut(
+        return HeldPlaces(
             namespaces=tuple(sorted(str(section(q, "metadata").get("namespace")) for q in quotas)),
             cluster_queues=tuple(sorted(held)),
         )
 
-    def keep_out(self, namespace: str, resources: Sequence[str], passing: Sequence[str]) -> Receipt:
-        """See `Holding.keep_out`."""
+    def hold_namespace(self, namespace: str, resources: Sequence[str], passing: Sequence[str]) -> Receipt:
+        """See `WorkGate.hold_namespace`."""
         named = f"ResourceQuota {namespace}/{QUOTA_NAME}"
         wanted = quota(namespace, resources, passing)
         found = self._quota(namespace)
@@ -71,8 +71,8 @@ class HoldingMeans:
         self._wire.ask("create", "resourcequotas", self._api.creates(QUOTAS_OF), namespace, wanted)
         return Receipt(did=Did.DONE, sentence=f"created {named}: no new pod there may ask for a GPU")
 
-    def let_in(self, namespace: str) -> Receipt:
-        """See `Holding.let_in`."""
+    def release_namespace(self, namespace: str) -> Receipt:
+        """See `WorkGate.release_namespace`."""
         named = f"ResourceQuota {namespace}/{QUOTA_NAME}"
         found = self._quota(namespace)
         if found is None:
@@ -83,7 +83,7 @@ class HoldingMeans:
         return Receipt(did=Did.DONE, sentence=f"deleted {named}")
 
     def hold_queue(self, queue: str) -> Receipt:
-        """See `Holding.hold_queue`. One that we hold and somebody set free is held again."""
+        """See `WorkGate.hold_queue`. One that we hold and somebody set free is held again."""
         found = self._cluster_queue(queue)
         if found is None:
             return Receipt(did=Did.DIFFERS, sentence=f"there is no ClusterQueue {queue}")
@@ -98,7 +98,7 @@ class HoldingMeans:
         return Receipt(did=Did.DONE, sentence=f"put ClusterQueue {queue} on Hold")
 
     def release_queue(self, queue: str) -> Receipt:
-        """See `Holding.release_queue`."""
+        """See `WorkGate.release_queue`."""
         found = self._cluster_queue(queue)
         if found is None or STOP_POLICY_ANNOTATION not in _annotations(found):
             return Receipt(did=Did.ALREADY, sentence=f"ClusterQueue {queue} is not held by us")

@@ -230,9 +230,9 @@ class KubernetesCluster(HoldingMeans):
         """Return the GPU pods bound to *node*, running, starting or leaving."""
         return _gpu_pods(self._drain.pods_on(node))
 
-    def lacking(self) -> Sequence[str]:
+    def missing_rights(self) -> Sequence[str]:
         """Return the rights that a removal needs and that the API server says we do not have."""
-        return self._access.lacking(TO_REMOVE)
+        return self._access.missing(TO_REMOVE)
 
     def cordon(self, node: str, action: str) -> Receipt:
         """Make *node* unschedulable for *action*; see `receiver.adapters.kubernetes.node_marks`."""
@@ -242,21 +242,21 @@ class KubernetesCluster(HoldingMeans):
         """Undo a cordon of ours for a removal."""
         return self._marks.uncordon(node)
 
-    def shut(self, node: str, why: str) -> Receipt:
+    def cordon_for_budget(self, node: str, why: str) -> Receipt:
         """Let no new pod start on *node* while a budget is at its stop; see `node_marks`."""
-        return self._marks.shut(node, why)
+        return self._marks.cordon_for_budget(node, why)
 
-    def reopen(self, node: str) -> Receipt:
-        """Undo `shut`."""
-        return self._marks.reopen(node)
+    def uncordon_for_budget(self, node: str) -> Receipt:
+        """Undo `cordon_for_budget`."""
+        return self._marks.uncordon_for_budget(node)
 
-    def dress(self, node: str, labels: Mapping[str, str], taints: Sequence[Taint]) -> Receipt:
+    def apply_labels_and_taints(self, node: str, labels: Mapping[str, str], taints: Sequence[Taint]) -> Receipt:
         """Put *labels* and *taints* on *node*; see `receiver.adapters.kubernetes.node_marks`."""
-        return self._marks.dress(node, labels, taints)
+        return self._marks.apply_labels_and_taints(node, labels, taints)
 
-    def prefer(self, node: str, taints: Sequence[Taint]) -> Receipt:
+    def set_soft_taints(self, node: str, taints: Sequence[Taint]) -> Receipt:
         """Let *node* carry *taints* of our soft ones; see `receiver.adapters.kubernetes.node_marks`."""
-        return self._marks.prefer(node, taints)
+        return self._marks.set_soft_taints(node, taints)
 
     def drain(self, node: str, *, consenting: bool = False, evicting: bool = False) -> Receipt:
         """Evict what may go from *node*; see `receiver.adapters.kubernetes.drain`."""
@@ -266,7 +266,7 @@ class KubernetesCluster(HoldingMeans):
         """Scale what owns *pod* to zero; see `receiver.adapters.kubernetes.owners`."""
         return self._owners.scale_to_zero(pod)
 
-    def announce(self, pod: Pod, *, reason: str, message: str) -> Receipt:
+    def record_event(self, pod: Pod, *, reason: str, message: str) -> Receipt:
         """Leave an Event on *pod*: Normal for good news, Warning otherwise."""
         now = f"{self._clock.now():%Y-%m-%dT%H:%M:%SZ}"
         name = f"{pod.name[:NAME_ROOM].rstrip('.-')}.{uuid.uuid4().hex}"
@@ -345,6 +345,6 @@ class AccessReviews:
             raise TryLater(f"Kubernetes could not work out whether we may {right}: {why}", code="evaluation")
         return allowed
 
-    def lacking(self, rights: Iterable[Right]) -> tuple[str, ...]:
+    def missing(self, rights: Iterable[Right]) -> tuple[str, ...]:
         """Return those of *rights* that we do not have, in words. Raises as `may` does."""
         return tuple(str(right) for right in rights if not self.may(right))

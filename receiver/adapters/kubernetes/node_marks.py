@@ -59,7 +59,7 @@ class NodeMarks:
             return None
         return Receipt(did=Did.DIFFERS, sentence=f"someone lifted our cordon of node {node}; it stays")
 
-    def shut(self, node: str, why: str) -> Receipt:
+    def cordon_for_budget(self, node: str, why: str) -> Receipt:
         """Make *node* unschedulable for a budget's stop, *why*; a node that is gone or someone else's DIFFERS."""
         raw = self._read(node)
         if raw is None:
@@ -73,8 +73,8 @@ class NodeMarks:
             return _gone(node, Did.DIFFERS)
         return Receipt(did=Did.DONE, sentence=f"closed node {node} to new work")
 
-    def reopen(self, node: str) -> Receipt:
-        """Undo `shut`; a cordon for a removal stays."""
+    def uncordon_for_budget(self, node: str) -> Receipt:
+        """Undo `cordon_for_budget`; a cordon for a removal stays."""
         raw = self._read(node)
         if raw is None:
             return _gone(node, Did.ALREADY)
@@ -91,7 +91,7 @@ class NodeMarks:
         done = f"node {name} stays cordoned for the other reason" if stays else f"made node {name} schedulable again"
         return Receipt(did=Did.DONE, sentence=done)
 
-    def dress(self, node: str, labels: Mapping[str, str], taints: Sequence[Taint]) -> Receipt:
+    def apply_labels_and_taints(self, node: str, labels: Mapping[str, str], taints: Sequence[Taint]) -> Receipt:
         """Put on *node* what it lacks of *labels* and *taints*; a node that is gone DIFFERS.
 
         A label of ours with another value is replaced, and so is a taint of the same key and effect: Kubernetes
@@ -111,7 +111,7 @@ class NodeMarks:
         what = [*(f"{key}={value}" for key, value in sorted(new_labels.items())), *(_words(t) for t in new_taints)]
         return Receipt(did=Did.DONE, sentence=f"put {', '.join(what)} on node {node}")
 
-    def prefer(self, node: str, taints: Sequence[Taint]) -> Receipt:
+    def set_soft_taints(self, node: str, taints: Sequence[Taint]) -> Receipt:
         """Let *node* carry exactly *taints* of our soft ones; a node that is gone DIFFERS."""
         raw = self._read(node)
         if raw is None:

@@ -23,7 +23,7 @@ from receiver.ports import Leader, WriterLostError
 
 log = structlog.get_logger("receiver")
 
-LONGEST_BEAT_SECONDS = 1.0
+LONGEST_HEARTBEAT_SECONDS = 1.0
 RENEWALS = 6  # in the time that a lease lasts: several may fail
 WAKE_SPACING_SECONDS = 0.2  # a storm of alerts at a replica that waits is told to the leader this often
 
@@ -41,9 +41,9 @@ class Terms:
         return self.lasts / RENEWALS
 
     @property
-    def beat(self) -> timedelta:
+    def heartbeat(self) -> timedelta:
         """How often the thread beside the loop looks after it."""
-        return min(timedelta(seconds=LONGEST_BEAT_SECONDS), self.renewed_every)
+        return min(timedelta(seconds=LONGEST_HEARTBEAT_SECONDS), self.renewed_every)
 
 
 def own_name() -> str:
@@ -59,7 +59,7 @@ def seconds_awake_or_not() -> float:
 class Lease:
     """One process's part in the lease of a store. Safe to use from several threads.
 
-    `start` begins the thread that renews it, whatever the loop does; without it `beat` is called by hand.
+    `start` begins the thread that renews it, whatever the loop does; without it `heartbeat` is called by hand.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class Lease:
 
     # --- for replicas that do not lead
 
-    def call(self) -> None:
+    def nudge_leader(self) -> None:
         """Wake the loop of whoever leads, soon; returns at once. Ours is woken without."""
         if self._term is None:
             self._calling = True
@@ -177,7 +177,7 @@ class Lease:
             self._keeper.join(5.0)
         self._table.close()
 
-    def beat(self) -> None:
+    def heartbeat(self) -> None:
         """Renew our lease when it is time, hear who called, and pass on what is to be told to whoever leads."""
         try:
             if self._term is None:
@@ -192,10 +192,10 @@ class Lease:
             self._out_of_reach(error)
 
     def _keep(self) -> None:
-        beat = self._terms.beat.total_seconds()
+        beat = self._terms.heartbeat.total_seconds()
         while not self._stopping.is_set():
             try:
-                self.beat()
+                self.heartbeat()
             except Exception:  # a lease that is no longer renewed ends: that must not come of a bug in something else
                 log.exception("lease not looked after")
             if self._rouse.wait(beat):

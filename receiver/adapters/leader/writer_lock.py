@@ -38,9 +38,9 @@ class WriterLock:
         with self._guard:
             if self._orphaned():
                 return False
-            if self._owner == os.getpid() and self._hold.keeps():
+            if self._owner == os.getpid() and self._hold.is_held():
                 return True
-            self._hold.let_go()
+            self._hold.drop()
             self._owner = os.getpid() if self._taken() else None
             return self._owner is not None
 
@@ -51,13 +51,13 @@ class WriterLock:
         started its own.
         """
         with self._guard:
-            return self._owner == os.getpid() and not self._orphaned() and self._hold.keeps()
+            return self._owner == os.getpid() and not self._orphaned() and self._hold.is_held()
 
     def release(self) -> None:
         """Give the right up."""
         with self._guard:
             if self._owner == os.getpid():
-                self._hold.let_go()
+                self._hold.drop()
             self._owner = None
 
     @property
@@ -115,7 +115,7 @@ class _FileHold:
         except OSError:
             return ""
 
-    def keeps(self) -> bool:
+    def is_held(self) -> bool:
         if self._file is None:
             return False
         try:
@@ -125,7 +125,7 @@ class _FileHold:
         here = os.fstat(self._file)
         return (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino)
 
-    def let_go(self) -> None:
+    def drop(self) -> None:
         if self._file is not None:
             os.close(self._file)
             self._file = None

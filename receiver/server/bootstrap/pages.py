@@ -23,7 +23,7 @@ def web_of(outside: Outside, loop: Loop, clock: Clock, messages_to: tuple[str, .
     def wake() -> None:
         loop.wake()
         if isinstance(outside.writer, Lease):
-            outside.writer.call()
+            outside.writer.nudge_leader()
 
     return create_app(
         WebParts(

@@ -16,7 +16,7 @@ from receiver.core.model.memory import is_new_minute
 from receiver.core.model.model import Source
 from receiver.core.money.budget import Intent, intent
 from receiver.core.notices.hold_notices import notice
-from receiver.ports import Cluster, Did, KeptOut, Receipt, TryLater, WontWork
+from receiver.ports import Cluster, Did, HeldPlaces, Receipt, TryLater, WontWork
 from receiver.step.parts import StepContext
 
 log = structlog.get_logger("receiver")
@@ -24,7 +24,7 @@ QUEUE = "ClusterQueue "
 Change = tuple[str, Callable[[], Receipt], bool]  # the place, what is done to it, and whether the hold is over
 
 
-def keep_out(work: StepContext, *, steady: bool) -> Mapping[str, datetime] | None:
+def hold_new_work(work: StepContext, *, steady: bool) -> Mapping[str, datetime] | None:
     """Apply or lift the hold. Returns the held places and since when, as far as is known; None before the first read.
 
     *steady* is False in the first step after a start or a pause, and after a jump of the clock. Nothing is admitted
@@ -65,23 +65,23 @@ def keep_out(work: StepContext, *, steady: bool) -> Mapping[str, datetime] | Non
     return {place: (before or {}).get(place, work.now) for place in sorted(there)}
 
 
-def _look(cluster: Cluster, *, queues: bool) -> tuple[KeptOut | None, TryLater | WontWork | None]:
+def _look(cluster: Cluster, *, queues: bool) -> tuple[HeldPlaces | None, TryLater | WontWork | None]:
     """Return the places held in the cluster, or None and the error."""
     try:
-        return cluster.kept_out(queues=queues), None
+        return cluster.held_places(queues=queues), None
     except (TryLater, WontWork) as error:
         log.warning("cannot read the budget hold from the cluster", queues=queues, error=str(error))
         return None, error
 
 
-def _changes(wanted: Intent, found: KeptOut, cluster: Cluster) -> Iterator[Change]:
+def _changes(wanted: Intent, found: HeldPlaces, cluster: Cluster) -> Iterator[Change]:
     for name in wanted.namespaces:
-        yield name, partial(cluster.keep_out, name, wanted.resources, wanted.passing), False
+        yield name, partial(cluster.hold_namespace, name, wanted.resources, wanted.passing), False
     for name in wanted.cluster_queues:
         yield f"{QUEUE}{name}", partial(cluster.hold_queue, name), False
     for name in found.namespaces:
         if name not in wanted.namespaces:
-            yield name, partial(cluster.let_in, name), True
+            yield name, partial(cluster.release_namespace, name), True
     for name in found.cluster_queues:
         if name not in wanted.cluster_queues:
             yield f"{QUEUE}{name}", partial(cluster.release_queue, name), True

@@ -112,7 +112,7 @@ def _write(node: str, why: str, work: StepContext) -> Receipt:
     cluster = work.hands.cluster
     assert cluster is not None
     work.hands.ready()
-    receipt = cluster.shut(node, why) if why else cluster.reopen(node)
+    receipt = cluster.cordon_for_budget(node, why) if why else cluster.uncordon_for_budget(node)
     if receipt.did not in (Did.ALREADY, Did.OBSERVED):
         log.info("budget stop", node=node, did=receipt.did.value, detail=receipt.sentence)
     return receipt

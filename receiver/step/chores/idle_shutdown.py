@@ -97,7 +97,7 @@ def _announce(workload: Consenting, notice: Notice, hands: Hands, cluster: Clust
     for pod in workload.staying[:EVENTS_PER_WORKLOAD]:
         try:
             hands.ready()
-            cluster.announce(pod, reason="IdleShutdown", message=message)
+            cluster.record_event(pod, reason="IdleShutdown", message=message)
         except (TryLater, WontWork) as error:
             log.warning("Events not written", pod=pod.key, error=str(error))
             return

@@ -61,15 +61,15 @@ def apply_labels_and_taints(work: StepContext) -> None:
         return
     for pool in work.policy.pools:
         with work.parts.part("labels_and_taints", pool.id):
-            _dress(pool, cluster, work)
+            _apply_labels_and_taints(pool, cluster, work)
 
 
-def _dress(pool: Pool, cluster: Cluster, work: StepContext) -> None:
+def _apply_labels_and_taints(pool: Pool, cluster: Cluster, work: StepContext) -> None:
     bare = [n for n in work.facts.pool(pool.id).living if pool.apply_to_nodes and _is_bare(n, pool)]
     for node in bare:
         try:
             work.hands.ready()
-            receipt = cluster.dress(node.name, pool.labels, pool.taints)
+            receipt = cluster.apply_labels_and_taints(node.name, pool.labels, pool.taints)
             log.info("labels and taints", node=node.name, did=receipt.did.value, detail=receipt.sentence)
         except (TryLater, WontWork) as error:
             log.warning("labels and taints not applied", node=node.name, error=str(error))
@@ -89,7 +89,7 @@ def apply_packing_taints(work: StepContext) -> datetime | None:
     for node, taints in soft_taints(work.facts, work.policy, survival):
         try:
             work.hands.ready()
-            receipt = cluster.prefer(node.name, taints)
+            receipt = cluster.set_soft_taints(node.name, taints)
             log.debug("soft taints", node=node.name, did=receipt.did.value, detail=receipt.sentence)
         except (TryLater, WontWork) as error:
             log.warning("soft taints not applied", node=node.name, error=str(error))

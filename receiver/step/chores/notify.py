@@ -28,10 +28,10 @@ def record_pod_events(decision: Decision, work: StepContext) -> None:
     wanted = work.assignment.pools[decision.pool]
     asking = [p for w in wanted.asking if w.key not in wanted.refused for p in w.pods]
     said = sentences.scale_up_event(decision, work.policy, work.facts.pool(decision.pool).ready_in)
-    announce(work, asking[:EVENTS_PER_ACTION], "TriggeredScaleUp", said)
+    record_events(work, asking[:EVENTS_PER_ACTION], "TriggeredScaleUp", said)
 
 
-def tell_the_rest(work: StepContext) -> None:
+def send_standing_notices(work: StepContext) -> None:
     """Tell, once each, what no action would tell: misfits, budget stages, silent sources, holds, stuck nodes."""
     facts, assignment, policy = work.facts, work.assignment, work.policy
     _tell_held(work)
@@ -50,7 +50,7 @@ def tell_the_rest(work: StepContext) -> None:
     for notice, ignored in idle_notices.ignored(facts.pools, policy.keep_until, work.now).items():
         standing.append(notice)
         if work.store.say(notice, work.now):
-            announce(work, ignored[:EVENTS_PER_ACTION], "KeepUntilIgnored", notice.body)
+            record_events(work, ignored[:EVENTS_PER_ACTION], "KeepUntilIgnored", notice.body)
     if facts.up(Source.CIVO) and facts.up(Source.KUBERNETES):  # else nobody knows what is over
         work.store.stand(standing, work.now)
 
@@ -74,16 +74,16 @@ def _tell_held(work: StepContext) -> None:
     found = fates(facts, work.assignment, work.decisions, work.policy, observing=observing)
     for event in held_events(islice(found, MOST_LOOKED_AT), known):
         pods = [p for p in event.pods if told.wants(p, event.about)][:room]
-        announce(work, pods, "NotTriggerScaleUp", event.message, event.about)
+        record_events(work, pods, "NotTriggerScaleUp", event.message, event.about)
         room -= len(pods)
         if room <= 0:
             return
     claiming = [p for p in facts.waiting if p.claims and not p.daemon and not p.terminating]
     for pod in [p for p in claiming if told.wants(p, CLAIMS)][:room]:
-        announce(work, [pod], "NotTriggerScaleUp", by_claim(pod), CLAIMS)
+        record_events(work, [pod], "NotTriggerScaleUp", by_claim(pod), CLAIMS)
 
 
-def announce(work: StepContext, pods: Sequence[Pod], reason: str, message: str, about: str = "") -> None:
+def record_events(work: StepContext, pods: Sequence[Pod], reason: str, message: str, about: str = "") -> None:
     """Leave an Event on each of *pods*, *about* what keeps it waiting if anything does; ones that cannot be written
     must neither fail nor hold up the step, and none gets the same message again within minutes."""
     hands, told, now = work.hands, work.hands.told, work.now
@@ -94,7 +94,7 @@ def announce(work: StepContext, pods: Sequence[Pod], reason: str, message: str, 
             continue
         try:
             hands.ready()
-            hands.cluster.announce(pod, reason=reason, message=message)
+            hands.cluster.record_event(pod, reason=reason, message=message)
         except (TryLater, WontWork) as error:
             log.warning("events not written", pod=pod.key, pods=len(pods), error=str(error))
             if isinstance(error, TryLater):

@@ -14,7 +14,7 @@ from receiver.core.scaling.bounds import TOPIC, evicts
 from receiver.core.scaling.decide import case_of
 from receiver.core.scaling.guardrails import Case
 from receiver.ports import StepStore
-from receiver.step.chores.notify import announce
+from receiver.step.chores.notify import record_events
 from receiver.step.parts import StepContext
 
 ACTIONS_READ = 100  # of a pool while a window is open; a failed one is not repeated within five minutes
@@ -50,10 +50,10 @@ def _tell(work: StepContext) -> None:
     for case in cases:
         for said in eviction_notices.due(case, told, work.mode):
             if work.store.say(said.notice, work.now):
-                announce(work, said.pods[:EVENTS_PER_POOL], "WindowEviction", said.event)
+                record_events(work, said.pods[:EVENTS_PER_POOL], "WindowEviction", said.event)
         if work.before is not None and work.mode == "act":
             for late in eviction_notices.latecomers(case, work.before.at - SECOND):
-                announce(work, late.pods[:EVENTS_PER_POOL], "WindowEviction", late.event)
+                record_events(work, late.pods[:EVENTS_PER_POOL], "WindowEviction", late.event)
 
 
 def _cases(work: StepContext) -> list[Case]:
