@@ -12,6 +12,7 @@ from receiver.adapters.store.decisions import read_grounds
 from receiver.cli.client import UNUSABLE, about_problem, print_json, print_lines, server
 from receiver.config import ConfigError, load_file
 from receiver.config.version import installed_version
+from receiver.core.explain.because import with_grounds
 from receiver.core.model.actions import Decision
 from receiver.core.model.policy import Policy
 from receiver.core.scaling.approval import asking_nobody
@@ -40,7 +41,7 @@ def made_again(made_from: Grounds, pool: str) -> Decision:
     """Return what this version decides about the pool with that id. Raises KeyError for a pool that is in neither the
     policy nor the facts."""
     facts, policy = made_from.facts, made_from.policy
-    return decide_all(facts, assign(facts, policy), policy)[pool]
+    return decide_all(facts, assign(facts, policy), policy, explained_by=with_grounds)[pool]
 
 
 def said(decision: Decision) -> dict[str, Any]:

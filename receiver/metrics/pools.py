@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 from receiver.config.live import ConfigurationFile, LiveSecrets
 from receiver.core.model.policy import Policy, Pool
 from receiver.core.scaling.capacity import Shortage, shortage_of
-from receiver.core.scaling.recheck_times import Direction, WaitKind
+from receiver.core.scaling.waits import Direction, WaitKind
 from receiver.metrics.families import gauge, moment
 
 

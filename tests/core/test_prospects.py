@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from receiver.core.explain.prospects import first_removal
+from receiver.core.explain.rules import sentence
 from receiver.core.model.actions import Change, Decision
 from receiver.core.model.model import Backoff, CordonedBy, Drift, Facts, Node, Source
 from receiver.core.model.overrides import Override, OverrideKind
@@ -16,7 +18,6 @@ from receiver.core.model.signals import SignalAction
 from receiver.core.model.windows import Window
 from receiver.core.scaling.assign import assign
 from receiver.core.scaling.decide import case_of
-from receiver.core.scaling.prospects import first_removal
 from tests.core.builders import (
     EVERY_SECOND,
     NOW,
@@ -205,7 +206,7 @@ def test_no_node_goes_before_the_moment_that_was_named_and_one_goes_then(world: 
     found, policy = world
     [state] = found.pools
     case = case_of(state, assign(found, policy).pools["l40s-id"], found, policy)
-    named, _ = first_removal(state.nodes, case)
+    named, _ = first_removal(state.nodes, case, sentence)
     at: datetime | None = found.at
     for _ in range(60):
         if at is None or (named is not None and at >= named):

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from receiver.core.model.actions import Decision
 from receiver.core.model.model import Backoff, Drift, PoolState
 from receiver.core.model.policy import Policy
-from receiver.core.scaling.recheck_times import Direction, Wait, WaitKind, waits
+from receiver.core.scaling.waits import Direction, Wait, WaitKind, waits
 from tests.core.builders import EVERY_SECOND, GPU, NOW, a_node, a_pod, a_policy, a_pool, a_state, facts, rules, run
 from tests.core.test_laws_of_change import small_worlds
 from tests.core.worlds import LAWS, World, worlds

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import asdict, replace
 
 from receiver.core.explain.evidence import evidence_of
-from receiver.core.explain.rules import plainly, remedies
+from receiver.core.explain.rules import plainly, remedies, sentence
 from receiver.core.model.actions import Decision, Verdict
 from receiver.core.scaling.guardrails import Case
 
@@ -37,10 +37,12 @@ def _of_those(going: Collection[str] | None, detail: str, decision: Decision) ->
 
 
 def with_grounds(decision: Decision, case: Case) -> Decision:
-    """Return *decision* with what it rests on and what would change it, as JSON-able values.
+    """Return *decision* with the sentences of its reasons, what it rests on and what would change it, as JSON-able
+    values.
 
-    The sentences too are stored: they are shown as they were said, whatever later versions would say.
+    The sentences are stored too: they are shown as they were, whatever a later version would say.
     """
-    decision = replace(decision, evidence=evidence_of(case, decision.reasons))
+    reasons = tuple(replace(reason, detail=sentence(reason, case)) for reason in decision.reasons)
+    decision = replace(decision, reasons=reasons, evidence=evidence_of(case, reasons))
     said = {"because": why(decision), "what_would_change": [asdict(r) for r in remedies(decision)]}
     return replace(decision, evidence={**decision.evidence, **said})

@@ -5,10 +5,12 @@ lengths are seconds.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Any
 
+from receiver.core.explain.rules import RULES, sentence
 from receiver.core.model.actions import Reason, Verdict
 from receiver.core.model.approval_request import Question
 from receiver.core.model.model import Node, Source
@@ -19,14 +21,13 @@ from receiver.core.model.signals import PoolSilence, Signal
 from receiver.core.model.windows import next_change
 from receiver.core.money.budget import BudgetStage, BudgetView, Refusal, month_of, team_of
 from receiver.core.money.cost import amount, unit_price
-from receiver.core.scaling.allowance import RULES
+from receiver.core.scaling.allowance import RULES as COUNTING
 from receiver.core.scaling.guardrails import GUARDRAILS, Case
 from receiver.core.scaling.provisioning import stuck_on_the_way
-from receiver.core.scaling.recheck_times import waits
+from receiver.core.scaling.waits import waits
 
 WORKLOADS, SIGNALS, NODES, DELIVERIES, QUESTIONS = 20, 20, 50, 20, 20  # how many of each are kept
 CENT = Decimal("0.01")
-COUNTS_NOTHING = frozenset({"price_is_known", "spend_is_known", *RULES})  # where one of these holds, nothing is counted
 
 
 def evidence_of(case: Case, reasons: Sequence[Reason]) -> dict[str, Any]:
@@ -104,14 +105,13 @@ def _behind(case: Case, reasons: Sequence[Reason]) -> Iterator[dict[str, str]]:
     place = next((n for n, r in enumerate(reasons) if n and r.rule in rules and r.verdict is Verdict.HOLDS), None)
     if place is None:
         return
-    target, counted = reasons[place - 1].target, reasons[place].rule in COUNTS_NOTHING
+    target, uncounted = reasons[place - 1].target, RULES[reasons[place].rule].uncounted
     for reason in reasons[place + 1 :]:
-        if counted and reason.rule in RULES:
-            continue
-        left = rules[reason.rule](target, case)
-        if left is not None:
-            counted = counted or reason.rule in COUNTS_NOTHING
-            yield {"rule": reason.rule, "detail": left[1]}
+        held = None if uncounted and reason.rule in COUNTING else rules[reason.rule](target, case)
+        if held is not None:
+            uncounted = uncounted or RULES[reason.rule].uncounted
+            objection = replace(reason, verdict=Verdict.HOLDS, because=held.because)
+            yield {"rule": reason.rule, "detail": sentence(objection, case)}
 
 
 def _bounds(case: Case) -> dict[str, Any]:

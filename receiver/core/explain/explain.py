@@ -14,7 +14,7 @@ from receiver.core.model.policy import Policy, Pool
 from receiver.core.model.text import cut, some
 from receiver.core.money.budget import Refusal
 from receiver.core.scaling.assign import Assignment, Wanted
-from receiver.core.scaling.capacity import Held
+from receiver.core.scaling.capacity import HeldWorkload
 from receiver.core.scaling.demand import IGNORED_NAMESPACES, LONGEST_NAMED, new_node, refusal, take, workloads
 from receiver.core.scaling.market import Kind, shape
 
@@ -125,7 +125,7 @@ class Place:
             expected_at=None if usual is None or failing else self._now + usual,
         )
 
-    def held(self, held: Held) -> Fate:
+    def held(self, held: HeldWorkload) -> Fate:
         """The assignment itself held it, with a sentence."""
         state = State.GANG_INCOMPLETE if held.rule == "gang_is_complete" else State.HELD
         return Fate(state=state, detail=held.detail, pool=self.pool.id, rule=held.rule)

@@ -20,7 +20,7 @@ from receiver.core.scaling.approval import is_wanted
 from receiver.core.scaling.assign import Assignment, Wanted
 from receiver.core.scaling.failures import Failure, Failures
 from receiver.core.scaling.provisioning import awaited_since
-from receiver.core.scaling.recheck_times import Wait, waits
+from receiver.core.scaling.waits import Wait, waits
 
 A_DAY = timedelta(days=1)
 

@@ -28,12 +28,18 @@ class Change(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
-    """Which rule spoke, what it left of the target (nodes), and one sentence."""
+    """Which rule spoke, what it left of the target (nodes), and one sentence (*detail*), once it is explained.
+
+    *because* holds the values that the sentence is made from, *until* the first moment at which the rule can answer
+    otherwise by itself. Neither is stored.
+    """
 
     rule: str
     verdict: Verdict
     target: int
-    detail: str
+    detail: str = ""
+    because: Any = field(default=None, compare=False)
+    until: datetime | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

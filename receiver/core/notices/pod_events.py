@@ -6,10 +6,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from receiver.core.explain.explain import Fate, State
+from receiver.core.explain.rules import RULES
 from receiver.core.model.pods import Pod, Workload
 
 TOLD = (State.HELD, State.GANG_INCOMPLETE, State.FITS_NOWHERE)
-PASSING = ("cooled_down", "one_change_at_a_time")  # holds that end within seconds are no news for the owner of a pod
 AGAIN_AFTER = timedelta(minutes=5)  # the same message is not left on a pod again before
 REST = timedelta(minutes=5)  # after Events could not be written: each try may take half a minute
 REMEMBERED = 20_000  # pods and messages
@@ -27,7 +27,8 @@ class PodEvent:
 def held_events(fates: Iterable[tuple[Workload, Fate]], misfits: Mapping[str, str]) -> Iterator[PodEvent]:
     """Yield what workloads are told that wait and get nothing; *misfits* says why no pool holds them, by key."""
     for workload, fate in fates:
-        if fate.state in TOLD and fate.rule not in PASSING:
+        passing = fate.rule is not None and fate.rule in RULES and RULES[fate.rule].passing
+        if fate.state in TOLD and not passing:
             message = misfits.get(workload.key, fate.detail)
             yield PodEvent(pods=workload.pods, about=_about(fate.state, fate.rule, fate.pool), message=message)
 

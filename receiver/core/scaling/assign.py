@@ -28,7 +28,7 @@ from receiver.core.scaling.capacity import (
     USABLE,
     Bin,
     Given,
-    Held,
+    HeldWorkload,
     Tally,
     is_full,
     new_bin,
@@ -77,7 +77,7 @@ class Wanted:
     waiting_gpus: int = 0
     settled: tuple[str, ...] = ()  # workloads that fit what exists or is on its way
     placed: tuple[tuple[str, str], ...] = ()  # of those, the ones that fit a usable node: (workload, instance)
-    held: tuple[Held, ...] = ()
+    held: tuple[HeldWorkload, ...] = ()
     movable: frozenset[str] = frozenset()  # busy instances whose pods consented to move and fit elsewhere
     budget: BudgetView | None = None  # the cluster's
     unreturning: frozenset[str] = frozenset()  # instances with a pod that would be kept out if it started again

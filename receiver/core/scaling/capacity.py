@@ -82,7 +82,7 @@ USABLE, OPENED, COMING, NOT_ALLOWED = range(4)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class HeldWorkload:
     """A workload that was not given the nodes it needs, the rule that held it, and a sentence; it itself where it was
     a budget that did not cover them. *met* is the rule that left a gang fewer nodes than it needs."""
 
@@ -146,7 +146,7 @@ class Tally:
     asking: list[Workload] = field(default_factory=list)
     settled: list[Workload] = field(default_factory=list)  # of a gang in several pools, its part here
     placed: list[tuple[str, str]] = field(default_factory=list)
-    held: list[Held] = field(default_factory=list)
+    held: list[HeldWorkload] = field(default_factory=list)
     given: list[Given] = field(default_factory=list)
     refused: dict[str, Refusal] = field(default_factory=dict)  # workloads that a budget does not cover
     uncovered: dict[Key, Refusal] = field(default_factory=dict)  # by the budgets that refused a node

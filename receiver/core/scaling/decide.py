@@ -1,4 +1,7 @@
-"""Decide how many nodes a pool should have, and say why. Pure: the same values give the same decision."""
+"""Decide how many nodes a pool should have, and for which reasons. Pure: the same values give the same decision.
+
+The reasons are values. `receiver.core.explain` makes sentences of them, after the decision.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -6,28 +9,18 @@ from dataclasses import replace
 from datetime import datetime
 
 from receiver.core.model.actions import ActionKind, Decision, Reason, Verdict, VictimStage
-from receiver.core.model.approval_request import sentence
-from receiver.core.model.model import Facts, Node, PoolState, Source, Stage
+from receiver.core.model.model import Facts, Node, PoolState, Signal, Stage
 from receiver.core.model.policy import Policy
-from receiver.core.model.signals import Signal, SignalAction
-from receiver.core.model.text import lasting, some
-from receiver.core.money.cost import HOUR
+from receiver.core.model.signals import SignalAction
 from receiver.core.scaling.assign import Assignment, Wanted, floor_gives_way
 from receiver.core.scaling.failures import Failure, Failures
 from receiver.core.scaling.guardrails import Case, apply
-from receiver.core.scaling.market import goes_early
-from receiver.core.scaling.prospects import about_idle, planned, why_kept
 from receiver.core.scaling.recheck_times import reconsider_at
-from receiver.core.scaling.removal import Removable, is_dead, is_kept, removable, unapproved, was_refused
+from receiver.core.scaling.removal import Removable, busy_beyond, is_dead, is_kept, removable, unapproved
 
-NOTED = {
-    SignalAction.SCALE_UP: "look for growth",
-    SignalAction.SCALE_DOWN: "look for nodes that may go",
-    SignalAction.HOLD: "busy nodes stay where they are",
-    SignalAction.FALLBACK: "activity is unknown: pod counts decide",
-}
+NOTED = (SignalAction.SCALE_UP, SignalAction.SCALE_DOWN, SignalAction.HOLD, SignalAction.FALLBACK)
 MOST_ASKING = 50  # of the work that a decision without grounds names
-Explainer = Callable[[Decision, Case], Decision]  # adds what a decision rests on
+Explainer = Callable[[Decision, Case], Decision]  # adds sentences and what a decision rests on
 
 
 def decide(
@@ -52,7 +45,7 @@ def _decided(
 ) -> tuple[Decision, Case]:
     """The decision without grounds, and the case as it was decided."""
     case = _case(state, wanted, signals, policy, now)
-    reasons = [*_notes(case), *_spoken(case)]
+    reasons = [*_notes(case), *_requests(case)]
     may_go = removable(case)
     waits = unapproved(may_go.nodes, may_go.told, case)
     last = {n.instance for n in waits}
@@ -68,7 +61,7 @@ def _decided(
     reasons += sources
     target = sources[-1].target if sources else state.required
     if target == state.required and not sources:
-        reasons.append(_nothing_to_do(case))
+        reasons.append(_note("nothing_wanted", case))
     reasons += apply(target, case)
     final = reasons[-1].target
     decision = Decision(
@@ -79,7 +72,7 @@ def _decided(
         reasons=tuple(reasons),
         candidates=tuple(n.instance for n in due),
         evicted=tuple(n.instance for n in may_go.evicted if n.busy),
-        reconsider_at=reconsider_at(case),
+        reconsider_at=reconsider_at(case, reasons),
     )
     return decision, case
 
@@ -184,36 +177,26 @@ def being_removed(state: PoolState, *, deleted: bool = True) -> int:
 def _notes(case: Case) -> list[Reason]:
     """What alerts ask for, one note for all alerts of a name: a thousand of them are no other decision than one."""
     noted = Counter((s.action, s.alertname) for s in case.signals if s.action in NOTED)
-    return [
-        Reason(
-            rule=action.value,
-            verdict=Verdict.NOTES,
-            target=case.present,
-            detail=f"{name}{f' ({many} alerts)' if many > 1 else ''}: {NOTED[action]}",
-        )
-        for (action, name), many in noted.items()
-    ]
+    return [_note(action.value, case, (name, many)) for (action, name), many in noted.items()]
 
 
-def _spoken(case: Case) -> list[Reason]:
-    """What people and workloads said for a while, on every decision that it may touch."""
-    said = [("override", str(o)) for o in case.wanted.bounds.spoken.all]
+def _requests(case: Case) -> list[Reason]:
+    """What people and workloads asked for, on every decision that it may touch."""
+    found = [_note("override", case, override) for override in case.wanted.bounds.spoken.all]
     if case.state.silence is not None:
-        said.append(("silence", str(case.state.silence)))
-    kept = [n for n in case.state.of(Stage.USABLE) if not n.busy and is_kept(n, case)]
+        found.append(_note("silence", case, case.state.silence))
+    kept = tuple(n for n in case.state.of(Stage.USABLE) if not n.busy and is_kept(n, case))
     if kept:
-        said.append(("keep_until", "; ".join(f"{n.name} is kept{_until(n)}" for n in kept)))
-    if coming := planned(case):
-        said.append(("evict_after", coming))
+        found.append(_note("keep_until", case, kept))
+    evicting = tuple(grace for grace in case.wanted.graces if grace.told and busy_beyond(grace, case))
+    if evicting:
+        found.append(_note("evict_after", case, evicting))
     questions = [q for q in case.wanted.questions if q.stands(case.now) and q.done_at is None]
-    said += [("question", sentence(q, case.now)) for q in questions]
-    return [Reason(rule=rule, verdict=Verdict.NOTES, target=case.present, detail=detail) for rule, detail in said]
+    return found + [_note("question", case, question) for question in questions]
 
 
-def _until(node: Node) -> str:
-    """Until when, and for whose pod, a workload's wish keeps *node*."""
-    whose = f" for {node.kept_for}" if node.kept_for else ""
-    return f" until {node.kept_until:%Y-%m-%d %H:%M} UTC{whose}"
+def _note(rule: str, case: Case, because: object = None) -> Reason:
+    return Reason(rule=rule, verdict=Verdict.NOTES, target=case.present, because=because)
 
 
 def _sources_of_size(case: Case, may_go: Removable) -> list[Reason]:
@@ -221,21 +204,16 @@ def _sources_of_size(case: Case, may_go: Removable) -> list[Reason]:
     wanted, target = case.wanted, case.present
     found = [Reason(rule=h.rule, verdict=Verdict.NOTES, target=target, detail=h.detail) for h in wanted.held]
     spare_wanted = not floor_gives_way(wanted)  # at the budget stop nothing is kept or bought for later
-    least = wanted.bounds.why_least if wanted.bounds.spoken.least is not None else ""
-    asked = (
-        ("demand", wanted.for_demand, _asking(wanted)),
-        ("floor", wanted.for_floor * spare_wanted, f"at least {some(wanted.bounds.min_nodes, 'node')}{least}"),
-        ("standby", wanted.for_standby * spare_wanted, some(wanted.bounds.standby_nodes, "spare node")),
-        (
-            "headroom",
-            wanted.for_headroom * spare_wanted,
-            f"{wanted.headroom}: {some(wanted.for_headroom, 'more node')}",
-        ),
-    )
-    for rule, count, detail in asked:
+    asked = {
+        "demand": wanted.for_demand,
+        "floor": wanted.for_floor * spare_wanted,
+        "standby": wanted.for_standby * spare_wanted,
+        "headroom": wanted.for_headroom * spare_wanted,
+    }
+    for rule, count in asked.items():
         if count > 0:
             target += count
-            found.append(Reason(rule=rule, verdict=Verdict.WANTS, target=target, detail=detail))
+            found.append(Reason(rule=rule, verdict=Verdict.WANTS, target=target))
     # What grows beside those that go waits until they are gone: the dead are what it was bought for. At a budget's stop
     # nothing is bought, and what waits cannot begin on what is idle.
     goes_first = bool(case.dead or may_go.told or (wanted.stopped and may_go.nodes))
@@ -243,88 +221,24 @@ def _sources_of_size(case: Case, may_go: Removable) -> list[Reason]:
         found = [replace(r, verdict=Verdict.NOTES, target=case.present) for r in found]
     if target == case.present or goes_first:
         target = case.present
-        grows = any(count > 0 for _, count, _ in asked) and not wanted.stopped
-        for rule, nodes, why in _going(may_go, case, grows=grows):
+        grows = any(count > 0 for count in asked.values()) and not wanted.stopped
+        for rule, nodes in _going(may_go, grows=grows):
             target -= len(nodes)
-            detail = f"{', '.join(n.name for n in nodes)}: {why}"
-            found.append(Reason(rule=rule, verdict=Verdict.WANTS, target=target, detail=detail))
+            found.append(Reason(rule=rule, verdict=Verdict.WANTS, target=target, because=tuple(nodes)))
     return found
 
 
-def _going(may_go: Removable, case: Case, *, grows: bool) -> Iterator[tuple[str, Sequence[Node], str]]:
+def _going(may_go: Removable, *, grows: bool) -> Iterator[tuple[str, Sequence[Node]]]:
     """The nodes that go, by the rule that wants it; only dead ones and those beyond what a person or a window allows
     while the pool wants to grow."""
     resting = [n for n in may_go.nodes if n not in may_go.told and not is_dead(n)]
     by_rule = {
-        "dead_nodes": (
-            dead := [n for n in may_go.nodes if is_dead(n)],
-            _why_dead(dead, case),
-        ),
-        "override": (may_go.surplus, str(case.wanted.bounds.spoken.most)),
-        "evict_after": (may_go.evicted, _why_over(case)),
-        "idle_nodes": ([n for n in resting if not n.busy], _why_due(case)),
-        "consolidation": ([n for n in resting if n.busy], "its pods consented to be moved and fit on other nodes"),
+        "dead_nodes": [n for n in may_go.nodes if is_dead(n)],
+        "override": may_go.surplus,
+        "evict_after": may_go.evicted,
+        "idle_nodes": [n for n in resting if not n.busy],
+        "consolidation": [n for n in resting if n.busy],
     }
-    for rule, (nodes, because) in by_rule.items():
+    for rule, nodes in by_rule.items():
         if nodes and (rule in ("dead_nodes", "override", "evict_after") or not grows):
-            yield rule, nodes, because
-
-
-def _why_dead(dead: Sequence[Node], case: Case) -> str:
-    late = [f"not usable within {lasting(case.pool.provision_timeout)}"] if any(not n.vanished for n in dead) else []
-    gone = ["no Node object in Kubernetes any more"] if any(n.vanished for n in dead) else []
-    return ", or ".join((*late, *gone))
-
-
-def _why_over(case: Case) -> str:
-    graces = case.wanted.graces
-    over = [g for g in graces if g.ends_at is not None and g.ends_at <= case.now] or graces  # what was begun goes on
-    return "; ".join(f"window {g.window} allows {some(g.max_nodes, 'node')}, and its grace is over" for g in over)
-
-
-def _asking(wanted: Wanted) -> str:
-    names = [w.key for w in wanted.asking]
-    gpus = sum(w.gpus for w in wanted.asking)
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    wait = "GPU waits" if gpus == 1 else "GPUs wait"
-    return f"{gpus} {wait} for {', '.join(names[:3])}{more}: {some(wanted.for_demand, 'more node')}"
-
-
-def _why_due(case: Case) -> str:
-    if case.policy.billing.by_the_hour:
-        unit = "hour" if case.policy.billing.granularity == HOUR else "unit"
-        if goes_early(case.pool, case.policy):
-            return f"no GPU pod, and beyond its first paid {unit} a node this wide is not kept for small pods"
-        return f"no GPU pod, and the next paid {unit} begins within {lasting(case.policy.billing.removal_margin)}"
-    if case.wanted.stopped:
-        return "no GPU pod, and none may begin there: a budget is at its stop"
-    return f"no GPU pod for {lasting(case.pool.idle_for)}"
-
-
-def _nothing_to_do(case: Case) -> Reason:
-    """Say in one sentence why the size stays, when no source wants another."""
-    wanted, idle = case.wanted, [n for n in case.state.nodes if n.idle_since is not None and not is_kept(n, case)]
-    kept = [n for n in case.state.nodes if n.idle_since is not None and is_kept(n, case)]
-    refused, idle = [n for n in idle if was_refused(n, case)], [n for n in idle if not was_refused(n, case)]
-    on_the_way = len(case.state.coming) + case.state.unlisted
-    if not case.up(Source.CIVO):
-        detail = f"nothing is known: {case.why(Source.CIVO)}"
-    elif wanted.settled and on_the_way:
-        detail = f"{some(wanted.waiting_gpus, 'GPU')} waiting, {some(on_the_way, 'node')} on the way"
-    elif wanted.settled:
-        detail = (
-            f"{', '.join(wanted.settled[:3])} would fit a usable node as configured: see why it is not placed there"
-        )
-    elif idle:
-        detail = about_idle(idle, case)
-    elif refused and case.state.removal_backoff is not None:
-        backoff = case.state.removal_backoff
-        after = f"after {some(backoff.failures, 'failure')}: {backoff.reason}"
-        detail = f"{', '.join(n.name for n in refused)} may not be removed until {backoff.until:%H:%M:%S} UTC {after}"
-    elif kept:
-        detail = f"{some(len(kept), 'idle node')}, kept because workloads asked for it"
-    elif (low := case.firing(SignalAction.SCALE_DOWN)) is not None and (held := why_kept(case)):
-        detail = f"{low.alertname} fires (scale_down), and {held}"
-    else:
-        detail = "nothing waits and nothing idles"
-    return Reason(rule="nothing_wanted", verdict=Verdict.NOTES, target=case.present, detail=detail)
+            yield rule, nodes

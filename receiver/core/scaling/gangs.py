@@ -6,7 +6,7 @@ from decimal import Decimal
 
 from receiver.core.model.pods import Pod, Workload
 from receiver.core.scaling.allowance import RULES, Allowance
-from receiver.core.scaling.capacity import COMING, Bin, Given, Held, Requests, Tally, is_full, new_bin
+from receiver.core.scaling.capacity import COMING, Bin, Given, HeldWorkload, Requests, Tally, is_full, new_bin
 from receiver.core.scaling.demand import preference, take
 from receiver.core.scaling.market import Matching, gang_kind, price
 
@@ -15,7 +15,7 @@ def hold(workload: Workload, tally: Tally, rule: str, detail: str, *, uncovered:
     """Note in *tally* that *workload* got no room, and why; *uncovered* by a budget or held by something else."""
     tally.waiting_gpus += workload.gpus
     mine = workload if uncovered else None
-    tally.held.append(Held(workload=workload.key, rule=rule, detail=detail, uncovered=mine, met=met))
+    tally.held.append(HeldWorkload(workload=workload.key, rule=rule, detail=detail, uncovered=mine, met=met))
 
 
 def place_gang(workload: Workload, fitting: Sequence[Tally], matching: Matching, allowance: Allowance) -> bool:

@@ -1,31 +1,28 @@
 """The rules that may hold a change back, each named after what it upholds.
 
-A guardrail gets the target so far and returns the target it leaves, which lies between the present size and
-the one it was given, with a verdict and one sentence. It can stop a change, never start or enlarge one.
+A guardrail gets the target so far. Where it objects, it returns the target that it leaves, which lies between the
+present size and the one it was given, and the values that this rests on. It can stop a change, never start or enlarge
+one. The sentences are in `receiver.core.explain`.
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 
-from receiver.core.model.actions import ActionKind, Reason, Verdict
-from receiver.core.model.approval_request import Asks, why_waiting
-from receiver.core.model.model import BIND, Node, PoolState, Source
-from receiver.core.model.policy import Fallback, Policy, Pool
-from receiver.core.model.signals import Signal, SignalAction
-from receiver.core.model.text import lasting, some
+from receiver.core.model.actions import Action, ActionKind, Reason, Verdict
+from receiver.core.model.approval_request import Asks, Question
+from receiver.core.model.model import Backoff, Node, PoolState, Rights, Signal, Source, SourceState
+from receiver.core.model.overrides import Override
+from receiver.core.model.policy import Fallback, Limits, Policy, Pool
+from receiver.core.model.signals import PoolSilence, SignalAction
+from receiver.core.model.windows import next_change
+from receiver.core.money.budget import Refusal
+from receiver.core.money.cost import HOUR
 from receiver.core.scaling.allowance import grows_unasked
 from receiver.core.scaling.assign import Wanted, floor_gives_way
-from receiver.core.scaling.capacity import (
-    LONGEST_GROWTH_BACKOFF,
-    LONGEST_REMOVAL_BACKOFF,
-)
-from receiver.core.scaling.provisioning import (
-    LONGEST_PROVISIONING_BACKOFF,
-    probes_left,
-    stuck_on_the_way,
-    undone_by_others,
-)
+from receiver.core.scaling.bounds import BoundsInForce
+from receiver.core.scaling.provisioning import probes_left, stuck_on_the_way
+from receiver.core.scaling.waits import Direction, Timer, Wait, backing_off, cooling_down, failed_nodes, undone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,265 +35,333 @@ class Case:
     signals: tuple[Signal, ...]  # those of this pool or of every pool
     policy: Policy
     now: datetime
-    dead: int = 0  # nodes that go because they never came up, or broke: no floor is held by them
-    empty: int = 0  # nodes that may go and run nothing, the dead ones included
-    going: int = 0  # all nodes that may go
-    unapproved: tuple[Node, ...] = ()  # the last of these: people are asked about them first, and have not let them go
+    dead: int = 0  # nodes that go because they never came up, or broke: they do not count for the floor
+    empty: int = 0  # nodes that may be removed and run nothing, the dead ones included
+    going: int = 0  # all nodes that may be removed
+    unapproved: tuple[Node, ...] = ()  # the last of these, which still need an approval
 
     @property
     def present(self) -> int:
         """The size to hold."""
         return self.state.required
 
+    def wait(self, timer: Timer, target: int) -> Wait | None:
+        """What *timer* says of a change to *target* nodes."""
+        direction = Direction.GROW if target > self.present else Direction.SHRINK
+        return timer(direction, self.pool, self.state, self.policy, self.now)
+
     def up(self, source: Source) -> bool:
         """True when *source* answered."""
         found = self.wanted.sources.get(source)
         return found is not None and found.up
-
-    def why(self, source: Source) -> str:
-        """What is known about *source*."""
-        found = self.wanted.sources.get(source)
-        return f"{source.value}: {found.detail or 'no answer'}" if found else f"{source.value}: never asked"
 
     def firing(self, action: SignalAction) -> Signal | None:
         """The first firing signal of *action*, or None."""
         return next((s for s in self.signals if s.action is action), None)
 
 
-Left = tuple[int, str]  # the target a guardrail leaves, and why
-Guardrail = Callable[[int, Case], Left | None]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SilentSource:
+    """The *source* (and if named the *other*) that a change in *direction* needs (None: either), with its state."""
+
+    source: Source
+    state: SourceState | None
+    direction: Direction | None = None
+    other: Source | None = None
 
 
-def sources_answer(target: int, case: Case) -> Left | None:
-    """No change without eyes: which sources must answer differs for growing and shrinking (docs/guardrails.md)."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StuckNodes:
+    """*nodes* that are not usable *within* their provision timeout."""
+
+    nodes: tuple[str, ...]
+    within: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FewerRequested:
+    """Civo has just refused *refused* nodes with *reason*, so fewer are requested."""
+
+    refused: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Uncounted:
+    """Civo still counts *nodes* that were removed, so a request for *target* would lower its count."""
+
+    nodes: int
+    target: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AsksFirst:
+    """People are asked first: about *nodes* (names), or about growth where there are none."""
+
+    nodes: tuple[str, ...]
+    asks: Collection[Asks]
+    questions: tuple[Question, ...]
+    at: datetime
+
+
+Grounds = (
+    Action
+    | AsksFirst
+    | Backoff
+    | BoundsInForce
+    | FewerRequested
+    | Limits
+    | Override
+    | Pool
+    | PoolSilence
+    | Rights
+    | Signal
+    | SilentSource
+    | StuckNodes
+    | Uncounted
+    | Wait
+    | str
+    | tuple[Refusal, ...]
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """What a guardrail leaves of a change: *left* nodes, *because* of these values. *until* is the first moment at
+    which its answer can change without anything happening (None: unknown)."""
+
+    left: int
+    because: Grounds
+    until: datetime | None = None
+
+
+Guardrail = Callable[[int, Case], Held | None]
+
+
+def sources_answer(target: int, case: Case) -> Held | None:
+    """A change needs its sources: which must answer differs for growth and removal (docs/guardrails.md)."""
+
+    def silent(source: Source, direction: Direction | None = None, other: Source | None = None) -> Held:
+        state = case.wanted.sources.get(source)
+        return Held(
+            left=case.present, because=SilentSource(source=source, state=state, direction=direction, other=other)
+        )
+
     for source in (Source.CIVO, Source.STORE):
         if not case.up(source):
-            return case.present, f"no change while {case.why(source)}"
+            return silent(source)
     if target > case.present:
         if not case.up(Source.PROMETHEUS) and case.policy.fallback is not Fallback.KUBERNETES:
-            return case.present, f"no growth while {case.why(Source.PROMETHEUS)} (fallback: kubernetes would allow it)"
+            return silent(Source.PROMETHEUS, Direction.GROW)
         if not case.up(Source.KUBERNETES) and not case.up(Source.PROMETHEUS):
-            return case.present, "no growth while neither Kubernetes nor Prometheus tells the demand"
+            return silent(Source.KUBERNETES, Direction.GROW, Source.PROMETHEUS)
         return None
     for source in (Source.KUBERNETES, Source.PROMETHEUS, Source.HEARTBEAT, Source.ALERTMANAGER):
         found = case.wanted.sources.get(source)
         optional = source is Source.ALERTMANAGER and found is not None and not found.configured
         if not optional and not case.up(source):
-            return case.present, f"no removal while {case.why(source)}"
+            return silent(source, Direction.SHRINK)
     return None
 
 
-def nodes_may_be_removed(target: int, case: Case) -> Left | None:
+def nodes_may_be_removed(target: int, case: Case) -> Held | None:
     """Nothing is bought that could not be removed again: Civo sells for its key alone, a removal needs the cluster."""
     rights = case.wanted.rights
     if target <= case.present or rights is None or not rights.holds_growth(case.now):
         return None
-    if rights.holds_until is not None:
-        return case.present, f"{rights}; growth waits until {rights.holds_until:%H:%M:%S} UTC at most"
-    return case.present, f"{rights}, and a removal needs that: {BIND}"
+    return Held(left=case.present, because=rights, until=rights.holds_until)
 
 
-def price_is_known(target: int, case: Case) -> Left | None:
+def price_is_known(target: int, case: Case) -> Held | None:
     """An unknown price stays unknown and blocks growth."""
     if target > case.present and case.pool.price_usd_per_hour is None:
-        return case.present, f"size {case.pool.size} has no price: add price_usd_per_hour to the pool"
+        return Held(left=case.present, because=case.pool)
     return None
 
 
-def spend_is_known(target: int, case: Case) -> Left | None:
-    """Under a budget of which nobody can tell what it has spent nothing is bought, until that is known."""
-    unknown = [refusal for refusal in case.wanted.uncovered if refusal.view.unknown]
+def spend_is_known(target: int, case: Case) -> Held | None:
+    """While the spend of a budget is unknown, nothing is bought under it."""
+    unknown = tuple(refusal for refusal in case.wanted.uncovered if refusal.view.unknown)
     if target <= case.present or not (unknown or case.wanted.spend_unknown):
         return None
-    if not case.wanted.spend_unknown:
-        alone = len(unknown) == len(case.wanted.uncovered) and case.wanted.within_budget <= 0
-        return (case.present, "; ".join(refusal.why for refusal in unknown)) if alone else None
-    why = f"this store does not know what the month had cost before it: {case.wanted.spend_unknown}"
-    return case.present, f"{why}; budget.spent_usd_stated would tell it"
+    if case.wanted.spend_unknown:
+        return Held(left=case.present, because=case.wanted.spend_unknown)
+    alone = len(unknown) == len(case.wanted.uncovered) and case.wanted.within_budget <= 0
+    return Held(left=case.present, because=unknown) if alone else None
 
 
-def within_budget(target: int, case: Case) -> Left | None:
+def within_budget(target: int, case: Case) -> Held | None:
     """Every budget must cover growth: spent, the next paid unit of every running node and the new nodes' first."""
     left = case.present + case.wanted.within_budget
     if target <= case.present or case.wanted.budget is None or left >= target:
         return None
-    return left, "; ".join(refusal.why for refusal in case.wanted.uncovered)
+    return Held(left=left, because=case.wanted.uncovered, until=case.wanted.budget.ends_at)
 
 
-def within_maximum(target: int, case: Case) -> Left | None:
+def within_maximum(target: int, case: Case) -> Held | None:
     """A pool never exceeds its maximum, nor that of an open window, a ceiling or a pin."""
     if target <= case.present:
         return None
-    left = max(case.present, min(case.wanted.bounds.max_nodes, case.present + case.wanted.within_maximum))
+    bounds = case.wanted.bounds
+    left = max(case.present, min(bounds.max_nodes, case.present + case.wanted.within_maximum))
     if left >= target:
         return None
-    bounds = case.wanted.bounds
-    return left, f"at most {some(bounds.max_nodes, 'node')}{bounds.why_most}"
+    return Held(left=left, because=bounds, until=_bounds_change_at(bounds.spoken.most, case))
 
 
-def within_limits(target: int, case: Case) -> Left | None:
+def within_limits(target: int, case: Case) -> Held | None:
     """All pools together stay within max_gpus, max_growth_per_hour and max_removals_per_hour."""
-    limits = case.policy.limits
+    limits, changed = case.policy.limits, case.wanted.first_changed_at
+    until = None if changed is None else changed + HOUR
     if target < case.present:
         left = case.wanted.removals_left
         if left is None or case.present - left <= target:
             return None
-        return case.present - left, f"at most {limits.max_removals_per_hour} removals an hour"
+        reached = Limits(max_removals_per_hour=limits.max_removals_per_hour)
+        return Held(left=case.present - left, because=reached, until=until)
     left = case.present + case.wanted.within_limits
     if target == case.present or left >= target:
         return None
-    said = (("max_gpus", limits.max_gpus), ("max_growth_per_hour", limits.max_growth_per_hour))
-    return left, "limits: " + ", ".join(f"{name} {most}" for name, most in said if most is not None)
+    return Held(left=left, because=replace(limits, max_removals_per_hour=None), until=until)
 
 
-def not_frozen(target: int, case: Case) -> Left | None:
+def not_frozen(target: int, case: Case) -> Held | None:
     """A firing alert with action freeze stops every change."""
     signal = case.firing(SignalAction.FREEZE)
-    return _standstill(target, case, f"{signal.alertname} fires: freeze") if signal else None
+    return _standstill(target, case, signal) if signal else None
 
 
-def not_silenced(target: int, case: Case) -> Left | None:
+def not_silenced(target: int, case: Case) -> Held | None:
     """A silence in Alertmanager that names the pool pauses it."""
-    return _standstill(target, case, str(case.state.silence)) if case.state.silence is not None else None
+    silence = case.state.silence
+    return _standstill(target, case, silence, silence.until) if silence is not None else None
 
 
-def not_paused(target: int, case: Case) -> Left | None:
+def not_paused(target: int, case: Case) -> Held | None:
     """A person's pause stops every change."""
     pause = case.wanted.bounds.spoken.pause
-    return _standstill(target, case, str(pause)) if pause is not None else None
+    return _standstill(target, case, pause, pause.until) if pause is not None else None
 
 
-def removal_is_not_snoozed(target: int, case: Case) -> Left | None:
+def removal_is_not_snoozed(target: int, case: Case) -> Held | None:
     """A person's snooze keeps every node that is not dead."""
     snooze = case.wanted.bounds.spoken.snooze
     if snooze is None or target >= case.present:
         return None
-    return _standstill(target, case, str(snooze), going=case.dead)
+    return _standstill(target, case, snooze, snooze.until, going=case.dead)
 
 
-def _standstill(target: int, case: Case, why: str, *, going: int = 0) -> Left | None:
-    """Hold everything, but for *going* nodes, and for the highest authority: at the budget's stop line all empty
-    nodes go."""
+def _standstill(
+    target: int, case: Case, because: Grounds, until: datetime | None = None, *, going: int = 0
+) -> Held | None:
+    """Hold everything, except for *going* nodes; at the stop line of a budget all empty nodes go."""
     if target < case.present and floor_gives_way(case.wanted):
         going = case.empty
     left = case.present - going if target < case.present else case.present
-    return None if target < case.present and left <= target else (left, why)
+    return None if target < case.present and left <= target else Held(left=left, because=because, until=until)
 
 
-def growth_is_not_paused(target: int, case: Case) -> Left | None:
+def growth_is_not_paused(target: int, case: Case) -> Held | None:
     """A firing alert with action pause_scale_up stops growth."""
     signal = case.firing(SignalAction.PAUSE_SCALE_UP)
-    return (case.present, f"{signal.alertname} fires: pause_scale_up") if signal and target > case.present else None
+    return Held(left=case.present, because=signal) if signal and target > case.present else None
 
 
-def not_backing_off(target: int, case: Case) -> Left | None:
+def not_backing_off(target: int, case: Case) -> Held | None:
     """What failed is not tried again until its back-off ends; growth and removal back off apart."""
-    grows = target > case.present
-    backoff = case.state.backoff if grows else case.state.removal_backoff
-    longest = LONGEST_GROWTH_BACKOFF if grows else LONGEST_REMOVAL_BACKOFF
-    if backoff is None or backoff.instances or not backoff.holds(case.now, longest):
+    wait = case.wait(backing_off, target)
+    if wait is None or wait.nodes:
         return None
-    if grows and case.wanted.within_stock is not None:  # fewer may be there, and are asked for at once
+    if wait.direction is Direction.GROW and case.wanted.within_stock is not None:  # fewer are requested at once
         left = case.present + case.wanted.within_stock
-        why = f"Civo has just refused {some(case.state.refused or 0, 'node')}, so it asks for fewer: {backoff.reason}"
-        return None if left >= target else (left, why)
-    until = f"{backoff.until:%Y-%m-%d %H:%M:%S} UTC"
-    return case.present, f"backing off until {until} after {backoff.failures} failures: {backoff.reason}"
+        fewer = FewerRequested(refused=case.state.refused or 0, reason=wait.reason)
+        return None if left >= target else Held(left=left, because=fewer, until=wait.until)
+    return Held(left=case.present, because=wait, until=wait.until)
 
 
-def provisioning_works(target: int, case: Case) -> Left | None:
-    """While a node is stuck on its way, or shortly after one was, none is bought; then one on trial, till one works."""
+def provisioning_works(target: int, case: Case) -> Held | None:
+    """While a node is stuck on its way, or shortly after one was, none is bought; then one on trial until one works."""
     if target <= case.present:
         return None
     stuck = stuck_on_the_way(case.pool, case.state, case.now)
     if stuck:
-        return (
-            case.present,
-            f"{', '.join(stuck)}: not usable within {lasting(case.pool.provision_timeout)}; look there first",
-        )
+        return Held(left=case.present, because=StuckNodes(nodes=stuck, within=case.pool.provision_timeout))
     failed, left = case.state.provisioning, probes_left(case.state, case.now)
     if failed is None or left is None or case.present + left >= target:
         return None
-    said = f"{failed.reason} ({some(failed.failures, 'failure')} in a row)"
-    if failed.holds(case.now, LONGEST_PROVISIONING_BACKOFF):
-        return case.present, f"{said}: no other node before {failed.until:%Y-%m-%d %H:%M:%S} UTC"
-    return case.present + left, f"{said}: one node on trial until one becomes usable"
+    wait = case.wait(failed_nodes, target)
+    if wait is not None:
+        return Held(left=case.present, because=wait, until=wait.until)
+    return Held(left=case.present + left, because=failed)
 
 
-def cooled_down(target: int, case: Case) -> Left | None:
-    """A pool that changed a moment ago is left alone for its cooldown, per direction.
+def cooled_down(target: int, case: Case) -> Held | None:
+    """A pool that has just changed is left alone for its cooldown, per direction.
 
     Where hours are billed as started, removal is timed to the paid hour and the shrink cooldown does not apply.
     """
-    if target > case.present:
-        last, cooldown, way = case.state.last_grow_at, case.pool.grow_cooldown, "grow"
-    elif case.policy.billing.by_the_hour:
+    wait, bounds = case.wait(cooling_down, target), case.wanted.bounds
+    if wait is None:
         return None
-    else:
-        last, cooldown, way = case.state.last_shrink_at, case.pool.shrink_cooldown, "shrink"
-    if last is None or case.now >= last + cooldown or last > case.now:  # in the future: the clock was wrong then
-        return None
-    bounds = case.wanted.bounds
-    if target > case.present:  # what a person asked for waits for no cooldown
+    if target > case.present:  # an override does not wait for the cooldown
         left = max(case.present, bounds.min_nodes) if bounds.spoken.least is not None else case.present
     else:
         left = min(case.present, bounds.max_nodes) if bounds.overrun else case.present
     within = left >= target if target > case.present else left <= target
-    return None if within else (left, f"cooldown.{way} until {last + cooldown:%H:%M:%S} UTC")
+    return None if within else Held(left=left, because=wait, until=wait.until)
 
 
-def approved(target: int, case: Case) -> Left | None:
-    """Where the policy asks for it, people are asked before nodes go and before growth that costs much."""
+def approved(target: int, case: Case) -> Held | None:
+    """Where the policy asks for it, people approve removals, and growth that costs much."""
     questions, now = case.wanted.questions, case.now
     if target < case.present:
         left = case.present - (case.going - len(case.unapproved))
         if left <= target:
             return None
-        kinds = {Asks.EMPTYING if n.busy else Asks.REMOVAL for n in case.unapproved}
-        return left, why_waiting([n.name for n in case.unapproved], kinds, questions, now)
-    left = grows_unasked(target, case.pool, case.state, case.wanted.bounds, questions, now)
-    return None if left >= target else (left, why_waiting((), (Asks.GROWTH,), questions, now))
+        kinds = frozenset(Asks.EMPTYING if n.busy else Asks.REMOVAL for n in case.unapproved)
+        names = tuple(n.name for n in case.unapproved)
+    else:
+        left = grows_unasked(target, case.pool, case.state, case.wanted.bounds, questions, now)
+        if left >= target:
+            return None
+        names, kinds = (), frozenset({Asks.GROWTH})
+    return Held(left=left, because=AsksFirst(nodes=names, asks=kinds, questions=questions, at=now))
 
 
-def one_change_at_a_time(target: int, case: Case) -> Left | None:
+def one_change_at_a_time(target: int, case: Case) -> Held | None:
     """An open removal is finished before the pool grows, and before other nodes are chosen.
 
     While Civo still counts removed nodes, a number between what is left and what it shows would be a lower count.
     """
     shown = case.state.required + case.state.uncounted
     if case.present < target < shown:
-        return (
-            case.present,
-            f"Civo still counts {some(case.state.uncounted, 'removed node')}: {target} would lower its count",
-        )
+        return Held(left=case.present, because=Uncounted(nodes=case.state.uncounted, target=target))
     action = case.state.open_action
     if action is None or (target > case.present) == (action.kind is ActionKind.GROW):
         return None
-    return case.present, f"action {action.id} is open"
+    return Held(left=case.present, because=action)
 
 
-def above_the_floor(target: int, case: Case) -> Left | None:
+def above_the_floor(target: int, case: Case) -> Held | None:
     """A pool does not shrink below its minimum, unless the budget stop says so."""
-    # What Civo counts and does not list, deleted a while ago or not there yet, is no node to fall back on.
+    # Nodes that Civo counts and does not list, because they were deleted or do not exist yet, hold no floor.
     ghosts = max(0, case.present - len(case.state.living))
     floor = min(case.wanted.bounds.min_nodes + ghosts, case.present - case.dead)
     if target >= case.present or target >= floor or floor_gives_way(case.wanted):
         return None
     bounds = case.wanted.bounds
-    return min(case.present, floor), f"at least {some(bounds.min_nodes, 'node')}{bounds.why_least}"
+    return Held(left=min(case.present, floor), because=bounds, until=_bounds_change_at(bounds.spoken.least, case))
 
 
-def not_undone_by_others(target: int, case: Case) -> Left | None:
-    """What somebody else turned back three times in a day is not tried again for a day: they have their way."""
-    grows = target > case.present
-    until = undone_by_others(case.state, case.now, grows=grows)
-    if until is None:
-        return None
-    change, way = ("growth", "lowered") if grows else ("removals", "raised")
-    return (
-        case.present,
-        f"somebody {way} the count again and again after our {change}: none before {until:%Y-%m-%d %H:%M} UTC",
-    )
+def _bounds_change_at(override: Override | None, case: Case) -> datetime | None:
+    """When bounds that *override* sets (None: the pool or its windows) change next."""
+    return override.until if override is not None else next_change(case.pool.windows, case.now)
+
+
+def not_undone_by_others(target: int, case: Case) -> Held | None:
+    """A change that another system reverted three times in a day is not tried again for a day."""
+    wait = case.wait(undone, target)
+    return Held(left=case.present, because=wait, until=wait.until) if wait is not None else None
 
 
 GUARDRAILS: tuple[Guardrail, ...] = (
@@ -317,7 +382,7 @@ GUARDRAILS: tuple[Guardrail, ...] = (
     not_undone_by_others,
     provisioning_works,
     cooled_down,
-    approved,  # asked for what nothing else holds back, so that nobody is asked in vain
+    approved,  # only for what no other guardrail holds, so that no question is asked in vain
     one_change_at_a_time,
 )
 
@@ -326,13 +391,12 @@ def apply(target: int, case: Case, guardrails: Iterable[Guardrail] = GUARDRAILS)
     """Run *guardrails* over *target* and return their reasons in order; the last one's target is what is left."""
     reasons: list[Reason] = []
     for guardrail in guardrails:
-        rule = guardrail.__name__
-        verdict, detail = Verdict.ALLOWS, ""
-        left = guardrail(target, case) if target != case.present else None
-        if left is not None:
+        verdict, because, until = Verdict.ALLOWS, None, None
+        held = guardrail(target, case) if target != case.present else None
+        if held is not None:
             low, high = sorted((target, case.present))
-            allowed = min(max(left[0], low), high)  # the law: between the present size and the wanted one
-            verdict = Verdict.HOLDS if allowed == case.present else Verdict.LIMITS
-            target, detail = allowed, left[1]
-        reasons.append(Reason(rule=rule, verdict=verdict, target=target, detail=detail))
+            target = min(max(held.left, low), high)  # the law: between the present size and the wanted one
+            verdict = Verdict.HOLDS if target == case.present else Verdict.LIMITS
+            because, until = held.because, held.until
+        reasons.append(Reason(rule=guardrail.__name__, verdict=verdict, target=target, because=because, until=until))
     return reasons

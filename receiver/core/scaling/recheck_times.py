@@ -1,20 +1,18 @@
-"""When things may go, what keeps a pool from changing for a while, and when an answer can change by itself."""
+"""When nodes may be removed, and when a decision can change by itself."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
 from datetime import datetime, timedelta
-from enum import StrEnum
 
-from receiver.core.model.actions import VictimStage
-from receiver.core.model.model import ON_ITS_WAY, Node, PoolState, Stage
+from receiver.core.model.actions import Reason, VictimStage
+from receiver.core.model.model import ON_ITS_WAY, Node, Stage
 from receiver.core.model.policy import Policy, Pool
 from receiver.core.model.windows import next_change
 from receiver.core.money.cost import HOUR, next_unit_at
-from receiver.core.scaling.capacity import LONGEST_GROWTH_BACKOFF, LONGEST_REMOVAL_BACKOFF, SHORT_LOSS
+from receiver.core.scaling.capacity import SHORT_LOSS
 from receiver.core.scaling.guardrails import Case
 from receiver.core.scaling.market import goes_early
 from receiver.core.scaling.packing import consents
-from receiver.core.scaling.provisioning import GIVES_WAY_FOR, LONGEST_PROVISIONING_BACKOFF, undone_by_others
+from receiver.core.scaling.waits import waits
 
 SAFETY_MINIMUM = timedelta(seconds=10)  # a node this fresh from work is not judged idle, whatever the paid hour says
 LOOK_AGAIN_AFTER = timedelta(seconds=5)  # between our cordon and the last look: a pod bound meanwhile becomes visible
@@ -43,12 +41,16 @@ def unit_ends_soon(node: Node, policy: Policy, now: datetime) -> datetime:
     return next_unit_at(node.created_at, now, policy.billing) - margin
 
 
-def reconsider_at(case: Case) -> datetime | None:
-    """The first moment after now at which the answer can change without anything happening."""
-    return min((m for m in _moments(case) if m > case.now), default=None)
+def reconsider_at(case: Case, reasons: Iterable[Reason]) -> datetime | None:
+    """The first moment after now at which the answer, which rests on *reasons*, can change without anything
+    happening."""
+    return min((m for m in _moments(case, reasons) if m > case.now), default=None)
 
 
-def _moments(case: Case) -> Iterable[datetime]:
+def _moments(case: Case, reasons: Iterable[Reason]) -> Iterable[datetime]:
+    for reason in reasons:
+        if reason.until is not None:
+            yield reason.until
     yield from changes(case)
     for node in case.state.nodes:
         yield from _moments_of(node, case)
@@ -56,24 +58,15 @@ def _moments(case: Case) -> Iterable[datetime]:
 
 
 def changes(case: Case) -> Iterable[datetime]:
-    """The moments at which what holds or lets go the whole pool can change, in no order; some may be over."""
+    """The moments at which what concerns the whole pool can change, in no order; some may be over."""
     state, pool = case.state, case.pool
-    if state.last_grow_at:
-        yield state.last_grow_at + pool.grow_cooldown
-    if state.last_shrink_at and not case.policy.billing.by_the_hour:
-        yield state.last_shrink_at + pool.shrink_cooldown
-    for backoff in (state.backoff, state.removal_backoff, state.provisioning):
-        if backoff:
-            yield backoff.until
-    for drift in state.drifts:
-        yield drift.at + GIVES_WAY_FOR
+    for wait in waits(pool, state, case.policy, case.now):
+        yield wait.until
     if state.required_since and state.unlisted:
         yield state.required_since + pool.provision_timeout + AN_INSTANT
     for grace in case.wanted.graces:
         if grace.ends_at is not None:
             yield grace.ends_at
-    if case.wanted.rights is not None and case.wanted.rights.holds_until is not None:
-        yield case.wanted.rights.holds_until
     yield from _moments_of_shares(case)
     yield from _moments_of_headroom(case)
     yield from _moments_of_people(case)
@@ -146,96 +139,3 @@ def _moments_of_action(case: Case) -> Iterable[datetime]:
     for victim in action.victims:
         if victim.stage is VictimStage.CORDONED and victim.since is not None:
             yield victim.since + LOOK_AGAIN_AFTER
-
-
-class Direction(StrEnum):
-    """Which change waits."""
-
-    GROW = "grow"
-    SHRINK = "shrink"
-
-
-class WaitKind(StrEnum):
-    """Why: the guardrails `cooled_down`, `not_backing_off`, `provisioning_works` and `not_undone_by_others`."""
-
-    COOLDOWN = "cooldown"  # it has just changed that way
-    BACKOFF = "backoff"  # the last try failed
-    PROVISIONING = "provisioning"  # nodes came that never became usable
-    UNDONE = "undone"  # somebody else turned our changes back again and again
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wait:
-    """One direction that waits until *until*. *nodes* names those that alone wait; empty is the whole pool."""
-
-    direction: Direction
-    kind: WaitKind
-    until: datetime
-    reason: str
-    failures: int = 0
-    nodes: tuple[str, ...] = ()
-
-
-def waits(pool: Pool, state: PoolState, policy: Policy, now: datetime) -> tuple[Wait, ...]:
-    """Return everything that is timed and in force at *now*, growth before removal, in the order of the guardrails.
-
-    Whether the pool should change at all does not matter here.
-    """
-    found = (
-        *_backoffs(state, now),
-        *_undone(state, now),
-        *_provisioning(state, now),
-        *_cooldowns(pool, state, policy, now),
-    )
-    in_force = [w for w in found if w.until > now]
-    return tuple(sorted(in_force, key=lambda w: w.direction is Direction.SHRINK))
-
-
-def _backoffs(state: PoolState, now: datetime) -> Iterator[Wait]:
-    for direction, backoff, longest in (
-        (Direction.GROW, state.backoff, LONGEST_GROWTH_BACKOFF),
-        (Direction.SHRINK, state.removal_backoff, LONGEST_REMOVAL_BACKOFF),
-    ):
-        if backoff is not None and (backoff.instances or backoff.holds(now, longest)):
-            names = {n.instance: n.name for n in state.nodes}
-            nodes = tuple(names[i] for i in backoff.instances if i in names)
-            if backoff.instances and not nodes:
-                continue  # the nodes that it speaks of are gone
-            yield Wait(
-                direction=direction,
-                kind=WaitKind.BACKOFF,
-                until=backoff.until,
-                reason=backoff.reason,
-                failures=backoff.failures,
-                nodes=nodes,
-            )
-
-
-def _undone(state: PoolState, now: datetime) -> Iterator[Wait]:
-    for direction, way in ((Direction.GROW, "lowered"), (Direction.SHRINK, "raised")):
-        until = undone_by_others(state, now, grows=direction is Direction.GROW)
-        if until is not None:
-            reason = f"somebody {way} the count again and again after our own change"
-            yield Wait(direction=direction, kind=WaitKind.UNDONE, until=until, reason=reason)
-
-
-def _provisioning(state: PoolState, now: datetime) -> Iterator[Wait]:
-    failed = state.provisioning
-    if failed is not None and failed.holds(now, LONGEST_PROVISIONING_BACKOFF):
-        yield Wait(
-            direction=Direction.GROW,
-            kind=WaitKind.PROVISIONING,
-            until=failed.until,
-            reason=failed.reason,
-            failures=failed.failures,
-        )
-
-
-def _cooldowns(pool: Pool, state: PoolState, policy: Policy, now: datetime) -> Iterator[Wait]:
-    changes = [(Direction.GROW, state.last_grow_at, pool.grow_cooldown, "grew")]
-    if not policy.billing.by_the_hour:  # there removal is timed to the paid hour
-        changes.append((Direction.SHRINK, state.last_shrink_at, pool.shrink_cooldown, "shrank"))
-    for direction, last, cooldown, did in changes:
-        if last is not None and last <= now:  # in the future: the clock was wrong then
-            reason = f"it {did} at {last:%Y-%m-%d %H:%M:%S} UTC"
-            yield Wait(direction=direction, kind=WaitKind.COOLDOWN, until=last + cooldown, reason=reason)

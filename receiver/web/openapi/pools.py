@@ -5,7 +5,7 @@ from receiver.core.explain.explain import State
 from receiver.core.model.actions import ActionKind, Change, VictimStage
 from receiver.core.model.model import CordonedBy, Stage
 from receiver.core.model.overrides import OverrideKind
-from receiver.core.scaling.recheck_times import Direction, WaitKind
+from receiver.core.scaling.waits import Direction, WaitKind
 from receiver.web.openapi.shapes import (
     Schema,
     by_name,

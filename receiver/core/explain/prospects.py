@@ -1,10 +1,10 @@
 """When the first node of a pool may go, and what keeps the others: the future as far as it is known now."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from receiver.core.model.actions import ActionKind, Verdict
+from receiver.core.model.actions import ActionKind, Reason, Verdict
 from receiver.core.model.model import Node, Stage
 from receiver.core.model.signals import SignalAction
 from receiver.core.model.text import some
@@ -13,7 +13,6 @@ from receiver.core.scaling.bounds import Grace, bounds_of
 from receiver.core.scaling.guardrails import GUARDRAILS, Case, apply, approved
 from receiver.core.scaling.recheck_times import changes, unit_ends_soon
 from receiver.core.scaling.removal import (
-    busy_beyond,
     could_be_emptied,
     goes_at,
     is_kept,
@@ -28,6 +27,7 @@ from receiver.core.scaling.removal import (
 UNASKED = tuple(guardrail for guardrail in GUARDRAILS if guardrail is not approved)
 MOST_CHANGES = 50  # that are looked through: a window that opens every minute is no reason to look for ever
 PODS_NAMED = NODES_NAMED = 5  # in a sentence
+Say = Callable[[Reason, Case], str]  # the sentence of a reason
 
 
 def later(case: Case, then: datetime) -> Case:
@@ -43,13 +43,13 @@ def later(case: Case, then: datetime) -> Case:
     return replace(case, now=then, state=state, wanted=replace(wanted, bounds=bounds))
 
 
-def allowed_from(at: datetime, case: Case, *, idle: bool) -> tuple[datetime | None, str]:
+def allowed_from(at: datetime, case: Case, say: Say, *, idle: bool) -> tuple[datetime | None, str]:
     """Return the earliest moment from *at* on that all guardrails allow a removal if nothing happens until then, and
     what held it before; None where it is not known when that ends. Spare nodes and headroom keep *idle* ones only."""
     why = ""
     for _ in range(MOST_CHANGES):
         then = later(case, at)
-        held = (_kept_ready(then) if idle else "") or _held(then)
+        held = (_kept_ready(then) if idle else "") or _held(then, say)
         if not held:
             return at, why
         why = held
@@ -60,13 +60,13 @@ def allowed_from(at: datetime, case: Case, *, idle: bool) -> tuple[datetime | No
     return None, why
 
 
-def first_removal(nodes: Sequence[Node], case: Case) -> tuple[datetime | None, str]:
+def first_removal(nodes: Sequence[Node], case: Case, say: Say) -> tuple[datetime | None, str]:
     """Return the earliest moment at which one of *nodes* may go if it stays as it is: its own moment has come, and all
     guardrails allow it; and what held it beyond its own moment. None where it is not known when that ends."""
     at, why = case.now, ""
     for _ in range(MOST_CHANGES):
         own = min(_own_moment(node, later(case, at)) for node in nodes)
-        allowed, held = allowed_from(own, case, idle=not any(n.busy for n in nodes))
+        allowed, held = allowed_from(own, case, say, idle=not any(n.busy for n in nodes))
         why = held or why
         if allowed is None or allowed == own:
             return allowed, why
@@ -95,24 +95,24 @@ def _kept_ready(case: Case) -> str:
     return f"{some(case.wanted.bounds.standby_nodes, 'spare node')} kept ready"
 
 
-def _held(case: Case) -> str:
+def _held(case: Case, say: Say) -> str:
     """The guardrail that holds the removal of one node now, in a sentence; empty when none does."""
     action = case.state.open_action
     if action is not None and action.kind is ActionKind.GROW:
         case = replace(case, state=replace(case.state, open_action=None))  # it ends within a moment
     case = replace(case, empty=1, going=1)
     found = apply(case.present - 1, case, UNASKED)
-    return next((r.detail for r in found if r.verdict is Verdict.HOLDS), "")
+    return next((say(r, case) for r in found if r.verdict is Verdict.HOLDS), "")
 
 
-def about_idle(idle: Sequence[Node], case: Case) -> str:
+def about_idle(idle: Sequence[Node], case: Case, say: Say) -> str:
     """Say of *idle* nodes, of which there is at least one, when the first may go, or what keeps them."""
     free = [n for n in idle if may_go(n, case)]
     many = some(len(idle), "idle node")
     if not free:
         return f"{many}: {stays(idle)}"
     paid = ", paid for" if case.policy.billing.by_the_hour else ""
-    at, why = first_removal(free, case)
+    at, why = first_removal(free, case, say)
     if at is None:
         return f"{many}{paid}; none may go: {why}"
     return f"{many}{paid}; the first may go at {clock(at, case.now)}{_because(why)}"
@@ -134,22 +134,18 @@ def _because(why: str) -> str:
     return f" ({why})" if why else ""
 
 
-def planned(case: Case) -> str:
-    """What a window will evict or cannot evict now, in a sentence; empty when it evicts nothing."""
-    return "; ".join(_planned(grace, case) for grace in case.wanted.graces if grace.told and busy_beyond(grace, case))
-
-
-def _planned(grace: Grace, case: Case) -> str:
+def planned(grace: Grace, case: Case, say: Say) -> str:
+    """What a window whose *grace* runs will evict, or cannot evict now, in a sentence."""
     many = some(surplus_over(grace.max_nodes, case, 0), "node")
     assert grace.ends_at is not None
-    at, why = allowed_from(max(grace.ends_at, case.now), case, idle=False)
+    at, why = allowed_from(max(grace.ends_at, case.now), case, say, idle=False)
     says = f"window {grace.window} takes {many} beyond {grace.max_nodes}"
     if at is None:
         return f"{says}, but not yet: {why}"
     return f"{says} from {clock(at if why else grace.ends_at, case.now)} on{_because(why)}"
 
 
-def why_kept(case: Case) -> str:
+def why_kept(case: Case, say: Say) -> str:
     """Say why a pool of low utilization stays as it is although no node of it is idle: which pods hold its nodes.
 
     Empty when it has no usable node, or one that holds no pod.
@@ -160,7 +156,7 @@ def why_kept(case: Case) -> str:
     movable = [n for n in usable if could_be_emptied(n, case)]
     if movable:
         first = min(movable, key=lambda n: (unit_ends_soon(n, case.policy, case.now), n.name))
-        at, why = first_removal(movable, case)
+        at, why = first_removal(movable, case, say)
         if at is None:
             return f"{first.name} is not emptied: {why}"
         return f"{first.name} is emptied at {clock(at, case.now)}{_because(why)}"
