@@ -9,9 +9,9 @@ from dataclasses import replace
 from datetime import datetime
 
 from receiver.core.model.actions import ActionKind, Decision, Reason, Verdict, VictimStage
-from receiver.core.model.model import Facts, Node, PoolState, Signal, Stage
+from receiver.core.model.model import Facts, Node, PoolState, Stage
 from receiver.core.model.policy import Policy
-from receiver.core.model.signals import SignalAction
+from receiver.core.model.signals import Signal, SignalAction
 from receiver.core.scaling.assign import Assignment, Wanted, floor_gives_way
 from receiver.core.scaling.failures import Failure, Failures
 from receiver.core.scaling.guardrails import Case, apply

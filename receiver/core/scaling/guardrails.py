@@ -11,10 +11,10 @@ from datetime import datetime, timedelta
 
 from receiver.core.model.actions import Action, ActionKind, Reason, Verdict
 from receiver.core.model.approval_request import Asks, Question
-from receiver.core.model.model import Backoff, Node, PoolState, Rights, Signal, Source, SourceState
+from receiver.core.model.model import Backoff, Node, PoolState, Rights, Source, SourceState
 from receiver.core.model.overrides import Override
 from receiver.core.model.policy import Fallback, Limits, Policy, Pool
-from receiver.core.model.signals import PoolSilence, SignalAction
+from receiver.core.model.signals import PoolSilence, Signal, SignalAction
 from receiver.core.model.windows import next_change
 from receiver.core.money.budget import Refusal
 from receiver.core.money.cost import HOUR
