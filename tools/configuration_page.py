@@ -21,11 +21,11 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from receiver.config import environment, mistakes, published, schedule
-from receiver.config.model import Configuration
+from receiver.config import pools, values
+from receiver.config.document import model_in
+from receiver.config.model import Configuration, monthly_query
 from receiver.config.prices import PriceFile
-from receiver.config.show import spell_duration
-from receiver.config.validation import model_in
+from receiver.config.values import spell_duration
 from tools.written_page import keep
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "configuration.md"
@@ -36,42 +36,42 @@ MARKED = re.compile(
 HEAD = ("| key | type | default | meaning |", "|---|---|---|---|")
 # How a reader is told of each kind of value. The order counts where two are the same to Python.
 WORDS: Mapping[Any, tuple[str, str]] = {
-    mistakes.Duration: ("duration", "durations"),
-    mistakes.LongerThanZero: ("duration above 0", "durations above 0"),
-    mistakes.Tick: ("duration, 1s to 5m", ""),
-    mistakes.Period: ("duration, 1s or more", ""),
-    mistakes.Ratio: ("ratio", "ratios"),
-    mistakes.Celsius: ("degrees Celsius, 30 to 120", ""),
-    mistakes.Money: ("USD, 0 or more", "USD"),
-    mistakes.Month: ("month such as `2026-11`", ""),
-    mistakes.Whole: ("count", "counts"),
-    mistakes.Units: ("count, 1 or more", "counts"),
-    mistakes.Flag: ("true or false", ""),
-    mistakes.Zone: ("zone", "zones"),
-    mistakes.Address: ("URL", "URLs"),
-    mistakes.PoolName: ("word", "words"),
-    mistakes.Identifier: ("word", "words"),
-    mistakes.ObjectName: ("name", "names"),
-    mistakes.GpuResource: ("GPU resource", "GPU resources"),
-    mistakes.LabelKey: ("label key", "label keys"),
-    mistakes.TaintPrefix: ("beginning of a taint key", "beginnings of taint keys"),
-    mistakes.LabelValue: ("label value", "label values"),
-    mistakes.TaintEffect: ("`NoSchedule`, `PreferNoSchedule` or `NoExecute`", ""),
-    mistakes.Text: ("text", "text"),
-    published.PublicAddress: ("URL", "URLs"),
-    environment.DeliveryBytes: ("count, 1 to 32505856", ""),
-    schedule.Spacing: ("duration above 0, up to 10m", ""),
+    values.Duration: ("duration", "durations"),
+    values.LongerThanZero: ("duration above 0", "durations above 0"),
+    values.Tick: ("duration, 1s to 5m", ""),
+    values.Period: ("duration, 1s or more", ""),
+    values.Ratio: ("ratio", "ratios"),
+    values.Celsius: ("degrees Celsius, 30 to 120", ""),
+    values.Money: ("USD, 0 or more", "USD"),
+    values.Day: ("day such as `2026-08-22`", ""),
+    values.Month: ("month such as `2026-11`", ""),
+    values.Whole: ("count", "counts"),
+    values.Units: ("count, 1 or more", "counts"),
+    bool: ("true or false", ""),
+    values.Zone: ("zone", "zones"),
+    values.Address: ("URL", "URLs"),
+    values.PoolName: ("word", "words"),
+    values.Identifier: ("word", "words"),
+    values.ObjectName: ("name", "names"),
+    values.GpuResource: ("GPU resource", "GPU resources"),
+    values.LabelKey: ("label key", "label keys"),
+    values.TaintPrefix: ("beginning of a taint key", "beginnings of taint keys"),
+    values.LabelValue: ("label value", "label values"),
+    values.TaintEffect: ("`NoSchedule`, `PreferNoSchedule` or `NoExecute`", ""),
+    values.Text: ("text", "text"),
+    values.PublicAddress: ("URL", "URLs"),
+    values.DeliveryBytes: ("count, 1 to 32505856", ""),
+    values.Spacing: ("duration above 0, up to 10m", ""),
     str: ("text", "text"),
 }
 # Kinds that are read by a function of their own, by its name.
 READERS: Mapping[str, tuple[str, str]] = {
-    schedule.minute.__name__: ("`HH:MM`, up to `24:00`", ""),
-    schedule.weekdays_range.__name__: ("day or range", "days or ranges"),
-    schedule.days_of_month_range.__name__: ("day of the month or range", "days of the month or ranges"),
-    schedule.months_range.__name__: ("month or range", "months or ranges"),
-    schedule.years_range.__name__: ("year or range", "years or ranges"),
-    "_query": ("PromQL", ""),
-    "_day": ("day such as `2026-08-22`", ""),
+    pools.minute.__name__: ("`HH:MM`, up to `24:00`", ""),
+    pools.weekdays_range.__name__: ("day or range", "days or ranges"),
+    pools.days_of_month_range.__name__: ("day of the month or range", "days of the month or ranges"),
+    pools.months_range.__name__: ("month or range", "months or ranges"),
+    pools.years_range.__name__: ("year or range", "years or ranges"),
+    monthly_query.__name__: ("PromQL", ""),
 }
 
 
@@ -158,7 +158,7 @@ def spelled(default: Any, hint: Any) -> str:
     if default is PydanticUndefined:
         return "required"
     if default in ((), {}) or default is None:
-        return "always" if schedule.Filled in getattr(hint, "__metadata__", ()) else "none"
+        return "always" if pools.Filled in getattr(hint, "__metadata__", ()) else "none"
     if default == "":
         return "empty"
     if isinstance(default, bool):

@@ -14,7 +14,9 @@ import click
 
 from receiver.adapters.http.own_api import NotThereError, RefusedError, ServerApi
 from receiver.config import ConfigError, reading_token, server_url
-from receiver.config.mistakes import Wrong, duration
+from receiver.config.document import parse
+from receiver.config.mistakes import Wrong
+from receiver.config.values import Duration
 from receiver.core.model.text import OBEYED
 from receiver.ports import TryLater
 from receiver.reports.screen import listed, printable
@@ -105,6 +107,7 @@ class DurationType(click.ParamType[timedelta | None]):
         if value is None or isinstance(value, timedelta) or (self._never and value == NEVER):
             return value if isinstance(value, timedelta) else None
         try:
-            return duration(value)
+            length: timedelta = parse(Duration, value)
         except Wrong as error:
             self.fail(f"{error}; {error.remedy}" + (f", or {NEVER}" if self._never else ""), param, ctx)
+        return length

@@ -14,7 +14,7 @@ from receiver.cli import doctor_tasks, doctor_text
 from receiver.cli.client import UNUSABLE, DurationType, print_json
 from receiver.cli.doctor_text import Found
 from receiver.config import ConfigError, Settings, load
-from receiver.config.version import installed_version
+from receiver.config.environment import installed_version
 from receiver.ports import Clock
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from receiver.cli.replay import replay
 from receiver.cli.report import report
 from receiver.cli.status import status
 from receiver.config import ConfigError, load, load_file
+from receiver.config.environment import installed_version
 from receiver.config.show import describe
-from receiver.config.version import installed_version
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})

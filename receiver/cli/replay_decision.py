@@ -11,7 +11,7 @@ from receiver.adapters.http.own_api import NotThereError, ServerApi
 from receiver.adapters.store.decisions import read_grounds
 from receiver.cli.client import UNUSABLE, about_problem, print_json, print_lines, server
 from receiver.config import ConfigError, load_file
-from receiver.config.version import installed_version
+from receiver.config.environment import installed_version
 from receiver.core.explain.because import with_grounds
 from receiver.core.model.actions import Decision
 from receiver.core.model.policy import Policy

@@ -3,7 +3,7 @@
 import click
 
 from receiver.cli.client import print_json, print_lines, server
-from receiver.config.version import installed_version
+from receiver.config.environment import installed_version
 from receiver.reports.formats import as_csv, as_text
 from receiver.web.api.reports import standalone
 

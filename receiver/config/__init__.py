@@ -1,8 +1,12 @@
-"""YAML and environment to settings to the core's policy; every mistake at once, each with its path and a remedy."""
+"""The configuration file, the environment and prices, as settings and the core's policy.
+
+Every mistake is reported at once, each with its path and a remedy.
+"""
 
 from receiver.config.environment import Environment, operator_token, reading_token, server_url
 from receiver.config.mistakes import ConfigError, Mistake
-from receiver.config.model import Configuration, Mode, PoolSpec, ReadAccess
+from receiver.config.model import Configuration, Mode, ReadAccess
+from receiver.config.pools import PoolSpec
 from receiver.config.prices import Prices
 from receiver.config.settings import FileSettings, Settings, load, load_file, load_text
 

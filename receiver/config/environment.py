@@ -1,26 +1,27 @@
-"""What comes from the environment: where Civo is, the secrets, and what differs from one start to the next.
+"""The environment: Civo's address, secrets, and what differs between installations. The version of the program.
 
-Values are never repeated in messages: the mistake may be a secret in the wrong variable.
+Messages never repeat values: the mistake may be a secret in the wrong variable.
 """
 
 import re
 import ssl
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path as File
-from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
-from receiver.config.mistakes import ConfigError, Mistake, Wrong, address, nearest, units
-from receiver.config.section import Section
+from receiver.config.mistakes import ConfigError, Mistake, Wrong, nearest
+from receiver.config.values import address
 
 CIVO_API = "https://api.civo.com"
 DATABASE = "sqlite:////var/lib/gpu-autoscaler/ledger.db"
 LISTEN = "0.0.0.0:8080"
 SERVER = "http://127.0.0.1:8080"
-SHORTEST_TOKEN = 16  # characters; shorter ones can be tried out over the network
+SHORTEST_TOKEN = 16  # characters; shorter ones can be guessed over the network
 
 _URL = r"[A-Za-z][A-Za-z0-9+.-]*://."
 _LABEL_VALUE = r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
@@ -58,11 +59,11 @@ VARIABLES = (*_HELP, *OPTIONAL)
 
 
 class Environment(BaseModel):
-    """The environment, read and checked. Secrets show as stars wherever this is printed.
+    """The environment, read and checked. Secrets print as stars.
 
     *webhook_tokens* are two during a rotation. *database_url* is a SQLAlchemy URL; it may hold a password,
-    as may the Apprise URLs in *notify_urls* and, by team, in *team_notify_urls*. *operator_token* None switches writing
-    off; *reader_token* lets people read where ``web.reading`` is ``token``, as the operator's does.
+    as may the Apprise URLs in *notify_urls* and, by team, in *team_notify_urls*. Without *operator_token* the API is
+    read-only; *reader_token* gives read access where ``web.reading`` is ``token``, as the operator's does.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -82,14 +83,14 @@ class Environment(BaseModel):
     kubeconfig: str | None = None
 
     def destinations(self) -> tuple[list[str], dict[str, list[str]]]:
-        """The Apprise URLs of everybody, and by team; they hold secrets."""
+        """Return the Apprise URLs for all messages, and those by team; they hold secrets."""
         of_teams = {team: [u.get_secret_value() for u in urls] for team, urls in self.team_notify_urls.items()}
         return [u.get_secret_value() for u in self.notify_urls], of_teams
 
 
 @dataclass(slots=True)
 class EnvironmentReading:
-    """The environment while it is read: what is said, what is wrong, what is odd."""
+    """Reads variables, and collects mistakes and warnings on the way."""
 
     environ: Mapping[str, str]
     mistakes: list[Mistake] = field(default_factory=list)
@@ -100,7 +101,7 @@ class EnvironmentReading:
         self.mistakes.append(Mistake(path=name, problem=problem, remedy=remedy))
 
     def value(self, name: str) -> str:
-        """Return what *name* holds without surrounding white space; secrets may be in the file that NAME_FILE names."""
+        """Return the value of *name*, stripped; a secret may also be in the file at NAME_FILE."""
         direct = self.environ.get(name, "").strip()
         file = self.environ.get(f"{name}_FILE", "").strip() if name in SECRET else ""
         if direct and file:
@@ -114,7 +115,7 @@ class EnvironmentReading:
             return ""
 
     def required(self, name: str) -> str:
-        """Return what *name* holds, and note a mistake if that is nothing."""
+        """Return the value of *name*; note a mistake if it is empty."""
         said = self.value(name)
         if not said and not any(m.path.removesuffix("_FILE") == name for m in self.mistakes):
             self.wrong(name, "is not set", _HELP[name])
@@ -131,13 +132,13 @@ class EnvironmentReading:
 
 
 def read_environment(environ: Mapping[str, str]) -> tuple[Environment | None, list[Mistake], list[str]]:
-    """Return the environment (None if it cannot be used), every mistake in it, and what is odd about it."""
+    """Return the environment (None if it cannot be used), every mistake in it, and warnings."""
     reading = EnvironmentReading(environ)
     key, region, cluster = (reading.required(f"CIVO_{name}") for name in ("API_KEY", "REGION", "CLUSTER_ID"))
     reading.required("GPU_AUTOSCALER_CONFIG")
     civo = reading.address("CIVO_API_URL", CIVO_API)
     if civo.startswith("http:") and urlsplit(civo).hostname not in _LOOPBACK:
-        reading.warnings.append("CIVO_API_URL: is http, so the API key travels in the clear; use https")
+        reading.warnings.append("CIVO_API_URL: is http, so the API key is sent unencrypted; use https")
     webhook, operator, reader = _tokens(reading)
     database = _database(reading)
     destinations = tuple(_destinations(reading))
@@ -167,7 +168,7 @@ def read_environment(environ: Mapping[str, str]) -> tuple[Environment | None, li
 
 
 def server_url(environ: Mapping[str, str]) -> str:
-    """Return where commands find the server, without a slash at its end; raise ConfigError when that is no URL."""
+    """Return the server's URL for commands, without a final slash; raise ConfigError if it is not a URL."""
     reading = EnvironmentReading(environ)
     found = reading.address("GPU_AUTOSCALER_URL", SERVER)
     if reading.mistakes:
@@ -176,19 +177,19 @@ def server_url(environ: Mapping[str, str]) -> str:
 
 
 def operator_token(environ: Mapping[str, str]) -> str:
-    """Return the token that commands change things with; raise ConfigError when there is none, or not one word."""
+    """Return the token for commands that change something; raise ConfigError without one, or if it is not one word."""
     reading = EnvironmentReading(environ)
     name = "GPU_AUTOSCALER_OPERATOR_TOKEN"
     found = _sent(reading, name)
     if not found and not reading.mistakes:
-        reading.wrong(name, "is not set", "set it to the word that the server has under this name")
+        reading.wrong(name, "is not set", "set it to the server's value of it")
     if reading.mistakes:
         raise ConfigError(reading.mistakes)
     return found
 
 
 def reading_token(environ: Mapping[str, str]) -> str | None:
-    """Return the token that commands read with: the reader's, else the operator's, else None.
+    """Return the token for commands that read: the reader's, else the operator's, else None.
 
     Raises ConfigError for one that is not one word.
     """
@@ -200,24 +201,24 @@ def reading_token(environ: Mapping[str, str]) -> str | None:
 
 
 def _sent(reading: EnvironmentReading, name: str) -> str:
-    """The token in *name* as a command may send it in a header; empty without one."""
+    """Return the token in *name*, empty without one; note a mistake if a header cannot carry it."""
     found = reading.value(name)
     if len(found.split()) > 1 or not found.isascii():
-        reading.wrong(name, "is not one word of plain letters", "set the word that the server has under this name")
+        reading.wrong(name, "is not one word of plain letters", "set it to the server's value of it")
     return found
 
 
 def _tokens(reading: EnvironmentReading) -> tuple[list[str], str, str]:
-    """The webhook's tokens, the operator's and the reader's; the last two may be empty."""
+    """Return the webhook's tokens, the operator's and the reader's; the last two may be empty."""
     webhook = reading.required("GPU_AUTOSCALER_WEBHOOK_TOKEN").split()
     operator, reader = (reading.value(f"GPU_AUTOSCALER_{whose}_TOKEN") for whose in ("OPERATOR", "READER"))
     for whose, token in (("OPERATOR", operator), ("READER", reader)):
         if len(token.split()) > 1:
             reading.wrong(f"GPU_AUTOSCALER_{whose}_TOKEN", "holds white space", "set one long random word")
     for name, token, others, harm in (
-        ("OPERATOR", operator, webhook, "is the webhook's token too, so whoever sends alerts could override decisions"),
-        ("READER", reader, webhook, "is the webhook's token too, so whoever may read could send alerts"),
-        ("READER", reader, [operator], "is the operator's token too, so whoever may read could change things"),
+        ("OPERATOR", operator, webhook, "is the webhook's token too, so senders of alerts could override decisions"),
+        ("READER", reader, webhook, "is the webhook's token too, so readers could send alerts"),
+        ("READER", reader, [operator], "is the operator's token too, so readers could change things"),
     ):
         if token and token in others:
             reading.wrong(f"GPU_AUTOSCALER_{name}_TOKEN", harm, "set another long random word")
@@ -230,7 +231,7 @@ def _tokens(reading: EnvironmentReading) -> tuple[list[str], str, str]:
 
 
 def _database(reading: EnvironmentReading) -> SecretStr:
-    """The store's URL. PostgreSQL's own spellings get the driver that we ship with."""
+    """Return the store's URL. PostgreSQL's own schemes get the shipped driver."""
     name = "GPU_AUTOSCALER_DATABASE_URL"
     said = reading.value(name) or DATABASE
     scheme, separator, rest = said.partition("://")
@@ -247,7 +248,7 @@ def _database(reading: EnvironmentReading) -> SecretStr:
 
 
 def _destinations(reading: EnvironmentReading) -> Iterator[SecretStr]:
-    """Apprise URLs, split at white space only: they contain commas themselves."""
+    """Yield the Apprise URLs, split at white space only: they contain commas themselves."""
     name = "GPU_AUTOSCALER_NOTIFY_URLS"
     for number, url in enumerate(reading.value(name).split(), start=1):
         if not re.match(_URL, url):
@@ -257,7 +258,7 @@ def _destinations(reading: EnvironmentReading) -> Iterator[SecretStr]:
 
 
 def _team_destinations(reading: EnvironmentReading) -> dict[str, tuple[SecretStr, ...]]:
-    """Entries ``team=URL``, split at white space; a team may have several."""
+    """Return the URLs of each team, from entries ``team=URL`` separated by white space."""
     name = "GPU_AUTOSCALER_TEAM_NOTIFY_URLS"
     found: dict[str, tuple[SecretStr, ...]] = {}
     for number, entry in enumerate(reading.value(name).split(), start=1):
@@ -279,7 +280,7 @@ def _listen(reading: EnvironmentReading) -> str:
 
 
 def _tls(reading: EnvironmentReading) -> None:
-    """Note what is wrong with the files that https takes; gunicorn reads them (`receiver.server.gunicorn_conf`)."""
+    """Note mistakes in the files for https; gunicorn reads them (`receiver.server.gunicorn_conf`)."""
     names = ("GPU_AUTOSCALER_TLS_CERT_FILE", "GPU_AUTOSCALER_TLS_KEY_FILE")
     cert, key = (reading.value(name) for name in names)
     if bool(cert) != bool(key):
@@ -287,13 +288,13 @@ def _tls(reading: EnvironmentReading) -> None:
     elif cert:
         try:
             ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(cert, key, "")
-        except (OSError, ValueError):  # an SSLError is an OSError; nobody is asked for the key's password
+        except (OSError, ValueError):  # an SSLError is an OSError; the key must have no password
             remedy = "mount a PEM certificate with its chain, and its key, readable by this process"
             reading.wrong(names[0], "and the key's file cannot be used together", remedy)
 
 
 def _misspelt(environ: Mapping[str, str]) -> Iterator[str]:
-    """Variables that are nearly ours. Kubernetes sets GPU_AUTOSCALER_PORT and _SERVICE_* for a Service of that name."""
+    """Yield warnings about misspelt variables. Kubernetes sets GPU_AUTOSCALER_PORT and _SERVICE_* for a Service."""
     known = {*VARIABLES, *(f"{name}_FILE" for name in SECRET)}
     for name in sorted(environ):
         if name.startswith(("GPU_AUTOSCALER_", "CIVO_")) and name not in known:
@@ -302,22 +303,10 @@ def _misspelt(environ: Mapping[str, str]) -> Iterator[str]:
                 yield f"{name}: unknown variable; did you mean {meant}?"
 
 
-LARGEST = 31 * 1024 * 1024  # with its head it is below what all requests together may hold (`gunicorn_worker`)
-
-
-def delivery_bytes(value: Any) -> int:
-    """Return a number of bytes, 1 up to `LARGEST`; raise Wrong."""
-    number = units(value)
-    if number > LARGEST:
-        raise Wrong(f"{number} bytes are more than all requests together may hold", f"write at most {LARGEST}")
-    return number
-
-
-DeliveryBytes = Annotated[int, BeforeValidator(delivery_bytes)]
-
-
-class Webhook(Section):
-    """What one delivery may be."""
-
-    max_bytes: DeliveryBytes = 16 * 1024 * 1024
-    """the largest delivery that is taken, in bytes"""
+@cache
+def installed_version() -> str:
+    """Return the version of the installed distribution, or "unknown" in a bare checkout."""
+    try:
+        return version("civo-gpu-autoscaler")
+    except PackageNotFoundError:
+        return "unknown"

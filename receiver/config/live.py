@@ -1,7 +1,6 @@
-"""What may change while the program runs: secrets in files, read again when a file changes, and whether the
-configuration on the disk could still be used.
+"""Changes while the program runs: secrets in files are read again, and a changed configuration file is checked.
 
-Kubernetes writes a Secret or ConfigMap that was changed into the mounted files of a running pod.
+Kubernetes updates the mounted files of a running pod when its Secret or ConfigMap changes.
 """
 
 import re
@@ -17,48 +16,48 @@ from receiver.config.environment import Environment, read_environment
 from receiver.config.mistakes import ConfigError, Mistake
 from receiver.config.settings import load_file
 
-LOOK_EVERY = 1.0  # seconds: a change is seen that late, and a storm of requests asks the disk no more often
+LOOK_EVERY = 1.0  # seconds between looks at the disk, however many requests come
 ROTATED = (
     "CIVO_API_KEY",
     "GPU_AUTOSCALER_WEBHOOK_TOKEN",
     "GPU_AUTOSCALER_OPERATOR_TOKEN",
     "GPU_AUTOSCALER_READER_TOKEN",
 )
-_SENT = re.compile(r"[!-~]+")  # what a header can hold
+_SENT = re.compile(r"[!-~]+")  # characters that a header can hold
 
 log = structlog.get_logger("receiver")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tokens:
-    """Who may send what: the words of Alertmanager (two during a rotation), of an operator, of a reader."""
+    """The valid tokens: the webhook's (two during a rotation), the operator's and the reader's."""
 
     webhook: tuple[str, ...] = field(repr=False)
     operator: str | None = field(default=None, repr=False)
     reader: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        """Raise ValueError for an empty token of the webhook, which every caller would know."""
+        """Raise ValueError for an empty webhook token, which would let everyone in."""
         if any(not token.strip() for token in self.webhook):
             raise ValueError("a webhook token is empty: set GPU_AUTOSCALER_WEBHOOK_TOKEN to a long random word")
 
 
 class LiveSecrets:
-    """The secrets of *ROTATED*, those in files as they are now.
+    """The secrets of *ROTATED*; those in files are read again when a file changes.
 
-    What cannot be used (an empty or unreadable file, one word for two purposes) changes nothing: the secrets from
-    before stay, `refused` says so, and the log says once what is wrong. Safe for many threads.
+    Unusable secrets (an empty or unreadable file, one token for two purposes) change nothing: the previous ones stay
+    valid, `refused` is true, and the log names the mistake once. Thread-safe.
     """
 
     def __init__(
         self, environ: Mapping[str, str], environment: Environment, now: Callable[[], float] = monotonic
     ) -> None:
-        """Begin with *environment*, which was read from *environ* a moment ago."""
+        """Start with *environment*, just read from *environ*."""
         self._environ, self._now = environ, now
         files = (environ.get(f"{name}_FILE", "").strip() for name in ROTATED)
         self._files = tuple(File(name) for name in files if name)
         self._key, self._tokens = environment.civo_api_key.get_secret_value(), _tokens(environment)
-        self._seen: tuple[object, ...] | None = None  # a file may have changed since it was read: look once
+        self._seen: tuple[object, ...] | None = None  # a file may have changed since: look once
         self._looked_at = now()
         self._lock = threading.Lock()
         self.refused = False
@@ -86,13 +85,13 @@ class LiveSecrets:
                 self._take()
 
     def _take(self) -> None:
-        """Read everything anew, and take all of it or nothing."""
+        """Read all secrets again, and apply all of them or none."""
         environment, mistakes, _ = read_environment(self._environ)
         if environment is not None:
             mistakes = [*mistakes, *_lost(self._tokens, environment)]
         if environment is None or mistakes:
             self.refused = True
-            log.error("secrets refused", detail="those from before stay valid", mistakes=[str(m) for m in mistakes])
+            log.error("secrets refused", detail="the previous ones stay valid", mistakes=[str(m) for m in mistakes])
             return
         self.refused = False
         tokens, key = _tokens(environment), environment.civo_api_key.get_secret_value()
@@ -112,10 +111,10 @@ class LiveSecrets:
 
 
 class ConfigurationFile:
-    """Whether the file on the disk is the one that runs, and whether the next start would take it.
+    """Whether the file on the disk is the one in use, and whether the next start would accept it.
 
-    The file is read once, at the start: a mistake in it would show at the next one, which may be a node that died at
-    night. *look* is called now and then.
+    The file is read once, at the start. A later mistake in it would only show at the next start, which may follow a
+    node failure at night. *look* is called now and then.
     """
 
     def __init__(self, path: File) -> None:
@@ -125,7 +124,7 @@ class ConfigurationFile:
         self.refused = self.differs = False
 
     def look(self) -> None:
-        """Read the file anew if it was changed, and log what that means."""
+        """Check the file if it was changed, and log the result."""
         seen = _state_of((self._path,))
         if seen == self._seen:
             return
@@ -136,11 +135,11 @@ class ConfigurationFile:
         except ConfigError as error:
             self.refused = True
             mistakes = [str(m) for m in error.mistakes]
-            log.error("configuration refused", detail="the next start would end with this", mistakes=mistakes)
+            log.error("configuration refused", detail="the next start would fail", mistakes=mistakes)
             return
         self.refused = False
         if self.differs:
-            log.info("configuration changed", detail="the file on the disk holds from the next start on")
+            log.info("configuration changed", detail="it takes effect at the next start")
 
 
 def _tokens(environment: Environment) -> Tokens:
@@ -153,20 +152,20 @@ def _tokens(environment: Environment) -> Tokens:
 
 
 def _lost(before: Tokens, environment: Environment) -> Iterable[Mistake]:
-    """What must not happen by a file that is half written: a token that is gone, a key that cannot be sent."""
+    """Yield what a half-written file may cause: a missing token, a key that cannot be sent."""
     for name, had, has in (
         ("GPU_AUTOSCALER_OPERATOR_TOKEN", before.operator, environment.operator_token),
         ("GPU_AUTOSCALER_READER_TOKEN", before.reader, environment.reader_token),
     ):
         if had and not has:
-            yield Mistake(path=f"{name}_FILE", problem="is empty now", remedy="restart to take a token away")
+            yield Mistake(path=f"{name}_FILE", problem="is empty now", remedy="restart to remove a token")
     if not _SENT.fullmatch(environment.civo_api_key.get_secret_value()):
-        remedy = "write the key alone into it"
-        yield Mistake(path="CIVO_API_KEY_FILE", problem="holds characters that no key has", remedy=remedy)
+        remedy = "write the API key alone into it"
+        yield Mistake(path="CIVO_API_KEY_FILE", problem="holds characters that no API key has", remedy=remedy)
 
 
 def _state_of(files: Sequence[File]) -> tuple[object, ...]:
-    """What changes when one of *files* does, also behind the links that Kubernetes turns around."""
+    """Return a value that changes when one of *files* does, also behind the symlinks that Kubernetes switches."""
     found: list[object] = []
     for file in files:
         try:

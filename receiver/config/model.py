@@ -1,123 +1,227 @@
-"""The configuration file as written, key by key.
+"""The configuration file, key by key.
 
-The text below a field is its row in docs/configuration.md (`python -m tools.configuration_page` writes it there).
+The text below a field is its row in docs/configuration.md (`python -m tools.configuration_page`); the example in a
+required field is shown when it is missing.
 """
 
+import re
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from decimal import Decimal
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from receiver.config.approval import ApprovalSpec
-from receiver.config.environment import Webhook
-from receiver.config.leader import LeaderSpec
-from receiver.config.mistakes import (
+from receiver.config.mistakes import Wrong, spell
+from receiver.config.pools import PoolSpec
+from receiver.config.prices import EIGHT_GPUS, insane
+from receiver.config.values import (
     Address,
-    Celsius,
+    DeliveryBytes,
     Duration,
-    Flag,
-    GpuResource,
     Identifier,
     LabelKey,
     LabelValue,
     LongerThanZero,
     Money,
+    Month,
     ObjectName,
     Period,
-    PoolName,
+    PublicAddress,
     Ratio,
-    TaintEffect,
+    Section,
+    Spacing,
     TaintPrefix,
     Text,
     Tick,
     Units,
     Whole,
-    one_of,
+    Zone,
+    duration,
+    text,
 )
-from receiver.config.money import BillingSpec, BudgetSpec, LimitsSpec
-from receiver.config.published import PublicAddress
-from receiver.config.reports import ReportsSpec
-from receiver.config.schedule import NotifySpec, WindowSpec
-from receiver.config.section import Section
 from receiver.core.model.pods import KeepRule
-from receiver.core.model.policy import QUEUE_WAIT, STARTUP_TAINTS, Fallback, Objective, Packing
+from receiver.core.model.policy import QUEUE_WAIT, STARTUP_TAINTS, Anchor, Fallback, Objective, Packing, Rounding
 from receiver.core.model.signals import GROUP_INTERVAL, REPEAT_INTERVAL, payload_life
+from receiver.core.model.text import lasting
+from receiver.core.notices.grouping import AT_MOST_EVERY
+
+CONNECT_SECONDS = 5.0
+_QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`""")
+_FIXED_RANGE = re.compile(r"\[\s*(\d[0-9a-z]*)\s*(?::[^\]]*)?\]")  # of a range selector or a subquery
+_A_DAY = timedelta(days=1)
 
 
 class Mode(StrEnum):
-    """Whether the receiver writes to Civo and the cluster, or only says what it would do."""
+    """Whether the autoscaler writes to Civo and the cluster, or only reports what it would do."""
 
     OBSERVE = "observe"
     ACT = "act"
 
 
 class Prometheus(Section):
-    """Where to ask for metrics; anything that speaks Prometheus' HTTP API."""
+    """The source of metrics: any server with Prometheus' HTTP API."""
 
     url: Address | None = None
-    """anything with Prometheus' HTTP API (Thanos, Mimir and VictoriaMetrics too); without it nothing is removed, and
+    """any server with Prometheus' HTTP API (Thanos, Mimir and VictoriaMetrics too); without it nothing is removed, and
     pools grow only with `fallback: kubernetes`"""
 
 
 class Alertmanager(Section):
-    """Where to ask for alerts and silences: every peer of a cluster."""
+    """The source of alerts and silences: every peer of a cluster."""
 
     urls: tuple[Address, ...] = ()
     """every peer, to read alerts and silences; without it remembered webhooks count, and silences are not seen"""
     repeat_interval: LongerThanZero = REPEAT_INTERVAL
-    """the longest `repeat_interval` of the routes that lead here. While the API does not answer, or without `urls`, a
-    delivered alert counts until it is resolved, and at most for twice this and a `group_interval`: too short a value
+    """the longest `repeat_interval` of the routes to the autoscaler. While the API does not answer, or without `urls`,
+    a delivered alert counts until it is resolved, and at most for twice this and a `group_interval`: too short a value
     ends a `freeze` that still fires. The routes of `rules/alertmanager.yml` have `2m`"""
     group_interval: LongerThanZero = GROUP_INTERVAL
     """the longest `group_interval` of those routes. The routes of `rules/alertmanager.yml` have `30s`"""
 
     @property
     def payload_life(self) -> timedelta:
-        """How long an alert counts after its last delivery while the API does not say what fires."""
+        """How long an alert counts after its last delivery while the API does not answer."""
         return payload_life(self.repeat_interval, self.group_interval)
 
 
 class Kubernetes(Section):
-    """Whether to look at the cluster's nodes and pods; without it nothing is ever removed."""
+    """Whether to read the cluster's nodes and pods; without them nothing is ever removed."""
 
-    enabled: Flag = True
-    """look at nodes and pods; `false` means that no node is ever removed"""
-    watch: Flag = True
-    """be woken by the API server when a GPU pod finds no room ([more](how-it-decides.md#what-wakes-it)); without it
+    enabled: bool = True
+    """read nodes and pods; with `false` no node is ever removed"""
+    watch: bool = True
+    """watch for GPU pods that do not fit and start a step at once ([more](how-it-decides.md#what-wakes-it)); without it
     such a pod waits for its alert or for the next tick"""
     startup_taints: tuple[TaintPrefix, ...] = STARTUP_TAINTS
-    """what the keys of [startup taints](how-it-decides.md#startup-taints) begin with: a node that carries one is on its
-    way until it goes. A list of your own takes the place of this one"""
-    keep_nodes_for: tuple[Annotated[KeepRule, BeforeValidator(one_of(KeepRule))], ...] = (
-        KeepRule.UNMANAGED,
-        KeepRule.KUBE_SYSTEM,
-    )
+    """beginnings of the keys of [startup taints](how-it-decides.md#startup-taints): a node that carries one is still
+    starting. A list of your own replaces this one"""
+    keep_nodes_for: tuple[KeepRule, ...] = (KeepRule.UNMANAGED, KeepRule.KUBE_SYSTEM)
     """pods without a GPU that keep their node, because draining it would lose them
     ([what drains and what keeps a node](how-it-decides.md#what-drains-and-what-keeps-a-node))"""
 
 
+class Webhook(Section):
+    """Limits of one delivery."""
+
+    max_bytes: DeliveryBytes = 16 * 1024 * 1024
+    """the largest delivery that is accepted, in bytes"""
+
+
 class ReadAccess(StrEnum):
-    """Who may read pages and API: whoever reaches the port, or who has the reader's or the operator's token."""
+    """Who may read pages and API: everyone who reaches the port, or holders of the reader's or operator's token."""
 
     OPEN = "open"
     TOKEN = "token"  # noqa: S105 (the word of the file, no secret)
 
 
 class WebSpec(Section):
-    """Who may read the pages and GET /api."""
+    """Access to the pages and GET /api."""
 
-    reading: Annotated[ReadAccess, BeforeValidator(one_of(ReadAccess))] = ReadAccess.OPEN
-    """who may read pages and API: whoever reaches the port, or who has the operator's or the reader's token
+    reading: ReadAccess = ReadAccess.OPEN
+    """access to pages and API: `open` to everyone who reaches the port, or with the operator's or the reader's token
     ([more](operations.md#who-may-read-who-may-act))"""
     hosts: tuple[ObjectName, ...] = ()
-    """the names under which people open the pages, beside that of `public_url`; addresses and names inside the cluster
-    are always taken ([why](security.md#pages-and-api))"""
+    """host names of the pages beside that of `public_url`; addresses and names inside the cluster are always accepted
+    ([why](security.md#pages-and-api))"""
+
+
+class StatedSpec(Section):
+    """What a month has cost, stated by the operator."""
+
+    month: Month = Field(examples=["the month, such as month: 2026-11"])
+    """the month of the amount; in any other month it is ignored"""
+    usd: Money = Field(examples=["what the month has cost so far, such as usd: 1200"])
+    """what that month has cost so far, living nodes included"""
+
+
+class HoldSpec(Section):
+    """Where new work is kept out during a budget hold."""
+
+    namespaces: tuple[ObjectName, ...] = ()
+    """the namespaces where a ResourceQuota keeps new GPU pods out while the cluster or the account is above its hold
+    line"""
+    kueue_cluster_queues: tuple[ObjectName, ...] = ()
+    """Kueue's ClusterQueues that are put on Hold for that time"""
+
+
+class BudgetSpec(Section):
+    """A month's allowance."""
+
+    monthly_usd: Money = Field(examples=["the month's allowance, such as monthly_usd: 5000, or remove budget"])
+    """the allowance of a calendar month; 0 buys nothing"""
+    timezone: Zone = "UTC"
+    """the time zone of the month"""
+    warn_at: Ratio = Decimal("0.5")
+    """share of the allowance from which messages are sent"""
+    hold_at: Ratio = Decimal("0.8")
+    """share from which no pool grows, except for priority classes that may pass"""
+    stop_at: Ratio = Decimal("1.0")
+    """share from which nothing grows, nodes are closed to new work and no empty node enters another paid hour"""
+    spent_usd_stated: StatedSpec | None = None
+    account_usd: Money | None = None
+    """the allowance of the whole Civo account, at least `monthly_usd`. While its charges are unknown nothing grows"""
+    teams: dict[LabelValue, Money] = Field(default_factory=dict)
+    """each team's monthly allowance, by the pod label in `attribution.team`; at most `monthly_usd`"""
+    passing_priority_classes: tuple[Text, ...] = ()
+    """PriorityClasses; workloads whose pods all have one of them may cause growth up to the stop line"""
+    hold: HoldSpec = HoldSpec()
+
+    def contradictions(self) -> Iterator[Wrong]:
+        if self.warn_at >= self.hold_at:
+            yield Wrong(f"must be below hold_at ({self.hold_at})", "lower warn_at or raise hold_at", ("warn_at",))
+        if self.hold_at > self.stop_at:
+            yield Wrong(f"must not be above stop_at ({self.stop_at})", "lower hold_at or raise stop_at", ("hold_at",))
+        for team, usd in self.teams.items():
+            if not team:
+                remedy = "write the value of the team label of pods"
+                yield Wrong("has no name", remedy, ("teams", team))
+            if usd > self.monthly_usd:
+                problem = f"must not be above monthly_usd ({self.monthly_usd})"
+                yield Wrong(problem, "lower it or raise monthly_usd", ("teams", team))
+        if self.account_usd is not None and self.account_usd < self.monthly_usd:
+            problem = f"must not be below monthly_usd ({self.monthly_usd}): the account includes the cluster"
+            yield Wrong(problem, "raise account_usd or lower monthly_usd", ("account_usd",))
+        if len(set(self.passing_priority_classes)) < len(self.passing_priority_classes):
+            yield Wrong("names a class twice", "name each class once", ("passing_priority_classes",))
+
+
+class BillingSpec(Section):
+    """How the cloud charges."""
+
+    granularity: Period = timedelta(hours=1)
+    """one paid unit; `1s` for billing by the second, where removals depend on `idle_for` alone"""
+    rounding: Rounding = Rounding.CEIL
+    """whether a started unit is paid, or only whole ones and at least one"""
+    anchor: Anchor = Anchor.INSTANCE
+    """whether units begin at a node's creation or on the clock"""
+    removal_margin: Duration = timedelta(seconds=90)
+    """how long before its next paid unit an idle node may be removed; less than `granularity`"""
+    charges_tolerance_usd: Money = Decimal(10)
+    """how far Civo's charges and the ledger may differ, per size and month, before [a message is
+    sent](operations.md#the-ledger-differs-from-civos-charges)"""
+
+    def contradictions(self) -> Iterator[Wrong]:
+        # Billing by the second has no paid hour to wait for, and the margin is not used.
+        if self.granularity > timedelta(seconds=1) and self.removal_margin >= self.granularity:
+            remedy = "lower removal_margin or raise granularity"
+            yield Wrong("must be shorter than granularity", remedy, ("removal_margin",))
+
+
+class LimitsSpec(Section):
+    """Bounds over all pools together."""
+
+    max_gpus: Whole | None = None
+    """GPUs that may exist at once"""
+    max_growth_per_hour: Whole | None = None
+    """nodes that may be bought in an hour"""
+    max_removals_per_hour: Whole | None = None
+    """nodes that may be removed in an hour"""
 
 
 class AttributionSection(Section):
-    """Which pod labels say whose a workload is."""
+    """The pod labels that name the owner of a workload."""
 
     team: LabelKey = "team"
     """the team that spend is counted for"""
@@ -131,48 +235,15 @@ class AttributionSection(Section):
     """the cost center"""
 
 
-class TaintSpec(Section):
-    """A taint of a pool's nodes."""
-
-    key: LabelKey
-    """a taint that its nodes carry"""
-    value: LabelValue = ""
-    """the taint's value"""
-    effect: TaintEffect = "NoSchedule"
-    """the taint's effect"""
-
-
-class Cooldown(Section):
-    """How long a pool rests after a change before the next one of that direction."""
-
-    grow: Duration = timedelta(seconds=5)
-    """rest after a growth before the next one"""
-    shrink: Duration = timedelta(minutes=5)
-    """rest after a shrink before the next one; not used where billing is by the hour"""
-
-
-class Utilization(Section):
-    """Above *high* a pool is busy, below *low* it may shrink; people hear of work below *underutilized* and *idle*."""
-
-    high: Ratio = Decimal("0.70")
-    """above it the rules call the pool busy, and no pods are moved to empty a node"""
-    low: Ratio = Decimal("0.50")
-    """below it the rules call the pool underused; must be below `high`"""
-    underutilized: Ratio = Decimal("0.20")
-    """people are told of a workload whose hourly average stays below it for four hours"""
-    idle: Ratio = Decimal("0.05")
-    """a GPU that a pod held for an hour without rising above it counts as idle; must be below `underutilized`"""
-
-
 class QueueDemand(StrEnum):
-    """What of Kueue's work counts as demand: the pods of admitted workloads, or queued workloads too."""
+    """Which work of Kueue is demand: the pods of admitted workloads, or queued workloads too."""
 
     ADMITTED = "admitted"
     QUEUED = "queued"
 
 
 class GroupDemand(StrEnum):
-    """What of Volcano's work counts as demand: pods that exist, or pending PodGroups without pods too."""
+    """Which work of Volcano is demand: existing pods, or pending PodGroups without pods too."""
 
     PODS = "pods"
     PODGROUPS = "podgroups"
@@ -181,101 +252,194 @@ class GroupDemand(StrEnum):
 class Kueue(Section):
     """How Kueue's queue is read."""
 
-    demand: Annotated[QueueDemand, BeforeValidator(one_of(QueueDemand))] = QueueDemand.ADMITTED
+    demand: QueueDemand = QueueDemand.ADMITTED
     """`queued` also counts Kueue Workloads that wait for quota"""
 
 
 class Volcano(Section):
     """How Volcano's queue is read."""
 
-    demand: Annotated[GroupDemand, BeforeValidator(one_of(GroupDemand))] = GroupDemand.PODS
+    demand: GroupDemand = GroupDemand.PODS
     """`podgroups` also counts pending Volcano PodGroups whose pods do not exist yet, up to their queue's capability"""
 
 
 class KeepUntilSpec(Section):
-    """Whose ``gpu-autoscaler.io/keep-until`` is honoured."""
+    """Where ``gpu-autoscaler.io/keep-until`` is honoured."""
 
     namespaces: tuple[Text, ...] = ()
-    """the namespaces where the annotation `gpu-autoscaler.io/keep-until` (RFC 3339) on a pod puts its shutdown off,
+    """the namespaces where the annotation `gpu-autoscaler.io/keep-until` (RFC 3339) on a pod postpones its shutdown,
     and [keeps its node](operations.md#keep-a-node-for-a-while)"""
     longest: LongerThanZero = timedelta(days=7)
-    """how far ahead such a moment may lie"""
+    """how far ahead that time may be"""
 
 
 class OverridesSpec(Section):
-    """What people may say for a while."""
+    """Bounds of overrides."""
 
     longest: LongerThanZero = timedelta(days=7)
-    """how far ahead the end of an override may lie"""
+    """how far ahead the end of an override may be"""
 
 
 class IdleShutdown(Section):
-    """What happens before a workload that asked for it is scaled to zero."""
+    """Shutdown of idle workloads that have opted in."""
 
     grace: Duration = timedelta(minutes=15)
     """time between the notice and the shutdown"""
 
 
-class PoolSpec(Section):
-    """A Civo node pool that we may resize."""
+class NotifySpec(Section):
+    """How often messages are sent."""
 
-    name: PoolName
-    """what people call it"""
-    civo_pool_id: Identifier
-    """Civo's id: the node label `kubernetes.civo.com/civo-node-pool` and the alert label `pool`"""
-    size: Identifier
-    """Civo's size of its nodes; gives the price"""
-    resources: dict[GpuResource, Units]
-    """what one node offers: `nvidia.com/gpu`, `nvidia.com/gpu.shared` (time-sliced replicas) or `nvidia.com/mig-...`"""
-    max_nodes: Whole
-    """never more nodes than this, whatever asks for them; 0 keeps the pool empty"""
-    price_usd_per_hour: Money | None = None
-    """the price of a node-hour; goes before every price file"""
-    labels: dict[LabelKey, LabelValue] = Field(default_factory=dict)
-    """labels that its nodes carry, so that demand can be matched while it has none"""
-    taints: tuple[TaintSpec, ...] = ()
-    min_nodes: Whole = 0
-    """never fewer nodes than this, except where a ceiling or the budget says so"""
-    standby_nodes: Whole = 0
-    """idle nodes kept ready for the next workload"""
-    cooldown: Cooldown = Cooldown()
-    utilization: Utilization = Utilization()
-    temperature_celsius: Celsius = 85
-    """people are told of a GPU that is hotter for five minutes"""
-    idle_for: LongerThanZero = timedelta(minutes=10)
-    """how long a node must be idle before it may go; not used where billing is by the hour"""
-    provision_timeout: LongerThanZero = timedelta(minutes=20)
-    """how long a new node may take until its GPUs are allocatable, and how long a broken one may stay so; after that
-    it is removed if nothing runs there, and the pool [tries one node at a time](guardrails.md#provisioning_works)"""
-    apply_to_nodes: Flag = False
-    """put `labels` and `taints` on nodes that Civo brought without them"""
-    windows: tuple[WindowSpec, ...] = ()
-    budget_usd: Money | None = None
-    """the pool's own allowance of a month, at most `budget.monthly_usd`"""
-    approval: ApprovalSpec | None = None
+    at_most_every: Spacing = AT_MOST_EVERY
+    """at most one message of each kind about one pool in this time; others are held until then and sent as one
+    ([more](operations.md#how-many-messages-come))"""
+
+
+class LeaderSpec(Section):
+    """Leader election among replicas on PostgreSQL."""
+
+    lease: LongerThanZero = timedelta(minutes=1)
+    """with several replicas on PostgreSQL: how long the leader may be out of reach of the database before it stops
+    writing. Another replica takes over once the leader's longest call must have ended: `lease`, `call_timeout` and 5
+    seconds after its last renewal. At least one and a half times as long as such a call
+    ([more](operations.md#several-replicas))"""
+    call_timeout: LongerThanZero = timedelta(seconds=30)
+    """how long a call to Civo or Kubernetes may take, after at most 5 seconds to connect; while Civo changes a pool,
+    each answer is awaited for at most 10 seconds"""
 
     @property
-    def gpus_per_node(self) -> int:
-        """GPUs, MIG slices or time-sliced replicas that one node offers."""
-        return sum(self.resources.values())
+    def timeouts(self) -> tuple[float, float]:
+        """Seconds to connect, and to wait for an answer."""
+        waits = self.call_timeout.total_seconds()
+        return min(CONNECT_SECONDS, waits), waits
+
+    @property
+    def longest_call(self) -> timedelta:
+        """How long one call to the outside may take."""
+        return timedelta(seconds=sum(self.timeouts))
+
+    def contradictions(self) -> Iterator[Wrong]:
+        least = 1.5 * self.longest_call  # a shorter lease would be renewed too late for most writes
+        if self.lease < least:
+            problem = (
+                f"must be at least {least.total_seconds():g}s: one and a half times call_timeout and the"
+                f" {self.timeouts[0]:g}s to connect"
+            )
+            yield Wrong(problem, "raise lease or lower call_timeout", ("lease",))
+
+
+def monthly_query(value: Any) -> str:
+    """Return a query that counts a month; raise Wrong for a fixed range that reaches into the month before."""
+    said = text(value)
+    for fixed in _FIXED_RANGE.findall(_QUOTED.sub("", said)):
+        if _is_long(fixed):
+            raise Wrong(
+                f"its range [{fixed}] reaches into the month before while the month is young, and counts that too",
+                "write [$range], the time since the month began",
+            )
+    return said
+
+
+def _is_long(fixed: str) -> bool:
+    try:
+        return duration(fixed) > _A_DAY
+    except Wrong:  # more than a year, or something that Prometheus refuses
+        return True
+
+
+class UnitScope(Section):
+    """Whose cost is divided by a unit of work."""
+
+    team: Text | None = None
+    """count the cost of this team only"""
+    project: Text | None = None
+    """of this project only"""
+    workload_class: Text | None = None
+    """of this workload class only"""
+    environment: Text | None = None
+    """of this environment only"""
+    cost_center: Text | None = None
+    """of this cost center only"""
+    namespace: Text | None = None
+    """of this namespace only"""
+
+
+class UnitSpec(Section):
+    """A unit of work that Prometheus counts."""
+
+    name: Text = Field(examples=["a short name, such as name: epoch"])
+    """a unit of work, such as `epoch`"""
+    query: Annotated[str, BeforeValidator(monthly_query)] = Field(
+        examples=["the PromQL that counts it, such as query: sum(increase(epochs_total[$range]))"]
+    )
+    """counts the units of a month: one value, asked for at the month's end, and hourly until then;
+    [`$range`](reports.md#cost-per-unit-of-work) is the time since the month began"""
+    per: Units = 1
+    """show the cost of this many units: `1000` for requests"""
+    only: UnitScope = UnitScope()
+
+
+class CommitmentSpec(Section):
+    """An offer of committed capacity."""
+
+    size: Identifier = Field(examples=["Civo's size, such as size: an.g1.l40s.kube.x1"])
+    """Civo's size of an offer of committed capacity"""
+    term_months: Units = Field(examples=["the months of the commitment, such as term_months: 12"])
+    """the length of the commitment"""
+    usd_per_hour: Money = Field(examples=["the price of one node-hour in USD"])
+    """the price of one node for one hour, all its GPUs together"""
+
+    def contradictions(self) -> Iterator[Wrong]:
+        yield from insane(self.usd_per_hour, EIGHT_GPUS, ("usd_per_hour",))
+
+
+class MonthlySpec(Section):
+    """Which reports are sent when a month has ended."""
+
+    everybody: bool = False
+    """send the report on all teams when a month has ended"""
+    teams: tuple[Text, ...] = ()
+    """send each of these teams its own"""
+
+
+class ReportsSpec(Section):
+    """What reports compare with, count and send."""
+
+    efficiency_target: Ratio = Decimal("0.70")
+    """the ratio that efficiency is compared with"""
+    units: tuple[UnitSpec, ...] = ()
+    commitments: tuple[CommitmentSpec, ...] = ()
+    monthly: MonthlySpec = MonthlySpec()
+
+    def contradictions(self) -> Iterator[Wrong]:
+        names = [unit.name for unit in self.units]
+        offers = [f"{offer.size} for {offer.term_months} months" for offer in self.commitments]
+        yield from _repeated("units", "name", names, "give each unit its own name")
+        yield from _repeated("commitments", "term_months", offers, "list each size and term once")
+
+
+def _repeated(key: str, last: str, words: Sequence[str], remedy: str) -> Iterator[Wrong]:
+    for index, word in enumerate(words):
+        if word in words[:index]:
+            first = spell(("reports", key, words.index(word), last))
+            yield Wrong(f"{word} is already listed by {first}", remedy, (key, index, last))
 
 
 class Configuration(Section):
     """The whole file."""
 
-    mode: Annotated[Mode, BeforeValidator(one_of(Mode))] = Mode.OBSERVE
-    """`act` writes to Civo and the cluster; `observe` only says what it would do"""
-    objective: Annotated[Objective, BeforeValidator(one_of(Objective))] = Objective.BALANCED
-    """what goes first where [cost and wait pull apart](how-it-decides.md#cost-and-wait): `cost` keeps nothing warm,
-    `balanced` where pools of several node sizes pay for it, `wait` everywhere"""
+    mode: Mode = Mode.OBSERVE
+    """`act` writes to Civo and the cluster; `observe` only reports what it would do"""
+    objective: Objective = Objective.BALANCED
+    """what takes precedence where [cost and wait conflict](how-it-decides.md#cost-and-wait): `cost` keeps nothing warm,
+    `balanced` does where pools of several node sizes pay for it, `wait` everywhere"""
     tick: Tick = timedelta(seconds=10)
-    """how often a step runs when nothing wakes it; a webhook wakes it at once"""
+    """the longest time between two steps; a webhook starts one at once"""
     warm_up: Duration = timedelta(minutes=1)
-    """how long a new store only looks: the first start on a cluster, or one whose database was lost, does as `observe`
-    for so long"""
+    """how long a new store only observes: on the first start on a cluster, or after its database was lost"""
     heartbeat_interval: Period = timedelta(minutes=1)
     """how often the heartbeat alert arrives; after three missed ones nothing is removed"""
-    fallback: Annotated[Fallback, BeforeValidator(one_of(Fallback))] = Fallback.NONE
+    fallback: Fallback = Fallback.NONE
     """what may still grow pools while Prometheus is down: nothing, or the pods that wait in Kubernetes"""
     prometheus: Prometheus = Prometheus()
     alertmanager: Alertmanager = Alertmanager()
@@ -284,23 +448,24 @@ class Configuration(Section):
     web: WebSpec = WebSpec()
     budget: BudgetSpec | None = None
     billing: BillingSpec = BillingSpec()
-    packing: Annotated[Packing, BeforeValidator(one_of(Packing))] = Packing.FILL
+    packing: Packing = Packing.FILL
     """`fill` puts soft taints (`PreferNoSchedule`) on nodes with room, so that pods join work that lasts before they
-    spread to others and the others fall idle; `scheduler` puts none. See [Packing](how-it-decides.md#packing)"""
+    spread to others and the others become idle; `scheduler` puts none. See [Packing](how-it-decides.md#packing)"""
     limits: LimitsSpec = LimitsSpec()
     attribution: AttributionSection = AttributionSection()
     prices_file: Text | None = None
-    """the path of a file with prices that go before ours, size by size; relative to this file; see [Prices](#prices)"""
+    """the path of a file with prices that override the shipped ones, size by size; relative to this file; see
+    [Prices](#prices)"""
     public_url: PublicAddress | None = None
-    """where people reach our pages, such as `https://gpu.example.com`; a path before ours is fine, a password or a
-    query is not. Messages link to decisions below it"""
+    """the URL of the pages, such as `https://gpu.example.com`; it may have a path, but no password or query. Messages
+    link to decisions below it"""
     docs_url: PublicAddress | None = None
     """where `docs/` is published, such as `https://git.example.com/gpu/docs`; messages link to runbooks and other
     pages below it"""
     notify: NotifySpec = NotifySpec()
     unknown_after: LongerThanZero = timedelta(minutes=15)
-    """how long a node may be neither busy nor idle (not Ready, GPUs lost, or used by something that Kubernetes does
-    not know) before people are told"""
+    """how long a node may be neither busy nor idle (not Ready, GPUs lost, or used by something unknown to Kubernetes)
+    before a message is sent"""
     kueue: Kueue = Kueue()
     volcano: Volcano = Volcano()
     queue_wait: dict[ObjectName, LongerThanZero] = Field(default_factory=lambda: dict(QUEUE_WAIT))
@@ -314,4 +479,46 @@ class Configuration(Section):
     overrides: OverridesSpec = OverridesSpec()
     reports: ReportsSpec = ReportsSpec()
     leader: LeaderSpec = LeaderSpec()
-    pools: tuple[PoolSpec, ...]
+    pools: tuple[PoolSpec, ...] = Field(
+        examples=["at least one pool with name, civo_pool_id, size, resources and max_nodes"]
+    )
+
+    def contradictions(self) -> Iterator[Wrong]:
+        if not self.pools:
+            yield Wrong("is empty", "list at least one pool", ("pools",))
+        yield from self._same_names()
+        for index, pool in enumerate(self.pools):
+            yield from self._money_of(pool, ("pools", index, "budget_usd"))
+            yield from self._approval_of(pool, ("pools", index, "approval", "wait"))
+
+    def _same_names(self) -> Iterator[Wrong]:
+        """Names and ids share one space: alerts, people and overrides may use either."""
+        seen: dict[str, tuple[str | int, ...]] = {}
+        for index, pool in enumerate(self.pools):
+            for key, word in (("name", pool.name), ("civo_pool_id", pool.civo_pool_id)):
+                here = ("pools", index, key)
+                first = seen.setdefault(word, here)
+                if first[1] != index:
+                    remedy = "give each pool its own name" if key == "name" else "list each pool once"
+                    yield Wrong(f'"{word}" is taken by {spell(first)}', remedy, here)
+
+    def _money_of(self, pool: PoolSpec, at: tuple[str | int, ...]) -> Iterator[Wrong]:
+        if pool.budget_usd is None:
+            return
+        if self.budget is None:
+            yield Wrong("needs budget, which defines the month and its lines", "add budget with monthly_usd", at)
+        elif pool.budget_usd > self.budget.monthly_usd:
+            problem = f"must not be above budget.monthly_usd ({self.budget.monthly_usd})"
+            yield Wrong(problem, "lower it or raise monthly_usd", at)
+
+    def _approval_of(self, pool: PoolSpec, at: tuple[str | int, ...]) -> Iterator[Wrong]:
+        """Idle nodes are removed shortly before a paid unit ends, so the question must fit into that unit."""
+        asked, billing = pool.approval, self.billing
+        longest = billing.granularity - billing.removal_margin
+        if asked and asked.removals and billing.granularity > timedelta(seconds=1) and asked.wait >= longest:
+            yield Wrong(
+                f"{lasting(asked.wait)} leaves no time to ask in a paid unit of {lasting(billing.granularity)}: "
+                f"idle nodes are removed {lasting(billing.removal_margin)} before its end",
+                f"write less than {lasting(longest)}",
+                at,
+            )

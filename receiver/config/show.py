@@ -1,22 +1,18 @@
-"""A configuration that was understood, in words: what `check-config` prints."""
+"""The text of `check-config`: a valid configuration in words."""
 
 from collections.abc import Iterator, Sequence
-from datetime import timedelta
 from decimal import Decimal
 
-import durationpy
-
-from receiver.config.approval import ApprovalSpec
-from receiver.config.model import Configuration, PoolSpec
-from receiver.config.reports import ReportsSpec
-from receiver.config.schedule import MONTHS, WEEKDAYS, WindowSpec
+from receiver.config.model import Configuration, ReportsSpec
+from receiver.config.pools import MONTHS, WEEKDAYS, ApprovalSpec, PoolSpec, WindowSpec, clock
 from receiver.config.settings import FileSettings
+from receiver.config.values import spell_duration
 from receiver.core.model.policy import QUEUE_WAIT, Pool, Unanswered
 from receiver.core.model.text import lasting
 
 
 def describe(settings: FileSettings, odd: Sequence[str] = ()) -> Iterator[str]:
-    """Yield the lines that tell how *settings* were understood; warnings last, and what else is *odd*."""
+    """Yield the lines that describe *settings*; warnings and what else is *odd* last."""
     configuration = settings.configuration
     yield f"mode {configuration.mode}, a step at least every {spell_duration(configuration.tick)}"
     yield f"objective {configuration.objective}"
@@ -28,18 +24,18 @@ def describe(settings: FileSettings, odd: Sequence[str] = ()) -> Iterator[str]:
         stages = ", ".join(f"{name} at {_percent(ratio)}" for name, ratio in lines)
         yield f"budget {budget.monthly_usd} USD a month ({budget.timezone}): {stages}"
         if budget.account_usd is not None:
-            yield f"  account  {budget.account_usd} USD a month for everything that Civo charges"
+            yield f"  account  {budget.account_usd} USD a month for all charges of Civo"
         for team, usd in sorted(budget.teams.items()):
             yield f"  team     {team}: {usd} USD a month"
         if budget.passing_priority_classes:
-            yield f"  passing  {', '.join(budget.passing_priority_classes)}: bought for until the stop line"
+            yield f"  passing  {', '.join(budget.passing_priority_classes)}: may cause growth up to the stop line"
         for where in (*budget.hold.namespaces, *(f"ClusterQueue {q}" for q in budget.hold.kueue_cluster_queues)):
-            yield f"  hold     new work is kept out of {where}"
+            yield f"  hold     keeps new work out of {where}"
         if budget.spent_usd_stated is not None:
             yield f"  stated   {budget.spent_usd_stated.month} had cost {budget.spent_usd_stated.usd} USD"
     if configuration.queue_wait != QUEUE_WAIT:
         waits = ", ".join(f"{name} {spell_duration(wait)}" for name, wait in configuration.queue_wait.items())
-        yield f"told when a GPU pod waits longer than {waits or 'the default of the rules'}"
+        yield f"alerts when a GPU pod waits longer than {waits or 'the default of the rules'}"
     yield from _links(configuration)
     yield from _reports(configuration.reports)
     yield "prices " + ", then ".join(settings.prices.origins)
@@ -54,25 +50,20 @@ def describe(settings: FileSettings, odd: Sequence[str] = ()) -> Iterator[str]:
 
 
 def _links(configuration: Configuration) -> Iterator[str]:
-    """Where messages lead people to, where the file says so."""
+    """Yield where links in messages lead, if set."""
     for what, address in (("pages", configuration.public_url), ("documents", configuration.docs_url)):
         if address is not None:
-            yield f"messages lead to {what} at {address}"
+            yield f"messages link to {what} at {address}"
 
 
 def _reports(reports: ReportsSpec) -> Iterator[str]:
-    """What reports count, compare with and send, where the file says anything of it."""
+    """Yield what reports count, compare with and send, if set."""
     counted = [f"{unit.per} {unit.name}" if unit.per != 1 else unit.name for unit in reports.units]
     offers = [f"{o.size} {o.term_months} months {o.usd_per_hour} USD" for o in reports.commitments]
-    sent = [*(["everybody"] if reports.monthly.everybody else []), *reports.monthly.teams]
+    sent = [*(["all teams"] if reports.monthly.everybody else []), *reports.monthly.teams]
     for words, found in (("cost per", counted), ("commitments", offers), ("sent monthly to", sent)):
         if found:
             yield f"reports {words} {', '.join(found)}"
-
-
-def spell_duration(length: timedelta) -> str:
-    """Return *length* as Prometheus writes it."""
-    return str(durationpy.to_str(length)) if length else "0s"
 
 
 def _percent(ratio: Decimal) -> str:
@@ -99,13 +90,13 @@ def _approval(approval: ApprovalSpec) -> Iterator[str]:
     asked = ["removals"] if approval.removals else []
     if approval.growth_above_usd_per_hour is not None:
         asked.append(f"growth above {approval.growth_above_usd_per_hour} USD an hour")
-    then = "it is done" if approval.unanswered is Unanswered.PROCEED else "nothing is done"
+    then = "the change is made" if approval.unanswered is Unanswered.PROCEED else "it is not made"
     yield f"  asks     before {' and '.join(asked)}; after {spell_duration(approval.wait)} without an answer {then}"
 
 
 def _when(window: WindowSpec) -> str:
     parts = [
-        ", ".join(f"{_clock(span.start_time)}-{_clock(span.end_time)}" for span in window.times),
+        ", ".join(f"{clock(span.start_time)}-{clock(span.end_time)}" for span in window.times),
         ", ".join(_span(WEEKDAYS[a], WEEKDAYS[b]) for a, b in window.weekdays),
         ", ".join("day " + _span(str(a), str(b)) for a, b in window.days_of_month),
         ", ".join(_span(MONTHS[a - 1], MONTHS[b - 1]) for a, b in window.months),
@@ -123,7 +114,3 @@ def _what(window: WindowSpec) -> str:
 
 def _span(first: str, last: str) -> str:
     return first if first == last else f"{first} to {last}"
-
-
-def _clock(minute: int) -> str:
-    return f"{minute // 60:02}:{minute % 60:02}"

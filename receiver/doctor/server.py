@@ -7,7 +7,7 @@ from typing import Any
 from receiver.adapters.http.own_api import ServerApi
 from receiver.adapters.http.sessions import quick_session
 from receiver.config import Settings
-from receiver.config.version import installed_version
+from receiver.config.environment import installed_version
 from receiver.core.model.text import some
 from receiver.doctor.checks import Area, Check, Finding, Installation
 from receiver.ports import TryLater

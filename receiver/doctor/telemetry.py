@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from receiver.adapters.monitoring.http_apis import MonitoringApi
-from receiver.config.version import installed_version
+from receiver.config.environment import installed_version
 from receiver.core.model.text import some
 from receiver.doctor.checks import Area, Check, Finding, Installation, few
 from receiver.doctor.exporters import (

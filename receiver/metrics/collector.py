@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, disable_cre
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from receiver.config.version import installed_version
+from receiver.config.environment import installed_version
 from receiver.core.model import memory
 from receiver.core.model.actions import ActionKind, Change, OutcomeKind
 from receiver.core.model.overrides import OverrideKind

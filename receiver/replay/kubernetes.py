@@ -4,9 +4,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TypeVar
 
-from receiver.config.mistakes import longer_than_zero
+from receiver.config.document import parse
+from receiver.config.values import LongerThanZero
 from receiver.core.model.pods import PROTECTED, WHY, Pod, PodPhase, keeps_for, named
 from receiver.core.model.policy import Taint
 from receiver.core.model.resources import COMPUTE
@@ -64,7 +66,7 @@ def as_pod(pod: WorldPod) -> Pod:
         terminating=pod.deletion_at is not None,
         evictable=_is_evictable(pod),
         protected=protects(pod),
-        idle_shutdown=_said(pod.annotations, IDLE_SHUTDOWN_ANNOTATION, longer_than_zero),
+        idle_shutdown=_said(pod.annotations, IDLE_SHUTDOWN_ANNOTATION, partial(parse, LongerThanZero)),
         keep_until=_said(pod.annotations, KEEP_UNTIL_ANNOTATION, _moment),
         bound_at=pod.scheduled_since if pod.scheduled else None,
         running_since=pod.started_at,

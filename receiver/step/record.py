@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import datetime
 
-from receiver.config.version import installed_version
+from receiver.config.environment import installed_version
 from receiver.core.model.policy import Policy
 from receiver.ports import Grounds, StepStore
 from receiver.step.carry_out import Hands

@@ -68,7 +68,7 @@ def test_a_variable_that_is_not_set_does_not_mean_the_clusters_budget(url: str, 
 def test_what_the_server_refuses_is_said_with_the_remedy(url: str) -> None:
     done = budget(url, "set", "--why", "x", "--", "-5")
     assert done.exit_code == 2
-    assert "is negative" in done.stderr
+    assert "is too low" in done.stderr
 
 
 def test_a_wrong_token_ends_with_2_and_no_server_with_3(url: str) -> None:

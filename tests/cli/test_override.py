@@ -122,7 +122,7 @@ def test_what_was_set_can_be_had_as_json(url: str, store: FakeStore) -> None:
 def test_without_a_token_nothing_is_asked() -> None:
     done = override(unused_url(), "pin", "l40s", "4", *SAID, token=None)
     assert done.exit_code == 2
-    assert "GPU_AUTOSCALER_OPERATOR_TOKEN: is not set; set it to the word that the server has" in done.stderr
+    assert "GPU_AUTOSCALER_OPERATOR_TOKEN: is not set; set it to the server's value" in done.stderr
 
 
 def test_a_token_of_two_words_is_refused_without_repeating_it() -> None:

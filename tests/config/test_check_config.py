@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from receiver.config.version import installed_version
+from receiver.config.environment import installed_version
 from tests.config.builders import ENVIRONMENT, one_pool
 
 
@@ -67,8 +67,8 @@ def test_where_messages_lead_to_is_shown(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(one_pool(top="public_url: https://gpu.example.com/\ndocs_url: https://git.example.com/docs\n"))
     shown = run("check-config", str(file)).stdout.splitlines()
-    assert "messages lead to pages at https://gpu.example.com" in shown
-    assert "messages lead to documents at https://git.example.com/docs" in shown
+    assert "messages link to pages at https://gpu.example.com" in shown
+    assert "messages link to documents at https://git.example.com/docs" in shown
 
 
 @pytest.mark.parametrize(
@@ -76,11 +76,12 @@ def test_where_messages_lead_to_is_shown(tmp_path: Path) -> None:
     [
         (
             "{removals: true, growth_above_usd_per_hour: 20, wait: 10m}",
-            "  asks     before removals and growth above 20 USD an hour; after 10m without an answer it is done",
+            "  asks     before removals and growth above 20 USD an hour; "
+            "after 10m without an answer the change is made",
         ),
         (
             "{removals: true, unanswered: hold}",
-            "  asks     before removals; after 15m without an answer nothing is done",
+            "  asks     before removals; after 15m without an answer it is not made",
         ),
     ],
 )
@@ -95,7 +96,7 @@ def test_asking_without_an_address_to_answer_at_is_warned_of(tmp_path: Path) -> 
     file = tmp_path / "config.yaml"
     pool = "name: l40s, civo_pool_id: 5f3c, size: s, resources: {nvidia.com/gpu: 1}, max_nodes: 8"
     asks = f"pools: [{{{pool}, approval: {{removals: true}}}}]\n"
-    warning = "warning: pools[0].approval: public_url is not set, so messages that ask have no link to answer with"
+    warning = "warning: pools[0].approval: public_url is not set, so approval messages have no link to answer with"
     file.write_text(asks)
     assert warning in run("check-config", str(file)).stdout.splitlines()
     file.write_text(f"public_url: https://gpu.example.com\n{asks}")
@@ -106,7 +107,7 @@ def test_waits_that_differ_from_the_usual_are_shown(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     pool = "{name: l40s, civo_pool_id: 5f3c, size: s, resources: {nvidia.com/gpu: 1}, max_nodes: 8}"
     file.write_text(f"queue_wait: {{serving: 90s, batch: 1d}}\npools: [{pool}]\n")
-    assert "told when a GPU pod waits longer than serving 1m30s, batch 24h" in run("check-config", str(file)).stdout
+    assert "alerts when a GPU pod waits longer than serving 1m30s, batch 24h" in run("check-config", str(file)).stdout
 
 
 def test_warnings_are_printed_and_do_not_fail(tmp_path: Path) -> None:
@@ -120,14 +121,14 @@ def test_warnings_are_printed_and_do_not_fail(tmp_path: Path) -> None:
 
 
 def test_every_mistake_is_listed_and_the_status_is_2(file: Path) -> None:
-    file.write_text(one_pool("min_nodes: 9", "standby: 1"))
+    file.write_text(one_pool("standby: 1", "utilization: {low: 0.9}"))
     done = run("check-config", str(file))
     assert done.returncode == 2
     assert done.stdout == ""
     assert done.stderr.splitlines() == [
         "cannot be used: 2 mistakes",
+        "  pools[0].utilization.low: must be below high (0.70); lower low or raise high",
         "  pools[0].standby: unknown key; did you mean standby_nodes?",
-        "  pools[0].max_nodes: must be at least min_nodes (9); raise max_nodes or lower min_nodes",
     ]
 
 

@@ -188,7 +188,7 @@ def test_any_spelling_of_postgresql_gets_the_driver_that_is_installed(file: Path
 @pytest.mark.parametrize(
     ("name", "value", "warning"),
     [
-        ("CIVO_API_URL", "http://api.example.org", "CIVO_API_URL: is http, so the API key travels in the clear"),
+        ("CIVO_API_URL", "http://api.example.org", "CIVO_API_URL: is http, so the API key is sent unencrypted"),
         ("GPU_AUTOSCALER_WEBHOOK_TOKEN", "short", "GPU_AUTOSCALER_WEBHOOK_TOKEN: is shorter than 16"),
         ("GPU_AUTOSCALER_OPERATOR_TOKEN", "brief", "GPU_AUTOSCALER_OPERATOR_TOKEN: is shorter than 16"),
         ("GPU_AUTOSCALER_DATABASE_URL", "sqlite://", "GPU_AUTOSCALER_DATABASE_URL: is in memory"),
@@ -250,14 +250,14 @@ def test_reading_that_takes_a_token_without_one_is_refused_with_its_remedy(file:
     file.write_text(CLOSED + file.read_text())
     [said] = mistakes(file)
     assert said == (
-        "web.reading: is token, and no token is set, so nobody could read; "
+        "web.reading: is token, and no token is set, so the pages cannot be opened; "
         "set GPU_AUTOSCALER_OPERATOR_TOKEN or GPU_AUTOSCALER_READER_TOKEN, or write open"
     )
 
 
 def test_a_readers_token_that_nobody_needs_is_odd(file: Path) -> None:
     assert loaded(file, GPU_AUTOSCALER_READER_TOKEN="a-word-of-more-than-sixteen").warnings == (
-        "GPU_AUTOSCALER_READER_TOKEN: nobody needs it while web.reading is open; write web: {reading: token}",
+        "GPU_AUTOSCALER_READER_TOKEN: is unused while web.reading is open; write web: {reading: token}",
     )
 
 
@@ -266,9 +266,9 @@ def test_a_readers_token_that_nobody_needs_is_odd(file: Path) -> None:
     [
         (
             ENVIRONMENT["GPU_AUTOSCALER_WEBHOOK_TOKEN"],
-            "is the webhook's token too, so whoever may read could send alerts",
+            "is the webhook's token too, so readers could send alerts",
         ),
-        ("operator-token-of-some-length", "is the operator's token too, so whoever may read could change things"),
+        ("operator-token-of-some-length", "is the operator's token too, so readers could change things"),
         ("two words-of-some-length", "holds white space"),
     ],
 )

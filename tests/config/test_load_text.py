@@ -282,7 +282,7 @@ WARNED = [
     (
         "window above the pool",
         one_pool("windows: [{name: burst, max_nodes: 12}]"),
-        "pools[0].windows[0].max_nodes: 12 is above the pool's max_nodes (8), which holds",
+        "pools[0].windows[0].max_nodes: 12 is above the pool's max_nodes (8), which wins",
     ),
     (
         "windows of two zones",
@@ -302,7 +302,7 @@ WARNED = [
     (
         "fewer GPUs than the size has",
         one_pool().replace("l40s.kube.x1", "l40s.kube.x8"),
-        "pools[0].resources: an.g1.l40s.kube.x8 has 8 GPUs and resources offers 1",
+        "pools[0].resources: an.g1.l40s.kube.x8 has 8 GPUs and resources lists 1",
     ),
 ]
 

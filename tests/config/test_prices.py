@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from receiver.config import ConfigError, load_file, load_text
-from receiver.config.prices import parse, shipped
+from receiver.config.prices import parse_prices, shipped
 from receiver.core.model.policy import ChargePrice
 from tests.config.builders import one_pool
 
@@ -72,7 +72,7 @@ def test_the_pools_own_price_goes_before_every_file(tmp_path: Path) -> None:
     [
         ("sizes: {}\nsource: x\n", "prices_file as_of: is missing; add the day the prices were read"),
         ("sizes: {}\nas_of: 2026-01-01\n", "prices_file source: is missing; add where the prices were read"),
-        (HEAD, "prices_file sizes: is missing; list sizes with usd_per_hour each"),
+        (HEAD, "prices_file sizes: is missing; add sizes with usd_per_hour each"),
         ("as_of: today\nsource: x\nsizes: {}\n", 'prices_file as_of: "today" is not a day; write it as 2026-08-22'),
         (
             HEAD + "sizes: {a.b: {}}\n",
@@ -80,7 +80,7 @@ def test_the_pools_own_price_goes_before_every_file(tmp_path: Path) -> None:
         ),
         (
             HEAD + "sizes: {a.b: {usd: 1}}\n",
-            "prices_file sizes[a.b].usd: unknown key; known here: usd_per_hour, kind, gpus",
+            "prices_file sizes[a.b].usd: unknown key; use one of: usd_per_hour, kind, gpus",
         ),
         (HEAD + "sizes: {ab: 1}\n", "prices_file sizes.ab: must be a mapping"),
         (
@@ -90,7 +90,7 @@ def test_the_pools_own_price_goes_before_every_file(tmp_path: Path) -> None:
         (HEAD + "sizes: {ab: {usd_per_hour: 0.01}}\n", "prices_file sizes.ab.usd_per_hour: 0.01 USD per hour is less"),
         (
             HEAD + "sizes: {}\ncodes: {volume: {}}\n",
-            "prices_file codes.volume: must have one price; give it usd_per_hour, or usd_per_gb_hour for what",
+            "prices_file codes.volume: must have one price; give it usd_per_hour, or usd_per_gb_hour for a charge by the GB",
         ),
         (
             HEAD + "sizes: {}\ncodes: {volume: {usd_per_hour: 1, usd_per_gb_hour: 0.001}}\n",
@@ -114,7 +114,7 @@ def test_a_price_file_that_cannot_be_used_says_where_and_what_helps(tmp_path: Pa
 
 
 def test_a_price_at_the_edge_of_what_can_be_is_taken() -> None:
-    _, mistakes = parse(
+    _, mistakes = parse_prices(
         HEAD + "sizes: {a: {usd_per_hour: 200}, b: {usd_per_hour: 0.05}, c: {usd_per_hour: 1600, gpus: 8}}\n"
     )
     assert mistakes == []

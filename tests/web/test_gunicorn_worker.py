@@ -2,11 +2,11 @@
 
 import pytest
 
-from receiver.config import environment
+from receiver.config import values
 from receiver.server.gunicorn_worker import LARGEST_HEAD, MOST_BYTES
 from receiver.server.request_buffer import Arriving
 
-LARGEST = 1000
+LARGEST_DELIVERY = 1000
 WHOLE = {
     "no body": b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
     "a body of none": b"POST / HTTP/1.1\r\nContent-Length: 0\r\n\r\n",
@@ -23,11 +23,11 @@ def test_a_request_is_complete_with_its_last_byte_and_not_before(whole: bytes) -
     seen = []
     for n in range(len(whole)):
         arriving.bytes += whole[n : n + 1]
-        seen.append(arriving.complete(LARGEST))
+        seen.append(arriving.complete(LARGEST_DELIVERY))
     assert seen == [False] * (len(whole) - 1) + [True]
     at_once = Arriving(until=0.0)
     at_once.bytes += whole
-    assert at_once.complete(LARGEST)
+    assert at_once.complete(LARGEST_DELIVERY)
 
 
 @pytest.mark.parametrize(
@@ -52,8 +52,8 @@ def test_a_request_is_complete_with_its_last_byte_and_not_before(whole: bytes) -
 def test_what_will_be_refused_is_not_waited_for(head: bytes) -> None:
     arriving = Arriving(until=0.0)
     arriving.bytes += b"POST / HTTP/1.1\r\n" + head + b"\r\n\r\n"
-    assert arriving.complete(LARGEST)
+    assert arriving.complete(LARGEST_DELIVERY)
 
 
 def test_the_largest_delivery_that_may_be_configured_can_be_held() -> None:
-    assert environment.LARGEST + LARGEST_HEAD <= MOST_BYTES
+    assert values.LARGEST_DELIVERY + LARGEST_HEAD <= MOST_BYTES

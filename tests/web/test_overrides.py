@@ -170,7 +170,7 @@ def test_white_space_and_control_characters_in_a_reason_become_one_space() -> No
         (but(until="2026-03-10T18:00:00Z"), "until", "until and for are both given", "give either until"),
         (but(**{"for": "2 hours"}), "for", 'for: "2 hours" is not a duration', "write whole numbers with units"),
         (but(**{"for": "90"}), "for", 'for: "90" has no unit', "write 90s for seconds"),
-        (but(**{"for": "0s"}), "for", "for: must be longer than 0", "write at least 1s"),
+        (but(**{"for": "0s"}), "for", 'for: "0s" is too short', "write at least 1s"),
         (but(**{"for": 3600}), "for", "for is no text", "such as 90m or 2h"),
         (
             but(**{"for": None, "until": "2026-03-10T14:30:00Z"}),
@@ -192,7 +192,7 @@ def test_white_space_and_control_characters_in_a_reason_become_one_space() -> No
         (but(why=None), "why", "why is missing", "say why in one sentence"),
         (but(why=["x"]), "why", "why is no text", "say why"),
         (but(why="x" * 501), "why", "why is longer than 500 characters", "say it shorter"),
-        (but(reason="x"), "reason", "there is no such field", "known here: kind, pool, nodes"),
+        (but(reason="x"), "reason", "there is no such field", "use one of: kind, pool, nodes"),
         (but(node=3), "node", "there is no such field", "did you mean nodes?"),
         ([PIN], None, "the body is no JSON object", "send one such as"),
         ("pin", None, "the body is no JSON object", "send one such as"),

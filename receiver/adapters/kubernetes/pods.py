@@ -10,7 +10,9 @@ from receiver.adapters.http.timestamps import moment
 from receiver.adapters.kubernetes.api import entries, section
 from receiver.adapters.kubernetes.gangs import gang_of, whole
 from receiver.adapters.kubernetes.nodes import SHOWN, compute, gpus, key_of, named, words
-from receiver.config.mistakes import Wrong, longer_than_zero
+from receiver.config.document import parse
+from receiver.config.mistakes import Wrong
+from receiver.config.values import LongerThanZero
 from receiver.core.model.pods import Pod, PodPhase, Preference, Requirement, Toleration
 from receiver.core.model.resources import SLOTS
 from receiver.core.model.text import cut
@@ -295,9 +297,10 @@ def _refusal(raw: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _length(text: str) -> timedelta | None:
     try:
-        return longer_than_zero(text)
+        length: timedelta = parse(LongerThanZero, text)
     except Wrong:
         return None
+    return length
 
 
 def _bound_at(raw: Mapping[str, Any]) -> datetime | None:

@@ -4,7 +4,7 @@ from flask import Flask
 from prometheus_client import CollectorRegistry
 
 from receiver.adapters.leader.lease import Lease
-from receiver.config.version import installed_version
+from receiver.config.environment import installed_version
 from receiver.metrics.collector import StoreCollector
 from receiver.ports import Clock
 from receiver.runtime.loop import Loop

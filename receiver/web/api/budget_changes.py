@@ -9,7 +9,9 @@ from typing import Any
 import structlog
 from flask import Blueprint, Response, jsonify, request
 
-from receiver.config.mistakes import Wrong, did_you_mean, label_value, money
+from receiver.config.document import parse
+from receiver.config.mistakes import Wrong, did_you_mean
+from receiver.config.values import LabelValue, Money
 from receiver.core.model.policy import BudgetChange, Policy, Scope
 from receiver.core.money.budget import month_of, title_of
 from receiver.core.money.cost import amount
@@ -125,7 +127,7 @@ def _name(said: Any, scope: Scope, policy: Policy) -> str:
         raise Problem(400, f"name is missing: which {scope}?", f"give the name of the {scope}", field="name")
     if scope is Scope.TEAM:
         try:
-            return label_value(said)
+            return str(parse(LabelValue, said))
         except Wrong as wrong:
             raise Problem(400, f"name: {wrong.problem}", wrong.remedy, field="name") from wrong
     pool = policy.pool(said)
@@ -139,6 +141,6 @@ def _amount(said: Any) -> Decimal:
     if isinstance(said, bool) or not isinstance(said, str | int | Decimal):
         raise Problem(400, "monthly_usd is no amount of USD", "write digits and a point", field="monthly_usd")
     try:
-        return money(str(said))
+        return Decimal(parse(Money, str(said)))
     except Wrong as wrong:
         raise Problem(400, f"monthly_usd: {wrong.problem}", wrong.remedy, field="monthly_usd") from wrong

@@ -9,7 +9,9 @@ from typing import Any, TypeVar
 import structlog
 from flask import Blueprint, Response, jsonify, make_response, request
 
-from receiver.config.mistakes import Wrong, did_you_mean, longer_than_zero, nearest
+from receiver.config.document import parse
+from receiver.config.mistakes import Wrong, did_you_mean, nearest
+from receiver.config.values import LongerThanZero
 from receiver.core.model.overrides import EVERY_POOL, SIZES, Override, OverrideKind
 from receiver.core.model.policy import Policy, Pool
 from receiver.core.model.text import lasting
@@ -262,7 +264,7 @@ def _after(said: Any, now: datetime) -> datetime:
     if not said.strip():
         raise Problem(400, "for is missing", "write a duration with its unit, such as 90m or 2h", field="for")
     try:
-        length: timedelta = longer_than_zero(said)
+        length: timedelta = parse(LongerThanZero, said)
     except Wrong as wrong:
         raise Problem(400, f"for: {wrong.problem}", wrong.remedy, field="for") from wrong
     return now + length

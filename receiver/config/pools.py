@@ -1,0 +1,442 @@
+"""Pools in the configuration file: nodes, taints, windows, approval.
+
+The text below a field is its row in docs/configuration.md (`python -m tools.configuration_page`). Windows have the
+vocabulary of Alertmanager: https://prometheus.io/docs/alerting/latest/configuration/#time_interval.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import timedelta
+from decimal import Decimal
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+
+from receiver.config.mistakes import Wrong, did_you_mean
+from receiver.config.prices import far_from_list, insane
+from receiver.config.values import (
+    Celsius,
+    Duration,
+    GpuResource,
+    Identifier,
+    LabelKey,
+    LabelValue,
+    LongerThanZero,
+    Money,
+    PoolName,
+    Ratio,
+    Section,
+    TaintEffect,
+    Text,
+    Units,
+    Whole,
+    Zone,
+    text,
+)
+from receiver.core.model.policy import Unanswered
+from receiver.core.model.text import lasting
+
+WEEKDAYS = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
+MONTHS = (
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+)
+SHORTEST_WAIT = timedelta(minutes=1)  # time to read a message and answer it
+SHORTEST_GRACE = timedelta(minutes=5)  # time to read a message and act on it
+A_DAY = 24 * 60
+_CLOCK = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)|24:00")
+_MONTH_LENGTHS = (28, 29, 30, 31)
+_LENGTHS_OF = {2: (28, 29), 4: (30,), 6: (30,), 9: (30,), 11: (30,)}  # the others have 31 days
+
+
+def minute(value: Any) -> int:
+    """Return the minute of the day of a wall-clock time, 24:00 being 1440; raise Wrong."""
+    said = text(value)
+    if not _CLOCK.fullmatch(said):
+        raise Wrong(f'"{said}" is not a time of day', "write hours and minutes from 00:00 to 24:00, such as 20:00")
+    hours, minutes = said.split(":")
+    return int(hours) * 60 + int(minutes)
+
+
+def clock(at: int) -> str:
+    """Return the wall-clock time of a minute of the day."""
+    return f"{at // 60:02}:{at % 60:02}"
+
+
+def weekdays_range(value: Any) -> tuple[int, int]:
+    """Return a range of weekdays, Sunday being 0; raise Wrong."""
+    first, last, said = _ends(value)
+    start, end = _index(first, WEEKDAYS, "weekday"), _index(last, WEEKDAYS, "weekday")
+    if start > end:
+        remedy = f"write two entries: {_range(WEEKDAYS[start:])}, {_range(WEEKDAYS[: end + 1])}"
+        raise Wrong(f'"{said}" crosses the end of the week (weeks begin on sunday)', remedy)
+    return start, end
+
+
+def months_range(value: Any) -> tuple[int, int]:
+    """Return a range of months, January being 1; names and numbers may be mixed; raise Wrong."""
+    first, last, said = _ends(value)
+    start, end = _month(first), _month(last)
+    if start > end:
+        remedy = f"write two entries: {_range(MONTHS[start - 1 :])}, {_range(MONTHS[:end])}"
+        raise Wrong(f'"{said}" crosses the end of the year', remedy)
+    return start, end
+
+
+def days_of_month_range(value: Any) -> tuple[int, int]:
+    """Return a range of days; negative ones count from the month's end (-1 is the last day); raise Wrong."""
+    first, last, said = _ends(value)
+    for day in (first, last):
+        if not re.fullmatch(r"-?\d{1,2}", day) or not 1 <= abs(int(day)) <= 31:
+            raise Wrong(f'"{day}" is not a day of the month', "write 1 to 31, or -1 to -31 from the month's end")
+    start, end = int(first), int(last)
+    if start < 0 < end:
+        raise Wrong(f'"{said}" starts from the end of the month and ends from its beginning', "write two entries")
+    # Whether a range is inverted depends on the month's length; one that is even in the longest month is a mistake.
+    if (start if start > 0 else 32 + start) > (end if end > 0 else 32 + end):
+        raise Wrong(
+            f'"{said}" is inverted', "write the earlier day first, or two entries for a range over the month's end"
+        )
+    return start, end
+
+
+def years_range(value: Any) -> tuple[int, int]:
+    """Return a range of years; raise Wrong."""
+    first, last, said = _ends(value)
+    for year in (first, last):
+        if not re.fullmatch(r"[12]\d{3}", year):
+            raise Wrong(f'"{year}" is not a year', "write four digits, such as 2026")
+    if first > last:
+        raise Wrong(f'"{said}" is inverted', "write the earlier year first")
+    return int(first), int(last)
+
+
+def _ends(value: Any) -> tuple[str, str, str]:
+    said = text(value).lower()
+    first, colon, last = said.partition(":")
+    return first.strip(), (last if colon else first).strip(), said
+
+
+def _range(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{names[0]}:{names[-1]}"
+
+
+def _index(word: str, names: Sequence[str], kind: str) -> int:
+    if word not in names:
+        raise Wrong(f'"{word}" is not a {kind}', did_you_mean(word, names))
+    return names.index(word)
+
+
+def _month(word: str) -> int:
+    if re.fullmatch(r"\d+", word):
+        if 1 <= int(word) <= 12:
+            return int(word)
+        raise Wrong(f'"{word}" is not a month', "write 1 to 12 or a name such as january")
+    return _index(word, MONTHS, "month") + 1
+
+
+def filled(value: Any) -> Any:
+    """Return *value*; raise Wrong for an empty list, which looks like never and would mean always."""
+    if value == []:
+        raise Wrong("is empty", "list at least one range, or remove the key to match always")
+    return value
+
+
+Filled = BeforeValidator(filled)
+Range = tuple[int, int]
+
+
+class TimeRange(Section):
+    """A range of the wall clock; the end is exclusive."""
+
+    start_time: Annotated[int, BeforeValidator(minute)] = Field(examples=['start_time: "20:00"'])
+    """start of a range, inclusive"""
+    end_time: Annotated[int, BeforeValidator(minute)] = Field(examples=['end_time: "24:00"'])
+    """its end, exclusive; a range over midnight is written as two"""
+
+    def contradictions(self) -> Iterator[Wrong]:
+        if self.start_time < self.end_time:
+            return
+        start, end = clock(self.start_time), clock(self.end_time)
+        problem = "is inverted or crosses midnight"
+        remedy = f"write two entries: {start} to 24:00 and 00:00 to {end}"
+        if self.start_time == self.end_time:
+            problem, remedy = "has no length", "change its end, or remove times to match all day"
+        elif self.end_time == 0:
+            remedy = "write 24:00 as its end"
+        yield Wrong(f"{start} to {end} {problem}", remedy)
+
+
+class WindowSpec(Section):
+    """When a pool's bounds differ."""
+
+    name: Text = Field(examples=["a short name, such as name: nights"])
+    """its name in logs, chat and pages"""
+    location: Zone = "UTC"
+    """the time zone of the window's wall clock"""
+    times: Annotated[tuple[TimeRange, ...], Filled] = ()
+    weekdays: Annotated[tuple[Annotated[Range, BeforeValidator(weekdays_range)], ...], Filled] = ()
+    """`monday`, `monday:friday`; weeks begin on sunday"""
+    days_of_month: Annotated[tuple[Annotated[Range, BeforeValidator(days_of_month_range)], ...], Filled] = ()
+    """`1`, `1:5`; negative days count from the end: `-1` is the last"""
+    months: Annotated[tuple[Annotated[Range, BeforeValidator(months_range)], ...], Filled] = ()
+    """`january`, `5:8`"""
+    years: Annotated[tuple[Annotated[Range, BeforeValidator(years_range)], ...], Filled] = ()
+    """`2026`, `2026:2027`"""
+    min_nodes: Whole | None = None
+    """the pool's minimum while the window is open"""
+    max_nodes: Whole | None = None
+    """the pool's maximum while the window is open"""
+    standby_nodes: Whole | None = None
+    """the pool's standby while the window is open"""
+    evict_after: LongerThanZero | None = None
+    """evict running work beyond `max_nodes` this long after announcing it; without it running work ends by itself"""
+
+    def contradictions(self) -> Iterator[Wrong]:
+        if never_opens(self):
+            yield Wrong(
+                "never opens: none of its months has such a day",
+                "correct months or days_of_month; -1 is the last day of any month",
+                ("days_of_month",),
+            )
+        least, most, spare = self.min_nodes, self.max_nodes, self.standby_nodes
+        if (least, most, spare) == (None, None, None):
+            yield Wrong("changes nothing", "give it min_nodes, max_nodes or standby_nodes")
+        for key, count in (("min_nodes", least), ("standby_nodes", spare)):
+            if count is not None and most is not None and count > most:
+                problem = f"{count} is above the window's max_nodes ({most})"
+                yield Wrong(problem, f"lower {key} or raise max_nodes", (key,))
+        yield from self._eviction()
+
+    def _eviction(self) -> Iterator[Wrong]:
+        grace, at, longest = self.evict_after, ("evict_after",), _longest(self)
+        if grace is None:
+            return
+        if self.max_nodes is None:
+            problem = "needs max_nodes: only work beyond a maximum is evicted"
+            yield Wrong(problem, "give the window max_nodes, or remove evict_after", at)
+        if grace < SHORTEST_GRACE:
+            problem = f"{lasting(grace)} is too short to act on the notice"
+            yield Wrong(problem, f"write at least {lasting(SHORTEST_GRACE)}", at)
+        elif longest is not None and grace >= longest:
+            problem = f"{lasting(grace)} ends after the window closes: it is open for at most {lasting(longest)}"
+            yield Wrong(problem, "shorten evict_after, or keep the window open for longer", at)
+
+
+def _longest(window: WindowSpec) -> timedelta | None:
+    """Return how long *window* is open at a stretch at most, None if only its days bound it."""
+    minutes = sum(t.end_time - t.start_time for t in window.times)
+    return timedelta(minutes=minutes) if 0 < minutes < A_DAY else None
+
+
+def contradict(window: WindowSpec, other: WindowSpec) -> bool:
+    """Return whether the minimum of *window* is above the maximum of *other*."""
+    return window.min_nodes is not None and other.max_nodes is not None and window.min_nodes > other.max_nodes
+
+
+def may_overlap(one: WindowSpec, other: WindowSpec) -> bool:
+    """Return whether some moment may lie in both windows; windows of two zones are not compared.
+
+    Weekday and date can always meet in some year, so the fields are compared one by one.
+    """
+    if one.location != other.location:
+        return False
+    times = ([(t.start_time, t.end_time - 1) for t in window.times] for window in (one, other))
+    pairs = ((one.weekdays, other.weekdays), (one.months, other.months), (one.years, other.years))
+    return (
+        _meet(*times)
+        and all(_meet(mine, theirs) for mine, theirs in pairs)
+        and any(
+            _meet(_placed(one.days_of_month, length), _placed(other.days_of_month, length)) for length in _MONTH_LENGTHS
+        )
+    )
+
+
+def never_opens(window: WindowSpec) -> bool:
+    """Return whether none of the window's months has one of its days, such as a 30 February."""
+    months = [m for a, b in window.months or ((1, 12),) for m in range(a, b + 1)]
+    lengths = {length for m in months for length in _LENGTHS_OF.get(m, (31,))}
+    return bool(window.days_of_month) and not any(
+        max(a, 1) <= min(b, length) for length in lengths for a, b in _placed(window.days_of_month, length)
+    )
+
+
+def _meet(mine: Sequence[Range], theirs: Sequence[Range]) -> bool:
+    if not mine or not theirs:
+        return True
+    return any(a <= d and c <= b for a, b in mine for c, d in theirs)
+
+
+def _placed(days: Iterable[Range], length: int) -> list[Range]:
+    """Return *days* as dates of a month of *length* days; a day that it does not have is kept beyond its end."""
+    return [(a if a > 0 else length + 1 + a, b if b > 0 else length + 1 + b) for a, b in days]
+
+
+class TaintSpec(Section):
+    """A taint of a pool's nodes."""
+
+    key: LabelKey = Field(examples=["the taint's key, such as key: gpu"])
+    """a taint that its nodes carry"""
+    value: LabelValue = ""
+    """the taint's value"""
+    effect: TaintEffect = "NoSchedule"
+    """the taint's effect"""
+
+
+class Cooldown(Section):
+    """How long a pool rests after a change before the next one of that direction."""
+
+    grow: Duration = timedelta(seconds=5)
+    """pause after a growth before the next one"""
+    shrink: Duration = timedelta(minutes=5)
+    """pause after a shrink before the next one; not used where billing is by the hour"""
+
+
+class Utilization(Section):
+    """Above *high* a pool is busy, below *low* it may shrink; the others are for messages about work."""
+
+    high: Ratio = Decimal("0.70")
+    """above it the rules call the pool busy, and no pods are moved to empty a node"""
+    low: Ratio = Decimal("0.50")
+    """below it the rules call the pool underused; must be below `high`"""
+    underutilized: Ratio = Decimal("0.20")
+    """a message is sent about a workload whose hourly average stays below it for four hours"""
+    idle: Ratio = Decimal("0.05")
+    """a GPU that a pod held for an hour without rising above it counts as idle; must be below `underutilized`"""
+
+    def contradictions(self) -> Iterator[Wrong]:
+        for lower, upper in (("low", "high"), ("idle", "underutilized")):
+            bound = getattr(self, upper)
+            if getattr(self, lower) >= bound:
+                yield Wrong(f"must be below {upper} ({bound})", f"lower {lower} or raise {upper}", (lower,))
+
+
+class ApprovalSpec(Section):
+    """Which changes of a pool people must approve."""
+
+    removals: bool = False
+    """ask for approval before removing idle nodes and before emptying busy ones"""
+    growth_above_usd_per_hour: Money | None = None
+    """ask for approval before growth whose new nodes cost more than this an hour"""
+    wait: LongerThanZero = timedelta(minutes=15)
+    """how long to wait for an answer, at least `1m`; a removal is asked about this long before it is due"""
+    unanswered: Unanswered = Unanswered.PROCEED
+    """what happens to the change without an answer in that time"""
+
+    def contradictions(self) -> Iterator[Wrong]:
+        if not self.removals and self.growth_above_usd_per_hour is None:
+            yield Wrong(
+                "asks for approval of nothing", "give it removals: true or growth_above_usd_per_hour, or remove it"
+            )
+        if self.wait < SHORTEST_WAIT:
+            problem = f"{lasting(self.wait)} is too short to answer"
+            yield Wrong(problem, f"write at least {lasting(SHORTEST_WAIT)}", ("wait",))
+
+
+class PoolSpec(Section):
+    """A Civo node pool to autoscale."""
+
+    name: PoolName = Field(examples=["a short name, such as name: l40s"])
+    """its name in messages and pages"""
+    civo_pool_id: Identifier = Field(
+        examples=["Civo's id of the pool, which `civo kubernetes node-pool list` shows, such as civo_pool_id: 5f3c"]
+    )
+    """Civo's id: the node label `kubernetes.civo.com/civo-node-pool` and the alert label `pool`"""
+    size: Identifier = Field(examples=["Civo's size of its nodes, such as size: an.g1.l40s.kube.x1"])
+    """Civo's size of its nodes; determines the price"""
+    resources: dict[GpuResource, Units] = Field(
+        examples=["the GPUs of one node, such as resources: {nvidia.com/gpu: 1}"]
+    )
+    """GPUs of one node: `nvidia.com/gpu`, `nvidia.com/gpu.shared` (time-sliced replicas) or `nvidia.com/mig-...`"""
+    max_nodes: Whole = Field(examples=["the most nodes that the pool may have, such as max_nodes: 8"])
+    """never more nodes than this, whatever the demand; 0 keeps the pool empty"""
+    price_usd_per_hour: Money | None = None
+    """the price of a node-hour; overrides every price file"""
+    labels: dict[LabelKey, LabelValue] = Field(default_factory=dict)
+    """labels that its nodes carry, so that demand can be matched while it has none"""
+    taints: tuple[TaintSpec, ...] = ()
+    min_nodes: Whole = 0
+    """never fewer nodes than this, unless a maximum or the budget requires it"""
+    standby_nodes: Whole = 0
+    """idle nodes kept ready for the next workload"""
+    cooldown: Cooldown = Cooldown()
+    utilization: Utilization = Utilization()
+    temperature_celsius: Celsius = 85
+    """a message is sent about a GPU that is hotter for five minutes"""
+    idle_for: LongerThanZero = timedelta(minutes=10)
+    """how long a node must be idle before it may be removed; not used where billing is by the hour"""
+    provision_timeout: LongerThanZero = timedelta(minutes=20)
+    """how long a new node may take until its GPUs are allocatable, and how long a broken one may stay so; after that
+    it is removed if nothing runs there, and the pool [tries one node at a time](guardrails.md#provisioning_works)"""
+    apply_to_nodes: bool = False
+    """put `labels` and `taints` on nodes that Civo created without them"""
+    windows: tuple[WindowSpec, ...] = ()
+    budget_usd: Money | None = None
+    """the pool's own monthly allowance, at most `budget.monthly_usd`"""
+    approval: ApprovalSpec | None = None
+
+    @property
+    def gpus_per_node(self) -> int:
+        """GPUs, MIG slices or time-sliced replicas of one node."""
+        return sum(self.resources.values())
+
+    def contradictions(self) -> Iterator[Wrong]:
+        least, most, spare = self.min_nodes, self.max_nodes, self.standby_nodes
+        if most < least:
+            yield Wrong(f"must be at least min_nodes ({least})", "raise max_nodes or lower min_nodes", ("max_nodes",))
+        if spare > most:
+            problem, remedy = f"must be at most max_nodes ({most})", "lower standby_nodes or raise max_nodes"
+            yield Wrong(problem, remedy, ("standby_nodes",))
+        yield from self._taints()
+        if not self.resources:
+            yield Wrong("offers no GPU", "write the GPUs of one node, such as {nvidia.com/gpu: 1}", ("resources",))
+        elif (price := self.price_usd_per_hour) is not None:
+            at = ("price_usd_per_hour",)
+            yield from list(insane(price, self.gpus_per_node, at)) or far_from_list(price, self.size, at)
+        for number, window in enumerate(self.windows):
+            yield from self._window(window, ("windows", number))
+
+    def _taints(self) -> Iterator[Wrong]:
+        seen: set[tuple[str, str]] = set()
+        for number, taint in enumerate(self.taints):
+            if (taint.key, taint.effect) in seen:
+                problem = f"is a second taint {taint.key} with the effect {taint.effect}"
+                yield Wrong(problem, "keep one: Kubernetes allows one value per key and effect", ("taints", number))
+            seen.add((taint.key, taint.effect))
+            if self.apply_to_nodes and taint.effect == "NoExecute":
+                problem = "NoExecute would evict the pods that run on the node when the taint is added"
+                remedy = "use NoSchedule, or remove apply_to_nodes"
+                yield Wrong(problem, remedy, ("taints", number, "effect"))
+
+    def _window(self, window: WindowSpec, at: tuple[str | int, ...]) -> Iterator[Wrong]:
+        """Yield how *window* contradicts the pool's bounds or another window."""
+        for key in ("min_nodes", "standby_nodes"):
+            count = getattr(window, key)
+            if count is not None and count > self.max_nodes >= self.min_nodes:
+                problem = f"{count} is above the pool's max_nodes ({self.max_nodes})"
+                yield Wrong(problem, f"lower {key} or raise the pool's max_nodes", (*at, key))
+        most = window.max_nodes
+        if most is not None and window.min_nodes is None and most < self.min_nodes <= self.max_nodes:
+            problem = f"{most} is below the pool's min_nodes ({self.min_nodes})"
+            yield Wrong(problem, f"give the window min_nodes: {most} too, or raise its max_nodes", (*at, "max_nodes"))
+        if window.evict_after is not None and most is not None and most >= self.max_nodes:
+            problem = f"would never evict: max_nodes ({most}) is not below the pool's ({self.max_nodes})"
+            yield Wrong(problem, "lower the window's max_nodes, or remove evict_after", (*at, "evict_after"))
+        for other in self.windows:
+            if other is not window and contradict(window, other) and may_overlap(window, other):
+                yield Wrong(
+                    f"{window.min_nodes} is above max_nodes ({other.max_nodes}) of window {other.name}, "
+                    "and both can be open at once",
+                    "lower it, raise that max_nodes, or keep the windows apart",
+                    (*at, "min_nodes"),
+                )
