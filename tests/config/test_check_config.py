@@ -76,8 +76,10 @@ def test_where_messages_lead_to_is_shown(tmp_path: Path) -> None:
     [
         (
             "{removals: true, growth_above_usd_per_hour: 20, wait: 10m}",
-            "  asks     before removals and growth above 20 USD an hour; "
-            "after 10m without an answer the change is made",
+            (
+                "  asks     before removals and growth above 20 USD an hour; "
+                "after 10m without an answer the change is made"
+            ),
         ),
         (
             "{removals: true, unanswered: hold}",

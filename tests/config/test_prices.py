@@ -90,7 +90,7 @@ def test_the_pools_own_price_goes_before_every_file(tmp_path: Path) -> None:
         (HEAD + "sizes: {ab: {usd_per_hour: 0.01}}\n", "prices_file sizes.ab.usd_per_hour: 0.01 USD per hour is less"),
         (
             HEAD + "sizes: {}\ncodes: {volume: {}}\n",
-            "prices_file codes.volume: must have one price; give it usd_per_hour, or usd_per_gb_hour for a charge by the GB",
+            "prices_file codes.volume: must have one price; give it usd_per_hour, or usd_per_gb_hour for a charge",
         ),
         (
             HEAD + "sizes: {}\ncodes: {volume: {usd_per_hour: 1, usd_per_gb_hour: 0.001}}\n",
