@@ -5,15 +5,15 @@ state stored before.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from datetime import datetime
 
 import structlog
 
-from receiver.core.explain.picture import picture
-from receiver.core.explain.samples import samples, turns
+from receiver.core.explain.samples import PoolSample, minute_of, turns
 from receiver.core.model.actions import Decision
 from receiver.core.model.model import Facts
 from receiver.ports import TryLater
+from receiver.reports.picture import Picture, picture
 from receiver.step.chores.notify import send_standing_notices
 from receiver.step.chores.usage import account_for_usage
 from receiver.step.gather import Looked, Sources
@@ -46,7 +46,7 @@ def _show(work: StepContext, *, steady: bool) -> None:
     """Store what this step found for pages, API and metrics and, where the clock is *steady*, the minute's samples."""
     facts = work.facts
     before, failures = work.store.snapshot(), work.parts.failures
-    shown: Mapping[str, Any] = picture(
+    shown = picture(
         facts,
         work.assignment,
         work.decisions,
@@ -57,10 +57,19 @@ def _show(work: StepContext, *, steady: bool) -> None:
         before[0] if before is not None else None,
     )
     work.parts.log()
-    work.store.keep_snapshot(shown, work.now)
+    work.store.keep_snapshot(shown.document(), work.now)
     if steady:  # a stored minute is never replaced
         with work.parts.part("samples"):
             work.store.keep_samples(samples(shown, facts.at), turns(facts), facts.at)
+
+
+def samples(shown: Picture, at: datetime) -> tuple[PoolSample, ...]:
+    """Return the counts of every pool of the picture *shown* of a step at *at*, dated to its minute."""
+    counts = PoolSample.__slots__[2:]
+    return tuple(
+        PoolSample(pool=pool.pool, at=minute_of(at), **{name: getattr(pool, name) for name in counts})
+        for pool in shown.pools
+    )
 
 
 def _log_step(facts: Facts, decisions: Mapping[str, Decision], mode: str) -> None:

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.core.explain.picture import picture
 from receiver.core.explain.rules import remedies
 from receiver.core.model.actions import Action, ActionKind, Change, Decision, Verdict
 from receiver.core.model.model import Facts, Node, Spend, Stage
@@ -19,6 +18,7 @@ from receiver.core.model.policy import Budget, BudgetChange, Policy, Scope
 from receiver.core.money.budget import BudgetStage, BudgetView, Key, Outlook, views
 from receiver.core.notices import budget_notices
 from receiver.core.scaling.assign import Assignment
+from receiver.reports.picture import picture
 from tests.core.builders import GPU, NOW, a_busy_node, a_node, a_pod, a_policy, a_pool, a_state, facts, run
 from tests.core.worlds import LAWS
 
@@ -451,7 +451,7 @@ def test_amounts_in_the_picture_and_in_decisions_have_no_exponent() -> None:
     policy = a_policy(budget=a_budget(monthly_usd=Decimal("1E+3"), teams={"research": Decimal(10)}))
     found = facts(a_state(), waiting=[a_pod()], spend=spent(teams={"research": Decimal("0E-29")}))
     assignment, decisions = run(found, policy)
-    shown = picture(found, assignment, {"l40s-id": decisions["l40s"]}, {"l40s-id": 1}, policy, "act")
+    shown = picture(found, assignment, {"l40s-id": decisions["l40s"]}, {"l40s-id": 1}, policy, "act").document()
     assert [(b["monthly_usd"], b["spent_usd"]) for b in shown["budgets"]] == [("1000", "0"), ("10", "0.00")]
     assert decisions["l40s"].evidence["budget"]["monthly_usd"] == "1000"
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from receiver.core.explain.charges_view import shown
 from receiver.core.model.charges import (
     Charge,
     Charged,
@@ -29,6 +28,7 @@ from receiver.core.model.model import Spend
 from receiver.core.model.policy import Billing, Budget, ChargePrice, Policy, Stated
 from receiver.core.money.reconciliation import account, compare
 from receiver.core.notices.charges_notices import notices
+from receiver.reports.picture import ChargesDocument
 from tests.core.builders import a_policy, a_pool, a_state, facts
 
 MONTH = datetime(2026, 11, 1, tzinfo=UTC)
@@ -410,9 +410,10 @@ def test_charges_that_stay_silent_for_an_hour_are_told() -> None:
 
 
 def test_the_picture_has_each_difference_with_its_cause_in_words() -> None:
-    document = shown(a_comparison([a_charge(10, 20, 10), Charge(code="x", hours=Decimal(1))], [a_life()]))
+    document = ChargesDocument.of_comparison(
+        a_comparison([a_charge(10, 20, 10), Charge(code="x", hours=Decimal(1))], [a_life()])
+    ).document()
     assert document is not None
     assert [(d["name"], d["cause"], d["usd"]) for d in document["differences"]] == [("n1", "still_charged", "7.74")]
     assert (document["differences_total"], document["records"]) == (1, 2)
     assert document["unpriced"] == [{"code": "x", "hours": 1.0}]
-    assert shown(None) is None

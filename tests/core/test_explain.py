@@ -9,7 +9,6 @@ import pytest
 
 from receiver.core.explain.because import with_grounds
 from receiver.core.explain.explain import MOST, WHAT_TO_DO, Explanation, State, explain, what_to_do
-from receiver.core.explain.picture import picture
 from receiver.core.explain.rules import RULES
 from receiver.core.model.actions import Action, ActionKind, Decision
 from receiver.core.model.model import Backoff, CordonedBy, Drift, Facts, Source, Spend, Stage, never_asked
@@ -19,6 +18,7 @@ from receiver.core.model.signals import SignalAction
 from receiver.core.scaling.assign import assign
 from receiver.core.scaling.decide import decide_all
 from receiver.core.scaling.guardrails import GUARDRAILS
+from receiver.reports.picture import picture
 from tests.core.builders import (
     GPU,
     NOW,
@@ -306,7 +306,7 @@ def shown(found: Facts, policy: Policy | None = None, mode: str = "act") -> dict
     policy = policy or a_policy()
     assignment = assign(found, policy)
     decisions: Mapping[str, Decision] = decide_all(found, assignment, policy, explained_by=with_grounds)
-    return picture(found, assignment, decisions, {p.id: 42 for p in policy.pools}, policy, mode)
+    return picture(found, assignment, decisions, {p.id: 42 for p in policy.pools}, policy, mode).document()
 
 
 def test_the_picture_keeps_at_most_so_many_and_counts_them_all() -> None:

@@ -4,20 +4,22 @@ from dataclasses import replace
 
 import pytest
 
-from receiver.core.explain.samples import Doing, doing, samples, turns
+from receiver.core.explain.samples import Doing, doing, turns
 from receiver.core.model.model import Source, Stage
+from receiver.reports.picture import Picture, PoolDocument
+from receiver.step.publish import samples
 from tests.core.builders import NOW, a_busy_node, a_node, a_state, facts
 
 MINUTE = NOW.replace(second=0, microsecond=0)
 
 
 def test_a_count_that_nobody_could_tell_is_none_and_not_zero() -> None:
-    (sample,) = samples({"pools": [{"pool": "l40s-id", "ready": 2, "busy": None}]}, NOW)
+    (sample,) = samples(Picture(pools=(PoolDocument(pool="l40s-id", ready=2, busy=None),)), NOW)
     assert (sample.ready, sample.busy, sample.utilization) == (2, None, None)
 
 
 def test_samples_are_dated_to_the_minute() -> None:
-    (sample,) = samples({"pools": [{"pool": "l40s-id"}]}, NOW.replace(second=59, microsecond=7))
+    (sample,) = samples(Picture(pools=(PoolDocument(pool="l40s-id"),)), NOW.replace(second=59, microsecond=7))
     assert sample.at == MINUTE
 
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from receiver.core.explain.picture import picture
 from receiver.core.model.model import PoolState
 from receiver.core.model.signals import Matcher, PoolSilence, Silence, silenced_pools
+from receiver.reports.picture import picture
 from tests.core.builders import NOW, a_node, a_pod, a_policy, a_pool, a_silence, a_state, facts, run
 
 HOUR = timedelta(hours=1)
@@ -85,7 +85,7 @@ def shown(state: PoolState) -> dict[str, Any]:
     found, policy = facts(state), a_policy()
     assignment, by_name = run(found, policy)
     decisions = {d.pool: d for d in by_name.values()}
-    (pool,) = picture(found, assignment, decisions, dict.fromkeys(decisions, 1), policy, "act")["pools"]
+    (pool,) = picture(found, assignment, decisions, dict.fromkeys(decisions, 1), policy, "act").document()["pools"]
     return dict(pool)
 
 

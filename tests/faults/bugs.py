@@ -19,7 +19,7 @@ FOR_PEOPLE = (
     "core/explain/evidence.py:evidence_of",
     "core/explain/explain.py:explain",
     "core/notices/override_notices.py:ran_out",
-    "core/explain/picture.py:picture",
+    "reports/picture.py:picture",
     "core/notices/wording.py:worded",
     "core/explain/rules.py:remedies",
     "core/explain/samples.py:samples",

@@ -12,7 +12,6 @@ from prometheus_client import CollectorRegistry
 
 from receiver.config.live import Tokens
 from receiver.config.model import ReadAccess
-from receiver.core.explain.picture import rights_shown
 from receiver.core.model.actions import (
     Action,
     ActionKind,
@@ -30,6 +29,7 @@ from receiver.core.model.model import never_asked
 from receiver.core.model.policy import Budget, Policy, Pool, Unanswered
 from receiver.core.model.usage import Owner, Usage, WorkloadLife
 from receiver.ports import GroundsKept, StoredAction, StoredDecision
+from receiver.reports.picture import RightsDocument
 from receiver.web import WebParts, create_app
 from tests.core.builders import facts
 from tests.web.fakes import FakeClock, FakeHealth, FakeInstruments, FakeStore
@@ -205,7 +205,7 @@ def a_team_budget(**changes: Any) -> dict[str, Any]:
 def a_right_to_remove(*lacking: str) -> dict[str, Any]:
     """What a picture has of the rights that a removal needs: all but *lacking*."""
     asked = never_asked(NOW - timedelta(minutes=9)).answered(lacking, NOW - timedelta(minutes=1))
-    return rights_shown(asked, facts().at)
+    return RightsDocument.of_rights(asked, facts().at).document()
 
 
 def a_picture(**more: Any) -> dict[str, Any]:

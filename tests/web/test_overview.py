@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from receiver.core.explain.picture import rights_shown
 from receiver.core.explain.samples import PoolSample
 from receiver.core.model.model import Rights, never_asked
 from receiver.core.notices.links import Seal
 from receiver.core.notices.sentences import Notice, Severity
 from receiver.ports import Told
+from receiver.reports.picture import RightsDocument
 from tests.core.builders import NOW as THEN
 from tests.core.builders import a_state, facts
 from tests.web.builders import (
@@ -109,7 +109,9 @@ def test_a_silent_source_says_since_when_and_what_stops() -> None:
     ],
 )
 def test_rights_that_are_missing_are_named_with_what_stops(rights: Rights | None, told: list[str]) -> None:
-    found = concerns(showing(rights=None if rights is None else rights_shown(rights, facts(a_state()).at)))
+    found = concerns(
+        showing(rights=None if rights is None else RightsDocument.of_rights(rights, facts(a_state()).at).document())
+    )
     assert len(found) == len(told)
     assert all(words in text for words, text in zip(told, found, strict=True))
 

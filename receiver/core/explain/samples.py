@@ -1,10 +1,8 @@
 """What a step saw, small enough to be kept for a week: the counts of each pool, and what each node was doing."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
 
 from receiver.core.model.model import Facts, Node, Source, Stage
 
@@ -47,15 +45,6 @@ class NodeTurn:
     pool: str
     at: datetime
     doing: Doing
-
-
-def samples(picture: Mapping[str, Any], at: datetime) -> tuple[PoolSample, ...]:
-    """Return the counts of every pool in the *picture* of a step at *at*, dated to its minute."""
-    names = PoolSample.__slots__[2:]
-    return tuple(
-        PoolSample(pool=entry["pool"], at=minute_of(at), **{name: entry.get(name) for name in names})
-        for entry in picture["pools"]
-    )
 
 
 def turns(facts: Facts) -> tuple[NodeTurn, ...] | None:

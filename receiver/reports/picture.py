@@ -1,0 +1,594 @@
+"""What a step publishes: one model per noun, made from its facts and decisions, stored as JSON, and read by API, pages,
+commands and metrics.
+
+Null is what was not known. Durations are seconds, money is USD, ratios are 0 to 1.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Annotated, Any, Self
+
+from receiver.config.model import Mode
+from receiver.core.explain.because import SPEAKS_UP, why
+from receiver.core.explain.explain import Explanation, State, explain
+from receiver.core.model.actions import ActionKind, Change, Decision, Verdict, VictimStage
+from receiver.core.model.approval_request import Asks, Question, Standing, sentence
+from receiver.core.model.charges import EXPLAINED, Comparison, Difference, DifferenceCause
+from receiver.core.model.model import CordonedBy, Facts, Node, PoolState, Rights, Source, Stage
+from receiver.core.model.overrides import OverrideKind
+from receiver.core.model.policy import Policy, Pool, Scope
+from receiver.core.money.budget import BudgetStage, BudgetView
+from receiver.core.money.cost import next_unit_at
+from receiver.core.scaling.approval import is_wanted
+from receiver.core.scaling.assign import Assignment, Wanted
+from receiver.core.scaling.failures import Failure, Failures
+from receiver.core.scaling.provisioning import awaited_since
+from receiver.core.scaling.waits import Direction, WaitKind, waits
+from receiver.ports import ReadStore
+from receiver.reports.published import Count, Listed, Moment, Month, Positive, Published, Ratio, Usd, says, word
+
+A_DAY = timedelta(days=1)
+MOST_DIFFERENCES = 200  # between ledger and charges that are listed; differences_total counts all
+CENT = Decimal("0.01")
+
+
+class NodeDocument(Published):
+    """A node of a pool."""
+
+    sometimes = ("note", "kept_until", "kept_for", "kept_by")
+    name: Annotated[str | None, says("its name in Kubernetes")] = None
+    instance: Annotated[str | None, says("Civo's id of its instance")] = None
+    stage: Annotated[str, word(Stage)] = ""
+    note: Annotated[str | None, says("what the stage alone does not say, such as a startup taint that is left")] = None
+    created_at: Moment | None = None
+    idle_since: Annotated[Moment | None, says("since when it has had no GPU pod")] = None
+    pods: Annotated[Listed[str], says("its GPU pods, as namespace/name")] = ()
+    kept_until: Annotated[Moment | None, says("until when a workload keeps it")] = None
+    kept_for: Annotated[str | None, says("the pod that asked for that")] = None
+    paid_until: Annotated[Moment | None, says("the end of its paid unit of time")] = None
+    kept_by: Annotated[Listed[str], says("pods without a GPU that keep the node, each with its reason")] = ()
+    cordoned_by: Annotated[str, word(CordonedBy)] | None = None
+
+
+class WaitDocument(Published):
+    """What holds one direction of a pool for a while."""
+
+    direction: Annotated[str, word(Direction)] = ""
+    kind: Annotated[str, word(WaitKind)] = ""
+    until: Moment | None = None
+    reason: str = ""
+    failures: Annotated[Count, says("in a row")] = 0
+    nodes: Annotated[Listed[str], says("the nodes that it holds, where it does not hold all")] = ()
+
+
+class OverrideInForce(Published):
+    """An override that is in force for a pool."""
+
+    id: str = ""
+    kind: Annotated[str, word(OverrideKind)] = ""
+    nodes: Count | None = None
+    who: str = ""
+    why: str = ""
+    at: Moment | None = None
+    until: Moment | None = None
+    every_pool: Annotated[bool, says("whether it is for every pool")] = False
+
+
+class OpenVictim(Published):
+    """A node that an action removes."""
+
+    node: str | None = None
+    stage: Annotated[str, word(VictimStage)] = ""
+
+
+class OpenAction(Published):
+    """The action under way."""
+
+    id: str = ""
+    kind: Annotated[str, word(ActionKind)] = ""
+    from_count: Annotated[Count, says("nodes before", alias="from")] = 0
+    to_count: Annotated[Count, says("nodes after", alias="to")] = 0
+    opened_at: Moment | None = None
+    victims: Listed[OpenVictim] = ()
+    last_error: Annotated[str, says("empty without one")] = ""
+
+
+class SilenceDocument(Published):
+    """The Alertmanager silence that pauses a pool."""
+
+    id: Annotated[str, says("Alertmanager's id of it")] = ""
+    by: Annotated[str, says("who set it")] = ""
+    until: Moment | None = None
+    comment: str = ""
+    more: Annotated[Count, says("further silences of the pool")] = 0
+
+
+class QuestionInShort(Published):
+    """What every document on a request for approval has."""
+
+    id: Annotated[str, says("what it is answered by")] = ""
+    asks: Annotated[str, word(Asks)] = ""
+    from_count: Annotated[Count, says("nodes before", alias="from")] = 0
+    to_count: Annotated[Count, says("nodes after", alias="to")] = 0
+    nodes: Annotated[Listed[str], says("those that would go; empty for growth")] = ()
+    state: Annotated[str, word(Standing)] = ""
+    said: Annotated[str, says("how it stands, in a sentence")] = ""
+    wait_ends: Annotated[Moment | None, says("until when an answer is waited for")] = None
+    expires_at: Annotated[Moment | None, says("until when an answer counts")] = None
+
+
+class PoolsQuestion(QuestionInShort):
+    """A question about a pool that stands."""
+
+    wanted: Annotated[bool, says("whether the change is still wanted")] = True
+
+    @classmethod
+    def of_pool(cls, question: Question, facts: Facts, wanted: Wanted) -> Self:
+        """Return *question* as it stands."""
+        return cls.of(
+            question,
+            state=question.standing(facts.at),
+            said=sentence(question, facts.at),
+            wanted=is_wanted(question, facts.pool(question.pool), wanted),
+        )
+
+
+class ReasonDocument(Published):
+    """What one rule said."""
+
+    rule: Annotated[str, says("its name in docs/guardrails.md")] = ""
+    verdict: Annotated[str, word(Verdict)] = ""
+    target: Annotated[Count, says("the nodes that it left")] = 0
+    detail: str = ""
+
+
+class RemedyDocument(Published):
+    """What would change the answer."""
+
+    rule: str = ""
+    text: str = ""
+    at: Annotated[Moment | None, says("when it comes about by itself")] = None
+
+
+class Provisioning(Published):
+    """Nodes that never became usable."""
+
+    until: Moment | None = None
+    reason: str = ""
+    failures: Annotated[Count, says("in a row")] = 0
+
+
+class Unfit(Published):
+    """A waiting pod that no pool can hold."""
+
+    pod: str = ""
+    why_not: Annotated[str | None, says("why this pool cannot")] = None
+    detail: str = ""
+
+
+class PoolDocument(Published):
+    """A pool as the last step found it. Before the first step only the required fields are there."""
+
+    name: Annotated[str, says("what people call it")] = ""
+    pool: Annotated[str, says("Civo's id of it")] = ""
+    required: Annotated[Count | None, says("nodes that Civo was asked for")] = None
+    ready: Annotated[Count | None, says("nodes whose GPUs Kubernetes can hand out")] = None
+    building: Annotated[Count | None, says("nodes on their way")] = None
+    busy: Annotated[Count | None, says("ready nodes with a GPU pod")] = None
+    idle: Annotated[Count | None, says("ready nodes without one")] = None
+    unknown: Annotated[Count | None, says("nodes whose state is not known")] = None
+    pending_gpus: Annotated[Count | None, says("GPUs that waiting pods ask of this pool")] = None
+    wanted: Annotated[Count | None, says("nodes that demand, floors, standby and headroom ask for")] = None
+    mode: Annotated[str, word(Mode)] = ""
+    size: Annotated[str, says("Civo's name of its nodes' size")] = ""
+    min_nodes: Annotated[Count | None, says("as in force now")] = None
+    max_nodes: Annotated[Count | None, says("as in force now")] = None
+    windows: Annotated[Listed[str], says("the names of the windows that are open")] = ()
+    gpus_per_node: Count | None = None
+    price_usd_per_hour: Annotated[Usd | None, says("of one node")] = None
+    utilization: Annotated[Ratio | None, says("mean of its GPUs")] = None
+    utilization_high: Ratio | None = None
+    utilization_low: Ratio | None = None
+    because: Annotated[str, says("the latest decision in a sentence")] = ""
+    held_by: Annotated[Listed[str], says("the rules that took something from it")] = ()
+    reasons: Annotated[Listed[ReasonDocument], says("the rules that spoke in the last step, in order")] = ()
+    what_would_change: Annotated[Listed[RemedyDocument], says("what would have led to another answer")] = ()
+    verdict: Annotated[str, word(Change)] = ""
+    decision: Annotated[Count | None, says("its number")] = None
+    reconsider_at: Annotated[Moment | None, says("the first moment at which it can change by itself")] = None
+    waits: Listed[WaitDocument] = ()
+    provisioning: Provisioning | None = None
+    awaited_since: Annotated[Moment | None, says("since when its oldest node on the way is awaited")] = None
+    ready_in_seconds: Annotated[Positive | None, says("how long a node of it usually takes")] = None
+    uncounted: Annotated[Count, says("nodes that were removed and that Civo still counts")] = 0
+    drifts: Annotated[Count, says("how often the count was changed by others in the last day")] = 0
+    silenced_by: Annotated[str | None, says("who paused it in Alertmanager, until when and why, in a sentence")] = None
+    silence: SilenceDocument | None = None
+    overrides: Listed[OverrideInForce] = ()
+    questions: Annotated[Listed[PoolsQuestion], says("those that stand")] = ()
+    open_action: OpenAction | None = None
+    nodes: Listed[NodeDocument] = ()
+    fits_nowhere: Annotated[Listed[Unfit], says("the first waiting pods that no pool can hold; of one pool alone")] = ()
+    messages_to: Annotated[Listed[str], says("where messages go, without secrets; of one pool alone")] = ()
+
+
+PoolDocument.sometimes = tuple(PoolDocument.model_fields)[11:]
+
+
+class Fit(Published):
+    """Whether a pool's nodes can hold a pod."""
+
+    pool: str = ""
+    name: str = ""
+    why_not: Annotated[str | None, says("null: its nodes can hold the pod")] = None
+
+
+class Gang(Published):
+    """Pods that must run together."""
+
+    waiting: Count = 0
+    least: Annotated[Count, says("how many must run together; 0: all")] = 0
+    bound: Annotated[Count, says("how many are bound to a node")] = 0
+
+
+class WaitingPod(Published):
+    """A pod that waits for GPUs."""
+
+    namespace: str = ""
+    name: str = ""
+    state: Annotated[str, word(State)] = ""
+    detail: Annotated[str, says("what becomes of it, in a sentence")] = ""
+    what_to_do: Annotated[str, says("what a person can do")] = ""
+    pool: Annotated[str | None, says("the pool that it waits for; null when no pool fits")] = None
+    pool_name: str | None = None
+    since: Moment | None = None
+    gpus: Count = 0
+    resources: Annotated[dict[str, Count], says("what it asks for, by resource name", default_factory=dict)]
+    fits: Listed[Fit] = ()
+    owner: Annotated[str, says("what created it, such as Job/train; empty for a pod of its own")] = ""
+    workload: str | None = None
+    gang: Gang | None = None
+    priority: float | int = 0
+    rule: Annotated[str | None, says("the rule that holds it")] = None
+    decision: Annotated[Count | None, says("the pool's latest decision")] = None
+    node: Annotated[str | None, says("the node that it waits for")] = None
+    nodes: Annotated[Count | None, says("how many nodes are bought")] = None
+    expected_at: Annotated[Moment | None, says("when they should be usable")] = None
+    scheduler_says: Annotated[str, says("the scheduler's own sentence")] = ""
+
+
+WaitingPod.sometimes = tuple(WaitingPod.model_fields)[11:]
+
+
+class SetBy(Published):
+    """Who set the allowance for this month."""
+
+    who: str = ""
+    why: str = ""
+    at: Moment | None = None
+    month: Month = ""
+
+
+class ScopedBudget(Published):
+    """One budget."""
+
+    month: Month | None = None
+    monthly_usd: Annotated[Usd | None, says("the allowance")] = None
+    spent_usd: Annotated[Usd | None, says("null: not known")] = None
+    reserved_usd: Annotated[Usd | None, says("kept aside for what was decided")] = None
+    ratio: Annotated[Ratio | None, says("of the allowance")] = None
+    stage: Annotated[str, word(BudgetStage)] | None = None
+    warn_at: Ratio | None = None
+    hold_at: Ratio | None = None
+    stop_at: Ratio | None = None
+    unpriced: Annotated[Listed[str], says("sizes whose nodes have no price and are not counted")] = ()
+    scope: Annotated[str, word(Scope)] = ""
+    name: Annotated[str, says("of the pool or team, else empty")] = ""
+    title: Annotated[str, says("what people call it")] = ""
+    unknown: Annotated[str, says("why its spend is not known, else empty")] = ""
+    uncounted: Annotated[Listed[str], says("charges without a price")] = ()
+    forecast_burn_usd: Annotated[Usd | None, says("the month's end, if what runs now goes on")] = None
+    forecast_trend_usd: Annotated[Usd | None, says("the month's end, if the pace since forecast_since goes on")] = None
+    forecast_since: Annotated[Moment | None, says("when the month or the ledger began, whichever is later")] = None
+    set_by: SetBy | None = None
+
+    @classmethod
+    def of_view(cls, view: BudgetView) -> Self:
+        """Return *view* as it stands."""
+        found = view.forecast
+        return cls.of(
+            view,
+            monthly_usd=view.monthly,
+            spent_usd=None if view.unknown else view.spent,
+            reserved_usd=view.reserved,
+            ratio=None if view.unknown else view.ratio,
+            name=view.shown or view.name,
+            forecast_burn_usd=None if found.burn is None else f"{found.burn:.2f}",
+            forecast_trend_usd=None if found.trend is None else f"{found.trend:.2f}",
+            forecast_since=found.since,
+            set_by=view.change,
+        )
+
+
+class KeptOut(Published):
+    """A place where new GPU work is kept out."""
+
+    place: Annotated[str, says("a namespace, or ClusterQueue and its name")] = ""
+    since: Moment | None = None
+
+
+class UnpricedCharge(Published):
+    """Charges under a code without a price."""
+
+    code: str = ""
+    hours: Positive = 0.0
+
+
+class ChargedSize(Published):
+    """The ledger's hours of a size beside those that Civo charged."""
+
+    size: str = ""
+    ledger_hours: float = 0.0
+    charged_hours: float = 0.0
+    difference_hours: Annotated[float, says("charged less ledger")] = 0.0
+    lives: Count = 0
+    records: Count = 0
+    equal: Annotated[Count, says("within an hour")] = 0
+
+
+class ChargeDifference(Published):
+    """A node whose hours differ."""
+
+    size: str = ""
+    name: str = ""
+    ledger_hours: float = 0.0
+    charged_hours: float = 0.0
+    cause: Annotated[str, word(DifferenceCause)] = ""
+    why: str = ""
+    usd: Annotated[Usd | None, says("charged less ledger")] = None
+
+
+class ChargesDocument(Published):
+    """What Civo charged this month beside the ledger. All is null before Civo was first asked."""
+
+    month: Month | None = None
+    asked_at: Moment | None = None
+    answered_at: Annotated[Moment | None, says("when the records were read")] = None
+    failure: Annotated[str | None, says("why the last question had no answer, else empty")] = None
+    records: Count | None = None
+    unreadable: Annotated[tuple[str, ...] | None, says("what is wrong with each record that could not be read")] = None
+    account_usd: Annotated[Usd | None, says("what the whole account has cost")] = None
+    unpriced: tuple[UnpricedCharge, ...] | None = None
+    sizes: tuple[ChargedSize, ...] | None = None
+    differences: tuple[ChargeDifference, ...] | None = None
+    differences_total: Annotated[Count | None, says("of which at most 200 are listed")] = None
+
+    @classmethod
+    def of_comparison(cls, compared: Comparison) -> Self:
+        """Return the comparison of ledger and charges."""
+        return cls.of(
+            compared.charged,
+            records=len(compared.charged.records),
+            account_usd=compared.account_usd,
+            unpriced=[UnpricedCharge(code=code, hours=float(hours)) for code, hours in compared.unpriced],
+            sizes=compared.sizes,
+            differences=[_difference(d) for d in compared.differences[:MOST_DIFFERENCES]],
+            differences_total=len(compared.differences),
+        )
+
+
+def _difference(found: Difference) -> ChargeDifference:
+    return ChargeDifference.of(found, why=EXPLAINED[found.cause])
+
+
+class SourceDocument(Published):
+    """Whether a source answered in the last step."""
+
+    sometimes = ("since",)
+    source: Annotated[str, word(Source)] = ""
+    up: bool = False
+    at: Moment | None = None
+    since: Annotated[Moment | None, says("since when it is so")] = None
+    detail: str = ""
+    configured: bool = True
+
+    @property
+    def down(self) -> bool:
+        """True for a source that should answer and does not."""
+        return self.configured and not self.up
+
+
+class RightsDocument(Published):
+    """What Kubernetes says of the rights that a removal needs; null in observe mode and without a cluster."""
+
+    lacking: Annotated[
+        tuple[str, ...] | None, says("those that are refused, such as `patch nodes`; null while it never answered")
+    ] = None
+    since: Annotated[Moment | None, says("since when it is so")] = None
+    asked_at: Annotated[Moment | None, says("null: it was never asked")] = None
+    detail: Annotated[str, says("why the last question got no answer, or empty")] = ""
+    said: str = ""
+    holds_growth: Annotated[bool, says("whether pools may not grow because of it")] = False
+
+    @classmethod
+    def of_rights(cls, rights: Rights, now: datetime) -> Self:
+        """Return *rights* as of *now*."""
+        return cls.of(rights, said=str(rights), holds_growth=rights.holds_growth(now))
+
+
+class SignalDocument(Published):
+    """A firing alert that asks for something."""
+
+    alertname: str = ""
+    action: str = ""
+    pool: str | None = None
+    starts_at: Moment | None = None
+    fingerprint: str = ""
+
+
+class Misfit(Published):
+    """A workload that no pool can hold."""
+
+    workload: str = ""
+    gpus: Count = 0
+    detail: str = ""
+
+
+class Picture(Published):
+    """One step's facts and decisions. Before the first step nothing in it is set."""
+
+    at: Moment | None = None
+    mode: str | None = None
+    pools: Listed[PoolDocument] = ()
+    budget: ScopedBudget | None = None
+    budgets: Listed[ScopedBudget] = ()
+    kept_out: tuple[KeptOut, ...] | None = None
+    rights: RightsDocument | None = None
+    sources: Listed[SourceDocument] = ()
+    charges: ChargesDocument | None = None
+    signals: Listed[SignalDocument] = ()
+    misfits: Listed[Misfit] = ()
+    waiting: Listed[WaitingPod] = ()
+    waiting_total: Count | None = None
+
+    def pool(self, pool_id: str) -> PoolDocument | None:
+        """Return the pool with that id, None where the step did not find it."""
+        return next((p for p in self.pools if p.pool == pool_id), None)
+
+
+def kept_picture(store: ReadStore) -> tuple[Picture, datetime | None]:
+    """Return the picture that *store* keeps and the time of its step, None before the first. Raises TryLater."""
+    kept = store.snapshot()
+    return (Picture(), None) if kept is None else (Picture.model_validate(kept[0]), kept[1])
+
+
+def picture(
+    facts: Facts,
+    assignment: Assignment,
+    decisions: Mapping[str, Decision],
+    numbers: Mapping[str, int],
+    policy: Policy,
+    mode: str,
+    failures: Failures | None = None,
+    before: Mapping[str, Any] | None = None,
+) -> Picture:
+    """Return the picture of one step; *numbers* are the stored decisions' row numbers by pool.
+
+    A pool that raises is noted in *failures* and stays as in the picture *before*. Without *failures* the exception is
+    raised.
+    """
+    pools: list[PoolDocument] = []
+    for p in policy.pools:
+        try:
+            pools.append(_pool(p, facts, assignment.pools[p.id], decisions[p.id], numbers[p.id], policy, mode))
+        except Exception as error:
+            if failures is None:
+                raise
+            failures.note(Failure(part="picture", error=error, pool=p.id))
+            pools += [x for x in Picture.model_validate(before or {}).pools if x.pool == p.id]
+    explained = explain(facts, assignment, decisions, policy, observing=mode == "observe")
+    kept_out = facts.kept_out
+    return Picture.of(
+        facts,
+        mode=mode,
+        pools=pools,
+        budget=None if assignment.budget is None else ScopedBudget.of_view(assignment.budget),
+        budgets=[ScopedBudget.of_view(view) for view in assignment.budgets.views],
+        kept_out=None if kept_out is None else [KeptOut(place=p, since=at) for p, at in sorted(kept_out.items())],
+        rights=None if facts.rights is None else RightsDocument.of_rights(facts.rights, facts.at),
+        sources=list(facts.sources.values()),
+        charges=None if facts.charges is None else ChargesDocument.of_comparison(facts.charges),
+        misfits=[Misfit(workload=m.workload.key, gpus=m.workload.gpus, detail=m.detail) for m in assignment.misfits],
+        waiting=[_waiting(each, numbers) for each in explained],
+        waiting_total=len(facts.waiting),
+    )
+
+
+def _pool(
+    pool: Pool, facts: Facts, wanted: Wanted, decision: Decision, number: int, policy: Policy, mode: str
+) -> PoolDocument:
+    state, bounds = facts.pool(pool.id), wanted.bounds
+    usable = state.of(Stage.USABLE)
+    action = state.open_action
+    return PoolDocument.of(
+        pool,
+        **(_counts(state, wanted) if facts.up(Source.CIVO) else dict.fromkeys(COUNTED)),
+        pool=pool.id,
+        mode=mode,
+        pending_gpus=wanted.waiting_gpus,
+        min_nodes=bounds.min_nodes,
+        max_nodes=bounds.max_nodes,
+        windows=bounds.names,
+        utilization=state.utilization if usable else None,  # an average outlives the nodes it was taken from
+        because=why(decision),
+        held_by=[r.rule for r in decision.reasons if r.verdict in SPEAKS_UP],
+        reasons=[r for r in decision.reasons if r.verdict is not Verdict.ALLOWS],
+        what_would_change=decision.evidence.get("what_would_change", []),
+        verdict=decision.change,
+        decision=number,
+        reconsider_at=decision.reconsider_at,
+        waits=waits(pool, state, policy, facts.at),
+        provisioning=state.provisioning,
+        ready_in_seconds=None if state.ready_in is None else state.ready_in.total_seconds(),
+        uncounted=state.uncounted,
+        drifts=sum(facts.at - d.at < A_DAY for d in state.drifts),
+        silenced_by=None if state.silence is None else str(state.silence),
+        silence=state.silence,
+        overrides=[OverrideInForce.of(o, every_pool=o.pool is None) for o in bounds.spoken.all],
+        questions=[PoolsQuestion.of_pool(q, facts, wanted) for q in wanted.questions if q.stands(facts.at)],
+        open_action=None if action is None else OpenAction.of(action),
+        nodes=[_node(n, policy, facts.at) for n in state.nodes],
+    )
+
+
+COUNTED = ("required", "ready", "building", "busy", "idle", "unknown", "wanted", "awaited_since")
+
+
+def _counts(state: PoolState, wanted: Wanted) -> dict[str, Any]:
+    """The counts of nodes, which are not known while Civo does not answer."""
+    usable = state.of(Stage.USABLE)
+    busy = sum(1 for n in usable if n.busy)
+    return {
+        "required": state.required,
+        "ready": len(usable),
+        "building": len(state.coming) + state.unlisted,
+        "busy": busy,
+        "idle": len(usable) - busy,
+        "unknown": len(state.living) - len(usable) - len(state.coming),
+        "wanted": state.required + wanted.new_nodes,
+        "awaited_since": awaited_since(state),
+    }
+
+
+def _node(node: Node, policy: Policy, now: datetime) -> NodeDocument:
+    kept = node.kept(now)
+    return NodeDocument.of(
+        node,
+        note=node.note or None,
+        pods=[p.key for p in node.pods],
+        kept_until=node.kept_until if kept else None,
+        kept_for=node.kept_for if kept else None,
+        paid_until=next_unit_at(node.created_at, now, policy.billing),
+    )
+
+
+def _waiting(explained: Explanation, numbers: Mapping[str, int]) -> WaitingPod:
+    pod, workload, fate = explained.pod, explained.workload, explained.fate
+    gang = workload if workload is not None and workload.gang else None
+    return WaitingPod.of(
+        pod,
+        workload=workload.key if workload else None,
+        gang=Gang(waiting=len(gang.pods), least=gang.least, bound=gang.bound) if gang else None,
+        resources=dict(pod.requests),
+        since=pod.created_at,
+        state=fate.state,
+        detail=fate.detail,
+        pool=fate.pool,
+        rule=fate.rule,
+        decision=numbers[fate.pool] if fate.pool else None,
+        node=fate.node,
+        nodes=fate.nodes,
+        expected_at=fate.expected_at,
+        fits=[Fit(pool=f.pool, name=f.name, why_not=f.why) for f in explained.fits],
+    )
