@@ -536,7 +536,9 @@ def _pool(
         silenced_by=None if state.silence is None else str(state.silence),
         silence=state.silence,
         overrides=[OverrideInForce.of(o, every_pool=o.pool is None) for o in bounds.spoken.all],
-        questions=[PoolsQuestion.of_pool(q, facts, wanted) for q in wanted.questions if q.stands(facts.at)],
+        questions=[
+            PoolsQuestion.of_pool(q, facts, wanted) for q in facts.questions if q.pool == pool.id and q.stands(facts.at)
+        ],
         open_action=None if action is None else OpenAction.of(action),
         nodes=[_node(n, policy, facts.at) for n in state.nodes],
     )

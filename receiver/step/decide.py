@@ -15,5 +15,5 @@ def decide(facts: Facts, policy: Policy, parts: Parts, *, steady: bool, chores: 
     decided = decide_all(
         facts, assignment, policy, explained_by=with_grounds if chores else None, failures=parts.failures
     )
-    facts, assignment, decided, questions = due(facts, assignment, decided, policy, parts, steady=steady)
+    facts, decided, questions = due(facts, assignment, decided, policy, parts, steady=steady)
     return Decided(facts=facts, assignment=assignment, decisions=decided, questions=questions)

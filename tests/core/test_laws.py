@@ -28,7 +28,7 @@ from receiver.core.model.signals import SignalAction
 from receiver.core.money.cost import unit_price
 from receiver.core.scaling.assign import assign
 from receiver.core.scaling.bounds import begun, topic_of
-from receiver.core.scaling.decide import decide, decide_all
+from receiver.core.scaling.decide import case_of, decide, decide_all
 from receiver.core.scaling.plan import plan
 from tests.core.builders import GPU, HOURLY, NOW, a_node, a_pod, a_policy, a_pool, a_signal, a_state, facts, run
 from tests.core.filled import TWO_STEPS
@@ -315,8 +315,8 @@ def test_no_shrink_signal_raises_the_target_of_its_pool(world: World, action: Si
         if pool not in (None, p.id):
             continue
         wanted, state = assignment.pools[p.id], found.pool(p.id)
-        without = decide(state, wanted, found.signals, policy, NOW)
-        with_it = decide(state, wanted, more.signals, policy, NOW)
+        without = decide(case_of(state, wanted, found, policy))[0]
+        with_it = decide(case_of(state, wanted, more, policy))[0]
         assert with_it.target <= max(without.target, state.required)
         assert not (with_it.target > without.target and without.target >= state.required)
 

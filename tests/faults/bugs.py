@@ -39,7 +39,7 @@ FOR_A_POOL = (
     "step/carry_out.py:settled",
     "core/scaling/capacity.py:open_tally",
     "core/scaling/provisioning.py:late_after",
-    "core/scaling/decide.py:_decided",
+    "core/scaling/decide.py:decide",
     "core/scaling/demand.py:misfit",
     "core/scaling/guardrails.py:apply",
     "core/scaling/recheck_times.py:reconsider_at",

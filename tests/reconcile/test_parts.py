@@ -93,7 +93,7 @@ def test_work_that_waits_for_a_pool_with_a_bug_is_told_so_in_plain_words(
 ) -> None:
     life = Life(world=a_world(), policy=a_policy(), store=store)
     life.submit(a_job())
-    monkeypatch.setattr(decide, "_decided", lambda *_: 1 / 0)
+    monkeypatch.setattr(decide, "decide", lambda *_: 1 / 0)
     stepped = life.step()
     (decision,) = stepped.decisions.values()
     (told,) = explain(stepped.facts, stepped.assignment, stepped.decisions, life.policy)

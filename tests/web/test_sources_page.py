@@ -9,7 +9,8 @@ from receiver.core.model.model import Source
 from receiver.core.model.policy import Fallback
 from receiver.core.notices.sentences import Notice, Severity
 from receiver.core.scaling.assign import assign
-from receiver.core.scaling.guardrails import Case, sources_answer
+from receiver.core.scaling.decide import case_of
+from receiver.core.scaling.guardrails import sources_answer
 from receiver.metrics.process import WatchState
 from receiver.ports import Told
 from receiver.web.pages.attention import ABOUT, about
@@ -27,7 +28,7 @@ def stands_still(source: Source, target: int, fallback: Fallback) -> bool:
     silent = replace(facts.sources[source], up=False)
     facts = replace(facts, sources={**facts.sources, source: silent})
     wanted = assign(facts, policy).pools["l40s-id"]
-    case = Case(pool=policy.pools[0], state=facts.pools[0], wanted=wanted, signals=(), policy=policy, now=facts.at)
+    case = case_of(facts.pools[0], wanted, facts, policy)
     return sources_answer(target, case) is not None
 
 

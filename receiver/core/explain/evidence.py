@@ -34,7 +34,7 @@ def evidence_of(case: Case, reasons: Sequence[Reason]) -> dict[str, Any]:
     """Return what is known of *case*, whose decision has *reasons*."""
     wanted, state, pool = case.wanted, case.state, case.pool
     lists: dict[str, tuple[Sequence[Any], int]] = {
-        "woken_by": (wanted.deliveries, DELIVERIES),
+        "woken_by": (case.facts.deliveries, DELIVERIES),
         "asking": (wanted.asking, WORKLOADS),
         "signals": (case.signals, SIGNALS),
         "nodes": (state.nodes, NODES),
@@ -64,7 +64,7 @@ def evidence_of(case: Case, reasons: Sequence[Reason]) -> dict[str, Any]:
         "workloads": [_workload(w, case.policy) for w in kept["asking"]],
         "bounds": _bounds(case),
         "overrides": [_override(o) for o in wanted.bounds.spoken.all],
-        "questions": [_question(q) for q in wanted.questions[-QUESTIONS:]],
+        "questions": [_question(q) for q in case.questions[-QUESTIONS:]],
         "silence": None if state.silence is None else _silence(state.silence),
         "signals": [_signal(s) for s in kept["signals"]],
         "nodes": [_node(n) for n in kept["nodes"]],
@@ -220,7 +220,7 @@ def _sources(case: Case) -> dict[str, dict[str, Any]]:
             "detail": s.detail,
             "configured": s.configured,
         }
-        for s in case.wanted.sources.values()
+        for s in case.facts.sources.values()
     }
 
 

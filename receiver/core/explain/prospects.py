@@ -32,15 +32,16 @@ Say = Callable[[Reason, Case], str]  # the sentence of a reason
 
 def later(case: Case, then: datetime) -> Case:
     """Return *case* as it will be at *then* if nothing happens until then: what ends by itself has ended."""
-    state, wanted, changed = case.state, case.wanted, case.wanted.first_changed_at
+    state, wanted, left = case.state, case.wanted, case.removals_left
+    changed = case.facts.first_changed_at
     if state.silence is not None and state.silence.until <= then:
         state = replace(state, silence=None)
     if changed is not None and then >= changed + HOUR:
-        wanted = replace(wanted, removals_left=None)  # at least one removal may be made again
+        left = None  # at least one removal may be made again
     if wanted.headroom is not None and wanted.headroom.falls_at is not None and wanted.headroom.falls_at <= then:
         wanted = replace(wanted, headroom=None)  # it gets less, and nobody knows how much
-    bounds = bounds_of(case.pool, wanted.overrides, then)
-    return replace(case, now=then, state=state, wanted=replace(wanted, bounds=bounds))
+    bounds = bounds_of(case.pool, case.overrides, then)
+    return replace(case, now=then, state=state, wanted=replace(wanted, bounds=bounds), removals_left=left)
 
 
 def allowed_from(at: datetime, case: Case, say: Say, *, idle: bool) -> tuple[datetime | None, str]:

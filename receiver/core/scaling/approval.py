@@ -4,7 +4,7 @@ Nobody is asked in vain: only about a change that every other guardrail would le
 paid, that moment is the end of one, so people are asked ahead of it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -42,21 +42,13 @@ def to_ask(
     """Return the questions that are due now; *decisions* (by pool id) are those that the known answers give."""
     found: list[Question] = []
     for pool in policy.pools:
-        if pool.approval is None:
+        wanted = assignment.pools[pool.id]
+        if pool.approval is None or wanted.failed:
             continue
-        case = case_of(facts.pool(pool.id), assignment.pools[pool.id], facts, policy)
+        case = case_of(facts.pool(pool.id), wanted, facts, policy)
         found += _removals(case, pool.approval)
         found += _growth(decisions[pool.id], case, pool.approval)
     return tuple(found)
-
-
-def with_questions(assignment: Assignment, asked: Iterable[Question]) -> Assignment:
-    """Return *assignment* with the questions that were just *asked*."""
-    pools = dict(assignment.pools)
-    for question in asked:
-        wanted = pools[question.pool]
-        pools[question.pool] = replace(wanted, questions=(*wanted.questions, question))
-    return replace(assignment, pools=pools)
 
 
 def _removals(case: Case, approval: Approval) -> Sequence[Question]:
@@ -65,7 +57,7 @@ def _removals(case: Case, approval: Approval) -> Sequence[Question]:
         return ()
     soon = removable(case, 2 * approval.wait)  # what will be asked about during this wait is asked about with it
     coming = soon.nodes
-    known = {busy: asked_about(wanted.questions, case.now, busy=busy) for busy in (False, True)}
+    known = {busy: asked_about(case.questions, case.now, busy=busy) for busy in (False, True)}
     asks = [n for n in unapproved(coming, soon.told, case) if n.instance not in known[n.busy]]
     waits = [n for n in asks if _can_answer(n, case)]
     if not any(goes_at(n, case) - approval.wait <= case.now for n in waits):
@@ -99,7 +91,7 @@ def _let_through(coming: Sequence[Node], others: Sequence[Node], waits: Sequence
     later = replace(
         case,
         now=then,
-        wanted=_at(case.wanted, case, then),
+        wanted=replace(case.wanted, bounds=bounds_of(case.pool, case.overrides, then)),
         dead=sum(is_dead(n) for n in coming),
         empty=sum(not n.busy for n in coming),
     )
@@ -108,11 +100,6 @@ def _let_through(coming: Sequence[Node], others: Sequence[Node], waits: Sequence
         later = replace(later, state=replace(case.state, silence=None))
     left = apply(case.present - len(coming), later, OTHERS)[-1].target
     return [*others, *waits][: max(0, case.present - left)][len(others) :]
-
-
-def _at(wanted: Wanted, case: Case, then: datetime) -> Wanted:
-    """What is wanted with the bounds that windows and people's words leave at *then*."""
-    return replace(wanted, bounds=bounds_of(case.pool, wanted.overrides, then))
 
 
 def _about_nodes(nodes: Sequence[Node], asks: Asks, case: Case, approval: Approval) -> Question:
@@ -144,7 +131,7 @@ def _growth(decision: Decision, case: Case, approval: Approval) -> Sequence[Ques
     if not held or left[held - 1] <= max(decision.present, left[held]):
         return ()
     from_count, to_count, now, price = left[held], left[held - 1], case.now, case.pool.price_usd_per_hour
-    questions = case.wanted.questions
+    questions = case.questions
     newest = max((q.asked_at for q in questions if q.asks is Asks.GROWTH and q.is_open(now)), default=None)
     if growth_asked(questions, now) >= to_count or (newest is not None and now - newest < GROWS_FOR):
         return ()

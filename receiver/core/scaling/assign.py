@@ -8,12 +8,9 @@ that order, so the guardrails of `decide` can say which one left how many. A gan
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime
 from decimal import Decimal
 
-from receiver.core.model.approval_request import Question
-from receiver.core.model.model import Facts, Rights, Source, SourceState
-from receiver.core.model.overrides import Override
+from receiver.core.model.model import Facts
 from receiver.core.model.pods import Workload
 from receiver.core.model.policy import Policy, Pool, Scope
 from receiver.core.model.resources import gpus_of
@@ -58,8 +55,7 @@ class Wanted:
     *for_demand*, *for_floor*, *for_standby* and *for_headroom* are what is wanted; *within_budget* >= *within_maximum*
     >= *within_limits* how many of them each check leaves, in that order, *within_stock* how many to ask for right after
     Civo refused more (None: it did not). *needed* are the instances that waiting work
-    would use, *asking* the workloads that the new nodes are for. *overrides* are those of this pool that are in force
-    or still to come (what is in force at the facts' time is in *bounds*).
+    would use, *asking* the workloads that the new nodes are for.
     """
 
     pool: str
@@ -84,16 +80,8 @@ class Wanted:
     stopped: bool = False  # a budget that covers the whole pool is beyond its stop line
     uncovered: tuple[Refusal, ...] = ()  # one of each budget that did not cover a node
     refused: Mapping[str, Refusal] = field(default_factory=dict)  # workloads that a budget does not cover
-    sources: Mapping[Source, SourceState] = field(default_factory=dict)
-    deliveries: tuple[int, ...] = ()
-    overrides: tuple[Override, ...] = ()
     graces: tuple[Grace, ...] = ()  # of the open windows that evict
-    questions: tuple[Question, ...] = ()  # of this pool, not over yet
     headroom: Headroom | None = None  # what it keeps warm; None: nothing
-    rights: Rights | None = None  # what the cluster says of those that a removal needs
-    spend_unknown: str = ""  # why nobody can tell yet what the month has cost
-    first_changed_at: datetime | None = None  # when the first change that limits per hour count was over
-    removals_left: int | None = None  # set pool by pool in `decide_all`: None is no limit
     failed: str = ""  # the internal error because of which nothing was worked out for the pool
 
     @property
@@ -155,11 +143,8 @@ def _assign(facts: Facts, policy: Policy, aside: Mapping[str, Failure], left_out
     kept_out = budgets.holding or facts.kept_out  # what is moved or evicted now could not start again
     unreturning = _unreturning(facts, policy) if kept_out else frozenset()
     return Assignment(
-        pools={
-            i: _wanted(x, facts, budgets, empties - unreturning, unreturning, headroom.get(i))
-            for i, x in served.items()
-        }
-        | {p.id: _nothing_wanted(p, facts, aside[p.id]) for p in policy.pools if p.id in aside},
+        pools={i: _wanted(x, budgets, empties - unreturning, unreturning, headroom.get(i)) for i, x in served.items()}
+        | {p.id: _nothing_wanted(p, aside[p.id]) for p in policy.pools if p.id in aside},
         misfits=misfits,
         budgets=budgets,
     )
@@ -177,10 +162,10 @@ def _open_tallies(facts: Facts, policy: Policy, budgets: Budgets, aside: Collect
     return tallies
 
 
-def _nothing_wanted(pool: Pool, facts: Facts, failure: Failure) -> Wanted:
+def _nothing_wanted(pool: Pool, failure: Failure) -> Wanted:
     """What is asked of a pool that was set aside: to stay as it is."""
     bounds = BoundsInForce(min_nodes=pool.min_nodes, max_nodes=pool.max_nodes, standby_nodes=pool.standby_nodes)
-    return Wanted(pool=pool.id, bounds=bounds, sources=facts.sources, deliveries=facts.deliveries, failed=str(failure))
+    return Wanted(pool=pool.id, bounds=bounds, failed=str(failure))
 
 
 def _unreturning(facts: Facts, policy: Policy) -> frozenset[str]:
@@ -374,7 +359,6 @@ def _keep_standby(tally: Tally, allowance: Allowance) -> None:
 
 def _wanted(
     tally: Tally,
-    facts: Facts,
     budgets: Budgets,
     empties: frozenset[str],
     unreturning: frozenset[str],
@@ -404,14 +388,7 @@ def _wanted(
         stopped=budgets.stopped(tally.pool.id),
         uncovered=tuple(tally.uncovered.values()),
         refused=dict(tally.refused),
-        sources=facts.sources,
-        deliveries=facts.deliveries,
-        overrides=tuple(o for o in facts.overrides if o.concerns(tally.pool.id) and facts.at < o.until),
         graces=tally.graces,
-        rights=facts.rights,
-        spend_unknown=facts.spend.unknown,
-        first_changed_at=facts.first_changed_at,
-        questions=tuple(q for q in facts.questions if q.pool == tally.pool.id and facts.at < q.expires_at),
     )
 
 

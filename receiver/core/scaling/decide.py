@@ -11,7 +11,7 @@ from datetime import datetime
 from receiver.core.model.actions import ActionKind, Decision, Reason, Verdict, VictimStage
 from receiver.core.model.model import Facts, Node, PoolState, Stage
 from receiver.core.model.policy import Policy
-from receiver.core.model.signals import Signal, SignalAction
+from receiver.core.model.signals import SignalAction
 from receiver.core.scaling.assign import Assignment, Wanted, floor_gives_way
 from receiver.core.scaling.failures import Failure, Failures
 from receiver.core.scaling.guardrails import Case, apply
@@ -23,28 +23,13 @@ MOST_ASKING = 50  # of the work that a decision without grounds names
 Explainer = Callable[[Decision, Case], Decision]  # adds sentences and what a decision rests on
 
 
-def decide(
-    state: PoolState,
-    wanted: Wanted,
-    signals: Sequence[Signal],
-    policy: Policy,
-    now: datetime,
-    explained_by: Explainer | None = None,
-) -> Decision:
-    """Return the size that the pool of *state* should have at *now*, with every reason in order.
+def decide(case: Case) -> tuple[Decision, Case]:
+    """Return the size that the pool of *case* should have, with every reason in order, and the case as it was decided.
 
-    Pending demand beats removal, because a missing GPU costs more than an idle one. With nothing wanted the
-    answer is to hold. *explained_by* adds what it rests on. Raises KeyError when the policy does not name the pool.
+    Pending demand beats removal, because a missing GPU costs more than an idle one. With nothing wanted the pool keeps
+    its size.
     """
-    decision, case = _decided(state, wanted, signals, policy, now)
-    return explained_by(decision, case) if explained_by else decision
-
-
-def _decided(
-    state: PoolState, wanted: Wanted, signals: Sequence[Signal], policy: Policy, now: datetime
-) -> tuple[Decision, Case]:
-    """The decision without grounds, and the case as it was decided."""
-    case = _case(state, wanted, signals, policy, now)
+    state, wanted = case.state, case.wanted
     reasons = [*_notes(case), *_requests(case)]
     may_go = removable(case)
     waits = unapproved(may_go.nodes, may_go.told, case)
@@ -66,7 +51,7 @@ def _decided(
     final = reasons[-1].target
     decision = Decision(
         pool=case.pool.id,
-        at=now,
+        at=case.now,
         present=state.required,
         target=final,
         reasons=tuple(reasons),
@@ -77,17 +62,26 @@ def _decided(
     return decision, case
 
 
-def case_of(state: PoolState, wanted: Wanted, facts: Facts, policy: Policy) -> Case:
-    """Return what is known of the pool of *state*, as its decision sees it."""
-    return _case(state, wanted, facts.signals, policy, facts.at)
+def case_of(state: PoolState, wanted: Wanted, facts: Facts, policy: Policy, removals_left: int | None = None) -> Case:
+    """Return what the decision for the pool of *state* may depend on. *removals_left* is None without a limit.
 
-
-def _case(state: PoolState, wanted: Wanted, signals: Sequence[Signal], policy: Policy, now: datetime) -> Case:
+    Raises KeyError when the policy does not name the pool.
+    """
     pool = policy.pool(state.pool)
     if pool is None:
         raise KeyError(state.pool)
-    mine = tuple(s for s in signals if s.pool in (None, pool.id))
-    return Case(pool=pool, state=state, wanted=wanted, signals=mine, policy=policy, now=now)
+    return Case(
+        pool=pool,
+        state=state,
+        wanted=wanted,
+        facts=facts,
+        policy=policy,
+        now=facts.at,
+        signals=tuple(s for s in facts.signals if s.pool in (None, pool.id)),
+        overrides=tuple(o for o in facts.overrides if o.concerns(pool.id) and facts.at < o.until),
+        questions=tuple(q for q in facts.questions if q.pool == pool.id and facts.at < q.expires_at),
+        removals_left=removals_left,
+    )
 
 
 def decide_all(
@@ -122,9 +116,8 @@ def decide_all(
             continue
         try:
             own = being_removed(state, deleted=False)
-            mine = None if left is None else max(0, left + own)
-            wanted = wanted if wanted.removals_left == mine else replace(wanted, removals_left=mine)
-            decision = _one(state, wanted, facts, policy, explained_by, failures)
+            case = case_of(state, wanted, facts, policy, None if left is None else max(0, left + own))
+            decision = _explained(case, explained_by, failures)
             left = None if left is None else left - max(0, decision.present - decision.target - own)
         except Exception as error:
             if failures is None:
@@ -136,16 +129,9 @@ def decide_all(
     return decisions
 
 
-def _one(
-    state: PoolState,
-    wanted: Wanted,
-    facts: Facts,
-    policy: Policy,
-    explained_by: Explainer | None,
-    failures: Failures | None,
-) -> Decision:
-    """The decision for the pool of *state*; one that cannot be explained comes with little evidence."""
-    decision, case = _decided(state, wanted, facts.signals, policy, facts.at)
+def _explained(case: Case, explained_by: Explainer | None, failures: Failures | None) -> Decision:
+    """The decision for *case*; one that cannot be explained comes with little evidence."""
+    decision, case = decide(case)
     if explained_by is None:
         return decision
     try:
@@ -153,8 +139,8 @@ def _one(
     except Exception as error:
         if failures is None:
             raise
-        failures.note(Failure(part="grounds", error=error, pool=state.pool))
-        return replace(decision, evidence={"asking": [w.key for w in wanted.asking[:MOST_ASKING]]})
+        failures.note(Failure(part="grounds", error=error, pool=case.pool.id))
+        return replace(decision, evidence={"asking": [w.key for w in case.wanted.asking[:MOST_ASKING]]})
 
 
 def keeps_its_size(state: PoolState, failed: str, now: datetime) -> Decision:
@@ -191,7 +177,7 @@ def _requests(case: Case) -> list[Reason]:
     evicting = tuple(grace for grace in case.wanted.graces if grace.told and busy_beyond(grace, case))
     if evicting:
         found.append(_note("evict_after", case, evicting))
-    questions = [q for q in case.wanted.questions if q.stands(case.now) and q.done_at is None]
+    questions = [q for q in case.questions if q.stands(case.now) and q.done_at is None]
     return found + [_note("question", case, question) for question in questions]
 
 

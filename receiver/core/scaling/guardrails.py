@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from receiver.core.model.actions import Action, ActionKind, Reason, Verdict
 from receiver.core.model.approval_request import Asks, Question
-from receiver.core.model.model import Backoff, Node, PoolState, Rights, Source, SourceState
+from receiver.core.model.model import Backoff, Facts, Node, PoolState, Rights, Source, SourceState
 from receiver.core.model.overrides import Override
 from receiver.core.model.policy import Fallback, Limits, Policy, Pool
 from receiver.core.model.signals import PoolSilence, Signal, SignalAction
@@ -27,14 +27,19 @@ from receiver.core.scaling.waits import Direction, Timer, Wait, backing_off, coo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """What a guardrail may look at."""
+    """What the decision for one pool may depend on: *facts* (and what of them concerns this pool), and *wanted*, what
+    the assignment asks of it. *now* is the time of the facts, or a later one in a look ahead."""
 
     pool: Pool
     state: PoolState
     wanted: Wanted
-    signals: tuple[Signal, ...]  # those of this pool or of every pool
+    facts: Facts
     policy: Policy
     now: datetime
+    signals: tuple[Signal, ...] = ()  # those of this pool or of every pool
+    overrides: tuple[Override, ...] = ()  # of this pool, in force or still to come
+    questions: tuple[Question, ...] = ()  # of this pool
+    removals_left: int | None = None  # None: no limit
     dead: int = 0  # nodes that go because they never came up, or broke: they do not count for the floor
     empty: int = 0  # nodes that may be removed and run nothing, the dead ones included
     going: int = 0  # all nodes that may be removed
@@ -52,7 +57,7 @@ class Case:
 
     def up(self, source: Source) -> bool:
         """True when *source* answered."""
-        found = self.wanted.sources.get(source)
+        found = self.facts.sources.get(source)
         return found is not None and found.up
 
     def firing(self, action: SignalAction) -> Signal | None:
@@ -142,7 +147,7 @@ def sources_answer(target: int, case: Case) -> Held | None:
     """A change needs its sources: which must answer differs for growth and removal (docs/guardrails.md)."""
 
     def silent(source: Source, direction: Direction | None = None, other: Source | None = None) -> Held:
-        state = case.wanted.sources.get(source)
+        state = case.facts.sources.get(source)
         return Held(
             left=case.present, because=SilentSource(source=source, state=state, direction=direction, other=other)
         )
@@ -157,7 +162,7 @@ def sources_answer(target: int, case: Case) -> Held | None:
             return silent(Source.KUBERNETES, Direction.GROW, Source.PROMETHEUS)
         return None
     for source in (Source.KUBERNETES, Source.PROMETHEUS, Source.HEARTBEAT, Source.ALERTMANAGER):
-        found = case.wanted.sources.get(source)
+        found = case.facts.sources.get(source)
         optional = source is Source.ALERTMANAGER and found is not None and not found.configured
         if not optional and not case.up(source):
             return silent(source, Direction.SHRINK)
@@ -166,7 +171,7 @@ def sources_answer(target: int, case: Case) -> Held | None:
 
 def nodes_may_be_removed(target: int, case: Case) -> Held | None:
     """Nothing is bought that could not be removed again: Civo sells for its key alone, a removal needs the cluster."""
-    rights = case.wanted.rights
+    rights = case.facts.rights
     if target <= case.present or rights is None or not rights.holds_growth(case.now):
         return None
     return Held(left=case.present, because=rights, until=rights.holds_until)
@@ -182,10 +187,10 @@ def price_is_known(target: int, case: Case) -> Held | None:
 def spend_is_known(target: int, case: Case) -> Held | None:
     """While the spend of a budget is unknown, nothing is bought under it."""
     unknown = tuple(refusal for refusal in case.wanted.uncovered if refusal.view.unknown)
-    if target <= case.present or not (unknown or case.wanted.spend_unknown):
+    if target <= case.present or not (unknown or case.facts.spend.unknown):
         return None
-    if case.wanted.spend_unknown:
-        return Held(left=case.present, because=case.wanted.spend_unknown)
+    if case.facts.spend.unknown:
+        return Held(left=case.present, because=case.facts.spend.unknown)
     alone = len(unknown) == len(case.wanted.uncovered) and case.wanted.within_budget <= 0
     return Held(left=case.present, because=unknown) if alone else None
 
@@ -211,10 +216,10 @@ def within_maximum(target: int, case: Case) -> Held | None:
 
 def within_limits(target: int, case: Case) -> Held | None:
     """All pools together stay within max_gpus, max_growth_per_hour and max_removals_per_hour."""
-    limits, changed = case.policy.limits, case.wanted.first_changed_at
+    limits, changed = case.policy.limits, case.facts.first_changed_at
     until = None if changed is None else changed + HOUR
     if target < case.present:
-        left = case.wanted.removals_left
+        left = case.removals_left
         if left is None or case.present - left <= target:
             return None
         reached = Limits(max_removals_per_hour=limits.max_removals_per_hour)
@@ -313,7 +318,7 @@ def cooled_down(target: int, case: Case) -> Held | None:
 
 def approved(target: int, case: Case) -> Held | None:
     """Where the policy asks for it, people approve removals, and growth that costs much."""
-    questions, now = case.wanted.questions, case.now
+    questions, now = case.questions, case.now
     if target < case.present:
         left = case.present - (case.going - len(case.unapproved))
         if left <= target:

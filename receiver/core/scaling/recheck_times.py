@@ -79,7 +79,7 @@ def _moments_of_shares(case: Case) -> Iterable[datetime]:
     """When there is more of what the pools share."""
     if case.wanted.budget is not None and case.wanted.budget.ends_at is not None:
         yield case.wanted.budget.ends_at
-    limits, changed = case.policy.limits, case.wanted.first_changed_at
+    limits, changed = case.policy.limits, case.facts.first_changed_at
     if changed is not None and (limits.max_growth_per_hour is not None or limits.max_removals_per_hour is not None):
         yield changed + HOUR  # what was changed then counts no longer
 
@@ -99,10 +99,10 @@ def _moments_of_people(case: Case) -> Iterable[datetime]:
         assert approval is not None
         goes = removal_moment(node, case.pool, case.policy, case.now, stopped=case.wanted.stopped)
         yield goes - approval.wait  # people are asked then
-    for override in case.wanted.overrides:
+    for override in case.overrides:
         yield override.at
         yield override.until
-    for question in case.wanted.questions:
+    for question in case.questions:
         yield from (question.asked_at, question.wait_ends, question.expires_at)
 
 

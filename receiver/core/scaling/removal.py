@@ -206,7 +206,7 @@ def unapproved(going: Sequence[Node], said: Collection[Node], case: Case) -> tup
     spoken = {n.instance for n in said}
     alive = [n for n in going if n.instance not in spoken and not is_dead(n)]
     needs = [n for n in alive if n.busy or not floor_gives_way(case.wanted)]
-    may_go = {busy: let_go(case.wanted.questions, case.now, busy=busy) for busy in (False, True)}
+    may_go = {busy: let_go(case.questions, case.now, busy=busy) for busy in (False, True)}
     return tuple(n for n in needs if n.instance not in may_go[n.busy])
 
 

@@ -45,25 +45,20 @@ def asked_before(facts: Facts, store: StepStore, policy: Policy, now: datetime, 
 
 def due(
     facts: Facts, assignment: Assignment, decisions: Decisions, policy: Policy, parts: Parts, *, steady: bool
-) -> tuple[Facts, Assignment, Decisions, Sequence[Question]]:
-    """Return the approval requests that are due, with the facts, assignment and decisions that follow from them.
+) -> tuple[Facts, Decisions, Sequence[Question]]:
+    """Return the approval requests that are due, with the facts and decisions that follow from them.
 
     A bug here must not keep other pools from scaling: a change without its request waits.
     """
     if not steady or not approval.anybody_asked(policy):
-        return facts, assignment, decisions, ()
+        return facts, decisions, ()
     with parts.part("approvals"):
         questions = approval.to_ask(facts, assignment, decisions, policy)
         if questions:
             asked = replace(facts, questions=(*facts.questions, *questions))
-            held = approval.with_questions(assignment, questions)
-            return (
-                asked,
-                held,
-                decide_all(asked, held, policy, explained_by=with_grounds, failures=parts.failures),
-                questions,
-            )
-    return facts, assignment, decisions, ()
+            again = decide_all(asked, assignment, policy, explained_by=with_grounds, failures=parts.failures)
+            return asked, again, questions
+    return facts, decisions, ()
 
 
 def ask(questions: Iterable[Question], work: StepContext) -> None:
