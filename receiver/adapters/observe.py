@@ -1,18 +1,16 @@
-"""Observe mode: what would be written to Civo and to the cluster becomes a sentence instead.
-
-Promises that the inner object's writes are never called; the reads pass through.
-"""
+"""Observe mode: writes to Civo and Kubernetes become sentences. Never calls the inner object's writes; reads pass."""
 
 from collections.abc import Collection, Mapping, Sequence
 
 from receiver.core.model.pods import Pod
 from receiver.core.model.policy import Taint
+from receiver.core.model.text import some
 from receiver.core.model.usage import EndedPod
 from receiver.ports import QUOTA_NAME, Cloud, CloudPool, Cluster, ClusterFacts, Did, HeldPlaces, Receipt
 
 
 class ObservedCloud:
-    """A `Cloud` that is only looked at."""
+    """A `Cloud` that only reads."""
 
     def __init__(self, inner: Cloud) -> None:
         self._inner = inner
@@ -22,8 +20,8 @@ class ObservedCloud:
         return self._inner.look()
 
     def resize(self, pool: str, *, decided_on: int, target: int, shown: int | None = None) -> Receipt:
-        """Say what would be asked for."""
-        return _would(f"ask Civo for {target} nodes in pool {pool} instead of {shown or decided_on}")
+        """Say what would be requested."""
+        return _would(f"request {some(target, 'node')} in pool {pool} instead of {shown or decided_on}")
 
     def retire(self, pool: str, instance: str) -> Receipt:
         """Say what would be deleted."""
@@ -31,7 +29,7 @@ class ObservedCloud:
 
 
 class ObservedCluster:
-    """A `Cluster` that is only looked at."""
+    """A `Cluster` that only reads."""
 
     def __init__(self, inner: Cluster) -> None:
         self._inner = inner
@@ -49,7 +47,7 @@ class ObservedCluster:
         return self._inner.gpu_pods_on(node)
 
     def missing_rights(self) -> Sequence[str]:
-        """Return what *inner* is told."""
+        """Return what *inner* sees."""
         return self._inner.missing_rights()
 
     def cordon(self, node: str, action: str) -> Receipt:
@@ -57,30 +55,30 @@ class ObservedCluster:
         return _would(f"cordon node {node} for action {action}")
 
     def uncordon(self, node: str) -> Receipt:
-        """Say what would be made schedulable."""
-        return _would(f"make node {node} schedulable again if the cordon is ours")
+        """Say what would be uncordoned."""
+        return _would(f"uncordon node {node} if the cordon is ours")
 
     def cordon_for_budget(self, node: str, why: str) -> Receipt:
-        """Say what would be closed to new work."""
-        return _would(f"shut node {node} to new work: {why}")
+        """Say what would be cordoned."""
+        return _would(f"cordon node {node} for a budget: {why}")
 
     def uncordon_for_budget(self, node: str) -> Receipt:
-        """Say what would be opened to new work."""
-        return _would(f"open node {node} to new work again if we closed it")
+        """Say what would be uncordoned."""
+        return _would(f"uncordon node {node} if we cordoned it for a budget")
 
     def drain(self, node: str, *, consenting: bool = False, evicting: bool = False) -> Receipt:
         """Say what would be drained."""
-        too = ", GPU pods too" if evicting else ", GPU pods that consented too" if consenting else ""
-        return _would(f"evict from node {node} what may go{too}")
+        too = ", including GPU pods" if evicting else ", including GPU pods that consented" if consenting else ""
+        return _would(f"evict the pods of node {node} that may be evicted{too}")
 
     def apply_labels_and_taints(self, node: str, labels: Mapping[str, str], taints: Sequence[Taint]) -> Receipt:
-        """Say which labels and taints would be put on *node*."""
+        """Say which labels and taints would be added to *node*."""
         what = [*(f"{k}={v}" for k, v in sorted(labels.items())), *(f"{t.key}={t.value}:{t.effect}" for t in taints)]
-        return _would(f"put {', '.join(what)} on node {node}")
+        return _would(f"add {', '.join(what)} to node {node}")
 
     def set_soft_taints(self, node: str, taints: Sequence[Taint]) -> Receipt:
-        """Say which soft taints *node* would carry."""
-        return _would(f"let node {node} carry {', '.join(t.key for t in taints) or 'no soft taint'}")
+        """Say which soft taints *node* would have."""
+        return _would(f"set the soft taints of node {node} to {', '.join(t.key for t in taints) or 'none'}")
 
     def scale_to_zero(self, pod: Pod) -> Receipt:
         """Say what would be scaled to zero."""
@@ -91,10 +89,10 @@ class ObservedCluster:
         return self._inner.held_places(queues=queues)
 
     def hold_namespace(self, namespace: str, resources: Sequence[str], passing: Sequence[str]) -> Receipt:
-        """Say what would be kept out."""
-        but = f", but for {', '.join(passing)}" if passing else ""
+        """Say what would be forbidden."""
+        but = f" except in the classes {', '.join(passing)}" if passing else ""
         return _would(
-            f"create ResourceQuota {namespace}/{QUOTA_NAME}: no new pod may ask for {', '.join(resources)}{but}"
+            f"create ResourceQuota {namespace}/{QUOTA_NAME}: no new pod may request {', '.join(resources)}{but}"
         )
 
     def release_namespace(self, namespace: str) -> Receipt:
@@ -102,16 +100,16 @@ class ObservedCluster:
         return _would(f"delete ResourceQuota {namespace}/{QUOTA_NAME} if it is ours")
 
     def hold_queue(self, queue: str) -> Receipt:
-        """Say which queue would be put on Hold."""
-        return _would(f"put ClusterQueue {queue} on Hold unless somebody stopped it")
+        """Say which queue would be set to Hold."""
+        return _would(f"set ClusterQueue {queue} to Hold unless others stopped it")
 
     def release_queue(self, queue: str) -> Receipt:
-        """Say which queue would run again."""
-        return _would(f"give ClusterQueue {queue} its stop policy back if we hold it")
+        """Say which queue would be released."""
+        return _would(f"restore the stop policy of ClusterQueue {queue} if we hold it")
 
     def record_event(self, pod: Pod, *, reason: str, message: str) -> Receipt:
-        """Say which Event would be left."""
-        return _would(f"leave the Event {reason} on pod {pod.key}: {message}")
+        """Say which Event would be written."""
+        return _would(f"write the Event {reason} for pod {pod.key}: {message}")
 
 
 def _would(what: str) -> Receipt:

@@ -123,21 +123,21 @@ def test_the_size_of_a_volume_is_read(httpserver: HTTPServer, cloud: CivoCloud) 
 @pytest.mark.parametrize(
     ("record", "says"),
     [
-        ("text", "record 2: it is no object"),
-        (None, "record 2: it is no object"),
+        ("text", "record 2: it is not an object"),
+        (None, "record 2: it is not an object"),
         ({**RECORD, "code": None}, "record 2: it has no code (label demo-node-1)"),
         ({"num_hours": 4}, "record 2: it has no code (label missing)"),
         (
             {"code": "volume", "label": "data", "num_hours": "soon", "from": "yesterday"},
-            "record 2: volume tells neither hours nor when it began (label data)",
+            "record 2: volume has neither hours nor a start (label data)",
         ),
         (
             {"code": "volume", "label": "data", "from": "2026-11-03T10:00:00Z", "to": "later"},
-            "record 2: volume tells neither hours nor when it ended (label data)",
+            "record 2: volume has neither hours nor an end (label data)",
         ),
         (
             {"code": "volume", "label": "data", "num_hours": 4, "nodes": "9e999999"},
-            "record 2: volume tells no number of nodes that could be (label data)",
+            "record 2: volume has an impossible number of nodes (label data)",
         ),
     ],
 )
@@ -152,7 +152,7 @@ def test_a_record_that_cannot_be_read_is_named_and_the_others_count(
 @pytest.mark.parametrize("answer", [{}, {"items": [RECORD]}, "none", 3], ids=["object", "page", "text", "number"])
 def test_an_answer_that_is_no_list_is_no_answer(httpserver: HTTPServer, cloud: CivoCloud, answer: object) -> None:
     httpserver.expect_request("/v2/charges").respond_with_json(answer)
-    with pytest.raises(TryLater, match="charges are no list"):
+    with pytest.raises(TryLater, match="list of charges"):
         cloud.charges(BEGIN, END)
 
 

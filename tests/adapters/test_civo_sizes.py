@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from pytest_httpserver import HTTPServer
 
-from receiver.adapters.civo.cloud import CivoCloud
-from receiver.adapters.civo.sizes import ASKED_AGAIN, TRIED_AGAIN, KnownSizes
+from receiver.adapters.civo.cloud import SIZES_READ_AGAIN, SIZES_RETRIED, CivoCloud, KnownSizes
 from receiver.core.model.resources import GIB
 from receiver.ports import TryLater
 from tests.adapters.civo_answers import SIZE, a_cloud
@@ -82,8 +81,8 @@ def test_an_answer_is_believed_for_hours_and_a_failure_tried_again_after_minutes
         return answer
 
     sizes = KnownSizes(ask, lambda: now)
-    for minute in range(int((ASKED_AGAIN + TRIED_AGAIN) / timedelta(minutes=1)) + 1):
+    for minute in range(int((SIZES_READ_AGAIN + SIZES_RETRIED) / timedelta(minutes=1)) + 1):
         now = NOW + timedelta(minutes=minute)
         assert sizes.machines()[SIZE]["memory"] == 96 * GIB
-    assert [at - NOW for at in asked] == [timedelta(0), ASKED_AGAIN, ASKED_AGAIN + TRIED_AGAIN]
+    assert [at - NOW for at in asked] == [timedelta(0), SIZES_READ_AGAIN, SIZES_READ_AGAIN + SIZES_RETRIED]
     assert (sizes.machines()[SIZE]["cpu"], sizes.machines()["other"]) == (24_000, MACHINE)

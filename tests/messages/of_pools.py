@@ -20,12 +20,12 @@ from tests.messages.scene import training as jobs
 
 RIGHTS = never_asked(NOW - 6 * MINUTE)
 NO_STOCK = (
-    "gpu_count_exceeded: Civo did not resize pool l40s-id to 3 nodes: gpu_count_exceeded (No L40S left in LON1): no GPU"
-    " of this kind is free in the region; wait, or use another size or region"
+    "gpu_count_exceeded: Civo rejected the request to resize pool l40s-id to 3 nodes: gpu_count_exceeded (No L40S left"
+    " in LON1): not enough GPUs of this kind are free in the region; wait, or use another size or region"
 )
 NO_QUOTA = (
-    "quota_limit_reached: Civo did not resize pool l40s-id to 3 nodes: quota_limit_reached (instance quota 32 of 32):"
-    " ask Civo to raise the account's quota, or free what uses it up"
+    "quota_limit_reached: Civo rejected the request to resize pool l40s-id to 3 nodes: quota_limit_reached (instance"
+    " quota 32 of 32): ask Civo to raise the account's quota, or free what uses it up"
 )
 NO_ANSWER = "timeout 6 times in a row: Civo did not answer within 10 s"
 LATER = Backoff(failures=3, until=NOW + 17 * MINUTE, reason="refused")

@@ -1,32 +1,35 @@
-"""Civo's Kubernetes API behind the port `Cloud`.
+"""Civo's Kubernetes API behind the ports `Cloud`, `Sizes` and `Accounts`.
 
-Promises never to lower a count, never to PUT the cluster, never to send a write twice, and to keep the key
-and the answers (they carry passwords and a kubeconfig) out of every message.
+Never lowers a count, never PUTs the cluster, never sends a write twice, and keeps the key and the responses (they
+carry passwords and a kubeconfig) out of every message.
 """
 
 import re
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from datetime import datetime
+from datetime import datetime, timedelta
 from time import monotonic
-from typing import NoReturn
 
 import requests
+import structlog
 from requests.auth import AuthBase
 
-from receiver.adapters.civo.charges import charges_of, stamp
-from receiver.adapters.civo.documents import cloud_pools, required_pools
+from receiver.adapters.civo.answers import charges_of, cloud_pools, machines_of, required_pools
 from receiver.adapters.civo.errors import GONE, refusal
-from receiver.adapters.civo.sizes import KnownSizes
 from receiver.adapters.clock import SystemClock
 from receiver.adapters.http.last_word import LastWord
 from receiver.adapters.http.sessions import quick_retry, quick_session, retry_after, shown, wire_failure, without
 from receiver.core.model.charges import distinct, windows
+from receiver.core.model.text import some
 from receiver.ports import Charges, CloudPool, Did, Receipt, TryLater, WontWork
 
-SIZES_TIMEOUTS = (3, 5)  # seconds: everything else in a step waits meanwhile, and an answer is not needed
-WRITES_WAIT_SECONDS = 10.0  # for each answer while a pool is changed: all other pools wait as long
+SIZES_TIMEOUTS = (3, 5)  # seconds: the rest of the step waits meanwhile, and can do without the response
+WRITES_WAIT_SECONDS = 10.0  # for each response while a pool is changed: all other pools wait as long
+SIZES_READ_AGAIN = timedelta(hours=6)
+SIZES_RETRIED = timedelta(minutes=10)
 IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # an id must not be able to change the path it stands in
+
+log = structlog.get_logger("receiver")
 
 
 class _Bearer(AuthBase):
@@ -42,15 +45,40 @@ class _Bearer(AuthBase):
         return request
 
 
-class CivoCloud:
-    """The node pools of one Civo cluster.
+class KnownSizes:
+    """Caches what *ask* (``GET /v2/sizes``) answered last. Sizes do not change, so it is called rarely; a failed call,
+    or a response that omits a size, leaves what is known."""
 
-    *api_key* is the key, or what gives the one that is valid now. *timeouts* are (connect, read) seconds; while a pool
-    is changed each call is given *writes_wait* seconds to answer at most. What was sent may take effect all the same.
-    *before_write* is called right before each PUT and DELETE, after
-    the reads that precede it, which may have taken long; what it raises stops the write and is passed on.
-    *last_word* is called again in the instant in which its bytes leave, and must return at once.
-    *ended* is told of each call: method, outcome (``ok``, ``try_later`` or ``wont_work``), seconds.
+    def __init__(self, ask: Callable[[], object], now: Callable[[], datetime]) -> None:
+        self._ask, self._now = ask, now
+        self._due: datetime | None = None
+        self._known: Mapping[str, Mapping[str, int]] = {}
+
+    def machines(self) -> Mapping[str, Mapping[str, int]]:
+        """Return what the machine of each size has; see `receiver.ports.Sizes`."""
+        now = self._now()
+        if self._due is not None and now < self._due:
+            return self._known
+        self._due = now + SIZES_RETRIED
+        try:
+            found = machines_of(self._ask())
+        except (TryLater, WontWork) as error:
+            detail = "pods are matched by what existing nodes show, and by GPUs alone where there are none"
+            log.warning("sizes unknown", error=str(error), detail=detail)
+            return self._known
+        self._known, self._due = {**self._known, **found}, now + SIZES_READ_AGAIN
+        return self._known
+
+
+class CivoCloud:
+    """The node pools of one Civo cluster, and the account's sizes and charges.
+
+    *api_key* is the key, or a function that returns the currently valid one. *timeouts* are (connect, read) in
+    seconds; while a pool is changed each read waits at most *writes_wait* seconds. A write that timed out may still
+    take effect. *before_write* is called right before each PUT and DELETE, after the reads that precede it; what it
+    raises stops the write. *last_word* is called again as the bytes leave and must return at once. *ended* receives
+    each call's method, outcome (``ok``, ``try_later`` or ``wont_work``) and seconds.
+
     Raises ValueError for a key or id that cannot be sent.
     """
 
@@ -70,11 +98,11 @@ class CivoCloud:
         self.region = region
         self.cluster_id = cluster_id.strip()
         if not IDENTIFIER.fullmatch(self.cluster_id):
-            raise ValueError("CIVO_CLUSTER_ID is empty or holds characters that no id has")
+            raise ValueError("CIVO_CLUSTER_ID is empty or contains characters that are invalid in an id")
         self._url = api_url.strip().rstrip("/")
         self._key: Callable[[], str] = (lambda: api_key) if isinstance(api_key, str) else api_key
         if not re.fullmatch(r"[!-~]+", self._key().strip()):
-            raise ValueError("CIVO_API_KEY is empty or holds characters that no key has")
+            raise ValueError("CIVO_API_KEY is empty or contains characters that are invalid in a key")
         self._session = session or quick_session()
         self._last_word = LastWord(last_word or (lambda: None))
         if session is None and last_word is not None:
@@ -84,7 +112,7 @@ class CivoCloud:
         self._before_write = before_write
         self._ended = ended
         self._clock = SystemClock()
-        self._sizes = KnownSizes(self._list_sizes, self._now)
+        self._sizes = KnownSizes(self._list_sizes, self._clock.now)
 
     def __repr__(self) -> str:
         return f"CivoCloud({shown(self._url)!r}, region={self.region!r}, cluster_id={self.cluster_id!r})"
@@ -99,53 +127,51 @@ class CivoCloud:
 
     def look(self) -> dict[str, CloudPool]:
         """Return every pool of the cluster by id, those at zero nodes included."""
-        return dict(self._pools())
+        return dict(self._pools(self._cluster()))
 
     def resize(self, pool: str, *, decided_on: int, target: int, shown: int | None = None) -> Receipt:
-        """Ask for *target* nodes unless Civo is there already or moved on; see `Cloud.resize`."""
-        path = f"{self._cluster_path}/pools/{_identifier(pool, 'the pool id')}"
+        """Request *target* nodes unless the count is there already or has changed; see `Cloud.resize`."""
+        path = self._pool_path(pool)
         cluster = self._cluster(self._briefly)
-        required = self._required_in(cluster, pool)
-        late = required == shown and required <= target
-        if required >= target and not late:
-            sentence = f"Civo is asked for {required} nodes already, {target} were wanted; nothing was sent"
+        required = self._required(cluster, pool)
+        outdated = required == shown and required <= target
+        if required >= target and not outdated:
+            sentence = f"the pool's count at Civo is already {required}, {target} wanted; nothing was sent"
             return Receipt(did=Did.ALREADY, sentence=sentence, required=required)
-        if required != decided_on and not late:
-            sentence = f"Civo is asked for {required} nodes, the decision was made on {decided_on}; nothing was sent"
+        if required != decided_on and not outdated:
+            sentence = f"the pool's count at Civo is {required}, the decision assumed {decided_on}; nothing was sent"
             return Receipt(did=Did.DIFFERS, sentence=sentence, required=required)
         alive = self._alive(cluster, pool)
         if alive > target:
-            sentence = f"{alive} nodes exist, more than the {target} to ask for; nothing was sent"
+            sentence = f"{some(alive, 'node')} exist, more than the {target} wanted; nothing was sent"
             return Receipt(did=Did.DIFFERS, sentence=sentence, required=required)
         body = {"count": target, "region": self.region}
-        self._send("PUT", path, f"take the request for {target} nodes in pool {pool}", body, timeouts=self._briefly)
+        self._send("PUT", path, f"resize pool {pool} to {some(target, 'node')}", body, timeouts=self._briefly)
+        sentence = f"requested {some(target, 'node')} from Civo instead of {required}"
         try:
-            after = self._required(pool)
+            after = self._required(self._cluster(self._briefly), pool)
         except (TryLater, WontWork) as error:
-            sentence = f"asked Civo for {target} nodes instead of {required}; the count could not be read back: {error}"
-            return Receipt(did=Did.DONE, sentence=sentence)
-        sentence = f"asked Civo for {target} nodes instead of {required}"
+            return Receipt(did=Did.DONE, sentence=f"{sentence}; cannot read the count back: {error}")
         if after != target:
             sentence += f"; Civo's count now reads {after}"
         return Receipt(did=Did.DONE, sentence=sentence, required=after)
 
     def retire(self, pool: str, instance: str) -> Receipt:
         """Delete one named instance; Civo lowers the required count by itself."""
-        pool_id, instance_id = _identifier(pool, "the pool id"), _identifier(instance, "the instance id")
-        path = f"{self._cluster_path}/pools/{pool_id}/instances/{instance_id}"
+        path = f"{self._pool_path(pool)}/instances/{_identifier(instance, 'the instance id')}"
         try:
             self._send("DELETE", path, f"delete instance {instance}", timeouts=self._briefly)
         except WontWork as error:
             if error.code in GONE or (error.code == "http_404" and self._is_gone(instance)):
-                return Receipt(did=Did.ALREADY, sentence=f"instance {instance} is gone already")
+                return Receipt(did=Did.ALREADY, sentence=f"instance {instance} is already gone")
             raise
-        return Receipt(did=Did.DONE, sentence=f"asked Civo to delete instance {instance}")
+        return Receipt(did=Did.DONE, sentence=f"requested the deletion of instance {instance} from Civo")
 
     def charges(self, frm: datetime, to: datetime) -> Charges:
         """Return the charges of the whole account, of every region; a record that two windows show counts once."""
         found: list[Charges] = []
         for begin, end in windows(frm, to):
-            query = {"from": stamp(begin), "to": stamp(end)}
+            query = {"from": _stamp(begin), "to": _stamp(end)}
             found.append(charges_of(self._send("GET", "/v2/charges", "list the charges", query=query)))
         records = distinct(charges.records for charges in found)
         return Charges(records=records, unreadable=tuple(u for charges in found for u in charges.unreadable))
@@ -157,17 +183,17 @@ class CivoCloud:
     def _list_sizes(self) -> object:
         return self._send("GET", "/v2/sizes", "list the sizes", timeouts=SIZES_TIMEOUTS)
 
+    def _pool_path(self, pool: str) -> str:
+        return f"{self._cluster_path}/pools/{_identifier(pool, 'the pool id')}"
+
     @property
     def _cluster_path(self) -> str:
         return f"/v2/kubernetes/clusters/{self.cluster_id}"
 
     def _cluster(self, timeouts: tuple[float, float] | None = None) -> object:
-        return self._send("GET", self._cluster_path, "show the cluster", timeouts=timeouts)
+        return self._send("GET", self._cluster_path, "get the cluster", timeouts=timeouts)
 
-    def _required(self, pool: str) -> int:
-        return self._required_in(self._cluster(self._briefly), pool)
-
-    def _required_in(self, cluster: object, pool: str) -> int:
+    def _required(self, cluster: object, pool: str) -> int:
         wanted = required_pools(cluster).get(pool)
         if wanted is None:
             detail = f"the cluster {self.cluster_id} has no pool {pool}: check civo_pool_id in the configuration"
@@ -175,19 +201,20 @@ class CivoCloud:
         return wanted.count
 
     def _alive(self, cluster: object, pool: str) -> int:
-        """How many instances of *pool* Civo lists that are not being deleted, whatever its count says."""
-        found = cloud_pools(cluster, lambda: self._instances(self._briefly), self._now()).get(pool)
+        """Return how many instances of *pool* Civo lists that are not being deleted, whatever its count says."""
+        found = self._pools(cluster, self._briefly).get(pool)
         return sum(i.status != "DELETING" for i in found.instances) if found else 0
 
     def _is_gone(self, instance: str) -> bool:
         """A 404 without Civo's code may come from a wrong URL too: the instance is gone if the pools do not list it."""
-        return all(instance != i.id for p in self._pools(self._briefly).values() for i in p.instances)
+        pools = self._pools(self._cluster(self._briefly), self._briefly)
+        return all(instance != i.id for pool in pools.values() for i in pool.instances)
 
-    def _pools(self, timeouts: tuple[float, float] | None = None) -> Mapping[str, CloudPool]:
-        return cloud_pools(self._cluster(timeouts), lambda: self._instances(timeouts), self._now())
+    def _pools(self, cluster: object, timeouts: tuple[float, float] | None = None) -> Mapping[str, CloudPool]:
+        def listing() -> object:
+            return self._send("GET", f"{self._cluster_path}/instances", "list the instances", timeouts=timeouts)
 
-    def _instances(self, timeouts: tuple[float, float] | None) -> object:
-        return self._send("GET", f"{self._cluster_path}/instances", "list the instances", timeouts=timeouts)
+        return cloud_pools(cluster, listing, self._clock.now())
 
     def _send(
         self,
@@ -198,51 +225,41 @@ class CivoCloud:
         query: Mapping[str, str] | None = None,
         timeouts: tuple[float, float] | None = None,
     ) -> object:
-        """Send one request and return its decoded answer. Without a *query* the region is asked for.
+        """Send one request and return its decoded response; without a *query* it names the region.
 
-        Errors are raised ``from None``: those of requests and json hold the request's key and the answer's text.
+        Errors are raised ``from None``: those of requests and json hold the key and the response's text.
         """
         if method != "GET" and self._before_write is not None:
             self._before_write()
-        began, outcome = monotonic(), "try_later"
+        began, outcome, key = monotonic(), "try_later", self._key().strip()
         try:
             with self._last_word.guarding() if method != "GET" else nullcontext():
-                answer = self._asked(method, path, doing, body, query, timeouts or self._timeouts)
+                response = self._session.request(
+                    method,
+                    self._url + path,
+                    params={"region": self.region} if query is None else dict(query),
+                    json=body,
+                    headers={"Accept": "application/json", "Content-Type": "application/json"},
+                    auth=_Bearer(key),
+                    timeout=timeouts or self._timeouts,
+                    allow_redirects=False,
+                )
+            decoded = self._decoded(response, method, doing, key)
             outcome = "ok"
-            return answer
+            return decoded
+        except (requests.exceptions.InvalidURL, requests.exceptions.MissingSchema, requests.exceptions.InvalidSchema):
+            outcome = "wont_work"
+            raise WontWork(f"CIVO_API_URL {shown(self._url)} is not a usable URL", code="bad_url") from None
         except WontWork:
             outcome = "wont_work"
             raise
+        except (requests.RequestException, OSError, ValueError) as error:
+            code, phrase = wire_failure(error)
+            detail = f"the request to Civo at {shown(self._url)} to {doing} failed: {phrase}"
+            raise TryLater(detail, code=code) from None
         finally:
             if self._ended is not None:
                 self._ended(method, outcome, monotonic() - began)
-
-    def _asked(
-        self,
-        method: str,
-        path: str,
-        doing: str,
-        body: dict[str, object] | None,
-        query: Mapping[str, str] | None,
-        timeouts: tuple[float, float],
-    ) -> object:
-        key = self._key().strip()
-        try:
-            response = self._session.request(
-                method,
-                self._url + path,
-                params={"region": self.region} if query is None else dict(query),
-                json=body,
-                headers={"Accept": "application/json", "Content-Type": "application/json"},
-                auth=_Bearer(key),
-                timeout=timeouts,
-                allow_redirects=False,
-            )
-        except (requests.exceptions.InvalidURL, requests.exceptions.MissingSchema, requests.exceptions.InvalidSchema):
-            raise WontWork(f"CIVO_API_URL {shown(self._url)} is no URL that works", code="bad_url") from None
-        except (requests.RequestException, OSError, ValueError) as error:
-            self._fail(error, doing)
-        return self._decoded(response, method, doing, key)
 
     def _decoded(self, response: requests.Response, method: str, doing: str, key: str) -> object:
         try:
@@ -250,23 +267,20 @@ class CivoCloud:
         except (ValueError, RecursionError):
             decoded = None
         if response.status_code >= 300:
-            delay = retry_after(response.headers, self._now())
-            raise refusal(response.status_code, decoded, doing, delay)
+            raise refusal(response.status_code, decoded, doing, retry_after(response.headers, self._clock.now()))
         if decoded is None and not (method == "DELETE" and not response.content):
-            detail = f"Civo was asked to {doing} and answered {response.status_code} without readable JSON"
+            detail = f"Civo answered the request to {doing} with {response.status_code} and no readable JSON"
             raise TryLater(detail, code="malformed")
         return decoded
-
-    def _fail(self, error: Exception, doing: str) -> NoReturn:
-        code, phrase = wire_failure(error)
-        raise TryLater(f"Civo at {shown(self._url)} was asked to {doing}: {phrase}", code=code) from None
-
-    def _now(self) -> datetime:
-        return self._clock.now()
 
 
 def _identifier(text: str, what: str) -> str:
     """Return *text* if it can stand in a path. Raises WontWork otherwise."""
     if not IDENTIFIER.fullmatch(text):
-        raise WontWork(f"{what} is empty or holds characters that no id has", code="bad_id")
+        raise WontWork(f"{what} is empty or contains characters that are invalid in an id", code="bad_id")
     return text
+
+
+def _stamp(at: datetime) -> str:
+    """Return *at* (UTC) as Civo takes it: with a Z, because the plus sign of an offset is lost in a query."""
+    return at.replace(microsecond=0).isoformat().replace("+00:00", "Z")

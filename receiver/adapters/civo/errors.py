@@ -1,4 +1,4 @@
-"""Civo's error answers as TryLater or WontWork: judged by their ``code``, by the HTTP status only without one.
+"""Civo's error responses as TryLater or WontWork, by their ``code``, or by the HTTP status if they have none.
 
 A 403 from Civo is as often "no GPU is free" as "wrong key", so the status alone says little. Codes are those
 of the official client (civogo ``errors.go``) and ``gpu_count_exceeded``, which is seen live and missing there.
@@ -38,14 +38,14 @@ GONE = frozenset(
         "database_cluster_pool_not_found",  # a pool whose last instance went is no longer listed
     }
 )
-WORDS = 300  # characters of Civo's own explanation that a message may carry
+LONGEST_EXPLANATION = 300  # characters of Civo's own text that a message may carry
 
 
 def refusal(status: int, body: object, doing: str, delay: timedelta | None) -> TryLater | WontWork:
-    """Return the error that an answer of *status* >= 300 stands for.
+    """Return the error that a response of *status* >= 300 to the request to do *doing* stands for.
 
-    *body* is the decoded JSON or None; of it only ``code``, ``reason`` and ``details`` are used, and the last
-    two only when they are text.
+    Of *body*, the decoded JSON or None, only ``code``, ``reason`` and ``details`` are quoted, the last two only if
+    they are text.
     """
     fields = body if isinstance(body, dict) else {}
     status = 500 if fields.get("status") == 500 else status  # civogo: a 500 inside the body outranks the real one
@@ -54,9 +54,11 @@ def refusal(status: int, body: object, doing: str, delay: timedelta | None) -> T
     if code.startswith("authentication_"):
         detail = f"Civo refused CIVO_API_KEY ({code}): put a valid key into the secret that sets CIVO_API_KEY"
         return WontWork(detail, code=code)
-    detail = f"Civo did not {doing}: {code}" + (f" ({said})" if said else "")
+    said = f"{code} ({said})" if said else code
+    later = TryLater(f"Civo could not {doing}: {said}", code=code, delay=delay)
+    detail = f"Civo rejected the request to {doing}: {said}"
     if code in LATER or code.endswith("_lock_failed"):
-        return TryLater(detail, code=code, delay=delay)
+        return later
     remedy = REMEDIES.get(code)
     if code.startswith("account_not_enabled"):
         remedy = "enable the Civo account (payment details) in the dashboard"
@@ -65,14 +67,14 @@ def refusal(status: int, body: object, doing: str, delay: timedelta | None) -> T
     if code.endswith("_not_found"):
         return WontWork(detail, code=code)
     if status >= 500 or status in LATER_STATUSES:
-        return TryLater(detail, code=code, delay=delay)
+        return later
     if status < 400 or code == "http_404":
         detail += ": check CIVO_API_URL"
     return WontWork(detail, code=code)
 
 
 def _code(status: int, fields: Mapping[str, object]) -> str:
-    """Return Civo's code, or a word made from what else it said."""
+    """Return Civo's code, or one made from the rest of the response."""
     code = fields.get("code")
     if isinstance(code, str) and code.strip():
         return _text(code)[:80]
@@ -82,7 +84,9 @@ def _code(status: int, fields: Mapping[str, object]) -> str:
 
 
 def _text(value: object) -> str:
-    """Return *value* on one line and cut short if it is text, else nothing: other types may hold anything."""
+    """Return *value* on one line, cut to `LONGEST_EXPLANATION`, if it is text: other types may hold secrets."""
     if not isinstance(value, str):
         return ""
-    return harmless("; ".join(" ".join(line.split()) for line in value.splitlines() if line.strip()))[:WORDS]
+    return harmless("; ".join(" ".join(line.split()) for line in value.splitlines() if line.strip()))[
+        :LONGEST_EXPLANATION
+    ]

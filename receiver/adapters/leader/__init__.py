@@ -1,1 +1,1 @@
-"""Leader election: a lock beside a SQLite file, a lease in PostgreSQL."""
+"""Leader election: a file lock beside a SQLite store, a lease in PostgreSQL."""

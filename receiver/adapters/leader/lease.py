@@ -1,8 +1,8 @@
-"""The right to be the one loop that writes, of several replicas on PostgreSQL: a lease that is renewed as long as this
-process runs, and that ends by the database's clock when it does not.
+"""Leader election for replicas that share a PostgreSQL store: a lease that is renewed while this process runs and
+expires by the database's clock when it does not.
 
-Promises: before it says that a write may be made, the lease outlasts the longest call by the database's own word; and
-it takes over no earlier than the last lease's end and its owner's longest call (docs/decisions/0043).
+Before `held` allows a write, the lease outlasts the longest call, according to the database. A takeover happens no
+earlier than the end of the last lease plus its owner's longest call (docs/decisions/0043).
 """
 
 import os
@@ -25,7 +25,7 @@ log = structlog.get_logger("receiver")
 
 LONGEST_HEARTBEAT_SECONDS = 1.0
 RENEWALS = 6  # in the time that a lease lasts: several may fail
-WAKE_SPACING_SECONDS = 0.2  # a storm of alerts at a replica that waits is told to the leader this often
+WAKE_SPACING_SECONDS = 0.2  # at most this often a waiting replica passes a storm of alerts on to the leader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,29 +37,29 @@ class Terms:
 
     @property
     def renewed_every(self) -> timedelta:
-        """How often it is renewed."""
+        """The interval between renewals."""
         return self.lasts / RENEWALS
 
     @property
     def heartbeat(self) -> timedelta:
-        """How often the thread beside the loop looks after it."""
+        """The interval between the heartbeats of the thread beside the loop."""
         return min(timedelta(seconds=LONGEST_HEARTBEAT_SECONDS), self.renewed_every)
 
 
 def own_name() -> str:
-    """Return a name for this process that no other has or had: its host's (in Kubernetes the pod's) and more."""
+    """Return a unique name for this process: its host's (in Kubernetes the pod's) name and more."""
     return f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:6]}"
 
 
-def seconds_awake_or_not() -> float:
-    """Return seconds that never go back and go on while the machine sleeps, where the system has such a clock."""
+def boot_seconds() -> float:
+    """Return seconds of a clock that never goes back and, where the system has one, runs while the machine sleeps."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 class Lease:
-    """One process's part in the lease of a store. Safe to use from several threads.
+    """One process's part in the leader election of a store. Safe to use from several threads.
 
-    `start` begins the thread that renews it, whatever the loop does; without it `heartbeat` is called by hand.
+    `start` begins the thread that renews the lease whatever the loop does; without it `heartbeat` is called by hand.
     """
 
     def __init__(
@@ -67,31 +67,31 @@ class Lease:
         table: LeaseTable,
         terms: Terms,
         name: str | None = None,
-        seconds: Callable[[], float] = seconds_awake_or_not,
+        seconds: Callable[[], float] = boot_seconds,
     ) -> None:
         self._table, self._terms, self._seconds = table, terms, seconds
         self.name = name or own_name()
         self._parent, self._process = os.getppid(), os.getpid()
         self._guard = threading.Lock()
         self._term: int | None = None
-        self._ends = 0.0  # in our own seconds, from before it was renewed: never later than by the database's clock
+        self._ends = 0.0  # in our own seconds, from before the renewal: never later than by the database's clock
         self._renew_at = 0.0
         self._leader: Leader | None = None
         self._trouble = ""  # what was logged last
         self._wake: Callable[[], None] = lambda: None
-        self._heard: int | None = None
-        self._calling = False
+        self._wakes_seen: int | None = None
+        self._nudging = False
         self._rouse, self._stopping = threading.Event(), threading.Event()
-        self._keeper = threading.Thread(target=self._keep, name="lease", daemon=True)
+        self._thread = threading.Thread(target=self._keep_alive, name="lease", daemon=True)
 
     # --- for the loop
 
     def try_acquire(self) -> bool:
-        """Begin a term if the last one's time is over; True while one of ours lasts.
+        """Begin a term if the last lease has expired; True while a term of ours lasts.
 
-        False, too, when the database does not answer: the loop waits then, and the log says why, once.
+        Also False when the database does not answer: the loop waits, and the reason is logged once.
         """
-        if self._is_not_ours_to_hold():
+        if self._may_not_lead():
             return False
         try:
             if self._term is not None:
@@ -99,19 +99,19 @@ class Lease:
                 return self.held()
             return self._take()
         except SQLAlchemyError as error:
-            self._out_of_reach(error)
+            self._unreachable(error)
             return False
 
     def held(self) -> bool:
-        """True when a write may begin now: our lease outlasts the longest call, by the word of the database."""
+        """True if a write may begin now: our lease outlasts the longest call, according to the database."""
         term = self._term
-        if term is None or self._is_not_ours_to_hold() or not self._outlasts(self._ends):
+        if term is None or self._may_not_lead() or not self._outlasts(self._ends):
             return False
         asked_at = self._seconds()
         try:
             left = self._table.left(self.name, term)
         except SQLAlchemyError as error:
-            self._out_of_reach(error)
+            self._unreachable(error)
             return False
         if left is None:
             self._lose(term)
@@ -120,11 +120,11 @@ class Lease:
         return self._term == term and self._outlasts(asked_at + left.total_seconds())
 
     def lasts(self) -> bool:
-        """True while our lease outlasts the longest call by our own clock, which is asked in no time."""
+        """True while our lease outlasts the longest call by our own clock; returns at once."""
         return self._term is not None and self._outlasts(self._ends)
 
     def release(self) -> None:
-        """Give the lease up, so that another replica leads at once. No call to the outside may be under way."""
+        """Release the lease, so that another replica leads at once. No call to the outside may be under way."""
         if self._process != os.getpid():
             return
         with self._guard:
@@ -133,13 +133,13 @@ class Lease:
             return
         try:
             self._table.free(self.name, term)
-            log.info("lease given up", term=term)
+            log.info("lease released", term=term)
         except SQLAlchemyError as error:
-            self._out_of_reach(error)
+            self._unreachable(error)
 
     @property
     def leader(self) -> Leader | None:
-        """Who leads, as far as was heard last; the database is not asked."""
+        """The leader as last read; does not query the database."""
         if self._term is None:
             return self._leader
         return Leader(name=self.name, term=self._term, mine=self._seconds() < self._ends)
@@ -147,74 +147,68 @@ class Lease:
     # --- for what the loop writes to the store
 
     def fence(self, connection: Connection) -> None:
-        """Raise WriterLostError unless our term is in force, which it is until *connection*'s transaction ends."""
+        """Raise WriterLostError unless our term is in force; it then is until *connection*'s transaction ends."""
         term = self._term
         if term is None or not is_in_force(connection, self.name, term):
-            raise WriterLostError(
-                "this replica does not lead any more: what its last step still had to store is refused"
-            )
+            raise WriterLostError("this replica no longer leads: the rest of its last step is not stored")
 
     # --- for replicas that do not lead
 
     def nudge_leader(self) -> None:
-        """Wake the loop of whoever leads, soon; returns at once. Ours is woken without."""
+        """Wake the leader's loop soon; returns at once. Does nothing on the leader, whose loop is woken directly."""
         if self._term is None:
-            self._calling = True
+            self._nudging = True
             self._rouse.set()
 
     # --- the thread beside the loop
 
     def start(self, wake: Callable[[], None]) -> None:
-        """Look after the lease from now on; *wake* our loop when a replica that does not lead calls."""
+        """Renew the lease from now on; call *wake* for our loop when another replica nudges the leader."""
         self._wake = wake
-        self._keeper.start()
+        self._thread.start()
 
     def close(self) -> None:
-        """End the thread and close the connections; a lease that was not released ends by itself."""
+        """End the thread and close the connections; a lease that was not released expires."""
         self._stopping.set()
         self._rouse.set()
-        if self._keeper.is_alive():
-            self._keeper.join(5.0)
+        if self._thread.is_alive():
+            self._thread.join(5.0)
         self._table.close()
 
     def heartbeat(self) -> None:
-        """Renew our lease when it is time, hear who called, and pass on what is to be told to whoever leads."""
+        """As the leader, renew the lease when due and look for nudges; as another replica, pass our nudge on."""
         try:
             if self._term is None:
-                self._pass_on()
+                self._pass_nudge_on()
                 return
-            if self._is_not_ours_to_hold():
-                return  # it ends by itself, or by who stops us
+            if self._may_not_lead():
+                return  # the lease expires, or whatever stops us releases it
             if self._seconds() >= self._renew_at:
                 self._renew()
-            self._listen()
+            before, self._wakes_seen = self._wakes_seen, self._table.wakes()
+            if before is not None and self._wakes_seen != before:
+                self._wake()
         except SQLAlchemyError as error:
-            self._out_of_reach(error)
+            self._unreachable(error)
 
-    def _keep(self) -> None:
-        beat = self._terms.heartbeat.total_seconds()
+    def _keep_alive(self) -> None:
+        interval = self._terms.heartbeat.total_seconds()
         while not self._stopping.is_set():
             try:
                 self.heartbeat()
-            except Exception:  # a lease that is no longer renewed ends: that must not come of a bug in something else
-                log.exception("lease not looked after")
-            if self._rouse.wait(beat):
+            except Exception:  # without renewals the lease expires: a bug elsewhere, as in *wake*, must not cause that
+                log.exception("lease heartbeat failed")
+            if self._rouse.wait(interval):
                 self._rouse.clear()
                 self._stopping.wait(WAKE_SPACING_SECONDS)
 
-    def _listen(self) -> None:
-        number = self._table.wakes()
-        before, self._heard = self._heard, number
-        if before is not None and number != before:
-            self._wake()
-
-    def _pass_on(self) -> None:
-        if self._calling:
-            self._calling = False
+    def _pass_nudge_on(self) -> None:
+        if self._nudging:
+            self._nudging = False
             try:
                 self._table.wake()
             except SQLAlchemyError:
-                self._calling = True
+                self._nudging = True
                 raise
 
     def _take(self) -> bool:
@@ -228,7 +222,7 @@ class Lease:
         if term is None:
             return False
         with self._guard:
-            self._term, self._heard = term, None
+            self._term, self._wakes_seen = term, None
             self._lasts_from(began)
         log.info("lease taken", term=term, name=self.name, after=self._leader.name if self._leader else None)
         return True
@@ -258,13 +252,13 @@ class Lease:
             lost = self._term == term
             self._term = None if lost else self._term
         if lost:
-            log.error("lease lost", term=term, detail="another replica has taken the lead; this one stops stepping")
+            log.error("lease lost", term=term, detail="another replica leads now; this one stops stepping")
 
-    def _is_not_ours_to_hold(self) -> bool:
+    def _may_not_lead(self) -> bool:
         """True in an orphaned worker, beside which the next gunicorn may have started its own, and in a fork of us."""
         return os.getppid() != self._parent or os.getpid() != self._process
 
-    def _out_of_reach(self, error: SQLAlchemyError) -> None:
+    def _unreachable(self, error: SQLAlchemyError) -> None:
         if self._trouble != type(error).__name__:
             self._trouble = type(error).__name__
             log.warning("lease out of reach", error=self._trouble, detail="the database does not answer in time")

@@ -9,8 +9,8 @@ from datetime import datetime
 
 import requests
 
+from receiver.adapters.civo.answers import whole
 from receiver.adapters.civo.cloud import CivoCloud
-from receiver.adapters.civo.sizes import whole
 from receiver.adapters.http.timestamps import ClockReading, http_date
 from receiver.adapters.kubernetes.api import entries, section
 from receiver.core.model.policy import Taint
