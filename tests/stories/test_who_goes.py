@@ -31,11 +31,11 @@ def counted(life: Life) -> list[tuple[int, int]]:
     seen: list[tuple[int, int]] = []
     resize = life.world.resize
 
-    def noted(pool: str, count: int) -> None:
-        seen.append((life.world.pools[pool].required, count))
-        resize(pool, count)
+    def noted(pool_id: str, count: int) -> None:
+        seen.append((life.world.pools[pool_id].required, count))
+        resize(pool_id, count)
 
-    life.world.resize = noted  # type: ignore[method-assign]
+    life.world.resize = noted
     return seen
 
 

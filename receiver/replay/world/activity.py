@@ -321,7 +321,7 @@ class Gpus:
         self._count_to_now()
         return self._held
 
-    def average(self, pool: str, window: timedelta) -> float | None:
+    def average(self, pool: str, window: timedelta = timedelta(minutes=5)) -> float | None:
         """A pool's activity over *window*."""
         return self._meter(pool).average(self._agenda.now, window)
 

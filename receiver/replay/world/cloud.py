@@ -1,13 +1,13 @@
-"""Civo's side: required counts, the instances that follow them, and which ones go when a count is lowered."""
+"""Civo: required counts and the instances that follow them, stock, quota and bills."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Protocol
 
 from receiver.core.model.policy import Taint
 from receiver.replay.world.cluster import Agenda, Dice
 from receiver.replay.world.config import Behaviour, Denied, Faults, WorldConfig, WorldPool
+from receiver.replay.world.nodes import Nodes
 from receiver.replay.world.objects import VM, CivoPool, WorldCharge
 
 FIELDS = ("instance_count", "cpu_core", "ram_mb", "disk_gb")
@@ -15,12 +15,12 @@ LONGEST_WINDOW = timedelta(days=31)
 
 
 def needs(spec: WorldPool) -> Mapping[str, int]:
-    """What one node of *spec* takes of each quota."""
+    """Return what one node of *spec* uses of each quota."""
     return {"instance_count": 1, "cpu_core": spec.cpu_cores, "ram_mb": spec.ram_mb, "disk_gb": spec.disk_gb}
 
 
 class StockAndQuota:
-    """Counts stock (GPU units left to buy, by size) and quota usage. GPUs have no quota, only stock."""
+    """Stock (GPU units left to buy, by size) and quota usage. GPUs have stock and no quota."""
 
     def __init__(self, config: WorldConfig, faults: Faults) -> None:
         self._faults = faults
@@ -29,7 +29,7 @@ class StockAndQuota:
         self.usage: dict[str, int] = {f: config.quota_used_elsewhere.get(f, 0) for f in FIELDS}
 
     def take(self, spec: WorldPool, *, from_stock: bool = True) -> None:
-        """Book one node; nodes that exist when the world begins are not taken from stock."""
+        """Count one node, unless *from_stock* is False without taking it from stock."""
         for name, amount in needs(spec).items():
             self.usage[name] += amount
         if from_stock:
@@ -39,18 +39,18 @@ class StockAndQuota:
                 shelf[spec.size] = left - spec.gpu_units
 
     def restock(self, spec: WorldPool) -> None:
-        """Put a gone node's GPUs back on the shelf."""
+        """Return the GPUs of a node that is gone to stock."""
         left = self._stock.get(spec.size)
         if left is not None:
             self._stock[spec.size] = left + spec.gpu_units
 
     def release_quota(self, spec: WorldPool) -> None:
-        """Take a gone node off the quota usage."""
+        """Subtract a node that is gone from the quota usage."""
         for name, amount in needs(spec).items():
             self.usage[name] -= amount
 
     def affordable(self, spec: WorldPool, count: int) -> int:
-        """How many of *count* nodes stock and quota allow now."""
+        """Return how many of *count* nodes stock and quota allow now."""
         for name, amount in needs(spec).items():
             limit = self.limits.get(name)
             if limit is not None and amount:
@@ -61,7 +61,7 @@ class StockAndQuota:
         return max(0, count)
 
     def check(self, spec: WorldPool, count: int) -> None:
-        """Raise Denied unless *count* more nodes fit; quota is told before stock, one line per quota."""
+        """Raise Denied unless *count* more nodes fit. Quota is checked before stock and names every limit."""
         over = [
             f"{name}: limit {limit}, usage {self.usage[name]}, requested {amount * count}"
             for name, amount in needs(spec).items()
@@ -87,107 +87,90 @@ class StockAndQuota:
 
 
 class WorldBooks:
-    """Bills instances. Ended ones are summed up once, so that a long replay stays cheap."""
+    """Bills instances. The bills of ended ones are added up once, so that a long replay stays cheap."""
 
-    def __init__(self, behaviour: Behaviour, price: Mapping[str, Decimal]) -> None:
+    def __init__(self, behaviour: Behaviour, price: Mapping[str, Decimal], agenda: Agenda) -> None:
         self.behaviour = behaviour
         self._price = price
+        self._agenda = agenda
+        self.lives: list[VM] = []  # every instance that ever was, oldest first
         self._running: dict[str, VM] = {}
         self._settled = Decimal(0)
         self._settled_gpu_seconds = 0.0
 
     def ordered(self, vm: VM) -> None:
         """Begin to bill *vm*."""
+        self.lives.append(vm)
         self._running[vm.id] = vm
 
     def ended(self, vm: VM) -> None:
-        """*vm* is gone: its bill no longer changes."""
-        end = self.end_of(vm)
+        """Settle the bill of *vm*, which is gone."""
+        end = self._end_of(vm)
         if self._running.pop(vm.id, None) is not None and end is not None:
             self._settled += self._usd(vm, end)
             self._settled_gpu_seconds += self._gpu_seconds(vm, end)
 
-    def end_of(self, vm: VM) -> datetime | None:
-        """When *vm*'s bill ended, None while it runs on."""
+    def _end_of(self, vm: VM) -> datetime | None:
         return vm.deleted_at if self.behaviour.billed_until == "delete" else vm.gone_at
 
-    def units(self, vm: VM, until: datetime) -> int:
-        """Paid units of *vm* up to *until*: started ones, or whole ones but at least one."""
+    def _units(self, vm: VM, until: datetime) -> int:
+        """Return the billed units of *vm*: started ones, or whole ones but at least one (`Behaviour.rounding`)."""
         whole, rest = divmod(until - vm.created_at, self.behaviour.granularity)
         if self.behaviour.rounding == "ceil" and rest:
             whole += 1
         return max(1, whole)
 
-    def paid(self, now: datetime) -> Decimal:
-        """USD so far; sizes without a price count nothing."""
-        return sum((self._usd(vm, self.end_of(vm) or now) for vm in self._running.values()), self._settled)
+    def paid(self, at: datetime | None = None) -> Decimal:
+        """Return the USD billed up to now, or up to a later *at* if nothing changes until then. Sizes without a price
+        count as 0."""
+        now = at or self._agenda.now
+        return sum((self._usd(vm, self._end_of(vm) or now) for vm in self._running.values()), self._settled)
 
-    def paid_gpu_seconds(self, now: datetime) -> float:
-        """GPU-seconds paid for so far, rounded as billed."""
-        running = (self._gpu_seconds(vm, self.end_of(vm) or now) for vm in self._running.values())
+    def paid_gpu_seconds(self) -> float:
+        """Return the GPU-seconds billed up to now, rounded as billed."""
+        running = (self._gpu_seconds(vm, self._end_of(vm) or self._agenda.now) for vm in self._running.values())
         return self._settled_gpu_seconds + sum(running)
 
-    def charges(self, lives: Iterable[VM], frm: datetime, to: datetime, now: datetime) -> list[WorldCharge]:
-        """Return the records that overlap *frm* to *to*, unclipped. Raises Denied as Civo does."""
+    def charges(self, frm: datetime, to: datetime) -> list[WorldCharge]:
+        """Return the records that overlap *frm* to *to*, unclipped. Raises Denied as Civo does (over 31 days: 400
+        ``parameter_date_range_too_long``)."""
         if to < frm:
             raise Denied("parameter_date_range", 400, "The date range is the wrong way round")
         if to - frm > LONGEST_WINDOW:
             raise Denied("parameter_date_range_too_long", 400, "The date range spans more than 31 days")
         hour = self.behaviour.granularity / timedelta(hours=1)
-        records = []
-        for number, vm in enumerate(lives, start=1):
-            end = self.end_of(vm)
-            if vm.created_at > to or (end is not None and end < frm):
-                continue
-            records.append(
-                WorldCharge(
-                    id=number,
-                    code=f"kube-node-{vm.size}",
-                    label=vm.hostname,
-                    frm=vm.created_at,
-                    to=end,
-                    num_hours=self.units(vm, end or now) * hour,
-                    size=vm.size,
-                    instance=vm.id,
-                    pool=vm.pool,
-                )
+        ends = [(number, vm, self._end_of(vm)) for number, vm in enumerate(self.lives, start=1)]
+        return [
+            WorldCharge(
+                id=number,
+                code=f"kube-node-{vm.size}",
+                label=vm.hostname,
+                frm=vm.created_at,
+                to=end,
+                num_hours=self._units(vm, end or self._agenda.now) * hour,
+                size=vm.size,
+                instance=vm.id,
+                pool=vm.pool,
             )
-        return records
+            for number, vm, end in ends
+            if vm.created_at <= to and (end is None or end >= frm)
+        ]
 
     def _usd(self, vm: VM, until: datetime) -> Decimal:
         price = self._price.get(vm.size, Decimal(0))
         microseconds = self.behaviour.granularity // timedelta(microseconds=1)
-        return price * self.units(vm, until) * microseconds / 3_600_000_000  # divided last, so that cents stay exact
+        return price * self._units(vm, until) * microseconds / 3_600_000_000  # divided last, so that cents stay exact
 
     def _gpu_seconds(self, vm: VM, until: datetime) -> float:
-        seconds = (self.units(vm, until) * self.behaviour.granularity).total_seconds()
+        seconds = (self._units(vm, until) * self.behaviour.granularity).total_seconds()
         return seconds * sum(vm.spec.resources.values())
 
 
-class Ground(Protocol):
-    """Where instances become nodes."""
-
-    def machine_active(self, vm: VM, pool: CivoPool, *, at_once: bool = False) -> None:
-        """*vm* runs: its node will register (*at_once*: ready and usable already)."""
-
-    def machine_dies(self, vm: VM, by: str) -> None:
-        """*vm* is switched off under whatever runs on it; *by* names what did it."""
-
-    def machine_gone(self, vm: VM) -> None:
-        """Civo no longer lists *vm*."""
-
-    def pool_relabelled(self, pool: CivoPool) -> None:
-        """The pool's labels or taints changed."""
-
-    def health(self, vm: VM) -> tuple[bool, bool]:
-        """Whether *vm*'s node is Ready, and whether it is cordoned."""
-
-
 class SimulatedCloud:
-    """Pools and instances at Civo. Every write may raise Denied."""
+    """Pools and instances at Civo. Refusals raise Denied with the code and status of the HTTP answer."""
 
     def __init__(
-        self, config: WorldConfig, agenda: Agenda, faults: Faults, dice: Dice, books: WorldBooks, ground: Ground
+        self, config: WorldConfig, agenda: Agenda, faults: Faults, dice: Dice, books: WorldBooks, nodes: Nodes
     ) -> None:
         self._config = config
         self._timings = config.timings
@@ -196,10 +179,9 @@ class SimulatedCloud:
         self._faults = faults
         self._dice = dice
         self._books = books
-        self._ground = ground
+        self._nodes = nodes
         self.accounts = StockAndQuota(config, faults)
         self.pools: dict[str, CivoPool] = {}
-        self.lives: list[VM] = []
         self._prefix = f"k3s-{config.cluster_name}-{dice.word(4)}-{dice.word(6)}-node-pool"
         self._pool_words: dict[str, str] = {}
         self._retrying: set[str] = set()
@@ -208,7 +190,7 @@ class SimulatedCloud:
             self._add_pool(spec)
             self.begin_with(spec.id, spec.count)
 
-    # --- what may be asked ---
+    # --- calls of Civo's API ---
 
     def pool(self, pool_id: str) -> CivoPool:
         """Return a pool. Raises Denied (404)."""
@@ -218,7 +200,7 @@ class SimulatedCloud:
             raise Denied("database_cluster_pool_not_found", 404, "Failed to find the pool") from None
 
     def resize(self, pool_id: str, count: int) -> None:
-        """Set the required count (absolute); instances follow."""
+        """PUT a pool's required count (absolute); instances follow."""
         pool = self.pool(pool_id)
         refusal = self._faults.next_refusal()
         if refusal is not None:
@@ -234,13 +216,13 @@ class SimulatedCloud:
         self._follow(pool)
 
     def delete_instance(self, pool_id: str, instance: str) -> None:
-        """Delete one instance by id; the required count falls as Behaviour.decrement says."""
+        """DELETE one instance by id; the required count falls as Behaviour.decrement says. Unknown: 404."""
         pool = self.pool(pool_id)
         vm = next((v for v in pool.instances if v.id == instance), None)
         if vm is None:
             raise Denied("database_cluster_pool_instance_not_found", 404, "Failed to find the instance within the pool")
         if not vm.living:
-            return  # on its way out already: a repeat changes nothing
+            return  # it is being deleted already
         decrement = self.behaviour.decrement
         if decrement == "at_once":
             self._require(pool, pool.required - 1)
@@ -250,7 +232,7 @@ class SimulatedCloud:
         self._retire(pool, vm, "delete_instance")
 
     def recycle(self, hostname: str) -> None:
-        """Replace one node: same count, new instance, not drained."""
+        """Replace one node: same count, new instance, new name, no drain. Unknown: 404."""
         for pool in self.pools.values():
             for vm in pool.instances:
                 if vm.hostname == hostname and vm.living:
@@ -260,7 +242,7 @@ class SimulatedCloud:
         raise Denied("database_kubernetes_node_not_found", 404, "Failed to find the node")
 
     def create_pool(self, spec: WorldPool) -> None:
-        """Create a pool and order its nodes."""
+        """POST a new pool and order its nodes."""
         if spec.id in self.pools:
             raise Denied("database_kubernetes_cluster_invalid", 400, "The pool exists already")
         if not self.behaviour.partial_fill:
@@ -270,32 +252,49 @@ class SimulatedCloud:
         self._follow(pool)
 
     def delete_pool(self, pool_id: str) -> None:
-        """Delete a pool with all its instances."""
+        """DELETE a pool with all its instances."""
         pool = self.pool(pool_id)
         del self.pools[pool_id]
         self._require(pool, 0)
         for vm in pool.living:
             self._retire(pool, vm, "delete_pool")
 
-    def relabel(self, pool_id: str, labels: Mapping[str, str] | None, taints: tuple[Taint, ...] | None) -> None:
-        """Set the pool's labels or taints; None leaves them."""
+    def relabel(
+        self, pool_id: str, *, labels: Mapping[str, str] | None = None, taints: tuple[Taint, ...] | None = None
+    ) -> None:
+        """PUT a pool's labels or taints, which its nodes take over; None leaves them."""
         pool = self.pool(pool_id)
         if labels is not None:
             pool.labels = dict(labels)
         if taints is not None:
             pool.taints = taints
-        self._ground.pool_relabelled(pool)
+        self._nodes.pool_relabelled(pool)
 
     @property
     def changing(self) -> bool:
-        """True while some pool is not what was asked for."""
+        """True while a pool differs from its required count."""
         return any(
             p.coming or len(p.instances) != p.required or any(vm.status != "ACTIVE" for vm in p.instances)
             for p in self.pools.values()
         )
 
+    def listed_count(self, pool_id: str) -> int:
+        """Return the ``count`` in a list of pools (Behaviour.list_count). Unknown: 404."""
+        if self.behaviour.list_count == "desired":
+            return self.shown_count(pool_id)
+        return len(self.pool(pool_id).instances)
+
+    def replace_pools(self, counts: Mapping[str, int]) -> None:
+        """PUT the cluster with a full list of pools: those not listed are deleted. Unknown: 404."""
+        for pool in counts:
+            self.pool(pool)
+        for pool in [p for p in self.pools if p not in counts]:
+            self.delete_pool(pool)
+        for pool, count in counts.items():
+            self.resize(pool, count)
+
     def shown_count(self, pool_id: str) -> int:
-        """The required count as Civo shows it: the one of `Behaviour.list_lag` ago. Raises Denied (404)."""
+        """Return the required count as Civo shows it: that of `Behaviour.list_lag` ago. Unknown: 404."""
         pool = self.pool(pool_id)
         when = self._agenda.now - self.behaviour.list_lag
         count = pool.required
@@ -337,13 +336,13 @@ class SimulatedCloud:
             self._follow(pool)
 
     def _victim_rank(self, vm: VM) -> tuple[int, float]:
-        """Civo's order on a lowered count: still building, not Ready, cordoned, the rest by age."""
+        """Civo's order when a count is lowered: still building, not Ready, cordoned, the rest by age."""
         age = self._agenda.now - vm.created_at
         oldest_first = self.behaviour.victims_by_age == "oldest"
         by_age = -age.total_seconds() if oldest_first else age.total_seconds()
         if not vm.listed or vm.status == "BUILDING":
             return (0 if not vm.listed else 1, by_age)
-        ready, cordoned = self._ground.health(vm)
+        ready, cordoned = self._nodes.health(vm)
         if not ready:
             return (2, by_age)
         return (3 if cordoned else 4, by_age)
@@ -374,7 +373,7 @@ class SimulatedCloud:
         vm.status = status
         if status == "ACTIVE":
             vm.active_at = self._agenda.now
-            self._ground.machine_active(vm, pool)
+            self._nodes.machine_active(vm, pool)
 
     def _retire(self, pool: CivoPool, vm: VM, by: str) -> None:
         vm.deleted_at = self._agenda.now
@@ -383,7 +382,7 @@ class SimulatedCloud:
             pool.coming.remove(vm)
             self._gone(pool, vm)
             return
-        self._ground.machine_dies(vm, by)
+        self._nodes.machine_dies(vm, by)
         self._agenda.after(self._dice.spread(self._timings.delete), self._gone, pool, vm)
 
     def _gone(self, pool: CivoPool, vm: VM) -> None:
@@ -393,11 +392,11 @@ class SimulatedCloud:
         self._books.ended(vm)
         self.accounts.restock(vm.spec)
         self._agenda.after(self._timings.quota_lag, self.accounts.release_quota, vm.spec)
-        self._ground.machine_gone(vm)
+        self._nodes.machine_gone(vm)
         if self.pools.get(pool.id) is pool and len(pool.living) < pool.required - pool.late_decrements:
-            self._follow(pool)  # the count was not lowered: Civo builds a replacement
+            self._follow(pool)  # the count was not lowered, so Civo builds a replacement
 
-    # --- making things ---
+    # --- creation ---
 
     def _add_pool(self, spec: WorldPool) -> CivoPool:
         self._pool_words.setdefault(spec.id, self._dice.word(4))
@@ -414,12 +413,11 @@ class SimulatedCloud:
             spec=pool.spec,
             created_at=self._agenda.now,
         )
-        self.lives.append(vm)
         self._books.ordered(vm)
         return vm
 
     def _new_hostname(self, pool: CivoPool) -> str:
-        """A name that no node ever had: of two with one name, the cluster would take the second for the first."""
+        """Return a name that no node ever had, since the cluster identifies nodes by name."""
         while True:
             name = f"{self._prefix}-{self._pool_words[pool.id]}-{self._dice.word(5)}"
             if name not in self._hostnames:
@@ -427,7 +425,7 @@ class SimulatedCloud:
                 return name
 
     def begin_with(self, pool_id: str, count: int) -> None:
-        """Add *count* nodes that are there, ready and usable, as those that a world begins with."""
+        """Add *count* usable nodes at once, as those of `WorldPool.count`. Unknown: 404."""
         pool = self.pool(pool_id)
         pool.required += count
         for _ in range(count):
@@ -437,4 +435,4 @@ class SimulatedCloud:
             vm.status = "ACTIVE"
             vm.active_at = self._agenda.now
             pool.instances.append(vm)
-            self._ground.machine_active(vm, pool, at_once=True)
+            self._nodes.machine_active(vm, pool, at_once=True)

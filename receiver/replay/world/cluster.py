@@ -1,19 +1,21 @@
-"""What the Kubernetes API server keeps: nodes, pods, events, and a version for every change."""
+"""The state of a world: its clock, its seeded randomness, and the objects that the Kubernetes API server keeps."""
 
 import heapq
 import itertools
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any, overload
+from operator import attrgetter
+from typing import Any
 
 from receiver.replay.world.config import Denied
 from receiver.replay.world.objects import WorldChange, WorldEvent, WorldNode, WorldPod
 
 
 class Agenda:
-    """Time and what is due in it. Things due at one moment happen in the order in which they were put down."""
+    """The clock, and the calls that are due. Calls due at the same moment run in the order in which they were added."""
 
     def __init__(self, start: datetime) -> None:
         if start.tzinfo is None:
@@ -23,21 +25,21 @@ class Agenda:
         self._numbers = itertools.count()
 
     def at(self, when: datetime, what: Callable[..., object], *args: object) -> None:
-        """Do *what* at *when*, or now when that has passed."""
+        """Call *what* at *when*, or now when that has passed."""
         heapq.heappush(self._heap, (max(when, self.now), next(self._numbers), what, args))
 
     def after(self, delay: timedelta, what: Callable[..., object], *args: object) -> None:
-        """Do *what* after *delay*."""
+        """Call *what* after *delay*."""
         self.at(self.now + delay, what, *args)
 
     def next_at(self) -> datetime | None:
-        """When the next thing is due. It may turn out to be void (a build whose instance was deleted)."""
+        """Return when the next call is due, or None. It may have no effect (a build whose instance was deleted)."""
         return self._heap[0][0] if self._heap else None
 
     def advance(self, to: datetime) -> None:
-        """Do everything due up to and including *to*. Raises ValueError when *to* lies in the past."""
+        """Run everything due up to and including *to*. Raises ValueError when *to* lies in the past."""
         if to < self.now:
-            raise ValueError(f"time does not go back: {to} is before {self.now}")
+            raise ValueError(f"time cannot go back: {to} is before {self.now}")
         heap = self._heap
         while heap and heap[0][0] <= to:
             self.now, _, what, args = heapq.heappop(heap)
@@ -46,7 +48,7 @@ class Agenda:
 
 
 class Dice:
-    """Seeded names and jitter: drawn apart, so that switching jitter on renames nothing."""
+    """Seeded names and jitter, from separate streams: jitter changes no name."""
 
     def __init__(self, seed: int, jitter: float) -> None:
         self._names = random.Random(seed)
@@ -73,66 +75,46 @@ Object = WorldNode | WorldPod | WorldEvent
 Key = tuple[str, str]
 
 
-class Journal(Sequence[WorldChange]):
-    """Changes by version. Beyond *limit* the older half is compacted away, as etcd would."""
+class Journal:
+    """Changes by version, as etcd keeps them. Beyond *limit* the older half is compacted away."""
 
     def __init__(self, limit: int) -> None:
-        self._changes: list[WorldChange] = []
+        self.changes: list[WorldChange] = []  # oldest first
         self._limit = limit
         self.version = 0
         self.oldest_version = 0
 
     def next_version(self) -> int:
-        """Take the version that the next change carries."""
+        """Return the version of the next change."""
         self.version += 1
         return self.version
 
     def note(self, kind: str, verb: str, key: str, obj: Object, before: Object | None = None) -> None:
-        """Keep a change at the present version."""
-        self._changes.append(WorldChange(version=self.version, kind=kind, verb=verb, key=key, obj=obj, before=before))
-        if len(self._changes) > self._limit:
-            self.compact(self._changes[len(self._changes) // 2].version)
+        """Record a change at the current version."""
+        self.changes.append(WorldChange(version=self.version, kind=kind, verb=verb, key=key, obj=obj, before=before))
+        if len(self.changes) > self._limit:
+            self.compact(self.changes[len(self.changes) // 2].version)
 
-    def since(self, version: int, kind: str | None) -> list[WorldChange]:
-        """Return the changes after *version*. Raises Denied(status=410) when some are compacted away."""
+    def since(self, version: int, kind: str | None = None) -> list[WorldChange]:
+        """Return the changes after *version*. Raises Denied (410) when some of them were compacted away."""
         if version < self.oldest_version:
             raise Denied("Expired", 410, f"too old resource version: {version} ({self.oldest_version})")
-        return [c for c in self._changes[self._index_after(version) :] if kind in (None, c.kind)]
+        return [c for c in self.changes[self._index_after(version) :] if kind in (None, c.kind)]
 
     def compact(self, before_version: int) -> None:
-        """Forget changes older than *before_version*."""
+        """Drop the changes before *before_version*."""
         keep_from = self._index_after(before_version - 1)
         if keep_from:
-            self.oldest_version = self._changes[keep_from - 1].version
-            del self._changes[:keep_from]
+            self.oldest_version = self.changes[keep_from - 1].version
+            del self.changes[:keep_from]
 
     def _index_after(self, version: int) -> int:
-        low, high = 0, len(self._changes)
-        while low < high:
-            middle = (low + high) // 2
-            if self._changes[middle].version <= version:
-                low = middle + 1
-            else:
-                high = middle
-        return low
-
-    def __len__(self) -> int:
-        return len(self._changes)
-
-    def __iter__(self) -> Iterator[WorldChange]:
-        return iter(self._changes)
-
-    @overload
-    def __getitem__(self, index: int) -> WorldChange: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[WorldChange]: ...
-    def __getitem__(self, index: int | slice) -> WorldChange | list[WorldChange]:
-        return self._changes[index]
+        return bisect_right(self.changes, version, key=attrgetter("version"))
 
 
 class ClusterObjects:
-    """Objects are immutable; a change puts a new one in place. *used* is what bound pods hold, by node; *gangs*
-    are the bound pods of each gang, by namespace and gang."""
+    """The API server's objects. They are immutable; a change replaces them. *used* are the resources that bound pods
+    hold, by node; *gangs* are the bound pods of each gang, by namespace and gang."""
 
     def __init__(self, agenda: Agenda, journal: Journal) -> None:
         self.agenda = agenda
@@ -155,21 +137,21 @@ class ClusterObjects:
             raise Denied("NotFound", 404, f'nodes "{name}" not found') from None
 
     def add_node(self, node: WorldNode) -> WorldNode:
-        """Put a new node in place."""
+        """Create a node object."""
         node = replace(node, version=self.journal.next_version())
         self.nodes[node.name] = node
         self.journal.note("Node", "ADDED", node.name, node)
         return node
 
     def change_node(self, node: WorldNode, **changes: Any) -> WorldNode:
-        """Put *node* with *changes* in its place."""
+        """Replace *node* by itself with *changes*."""
         changed = replace(node, version=self.journal.next_version(), **changes)
         self.nodes[node.name] = changed
         self.journal.note("Node", "MODIFIED", node.name, changed, node)
         return changed
 
     def drop_node(self, name: str) -> None:
-        """Remove a node object."""
+        """Delete a node object."""
         before = self.nodes.pop(name)
         self.journal.note("Node", "DELETED", name, replace(before, version=self.journal.next_version()), before)
 
@@ -183,19 +165,19 @@ class ClusterObjects:
             raise Denied("NotFound", 404, f'pods "{key[1]}" not found in namespace "{key[0]}"') from None
 
     def living(self, key: Key, uid: str) -> WorldPod | None:
-        """Return the pod if it is still the one of *uid* and has not terminated."""
+        """Return the pod if it still has *uid* and has not terminated."""
         pod = self.active.get(key)
         return pod if pod is not None and pod.uid == uid else None
 
     def add_pod(self, pod: WorldPod) -> WorldPod:
-        """Put a new pod in place."""
+        """Create a pod object."""
         pod = replace(pod, version=self.journal.next_version())
         self.pods[pod.key] = self.active[pod.key] = pod
         self.journal.note("Pod", "ADDED", f"{pod.namespace}/{pod.name}", pod)
         return pod
 
     def change_pod(self, pod: WorldPod, **changes: Any) -> WorldPod:
-        """Put *pod* with *changes* in its place."""
+        """Replace *pod* by itself with *changes*."""
         changed = replace(pod, version=self.journal.next_version(), **changes)
         self.pods[changed.key] = changed
         if changed.over:
@@ -206,14 +188,14 @@ class ClusterObjects:
         return changed
 
     def drop_pod(self, key: Key) -> None:
-        """Remove a pod object."""
+        """Delete a pod object."""
         before = self.pods.pop(key)
         self.active.pop(key, None)
         pod = replace(before, version=self.journal.next_version())
         self.journal.note("Pod", "DELETED", f"{pod.namespace}/{pod.name}", pod, before)
 
     def occupy(self, pod: WorldPod, node: str) -> None:
-        """*pod* holds what it asks for on *node* from now on."""
+        """Count the requests of *pod* as used on *node*."""
         self.pods_on.setdefault(node, {})[pod.key] = None
         used = self.used.setdefault(node, {})
         for resource, count in pod.asks.items():
@@ -222,7 +204,7 @@ class ClusterObjects:
             self.gangs.setdefault((pod.namespace, pod.gang), set()).add(pod.key)
 
     def vacate(self, pod: WorldPod) -> bool:
-        """*pod* holds nothing any more; False when it held nothing before."""
+        """Release the requests of *pod*; return False when it held none."""
         here = self.pods_on.get(pod.node or "", {})
         if pod.key not in here or pod.node is None:
             return False
@@ -236,10 +218,14 @@ class ClusterObjects:
             del self.pods_on[pod.node], self.used[pod.node]
         return True
 
+    def on(self, node: str) -> list[WorldPod]:
+        """Return the pods bound to *node* that have not terminated."""
+        return [self.pods[key] for key in self.pods_on.get(node, ())]
+
     # --- events ---
 
     def record(self, event: WorldEvent) -> WorldEvent:
-        """Keep an Event."""
+        """Create an Event."""
         event = replace(event, version=self.journal.next_version())
         self.events.append(event)
         self.journal.note("Event", "ADDED", f"{event.namespace}/{event.id}", event)

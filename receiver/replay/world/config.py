@@ -1,24 +1,30 @@
-"""What a simulated world is made of: pools, timings, and one switch for each thing nobody documents about Civo."""
+"""The configuration of a simulated world, its faults, and the form of a refusal.
+
+Each undocumented behaviour of Civo is a switch in `Behaviour`.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 from receiver.core.model.pods import Preference, Requirement, Toleration
 from receiver.core.model.policy import Taint
 from receiver.core.model.resources import CPU, GIB, MEMORY, MIB, STORAGE
 
+if TYPE_CHECKING:
+    from receiver.replay.world.nodes import Nodes
+
 GANG_ANNOTATION = "gpu-autoscaler.io/gang"
 POOL_LABEL = "kubernetes.civo.com/civo-node-pool"
 GPU = "nvidia.com/gpu"
-CLAIMS = "resource.k8s.io/claims"  # what a pod asks for by ResourceClaim; the scheduler places none of these
+CLAIMS = "resource.k8s.io/claims"  # a request by ResourceClaim, which this scheduler never places
 Packing = Literal["most_allocated", "least_allocated", "first_fit"]
 
 
 class Denied(Exception):
-    """Civo's or Kubernetes' refusal: *code* and *status* as the HTTP face answers, *reason* a sentence."""
+    """A refusal by Civo or Kubernetes: *code* and *status* of the HTTP answer, *reason* a sentence."""
 
     def __init__(self, code: str, status: int, reason: str, details: str = "") -> None:
         super().__init__(f"{code} ({status}): {reason}")
@@ -30,13 +36,13 @@ class Denied(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorldPool:
-    """A node pool as created at Civo. *resources* is what one node offers once its driver runs (GPU resource
-    name to whole units), *count* the nodes that exist, ready and usable, when the world begins.
+    """A node pool as created at Civo. *resources* are the GPU resources of one node whose driver runs (name to whole
+    units), *count* the usable nodes at the beginning.
 
-    The defaults are the published row of ``an.g1.l40s.kube.x1`` (12 vCPU, 96 GB, 200 GB, one L40S). *gpus* is
-    the number of physical GPUs per node where *resources* does not tell (MIG, time-slicing). A new node carries
-    *startup_taints* until it is set up (`Timings.set_up`).
-    With *dra* a DRA driver serves the GPUs: ResourceSlices show them and the node's status does not.
+    The defaults are the published row of ``an.g1.l40s.kube.x1`` (12 vCPU, 96 GB, 200 GB, one L40S). *gpus* are the
+    physical GPUs per node where *resources* does not say (MIG, time-slicing). A new node carries *startup_taints*
+    until `Timings.set_up` has passed. With *dra* a DRA driver serves the GPUs: ResourceSlices show them, the node's
+    status does not.
     """
 
     id: str
@@ -57,12 +63,12 @@ class WorldPool:
 
     @property
     def machine(self) -> Mapping[str, int]:
-        """What one machine has (`receiver.core.model.resources`)."""
+        """The compute resources of one machine (`receiver.core.model.resources`)."""
         return {CPU: self.cpu_cores * 1000, MEMORY: self.ram_mb * MIB, STORAGE: self.disk_gb * GIB}
 
     @property
     def gpu_units(self) -> int:
-        """Physical GPUs of one node: what stock is counted in."""
+        """Physical GPUs of one node, the unit of stock."""
         if self.gpus is not None:
             return self.gpus
         return self.resources.get(GPU, 1 if self.resources else 0)
@@ -70,10 +76,10 @@ class WorldPool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timings:
-    """How long things take. *jitter* is a ratio: each duration is drawn from d*(1-jitter) to d*(1+jitter).
+    """Durations. *jitter* is a ratio: each duration d is drawn from d*(1-jitter) to d*(1+jitter).
 
-    Build, boot and driver follow published figures where there are any (GPU build 2-10 min is an assumption,
-    driver 3-7 min is generic for the GPU operator).
+    Civo publishes no figures: 2-10 min for a GPU build is an assumption, 3-7 min for the driver is typical of the GPU
+    operator.
     """
 
     create: timedelta = timedelta(0)  # PUT -> the instance is listed
@@ -96,33 +102,32 @@ class Timings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Behaviour:
-    """The switches for what is unknown at Civo. *decrement* is when the required count falls after an instance
-    was deleted by id: at once, that long later, or never (then Civo builds a replacement)."""
+    """Switches for undocumented behaviour of Civo. *decrement* is when the required count falls after an instance was
+    deleted by id: at once, that long later, or never (Civo then builds a replacement)."""
 
     list_zero_pools: bool = False
     list_count: Literal["desired", "actual"] = "desired"
-    list_lag: timedelta = timedelta(0)  # lists and the cluster show the required count as it was that long ago
+    list_lag: timedelta = timedelta(0)  # lists and the cluster show the required count of that long ago
     decrement: Literal["at_once", "never"] | timedelta = "at_once"
-    partial_fill: bool = False  # a growth that fits only partly is taken and filled up later, not refused
-    rescale_conflict: bool = False  # a second resize while one is under way is refused
-    taints_null_wipes: bool = True  # read by the HTTP face: `taints: null` clears the pool's taints
+    partial_fill: bool = False  # accept a growth that fits only partly, and fill it up later
+    rescale_conflict: bool = False  # refuse a resize while another one is under way
+    taints_null_wipes: bool = True  # `taints: null` over HTTP clears the pool's taints
     scaling_status: bool = False  # the cluster shows SCALING while a pool changes
     victims_by_age: Literal["oldest", "newest"] = "oldest"
     rounding: Literal["ceil", "floor_min_one"] = "ceil"
     granularity: timedelta = timedelta(hours=1)
-    billed_until: Literal["gone", "delete"] = "gone"  # the later one is the careful assumption
+    billed_until: Literal["gone", "delete"] = "gone"  # the later one is the safe assumption
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorldConfig:
     """A world at its beginning.
 
-    *stock* is the GPU units per size that can be bought beyond the initial nodes (None or absent: endless).
-    *quota* are account limits by bare name (``instance_count``, ``cpu_core``, ``ram_mb``, ``disk_gb``; absent:
-    endless), *quota_used_elsewhere* what other things of the account hold. *price* is USD per node-hour by
-    size. *backoff_limit* is how often a job may lose pods before it fails (those lost at one moment count once), as
-    a Kubernetes Job's `backoffLimit` (6 there); None: it comes back for ever. *journal_limit* bounds the changes kept
-    for watches.
+    *stock* are the GPU units by size left to buy beyond the initial nodes (None or absent: unlimited). *quota* are
+    account limits by name (``instance_count``, ``cpu_core``, ``ram_mb``, ``disk_gb``; absent: unlimited),
+    *quota_used_elsewhere* is the rest of the account. *price* is USD per node-hour by size. *backoff_limit* is how
+    often a job may lose pods before it fails, as `backoffLimit` of a Kubernetes Job (pods lost at the same moment count
+    once; None: unlimited). *journal_limit* bounds the changes kept for watches.
     """
 
     pools: tuple[WorldPool, ...]
@@ -143,7 +148,7 @@ class WorldConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pdb:
-    """A PodDisruptionBudget: at least *min_available* running pods of *namespace* matching *selector* stay."""
+    """A PodDisruptionBudget: *min_available* running pods of *namespace* that match *selector* must stay."""
 
     namespace: str
     selector: Mapping[str, str]
@@ -156,21 +161,11 @@ class Pdb:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PodSpec:
-    """A pod as somebody creates it. *requests* are GPU resources (empty for a CPU pod), *compute* its other requests in
-    millicores and bytes (`receiver.core.model.resources`), *duration* the run time
-    (None: it runs until it is deleted), *gpu_util* the activity ratio 0-1 of each of its GPUs once it is loaded,
-    *gpu_memory* the ratio of their memory that it holds then (None: what such an activity usually takes).
+class PodTemplate:
+    """The parts that pods and jobs share. *gpu_util* and *gpu_memory* are the activity and used memory (ratios 0-1) of
+    each GPU after warm-up; memory None follows from the activity. *compute* are the requests beside GPUs in millicores
+    and bytes (`receiver.core.model.resources`)."""
 
-    A pod with a controller (*owner_kind* other than empty) that is lost or deleted comes back under a new name,
-    except a DaemonSet's. *node* binds it directly, as a DaemonSet's pod is. *gang_size* is how many pods of the
-    gang must be placed together (0: all that wait); further ones are placed one by one.
-    """
-
-    namespace: str
-    name: str
-    requests: Mapping[str, int] = field(default_factory=dict)
-    duration: timedelta | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     node_selector: Mapping[str, str] = field(default_factory=dict)
@@ -180,21 +175,37 @@ class PodSpec:
     priority: int = 0
     priority_class: str = ""
     owner_kind: str = ""
-    owner_name: str = ""
-    gated: bool = False
-    gang_size: int = 0
     gpu_util: float = 0.9
     gpu_memory: float | None = None
-    node: str | None = None
     compute: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """A Kubernetes Job that asks for GPUs: *pods* pods of *gpus_per_pod* units of *resource* and of *compute*
-    (millicores, bytes), each running for *duration*. *gang* declares them to belong together: at least *gang_min* of
-    them (None: all) are placed at once, or none. *gpu_util* and *gpu_memory* as in PodSpec. With another *owner_kind*
-    it stands for what that controller runs, which is over all the same when its pods are done."""
+class PodSpec(PodTemplate):
+    """A pod to create. *requests* are GPU resources (empty for a CPU pod); *duration* None runs until it is deleted.
+
+    A controller (*owner_kind* not empty) replaces a lost or deleted pod under a new name, except a DaemonSet. *node*
+    binds the pod directly, as a DaemonSet's. *gang_size* pods of a gang must be placed together (0: all that wait);
+    further ones are placed one by one.
+    """
+
+    namespace: str
+    name: str
+    requests: Mapping[str, int] = field(default_factory=dict)
+    duration: timedelta | None = None
+    owner_name: str = ""
+    gated: bool = False
+    gang_size: int = 0
+    node: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job(PodTemplate):
+    """A Kubernetes Job of *pods* pods that each request *gpus_per_pod* units of *resource* for *duration*.
+
+    With *gang*, at least *gang_min* of them (None: all) are placed at once, or none. Another *owner_kind* stands for
+    that controller, which ends when its pods are done.
+    """
 
     id: str
     submit_at: datetime
@@ -207,54 +218,24 @@ class Job:
     gang_min: int | None = None
     owner_kind: str = "Job"
     resource: str = GPU
-    node_selector: Mapping[str, str] = field(default_factory=dict)
-    affinity: tuple[tuple[Requirement, ...], ...] = ()
-    preferred: tuple[Preference, ...] = ()
-    tolerations: tuple[Toleration, ...] = ()
-    labels: Mapping[str, str] = field(default_factory=dict)
-    annotations: Mapping[str, str] = field(default_factory=dict)
-    priority: int = 0
-    priority_class: str = ""
-    gpu_util: float = 0.9
-    gpu_memory: float | None = None
-    compute: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def gpus(self) -> int:
-        """GPU units that the whole job asks for."""
+        """GPU units of the whole job."""
         return self.pods * self.gpus_per_pod
-
-
-class Ward(Protocol):
-    """Where faults of nodes and of telemetry take effect. Raises Denied (404) for an unknown node."""
-
-    def lose_gpu(self, name: str) -> None:
-        """The driver of a node crashes."""
-
-    def not_ready(self, name: str) -> None:
-        """The kubelet of a node stops answering."""
-
-    def recover(self, name: str) -> None:
-        """Driver and kubelet of a node are well again."""
-
-    def recover_all(self) -> None:
-        """Those of every node are."""
-
-    def telemetry_gone(self, gone: bool) -> None:
-        """Nobody sees what GPUs do, or everybody again."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Faults:
-    """What goes wrong from now on. Counters are per pool id and used up one by one.
+    """What goes wrong from now on. Counters are by pool id; each fault uses up one.
 
-    *stock* overrides how many GPU units of a size can still be bought; *rules_dead* is read by whoever shows
-    alerts. What happens to nodes and telemetry reaches the world through *ward*, which the world sets.
+    *stock* overrides the GPU units of a size that are left to buy. *rules_dead* stops all alerts. Faults of nodes and
+    of telemetry take effect on *nodes*, which the world sets.
     """
 
     stock: dict[str, int | None] = field(default_factory=dict)
     rules_dead: bool = False
-    ward: Ward | None = None
+    nodes: "Nodes | None" = None
     _telemetry_gone: bool = False
     _refusals: list[tuple[Denied, int | None]] = field(default_factory=list)
     _stuck: dict[str, int] = field(default_factory=dict)
@@ -264,32 +245,32 @@ class Faults:
 
     @property
     def telemetry_gone(self) -> bool:
-        """True while nobody sees what GPUs do; settable."""
+        """True while no GPU metrics arrive; settable."""
         return self._telemetry_gone
 
     @telemetry_gone.setter
     def telemetry_gone(self, gone: bool) -> None:
         self._telemetry_gone = gone
-        if self.ward is not None:
-            self.ward.telemetry_gone(gone)
+        if self.nodes is not None:
+            self.nodes.telemetry_gone(gone)
 
     def lose_gpu(self, node: str) -> None:
-        """The driver of a usable *node* crashes: it offers no GPU and reports none until `recover`. Pods stay."""
-        self._the_ward.lose_gpu(node)
+        """Crash the driver of *node*: no GPU is allocatable or reported until `recover`. Pods stay. Unknown: 404."""
+        self._known_nodes.lose_gpu(node)
 
     def not_ready(self, node: str) -> None:
-        """A Ready *node* becomes NotReady until `recover`; what runs there goes on."""
-        self._the_ward.not_ready(node)
+        """Make a Ready *node* NotReady until `recover`. Its pods keep running. Unknown: 404."""
+        self._known_nodes.not_ready(node)
 
     def recover(self, node: str) -> None:
-        """Undo `lose_gpu` and `not_ready`."""
-        self._the_ward.recover(node)
+        """Undo `lose_gpu` and `not_ready`. Unknown: 404."""
+        self._known_nodes.recover(node)
 
     @property
-    def _the_ward(self) -> Ward:
-        if self.ward is None:
-            raise RuntimeError("these faults belong to no world")
-        return self.ward
+    def _known_nodes(self) -> "Nodes":
+        if self.nodes is None:
+            raise RuntimeError("no world uses these faults")
+        return self.nodes
 
     def refuse_rescale(
         self,
@@ -307,11 +288,11 @@ class Faults:
         self._stuck[pool] = count
 
     def gpu_never(self, pool: str, count: int = 1) -> None:
-        """The next *count* nodes of *pool* become Ready and never offer a GPU."""
+        """The next *count* nodes of *pool* become Ready without ever offering a GPU."""
         self._gpu_never[pool] = count
 
     def bare_labels(self, pool: str, count: int = 1) -> None:
-        """The next *count* nodes of *pool* come without the labels and taints that the pool is configured with."""
+        """The next *count* nodes of *pool* register without the pool's labels and taints."""
         self._bare[pool] = count
 
     def odd_status(self, pool: str, count: int = 1, status: str = "ERROR") -> None:
@@ -319,7 +300,7 @@ class Faults:
         self._odd[pool] = (count, status)
 
     def clear(self) -> None:
-        """Make the world behave again; what is stuck stays stuck, and bare nodes stay bare."""
+        """End all faults. Instances that are stuck stay stuck, and nodes without labels stay so."""
         self.stock.clear()
         self.telemetry_gone = self.rules_dead = False
         self._refusals.clear()
@@ -327,11 +308,11 @@ class Faults:
         self._gpu_never.clear()
         self._bare.clear()
         self._odd.clear()
-        if self.ward is not None:
-            self.ward.recover_all()
+        if self.nodes is not None:
+            self.nodes.recover_all()
 
     def next_refusal(self) -> Denied | None:
-        """Use up and return the refusal that the next resize meets, or None."""
+        """Use up and return the refusal of the next resize, or None."""
         if not self._refusals:
             return None
         refusal, times = self._refusals.pop(0)
@@ -340,19 +321,19 @@ class Faults:
         return refusal
 
     def takes_stuck(self, pool: str) -> bool:
-        """Use up one stuck build of *pool*."""
+        """Use up one stuck build; False when none is left."""
         return _use_up(self._stuck, pool)
 
     def takes_gpu_never(self, pool: str) -> bool:
-        """Use up one node of *pool* whose GPU never shows."""
+        """Use up one node without a GPU; False when none is left."""
         return _use_up(self._gpu_never, pool)
 
     def takes_bare_labels(self, pool: str) -> bool:
-        """Use up one node of *pool* without labels and taints."""
+        """Use up one node without labels and taints; False when none is left."""
         return _use_up(self._bare, pool)
 
     def takes_odd_status(self, pool: str) -> str | None:
-        """Use up one odd status of *pool* and return it, or None."""
+        """Use up and return one odd status, or None."""
         left, status = self._odd.get(pool, (0, ""))
         if left <= 0:
             return None

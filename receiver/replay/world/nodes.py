@@ -1,4 +1,4 @@
-"""From an instance to a node that takes GPU pods, and back, and what may befall it meanwhile."""
+"""Nodes: from an instance to a node that runs GPU pods and back, and the faults on the way."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule
 
 
 class Nodes:
-    """What Civo's instances become in Kubernetes: the Ground that Cloud stands on, and the Ward of Faults."""
+    """The Kubernetes nodes of Civo's instances."""
 
     def __init__(
         self,
@@ -42,10 +42,10 @@ class Nodes:
         self.crashed: set[str] = set()  # nodes whose driver crashed
         self.silent: set[str] = set()  # nodes whose kubelet does not answer
 
-    # --- coming up ---
+    # --- start ---
 
     def machine_active(self, vm: VM, pool: CivoPool, *, at_once: bool = False) -> None:
-        """*vm* runs: its node registers half-way through the boot time, NotReady, and is Ready at its end."""
+        """Boot the node of *vm*: it registers NotReady half-way through the boot time and is Ready at its end."""
         if at_once:
             self._register(vm, pool)
             self._ready(vm, at_once=True)
@@ -116,7 +116,7 @@ class Nodes:
         self._gpus_up(node.name, vm)
 
     def _set_up(self, vm: VM) -> None:
-        """What taints new nodes is done with this one."""
+        """Remove the startup taints."""
         node = self._node_of(vm)
         if not vm.living or node is None or vm.usable_at is not None:
             return
@@ -134,17 +134,17 @@ class Nodes:
             self._change(node, labels={**node.labels, **_pool_labels(pool, bare=bare)})
 
     def pool_relabelled(self, pool: CivoPool) -> None:
-        """Bring the pool's labels and taints to its living nodes."""
+        """Set the pool's labels and taints on its living nodes."""
         for vm in pool.living:
             node = self._node_of(vm)
             if node is not None:
                 taints = with_automatic(pool.taints, ready=node.ready, unschedulable=node.unschedulable)
                 self._change(node, labels={**node.labels, **_pool_labels(pool)}, taints=taints)
 
-    # --- going down ---
+    # --- end ---
 
     def machine_dies(self, vm: VM, by: str) -> None:
-        """*vm* is switched off: its node is NotReady and everything on it stops."""
+        """Switch *vm* off: its node is NotReady and everything on it stops."""
         node = self._node_of(vm)
         if node is None:
             return
@@ -153,7 +153,7 @@ class Nodes:
         self._set_ready(node, ready=False)
 
     def machine_gone(self, vm: VM) -> None:
-        """The node object outlives its VM a little."""
+        """Delete the node object of *vm* after `Timings.node_lingers`."""
         if self._node_of(vm) is not None:
             self._agenda.after(self._timings.node_lingers, self._drop, vm)
 
@@ -172,14 +172,14 @@ class Nodes:
         self._pods.scheduler.node_changed(name)
 
     def health(self, vm: VM) -> tuple[bool, bool]:
-        """Whether the node is Ready, and whether it is cordoned."""
+        """Return whether the node of *vm* is Ready, and whether it is cordoned."""
         node = self._node_of(vm)
         return (False, False) if node is None else (node.ready, node.unschedulable)
 
-    # --- what befalls it ---
+    # --- faults ---
 
     def lose_gpu(self, name: str) -> None:
-        """The driver crashes: the node offers no GPU and reports none; nothing happens to one that offers none yet."""
+        """See Faults. A node without a usable GPU stays as it is."""
         node = self._cluster.node(name)
         if any(node.gpus.values()):
             self.crashed.add(name)
@@ -187,14 +187,14 @@ class Nodes:
             self._change(node, allocatable={**node.allocatable, **dict.fromkeys(node.gpus, 0)})
 
     def not_ready(self, name: str) -> None:
-        """The kubelet stops answering: nothing new is placed there, what runs goes on."""
+        """See Faults."""
         node = self._cluster.node(name)
         if node.ready:
             self.silent.add(name)
             self._set_ready(node, ready=False)
 
     def recover(self, name: str) -> None:
-        """Driver and kubelet are well again, if the machine still is."""
+        """See Faults. A node whose machine is gone does not recover."""
         self._cluster.node(name)
         vm = self._machines[name]
         if name in self.silent and vm.living:
@@ -207,29 +207,30 @@ class Nodes:
         self.crashed.discard(name)
 
     def recover_all(self) -> None:
-        """Every node is well again."""
+        """Recover every node."""
         for name in sorted(self.silent | self.crashed):
             self.recover(name)
 
     def telemetry_gone(self, gone: bool) -> None:
-        """Nobody sees what GPUs do, or everybody again."""
+        """Stop or resume all GPU metrics."""
         self._activity.telemetry_gone(gone)
 
     def _set_ready(self, node: WorldNode, *, ready: bool) -> None:
         taints = with_automatic(node.taints, ready=ready, unschedulable=node.unschedulable)
         self._change(node, ready=ready, ready_since=self._agenda.now if ready else None, taints=taints)
 
-    # --- what people and the product do to nodes ---
+    # --- calls of the Kubernetes API ---
 
     def patch(
         self,
         name: str,
-        unschedulable: bool | None,
-        labels: Mapping[str, str | None] | None,
-        annotations: Mapping[str, str | None] | None,
-        taints: Sequence[Taint] | None,
+        *,
+        unschedulable: bool | None = None,
+        labels: Mapping[str, str | None] | None = None,
+        annotations: Mapping[str, str | None] | None = None,
+        taints: Sequence[Taint] | None = None,
     ) -> WorldNode:
-        """Change a node. Raises Denied (404)."""
+        """Change a node; a label or annotation of None is removed. Unknown: 404."""
         node = self._cluster.node(name)
         closed = node.unschedulable if unschedulable is None else unschedulable
         wanted: dict[str, Any] = {
@@ -241,13 +242,13 @@ class Nodes:
         changes = {k: v for k, v in wanted.items() if v != getattr(node, k)}
         return self._change(node, **changes) if changes else node
 
-    def delete_object(self, vm: VM | None, name: str) -> None:
-        """Delete the node object alone: the VM stays and is billed. Raises Denied (404)."""
+    def delete(self, name: str) -> None:
+        """Delete the node object alone: its VM stays and is billed, and the pool's count stays. Unknown: 404."""
         self._cluster.node(name)
-        if vm is not None:
-            self._activity.node_down(name)
-            self._pods.node_died(name, vm, "delete_node")
-            self._by_instance.pop(vm.id, None)
+        vm = self._machines[name]
+        self._activity.node_down(name)
+        self._pods.node_died(name, vm, "delete_node")
+        self._by_instance.pop(vm.id, None)
         self._drop_object(name)
 
     def _change(self, node: WorldNode, **changes: Any) -> WorldNode:
@@ -269,7 +270,7 @@ class Nodes:
 
 
 def with_automatic(taints: Iterable[Taint], *, ready: bool, unschedulable: bool) -> tuple[Taint, ...]:
-    """Return *taints* with those that Kubernetes itself sets for a node in this state, and no stale ones."""
+    """Return *taints* with those that Kubernetes sets on a node in this state."""
     kept = tuple(t for t in taints if t not in (NOT_READY, UNSCHEDULABLE))
     return kept + ((UNSCHEDULABLE,) if unschedulable else ()) + (() if ready else (NOT_READY,))
 

@@ -1,20 +1,19 @@
-"""The values a world shows: instances, nodes, pods, changes, charges, what keeps new work out, and how it says no."""
+"""The values a world shows: instances, nodes, pods, changes, charges and the objects of a budget hold."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from receiver.core.model.pods import Preference, Requirement, Toleration
-from receiver.core.model.policy import Taint
 from receiver.core.model.resources import COMPUTE
-from receiver.replay.world.config import WorldPool
+from receiver.core.model.policy import Taint
+from receiver.replay.world.config import PodSpec, WorldPool
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class VM:
-    """One instance over its whole life. *created_at* is when it was ordered, which is when billing begins;
-    *deleted_at* when its deletion was accepted, *gone_at* when Civo stopped listing it."""
+    """An instance over its whole life. It is billed from *created_at*, when it was ordered. *deleted_at* is when its
+    deletion was accepted, *gone_at* when Civo stopped listing it."""
 
     id: str
     hostname: str
@@ -44,11 +43,10 @@ class VM:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class CivoPool:
-    """A pool as Civo keeps it, made of nodes like *spec*.
+    """A pool at Civo, with nodes like *spec*. *instances* are listed, *coming* are ordered and not listed yet.
 
-    *instances* are the listed ones, *coming* those ordered and not listed yet. *required* is the
-    count asked for, *past_counts* those before it, each with the moment until which it stood; *late_decrements*
-    is how much of it is about to be taken off again.
+    *required* is the count that was asked for, *past_counts* the earlier ones, each with the time of its end.
+    *late_decrements* of it are still to be subtracted.
     """
 
     id: str
@@ -70,9 +68,12 @@ class CivoPool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorldNode:
-    """A Kubernetes node as it was at *version*. *allocatable* has the compute resources (`core.model.resources`) and,
-    once the driver runs, the GPU resources, those too that a DRA driver serves (*dra*) and that its status does not
-    show. *taints* include those that Kubernetes sets itself."""
+    """A Kubernetes node as it was at *version*.
+
+    *allocatable* are the compute resources (`core.model.resources`) and, once the driver runs, the GPU resources. Those
+    that a DRA driver serves (*dra*) are included, although its status does not show them. *taints* include those that
+    Kubernetes sets itself.
+    """
 
     name: str
     instance: str
@@ -97,41 +98,22 @@ class WorldNode:
 
     @property
     def shown(self) -> Mapping[str, int]:
-        """What its status shows as allocatable: nothing that a DRA driver serves."""
+        """The allocatable resources in its status: without those that a DRA driver serves."""
         return {r: n for r, n in self.allocatable.items() if r in COMPUTE} if self.dra else self.allocatable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorldPod:
+class WorldPod(PodSpec):
     """A pod as it was at *version*.
 
     *scheduled* is its PodScheduled condition: None before the scheduler tried it, False with *reason*
-    (``Unschedulable`` or ``SchedulingGated``) and *message*, True once bound; *scheduled_since* is the
-    condition's lastTransitionTime. *deletion_at* is its deletionTimestamp. *duration* None runs on.
+    (``Unschedulable`` or ``SchedulingGated``) and *message*, True once bound; *scheduled_since* is the condition's
+    lastTransitionTime. *deletion_at* is its deletionTimestamp.
     """
 
-    namespace: str
-    name: str
     uid: str
     created_at: datetime
-    labels: Mapping[str, str] = field(default_factory=dict)
-    annotations: Mapping[str, str] = field(default_factory=dict)
-    requests: Mapping[str, int] = field(default_factory=dict)
-    node_selector: Mapping[str, str] = field(default_factory=dict)
-    affinity: tuple[tuple[Requirement, ...], ...] = ()
-    preferred: tuple[Preference, ...] = ()
-    tolerations: tuple[Toleration, ...] = ()
-    priority: int = 0
-    priority_class: str = ""
-    owner_kind: str = ""
-    owner_name: str = ""
     gang: str | None = None
-    gang_size: int = 0
-    gated: bool = False
-    duration: timedelta | None = None
-    gpu_util: float = 0.9
-    gpu_memory: float | None = None
-    node: str | None = None
     phase: str = "Pending"
     scheduled: bool | None = None
     scheduled_since: datetime | None = None
@@ -141,7 +123,6 @@ class WorldPod:
     finished_at: datetime | None = None
     deletion_at: datetime | None = None
     version: int = 0
-    compute: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def key(self) -> tuple[str, str]:
@@ -150,12 +131,12 @@ class WorldPod:
 
     @property
     def asks(self) -> Mapping[str, int]:
-        """Everything that it holds of its node."""
+        """All its requests: GPUs and compute resources."""
         return {**self.requests, **self.compute} if self.compute else self.requests
 
     @property
     def gpus(self) -> int:
-        """GPU units asked for."""
+        """Requested GPU units."""
         return sum(self.requests.values())
 
     @property
@@ -183,8 +164,8 @@ class WorldEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorldChange:
-    """One visible change: *kind* is Pod, Node or Event, *verb* ADDED, MODIFIED or DELETED, *key* ``name`` or
-    ``namespace/name``, *obj* the object as it was then, *before* as it was until then (None when ADDED)."""
+    """A visible change: *kind* is Pod, Node or Event, *verb* ADDED, MODIFIED or DELETED, *key* ``name`` or
+    ``namespace/name``. *obj* is the object after the change, *before* the one before it (None when ADDED)."""
 
     version: int
     kind: str
@@ -196,7 +177,7 @@ class WorldChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorldCharge:
-    """One record of ``GET /v2/charges``: hours and no money. *to* is None while the instance runs."""
+    """A record of ``GET /v2/charges``: hours, no money. *to* is None while the instance runs."""
 
     id: int
     code: str
@@ -211,7 +192,7 @@ class WorldCharge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kill:
-    """A pod that lost its node: *ran* is how long it had run, *by* what took the node."""
+    """A pod that lost its node: *ran* is how long it had run, *by* the call that removed the node."""
 
     at: datetime
     namespace: str
@@ -225,8 +206,8 @@ class Kill:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishedJob:
-    """A job whose pods have all succeeded. *started_at* is when its last pod first ran, *restarts* how many
-    pods were lost on the way."""
+    """A job whose pods have all succeeded. *started_at* is when the last of its pods first ran, *restarts* the number
+    of pods that it lost."""
 
     id: str
     submitted_at: datetime
@@ -238,14 +219,14 @@ class FinishedJob:
 
     @property
     def wait(self) -> timedelta:
-        """From submission until all of it had run for the first time."""
+        """From submission until all its pods had started."""
         return self.started_at - self.submitted_at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuSample:
-    """What one GPU reports: *util* ratio 0-1, memory in MiB, power in W, temperature in Celsius; *pod* is who
-    holds it (namespace, name), or None."""
+    """The metrics of one GPU: *util* ratio 0-1, memory in MiB, power in W, temperature in Celsius. *pod* is the holder
+    (namespace, name), or None."""
 
     node: str
     pool: str
@@ -263,7 +244,7 @@ class GpuSample:
 
 @dataclass(slots=True, kw_only=True)
 class ClusterQueue:
-    """A queue of Kueue: its stop policy (None: not set) and its annotations."""
+    """A ClusterQueue of Kueue; *stop_policy* None is not set."""
 
     stop_policy: str | None = None
     annotations: dict[str, str] = field(default_factory=dict)
@@ -271,7 +252,7 @@ class ClusterQueue:
 
 @dataclass(slots=True, kw_only=True)
 class HoldQuota:
-    """A ResourceQuota of the name that the budget hold uses; *ours* when it carries our label."""
+    """The ResourceQuota with the name that a budget hold uses; *ours* when it carries our label."""
 
     spec: Mapping[str, Any]
     ours: bool = True
@@ -279,9 +260,9 @@ class HoldQuota:
 
 @dataclass(slots=True)
 class HoldObjects:
-    """ResourceQuotas by namespace and Kueue's ClusterQueues by name, which tests may change as somebody else would.
+    """ResourceQuotas by namespace and ClusterQueues by name. Tests may change them as another program would.
 
-    They are kept as objects only: a world's jobs are not refused by a quota, and it has no Kueue of its own.
+    They have no effect in a world: no quota refuses a job, and no Kueue runs.
     """
 
     quotas: dict[str, HoldQuota] = field(default_factory=dict)

@@ -1,21 +1,35 @@
-"""The lives of pods: created, tried, bound, running, done, evicted, or lost with their node."""
+"""Pods and the jobs they belong to: created, tried, bound, running, finished, evicted, or lost with their node."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from receiver.replay.world.activity import Gpus
 from receiver.replay.world.cluster import Agenda, ClusterObjects, Dice, Key, merged
-from receiver.replay.world.config import GANG_ANNOTATION, Denied, Job, Packing, Pdb, PodSpec, Timings
+from receiver.replay.world.config import (
+    GANG_ANNOTATION,
+    Denied,
+    Job,
+    Packing,
+    Pdb,
+    PodSpec,
+    PodTemplate,
+    Timings,
+)
 from receiver.replay.world.objects import VM, FinishedJob, Kill, WorldPod
 from receiver.replay.world.scheduler import Scheduler
 
+Owner = tuple[str, str, str]  # kind, namespace, name
+AT_ONCE = frozenset({"ReplicaSet", "ReplicationController"})  # they replace a pod as soon as its deletion begins
 INDEX_LABEL = "batch.kubernetes.io/job-completion-index"
 NAME_LABEL = "batch.kubernetes.io/job-name"
 
 
 @dataclass(slots=True)
-class _Course:
+class _Run:
+    """A job that has not ended."""
+
     job: Job
     submitted_at: datetime
     running: set[str] = field(default_factory=set)  # indexes that have run at least once
@@ -27,113 +41,94 @@ class _Course:
 
 
 class JobRuns:
-    """Follows jobs from submission to their last pod's success. *backoff_limit* is how often one may lose pods before
-    it is given up (those lost at one moment count once); None: as often as it likes."""
+    """Follows jobs from submission to the success of their last pod, or until the *backoff_limit* fails them
+    (`WorldConfig`)."""
 
     def __init__(self, backoff_limit: int | None = None) -> None:
         self._backoff_limit = backoff_limit
-        self._courses: dict[str, _Course] = {}
+        self._runs: dict[str, _Run] = {}
         self._cancelled: set[str] = set()
         self.finished: list[FinishedJob] = []
-        self.failed: dict[str, datetime] = {}  # given up, and when
+        self.failed: dict[str, datetime] = {}  # when the backoff limit was exceeded
 
     def pods_of(self, job: Job, now: datetime) -> Iterable[PodSpec]:
-        """Begin to follow *job* and return what its pods are. Raises ValueError for an id that is in use."""
-        if job.id in self._courses:
+        """Begin to follow *job* and yield its pods. Raises ValueError for an id that is in use."""
+        if job.id in self._runs:
             raise ValueError(f"job {job.id!r} was submitted before")
-        self._courses[job.id] = _Course(job, now)
+        self._runs[job.id] = _Run(job, now)
+        shared = _fields_of(job, PodTemplate)
         labels = {**job.labels, NAME_LABEL: job.id}
         if job.team:
             labels.setdefault("team", job.team)
-        annotations = dict(job.annotations)
-        if job.gang:
-            annotations.setdefault(GANG_ANNOTATION, job.id)
+        shared["annotations"] = {**({GANG_ANNOTATION: job.id} if job.gang else {}), **job.annotations}
         for index in range(job.pods):
+            shared["labels"] = {**labels, INDEX_LABEL: str(index)}
             yield PodSpec(
+                **shared,
                 namespace=job.namespace,
                 name=f"{job.id}-{index}",
                 requests={job.resource: job.gpus_per_pod} if job.gpus_per_pod else {},
                 duration=job.duration,
-                labels={**labels, INDEX_LABEL: str(index)},
-                annotations=annotations,
-                node_selector=job.node_selector,
-                affinity=job.affinity,
-                preferred=job.preferred,
-                tolerations=job.tolerations,
-                priority=job.priority,
-                priority_class=job.priority_class,
-                owner_kind=job.owner_kind,
                 owner_name=job.id,
                 gang_size=(job.gang_min or job.pods) if job.gang else 0,
-                gpu_util=job.gpu_util,
-                gpu_memory=job.gpu_memory,
-                compute=job.compute,
             )
 
     def ran(self, pod: WorldPod, now: datetime) -> None:
-        """*pod* began to run."""
-        course = self._of(pod)
-        if course is not None and course.started_at is None:
-            course.running.add(pod.labels.get(INDEX_LABEL, pod.name))
-            if len(course.running) >= course.job.pods:
-                course.started_at = now
+        """Note that *pod* started."""
+        run = self._of(pod)
+        if run is not None and run.started_at is None:
+            run.running.add(pod.labels.get(INDEX_LABEL, pod.name))
+            if len(run.running) >= run.job.pods:
+                run.started_at = now
 
     def succeeded(self, pod: WorldPod, now: datetime) -> None:
-        """*pod* is done; the job with it when it was the last."""
-        course = self._of(pod)
-        if course is None:
+        """Note that *pod* succeeded. The last pod ends its job."""
+        run = self._of(pod)
+        if run is None:
             return
-        course.done.add(pod.labels.get(INDEX_LABEL, pod.name))
-        if len(course.done) >= course.job.pods:
-            del self._courses[course.job.id]
+        run.done.add(pod.labels.get(INDEX_LABEL, pod.name))
+        if len(run.done) >= run.job.pods:
+            del self._runs[run.job.id]
             self.finished.append(
                 FinishedJob(
-                    id=course.job.id,
-                    submitted_at=course.submitted_at,
-                    started_at=course.started_at or now,
+                    id=run.job.id,
+                    submitted_at=run.submitted_at,
+                    started_at=run.started_at or now,
                     finished_at=now,
-                    gpus=course.job.gpus,
-                    team=course.job.team,
-                    restarts=course.restarts,
+                    gpus=run.job.gpus,
+                    team=run.job.team,
+                    restarts=run.restarts,
                 )
             )
 
     def comes_back(self, pod: WorldPod, now: datetime) -> bool:
-        """Count a lost pod of a job; False when the job was cancelled or is given up, so that no pod replaces it."""
-        course = self._of(pod)
-        if course is None:
+        """Count a lost pod; return False when its job is cancelled or has failed, so that nothing replaces it."""
+        run = self._of(pod)
+        if run is None:
             return pod.owner_kind != "Job" and pod.owner_name not in self._cancelled
-        course.restarts += 1
-        if course.lost_at != now:
-            course.losses, course.lost_at = course.losses + 1, now
-        if self._backoff_limit is None or course.losses <= self._backoff_limit:
+        run.restarts += 1
+        if run.lost_at != now:
+            run.losses, run.lost_at = run.losses + 1, now
+        if self._backoff_limit is None or run.losses <= self._backoff_limit:
             return True
-        self.cancel(course.job.id)
-        self.failed[course.job.id] = now
+        self.cancel(run.job.id)
+        self.failed[run.job.id] = now
         return False
 
-    def kind_of(self, job_id: str) -> str:
-        """What owns the pods of a job."""
-        course = self._courses.get(job_id)
-        return course.job.owner_kind if course is not None else "Job"
-
-    def cancel(self, job_id: str) -> None:
-        """Stop to follow a job."""
+    def cancel(self, job_id: str) -> str:
+        """Stop following a job, and return the kind of its controller."""
         self._cancelled.add(job_id)
-        self._courses.pop(job_id, None)
+        run = self._runs.pop(job_id, None)
+        return run.job.owner_kind if run is not None else "Job"
 
-    def _of(self, pod: WorldPod) -> _Course | None:
-        course = self._courses.get(pod.owner_name)
-        return course if course is not None and course.job.owner_kind == pod.owner_kind else None
-
-
-Owner = tuple[str, str, str]  # kind, namespace, name
-AT_ONCE = frozenset({"ReplicaSet", "ReplicationController"})  # they replace a pod as soon as it is asked to go
+    def _of(self, pod: WorldPod) -> _Run | None:
+        run = self._runs.get(pod.owner_name)
+        return run if run is not None and run.job.owner_kind == pod.owner_kind else None
 
 
 class Pods:
-    """Moves pods along. A pod lost with its node, evicted or deleted comes back when a controller owns it: a ReplicaSet
-    starts another as soon as one is asked to go, other controllers when it is gone."""
+    """Moves pods along. Their controller replaces pods that are lost, evicted or deleted: a ReplicaSet as soon as the
+    deletion begins, others when the pod is gone. Methods that take the name of a pod raise Denied (404)."""
 
     def __init__(
         self,
@@ -155,11 +150,20 @@ class Pods:
         self.pdbs: list[Pdb] = []
         self.kills: list[Kill] = []
         self._specs: dict[Key, PodSpec] = {}
-        self._origins: dict[Key, tuple[str, int]] = {}  # first name, how often it came back
+        self._origins: dict[Key, tuple[str, int]] = {}  # the first name, and the number of replacements
         self._lost: set[str] = set()  # uids of pods whose node died under them
         self._at_zero: set[Owner] = set()  # controllers that replace nothing
 
-    # --- coming ---
+    # --- creation ---
+
+    def submit(self, job: Job) -> list[WorldPod]:
+        """Create a job's pods now, whatever its *submit_at*."""
+        return [self.add(spec) for spec in self._jobs.pods_of(job, self._agenda.now)]
+
+    def submit_later(self, jobs: Iterable[Job]) -> None:
+        """Submit each job at its *submit_at*, or now when that has passed."""
+        for job in jobs:
+            self._agenda.at(job.submit_at, self.submit, job)
 
     def add(self, spec: PodSpec, origin: tuple[str, int] | None = None) -> WorldPod:
         """Create a pod. Raises Denied (409) when the name is taken."""
@@ -167,36 +171,15 @@ class Pods:
         if key in self._cluster.pods:
             raise Denied("AlreadyExists", 409, f'pods "{spec.name}" already exists')
         now = self._agenda.now
-        pod = self._cluster.add_pod(
-            WorldPod(
-                namespace=spec.namespace,
-                name=spec.name,
-                uid=self._dice.uuid(),
-                created_at=now,
-                labels=dict(spec.labels),
-                annotations=dict(spec.annotations),
-                requests={r: n for r, n in spec.requests.items() if n},
-                node_selector=dict(spec.node_selector),
-                affinity=spec.affinity,
-                preferred=spec.preferred,
-                tolerations=spec.tolerations,
-                priority=spec.priority,
-                priority_class=spec.priority_class,
-                owner_kind=spec.owner_kind,
-                owner_name=spec.owner_name,
-                gang=spec.annotations.get(GANG_ANNOTATION) or None,
-                gang_size=spec.gang_size,
-                gated=spec.gated,
-                duration=spec.duration,
-                gpu_util=spec.gpu_util,
-                gpu_memory=spec.gpu_memory,
-                compute={r: n for r, n in spec.compute.items() if n},
-                scheduled=False if spec.gated else None,
-                scheduled_since=now if spec.gated else None,
-                reason="SchedulingGated" if spec.gated else "",
-                message="Scheduling is blocked due to non-empty scheduling gates" if spec.gated else "",
-            )
-        )
+        state = _fields_of(spec, PodSpec)
+        state["requests"] = {r: n for r, n in spec.requests.items() if n}
+        state["compute"] = {r: n for r, n in spec.compute.items() if n}
+        state["node"] = None
+        if spec.gated:
+            state |= {"scheduled": False, "scheduled_since": now, "reason": "SchedulingGated"}
+            state["message"] = "Scheduling is blocked due to non-empty scheduling gates"
+        gang = spec.annotations.get(GANG_ANNOTATION) or None
+        pod = self._cluster.add_pod(WorldPod(**state, uid=self._dice.uuid(), created_at=now, gang=gang))
         self._at_zero.discard((spec.owner_kind, spec.namespace, spec.owner_name))
         self._specs[key] = spec
         self._origins[key] = origin or (spec.name, 0)
@@ -206,34 +189,39 @@ class Pods:
             self._agenda.after(self._timings.schedule, self._tried, key, pod.uid)
         return self._cluster.pods[key]
 
-    def ungate(self, key: Key) -> None:
-        """Remove the scheduling gate."""
-        pod = self._cluster.pod(key)
+    def ungate(self, namespace: str, name: str) -> None:
+        """Remove a pod's scheduling gate."""
+        pod = self._cluster.pod((namespace, name))
         if pod.gated:
             self._cluster.change_pod(pod, gated=False, scheduled=None, scheduled_since=None, reason="", message="")
-            self._agenda.after(self._timings.schedule, self._tried, key, pod.uid)
+            self._agenda.after(self._timings.schedule, self._tried, pod.key, pod.uid)
 
     def patch(
-        self, key: Key, labels: Mapping[str, str | None] | None, annotations: Mapping[str, str | None] | None
+        self,
+        namespace: str,
+        name: str,
+        *,
+        labels: Mapping[str, str | None] | None = None,
+        annotations: Mapping[str, str | None] | None = None,
     ) -> WorldPod:
-        """Change labels or annotations. Raises Denied (404)."""
-        pod = self._cluster.pod(key)
+        """Change a pod's labels or annotations; a value of None removes the key."""
+        pod = self._cluster.pod((namespace, name))
         wanted = {"labels": merged(pod.labels, labels), "annotations": merged(pod.annotations, annotations)}
         changes = {k: v for k, v in wanted.items() if v != getattr(pod, k)}
         return self._cluster.change_pod(pod, **changes) if changes else pod
 
-    def bind(self, key: Key, node: str) -> None:
-        """Put a waiting pod on *node* past the scheduler. Raises Denied (404, 409)."""
-        pod = self._cluster.pod(key)
+    def bind(self, namespace: str, name: str, node: str) -> None:
+        """Bind a waiting pod to *node* past the scheduler, whatever its taints. Raises Denied (409) when bound."""
+        pod = self._cluster.pod((namespace, name))
         self._cluster.node(node)
         if pod.node is not None:
             raise Denied("Conflict", 409, f"pod {pod.name} is already assigned to node {pod.node!r}")
         self.scheduler.forget(pod)
         self._bind(pod, node)
 
-    def work(self, key: Key, engine: float, memory: float | None) -> None:
-        """Change what the pod's GPUs do. Raises Denied (404)."""
-        pod = self._cluster.pod(key)
+    def work(self, namespace: str, name: str, *, engine: float, memory: float | None = None) -> None:
+        """Change what each GPU of a pod does (ratios), now or at the end of its warm-up; *memory* None leaves it."""
+        pod = self._cluster.pod((namespace, name))
         held = pod.gpu_memory if memory is None else memory
         self._activity.change(self._cluster.change_pod(pod, gpu_util=engine, gpu_memory=held))
 
@@ -243,9 +231,8 @@ class Pods:
             self.scheduler.enqueue(pod)
 
     def _bind(self, pod: WorldPod, node: str) -> None:
-        self._cluster.change_pod(
-            pod, node=node, scheduled=True, scheduled_since=self._agenda.now, reason="", message=""
-        )
+        now = self._agenda.now
+        self._cluster.change_pod(pod, node=node, scheduled=True, scheduled_since=now, reason="", message="")
         self._cluster.occupy(pod, node)
         self._activity.hold(pod, node)
         self._agenda.after(self._dice.spread(self._timings.image_pull), self._start, pod.key, pod.uid)
@@ -266,7 +253,7 @@ class Pods:
         if pod is not None and uid not in self._lost:
             self._activity.warm(pod)
 
-    # --- going ---
+    # --- deletion ---
 
     def _finish(self, key: Key, uid: str) -> None:
         pod = self._cluster.living(key, uid)
@@ -279,22 +266,20 @@ class Pods:
         if self._timings.finished_lingers is not None:
             self._agenda.after(self._timings.finished_lingers, self._collect, key, uid)
 
-    def delete(self, key: Key, *, for_good: bool = False) -> None:
-        """Ask a pod to go; *for_good* keeps its controller from replacing it. Raises Denied (404)."""
-        pod = self._cluster.pod(key)
-        if for_good:
-            self._specs.pop(key, None)
+    def delete(self, namespace: str, name: str) -> None:
+        """Begin a pod's graceful deletion. Its controller replaces it."""
+        pod = self._cluster.pod((namespace, name))
         if pod.over or pod.node is None:
-            self._remove(key, pod.uid)
+            self._remove(pod.key, pod.uid)
         elif pod.deletion_at is None:
             self._cluster.change_pod(pod, deletion_at=self._agenda.now + self._timings.terminate)
-            self._agenda.after(self._timings.terminate, self._remove, key, pod.uid)
+            self._agenda.after(self._timings.terminate, self._remove, pod.key, pod.uid)
             if pod.owner_kind in AT_ONCE:
-                self._replace(pod, self._specs.pop(key, None), self._origins[key])
+                self._replace(pod, self._specs.pop(pod.key, None), self._origins[pod.key])
 
-    def evict(self, key: Key, *, dry_run: bool = False) -> None:
+    def evict(self, namespace: str, name: str, *, dry_run: bool = False) -> None:
         """As `delete`, or nothing in a *dry_run*. Raises Denied (429) when a PodDisruptionBudget forbids it."""
-        pod = self._cluster.pod(key)
+        pod = self._cluster.pod((namespace, name))
         if pod.phase == "Running" and pod.deletion_at is None:
             for pdb in self.pdbs:
                 if pdb.covers(pod.namespace, pod.labels) and self._healthy(pdb) - 1 < pdb.min_available:
@@ -305,24 +290,26 @@ class Pods:
                         f"The disruption budget {pdb.name} needs {pdb.min_available} healthy pods",
                     )
         if not dry_run:
-            self.delete(key)
+            self.delete(namespace, name)
 
-    def scale_to_zero(self, owner: Owner) -> None:
-        """*owner* wants no pods any more: those that it has are asked to go, and none comes back."""
+    def scale_to_zero(self, kind: str, namespace: str, name: str) -> None:
+        """Scale a controller to zero replicas, or suspend a Job: its pods are deleted and not replaced."""
+        owner = (kind, namespace, name)
         self._at_zero.add(owner)
         for key in [p.key for p in self._cluster.active.values() if _owner(p) == owner]:
-            self.delete(key)
+            self.delete(*key)
 
-    def at_zero(self, owner: Owner) -> bool:
-        """True once *owner* was scaled to zero, until it gets a pod again."""
-        return owner in self._at_zero
+    def at_zero(self, kind: str, namespace: str, name: str) -> bool:
+        """True once a controller was scaled to zero, until a pod of it is created again."""
+        return (kind, namespace, name) in self._at_zero
 
     def _healthy(self, pdb: Pdb) -> int:
         return sum(
-            1
+            p.phase == "Running"
+            and p.deletion_at is None
+            and p.uid not in self._lost
+            and pdb.covers(p.namespace, p.labels)
             for p in self._cluster.active.values()
-            if p.phase == "Running" and p.deletion_at is None and p.uid not in self._lost
-            if pdb.covers(p.namespace, p.labels)
         )
 
     def _collect(self, key: Key, uid: str) -> None:
@@ -345,21 +332,24 @@ class Pods:
         self._replace(pod, spec, origin)
 
     def _replace(self, pod: WorldPod, spec: PodSpec | None, origin: tuple[str, int]) -> None:
-        """Let the controller of *pod* start another from *spec* (None: it did already, or will not)."""
+        """Let the controller of *pod* create another from *spec* (None: it has done so, or must not)."""
         first, times = origin
         returns = pod.owner_kind not in ("", "DaemonSet") and not pod.over and _owner(pod) not in self._at_zero
         if spec is None or not returns:
             return
         if self._jobs.comes_back(pod, self._agenda.now):
-            again = _renamed(spec, f"{first}-r{times + 1}")
-            self.add(again, (first, times + 1))
+            self.add(replace(spec, name=f"{first}-r{times + 1}", node=None), (first, times + 1))
         elif pod.owner_name in self._jobs.failed:
-            self.delete_owned(pod.owner_kind, pod.owner_name)
+            self._delete_owned(pod.owner_kind, pod.owner_name)
 
-    def delete_owned(self, kind: str, name: str) -> None:
-        """Delete the pods of an owner for good."""
+    def cancel_job(self, job_id: str) -> None:
+        """Delete a job's pods for good."""
+        self._delete_owned(self._jobs.cancel(job_id), job_id)
+
+    def _delete_owned(self, kind: str, name: str) -> None:
         for key in [k for k, p in self._cluster.active.items() if (p.owner_kind, p.owner_name) == (kind, name)]:
-            self.delete(key, for_good=True)
+            self._specs.pop(key, None)
+            self.delete(*key)
 
     def _drop(self, pod: WorldPod) -> None:
         self._specs.pop(pod.key, None)
@@ -371,13 +361,12 @@ class Pods:
         if self._cluster.vacate(pod) and pod.node is not None:
             self.scheduler.room_changed(pod.node)
 
-    # --- with their node ---
+    # --- the loss of a node ---
 
     def node_died(self, node: str, vm: VM, by: str) -> None:
-        """Everything on *node* stops at once; the pod objects stay until the node object goes."""
+        """Stop everything on *node* at once. The pod objects stay until the node object is deleted."""
         now = self._agenda.now
-        for key in list(self._cluster.pods_on.get(node, ())):
-            pod = self._cluster.pods[key]
+        for pod in self._cluster.on(node):
             if pod.uid in self._lost:
                 continue
             if pod.phase == "Running":
@@ -399,14 +388,15 @@ class Pods:
             )
 
     def node_removed(self, node: str) -> None:
-        """The node object is gone: its pods are collected, and come back elsewhere."""
-        for key in list(self._cluster.pods_on.get(node, ())):
-            self._remove(key, self._cluster.pods[key].uid)
+        """Delete the pods of a node object that is gone. Their controllers replace them."""
+        for pod in self._cluster.on(node):
+            self._remove(pod.key, pod.uid)
 
 
 def _owner(pod: WorldPod) -> Owner:
     return (pod.owner_kind, pod.namespace, pod.owner_name)
 
 
-def _renamed(spec: PodSpec, name: str) -> PodSpec:
-    return replace(spec, name=name, node=None)
+def _fields_of(one: PodTemplate, kind: type[PodTemplate]) -> dict[str, Any]:
+    """Return the values of *one* for the fields of *kind*."""
+    return {each.name: getattr(one, each.name) for each in fields(kind)}

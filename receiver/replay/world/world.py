@@ -1,4 +1,4 @@
-"""The world as a whole: one clockwork behind which Civo's side and the cluster's side meet."""
+"""The world: Civo and its cluster behind one clock."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -6,56 +6,108 @@ from datetime import datetime, timedelta
 
 from receiver.core.model.activity import Activity, Course
 from receiver.replay.world.activity import Gpus
-from receiver.replay.world.civo_side import CivoSide
 from receiver.replay.world.cloud import SimulatedCloud, WorldBooks
 from receiver.replay.world.cluster import Agenda, ClusterObjects, Dice, Journal
 from receiver.replay.world.config import Behaviour, Faults, WorldConfig
-from receiver.replay.world.kubernetes_side import KubernetesSide
 from receiver.replay.world.nodes import Nodes
-from receiver.replay.world.objects import FinishedJob, GpuSample, HoldObjects, Kill
+from receiver.replay.world.objects import (
+    VM,
+    CivoPool,
+    FinishedJob,
+    GpuSample,
+    HoldObjects,
+    Kill,
+    WorldChange,
+    WorldEvent,
+    WorldNode,
+    WorldPod,
+)
 from receiver.replay.world.pods import JobRuns, Pods
 
 
-class _Parts:
-    """Civo (cloud, books) stands on the nodes, nodes and pods on the cluster's objects, all on one agenda."""
-
-    def __init__(self, config: WorldConfig, start: datetime, faults: Faults) -> None:
-        timings = config.timings
-        self.agenda = agenda = Agenda(start)
-        self.journal = Journal(config.journal_limit)
-        self.cluster = cluster = ClusterObjects(agenda, self.journal)
-        self.activity = activity = Gpus(agenda)
-        self.jobs = JobRuns(config.backoff_limit)
-        self.books = WorldBooks(config.behaviour, config.price)
-        self.dice = dice = Dice(config.seed, timings.jitter)
-        self.pods = Pods(cluster, agenda, timings, dice, activity, self.jobs, config.packing)
-        self.nodes = Nodes(cluster, agenda, timings, dice, faults, activity, self.pods, config.region)
-        self.cloud = SimulatedCloud(config, agenda, faults, dice, self.books, self.nodes)
-        faults.ward = self.nodes
-
-
-class World(CivoSide, KubernetesSide):
+class World:
     """A GPU cloud and its cluster. Time moves by `advance` alone; everything else happens at `now`.
 
-    Writes that Civo or Kubernetes would refuse raise Denied with the code and status of the HTTP answer.
+    Refusals of Civo and Kubernetes raise Denied with the code and status of the HTTP answer. Most calls are those of
+    the part that answers them: `SimulatedCloud`, `WorldBooks`, `Nodes`, `Pods`. Mappings and sequences are live views.
     """
 
     def __init__(self, config: WorldConfig, start: datetime) -> None:
         self.config = config
-        self.faults = Faults()
+        self.faults = faults = Faults()
         self.holding = HoldObjects()
-        parts = _Parts(config, start, self.faults)
-        self._agenda, self._journal, self._cluster = parts.agenda, parts.journal, parts.cluster
-        self._activity, self._jobs, self._books, self._dice = parts.activity, parts.jobs, parts.books, parts.dice
-        self._pods, self._nodes, self._cloud = parts.pods, parts.nodes, parts.cloud
+        timings = config.timings
+        self._agenda = agenda = Agenda(start)
+        self._journal = Journal(config.journal_limit)
+        self._cluster = cluster = ClusterObjects(agenda, self._journal)
+        self._activity = activity = Gpus(agenda)
+        self._jobs = jobs = JobRuns(config.backoff_limit)
+        self._books = WorldBooks(config.behaviour, config.price, agenda)
+        self._dice = dice = Dice(config.seed, timings.jitter)
+        self._pods = pods = Pods(cluster, agenda, timings, dice, activity, jobs, config.packing)
+        self._nodes = Nodes(cluster, agenda, timings, dice, faults, activity, pods, config.region)
+        self._cloud = SimulatedCloud(config, agenda, faults, dice, self._books, self._nodes)
+        faults.nodes = self._nodes
+        self._show_civo()
+        self._show_kubernetes()
+
+    def _show_civo(self) -> None:
+        cloud, books = self._cloud, self._books
+        self.pools: Mapping[str, CivoPool] = cloud.pools  # by id, those without nodes too
+        self.lives: Sequence[VM] = books.lives  # every instance that ever was, oldest first
+        self.shown_count = cloud.shown_count
+        self.listed_count = cloud.listed_count
+        self.begin_with = cloud.begin_with
+        self.resize = cloud.resize
+        self.relabel = cloud.relabel
+        self.delete_instance = cloud.delete_instance
+        self.recycle = cloud.recycle
+        self.create_pool = cloud.create_pool
+        self.delete_pool = cloud.delete_pool
+        self.replace_pools = cloud.replace_pools
+        self.charges = books.charges
+        self.paid = books.paid
+        self.paid_gpu_seconds = books.paid_gpu_seconds
+
+    def _show_kubernetes(self) -> None:
+        cluster, pods = self._cluster, self._pods
+        self.nodes: Mapping[str, WorldNode] = cluster.nodes  # by name
+        self.pods: Mapping[tuple[str, str], WorldPod] = cluster.pods  # by namespace and name, terminated ones too
+        self.active_pods: Mapping[tuple[str, str], WorldPod] = cluster.active  # those that have not terminated
+        self.events: Sequence[WorldEvent] = cluster.events  # oldest first
+        self.journal: Sequence[WorldChange] = self._journal.changes
+        self.pdbs = pods.pdbs  # PodDisruptionBudgets; append to it
+        self.kills: Sequence[Kill] = pods.kills  # GPU pods that lost their node to a deletion
+        self.finished: Sequence[FinishedJob] = self._jobs.finished
+        self.failed: Mapping[str, datetime] = self._jobs.failed  # jobs beyond their backoff limit, and since when
+        self.pods_on = cluster.on
+        self.changes_since = self._journal.since
+        self.compact = self._journal.compact
+        self.submit = pods.submit
+        self.submit_later = pods.submit_later
+        self.cancel_job = pods.cancel_job
+        self.add_pod = pods.add
+        self.bind = pods.bind
+        self.ungate = pods.ungate
+        self.patch_pod = pods.patch
+        self.work = pods.work
+        self.delete_pod = pods.delete
+        self.evict = pods.evict
+        self.scale_to_zero = pods.scale_to_zero
+        self.at_zero = pods.at_zero
+        self.patch_node = self._nodes.patch
+        self.delete_node = self._nodes.delete
+        self.utilization = self._activity.average
+        self.gpus = self._activity.gpus
+        self.stop_using = self._activity.stop_using
 
     def behave(self, behaviour: Behaviour) -> None:
-        """Change the switches from now on."""
+        """Change Civo's behaviour from now on."""
         self.config = replace(self.config, behaviour=behaviour)
         self._cloud.behaviour = self._books.behaviour = behaviour
 
     def limit(self, quota: Mapping[str, int]) -> None:
-        """Change the account's quota from now on (bare names, absent: endless)."""
+        """Change the account's quota from now on (by name; absent: unlimited)."""
         self.config = replace(self.config, quota=quota)
         self._cloud.accounts.limits = quota
 
@@ -71,69 +123,100 @@ class World(CivoSide, KubernetesSide):
         self._agenda.advance(to)
 
     def next_event_at(self) -> datetime | None:
-        """When something changes unaided, or None."""
+        """Return when something changes by itself, or None."""
         return self._agenda.next_at()
 
-    # --- what GPUs do ---
+    # --- Civo ---
 
-    def work(self, namespace: str, name: str, *, engine: float, memory: float | None = None) -> None:
-        """Change what each GPU of a pod does (ratios) from now on, or once it is loaded; *memory* None leaves that.
-        Unknown: 404."""
-        self._pods.work((namespace, name), engine, memory)
+    @property
+    def cluster_status(self) -> str:
+        """ACTIVE, or SCALING while a pool changes and Behaviour.scaling_status is set."""
+        return "SCALING" if self.config.behaviour.scaling_status and self._cloud.changing else "ACTIVE"
+
+    def quota_usage(self) -> Mapping[str, int]:
+        """Return the account's usage by name: instance_count, cpu_core, ram_mb, disk_gb."""
+        return dict(self._cloud.accounts.usage)
+
+    # --- Kubernetes ---
+
+    @property
+    def version(self) -> int:
+        """The resourceVersion: it grows with every visible change of the cluster."""
+        return self._journal.version
+
+    @property
+    def oldest_version(self) -> int:
+        """Changes up to this version were compacted away."""
+        return self._journal.oldest_version
+
+    @property
+    def crashed_nodes(self) -> Collection[str]:
+        """The nodes whose driver crashed (Faults.lose_gpu)."""
+        return frozenset(self._nodes.crashed)
+
+    @property
+    def silent_nodes(self) -> Collection[str]:
+        """The nodes whose kubelet does not answer (Faults.not_ready)."""
+        return frozenset(self._nodes.silent)
+
+    def rehearse_eviction(self, namespace: str, name: str) -> None:
+        """Answer as `evict` would, without evicting (``dryRun=All``)."""
+        self._pods.evict(namespace, name, dry_run=True)
+
+    def record_event(
+        self,
+        *,
+        kind: str,
+        namespace: str,
+        name: str,
+        reason: str,
+        message: str,
+        type_: str = "Normal",
+        uid: str = "",
+        component: str = "",
+    ) -> WorldEvent:
+        """Create a Kubernetes Event on an object."""
+        return self._cluster.record(
+            WorldEvent(
+                kind=kind,
+                namespace=namespace,
+                name=name,
+                uid=uid,
+                reason=reason,
+                message=message,
+                type=type_,
+                component=component,
+                at=self.now,
+                id=f"{name}.{self._dice.word(16)}",
+            )
+        )
+
+    # --- GPUs ---
 
     def use_gpu(self, node: str, *, engine: float = 0.9, memory: float = 0.5) -> None:
-        """Something outside Kubernetes uses every GPU of *node* (ratios), on top of its pods, until `stop_using`.
-        Unknown: 404."""
+        """Use every GPU of *node* (ratios) from outside Kubernetes, beside its pods, until `stop_using`. Unknown:
+        404."""
         self._cluster.node(node)
         self._activity.use(node, engine, memory)
 
-    def stop_using(self, node: str) -> None:
-        """Nothing outside Kubernetes uses the GPUs of *node* any more."""
-        self._activity.stop_using(node)
-
     @property
     def used_outside(self) -> Collection[str]:
-        """The nodes whose GPUs something outside Kubernetes uses."""
+        """The nodes whose GPUs are in use from outside Kubernetes."""
         return tuple(self._activity.outside)
 
     def node_activity(self) -> Mapping[str, Activity]:
-        """What DCGM shows now of the busiest GPU of each node whose driver runs, by node name."""
+        """Return the DCGM values of the busiest GPU of each node whose driver runs, by node name."""
         return dict(self._activity.of_nodes())
 
     def courses(self, window: timedelta) -> Mapping[str, Course]:
-        """What the GPUs of each pod that holds some did over *window* (up to a day), by ``namespace/name``."""
+        """Return the course over *window* (up to a day) of each pod that holds GPUs, by ``namespace/name``."""
         return {f"{namespace}/{name}": course for (namespace, name), course in self._activity.courses(window)}
 
     def gpu_samples(self) -> list[GpuSample]:
-        """What every GPU reports now (GPUs of nodes whose driver runs)."""
+        """Return the current metrics of every GPU of the nodes whose driver runs."""
         return list(self._activity.samples())
-
-    def utilization(self, pool: str, window: timedelta = timedelta(minutes=5)) -> float | None:
-        """A pool's GPU activity (ratio), averaged over GPUs and *window*; None without GPUs in it."""
-        return self._activity.average(pool, window)
-
-    def gpus(self, pool: str) -> int:
-        """GPUs of a pool that report now: those of nodes whose driver runs."""
-        return self._activity.gpus(pool)
-
-    # --- facts for assertions ---
 
     @property
     def gpu_seconds(self) -> float:
         """GPU-seconds that running pods have held so far."""
         return self._activity.gpu_seconds()
-
-    @property
-    def kills(self) -> Sequence[Kill]:
-        """GPU pods that lost their node to a deletion."""
-        return self._pods.kills
-
-    @property
-    def finished(self) -> Sequence[FinishedJob]:
-        """Jobs whose pods have all succeeded."""
-        return self._jobs.finished
-
-    @property
-    def failed(self) -> Mapping[str, datetime]:
-        """Jobs that lost pods more often than the backoff limit lets them, and when they were given up."""
-        return self._jobs.failed
