@@ -2,10 +2,10 @@
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from receiver.config.document import parse
 from receiver.config.values import LongerThanZero
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 def as_pod(pod: WorldPod) -> Pod:
-    """Return a world's pod as the core knows pods."""
+    """Return the core's value of a pod."""
     waits = _phase(pod)
     claims = waits is PodPhase.WAITING and CLAIMS in pod.requests
     return Pod(
@@ -66,8 +66,8 @@ def as_pod(pod: WorldPod) -> Pod:
         terminating=pod.deletion_at is not None,
         evictable=_is_evictable(pod),
         protected=protects(pod),
-        idle_shutdown=_said(pod.annotations, IDLE_SHUTDOWN_ANNOTATION, partial(parse, LongerThanZero)),
-        keep_until=_said(pod.annotations, KEEP_UNTIL_ANNOTATION, _moment),
+        idle_shutdown=_annotated(pod.annotations, IDLE_SHUTDOWN_ANNOTATION, partial(parse, LongerThanZero)),
+        keep_until=_annotated(pod.annotations, KEEP_UNTIL_ANNOTATION, _time),
         bound_at=pod.scheduled_since if pod.scheduled else None,
         running_since=pod.started_at,
         scheduler_says=pod.message if waits is PodPhase.WAITING else "",
@@ -76,7 +76,7 @@ def as_pod(pod: WorldPod) -> Pod:
 
 
 def as_ended(pod: WorldPod) -> EndedPod:
-    """Return how a world's pod ended as the core knows it."""
+    """Return the core's value of a terminated pod."""
     owner = f"{pod.owner_kind}/{pod.owner_name}" if pod.owner_kind else ""
     return EndedPod(
         uid=pod.uid,
@@ -87,8 +87,8 @@ def as_ended(pod: WorldPod) -> EndedPod:
 
 
 def as_node(node: WorldNode, hosts: tuple[str, ...], kept_by: tuple[str, ...] = ()) -> ClusterNode:
-    """Return a world's node as the port shows nodes; *hosts* are our own and the monitoring pods on it, *kept_by* those
-    that draining it would lose."""
+    """Return the port's value of a node; *hosts* are our pods and the monitoring's on it, *kept_by* those that draining
+    would lose."""
     return ClusterNode(
         name=node.name,
         instance=node.instance,
@@ -106,13 +106,13 @@ def as_node(node: WorldNode, hosts: tuple[str, ...], kept_by: tuple[str, ...] = 
 
 
 def protects(pod: WorldPod) -> bool:
-    """True when its owner wants the pod's node to stay."""
+    """Return True when an annotation protects the pod, and its node with it."""
     wished = pod.annotations.get(PROTECT_ANNOTATION, "false").lower() != "false"
     return wished or pod.annotations.get(SAFE_TO_EVICT_ANNOTATION, "").lower() == "false"
 
 
 def _is_evictable(pod: WorldPod) -> bool:
-    """True when its owner agreed that the pod is moved; the kubelet would start a mirror pod again where it is."""
+    """Return True when the pod's owner consented to its eviction. The kubelet would restart a mirror pod in place."""
     agreed = pod.annotations.get(SAFE_TO_EVICT_ANNOTATION, "").lower() == "true"
     return agreed and pod.owner_kind != "Node" and not protects(pod)
 
@@ -125,8 +125,8 @@ def _phase(pod: WorldPod) -> PodPhase:
     return PodPhase.WAITING if pod.scheduled is False and pod.reason == "Unschedulable" else PodPhase.OTHER
 
 
-def _said(annotations: Mapping[str, str], key: str, read: Callable[[str], T]) -> T | None:
-    """Return what an annotation says; one that cannot be read says nothing."""
+def _annotated(annotations: Mapping[str, str], key: str, read: Callable[[str], T]) -> T | None:
+    """Return the value of an annotation, None when it is absent or malformed."""
     if key not in annotations:
         return None
     try:
@@ -135,19 +135,19 @@ def _said(annotations: Mapping[str, str], key: str, read: Callable[[str], T]) ->
         return None
 
 
-def _moment(text: str) -> datetime:
-    """Read RFC 3339. Raises ValueError, also for a time without a zone."""
+def _time(text: str) -> datetime:
+    """Parse RFC 3339. Raises ValueError, also for a time without a zone."""
     found = datetime.fromisoformat(text)
     if found.tzinfo is None:
-        raise ValueError("a moment needs a zone")
+        raise ValueError("a time needs a zone")
     return found.astimezone(UTC)
 
 
 def with_minimums(pods: Sequence[Pod], active: Iterable[WorldPod], every: Iterable[WorldPod]) -> tuple[Pod, ...]:
-    """Return *pods*, where a waiting gang asks for no more than still need a node.
+    """Return *pods*, with the minimum of each waiting gang lowered by the members that need no GPU node.
 
-    As `adapters.kubernetes.gangs` counts over HTTP: those of its pods that have succeeded and those without GPUs need
-    none. *every* pod of the world is gone through only where a gang has lost some of its *active* ones.
+    Those are the pods that have succeeded and those without GPUs, as in `adapters.kubernetes.gangs`. *every* pod of the
+    world is searched only where a gang has fewer *active* pods than its minimum.
     """
     sizes = {p.gang: p.gang_min for p in pods if p.gang and p.gang_min and p.phase is PodPhase.WAITING}
     if not sizes:
@@ -170,16 +170,18 @@ def _gang(pod: WorldPod) -> str:
 
 HOSTS = frozenset({"prometheus", "alertmanager", "gpu-autoscaler"})
 HOST_LABEL = "app.kubernetes.io/name"
+LEAVE_WITH_NODES = ("DaemonSet", "Node")  # pods that nothing evicts
+NO_LOAD: Mapping[str, int] = {}
 SCALABLE = frozenset({"Deployment", "ReplicaSet", "StatefulSet", "Job"})
 
 
 class WorldHolding(Switches):
-    """The means of a budget hold, over the objects that a world keeps."""
+    """The objects of a budget hold, as a world keeps them."""
 
     _holding: HoldObjects
 
     def held_places(self, *, queues: bool) -> HeldPlaces:
-        """Return what is ours."""
+        """Return the quotas and queue stops that are ours."""
         self.called("held_places")
         held = [n for n, q in self._holding.cluster_queues.items() if STOP_POLICY_ANNOTATION in q.annotations]
         return HeldPlaces(
@@ -188,49 +190,48 @@ class WorldHolding(Switches):
         )
 
     def hold_namespace(self, namespace: str, resources: Sequence[str], passing: Sequence[str]) -> Receipt:
-        """Put our quota in place."""
+        """Create our quota in *namespace*."""
         self.called("hold_namespace")
         found = self._holding.quotas.get(namespace)
         spec = {"resources": sorted(resources), "passing": sorted(passing)}
         if found is not None and not found.ours:
             return Receipt(did=Did.DIFFERS, sentence=f"the quota of {namespace} is not ours and is left alone")
         if found is not None and found.spec == spec:
-            return Receipt(did=Did.ALREADY, sentence=f"the quota of {namespace} is there already")
-        self.write(
-            "hold_namespace", (namespace,), lambda: self._holding.quotas.update({namespace: HoldQuota(spec=spec)})
+            return Receipt(did=Did.ALREADY, sentence=f"the quota of {namespace} exists already")
+        quotas = self._holding.quotas
+        done = f"created the quota of {namespace}"
+        return self.receipt(
+            "hold_namespace", (namespace,), lambda: quotas.update({namespace: HoldQuota(spec=spec)}), done
         )
-        return Receipt(did=Did.DONE, sentence=f"created the quota of {namespace}")
 
     def release_namespace(self, namespace: str) -> Receipt:
-        """Delete our quota."""
+        """Delete our quota in *namespace*."""
         self.called("release_namespace")
         found = self._holding.quotas.get(namespace)
         if found is None or not found.ours:
             did = Did.ALREADY if found is None else Did.DIFFERS
             return Receipt(did=did, sentence=f"no quota of ours is in {namespace}")
-        self.write("release_namespace", (namespace,), lambda: self._holding.quotas.pop(namespace))
-        return Receipt(did=Did.DONE, sentence=f"deleted the quota of {namespace}")
+        done = f"deleted the quota of {namespace}"
+        return self.receipt("release_namespace", (namespace,), lambda: self._holding.quotas.pop(namespace), done)
 
     def hold_queue(self, queue: str) -> Receipt:
-        """Put a queue on Hold and note what it was."""
+        """Set a ClusterQueue to Hold and note its previous stop policy."""
         self.called("hold_queue")
         found = self._holding.cluster_queues.get(queue)
         if found is None:
             return Receipt(did=Did.DIFFERS, sentence=f"there is no ClusterQueue {queue}")
-        ours, stopped = STOP_POLICY_ANNOTATION in found.annotations, found.stop_policy not in (None, "None")
-        if stopped:
-            did = Did.ALREADY if ours else Did.DIFFERS
+        if found.stop_policy not in (None, "None"):
+            did = Did.ALREADY if STOP_POLICY_ANNOTATION in found.annotations else Did.DIFFERS
             return Receipt(did=did, sentence=f"ClusterQueue {queue} is stopped already ({found.stop_policy})")
 
         def hold() -> None:
             found.annotations.setdefault(STOP_POLICY_ANNOTATION, found.stop_policy or "")
             found.stop_policy = "Hold"
 
-        self.write("hold_queue", (queue,), hold)
-        return Receipt(did=Did.DONE, sentence=f"put ClusterQueue {queue} on Hold")
+        return self.receipt("hold_queue", (queue,), hold, f"put ClusterQueue {queue} on Hold")
 
     def release_queue(self, queue: str) -> Receipt:
-        """Give a queue back what it had."""
+        """Restore a ClusterQueue's previous stop policy."""
         self.called("release_queue")
         found = self._holding.cluster_queues.get(queue)
         if found is None or STOP_POLICY_ANNOTATION not in found.annotations:
@@ -240,27 +241,11 @@ class WorldHolding(Switches):
             before = found.annotations.pop(STOP_POLICY_ANNOTATION) or None
             found.stop_policy = before if found.stop_policy == "Hold" else found.stop_policy
 
-        self.write("release_queue", (queue,), release)
-        return Receipt(did=Did.DONE, sentence=f"released ClusterQueue {queue}")
-
-
-@dataclass(slots=True)
-class _Load:
-    """What pods on a node ask for beside GPUs: those without GPUs, and those that come with every node."""
-
-    others: Counter[str] = field(default_factory=Counter)
-    daemons: Counter[str] = field(default_factory=Counter)
-
-    def add(self, pod: WorldPod) -> None:
-        """*pod* is there."""
-        if not pod.requests:
-            self.others.update(pod.compute)
-        if pod.owner_kind in ("DaemonSet", "Node"):
-            self.daemons.update(pod.compute)
+        return self.receipt("release_queue", (queue,), release, f"released ClusterQueue {queue}")
 
 
 class WorldCluster(WorldHolding):
-    """Kubernetes, answered by a World. Values are made once per object version: a step mostly meets old ones."""
+    """Kubernetes, answered by a World. Values are made once per object version, since most objects rarely change."""
 
     def __init__(self, world: World) -> None:
         super().__init__()
@@ -275,7 +260,8 @@ class WorldCluster(WorldHolding):
         self.called("look")
         known, self._pods = self._pods, {}
         hosts: dict[str, list[str]] = {}
-        load: dict[str, _Load] = {}
+        others: dict[str, Counter[str]] = {}
+        daemons: dict[str, Counter[str]] = {}
         keepers: dict[str, list[str]] = {}
         for key, pod in self._world.active_pods.items():
             if pod.requests:
@@ -287,18 +273,27 @@ class WorldCluster(WorldHolding):
             elif pod.node is not None and (why := self._keeps(pod)):
                 keepers.setdefault(pod.node, []).append(f"{pod.namespace}/{pod.name} {why}")
             if pod.node is not None and pod.compute:
-                load.setdefault(pod.node, _Load()).add(pod)
-        pods = [pod for _, pod in self._pods.values()]
+                if not pod.requests:
+                    others.setdefault(pod.node, Counter()).update(pod.compute)
+                if pod.owner_kind in LEAVE_WITH_NODES:
+                    daemons.setdefault(pod.node, Counter()).update(pod.compute)
+        nodes = self._look_at_nodes(hosts, keepers)
         return ClusterFacts(
             nodes=tuple(
-                replace(n, others=load[n.name].others, daemons=load[n.name].daemons) if n.name in load else n
-                for n in self._look_at_nodes(hosts, keepers)
+                replace(n, others=others.get(n.name, NO_LOAD), daemons=daemons.get(n.name, NO_LOAD))
+                if n.name in others or n.name in daemons
+                else n
+                for n in nodes
             ),
-            pods=with_minimums(pods, self._world.active_pods.values(), self._world.pods.values()),
+            pods=with_minimums(
+                [pod for _, pod in self._pods.values()],
+                self._world.active_pods.values(),
+                self._world.pods.values(),
+            ),
         )
 
     def missing_rights(self) -> Sequence[str]:
-        """Return the rights that somebody took away."""
+        """Return the rights that we lack."""
         self.called("missing_rights")
         return self.refused
 
@@ -314,7 +309,7 @@ class WorldCluster(WorldHolding):
         return tuple(node for _, node in self._nodes.values())
 
     def ended(self, namespaces: Collection[str]) -> Sequence[EndedPod]:
-        """Return the GPU pods of *namespaces* that have terminated and are still there."""
+        """Return the GPU pods of *namespaces* that have terminated and still exist."""
         self.called("ended")
         over = (p for p in self._world.pods.values() if p.over and p.requests and p.namespace in namespaces)
         return [as_ended(p) for p in over]
@@ -322,10 +317,10 @@ class WorldCluster(WorldHolding):
     def gpu_pods_on(self, node: str) -> Sequence[Pod]:
         """Return the GPU pods bound to *node*."""
         self.called("gpu_pods_on")
-        return [as_pod(p) for p in self._on(node) if p.requests]
+        return [as_pod(p) for p in self._world.pods_on(node) if p.requests]
 
     def cordon(self, node: str, action: str) -> Receipt:
-        """Cordon with our annotation; no such node, or somebody else cordoned it or lifted our cordon: DIFFERS."""
+        """Cordon with our annotation. DIFFERS: no such node, cordoned by someone else, or our cordon was lifted."""
         self.called("cordon")
         found = self._world.nodes.get(node)
         if found is None:
@@ -338,15 +333,10 @@ class WorldCluster(WorldHolding):
         if owner == action:
             return Receipt(did=Did.DIFFERS, sentence=f"someone made {node} schedulable again")
         marks = {CORDON_ANNOTATION: action}
-        self.write(
-            "cordon",
-            (node, action),
-            lambda: self._world.patch_node(node, unschedulable=True, annotations=marks),
-        )
-        return Receipt(did=Did.DONE, sentence=f"cordoned {node}")
+        return self._patch("cordon", (node, action), f"cordoned {node}", unschedulable=True, annotations=marks)
 
     def uncordon(self, node: str) -> Receipt:
-        """Undo a cordon of ours for a removal; one for a budget's stop stays."""
+        """Undo our cordon for a removal; one for a budget's stop stays."""
         self.called("uncordon")
         found = self._world.nodes.get(node)
         if found is not None and _is_theirs(found):
@@ -354,7 +344,7 @@ class WorldCluster(WorldHolding):
         return self._lift("uncordon", found, CORDON_ANNOTATION, STOP_ANNOTATION)
 
     def cordon_for_budget(self, node: str, why: str) -> Receipt:
-        """Cordon for a budget's stop; no such node, or somebody else cordoned it: DIFFERS."""
+        """Cordon for a budget's stop. DIFFERS: no such node, or cordoned by someone else."""
         self.called("cordon_for_budget")
         found = self._world.nodes.get(node)
         if found is None or _is_theirs(found):
@@ -362,12 +352,7 @@ class WorldCluster(WorldHolding):
         if found.unschedulable and found.annotations.get(STOP_ANNOTATION) == why:
             return Receipt(did=Did.ALREADY, sentence=f"{node} is closed already")
         marks = {STOP_ANNOTATION: why}
-        self.write(
-            "cordon_for_budget",
-            (node, why),
-            lambda: self._world.patch_node(node, unschedulable=True, annotations=marks),
-        )
-        return Receipt(did=Did.DONE, sentence=f"closed {node}")
+        return self._patch("cordon_for_budget", (node, why), f"closed {node}", unschedulable=True, annotations=marks)
 
     def uncordon_for_budget(self, node: str) -> Receipt:
         """Undo `cordon_for_budget`; a cordon for a removal stays."""
@@ -375,60 +360,70 @@ class WorldCluster(WorldHolding):
         return self._lift("uncordon_for_budget", self._world.nodes.get(node), STOP_ANNOTATION, CORDON_ANNOTATION)
 
     def _lift(self, verb: str, found: WorldNode | None, annotation: str, other: str) -> Receipt:
-        """Take *annotation* off, and the cordon with it unless the *other* one keeps it."""
+        """Remove *annotation*, and the cordon unless the *other* annotation keeps it."""
         if found is None or annotation not in found.annotations:
             return Receipt(did=Did.ALREADY, sentence="it is gone, or was not cordoned for this")
         unschedulable = None if other in found.annotations else False
-        self.write(
-            verb,
-            (found.name,),
-            lambda: self._world.patch_node(found.name, unschedulable=unschedulable, annotations={annotation: None}),
-        )
-        return Receipt(did=Did.DONE, sentence=f"made {found.name} as it was before")
+        marks = {annotation: None}
+        done = f"undid the cordon of {found.name}"
+        return self._patch(verb, (found.name,), done, unschedulable=unschedulable, annotations=marks)
+
+    def _patch(self, verb: str, args: tuple[str, *tuple[object, ...]], done: str, **changes: Any) -> Receipt:
+        """Patch the node that is the first of *args*."""
+        return self.receipt(verb, args, lambda: self._world.patch_node(args[0], **changes), done)
 
     def drain(self, node: str, *, consenting: bool = False, evicting: bool = False) -> Receipt:
-        """Evict what may go, and with *consenting* the GPU pods too, if every one of them consented; with *evicting*,
-        if every one yields.
+        """Evict the pods of *node*; with *consenting* GPU pods too if all of them consented, with *evicting* if all
+        yield.
 
-        A pod that speaks for the node (a GPU pod otherwise, a protected one, our own or the monitoring's), or a
-        cordon of ours that somebody lifted: DIFFERS, and nothing is evicted.
+        DIFFERS, and nothing is evicted: a pod keeps the node (another GPU pod, a protected one, one of ours or of the
+        monitoring), or someone lifted our cordon. Raises TryLater until the node is empty.
         """
         self.called("drain")
         found = self._world.nodes.get(node)
         if found is not None and not (found.unschedulable and CORDON_ANNOTATION in found.annotations):
             return Receipt(did=Did.DIFFERS, sentence=f"someone lifted our cordon of {node}; nothing was evicted")
         agreed = yields if evicting else consents if consenting else None
-        here = [p for p in self._on(node) if _matters(p, agreed)]
-        speaking = sorted(f"{p.namespace}/{p.name}" for p in here if _speaks(p, agreed) or self._keeps(p))
-        if speaking:
-            return Receipt(did=Did.DIFFERS, sentence=f"{node} stays for {', '.join(speaking)}; nothing was evicted")
+        here = [p for p in self._world.pods_on(node) if _must_leave(p, agreed)]
+        keeping = sorted(f"{p.namespace}/{p.name}" for p in here if _forbids(p, agreed) or self._keeps(p))
+        if keeping:
+            return Receipt(did=Did.DIFFERS, sentence=f"{node} stays for {', '.join(keeping)}; nothing was evicted")
         if not here:
-            return Receipt(did=Did.DONE, sentence=f"nothing on {node} has to go")
+            return Receipt(did=Did.DONE, sentence=f"no pod has to leave {node}")
         going = [pod for pod in here if pod.deletion_at is None]
-        held = [why for pod in going if (why := self._held_back(pod, self._world.rehearse_eviction)) is not None]
+        held = [why for pod in going if (why := self._refusal(pod, self._world.rehearse_eviction)) is not None]
         if held:
             raise TryLater("; ".join(held), code="pdb")
         for pod in going:
-            if (why := self._evict(pod)) is not None:  # one that left used up what its budget allowed
+            if (why := self._refusal(pod, self._evict)) is not None:  # an eviction before it used up its budget
                 raise TryLater(why, code="pdb")
         raise TryLater(f"{len(here)} pods are still leaving {node}", code="draining")
 
+    def _evict(self, namespace: str, name: str) -> None:
+        self.write("evict", (namespace, name), lambda: self._world.evict(namespace, name))
+
+    def _refusal(self, pod: WorldPod, evict: Callable[[str, str], None]) -> str | None:
+        """Return why *evict* refuses *pod*, None when it does not."""
+        try:
+            evict(pod.namespace, pod.name)
+        except Denied as refused:
+            if refused.status != 404:
+                return f"{pod.namespace}/{pod.name} may not be evicted: {refused.details or refused.reason}"
+        return None
+
     def apply_labels_and_taints(self, node: str, labels: Mapping[str, str], taints: Sequence[Taint]) -> Receipt:
-        """Put *labels* and *taints* on a node; a taint of the same key and effect is replaced. No node: DIFFERS."""
+        """Put *labels* and *taints* on a node; a taint replaces one of the same key and effect. No node: DIFFERS."""
         self.called("apply_labels_and_taints")
         found = self._world.nodes.get(node)
         if found is None:
             return Receipt(did=Did.DIFFERS, sentence=f"there is no node {node}")
         marks = {(t.key, t.effect) for t in taints}
-        worn = [t for t in found.taints if (t.key, t.effect) not in marks]
+        others = [t for t in found.taints if (t.key, t.effect) not in marks]
         if found.labels.items() >= labels.items() and set(taints) <= set(found.taints):
             return Receipt(did=Did.ALREADY, sentence=f"{node} has these labels and taints already")
-        self.write(
-            "apply_labels_and_taints",
-            (node, dict(labels), tuple(taints)),
-            lambda: self._world.patch_node(node, labels=labels, taints=(*worn, *taints)),
-        )
-        return Receipt(did=Did.DONE, sentence=f"put {len(labels)} labels and {len(taints)} taints on {node}")
+        done = f"put {len(labels)} labels and {len(taints)} taints on {node}"
+        args = (node, dict(labels), tuple(taints))
+        return self._patch("apply_labels_and_taints", args, done, labels=labels, taints=(*others, *taints))
 
     def set_soft_taints(self, node: str, taints: Sequence[Taint]) -> Receipt:
         """Let a node carry exactly *taints* of our soft ones. No node: DIFFERS."""
@@ -439,46 +434,31 @@ class WorldCluster(WorldHolding):
         if {t for t in found.taints if t in SOFT_TAINTS} == set(taints):
             return Receipt(did=Did.ALREADY, sentence=f"{node} carries these soft taints already")
         others = (t for t in found.taints if t not in SOFT_TAINTS)
-        worn = (*others, *taints)
-        self.write("set_soft_taints", (node, tuple(taints)), lambda: self._world.patch_node(node, taints=worn))
-        return Receipt(did=Did.DONE, sentence=f"{node} carries {len(taints)} soft taints")
+        done = f"{node} carries {len(taints)} soft taints"
+        return self._patch("set_soft_taints", (node, tuple(taints)), done, taints=(*others, *taints))
 
     def scale_to_zero(self, pod: Pod) -> Receipt:
-        """Scale the pod's controller to zero, or suspend its Job. Raises WontWork when it has none that can be."""
+        """Scale the pod's controller to zero, or suspend its Job. Raises WontWork for any other owner."""
         self.called("scale_to_zero")
         kind, _, name = pod.owner.partition("/")
         if kind not in SCALABLE:
-            raise WontWork(f"{pod.key} belongs to nothing that can be scaled", code="not_scalable")
+            raise WontWork(f"{pod.key} has no controller that can be scaled", code="not_scalable")
         if self._world.at_zero(kind, pod.namespace, name):
             return Receipt(did=Did.ALREADY, sentence=f"{pod.owner} of {pod.namespace} is at zero already")
-        self.write(
-            "scale_to_zero",
-            (pod.namespace, pod.owner),
-            lambda: self._world.scale_to_zero(kind, pod.namespace, name),
-        )
-        return Receipt(did=Did.DONE, sentence=f"scaled {pod.owner} of {pod.namespace} to zero")
+        scale = partial(self._world.scale_to_zero, kind, pod.namespace, name)
+        done = f"scaled {pod.owner} of {pod.namespace} to zero"
+        return self.receipt("scale_to_zero", (pod.namespace, pod.owner), scale, done)
 
     def record_event(self, pod: Pod, *, reason: str, message: str) -> Receipt:
-        """Leave an Event on *pod*."""
+        """Create an Event on *pod*."""
         self.called("record_event")
-        self.write(
-            "record_event",
-            (pod.key, reason),
-            lambda: self._world.record_event(
-                kind="Pod",
-                namespace=pod.namespace,
-                name=pod.name,
-                uid=pod.uid,
-                reason=reason,
-                message=message,
-                component="gpu-autoscaler",
-            ),
-        )
-        return Receipt(did=Did.DONE, sentence=f"told {pod.key}: {reason}")
+        event = partial(self._world.record_event, kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid)
+        write = partial(event, reason=reason, message=message, component="gpu-autoscaler")
+        return self.receipt("record_event", (pod.key, reason), write, f"created the Event {reason} on {pod.key}")
 
     def _keeps(self, pod: WorldPod) -> str:
-        """Why *pod* keeps its node; empty when it does not, holds a GPU, or leaves with the node."""
-        if pod.requests or pod.deletion_at is not None or pod.owner_kind in ("DaemonSet", "Node"):
+        """Return why *pod* keeps its node; empty when it does not, holds a GPU, or leaves with the node."""
+        if pod.requests or pod.deletion_at is not None or pod.owner_kind in LEAVE_WITH_NODES:
             return ""
         if protects(pod):
             return PROTECTED
@@ -492,46 +472,26 @@ class WorldCluster(WorldHolding):
         )
         return "" if rule is None else WHY[rule]
 
-    def _evict(self, pod: WorldPod) -> str | None:
-        """Evict *pod*; return why not when a PodDisruptionBudget forbids it."""
-
-        def write(namespace: str, name: str) -> None:
-            self.write("evict", (namespace, name), lambda: self._world.evict(namespace, name))
-
-        return self._held_back(pod, write)
-
-    def _held_back(self, pod: WorldPod, ask: Callable[[str, str], None]) -> str | None:
-        """Return why *pod* may not go when *ask* is told so."""
-        try:
-            ask(pod.namespace, pod.name)
-        except Denied as refused:
-            if refused.status != 404:
-                return f"{pod.namespace}/{pod.name} may not be evicted: {refused.details or refused.reason}"
-        return None
-
-    def _on(self, node: str) -> list[WorldPod]:
-        return self._world.pods_on(node)
-
 
 def _is_theirs(node: WorldNode) -> bool:
-    """True when someone else cordoned *node*."""
+    """Return True when *node* is cordoned, and not by us."""
     return node.unschedulable and not node.annotations.keys() & {CORDON_ANNOTATION, STOP_ANNOTATION}
 
 
 def _hosts(pod: WorldPod) -> bool:
-    """True for one of our own or the monitoring's pods."""
+    """Return True for a pod of ours or of the monitoring."""
     return pod.labels.get(HOST_LABEL) in HOSTS
 
 
-def _matters(pod: WorldPod, agreed: Callable[[Pod], bool] | None) -> bool:
-    """True unless *pod* leaves with its node: a DaemonSet's or a mirror pod. One with a GPU consents to nothing."""
+def _must_leave(pod: WorldPod, agreed: Callable[[Pod], bool] | None) -> bool:
+    """Return False for a pod that leaves with its node: a DaemonSet's or a mirror pod."""
     if pod.requests:
         return agreed is not None or pod.owner_kind != "DaemonSet"
-    return pod.owner_kind not in ("DaemonSet", "Node")
+    return pod.owner_kind not in LEAVE_WITH_NODES
 
 
-def _speaks(pod: WorldPod, agreed: Callable[[Pod], bool] | None) -> bool:
-    """True when a node is not drained because *pod* is on it."""
+def _forbids(pod: WorldPod, agreed: Callable[[Pod], bool] | None) -> bool:
+    """Return True when *pod* forbids draining its node."""
     if pod.requests and (agreed is None or not agreed(as_pod(pod))):
         return True
     return pod.deletion_at is None and (protects(pod) or _hosts(pod))

@@ -57,6 +57,11 @@ class Switches:
                 del self._after[index]
                 raise error
 
+    def receipt(self, verb: str, args: tuple[object, ...], do: Callable[[], object], sentence: str) -> Receipt:
+        """Write, and return the receipt of what was done."""
+        self.write(verb, args, do)
+        return Receipt(did=Did.DONE, sentence=sentence)
+
 
 LATER_CODES = frozenset(
     {

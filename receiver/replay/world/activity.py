@@ -1,7 +1,4 @@
-"""What the GPUs do: who holds which one, how busy it is, and averages over time for each pool.
-
-Of a pool the last quarter of an hour is known, of a pod's GPUs the changes of the last day.
-"""
+"""GPUs: their holders, their activity now, pool averages of the last 15 minutes and pod courses of the last day."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -40,7 +37,7 @@ class Meter:
             self._history.popleft()
 
     def average(self, now: datetime, window: timedelta) -> float | None:
-        """Activity per GPU over the last *window* (up to 15 minutes), None without GPUs in it."""
+        """Return the activity per GPU over the last *window* (up to 15 minutes), None without GPUs in it."""
         self._run_to(now)
         gpus_then, busy_then = self._at_time(now - window)
         gpu_time = self._gpu_time - gpus_then
@@ -53,7 +50,7 @@ class Meter:
         self._at = now
 
     def _at_time(self, when: datetime) -> tuple[float, float]:
-        """Return both integrals at *when*: they are straight lines between two changes."""
+        """Return both integrals at *when*; they are linear between two changes."""
         later = (self._at, self._gpu_time, self._busy_time)
         for earlier in reversed(self._history):
             if earlier[0] <= when:
@@ -65,13 +62,13 @@ class Meter:
 
 
 def watts(engine: float) -> float:
-    """The power that a GPU draws whose engine works that share of the time."""
+    """Return the power draw (W) of a GPU whose engine is active for that ratio of the time."""
     return IDLE_WATTS + (FULL_WATTS - IDLE_WATTS) * engine
 
 
 @dataclass(frozen=True, slots=True)
 class GpuReading:
-    """What a GPU does from *at* on: *engine* and *memory* are ratios, *memory* goes on changing by *slope* a second."""
+    """The state of a GPU from *at* on: *engine* and *memory* are ratios, *memory* changes by *slope* per second."""
 
     at: datetime
     engine: float = 0.0
@@ -79,20 +76,20 @@ class GpuReading:
     slope: float = 0.0
 
     def memory_at(self, when: datetime) -> float:
-        """Used memory (ratio) at *when*."""
+        """Return the used memory (ratio) at *when*."""
         grown = self.slope * (when - self.at).total_seconds() if self.slope else 0.0
         return max(0.0, min(1.0, self.memory + grown))
 
 
 class Gaps:
-    """When nobody saw the GPUs of the whole world."""
+    """The times without GPU metrics, in the whole world."""
 
     def __init__(self) -> None:
         self._over: deque[Span] = deque()
         self._since: datetime | None = None
 
     def gone(self, now: datetime, gone: bool) -> None:
-        """From *now* on nothing is seen, or everything again."""
+        """Begin a gap at *now*, or end it."""
         if gone and self._since is None:
             self._since = now
         elif not gone and self._since is not None:
@@ -102,7 +99,7 @@ class Gaps:
             self._over.popleft()
 
     def between(self, start: datetime, end: datetime) -> Iterator[Span]:
-        """Yield the parts of *start* to *end* that were seen."""
+        """Yield the parts of *start* to *end* with metrics."""
         spans: Iterable[Span] = self._over if self._since is None else (*self._over, (self._since, end))
         for begin, over in spans:
             if over < start or begin > end:
@@ -116,13 +113,13 @@ class Gaps:
 
 
 class History:
-    """The readings of one pod's GPUs; None where they were not to be seen. All of a pod's GPUs do the same."""
+    """The readings of one pod's GPUs, which all do the same; None while their node is down."""
 
     def __init__(self) -> None:
         self._readings: deque[tuple[datetime, GpuReading | None]] = deque()
 
     def note(self, now: datetime, reading: GpuReading | None) -> None:
-        """From *now* on the GPUs do this."""
+        """Record the reading from *now* on."""
         if self._readings and self._readings[-1][0] == now:
             self._readings.pop()
         self._readings.append((now, reading))
@@ -152,7 +149,7 @@ class History:
         )
 
     def _parts(self, start: datetime, now: datetime) -> Iterator[tuple[GpuReading, datetime, datetime]]:
-        """Yield each reading with the part of the time since *start* in which it held."""
+        """Yield each reading since *start* with its time span."""
         later = now
         for at, reading in reversed(self._readings):
             if reading is not None:
@@ -163,13 +160,13 @@ class History:
 
 
 def held_memory(pod: WorldPod) -> float:
-    """The memory (ratio) that *pod* holds of each of its GPUs once it is loaded."""
+    """Return the used memory (ratio) of each GPU of *pod* after its warm-up."""
     return 0.12 + 0.7 * pod.gpu_util if pod.gpu_memory is None else pod.gpu_memory
 
 
 @dataclass(slots=True)
 class _Gpus:
-    """The GPUs of one node: what each is, who holds it, and how busy they are together."""
+    """The GPUs of one node: resource and holder of each, and the sum of their activity."""
 
     vm: VM
     kinds: list[str]
@@ -180,15 +177,15 @@ class _Gpus:
 class Gpus:
     """GPUs of the nodes whose driver runs, and the pods that hold them.
 
-    A pod holds its GPUs from its binding on and loads from its start on (engine idle, memory growing evenly)
-    until it is `warm`. What something outside Kubernetes does on a node comes on top.
+    A pod holds its GPUs from its binding on. It loads from its start until it is `warm`: the engine is idle and memory
+    grows evenly. Use from outside Kubernetes comes on top.
     """
 
     def __init__(self, agenda: Agenda) -> None:
         self._agenda = agenda
         self._nodes: dict[str, _Gpus] = {}
         self._meters: dict[str, Meter] = {}
-        self._readings: dict[Key, GpuReading] = {}  # what running pods do
+        self._readings: dict[Key, GpuReading] = {}  # of running pods
         self._loading: set[Key] = set()
         self._histories: dict[Key, History] = {}
         self._gaps = Gaps()
@@ -200,14 +197,14 @@ class Gpus:
     # --- nodes ---
 
     def node_up(self, name: str, vm: VM) -> None:
-        """The driver runs: *vm*'s GPUs are seen."""
+        """Begin to report the GPUs of *vm*, whose driver runs."""
         kinds = [resource for resource, count in vm.spec.resources.items() for _ in range(count)]
         self._nodes[name] = _Gpus(vm, kinds, [None] * len(kinds))
         self._meter(vm.pool).change(self._agenda.now, len(kinds), 0.0)
         self._changed(name)
 
     def node_down(self, name: str) -> None:
-        """The node's GPUs are seen no more."""
+        """Stop reporting the node's GPUs."""
         known = self._nodes.pop(name, None)
         if known is None:
             return
@@ -216,23 +213,23 @@ class Gpus:
             self._histories[key].note(self._agenda.now, None)
 
     def use(self, name: str, engine: float, memory: float) -> None:
-        """Something outside Kubernetes uses every GPU of the node."""
+        """Use every GPU of the node from outside Kubernetes."""
         self.outside[name] = GpuReading(self._agenda.now, engine, memory)
         self._changed(name)
 
     def stop_using(self, name: str) -> None:
-        """Nothing outside Kubernetes uses the node's GPUs any more."""
+        """End the use of the node's GPUs from outside Kubernetes."""
         if self.outside.pop(name, None) is not None:
             self._changed(name)
 
     def telemetry_gone(self, gone: bool) -> None:
-        """Nobody sees what GPUs do, or everybody again."""
+        """Stop or resume all GPU metrics."""
         self._gaps.gone(self._agenda.now, gone)
 
     # --- pods ---
 
     def hold(self, pod: WorldPod, node: str) -> None:
-        """*pod* is on *node*: it takes the lowest free GPUs of each kind."""
+        """Give *pod* the lowest free GPUs of each resource on *node*."""
         gpus = self._nodes.get(node)
         if gpus is None or not pod.requests:
             return
@@ -244,7 +241,7 @@ class Gpus:
         self._changed(node)
 
     def release(self, pod: WorldPod) -> None:
-        """*pod* lets its GPUs go."""
+        """Free the GPUs of *pod*."""
         gpus = self._nodes.get(pod.node or "")
         if gpus is not None and pod.node is not None and pod.key in gpus.holders:
             gpus.holders = [None if h == pod.key else h for h in gpus.holders]
@@ -252,7 +249,7 @@ class Gpus:
         self._histories.pop(pod.key, None)
 
     def run(self, pod: WorldPod, warmup: timedelta) -> None:
-        """*pod* runs: it uses GPU time, and loads for *warmup*."""
+        """Start *pod*: it counts as running, and loads for *warmup*."""
         self._count_to_now()
         self._running += pod.gpus
         self._loading.add(pod.key)
@@ -260,17 +257,17 @@ class Gpus:
         self._does(pod, GpuReading(self._agenda.now, slope=slope))
 
     def warm(self, pod: WorldPod) -> None:
-        """*pod* is loaded and works from now on."""
+        """End the warm-up of *pod*: it works from now on."""
         self._loading.discard(pod.key)
         self._does(pod, GpuReading(self._agenda.now, pod.gpu_util, held_memory(pod)))
 
     def change(self, pod: WorldPod) -> None:
-        """*pod* works otherwise from now on, or, while it loads, as soon as it is warm."""
+        """Apply a changed activity of *pod*, now or at the end of its warm-up."""
         if pod.key in self._readings and pod.key not in self._loading:
             self.warm(pod)
 
     def stop(self, pod: WorldPod) -> None:
-        """*pod*, which ran, no longer does."""
+        """Stop *pod*, which ran."""
         self._count_to_now()
         self._running -= pod.gpus
         self._loading.discard(pod.key)
@@ -283,7 +280,7 @@ class Gpus:
             self._changed(pod.node)
 
     def _changed(self, name: str) -> None:
-        """Bring the meter of the node's pool and the histories of its pods up to what its GPUs do now."""
+        """Update the meter of the node's pool and the histories of its pods."""
         gpus = self._nodes.get(name)
         if gpus is None:
             return
@@ -303,7 +300,7 @@ class Gpus:
             gpus.busy = busy
 
     def _reading(self, node: str, holder: Key | None) -> GpuReading:
-        """What a GPU of *node* does now that *holder* holds."""
+        """Return the current state of a GPU of *node* that *holder* holds."""
         now = self._agenda.now
         own = self._readings.get(holder) if holder is not None else None
         other = self.outside.get(node)
@@ -314,23 +311,23 @@ class Gpus:
         memory = min(1.0, own.memory_at(now) + other.memory)
         return GpuReading(now, max(own.engine, other.engine), memory, own.slope)
 
-    # --- what is seen ---
+    # --- metrics ---
 
     def gpu_seconds(self) -> float:
-        """GPU-seconds held by running pods so far."""
+        """Return the GPU-seconds that running pods have held so far."""
         self._count_to_now()
         return self._held
 
     def average(self, pool: str, window: timedelta = timedelta(minutes=5)) -> float | None:
-        """A pool's activity over *window*."""
+        """Return a pool's activity (ratio) over GPUs and *window* (up to 15 minutes), None without GPUs in it."""
         return self._meter(pool).average(self._agenda.now, window)
 
     def gpus(self, pool: str) -> int:
-        """GPUs of *pool* that report now."""
+        """Return how many GPUs of *pool* report now."""
         return self._meter(pool).gpus
 
     def of_nodes(self) -> Iterator[tuple[str, Activity]]:
-        """Yield the busiest GPU of each node as DCGM shows it now."""
+        """Yield the DCGM values of the busiest GPU of each node."""
         for name, gpus in self._nodes.items():
             readings = [self._reading(name, holder) for holder in dict.fromkeys(gpus.holders)]
             if readings:
@@ -339,12 +336,12 @@ class Gpus:
                 yield name, Activity(engine=engine, memory=memory, power=watts(engine))
 
     def courses(self, window: timedelta) -> Iterator[tuple[Key, Course]]:
-        """Yield what each pod that holds GPUs did over *window* (up to a day)."""
+        """Yield the course of each pod that holds GPUs over *window* (up to a day)."""
         for key, history in self._histories.items():
             yield key, history.course(self._agenda.now, window, self._gaps)
 
     def samples(self) -> Iterable[GpuSample]:
-        """What each GPU reports now."""
+        """Yield the metrics of each GPU."""
         for name, gpus in self._nodes.items():
             for index, holder in enumerate(gpus.holders):
                 yield _sample(name, gpus, index, self._reading(name, holder))

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from receiver.core.model.resources import COMPUTE
 from receiver.core.model.policy import Taint
+from receiver.core.model.resources import COMPUTE
 from receiver.replay.world.config import PodSpec, WorldPool
 
 

@@ -1,6 +1,7 @@
-"""The scheduler: which waiting pod goes to which node, gangs whole or not at all.
+"""The scheduler: it binds waiting pods to nodes, gangs as a whole or not at all.
 
-Not modelled: volumes, preemption, pod affinity and topology spread.
+Taints, labels and messages follow the Kubernetes documentation, independently of the product's own matching, so that
+the two check each other. Volumes, preemption, pod affinity and topology spread are not modelled.
 """
 
 import heapq
@@ -20,7 +21,7 @@ Used = Mapping[str, Mapping[str, int]]
 
 
 def untolerated(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> Taint | None:
-    """Return the first taint that keeps a pod with *tolerations* away, or None."""
+    """Return the first taint that excludes a pod with *tolerations*, or None."""
     for taint in taints:
         if taint.effect != "PreferNoSchedule" and not any(_tolerates(t, taint) for t in tolerations):
             return taint
@@ -28,7 +29,7 @@ def untolerated(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> T
 
 
 def soft(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> int:
-    """Return how many taints would rather have a pod with *tolerations* elsewhere."""
+    """Return how many soft taints (PreferNoSchedule) a pod with *tolerations* does not tolerate."""
     return sum(t.effect == "PreferNoSchedule" and not any(_tolerates(x, t) for x in tolerations) for t in taints)
 
 
@@ -52,7 +53,7 @@ def selects(
 
 
 def preference(labels: Mapping[str, str], preferred: Iterable[Preference]) -> int:
-    """Return the sum of the weights of what *labels* satisfy; an empty term counts nothing."""
+    """Return the sum of the weights of the terms that *labels* satisfy; an empty term counts as 0."""
     return sum(p.weight for p in preferred if p.term and all(_holds(r, labels) for r in p.term))
 
 
@@ -77,9 +78,9 @@ def _holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
 
 
 def why_not(pod: WorldPod, nodes: Iterable[WorldNode], used: Used) -> str:
-    """Return the sentence: how many nodes fail for which reason, counted and sorted as kube-scheduler does.
+    """Return kube-scheduler's message: how many nodes fail for which reason.
 
-    A node is counted under the first of its filters that fails; too little of several resources counts for each.
+    A node counts under the first filter that it fails, and under each resource that is short.
     """
     reasons: Counter[str] = Counter()
     total = 0
@@ -113,7 +114,7 @@ TELL_AGAIN = timedelta(seconds=10)  # kube-scheduler's longest back-off
 
 
 class WaitingLine:
-    """Waiting pods in groups of equals: when a group's first pod fits nowhere, none of the group does."""
+    """Waiting pods in groups with equal requests: when the first of a group fits nowhere, none of the group does."""
 
     def __init__(self) -> None:
         self._orders: dict[Key, Order] = {}
@@ -128,7 +129,7 @@ class WaitingLine:
         return key in self._orders
 
     def join(self, key: Key, group: Hashable, priority: int, since: datetime) -> None:
-        """Add *key* to *group* behind its elders of the same priority."""
+        """Add *key* to *group*, behind older pods of the same priority."""
         self._numbers += 1
         order = (-priority, since, self._numbers)
         self._orders[key] = order
@@ -136,17 +137,15 @@ class WaitingLine:
         heapq.heappush(self._groups.setdefault(group, []), (order, key))
 
     def leave(self, key: Key) -> None:
-        """Remove *key* wherever it stands."""
+        """Remove *key*."""
         self._orders.pop(key, None)
         group = self._group_of.pop(key, None)
         if group is not None:
             self._first(group)
 
     def serve(self, groups: set[Hashable] | None, place: Callable[[Key], bool]) -> None:
-        """Offer pods to *place* in order until, of every group (None: all), the first one is not placed.
-
-        *place* removes what it places from the line.
-        """
+        """Offer pods to *place* in order, of each of *groups* (None: all) until one is not placed. *place* removes
+        placed pods from the line."""
         chosen = self._groups if groups is None else groups
         heads = [head for group in list(chosen) if (head := self._first(group)) is not None]
         heapq.heapify(heads)
@@ -159,11 +158,11 @@ class WaitingLine:
                     heapq.heappush(heads, head)
 
     def group_of(self, key: Key) -> Hashable:
-        """The group in which *key* waits."""
+        """Return the group in which *key* waits."""
         return self._group_of[key]
 
     def _first(self, group: Hashable) -> tuple[Order, Key] | None:
-        """Return the group's first waiting pod; those that left are dropped, and the group with its last one."""
+        """Return the group's first waiting pod, dropping those that left, and the group when it is empty."""
         line = self._groups.get(group)
         while line:
             order, key = line[0]
@@ -176,17 +175,16 @@ class WaitingLine:
 
 @dataclass(frozen=True, slots=True)
 class _Wish:
-    """What a pod asks for, each part as a small number: equal numbers mean equal wishes."""
+    """The requirements of a pod, each as a number: equal numbers mean equal requirements."""
 
-    kind: int  # everything that decides whether it fits
-    place: int  # the part of it that labels and taints decide
+    kind: int  # all that decides whether it fits
+    place: int  # the part about labels and taints
     preferred: int
 
 
 class Scheduler:
-    """Tries waiting pods by priority, then age. A pass runs once per moment in which something changed; pods that
-    failed before are tried again only when room may have come, and are told anew why they wait after that, but
-    not more often than every `TELL_AGAIN`."""
+    """Tries waiting pods by priority, then age. A pass runs once per moment with a change. Pods that failed are tried
+    again when a node may have room for them; their messages are then updated, at most once per `TELL_AGAIN`."""
 
     def __init__(
         self, cluster: ClusterObjects, agenda: Agenda, bind: Callable[[WorldPod, str], None], packing: Packing
@@ -196,23 +194,23 @@ class Scheduler:
         self._bind = bind
         self._packing = packing
         self._line = WaitingLine()
-        self._fresh: dict[Key, None] = {}  # not told yet that they do not fit
+        self._fresh: dict[Key, None] = {}  # without a message so far
         self._numbers: dict[Hashable, int] = {}
         self._wishes: dict[Key, _Wish] = {}
-        self._open: dict[str, None] = {}  # Ready nodes with some GPU free
+        self._open: dict[str, None] = {}  # Ready nodes with a free GPU
         self._matches: dict[str, dict[int, bool]] = {}
         self._scores: dict[str, dict[int, int]] = {}
         self._soft: dict[str, dict[int, int]] = {}
-        self._gangs: dict[Gang, list[tuple[int, int, Key]]] = {}  # waiting members, the largest first
+        self._gangs: dict[Gang, list[tuple[int, int, Key]]] = {}  # waiting members, largest first
         self._started_gangs: set[Gang] = set()
         self._enqueued = 0
         self._room_came = False
         self._pass_due = False
-        self._tell_at = agenda.now  # from when on pods may be told anew
+        self._tell_at = agenda.now  # the earliest next update of messages
         self._tell_due = False
 
     def enqueue(self, pod: WorldPod) -> None:
-        """Try *pod* from now on."""
+        """Try to place *pod* from now on."""
         place = (tuple(sorted(pod.node_selector.items())), pod.affinity, pod.tolerations)
         wish = _Wish(
             kind=self._number((tuple(sorted(pod.asks.items())), place)),
@@ -240,14 +238,14 @@ class Scheduler:
                 del self._gangs[gang]
 
     def node_changed(self, name: str) -> None:
-        """A node came, went, or takes other pods than before."""
+        """Note that a node was added, removed or relabelled."""
         self._matches.pop(name, None)
         self._scores.pop(name, None)
         self._soft.pop(name, None)
         self.room_changed(name)
 
     def room_changed(self, name: str) -> None:
-        """A node's free GPUs may have grown."""
+        """Note that a node may have more free GPUs."""
         self._open_or_close(name)
         self._room_came = True
         self._ask_for_pass()
@@ -279,10 +277,10 @@ class Scheduler:
             self._tell_due = True
             self._agenda.at(self._tell_at, self._tell_anew)
 
-    # --- where to ---
+    # --- placement ---
 
     def _try(self, key: Key) -> bool:
-        """Place the pod, or what fits of the gang it belongs to; False when nothing was placed."""
+        """Place the pod, or as much of its gang as fits; return False when nothing was placed."""
         pod = self._cluster.pods[key]
         gang = _gang_of(pod)
         places = self._places_for([pod], 1) if gang is None else self._places_for(*self._members(gang))
@@ -295,7 +293,7 @@ class Scheduler:
     def _members(self, gang: Gang) -> tuple[list[WorldPod], int]:
         """Return the gang's waiting pods, largest first, and how many of them must be placed together.
 
-        A gang that ran before and lost pods is not held to pods that do not exist (finished ones count for it).
+        A gang that has started needs no more than its waiting pods; its finished pods count as placed.
         """
         pods = [self._cluster.pods[key] for _, _, key in self._gangs[gang]]
         size = max(p.gang_size for p in pods)
@@ -305,7 +303,7 @@ class Scheduler:
         return pods, max(1, min(least, len(pods)) if gang in self._started_gangs else least)
 
     def _places_for(self, pods: list[WorldPod], least: int) -> list[tuple[WorldPod, str]]:
-        """Return nodes for as many of *pods* as fit, or nothing when those are fewer than *least*."""
+        """Return nodes for as many of *pods* as fit, or nothing when fewer than *least* do."""
         taken: Taken = {}
         places: list[tuple[WorldPod, str]] = []
         hopeless: set[int] = set()
@@ -326,11 +324,11 @@ class Scheduler:
     def _place(self, pod: WorldPod, name: str) -> None:
         self.forget(pod)
         self._bind(pod, name)
-        self._open_or_close(name)  # room only fell: no reason to try others again
+        self._open_or_close(name)  # free GPUs only fell: no other pod needs another try
 
     def _choose(self, pod: WorldPod, wish: _Wish, taken: Taken) -> str | None:
-        """Return the best of the nodes that fit: the one with the fewest soft taints, which outweigh the rest in
-        kube-scheduler too, the most preferred, then as they are packed, then the oldest."""
+        """Return the best node that fits: with the fewest soft taints, then the most preferred, then by packing, then the
+        oldest. Soft taints outweigh the rest in kube-scheduler too."""
         best: tuple[int, int, float, datetime, str] | None = None
         for name in self._open if pod.requests else self._cluster.nodes:
             node = self._cluster.nodes[name]
@@ -345,13 +343,13 @@ class Scheduler:
         return None if best is None else best[4]
 
     def _cost(self, left: float, node: WorldNode, pod: WorldPod) -> float:
-        """What a node with *left* units free after the pod ranks by, lowest first; CPU pods avoid GPU nodes."""
+        """Return the rank of a node with *left* units free after the pod, lowest first. CPU pods avoid GPU nodes."""
         if not pod.requests or self._packing == "most_allocated":
             return left
         return 0.0 if self._packing == "first_fit" else -left / max(1, sum(node.gpus.values()))
 
     def _left_over(self, pod: WorldPod, node: WorldNode, taken: Taken) -> float | None:
-        """GPU units free on *node* once *pod* is there, None when it does not fit. CPU pods avoid GPU nodes."""
+        """Return the GPU units free on *node* with *pod* there, None when it does not fit."""
         used = self._cluster.used.get(node.name, {})
         also = taken.get(node.name, {})
         for resource, count in pod.compute.items():
@@ -371,14 +369,14 @@ class Scheduler:
         known = self._matches.setdefault(node.name, {})
         if place not in known:
             known[place] = (
-                node.ready  # a cordon is a taint too, and lets in whoever tolerates everything
+                node.ready  # a cordon is a taint too, and a pod that tolerates everything passes it
                 and untolerated(node.taints, pod.tolerations) is None
                 and selects(node.labels, pod.node_selector, pod.affinity)
             )
         return known[place]
 
     def _avoided(self, node: WorldNode, pod: WorldPod, place: int) -> int:
-        """How many soft taints of *node* the pod does not tolerate."""
+        """Return how many soft taints of *node* the pod does not tolerate."""
         if not node.taints:
             return 0
         known = self._soft.setdefault(node.name, {})
@@ -394,7 +392,7 @@ class Scheduler:
             known[preferred] = preference(node.labels, pod.preferred)
         return known[preferred]
 
-    # --- why not ---
+    # --- messages ---
 
     def _tell_anew(self) -> None:
         self._tell_due = False
@@ -402,7 +400,7 @@ class Scheduler:
         self._tell([key for key in self._wishes if key not in self._fresh])
 
     def _tell(self, keys: Iterable[Key]) -> None:
-        """Leave the reason on those of the pods that have not been told, or were told another one."""
+        """Set the message of the pods that have none or another one."""
         told: dict[tuple[int, bool], str] = {}
         for key in keys:
             pod = self._cluster.pods[key]
