@@ -327,7 +327,7 @@ class Scheduler:
         self._open_or_close(name)  # free GPUs only fell: no other pod needs another try
 
     def _choose(self, pod: WorldPod, wish: _Wish, taken: Taken) -> str | None:
-        """Return the best node that fits: with the fewest soft taints, then the most preferred, then by packing, then the
+        """Return the best node that fits: with the fewest soft taints, then most preferred, by packing, then the
         oldest. Soft taints outweigh the rest in kube-scheduler too."""
         best: tuple[int, int, float, datetime, str] | None = None
         for name in self._open if pod.requests else self._cluster.nodes:
