@@ -1,5 +1,6 @@
 """Pods that are placed together."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 from receiver.replay.world import GPU, PodSpec
@@ -86,7 +87,7 @@ def test_a_gang_waits_for_all_its_pods_to_exist() -> None:
     )
     w.add_pod(spec)
     assert the_pod(run(w, 5), "g-0", "ml").node is None
-    w.add_pod(PodSpec(**{**{f: getattr(spec, f) for f in spec.__slots__}, "name": "g-1"}))
+    w.add_pod(replace(spec, name="g-1"))
     run(w, 6)
     assert all(p.node for p in w.pods.values())
 

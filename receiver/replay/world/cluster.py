@@ -39,7 +39,7 @@ class Agenda:
     def advance(self, to: datetime) -> None:
         """Run everything due up to and including *to*. Raises ValueError when *to* lies in the past."""
         if to < self.now:
-            raise ValueError(f"time cannot go back: {to} is before {self.now}")
+            raise ValueError(f"time does not go back: {to} is before {self.now}")
         heap = self._heap
         while heap and heap[0][0] <= to:
             self.now, _, what, args = heapq.heappop(heap)
