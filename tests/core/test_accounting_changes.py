@@ -58,7 +58,7 @@ def merged(usage: list[Usage]) -> list[Usage]:
     """Rows added up as the store does it."""
     found: dict[Any, Usage] = {}
     for row in usage:
-        key = (row.month, row.instance, row.workload, row.life, row.owner, row.priority_class)
+        key = (row.month, row.instance, row.workload, row.life, row.owner)
         old = found.get(key)
         parts = None if old is None else (old.node_seconds or 0.0) + (row.node_seconds or 0.0)
         found[key] = row if old is None else replace(old, held=old.held + row.held, node_seconds=parts)

@@ -102,7 +102,7 @@ def test_who_gave_no_label_is_shown() -> None:
 
 
 def test_a_team_that_is_called_like_the_word_for_no_team_is_told_apart() -> None:
-    usage = [held(hours=1, owner=Owner(team="unlabelled"), priority_class="none"), held("b", owner=Owner())]
+    usage = [held(hours=1, owner=Owner(team="unlabelled", priority_class="none")), held("b", owner=Owner())]
     node = a_life(hours=2, gone_at=NOW)
     teams = in_brief(told(node, usage=usage))
     assert teams == {("held", "unlabelled (label)"): "1.29", ("held", "unlabelled"): "1.29"}
@@ -126,8 +126,15 @@ def test_a_team_that_is_called_like_the_word_for_no_team_is_told_apart() -> None
     ],
 )
 def test_cost_is_told_by_everything_that_is_known_of_it(by: By, key: str) -> None:
-    owner = Owner(team="vision", project="p", workload_class="training", environment="prod", cost_center="42")
-    usage = [held(hours=2, owner=owner, priority_class="urgent")]
+    owner = Owner(
+        team="vision",
+        project="p",
+        workload_class="training",
+        environment="prod",
+        cost_center="42",
+        priority_class="urgent",
+    )
+    usage = [held(hours=2, owner=owner)]
     assert in_brief(told(a_life(hours=2, gone_at=NOW), usage=usage, by=by)) == {("held", key): "2.58"}
 
 

@@ -17,7 +17,7 @@ import receiver
 
 ROOT = Path(receiver.__file__).parent
 STORE = "adapters/store/"
-LEFT_OUT = frozenset(f"{STORE}{name}.py" for name in ("database", "intake", "migrate", "outbox", "prepared"))
+LEFT_OUT = frozenset(f"{STORE}{name}.py" for name in ("database", "migrate", "outbox"))
 LONGEST_WAIT = 12  # steps in which a trap waits for its line: tracing makes a step slower
 
 

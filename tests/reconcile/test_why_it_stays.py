@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from receiver.adapters.store import rows
+from receiver.adapters.store.actions import victim_of, victim_values
 from receiver.core.model.actions import Action, ActionKind, Outcome, OutcomeKind, Victim, VictimStage
 from receiver.core.model.model import PoolState
 from receiver.core.model.signals import Alert
@@ -135,7 +135,7 @@ def a_removal(*victims: Victim) -> Action:
 
 def test_a_removal_that_was_stored_without_reasons_opens_and_ends() -> None:
     stored = {"instance": "i-1", "node": "n1", "because": "idle", "stage": "spared", "since": START, "refused": False}
-    victim = rows.victim(stored)
+    victim = victim_of(stored)
     assert victim.why == ""
     outcome = settled(a_removal(victim), PoolState(pool="l40s-id", required=1), START)
     assert outcome is not None
@@ -144,8 +144,8 @@ def test_a_removal_that_was_stored_without_reasons_opens_and_ends() -> None:
 
 def test_a_victim_of_a_newer_version_opens_and_an_older_version_reads_ours() -> None:
     plain = Victim(instance="i-1", node="n1")
-    [values] = rows.progress_values(a_removal(plain))["victims"]
+    values = victim_values(plain)
     assert set(values) == {"instance", "node", "because", "stage", "since", "refused"}
-    assert rows.victim({**values, "mood": "good"}) == plain
-    [values] = rows.progress_values(a_removal(replace(plain, why="it is protected", asked_at=START)))["victims"]
-    assert rows.victim(values) == replace(plain, why="it is protected", asked_at=START)
+    assert victim_of({**values, "mood": "good"}) == plain
+    values = victim_values(replace(plain, why="it is protected", asked_at=START))
+    assert victim_of(values) == replace(plain, why="it is protected", asked_at=START)

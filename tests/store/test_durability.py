@@ -8,12 +8,12 @@ from pathlib import Path
 from threading import Barrier
 
 import pytest
-from sqlalchemy import create_engine
+from sqlalchemy import create_engine, func, select
 
 from receiver.adapters.store import SqlStore, open_store
 from receiver.adapters.store.database import Database, parse
 from receiver.ports import TryLater
-from tests.store.builders import NOW, alert, decision, delivery, grow
+from tests.store.builders import NOW, PostgresServer, alert, decision, delivery, grow
 
 ROOT = Path(__file__).parents[2]
 
@@ -41,6 +41,37 @@ def test_a_delivery_survives_kill_9_right_after_it_was_remembered(url: str) -> N
     assert store.memory(NOW, NOW).deliveries == (int(printed),)
     assert [a.fingerprint for a in store.remembered_alerts(NOW.replace(year=2000))] == ["survivor"]
     store.close()
+
+
+ACKNOWLEDGE_AND_DIE = """
+import os, signal, sys, threading
+from receiver.adapters.store import open_store
+from tests.store.builders import NOW, alert, delivery
+store = open_store(sys.argv[1])
+def send():
+    while True:
+        os.write(1, b"%d\\n" % store.remember(delivery(alert()), NOW))
+for _ in range(8):
+    threading.Thread(target=send, daemon=True).start()
+sys.stdin.read(1)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_deliveries_of_a_storm_that_were_acknowledged_survive_kill_9(url: str) -> None:
+    command = [sys.executable, "-c", ACKNOWLEDGE_AND_DIE, url]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        acknowledged = [process.stdout.readline() for _ in range(100)]
+        process.stdin.write("x")
+        process.stdin.flush()
+        acknowledged += process.stdout.readlines()
+    assert process.returncode == -signal.SIGKILL
+    store = open_store(url)
+    kept = set(store.memory(NOW, NOW).deliveries)
+    store.close()
+    assert {int(number) for number in acknowledged} <= kept
 
 
 def test_a_commit_is_on_disk_before_it_returns(tmp_path: Path) -> None:
@@ -138,6 +169,18 @@ def test_a_disk_that_takes_no_more_means_try_later_and_loses_nothing(tmp_path: P
     assert process.returncode == 0
     assert large.startswith("store store: ")
     assert intact == "True"
+
+
+def test_a_server_that_ends_a_session_is_quoted(postgres: PostgresServer) -> None:
+    store = open_store(postgres.url)
+    with pytest.raises(TryLater, match="terminating connection due to administrator command"):
+        end_our_own_session(store)
+    store.close()
+
+
+def end_our_own_session(store: SqlStore) -> None:
+    with store._database.read() as connection:
+        connection.execute(select(func.pg_terminate_backend(func.pg_backend_pid())))
 
 
 def test_a_server_that_stops_means_try_later(request: pytest.FixtureRequest) -> None:

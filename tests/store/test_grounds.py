@@ -101,13 +101,15 @@ def test_what_an_earlier_version_did_not_know_has_its_default() -> None:
 
 
 def test_a_later_format_is_refused_with_what_to_do() -> None:
-    with pytest.raises(WontWork, match=r"by a later version \(format 2, this one reads 1\): ask with that version"):
+    with pytest.raises(
+        WontWork, match=r"a later version stored the inputs .* \(format 2; this one reads 1\): use that version"
+    ):
         kept_as.read_grounds(replace(as_kept(any_grounds(3)), format=2))
 
 
 def test_what_cannot_be_read_is_named() -> None:
     kept = as_kept(any_grounds(4))
-    with pytest.raises(WontWork, match=r"cannot be read by this version: at: Field required"):
+    with pytest.raises(WontWork, match=r"this version cannot read the inputs of this decision: at: Field required"):
         kept_as.read_grounds(replace(kept, facts={k: v for k, v in kept.facts.items() if k != "at"}))
 
 

@@ -1,15 +1,19 @@
 """Deliveries: kept, considered, and the alerts they leave behind."""
 
 import re
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from sqlalchemy import event
+from sqlalchemy import Connection, event
 
-from receiver.adapters.store import SqlStore, open_store
+from receiver.adapters.store import SqlStore, inbox, open_store
 from receiver.core.model.memory import Control
+from receiver.ports import Delivery, TryLater
+from tests.e2e.waiting import until
 from tests.store.builders import NOW, after, alert, delivery, heartbeat, migrated
 
 
@@ -47,6 +51,35 @@ def test_storms_of_any_size_are_served_by_the_same_few_statements(tmp_path: Path
     store._database.engine.dispose()
     assert storm(2) == storm(9) != set()
     store.close()
+
+
+def test_while_the_database_hangs_a_few_deliveries_wait_and_the_others_are_refused(
+    store: SqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hangs, write = threading.Event(), inbox._remember
+
+    def slowly(connection: Connection, one: Delivery, at: datetime) -> int:
+        assert hangs.wait(10)
+        return write(connection, one, at)
+
+    monkeypatch.setattr(inbox, "ENTRY_SECONDS", 0.05)
+    monkeypatch.setattr(inbox, "_remember", slowly)
+    with ThreadPoolExecutor(inbox.DELIVERIES_AT_ONCE) as threads:
+        waiting = [threads.submit(store.remember, delivery(), NOW) for _ in range(inbox.DELIVERIES_AT_ONCE)]
+        until(lambda: store._entry._value == 0, "as many wait as may")
+        with pytest.raises(TryLater, match="too many deliveries are waiting"):
+            store.remember(delivery(), NOW)
+        hangs.set()
+        assert len({answer.result(10) for answer in waiting}) == inbox.DELIVERIES_AT_ONCE
+    assert store.remember(delivery(), NOW) > 0
+
+
+@pytest.mark.parametrize("truncated", [10**30])  # no engine's integer holds it
+def test_a_delivery_that_the_database_refuses_leaves_nothing_behind(store: SqlStore, truncated: int) -> None:
+    with pytest.raises((TryLater, OverflowError)):
+        store.remember(delivery(alert(), truncated=truncated), NOW)
+    assert (store.memory(NOW, NOW).deliveries, store.counts()["deliveries"]) == ((), 0)
+    assert store.remember(delivery(), NOW) > 0
 
 
 def test_the_same_delivery_twice_is_remembered_twice(store: SqlStore) -> None:

@@ -87,7 +87,7 @@ def test_a_store_that_was_not_opened_says_so_at_every_call(empty_url: str) -> No
     store = store_at(empty_url)
     calls = (store.check, store.counts, store.snapshot, lambda: store.remember(delivery(), NOW))
     for call in (*calls, lambda: store.fenced(lambda _: None).memory(NOW, NOW)):
-        with pytest.raises(TryLater, match="not reached yet"):
+        with pytest.raises(TryLater, match="has not been reached yet"):
             call()
     store.open()
     assert store.remember(delivery(), NOW) in store.memory(NOW, NOW).deliveries
@@ -138,7 +138,7 @@ def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path, monkeypatch:
 
 def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path) -> None:
     (tmp_path / "store.db").write_text("a letter to my landlord " * 200)
-    with pytest.raises(WontWork, match=f"{VARIABLE} names is no SQLite database"):
+    with pytest.raises(WontWork, match=f"{VARIABLE} names is not a SQLite database"):
         open_store(sqlite_url(tmp_path / "store.db"))
     assert (tmp_path / "store.db").read_text().startswith("a letter")
 
@@ -182,11 +182,17 @@ def test_a_database_that_a_newer_version_has_only_added_to_is_read_and_written(e
 @pytest.mark.parametrize(
     ("harm", "named"),
     [
-        ("ALTER TABLE pools DROP COLUMN offer", "says schema {newest} and lacks column pools.offer; restore a copy"),
-        ("DROP TABLE samples", "says schema {newest} and lacks table samples; restore a copy"),
-        ("DROP INDEX one_open_action_per_pool", "says schema {newest} and lacks index one_open_action_per_pool;"),
-        ("DROP TABLE alembic_version", r"has tables of ours and no schema revision \(actions, alerts, .* more\); rest"),
-        ("DELETE FROM alembic_version", "has tables of ours and no schema revision"),
+        (
+            "ALTER TABLE pools DROP COLUMN offer",
+            "has schema revision {newest} but lacks column pools.offer; restore an intact backup",
+        ),
+        ("DROP TABLE samples", "has schema revision {newest} but lacks table samples; restore an intact backup"),
+        (
+            "DROP INDEX one_open_action_per_pool",
+            "has schema revision {newest} but lacks index one_open_action_per_pool;",
+        ),
+        ("DROP TABLE alembic_version", r"has our tables but no schema revision \(actions, alerts, .* more\); rest"),
+        ("DELETE FROM alembic_version", "has our tables but no schema revision"),
     ],
 )
 def test_a_database_whose_schema_is_not_what_its_revision_says_is_refused(
@@ -201,7 +207,7 @@ def test_a_database_whose_schema_is_not_what_its_revision_says_is_refused(
 def test_a_newer_database_that_lacks_what_we_read_is_refused(empty_url: str) -> None:
     open_store(empty_url).close()
     _harm(empty_url, "UPDATE alembic_version SET version_num = '9999'", "ALTER TABLE pools DROP COLUMN offer")
-    with pytest.raises(WontWork, match=r"says schema 9999 and lacks column pools\.offer"):
+    with pytest.raises(WontWork, match=r"has schema revision 9999 but lacks column pools\.offer"):
         open_store(empty_url)
 
 

@@ -16,14 +16,20 @@ from receiver.core.money.attribution import Watch
 from receiver.ports import TryLater
 from tests.store.builders import NOW, after, life
 
-OWNER = Owner(team="vision", project="p", workload_class="training", environment="prod", cost_center="42")
+OWNER = Owner(
+    team="vision",
+    project="p",
+    workload_class="training",
+    environment="prod",
+    cost_center="42",
+    priority_class="urgent",
+)
 FULL = Usage(
     month="2026-11",
     instance="i-1",
     workload="ml/Job/train",
     namespace="ml",
     owner=OWNER,
-    priority_class="urgent",
     held=60.0,
     measured=50.0,
     idle=10.0,
@@ -32,9 +38,7 @@ FULL = Usage(
     peak_engine=0.9,
     peak_memory=0.5,
 )
-RUNS = WorkloadLife(
-    workload="ml/Job/train", namespace="ml", created_at=NOW, owner=OWNER, priority_class="urgent", gpus=2
-)
+RUNS = WorkloadLife(workload="ml/Job/train", namespace="ml", created_at=NOW, owner=OWNER, gpus=2)
 
 
 def usage(instance: str = "i-1", **changes: Any) -> Usage:
@@ -82,8 +86,8 @@ def test_who_uses_a_name_again_does_not_take_over_what_it_held_before(store: Sql
 
 
 def test_who_comes_again_with_another_priority_keeps_both_apart(store: SqlStore) -> None:
-    store.account(Accounting(usage=(FULL, usage(priority_class="batch", held=5.0))), None, NOW)
-    assert {row.priority_class: row.held for row in store.usage("2026-11")} == {"urgent": 60.0, "batch": 5.0}
+    store.account(Accounting(usage=(FULL, usage(owner=replace(OWNER, priority_class="batch"), held=5.0))), None, NOW)
+    assert {row.owner.priority_class: row.held for row in store.usage("2026-11")} == {"urgent": 60.0, "batch": 5.0}
 
 
 def test_time_that_somebody_else_counted_is_not_counted_again(store: SqlStore, url: str) -> None:

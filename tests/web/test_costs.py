@@ -159,8 +159,15 @@ def test_teams_namespaces_and_workloads_have_their_series() -> None:
 )
 def test_every_label_that_cost_is_told_by_has_its_family(name: str, label: str, key: str) -> None:
     store = a_full_store()
-    owner = Owner(team="vision", project="p", workload_class="training", environment="prod", cost_center="42")
-    store.kept_usage = [a_usage(hours=4, owner=owner, priority_class="urgent"), a_usage("b", hours=1, owner=Owner())]
+    owner = Owner(
+        team="vision",
+        project="p",
+        workload_class="training",
+        environment="prod",
+        cost_center="42",
+        priority_class="urgent",
+    )
+    store.kept_usage = [a_usage(hours=4, owner=owner), a_usage("b", hours=1, owner=Owner())]
     other = "none" if label == "priority_class" else "unlabelled"
     assert series(store, name) == {f'{label}="{key}"': 5.16, f'{label}="{other}"': 1.29}
 

@@ -1,17 +1,17 @@
-"""Actions: one open at a time per pool, brought up to date while it is, and closed once with what that means."""
+"""Actions: one open at a time per pool, updated while it is open, and closed once together with its consequences."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import Connection, bindparam, case, or_, select, update
+from sqlalchemy import Connection, RowMapping, bindparam, case, or_, select, update
 
-from receiver.adapters.store import outbox, rows
+from receiver.adapters.store import outbox
 from receiver.adapters.store.columns import Moment
-from receiver.adapters.store.database import StorePart, insert, put
-from receiver.adapters.store.prepared import Query
+from receiver.adapters.store.database import StorePart, Values, fields_of, insert, put
 from receiver.adapters.store.schema import actions, pools
 from receiver.adapters.store.totals import count
-from receiver.core.model.actions import Action, ActionKind, Outcome, OutcomeKind, VictimStage
+from receiver.core.model.actions import Action, ActionKind, Because, Outcome, OutcomeKind, Victim, VictimStage
 from receiver.core.model.model import Backoff, LateCount
 from receiver.core.money.budget import UNSURE_FOR
 from receiver.core.notices.sentences import Notice
@@ -19,27 +19,25 @@ from receiver.ports import StoredAction
 
 TOOK_EFFECT = (OutcomeKind.CONFIRMED, OutcomeKind.OBSERVED)
 REMOVED = (VictimStage.DELETED, VictimStage.GONE)
+PROGRESS = (
+    "from_count",
+    "to_count",
+    "attempts",
+    "retry_at",
+    "last_error",
+)  # and the victims change while it is open
+GROWTH, REMOVAL, PROVISIONING = "backoff", "removal_backoff", "provisioning"  # prefixes of a back-off's columns
+BACKOFF_OF = {ActionKind.GROW: GROWTH, ActionKind.RETIRE: REMOVAL}
 IS_OPEN = actions.c.closed_at.is_(None)
-OPEN = Query(select(actions).where(IS_OPEN))
-NEWEST_FIRST = select(actions).order_by(actions.c.opened_at.desc(), actions.c.id).limit(bindparam("most"))
-ACTIONS = Query(NEWEST_FIRST)
-OF_POOL = Query(NEWEST_FIRST.where(actions.c.pool == bindparam("of_pool")))
-CLOSED_SINCE = Query(
-    select(
-        actions.c.kind,
-        actions.c.outcome,
-        actions.c.from_count,
-        actions.c.to_count,
-        actions.c.victims,
-        actions.c.closed_at,
-    ).where(
-        actions.c.closed_at > bindparam("since", type_=Moment), actions.c.closed_at <= bindparam("until", type_=Moment)
-    )
-)
-ENDED_GROWTH = Query(
+OPEN = select(actions).where(IS_OPEN)
+NEWEST_FIRST = select(actions).order_by(actions.c.opened_at.desc(), actions.c.id)
+CLOSED_BETWEEN = actions.c.closed_at.between(bindparam("since", type_=Moment), bindparam("until", type_=Moment))
+CLOSED_SINCE = select(
+    actions.c.kind, actions.c.outcome, actions.c.from_count, actions.c.to_count, actions.c.victims, actions.c.closed_at
+).where(CLOSED_BETWEEN, actions.c.closed_at > bindparam("since", type_=Moment))
+ENDED_GROWTH = (
     select(actions)
-    .where(actions.c.kind == ActionKind.GROW.value)
-    .where(actions.c.closed_at.between(bindparam("since", type_=Moment), bindparam("until", type_=Moment)))
+    .where(actions.c.kind == ActionKind.GROW.value, CLOSED_BETWEEN)
     .order_by(actions.c.closed_at, actions.c.id)
 )
 
@@ -50,17 +48,17 @@ class SqlActions(StorePart):
     def opened(self, action: Action, provisioning: Backoff | None = None) -> bool:
         # The primary key and the index `one_open_action_per_pool` refuse a second one.
         with self._write_memory() as connection:
-            statement = insert(connection, actions).values(rows.action_values(action)).on_conflict_do_nothing()
+            statement = insert(connection, actions).values(_values(action)).on_conflict_do_nothing()
             if connection.execute(statement.returning(actions.c.id)).first() is None:
                 return False
             if provisioning is not None:
-                _write_pool(connection, action, rows.backoff_values(rows.PROVISIONING, provisioning))
+                _write_pool(connection, action, backoff_values(PROVISIONING, provisioning))
         return True
 
     def progressed(self, action: Action) -> None:
         ours = update(actions).where(actions.c.id == action.id, IS_OPEN)
         with self._database.write() as connection:
-            connection.execute(ours.values(rows.progress_values(action)))
+            connection.execute(ours.values(_progress(action)))
 
     def closed(
         self,
@@ -77,103 +75,172 @@ class SqlActions(StorePart):
                 outbox.say(connection, notice, outcome.at)
 
     def stop_removals(self, pool: str, backoff: Backoff, notice: Notice, at: datetime) -> None:
-        # The late count that gave the reason is not believed any longer.
-        values = {**rows.backoff_values(rows.REMOVAL, backoff), **rows.late_values(None)}
+        # The late count that was the reason is no longer believed.
+        values = {**backoff_values(REMOVAL, backoff), **late_values(None)}
         with self._write_memory() as connection:
             connection.execute(update(pools).where(pools.c.pool == pool).values(values))
             outbox.say(connection, notice, at)
 
     def actions(self, *, pool: str | None = None, limit: int = 50) -> Sequence[StoredAction]:
-        of_pool = {} if pool is None else {"of_pool": pool}
+        query = NEWEST_FIRST if pool is None else NEWEST_FIRST.where(actions.c.pool == pool)
         with self._database.read() as connection:
-            found = (ACTIONS if pool is None else OF_POOL).rows(connection, most=limit, **of_pool)
-        return tuple(rows.action(row) for row in found)
+            return tuple(_action(row) for row in connection.execute(query.limit(limit)).mappings())
 
     def followed(self, number: int) -> Sequence[StoredAction]:
         query = select(actions).where(actions.c.decision == number).order_by(actions.c.opened_at, actions.c.id)
         with self._database.read() as connection:
-            return tuple(rows.action(row) for row in connection.execute(query).mappings())
+            return tuple(_action(row) for row in connection.execute(query).mappings())
 
 
 def _close(
     connection: Connection, action: Action, outcome: Outcome, backoff: Backoff | None, late: LateCount | None
 ) -> None:
-    """Close *action* once, with what that means for its pool. Closing it again changes nothing."""
+    """Close *action* once and update its pool. Closing it again changes nothing."""
     ending = {"closed_at": outcome.at, "outcome": outcome.kind.value, "detail": outcome.detail}
     found = connection.execute(
-        update(actions).where(actions.c.id == action.id, IS_OPEN).values({**rows.progress_values(action), **ending})
+        update(actions).where(actions.c.id == action.id, IS_OPEN).values({**_progress(action), **ending})
     )
     if found.rowcount != 1:
         return
     count(connection, "actions", action.pool, action.kind.value, outcome.kind.value)
-    effects: rows.Values = {}
+    effects: Values = {}
     if outcome.kind in TOOK_EFFECT:
         changed = "last_grow_at" if action.kind is ActionKind.GROW else "last_shrink_at"
-        effects = {changed: outcome.at, **rows.backoff_values(rows.BACKOFF_OF[action.kind], backoff)}
+        effects = {changed: outcome.at, **backoff_values(BACKOFF_OF[action.kind], backoff)}
     elif outcome.kind is OutcomeKind.FAILED and backoff is not None:
-        effects = rows.backoff_values(rows.BACKOFF_OF[action.kind], backoff)
-        if any(v.stage in REMOVED for v in action.victims):  # what was deleted before it failed is gone all the same
+        effects = backoff_values(BACKOFF_OF[action.kind], backoff)
+        if any(v.stage in REMOVED for v in action.victims):  # nodes deleted before the failure are gone all the same
             effects["last_shrink_at"] = outcome.at
     if late is not None:
-        effects |= rows.late_values(late)
+        effects |= late_values(late)
     if effects:
         _write_pool(connection, action, effects)
     if action.kind is ActionKind.GROW and outcome.kind is OutcomeKind.CONFIRMED:
         if late is None:
             _expect(connection, action, outcome.at)
-        else:  # Civo's own number is what it shows; the new nodes are asked for since now all the same
+        else:  # Civo still shows the old count, but the new nodes have been requested as of now
             _write_pool(connection, action, {"required_since": outcome.at})
 
 
 def _expect(connection: Connection, action: Action, at: datetime) -> None:
-    """Remember the count that confirmed growth makes Civo show: it is no change by somebody else.
+    """Store the count that confirmed growth makes Civo show, so that it is not taken for someone else's change.
 
-    A removal that Civo's count did not show is covered by it, even where the number stays the same: the nodes
-    that were asked for are asked for since *at*.
+    The growth also covers a removal that Civo's count did not show yet, even where the number stays the same: its
+    nodes have been requested since *at*.
     """
     lower = pools.c.required < action.to_count
     values = {
         "required": case((lower, action.to_count), else_=pools.c.required),
         "required_since": case((or_(lower, pools.c.late_since.is_not(None)), at), else_=pools.c.required_since),
-        **rows.late_values(None),
+        **late_values(None),
     }
     connection.execute(update(pools).where(pools.c.pool == action.pool).values(values))
 
 
-def _write_pool(connection: Connection, action: Action, values: rows.Values) -> None:
-    """Write *values* of the action's pool; one that was never seen has the count that the action started from."""
+def _write_pool(connection: Connection, action: Action, values: Values) -> None:
+    """Write *values* of the action's pool; a new row gets the count that the action started from."""
     put(connection, pools, {"pool": action.pool, **values}, required=action.from_count)
 
 
 def open_actions(connection: Connection) -> dict[str, Action]:
     """Return the open action of each pool that has one."""
-    return {row["pool"]: rows.action(row).action for row in OPEN.rows(connection)}
+    return {row["pool"]: _action(row).action for row in connection.execute(OPEN).mappings()}
 
 
 def changed_since(connection: Connection, since: datetime, until: datetime) -> tuple[int, int, datetime | None]:
-    """Return how many nodes were asked for and how many removed by the actions closed from *since* to *until*, and when
-    the first of these was closed.
+    """Return the numbers of nodes added and removed by the actions closed after *since* and by *until*, and when the
+    first of these was closed.
 
     Growth counts if it was confirmed; a removal counts however its action ended, because the node is gone.
     """
     grown = removed = 0
     first: datetime | None = None
-    for row in CLOSED_SINCE.rows(connection, since=since, until=until):
+    for row in connection.execute(CLOSED_SINCE, {"since": since, "until": until}):
         before = grown, removed
-        if row["kind"] == ActionKind.RETIRE:
-            removed += sum(rows.victim(v).stage in REMOVED for v in row["victims"])
-        elif row["outcome"] == OutcomeKind.CONFIRMED:
-            grown += row["to_count"] - row["from_count"]
+        if row.kind == ActionKind.RETIRE:
+            removed += sum(victim_of(v).stage in REMOVED for v in row.victims)
+        elif row.outcome == OutcomeKind.CONFIRMED:
+            grown += row.to_count - row.from_count
         if (grown, removed) != before:
-            first = row["closed_at"] if first is None else min(first, row["closed_at"])
+            first = row.closed_at if first is None else min(first, row.closed_at)
     return grown, removed, first
 
 
 def ended_growth(connection: Connection, now: datetime) -> tuple[tuple[Action, Outcome], ...]:
     """Return growth that ended around *now*, in the order in which it ended.
 
-    What is dated further ahead was closed under a wrong clock, and its money would be kept for as long.
+    Growth dated further ahead was closed under a wrong clock: its reservation would last as long.
     """
-    ended = ENDED_GROWTH.rows(connection, since=now - UNSURE_FOR, until=now + UNSURE_FOR)
-    found = (rows.action(row) for row in ended)
+    ended = connection.execute(ENDED_GROWTH, {"since": now - UNSURE_FOR, "until": now + UNSURE_FOR}).mappings()
+    found = (_action(row) for row in ended)
     return tuple((s.action, s.outcome) for s in found if s.outcome is not None)
+
+
+def _values(action: Action) -> Values:
+    return {**fields_of(action), "kind": action.kind.value, **_progress(action)}
+
+
+def _progress(action: Action) -> Values:
+    return {
+        "victims": [victim_values(v) for v in action.victims],
+        **{name: getattr(action, name) for name in PROGRESS},
+    }
+
+
+def victim_values(victim: Victim) -> Values:
+    """Return the stored form of a victim, without empty fields that older versions do not know."""
+    newer = {name: value for name in ("why", "asked_at") if not (value := getattr(victim, name))}
+    values = {name: value for name, value in fields_of(victim).items() if name not in newer}
+    return {**values, "because": victim.because.value, "stage": victim.stage.value}
+
+
+def victim_of(values: Mapping[str, Any]) -> Victim:
+    """Return a victim. One stored without a reason was idle; fields of newer versions are ignored."""
+    known = {name: value for name, value in values.items() if name in Victim.__slots__}
+    because = Because(values.get("because", Because.IDLE))
+    return Victim(**{**known, "because": because, "stage": VictimStage(values["stage"])})
+
+
+def _action(row: RowMapping) -> StoredAction:
+    outcome = None
+    if row["closed_at"] is not None:
+        outcome = Outcome(kind=OutcomeKind(row["outcome"]), at=row["closed_at"], detail=row["detail"])
+    values = {name: row[name] for name in Action.__slots__}
+    victims = tuple(victim_of(v) for v in row["victims"])
+    return StoredAction(
+        action=Action(**{**values, "kind": ActionKind(row["kind"]), "victims": victims}), outcome=outcome
+    )
+
+
+def backoff_values(prefix: str, backoff: Backoff | None) -> Values:
+    """Columns of one of a pool's back-offs; all empty for none."""
+    return {
+        f"{prefix}_failures": backoff.failures if backoff else None,
+        f"{prefix}_until": backoff.until if backoff else None,
+        f"{prefix}_reason": backoff.reason if backoff else None,
+        f"{prefix}_instances": list(backoff.instances) if backoff else None,
+    }
+
+
+def backoff_of(row: RowMapping, prefix: str) -> Backoff | None:
+    """One of a pool's back-offs, or None."""
+    if row[f"{prefix}_until"] is None:
+        return None
+    return Backoff(
+        failures=row[f"{prefix}_failures"],
+        until=row[f"{prefix}_until"],
+        reason=row[f"{prefix}_reason"],
+        instances=tuple(row[f"{prefix}_instances"] or ()),
+    )
+
+
+def late_values(late: LateCount | None) -> Values:
+    """Columns of a pool's late count; all empty for none."""
+    return {f"late_{name}": getattr(late, name) if late else None for name in LateCount.__slots__}
+
+
+def late_of(row: RowMapping) -> LateCount | None:
+    """A pool's late count, or None."""
+    if row["late_since"] is None:
+        return None
+    return LateCount(**{name: row[f"late_{name}"] for name in LateCount.__slots__})

@@ -17,24 +17,23 @@ from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, Insert, QueuePool, Table, create_engine, event, make_url
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError, SQLAlchemyError, StatementError
+from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError, StatementError
 
-from receiver.adapters.store.prepared import Write
 from receiver.core.model.memory import Memory
 from receiver.ports import TryLater, WontWork
 
 VARIABLE = "GPU_AUTOSCALER_DATABASE_URL"
 EXAMPLES = "sqlite:////var/lib/gpu-autoscaler/store.db or postgresql://user:password@host:5432/database"
-POOL_SIZE = 12  # the loop, the courier, one for all deliveries, and readers of pages; more queue for a moment
+POOL_SIZE = 12  # the loop, the courier, deliveries and pages; more callers queue for a moment
 POSTGRES: dict[str, str | int] = {
     "connect_timeout": 5,
     "keepalives_idle": 10,
     "keepalives_interval": 5,
     "keepalives_count": 3,
     "tcp_user_timeout": 10_000,  # milliseconds until a dead connection is noticed while sending
-    # A process that is stopped within a transaction holds its locks no longer than that, the lease's above all.
+    # A process that is stopped within a transaction holds its locks no longer than this, above all the lease's.
     "options": "-c statement_timeout=10000 -c lock_timeout=5000 -c idle_in_transaction_session_timeout=5000"
-    # The server's side: nothing else tells it that a client has vanished in the midst of a statement.
+    # The server's side: only keepalives show that a client has vanished during a statement.
     " -c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3"
     " -c synchronous_commit=on",
 }
@@ -42,11 +41,11 @@ LIMIT = "answers_within"  # the attribute of such a connection, in seconds
 
 
 def parse(url: str) -> URL:
-    """Return *url* with the driver we use. WontWork, without the password, for one that cannot be used."""
+    """Return *url* with our driver. Raises WontWork, without the password, for a URL that cannot be used."""
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError) as error:
-        raise WontWork(f"{VARIABLE} is no database URL; write {EXAMPLES}", code="store") from error
+        raise WontWork(f"{VARIABLE} is not a database URL; write {EXAMPLES}", code="store") from error
     backend = parsed.drivername.partition("+")[0]
     if backend in ("postgres", "postgresql"):
         return parsed.set(drivername="postgresql+psycopg")
@@ -72,7 +71,7 @@ def is_in_memory(url: URL) -> bool:
 
 
 def database_file(url: URL) -> Path:
-    """The absolute path of a SQLite database, symbolic links followed: two names of one file share its locks."""
+    """The absolute path of a SQLite database, with symbolic links resolved: two names of one file share its locks."""
     assert is_sqlite(url)
     assert url.database is not None
     return Path(url.database).resolve()
@@ -85,8 +84,8 @@ def beside(url: URL, suffix: str) -> Path:
 
 
 def connect(url: URL, lock_wait: float, answers_within: float) -> Engine:
-    """Return the engine of *url*. A lock or a free connection is waited for *lock_wait* seconds, a PostgreSQL that does
-    not answer *answers_within* seconds."""
+    """Return the engine of *url*, which waits *lock_wait* seconds for a lock or a free connection, and
+    *answers_within* seconds for a PostgreSQL server that does not answer."""
     if is_in_memory(url):  # one connection, which is the database; threads queue for it
         engine = create_engine(
             url,
@@ -117,7 +116,7 @@ def _durable_sqlite(engine: Engine) -> None:
 
     @event.listens_for(engine, "connect")
     def _on_connect(connection: sqlite3.Connection, _record: object) -> None:
-        connection.isolation_level = None  # we say BEGIN ourselves, below
+        connection.isolation_level = None  # `_on_begin` sends BEGIN
         for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
             connection.execute(f"PRAGMA {pragma}").close()
 
@@ -125,15 +124,14 @@ def _durable_sqlite(engine: Engine) -> None:
     def _on_begin(connection: Connection) -> None:
         writes = connection.get_execution_options().get("gpu_autoscaler_write", False)
         begin = "BEGIN IMMEDIATE" if writes else "BEGIN"
-        connection.connection.execute(begin).close()  # sqlite3 itself: half the time
+        connection.exec_driver_sql(begin)
 
 
 class SameFiles:
-    """Whether a SQLite database still is in the files in which this process began to write: the database, and the log
-    beside it. Safe to use from several threads.
+    """Detects that the files of a SQLite database, or the log beside it, were replaced while this process uses them.
 
-    A process that has the database open does not notice when a copy is put in its place: it goes on in files that have
-    no name any more, and answers for what the next start will not find.
+    A process with an open database does not notice when a copy takes its place: it keeps writing to unlinked files and
+    acknowledges what the next start will not find. Safe to use from several threads.
     """
 
     def __init__(self, url: URL) -> None:
@@ -142,13 +140,15 @@ class SameFiles:
         self._anchor: sqlite3.Connection | None = None  # SQLite deletes the log when the last connection is closed
 
     def look(self) -> None:
-        """Raise TryLater unless the files are those of the first look. To be called by one thread at a time, within a
-        transaction that writes: both are there then, and stay until `forget`. Raises what the driver raises, too."""
+        """Raise TryLater unless the files are those of the first look, or a driver's error.
+
+        Call it from one thread at a time within a transaction that writes: both files exist then, until `forget`.
+        """
         if self._anchor is None:
             self._anchor = sqlite3.connect(self._files[0], check_same_thread=False)
             self._anchor.execute("PRAGMA schema_version").fetchone()  # opens the log
         try:
-            found = tuple((told.st_dev, told.st_ino) for told in (file.stat() for file in self._files))
+            found = tuple((stat.st_dev, stat.st_ino) for stat in (file.stat() for file in self._files))
         except OSError:
             found = ()
         if self._first is None:
@@ -161,7 +161,7 @@ class SameFiles:
             )
 
     def forget(self) -> None:
-        """Begin anew: nobody of this process has the database open."""
+        """Start over: this process has closed the database."""
         self._first = None
         if self._anchor is not None:
             self._anchor.close()
@@ -169,20 +169,20 @@ class SameFiles:
 
 
 def postgres_arguments(url: URL, changes: Mapping[str, str | int] | None = None) -> dict[str, str | int]:
-    """Time limits for a connection to PostgreSQL, with *changes*; what the URL says itself wins.
+    """Time limits for a connection to PostgreSQL, with *changes*; parameters of the URL win.
 
-    The settings within ``options`` are joined, and the server takes the last word on each: a URL that names a schema
-    there keeps our limits.
+    The settings in ``options`` are joined, and the last one of each counts: a URL that sets a schema there keeps our
+    limits.
     """
     changes = changes or {}
     limits = {name: value for name, value in {**POSTGRES, **changes}.items() if name not in url.query}
-    said = url.query.get("options", ())
+    given = url.query.get("options", ())
     ours = (str(options) for options in (POSTGRES["options"], changes.get("options")) if options)
-    return {**limits, "options": " ".join([*ours, *([said] if isinstance(said, str) else said)])}
+    return {**limits, "options": " ".join([*ours, *([given] if isinstance(given, str) else given)])}
 
 
 def limit_answers(engine: Engine, seconds: float) -> None:
-    """Let each statement on connections of *engine*, to PostgreSQL, fail and end its connection after *seconds*."""
+    """Make statements on *engine* (PostgreSQL) fail, and close their connection, after *seconds* without an answer."""
 
     @event.listens_for(engine, "do_connect")
     def _connect(_dialect: object, _record: object, arguments: Any, named: Any) -> Any:
@@ -191,7 +191,7 @@ def limit_answers(engine: Engine, seconds: float) -> None:
 
 @contextmanager
 def more_patient(connection: Connection, seconds: float) -> Iterator[None]:
-    """Wait *seconds* for each answer on *connection*, where answers are limited: what comes now may take longer."""
+    """Wait *seconds* for each answer on *connection* where answers are limited, for statements that take longer."""
     driver: Any = connection.connection.driver_connection
     before = getattr(driver, LIMIT, None)
     if before is not None:
@@ -205,16 +205,16 @@ def more_patient(connection: Connection, seconds: float) -> Iterator[None]:
 
 @cache
 def _patient(seconds: float) -> Any:
-    """The driver's class of connections with this limit; the driver is an extra that need not be installed."""
+    """The driver's connection class with this limit; imported here because the driver is an optional extra."""
     import psycopg
 
     class Patient(psycopg.Connection[Any]):
-        """One that gives up."""
+        """A connection that gives up."""
 
         answers_within = seconds
 
         def wait(self, gen: Generator[Any, Any, Any], *given: Any, **named: Any) -> Any:
-            """Do what the driver does, not longer than *answers_within* seconds. Raises OperationalError."""
+            """Wait as the driver does, at most *answers_within* seconds. Raises OperationalError."""
             return super().wait(_limited(gen, self.answers_within, self._give_up), *given, **named)
 
         def _give_up(self) -> Exception:
@@ -227,7 +227,7 @@ def _patient(seconds: float) -> Any:
 def _limited(
     steps: Generator[Any, Any, Any], seconds: float, give_up: Callable[[], Exception]
 ) -> Generator[Any, Any, Any]:
-    """Go through *steps*, which the driver resumes when something has come, and ten times a second in any case."""
+    """Run *steps*, which the driver resumes when data has arrived and ten times a second in any case."""
     until = monotonic() + seconds
     try:
         wants = next(steps)
@@ -241,19 +241,16 @@ def _limited(
         return end.value
 
 
-AT_ONCE = 500  # numbers in one IN (...): every engine takes that many
+AT_ONCE = 500  # values in one IN (...)
 LOCK_WAIT_SECONDS = 5.0  # below Alertmanager's ten seconds for an answer
 ANSWER_SECONDS = 12.0  # more than the server's own limit for a statement
 
-Fence = Callable[[Connection], None]  # raises what ends a transaction that must not be
-
-
-class ValuesRefusedError(TryLater):
-    """The database works but does not take these values."""
+Fence = Callable[[Connection], None]  # raises to end a transaction that must not happen
+Values = dict[str, Any]  # of a row, by column
 
 
 class WriteTurn:
-    """One thread at a time; TryLater for who waited *longest* seconds in vain."""
+    """A lock that raises TryLater after *longest* seconds of waiting."""
 
     def __init__(self, longest: float) -> None:
         self._lock = threading.Lock()
@@ -268,21 +265,21 @@ class WriteTurn:
 
 
 class Gate:
-    """Whether the schema is what this version expects; until it is, nothing may be read or written."""
+    """Refuses reads and writes until the schema is what this version expects."""
 
     def __init__(self) -> None:
         self._closed = ""
 
     def close(self, because: str) -> None:
-        """Let nobody through, *because* of this."""
+        """Refuse everything, *because* of this."""
         self._closed = because
 
     def open(self) -> None:
-        """Let everybody through."""
+        """Allow everything."""
         self._closed = ""
 
     def go_through(self) -> None:
-        """Raise TryLater while it is closed."""
+        """Raise TryLater while the gate is closed."""
         if self._closed:
             raise TryLater(f"store: {self._closed}", code="store")
 
@@ -293,13 +290,13 @@ class Database:
     def __init__(
         self, url: URL, *, lock_wait: float = LOCK_WAIT_SECONDS, answers_within: float = ANSWER_SECONDS
     ) -> None:
-        """Prepare to connect to *url*; a lock held by another process is waited for *lock_wait* seconds, and a server
-        that does not answer *answers_within* seconds."""
+        """Prepare to connect to *url*. Waits *lock_wait* seconds for a lock of another process, and *answers_within*
+        seconds for a server that does not answer."""
         self.url = url
         self.gate = Gate()
         self._fence: Fence | None = None
         self._files = SameFiles(url) if is_sqlite(url) and not is_in_memory(url) else None
-        # SQLite's writers of this process queue here: its own lock is waited for by asking again after longer sleeps.
+        # SQLite's writers of this process queue here: SQLite itself waits for its lock by polling with growing sleeps.
         self._writer: AbstractContextManager[object] = WriteTurn(lock_wait) if is_sqlite(url) else nullcontext()
         self.engine = connect(url, lock_wait, answers_within)
 
@@ -310,20 +307,18 @@ class Database:
         with self._errors(), self.engine.connect() as connection:
             if connection.dialect.name == "postgresql":
                 connection = connection.execution_options(isolation_level="REPEATABLE READ")
-            connection.begin()  # what is prepared does not; rolled back when the connection is given back
-            with self._watched(connection):
-                yield connection
+            yield connection
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """One transaction, on disk when this ends without an exception; rolled back otherwise."""
+        """One transaction: on disk when the block ends without an exception, rolled back otherwise."""
         self.gate.go_through()
         with self.preparing() as connection:
             yield connection
 
     @contextmanager
     def preparing(self) -> Iterator[Connection]:
-        """The same, and open before the gate is: for what makes the schema what it must be."""
+        """As `write`, and allowed while the gate is closed: for migrations."""
         with self._errors(), self._writer, self.engine.connect() as connection:
             connection = connection.execution_options(gpu_autoscaler_write=True)
             with connection.begin():
@@ -331,8 +326,7 @@ class Database:
                     self._files.look()
                 if self._fence is not None:
                     self._fence(connection)
-                with self._watched(connection):
-                    yield connection
+                yield connection
 
     def fenced(self, fence: Fence) -> "Database":
         """Return the same database, over the same connections, each of whose writes begins with *fence*."""
@@ -347,33 +341,15 @@ class Database:
             self._files.forget()
 
     @contextmanager
-    def _watched(self, connection: Connection) -> Iterator[None]:
-        """Give up *connection* when it breaks under what is prepared, as SQLAlchemy does under what it runs itself."""
-        dialect = self.engine.dialect
-        try:
-            yield
-        except dialect.loaded_dbapi.Error as error:
-            raw: Any = connection.connection.dbapi_connection
-            if dialect.is_disconnect(error, raw, None):
-                connection.invalidate(error)
-            raise
-
-    @contextmanager
     def _errors(self) -> Iterator[None]:
-        driver = self.engine.dialect.loaded_dbapi  # what is prepared is not wrapped by SQLAlchemy
+        driver = self.engine.dialect.loaded_dbapi  # `SameFiles` calls it directly
         try:
             yield
-        except (driver.DataError, driver.IntegrityError) as error:
-            raise ValuesRefusedError(self._sentence(error), code="store") from None
-        except driver.Error as error:
-            raise TryLater(self._sentence(error), code="store") from None
-        except (DataError, IntegrityError) as error:
-            raise ValuesRefusedError(self._sentence(error.orig or error), code="store") from None
-        except DBAPIError as error:
-            raise TryLater(self._sentence(error.orig or error), code="store") from None
+        except (DBAPIError, driver.Error) as error:
+            raise TryLater(self._sentence(getattr(error, "orig", None) or error), code="store") from None
         except StatementError as error:
             if isinstance(error.orig, ValueError | TypeError):
-                raise error.orig from None  # a value that the columns refuse: a bug of the caller, not an outage
+                raise error.orig from None  # the columns refuse the value: a bug of the caller, not an outage
             raise
         except SQLAlchemyError as error:
             raise TryLater(self._sentence(error), code="store") from None
@@ -386,11 +362,11 @@ class Database:
 
 
 class StorePart:
-    """What the parts of `receiver.adapters.store.SqlStore` share. The Protocols of `receiver.ports.store` say what
-    their calls mean."""
+    """Base of the parts of `receiver.adapters.store.SqlStore`. The Protocols of `receiver.ports.store` document their
+    calls."""
 
     _database: Database
-    _last_read: Memory | None = None  # while it is what pools and lives hold
+    _last_read: Memory | None = None  # set while it equals what the tables of pools and lives hold
 
     @contextmanager
     def _write_memory(self) -> Iterator[Connection]:
@@ -400,35 +376,37 @@ class StorePart:
             yield connection
 
 
-def insert(connection: Connection, table: Table) -> Any:
-    """An INSERT that can say ON CONFLICT, in the connection's dialect (both engines spell it the same)."""
-    return insert_in(connection.dialect.name, table)
-
-
-def put(connection: Connection, table: Table, values: Mapping[str, Any], **only_new: Any) -> None:
-    """Insert a row, or update the one with its primary key, with *values*; a new one has *only_new* as well."""
-    upsert(table, tuple(values), tuple(only_new)).run(connection, [{**only_new, **values}])
-
-
-def put_all(connection: Connection, table: Table, values: Sequence[Mapping[str, Any]]) -> None:
-    """Insert rows that all have the same columns, or update those with their primary keys."""
-    upsert(table, tuple(values[0])).run(connection, values)
+def fields_of(value: Any) -> Values:
+    """The fields of a frozen dataclass with slots, by name: columns have the same names."""
+    return {name: getattr(value, name) for name in type(value).__slots__}
 
 
 def insert_in(dialect: str, table: Table) -> Any:
-    """The same INSERT, in the dialect of that name."""
+    """An INSERT that supports ON CONFLICT, in the dialect of that name; both engines spell it the same."""
     build: type[Insert] = postgresql.Insert if dialect == "postgresql" else sqlite.Insert
     return build(table)
 
 
+def insert(connection: Connection, table: Table) -> Any:
+    """The same in the dialect of *connection*."""
+    return insert_in(connection.dialect.name, table)
+
+
+def put(connection: Connection, table: Table, values: Mapping[str, Any], **only_new: Any) -> None:
+    """Insert a row, or update the row with its primary key, with *values*; a new row also gets *only_new*."""
+    put_all(connection, table, [values], **only_new)
+
+
+def put_all(connection: Connection, table: Table, values: Sequence[Mapping[str, Any]], **only_new: Any) -> None:
+    """Do the same with rows that all have the same columns."""
+    if values:
+        statement = _upsert(connection.dialect.name, table, tuple(values[0]))
+        connection.execute(statement, [{**only_new, **row} for row in values])
+
+
 @cache  # building a statement takes longer than running it
-def upsert(table: Table, columns: tuple[str, ...], only_new: tuple[str, ...] = ()) -> Write:
-    """An INSERT of *columns* that updates those in the row with the same primary key; a new one gets *only_new* too."""
+def _upsert(dialect: str, table: Table, columns: tuple[str, ...]) -> Any:
     keys = [column.name for column in table.primary_key]
-
-    def build(dialect: str) -> Any:
-        statement = insert_in(dialect, table)
-        changes = {name: statement.excluded[name] for name in columns if name not in keys}
-        return statement.on_conflict_do_update(index_elements=keys, set_=changes)
-
-    return Write(build, (*only_new, *(name for name in columns if name not in only_new)))
+    statement = insert_in(dialect, table)
+    changes = {name: statement.excluded[name] for name in columns if name not in keys}
+    return statement.on_conflict_do_update(index_elements=keys, set_=changes)

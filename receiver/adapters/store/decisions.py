@@ -1,9 +1,9 @@
-"""Decisions, and what they were made from, so that another version can make them again.
+"""Decisions and their inputs, so that another version can reproduce them.
 
-Facts and policy are two rows, each under the digest of what it says: a policy is there once however often it decided,
-and the decisions of a step share their facts. Both are compressed JSON of the values, field by field, as pydantic reads
-and writes dataclasses: a field that this version does not know is passed over, one that was not there yet has its
-default. What deployments keep secret is in neither: tokens are settings, not policy.
+Facts and policy are two rows, each keyed by its digest: a policy is stored once however many decisions used it, and
+the decisions of a step share their facts. Both are compressed JSON, field by field, as pydantic reads and writes
+dataclasses: unknown fields are ignored, missing ones get their defaults. Neither holds secrets: tokens are settings,
+not policy.
 """
 
 import json
@@ -15,44 +15,38 @@ from hashlib import sha256
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
-from sqlalchemy import Connection, bindparam, func, or_, select
+from sqlalchemy import Connection, RowMapping, bindparam, func, or_, select
 from sqlalchemy import insert as plain_insert
 
-from receiver.adapters.store import rows
-from receiver.adapters.store.database import AT_ONCE, StorePart, insert_in
-from receiver.adapters.store.prepared import Query, Write
+from receiver.adapters.store.database import AT_ONCE, StorePart, Values, fields_of, insert
 from receiver.adapters.store.schema import decisions, grounds
 from receiver.adapters.store.totals import count
-from receiver.core.model.actions import Decision, Verdict
+from receiver.core.model.actions import Decision, Reason, Verdict
 from receiver.core.model.model import Facts
 from receiver.core.model.policy import Policy
 from receiver.core.report.budget_lines import RULES, Spoke
 from receiver.ports import Grounds, GroundsKept, StoredDecision, WontWork
 
 LEAVES = (Verdict.HOLDS.value, Verdict.LIMITS.value)
-LAST = Query(
+LAST = (
     select(decisions.c.id, decisions.c.present, decisions.c.target, decisions.c.verdicts)
     .where(decisions.c.pool == bindparam("of_pool"))
     .order_by(decisions.c.id.desc())
     .limit(1)
 )
-INSERT = Write(
-    lambda _: plain_insert(decisions).returning(decisions.c.id), [c.name for c in decisions.columns if c.name != "id"]
-)
-NEWEST = Query(select(func.max(decisions.c.id)))
-INSERT_GROUNDS = Write(lambda dialect: insert_in(dialect, grounds).on_conflict_do_nothing(), grounds.columns.keys())
-FORMAT = 1  # raised when what an older version kept can no longer be read as it is
-LEVEL = 6  # of zlib: a third smaller than 1 for twice its time, and 9 takes three times that for a tenth
+NEWEST = select(func.max(decisions.c.id))
+FORMAT = 1  # incremented when the stored form of older versions can no longer be read
+LEVEL = 6  # of zlib: a third smaller than 1 at twice its time; 9 takes three times as long for another tenth
 
 Said = tuple[int, int, list[list[str]]]  # present and target size, verdicts as stored
 
 
 class SqlDecisions(StorePart):
-    """Decisions. What each pool's last one says is kept, so that a step that decides the same again asks nothing."""
+    """Decisions. Each pool's last one is cached, so that a step that decides the same again does not query."""
 
     _written: tuple[Grounds, Mapping[str, bytes]] | None = None  # of the last step that decided anew
     _newest: int | None = None  # the last decision's number, when `memory` was read
-    _said: Mapping[str, tuple[int, Said]] = {}  # each pool's last decision, while that is known
+    _said: Mapping[str, tuple[int, Said]] = {}  # each pool's last decision, while it is known
 
     def decided(self, decision: Decision, made_from: Grounds | None = None) -> int:
         said, known = _said(decision), self._said.get(decision.pool)
@@ -70,7 +64,7 @@ class SqlDecisions(StorePart):
         return number
 
     def _written_once(self, made_from: Grounds | None) -> Mapping[str, bytes] | None:
-        """What *made_from* is kept as; the decisions of a step share it."""
+        """The stored form of *made_from*, which the decisions of a step share."""
         if made_from is None:
             return None
         if self._written is None or self._written[0] is not made_from:
@@ -78,8 +72,8 @@ class SqlDecisions(StorePart):
         return self._written[1]
 
     def _forget_what_others_follow(self, connection: Connection) -> None:
-        """Forget each pool's last decision before the first step, and when another process has stored one."""
-        newest = int(NEWEST.scalar(connection) or 0)
+        """Drop the cache before the first step, and when another process has stored a decision."""
+        newest = int(connection.execute(NEWEST).scalar() or 0)
         if newest != self._newest:
             self._newest, self._said = newest, {}
 
@@ -88,12 +82,12 @@ class SqlDecisions(StorePart):
         if pool is not None:
             query = query.where(decisions.c.pool == pool)
         with self._database.read() as connection:
-            return tuple(rows.decision(row) for row in connection.execute(query).mappings())
+            return tuple(_stored(row) for row in connection.execute(query).mappings())
 
     def decision(self, number: int) -> StoredDecision | None:
         with self._database.read() as connection:
             row = connection.execute(select(decisions).where(decisions.c.id == number)).mappings().first()
-        return None if row is None else rows.decision(row)
+        return None if row is None else _stored(row)
 
     def grounds(self, number: int) -> GroundsKept | None:
         with self._database.read() as connection:
@@ -121,48 +115,72 @@ class SqlDecisions(StorePart):
 
 
 def _said(decision: Decision) -> Said:
-    """What of *decision* is compared with the pool's last one."""
-    return decision.present, decision.target, rows.verdicts(decision)
+    """The part of *decision* that is compared with the pool's last one."""
+    return decision.present, decision.target, _verdicts(decision)
 
 
 def _in_force(connection: Connection, decision: Decision) -> int | None:
-    """Return the number of the pool's last decision if *decision* says nothing else, or None."""
-    before = LAST.first(connection, of_pool=decision.pool)
-    if before is None or (before["present"], before["target"], before["verdicts"]) != _said(decision):
+    """Return the number of the pool's last decision if *decision* equals it, or None."""
+    before = connection.execute(LAST, {"of_pool": decision.pool}).first()
+    if before is None or (before.present, before.target, before.verdicts) != _said(decision):
         return None
-    return int(before["id"])
+    return int(before.id)
 
 
 def _insert(connection: Connection, decision: Decision, made_from: Mapping[str, bytes] | None) -> int:
-    """Insert *decision*, with what it was *made_from*, if it says something else than the pool's last one; return the
-    number of the one in force."""
+    """Insert *decision* with its inputs, *made_from*, unless it equals the pool's last one; return the number of the
+    one in force."""
     before = _in_force(connection, decision)
     if before is not None:
         return before
     count(connection, "decisions", decision.pool, decision.change.value)
     grounds_of = _keep_grounds(connection, made_from) if made_from is not None else {"facts": None, "policy": None}
-    return INSERT.numbered(connection, [{**rows.decision_values(decision), **grounds_of}])[0]
+    statement = plain_insert(decisions).returning(decisions.c.id)
+    return int(connection.execute(statement, {**_values(decision), **grounds_of}).scalar_one())
+
+
+def _verdicts(decision: Decision) -> list[list[str]]:
+    return [list(pair) for pair in decision.verdicts]
+
+
+def _values(decision: Decision) -> Values:
+    return {
+        **fields_of(decision),
+        "change": decision.change.value,
+        "verdicts": _verdicts(decision),
+        "reasons": [{**fields_of(r), "verdict": r.verdict.value} for r in decision.reasons],
+        "evidence": dict(decision.evidence),
+        "candidates": list(decision.candidates),
+        "evicted": list(decision.evicted),
+    }
+
+
+def _stored(row: RowMapping) -> StoredDecision:
+    values = {name: row[name] for name in Decision.__slots__}
+    values["reasons"] = tuple(Reason(**{**r, "verdict": Verdict(r["verdict"])}) for r in row["reasons"])
+    values["candidates"], values["evicted"] = tuple(row["candidates"]), tuple(row["evicted"])
+    return StoredDecision(id=row["id"], decision=Decision(**values))
 
 
 def _details(connection: Connection, numbers: Sequence[int]) -> dict[int, str]:
-    """What held growth back for money's sake in the decisions *numbers*."""
+    """How budgets held growth back in the decisions *numbers*."""
     found: dict[int, str] = {}
     for start in range(0, len(numbers), AT_ONCE):
         chosen = decisions.c.id.in_(numbers[start : start + AT_ONCE])
         for row in connection.execute(select(decisions).where(chosen)).mappings():
-            said = [r for r in rows.decision(row).decision.reasons if r.rule in RULES and r.verdict.value in LEAVES]
+            said = [r for r in _stored(row).decision.reasons if r.rule in RULES and r.verdict.value in LEAVES]
             found[row["id"]] = "; ".join(f"{r.rule}: {r.detail}" for r in said)
     return found
 
 
 def newest_numbers(connection: Connection) -> list[int]:
-    """Return the number of each pool's last decision, which the next one is compared with."""
+    """Return the number of each pool's last decision, which its next one is compared with."""
     return list(connection.execute(select(func.max(decisions.c.id)).group_by(decisions.c.pool)).scalars())
 
 
 @cache
 def _facts() -> TypeAdapter[Facts]:
-    return TypeAdapter(Facts)  # built once, and not before it is needed: that takes a tenth of a second
+    return TypeAdapter(Facts)  # takes 0.1 s to build: once, when first needed
 
 
 @cache
@@ -171,7 +189,7 @@ def _policy() -> TypeAdapter[Policy]:
 
 
 def grounds_values(made_from: Grounds) -> Mapping[str, bytes]:
-    """Return *made_from* as it is kept, by the column of a decision that names it."""
+    """Return the stored form of *made_from*, by the column of a decision that refers to it."""
     return {
         "facts": zlib.compress(_facts().dump_json(made_from.facts), LEVEL),
         "policy": zlib.compress(_policy().dump_json(made_from.policy), LEVEL),
@@ -179,15 +197,15 @@ def grounds_values(made_from: Grounds) -> Mapping[str, bytes]:
 
 
 def _keep_grounds(connection: Connection, bodies: Mapping[str, bytes]) -> dict[str, str]:
-    """Keep *bodies* unless they are there; return the columns of a decision that name them."""
+    """Store *bodies* unless they exist; return the columns of a decision that refer to them."""
     digests = {name: sha256(body).hexdigest() for name, body in bodies.items()}
     bodies_of = [{"digest": digests[name], "format": FORMAT, "body": body} for name, body in bodies.items()]
-    INSERT_GROUNDS.run(connection, bodies_of)
+    connection.execute(insert(connection, grounds).on_conflict_do_nothing(), bodies_of)
     return digests
 
 
 def _kept_grounds(connection: Connection, number: int) -> GroundsKept | None:
-    """Return what decision *number* was made from as it is kept, or None."""
+    """Return the inputs of decision *number* as they are stored, or None."""
     row = connection.execute(select(decisions.c.facts, decisions.c.policy).where(decisions.c.id == number)).first()
     if row is None:
         return None
@@ -204,11 +222,11 @@ def _kept_grounds(connection: Connection, number: int) -> GroundsKept | None:
 
 
 def read_grounds(found: GroundsKept) -> Grounds:
-    """Return the values again. Raises WontWork for what another version kept in a way that this one cannot read."""
+    """Return the inputs. Raises WontWork if another version stored them in a form that this one cannot read."""
     if found.format > FORMAT:
         raise WontWork(
-            f"what it was made from was kept by a later version (format {found.format}, this one reads {FORMAT}): "
-            "ask with that version",
+            f"a later version stored the inputs of this decision (format {found.format}; this one reads {FORMAT}): "
+            "use that version",
             code="grounds",
         )
     try:
@@ -220,11 +238,11 @@ def read_grounds(found: GroundsKept) -> Grounds:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"]))
         raise WontWork(
-            f"what it was made from cannot be read by this version: {where}: {first['msg']}", code="grounds"
+            f"this version cannot read the inputs of this decision: {where}: {first['msg']}", code="grounds"
         ) from error
 
 
 def decompressed(body: bytes) -> dict[str, Any]:
-    """Return what *body* holds as JSON-able values."""
+    """Return the JSON document in *body*."""
     document: dict[str, Any] = json.loads(zlib.decompress(body))
     return document

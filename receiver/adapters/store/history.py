@@ -1,27 +1,26 @@
-"""What the pages draw over time: samples, turns of nodes, alerts that came and messages that were sent."""
+"""History for the pages: samples, turns of nodes, alerts received and messages sent."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import cache
 
-from sqlalchemy import Connection, Table, bindparam, func, select
+from sqlalchemy import Connection, RowMapping, bindparam, func, select
 
-from receiver.adapters.store import rows
 from receiver.adapters.store.columns import Moment
-from receiver.adapters.store.database import StorePart, insert_in
-from receiver.adapters.store.prepared import Query, Row, Write
+from receiver.adapters.store.database import StorePart, fields_of, insert
+from receiver.adapters.store.inbox import alert_of
+from receiver.adapters.store.outbox import notice_of
 from receiver.adapters.store.schema import alerts, outbox, samples, turns
 from receiver.core.explain.samples import Doing, NodeTurn, PoolSample, minute_of
 from receiver.ports import Arrival, Told
 
 A_MINUTE = timedelta(minutes=1)
 SINCE, UNTIL = bindparam("since", type_=Moment), bindparam("until", type_=Moment)
-SAMPLES = Query(
+SAMPLES = (
     select(*(samples.c[name] for name in PoolSample.__slots__))
     .where(samples.c.pool == bindparam("of_pool"), samples.c.at >= SINCE, samples.c.at <= UNTIL)
     .order_by(samples.c.at)
 )
-UTILIZATION = Query(
+UTILIZATION = (
     select(samples.c.pool, samples.c.at, samples.c.utilization)
     .where(samples.c.at >= SINCE, samples.c.at <= UNTIL)
     .order_by(samples.c.at)
@@ -29,7 +28,7 @@ UTILIZATION = Query(
 COLUMNS = tuple(turns.c[name] for name in NodeTurn.__slots__)
 LAST = select(turns.c.instance, func.max(turns.c.at).label("at")).group_by(turns.c.instance)
 OF_ALL = LAST.subquery()
-LIVING = Query(  # the last turn of every node that is not gone
+LIVING = (  # the last turn of every node that is not gone
     select(*COLUMNS)
     .join(OF_ALL, (OF_ALL.c.instance == turns.c.instance) & (OF_ALL.c.at == turns.c.at))
     .where(turns.c.doing != Doing.GONE.value)
@@ -37,34 +36,35 @@ LIVING = Query(  # the last turn of every node that is not gone
 
 
 class SqlHistory(StorePart):
-    """What the pages draw over time. The last turns are kept, so that a minute without news is one statement."""
+    """History for the pages. The last turns are cached, so that a minute without changes is one statement."""
 
-    _kept: tuple[datetime, Mapping[str, NodeTurn]] | None = (
-        None  # the minute kept last, and every living node's last turn
-    )
+    _kept: tuple[datetime, Mapping[str, NodeTurn]] | None = None  # the last minute, and every living node's last turn
 
     def keep_samples(self, found: Sequence[PoolSample], doing: Sequence[NodeTurn] | None, at: datetime) -> None:
         minute, kept = minute_of(at), self._kept
         if kept is not None and kept[0] == minute:
             return
         with self._database.write() as connection:
-            # After a pause another process may have written meanwhile.
+            # After a pause another process may have written.
             known = kept[1] if kept is not None and minute - kept[0] == A_MINUTE else _last_turns(connection)
             living = _living(known, doing, minute)
             gone = [_over(turn, minute, Doing.GONE) for instance, turn in known.items() if instance not in living]
             news = [turn for instance, turn in living.items() if known.get(instance) != turn]
-            _insertion(samples).run(connection, [_values(sample) for sample in found])
-            _insertion(turns).run(connection, [_values(turn) for turn in (*news, *gone)])
+            for table, kept_rows in ((samples, found), (turns, (*news, *gone))):
+                if kept_rows:  # another process may have stored the same minute
+                    statement = insert(connection, table).on_conflict_do_nothing()
+                    connection.execute(statement, [fields_of(row) for row in kept_rows])
         self._kept = minute, living
 
     def utilizations(self, since: datetime, until: datetime) -> Sequence[tuple[str, datetime, float | None]]:
-        with self._database.read() as connection:  # thousands of rows for one page: they stay plain tuples
-            return [(pool, at, used) for pool, at, used in UTILIZATION.tuples(connection, since=since, until=until)]
+        with self._database.read() as connection:
+            found = connection.execute(UTILIZATION, {"since": since, "until": until})
+            return [(pool, at, used) for pool, at, used in found]
 
     def samples(self, since: datetime, until: datetime, *, pool: str) -> Sequence[PoolSample]:
         with self._database.read() as connection:
-            found = SAMPLES.rows(connection, since=since, until=until, of_pool=pool)
-            return tuple(PoolSample(**row) for row in found)
+            found = connection.execute(SAMPLES, {"since": since, "until": until, "of_pool": pool})
+            return tuple(PoolSample(**row) for row in found.mappings())
 
     def turns(self, pool: str, since: datetime, until: datetime) -> Sequence[NodeTurn]:
         of_pool = turns.c.pool == pool
@@ -82,7 +82,7 @@ class SqlHistory(StorePart):
         query = select(alerts).where(alerts.c.id.in_(first)).order_by(alerts.c.id.desc()).limit(limit)
         with self._database.read() as connection:
             found = connection.execute(query).mappings()
-            return tuple(Arrival(alert=rows.alert(row), at=row["received_at"]) for row in found)
+            return tuple(Arrival(alert=alert_of(row), at=row["received_at"]) for row in found)
 
     def messages(
         self, since: datetime, until: datetime, *, pool: str | None = None, limit: int = 200
@@ -101,7 +101,7 @@ class SqlHistory(StorePart):
 
 
 def _living(known: Mapping[str, NodeTurn], found: Sequence[NodeTurn] | None, minute: datetime) -> dict[str, NodeTurn]:
-    """Each living node's turn: the known one goes on unless the node does something else now."""
+    """Each living node's turn: the known one continues unless the node does something else now."""
     if found is None:
         found = [_over(turn, minute, Doing.UNKNOWN) for turn in known.values()]
     living: dict[str, NodeTurn] = {}
@@ -118,30 +118,19 @@ def _over(turn: NodeTurn, at: datetime, doing: Doing) -> NodeTurn:
 
 def _last_turns(connection: Connection) -> dict[str, NodeTurn]:
     """The last turn of every node that is not gone."""
-    return {row["instance"]: _turn(row) for row in LIVING.rows(connection)}
+    return {row["instance"]: _turn(row) for row in connection.execute(LIVING).mappings()}
 
 
-@cache
-def _insertion(table: Table) -> Write:
-    """An INSERT that leaves what is there: somebody else kept the same minute."""
-    return Write(lambda dialect: insert_in(dialect, table).on_conflict_do_nothing(), table.columns.keys())
-
-
-def _values(row: PoolSample | NodeTurn) -> dict[str, object]:
-    return {name: getattr(row, name) for name in type(row).__slots__}
-
-
-def _turn(row: Row) -> NodeTurn:
+def _turn(row: RowMapping) -> NodeTurn:
     return NodeTurn(**{**row, "doing": Doing(row["doing"])})
 
 
-def _message(row: Row) -> Told:
-    stored = rows.notice(row)
+def _message(row: RowMapping) -> Told:
     return Told(
-        id=stored.id,
-        notice=stored.notice,
+        id=row["id"],
+        notice=notice_of(row),
         at=row["created_at"],
-        attempts=stored.attempts,
+        attempts=row["attempts"],
         sent_at=row["sent_at"],
         given_up_at=row["given_up_at"],
         last_error=row["last_error"],

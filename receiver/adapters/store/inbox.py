@@ -1,89 +1,82 @@
-"""Webhook deliveries: kept before they are answered, marked once a step has considered them."""
+"""Webhook deliveries: stored before they are answered, marked once a step has considered them."""
 
+import threading
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import Connection, bindparam, func, insert, select, update
+from sqlalchemy import Connection, RowMapping, bindparam, func, insert, select, update
 
-from receiver.adapters.store import rows
 from receiver.adapters.store.columns import Moment
-from receiver.adapters.store.database import StorePart, upsert
-from receiver.adapters.store.intake import Intake
-from receiver.adapters.store.prepared import Query, Write
-from receiver.adapters.store.schema import alerts, deliveries, marks
-from receiver.adapters.store.totals import ADD, HEARTBEAT, LAST_DELIVERY
+from receiver.adapters.store.database import StorePart, Values
+from receiver.adapters.store.schema import alerts, deliveries
+from receiver.adapters.store.totals import HEARTBEAT, LAST_DELIVERY, count_all, mark_all
 from receiver.core.model.signals import HEARTBEAT_ALERT, Alert, SignalAction
-from receiver.ports import Delivery
+from receiver.ports import Delivery, TryLater
 
+DELIVERIES_AT_ONCE = 6  # of the server's threads: the others keep answering while the database hangs
+ENTRY_SECONDS = 1.0
 ACTIONS = frozenset(SignalAction)
-DELIVERY = ("receiver", "group_key", "body", "truncated", "warnings", "received_at")
-ALERT = ("delivery", "fingerprint", "starts_at", "firing", "labels", "annotations", "received_at")
-NOT_CONSIDERED = Query(select(deliveries.c.id).where(deliveries.c.considered_at.is_(None)).order_by(deliveries.c.id))
-
-
-# One by one: every length of an IN (...) is a text of its own, and connections keep the last 128 texts compiled.
-CONSIDER = Write(
-    lambda _: (
-        update(deliveries)
-        .where(deliveries.c.id == bindparam("number"), deliveries.c.considered_at.is_(None))
-        .values(considered_at=bindparam("now", type_=Moment))
-    )
+ALERT = ("fingerprint", "starts_at", "firing", "labels", "annotations")  # fields of `Alert` stored under their names
+NOT_CONSIDERED = select(deliveries.c.id).where(deliveries.c.considered_at.is_(None)).order_by(deliveries.c.id)
+# One at a time: an IN (...) of each length would be another statement to compile and cache.
+CONSIDER = (
+    update(deliveries)
+    .where(deliveries.c.id == bindparam("number"), deliveries.c.considered_at.is_(None))
+    .values(considered_at=bindparam("now", type_=Moment))
 )
-INSERT_DELIVERIES = Write(lambda _: insert(deliveries).returning(deliveries.c.id), DELIVERY)
-INSERT_ALERTS = Write(lambda _: insert(alerts), ALERT)
-
-
 # The newest by number, not by time: a clock may be set back, numbers only grow.
 NEWEST = select(func.max(alerts.c.id)).where(alerts.c.received_at > bindparam("since", type_=Moment))
-REMEMBERED = Query(select(alerts).where(alerts.c.id.in_(NEWEST.group_by(alerts.c.fingerprint))).order_by(alerts.c.id))
+REMEMBERED = select(alerts).where(alerts.c.id.in_(NEWEST.group_by(alerts.c.fingerprint))).order_by(alerts.c.id)
 
 
 class SqlInbox(StorePart):
-    """Deliveries, which share commits (`receiver.adapters.store.intake`)."""
+    """Deliveries, each in a transaction of its own."""
 
-    _intake: Intake
+    _entry: threading.BoundedSemaphore
 
     def remember(self, delivery: Delivery, at: datetime) -> int:
-        return self._intake.remember(delivery, at)
-
-    def _keep(self, received: Sequence[tuple[Delivery, datetime]]) -> Sequence[int]:
-        """Insert deliveries, each with when it came, and their alerts, in one transaction; return their numbers, which
-        grow in that order.
-
-        However many they are, it takes the same few statements. Totals and marks are written in order, so that two
-        processes that do so lock their rows in the same one.
-        """
-        with self._database.write() as connection:
-            numbers = INSERT_DELIVERIES.numbered(connection, [_values(d, at) for d, at in received])
-            listed = [
-                {"delivery": number, "received_at": at, **rows.alert_values(alert)}
-                for number, (delivery, at) in zip(numbers, received, strict=True)
-                for alert in delivery.alerts
-            ]
-            INSERT_ALERTS.run(connection, listed)
-            by_action = Counter(_action(alert) for delivery, _ in received for alert in delivery.alerts)
-            counted = [{"name": "alerts", "labels": [action], "total": n} for action, n in sorted(by_action.items())]
-            ADD.run(connection, [*counted, {"name": "deliveries", "labels": [], "total": len(received)}])
-            heard = [{"name": HEARTBEAT, "at": at} for delivery, at in received if _is_heartbeat(delivery)]
-            marked = [*heard[-1:], {"name": LAST_DELIVERY, "at": received[-1][1]}]
-            upsert(marks, ("name", "at")).run(connection, marked)
-        return tuple(numbers)
+        if not self._entry.acquire(timeout=ENTRY_SECONDS):
+            raise TryLater("store: too many deliveries are waiting to be stored", code="store")
+        try:
+            with self._database.write() as connection:
+                return _remember(connection, delivery, at)
+        finally:
+            self._entry.release()
 
     def remembered_alerts(self, since: datetime) -> tuple[Alert, ...]:
         with self._database.read() as connection:
-            return tuple(rows.alert(row) for row in REMEMBERED.rows(connection, since=since))
+            return tuple(alert_of(row) for row in connection.execute(REMEMBERED, {"since": since}).mappings())
 
 
-def _values(delivery: Delivery, at: datetime) -> rows.Values:
-    return {
-        "receiver": delivery.receiver,
-        "group_key": delivery.group_key,
-        "body": delivery.body,
-        "truncated": delivery.truncated,
-        "warnings": list(delivery.warnings),
-        "received_at": at,
-    }
+def _remember(connection: Connection, delivery: Delivery, at: datetime) -> int:
+    number: int = connection.execute(
+        insert(deliveries).returning(deliveries.c.id),
+        {
+            "receiver": delivery.receiver,
+            "group_key": delivery.group_key,
+            "body": delivery.body,
+            "truncated": delivery.truncated,
+            "warnings": list(delivery.warnings),
+            "received_at": at,
+        },
+    ).scalar_one()
+    if delivery.alerts:
+        received = [{"delivery": number, "received_at": at, **_alert_values(alert)} for alert in delivery.alerts]
+        connection.execute(insert(alerts), received)
+    by_action = Counter(_action(alert) for alert in delivery.alerts)
+    count_all(connection, {("deliveries",): 1, **{("alerts", action): n for action, n in by_action.items()}})
+    mark_all(connection, {LAST_DELIVERY: at, **({HEARTBEAT: at} if _is_heartbeat(delivery) else {})})
+    return number
+
+
+def _alert_values(alert: Alert) -> Values:
+    return {name: getattr(alert, name) for name in ALERT}
+
+
+def alert_of(row: RowMapping) -> Alert:
+    """Return one alert as it was delivered."""
+    return Alert(delivery=row["delivery"], **{name: row[name] for name in ALERT})
 
 
 def _is_heartbeat(delivery: Delivery) -> bool:
@@ -91,16 +84,16 @@ def _is_heartbeat(delivery: Delivery) -> bool:
 
 
 def _action(alert: Alert) -> str:
-    """The label `action`, or `other`: what a sender makes up must not become a metric's label."""
-    said = alert.labels.get("action", "")
-    return said if said in ACTIONS else "other"
+    """The label `action`, or `other`: arbitrary values of a sender must not become labels of a metric."""
+    action = alert.labels.get("action", "")
+    return action if action in ACTIONS else "other"
 
 
 def not_considered(connection: Connection) -> tuple[int, ...]:
     """Return the numbers of the deliveries that no finished step has considered."""
-    return tuple(NOT_CONSIDERED.scalars(connection))
+    return tuple(connection.execute(NOT_CONSIDERED).scalars())
 
 
 def considered(connection: Connection, numbers: Sequence[int], at: datetime) -> None:
-    """Mark *numbers* as considered; the first time counts."""
-    CONSIDER.run(connection, [{"number": number, "now": at} for number in numbers])
+    """Mark *numbers* as considered; the first mark of each stays."""
+    connection.execute(CONSIDER, [{"number": number, "now": at} for number in numbers])

@@ -1,4 +1,4 @@
-"""Bring the schema to what this version expects, one process at a time."""
+"""Migrations: bring the schema to what this version expects, one process at a time."""
 
 import fcntl
 from collections.abc import Collection, Iterator, Mapping
@@ -15,10 +15,10 @@ from receiver.ports import WontWork
 log = structlog.get_logger("receiver")
 
 SCRIPTS = Path(__file__).parent.parent / "migrations"
-LONGEST_STATEMENT_SECONDS = 600.0  # of a migration, or until that of another process is over
-NAMED = 5  # of what is missing
+LONGEST_STATEMENT_SECONDS = 600.0  # of a migration, or of waiting for another process's
+NAMED = 5  # names listed in an error
 REMEDY = (
-    "restore a copy from when it was whole, or begin with an empty database, which asks Civo what the month has cost"
+    "restore an intact backup, or start with an empty database, which then asks Civo what the month has cost"
     " (docs/operations.md, Restore)"
 )
 LOCK_KEY = 0x6770755F6D6967  # "gpu_mig": PostgreSQL's advisory locks are named by a number
@@ -27,9 +27,8 @@ LOCK_KEY = 0x6770755F6D6967  # "gpu_mig": PostgreSQL's advisory locks are named 
 def upgrade(database: Database) -> None:
     """Run the missing migrations in one transaction.
 
-    A database that a newer version has brought further is left as it is, if that version says that this one can go on
-    with it: during a rolling upgrade both run. WontWork otherwise, and for a database that lacks what its revision says
-    that it has: every step would fail.
+    A schema that a newer version has migrated further stays as it is, if that version declared it compatible: both run
+    during a rolling upgrade. Raises WontWork otherwise, and for a database that lacks what its revision includes.
     """
     with _alone(database), database.preparing() as connection:
         if not _is_current(connection):
@@ -40,15 +39,15 @@ def upgrade(database: Database) -> None:
         if absent := missing(names_in(connection)):
             revision = ", ".join(connection.execute(text("SELECT version_num FROM alembic_version")).scalars())
             raise WontWork(
-                f"the database that {VARIABLE} names says schema {revision} and lacks {_few(absent)}; {REMEDY}",
+                f"the database that {VARIABLE} names has schema revision {revision} but lacks {_few(absent)}; {REMEDY}",
                 code="store",
             )
 
 
 def missing(found: Mapping[str, Collection[str]]) -> list[str]:
-    """Return what of this version's schema *found* lacks: tables, columns, unique indexes, each by its name.
+    """Return the names of this version's tables, columns and unique indexes that are not in *found*.
 
-    *found* has the names of columns and indexes by table; what it has beyond the schema is of a newer version.
+    *found* has the names of columns and indexes by table; additional ones belong to a newer version.
     """
     absent: list[str] = []
     for table in metadata.sorted_tables:
@@ -61,7 +60,7 @@ def missing(found: Mapping[str, Collection[str]]) -> list[str]:
 
 
 def _few(names: list[str]) -> str:
-    """Return the first of *names*, and how many more there are."""
+    """The first of *names*, and how many more there are."""
     more = len(names) - NAMED
     return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
 
@@ -77,9 +76,9 @@ def names_in(connection: Connection) -> dict[str, set[str]]:
 
 
 def _is_current(connection: Connection) -> bool:
-    """True when the newest migration, by the number its file begins with, is the one that was run last.
+    """True when the newest migration was the last one to run.
 
-    That is so at nearly every start, which then need not load Alembic: it stays in memory (9 MB).
+    Nearly every start finds this and need not load Alembic, which would stay in memory (9 MB).
     """
     if not inspect(connection).has_table("alembic_version"):
         return False
@@ -92,7 +91,7 @@ def newest() -> str:
 
 
 def _is_compatible(connection: Connection) -> bool:
-    """True when whoever brought the schema further says that who knows our newest revision can work with it."""
+    """True if the newer release declared its schema compatible with our latest revision."""
     if not inspect(connection).has_table("compatibility"):
         return False
     oldest = connection.execute(text("SELECT oldest FROM compatibility WHERE id = 1")).scalar()
@@ -112,16 +111,16 @@ def _migrate(connection: Connection) -> None:
     present = set(MigrationContext.configure(connection).get_current_heads())
     if strange := present - known:
         if _is_compatible(connection):
-            log.warning("the database was brought further by a newer version", schema=sorted(strange))
+            log.warning("a newer version has migrated the database", schema=sorted(strange))
             return
         raise WontWork(
             f"the database that {VARIABLE} names was written by a newer version (schema {', '.join(strange)});"
-            " run that version, or restore a copy from before it",
+            " run that version, or restore a backup from before it",
             code="store",
         )
     if not present and (ours := sorted(metadata.tables.keys() & names_in(connection))):
         raise WontWork(
-            f"the database that {VARIABLE} names has tables of ours and no schema revision ({_few(ours)}); {REMEDY}",
+            f"the database that {VARIABLE} names has our tables but no schema revision ({_few(ours)}); {REMEDY}",
             code="store",
         )
     config.attributes["connection"] = connection
@@ -130,17 +129,17 @@ def _migrate(connection: Connection) -> None:
 
 @contextmanager
 def _alone(database: Database) -> Iterator[None]:
-    """Hold a file lock beside a SQLite database: creating it and switching to WAL is not covered by its own."""
+    """Hold a file lock beside a SQLite database, whose own lock does not cover creating it and switching to WAL."""
     if not is_sqlite(database.url) or is_in_memory(database.url):
         yield
         return
     with beside(database.url, ".migrate.lock").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # closing the file, or dying, lets go
+        fcntl.flock(lock, fcntl.LOCK_EX)  # released when the file is closed or the process dies
         yield
 
 
 def _wait_for_others(connection: Connection) -> None:
-    """On PostgreSQL wait for other processes that migrate; the lock ends with the transaction."""
+    """On PostgreSQL, wait for other processes that migrate; the lock ends with the transaction."""
     if connection.dialect.name == "postgresql":
         connection.execute(text("SET LOCAL lock_timeout = 0"))
         connection.execute(text("SET LOCAL statement_timeout = 0"))

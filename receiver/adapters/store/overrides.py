@@ -6,15 +6,13 @@ one of each scope and month is in force.
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
-from sqlalchemy import Connection, bindparam, or_, select, update
+from sqlalchemy import Connection, RowMapping, bindparam, or_, select, update
 from sqlalchemy import insert as plain_insert
 
 from receiver.adapters.store import outbox
 from receiver.adapters.store.columns import Moment
-from receiver.adapters.store.database import StorePart
-from receiver.adapters.store.prepared import Query, Row
+from receiver.adapters.store.database import StorePart, Values, fields_of
 from receiver.adapters.store.schema import budget_changes, overrides, questions
 from receiver.core.model.approval_request import Answer, Asks, Question
 from receiver.core.model.overrides import Override, OverrideKind
@@ -22,37 +20,35 @@ from receiver.core.model.policy import BudgetChange, Scope, Unanswered
 from receiver.core.notices.sentences import Notice
 from receiver.ports import StoredOverride
 
-NOT_ENDED = Query(select(overrides).where(overrides.c.ended_at.is_(None)).order_by(overrides.c.at, overrides.c.id))
-
+NOT_ENDED = select(overrides).where(overrides.c.ended_at.is_(None)).order_by(overrides.c.at, overrides.c.id)
 RAN_OUT = overrides.c.ended_at.is_not(None), overrides.c.ended_by.is_(None)
-RAN_OUT_EARLY = Query(
+RAN_OUT_EARLY = (
     select(overrides)
     .where(*RAN_OUT, overrides.c.until > bindparam("now", type_=Moment))
     .order_by(overrides.c.at, overrides.c.id)
 )
-CHANGES = Query(select(budget_changes).order_by(budget_changes.c.id))
+CHANGES = select(budget_changes).order_by(budget_changes.c.id)
 
 
 def not_ended(connection: Connection) -> tuple[Override, ...]:
-    """Return those that nobody has ended, the oldest first: a step decides by time which of them are in force."""
-    return tuple(_stored(row).override for row in NOT_ENDED.rows(connection))
+    """Return the overrides that have not ended, oldest first: the step decides by time which are in force."""
+    return tuple(_stored(row).override for row in connection.execute(NOT_ENDED).mappings())
 
 
 def ran_out_early(connection: Connection, now: datetime) -> tuple[Override, ...]:
-    """Return those that ended by themselves although their time is not over: a step ran under a clock ahead."""
-    return tuple(_stored(row).override for row in RAN_OUT_EARLY.rows(connection, now=now))
+    """Return the overrides that expired before their time: a step ran under a clock that was ahead."""
+    return tuple(_stored(row).override for row in connection.execute(RAN_OUT_EARLY, {"now": now}).mappings())
 
 
 def insert_override(connection: Connection, override: Override) -> None:
-    """Keep *override*."""
-    values = {name: getattr(override, name) for name in Override.__slots__}
-    connection.execute(plain_insert(overrides).values({**values, "kind": override.kind.value}))
+    """Store *override*."""
+    connection.execute(plain_insert(overrides), {**fields_of(override), "kind": override.kind.value})
 
 
 def changes_in_force(connection: Connection) -> tuple[BudgetChange, ...]:
     """Return the last change of a budget for each scope, name and month."""
     last: dict[tuple[str, str, str], BudgetChange] = {}
-    for row in CHANGES.rows(connection):
+    for row in connection.execute(CHANGES).mappings():
         given = {name: row[name] for name in BudgetChange.__slots__}
         last[row["scope"], row["name"], row["month"]] = BudgetChange(**{**given, "scope": Scope(row["scope"])})
     return tuple(last.values())
@@ -103,9 +99,9 @@ class SqlOverrides(StorePart):
         return None if row is None else _stored(row)
 
     def change_budget(self, change: BudgetChange, notice: Notice) -> None:
-        values = {name: getattr(change, name) for name in BudgetChange.__slots__}
+        values = {**fields_of(change), "scope": change.scope.value}
         with self._database.write() as connection:
-            connection.execute(plain_insert(budget_changes).values({**values, "scope": change.scope.value}))
+            connection.execute(plain_insert(budget_changes), values)
             outbox.say(connection, notice, change.at)
 
     def allowances_set(self, month: str) -> Sequence[BudgetChange]:
@@ -113,7 +109,7 @@ class SqlOverrides(StorePart):
             return tuple(change for change in changes_in_force(connection) if change.month == month)
 
 
-def _stored(row: Row) -> StoredOverride:
+def _stored(row: RowMapping) -> StoredOverride:
     given = {name: row[name] for name in Override.__slots__}
     return StoredOverride(
         override=Override(**{**given, "kind": OverrideKind(row["kind"])}),
@@ -122,7 +118,7 @@ def _stored(row: Row) -> StoredOverride:
     )
 
 
-STANDING = Query(
+STANDING = (
     select(questions)
     .where(questions.c.expires_at > bindparam("now", type_=Moment))
     .order_by(questions.c.asked_at, questions.c.id)
@@ -136,7 +132,7 @@ class SqlQuestions(StorePart):
         with self._database.write() as connection:
             if _kept(connection, question.id) is not None or _answered_since(connection, question):
                 return False
-            connection.execute(plain_insert(questions).values(_values(question)))
+            connection.execute(plain_insert(questions), _values(question))
             outbox.say(connection, notice, question.asked_at)
         return True
 
@@ -168,7 +164,7 @@ class SqlQuestions(StorePart):
 
     def questions_standing(self, now: datetime) -> Sequence[Question]:
         with self._database.read() as connection:
-            return tuple(_question(row) for row in STANDING.rows(connection, now=now))
+            return tuple(_question(row) for row in connection.execute(STANDING, {"now": now}).mappings())
 
     def questions(self, *, pool: str | None = None, limit: int = 50) -> Sequence[Question]:
         query = select(questions).order_by(questions.c.asked_at.desc(), questions.c.id).limit(limit)
@@ -183,7 +179,7 @@ class SqlQuestions(StorePart):
 
 
 def _answered_since(connection: Connection, question: Question) -> bool:
-    """True when somebody answered about the same pool while the step that now asks was already under way."""
+    """True when a question of the same pool was answered while the step that now asks was under way."""
     of_pool = select(questions.c.id).where(questions.c.pool == question.pool)
     return connection.execute(of_pool.where(questions.c.answered_at > question.asked_at).limit(1)).first() is not None
 
@@ -193,10 +189,9 @@ def _kept(connection: Connection, question: str) -> Question | None:
     return None if row is None else _question(row)
 
 
-def _values(question: Question) -> dict[str, Any]:
-    values = {name: getattr(question, name) for name in Question.__slots__}
+def _values(question: Question) -> Values:
     return {
-        **values,
+        **fields_of(question),
         "asks": question.asks.value,
         "unanswered": question.unanswered.value,
         "instances": list(question.instances),
@@ -205,7 +200,7 @@ def _values(question: Question) -> dict[str, Any]:
     }
 
 
-def _question(row: Row) -> Question:
+def _question(row: RowMapping) -> Question:
     given = {name: row[name] for name in Question.__slots__}
     return Question(
         **{

@@ -168,7 +168,15 @@ drifts = Table(  # required counts that somebody else changed
     Index("drifts_by_at", "at"),
 )
 
-usage = Table(  # what each workload held of each node, by the month in which the paid unit began; a name is used again
+OWNER = ("team", "project", "workload_class", "environment", "cost_center", "priority_class")  # the fields of `Owner`
+
+
+def _owner(*, primary_key: bool = False) -> list[Column[str]]:
+    """The columns of an owner."""
+    return [Column(name, PlainText, primary_key=primary_key, nullable=False) for name in OWNER]
+
+
+usage = Table(  # what each workload held of each node, by the month in which the paid unit began
     "usage",
     metadata,
     Column("month", PlainText, primary_key=True),
@@ -176,12 +184,7 @@ usage = Table(  # what each workload held of each node, by the month in which th
     Column("workload", PlainText, primary_key=True),
     Column("life", PlainText, primary_key=True),
     Column("namespace", PlainText, nullable=False),
-    Column("team", PlainText, primary_key=True),
-    Column("project", PlainText, primary_key=True),
-    Column("workload_class", PlainText, primary_key=True),
-    Column("environment", PlainText, primary_key=True),
-    Column("cost_center", PlainText, primary_key=True),
-    Column("priority_class", PlainText, primary_key=True),
+    *_owner(primary_key=True),
     Column("held", Float, nullable=False),
     Column("node_seconds", Float),
     Column("measured", Float, nullable=False),
@@ -208,12 +211,7 @@ workload_lives = Table(
     Column("created_at", Moment, primary_key=True),
     Column("life", PlainText, primary_key=True),
     Column("namespace", PlainText, nullable=False),
-    Column("team", PlainText, nullable=False),
-    Column("project", PlainText, nullable=False),
-    Column("workload_class", PlainText, nullable=False),
-    Column("environment", PlainText, nullable=False),
-    Column("cost_center", PlainText, nullable=False),
-    Column("priority_class", PlainText, nullable=False),
+    *_owner(),
     Column("gpus", Count, nullable=False),
     Column("bound_at", Moment),
     Column("ended_at", Moment),
@@ -229,12 +227,7 @@ holdings = Table(  # the pods that held GPUs when usage was last accounted for
     Column("workload", PlainText, nullable=False),
     Column("gpus", Float, nullable=False),
     Column("life", PlainText, nullable=False),
-    Column("team", PlainText, nullable=False),
-    Column("project", PlainText, nullable=False),
-    Column("workload_class", PlainText, nullable=False),
-    Column("environment", PlainText, nullable=False),
-    Column("cost_center", PlainText, nullable=False),
-    Column("priority_class", PlainText, nullable=False),
+    *_owner(),
     Column("until", Moment),
 )
 

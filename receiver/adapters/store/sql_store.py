@@ -1,9 +1,10 @@
-"""The store on SQLite or PostgreSQL, put together from its parts, and how one is opened.
+"""The store on SQLite or PostgreSQL: its parts together, opening and pruning.
 
-The Protocols of `receiver.ports.store` say what each call means; it stands in the part that is named after its subject.
+The Protocols of `receiver.ports.store` document each call; the part named after its subject implements it.
 """
 
 import os
+import threading
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -19,7 +20,6 @@ from receiver.adapters.store.database import (
     VARIABLE,
     Database,
     Fence,
-    StorePart,
     database_file,
     is_in_memory,
     is_sqlite,
@@ -29,12 +29,10 @@ from receiver.adapters.store.database import (
 from receiver.adapters.store.decisions import newest_numbers
 from receiver.adapters.store.history import SqlHistory
 from receiver.adapters.store.inbox import SqlInbox
-from receiver.adapters.store.intake import Intake
 from receiver.adapters.store.memory import SqlMemory
 from receiver.adapters.store.migrate import upgrade
 from receiver.adapters.store.outbox import SqlOutbox
 from receiver.adapters.store.overrides import SqlOverrides, SqlQuestions
-from receiver.adapters.store.prepared import Query
 from receiver.adapters.store.schema import (
     actions,
     charges,
@@ -74,25 +72,11 @@ CHARGES_KEPT = timedelta(days=400)
 SAMPLES_KEPT = timedelta(days=8)  # the pages draw seven
 
 
-class SqlPruning(StorePart):
-    """The end of what the store keeps."""
-
-    def prune(self, now: datetime) -> int:
-        """Delete what is too old to matter; return the number of rows. Totals stay as they are.
-
-        Never deleted: a delivery that no step has considered, an open action, a notice to be delivered, a node
-        that lives, each pool's last decision, what a living node does.
-        """
-        with self._write_memory() as connection:
-            mark(connection, KEPT_FROM, now - LIVES_KEPT)
-            return sum(connection.execute(statement).rowcount for statement in _deletions(connection, now))
-
-
 def _deletions(connection: Connection, now: datetime) -> tuple[Delete, ...]:
-    """What deletes what is too old at *now*, in this order."""
+    """The statements that delete what is too old at *now*, in order."""
     kept_from = now - LIVES_KEPT
     oldest = f"{kept_from:%Y-%m}"  # months sort as text does
-    # A month is forgotten whole, so that none looks cheaper than it was; in some zone it begins the day before.
+    # Whole months only, so that none looks cheaper than it was; in some zones the month begins the day before.
     lived = kept_from.replace(day=1, hour=0, minute=0, second=0, microsecond=0) - timedelta(days=1)
     later = turns.alias()
     goes_on = ~select(later.c.at).where(later.c.instance == turns.c.instance, later.c.at > turns.c.at).exists()
@@ -125,10 +109,10 @@ def _deletions(connection: Connection, now: datetime) -> tuple[Delete, ...]:
 
 
 THE_ONE = 1  # the only row of the snapshot, and of the control state
-CONTROL = Query(select(schema.control.c.state).where(schema.control.c.id == THE_ONE))
+CONTROL = select(schema.control.c.state).where(schema.control.c.id == THE_ONE)
 CONTROL_STATE = TypeAdapter(Control)
-SNAPSHOT_AT = Query(select(schema.snapshot.c.at).where(schema.snapshot.c.id == THE_ONE))
-SNAPSHOT = Query(select(schema.snapshot.c.picture, schema.snapshot.c.at).where(schema.snapshot.c.id == THE_ONE))
+SNAPSHOT_AT = select(schema.snapshot.c.at).where(schema.snapshot.c.id == THE_ONE)
+SNAPSHOT = select(schema.snapshot.c.picture, schema.snapshot.c.at).where(schema.snapshot.c.id == THE_ONE)
 
 
 class SqlStore(
@@ -142,25 +126,24 @@ class SqlStore(
     SqlReports,
     SqlHistory,
     SqlTotals,
-    SqlPruning,
 ):
     """The durable memory; safe to use from many threads. `open_store` makes one."""
 
     def __init__(self, database: Database) -> None:
-        """Use *database*, whose schema is up to date or is brought up to date by `open`."""
+        """Use *database*; `open` migrates its schema."""
         self._database = database
-        self._intake = Intake(self._keep)
+        self._entry = threading.BoundedSemaphore(inbox.DELIVERIES_AT_ONCE)
         self._picture: Snapshot | None = None  # as last read
 
     def fenced(self, fence: Fence) -> "SqlStore":
-        """Return the same store for a loop: each of its writes begins with *fence*, which may raise WriterLostError."""
+        """Return the same store for a loop: each write begins with *fence*, which may raise WriterLostError."""
         return SqlStore(self._database.fenced(fence))
 
     def open(self) -> None:
-        """Bring the schema up to date; until then every other call raises TryLater. May be repeated after a failure.
+        """Migrate the schema; until then every other call raises TryLater. May be repeated after a failure.
 
-        WontWork when a person must act (a newer schema, a file that is no database); TryLater when the database does
-        not answer now, or not with these credentials.
+        Raises WontWork when an operator must act (a newer schema, a file that is not a database), TryLater when the
+        database does not answer, or rejects these credentials.
         """
         gate = self._database.gate
         try:
@@ -176,7 +159,8 @@ class SqlStore(
         except TryLater as error:
             if "file is not a database" in str(error):
                 raise WontWork(
-                    f"the file that {VARIABLE} names is no SQLite database: name another, or move it away", code="store"
+                    f"the file that {VARIABLE} names is not a SQLite database: name another file, or move it away",
+                    code="store",
                 ) from None
             raise
         except OSError as error:  # the lock file beside the database
@@ -199,7 +183,7 @@ class SqlStore(
 
     def control(self) -> Control | None:
         with self._database.read() as connection:
-            state = CONTROL.scalar(connection)
+            state = connection.execute(CONTROL).scalar()
         return None if state is None else CONTROL_STATE.validate_python(state)
 
     def keep_snapshot(self, snapshot: Mapping[str, Any], at: datetime) -> None:
@@ -210,12 +194,22 @@ class SqlStore(
     def snapshot(self) -> Snapshot | None:
         with self._database.read() as connection:
             known = self._picture
-            if known is not None and SNAPSHOT_AT.scalar(connection) == known[1]:
-                return known  # a step reads it several times: it is parsed once
-            row = SNAPSHOT.first(connection)
-        kept = None if row is None else (row["picture"], row["at"])
+            if known is not None and connection.execute(SNAPSHOT_AT).scalar() == known[1]:
+                return known  # parsed once: a step reads it several times
+            row = connection.execute(SNAPSHOT).first()
+        kept = None if row is None else (row.picture, row.at)
         self._picture = kept
         return kept
+
+    def prune(self, now: datetime) -> int:
+        """Delete what is too old to matter; return the number of rows. Totals stay as they are.
+
+        Never deleted: deliveries that no step has considered, open actions, undelivered notices, living nodes, each
+        pool's last decision, and the last turn of living nodes.
+        """
+        with self._write_memory() as connection:
+            mark(connection, KEPT_FROM, now - LIVES_KEPT)
+            return sum(connection.execute(statement).rowcount for statement in _deletions(connection, now))
 
     def check(self) -> None:
         self._database.gate.go_through()
@@ -227,10 +221,10 @@ class SqlStore(
 
 
 def open_store(url: str, *, lock_wait: float = LOCK_WAIT_SECONDS) -> SqlStore:
-    """Open the store at *url*, bring its schema up to date and return it.
+    """Open the store at *url*, migrate its schema and return it. Waits *lock_wait* seconds for locks of others.
 
-    WontWork when a person must act (the URL, the path's permissions, a newer schema, a missing driver);
-    TryLater when the database does not answer now. A lock of another process is waited for *lock_wait* seconds.
+    Raises WontWork when an operator must act (URL, permissions, newer schema, missing driver), TryLater when the
+    database does not answer.
     """
     store = store_at(url, lock_wait=lock_wait)
     try:
@@ -244,7 +238,7 @@ def open_store(url: str, *, lock_wait: float = LOCK_WAIT_SECONDS) -> SqlStore:
 def store_at(url: str, *, lock_wait: float = LOCK_WAIT_SECONDS) -> SqlStore:
     """Return the store at *url*, every call of which raises TryLater until `SqlStore.open` has succeeded.
 
-    Nobody is asked for anything yet. WontWork when *url* cannot be used as it is written, or not by this process.
+    It does not connect. Raises WontWork when *url*, or its folder, cannot be used.
     """
     parsed = parse(url)
     if is_sqlite(parsed):
@@ -257,19 +251,19 @@ def store_at(url: str, *, lock_wait: float = LOCK_WAIT_SECONDS) -> SqlStore:
             f"{VARIABLE} names PostgreSQL, whose driver is missing: install civo-gpu-autoscaler[postgres]", code="store"
         ) from error
     _check_options(database)
-    database.gate.close("the database was not reached yet")
+    database.gate.close("the database has not been reached yet")
     return SqlStore(database)
 
 
 def open_in_memory() -> SqlStore:
-    """Return an empty store that is gone when it is closed: for simulations, which have nothing to survive."""
+    """Return an empty store in memory, for simulations and tests."""
     database = Database(make_url("sqlite://"))
     schema.metadata.create_all(database.engine)
     return SqlStore(database)
 
 
 def _writable_folder(path: str) -> None:
-    """Create the folder of *path* and make sure that a database can be written there."""
+    """Create the folder of *path*. Raises WontWork unless a database can be written there."""
     file = database_file(parse(f"sqlite:///{path}"))
     remedy = f"let {VARIABLE} name a file in a folder that this process may write to (a mounted volume in Kubernetes)"
     try:
@@ -283,10 +277,10 @@ def _writable_folder(path: str) -> None:
 
 
 def _check_options(database: Database) -> None:
-    """Raise WontWork for an option after the ``?`` that PostgreSQL's client does not know: it would never connect."""
+    """Raise WontWork for an option after the ``?`` that libpq does not know: it would never connect."""
     if is_sqlite(database.url):
         return
-    from psycopg import ProgrammingError  # an extra: it need not be installed
+    from psycopg import ProgrammingError  # an optional extra
     from psycopg.conninfo import make_conninfo
 
     for name in database.url.query:

@@ -5,18 +5,18 @@ A charge or a seed dated later than now was stored under a wrong clock: it is ig
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from functools import cache
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Table, bindparam, case, delete, or_, select
+from sqlalchemy import Connection, RowMapping, Table, bindparam, case, delete, or_, select
 
 from receiver.adapters.store.columns import Moment
-from receiver.adapters.store.database import StorePart, insert, insert_in, put
-from receiver.adapters.store.prepared import Query, Row, Write
+from receiver.adapters.store.database import StorePart, Values, fields_of, insert, insert_in, put
 from receiver.adapters.store.schema import (
+    OWNER,
     charges,
     closed_reports,
     holdings,
@@ -38,32 +38,30 @@ from receiver.core.report.rightsizing import InUse
 ACCOUNTED = "accounted"  # the mark up to which usage is in the ledger
 ACCOUNTED_SINCE = "accounted_since"  # and from when on
 KEPT_FROM = "usage_kept_from"  # usage of the months before this moment's was pruned
-OWNER = tuple(Owner.__slots__)
 ADDED = ("held", "node_seconds", "measured", "idle", "busy", "memory", "seconds")
 HIGHEST = ("peak_engine", "peak_memory")
-HELD = Query(select(holdings).order_by(holdings.c.uid))
-RUNNING = Query(select(workload_lives).where(workload_lives.c.ended_at.is_(None)).order_by(workload_lives.c.workload))
-LASTED = Query(
+HELD = select(holdings).order_by(holdings.c.uid)
+RUNNING = select(workload_lives).where(workload_lives.c.ended_at.is_(None)).order_by(workload_lives.c.workload)
+LASTED = (
     select(workload_lives.c.bound_at, workload_lives.c.ended_at)
     .where(workload_lives.c.ended_at.is_not(None), workload_lives.c.bound_at.is_not(None))
     .order_by(workload_lives.c.ended_at.desc())
-    .limit(bindparam("most"))
 )
-LET_GO = Write(lambda _: delete(holdings).where(holdings.c.uid == bindparam("of_uid")))
+RELEASE = delete(holdings).where(holdings.c.uid == bindparam("of_uid"))
 
 
 class SqlUsage(StorePart):
-    """What workloads held. What was read is kept until the account moves: a step asks for it every few seconds."""
+    """Usage. What was read is cached until the account moves: a step asks for it every few seconds."""
 
     _accounted: Accounted | None = None
-    _month: tuple[str, datetime | None, tuple[Usage, ...]] | None = None  # the month read last, where it stood then
+    _month: tuple[str, datetime | None, tuple[Usage, ...]] | None = None  # as last read, with the time of the account
 
     def accounted(self) -> Accounted:
         with self._database.read() as connection:
             known, at = self._accounted, _standing(connection)
             if known is None or at != known.at:
-                holdings = tuple(_holding(row) for row in HELD.rows(connection))
-                running = tuple(_life(row) for row in RUNNING.rows(connection))
+                holdings = tuple(_owned(GpuHolding, row) for row in connection.execute(HELD).mappings())
+                running = tuple(_owned(WorkloadLife, row) for row in connection.execute(RUNNING).mappings())
                 known = Accounted(at=at, holdings=holdings, running=running)
         self._accounted = known
         return known
@@ -73,13 +71,13 @@ class SqlUsage(StorePart):
         with self._database.write() as connection:
             if _standing(connection) != since:
                 return False
-            _put(connection, usage, [_values(row) for row in accounting.usage])
-            _put(connection, unwatched, [asdict(row) for row in accounting.unwatched])
-            _put(connection, workload_lives, [_values(life) for life in accounting.lives])
+            _add(connection, usage, [_values(row) for row in accounting.usage])
+            _add(connection, unwatched, [fields_of(row) for row in accounting.unwatched])
+            _add(connection, workload_lives, [_values(life) for life in accounting.lives])
             _hold(connection, accounting.holdings)
             mark(connection, ACCOUNTED, at)
             began = marked(connection, ACCOUNTED_SINCE) if since is not None and at < since else since
-            if began is None or at < began:  # the first one, or the first one was under a clock that was ahead
+            if began is None or at < began:  # the first, or the first was under a clock that was ahead
                 mark(connection, ACCOUNTED_SINCE, at)
         return True
 
@@ -109,15 +107,15 @@ class SqlUsage(StorePart):
         existed = table.created_at <= until, or_(table.ended_at.is_(None), table.ended_at >= since)
         statement = select(workload_lives).where(*existed).order_by(table.created_at, table.workload)
         with self._database.read() as connection:
-            return tuple(_life(row) for row in connection.execute(statement).mappings())
+            return tuple(_owned(WorkloadLife, row) for row in connection.execute(statement).mappings())
 
     def lasted(self, limit: int) -> Sequence[timedelta]:
         with self._database.read() as connection:
-            return tuple(ended - bound for bound, ended in LASTED.tuples(connection, most=limit))
+            return tuple(ended - bound for bound, ended in connection.execute(LASTED.limit(limit)))
 
 
 def _standing(connection: Connection) -> datetime | None:
-    """Up to when usage is in the ledger."""
+    """The time up to which usage is in the ledger."""
     return marked(connection, ACCOUNTED)
 
 
@@ -125,35 +123,32 @@ def _of_month(connection: Connection, month: str) -> tuple[Usage, ...]:
     """The usage of *month*."""
     statement = select(usage).where(usage.c.month == month).order_by(*usage.primary_key)
     found = connection.execute(statement).mappings()
-    return tuple(Usage(**{n: v for n, v in row.items() if n not in OWNER}, owner=_owner(row)) for row in found)
+    return tuple(_owned(Usage, row) for row in found)
 
 
 def _hold(connection: Connection, wanted: tuple[GpuHolding, ...]) -> None:
-    """Let the table of holdings be *wanted*: a pod seldom changes, so only what differs is written."""
-    known = {row["uid"]: _holding(row) for row in HELD.rows(connection)}
+    """Make the table of holdings equal *wanted*: pods rarely change, so only differences are written."""
+    known = {row["uid"]: _owned(GpuHolding, row) for row in connection.execute(HELD).mappings()}
     new = {holding.uid: holding for holding in wanted}
     gone = [{"of_uid": uid} for uid in known if uid not in new]
-    LET_GO.run(connection, gone)
+    if gone:
+        connection.execute(RELEASE, gone)
     changed = [_values(holding) for uid, holding in new.items() if known.get(uid) != holding]
-    _put(connection, holdings, changed)
+    _add(connection, holdings, changed)
 
 
-def _put(connection: Connection, table: Table, values: list[dict[str, Any]]) -> None:
+def _add(connection: Connection, table: Table, values: list[Values]) -> None:
     if values:
-        _addition(table, tuple(values[0])).run(connection, values)
+        connection.execute(_addition(connection.dialect.name, table), values)
 
 
 @cache
-def _addition(table: Table, columns: tuple[str, ...]) -> Write:
+def _addition(dialect: str, table: Table) -> Any:
     """An INSERT that adds seconds, keeps the higher peak, and replaces everything else."""
     keys = [column.name for column in table.primary_key]
-
-    def build(dialect: str) -> Any:
-        statement = insert_in(dialect, table)
-        changes = {c.name: _merged(c, statement.excluded[c.name]) for c in table.columns if c.name not in keys}
-        return statement.on_conflict_do_update(index_elements=keys, set_=changes)
-
-    return Write(build, columns)
+    statement = insert_in(dialect, table)
+    changes = {c.name: _merged(c, statement.excluded[c.name]) for c in table.columns if c.name not in keys}
+    return statement.on_conflict_do_update(index_elements=keys, set_=changes)
 
 
 def _merged(old: Any, new: Any) -> Any:
@@ -164,47 +159,43 @@ def _merged(old: Any, new: Any) -> Any:
     return new
 
 
-def _values(row: Usage | WorkloadLife | GpuHolding) -> dict[str, Any]:
-    """Columns of a row whose owner is spread over columns of its own."""
-    names = (name for name in type(row).__slots__ if name != "owner")
-    return {name: getattr(row, name) for name in names} | {name: getattr(row.owner, name) for name in OWNER}
+Owned = TypeVar("Owned", Usage, WorkloadLife, GpuHolding)
 
 
-def _owner(row: Row) -> Owner:
-    return Owner(**{name: row[name] for name in OWNER})
+def _values(row: Owned) -> Values:
+    """Columns of a row; its owner has columns of its own."""
+    values = {**fields_of(row), **fields_of(row.owner)}
+    del values["owner"]
+    return values
 
 
-def _holding(row: Row) -> GpuHolding:
-    return GpuHolding(**{n: v for n, v in row.items() if n not in OWNER}, owner=_owner(row))
+def _owned(kind: type[Owned], row: RowMapping) -> Owned:
+    """The value of *kind* in *row*."""
+    owner = Owner(**{name: row[name] for name in OWNER})
+    return kind(**{name: value for name, value in row.items() if name not in OWNER}, owner=owner)
 
 
-def _life(row: Row) -> WorkloadLife:
-    return WorkloadLife(**{n: v for n, v in row.items() if n not in OWNER}, owner=_owner(row))
-
-
-IN_USE = Query(select(in_use).where(in_use.c.month == bindparam("of_month")).order_by(in_use.c.workload, in_use.c.life))
+IN_USE = select(in_use).where(in_use.c.month == bindparam("of_month")).order_by(in_use.c.workload, in_use.c.life)
 FIELDS = tuple(f.name for f in fields(Charge))
 VALUES = attrgetter(*FIELDS)
 ELSEWHERE = tuple(f.name for f in fields(RunsElsewhere))
 NOW = bindparam("now", type_=Moment)
-NEWEST = Query(select(charges).where(charges.c.asked_at <= NOW).order_by(charges.c.month.desc()).limit(1))
-NEWEST_ASKED = Query(
+NEWEST = select(charges).where(charges.c.asked_at <= NOW).order_by(charges.c.month.desc()).limit(1)
+NEWEST_ASKED = (
     select(charges.c.month, charges.c.asked_at)
     .where(charges.c.asked_at <= NOW)
     .order_by(charges.c.month.desc())
     .limit(1)
 )
-SEED = Query(
-    select(seeds).where(or_(seeds.c.at <= NOW, seeds.c.stated.is_not(None))).order_by(seeds.c.month.desc()).limit(1)
-)
+SEED = select(seeds).where(or_(seeds.c.at <= NOW, seeds.c.stated.is_not(None))).order_by(seeds.c.month.desc()).limit(1)
 
 
 class SqlReports(StorePart):
-    """What reports keep and read."""
+    """The inputs of reports, and their documents."""
 
     def keep_unit_count(self, counted: Counted) -> None:
         with self._database.write() as connection:
-            put(connection, unit_counts, asdict(counted))
+            put(connection, unit_counts, fields_of(counted))
 
     def unit_counts(self, month: str) -> Mapping[str, Counted]:
         statement = select(unit_counts).where(unit_counts.c.month == month).order_by(unit_counts.c.name)
@@ -218,7 +209,7 @@ class SqlReports(StorePart):
             known = {(row.workload, row.life): row for row in _in_use(connection, found[0].month)}
             for row in found:
                 old = known.get((row.workload, row.life)) if row.month == found[0].month else None
-                put(connection, in_use, asdict(row if old is None else _together(old, row)))
+                put(connection, in_use, fields_of(row if old is None else _together(old, row)))
 
     def in_use(self, month: str) -> Sequence[InUse]:
         with self._database.read() as connection:
@@ -286,7 +277,7 @@ class SqlReports(StorePart):
 
 
 def _in_use(connection: Connection, month: str) -> tuple[InUse, ...]:
-    return tuple(InUse(**row) for row in IN_USE.rows(connection, of_month=month))
+    return tuple(InUse(**row) for row in connection.execute(IN_USE, {"of_month": month}).mappings())
 
 
 def _together(old: InUse, new: InUse) -> InUse:
@@ -294,16 +285,16 @@ def _together(old: InUse, new: InUse) -> InUse:
 
 
 def charged(connection: Connection, held: Charged | None, now: datetime) -> Charged | None:
-    """Return the newest month's answer; *held* is not read again while it is that."""
-    newest = NEWEST_ASKED.first(connection, now=now)
+    """Return the newest month's answer; *held* where it still is that one."""
+    newest = connection.execute(NEWEST_ASKED, {"now": now}).first()
     if newest is None:
         return None
-    if held is not None and (held.month, held.asked_at) == (newest["month"], newest["asked_at"]):
+    if held is not None and (held.month, held.asked_at) == (newest.month, newest.asked_at):
         return held
-    return _charged(NEWEST.rows(connection, now=now)[0])
+    return _charged(connection.execute(NEWEST, {"now": now}).mappings().one())
 
 
-def _charged(row: Row) -> Charged:
+def _charged(row: RowMapping) -> Charged:
     return Charged(
         month=row["month"],
         asked_at=row["asked_at"],
@@ -316,12 +307,12 @@ def _charged(row: Row) -> Charged:
 
 
 def seed(connection: Connection, now: datetime) -> Seed | None:
-    """Return the newest month's seed. A stated amount names its month itself: it stands whatever its date."""
-    row = SEED.first(connection, now=now)
+    """Return the newest month's seed. A stated amount names its month, so it counts whatever its date."""
+    row = connection.execute(SEED, {"now": now}).mappings().first()
     return None if row is None else _seed(row)
 
 
-def _seed(row: Row) -> Seed:
+def _seed(row: RowMapping) -> Seed:
     nodes = (RunsElsewhere(**dict(zip(ELSEWHERE, values, strict=True))) for values in row["elsewhere"])
     return Seed(**{**row, "elsewhere": tuple(nodes)})
 

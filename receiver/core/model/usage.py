@@ -6,13 +6,14 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """Whose a workload is, by the pod labels that `attribution` names; an empty one was not given."""
+    """Whose a workload is: the pod labels that `attribution` names, and the PriorityClass. Empty: not set."""
 
     team: str = ""
     project: str = ""
     workload_class: str = ""
     environment: str = ""
     cost_center: str = ""
+    priority_class: str = ""
 
 
 def workload_name(namespace: str, controller: str, pod: str) -> str:
@@ -43,7 +44,6 @@ class Usage:
     namespace: str
     life: str = ""
     owner: Owner = Owner()
-    priority_class: str = ""
     held: float = 0.0
     node_seconds: float | None = None
     measured: float = 0.0
@@ -58,9 +58,9 @@ class Usage:
 class WorkloadLife:
     """One workload as it was seen: asked for at *created_at*, its first pod bound at *bound_at*, gone at *ended_at*.
 
-    *life* tells it apart from others of its name, as in `Usage`. *owner* and *priority_class* are those of its newest
-    pod. *gpus* is the most devices that its pods asked for at once. *completed* is True when its pods succeeded,
-    False when one of them failed last, None while it runs or when nobody saw its end.
+    *life* tells it apart from others of its name, as in `Usage`. *owner* is that of its newest pod. *gpus* is the most
+    devices that its pods asked for at once. *completed* is True when its pods succeeded, False when one of them failed
+    last, None while it runs or when its end was not seen.
     """
 
     workload: str
@@ -68,7 +68,6 @@ class WorkloadLife:
     created_at: datetime
     life: str = ""
     owner: Owner = Owner()
-    priority_class: str = ""
     gpus: int = 0
     bound_at: datetime | None = None
     ended_at: datetime | None = None
@@ -102,7 +101,6 @@ class GpuHolding:
     gpus: float
     life: str = ""
     owner: Owner = Owner()
-    priority_class: str = ""
     until: datetime | None = None
 
 

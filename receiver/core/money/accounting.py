@@ -95,14 +95,16 @@ def workload_of(pod: Pod) -> str:
     return workload_name(pod.namespace, pod.owner, pod.name)
 
 
-def owner_of(labels: Mapping[str, str], attribution: Attribution) -> Owner:
-    """Whose a pod with *labels* is."""
+def owner_of(pod: Pod, attribution: Attribution) -> Owner:
+    """The owner of *pod*, by its labels and its PriorityClass."""
+    labels = pod.labels
     return Owner(
         team=labels.get(attribution.team, ""),
         project=labels.get(attribution.project, ""),
         workload_class=labels.get(attribution.workload_class, ""),
         environment=labels.get(attribution.environment, ""),
         cost_center=labels.get(attribution.cost_center, ""),
+        priority_class=pod.priority_class,
     )
 
 
@@ -143,8 +145,7 @@ def changed_lives(before: Accounted, seen: StepSight, ours: Container[str], poli
         newest = max(pods, key=lambda p: (p.created_at, p.name))
         now = replace(
             life,
-            owner=owner_of(newest.labels, policy.attribution),
-            priority_class=newest.priority_class,
+            owner=owner_of(newest, policy.attribution),
             gpus=max(life.gpus, sum(p.gpus for p in pods)),
             bound_at=life.bound_at or min(bound, default=None),
         )
@@ -188,7 +189,6 @@ class _Whose:
     workload: str
     life: str
     owner: Owner
-    priority_class: str
 
 
 @dataclass(slots=True)
@@ -312,8 +312,7 @@ def _holding(holder: Holder, policy: Policy) -> GpuHolding:
         workload=workload_of(pod),
         gpus=holder.gpus,
         life=life_of(pod),
-        owner=owner_of(pod.labels, policy.attribution),
-        priority_class=pod.priority_class,
+        owner=owner_of(pod, policy.attribution),
         until=None if life.gone_at is None else max(life.gone_at, pod.bound_at or life.gone_at),
     )
 
@@ -370,7 +369,7 @@ def _add(
     whole = (end - start).total_seconds()
     offered = life.gpus or 1.0
     for month, since, until in calendar.months(life, start, end):
-        whose = _Whose(month, life.instance, holding.workload, holding.life, holding.owner, holding.priority_class)
+        whose = _Whose(month, life.instance, holding.workload, holding.life, holding.owner)
         found = sums.setdefault(whose, _Sums())
         held = holding.gpus * (until - since).total_seconds()
         sampled = held * did.share * min(1.0, SAMPLED.total_seconds() / whole)
@@ -416,7 +415,6 @@ def _usage(whose: _Whose, sums: _Sums) -> Usage:
         namespace=whose.workload.partition("/")[0],
         life=whose.life,
         owner=whose.owner,
-        priority_class=whose.priority_class,
         held=sums.held,
         node_seconds=sums.node_seconds,
         measured=sums.measured,

@@ -266,7 +266,7 @@ def key_of(share: Share, by: By, policy: Policy) -> str:
     if by in OF_OWNERS:
         return _word(getattr(share.usage.owner, by.value), UNLABELLED, "label")
     if by is By.PRIORITY_CLASS:
-        return _word(share.usage.priority_class, NO_CLASS, "class")
+        return _word(share.usage.owner.priority_class, NO_CLASS, "class")
     return str(getattr(share.usage, by.value))
 
 

@@ -171,7 +171,6 @@ def _line(line: CostLine) -> dict[str, Any]:
         "namespace": whose.namespace,
         "workload": whose.workload,
         **{name: getattr(whose.owner, name) for name in OWNER},
-        "priority_class": whose.priority_class,
         **_amount(Amount(gpu_hours=line.gpu_hours, usd=line.usd)),
     }
 

@@ -39,7 +39,7 @@ NOBODYS = {
 
 @dataclass(frozen=True, slots=True)
 class Whose:
-    """What a line is about. *workload*, *namespace*, *owner* and *priority_class* are empty for what nobody held."""
+    """What a line is about. *workload*, *namespace* and *owner* are empty for what nobody held."""
 
     paid_for: PaidFor
     pool: str = ""
@@ -48,7 +48,6 @@ class Whose:
     namespace: str = ""
     workload: str = ""
     owner: Owner = Owner()  # noqa: RUF009 (frozen, and empty)
-    priority_class: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +124,6 @@ def _pieces_of(share: Share, policy: Policy) -> Iterator[CostPiece]:
         namespace=row.namespace if row else "",
         workload=row.workload if row else "",
         owner=row.owner if row else Owner(),
-        priority_class=row.priority_class if row else "",
     )
     idle = min(max(row.idle / row.held, 0.0), 1.0) if row and row.held > 0 else 0.0
     idle_usd = (share.usd * Decimal(idle)).quantize(FINEST)  # the two halves are the share itself

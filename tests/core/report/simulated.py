@@ -17,7 +17,9 @@ from receiver.core.report.report import Found, Report, report
 from tests.core.report.builders import A100_X8, AFTER, H100, HOUR, L40S, MONTH, a_life, a_policy, at
 
 VISION = Owner(team="vision", project="detector", workload_class="training", cost_center="cc-7")
-SEARCH = Owner(team="search", project="ranking", workload_class="inference", environment="prod")
+SEARCH = Owner(
+    team="search", project="ranking", workload_class="inference", environment="prod", priority_class="production"
+)
 REPORTS = ReportPolicy(
     units=(
         UnitOfWork(name="epoch", query="sum(epochs)", only={"team": "vision"}),
@@ -93,7 +95,6 @@ class SimulatedMonth:
                 workload=workload,
                 namespace="search",
                 owner=SEARCH,
-                priority_class="production",
                 gpus=gpus,
                 created_at=at(-300),
                 bound_at=at(-300) + timedelta(minutes=4),
@@ -110,7 +111,6 @@ class SimulatedMonth:
                 workload=workload,
                 namespace=workload.partition("/")[0],
                 owner=owner,
-                priority_class="production" if owner is SEARCH else "",
                 held=held,
                 measured=measured,
                 idle=measured * idle,
