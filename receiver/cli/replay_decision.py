@@ -15,7 +15,7 @@ from receiver.config.environment import installed_version
 from receiver.core.explain.because import with_grounds
 from receiver.core.model.actions import Decision
 from receiver.core.model.policy import Policy
-from receiver.core.scaling.approval import asking_nobody
+from receiver.core.scaling.approval import without_approvals
 from receiver.core.scaling.assign import assign
 from receiver.core.scaling.decide import decide_all
 from receiver.ports import Grounds, GroundsKept, WontWork
@@ -158,7 +158,7 @@ def _policy(path: Path, then: Mapping[str, Any], made_from: Grounds) -> Policy:
         _refuse(f"{path}: nothing was known of pool {', '.join(unknown)} when decision {then['id']} was made")
     if then["pool"] not in {pool.id for pool in policy.pools}:
         _refuse(f"{path}: it has no pool with the id {then['pool']}, which decision {then['id']} is about")
-    return asking_nobody(policy) if then.get("mode") == "observe" else policy
+    return without_approvals(policy) if then.get("mode") == "observe" else policy
 
 
 def _refuse(*lines: str) -> NoReturn:

@@ -123,7 +123,7 @@ class Cluster(WorkGate, Protocol):
         `receiver.core.model.pods` stops the drain (DIFFERS).
 
         *consenting* also evicts GPU pods whose owner consented (``safe-to-evict: "true"``); *evicting* also evicts
-        those that yield (`core.scaling.bounds.yields`). With either, one GPU pod that did not consent or does
+        those that yield (`core.scaling.bounds.window_may_evict`). With either, one GPU pod that did not consent or does
         not yield means that no pod is evicted. No pod is evicted either while a PodDisruptionBudget protects one of
         them, or from a node that has lost our cordon for a removal (DIFFERS).
 

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Literal
 
 from receiver.core.model.policy import Policy, Pool
-from receiver.core.scaling.approval import asking_nobody
+from receiver.core.scaling.approval import without_approvals
 from receiver.replay.bounds import Bound
 from receiver.replay.delays import BudgetLog, Delays, delays
 from receiver.replay.figures import Figures, figures, violations
@@ -40,7 +40,7 @@ class Product:
     def __init__(self, world: World, policy: Policy) -> None:
         if policy.budget is not None and policy.budget.teams:
             raise ValueError("budgets of teams cannot be replayed: leave budget.teams out")
-        self._policy = asking_nobody(policy)
+        self._policy = without_approvals(policy)
         self.budgets = BudgetLog() if policy.budget is not None else None
         self._cloud, cluster = WorldCloud(world), WorldCluster(world)
         # Without a budget nothing depends on what nodes that are gone have cost.

@@ -13,7 +13,7 @@ from receiver.core.model.pods import PROTECTED, WHY, Pod, PodPhase, keeps_for, n
 from receiver.core.model.policy import Taint
 from receiver.core.model.resources import COMPUTE
 from receiver.core.model.usage import EndedPod, workload_name
-from receiver.core.scaling.bounds import yields
+from receiver.core.scaling.bounds import window_may_evict
 from receiver.core.scaling.packing import SOFT_TAINTS, consents
 from receiver.ports import (
     CORDON_ANNOTATION,
@@ -383,7 +383,7 @@ class WorldCluster(WorldHolding):
         found = self._world.nodes.get(node)
         if found is not None and not (found.unschedulable and CORDON_ANNOTATION in found.annotations):
             return Receipt(did=Did.DIFFERS, sentence=f"someone lifted our cordon of {node}; nothing was evicted")
-        agreed = yields if evicting else consents if consenting else None
+        agreed = window_may_evict if evicting else consents if consenting else None
         here = [p for p in self._world.pods_on(node) if _must_leave(p, agreed)]
         keeping = sorted(f"{p.namespace}/{p.name}" for p in here if _forbids(p, agreed) or self._keeps(p))
         if keeping:

@@ -535,7 +535,7 @@ def _pool(
         drifts=sum(facts.at - d.at < A_DAY for d in state.drifts),
         silenced_by=None if state.silence is None else str(state.silence),
         silence=state.silence,
-        overrides=[OverrideInForce.of(o, every_pool=o.pool is None) for o in bounds.spoken.all],
+        overrides=[OverrideInForce.of(o, every_pool=o.pool is None) for o in bounds.overrides.all],
         questions=[
             PoolsQuestion.of_pool(q, facts, wanted) for q in facts.questions if q.pool == pool.id and q.stands(facts.at)
         ],

@@ -12,7 +12,7 @@ from datetime import datetime
 from receiver.core.model.actions import Decision
 from receiver.core.model.model import Facts
 from receiver.core.model.policy import Policy
-from receiver.core.scaling.approval import asking_nobody
+from receiver.core.scaling.approval import without_approvals
 from receiver.core.scaling.assign import Assignment
 from receiver.core.scaling.failures import Failure
 from receiver.step.act import act
@@ -49,7 +49,7 @@ def step(sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetim
     accounts for no usage and shuts down no idle workload.
     """
     parts = Parts()
-    policy = asking_nobody(policy) if mode == "observe" else policy  # observe mode changes nothing: no approvals
+    policy = without_approvals(policy) if mode == "observe" else policy  # observe mode changes nothing: no approvals
     looked = gather(sources, policy, now, parts, chores=chores)
     facts = settle(looked, hands, sources.store, policy, mode, now, parts)
     decided = decide(facts, policy, parts, steady=looked.steady, chores=chores)

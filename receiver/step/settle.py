@@ -13,13 +13,13 @@ from receiver.core.money.budget import views
 from receiver.core.notices import override_notices, warnings
 from receiver.core.notices.action_notices import Around
 from receiver.core.notices.sentences import Cause
-from receiver.core.scaling.decide import being_removed
+from receiver.core.scaling.decide import removals_under_way
 from receiver.core.scaling.provisioning import late_after
 from receiver.ports import Cluster, StepStore, TryLater, WontWork
 from receiver.step.backoff import removals_stopped
 from receiver.step.carry_out import Hands, settled
 from receiver.step.chores.approvals import asked_before
-from receiver.step.chores.window_eviction import given_up_before, told_before
+from receiver.step.chores.window_eviction import not_emptied_before, told_before
 from receiver.step.gather import Looked
 from receiver.step.parts import Parts
 from receiver.step.serve_pools import decision_of, told_of_end
@@ -37,7 +37,7 @@ def settle(
     with parts.part("window_evictions"):  # if it fails, no window evicts in this step
         # Unless the clock is steady, how much of a grace period has passed is unknown.
         told = told_before(store, mode) if looked.steady else {}
-        facts = replace(facts, given_up=given_up_before(store, policy, facts.at), told_to_go=told)
+        facts = replace(facts, not_emptied=not_emptied_before(store, policy, facts.at), evictions_announced=told)
     rights = before.rights if before is not None else None
     with parts.part("rights"):
         rights = rights_now(hands.cluster, rights, facts, mode)
@@ -77,7 +77,7 @@ def _close_action(
     def around() -> Around:
         return Around(policy=policy, budgets=views(facts, policy), decision=decision_of(action, store), state=state)
 
-    removed = being_removed(state)
+    removed = removals_under_way(state)
     store.closed(action, outcome, None, told_of_end(action, outcome, around, parts), late=late)
     done = replace(state, open_action=None)
     if late is not None:

@@ -286,7 +286,7 @@ def test_a_question_stands_until_its_end_is_over_or_it_is_answered(changes: dict
     question = a_question("i-n1", **changes)
     assert question.standing(NOW) is standing
     assert question.is_open(NOW) is (standing is Standing.OPEN)
-    assert not (question.lets_go(NOW) and question.expires_at <= NOW)
+    assert not (question.is_approved(NOW) and question.expires_at <= NOW)
 
 
 def test_growth_is_asked_about_only_as_far_as_everything_else_lets_it() -> None:

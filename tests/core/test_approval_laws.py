@@ -48,7 +48,7 @@ def test_where_removals_are_asked_about_no_node_goes_that_nobody_let_go(world: W
     for _, state, decision in decided((replace(found, overrides=said), calm)):
         for instance in decision.candidates[: max(0, decision.present - decision.target)]:
             node = next(n for n in state.nodes if n.instance == instance)
-            mine = [q for q in found.questions if instance in q.instances and q.lets_go(NOW)]
+            mine = [q for q in found.questions if instance in q.instances and q.is_approved(NOW)]
             kinds = {q.asks for q in mine}
             assert node.stage is not Stage.USABLE or Asks.EMPTYING in kinds or (Asks.REMOVAL in kinds and not node.pods)
 

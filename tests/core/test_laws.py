@@ -27,7 +27,7 @@ from receiver.core.model.policy import Budget, Limits, Policy
 from receiver.core.model.signals import SignalAction
 from receiver.core.money.cost import unit_price
 from receiver.core.scaling.assign import assign
-from receiver.core.scaling.bounds import begun, topic_of
+from receiver.core.scaling.bounds import evicting, topic_of
 from receiver.core.scaling.decide import case_of, decide, decide_all
 from receiver.core.scaling.plan import plan
 from tests.core.builders import GPU, HOURLY, NOW, a_node, a_pod, a_policy, a_pool, a_signal, a_state, facts, run
@@ -78,8 +78,8 @@ def test_a_window_evicts_after_the_grace_that_was_told_and_only_what_is_too_many
         [window] = pool.windows
         assert window.evict_after is not None
         assert window.max_nodes is not None
-        if not begun(state).issuperset(decision.evicted):  # what was begun goes on, whether or not the word stands
-            assert NOW - found.told_to_go[topic_of(window, pool)] >= window.evict_after
+        if not evicting(state).issuperset(decision.evicted):  # what was begun goes on, whether or not the word stands
+            assert NOW - found.evictions_announced[topic_of(window, pool)] >= window.evict_after
         usable = state.of(Stage.USABLE)
         assert len(decision.evicted) <= len(usable) - window.max_nodes
         assert len(decision.evicted) <= decision.present - window.max_nodes

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from receiver.core.model.actions import Action, ActionKind, Change, Decision, Victim, VictimStage
 from receiver.core.model.model import Node, PoolState, Spend, Stage
-from receiver.core.model.overrides import Override, OverrideKind, spoken_of
+from receiver.core.model.overrides import Override, OverrideKind, overrides_in_force
 from receiver.core.model.policy import Budget, Limits, Policy, Pool
 from receiver.core.model.signals import SignalAction
 from receiver.core.model.windows import Window
@@ -83,18 +83,18 @@ def test_an_override_holds_from_its_first_moment_until_just_before_its_end(at: t
 def test_of_several_of_one_kind_the_newest_counts() -> None:
     old = an_override("pin", 3, id="old")
     new = an_override("pin", 5, id="new", at=NOW - HOUR / 2, pool=None)
-    assert spoken_of("l40s-id", [new, old], NOW).pin is new
-    assert spoken_of("other-id", [new, old], NOW).pin is new
+    assert overrides_in_force("l40s-id", [new, old], NOW).pin is new
+    assert overrides_in_force("other-id", [new, old], NOW).pin is new
 
 
 def test_when_the_newest_has_ended_an_older_one_counts_again() -> None:
     old = an_override("pin", 3, id="old")
     new = an_override("pin", 5, id="new", at=NOW - HOUR / 2, until=NOW)
-    assert spoken_of("l40s-id", [old, new], NOW).pin is old
+    assert overrides_in_force("l40s-id", [old, new], NOW).pin is old
 
 
 def test_an_override_of_another_pool_says_nothing() -> None:
-    assert spoken_of("l40s-id", [an_override("pause", pool="h100-id")], NOW).all == ()
+    assert overrides_in_force("l40s-id", [an_override("pause", pool="h100-id")], NOW).all == ()
 
 
 # --- bounds

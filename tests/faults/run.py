@@ -8,7 +8,7 @@ from typing import Any
 from receiver.adapters.observe import ObservedCloud, ObservedCluster
 from receiver.adapters.store import SqlStore
 from receiver.core.model.signals import HEARTBEAT_ALERT, Alert
-from receiver.core.scaling.approval import asking_nobody
+from receiver.core.scaling.approval import without_approvals
 from receiver.ports import Cloud, Cluster, Delivery, TryLater, WriterLostError
 from receiver.replay.kubernetes import WorldCluster
 from receiver.replay.ports import WorldAlarms, WorldCloud, WorldTelemetry
@@ -44,7 +44,7 @@ class Run:
         self.scenario = scenario
         self.world = world_of(scenario)
         self.policy = policy_of(scenario)
-        decides_by = asking_nobody(self.policy) if scenario.mode == "observe" else self.policy
+        decides_by = without_approvals(self.policy) if scenario.mode == "observe" else self.policy
         self.truth = Truth(scenario, self.world)
         self.tally = Tally(worlds=1)
         self.last: Stepped | None = None

@@ -3,7 +3,7 @@
 import pytest
 
 from receiver.adapters.store import SqlStore
-from receiver.core.model.overrides import Spoken
+from receiver.core.model.overrides import OverridesInForce
 from tests.faults.campaign import judge
 from tests.faults.generate import scenario
 from tests.faults.scenario import Event, PoolPlan, Scenario
@@ -42,7 +42,7 @@ def test_a_product_that_does_not_listen_is_seen_and_one_that_does_is_not(
     emptied: SqlStore, monkeypatch: pytest.MonkeyPatch, world: Scenario, seen: str
 ) -> None:
     assert judge(world, emptied).message == ""
-    monkeypatch.setattr("receiver.core.scaling.bounds.spoken_of", lambda *_: Spoken())
+    monkeypatch.setattr("receiver.core.scaling.bounds.overrides_in_force", lambda *_: OverridesInForce())
     assert judge(world, emptied).message.startswith(seen)
 
 

@@ -49,12 +49,14 @@ def _evicted(mode: str = "act", nodes: int = 4, **more: Any) -> Iterator[Notice]
     running = [a_busy_node(f"l40s-{n}", was_usable=True, pods=serving(n)) for n in range(nodes)]
     found = known(pool_of(*running), **more)
     case = case_of(found.pool(L40S.id), assign(found, AT_NIGHT).pools[L40S.id], found, AT_NIGHT)
-    return (replace(said.notice, decision=NUMBER) for said in eviction_notices.due(case, found.told_to_go, mode))
+    return (
+        replace(said.notice, decision=NUMBER) for said in eviction_notices.due(case, found.evictions_announced, mode)
+    )
 
 
 def _evicts_no_more() -> Notice:
     told = {topic_of(NIGHT, AT_NIGHT.pools[0]): NOW - MINUTE}
-    return next(_evicted(overrides=(word(OverrideKind.SNOOZE),), told_to_go=told))
+    return next(_evicted(overrides=(word(OverrideKind.SNOOZE),), evictions_announced=told))
 
 
 def _idle(mode: str = "act", **changes: Any) -> tuple[Consenting, IdleCase]:

@@ -47,7 +47,7 @@ def test_one_step_under_a_clock_ahead_ends_no_override(store: Store, ahead: time
     a_step_ahead(life, ahead)
     life.run(MINUTE)
     assert life.required() == 2
-    assert life.steps[-1].assignment.pools["l40s-id"].bounds.spoken.pin is not None
+    assert life.steps[-1].assignment.pools["l40s-id"].bounds.overrides.pin is not None
     assert [t for t in life.notices() if "no longer" in t] == []
     life.run(HOUR, tick=5 * MINUTE)
     assert [t for t in life.notices() if "no longer" in t] == ["GPU pool l40s: no longer pinned to 2 nodes"]

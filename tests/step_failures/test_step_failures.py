@@ -19,7 +19,7 @@ SHARED = (
     "core/scaling/allowance.py:Allowance.__init__",
     "core/scaling/allowance.py:Allowance.mark",
     "core/scaling/capacity.py:Given.whole",
-    "core/scaling/approval.py:anybody_asked",
+    "core/scaling/approval.py:uses_approvals",
     "core/scaling/assign.py:_assign",
     "core/scaling/assign.py:_open_tallies",
     "core/scaling/assign.py:_serve_all",

@@ -1,6 +1,6 @@
 """Which pods keep their node, and evicting the others.
 
-Promises never to evict a pod that holds a GPU unless its owner consented, or a window's grace is over and it yields.
+Promises never to evict a pod that holds a GPU unless its owner consented, or a window evicts it after its grace period.
 The node and its pods are read from the API server right before, never from a cache.
 """
 
@@ -38,7 +38,7 @@ from receiver.adapters.kubernetes.pods import (
     terminated,
 )
 from receiver.core.model.pods import PROTECTED, SYSTEM_NAMESPACE, WHY, KeepRule, keeps_for
-from receiver.core.scaling.bounds import yields
+from receiver.core.scaling.bounds import window_may_evict
 from receiver.core.scaling.demand import meets
 from receiver.core.scaling.packing import consents
 from receiver.ports import SAFE_TO_EVICT_ANNOTATION, Did, Receipt, TryLater, WontWork
@@ -129,7 +129,7 @@ class Drain:
         once somebody lifted our cordon: what is evicted then could come back to it, and another node would go too."""
         if (open_again := self._marks.lifted(node)) is not None:
             return open_again
-        agreed = yields if evicting else consents if consenting else None
+        agreed = window_may_evict if evicting else consents if consenting else None
         pods = [(fate(raw, agreed), raw) for raw in self.pods_on(node)]
         self._keepers.begin()
         speaking = sorted(

@@ -63,7 +63,7 @@ def evidence_of(case: Case, reasons: Sequence[Reason]) -> dict[str, Any]:
         "asking_since": min((w.since for w in wanted.asking), default=case.now).isoformat(),
         "workloads": [_workload(w, case.policy) for w in kept["asking"]],
         "bounds": _bounds(case),
-        "overrides": [_override(o) for o in wanted.bounds.spoken.all],
+        "overrides": [_override(o) for o in wanted.bounds.overrides.all],
         "questions": [_question(q) for q in case.questions[-QUESTIONS:]],
         "silence": None if state.silence is None else _silence(state.silence),
         "signals": [_signal(s) for s in kept["signals"]],
@@ -146,7 +146,7 @@ def _override(override: Override) -> dict[str, Any]:
 
 
 def _question(question: Question) -> dict[str, Any]:
-    goes = question.goes_unanswered_at
+    goes = question.proceeds_at
     return {
         "id": question.id,
         "asks": question.asks.value,

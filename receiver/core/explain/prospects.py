@@ -13,14 +13,14 @@ from receiver.core.scaling.bounds import Grace, bounds_of
 from receiver.core.scaling.guardrails import GUARDRAILS, Case, apply, approved
 from receiver.core.scaling.recheck_times import changes, unit_ends_soon
 from receiver.core.scaling.removal import (
+    claims_on,
     could_be_emptied,
-    goes_at,
+    idle_removals_left,
+    is_idle_and_free,
     is_kept,
-    may_go,
-    may_leave,
+    removable_at,
+    removal_backs_off,
     surplus_over,
-    was_refused,
-    why_not_ours,
 )
 
 # Without the answers of people: they may come at any time.
@@ -80,18 +80,18 @@ def _own_moment(node: Node, case: Case) -> datetime:
     rests = [case.now]
     if node.kept_until is not None and is_kept(node, case):
         rests.append(node.kept_until)
-    if case.state.removal_backoff is not None and was_refused(node, case):
+    if case.state.removal_backoff is not None and removal_backs_off(node, case):
         rests.append(case.state.removal_backoff.until)
     at = max(rests)
-    return max(at, goes_at(node, later(case, at)))
+    return max(at, removable_at(node, later(case, at)))
 
 
 def _kept_ready(case: Case) -> str:
     """Which idle nodes the pool keeps for what comes next, in a sentence; empty when one of them may go."""
-    if may_leave(case) > 0:
+    if idle_removals_left(case) > 0:
         return ""
     headroom = case.wanted.headroom
-    if headroom is not None and headroom.may_leave <= 0:
+    if headroom is not None and headroom.spare_nodes <= 0:
         return str(headroom)
     return f"{some(case.wanted.bounds.standby_nodes, 'spare node')} kept ready"
 
@@ -108,7 +108,7 @@ def _held(case: Case, say: Say) -> str:
 
 def about_idle(idle: Sequence[Node], case: Case, say: Say) -> str:
     """Say of *idle* nodes, of which there is at least one, when the first may go, or what keeps them."""
-    free = [n for n in idle if may_go(n, case)]
+    free = [n for n in idle if is_idle_and_free(n, case)]
     many = some(len(idle), "idle node")
     if not free:
         return f"{many}: {stays(idle)}"
@@ -121,7 +121,7 @@ def about_idle(idle: Sequence[Node], case: Case, say: Say) -> str:
 
 def stays(nodes: Iterable[Node]) -> str:
     """Say what keeps each of *nodes*."""
-    found = [f"{n.name} stays: {why_not_ours(n) or 'its GPUs are in use without a pod'}" for n in nodes]
+    found = [f"{n.name} stays: {claims_on(n) or 'its GPUs are in use without a pod'}" for n in nodes]
     more = len(found) - NODES_NAMED
     return "; ".join([*found[:NODES_NAMED], *([f"and {more} more"] if more > 0 else [])])
 

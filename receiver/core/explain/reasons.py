@@ -14,7 +14,7 @@ from receiver.core.model.text import lasting, some
 from receiver.core.money.cost import HOUR
 from receiver.core.scaling.guardrails import Case, FewerRequested, StuckNodes, Uncounted
 from receiver.core.scaling.market import goes_early
-from receiver.core.scaling.removal import is_kept, was_refused
+from receiver.core.scaling.removal import is_kept, removal_backs_off
 from receiver.core.scaling.waits import Direction, Wait
 
 NOTED = {
@@ -165,7 +165,7 @@ def demand(_reason: Reason, case: Case) -> str:
 def floor(_reason: Reason, case: Case) -> str:
     """The minimum, and the override that set it."""
     bounds = case.wanted.bounds
-    least = bounds.why_least if bounds.spoken.least is not None else ""
+    least = bounds.why_least if bounds.overrides.least is not None else ""
     return f"at least {some(bounds.min_nodes, 'node')}{least}"
 
 
@@ -195,7 +195,7 @@ def override(reason: Reason, case: Case) -> str:
     """The override, and the nodes that go for it."""
     if reason.verdict is Verdict.NOTES:
         return str(reason.because)
-    return _named(reason.because, str(case.wanted.bounds.spoken.most))
+    return _named(reason.because, str(case.wanted.bounds.overrides.most))
 
 
 def idle_nodes(reason: Reason, case: Case) -> str:
@@ -254,8 +254,8 @@ def nothing_wanted(case: Case, say: Say) -> str:
     """Why the size stays, when nothing asks for another."""
     wanted, resting = case.wanted, [n for n in case.state.nodes if n.idle_since is not None]
     kept = [n for n in resting if is_kept(n, case)]
-    refused = [n for n in resting if not is_kept(n, case) and was_refused(n, case)]
-    idle = [n for n in resting if not is_kept(n, case) and not was_refused(n, case)]
+    refused = [n for n in resting if not is_kept(n, case) and removal_backs_off(n, case)]
+    idle = [n for n in resting if not is_kept(n, case) and not removal_backs_off(n, case)]
     on_the_way = len(case.state.coming) + case.state.unlisted
     backoff = case.state.removal_backoff
     if not case.up(Source.CIVO):

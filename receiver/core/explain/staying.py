@@ -7,7 +7,7 @@ from receiver.core.model.actions import Action, Because, Decision, Verdict, Vict
 from receiver.core.model.model import CordonedBy, Node, Stage
 from receiver.core.model.signals import SignalAction
 from receiver.core.scaling.guardrails import Case
-from receiver.core.scaling.removal import goes_at, is_kept, was_refused
+from receiver.core.scaling.removal import is_kept, removable_at, removal_backs_off
 
 EMPTIED = (Because.CONSOLIDATED, Because.EVICTED)
 NAMED = 3  # in a sentence
@@ -59,7 +59,7 @@ def _spoken(node: Node, case: Case) -> str:
         return f"{whose} to keep it until {node.kept_until:%Y-%m-%d %H:%M} UTC"
     if node.unknown_since is not None:
         return "its GPUs are in use although no pod holds them"
-    return backoff.reason if backoff is not None and was_refused(node, case) else ""
+    return backoff.reason if backoff is not None and removal_backs_off(node, case) else ""
 
 
 def _wanted(node: Node, case: Case) -> str:
@@ -85,7 +85,7 @@ def _not_due(node: Node, because: Because, case: Case) -> str:
             return "its pods may not be moved, or no longer fit on other nodes"
     if node.stage is not Stage.USABLE:
         return "it is not usable for the moment"
-    at = goes_at(node, case)
+    at = removable_at(node, case)
     if at > case.now:
         began = "its next paid hour began" if case.policy.billing.by_the_hour else "it was in use a moment ago"
         return f"{began}; it may go at {at:%H:%M:%S} UTC"

@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from receiver.core.model.activity import Course, Use, was_idle
 from receiver.core.model.model import Facts, Source
-from receiver.core.model.overrides import spoken_of
+from receiver.core.model.overrides import overrides_in_force
 from receiver.core.model.pods import Pod, PodPhase, honoured
 from receiver.core.model.policy import KeepUntil, Policy
 from receiver.core.model.signals import SignalAction
@@ -116,7 +116,7 @@ def case_of(facts: Facts, policy: Policy, mode: str, told: Told, courses: Course
     """Return what *facts* say about pools: a frozen, silenced or paused one shuts nothing down."""
     frozen = [s.pool for s in facts.signals if s.action is SignalAction.FREEZE]
     held = {p.pool for p in facts.pools if p.silence or p.pool in frozen or None in frozen}
-    held |= {p.pool for p in facts.pools if spoken_of(p.pool, facts.overrides, facts.at).pause is not None}
+    held |= {p.pool for p in facts.pools if overrides_in_force(p.pool, facts.overrides, facts.at).pause is not None}
     return IdleCase(
         policy=policy,
         mode=mode,

@@ -92,17 +92,17 @@ class Question:
             return Standing.DONE
         return Standing.OPEN if self.stands(now) else Standing.EXPIRED
 
-    def lets_go(self, now: datetime) -> bool:
+    def is_approved(self, now: datetime) -> bool:
         """True when what it asks may be done: somebody approved, or nobody answered in time and that is enough."""
         waited_out = self.answer is None and self.unanswered is Unanswered.PROCEED and now >= self.wait_ends
         return self.stands(now) and (self.answer is Answer.APPROVE or waited_out)
 
     def covers(self, now: datetime) -> bool:
         """True when nobody needs to be asked again for what it asks: it is open, or approved."""
-        return self.is_open(now) or (self.lets_go(now) and self.done_at is None)
+        return self.is_open(now) or (self.is_approved(now) and self.done_at is None)
 
     @property
-    def goes_unanswered_at(self) -> datetime | None:
+    def proceeds_at(self) -> datetime | None:
         """When the change happens without an answer at the earliest; None: it does not."""
         at = max(self.due_at, self.wait_ends)
         return at if self.unanswered is Unanswered.PROCEED and at < self.expires_at else None
@@ -114,13 +114,13 @@ def question_id(pool: Pool, asks: Asks, from_count: int, to_count: int, instance
     return f"{pool.name}-{asks}-{hashlib.sha256(said.encode()).hexdigest()[:12]}"
 
 
-def let_go(questions: Iterable[Question], now: datetime, *, busy: bool) -> frozenset[str]:
+def approved_instances(questions: Iterable[Question], now: datetime, *, busy: bool) -> frozenset[str]:
     """The instances that a question lets go. Only one that said so lets *busy* nodes be emptied; it then also lets them
     go once they are empty."""
-    return frozenset(i for q in questions if _fits(q, busy=busy) and q.lets_go(now) for i in q.instances)
+    return frozenset(i for q in questions if _fits(q, busy=busy) and q.is_approved(now) for i in q.instances)
 
 
-def asked_about(questions: Iterable[Question], now: datetime, *, busy: bool) -> frozenset[str]:
+def covered_instances(questions: Iterable[Question], now: datetime, *, busy: bool) -> frozenset[str]:
     """The instances about which nobody needs to be asked again."""
     return frozenset(i for q in questions if _fits(q, busy=busy) and q.covers(now) for i in q.instances)
 
@@ -129,17 +129,17 @@ def _fits(question: Question, *, busy: bool) -> bool:
     return question.asks is Asks.EMPTYING or (question.asks is Asks.REMOVAL and not busy)
 
 
-def growth_let_go(questions: Iterable[Question], now: datetime) -> int:
+def approved_growth(questions: Iterable[Question], now: datetime) -> int:
     """The highest count up to which a pool may grow by an answer that is not used up; 0 for none."""
-    return max((q.to_count for q in _growth(questions) if q.lets_go(now) and q.done_at is None), default=0)
+    return max((q.to_count for q in _growth(questions) if q.is_approved(now) and q.done_at is None), default=0)
 
 
-def growth_known(questions: Iterable[Question], now: datetime) -> int:
+def growth_ever_approved(questions: Iterable[Question], now: datetime) -> int:
     """The highest count that an answer ever let go and that still stands, used up or not; 0 for none."""
-    return max((q.to_count for q in _growth(questions) if q.lets_go(now)), default=0)
+    return max((q.to_count for q in _growth(questions) if q.is_approved(now)), default=0)
 
 
-def growth_asked(questions: Iterable[Question], now: datetime) -> int:
+def growth_covered(questions: Iterable[Question], now: datetime) -> int:
     """The highest count that nobody needs to be asked about again; 0 for none."""
     return max((q.to_count for q in _growth(questions) if q.covers(now)), default=0)
 
@@ -163,7 +163,7 @@ def sentence(question: Question, now: datetime) -> str:
         return f"{question.who} approved that {what}"
     if question.answer is not None:
         return f"{question.who} answered {question.answer} when asked whether {what}"
-    goes = question.goes_unanswered_at
+    goes = question.proceeds_at
     if now >= question.wait_ends:
         return f"nobody answered whether {what}: {does(question)}" if goes else _asked_on(question, what)
     then = f"without an answer {does(question)}" if goes else f"without an answer {does_not(question)}"

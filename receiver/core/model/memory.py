@@ -17,15 +17,15 @@ from receiver.core.model.policy import Billing, BudgetChange
 class NodeLife:
     """One instance's life as paid for: *created_at* as Civo says, *gone_at* when it was seen to be gone.
 
-    *price_usd_per_hour* is the price in force when it was first seen (None: unknown). *idle_since* is when its last
-    GPU pod was seen to be gone, None while busy or never usable; *lost_at* when a usable node stopped being so, or one
-    that had registered was gone from Kubernetes, None while it is well; *unknown_since* when its GPUs were first seen
-    in use although no pod holds them; *seen_at* when it was seen first: nobody watched what it had behind it then.
+    *price_usd_per_hour* is the price in force when it was first seen (None: unknown). *seen_at* is when it was first
+    seen: what happened before was not watched. *idle_since* is when its last GPU pod was seen to be gone (None while
+    busy or never usable), *lost_at* when a usable node stopped being so, or a registered one vanished from Kubernetes
+    (None while it is well), *unknown_since* when its GPUs were first seen in use without a pod.
+
     *active_at*, *registered_at*, *ready_at*, *usable_at*, *bound_at* and *running_at* are when the stages of its
-    provisioning were first seen to be over: built, in Kubernetes, Ready, GPUs allocatable, a GPU pod bound to it, and
-    that pod's containers running. *gpus* is how many GPUs its pool says that one node offers, slices and shares counted
-    as such (0: not known). *kept_until* is until when a workload that runs or ran there asked that the node stays, and
-    may; *kept_for* names its pod.
+    provisioning were first seen complete: built, in Kubernetes, Ready, GPUs allocatable, a GPU pod bound to it, and
+    that pod's containers running. *gpus* is how many GPUs one node of its pool offers, slices and shares counted as
+    such (0: unknown). *kept_until* is until when a workload has the node kept; *kept_for* names its pod.
     """
 
     instance: str
@@ -51,11 +51,11 @@ class NodeLife:
 
 
 class EndedLives(Protocol):
-    """Node lives that are over for good; `receiver.core.money.cost.EndedLog` counts what was paid for them."""
+    """Node lives that are over; `receiver.core.money.cost.EndedLog` counts what was paid for them."""
 
     @property
     def lives(self) -> Sequence[NodeLife]:
-        """Those taken in so far, in that order."""
+        """The lives added so far, in that order."""
 
     def paid_units(self, since: datetime, billing: Billing) -> tuple[dict[tuple[str, Decimal], int], frozenset[str]]:
         """Return the paid units begun since *since* by pool and price, and the sizes without a price."""
@@ -65,10 +65,10 @@ class EndedLives(Protocol):
 class PoolMemory:
     """What a pool did last. *required* is the last count read from Civo, *required_since* when it last changed.
 
-    Growth and removal back off apart: a node that cannot be drained must not keep work waiting. *provisioning*
-    counts nodes in a row that never became usable, *late* is a removal that Civo's count does not show yet,
-    *ready_in* the median time from creation to usable of the pool's last nodes, *drifts* what somebody else
-    changed in the last two days, *offer* what its newest usable node showed last.
+    Growth and removal back off separately: a node that cannot be drained must not keep work waiting. *provisioning*
+    counts nodes in a row that never became usable, *late* is a removal that Civo's count does not show yet, *ready_in*
+    the median time from creation to usable of the pool's last nodes, *drifts* are changes by others in the last two
+    days, *offer* is what its newest usable node offered last.
     """
 
     required: int = 0
@@ -123,8 +123,8 @@ A_MILLISECOND = timedelta(milliseconds=1)
 def passed(before: NodeLife | None, after: NodeLife, first_seen: datetime) -> Iterator[tuple[str, int]]:
     """Yield each stage that ended between *before* (None: not known yet) and *after*, with its milliseconds.
 
-    A stage whose beginning or end nobody watched is left out: what a node had behind it when it was *first_seen*
-    was over at an unknown time (the cloud dates only its creation). A clock that was set back makes it 0 long.
+    A stage whose start or end was not watched is left out: what a node had completed when it was *first_seen* ended at
+    an unknown time (the cloud dates only its creation). If the clock was set back, a stage counts as 0 long.
     """
     for stage, (begins, ends) in STAGES.items():
         began, ended = getattr(after, begins), getattr(after, ends)
@@ -141,7 +141,7 @@ def bucket(milliseconds: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceTurn:
-    """Whether a source answered, and since when it has or has not."""
+    """Whether a source answers, and since when."""
 
     up: bool
     since: datetime
@@ -149,11 +149,11 @@ class SourceTurn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Control:
-    """The control state of the step at *at*.
+    """The control state of the step at *at*, which the next step starts from. It is stored before anything is
+    published.
 
-    *sources* is how each source stood, *kept_out* where the budget hold kept new work out and since when (None: not
-    known), *rights* what the cluster said of the rights that a removal needs. *decisions* are the numbers of the stored
-    decisions by pool.
+    *kept_out* is where the budget hold kept new work out, and since when (None: unknown), *rights* the cluster's last
+    answer on the rights that a removal needs. *decisions* are the numbers of the stored decisions by pool.
     """
 
     at: datetime
@@ -164,7 +164,7 @@ class Control:
 
 
 def is_new_minute(before: Control | None, now: datetime) -> bool:
-    """True for the first step of a minute of the clock; *before* is what the step before this one left."""
+    """True for the first step of a minute of the clock; *before* is the control state that the last step left."""
     return before is None or before.at.replace(second=0, microsecond=0) != now.replace(second=0, microsecond=0)
 
 
@@ -175,19 +175,19 @@ LONG = timedelta(hours=1)
 def is_steady(before: datetime | None, now: datetime) -> bool:
     """True when the step *before* (None: there was none) was a moment ago by the same clock.
 
-    After a jump, or a long pause, one step passes until the clock is believed: where it jumped to, or back, is then
-    what two steps in a row say.
+    After a clock jump or a long pause, one step passes before the clock is trusted again: two steps in a row must
+    agree.
     """
     return before is not None and timedelta(0) <= now - before <= IN_A_ROW
 
 
 def believed_since(before: datetime | None, now: datetime, *, steady: bool) -> datetime | None:
-    """Since when every step has been *steady*, given since when they were at the step *before*; None: they are not."""
+    """Since when every step has been *steady*, given that of the step *before*; None while they are not."""
     if not steady:
         return None
     return now if before is None else min(before, now)
 
 
 def is_sure(since: datetime | None, now: datetime) -> bool:
-    """True when the clock has been believed for long enough (*since*) for what nothing ever replaces."""
+    """True when the clock has been trusted for long enough (*since*) for irreversible actions."""
     return since is not None and now - since >= LONG

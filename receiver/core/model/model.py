@@ -24,10 +24,11 @@ BIND = "bind the ClusterRole gpu-autoscaler-act (k8s/overlays/act/rights)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rights:
-    """What the cluster said when it was last asked, at *asked_at* (None: never), and that it has been so *since*.
+    """The cluster's last answer on the rights that a removal needs, of *asked_at* (None: never), unchanged *since*
+    then.
 
-    *lacking* names the rights that are refused (``patch nodes``), () for none; None while nobody could ever tell.
-    *detail* says why the last question got no answer, empty when it got one: an answer from before goes on to count.
+    *lacking* names the rights that are refused (``patch nodes``), () for none, None if never answered. *detail* says
+    why the last query got no answer, empty when it got one; the previous answer then still counts.
     """
 
     lacking: tuple[str, ...] | None
@@ -36,7 +37,7 @@ class Rights:
     detail: str = ""
 
     def due(self, now: datetime) -> bool:
-        """True when the cluster should be asked again; at once where the clock was ahead then."""
+        """True when the cluster should be asked again; at once if the clock was ahead then."""
         if self.asked_at is None:
             return True
         settled = self.lacking == () and not self.detail
@@ -49,19 +50,19 @@ class Rights:
         return Rights(lacking=lacking, since=since, asked_at=now)
 
     def unanswered(self, why: str, now: datetime) -> "Rights":
-        """Return what is known after a question without an answer."""
+        """Return what is known after a query without an answer."""
         return replace(self, since=min(self.since, now), asked_at=now, detail=why)
 
     def unasked(self, why: str, now: datetime) -> "Rights":
-        """Return what is known while nobody can be asked: that is no try, so it is asked as soon as somebody can."""
+        """Return what is known while the cluster cannot be asked. That is no try: it is asked as soon as possible."""
         return replace(self, since=min(self.since, now), detail=why)
 
     def holds_growth(self, now: datetime) -> bool:
-        """True while a node that is bought now could not be removed, or nobody can tell whether it could.
+        """True while a node bought now could not be removed, or that is unknown.
 
-        Not knowing holds for a while only. Waiting some minutes costs less than a node for good, but the question
-        may be what is refused or lost (a proxy that lets no POST through, an authorizer that is down), with every right
-        there: growth that waited for the answer would wait for ever. A removal that is refused then says so.
+        Without an answer growth is held for a while only. Waiting some minutes costs less than a node that stays, but
+        the query itself may be what fails (a proxy that blocks POST, an authorizer that is down) although every right
+        is there: growth would then wait forever. A removal that is refused reports it.
         """
         if self.lacking is None:
             return now < self.since + UNKNOWN_HOLDS_FOR
@@ -69,7 +70,7 @@ class Rights:
 
     @property
     def holds_until(self) -> datetime | None:
-        """When growth is no longer held although nothing was answered; None where only an answer ends it."""
+        """When growth is no longer held without an answer; None where only an answer ends it."""
         return self.since + UNKNOWN_HOLDS_FOR if self.lacking is None else None
 
     def __str__(self) -> str:
@@ -80,7 +81,7 @@ class Rights:
 
 
 def never_asked(now: datetime) -> Rights:
-    """Return what is known before the first question."""
+    """Return what is known before the first query."""
     return Rights(lacking=None, since=now)
 
 
@@ -110,22 +111,21 @@ class CordonedBy(StrEnum):
 class Node:
     """One instance of a pool joined with its Kubernetes node.
 
-    *allocatable* are GPU resources; *pods* the GPU pods bound to it; *idle_since* is None when a pod holds
-    a GPU there or when nobody could tell (see *stage* UNKNOWN). *was_usable* is True once it has been usable,
-    *usable_since* says when that was, *seen_since* since when we have watched it,
-    *lost_at* when it stopped being so, or when it was gone from Kubernetes before it ever was.
-    *registered* is True while Kubernetes has a node object for it, *ready* while that is Ready,
-    *unknown_since* is when its GPUs were first seen
-    in use although no pod holds them (None: they are not).
-    *kept_until* is until when a workload that ran here asked that the node stays, and may (*kept_for*, its pod).
-    *dra* is True where a DRA driver serves its GPUs: *allocatable* is what the configuration says then.
-    *startup_taint* is the key of the startup taint that alone keeps pods away from it, empty without one.
-    *leaving* is True once Civo itself lists it as being deleted (after our DELETE the stage says so at once).
-    *closed_for* is the budget's stop for which we let no new work begin on it, as our annotation says.
-    *hosts* names what must not be cut off with it (our own pod, Prometheus, Alertmanager), *kept_by* the pods without a
-    GPU that draining it would lose, each with its reason (`core.model.pods`). *activity* is what DCGM says of
-    its GPUs, None when it says nothing. *compute* are its allocatable compute resources (`core.model.resources`),
-    *others* is what pods without GPUs request of them, *daemons* what DaemonSets' pods do.
+    *allocatable* are GPU resources (where a DRA driver serves them, *dra*: those configured), *compute* its allocatable
+    compute resources (`core.model.resources`), of which pods without GPUs request *others* and DaemonSets' pods
+    *daemons*. *pods* are the GPU pods bound to it. *idle_since* is None while a pod holds a GPU there, and while that
+    is unknown (*stage* UNKNOWN). *unknown_since* is when its GPUs were first seen in use without a pod (None: they are
+    not).
+
+    *seen_since* is when it was first watched, *usable_since* when it became usable, *lost_at* when it stopped being
+    usable, or vanished from Kubernetes before it ever was. *registered* is True while Kubernetes has a Node object for
+    it, *ready* while that is Ready. *startup_taint* is the key of the startup taint that alone keeps pods away.
+    *leaving* is True once Civo lists it as being deleted (after our DELETE the stage says so at once). *closed_for* is
+    the budget stop in our annotation that closes it to new work.
+
+    *kept_until* is until when a workload has the node kept (*kept_for* is its pod). *hosts* names what must not be
+    removed with it (our own pod, Prometheus, Alertmanager), *kept_by* the pods without a GPU that a drain would lose,
+    each with its reason. *activity* is what DCGM reports of its GPUs (None: nothing).
     """
 
     name: str
@@ -171,13 +171,13 @@ class Node:
 
     @property
     def vanished(self) -> bool:
-        """True when it was gone from Kubernetes before it was usable, for longer than a list may be partial."""
+        """True when it vanished from Kubernetes before it was usable, for longer than a list may be incomplete."""
         gone = not self.registered and self.lost_at is not None
         return gone and self.stage is Stage.BROKEN and not self.was_usable
 
     @property
     def watched_since(self) -> datetime:
-        """When its time to become usable began, as far as anybody watched: what was before is not known."""
+        """When its time to become usable began: what happened before it was watched is unknown."""
         return max(self.created_at, self.seen_since or self.created_at)
 
     @property
@@ -186,7 +186,7 @@ class Node:
         return bool(self.pods)
 
     def kept(self, now: datetime) -> bool:
-        """True while a workload's wish keeps it."""
+        """True while a workload has it kept (``keep-until``)."""
         return self.kept_until is not None and now < self.kept_until
 
     @property
@@ -201,7 +201,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backoff:
-    """What failed *failures* times in a row is not tried again before *until*: the pool, or only *instances* of it."""
+    """No retry before *until*, after *failures* failures in a row: of the pool, or only of its *instances*."""
 
     failures: int
     until: datetime
@@ -209,7 +209,7 @@ class Backoff:
     instances: tuple[str, ...] = ()
 
     def holds(self, now: datetime, longest: timedelta) -> bool:
-        """True until its end; an end further away than *longest* was set under a wrong clock and is not believed."""
+        """True until its end; an end further away than *longest* was set by a wrong clock and is ignored."""
         return now < self.until <= now + longest
 
 
@@ -217,7 +217,7 @@ class Backoff:
 class LateCount:
     """A change of ours that Civo's required count does not show yet: it says *shown* instead of *expected*.
 
-    *since* is when the change was made. It is believed for a while only (`receiver.core.scaling.provisioning`).
+    *since* is when the change was made. It expires after a while (`receiver.core.scaling.provisioning`).
     """
 
     expected: int
@@ -227,11 +227,11 @@ class LateCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """What the newest usable node of a pool showed when last seen, at *at*: it outlives the node for a while.
+    """What the newest usable node of a pool offered when last seen, at *at*. It outlives the node for a while.
 
-    *configured* is the fingerprint of what the configuration said of the pool then; another one makes it void.
-    *allocatable* are GPUs, and the compute resources without the share of DaemonSets. *others* are what other living
-    nodes of the pool show, where that is not the same; it is not stored.
+    *configured* is the fingerprint of the pool's configuration then; a different one voids the offer. *allocatable* are
+    GPUs, and compute resources less the share of DaemonSets. *others* are the differing offers of other living nodes of
+    the pool; they are not stored.
     """
 
     node: str
@@ -245,7 +245,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drift:
-    """A required count that somebody else changed, as seen at *at*; *undoes* when it turned our own change back."""
+    """A required count that others changed, as seen at *at*; *undoes* is True when it reverted our own change."""
 
     at: datetime
     from_count: int
@@ -255,17 +255,17 @@ class Drift:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolState:
-    """One pool as found just now. *required* is the node count Civo was asked for (not what exists yet): its own
-    number less *uncounted*, the nodes removed that it still includes (below 0: those asked for that it does not show
-    yet). When Civo did not answer it is
-    the last known one and the facts say that Civo is down. *required_since* is when Civo's number last changed.
+    """One pool as found in this step.
 
-    *provisioning* counts nodes in a row that never became usable, *ready_in* is how long a node of this pool
-    usually takes until its GPUs are allocatable, *drifts* are the changes that somebody else made in the last two days,
-    *refused* is the lowest count that Civo refused a moment ago for lack of stock or quota.
-    *offer* is what the newest usable node shows, or showed within the last day. *unjoined* names Kubernetes nodes
-    that belong to no instance that Civo lists: where there are any, who is who is not certain. *compute* is what a new
-    node has for pods beside its GPUs (`receiver.core.model.resources`).
+    *required* is the node count that Civo was asked for: its own number less *uncounted*, the removed nodes that it
+    still counts (below 0: new nodes that it does not count yet). Without an answer from Civo it is the last known one.
+    *required_since* is when Civo's number last changed.
+
+    *provisioning* counts nodes in a row that never became usable, *ready_in* is the usual time until a node's GPUs are
+    allocatable, *drifts* are changes by others in the last two days, *refused* is the lowest count that Civo has just
+    refused for lack of stock or quota. *offer* is what the newest usable node offers, or offered within the last day.
+    *unjoined* names Kubernetes nodes that match no instance at Civo: then nodes cannot be identified for certain.
+    *compute* are the compute resources of a new node.
     """
 
     pool: str
@@ -309,7 +309,7 @@ class PoolState:
 
 
 class Source(StrEnum):
-    """Where facts come from."""
+    """A source of facts."""
 
     CIVO = "civo"
     KUBERNETES = "kubernetes"
@@ -322,9 +322,9 @@ class Source(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceState:
-    """Whether a source answered, when, and if not, why. *configured* False means nobody asked for it.
+    """Whether a source answered, when, and if not, why. *configured* is False for one that is not in use.
 
-    *at* is when it was asked (for the heartbeat: last heard), *since* when *up* last changed.
+    *at* is when it was queried (for the heartbeat: last received), *since* when *up* last changed.
     """
 
     source: Source
@@ -339,17 +339,16 @@ class SourceState:
 class Spend:
     """Money so far this month, from the ledger. *unpriced* names sizes whose nodes have no price.
 
-    *unknown* says why *usd* cannot be told yet (a lost store that has not been seeded); empty when it can. *seeded* is
-    the part of *usd* that was spent before this ledger began. *account* is what the whole account has cost, every
-    charge of it priced (None: Civo's charges are not known; *account_at_least* is what they told last, or the nodes'
-    part of it, for a month's spend only rises), *account_unpriced* what of it nobody has a price for, in
-    words such as ``12 hours of dbaas-small``: with any of it *account* is less than the truth.
+    *unknown* says why *usd* is unknown (a lost store that has not been seeded); empty when it is known. *seeded* is the
+    part of *usd* that was spent before this ledger began. *account* is the cost of the whole account, every charge
+    priced (None: Civo's charges are unknown); *account_at_least* is its last known value, for spend only rises within a
+    month. *account_unpriced* lists charges without a price, such as ``12 hours of dbaas-small``: with any of them
+    *account* is too low.
 
-    *pools* is the spend by pool id (of *seeded* what may have been the pool's is in it), *teams* what attribution
-    gives to the workloads of each team, the unlabelled ones under an empty name (None: it cannot tell); a minute old at
-    most. *elsewhere_per_hour* is what living nodes of pools cost that left the configuration.
-    *seen* is by pool id what of it this ledger has watched since *seen_since*, when the month or the ledger began
-    (None: nobody asks for a forecast).
+    *pools* is the spend by pool id, with the part of *seeded* that may be the pool's. *teams* is what attribution gives
+    to each team's workloads, under an empty name the unlabelled ones (None: unknown); it is a minute old at most.
+    *elsewhere_per_hour* is the cost of living nodes whose pools left the configuration. *seen* is the spend by pool id
+    that this ledger has watched since *seen_since*, when the month or the ledger began (None: no forecast is needed).
     """
 
     month: str
@@ -371,15 +370,13 @@ class Spend:
 class Facts:
     """Everything one step knows, as values: the only input of `assign` besides the policy.
 
-    *bound_gangs* counts, by gang, the pods that have a node. *overrides* are those that nobody has ended, in force
-    or not. *charges* is Civo's last answer on what it charged beside the ledger, None before the first. *unanswered* is
-    growth that ended a moment ago without an answer: Civo may have taken it on (`receiver.core.money.budget`).
-    *kept_out* is where the budget hold keeps new work out and since when, as the last step left it; None while nobody
-    has looked.
-    *questions* are those that people are or were asked, and that are not over.
-    *rights* is what the cluster says of those that a removal needs, None where nobody asks (docs/guardrails.md).
-    *told_to_go* is when the grace of a window that evicts was announced, by the topic of its notice; *given_up* when
-    a node that one could not get empty was given back, by instance.
+    *bound_gangs* counts, by gang, the pods that have a node. *overrides* are those not ended, in force or not.
+    *charges* compares Civo's last answer on its charges with the ledger (None before the first answer). *unanswered* is
+    growth that ended recently without an answer, which Civo may have accepted (`receiver.core.money.unanswered`).
+    *kept_out* is where the budget hold keeps new work out, and since when (None: not known). *questions* are the
+    approval requests that have not expired. *rights* are those that a removal needs (None: not checked).
+    *evictions_announced* is when each eviction by a window was announced, by topic; *not_emptied* when a node that a
+    window could not empty was given back, by instance.
     """
 
     at: datetime
@@ -398,8 +395,8 @@ class Facts:
     overrides: tuple[Override, ...] = ()
     charges: Comparison | None = None
     unanswered: tuple[Action, ...] = ()
-    told_to_go: Mapping[str, datetime] = field(default_factory=dict)
-    given_up: Mapping[str, datetime] = field(default_factory=dict)
+    evictions_announced: Mapping[str, datetime] = field(default_factory=dict)
+    not_emptied: Mapping[str, datetime] = field(default_factory=dict)
     questions: tuple[Question, ...] = ()
     rights: Rights | None = None
 

@@ -54,7 +54,7 @@ class Override:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spoken:
+class OverridesInForce:
     """What is in force for one pool at one moment: of each kind the newest, for that person knew most."""
 
     pin: Override | None = None
@@ -80,11 +80,11 @@ class Spoken:
         return self.pin or self.ceiling
 
 
-def spoken_of(pool: str, overrides: Iterable[Override], now: datetime) -> Spoken:
+def overrides_in_force(pool: str, overrides: Iterable[Override], now: datetime) -> OverridesInForce:
     """Return what *overrides* say of the pool with the id *pool* at *now*.
 
     Of several of one kind the newest counts, also where an older one is of this pool alone and the newer one of
     every pool; when the newest ends, an older one that lasts longer counts again.
     """
     found = sorted((o for o in overrides if o.concerns(pool) and o.holds(now)), key=lambda o: (o.at, o.id))
-    return Spoken(**{o.kind.value: o for o in found})
+    return OverridesInForce(**{o.kind.value: o for o in found})

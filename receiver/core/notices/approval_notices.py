@@ -85,7 +85,7 @@ def usd(question: Question) -> str:
 
 def unanswered(question: Question) -> str:
     """What happens without an answer, and when."""
-    goes = question.goes_unanswered_at
+    goes = question.proceeds_at
     many = len(question.nodes) > 1
     again = "" if question.asks is Asks.GROWTH else f" and {'go' if many else 'goes'} on costing"
     if goes is None:

@@ -11,7 +11,7 @@ from receiver.core.model.signals import SignalAction
 from receiver.core.model.text import lasting, some
 from receiver.core.notices import wording
 from receiver.core.notices.sentences import Cause, Notice, Severity
-from receiver.core.scaling.bounds import TOPIC, Grace, begun, evicts, topic_of
+from receiver.core.scaling.bounds import TOPIC, Grace, evicting, evicts, topic_of
 from receiver.core.scaling.guardrails import Case
 from receiver.core.scaling.removal import busy_beyond
 
@@ -42,7 +42,7 @@ def due(case: Case, told: Mapping[str, datetime], mode: str) -> Iterator[Announc
         nodes = busy_beyond(grace, case) if grace is not None and not stopped else ()
         if grace is not None and nodes and grace.told is None:
             yield _announced(grace, nodes, case, mode)
-        elif topic in told and not nodes and (stopped or grace is None or not begun(case.state)):
+        elif topic in told and not nodes and (stopped or grace is None or not evicting(case.state)):
             yield Announced(notice=_taken_back(topic, grace, stopped, case))
 
 
@@ -50,7 +50,7 @@ def doubted(case: Case, told: Mapping[str, datetime]) -> Iterator[Notice]:
     """Take back every word about the pool: the clock jumped, or nobody looked for a while.
 
     Where a window has begun to empty a node, its grace was over before: the word stands until that is done."""
-    if begun(case.state):
+    if evicting(case.state):
         return
     why = "The clock jumped or nothing was looked at for a while, so nobody knows how much of the grace has passed"
     for window in case.pool.windows:
@@ -173,7 +173,7 @@ def _notice(
 
 def _why_stopped(case: Case) -> str:
     """Who or what keeps every node of the pool that runs something, empty when nothing does: no grace runs then."""
-    spoken, frozen = case.wanted.bounds.spoken, case.firing(SignalAction.FREEZE)
+    spoken, frozen = case.wanted.bounds.overrides, case.firing(SignalAction.FREEZE)
     if spoken.pause is not None or spoken.snooze is not None:
         return f"In force: {spoken.pause or spoken.snooze}"
     if frozen is not None:

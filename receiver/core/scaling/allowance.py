@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from decimal import Decimal
 
-from receiver.core.model.approval_request import Question, growth_known, growth_let_go
+from receiver.core.model.approval_request import Question, approved_growth, growth_ever_approved
 from receiver.core.model.model import ON_ITS_WAY, Facts, PoolState
 from receiver.core.model.pods import Workload
 from receiver.core.model.policy import Policy, Pool, Scope
@@ -141,10 +141,10 @@ def grows_unasked(
 ) -> int:
     """Return the size up to *target* (nodes) that needs no further answer; at least the present size."""
     mine = tuple(q for q in questions if q.pool == pool.id)
-    said = bounds.min_nodes if bounds.spoken.least is not None else 0  # by a person's pin or floor
-    if not _costs_much(target, pool, state, max(growth_known(mine, now), said)):
+    said = bounds.min_nodes if bounds.overrides.least is not None else 0  # by a person's pin or floor
+    if not _costs_much(target, pool, state, max(growth_ever_approved(mine, now), said)):
         return target
-    return min(target, max(state.required, growth_let_go(mine, now), said))
+    return min(target, max(state.required, approved_growth(mine, now), said))
 
 
 def _costs_much(target: int, pool: Pool, state: PoolState, stood_for: int) -> bool:

@@ -9,7 +9,14 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from receiver.core.model.actions import Decision
-from receiver.core.model.approval_request import STANDS_FOR, Asks, Question, asked_about, growth_asked, question_id
+from receiver.core.model.approval_request import (
+    STANDS_FOR,
+    Asks,
+    Question,
+    covered_instances,
+    growth_covered,
+    question_id,
+)
 from receiver.core.model.model import Facts, Node, PoolState
 from receiver.core.model.policy import Approval, Policy
 from receiver.core.money.cost import next_unit_at
@@ -19,19 +26,19 @@ from receiver.core.scaling.decide import case_of
 from receiver.core.scaling.guardrails import GUARDRAILS, Case, apply
 from receiver.core.scaling.guardrails import approved as asks_first
 from receiver.core.scaling.recheck_times import SAFETY_MINIMUM
-from receiver.core.scaling.removal import goes_at, is_dead, removable, unapproved
+from receiver.core.scaling.removal import is_dead, removable, removable_at, unapproved
 
 TIME_TO_ANSWER = timedelta(minutes=1)  # less than this before it is over, nobody can answer
 GROWS_FOR = timedelta(minutes=5)  # while demand comes in, people are asked about it once in this time
 OTHERS = tuple(g for g in GUARDRAILS if g is not asks_first)
 
 
-def anybody_asked(policy: Policy) -> bool:
+def uses_approvals(policy: Policy) -> bool:
     """True when *policy* asks people about changes of some pool."""
     return any(pool.approval is not None for pool in policy.pools)
 
 
-def asking_nobody(policy: Policy) -> Policy:
+def without_approvals(policy: Policy) -> Policy:
     """Return *policy* as it is where nothing is changed, so that nobody needs to be asked."""
     return replace(policy, pools=tuple(replace(pool, approval=None) for pool in policy.pools))
 
@@ -57,10 +64,10 @@ def _removals(case: Case, approval: Approval) -> Sequence[Question]:
         return ()
     soon = removable(case, 2 * approval.wait)  # what will be asked about during this wait is asked about with it
     coming = soon.nodes
-    known = {busy: asked_about(case.questions, case.now, busy=busy) for busy in (False, True)}
-    asks = [n for n in unapproved(coming, soon.told, case) if n.instance not in known[n.busy]]
+    known = {busy: covered_instances(case.questions, case.now, busy=busy) for busy in (False, True)}
+    asks = [n for n in unapproved(coming, soon.announced, case) if n.instance not in known[n.busy]]
     waits = [n for n in asks if _can_answer(n, case)]
-    if not any(goes_at(n, case) - approval.wait <= case.now for n in waits):
+    if not any(removable_at(n, case) - approval.wait <= case.now for n in waits):
         return ()
     last = {n.instance for n in waits}
     goes = _let_through(coming, [n for n in coming if n.instance not in last], waits, case)
@@ -81,13 +88,13 @@ def _over_at(node: Node, case: Case) -> datetime:
         return next_unit_at(node.created_at, case.now, billing)
     approval = case.pool.approval
     assert approval is not None
-    return max(case.now, goes_at(node, case)) + approval.wait + STANDS_FOR
+    return max(case.now, removable_at(node, case)) + approval.wait + STANDS_FOR
 
 
 def _let_through(coming: Sequence[Node], others: Sequence[Node], waits: Sequence[Node], case: Case) -> Sequence[Node]:
     """Those of *waits* that every other guardrail lets go when their moment comes, as far as anybody knows now; the
     *others* of those that come go before them."""
-    then = max(case.now, *(goes_at(n, case) for n in waits))
+    then = max(case.now, *(removable_at(n, case) for n in waits))
     later = replace(
         case,
         now=then,
@@ -113,7 +120,7 @@ def _about_nodes(nodes: Sequence[Node], asks: Asks, case: Case, approval: Approv
         from_count=case.present,
         to_count=to_count,
         asked_at=now,
-        due_at=max(now, min(goes_at(n, case) for n in nodes)),
+        due_at=max(now, min(removable_at(n, case) for n in nodes)),
         wait_ends=now + approval.wait,
         expires_at=max(_over_at(n, case) for n in nodes),
         unanswered=approval.unanswered,
@@ -133,7 +140,7 @@ def _growth(decision: Decision, case: Case, approval: Approval) -> Sequence[Ques
     from_count, to_count, now, price = left[held], left[held - 1], case.now, case.pool.price_usd_per_hour
     questions = case.questions
     newest = max((q.asked_at for q in questions if q.asks is Asks.GROWTH and q.is_open(now)), default=None)
-    if growth_asked(questions, now) >= to_count or (newest is not None and now - newest < GROWS_FOR):
+    if growth_covered(questions, now) >= to_count or (newest is not None and now - newest < GROWS_FOR):
         return ()
     question = Question(
         id=question_id(case.pool, Asks.GROWTH, from_count, to_count, (), now),

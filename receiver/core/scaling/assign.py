@@ -34,7 +34,7 @@ from receiver.core.scaling.capacity import (
 from receiver.core.scaling.demand import missing_pods, new_node, take, why_nowhere, workloads
 from receiver.core.scaling.failures import Failure, Failures, LeftOut
 from receiver.core.scaling.filling import rearranged, serve_again
-from receiver.core.scaling.gangs import hold, place_gang, place_parts
+from receiver.core.scaling.gangs import leave_waiting, place_gang, place_parts
 from receiver.core.scaling.headroom import Headroom, keep_warm, refused
 from receiver.core.scaling.market import Market, Matching
 from receiver.core.scaling.packing import may_not_return, movable
@@ -278,11 +278,11 @@ def _serve(workload: Workload, matching: Matching, allowance: Allowance, unserve
     common = [x for x in fitting[0] if all(x in found for found in others)] if others else fitting[0]
     if missing := missing_pods(workload):
         lacks = f"gang {workload.key} lacks {some(missing, 'pod')} of {workload.least}; no node helps until they exist"
-        hold(workload, fitting[0][0], "gang_is_complete", lacks)
+        leave_waiting(workload, fitting[0][0], "gang_is_complete", lacks)
         unserved.add(workload.key)
     elif not workload.gang and workload.pods[0].gang in unserved:
         detail = f"pod {workload.key} is beyond the minimum of gang {workload.pods[0].gang}, which has no room yet"
-        hold(workload, fitting[0][0], "gangs_whole", detail)
+        leave_waiting(workload, fitting[0][0], "gangs_whole", detail)
     elif not workload.gang:
         _place_pod(workload, matching.market(workload.pods[0]), common, allowance)
     elif not (

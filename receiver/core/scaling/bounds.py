@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from receiver.core.model.actions import Because, VictimStage
 from receiver.core.model.model import PoolState
-from receiver.core.model.overrides import Override, Spoken, spoken_of
+from receiver.core.model.overrides import Override, OverridesInForce, overrides_in_force
 from receiver.core.model.pods import Pod
 from receiver.core.model.policy import Pool
 from receiver.core.model.windows import Bounds, Window, bounds_at, is_open, stays_open
@@ -22,30 +22,30 @@ from receiver.core.scaling.demand import tolerates_cordon
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundsInForce(Bounds):
-    """Bounds with the overrides that are in force for the pool (*spoken*)."""
+    """Bounds with the overrides that are in force for the pool."""
 
-    spoken: Spoken = field(default_factory=Spoken)
+    overrides: OverridesInForce = field(default_factory=OverridesInForce)
 
     @property
     def overrun(self) -> bool:
         """True when a person says how many nodes there may be at most: what is beyond that goes at once."""
-        return self.spoken.most is not None
+        return self.overrides.most is not None
 
     @property
     def why_most(self) -> str:
         """Who says *max_nodes*, to stand behind the number; empty for the pool itself."""
-        if self.spoken.most is not None:
-            return f" ({self.spoken.most})"
-        return self._windows_and(self.spoken.floor)
+        if self.overrides.most is not None:
+            return f" ({self.overrides.most})"
+        return self._windows_and(self.overrides.floor)
 
     @property
     def why_least(self) -> str:
         """Who says *min_nodes*, to stand behind the number; empty for the pool itself."""
-        if self.spoken.pin is not None:
-            return f" ({self.spoken.pin})"
-        if self.spoken.floor is not None and self.spoken.ceiling is not None:
-            return f" ({self.spoken.floor}; {self.spoken.ceiling})"
-        return self._windows_and(self.spoken.floor)
+        if self.overrides.pin is not None:
+            return f" ({self.overrides.pin})"
+        if self.overrides.floor is not None and self.overrides.ceiling is not None:
+            return f" ({self.overrides.floor}; {self.overrides.ceiling})"
+        return self._windows_and(self.overrides.floor)
 
     def _windows_and(self, override: Override | None) -> str:
         said = [f"window {', '.join(self.names)}"] if self.names else []
@@ -60,9 +60,9 @@ def bounds_of(pool: Pool, overrides: Iterable[Override], at: datetime) -> Bounds
     one and leaves no standby. A ceiling stands in the place of the windows' maximum, lower or higher. A floor raises
     the minimum, and the windows' maximum where that is lower.
     """
-    spoken = spoken_of(pool.id, overrides, at)
-    most = spoken.most.nodes if spoken.most is not None else None
-    least = spoken.least.nodes if spoken.least is not None else None
+    in_force = overrides_in_force(pool.id, overrides, at)
+    most = in_force.most.nodes if in_force.most is not None else None
+    least = in_force.least.nodes if in_force.least is not None else None
     windows = pool.windows if most is None else [replace(w, max_nodes=None) for w in pool.windows]
     limit = pool.max_nodes if most is None else min(most, pool.max_nodes)
     found = bounds_at(pool.min_nodes, limit, pool.standby_nodes, windows, at)
@@ -70,9 +70,11 @@ def bounds_of(pool: Pool, overrides: Iterable[Override], at: datetime) -> Bounds
     if least is not None:
         floor = max(floor, min(least, limit))
         ceiling = max(ceiling, floor)
-    if spoken.pin is not None:
+    if in_force.pin is not None:
         floor, standby = ceiling, 0
-    return BoundsInForce(min_nodes=floor, max_nodes=ceiling, standby_nodes=standby, names=found.names, spoken=spoken)
+    return BoundsInForce(
+        min_nodes=floor, max_nodes=ceiling, standby_nodes=standby, names=found.names, overrides=in_force
+    )
 
 
 TOPIC = "evict:"  # of the notices
@@ -84,7 +86,7 @@ MIRROR_OWNER = "Node/"  # the kubelet starts a mirror pod again on its own node
 class Grace:
     """An open window that evicts what runs beyond *max_nodes*, *evict_after* after it was *told* (None: not yet).
 
-    *given_up* are the instances that could not be emptied since it opened: their work is left alone until it closes,
+    *not_emptied* are the instances that could not be emptied since it opened: their work is left alone until it closes,
     or each try would end what had started again there."""
 
     window: str
@@ -92,7 +94,7 @@ class Grace:
     max_nodes: int
     evict_after: timedelta
     told: datetime | None = None
-    given_up: frozenset[str] = frozenset()
+    not_emptied: frozenset[str] = frozenset()
 
     @property
     def ends_at(self) -> datetime | None:
@@ -116,14 +118,14 @@ def graces_of(
     bounds: BoundsInForce,
     told: Mapping[str, datetime],
     now: datetime,
-    given_up: Mapping[str, datetime] = MappingProxyType({}),
+    not_emptied: Mapping[str, datetime] = MappingProxyType({}),
 ) -> tuple[Grace, ...]:
     """Return the windows of *pool* that are open at *now* and evict, each speaking for its own maximum alone.
 
     A pin or a ceiling stands in the place of the windows' maximum, so none evicts then; a floor lifts the maximum.
     What was *told* counts only if the window has been open ever since.
     """
-    if bounds.spoken.most is not None:
+    if bounds.overrides.most is not None:
         return ()
     found = []
     for window in pool.windows:
@@ -140,7 +142,7 @@ def graces_of(
                 max_nodes=max(window.max_nodes, bounds.min_nodes),
                 evict_after=window.evict_after,
                 told=at if at is not None and at <= now and stays_open(window, at, now) else None,
-                given_up=frozenset(i for i, then in given_up.items() if stays_open(window, then, now)),
+                not_emptied=frozenset(i for i, then in not_emptied.items() if stays_open(window, then, now)),
             )
         )
     return tuple(found)
@@ -151,7 +153,7 @@ def most_after(graces: Iterable[Grace], now: datetime) -> int | None:
     return min((g.max_nodes for g in graces if g.ends_at is not None and g.ends_at <= now), default=None)
 
 
-def begun(state: PoolState) -> frozenset[str]:
+def evicting(state: PoolState) -> frozenset[str]:
     """The instances that a window has begun to empty: the stored action has cordoned them for it.
 
     Nothing is evicted before that is stored, so a restart knows every eviction that was sent."""
@@ -159,7 +161,7 @@ def begun(state: PoolState) -> frozenset[str]:
     return frozenset(v.instance for v in victims if v.because is Because.EVICTED and v.stage is VictimStage.CORDONED)
 
 
-def yields(pod: Pod) -> bool:
+def window_may_evict(pod: Pod) -> bool:
     """True when a window may evict *pod*: it is certain to be started again, or its owner consented, and nobody
     protects it.
 

@@ -283,11 +283,11 @@ def open_tally(pool: Pool, facts: Facts, budgets: Budgets) -> Tally:
     stuck = bool(stuck_on_the_way(pool, state, facts.at))
     unpriced = pool.price_usd_per_hour is None
     undone = undone_by_others(state, facts.at, grows=True) is not None
-    paused = state.silence is not None or bounds.spoken.pause is not None
+    paused = state.silence is not None or bounds.overrides.pause is not None
     probes = probes_left(state, facts.at)
     smaller = _smaller_request(state, facts) if backing_off and probes is None else None
     held = unpriced or (backing_off and smaller is None) or halted or stuck or undone or paused
-    graces = graces_of(pool, bounds, facts.told_to_go, facts.at, facts.given_up)
+    graces = graces_of(pool, bounds, facts.evictions_announced, facts.at, facts.not_emptied)
     going = _deleted_victims(state)
     if graces:  # what is evicted there must not come back to it
         going |= _evicted_victims(state)

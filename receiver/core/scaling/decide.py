@@ -31,18 +31,21 @@ def decide(case: Case) -> tuple[Decision, Case]:
     """
     state, wanted = case.state, case.wanted
     reasons = [*_notes(case), *_requests(case)]
-    may_go = removable(case)
-    waits = unapproved(may_go.nodes, may_go.told, case)
+    removable_now = removable(case)
+    waits = unapproved(removable_now.nodes, removable_now.announced, case)
     last = {n.instance for n in waits}
-    due = (*(n for n in may_go.nodes if n.instance not in last), *waits)  # who waits for an answer keeps no other
+    due = (
+        *(n for n in removable_now.nodes if n.instance not in last),
+        *waits,
+    )  # who waits for an answer keeps no other
     empty = sum(not n.busy for n in due)
     case = replace(case, dead=sum(is_dead(n) for n in due), empty=empty, going=len(due), unapproved=waits)
-    sources = _sources_of_size(case, replace(may_go, nodes=due))
+    sources = _sources_of_size(case, replace(removable_now, nodes=due))
     if case.dead and wanted.new_nodes and apply(sources[-1].target, case)[-1].target == state.required:
         # The dead nodes cannot go now: that must not keep work waiting for others.
         case = replace(case, dead=0, empty=case.empty - case.dead, going=case.going - case.dead)
         due = tuple(n for n in due if not is_dead(n))
-        sources = _sources_of_size(case, replace(may_go, nodes=due))
+        sources = _sources_of_size(case, replace(removable_now, nodes=due))
     reasons += sources
     target = sources[-1].target if sources else state.required
     if target == state.required and not sources:
@@ -56,7 +59,7 @@ def decide(case: Case) -> tuple[Decision, Case]:
         target=final,
         reasons=tuple(reasons),
         candidates=tuple(n.instance for n in due),
-        evicted=tuple(n.instance for n in may_go.evicted if n.busy),
+        evicted=tuple(n.instance for n in removable_now.evicted if n.busy),
         reconsider_at=reconsider_at(case, reasons),
     )
     return decision, case
@@ -101,7 +104,7 @@ def decide_all(
     under_way = 0
     for state in facts.pools:
         try:
-            under_way += being_removed(state)
+            under_way += removals_under_way(state)
         except Exception as error:
             if failures is None:
                 raise
@@ -115,7 +118,7 @@ def decide_all(
             decisions[pool.id] = keeps_its_size(state, str(failures.set_aside[pool.id]), facts.at)
             continue
         try:
-            own = being_removed(state, deleted=False)
+            own = removals_under_way(state, deleted=False)
             case = case_of(state, wanted, facts, policy, None if left is None else max(0, left + own))
             decision = _explained(case, explained_by, failures)
             left = None if left is None else left - max(0, decision.present - decision.target - own)
@@ -150,7 +153,7 @@ def keeps_its_size(state: PoolState, failed: str, now: datetime) -> Decision:
     return Decision(pool=state.pool, at=now, present=state.required, target=state.required, reasons=(held,))
 
 
-def being_removed(state: PoolState, *, deleted: bool = True) -> int:
+def removals_under_way(state: PoolState, *, deleted: bool = True) -> int:
     """Nodes that an open action of the pool removes, with or without those already *deleted* (the store counts
     them only when the action is closed)."""
     action = state.open_action
@@ -168,7 +171,7 @@ def _notes(case: Case) -> list[Reason]:
 
 def _requests(case: Case) -> list[Reason]:
     """What people and workloads asked for, on every decision that it may touch."""
-    found = [_note("override", case, override) for override in case.wanted.bounds.spoken.all]
+    found = [_note("override", case, override) for override in case.wanted.bounds.overrides.all]
     if case.state.silence is not None:
         found.append(_note("silence", case, case.state.silence))
     kept = tuple(n for n in case.state.of(Stage.USABLE) if not n.busy and is_kept(n, case))
@@ -185,7 +188,7 @@ def _note(rule: str, case: Case, because: object = None) -> Reason:
     return Reason(rule=rule, verdict=Verdict.NOTES, target=case.present, because=because)
 
 
-def _sources_of_size(case: Case, may_go: Removable) -> list[Reason]:
+def _sources_of_size(case: Case, removable_now: Removable) -> list[Reason]:
     """The sources of a wanted size, growth before removal; each reason's target builds on the one before."""
     wanted, target = case.wanted, case.present
     found = [Reason(rule=h.rule, verdict=Verdict.NOTES, target=target, detail=h.detail) for h in wanted.held]
@@ -202,26 +205,26 @@ def _sources_of_size(case: Case, may_go: Removable) -> list[Reason]:
             found.append(Reason(rule=rule, verdict=Verdict.WANTS, target=target))
     # What grows beside those that go waits until they are gone: the dead are what it was bought for. At a budget's stop
     # nothing is bought, and what waits cannot begin on what is idle.
-    goes_first = bool(case.dead or may_go.told or (wanted.stopped and may_go.nodes))
+    goes_first = bool(case.dead or removable_now.announced or (wanted.stopped and removable_now.nodes))
     if goes_first:
         found = [replace(r, verdict=Verdict.NOTES, target=case.present) for r in found]
     if target == case.present or goes_first:
         target = case.present
         grows = any(count > 0 for count in asked.values()) and not wanted.stopped
-        for rule, nodes in _going(may_go, grows=grows):
+        for rule, nodes in _going(removable_now, grows=grows):
             target -= len(nodes)
             found.append(Reason(rule=rule, verdict=Verdict.WANTS, target=target, because=tuple(nodes)))
     return found
 
 
-def _going(may_go: Removable, *, grows: bool) -> Iterator[tuple[str, Sequence[Node]]]:
+def _going(removable_now: Removable, *, grows: bool) -> Iterator[tuple[str, Sequence[Node]]]:
     """The nodes that go, by the rule that wants it; only dead ones and those beyond what a person or a window allows
     while the pool wants to grow."""
-    resting = [n for n in may_go.nodes if n not in may_go.told and not is_dead(n)]
+    resting = [n for n in removable_now.nodes if n not in removable_now.announced and not is_dead(n)]
     by_rule = {
-        "dead_nodes": [n for n in may_go.nodes if is_dead(n)],
-        "override": may_go.surplus,
-        "evict_after": may_go.evicted,
+        "dead_nodes": [n for n in removable_now.nodes if is_dead(n)],
+        "override": removable_now.surplus,
+        "evict_after": removable_now.evicted,
         "idle_nodes": [n for n in resting if not n.busy],
         "consolidation": [n for n in resting if n.busy],
     }

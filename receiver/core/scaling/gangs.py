@@ -11,7 +11,9 @@ from receiver.core.scaling.demand import preference, take
 from receiver.core.scaling.market import Matching, gang_kind, price
 
 
-def hold(workload: Workload, tally: Tally, rule: str, detail: str, *, uncovered: bool = False, met: str = "") -> None:
+def leave_waiting(
+    workload: Workload, tally: Tally, rule: str, detail: str, *, uncovered: bool = False, met: str = ""
+) -> None:
     """Note in *tally* that *workload* got no room, and why; *uncovered* by a budget or held by something else."""
     tally.waiting_gpus += workload.gpus
     mine = workload if uncovered else None
@@ -51,7 +53,7 @@ def place_gang(workload: Workload, fitting: Sequence[Tally], matching: Matching,
     if short is not None:
         met, leaves = short.rule, f"{short.rule} leaves fewer ({short.why})"
     detail = f"gang {workload.key} needs {opened} new nodes at once or none, and {leaves}"
-    hold(workload, tally, "gangs_whole", detail, uncovered=short is not None, met=met)
+    leave_waiting(workload, tally, "gangs_whole", detail, uncovered=short is not None, met=met)
     return False
 
 
@@ -128,7 +130,7 @@ def place_parts(
                 tally.return_to(before[pool])
             allowance.return_to(shared)
             detail = f"the parts of gang {workload.key} fit different pools, and not all of those have room for it"
-            hold(workload, ordered[0], "gangs_whole", detail)
+            leave_waiting(workload, ordered[0], "gangs_whole", detail)
             return False
     return True
 

@@ -211,7 +211,7 @@ def within_maximum(target: int, case: Case) -> Held | None:
     left = max(case.present, min(bounds.max_nodes, case.present + case.wanted.within_maximum))
     if left >= target:
         return None
-    return Held(left=left, because=bounds, until=_bounds_change_at(bounds.spoken.most, case))
+    return Held(left=left, because=bounds, until=_bounds_change_at(bounds.overrides.most, case))
 
 
 def within_limits(target: int, case: Case) -> Held | None:
@@ -244,13 +244,13 @@ def not_silenced(target: int, case: Case) -> Held | None:
 
 def not_paused(target: int, case: Case) -> Held | None:
     """A person's pause stops every change."""
-    pause = case.wanted.bounds.spoken.pause
+    pause = case.wanted.bounds.overrides.pause
     return _standstill(target, case, pause, pause.until) if pause is not None else None
 
 
 def removal_is_not_snoozed(target: int, case: Case) -> Held | None:
     """A person's snooze keeps every node that is not dead."""
-    snooze = case.wanted.bounds.spoken.snooze
+    snooze = case.wanted.bounds.overrides.snooze
     if snooze is None or target >= case.present:
         return None
     return _standstill(target, case, snooze, snooze.until, going=case.dead)
@@ -309,7 +309,7 @@ def cooled_down(target: int, case: Case) -> Held | None:
     if wait is None:
         return None
     if target > case.present:  # an override does not wait for the cooldown
-        left = max(case.present, bounds.min_nodes) if bounds.spoken.least is not None else case.present
+        left = max(case.present, bounds.min_nodes) if bounds.overrides.least is not None else case.present
     else:
         left = min(case.present, bounds.max_nodes) if bounds.overrun else case.present
     within = left >= target if target > case.present else left <= target
@@ -355,7 +355,7 @@ def above_the_floor(target: int, case: Case) -> Held | None:
     if target >= case.present or target >= floor or floor_gives_way(case.wanted):
         return None
     bounds = case.wanted.bounds
-    return Held(left=min(case.present, floor), because=bounds, until=_bounds_change_at(bounds.spoken.least, case))
+    return Held(left=min(case.present, floor), because=bounds, until=_bounds_change_at(bounds.overrides.least, case))
 
 
 def _bounds_change_at(override: Override | None, case: Case) -> datetime | None:

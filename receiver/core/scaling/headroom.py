@@ -72,14 +72,14 @@ ENOUGH_PERCENT = 50  # of the headroom: nothing is bought while that much is lef
 class Headroom:
     """What a pool keeps warm: *gpus*, for *asked* came within `ASKED_WITHIN` and *held* are in use.
 
-    *may_leave* is how many of the pool's nodes may go and leave enough, *falls_at* when the headroom next gets less
+    *spare_nodes* is how many of the pool's nodes may go and leave enough, *falls_at* when the headroom next gets less
     unless more comes.
     """
 
     gpus: int
     asked: int
     held: int
-    may_leave: int
+    spare_nodes: int
     falls_at: datetime | None = None
 
     def __str__(self) -> str:
@@ -173,6 +173,6 @@ def _open(
         gpus=gpus,
         asked=asked,
         held=held,
-        may_leave=max(0, free - enough) // per_node,
+        spare_nodes=max(0, free - enough) // per_node,
         falls_at=min(pod.created_at for pod in recent) + ASKED_WITHIN if recent else None,
     )

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from receiver.core.model.actions import Because, Victim, VictimStage
-from receiver.core.model.approval_request import let_go
+from receiver.core.model.approval_request import approved_instances
 from receiver.core.model.model import CordonedBy, Node, Stage
 from receiver.core.model.pods import Pod
 from receiver.core.model.signals import SignalAction
 from receiver.core.money.cost import next_unit_at
 from receiver.core.scaling.assign import floor_gives_way
-from receiver.core.scaling.bounds import Grace, begun, most_after, yields
+from receiver.core.scaling.bounds import Grace, evicting, most_after, window_may_evict
 from receiver.core.scaling.guardrails import Case
 from receiver.core.scaling.provisioning import dead_nodes
 from receiver.core.scaling.recheck_times import removal_moment, unit_ends_soon
@@ -22,18 +22,18 @@ def is_kept(node: Node, case: Case) -> bool:
     return node.kept(case.now) and not floor_gives_way(case.wanted)
 
 
-def is_ours_to_take(node: Node, case: Case) -> bool:
+def is_eligible(node: Node, case: Case) -> bool:
     """True when nobody spoke for *node*: by a cordon, an annotation, a pod that must not be cut off, a refusal."""
-    return nobody_speaks_for(node) and not was_refused(node, case)
+    return is_unclaimed(node) and not removal_backs_off(node, case)
 
 
-def nobody_speaks_for(node: Node) -> bool:
+def is_unclaimed(node: Node) -> bool:
     """True without a cordon of somebody else's, an annotation, a pod that must not be cut off or one that would be
     lost."""
     return node.cordoned_by is not CordonedBy.SOMEONE and not node.protected and not node.hosts and not node.kept_by
 
 
-def why_not_ours(node: Node) -> str:
+def claims_on(node: Node) -> str:
     """Who or what speaks for *node*, in a sentence; empty when nobody does."""
     said = (
         ("somebody else cordoned it", node.cordoned_by is CordonedBy.SOMEONE),
@@ -44,7 +44,7 @@ def why_not_ours(node: Node) -> str:
     return "; ".join(what for what, speaks in said if speaks)
 
 
-def was_refused(node: Node, case: Case) -> bool:
+def removal_backs_off(node: Node, case: Case) -> bool:
     """True while a removal of this very node backs off: something there may not be evicted."""
     backoff = case.state.removal_backoff
     return backoff is not None and node.instance in backoff.instances and case.now < backoff.until
@@ -64,7 +64,7 @@ def evicted(case: Case, dead: int) -> tuple[Node, ...]:
     graces = case.wanted.graces
     if not graces:
         return ()
-    most, emptying = most_after(graces, case.now), begun(case.state)
+    most, emptying = most_after(graces, case.now), evicting(case.state)
     able = sorted((n for n in case.state.nodes if may_be_evicted(n, case)), key=lambda n: _loss(n, case))
     due = 0 if most is None else surplus_over(most, case, dead)
     carried = sum(n.instance in emptying for n in able)
@@ -79,7 +79,7 @@ def surplus_over(most: int, case: Case, dead: int) -> int:
 def may_be_evicted(node: Node, case: Case) -> bool:
     """True when *node* can be evicted now: a refusal backs off. That its GPUs are busy is no reason: it is what the
     window is there to end."""
-    return could_be_evicted(node, case) and not was_refused(node, case)
+    return could_be_evicted(node, case) and not removal_backs_off(node, case)
 
 
 def could_be_evicted(node: Node, case: Case) -> bool:
@@ -87,19 +87,19 @@ def could_be_evicted(node: Node, case: Case) -> bool:
     GPUs in use without a pod keep it as well."""
     return (
         node.stage is Stage.USABLE
-        and nobody_speaks_for(node)
+        and is_unclaimed(node)
         and not is_kept(node, case)
         and (node.busy or (node.idle_since is not None and (node.unknown_since is None or _is_emptied(node, case))))
-        and not (node.busy and any(node.instance in grace.given_up for grace in case.wanted.graces))
+        and not (node.busy and any(node.instance in grace.not_emptied for grace in case.wanted.graces))
         and not (node.busy and _is_kept_out(node, case))
-        and all(yields(pod) for pod in node.pods)
+        and all(window_may_evict(pod) for pod in node.pods)
     )
 
 
 def _is_emptied(node: Node, case: Case) -> bool:
     """True for a node that a window has begun to empty: what its GPUs show may be older than its last pod's end. It is
     not deleted before they are at rest (`receiver.step.carry_out`)."""
-    return node.instance in begun(case.state)
+    return node.instance in evicting(case.state)
 
 
 def _is_kept_out(node: Node, case: Case) -> bool:
@@ -110,7 +110,7 @@ def _is_kept_out(node: Node, case: Case) -> bool:
 def busy_beyond(grace: Grace, case: Case) -> tuple[Node, ...]:
     """The busy nodes among which *grace* would choose, when there are more usable nodes than it allows, besides those
     that a window has begun to empty."""
-    emptying = begun(case.state)
+    emptying = evicting(case.state)
     if surplus_over(grace.max_nodes, case, 0) <= len(emptying):
         return ()
     able = (n for n in case.state.nodes if n.busy and could_be_evicted(n, case))
@@ -128,7 +128,7 @@ def _loss(node: Node, case: Case) -> tuple[bool, bool, int, timedelta, datetime,
     gpus = sum(pod.gpus for pod in node.pods)
     lost = sum((max(timedelta(0), case.now - _began(pod)) * pod.gpus for pod in node.pods), timedelta(0))
     unit = case.now if node.busy else next_unit_at(node.created_at, case.now, case.policy.billing)
-    return (node.instance not in begun(case.state), not _is_going(node, case), gpus, lost, unit, node.name)
+    return (node.instance not in evicting(case.state), not _is_going(node, case), gpus, lost, unit, node.name)
 
 
 def _began(pod: Pod) -> datetime:
@@ -148,7 +148,7 @@ class Removable:
     evicted: tuple[Node, ...] = ()
 
     @property
-    def told(self) -> tuple[Node, ...]:
+    def announced(self) -> tuple[Node, ...]:
         """Those that go by a word that was given before: nobody is asked about them again."""
         return (*self.surplus, *self.evicted)
 
@@ -164,24 +164,28 @@ def removable(case: Case, within: timedelta = NOW) -> Removable:
 
     Soonest paid unit first; a pool's spare nodes and its headroom are left.
     """
-    dead = [n for n in dead_nodes(case.pool, case.state, case.now) if not n.busy and is_ours_to_take(n, case)]
+    dead = [n for n in dead_nodes(case.pool, case.state, case.now) if not n.busy and is_eligible(n, case)]
     many = _surplus(case, len(dead))
     over = tuple(evicted(case, len(dead)))
     chosen = (*many, *over)
-    due = [n for n in case.state.nodes if n not in chosen and may_go(n, case) and goes_at(n, case) <= case.now + within]
+    due = [
+        n
+        for n in case.state.nodes
+        if n not in chosen and is_idle_and_free(n, case) and removable_at(n, case) <= case.now + within
+    ]
     moved = [n for n in case.state.nodes if n not in over and may_be_emptied(n, case, within)]
     for nodes in (dead, due, moved):
         nodes.sort(key=lambda n: (next_unit_at(n.created_at, case.now, case.policy.billing), n.name))
     # Never more than Civo wants to have: where it wants fewer than live, it is about to take one itself.
-    emptying = [n for n in over if n.instance in begun(case.state)]  # before others: its work was evicted already
+    emptying = [n for n in over if n.instance in evicting(case.state)]  # before others: its work was evicted already
     others = [n for n in over if n not in emptying]
     empty, busy = [n for n in others if not n.busy], [n for n in others if n.busy]
-    resting = due[: max(0, may_leave(case) - len(many) - len(empty) - sum(not n.busy for n in emptying))]
+    resting = due[: max(0, idle_removals_left(case) - len(many) - len(empty) - sum(not n.busy for n in emptying))]
     going = tuple([*dead, *many, *emptying, *empty, *resting, *busy, *moved][: case.present])
     return Removable(nodes=going, surplus=many, evicted=tuple(n for n in over if n in going))
 
 
-def may_leave(case: Case) -> int:
+def idle_removals_left(case: Case) -> int:
     """How many idle nodes may go beside those that the pool keeps ready, by its spare nodes and its headroom."""
     spare = [
         n
@@ -191,7 +195,7 @@ def may_leave(case: Case) -> int:
     keep = 0 if floor_gives_way(case.wanted) else case.wanted.bounds.standby_nodes
     leaving = len(spare) - keep
     if case.wanted.headroom is not None and not floor_gives_way(case.wanted):
-        leaving = min(leaving, case.wanted.headroom.may_leave)
+        leaving = min(leaving, case.wanted.headroom.spare_nodes)
     return leaving
 
 
@@ -206,7 +210,7 @@ def unapproved(going: Sequence[Node], said: Collection[Node], case: Case) -> tup
     spoken = {n.instance for n in said}
     alive = [n for n in going if n.instance not in spoken and not is_dead(n)]
     needs = [n for n in alive if n.busy or not floor_gives_way(case.wanted)]
-    may_go = {busy: let_go(case.questions, case.now, busy=busy) for busy in (False, True)}
+    may_go = {busy: approved_instances(case.questions, case.now, busy=busy) for busy in (False, True)}
     return tuple(n for n in needs if n.instance not in may_go[n.busy])
 
 
@@ -220,13 +224,13 @@ def _surplus(case: Case, dead: int) -> tuple[Node, ...]:
         return ()
     chosen = {v.instance for v in state.open_action.victims} if state.open_action else set()
     idle = sorted(
-        (n for n in state.nodes if may_go(n, case)),
+        (n for n in state.nodes if is_idle_and_free(n, case)),
         key=lambda n: (n.instance not in chosen, next_unit_at(n.created_at, case.now, case.policy.billing), n.name),
     )
     return tuple(idle[: max(0, case.present - dead - bounds.max_nodes)])
 
 
-def goes_at(node: Node, case: Case) -> datetime:
+def removable_at(node: Node, case: Case) -> datetime:
     """When *node* may go by the clock; an idle one that we just emptied for that need not rest, nor one that is busy
     still."""
     if node.busy or any(v.instance == node.instance for v in _being_emptied(case)):
@@ -259,13 +263,13 @@ def could_be_emptied(node: Node, case: Case) -> bool:
         node.stage is Stage.USABLE
         and node.instance in case.wanted.movable
         and case.firing(SignalAction.HOLD) is None
-        and is_ours_to_take(node, case)
+        and is_eligible(node, case)
         and (case.policy.billing.by_the_hour or case.firing(SignalAction.SCALE_DOWN) is not None)
         and (begun or not case.wanted.waiting_gpus)
     )
 
 
-def may_go(node: Node, case: Case) -> bool:
+def is_idle_and_free(node: Node, case: Case) -> bool:
     """True when nothing but time keeps *node*: it is usable, idle, ours to take and nobody waits or asks for it."""
     return (
         node.stage is Stage.USABLE
@@ -274,5 +278,5 @@ def may_go(node: Node, case: Case) -> bool:
         and node.unknown_since is None
         and not is_kept(node, case)
         and node.instance not in case.wanted.needed
-        and is_ours_to_take(node, case)
+        and is_eligible(node, case)
     )

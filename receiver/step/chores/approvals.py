@@ -30,7 +30,7 @@ def asked_before(facts: Facts, store: StepStore, policy: Policy, now: datetime, 
     Unless the clock is *steady*, how long a request has waited is unknown: unanswered requests are then ignored, and
     the change waits.
     """
-    if not approval.anybody_asked(policy):
+    if not approval.uses_approvals(policy):
         return facts
     found = []
     for question in store.questions_standing(now):
@@ -50,7 +50,7 @@ def due(
 
     A bug here must not keep other pools from scaling: a change without its request waits.
     """
-    if not steady or not approval.anybody_asked(policy):
+    if not steady or not approval.uses_approvals(policy):
         return facts, decisions, ()
     with parts.part("approvals"):
         questions = approval.to_ask(facts, assignment, decisions, policy)

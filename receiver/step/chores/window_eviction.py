@@ -43,7 +43,7 @@ def _take_back(work: StepContext, *, steady: bool) -> None:
 
 
 def _tell(work: StepContext) -> None:
-    told = work.facts.told_to_go
+    told = work.facts.evictions_announced
     for notice in eviction_notices.gone(told, work.policy):
         work.store.say(notice, work.now)
     cases = _cases(work)
@@ -67,7 +67,7 @@ def told_before(store: StepStore, mode: str) -> dict[str, datetime]:
     return dict(eviction_notices.told_to_go(store.told(TOPIC), mode))
 
 
-def given_up_before(store: StepStore, policy: Policy, now: datetime) -> dict[str, datetime]:
+def not_emptied_before(store: StepStore, policy: Policy, now: datetime) -> dict[str, datetime]:
     """When an open window gave up emptying each node, by instance id, from the pools' actions."""
     pools = [p for p in policy.pools if any(evicts(w, p) and is_open(w, now) for w in p.windows)]
     victims = (v for p in pools for a in store.actions(pool=p.id, limit=ACTIONS_READ) for v in a.action.victims)
