@@ -148,7 +148,10 @@ def _values(decision: Decision) -> Values:
         **fields_of(decision),
         "change": decision.change.value,
         "verdicts": _verdicts(decision),
-        "reasons": [{**fields_of(r), "verdict": r.verdict.value} for r in decision.reasons],
+        "reasons": [
+            {"rule": r.rule, "verdict": r.verdict.value, "target": r.target, "detail": r.detail}
+            for r in decision.reasons
+        ],
         "evidence": dict(decision.evidence),
         "candidates": list(decision.candidates),
         "evicted": list(decision.evicted),
