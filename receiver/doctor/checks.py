@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Literal
 
 from receiver.adapters.clock import SystemClock
-from receiver.adapters.http.timestamps import ClockReading
+from receiver.adapters.http.sessions import ClockReading
 from receiver.config import Settings
 from receiver.core.model.policy import Taint
 from receiver.core.model.text import span

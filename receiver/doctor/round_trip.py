@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from receiver.adapters.http.own_api import NotThereError, RefusedError, ServerApi
-from receiver.adapters.http.timestamps import moment
+from receiver.adapters.http.sessions import moment
 from receiver.adapters.monitoring.http_apis import MonitoringApi
 from receiver.core.model.signals import COMPONENT, SignalAction
 from receiver.core.model.text import lasting

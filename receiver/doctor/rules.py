@@ -12,7 +12,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from receiver.adapters.http.timestamps import moment
+from receiver.adapters.http.sessions import moment
 from receiver.adapters.monitoring.http_apis import MonitoringApi
 from receiver.core.model.signals import COMPONENT, HEARTBEAT_ALERT
 from receiver.core.model.text import lasting, some

@@ -1,4 +1,4 @@
-"""gunicorn's settings: one worker that answers webhooks on sixteen threads and runs the loop beside them.
+"""gunicorn's settings: one worker with sixteen threads for requests, and the loop beside them.
 
 ``gunicorn --config python:receiver.server.gunicorn_conf`` is what `gpu-autoscaler serve` becomes. The settings are
 module variables because that is gunicorn's interface (https://gunicorn.org/reference/settings/).
@@ -14,27 +14,27 @@ wsgi_app = "receiver.server.bootstrap:load_app()"
 
 bind = os.environ.get("GPU_AUTOSCALER_LISTEN") or "0.0.0.0:8080"
 
-# https: both or none (check-config says so). Read anew for each connection: a renewed certificate needs no restart.
+# https: both or none (check-config verifies it). Read for each connection: a renewed certificate needs no restart.
 certfile = os.environ.get("GPU_AUTOSCALER_TLS_CERT_FILE") or None
 keyfile = os.environ.get("GPU_AUTOSCALER_TLS_KEY_FILE") or None
 
-# What a request may be; the body's limit is `webhook.max_bytes`.
+# Limits of a request; that of the body is `webhook.max_bytes`.
 limit_request_line = 4094  # bytes
 limit_request_fields = 50
 limit_request_field_size = 8190  # bytes
 
-# One worker: two would run two loops, and each /metrics would be a matter of chance.
+# One worker: two would run two loops, and /metrics would show either.
 workers = 1
-worker_class = "receiver.server.gunicorn_worker.Worker"  # gthread that no slow client can stop
-threads = 16  # each holds one request from when it has come to its answer: they wait far more than they work
-# Each connection is a file, and a worker that can open none ends. Many systems let a process have 1,024 files until it
+worker_class = "receiver.server.gunicorn_worker.Worker"  # gthread that slow clients cannot block
+threads = 16  # each has one complete request until its answer; they mostly wait
+# Each connection is a file, and a worker that cannot open one ends. Many systems allow a process 1,024 files until it
 # asks for more.
 _MOST_FILES = 4096
-_BESIDE = 200  # files that are no connection of a client: the database, its log, Civo, Kubernetes
+_BESIDE = 200  # files beside client connections: the database, its log, Civo, Kubernetes
 
 
 def _files() -> int:
-    """Ask for as many files as we may have, and return how many that are."""
+    """Raise the limit of open files as far as allowed and useful; return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
     if soft == resource.RLIM_INFINITY or soft >= wanted:
@@ -44,26 +44,26 @@ def _files() -> int:
 
 
 worker_connections = max(50, min(1000, _files() - _BESIDE))
-# A thread that starts before the fork stays in the master, so nothing is loaded there.
+# A thread that starts before the fork stays in the master, so the application is loaded in the worker.
 preload_app = False
 
-# For a worker to load, which takes 2 s of processor time: a busy machine needs longer, and one that was ended at the
-# usual 30 s would begin anew for ever. What hangs later is found by whoever asks /healthz.
+# For a worker to load, which takes 2 s of CPU time. On a busy machine the usual 30 s may be too short, and the worker
+# would be restarted for ever. A worker that hangs later fails /healthz.
 timeout = 120
 
-# SIGTERM: answers under way and the loop's present call may end; Kubernetes kills after 30 s by default.
+# After SIGTERM, for answers under way and the loop's current call; Kubernetes kills after 30 s by default.
 graceful_timeout = 20
 
-# The control socket (gunicorn 25.1) wants a writable home, which a read-only root file system has not.
+# The control socket (gunicorn 25.1) needs a writable home, which a read-only root file system lacks.
 control_socket_disable = True
 
 # The worker's heartbeat file must not wait for a disk.
 _shm = Path("/dev/shm")  # noqa: S108 (a memory file system, not a guessable temporary file: gunicorn unlinks it at once)
 worker_tmp_dir = str(_shm) if _shm.is_dir() and os.access(_shm, os.W_OK) else None
 
-accesslog = None  # /metrics counts answers; a line for each scrape and probe tells nobody anything
+accesslog = None  # /metrics counts answers; a line for each scrape and probe is noise
 errorlog = "-"
-logger_class = "receiver.server.gunicorn_log.CarefulLogger"  # quotes nothing that a client sent
+logger_class = "receiver.server.gunicorn_worker.CarefulLogger"  # never quotes a request
 proc_name = "gpu-autoscaler"
 
 
@@ -76,7 +76,7 @@ def post_worker_init(worker: Any) -> None:
 
 
 def worker_exit(server: Any, worker: Any) -> None:  # noqa: ARG001 (gunicorn passes both)
-    """Stop the loop when the worker ends, for whichever reason; a worker that failed to load has none."""
+    """Stop the loop when the worker ends for any reason; a worker that failed to load has none."""
     from receiver.server import bootstrap
 
     if getattr(worker, "wsgi", None) is not None:

@@ -1,15 +1,18 @@
-"""gunicorn's gthread worker, but a request costs a thread only once all of it has come.
+"""gunicorn's gthread worker, but a request gets a thread only once it is complete.
 
-gthread reads a request in one of its threads and waits for the client as long as that takes: sixteen clients that
-send half a request and then nothing would end webhooks and health checks alike. Here the one thread that waits for
-events anyway gathers the bytes, over TLS as well, whose handshake it makes. What is not complete in time is closed, and
-when there are too many connections those that have been incomplete for longest go first.
+gthread reads a request in one of its threads and waits for the client for as long as that takes: sixteen clients that
+send half a request and then nothing would block webhooks and health checks. Here the event thread collects the bytes,
+also over TLS, whose handshake it makes. Incomplete requests are closed after a timeout; with too many connections, the
+oldest incomplete ones are closed first.
 
-And it waits for nobody: gthread lets that thread stand still after an answer until the client has closed its side, for
-two seconds each. Nor do deliveries and probes wait for pages: those that take long, or whose readers do, never have all
-threads.
+The event thread never blocks. gthread would wait up to two seconds after an answer for the client to close its side.
+Deliveries and probes do not wait for pages: requests that may be slow never occupy all threads.
+
+Everything used of gunicorn that is not in its documentation is listed in `RELIES_ON`; a test compares the list with the
+installed gunicorn.
 """
 
+import re
 import selectors
 import socket
 import ssl
@@ -23,25 +26,150 @@ from time import monotonic
 from typing import Any
 
 from gunicorn import http
+from gunicorn.glogging import Logger
+from gunicorn.http.parser import Parser
+from gunicorn.http.unreader import Unreader
 from gunicorn.sock import ssl_context
-from gunicorn.workers.gthread import ThreadWorker
+from gunicorn.workers.base import Worker as BaseWorker
+from gunicorn.workers.gthread import PollableMethodQueue, TConn, ThreadWorker
 
-from receiver.server.request_buffer import Arriving
-
-SEND_SECONDS = 10  # for a client to take some of its answer, or to send something that a thread waits for
-READ_SECONDS = 10.0  # from a request's first byte, or the connection's beginning, to its last byte
-STOPPING_SECONDS = 1.0  # the same once we stop
-LEAVING_SECONDS = 2.0  # for a client to close its side after its last answer: sooner, and it may lose the end of it
-REST_SECONDS = 0.05  # for what nobody read of a request: it has come, or the request was refused unread
+SEND_SECONDS = 10  # for a client to accept part of its answer, or to send something that a thread waits for
+READ_SECONDS = 10.0  # from a request's first byte, or the start of the connection, to its last byte
+STOPPING_SECONDS = 1.0  # the same while the worker stops
+LEAVING_SECONDS = 2.0  # for a client to close its side after its last answer; closing sooner may cut off the answer
+REST_SECONDS = 0.05  # for the unread rest of a request: it has arrived, or the request was refused unread
 LARGEST_HEAD = 64 * 1024
-MOST_BYTES = 32 * 1024 * 1024  # of all requests together that are not answered yet
-AT_ONCE = 256 * 1024  # bytes of one client before it is somebody else's turn
-SPARE = 50  # connections that are made free when there are too many
-RESERVED = 4  # threads that pages and API leave to deliveries and probes, whose answers are short and taken at once
+MOST_BYTES = 32 * 1024 * 1024  # of all unanswered requests together
+AT_ONCE = 256 * 1024  # bytes read from one client before the next one's turn
+SPARE = 50  # connections that are freed when there are too many
+RESERVED = 4  # threads that pages and API leave to deliveries and probes, whose answers are short
+URGENT = (b"POST /webhook ", b"GET /healthz ", b"GET /readyz ")
+END = b"\r\n\r\n"
+MOST_DIGITS = 18  # of a Content-Length
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 TOO_MUCH = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 HEAD_TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+REFUSED = "Invalid request from ip="
+BROKEN = "Error handling request"
+
+# Functions by owner and name with their signatures; attributes that a constructor sets; texts in log messages.
+RELIES_ON: dict[tuple[Any, str], str] = {
+    (ThreadWorker, "enqueue_req"): "(self, conn)",
+    (ThreadWorker, "finish_request"): "(self, conn, fs)",
+    (ThreadWorker, "handle_exit"): "(self, sig, frame)",
+    (ThreadWorker, "murder_pending"): "(self)",
+    (ThreadWorker, "_keepalive_after"): "(self, conn, keepalive)",
+    (PollableMethodQueue, "defer"): "(self, callback, *args)",
+    (TConn, "close"): "(self, graceful=False)",
+    (Parser, "finish_body"): "(self, deadline=None, max_bytes=None)",
+    (Unreader, "take_buffered"): "(self)",
+    (Unreader, "unread"): "(self, data)",
+    (http, "get_parser"): "(cfg, source, source_addr, http2_connection=False)",
+    (Logger, "warning"): "(self, msg, *args, **kwargs)",
+    (Logger, "exception"): "(self, msg, *args, **kwargs)",
+}
+RELIES_ON_ATTRIBUTES: dict[Any, tuple[str, ...]] = {
+    BaseWorker: ("alive", "cfg", "log"),
+    ThreadWorker: ("method_queue", "nr_conns", "poller", "worker_connections"),
+    TConn: ("client", "data_ready", "initialized", "parser", "sock"),
+    Parser: ("unreader",),
+}
+RELIES_ON_TEXTS: dict[Any, tuple[str, ...]] = {BaseWorker: (REFUSED, BROKEN), ThreadWorker: (BROKEN,)}
+
+_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d+)[ \t]*\r\n", re.IGNORECASE)
+_LENGTHS = re.compile(rb"\r\ncontent-length[ \t]*:", re.IGNORECASE)
+_CHUNKED = re.compile(rb"\r\ntransfer-encoding:[^\r\n]*chunked", re.IGNORECASE)
+_EXPECTS = re.compile(rb"\r\nexpect:[ \t]*100-continue", re.IGNORECASE)
+
+
+class RequestBuffer:
+    """The bytes of one request so far. It only finds the end; gunicorn parses the request."""
+
+    def __init__(self, until: float) -> None:
+        """Start empty; *until* is the deadline of the request, in seconds of `monotonic`."""
+        self.bytes = bytearray()
+        self.until = until
+        self._head = 0  # where the body begins; 0 while the head is incomplete
+        self._needed: int | None = None  # bytes of head and body; None: chunked
+        self._chunk = 0  # where the next chunk's size begins
+
+    @property
+    def head_complete(self) -> bool:
+        """Whether the empty line after the head has arrived."""
+        return self._head > 0
+
+    @property
+    def urgent(self) -> bool:
+        """Whether this is a delivery or a probe."""
+        return self.bytes.startswith(URGENT)
+
+    @property
+    def wants_continue(self) -> bool:
+        """Whether the client waits for "100 Continue" before it sends the body."""
+        return self.head_complete and bool(_EXPECTS.search(self.bytes, 0, self._head))
+
+    def complete(self, largest: int) -> bool:
+        """Return whether the request is complete, or malformed so that gunicorn refuses it without waiting for more.
+
+        A body of more than *largest* bytes is not waited for: it is refused unread.
+        """
+        if not self._head:
+            at = self.bytes.find(END)
+            if at < 0:
+                return False
+            self._head = self._chunk = at + len(END)
+            chunked = _CHUNKED.search(self.bytes, 0, self._head) is not None
+            if len(_LENGTHS.findall(self.bytes, 0, self._head)) > (0 if chunked else 1):
+                return True  # two lengths are request smuggling: refused unread
+            self._needed = None if chunked else self._head + self._length()
+        if self._needed is None:
+            return self._last_chunk_came()
+        return len(self.bytes) >= self._needed or self._needed - self._head > largest
+
+    def _length(self) -> int:
+        found = _LENGTH.search(self.bytes, 0, self._head)
+        digits = found[1].lstrip(b"0") if found else b""  # gunicorn ignores leading zeros, too
+        return int(digits[:MOST_DIGITS] or b"0")  # cut off it is still larger than any accepted length
+
+    def _last_chunk_came(self) -> bool:
+        while True:
+            end = self.bytes.find(b"\r\n", self._chunk)
+            if end < 0:
+                return False
+            try:
+                size = int(self.bytes[self._chunk : end].partition(b";")[0], 16)
+            except ValueError:
+                return True
+            if size <= 0:
+                return self.bytes.find(END, end) >= 0
+            if len(self.bytes) < end + 2 + size + 2:
+                return False
+            self._chunk = end + 2 + size + 2
+
+
+class CarefulLogger(Logger):  # type: ignore[misc]  # gunicorn leaves it untyped
+    """gunicorn's log without quotes from requests, which may have a token in the wrong place."""
+
+    def warning(self, msg: str, *args: Any, **kwargs: Any) -> None:
+        """Log *msg*; of a refused request only the client and the kind of mistake."""
+        if isinstance(msg, str) and msg.startswith(REFUSED):
+            who, _, wrong = msg.partition(": ")
+            msg, args = "%s: %s", (who, _kind(wrong))
+        super().warning(msg, *args, **kwargs)
+
+    def exception(self, msg: str, *args: Any, **kwargs: Any) -> None:
+        """Log *msg* with its trace; of a failed request without its URL, which may contain a secret link."""
+        if isinstance(msg, str) and msg.startswith(BROKEN):
+            msg, args = BROKEN, ()
+        super().exception(msg, *args, **kwargs)
+
+
+def _kind(wrong: str) -> str:
+    """Return ``Invalid HTTP Header`` of ``Invalid HTTP Header: 'Bearer ...'``."""
+    for mark in (":", "'", '"', "("):
+        wrong = wrong.partition(mark)[0]
+    return wrong.strip()[:60] or "not understood"
 
 
 class Next(Enum):
@@ -52,102 +180,101 @@ class Next(Enum):
     END = "end"
 
 
-class Patient(ssl.SSLSocket):
-    """A TLS socket that blocks for `SEND_SECONDS` at most: OpenSSL asks the kernel again when that gives up."""
+class TimedTlsSocket(ssl.SSLSocket):
+    """A TLS socket that blocks for at most `SEND_SECONDS`: OpenSSL repeats a system call that timed out."""
 
     def setblocking(self, flag: bool) -> None:
-        """Wait for a while, or not at all."""
+        """Block for a limited time, or not at all."""
         self.settimeout(SEND_SECONDS if flag else 0)
 
 
 class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no annotations
-    """Threads for requests, none for those who have not said yet what they want."""
+    """Threads for complete requests only."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.told_to_stop: Callable[[], None] = lambda: None  # may be set: what is to end beside the answers under way
-        self._arriving: dict[Any, Arriving] = {}  # by connection, the oldest first; the poller has each
-        self._leaving: dict[Any, float] = {}  # until when each that was answered may close, the oldest first; likewise
-        self._answering: dict[Any, int] = {}  # bytes of what threads have, by connection
-        self._held = 0  # bytes of all of both
-        self._slow: set[Any] = set()  # connections that a page or the API is made for
-        self._queue: deque[Any] = deque()  # and those for which one is to be made
+        self.told_to_stop: Callable[[], None] = lambda: None  # called on SIGTERM, while answers are still under way
+        self._arriving: dict[Any, RequestBuffer] = {}  # by connection, the oldest first; all are in the poller
+        self._leaving: dict[Any, float] = {}  # answered connections and their deadlines, the oldest first; likewise
+        self._answering: dict[Any, int] = {}  # bytes of requests that threads have, by connection
+        self._held = 0  # bytes of all requests in _arriving and _answering
+        self._slow: set[Any] = set()  # connections whose page or API answer is being made
+        self._queue: deque[Any] = deque()  # connections that wait for one
 
     def enqueue_req(self, conn: Any) -> None:
-        """Give *conn* to a thread once its request has come; gunicorn calls this when there may be one."""
-        arriving = Arriving(monotonic() + READ_SECONDS)
-        if self.cfg.is_ssl and not conn.initialized and not self._wrapped(conn):
-            self._done(conn, arriving, Next.END)
+        """Give *conn* to a thread once its request is complete; gunicorn calls this when there may be one."""
+        arriving = RequestBuffer(monotonic() + READ_SECONDS)
+        if self.cfg.is_ssl and not conn.initialized and not self._start_tls(conn):
+            self._dispatch(conn, arriving, Next.END)
             return
         conn.sock.setblocking(False)
         if conn.parser is not None:
             arriving.bytes += conn.parser.unreader.take_buffered()
-        needs = self._take(conn, arriving)
+        needs = self._read(conn, arriving)
         if needs is not Next.BYTES:
-            self._done(conn, arriving, needs)
+            self._dispatch(conn, arriving, needs)
             return
         self._arriving[conn] = arriving
         self._held += len(arriving.bytes)
         self.poller.register(conn.sock, selectors.EVENT_READ, partial(self._on_more, conn))
 
     def handle_exit(self, sig: int, frame: Any) -> None:
-        """SIGTERM. What runs beside the requests hears of it now: waiting for them first could take all the time there
-        is."""
+        """Tell the loop about SIGTERM at once: it must not wait until the requests under way have been answered."""
         if self.alive:
             self.method_queue.defer(self.told_to_stop)
         super().handle_exit(sig, frame)
 
     def finish_request(self, conn: Any, fs: Any) -> None:
-        """See what comes next on *conn*; gunicorn calls this after an answer."""
+        """Keep or close *conn*; gunicorn calls this after an answer."""
         self._held -= self._answering.pop(conn, 0)
         if conn in self._slow:
             self._slow.remove(conn)
             if self._queue:
-                self._make(self._queue.popleft())
+                self._answer_slowly(self._queue.popleft())
         if fs.cancelled() or fs.exception() is not None or fs.result():
             super().finish_request(conn, fs)
         else:
-            self._part(conn)
+            self._half_close(conn)
 
     def murder_pending(self) -> None:
-        """Close what took too long; gunicorn calls this after every round of events."""
+        """Close connections that took too long; gunicorn calls this after every round of events."""
         super().murder_pending()
         now = monotonic()
         latest = now + (READ_SECONDS if self.alive else STOPPING_SECONDS)
         crowded = self.nr_conns >= self.worker_connections
         for conn in [conn for conn, until in self._leaving.items() if crowded or until <= now]:
-            self._left(conn)
+            self._close(conn)
         spare = SPARE if self.nr_conns >= self.worker_connections else 0
         for number, (conn, arriving) in enumerate(list(self._arriving.items())):
             arriving.until = min(arriving.until, latest)
             if number < spare or arriving.until <= now:
                 self._forget(conn)
-                self._done(conn, arriving, Next.END)
+                self._dispatch(conn, arriving, Next.END)
 
     def _keepalive_after(self, conn: Any, keepalive: bool) -> bool:
-        """Whether another request may follow on *conn*; gunicorn calls this in a thread, and would wait 5 s there for a
-        body that was refused unread."""
+        """Return whether another request may follow on *conn*; gunicorn calls this in a thread and would wait 5 s there
+        for a body that was refused unread."""
         return keepalive and bool(conn.parser.finish_body(deadline=monotonic() + REST_SECONDS))
 
-    def _wrapped(self, conn: Any) -> bool:
-        """Begin TLS on a new connection, which then counts as gunicorn's own `TConn.init` leaves it."""
+    def _start_tls(self, conn: Any) -> bool:
+        """Start TLS on a new connection and mark it as gunicorn's `TConn.init` would; return whether that worked."""
         try:
-            context = ssl_context(self.cfg)  # the files are read anew: they may have been renewed
-            context.sslsocket_class = Patient
+            context = ssl_context(self.cfg)  # reads the files again: they may have been renewed
+            context.sslsocket_class = TimedTlsSocket
             conn.sock = context.wrap_socket(conn.sock, server_side=True, do_handshake_on_connect=False)
-        except (OSError, ValueError) as error:  # a file that is not there, or no certificate; a client that is gone
+        except (OSError, ValueError) as error:  # a missing or invalid file; a client that has gone
             self.log.warning("no TLS for a client: %s", type(error).__name__)
             return False
         conn.initialized = True
         return True
 
-    def _part(self, conn: Any) -> None:
-        """Let the client close its side first, as RFC 9112 asks for (section 9.6), without waiting for it."""
+    def _half_close(self, conn: Any) -> None:
+        """Let the client close its side first, as RFC 9112 section 9.6 asks, without blocking."""
         try:
             conn.sock.shutdown(socket.SHUT_WR)
             conn.sock.setblocking(False)
             self.poller.register(conn.sock, selectors.EVENT_READ, partial(self._on_last, conn))
-        except (OSError, ValueError):  # it is gone already
+        except (OSError, ValueError):  # it has closed already
             self.nr_conns -= 1
             conn.close()
         else:
@@ -156,14 +283,14 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no annotations
     def _on_last(self, conn: Any, _sock: Any) -> None:
         try:
             if conn.sock.recv(AT_ONCE):
-                return  # of a request that was refused before all of it had come
+                return  # the rest of a request that was refused unread
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
             pass
-        self._left(conn)
+        self._close(conn)
 
-    def _left(self, conn: Any) -> None:
+    def _close(self, conn: Any) -> None:
         del self._leaving[conn]
         self.poller.unregister(conn.sock)
         self.nr_conns -= 1
@@ -172,52 +299,53 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no annotations
     def _on_more(self, conn: Any, _sock: Any) -> None:
         arriving = self._arriving[conn]
         before = len(arriving.bytes)
-        needs = self._take(conn, arriving)
+        needs = self._read(conn, arriving)
         self._held += len(arriving.bytes) - before
         if needs is not Next.BYTES:
             self._forget(conn)
-            self._done(conn, arriving, needs)
+            self._dispatch(conn, arriving, needs)
 
     def _forget(self, conn: Any) -> None:
         self._held -= len(self._arriving.pop(conn).bytes)
         self.poller.unregister(conn.sock)
 
-    def _take(self, conn: Any, arriving: Arriving) -> Next:
-        """Take what has come without waiting, and say what comes next."""
+    def _read(self, conn: Any, arriving: RequestBuffer) -> Next:
+        """Read the available bytes without blocking, and return what comes next."""
         try:
             if self.cfg.is_ssl and not conn.sock.version():
                 conn.sock.do_handshake()
-            came = conn.sock.recv(AT_ONCE)  # of TLS one record, which is smaller: nothing is left where nobody looks
+            came = conn.sock.recv(AT_ONCE)  # of TLS one record, which is smaller: nothing stays behind in OpenSSL
         except (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             came = None
         except OSError:
             came = b""
         if came == b"":
             return Next.END
-        held = len(arriving.bytes) if conn in self._arriving else 0  # it is counted already
+        held = len(arriving.bytes) if conn in self._arriving else 0  # counted already
         arriving.bytes += came or b""
-        told = arriving.head_complete
+        had_head = arriving.head_complete
         if arriving.complete(MOST_BYTES):
             return Next.THREAD
         if not arriving.head_complete and len(arriving.bytes) > LARGEST_HEAD:
-            _say(conn, HEAD_TOO_LARGE)
+            _send(conn, HEAD_TOO_LARGE)
             return Next.END
         if self._held + len(arriving.bytes) - held > MOST_BYTES:
-            _say(conn, TOO_MUCH)
+            _send(conn, TOO_MUCH)
             return Next.END
-        if not told and arriving.wants_continue:
-            _say(conn, CONTINUE)
+        if not had_head and arriving.wants_continue:
+            _send(conn, CONTINUE)
         return Next.BYTES
 
-    def _done(self, conn: Any, arriving: Arriving, needs: Next) -> None:
+    def _dispatch(self, conn: Any, arriving: RequestBuffer, needs: Next) -> None:
+        """Close *conn*, or give its complete request to gunicorn's threads."""
         if needs is Next.END:
             self.nr_conns -= 1
             conn.close()
             return
         if conn.parser is None:
             conn.parser = http.get_parser(self.cfg, conn.sock, conn.client)
-        # gunicorn makes the socket a blocking one: the kernel ends what would block for good. Nothing is to be received
-        # any more; should we ever find another end of a request than gunicorn, that must not cost the thread.
+        # gunicorn makes the socket blocking; these limits end what would block for ever. If this module and gunicorn
+        # disagree about the end of a request, that must not cost the thread.
         for way in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):
             conn.sock.setsockopt(socket.SOL_SOCKET, way, struct.pack("ll", SEND_SECONDS, 0))
         conn.parser.unreader.unread(bytes(arriving.bytes))
@@ -227,16 +355,16 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no annotations
         if arriving.urgent:
             super().enqueue_req(conn)
         elif len(self._slow) < max(1, self.cfg.threads - RESERVED):
-            self._make(conn)
+            self._answer_slowly(conn)
         else:
             self._queue.append(conn)
 
-    def _make(self, conn: Any) -> None:
+    def _answer_slowly(self, conn: Any) -> None:
         self._slow.add(conn)
         super().enqueue_req(conn)
 
 
-def _say(conn: Any, words: bytes) -> None:
-    """Send a few bytes to a client that may be gone or may not read."""
+def _send(conn: Any, data: bytes) -> None:
+    """Send a few bytes to a client that may have gone or may not read."""
     with suppress(OSError):
-        conn.sock.send(words)
+        conn.sock.send(data)

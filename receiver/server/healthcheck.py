@@ -1,7 +1,7 @@
-"""Whether the server in this container is healthy: `python -m receiver.server.healthcheck`, for container engines.
+"""Health check for container engines: `python -m receiver.server.healthcheck`.
 
-It asks ``/healthz`` on the port that ``GPU_AUTOSCALER_LISTEN`` names, on this machine. It imports the standard library
-alone: it runs twice a minute for as long as the container lives.
+It requests ``/healthz`` on the local port of ``GPU_AUTOSCALER_LISTEN``. It imports only the standard library,
+because it runs twice a minute.
 """
 
 import http.client
@@ -11,11 +11,11 @@ import sys
 from collections.abc import Mapping
 
 TIMEOUT_SECONDS = 5.0
-_EVERYWHERE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 (asked here, not listened on)
+_EVERYWHERE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 (connected to, not listened on)
 
 
 def main() -> int:
-    """Print what ``/healthz`` answered. Returns 0 if that was 200, else 1."""
+    """Print the answer of ``/healthz``. Returns 0 if its status is 200, else 1."""
     try:
         status, said = asked(os.environ)
     except (OSError, http.client.HTTPException) as error:
@@ -27,8 +27,8 @@ def main() -> int:
 def asked(environ: Mapping[str, str]) -> tuple[int, str]:
     """Return status and body of ``/healthz``. Raises OSError, HTTPException.
 
-    The certificate is not checked, as the kubelet does not for its probes: it is for a name, and we ask an address of
-    our own machine.
+    The certificate is not verified, as in the kubelet's probes: it is for a name, and this connects to a local
+    address.
     """
     host, _, port = (environ.get("GPU_AUTOSCALER_LISTEN", "").strip() or "0.0.0.0:8080").rpartition(":")
     host = host.strip("[]")

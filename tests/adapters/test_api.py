@@ -70,7 +70,7 @@ def test_the_answer_of_another_server_is_not_taken_for_ours(
     api: ServerApi, httpserver: HTTPServer, status: int, body: str
 ) -> None:
     httpserver.expect_request(PATH).respond_with_data(body, status=status, headers={"Location": "/login"})
-    with pytest.raises(TryLater, match=f"answered {status}, not as this program does") as caught:
+    with pytest.raises(TryLater, match=f"answered {status}, but not as a GPU autoscaler") as caught:
         api.get("pools", "l40s")
     assert caught.value.code == "malformed"
 

@@ -10,7 +10,7 @@ import pytest
 from pytest_httpserver import HTTPServer
 from structlog.testing import capture_logs
 
-from receiver.adapters.http.remarks import MOST
+from receiver.adapters.http.sessions import MOST
 from receiver.adapters.kubernetes.cluster import KubernetesCluster
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.ports import GANG_ANNOTATION, GANG_SIZE_ANNOTATION

@@ -55,13 +55,13 @@ def test_an_empty_list_has_no_items(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text, line, problem",
     [
-        ('{"items": [1,\n2,\n', 3, "no JSON (Expecting value)"),
+        ('{"items": [1,\n2,\n', 3, "invalid JSON (Expecting value)"),
         ('{"items": [1]\n', 2, "it ends in the middle of an object"),
-        ('{"items": [1 2]}', 1, ", was expected, there is 2"),
-        ('{"a"\n; 1}', 2, ": was expected, there is ;"),
-        ('{"a": 1\n"b": 2}', 2, ', was expected, there is "'),
-        ("{1: 2}", 1, "an object's key is no string"),
-        ("nothing", 1, "{ was expected, there is n"),
+        ('{"items": [1 2]}', 1, "expected ,, found 2"),
+        ('{"a"\n; 1}', 2, "expected :, found ;"),
+        ('{"a": 1\n"b": 2}', 2, 'expected ,, found "'),
+        ("{1: 2}", 1, "an object's key is not a string"),
+        ("nothing", 1, "expected {, found n"),
         ('{"items": [' + "[" * 100_000, 1, "it is nested too deeply"),
     ],
 )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from receiver.adapters.monitoring.patterns import evaluable
+from receiver.adapters.monitoring.alertmanager import evaluable
 
 
 @pytest.mark.parametrize(

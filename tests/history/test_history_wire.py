@@ -9,8 +9,7 @@ import pytest
 from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
-from receiver.adapters.monitoring import history_queries as asked
-from receiver.adapters.monitoring.history import PrometheusHistory
+from receiver.adapters.monitoring.history import SCRAPED, Ask, PrometheusHistory, queries
 from receiver.ports import TryLater
 from receiver.ports.past import Past
 from tests.adapters.wire import hanging_server, unused_url
@@ -19,7 +18,7 @@ RANGE = "/api/v1/query_range"
 SINCE = datetime(2026, 3, 1, tzinfo=UTC)
 UNTIL = SINCE + timedelta(days=2)
 STEP = timedelta(seconds=30)
-QUERIES = asked.queries(timedelta(hours=1), STEP, "team")
+QUERIES = queries(timedelta(hours=1), STEP, "team")
 POD = {"namespace": "ml", "pod": "train-0", "uid": "u"}
 
 Handler = Callable[[Request], Response]
@@ -41,16 +40,16 @@ def facts(request: Request) -> dict[str, Any]:
     """A pod that ran for the first hour of the second day."""
     end, begin = float(request.args["end"]), (SINCE + timedelta(days=1)).timestamp()
     query = request.args["query"]
-    if query == asked.SCRAPED:
+    if query == SCRAPED:
         scrapes = [[at, str(at)] for at in range(int(float(request.args["start"])), int(end) + 1, 60)]
         return {"data": {"result": [{"metric": {}, "values": scrapes}]}}
     if query.startswith("max(count_over_time(up"):
         return matrix(({}, 60), at=end)
     if end <= begin:
         return matrix(at=end)
-    if query == QUERIES[asked.REQUESTED]:
+    if query == QUERIES[Ask.REQUESTED]:
         return matrix(({**POD, "resource": "nvidia_com_gpu", "of": "app"}, 8), at=end)
-    if query == QUERIES[asked.TIMES]:
+    if query == QUERIES[Ask.TIMES]:
         times = {"created": begin, "start": begin + 60, "completion": begin + 3660, "over": 1.0}
         return matrix(*(({**POD, "of": of}, value) for of, value in times.items()), at=end)
     return matrix(at=end)
@@ -97,7 +96,7 @@ def test_a_pod_is_put_together_from_several_answers(httpserver: HTTPServer, hist
 def test_pages_are_of_a_day_and_meet_without_a_hole(httpserver: HTTPServer, history: PrometheusHistory) -> None:
     serve(httpserver)
     ask(history)
-    pages = [r for r, _ in httpserver.log if r.args["query"] == QUERIES[asked.REQUESTED]]
+    pages = [r for r, _ in httpserver.log if r.args["query"] == QUERIES[Ask.REQUESTED]]
     assert moments(pages) == EVERY_HOUR
     assert {points(r) for r in pages} == {24}
 
@@ -106,19 +105,19 @@ def test_where_nobody_asked_for_a_gpu_nothing_else_is_asked(httpserver: HTTPServ
     serve(httpserver)
     ask(history)
     asked_for = [r.args["query"] for r, _ in httpserver.log]
-    assert (asked_for.count(QUERIES[asked.REQUESTED]), asked_for.count(QUERIES[asked.TIMES])) == (2, 1)
+    assert (asked_for.count(QUERIES[Ask.REQUESTED]), asked_for.count(QUERIES[Ask.TIMES])) == (2, 1)
 
 
 def test_a_page_that_is_too_large_is_asked_for_in_halves_that_meet_without_a_hole(
     httpserver: HTTPServer, history: PrometheusHistory
 ) -> None:
     def too_large(request: Request) -> bool:
-        return request.args["query"] == QUERIES[asked.REQUESTED] and points(request) > 6
+        return request.args["query"] == QUERIES[Ask.REQUESTED] and points(request) > 6
 
     serve(httpserver, lambda r: Response("too many samples", 422) if too_large(r) else None)
     assert len(ask(history).pods) == 1
     answered = [
-        r for r, answer in httpserver.log if r.args["query"] == QUERIES[asked.REQUESTED] and answer.status_code == 200
+        r for r, answer in httpserver.log if r.args["query"] == QUERIES[Ask.REQUESTED] and answer.status_code == 200
     ]
     assert moments(answered) == EVERY_HOUR
 

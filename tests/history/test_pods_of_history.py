@@ -4,9 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from receiver.adapters.monitoring import history_queries as asked
-from receiver.adapters.monitoring.history_pods import Gap, PodBook, gaps
-from receiver.adapters.monitoring.history_queries import sanitized
+from receiver.adapters.monitoring.history import Ask, Gap, PodBook, gaps, sanitized
 from receiver.ports.past import PastPod, Trouble
 
 T0 = datetime(2026, 3, 1, tzinfo=UTC)
@@ -20,7 +18,7 @@ def book(*facts: tuple[str, dict[str, str], float], uid: str = "u", gpus: float 
     """A book with a GPU pod ml/p of which *facts* (query, labels, value) are known besides."""
     made = PodBook(team)
     pod = {"namespace": "ml", "pod": "p", "uid": uid}
-    made.note(asked.REQUESTED, {**pod, "of": "app", "resource": "nvidia_com_gpu"}, [(BEGIN, gpus)])
+    made.note(Ask.REQUESTED, {**pod, "of": "app", "resource": "nvidia_com_gpu"}, [(BEGIN, gpus)])
     for query, labels, value in facts:
         made.note(query, {**pod, **labels}, [(BEGIN, value)])
     return made
@@ -28,12 +26,12 @@ def book(*facts: tuple[str, dict[str, str], float], uid: str = "u", gpus: float 
 
 def times(**known: float) -> list[tuple[str, dict[str, str], float]]:
     """Facts about moments, in seconds after BEGIN; over is 0 or 1."""
-    return [(asked.TIMES, {"of": of}, value if of == "over" else BEGIN + value) for of, value in known.items()]
+    return [(Ask.TIMES, {"of": of}, value if of == "over" else BEGIN + value) for of, value in known.items()]
 
 
 def last_seen(at: float) -> tuple[str, dict[str, str], float]:
     """The fact that the pod held its GPUs until then."""
-    return (asked.HELD, {}, at)
+    return (Ask.HELD, {}, at)
 
 
 def pods(of: PodBook) -> tuple[list[PastPod], list[Trouble]]:
@@ -91,7 +89,7 @@ def test_a_pod_without_a_time_of_creation_is_told() -> None:
 def test_namesakes_are_told_apart_by_their_uid() -> None:
     made = book(*times(created=0, start=0, completion=60, over=1))
     pod = {"namespace": "ml", "pod": "p", "uid": "other"}
-    made.note(asked.REQUESTED, {**pod, "of": "app", "resource": "nvidia_com_gpu"}, [(BEGIN, 1)])
+    made.note(Ask.REQUESTED, {**pod, "of": "app", "resource": "nvidia_com_gpu"}, [(BEGIN, 1)])
     for query, labels, value in times(created=600, start=600, completion=900, over=1):
         made.note(query, {**pod, **labels}, [(BEGIN, value)])
     assert sorted(p.held_from for p in pods(made)[0] if p.held_from) == [
@@ -100,7 +98,7 @@ def test_namesakes_are_told_apart_by_their_uid() -> None:
 
 
 def test_an_init_container_that_asks_for_more_counts() -> None:
-    init = (asked.REQUESTED, {"of": "init", "resource": "nvidia_com_gpu"}, 4.0)
+    init = (Ask.REQUESTED, {"of": "init", "resource": "nvidia_com_gpu"}, 4.0)
     assert one(book(init, *times(created=0))).pod.requests == {"nvidia.com/gpu": 4}
 
 
@@ -115,8 +113,8 @@ def test_an_init_container_that_asks_for_more_counts() -> None:
 def test_sanitized_names_of_resources_become_what_kubernetes_calls_them(name: str, resource: str) -> None:
     made = PodBook("team")
     pod = {"namespace": "ml", "pod": "p", "uid": "u"}
-    made.note(asked.REQUESTED, {**pod, "of": "app", "resource": name}, [(BEGIN, 2)])
-    made.note(asked.TIMES, {**pod, "of": "created"}, [(BEGIN, BEGIN)])
+    made.note(Ask.REQUESTED, {**pod, "of": "app", "resource": name}, [(BEGIN, 2)])
+    made.note(Ask.TIMES, {**pod, "of": "created"}, [(BEGIN, BEGIN)])
     assert one(made).pod.requests == {resource: 2}
 
 
@@ -124,10 +122,10 @@ def test_owner_team_and_pool_come_from_their_labels() -> None:
     pod = one(
         book(
             *times(created=0),
-            (asked.OWNERS, {"owner_kind": "Job", "owner_name": "train"}, 1),
-            (asked.OWNERS_OF_JOBS, {"job_name": "train", "owner_kind": "JobSet", "owner_name": "big"}, 1),
-            (asked.TEAMS, {"label_org_team": "vision"}, 1),
-            (asked.POOLS, {"nodeselector_kubernetes_civo_com_civo_node_pool": "p-1"}, 1),
+            (Ask.OWNERS, {"owner_kind": "Job", "owner_name": "train"}, 1),
+            (Ask.OWNERS_OF_JOBS, {"job_name": "train", "owner_kind": "JobSet", "owner_name": "big"}, 1),
+            (Ask.TEAMS, {"label_org_team": "vision"}, 1),
+            (Ask.POOLS, {"nodeselector_kubernetes_civo_com_civo_node_pool": "p-1"}, 1),
             team="org/team",
         )
     )
@@ -137,19 +135,19 @@ def test_owner_team_and_pool_come_from_their_labels() -> None:
 
 
 def test_a_daemonsets_pod_is_known_for_one() -> None:
-    assert one(book(*times(created=0), (asked.OWNERS, {"owner_kind": "DaemonSet", "owner_name": "d"}, 1))).pod.daemon
+    assert one(book(*times(created=0), (Ask.OWNERS, {"owner_kind": "DaemonSet", "owner_name": "d"}, 1))).pod.daemon
 
 
 def test_a_value_that_is_no_number_counts_for_nothing() -> None:
     made = book(*times(created=0, start=10, completion=110, over=1))
-    made.note(asked.TIMES, {"namespace": "ml", "pod": "p", "uid": "u", "of": "completion"}, [(BEGIN, float("nan"))])
+    made.note(Ask.TIMES, {"namespace": "ml", "pod": "p", "uid": "u", "of": "completion"}, [(BEGIN, float("nan"))])
     assert ran(one(made)) == 100
 
 
 def use(made: PodBook, at: float, total: float, count: float) -> None:
     """What the GPUs of ml/p showed in the span that ends *at*, in seconds after BEGIN."""
     for of, value in (("sum", total), ("count", count)):
-        made.note(asked.USE, {"namespace": "ml", "pod": "p", "of": of}, [(BEGIN + at, value)])
+        made.note(Ask.USE, {"namespace": "ml", "pod": "p", "of": of}, [(BEGIN + at, value)])
 
 
 def test_utilization_is_the_mean_over_the_samples_while_it_held_gpus() -> None:

@@ -1,10 +1,19 @@
-"""Where a request ends, however it comes in pieces."""
+"""Where a request ends, however it comes in pieces, and what the worker relies on in gunicorn."""
+
+import inspect
+from typing import Any
 
 import pytest
 
 from receiver.config import values
-from receiver.server.gunicorn_worker import LARGEST_HEAD, MOST_BYTES
-from receiver.server.request_buffer import Arriving
+from receiver.server.gunicorn_worker import (
+    LARGEST_HEAD,
+    MOST_BYTES,
+    RELIES_ON,
+    RELIES_ON_ATTRIBUTES,
+    RELIES_ON_TEXTS,
+    RequestBuffer,
+)
 
 LARGEST_DELIVERY = 1000
 WHOLE = {
@@ -19,13 +28,13 @@ WHOLE = {
 
 @pytest.mark.parametrize("whole", WHOLE.values(), ids=WHOLE.keys())
 def test_a_request_is_complete_with_its_last_byte_and_not_before(whole: bytes) -> None:
-    arriving = Arriving(until=0.0)
+    arriving = RequestBuffer(until=0.0)
     seen = []
     for n in range(len(whole)):
         arriving.bytes += whole[n : n + 1]
         seen.append(arriving.complete(LARGEST_DELIVERY))
     assert seen == [False] * (len(whole) - 1) + [True]
-    at_once = Arriving(until=0.0)
+    at_once = RequestBuffer(until=0.0)
     at_once.bytes += whole
     assert at_once.complete(LARGEST_DELIVERY)
 
@@ -50,10 +59,29 @@ def test_a_request_is_complete_with_its_last_byte_and_not_before(whole: bytes) -
     ],
 )
 def test_what_will_be_refused_is_not_waited_for(head: bytes) -> None:
-    arriving = Arriving(until=0.0)
+    arriving = RequestBuffer(until=0.0)
     arriving.bytes += b"POST / HTTP/1.1\r\n" + head + b"\r\n\r\n"
     assert arriving.complete(LARGEST_DELIVERY)
 
 
 def test_the_largest_delivery_that_may_be_configured_can_be_held() -> None:
     assert values.LARGEST_DELIVERY + LARGEST_HEAD <= MOST_BYTES
+
+
+@pytest.mark.parametrize(("where", "signature"), RELIES_ON.items(), ids=[f"{o.__name__}.{n}" for o, n in RELIES_ON])
+def test_gunicorn_has_each_function_that_the_worker_relies_on_with_its_signature(
+    where: tuple[Any, str], signature: str
+) -> None:
+    assert str(inspect.signature(getattr(*where))) == signature
+
+
+@pytest.mark.parametrize(("owner", "names"), RELIES_ON_ATTRIBUTES.items(), ids=lambda it: getattr(it, "__name__", ""))
+def test_gunicorns_constructors_set_each_attribute_that_the_worker_relies_on(
+    owner: Any, names: tuple[str, ...]
+) -> None:
+    assert set(names) <= set(owner.__init__.__code__.co_names)
+
+
+@pytest.mark.parametrize(("owner", "texts"), RELIES_ON_TEXTS.items(), ids=lambda it: getattr(it, "__name__", ""))
+def test_gunicorn_logs_each_text_that_the_logger_relies_on(owner: Any, texts: tuple[str, ...]) -> None:
+    assert all(text in inspect.getsource(owner) for text in texts)

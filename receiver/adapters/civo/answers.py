@@ -11,7 +11,7 @@ from datetime import datetime
 from decimal import Decimal, InvalidOperation
 from typing import NamedTuple
 
-from receiver.adapters.http.timestamps import moment
+from receiver.adapters.http.sessions import moment
 from receiver.core.model.charges import Charge
 from receiver.core.model.resources import CPU, GIB, MEMORY, MIB, STORAGE
 from receiver.core.model.text import harmless

@@ -17,8 +17,15 @@ from requests.auth import AuthBase
 from receiver.adapters.civo.answers import charges_of, cloud_pools, machines_of, required_pools
 from receiver.adapters.civo.errors import GONE, refusal
 from receiver.adapters.clock import SystemClock
-from receiver.adapters.http.last_word import LastWord
-from receiver.adapters.http.sessions import quick_retry, quick_session, retry_after, shown, wire_failure, without
+from receiver.adapters.http.sessions import (
+    LastWord,
+    quick_retry,
+    quick_session,
+    retry_after,
+    shown,
+    wire_failure,
+    without,
+)
 from receiver.core.model.charges import distinct, windows
 from receiver.core.model.text import some
 from receiver.ports import Charges, CloudPool, Did, Receipt, TryLater, WontWork

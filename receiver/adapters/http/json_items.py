@@ -1,4 +1,4 @@
-"""The objects of a JSON list one by one, so that a file of any size is read in little memory."""
+"""Reads the objects of JSON lists one by one, so that large files need little memory."""
 
 import json
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ BLANK = " \t\r\n"
 
 
 class NoJson(ValueError):
-    """What stands in *line* is no JSON object, or none with a list of objects under ``items``."""
+    """Invalid JSON in *line*, or JSON other than objects and lists under ``items``."""
 
     def __init__(self, line: int, problem: str) -> None:
         super().__init__(f"line {line}: {problem}")
@@ -19,7 +19,7 @@ class NoJson(ValueError):
 
 
 def items(path: Path) -> Iterator[Any]:
-    """Yield what is listed under ``items`` of the JSON objects in a file, and objects without such a list themselves.
+    """Yield the ``items`` of the JSON objects in a file, and objects without such a list themselves.
 
     Several objects may follow each other, as several exports do. Raises NoJson, UnicodeDecodeError, OSError.
     """
@@ -28,7 +28,7 @@ def items(path: Path) -> Iterator[Any]:
 
 
 class _Scanner:
-    """Reads on where a value is not whole yet. *text* is what is read and not yet taken, from *at* on."""
+    """A JSON decoder that reads more of the file while a value is incomplete."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
@@ -54,7 +54,7 @@ class _Scanner:
                 self._expect(",")
             name = self._value()
             if not isinstance(name, str):
-                raise NoJson(self._line, "an object's key is no string")
+                raise NoJson(self._line, "an object's key is not a string")
             self._expect(":")
             if name == "items" and self._peek() == "[":
                 listed = True
@@ -76,7 +76,7 @@ class _Scanner:
         self._expect("]")
 
     def _peek(self) -> str:
-        """Return the next character that is not blank, without taking it; an empty string at the end."""
+        """Return the next character that is not white space without consuming it; an empty string at the end."""
         while True:
             text, at = self._text, self._at
             while at < len(text) and text[at] in BLANK:
@@ -88,7 +88,7 @@ class _Scanner:
     def _expect(self, mark: str) -> None:
         found = self._peek()
         if found != mark:
-            problem = f"{mark} was expected, there is {found}" if found else "it ends in the middle of an object"
+            problem = f"expected {mark}, found {found}" if found else "it ends in the middle of an object"
             raise NoJson(self._line, problem)
         self._take(self._at + 1)
 
@@ -100,7 +100,7 @@ class _Scanner:
             except json.JSONDecodeError as error:
                 if not self._more():
                     line = self._line + self._text.count("\n", self._at, error.pos)
-                    raise NoJson(line, f"no JSON ({error.msg})") from None
+                    raise NoJson(line, f"invalid JSON ({error.msg})") from None
                 continue
             except RecursionError:
                 raise NoJson(self._line, "it is nested too deeply") from None
@@ -113,7 +113,7 @@ class _Scanner:
         self._at = to
 
     def _more(self) -> bool:
-        """Read on; False at the end of the file."""
+        """Read more; return False at the end of the file."""
         chunk = self._file.read(CHUNK)
         if chunk:
             self._text, self._at = self._text[self._at :] + chunk, 0

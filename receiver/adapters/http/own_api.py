@@ -1,6 +1,6 @@
-"""The server's own HTTP API, as the command line asks it, and its health as the kubelet does.
+"""Client of the server's HTTP API, for the command line and the doctor.
 
-Promises to keep credentials, those that the address may carry and the tokens, out of every message.
+No message contains credentials, neither those in the URL nor tokens.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,15 +11,14 @@ from urllib.parse import quote, urlsplit
 
 import requests
 
-from receiver.adapters.http.sessions import quick_session, shown, wire_failure
-from receiver.adapters.http.timestamps import moment
+from receiver.adapters.http.sessions import moment, quick_session, shown, wire_failure
 from receiver.ports import TryLater
 
 SNAPSHOT_HEADER = "Gpu-Autoscaler-Snapshot-At"
 
 
 class NotThereError(Exception):
-    """The server has no such thing (404); *document* is its answer, which says what that can mean."""
+    """The server answered 404; *document* is its answer, which explains it."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         super().__init__(str(document.get("error")))
@@ -27,7 +26,7 @@ class NotThereError(Exception):
 
 
 class RefusedError(Exception):
-    """The server did not do what it was asked (400, 401, 409); *document* is its answer: why, and what helps."""
+    """The server refused the request (400, 401, 409); *document* is its answer with the reason and a remedy."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         super().__init__(str(document.get("error")))
@@ -36,18 +35,17 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerAnswer:
-    """One JSON object, and when the step was that it stems from (None: before the first)."""
+    """One JSON object, and the time of its step (None: before the first)."""
 
     document: Mapping[str, Any]
     at: datetime | None
 
 
 class ServerApi:
-    """The API at *url* (http or https, without a slash at its end); *timeout* is seconds per request, or those of
-    (connect, read).
+    """The API at *url* (http or https, without a final slash); *timeout* is seconds per request, or (connect, read).
 
-    *reader* is the token to read with, None where reading needs none. An address with credentials of its own, which
-    are a proxy's, reads with those: a request has one Authorization header.
+    *reader* is the token for reading, if reading needs one. Credentials in the URL are a proxy's and take precedence:
+    a request has only one Authorization header.
     """
 
     def __init__(
@@ -66,7 +64,7 @@ class ServerApi:
 
     @property
     def shown(self) -> str:
-        """The address without credentials."""
+        """The URL without credentials."""
         return shown(self._url)
 
     def close(self) -> None:
@@ -74,17 +72,16 @@ class ServerApi:
         self._session.close()
 
     def get(self, *path: str, query: Mapping[str, str] | None = None) -> ServerAnswer:
-        """Return what ``/api/v1/PATH?QUERY`` answers, each part of *path* quoted.
+        """Return the answer of ``/api/v1/PATH?QUERY``, each part of *path* quoted.
 
-        Raises NotThereError for a 404 of the server's own, RefusedError when it wants another token, TryLater when
-        there is no answer that can be used.
+        Raises NotThereError for a 404 of the API, RefusedError for a wrong token, TryLater without a usable answer.
         """
         return self._one("GET", path, params=dict(query or {}), **self._reads)
 
     def probe(self, path: str) -> tuple[int, Mapping[str, Any]]:
         """Return status and JSON object of *path*, such as ``/healthz``, whatever the status.
 
-        Raises TryLater when there is no such answer.
+        Raises TryLater without such an answer.
         """
         try:
             response = self._session.get(self._url + path, timeout=self._timeout, allow_redirects=False, **self._reads)
@@ -96,12 +93,12 @@ class ServerApi:
         except ValueError:
             document = None
         if not isinstance(document, dict):
-            said = f"{self.shown} answered {response.status_code}, not as this program does: it is another server"
+            said = f"{self.shown} answered {response.status_code}, but not as a GPU autoscaler: it is another server"
             raise TryLater(said, code="malformed")
         return response.status_code, document
 
     def get_list(self, *path: str) -> Sequence[Mapping[str, Any]]:
-        """Return the JSON array of objects that ``/api/v1/PATH`` answers. Raises what `get` raises."""
+        """Return the JSON array of ``/api/v1/PATH``. Raises what `get` raises."""
         response = self._send("GET", path, **self._reads)
         try:
             found = response.json()
@@ -110,7 +107,7 @@ class ServerApi:
         if response.status_code == 200 and isinstance(found, list):
             return found
         self._answer(response)
-        raise TryLater("it answered something else than a list: it is another server", code="malformed")
+        raise TryLater("it did not answer with a list: it is another server", code="malformed")
 
     def post(self, *path: str, body: Mapping[str, Any], token: str) -> ServerAnswer:
         """Send *body* as JSON with the operator's *token*. Raises what `get` raises, and RefusedError."""
@@ -144,7 +141,7 @@ class ServerApi:
 
 
 class Bearer(requests.auth.AuthBase):
-    """A token. (A plain header would give way to what the address or a .netrc says.)"""
+    """A bearer token. (A plain header would be overridden by credentials in the URL or a .netrc.)"""
 
     def __init__(self, token: str) -> None:
         self._token = token
@@ -155,13 +152,13 @@ class Bearer(requests.auth.AuthBase):
 
 
 def _document(response: requests.Response) -> Mapping[str, Any]:
-    """The JSON object of a page of the API; TryLater for one that somebody else wrote."""
+    """Return the JSON object of an answer; raise TryLater if it is not from this API."""
     try:
         document = response.json()
     except ValueError:
         document = None
     ours = isinstance(document, dict) and (response.status_code in (200, 201) or {"error", "remedy"} <= set(document))
     if not ours:
-        who = "is another server, or a proxy that wants you to log in"
-        raise TryLater(f"it answered {response.status_code}, not as this program does: it {who}", code="malformed")
+        said = f"it answered {response.status_code}, but not as a GPU autoscaler: it is another server or a login page"
+        raise TryLater(said, code="malformed")
     return document  # type: ignore[no-any-return]  # a dict, as was just seen

@@ -1,9 +1,12 @@
-"""HTTP sessions that answer soon or not at all, and words for what went wrong on the wire.
+"""HTTP sessions with short timeouts, error texts, timestamps, and warnings that do not repeat.
 
-Promises to repeat nothing but a GET, and to keep credentials out of every message.
+Only a GET is ever retried, and no message contains credentials.
 """
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -12,8 +15,10 @@ from typing import Any, Self
 from urllib.parse import urlsplit, urlunsplit
 
 import requests
+import structlog
 from requests.adapters import HTTPAdapter
-from urllib3.connectionpool import ConnectionPool
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import ConnectionPool, HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import (
     ConnectTimeoutError,
     MaxRetryError,
@@ -26,16 +31,17 @@ from urllib3.exceptions import TimeoutError as Urllib3TimeoutError
 from urllib3.response import BaseHTTPResponse
 from urllib3.util.retry import Retry
 
+from receiver.ports import Clock
+
 LONGEST_DELAY = timedelta(hours=1)
 
 
 class QuickRetry(Retry):
-    """Two quick repeats of a GET that found no connection, was cut off or was answered 500, 502, 503 or 504.
+    """Two quick retries of a GET without a connection, with a broken one, or with status 500, 502, 503 or 504.
 
-    The slow repeat is the next step of the loop. What timed out is not repeated, it has cost its timeout already:
-    neither a read, nor a connection to who is out of reach behind a firewall or a NetworkPolicy. Nor is a name that
-    was not resolved: where its servers do not answer that has taken most of a minute. And urllib3's repeat of a failed
-    connection is narrowed to GET, so that "a write is sent at most once" holds without exception.
+    The slow retry is the next step of the loop. Timeouts are not retried, because they have taken their time already:
+    neither of a read, nor of a connection that a firewall or NetworkPolicy drops, nor of a DNS lookup, which may take
+    most of a minute. urllib3's retry of a failed connection is limited to GET, so that a write is sent at most once.
     """
 
     def increment(
@@ -47,7 +53,7 @@ class QuickRetry(Retry):
         _pool: ConnectionPool | None = None,
         _stacktrace: TracebackType | None = None,
     ) -> Self:
-        """Return the retries that are left, or raise what ended them."""
+        """Return the retries left, or raise the error that ends them."""
         if isinstance(error, ReadTimeoutError):
             raise error
         if error is not None and _pool is not None and (method != "GET" or _vanished(error)):
@@ -56,8 +62,7 @@ class QuickRetry(Retry):
 
 
 def _vanished(error: Exception) -> bool:
-    """True when nobody answered, or nobody said where to; a connection that was refused is filed under the timeouts,
-    too."""
+    """Return whether a connection or DNS lookup timed out; urllib3 counts a refused connection as a timeout, too."""
     if isinstance(error, NameResolutionError):
         return True
     return isinstance(error, ConnectTimeoutError) and not isinstance(error, NewConnectionError)
@@ -68,16 +73,16 @@ def quick_retry(repeats: int = 2) -> QuickRetry:
     return QuickRetry(
         total=repeats,
         allowed_methods=frozenset({"GET"}),
-        redirect=False,  # urllib3 by itself would send a write on to wherever an answer points (requests asks us)
+        redirect=False,  # urllib3 would follow redirects of writes
         status_forcelist=(500, 502, 503, 504),
         backoff_factor=0.2,
-        respect_retry_after_header=False,  # a step must not sleep because a server says so; the next one waits
+        respect_retry_after_header=False,  # a step must not sleep; the next one waits
         raise_on_status=False,
     )
 
 
 def quick_session(repeats: int = 2) -> requests.Session:
-    """Return a session with `quick_retry` of so many *repeats* and the project's own User-Agent."""
+    """Return a session with `quick_retry` and the project's User-Agent."""
     session = requests.Session()
     session.headers["User-Agent"] = user_agent()
     for prefix in ("http://", "https://"):
@@ -86,7 +91,7 @@ def quick_session(repeats: int = 2) -> requests.Session:
 
 
 def user_agent() -> str:
-    """Return how we introduce ourselves, e.g. ``civo-gpu-autoscaler/0.1.0``."""
+    """Return the User-Agent, such as ``civo-gpu-autoscaler/0.1.0``."""
     try:
         return f"civo-gpu-autoscaler/{version('civo-gpu-autoscaler')}"
     except PackageNotFoundError:
@@ -100,10 +105,7 @@ def shown(url: str) -> str:
 
 
 def without(secret: str, value: Any) -> Any:
-    """Return *value*, which was decoded from JSON, with *secret* blotted out wherever a text in it repeats it.
-
-    Gateways put the headers that they got into their errors, and into any field.
-    """
+    """Return *value*, decoded from JSON, without *secret* in any text: gateways quote headers in errors."""
     if not secret:
         return value
     if isinstance(value, str):
@@ -116,16 +118,16 @@ def without(secret: str, value: Any) -> Any:
 
 
 def wire_failure(error: BaseException) -> tuple[str, str]:
-    """Return a code and a phrase for an error of requests or urllib3; the phrase quotes nothing of it."""
+    """Return a code and a phrase for an error of requests or urllib3; the phrase does not quote it."""
     causes = _causes(error)
     if any(isinstance(e, requests.exceptions.SSLError | Urllib3SSLError) for e in causes):
-        return "tls", "its certificate was not accepted"
+        return "tls", "its certificate is not trusted"
     if any(isinstance(e, NameResolutionError) for e in causes):
         return "unreachable", "its name cannot be resolved"
-    refused = any(isinstance(e, NewConnectionError) for e in causes)  # urllib3 files it under the timeouts
+    refused = any(isinstance(e, NewConnectionError) for e in causes)  # urllib3 counts it as a timeout
     if not refused and any(isinstance(e, requests.exceptions.Timeout | Urllib3TimeoutError) for e in causes):
         return "timeout", "it did not answer in time"
-    return "unreachable", "no connection, or it was cut off"
+    return "unreachable", "no connection, or it was closed"
 
 
 def _causes(error: BaseException) -> list[BaseException]:
@@ -138,7 +140,7 @@ def _causes(error: BaseException) -> list[BaseException]:
 
 
 def retry_after(headers: Mapping[str, str] | None, now: datetime) -> timedelta | None:
-    """Return how long a server asked us to wait (``Retry-After``: seconds or an HTTP date), at most an hour."""
+    """Return the wait of a ``Retry-After`` header (seconds or an HTTP date), at most an hour."""
     text = (headers.get("Retry-After") or "").strip() if headers else ""
     if not text:
         return None
@@ -146,8 +148,140 @@ def retry_after(headers: Mapping[str, str] | None, now: datetime) -> timedelta |
         return min(timedelta(seconds=int(text[:9])), LONGEST_DELAY)
     try:
         until = parsedate_to_datetime(text)
-    except (ValueError, OverflowError):  # the second for a zone that is ten digits away
+    except (ValueError, OverflowError):  # OverflowError: a time zone offset of ten digits
         return None
     if until.tzinfo is None:
         until = until.replace(tzinfo=UTC)
     return min(max(until - now, timedelta(0)), LONGEST_DELAY)
+
+
+class LastWord:
+    """Calls *check* right before the bytes of a guarded request are sent; if it raises, they are not.
+
+    The server then has an incomplete request at most. Requests through a proxy are not guarded.
+    """
+
+    def __init__(self, check: Callable[[], None]) -> None:
+        self._check = check
+        self._thread = threading.local()
+
+    def mount(self, session: requests.Session, retries: Retry) -> None:
+        """Send the requests of *session* through this, with the policy *retries*."""
+        for prefix in ("http://", "https://"):
+            session.mount(prefix, _Adapter(self._say, max_retries=retries))
+
+    @contextmanager
+    def guarding(self) -> Iterator[None]:
+        """Guard the requests of this thread within the context."""
+        self._thread.guards = True
+        try:
+            yield
+        finally:
+            self._thread.guards = False
+
+    def _say(self) -> None:
+        if getattr(self._thread, "guards", False):
+            self._check()
+
+
+class _Adapter(HTTPAdapter):
+    """Opens connections that call *say* before each send."""
+
+    def __init__(self, say: Callable[[], None], **options: Any) -> None:
+        self._say = say
+        super().__init__(**options)
+
+    def init_poolmanager(self, *given: Any, **options: Any) -> None:
+        super().init_poolmanager(*given, **options)
+        self.poolmanager.pool_classes_by_scheme = _pools(self._say)
+
+
+def _pools(say: Callable[[], None]) -> dict[str, type[HTTPConnectionPool]]:
+    class Plain(HTTPConnection):
+        def send(self, data: Any) -> None:
+            say()
+            super().send(data)
+
+    class Secure(HTTPSConnection):
+        def send(self, data: Any) -> None:
+            say()
+            super().send(data)
+
+    class PlainPool(HTTPConnectionPool):
+        ConnectionCls = Plain
+
+    class SecurePool(HTTPSConnectionPool):
+        ConnectionCls = Secure
+
+    return {"http": PlainPool, "https": SecurePool}
+
+
+RESOLUTION = timedelta(seconds=1)  # a Date header is truncated to whole seconds
+
+
+def moment(text: object) -> datetime | None:
+    """Return the RFC 3339 time *text* in UTC, or None if it is not one.
+
+    Digits beyond microseconds are dropped (Go writes nanoseconds); a time without a zone is UTC. Go's zero
+    time, year 1, means "no time" and gives None.
+    """
+    if not isinstance(text, str):
+        return None
+    try:
+        parsed = datetime.fromisoformat(text.strip())
+        if parsed.year <= 1:
+            return None
+        return parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed.astimezone(UTC)
+    except (ValueError, OverflowError):  # the last day of year 9999, west of Greenwich
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClockReading:
+    """The server's time *there* in an answer, the local time *here* on its arrival, and how long the call *took*."""
+
+    there: datetime
+    here: datetime
+    took: timedelta
+
+    @property
+    def ahead(self) -> timedelta:
+        """How far the local clock is ahead at least: latency and truncation are subtracted."""
+        apart = self.here - self.there
+        if apart >= timedelta(0):
+            return max(timedelta(0), apart - RESOLUTION - self.took)
+        return apart
+
+
+def http_date(text: str | None) -> datetime | None:
+    """Return the time of a ``Date`` header, None if it is missing or invalid."""
+    try:
+        found = parsedate_to_datetime(text or "")
+    except (ValueError, TypeError):
+        return None
+    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+
+
+AGAIN = timedelta(hours=1)
+MOST = 200  # of one event within that time: authors of pods may change a text at each step
+
+log = structlog.get_logger("receiver")
+
+
+class Remarks:
+    """Logs a repeated warning once an hour."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._said: dict[tuple[str, str], datetime] = {}
+
+    def warn(self, event: str, detail: str) -> None:
+        """Log *detail* under *event* unless the same was logged within the hour, or too much else under that event."""
+        now = self._clock.now()
+        at = self._said.get((event, detail))
+        if at is not None and now - at < AGAIN:
+            return
+        self._said = {key: at for key, at in self._said.items() if now - at < AGAIN}
+        if sum(said == event for said, _ in self._said) < MOST:
+            self._said[event, detail] = now
+            log.warning(event, detail=detail)

@@ -17,8 +17,7 @@ from kubernetes.client.exceptions import ApiException
 from kubernetes.watch import Watch
 from urllib3.exceptions import HTTPError
 
-from receiver.adapters.http.remarks import Remarks
-from receiver.adapters.http.sessions import retry_after, shown, wire_failure
+from receiver.adapters.http.sessions import Remarks, retry_after, shown, wire_failure
 from receiver.core.model.text import harmless
 from receiver.ports import Clock, TryLater, WontWork
 

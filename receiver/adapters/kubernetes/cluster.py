@@ -15,8 +15,7 @@ from kubernetes import client, config
 from kubernetes.config.config_exception import ConfigException
 
 from receiver.adapters.clock import SystemClock
-from receiver.adapters.http.remarks import Remarks
-from receiver.adapters.http.sessions import quick_retry, user_agent
+from receiver.adapters.http.sessions import Remarks, quick_retry, user_agent
 from receiver.adapters.kubernetes.api import (
     EVENTS_OF,
     NODES,

@@ -10,7 +10,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from receiver.adapters.http.remarks import Remarks
+from receiver.adapters.http.sessions import Remarks
 from receiver.adapters.kubernetes.api import (
     BUDGETS_OF,
     CONFLICT,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from receiver.adapters.http.json_items import NoJson, items
-from receiver.adapters.http.timestamps import moment
+from receiver.adapters.http.sessions import moment
 from receiver.adapters.kubernetes.api import entries, section
 from receiver.adapters.kubernetes.gangs import whole
 from receiver.adapters.kubernetes.nodes import key_of, words

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from receiver.adapters.http.timestamps import moment
+from receiver.adapters.http.sessions import moment
 from receiver.adapters.kubernetes.api import entries, section
 from receiver.adapters.kubernetes.gangs import gang_of, whole
 from receiver.adapters.kubernetes.nodes import SHOWN, compute, gpus, key_of, named, words

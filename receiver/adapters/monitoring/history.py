@@ -5,8 +5,12 @@ two scrapes, and one that ran in a gap and was deleted in it. A pod whose object
 to the second, one that was deleted while it ran to the scrape.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from itertools import pairwise
 from typing import Any
 
 import requests
@@ -14,11 +18,288 @@ from prometheus_api_client import PrometheusConnect
 from prometheus_api_client.exceptions import PrometheusApiClientException
 
 from receiver.adapters.http.sessions import quick_retry, quick_session, shown, wire_failure
-from receiver.adapters.monitoring import history_queries as asked
-from receiver.adapters.monitoring.history_pods import Gap, PodBook, gaps, lost_sight
 from receiver.adapters.monitoring.prometheus import status_of
+from receiver.core.model.pods import Pod, PodPhase
+from receiver.core.model.policy import POOL_LABEL
 from receiver.ports import TryLater, WontWork
-from receiver.ports.past import Past
+from receiver.ports.past import Past, PastPod, Trouble
+
+STATE = 'job="kube-state-metrics"'
+GPUS = 'resource=~"nvidia_com_(gpu|gpu_shared|mig_.+)"'
+BY = "namespace, pod, uid"
+OVER = f'kube_pod_status_phase{{{STATE}, phase=~"Succeeded|Failed"}}'
+REQUESTS = f"kube_pod_container_resource_requests{{{STATE}, {GPUS}}}"
+INITIAL = f"kube_pod_init_container_resource_requests{{{STATE}, {GPUS}}}"
+ENGINE = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
+NVML = "DCGM_FI_DEV_GPU_UTIL"
+SCRAPED = f"max(timestamp(up{{{STATE}}}) * (up{{{STATE}}} == 1))"
+
+
+class Ask(StrEnum):
+    """What a query asks for."""
+
+    REQUESTED = "requested"
+    TIMES = "times"
+    HELD = "held"
+    OWNERS = "owners"
+    OWNERS_OF_JOBS = "owners of Jobs"
+    TEAMS = "teams"
+    POOLS = "pools"
+    USE = "use"
+
+
+def sanitized(prefix: str, key: str) -> str:
+    """Return the label name that kube-state-metrics makes of the Kubernetes label *key*."""
+    name = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in key)
+    snake = "".join(f"_{c}" if c.isupper() and i and name[i - 1].islower() else c for i, c in enumerate(name))
+    return f"{prefix}_{snake.lower()}"
+
+
+def queries(span: timedelta, step: timedelta, team_label: str) -> Mapping[str, str]:
+    """Return the queries by name. *span* is how far each looks back, *step* how closely it looks for the last moment
+    at which a pod was there."""
+    over, steps = f"[{_seconds(span)}s]", f"[{_seconds(span)}s:{_seconds(step)}s]"
+    ours = f"and on ({BY}) (max_over_time({REQUESTS}{over}) or max_over_time({INITIAL}{over}))"
+    team, pool = sanitized("label", team_label), sanitized("nodeselector", POOL_LABEL)
+
+    def latest(series: str, by: str = BY) -> str:
+        return f"max by ({by}) (max_over_time({series}{over}))"
+
+    def named(of: str, series: str) -> str:
+        return f'label_replace({latest(series)}, "of", "{of}", "", "")'
+
+    def use(of: str) -> str:
+        either = f"{of}_over_time({ENGINE}{over}) or {of}_over_time({NVML}{over}){' / 100' if of == 'sum' else ''}"
+        return f'label_replace({_by_pod(either)}, "of", "{of}", "", "")'
+
+    # accepted by a kubelet and not over: from the pull of its image to its end a pod holds its GPUs
+    started = f"timestamp(kube_pod_start_time{{{STATE}}}) and on ({BY}) ({REQUESTS} or {INITIAL})"
+    alive = f"{started} unless on ({BY}) {OVER} == 1"
+    apps = f"sum by ({BY}, resource) ({latest(REQUESTS, f'{BY}, container, resource')})"
+    return {
+        Ask.REQUESTED: f'label_replace({apps}, "of", "app", "", "")'
+        f' or label_replace({latest(INITIAL, f"{BY}, resource")}, "of", "init", "", "")',
+        Ask.TIMES: "("
+        + " or ".join(
+            (
+                named("created", f"kube_pod_created{{{STATE}}}"),
+                named("start", f"kube_pod_start_time{{{STATE}}}"),
+                named("completion", f"kube_pod_completion_time{{{STATE}}}"),
+                named("over", OVER),
+            )
+        )
+        + f") {ours}",
+        Ask.HELD: f"max by ({BY}) (max_over_time(({alive}){steps}))",
+        Ask.OWNERS: latest(f'kube_pod_owner{{{STATE}, owner_is_controller="true"}}', f"{BY}, owner_kind, owner_name")
+        + f" {ours}",
+        Ask.OWNERS_OF_JOBS: latest(
+            f'kube_job_owner{{{STATE}, owner_is_controller="true"}}', "namespace, job_name, owner_kind, owner_name"
+        ),
+        Ask.TEAMS: latest(f'kube_pod_labels{{{STATE}, {team}!=""}}', f"{BY}, {team}") + f" {ours}",
+        Ask.POOLS: latest(f'kube_pod_nodeselectors{{{STATE}, {pool}!=""}}', f"{BY}, {pool}") + f" {ours}",
+        Ask.USE: f"{use('sum')} or {use('count')}",
+    }
+
+
+def rate_of_scrapes(span: timedelta) -> str:
+    """Return the query for how often kube-state-metrics was scraped within *span*."""
+    return f"max(count_over_time(up{{{STATE}}}[{_seconds(span)}s]))"
+
+
+def _by_pod(series: str) -> str:
+    """Sum *series* of the exporter over the GPUs of the pods that hold them; those stand in exported_pod, or in pod."""
+    named = f'label_replace({series}, "namespace", "$1", "exported_namespace", "(.+)")'
+    return f'sum by (namespace, pod) (label_replace({named}, "pod", "$1", "exported_pod", "(.+)"))'
+
+
+def _seconds(length: timedelta) -> int:
+    return max(1, round(length.total_seconds()))
+
+
+UNSEEN = timedelta(minutes=3)  # longer without a scrape is a gap: a restart of kube-state-metrics is none
+MIG = "nvidia_com_mig_"
+RESOURCES = {"nvidia_com_gpu": "nvidia.com/gpu", "nvidia_com_gpu_shared": "nvidia.com/gpu.shared"}
+
+Labels = Mapping[str, str]
+Key = tuple[str, str, str]  # namespace, name, uid
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What is known of one pod; times are seconds since 1970."""
+
+    requests: dict[str, dict[str, float]] = field(default_factory=dict)  # by app or init
+    times: dict[str, float] = field(default_factory=dict)
+    held: float | None = None
+    owner: str = ""
+    team: str = ""
+    pool: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A time without any scrape of kube-state-metrics."""
+
+    begin: datetime
+    end: datetime
+
+    def __str__(self) -> str:
+        hours = (self.end - self.begin).total_seconds() / 3600
+        return f"{self.begin:%Y-%m-%d %H:%M} to {self.end:%Y-%m-%d %H:%M} UTC ({hours:.1f} h)"
+
+
+class PodBook:
+    """Collects what each answer says of the pods."""
+
+    def __init__(self, team_label: str) -> None:
+        self._team_label = team_label
+        self._team = sanitized("label", team_label)
+        self._pool = sanitized("nodeselector", POOL_LABEL)
+        self._pods: dict[Key, _Seen] = {}
+        self._above: dict[tuple[str, str], str] = {}
+        self._use: dict[tuple[str, str], dict[float, dict[str, float]]] = {}
+
+    def note(self, query: str, labels: Labels, values: Sequence[tuple[float, float]]) -> None:
+        """Take one series, (moment, value) by moment, that the *query* of that name gave."""
+        values = [(at, value) for at, value in values if math.isfinite(value)]
+        if not values or not labels.get("namespace"):
+            return
+        if query == Ask.OWNERS_OF_JOBS:
+            job = (labels["namespace"], labels.get("job_name", ""))
+            self._above[job] = f"{labels.get('owner_kind', '')}/{labels.get('owner_name', '')}"
+        elif query == Ask.USE:
+            mine = self._use.setdefault((labels["namespace"], labels.get("pod", "")), {})
+            for at, value in values:
+                mine.setdefault(at, {})[labels.get("of", "")] = value
+        else:
+            key = (labels["namespace"], labels.get("pod", ""), labels.get("uid", ""))
+            self._of_pod(query, self._pods.setdefault(key, _Seen()), labels, max(value for _, value in values))
+
+    def _of_pod(self, query: str, seen: _Seen, labels: Labels, value: float) -> None:
+        of = labels.get("of", "")
+        match query:
+            case Ask.REQUESTED:
+                mine = seen.requests.setdefault(of, {})
+                mine[labels.get("resource", "")] = max(value, mine.get(labels.get("resource", ""), 0))
+            case Ask.TIMES:
+                seen.times[of] = max(value, seen.times.get(of, value))
+            case Ask.HELD:
+                seen.held = max(value, seen.held or value)
+            case Ask.OWNERS:
+                seen.owner = f"{labels.get('owner_kind', '')}/{labels.get('owner_name', '')}"
+            case Ask.TEAMS:
+                seen.team = labels.get(self._team, "")
+            case Ask.POOLS:
+                seen.pool = labels.get(self._pool, "")
+
+    def pods(self, until: datetime, step: timedelta, span: timedelta) -> tuple[list[PastPod], list[Trouble]]:
+        """Return the pods that asked for GPUs, and what is wrong with others. What was there until less than a gap
+        before *until* still holds its GPUs."""
+        found: list[PastPod] = []
+        troubles: list[Trouble] = []
+        for key in sorted(self._pods):
+            seen = self._pods[key]
+            if not seen.requests:
+                continue
+            try:
+                found.append(self._pod(key, seen, until, step, span))
+            except ValueError as error:
+                name, remedy = str(error), "let Prometheus scrape and keep it, or leave the pod out with --skip-bad"
+                where = f"Pod {key[0]}/{key[1]}"
+                troubles.append(Trouble(where=where, field=name, problem="there is none of it", remedy=remedy))
+        return found, troubles
+
+    def _pod(self, key: Key, seen: _Seen, until: datetime, step: timedelta, span: timedelta) -> PastPod:
+        """Raises ValueError with the name of a metric that is missing."""
+        namespace, name, uid = key
+        created = _moment(seen.times.get("created"))
+        begun = _moment(seen.times.get("start"))
+        if created is None:
+            raise ValueError("kube_pod_created")
+        ended = _ended(seen, begun, until, step)
+        kind, _, owner = seen.owner.partition("/")
+        pod = Pod(
+            namespace=namespace,
+            name=name,
+            uid=uid,
+            requests=_requests(seen.requests),
+            phase=PodPhase.OTHER,
+            created_at=created,
+            node_selector={POOL_LABEL: seen.pool} if seen.pool else {},
+            owner=seen.owner,
+            labels={self._team_label: seen.team} if seen.team else {},
+            daemon=kind == "DaemonSet",
+        )
+        return PastPod(
+            pod=pod,
+            held_from=begun,
+            held_until=ended,
+            above=self._above.get((namespace, owner), "") if kind == "Job" else "",
+            gpu_util=self._mean_use((namespace, name), begun, ended or until, span),
+        )
+
+    def _mean_use(self, pod: tuple[str, str], begun: datetime | None, ended: datetime, span: timedelta) -> float | None:
+        """Return the mean over the samples of the spans in which the pod held GPUs; namesakes share a span."""
+        if begun is None:
+            return None
+        first, last = begun.timestamp(), (ended + span).timestamp()
+        spans = [told for at, told in self._use.get(pod, {}).items() if first <= at <= last]
+        mine = [
+            told for told in spans if "sum" in told and told.get("count")
+        ]  # a sample that is no number spoils the sum
+        counted = sum(told["count"] for told in mine)
+        return sum(told["sum"] for told in mine) / counted if counted else None
+
+
+def gaps(scrapes: Iterable[float], since: datetime, until: datetime, step: timedelta) -> list[Gap]:
+    """Return where more than `UNSEEN` (or three steps) lies between *scrapes*, seconds since 1970, or at either end."""
+    ordered = sorted({since.timestamp(), *(s for s in scrapes if s >= since.timestamp()), until.timestamp()})
+    longest = max(UNSEEN, 3 * step).total_seconds()
+    return [
+        Gap(datetime.fromtimestamp(before, UTC), datetime.fromtimestamp(after, UTC))
+        for before, after in pairwise(ordered)
+        if after - before > longest
+    ]
+
+
+def lost_sight(pods: Iterable[PastPod], holes: Sequence[Gap], step: timedelta) -> int:
+    """Return how many pods were seen for the last time right before one of *holes*."""
+    near = max(UNSEEN, 3 * step)
+    ends = [p.held_until for p in pods if p.held_until is not None]
+    return sum(any(abs(end - hole.begin) <= near and end <= hole.end for hole in holes) for end in ends)
+
+
+def _ended(seen: _Seen, begun: datetime | None, until: datetime, step: timedelta) -> datetime | None:
+    """Return when a pod that began stopped holding its GPUs: its completion where that is of the whole pod, else when
+    it was last seen; None while it still did at *until*."""
+    if begun is None:
+        return None
+    completed, held = _moment(seen.times.get("completion")), _moment(seen.held)
+    over = seen.times.get("over", 0) >= 1
+    if completed is not None and (over or held is None or held <= completed + step):
+        return completed
+    if over:
+        return held or begun
+    last = held or begun
+    return None if last >= until - max(UNSEEN, 3 * step) else last
+
+
+def _requests(told: Mapping[str, Mapping[str, float]]) -> dict[str, int]:
+    """Return the larger of what all containers and what the largest init container ask for, by resource."""
+    names = sorted({name for mine in told.values() for name in mine})
+    return {_resource(name): round(max(mine.get(name, 0) for mine in told.values())) for name in names}
+
+
+def _resource(name: str) -> str:
+    """Return the resource of which kube-state-metrics made *name*: ``nvidia_com_mig_1g_10gb`` is a MIG slice."""
+    if name.startswith(MIG):
+        return "nvidia.com/mig-" + name.removeprefix(MIG).replace("_", ".")
+    return RESOURCES.get(name, name)
+
+
+def _moment(seconds: float | None) -> datetime | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+
 
 SPAN = timedelta(hours=1)
 SHOWN = 60
@@ -58,19 +339,19 @@ class PrometheusHistory:
         scrapes, every = self._scrapes(since, until)
         if not scrapes:
             raise WontWork(
-                f"Prometheus at {self.shown} has no up{{{asked.STATE}}} between {since:%Y-%m-%d %H:%M} and "
+                f"Prometheus at {self.shown} has no up{{{STATE}}} between {since:%Y-%m-%d %H:%M} and "
                 f"{until:%Y-%m-%d %H:%M} UTC: let it scrape kube-state-metrics under that job, or ask for a later time",
                 code="no_history",
             )
         book = PodBook(self._team_label)
-        texts = asked.queries(SPAN, step, self._team_label)
+        texts = queries(SPAN, step, self._team_label)
         pages = list(_pages(since, until, SPAN, PAGE))
         for number, (first, last) in enumerate(pages, start=1):
             for name, text in texts.items():
                 series = self._range(text, first, last, SPAN)
                 for labels, values in series:
                     book.note(name, labels, values)
-                if name == asked.REQUESTED and not series:  # nobody asked for a GPU: there is nothing to know of him
+                if name == Ask.REQUESTED and not series:  # nobody asked for a GPU: there is nothing to know of him
                     break
             if progress is not None:
                 progress(number, len(pages))
@@ -90,11 +371,11 @@ class PrometheusHistory:
         """Return when kube-state-metrics was scraped, as closely as gaps matter, and every how many seconds."""
         scrapes: list[float] = []
         for first, last in _pages(since, until, SIGHTING, 24 * 60):
-            for _, values in self._range(asked.SCRAPED, first, last, SIGHTING):
+            for _, values in self._range(SCRAPED, first, last, SIGHTING):
                 scrapes.extend(value for _, value in values)
         counts = [0.0]
         for first, last in _pages(since, until, SPAN, 24 * 31):
-            for _, values in self._range(asked.rate_of_scrapes(A_WHILE), first, last, SPAN):
+            for _, values in self._range(rate_of_scrapes(A_WHILE), first, last, SPAN):
                 counts.extend(value for _, value in values)
         return scrapes, A_WHILE.total_seconds() / max(1.0, *counts)
 

@@ -11,7 +11,7 @@ import requests
 
 from receiver.adapters.civo.answers import whole
 from receiver.adapters.civo.cloud import CivoCloud
-from receiver.adapters.http.timestamps import ClockReading, http_date
+from receiver.adapters.http.sessions import ClockReading, http_date
 from receiver.adapters.kubernetes.api import entries, section
 from receiver.core.model.policy import Taint
 from receiver.ports import Clock, TryLater

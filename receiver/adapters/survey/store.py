@@ -13,7 +13,7 @@ from pathlib import Path
 from sqlalchemy import URL, Connection, NullPool, create_engine, text
 from sqlalchemy.exc import DBAPIError
 
-from receiver.adapters.http.timestamps import ClockReading
+from receiver.adapters.http.sessions import ClockReading
 from receiver.adapters.store.database import Database, database_file
 from receiver.adapters.store.migrate import missing, names_in, newest
 from receiver.ports import Clock, TryLater

@@ -1,4 +1,4 @@
-"""The composition root: the only place that knows which classes stand behind the ports."""
+"""The composition root: the only package that knows the classes behind the ports."""
 
 import atexit
 import os
@@ -19,19 +19,17 @@ from receiver.ports import TryLater, WontWork
 from receiver.runtime.loop import Courier, Loop
 from receiver.runtime.pod_watcher import Lookout
 from receiver.runtime.store_opener import Opening
-from receiver.server.bootstrap.logs import configure_logs
-from receiver.server.bootstrap.loops import lookout_of, loop_of, outbox_of
-from receiver.server.bootstrap.outside import reach_out
-from receiver.server.bootstrap.pages import web_of
+from receiver.server.bootstrap.loops import lookout_of, loop_of, outbox_of, web_of
+from receiver.server.bootstrap.outside import configure_logs, reach_out
 
 EXTENSION = "gpu_autoscaler"
-GRACE_SECONDS = 5.0  # for a message, a watch, an attempt to open the store, from when they were told
-LAST_MOMENT_SECONDS = 0.5  # once the loop has taken as long as that
+GRACE_SECONDS = 5.0  # for a message, a watch or opening the store to end after they were told to
+LAST_MOMENT_SECONDS = 0.5  # the same if the loop has used up that time
 
 
 @dataclass(slots=True)
 class Running:
-    """One process of the receiver: what was opened and what must be ended."""
+    """One process: what was opened, and the threads to stop."""
 
     settings: Settings
     store: SqlStore
@@ -40,7 +38,7 @@ class Running:
     loop: Loop
     courier: Courier
     lookout: Lookout | None
-    told_at: float = 0.0  # when they were told to end, in seconds of `monotonic`; 0 before
+    told_at: float = 0.0  # when the threads were told to stop, in seconds of `monotonic`; 0 before
 
     def start(self) -> None:
         """Start the threads."""
@@ -52,15 +50,15 @@ class Running:
             self.lookout.start()
 
     def tell(self) -> None:
-        """Tell every thread to end, and wait for none. The loop gives its right to write up when its step is over."""
+        """Tell every thread to stop without waiting. The loop gives up leadership when its step is over."""
         self.told_at = self.told_at or monotonic()
         for part in self._beside():
             part.stop(0)
         self.loop.stop(0)
 
     def stop(self) -> None:
-        """End the threads, then close the store. All of them are told before any is waited for: gunicorn kills us
-        `graceful_timeout` after SIGTERM, and a message that hangs must not take that time from the loop's last step."""
+        """Stop the threads, then close the store. All are told before any is waited for: gunicorn kills the process
+        `graceful_timeout` after SIGTERM, and a hanging message must not use up the time of the loop's last step."""
         self.tell()
         self.loop.stop()
         for part in self._beside():
@@ -76,8 +74,8 @@ class Running:
 def create_app(environ: Mapping[str, str] | None = None) -> Flask:
     """Build the application from the environment.
 
-    A database that does not answer is waited for beside it. Raises ConfigError with every mistake at once, and WontWork
-    for what a person must change before it can ever work.
+    An unreachable database is retried in the background. Raises ConfigError with every mistake at once, and WontWork
+    for a problem that a person must fix first.
     """
     environ = os.environ if environ is None else environ
     settings = load(environ)
@@ -107,9 +105,9 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
 
 
 def load_app() -> Flask:
-    """Build the application for gunicorn: what keeps it from starting is one line on standard error, not a stack trace.
+    """Build the application for gunicorn; a failure to start is reported without a stack trace.
 
-    gunicorn prints the text of an AppImportError and ends with status 4 instead of booting one worker after another.
+    gunicorn prints the text of an AppImportError and exits with status 4 instead of booting one worker after another.
     """
     try:
         return create_app()
@@ -118,21 +116,21 @@ def load_app() -> Flask:
 
 
 def start(app: Flask) -> None:
-    """Start the threads of *app*'s process; they end with it."""
+    """Start the threads of *app*'s process."""
     running: Running = app.extensions[EXTENSION]
     running.start()
     atexit.register(stop, app)
 
 
 def tell_to_stop(app: Flask) -> None:
-    """Tell the threads of *app*'s process to end; `stop` waits for them."""
+    """Tell the threads of *app*'s process to stop; `stop` waits for them."""
     running: Running | None = app.extensions.get(EXTENSION)
     if running is not None:
         running.tell()
 
 
 def stop(app: Flask) -> None:
-    """End the threads of *app*'s process; harmless when repeated."""
+    """Stop the threads of *app*'s process; idempotent."""
     running: Running | None = app.extensions.pop(EXTENSION, None)
     if running is not None:
         running.stop()

@@ -1,17 +1,74 @@
 """The threads beside the web: the loop, the courier of messages, the watch of pods."""
 
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import structlog
+from flask import Flask
+from prometheus_client import CollectorRegistry
 
 from receiver.adapters.kubernetes.cluster import KubernetesCluster
+from receiver.adapters.leader.lease import Lease
 from receiver.adapters.messages.delivery import Outbox
 from receiver.adapters.messages.destinations import check_every_destination
+from receiver.config.environment import installed_version
+from receiver.config.model import Mode
+from receiver.core.model.memory import believed_since, is_sure
 from receiver.core.notices.links import PageLinks, Seal
-from receiver.ports import Clock
+from receiver.metrics.collector import StoreCollector
+from receiver.ports import Clock, TryLater
+from receiver.reports.monthly import MonthEnd
 from receiver.runtime.loop import LONGEST_CALL, Loop
 from receiver.runtime.pod_watcher import Lookout
-from receiver.runtime.store_opener import Opening
+from receiver.runtime.store_opener import Opening, WarmUp
 from receiver.server.bootstrap.outside import Outside
-from receiver.server.bootstrap.stepping import Stepping
+from receiver.step.reconcile import Stepped, step
+from receiver.web import WebParts, create_app
+
+PRUNE_EVERY = timedelta(hours=1)
+
+log = structlog.get_logger("receiver")
+
+
+class Stepping:
+    """One step after another over *outside*, the first of them not before *begun*."""
+
+    def __init__(self, outside: Outside, begun: datetime) -> None:
+        said, store = outside.settings, outside.loops_store
+        self._outside = outside
+        self._warm_up = WarmUp(store, said.configuration.warm_up)
+        watched = outside.sources.cluster is not None
+        self._month_end = MonthEnd(store, outside.sources.telemetry, said.policy, watched=watched)
+        self._pruned_at = begun
+        self._believed: datetime | None = None
+
+    def __call__(self, now: datetime) -> Stepped:
+        """Take the step of *now*. Raises what `receiver.step.reconcile.step` raises."""
+        self._outside.file.look()
+        stepped = self._step(now)
+        self._believed = believed_since(self._believed, now, steady=stepped.steady)
+        if stepped.steady:  # what is deleted or told once must not be so by one step under a wrong clock
+            self._prune(now)
+            self._month_end.look(now, sure=is_sure(self._believed, now))
+        return stepped
+
+    def _step(self, now: datetime) -> Stepped:
+        outside, policy = self._outside, self._outside.settings.policy
+        warm_at = self._warm_up.ends_at(now)
+        if warm_at is None:
+            return step(outside.sources, outside.hands, policy, outside.mode, now)
+        stepped = step(outside.sources, outside.only_looks, policy, Mode.OBSERVE.value, now)
+        return replace(stepped, reconsider_at=min(warm_at, stepped.reconsider_at or warm_at))
+
+    def _prune(self, now: datetime) -> None:
+        if abs(now - self._pruned_at) <= PRUNE_EVERY:
+            return
+        self._pruned_at = now
+        try:
+            self._outside.loops_store.prune(now)
+        except TryLater as error:  # forgetting can wait, scaling cannot
+            log.warning("old rows not deleted", error=str(error))
+
 
 SPARE = timedelta(seconds=10)  # for what a source answers in time beside its slowest call
 
@@ -66,3 +123,39 @@ def outbox_of(outside: Outside, clock: Clock) -> tuple[Outbox, list[str]]:
         may_send=outside.writer.held,
     )
     return outbox, warnings
+
+
+def web_of(outside: Outside, loop: Loop, clock: Clock, messages_to: tuple[str, ...]) -> Flask:
+    """Return webhook, pages, API and metrics; *messages_to* names the destinations of messages."""
+    said, policy = outside.settings.configuration, outside.settings.policy
+    instruments = outside.instruments
+    registry = CollectorRegistry()
+    registry.register(instruments)
+    registry.register(StoreCollector(outside.store, policy, clock, mode=outside.mode, destinations=messages_to))
+
+    def wake() -> None:
+        loop.wake()
+        if isinstance(outside.writer, Lease):
+            outside.writer.nudge_leader()
+
+    return create_app(
+        WebParts(
+            tokens=outside.secrets.tokens,
+            store=outside.store,
+            wake=wake,
+            clock=clock,
+            policy=policy,
+            mode=outside.mode,
+            heartbeat=loop.health,
+            registry=registry,
+            instruments=instruments,
+            max_body_bytes=said.webhook.max_bytes,
+            version=installed_version(),
+            reading=said.web.reading,
+            public_url=said.public_url,
+            hosts=said.web.hosts,
+            docs_url=said.docs_url,
+            messages_to=messages_to,
+            watch=lambda: instruments.watch.state,
+        )
+    )

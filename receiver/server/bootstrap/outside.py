@@ -1,8 +1,12 @@
-"""Everything outside the process: the store, the right to write, the sources, and what may be written to."""
+"""The adapters of a process: store, leader election, sources and writers; the log."""
 
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path as File
+from typing import Any
+
+import structlog
 
 from receiver.adapters.civo.cloud import CivoCloud
 from receiver.adapters.kubernetes.cluster import KubernetesCluster, connect
@@ -17,6 +21,7 @@ from receiver.adapters.store.lease_table import LeaseTable
 from receiver.config import Settings
 from receiver.config.live import ConfigurationFile, LiveSecrets
 from receiver.config.model import GroupDemand, Mode, QueueDemand
+from receiver.core.model.text import harmless
 from receiver.metrics.collector import Instruments
 from receiver.ports import WontWork, WriterLostError
 from receiver.runtime.loop import Beat
@@ -26,11 +31,11 @@ from receiver.step.gather import Sources
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outside:
-    """What the parts of a process share.
+    """The adapters that the parts of a process share.
 
-    *store* is that of people and webhooks, who are heard by every replica; what a loop writes to *loops_store* is
-    refused once it does not lead any more. *only_looks* are hands for a step that tells what it would do. *beat* is
-    shown by a step that goes on.
+    *store* is for webhooks and the API, which every replica serves. Writes of the loop to *loops_store* are refused
+    once this replica no longer leads. *only_looks* are the writers of a step that only reports. *beat* is
+    called by a step that makes progress.
     """
 
     settings: Settings
@@ -52,7 +57,7 @@ class Outside:
 
 
 def reach_out(settings: Settings, environ: Mapping[str, str]) -> Outside:
-    """Prepare everything without asking anybody. Raises WontWork for what could never work, and ConfigError."""
+    """Create all adapters without a call to the outside. Raises WontWork and ConfigError."""
     secrets = LiveSecrets(environ, settings.environment)
     file = ConfigurationFile(File(environ["GPU_AUTOSCALER_CONFIG"].strip()))
     instruments = Instruments()
@@ -62,7 +67,7 @@ def reach_out(settings: Settings, environ: Mapping[str, str]) -> Outside:
     beat = Beat()
 
     def may_write() -> bool:
-        beat()  # a step that writes goes on, however many nodes it closes, empties and deletes
+        beat()  # a step that writes makes progress, however many nodes it handles
         return writer.held()
 
     loops_store = store.fenced(writer.fence) if isinstance(writer, Lease) else store
@@ -99,7 +104,7 @@ def reach_out(settings: Settings, environ: Mapping[str, str]) -> Outside:
 
 
 def _writer(settings: Settings) -> WriterLock | Lease:
-    """Return the right to write: a lock beside an SQLite file, a lease in PostgreSQL."""
+    """Return the leader election: a lock beside an SQLite file, or a lease in PostgreSQL."""
     database = settings.environment.database_url.get_secret_value()
     if is_sqlite(parse(database)):
         return WriterLock(database)
@@ -107,8 +112,8 @@ def _writer(settings: Settings) -> WriterLock | Lease:
     return Lease(LeaseTable(parse(database)), Terms(lasts=leader.lease, longest_call=leader.longest_call))
 
 
-# The adapters ask once more right before each write: they read again first, and while the other side takes its time
-# for that our parent may have died, or another replica may have taken the lead.
+# The adapters check leadership right before each write: they read first, and meanwhile the parent may have died or
+# another replica may have become the leader.
 
 
 def _civo(
@@ -154,6 +159,28 @@ def _cluster(settings: Settings, may_write: Callable[[], bool]) -> KubernetesClu
 
 
 def _require(may_write: Callable[[], bool]) -> None:
-    """Raise WriterLostError unless we may write."""
+    """Raise WriterLostError unless this process leads."""
     if not may_write():
         raise WriterLostError(LEAD_LOST)
+
+
+def configure_logs() -> None:
+    """Write one line per event to standard output: JSON unless it is a terminal."""
+    terminal = sys.stdout.isatty()
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            *([_shown] if terminal else []),
+            structlog.dev.ConsoleRenderer() if terminal else structlog.processors.JSONRenderer(),
+        ],
+        logger_factory=structlog.PrintLoggerFactory(sys.stdout),
+        cache_logger_on_first_use=True,  # each delivery writes a line
+    )
+
+
+def _shown(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Remove terminal control characters from external text; the JSON renderer escapes them."""
+    return {key: harmless(value) if isinstance(value, str) else value for key, value in event.items()}
