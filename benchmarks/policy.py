@@ -103,8 +103,8 @@ def replay(path: Path, configuration: Configuration) -> list[dict[str, Any]]:
         first = lineup(replace(base, config=file, compare=()))
         others = lineup(base, ALL)
     trace = fitting(read(path, base, others), base, others)
-    making = [first.making[0], *others.making[1:]]
-    results = contest(trace.jobs, [make(others.setting) for make in making], replace(others.setting, start=trace.start))
+    contestants = [first.contestants[0], *others.contestants[1:]]
+    results = contest(trace.jobs, contestants, replace(others.setting, start=trace.start))
     against = next(r.figures for r in results if r.name == AGAINST)
     rows = []
     for result in results:

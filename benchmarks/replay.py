@@ -74,7 +74,7 @@ def one(count: int, gpus: int, budget: Decimal | None = None) -> dict[str, Any]:
     controller = contestant.make(world, {"pool": MOST_GPUS // gpus}, jobs)
     gc.collect()
     began, began_cpu = time.perf_counter(), time.process_time()
-    played = play(world, jobs, controller, contestant.reaction)
+    played = play(world, jobs, controller, setting.reaction())
     took, cpu = time.perf_counter() - began, time.process_time() - began_cpu
     if wrong := violations(jobs, played, {"pool": MOST_GPUS // gpus}):
         raise RuntimeError(f"{count} jobs on nodes of {gpus} GPUs: {wrong[0]}")

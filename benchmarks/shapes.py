@@ -50,7 +50,7 @@ def pools(sizes: Sequence[int]) -> tuple[Pool, ...]:
 
 def contestants() -> Mapping[str, Contestant]:
     """The product with one pool and with four under each objective, and the peer on four."""
-    found = {f"{PEER}, four": a_peer(PEER, PEERS[PEER], pools(SIZES["four"]), SETTING)}
+    found = {f"{PEER}, four": a_peer(PEER, PEERS[PEER], pools(SIZES["four"]))}
     for named, sizes in SIZES.items():
         for objective in Objective:
             policy = Policy(pools=pools(sizes), limits=Limits(max_gpus=MOST_GPUS), objective=objective)
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str]) -> int:
     rows: dict[str, list[tuple[Result, Result]]] = {name: [] for name in names}
     for path in sorted(folder.glob("*.csv")):
         jobs = load_jobs(path, SETTING.start)
-        (peer,) = contest(jobs, [a_peer(PEER, PEERS[PEER], pools(SIZES["one"]), SETTING)], SETTING)
+        (peer,) = contest(jobs, [a_peer(PEER, PEERS[PEER], pools(SIZES["one"]))], SETTING)
         for result in contest(jobs, [known[name] for name in names], SETTING):
             rows[result.name if result.name in rows else f"{PEER}, four"].append((result, peer))
             found, base = result.figures, peer.figures

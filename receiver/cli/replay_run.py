@@ -1,5 +1,5 @@
-"""A replay from its command line to its output: traces and policies, or all that is wrong with them; then the table,
-the document and the page."""
+"""A replay from its command line to its output: traces and policies, or every error in them; then table, JSON and
+page."""
 
 import logging
 import sys
@@ -32,7 +32,7 @@ from receiver.replay.traces import BadTrace, Trace, TraceReading, read_trace, to
 from receiver.replay.traces.trace import misfits
 
 FINE = 0
-WRONG = 1  # something does not add up, or a pod lost its node to a policy of ours
+WRONG = 1  # something does not add up, or a policy of ours took the node from a pod
 OURS = "gpu-autoscaler"
 USD_PER_GPU_HOUR = Decimal("1.29")  # an L40S at Civo, for nodes of any size
 
@@ -46,14 +46,13 @@ pools:
     price_usd_per_hour: {price}
 """
 
-Making = Callable[[Setting], Contestant | Reckoned]
 ReadingProgress = Callable[[int, int], None]  # pages read, of how many
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remembered:
-    """What is asked of the Prometheus at *url*: GPU pods between *since* and *until*, seen every *step*; *timeout* is
-    for one query."""
+    """A query of the GPU pods in the Prometheus at *url* between *since* and *until*; *step* is its scrape interval,
+    *timeout* is for one query."""
 
     url: str
     since: datetime
@@ -63,13 +62,13 @@ class Remembered:
 
 
 def trace_from_file(path: Path, reading: TraceReading) -> Trace:
-    """Return the trace at *path*. Raises BadTrace with every line or object that is wrong; OSError."""
+    """Return the trace at *path*. Raises BadTrace with every malformed line or object; OSError."""
     return read_trace(path, reading, _export)
 
 
 def trace_from_prometheus(asked: Remembered, reading: TraceReading, progress: ReadingProgress | None = None) -> Trace:
-    """Return what a Prometheus remembers as a trace. Raises BadTrace, TryLater, WontWork."""
-    from receiver.adapters.monitoring.history import PrometheusHistory  # only here are the clients needed
+    """Return the history of a Prometheus as a trace. Raises BadTrace, TryLater, WontWork."""
+    from receiver.adapters.monitoring.history import PrometheusHistory  # imports clients that nothing else here needs
 
     history = PrometheusHistory(asked.url, asked.timeout.total_seconds(), reading.team_label)
     try:
@@ -86,7 +85,7 @@ def _export(path: Path, made_at: datetime | None) -> Past:
 
 
 class BadInput(Exception):
-    """What cannot be replayed; *lines* say what is wrong and what helps, each by itself."""
+    """Input that cannot be replayed; each of *lines* names an error and its fix."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         self.lines = tuple(lines)
@@ -95,7 +94,7 @@ class BadInput(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """The command line. What of *setting* was *typed* goes before the configuration."""
+    """The command line. Fields of *setting* that were *typed* go before the configuration."""
 
     config: Path | None = None
     compare: Sequence[str] = ()
@@ -111,47 +110,49 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lineup:
-    """The policies that run, the first one ours: *pools* by policy, *making* makes each for a trace's setting.
-
-    *against* is the one that the others are compared with.
-    """
+    """The policies of a replay, ours first; *against* names the one that the others are compared with."""
 
     setting: Setting
-    pools: Sequence[Pool]
-    shapes: Sequence[tuple[str, Sequence[Pool]]]
-    making: Sequence[Making]
+    contestants: Sequence[Contestant | Reckoned]
     against: str | None
     attribution: Attribution
 
+    @property
+    def pools(self) -> Sequence[Pool]:
+        """The pools of the first policy."""
+        return self.contestants[0].pools
+
+    @property
+    def shapes(self) -> list[Sequence[Pool]]:
+        """The pools of each configuration."""
+        return [c.pools for c in self.contestants if isinstance(c, Contestant) and c.kind == "policy"]
+
 
 def lineup(asked: Asked, peers: Mapping[str, PeerPolicy] = PEERS) -> Lineup:
-    """Return who runs; *peers* are those that can be named. Raises BadInput."""
-    settings = [(OURS, _first(asked))]
-    first = settings[0][1]
+    """Return the policies to replay; *peers* are those that can be named. Raises BadInput."""
+    first = _first(asked)
     setting = _setting(asked, first)
-    making = [_ours(OURS, first, setting)]
+    pools = first.policy.pools
+    found: list[Contestant | Reckoned] = [_ours(OURS, first, setting)]
     for number, word in enumerate(asked.compare):
         if word in asked.compare[:number] or word == OURS:
-            raise BadInput([f"--compare {word} is there already: name each policy once"])
+            raise BadInput([f"--compare {word}: is given twice; name each policy once"])
         if word in peers:
-            making.append(_peer(word, peers[word], first.policy.pools))
+            found.append(a_peer(word, peers[word], pools))
         elif word in BOUNDS:
-            making.append(_bound(word, first.policy.pools))
+            found.append(Reckoned(name=word, pools=pools, bound=BOUNDS[word]))
         else:
-            settings.append((word, _loaded(_file(word, [*peers, *BOUNDS]))))
-            making.append(_ours(*settings[-1], setting))
+            found.append(_ours(word, _loaded(_file(word, [*peers, *BOUNDS])), setting))
     return Lineup(
         setting=setting,
-        pools=first.policy.pools,
-        shapes=[(name, found.policy.pools) for name, found in settings],
-        making=making,
+        contestants=found,
         attribution=first.policy.attribution,
         against=next((word for word in asked.compare if word in peers), next(iter(asked.compare), None)),
     )
 
 
 def read(path: Path, asked: Asked, those: Lineup) -> Trace:
-    """Return the trace in a file. Raises BadInput with everything that is wrong with it."""
+    """Return the trace in a file. Raises BadInput with every error in it."""
     try:
         return trace_from_file(path, _reading(asked, those))
     except OSError as error:
@@ -161,7 +162,7 @@ def read(path: Path, asked: Asked, those: Lineup) -> Trace:
 
 
 def recall(remembered: Remembered, asked: Asked, those: Lineup, progress: ReadingProgress) -> Trace:
-    """Return what a Prometheus remembers as a trace. Raises BadInput, as `read` does."""
+    """Return the history of a Prometheus as a trace. Raises BadInput."""
     try:
         return trace_from_prometheus(remembered, _reading(asked, those), progress)
     except (TryLater, WontWork) as error:
@@ -171,8 +172,9 @@ def recall(remembered: Remembered, asked: Asked, those: Lineup, progress: Readin
 
 
 def _reading(asked: Asked, those: Lineup) -> TraceReading:
-    """Jobs of a trace that knows no taints tolerate those of all pools, and no others: a cordon is a taint too."""
-    keys = {taint.key for _, pools in those.shapes for pool in pools for taint in pool.taints}
+    """Let jobs of a trace without tolerations tolerate the taints of all pools, and no others: a cordon is a taint
+    too."""
+    keys = {taint.key for pools in those.shapes for pool in pools for taint in pool.taints}
     return replace(
         asked.reading,
         start=those.setting.start,
@@ -182,16 +184,16 @@ def _reading(asked: Asked, those: Lineup) -> TraceReading:
 
 
 def fitting(trace: Trace, asked: Asked, those: Lineup) -> Trace:
-    """Return *trace* with the jobs that every policy of *those* has a pool for. Raises BadInput with the others."""
+    """Return *trace* with the jobs that fit a pool of every policy. Raises BadInput with the others."""
     jobs = trace.jobs
     if asked.split_pods:
         jobs = [replace(job, pods=job.gpus, gpus_per_pod=1, gang=job.gpus > 1, gang_min=None) for job in jobs]
-    wrong = {name: trouble for _, pools in those.shapes for name, trouble in misfits(jobs, pools).items()}
+    wrong = {name: trouble for pools in those.shapes for name, trouble in misfits(jobs, pools).items()}
     kept = [job for job in jobs if job.id not in wrong]
     if wrong and not asked.skip_misfits:
         raise BadInput(f"{trace.source}: {line}" for line in told(list(wrong.values())))
     if not kept:
-        raise BadInput([f"{trace.source}: no job is left that fits: give larger pools"])
+        raise BadInput([f"{trace.source}: no job fits a pool: use larger pools"])
     return replace(trace, jobs=kept, left_out=[*trace.left_out, *wrong.values()])
 
 
@@ -212,23 +214,21 @@ def _first(asked: Asked) -> FileSettings:
         return _loaded(asked.config)
     nodes = asked.max_gpus // asked.gpus_per_node
     if not nodes:
-        raise BadInput(
-            [f"--max-gpus {asked.max_gpus} is less than one node has: --gpus-per-node {asked.gpus_per_node}"]
-        )
+        raise BadInput([f"--max-gpus {asked.max_gpus} is less than one node of --gpus-per-node {asked.gpus_per_node}"])
     price = asked.gpus_per_node * USD_PER_GPU_HOUR
     return load_text(WITHOUT_CONFIG.format(gpus=asked.gpus_per_node, nodes=nodes, price=price))
 
 
 def _loaded(path: Path) -> FileSettings:
-    """The same loader as the server's; the environment, where secrets are, is not asked."""
+    """Load a configuration as the server does, without the environment and its secrets."""
     try:
         found = load_file(path)
     except ConfigError as error:
         raise BadInput(f"{path}: {mistake}" for mistake in error.mistakes) from error
     unpriced = [pool.name for pool in found.policy.pools if pool.price_usd_per_hour is None]
     if unpriced:
-        remedy = "give it price_usd_per_hour, or name its size in a prices_file"
-        raise BadInput(f"{path}: pool {name} has no price, so it could not grow: {remedy}" for name in unpriced)
+        remedy = "set price_usd_per_hour, or add its size to a prices_file"
+        raise BadInput(f"{path}: pool {name} has no price, so it cannot grow: {remedy}" for name in unpriced)
     return found
 
 
@@ -240,35 +240,22 @@ def _file(word: str, known: Sequence[str]) -> Path:
     return path
 
 
-def _ours(name: str, settings: FileSettings, setting: Setting) -> Making:
-    def make(under: Setting) -> Contestant:
-        return the_product(name, settings.policy, under)
-
+def _ours(name: str, settings: FileSettings, setting: Setting) -> Contestant:
     try:
-        probe = make(setting)
-        probe.make(setting.world(probe.pools), {}, ())  # what cannot be replayed is refused before anything runs
+        return the_product(name, settings.policy, setting)
     except ValueError as error:
         raise BadInput([f"{name}: {error}"]) from error
-    return make
-
-
-def _peer(name: str, peer: PeerPolicy, pools: Sequence[Pool]) -> Making:
-    return lambda setting: a_peer(name, peer, pools, setting)
-
-
-def _bound(name: str, pools: Sequence[Pool]) -> Making:
-    return lambda _setting: Reckoned(name=name, pools=tuple(pools), bound=BOUNDS[name])
 
 
 def run(traces: Sequence[Path], asked: Asked, *, as_json: bool, html: Path | None, bar: bool) -> int:
-    """Replay every trace and print what came of it; return the exit status. Raises BadInput before anything runs."""
+    """Replay every trace, print the results and return the exit status. Raises BadInput before anything runs."""
     if html is not None and not html.parent.is_dir():
-        raise BadInput([f"{html}: there is no folder {html.parent}: make it first"])
+        raise BadInput([f"{html}: the directory {html.parent} does not exist"])
     those = lineup(asked)
     found = _traces(traces, asked, those, shown=bar)
     for trace in found:
         print_lines([f"{trace.source}: {line}" for line in trace.report], err=True)
-    with _silent(), _progress(sum(len(trace.jobs) for trace in found) * len(those.making), shown=bar) as progress:
+    with _silent(), _progress(sum(len(trace.jobs) for trace in found) * len(those.contestants), shown=bar) as progress:
         played = [_played(trace, those, progress) for trace in found]
     documents = [document(each) for each in played]
     whole = documents[0] if len(documents) == 1 else several(documents)
@@ -285,7 +272,7 @@ def run(traces: Sequence[Path], asked: Asked, *, as_json: bool, html: Path | Non
 
 
 def _traces(paths: Sequence[Path], asked: Asked, those: Lineup, *, shown: bool) -> list[Trace]:
-    """Read all of them. Raises BadInput with what is wrong with any."""
+    """Read all traces. Raises BadInput with the errors of all of them."""
     sources = [partial(read, path, asked, those) for path in paths]
     if asked.remembered is not None:
         sources.append(partial(_recalled, asked.remembered, asked, those, shown=shown))
@@ -312,7 +299,7 @@ def _write(html: Path, played: Sequence[Replayed], ratios: Mapping[str, Any]) ->
 
 
 def _recalled(remembered: Remembered, asked: Asked, those: Lineup, *, shown: bool) -> Trace:
-    """Read a Prometheus page by page, and show how far it is."""
+    """Read a Prometheus page by page, with a progress bar."""
     with click.progressbar(length=1, label="reading history", file=sys.stderr, hidden=not shown) as bar:
 
         def told(done: int, of: int) -> None:
@@ -328,19 +315,20 @@ def _played(trace: Trace, those: Lineup, progress: Progress) -> Replayed:
         trace=trace,
         pools=those.pools,
         setting=setting,
-        results=contest(trace.jobs, [make(setting) for make in those.making], setting, progress),
+        results=contest(trace.jobs, those.contestants, setting, progress),
         against=those.against,
     )
 
 
 def _is_wrong(policy: Mapping[str, Any]) -> bool:
-    """Whether a policy does not add up, or is ours and took a node from under a pod; what a peer kills is its own."""
+    """Return True when a policy does not add up, or is ours and took the node from a pod. Kills of peers do not
+    count."""
     return bool(policy["violations"]) or (policy["kind"] == "policy" and policy["kills"] > 0)
 
 
 @contextmanager
 def _silent() -> Iterator[None]:
-    """Steps write a line each to the log; a replay makes thousands of them and its output is for its figures."""
+    """Silence the log: a replay runs thousands of steps, each of which writes a line."""
     before = structlog.get_config()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     try:

@@ -1,4 +1,4 @@
-"""What no policy can beat, and what one could do that knows the future: figures that the trace alone decides."""
+"""Bounds: the least that any policy could pay, and a schedule that knows the future. The trace alone decides them."""
 
 import heapq
 import math
@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from receiver.core.model.policy import Pool
-from receiver.replay.figures import Figures
+from receiver.replay.figures import Billed, Figures, cost
 from receiver.replay.play import Setting
 from receiver.replay.world.config import Job
 
@@ -18,23 +18,23 @@ Reckon = Callable[[Sequence[Job], Sequence[Pool], Setting], Figures]
 
 
 def fluid_gpu_hours(jobs: Sequence[Job]) -> float:
-    """GPU-hours that the jobs hold: what is paid if every paid GPU-second is used, whoever waits how long."""
+    """Return the GPU-hours that the jobs hold: the bill when no paid GPU-second is unused."""
     return sum(job.gpus * (job.duration / HOUR) for job in jobs)
 
 
 @dataclass(slots=True)
 class _Open:
-    """A node of the schedule: from *start*, busy until *end* as far as planned."""
+    """A node of the schedule: it runs from *start*, and is busy until *end* so far."""
 
     start: datetime
     end: datetime
     free: int
-    ending: list[tuple[datetime, int]] = field(default_factory=list)  # a heap of what gives back GPUs when
+    ending: list[tuple[datetime, int]] = field(default_factory=list)  # a heap of the GPUs that become free
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """A feasible schedule: node-hours as billed per second and per started hour, and the most nodes at once."""
+    """A feasible schedule: node-hours billed per second and per started hour, and the peak of nodes."""
 
     nodes: int
     node_hours_second: float
@@ -43,11 +43,11 @@ class Schedule:
 
 
 def clairvoyant(jobs: Sequence[Job], gpus: int, lead: timedelta, *, by_the_hour: bool) -> Schedule:
-    """Place every pod the moment it comes, on nodes of *gpus* GPUs ordered *lead* ahead, where it adds the least to
-    what is paid; nothing moves and nobody waits.
+    """Place every pod at its submission where it adds least to the bill, on nodes of *gpus* GPUs ordered *lead* ahead.
+    Nothing moves and nothing waits.
 
-    It is greedy: an upper bound on the least that such a schedule costs. A node may be kept idle between two pods when
-    that is cheaper than a new one. Raises ValueError for a pod that is larger than a node.
+    It is greedy, so the best such schedule may cost less. A node stays idle between two pods when that is cheaper than
+    a new one. Raises ValueError for a pod that is larger than a node.
     """
     nodes: list[_Open] = []
     over: list[_Open] = []
@@ -78,7 +78,7 @@ def clairvoyant(jobs: Sequence[Job], gpus: int, lead: timedelta, *, by_the_hour:
 
 
 def _still_useful(nodes: list[_Open], now: datetime, *, by_the_hour: bool) -> tuple[list[_Open], list[_Open]]:
-    """Give back what ended by *now*; split off the nodes that nothing would be cheaper on than on a new one."""
+    """Free the GPUs of pods that ended by *now*. Split the nodes into those still worth keeping and the others."""
     kept: list[_Open] = []
     gone: list[_Open] = []
     for node in nodes:
@@ -92,7 +92,7 @@ def _still_useful(nodes: list[_Open], now: datetime, *, by_the_hour: bool) -> tu
 def _cheapest(
     nodes: Sequence[_Open], wanted: int, end: datetime, now: datetime, lead: timedelta, *, by_the_hour: bool
 ) -> _Open | None:
-    """The node that has room and costs least more with the pod on it, then the fullest; None where a new one is
+    """Return the node with room to whose bill the pod adds least, then the fullest; None when a new one is
     cheaper."""
     best: tuple[timedelta, int] | None = None
     chosen: _Open | None = None
@@ -113,84 +113,68 @@ def _paid(length: timedelta, *, by_the_hour: bool) -> timedelta:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """*about* is one line; *reckon* raises ValueError for a pod that no pool can hold."""
+    """*about* is one line; *reckon* raises ValueError for a pod that fits no pool."""
 
     about: str
     reckon: Reckon
 
 
-@dataclass(frozen=True, slots=True)
-class _Bought:
-    """Nodes of one pool: their hours by the second and by the started hour, and how many there were."""
-
-    pool: Pool
-    seconds: float
-    started: int
-    nodes: int
-
-
-def _knowing(jobs: Sequence[Job], pools: Sequence[Pool], setting: Setting) -> Figures:
-    """The cheaper of two ways: every pod on the largest nodes, or on the smallest ones that it fits."""
+def _clairvoyant(jobs: Sequence[Job], pools: Sequence[Pool], setting: Setting) -> Figures:
+    """Return the cheaper of two schedules: every pod on the largest nodes, or on the smallest that it fits."""
     sizes = sorted(pools, key=lambda pool: pool.gpus_per_node)
     fitting: dict[str, list[Job]] = {}
     for job in jobs:
         pool = next((p for p in sizes if p.gpus_per_node >= job.gpus_per_pod), sizes[-1])
         fitting.setdefault(pool.id, []).append(job)
-    ways = [_scheduled(way, sizes, setting) for way in ({sizes[-1].id: list(jobs)}, fitting)]
-    found = [_figures("clairvoyant", jobs, bought, setting) for bought in ways]
-    return min(found, key=lambda f: f.gpu_hours_started if setting.by_the_hour else f.gpu_hours_second)
+    found = [_scheduled(way, jobs, sizes, setting) for way in ({sizes[-1].id: list(jobs)}, fitting)]
+    return min(found, key=lambda f: f.paid(by_the_hour=setting.by_the_hour))
 
 
-def _scheduled(way: Mapping[str, Sequence[Job]], pools: Sequence[Pool], setting: Setting) -> list[_Bought]:
-    found = []
-    for pool in pools:
-        if pool.id in way:
-            plan = clairvoyant(way[pool.id], pool.gpus_per_node, setting.lead, by_the_hour=setting.by_the_hour)
-            found.append(_Bought(pool, plan.node_hours_second, plan.node_hours_started, plan.nodes))
-    return found
+def _scheduled(
+    way: Mapping[str, Sequence[Job]], jobs: Sequence[Job], pools: Sequence[Pool], setting: Setting
+) -> Figures:
+    """Return the figures when each pool runs the jobs that *way* gives it."""
+    plans = [
+        (pool, clairvoyant(way[pool.id], pool.gpus_per_node, setting.lead, by_the_hour=setting.by_the_hour))
+        for pool in pools
+        if pool.id in way
+    ]
+    nodes = [_billed(pool, plan.node_hours_second, plan.node_hours_started) for pool, plan in plans]
+    return _figures("clairvoyant", jobs, nodes, setting, starts=sum(plan.nodes for _, plan in plans))
 
 
 def _fluid(jobs: Sequence[Job], pools: Sequence[Pool], setting: Setting) -> Figures:
-    """Every paid GPU-second is used: nobody could pay less, whoever waits how long. Of the cheapest GPUs."""
+    """Return the figures when every paid GPU-second of the cheapest GPUs is used."""
     cheapest = min(pools, key=lambda p: (p.price_usd_per_hour or Decimal(0)) / max(1, p.gpus_per_node))
     hours = fluid_gpu_hours(jobs) / cheapest.gpus_per_node
-    return _figures("fluid", jobs, [_Bought(cheapest, hours, math.ceil(hours), 0)], setting)
+    return _figures("fluid", jobs, [_billed(cheapest, hours, math.ceil(hours))], setting, starts=0)
 
 
-def _figures(name: str, jobs: Sequence[Job], bought: Sequence[_Bought], setting: Setting) -> Figures:
-    gpu_hours = sum(b.seconds * b.pool.gpus_per_node for b in bought)
-    second = _usd([(b.pool, b.seconds) for b in bought])
-    started = _usd([(b.pool, b.started) for b in bought])
+def _billed(pool: Pool, hours: float, started: int) -> Billed:
+    return Billed(pool.gpus_per_node, pool.price_usd_per_hour, hours * 3600, started)
+
+
+def _figures(name: str, jobs: Sequence[Job], nodes: Sequence[Billed], setting: Setting, *, starts: int) -> Figures:
+    gpu_hours = sum(node.seconds * node.gpus for node in nodes) / 3600
     return Figures(
         name=name,
-        node_hours_second=round(sum(b.seconds for b in bought), 3),
-        node_hours_started=sum(b.started for b in bought),
-        gpu_hours_second=round(gpu_hours, 3),
-        gpu_hours_started=sum(b.started * b.pool.gpus_per_node for b in bought),
-        usd=started if setting.by_the_hour else second,
+        **cost(nodes, by_the_hour=setting.by_the_hour),
         utilization=round(fluid_gpu_hours(jobs) / gpu_hours, 4) if gpu_hours else 0.0,
         wait_mean_s=0.0,
         wait_p50_s=0.0,
         wait_p95_s=0.0,
         wait_max_s=0.0,
-        node_starts=sum(b.nodes for b in bought),
+        node_starts=starts,
         actions=0,
         kills=0,
         jobs=len(jobs),
         jobs_lost=0,
-        usd_second=second,
-        usd_started=started,
     )
 
 
-def _usd(hours: Sequence[tuple[Pool, float]]) -> Decimal | None:
-    if any(pool.price_usd_per_hour is None for pool, _ in hours):
-        return None
-    total = sum(((pool.price_usd_per_hour or Decimal(0)) * Decimal(str(h)) for pool, h in hours), Decimal(0))
-    return total.quantize(Decimal("0.01"))
-
-
 BOUNDS: Mapping[str, Bound] = {
-    "clairvoyant": Bound("knows the future: nobody waits, and nodes come where that is cheapest", _knowing),
-    "fluid": Bound("pays for what is used and for nothing else, whoever waits how long", _fluid),
+    "clairvoyant": Bound(
+        "a schedule that knows the future: no job waits, and nodes start where that is cheapest", _clairvoyant
+    ),
+    "fluid": Bound("pays only for GPU-seconds that are used; waits do not count", _fluid),
 }

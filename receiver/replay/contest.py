@@ -1,9 +1,8 @@
-"""Several policies on one trace, each in a world of its own, under the same circumstances: the product's step, peers,
-bounds."""
+"""Several policies on one trace, each in a world of its own: the product's step, peers and bounds."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Literal
 
@@ -30,29 +29,27 @@ Kind = Literal["policy", "peer", "bound"]
 
 
 class Product:
-    """`receiver.step.reconcile.step` under a policy. There is nobody to ask, so that no approval is waited for.
+    """The product's step under a policy. No approval is waited for, since there is no one to give it.
 
-    *budgets* is the log of what the policy's budgets held up, None where it sets none.
-
-    Raises ValueError for a policy with budgets of teams: who held what is not accounted for here.
+    *budgets* is the log of the policy's budgets, None where it sets none.
     """
 
     def __init__(self, world: World, policy: Policy) -> None:
-        if policy.budget is not None and policy.budget.teams:
-            raise ValueError("budgets of teams cannot be replayed: leave budget.teams out")
+        """Raises ValueError for budgets of teams: a replay does not account for who held what."""
+        _check(policy)
         self._policy = without_approvals(policy)
         self.budgets = BudgetLog() if policy.budget is not None else None
         self._cloud, cluster = WorldCloud(world), WorldCluster(world)
-        # Without a budget nothing depends on what nodes that are gone have cost.
-        store = ReplayStore(priced=policy.budget is not None, finished=world.finished)
+        limits_account = policy.budget is not None and policy.budget.account_usd is not None
         self._sources = Sources(
             cloud=self._cloud,
             cluster=cluster,
             telemetry=WorldTelemetry(world),
             alarms=WorldAlarms(world),
             sizes=self._cloud,
-            store=store,
-            accounts=WorldAccounts(world) if _limits_account(policy) else None,
+            # Without a budget nothing depends on the cost of nodes that are gone.
+            store=ReplayStore(priced=policy.budget is not None, finished=world.finished),
+            accounts=WorldAccounts(world) if limits_account else None,
         )
         self._hands = Hands(cloud=self._cloud, cluster=cluster, may_write=lambda: True)
 
@@ -62,32 +59,33 @@ class Product:
         return len(self._cloud.writes)
 
     def look(self, now: datetime) -> datetime | None:
-        """One step at *now*."""
+        """Run one step at *now*."""
         stepped = step(self._sources, self._hands, self._policy, "act", now, chores=False)
         if self.budgets is not None:
             self.budgets.note(stepped.assignment, now)
         return stepped.reconsider_at
 
 
-def _limits_account(policy: Policy) -> bool:
-    """True when the account's charges matter: nothing is in a replayed cluster that its own ledger has not seen."""
-    return policy.budget is not None and policy.budget.account_usd is not None
+def _check(policy: Policy) -> None:
+    if policy.budget is not None and policy.budget.teams:
+        raise ValueError("budgets of teams cannot be replayed: leave budget.teams out")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contestant:
-    """One policy: the *pools* it sizes, what it is made by, and how soon it notices changes."""
+    """A policy: the *pools* it sizes and its controller. *every* is the interval of its loop; None is the product,
+    which notices changes as `Setting.reaction` says."""
 
     name: str
     kind: Kind
     pools: tuple[Pool, ...]
     make: Maker
-    reaction: Reaction
+    every: timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reckoned:
-    """A bound on what any policy could do with *pools*: it is worked out and not played."""
+    """A bound on any policy with *pools*: it is computed, not played."""
 
     name: str
     pools: tuple[Pool, ...]
@@ -96,33 +94,29 @@ class Reckoned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What one policy came to. *violations* are sentences about what does not add up; a bound was not *played*, and
-    *delays* are those of the budgets of a policy that sets some."""
+    """The result of one policy. *violations* are sentences about what does not add up. A bound was not *played*.
+    *delays* are those of the policy's budgets, None without any."""
 
     name: str
     kind: Kind
     figures: Figures
     played: Played | None
-    violations: tuple[str, ...] = field(default=())
+    violations: tuple[str, ...] = ()
     delays: Delays | None = None
 
 
 def the_product(name: str, policy: Policy, setting: Setting) -> Contestant:
-    """The product under *policy*, which is told how the cloud of *setting* charges."""
-    said = replace(policy, billing=replace(policy.billing, granularity=setting.unit))
+    """Return the product under *policy*, billed as *setting* says. Raises ValueError for budgets of teams."""
+    _check(policy)
+    billed = replace(policy, billing=replace(policy.billing, granularity=setting.unit))
     return Contestant(
-        name=name,
-        kind="policy",
-        pools=policy.pools,
-        make=lambda world, _most, _jobs: Product(world, said),
-        reaction=setting.reaction(),
+        name=name, kind="policy", pools=policy.pools, make=lambda world, _most, _jobs: Product(world, billed)
     )
 
 
-def a_peer(name: str, peer: PeerPolicy, pools: Iterable[Pool], setting: Setting) -> Contestant:
-    """A peer on *pools*, which looks at its own interval and is told by nobody."""
-    reaction = Reaction(start=setting.start, tick=peer.every)
-    return Contestant(name=name, kind="peer", pools=tuple(pools), make=peer, reaction=reaction)
+def a_peer(name: str, peer: PeerPolicy, pools: Iterable[Pool]) -> Contestant:
+    """Return a peer on *pools*, which looks at its own interval."""
+    return Contestant(name=name, kind="peer", pools=tuple(pools), make=peer, every=peer.every)
 
 
 def contest(
@@ -131,39 +125,28 @@ def contest(
     setting: Setting,
     progress: Progress | None = None,
 ) -> list[Result]:
-    """Let each of *contestants* run *jobs*; *progress* is told its name and how many jobs have finished."""
-    return [
-        _one(jobs, each, setting, progress)
-        if isinstance(each, Contestant)
-        else _reckoned(jobs, each, setting, progress)
-        for each in contestants
-    ]
+    """Let each of *contestants* run *jobs*; *progress* takes its name and how many jobs have finished."""
+    report = progress or (lambda _name, _done: None)
+    return [_run(jobs, each, setting, report) for each in contestants]
 
 
-def _reckoned(jobs: Sequence[Job], those: Reckoned, setting: Setting, progress: Progress | None) -> Result:
-    found = those.bound.reckon(jobs, those.pools, setting)
-    if progress is not None:
-        progress(those.name, len(jobs))
-    return Result(name=those.name, kind="bound", figures=found, played=None)
-
-
-def _one(jobs: Sequence[Job], contestant: Contestant, setting: Setting, progress: Progress | None) -> Result:
-    world = setting.world(contestant.pools)
-    most = {pool.id: pool.max_nodes for pool in contestant.pools}
-    controller = contestant.make(world, most, jobs)
-
-    def told(_now: datetime, done: int) -> None:
-        if progress is not None:
-            progress(contestant.name, done)
-
-    played = play(world, jobs, controller, contestant.reaction, told)
-    told(played.end, len(played.finished))
+def _run(jobs: Sequence[Job], one: Contestant | Reckoned, setting: Setting, progress: Progress) -> Result:
+    if isinstance(one, Reckoned):
+        bound = Result(name=one.name, kind="bound", figures=one.bound.reckon(jobs, one.pools, setting), played=None)
+        progress(one.name, len(jobs))
+        return bound
+    world = setting.world(one.pools)
+    most = {pool.id: pool.max_nodes for pool in one.pools}
+    controller = one.make(world, most, jobs)
+    reaction = setting.reaction() if one.every is None else Reaction(start=setting.start, tick=one.every)
+    played = play(world, jobs, controller, reaction, lambda _now, done: progress(one.name, done))
+    progress(one.name, len(played.finished))
     log = controller.budgets if isinstance(controller, Product) else None
-    prices: dict[str, Decimal | None] = {pool.size: pool.price_usd_per_hour for pool in contestant.pools}
+    prices: dict[str, Decimal | None] = {pool.size: pool.price_usd_per_hour for pool in one.pools}
     return Result(
-        name=contestant.name,
-        kind=contestant.kind,
-        figures=figures(contestant.name, played, prices, by_the_hour=setting.by_the_hour),
+        name=one.name,
+        kind=one.kind,
+        figures=figures(one.name, played, prices, by_the_hour=setting.by_the_hour),
         played=played,
         violations=tuple(violations(jobs, played, most)),
         delays=None if log is None else delays(played, log),

@@ -1,22 +1,17 @@
-"""What a budget held up in a replay: its pauses, and which jobs waited because of it, from when to when.
+"""The effect of budgets in a replay: pauses, and the jobs that waited because of them.
 
-Shown with a replay's figures: `Result.delays` of `receiver.replay.contest` is a `Delays` (None for who knows no
-budgets), whose `document` is JSON-able and whose `sentences` are for people.
-
-`BudgetLog` is told what each step of the product found. A job is delayed while a budget covers no node for one of its
-pods: beyond the hold line (80 % of the month's budget unless told otherwise) for all but passing priority classes,
-beyond the stop line for all, and before these lines where what is left does not cover the reservation. That ends with
-the first step at which no budget refuses it: the month has turned, or what it waited for became free. How long its
-node takes after that is no delay of the budget's.
+A job is delayed from the first step at which no budget covers a node for one of its pods to the first at which none
+refuses it: the month has turned, or the nodes that it needs became free. A budget refuses all but passing priority
+classes beyond its hold line, every job beyond its stop line, and before them those for which the rest of the budget
+does not cover the reservation. The start of the node after that is not part of the delay.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
 from receiver.core.model.pods import Workload
-from receiver.core.model.text import some
 from receiver.core.money.budget import BudgetStage, BudgetView, Key
 from receiver.core.scaling.assign import Assignment, Wanted
 from receiver.replay.play import Played
@@ -28,7 +23,7 @@ SHOWN = 10  # jobs that a sentence names
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
-    """*budget*, as people call it, was beyond its hold or stop line in *month* (``2026-01``). One that *goes_on* had
+    """A time in *month* (``2026-01``) in which *budget* (its title) was beyond its hold or stop line. *goes_on*: it had
     not ended when the replay did."""
 
     budget: str
@@ -41,8 +36,8 @@ class Pause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delay:
-    """A job that no budget covered from *since* to *until*, for *waited* in all of that time; *gpu_hours* are what its
-    refused pods asked for over that time. It *ran* unless the end came first."""
+    """A job that no budget covered, first *since* and last *until*, for *waited* altogether. *gpu_hours* are the
+    refused GPUs times that time. *ran* is False for a job that had not begun at the end."""
 
     job: str
     since: datetime
@@ -54,19 +49,19 @@ class Delay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delays:
-    """The pauses of a replay in their order, and the delayed jobs by the time at which their delay began."""
+    """The pauses of a replay in order, and the delayed jobs by the beginning of their delay."""
 
     pauses: tuple[Pause, ...] = ()
     jobs: tuple[Delay, ...] = ()
 
     @property
     def job_hours(self) -> float:
-        """For how long jobs were delayed, in sum."""
+        """The sum of the jobs' delays in hours."""
         return sum((delay.waited / HOUR for delay in self.jobs), 0.0)
 
     @property
     def gpu_hours(self) -> float:
-        """The same by the GPUs that they asked for."""
+        """The sum of the jobs' delays in GPU-hours."""
         return sum((delay.gpu_hours for delay in self.jobs), 0.0)
 
     @property
@@ -75,39 +70,19 @@ class Delays:
         return tuple(delay.job for delay in self.jobs if not delay.ran)
 
     def document(self) -> dict[str, Any]:
-        """JSON-able: times are ISO 8601 in UTC, lengths hours or seconds as their names say."""
+        """Return the JSON: times are ISO 8601 in UTC, durations hours or seconds as their names say."""
         return {
-            "pauses": [
-                {
-                    "budget": p.budget,
-                    "stage": p.stage.value,
-                    "month": p.month,
-                    "since": p.since.isoformat(),
-                    "until": p.until.isoformat(),
-                    "goes_on": p.goes_on,
-                }
-                for p in self.pauses
-            ],
+            "pauses": [_plain(pause) for pause in self.pauses],
             "delayed_jobs": len(self.jobs),
             "job_hours": round(self.job_hours, 3),
             "gpu_hours": round(self.gpu_hours, 3),
             "never_ran": list(self.never_ran),
             "sentences": list(self.sentences()),
-            "jobs": [
-                {
-                    "job": d.job,
-                    "since": d.since.isoformat(),
-                    "until": d.until.isoformat(),
-                    "waited_s": round(d.waited.total_seconds(), 3),
-                    "gpu_hours": round(d.gpu_hours, 3),
-                    "ran": d.ran,
-                }
-                for d in self.jobs
-            ],
+            "jobs": [_plain(delay) for delay in self.jobs],
         }
 
     def sentences(self) -> Iterator[str]:
-        """One line per pause, and what waited because of the budget; nothing where nothing did."""
+        """Yield one line per pause, one on the delayed jobs, one on those that never ran; nothing without any."""
         for pause in self.pauses:
             until = "the end of the replay" if pause.goes_on else f"{pause.until:%Y-%m-%d %H:%M} UTC"
             yield (
@@ -116,12 +91,27 @@ class Delays:
             )
         if self.jobs:
             yield (
-                f"delayed by the budget: {some(len(self.jobs), 'job')}, {self.job_hours:.1f} job-hours "
-                f"({self.gpu_hours:.1f} GPU-hours) in sum"
+                f"delayed jobs: {len(self.jobs)}, for {self.job_hours:.1f} job-hours ({self.gpu_hours:.1f} GPU-hours) "
+                "altogether"
             )
         if never := self.never_ran:
             more = f" and {len(never) - SHOWN} more" if len(never) > SHOWN else ""
-            yield f"never ran until the end: {', '.join(never[:SHOWN])}{more}"
+            yield f"never ran: {', '.join(never[:SHOWN])}{more}"
+
+
+def _plain(one: Pause | Delay) -> dict[str, Any]:
+    """Return the fields of *one* as JSON values."""
+    found: dict[str, Any] = {}
+    for name, value in asdict(one).items():
+        if isinstance(value, timedelta):
+            found[f"{name}_s"] = round(value.total_seconds(), 3)
+        elif isinstance(value, datetime):
+            found[name] = value.isoformat()
+        elif isinstance(value, float):
+            found[name] = round(value, 3)
+        else:
+            found[name] = value.value if isinstance(value, BudgetStage) else value
+    return found
 
 
 @dataclass(slots=True)
@@ -136,7 +126,7 @@ class _Refused:
 
 @dataclass(slots=True)
 class BudgetLog:
-    """What the budgets of one replay did, step by step."""
+    """The pauses and refusals of a replay, step by step."""
 
     _pauses: list[Pause] = field(default_factory=list)
     _paused: dict[Key, tuple[BudgetView, datetime]] = field(default_factory=dict)
@@ -144,7 +134,7 @@ class BudgetLog:
     _over: list[_Refused] = field(default_factory=list)
 
     def note(self, assignment: Assignment, now: datetime) -> None:
-        """Take in what the step at *now* found."""
+        """Record the step at *now*."""
         for view in assignment.budgets.views:
             self._pause(view, now)
         if not self._refused and not any(wanted.refused or wanted.held for wanted in assignment.pools.values()):
@@ -168,25 +158,27 @@ class BudgetLog:
             self._paused[view.key] = view, now
 
     def pauses(self, end: datetime) -> Iterator[Pause]:
-        """Those that are over by *end*, and those that are not."""
+        """Yield all pauses; those that have not ended go on at *end*."""
         yield from self._pauses
         for view, since in self._paused.values():
             yield _paused(view, since, end, goes_on=True)
 
     def spans(self, end: datetime) -> Iterator[tuple[str, int, datetime, datetime]]:
-        """Each time in which a workload was refused: its job, its GPUs, from when to when (*end* at the latest)."""
+        """Yield the times of refusal of each workload: its job, its GPUs, from when, until when (at most *end*)."""
         for found in (*self._over, *self._refused.values()):
             yield found.job, found.gpus, found.since, found.until or end
 
 
 def delays(played: Played, log: BudgetLog) -> Delays:
-    """Return what *log* says was held up in *played*."""
+    """Return the delays that *log* recorded in *played*."""
     waiting = {job.id for job in played.left} - _begun(played)
     began = {job.id: job.started_at for job in played.finished}
     spans: dict[str, list[tuple[datetime, datetime]]] = {}
     gpu_hours: dict[str, float] = {}
     for job, gpus, since, seen_until in log.spans(played.end):
-        until = min(seen_until, max(since, began.get(job, seen_until)))  # who found room began before the next step
+        until = min(
+            seen_until, max(since, began.get(job, seen_until))
+        )  # a pod that found room began before the next step
         spans.setdefault(job, []).append((since, until))
         gpu_hours[job] = gpu_hours.get(job, 0.0) + gpus * ((until - since) / HOUR)
     found = (
@@ -207,7 +199,7 @@ def delays(played: Played, log: BudgetLog) -> Delays:
 
 
 def _refused(pools: Mapping[str, Wanted]) -> dict[str, Workload]:
-    """The workloads that a budget refuses in a pool and that no other pool takes."""
+    """Return the workloads that a budget refuses in a pool and that no other pool takes."""
     taken = {w.key for wanted in pools.values() for w in wanted.asking if w.key not in wanted.refused}
     alone = (w for wanted in pools.values() if wanted.refused for w in wanted.asking if w.key in wanted.refused)
     gangs = (held.uncovered for wanted in pools.values() for held in wanted.held if held.uncovered is not None)
@@ -215,7 +207,7 @@ def _refused(pools: Mapping[str, Wanted]) -> dict[str, Workload]:
 
 
 def _job_of(workload: Workload) -> str:
-    """The job that a world made the pods of *workload* for."""
+    """Return the job of *workload*, which is the owner of its pods."""
     return workload.pods[0].owner.partition("/")[2]
 
 
@@ -224,13 +216,13 @@ def _paused(view: BudgetView, since: datetime, until: datetime, *, goes_on: bool
 
 
 def _begun(played: Played) -> set[str]:
-    """The jobs of which a pod ran."""
+    """Return the jobs of which a pod ran."""
     ran = (p.pod for p in played.placements.all if p.started_at is not None)
     return {name.partition("/")[2].rpartition("-")[0] for name in ran}
 
 
 def _covered(times: Iterable[tuple[datetime, datetime]]) -> timedelta:
-    """How long at least one of *times* lasted."""
+    """Return how long at least one of *times* lasted."""
     total = timedelta(0)
     reached: datetime | None = None
     for since, until in sorted(times):

@@ -1,4 +1,4 @@
-"""A replay as a document: what `--json` prints, and what the table and the page are made from."""
+"""The output of a replay: the document that `--json` prints, and the table and page data made from it."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -18,8 +18,8 @@ from receiver.reports.screen import aligned
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayed:
-    """One trace, played. *pools* are those of the first policy, *against* names the one that the others are compared
-    with."""
+    """A trace and its results. *pools* are those of the first policy; *against* names the policy that the others are
+    compared with."""
 
     trace: Trace
     pools: Sequence[Pool]
@@ -29,7 +29,7 @@ class Replayed:
 
 
 def document(replayed: Replayed) -> dict[str, Any]:
-    """Return *replayed* JSON-able, its keys in a fixed order."""
+    """Return the JSON of *replayed*."""
     base = next((r.figures for r in replayed.results if r.name == replayed.against), None)
     by_the_hour = replayed.setting.by_the_hour
 
@@ -68,7 +68,7 @@ def document(replayed: Replayed) -> dict[str, Any]:
 
 
 def page_document(replayed: Replayed) -> dict[str, Any]:
-    """Return the document with what the page shows beside it: the waits by hour of day of each policy played."""
+    """Return the document with the waits by hour of day of each policy, which the page shows."""
     played = {result.name: result.played for result in replayed.results if result.played is not None}
     return {
         **document(replayed),
@@ -77,7 +77,7 @@ def page_document(replayed: Replayed) -> dict[str, Any]:
 
 
 def several(documents: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the documents of several traces as one, with the geometric mean of the ratios of each policy."""
+    """Return the documents of several traces as one, with the geometric means of each policy's ratios."""
     ratios: dict[str, list[Ratio]] = {}
     for found in documents:
         for policy in found["policies"]:
@@ -92,7 +92,7 @@ def _moment(at: datetime) -> str:
 
 
 def _setting(setting: Setting) -> dict[str, Any]:
-    """The setting with lengths of time in seconds; `start` is said beside it."""
+    """Return the setting with durations in seconds, without `start`."""
     found: dict[str, Any] = {}
     for each in fields(setting):
         value = getattr(setting, each.name)
@@ -152,7 +152,7 @@ BUDGET: Column = (
 
 
 def as_table(replayed: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines on one trace; *replayed* is its document."""
+    """Yield the table of one trace; *replayed* is its document."""
     pools = ", ".join(
         f"{pool['name']} of up to {some(pool['max_nodes'], 'node')} with {some(pool['gpus_per_node'], 'GPU')}"
         for pool in replayed["pools"]
@@ -175,18 +175,18 @@ def as_table(replayed: Mapping[str, Any]) -> Iterator[str]:
         yield from aligned([[policy["name"], *_ratio(policy["against"])] for policy in compared], "<>")
     for name, sentences in budgets:
         yield ""
-        yield f"what the budget held up under {name}:" + ("" if sentences else " nothing")
+        yield f"delayed by the budget under {name}:" + ("" if sentences else " nothing")
         yield from (f"  {sentence}" for sentence in sentences)
     wrong = [(policy["name"], said) for policy in policies for said in policy["violations"]]
     yield ""
     if wrong:
         yield from (f"DOES NOT ADD UP: {name}: {said}" for name, said in wrong)
     else:
-        yield "checked: no job lost, no GPU held twice, nothing held on a node that was not there, paid >= used"
+        yield "checked: no job lost, no GPU held twice, no pod on a node that did not exist, paid >= used"
 
 
 def as_means(replayed: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the geometric means over several traces; *replayed* is the document of all of them."""
+    """Yield the geometric means over several traces; *replayed* is their document."""
     if not replayed["ratios"]:
         return
     traces = some(len(replayed["traces"]), "trace")
@@ -195,7 +195,7 @@ def as_means(replayed: Mapping[str, Any]) -> Iterator[str]:
 
 
 def circumstances(setting: Mapping[str, Any]) -> Iterator[str]:
-    """Yield how nodes, money and reactions were set, in words; *setting* as the document has it."""
+    """Yield the `setting` of a document in words."""
     spread = f" +-{100 * setting['jitter']:g} %" if setting["jitter"] else ""
     ready, usable = brief(setting["build_s"] + setting["boot_s"]), brief(setting["driver_s"])
     yield (

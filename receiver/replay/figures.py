@@ -1,4 +1,4 @@
-"""What a played trace came to: nodes paid for, utilization, waits, what went wrong; and how policies compare."""
+"""The figures of a played trace, their comparison between policies, and the check that they add up."""
 
 import math
 from collections import Counter
@@ -14,17 +14,18 @@ from receiver.replay.world.config import Job
 from receiver.replay.world.objects import VM
 
 HOUR = timedelta(hours=1)
-A_SECOND = 1.0  # added to both waits of a ratio, so that a policy under which no job waits can be compared with
+A_SECOND = 1.0  # added to both waits of a ratio, so that a policy without waits can be compared
+ROUNDING = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
     """One policy on one trace.
 
-    Hours are node-hours and GPU-hours as billed per second and per started hour, *usd_second* and *usd_started* what
-    they cost, *usd* the one of them that the replay's billing asks for. *utilization* is the ratio (0-1) of GPU-hours
-    that jobs held while running to those that existed; waits are seconds from submission until all pods of a job ran;
-    *kills* are GPU pods that lost their node; *jobs_lost* those that had not finished at the end.
+    Hours are node-hours and GPU-hours billed per second and per started hour; *usd_second* and *usd_started* are their
+    cost, *usd* the one that the replay's billing selects (None: a price is unknown). *utilization* is the ratio (0-1)
+    of GPU-hours held by running pods to those that existed. Waits are seconds from submission until all pods of a job
+    ran. *kills* are GPU pods that lost their node, *jobs_lost* the jobs that had not finished at the end.
     """
 
     name: str
@@ -46,48 +47,73 @@ class Figures:
     usd_second: Decimal | None = None
     usd_started: Decimal | None = None
 
+    def paid(self, *, by_the_hour: bool) -> float:
+        """Return the GPU-hours that are billed."""
+        return self.gpu_hours_started if by_the_hour else self.gpu_hours_second
+
     def document(self) -> Mapping[str, Any]:
-        """JSON-able, in the order of the fields; money as text."""
+        """Return the JSON of these figures, in the order of the fields, money as text."""
         return {name: str(value) if isinstance(value, Decimal) else value for name, value in asdict(self).items()}
 
 
+@dataclass(frozen=True, slots=True)
+class Billed:
+    """Nodes of one size: GPUs of each, USD per node-hour, and their seconds and started hours together."""
+
+    gpus: int
+    price: Decimal | None
+    seconds: float
+    started: int
+
+
+def cost(nodes: Sequence[Billed], *, by_the_hour: bool) -> dict[str, Any]:
+    """Return the hours and costs of `Figures` for *nodes*."""
+    second = _usd((node.price, node.seconds / 3600) for node in nodes)
+    started = _usd((node.price, node.started) for node in nodes)
+    return {
+        "node_hours_second": round(sum((node.seconds for node in nodes), 0.0) / 3600, 3),
+        "node_hours_started": sum(node.started for node in nodes),
+        "gpu_hours_second": round(sum(node.seconds * node.gpus for node in nodes) / 3600, 3),
+        "gpu_hours_started": sum(node.started * node.gpus for node in nodes),
+        "usd": started if by_the_hour else second,
+        "usd_second": second,
+        "usd_started": started,
+    }
+
+
 def figures(name: str, played: Played, prices: Mapping[str, Decimal | None], *, by_the_hour: bool) -> Figures:
-    """Return what *played* came to. *prices* are USD per node-hour by size; with one unknown there is no *usd*."""
+    """Return the figures of *played*; *prices* are USD per node-hour by size."""
     lasted = [(vm, _until(vm, played.end) - vm.created_at) for vm in played.lives if vm.created_at < played.end]
-    seconds = sum((length.total_seconds() for _, length in lasted), 0.0)
-    gpu_seconds = sum(length.total_seconds() * _gpus(vm) for vm, length in lasted)
-    started = [(vm, max(1, math.ceil(length / HOUR))) for vm, length in lasted]
-    held = sum(
-        p.gpus * (p.ended_at - p.started_at).total_seconds()
-        for p in played.placements.all
-        if p.started_at is not None and p.ended_at is not None
-    )
-    usd_second, usd_started = _usd([(vm, length / HOUR) for vm, length in lasted], prices), _usd(started, prices)
+    nodes = [
+        Billed(vm.gpus, prices.get(vm.size), length.total_seconds(), max(1, math.ceil(length / HOUR)))
+        for vm, length in lasted
+    ]
+    gpu_seconds = sum(node.seconds * node.gpus for node in nodes)
+    held = sum(_ran_for(placed) for placed in played.placements.all)
     waits = sorted(job.wait.total_seconds() for job in played.finished)
     return Figures(
         name=name,
-        node_hours_second=round(seconds / 3600, 3),
-        node_hours_started=sum(hours for _, hours in started),
-        gpu_hours_second=round(gpu_seconds / 3600, 3),
-        gpu_hours_started=sum(hours * _gpus(vm) for vm, hours in started),
-        usd=usd_started if by_the_hour else usd_second,
+        **cost(nodes, by_the_hour=by_the_hour),
         utilization=round(held / gpu_seconds, 4) if gpu_seconds else 0.0,
-        wait_mean_s=round(sum(waits) / len(waits), 3) if waits else 0.0,
+        wait_mean_s=mean(waits),
         wait_p50_s=quantile(waits, 0.5),
         wait_p95_s=quantile(waits, 0.95),
-        wait_max_s=round(waits[-1], 3) if waits else 0.0,
+        wait_max_s=quantile(waits, 1),
         node_starts=len(lasted),
         actions=played.actions,
         kills=len(played.kills),
         jobs=len(played.finished) + len(played.left),
         jobs_lost=len(played.left),
-        usd_second=usd_second,
-        usd_started=usd_started,
     )
 
 
+def mean(values: Sequence[float]) -> float:
+    """Return the mean to three places; 0 for no values."""
+    return round(sum(values) / len(values), 3) if values else 0.0
+
+
 def quantile(ordered: Sequence[float], part: float) -> float:
-    """The smallest of *ordered* that at least *part* (0-1) of them do not exceed; 0 of nothing."""
+    """Return the smallest of *ordered* that at least *part* (0-1) of them do not exceed; 0 for no values."""
     return round(ordered[max(0, math.ceil(part * len(ordered)) - 1)], 3) if ordered else 0.0
 
 
@@ -95,14 +121,16 @@ def _until(vm: VM, end: datetime) -> datetime:
     return min(vm.gone_at or end, end)
 
 
-def _gpus(vm: VM) -> int:
-    return sum(vm.spec.resources.values())
+def _ran_for(placed: Placement) -> float:
+    """Return the GPU-seconds that a pod held while it ran; 0 when it has not ended."""
+    if placed.started_at is None or placed.ended_at is None:
+        return 0.0
+    return placed.gpus * (placed.ended_at - placed.started_at).total_seconds()
 
 
-def _usd(hours: Sequence[tuple[VM, float]], prices: Mapping[str, Decimal | None]) -> Decimal | None:
+def _usd(hours: Iterable[tuple[Decimal | None, float]]) -> Decimal | None:
     total = Decimal(0)
-    for vm, count in hours:
-        price = prices.get(vm.size)
+    for price, count in hours:
         if price is None:
             return None
         total += price * Decimal(str(count))
@@ -111,7 +139,7 @@ def _usd(hours: Sequence[tuple[VM, float]], prices: Mapping[str, Decimal | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HourOfDay:
-    """The jobs submitted in one hour of the day (UTC) that finished: waits in seconds."""
+    """The finished jobs that were submitted in one hour of the day (UTC), and their waits in seconds."""
 
     hour: int
     jobs: int
@@ -119,22 +147,19 @@ class HourOfDay:
     wait_p95_s: float
 
 
-def by_hour(played: Played) -> tuple[HourOfDay, ...]:
-    """Return the waits of all 24 hours, those without a job as 0."""
-    waits: list[list[float]] = [[] for _ in range(24)]
-    for job in played.finished:
-        waits[job.submitted_at.hour].append(job.wait / timedelta(seconds=1))
-    return tuple(_hour(hour, sorted(of_hour)) for hour, of_hour in enumerate(waits))
-
-
-def _hour(hour: int, waits: Sequence[float]) -> HourOfDay:
-    mean = round(sum(waits) / len(waits), 3) if waits else 0.0
-    return HourOfDay(hour=hour, jobs=len(waits), wait_mean_s=mean, wait_p95_s=quantile(waits, 0.95))
+def by_hour(played: Played) -> list[HourOfDay]:
+    """Return the waits of all 24 hours; those without a job are 0."""
+    hours = []
+    for hour in range(24):
+        waits = sorted(job.wait.total_seconds() for job in played.finished if job.submitted_at.hour == hour)
+        p95 = quantile(waits, 0.95)
+        hours.append(HourOfDay(hour=hour, jobs=len(waits), wait_mean_s=mean(waits), wait_p95_s=p95))
+    return hours
 
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """One policy's figures by another's: paid GPU-hours, mean wait (one second added to both), nodes started."""
+    """Figures of one policy divided by another's: paid GPU-hours, mean wait (each plus one second), nodes started."""
 
     cost: float
     wait: float
@@ -142,25 +167,21 @@ class Ratio:
 
 
 def ratio(one: Figures, other: Figures, *, by_the_hour: bool) -> Ratio | None:
-    """Return *one* by *other*; None where *other* paid for nothing or started nothing."""
-    paid, base = ((f.gpu_hours_started if by_the_hour else f.gpu_hours_second) for f in (one, other))
+    """Return *one* divided by *other*; None where *other* paid nothing or started no node."""
+    base = other.paid(by_the_hour=by_the_hour)
     if not base or not other.node_starts:
         return None
     return Ratio(
-        cost=round(paid / base, 4),
+        cost=round(one.paid(by_the_hour=by_the_hour) / base, 4),
         wait=round((one.wait_mean_s + A_SECOND) / (other.wait_mean_s + A_SECOND), 4),
         starts=round(one.node_starts / other.node_starts, 4),
     )
 
 
 def over_all(found: Iterable[Ratio]) -> Ratio:
-    """Return the geometric mean of the ratios of at least one trace."""
+    """Return the geometric means of at least one ratio."""
     ratios = list(found)
-    return Ratio(
-        cost=_geometric_mean([r.cost for r in ratios]),
-        wait=_geometric_mean([r.wait for r in ratios]),
-        starts=_geometric_mean([r.starts for r in ratios]),
-    )
+    return Ratio(*(_geometric_mean([getattr(r, name) for r in ratios]) for name in ("cost", "wait", "starts")))
 
 
 def _geometric_mean(values: Sequence[float]) -> float:
@@ -169,16 +190,16 @@ def _geometric_mean(values: Sequence[float]) -> float:
     return round(math.exp(sum(math.log(v) for v in values) / len(values)), 4)
 
 
-ROUNDING = timedelta(seconds=1)
+# --- the check ---
 
 
 def violations(jobs: Sequence[Job], played: Played, most: Mapping[str, int] | None = None) -> list[str]:
-    """Return what does not add up, in sentences; nothing when all does.
+    """Return what does not add up, in sentences. The log of placements alone is checked, whatever the policy.
 
-    Every job finished once or is reported as left; every node that started lived once, in order, under a name of its
-    own, and is the one that registered; no pool had more nodes than *most* (by pool id) allow; no GPU was held twice;
-    no pod was on a node before its GPUs were usable or after it was gone; a job that nobody disturbed held its GPUs for
-    as long as it runs; what was held existed, and what existed was paid.
+    Every job finished once or is reported as left. Every node that started lived once, in order, under its own name,
+    and registered. No pool had more nodes than *most* (by pool id). No GPU was held twice. No pod was on a node before
+    its GPUs were usable or after it was gone. A job that lost no pod held its GPUs for its duration. GPUs that were
+    held existed, and GPUs that existed were paid.
     """
     return [
         *_jobs(jobs, played),
@@ -194,14 +215,14 @@ def _jobs(jobs: Sequence[Job], played: Played) -> Iterator[str]:
     over = [job.id for job in played.finished]
     if len(over) != len(set(over)):
         yield "a job finished twice"
-    told = {*over, *(job.id for job in played.left)}
-    lost = [job.id for job in jobs if job.id not in told]
+    known = {*over, *(job.id for job in played.left)}
+    lost = [job.id for job in jobs if job.id not in known]
     if lost or len(over) + len(played.left) != len(jobs):
         yield f"of {len(jobs)} jobs {len(over)} finished and {len(played.left)} are left; lost: {', '.join(lost[:5])}"
 
 
 def _starts(played: Played) -> Iterator[str]:
-    """Node starts by two accounts, the cloud's and the cluster's; nodes that a world begins with are in the first."""
+    """Compare the cloud's log of node starts with the cluster's. Nodes of the beginning are in the first alone."""
     for what, names in (("called", [vm.hostname for vm in played.lives]), ("with id", [vm.id for vm in played.lives])):
         for name, times in Counter(names).items():
             if times > 1:
@@ -247,13 +268,13 @@ def _nodes(played: Played) -> Iterator[str]:
             yield f"{early[0]} was on {name} before its GPUs were usable"
         if late:
             yield f"{late[0]} was on {name} after it was gone"
-        most, gpus = _most_at_once([(p.bound_at, p.ended_at or played.end, p.gpus) for p in here]), _gpus(vm)
-        if most > gpus:
-            yield f"{name} has {gpus} GPUs, and {most} were held at once"
+        most = _most_at_once([(p.bound_at, p.ended_at or played.end, p.gpus) for p in here])
+        if most > vm.gpus:
+            yield f"{name} has {vm.gpus} GPUs, and {most} were held at once"
 
 
 def _most_at_once(spans: Iterable[tuple[datetime, datetime, int]]) -> int:
-    """Ends before beginnings: what is given back at a moment may be taken at that moment."""
+    """Return the peak. Ends count before beginnings: a GPU may be taken at the moment at which it is freed."""
     moments = sorted(moment for begin, end, count in spans for moment in ((begin, count), (end, -count)))
     most = held = 0
     for _, change in moments:
@@ -267,17 +288,13 @@ def _held(jobs: Sequence[Job], played: Played) -> Iterator[str]:
     wanted = sum(job.gpus * job.duration.total_seconds() for job in jobs if job.id in undisturbed)
     names = {f"{job.namespace}/{job.id}-{index}" for job in jobs if job.id in undisturbed for index in range(job.pods)}
     ran = [p for p in played.placements.all if p.pod in names]
-    held = sum(
-        p.gpus * (p.ended_at - p.started_at).total_seconds() for p in ran if p.started_at is not None and p.ended_at
-    )
+    held = sum(map(_ran_for, ran))
     if abs(held - wanted) > ROUNDING.total_seconds() * max(1, len(ran)):
         yield f"jobs held {held:.0f} GPU-seconds and should have held {wanted:.0f}"
 
 
 def _paid(played: Played) -> Iterator[str]:
-    existed = sum(
-        _gpus(vm) * (min(vm.gone_at or played.end, played.end) - vm.created_at).total_seconds() for vm in played.lives
-    )
+    existed = sum(vm.gpus * (_until(vm, played.end) - vm.created_at).total_seconds() for vm in played.lives)
     used = sum(p.gpus * ((p.ended_at or played.end) - p.bound_at).total_seconds() for p in played.placements.all)
     if used > existed + 1:
         yield f"{used:.0f} GPU-seconds were held and only {existed:.0f} existed"

@@ -262,14 +262,14 @@ def test_what_a_budget_held_up_is_told_below_the_table(config: Callable[..., Pat
     ours, peer = (line for line in found[found.index(head) + 1 :][:2])
     assert head.split()[-1] == "pauses"
     assert (int(ours.split()[-1]) > 0, peer.split()[-1]) == (True, "-")
-    below = found[found.index("what the budget held up under gpu-autoscaler:") + 1 :]
+    below = found[found.index("delayed by the budget under gpu-autoscaler:") + 1 :]
     assert "cluster budget hold in 2026-01: 2026-01-31" in below[0]
-    assert any("delayed by the budget" in line for line in below)
+    assert any("delayed jobs:" in line for line in below)
 
 
 def test_a_budget_that_held_up_nothing_says_so(config: Callable[..., Path]) -> None:
     found = replayed("--trace", OFFICE, "--config", config(8, more="budget: {monthly_usd: 5000}\n"))
-    assert "what the budget held up under gpu-autoscaler: nothing" in found.stdout
+    assert "delayed by the budget under gpu-autoscaler: nothing" in found.stdout
 
 
 def test_what_does_not_add_up_ends_in_failure(monkeypatch: pytest.MonkeyPatch) -> None:

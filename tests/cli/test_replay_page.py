@@ -83,7 +83,7 @@ def test_several_traces_are_on_one_page_with_the_means_before_them(tmp_path: Pat
 def test_a_page_that_cannot_be_written_is_refused_before_anything_runs(tmp_path: Path) -> None:
     path = tmp_path / "none" / "page.html"
     found = CliRunner().invoke(main, ["replay", "--trace", str(TRACES / "office.csv"), "--html", str(path)])
-    assert (found.exit_code, "there is no folder" in found.stderr, found.stdout) == (2, True, "")
+    assert (found.exit_code, "does not exist" in found.stderr, found.stdout) == (2, True, "")
 
 
 def test_what_a_budget_held_up_is_on_the_page(tmp_path: Path) -> None:

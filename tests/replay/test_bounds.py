@@ -37,7 +37,7 @@ def test_no_peer_without_losses_pays_less_than_who_knows_the_future_and_he_no_le
     assert knowing.usd is not None
     assert fluid.usd <= knowing.usd
     for name in ("always-on", "cluster-autoscaler", "karpenter-when-empty", "step-up"):
-        [result] = contest(JOBS, [a_peer(name, ALL[name], pools, setting)], setting)
+        [result] = contest(JOBS, [a_peer(name, ALL[name], pools)], setting)
         assert result.violations == ()
         assert result.figures.usd is not None
         assert knowing.usd <= result.figures.usd, name

@@ -153,7 +153,7 @@ def test_a_job_that_no_month_pays_for_never_ran_and_the_last_pause_goes_on() -> 
     found = delays_of(replayed([a_job("dear", submit_at=start)], a_budgeted_policy(1), start))
     assert found.never_ran == ("dear",)
     assert found.jobs[0].waited > timedelta(days=60)
-    assert [*found.sentences()][-1] == "never ran until the end: dear"
+    assert [*found.sentences()][-1] == "never ran: dear"
 
 
 def test_a_policy_without_a_budget_has_no_delays() -> None:
@@ -171,7 +171,7 @@ def test_what_a_budget_held_up_is_said_in_sentences_and_as_a_document() -> None:
     found = delays_of(replayed(jobs, a_budgeted_policy(2), start))
     assert [*found.sentences()] == [
         "cluster budget stop in 2026-03: 2026-03-31 19:00 UTC to 2026-04-01 00:00 UTC (5.0 h)",
-        "delayed by the budget: 1 job, 4.0 job-hours (32.0 GPU-hours) in sum",
+        "delayed jobs: 1, for 4.0 job-hours (32.0 GPU-hours) altogether",
     ]
     document = found.document()
     assert document["delayed_jobs"] == 1

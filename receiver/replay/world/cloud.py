@@ -163,7 +163,7 @@ class WorldBooks:
 
     def _gpu_seconds(self, vm: VM, until: datetime) -> float:
         seconds = (self._units(vm, until) * self.behaviour.granularity).total_seconds()
-        return seconds * sum(vm.spec.resources.values())
+        return seconds * vm.gpus
 
 
 class SimulatedCloud:

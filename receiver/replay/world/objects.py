@@ -36,6 +36,11 @@ class VM:
         return f"civo://{self.id}"
 
     @property
+    def gpus(self) -> int:
+        """GPU units of its node."""
+        return sum(self.spec.resources.values())
+
+    @property
     def living(self) -> bool:
         """True until its deletion was accepted."""
         return self.deleted_at is None
