@@ -4,7 +4,7 @@ commands and metrics.
 Null is what was not known. Durations are seconds, money is USD, ratios are 0 to 1.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Annotated, Any, Self
@@ -20,6 +20,7 @@ from receiver.core.model.overrides import OverrideKind
 from receiver.core.model.policy import Policy, Pool, Scope
 from receiver.core.money.budget import BudgetStage, BudgetView
 from receiver.core.money.cost import next_unit_at
+from receiver.core.notices.sentences import Concern, Level
 from receiver.core.scaling.approval import is_wanted
 from receiver.core.scaling.assign import Assignment, Wanted
 from receiver.core.scaling.failures import Failure, Failures
@@ -435,6 +436,23 @@ class Misfit(Published):
     detail: str = ""
 
 
+class ConcernDocument(Published):
+    """Something that needs a person; *what* is a clause, behind the pool's name where it is about a *pool* (an id)."""
+
+    kind: str = ""
+    level: str = Level.WARN.value
+    what: str = ""
+    pool: str = ""
+    since: Moment | None = None
+    why: str = ""
+    doing: str = ""
+    todo: str = ""
+    guide: str = ""
+    page: str = ""
+    decision: int | None = None
+    question: str | None = None
+
+
 class Picture(Published):
     """One step's facts and decisions. Before the first step nothing in it is set."""
 
@@ -451,6 +469,7 @@ class Picture(Published):
     misfits: Listed[Misfit] = ()
     waiting: Listed[WaitingPod] = ()
     waiting_total: Count | None = None
+    concerns: Listed[ConcernDocument] = ()
 
     def pool(self, pool_id: str) -> PoolDocument | None:
         """Return the pool with that id, None where the step did not find it."""
@@ -472,6 +491,7 @@ def picture(
     mode: str,
     failures: Failures | None = None,
     before: Mapping[str, Any] | None = None,
+    concerns: Sequence[Concern] = (),
 ) -> Picture:
     """Return the picture of one step; *numbers* are the stored decisions' row numbers by pool.
 
@@ -502,6 +522,7 @@ def picture(
         misfits=[Misfit(workload=m.workload.key, gpus=m.workload.gpus, detail=m.detail) for m in assignment.misfits],
         waiting=[_waiting(each, numbers) for each in explained],
         waiting_total=len(facts.waiting),
+        concerns=[ConcernDocument.of(concern) for concern in concerns],
     )
 
 

@@ -16,7 +16,7 @@ from receiver.core.model.approval_request import Question
 from receiver.core.model.memory import Control
 from receiver.core.model.model import Drift, Facts
 from receiver.core.model.policy import Policy
-from receiver.core.notices.sentences import Cause, Notice
+from receiver.core.notices.sentences import Cause, Concern, Notice
 from receiver.core.scaling.assign import Assignment
 from receiver.core.scaling.failures import Failure, Failures
 from receiver.ports import StepStore, TryLater, WriterLostError
@@ -125,7 +125,7 @@ class StepContext:
     """One step's facts and decisions, and the ports that it may write to.
 
     *numbers* are the ids of the stored decisions by pool, *before* is the control state that the previous step stored,
-    *unsaid* are the messages to compose after everything is done.
+    *unsaid* are the messages to compose after everything is done, *concerns* what needs a person, once that is found.
     """
 
     facts: Facts
@@ -141,6 +141,7 @@ class StepContext:
     now: datetime
     parts: Parts
     unsaid: list[Callable[[], object]] = field(default_factory=list)
+    concerns: list[Concern] = field(default_factory=list)
 
     def say_later(self, make: Callable[[], Notice]) -> None:
         """Compose a notice and put it into the outbox after everything else in this step is done."""

@@ -55,6 +55,7 @@ def _show(work: StepContext, *, steady: bool) -> None:
         work.mode,
         failures,
         before[0] if before is not None else None,
+        work.concerns,
     )
     work.parts.log()
     work.store.keep_snapshot(shown.document(), work.now)

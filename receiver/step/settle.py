@@ -10,8 +10,8 @@ from receiver.core.model.actions import ActionKind, OutcomeKind
 from receiver.core.model.model import Facts, PoolState, Rights, Source, never_asked
 from receiver.core.model.policy import Policy
 from receiver.core.money.budget import views
-from receiver.core.notices import override_notices, warnings
-from receiver.core.notices.action_notices import Around
+from receiver.core.notices import override_notices
+from receiver.core.notices.action_notices import Around, removals_stop
 from receiver.core.notices.sentences import Cause
 from receiver.core.scaling.decide import removals_under_way
 from receiver.core.scaling.provisioning import late_after
@@ -101,7 +101,7 @@ def _stop_removals(
         if why is not None:
             backoff = removals_stopped(why, now)
             notice = parts.composed(
-                lambda state=state, backoff=backoff: warnings.removals_stopped(state, backoff, policy, now),  # type: ignore[misc]
+                lambda state=state, backoff=backoff: removals_stop(state, backoff, policy, now),  # type: ignore[misc]
                 cause=Cause.REMOVAL_STOPPED,
                 topic=f"removals:{state.pool}",
                 key=backoff.until.isoformat(),

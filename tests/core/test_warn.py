@@ -11,11 +11,12 @@ from hypothesis import given
 from receiver.core.model.model import Backoff, Drift, Facts, Node, PoolState, Source, SourceState, Stage
 from receiver.core.model.pods import PodPhase
 from receiver.core.model.policy import Policy, Taint
-from receiver.core.notices import warnings
+from receiver.core.notices.action_notices import removals_stop
 from receiver.core.notices.sentences import Notice, Severity
 from receiver.core.scaling.assign import assign
 from tests.core.builders import GPU, NOW, a_busy_node, a_node, a_pod, a_policy, a_pool, a_state, all_up, facts
 from tests.core.worlds import LAWS, World, worlds
+from tests.messages.scene import standing
 
 MINUTE = timedelta(minutes=1)
 LABELLED = a_pool(labels={"gpu": "l40s"})
@@ -23,7 +24,7 @@ LABELLED = a_pool(labels={"gpu": "l40s"})
 
 def told(found: Facts, policy: Policy | None = None, drifts: Mapping[str, Drift] | None = None) -> list[Notice]:
     policy = policy or a_policy()
-    return list(warnings.found(found, assign(found, policy), drifts or {}, policy))
+    return [n for n in standing(found, policy, drifts) if not n.topic.startswith(("held:", "misfit:"))]
 
 
 def the_one(found: Facts, policy: Policy | None = None, drifts: Mapping[str, Drift] | None = None) -> Notice:
@@ -59,9 +60,9 @@ def source(*, up: bool, minutes: float, **changes: Any) -> Facts:
 
 def test_a_source_that_is_silent_for_two_minutes_is_told_once() -> None:
     notice = the_one(source(up=False, minutes=2))
-    title = "DCGM (GPU telemetry) is silent: pod counts decide on GPU nodes"
+    title = "DCGM (GPU telemetry) does not answer: pods alone decide whether a node is busy or idle"
     assert (notice.topic, notice.title, notice.severity) == ("source:dcgm", title, Severity.WARNING)
-    assert notice.body.splitlines()[:2] == ["Silent since 11:58 UTC.", "Why: no answer."]
+    assert notice.body.splitlines()[:2] == ["Since 11:58 UTC.", "Why: no answer."]
     assert the_one(replace(source(up=False, minutes=2), at=NOW + MINUTE)).key == notice.key
 
 
@@ -69,7 +70,7 @@ def test_its_return_is_told_for_five_minutes_and_only_after_its_silence() -> Non
     notice = the_one(source(up=True, minutes=4.9))
     assert (notice.topic, notice.all_clear) == ("source:dcgm", True)
     assert notice.title == "DCGM (GPU telemetry) answers again"
-    assert notice.body == "Since 11:55 UTC.\nNext: what it held up goes on."
+    assert notice.body == "Since 11:55 UTC.\nNext: what waited for it goes on."
 
 
 @pytest.mark.parametrize(
@@ -120,7 +121,7 @@ def test_a_node_that_broke_is_told_with_those_that_never_came_up() -> None:
     [
         pytest.param(
             a_node(unknown_since=ago(15)),
-            "Why: since 11:45 UTC its GPUs are in use, and no GPU pod holds them.",
+            "Why: since 11:45 UTC its GPUs are in use, but no GPU pod holds them.",
             id="used without a pod",
         ),
         pytest.param(
@@ -132,7 +133,7 @@ def test_a_node_that_broke_is_told_with_those_that_never_came_up() -> None:
 )
 def test_a_node_of_which_nobody_can_tell_is_told_after_a_quarter_of_an_hour(node: Node, what: str) -> None:
     notice = the_one(facts(a_state(node)))
-    assert notice.title == "GPU pool l40s: nobody can tell whether n1 is idle"
+    assert notice.title == "GPU pool l40s: cannot tell whether n1 is idle"
     assert notice.body.startswith(what)
     assert (notice.topic, notice.key) == ("unknown:i-n1", ago(15).isoformat())
     assert told(facts(a_state(node)), a_policy(unknown_after=16 * MINUTE)) == []
@@ -244,11 +245,11 @@ def ignored(pod: dict[str, Any] | None = None, **node: Any) -> Facts:
         ),
         pytest.param(ignored(labels={}), "it lacks the labels gpu=l40s", id="without the label"),
         pytest.param(
-            ignored(taints=(Taint(key="a", value="b"),)), "it carries the taints a=b:NoSchedule", id="with a taint"
+            ignored(taints=(Taint(key="a", value="b"),)), "it has the extra taints a=b:NoSchedule", id="with a taint"
         ),
         pytest.param(
             ignored(labels={}, taints=(Taint(key="a", value="b"),)),
-            "it lacks the labels gpu=l40s and it carries the taints a=b:NoSchedule",
+            "it lacks the labels gpu=l40s and it has the extra taints a=b:NoSchedule",
             id="with both",
         ),
         pytest.param(
@@ -277,7 +278,7 @@ def test_a_pod_that_waited_for_a_closed_node_gets_a_moment_after_it_is_opened(
     minutes: float, closed_for: str | None, titles: int
 ) -> None:
     found, policy = ignored(closed_for=closed_for), a_policy(LABELLED)
-    news = list(warnings.found(found, assign(found, policy), {}, policy, {LABELLED.id: ago(minutes)}))
+    news = standing(found, policy, reopened={LABELLED.id: ago(minutes)})
     assert len([n for n in news if n.topic.startswith("ignored:")]) == titles
 
 
@@ -314,26 +315,26 @@ def test_beside_a_busy_node_with_a_free_gpu_it_counts_how_long_the_node_is_usabl
 def test_a_count_that_somebody_else_changed_is_told() -> None:
     drift = Drift(at=NOW, from_count=1, to_count=3)
     notice = the_one(facts(a_state(required=1)), drifts={"l40s-id": drift})
-    assert notice.title == "GPU pool l40s: somebody else set 3 nodes (was 1)"
+    assert notice.title == "GPU pool l40s: node count changed outside the autoscaler, 1 -> 3"
     assert "Cost: USD 3.87 an hour (before: 1.29)" in notice.body
-    assert "Next: it is left as it is; idle nodes go in their time." in notice.body
+    assert "Next: the new count is kept; idle nodes go in their time." in notice.body
     assert (notice.topic, notice.key) == ("drift:l40s-id:1:3", f"{NOW:%Y-%m-%dT%H}")
 
 
 @pytest.mark.parametrize(("way", "said"), [((2, 1), True), ((1, 2), False)])
-def test_the_third_time_says_until_when_it_is_left_so(way: tuple[int, int], said: bool) -> None:
+def test_the_third_revert_says_until_when_the_count_is_left_alone(way: tuple[int, int], said: bool) -> None:
     """Three times our growth was turned back; a change the other way is another matter."""
     seen = tuple(Drift(at=ago(hours * 60), from_count=2, to_count=1, undoes=True) for hours in (0, 1, 2))
     drift = replace(seen[0], from_count=way[0], to_count=way[1])
     notice = the_one(facts(a_state(required=1, drifts=seen)), drifts={"l40s-id": drift})
-    left = "it turned our own change back again: it is left so until 2026-11-21 12:00 UTC."
+    left = "this reverts our own change again: the count is left alone until 2026-11-21 12:00 UTC."
     assert (left in notice.body) is said
 
 
 @pytest.mark.parametrize(("pool", "name"), [("l40s-id", "l40s"), ("gone-id", "gone-id")])
 def test_removals_that_stop_are_told_as_a_failure_with_their_reason(pool: str, name: str) -> None:
     backoff = Backoff(failures=1, until=NOW, reason="the count of 3 did not fall")
-    notice = warnings.removals_stopped(a_state(pool=pool), backoff, a_policy(), NOW)
+    notice = removals_stop(a_state(pool=pool), backoff, a_policy(), NOW)
     assert notice.title == f"GPU pool {name}: removals stop until 2026-11-20 12:00 UTC"
     assert notice.body.startswith("Why: the count of 3 did not fall.\n")
     assert (notice.severity, notice.key) == (Severity.FAILURE, NOW.isoformat())

@@ -11,11 +11,26 @@ from receiver.core.model.model import Backoff, Drift, Facts, PoolState, Rights, 
 from receiver.core.model.pods import PodPhase
 from receiver.core.model.policy import Limits, Policy
 from receiver.core.model.signals import SignalAction
-from receiver.core.notices import waiting_notices, warnings
+from receiver.core.notices.action_notices import removals_stop
+from receiver.core.notices.concerns import misfit, misfit_groups, notices_of
 from receiver.core.notices.sentences import Notice
 from receiver.core.scaling.assign import assign
-from tests.core.builders import GPU, NOW, a_node, a_pool, a_signal, a_state, all_up, run
-from tests.messages.scene import BUDGET, H100, L40S, MINUTE, NUMBER, POLICY, busy, idle, known, late, pool_of, told_of
+from tests.core.builders import GPU, NOW, a_node, a_pool, a_signal, a_state, all_up
+from tests.messages.scene import (
+    BUDGET,
+    H100,
+    L40S,
+    MINUTE,
+    NUMBER,
+    POLICY,
+    busy,
+    idle,
+    known,
+    late,
+    pool_of,
+    standing,
+    told_of,
+)
 from tests.messages.scene import training as jobs
 
 RIGHTS = never_asked(NOW - 6 * MINUTE)
@@ -55,20 +70,19 @@ def _shrank_by_fewer() -> Notice:
 
 
 def _held(found: Facts, policy: Policy = POLICY) -> Notice:
-    assignment, decisions = run(found, policy)
-    by_id = {p.id: decisions[p.name] for p in policy.pools}
-    (notice,) = waiting_notices.held(by_id, assignment, found, policy)
+    (notice,) = [n for n in standing(found, policy) if n.topic.startswith("held:")]
     return replace(notice, decision=NUMBER)
 
 
 def _misfit() -> Notice:
     found = known(a_state(), waiting=jobs(0, 1, 2, requests={GPU: 4}))
-    (group,) = waiting_notices.misfit_groups(assign(found, POLICY).misfits)
-    return waiting_notices.misfit(group, POLICY)
+    (group,) = misfit_groups(assign(found, POLICY).misfits)
+    (notice,) = notices_of([misfit(group, POLICY)], POLICY, found.at)
+    return notice
 
 
 def _warned(found: Facts, policy: Policy = POLICY, drifts: Mapping[str, Drift] | None = None) -> Notice:
-    (notice,) = warnings.found(found, assign(found, policy), drifts or {}, policy)
+    (notice,) = [n for n in standing(found, policy, drifts) if not n.topic.startswith("held:")]
     return replace(notice, decision=NUMBER) if notice.pool else notice
 
 
@@ -90,7 +104,7 @@ def _drift(before: int, after: int, *, undoes: bool = False) -> Notice:
 
 def _removals_stop() -> Notice:
     state = pool_of(busy(), idle(), idle("l40s-3"))
-    return replace(warnings.removals_stopped(state, FOR_A_DAY, POLICY, NOW), decision=NUMBER)
+    return replace(removals_stop(state, FOR_A_DAY, POLICY, NOW), decision=NUMBER)
 
 
 def _stuck(**state: Any) -> Notice:

@@ -1,17 +1,18 @@
 """One scene for every golden message: two GPU pools under a budget at five past noon, and work of two teams."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 from receiver.core.model.actions import Action, Decision, Outcome, OutcomeKind, Victim, VictimStage
-from receiver.core.model.model import Facts, Node, PoolState, Spend, Stage
+from receiver.core.model.model import Drift, Facts, Node, PoolState, Spend, Stage
 from receiver.core.model.pods import Pod
 from receiver.core.model.policy import Budget, Policy
 from receiver.core.notices.action_notices import Around, ended, instead_of
-from receiver.core.notices.sentences import Notice
+from receiver.core.notices.concerns import concerns, good_news, notices_of
+from receiver.core.notices.sentences import Notice, Seen
 from receiver.core.scaling.assign import Assignment
 from receiver.core.scaling.plan import plan
 from tests.core.builders import NOW, a_busy_node, a_node, a_pod, a_policy, a_pool, a_state, facts, run
@@ -42,6 +43,36 @@ def known(*states: PoolState, spent: str = "2120.45", **changes: Any) -> Facts:
     pools = states if any(s.pool == H100.id for s in states) else (*states, a_state(pool=H100.id))
     spend = Spend(month="2026-11", usd=Decimal(spent), teams={"vision": Decimal("610.20")})
     return facts(*pools, **{"spend": spend, **changes})
+
+
+def standing(
+    found: Facts,
+    policy: Policy,
+    drifts: Mapping[str, Drift] | None = None,
+    reopened: Mapping[str, datetime] | None = None,
+) -> list[Notice]:
+    """The messages about what needs a person by *found*, and about what no longer does."""
+    seen = all_seen(found, policy, drifts, reopened)
+    return [*notices_of(concerns(seen), policy, found.at), *good_news(found)]
+
+
+def all_seen(
+    found: Facts,
+    policy: Policy,
+    drifts: Mapping[str, Drift] | None = None,
+    reopened: Mapping[str, datetime] | None = None,
+) -> Seen:
+    """What concerns are found in after a step on *found*."""
+    assignment, decisions = run(found, policy)
+    return Seen(
+        facts=found,
+        assignment=assignment,
+        decisions={p.id: decisions[p.name] for p in policy.pools},
+        policy=policy,
+        drifts=drifts or {},
+        numbers={},
+        reopened=reopened or {},
+    )
 
 
 def decided(found: Facts, policy: Policy = POLICY) -> tuple[Assignment, Decision]:

@@ -12,7 +12,7 @@ from receiver.core.explain.because import with_grounds
 from receiver.core.model.actions import Decision, Outcome, OutcomeKind
 from receiver.core.model.model import Drift, Facts
 from receiver.core.model.policy import Policy
-from receiver.core.notices import budget_notices, waiting_notices, warnings
+from receiver.core.notices import budget_notices
 from receiver.core.notices.action_notices import Around, ended, instead_of
 from receiver.core.notices.grouping import compose
 from receiver.core.notices.override_notices import ran_out, was_set
@@ -23,6 +23,7 @@ from receiver.core.scaling.plan import plan
 from tests.core.builders import NOW
 from tests.core.worlds import LAWS, World, worlds
 from tests.messages.cases import PAGES
+from tests.messages.scene import standing
 
 OF_PROGRAMS = re.compile(
     r"\bNone\b|\bTrue\b|\bFalse\b|Decimal\(|datetime|timedelta|<[A-Z]\w+[.:]|\{'|\['|\d+\.\d{5,}|\d:\d\d:\d\d(?! UTC)"
@@ -55,10 +56,8 @@ def every_notice(world: World, kind: OutcomeKind) -> Iterable[Notice]:
     decisions = decide_all(found, assignment, policy, explained_by=with_grounds)
     drifts = {p.id: Drift(at=NOW, from_count=1, to_count=2) for p in policy.pools}
     yield from of_actions(found, assignment, decisions, policy, kind)
-    yield from (waiting_notices.misfit(g, policy) for g in waiting_notices.misfit_groups(assignment.misfits))
-    yield from waiting_notices.held(decisions, assignment, found, policy)
     silent = {s: replace(state, since=NOW - timedelta(minutes=3)) for s, state in found.sources.items()}
-    yield from warnings.found(replace(found, sources=silent), assignment, drifts, policy)
+    yield from standing(replace(found, sources=silent), policy, drifts)
     yield from budget_notices.lines(assignment.budgets, {}, NOW)
     for override in found.overrides:
         yield from (was_set(override, policy), ran_out(override, policy))

@@ -208,6 +208,25 @@ def a_right_to_remove(*lacking: str) -> dict[str, Any]:
     return RightsDocument.of_rights(asked, facts().at).document()
 
 
+def a_concern(level: str = "warn", pool: str | None = L40S, **more: Any) -> dict[str, Any]:
+    """What a step publishes of one concern."""
+    given: dict[str, Any] = {
+        "kind": "drift",
+        "level": level,
+        "pool": pool,
+        "what": "has been changed",
+        "since": None,
+        "why": "",
+        "doing": "",
+        "todo": "",
+        "guide": "",
+        "page": "",
+        "decision": None,
+        "question": None,
+    }
+    return {**given, **more}
+
+
 def a_picture(**more: Any) -> dict[str, Any]:
     """A full picture of a step."""
     failing = a_pool(

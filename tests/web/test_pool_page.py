@@ -15,14 +15,13 @@ from tests.web.builders import (
     L40S,
     NOW,
     Bench,
+    a_concern,
     a_decision,
     a_full_store,
     a_life,
     a_node,
     a_picture,
     a_pool,
-    a_wait,
-    ago,
     an_action,
 )  # fmt: skip
 from tests.web.fakes import FakeStore
@@ -88,15 +87,15 @@ def test_open_actions_show_their_victims_and_last_error() -> None:
 
 
 def test_its_concerns_are_told_without_naming_it_again_and_those_of_others_are_not() -> None:
-    text = words(page(f"/pools/{A100}"))
-    assert "Cannot grow: Civo is out of stock for this size." in text
-    assert "out of stock" not in words(page(PATH))
+    store = FakeStore(picture=(a_picture(concerns=[a_concern(pool=A100, what="cannot grow: no stock")]), NOW))
+    assert "Cannot grow: no stock." in words(page(f"/pools/{A100}", store))
+    assert "no stock" not in words(page(PATH, store))
 
 
 def test_a_concern_that_it_shares_with_others_names_all_of_them() -> None:
-    store, waits = FakeStore(), [a_wait("grow", "backoff", ago(minutes=-7), "Civo is out of stock")]
-    store.picture = (a_picture(pools=[a_pool(waits=waits), a_pool(pool=A100, name="a100", waits=waits)]), NOW)
-    assert "l40s, a100 cannot grow" in words(page(PATH, store)).replace(" ,", ",")
+    shared = [a_concern(pool=pool, what="has no stock") for pool in (L40S, A100)]
+    store = FakeStore(picture=(a_picture(concerns=shared), NOW))
+    assert "l40s, a100 have no stock" in words(page(PATH, store)).replace(" ,", ",")
 
 
 def test_the_latest_decision_shows_the_rules_that_spoke() -> None:

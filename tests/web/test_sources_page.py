@@ -7,13 +7,13 @@ import pytest
 
 from receiver.core.model.model import Source
 from receiver.core.model.policy import Fallback
+from receiver.core.notices.concerns import SOURCES, source_guide
 from receiver.core.notices.sentences import Notice, Severity
 from receiver.core.scaling.assign import assign
 from receiver.core.scaling.decide import case_of
 from receiver.core.scaling.guardrails import sources_answer
 from receiver.metrics.process import WatchState
 from receiver.ports import Told
-from receiver.web.pages.attention import ABOUT, about
 from receiver.web.pages.sources_page import WATCHES
 from tests.core import builders as core
 from tests.web.builders import NOW, a_full_store, a_picture, a_policy, ago
@@ -35,27 +35,26 @@ def stands_still(source: Source, target: int, fallback: Fallback) -> bool:
 @pytest.mark.parametrize("fallback", list(Fallback))
 @pytest.mark.parametrize("source", list(Source))
 def test_what_the_page_says_that_stops_is_what_the_guardrail_stops(source: Source, fallback: Fallback) -> None:
-    found = about(source.value, replace(a_policy(), fallback=fallback))
-    assert found is not None
+    found = source_guide(source, replace(a_policy(), fallback=fallback))
     assert (found.growth, found.removal) == (stands_still(source, 2, fallback), stands_still(source, 0, fallback))
 
 
 def test_every_source_has_a_line() -> None:
-    assert set(ABOUT) == set(Source)
+    assert set(SOURCES) == set(Source)
 
 
 def test_a_silent_source_comes_first_with_since_when_what_stops_and_what_to_do() -> None:
     sources = a_picture()["sources"]
     sources[3]["since"] = ago(minutes=6)
     text = words(page("/sources", FakeStore(picture=(a_picture(sources=sources), NOW))))
-    assert "DCGM tells whether GPUs are in use silent 6 min ago before 6 min ago no series for l40s" in text
-    assert "Nothing stops. Busy and idle are told by pods alone." in text
+    assert "tells whether GPUs are in use silent 6 min ago before 6 min ago no series for l40s" in text
+    assert "Pods alone decide whether a node is busy or idle." in text
     assert "docs/runbooks/GpuTelemetryMissing.md" in text
-    assert text.index("DCGM tells") < text.index("Civo tells")
+    assert text.index("DCGM (GPU telemetry) tells") < text.index("Civo tells")
 
 
 def test_the_headline_names_who_is_silent() -> None:
-    assert "Silent: DCGM." in page("/sources")
+    assert "Silent: DCGM (GPU telemetry)." in page("/sources")
     up = [{**s, "up": True} for s in a_picture()["sources"]]
     assert "Every source that is configured answers." in page(
         "/sources", FakeStore(picture=(a_picture(sources=up), NOW))
@@ -64,7 +63,7 @@ def test_the_headline_names_who_is_silent() -> None:
 
 def test_what_nobody_configured_is_not_called_silent() -> None:
     text = words(page("/sources"))
-    assert "Alertmanager tells which alerts fire, and which pools somebody silenced not configured – –" in text
+    assert "Alertmanager tells which alerts fire, and which pools are silenced not configured – –" in text
     assert "Nothing waits for it; silences are not seen." in text
 
 

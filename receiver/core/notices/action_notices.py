@@ -78,6 +78,25 @@ def instead_of(pool: Pool, wanted: Wanted, facts: Facts, policy: Policy) -> tupl
     )
 
 
+def removals_stop(state: PoolState, backoff: Backoff, policy: Policy, now: datetime) -> Notice:
+    """The notice of a pool whose removals are answered with replacements, or are not counted."""
+    pool_id, pool = state.pool, policy.pool(state.pool)
+    return Notice(
+        cause=Cause.REMOVAL_STOPPED,
+        topic=f"removals:{pool_id}",
+        key=backoff.until.isoformat(),
+        title=f"GPU pool {pool.name if pool else pool_id}: removals stop until {backoff.until:%Y-%m-%d %H:%M} UTC",
+        body=wording.worded(
+            why=backoff.reason,
+            cost=f"{wording.an_hour(pool, len(state.living))}, idle nodes included",
+            after=f"no node is removed before {wording.moment(backoff.until, now)}; growth goes on",
+            do="Look at: the pool and its instances at Civo",
+        ),
+        severity=Severity.FAILURE,
+        pool=pool_id,
+    )
+
+
 def _without_code(detail: str) -> str:
     """*detail* without the code in front that Civo's own sentence repeats."""
     code, _, rest = detail.partition(": ")

@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from receiver.core.model.actions import Decision
+from receiver.core.model.model import Drift, Facts
 from receiver.core.model.policy import Policy
+from receiver.core.scaling.assign import Assignment
 
 OF_TEAMS = ("report", "budget", "budget-change")  # topics that name a scope
 
@@ -98,6 +100,72 @@ class Notice:
         """The team that it is about, by its topic (``report:team:vision``); None when it is about no single one."""
         what = self.topic.split(":", 2)
         return what[2] if len(what) == 3 and what[0] in OF_TEAMS and what[1] == "team" else None
+
+
+class Level(StrEnum):
+    """How bad a concern is; also the name of its look."""
+
+    BAD = "bad"  # something does not work, or work waits that nothing will serve
+    WARN = "warn"  # it may become bad, or is a mistake
+    NOTE = "note"  # as requested
+
+    @property
+    def rank(self) -> int:
+        """Its place: the worst first."""
+        return list(Level).index(self)
+
+    @property
+    def word(self) -> str:
+        """The word in front of it, so that its colour is not its only sign."""
+        return {"bad": "Wrong", "warn": "Look at", "note": "Note"}[self.value]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Concern:
+    """One thing that needs attention. *what* is a clause, behind the name of *pool* (an id) where it is about one.
+
+    *why* says what is known, *doing* what happens next, *todo* what a person can do, *guide* where that is explained (a
+    path below ``docs/``), *page* which of our pages has more; *whose* and *cost* are for messages alone. A message is
+    sent where there is a *topic*, once per *key*, titled *title* unless it is *what*.
+    """
+
+    kind: str
+    level: Level
+    what: str
+    pool: str = ""
+    since: datetime | None = None
+    why: str = ""
+    doing: str = ""
+    todo: str = ""
+    guide: str = ""
+    page: str = ""
+    whose: str = ""
+    cost: str = ""
+    decision: int | None = None
+    question: str | None = None
+    topic: str = ""
+    key: str = ""
+    title: str = ""
+    severity: Severity = Severity.WARNING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """All that concerns are found in. *drifts* are the counts that changed in this step, *numbers* the ids of the
+    stored decisions, *reopened* when nodes of a pool were last opened after a budget's stop; all by pool id."""
+
+    facts: Facts
+    assignment: Assignment
+    decisions: Mapping[str, Decision]
+    policy: Policy
+    drifts: Mapping[str, Drift]
+    numbers: Mapping[str, int]
+    reopened: Mapping[str, datetime]
+
+    @property
+    def now(self) -> datetime:
+        """The time of the facts."""
+        return self.facts.at
 
 
 def scale_up_event(decision: Decision, policy: Policy, ready_in: timedelta | None) -> str:

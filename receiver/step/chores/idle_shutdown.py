@@ -29,8 +29,8 @@ from receiver.core.idle.idle_shutdown import (
 from receiver.core.model.memory import is_new_minute
 from receiver.core.model.policy import Policy
 from receiver.core.notices import idle_notices as notices
+from receiver.core.notices.concerns import SILENT_FOR
 from receiver.core.notices.sentences import Notice
-from receiver.core.notices.warnings import SILENT_FOR
 from receiver.ports import Cluster, Did, StepStore, Telemetry, TryLater, WontWork
 from receiver.step.carry_out import Hands
 from receiver.step.gather import Looked, Sources

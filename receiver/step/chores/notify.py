@@ -10,9 +10,10 @@ from receiver.core.explain.explain import State, by_claim, fates
 from receiver.core.model.actions import Decision
 from receiver.core.model.model import Source
 from receiver.core.model.pods import Pod
-from receiver.core.notices import budget_notices, closing_notices, idle_notices, sentences, waiting_notices, warnings
+from receiver.core.notices import budget_notices, charges_notices, closing_notices, idle_notices, sentences
+from receiver.core.notices.concerns import concerns, good_news, notices_of
 from receiver.core.notices.pod_events import held_events
-from receiver.core.notices.sentences import Notice
+from receiver.core.notices.sentences import Notice, Seen
 from receiver.ports import TryLater, WontWork
 from receiver.step.parts import StepContext
 
@@ -39,11 +40,24 @@ def send_standing_notices(work: StepContext) -> None:
     told = work.store.told(budget_notices.TOPIC) if assignment.budgets.views else {}
     # Who waits beside free room may only just have been let in.
     reopened = closing_notices.when_reopened(work.store.told(closing_notices.TOPIC) if facts.waiting else {})
+    work.concerns.extend(
+        concerns(
+            Seen(
+                facts=facts,
+                assignment=assignment,
+                decisions=work.decisions,
+                policy=policy,
+                drifts=work.drifts,
+                numbers=work.numbers,
+                reopened=reopened,
+            )
+        )
+    )
     standing: list[Notice] = [
-        *(waiting_notices.misfit(group, policy) for group in waiting_notices.misfit_groups(assignment.misfits)),
+        *notices_of(work.concerns, policy, work.now),
+        *good_news(facts),
         *budget_notices.lines(assignment.budgets, told, work.now, closes=closes),
-        *waiting_notices.held(work.decisions, assignment, facts, policy),
-        *warnings.found(facts, assignment, work.drifts, policy, reopened),
+        *charges_notices.notices(facts, policy),
     ]
     for notice in standing:
         work.store.say(_beside_its_decision(notice, work), work.now)

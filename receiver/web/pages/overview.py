@@ -7,11 +7,12 @@ from typing import Any
 from flask import Blueprint, render_template, url_for
 
 from receiver.core.model.text import some, span
+from receiver.core.notices.concerns import titled
 from receiver.core.notices.links import Seal
 from receiver.web.api.documents import decision_document
 from receiver.web.api.waiting import waiting_rows
 from receiver.web.health import alive
-from receiver.web.pages.attention import Scene, concerns, headline, parted, titled
+from receiver.web.pages.attention import Scene, concerns, headline, parted
 from receiver.web.pages.show import ago, budget_bar, time_of
 from receiver.web.pages.sparkline import LASTS, sparklines
 from receiver.web.parts import WebParts
@@ -81,7 +82,7 @@ def add_overview(routes: Blueprint, parts: WebParts) -> None:
             waiting=waiting_rows(found, parts),
             misfits=misfits[:MISFITS],
             more_misfits=len(misfits) - MISFITS,
-            down=[titled(s, parts.policy) for s in found.get("sources") or () if is_down(s)],
+            down=[titled(s.get("source")) for s in found.get("sources") or () if is_down(s)],
             decisions=[decision_document(d, parts) for d in parts.store.decisions(limit=LATEST_DECISIONS)],
         )
 

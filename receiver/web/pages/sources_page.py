@@ -6,7 +6,9 @@ from typing import Any
 from flask import Blueprint, render_template
 
 from receiver.core.model.model import Source
-from receiver.web.pages.attention import Scene, about, stops, titled
+from receiver.core.notices.concerns import source_guide, titled
+from receiver.core.notices.wording import capital, sentence
+from receiver.web.pages.attention import Scene
 from receiver.web.pages.overview import is_down, page_of, scene_of
 from receiver.web.parts import WebParts
 
@@ -62,13 +64,14 @@ def _rows(scene: Scene) -> list[Mapping[str, Any]]:
 
 
 def _row(entry: Mapping[str, Any], scene: Scene) -> Mapping[str, Any]:
-    known = about(entry.get("source"), scene.policy)
-    without = f"{stops(known)} {known.instead}".strip() if known else ""
+    known = source_guide(Source(entry["source"]), scene.policy) if entry.get("source") in set(Source) else None
+    said = (known.stops, known.goes_on) if known else ()
+    without = " ".join(sentence(capital(part)) for part in said if part)
     if entry.get("source") == Source.ALERTMANAGER and entry.get("configured") is False:
         without = "Nothing waits for it; silences are not seen."
     return {
         **entry,
-        "title": titled(entry, scene.policy),
+        "title": titled(entry.get("source")),
         "about": known,
         "stops": without,
         "down": is_down(entry),
