@@ -288,7 +288,7 @@ def _by_people(pool: Pool, state: PoolState, wanted: Wanted) -> Iterator[Concern
             todo=RULES["not_silenced"].advice,
             guide=guide("not_silenced"),
         )
-    for override in wanted.bounds.spoken.all:
+    for override in wanted.bounds.overrides.all:
         size = f" of {some(override.nodes, 'node')}" if override.nodes is not None else ""
         yield Concern(
             kind="override",
