@@ -61,12 +61,12 @@ class Allowance:
         return None
 
     def _more(self, tally: Tally, count: int) -> int:
-        """How many of *count* nodes are beyond those that unanswered growth of the pool may bring: the same PUT again
-        costs nothing more."""
+        """How many of *count* nodes exceed what unanswered growth of the pool may bring: the same PUT again costs
+        nothing more."""
         return max(0, count - self._kept.get(tally.pool.id, 0))
 
     def _paid_by(self, view: BudgetView, tally: Tally, count: int) -> int:
-        """How many of *count* nodes *view* must cover; of what is unanswered no team has paid anything."""
+        """How many of *count* nodes *view* must cover; teams have paid nothing for unanswered growth."""
         return count if view.scope is Scope.TEAM else self._more(tally, count)
 
     def passes(self, tally: Tally, count: int, workload: Workload | None = None) -> int:
@@ -94,7 +94,7 @@ class Allowance:
             self.left[Scope.TEAM, team] -= usd
 
     def spend(self, tally: Tally, count: int, workload: Workload | None = None) -> None:
-        """Take *count* nodes out of what is shared."""
+        """Subtract *count* nodes from what is shared."""
         unit = self._unit[tally.pool.id]
         if unit is not None:
             for view in self._touched(tally, workload):
@@ -108,7 +108,7 @@ class Allowance:
             self._kept[tally.pool.id] -= count - more
 
     def open(self, tally: Tally, why: str, count: int = 1, workload: Workload | None = None) -> int:
-        """Want *count* nodes more; returns how many checks they passed (3: they may be asked for)."""
+        """Request *count* more nodes; return how many checks they passed (3: they may be requested)."""
         passed = self.passes(tally, count, workload)
         room = min(count, tally.room_left)
         tally.counts[why] += count
@@ -121,7 +121,7 @@ class Allowance:
         return passed
 
     def refuse(self, tally: Tally, count: int, workload: Workload | None) -> None:
-        """Note which budget does not cover *count* more nodes of the tally's pool."""
+        """Record which budget does not cover *count* more nodes of the tally's pool."""
         refusal = self.refusing(tally, count, workload)
         if refusal is not None and tally.pool.price_usd_per_hour is not None:  # that has a rule of its own
             known = tally.uncovered.get(refusal.view.key)
@@ -148,10 +148,7 @@ def grows_unasked(
 
 
 def _costs_much(target: int, pool: Pool, state: PoolState, stood_for: int) -> bool:
-    """True when the new nodes that no answer and no person's word stands for cost more than the pool's policy lets go.
-
-    Nodes that are on their way are new too, or growth by one node after the other would never be asked about.
-    """
+    """True when the new nodes that no approval or override covers cost more than the pool's policy allows."""
     policy, price = pool.approval, pool.price_usd_per_hour
     if target <= state.required or policy is None or policy.growth_above_usd_per_hour is None or price is None:
         return False

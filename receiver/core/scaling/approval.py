@@ -1,7 +1,8 @@
-"""Whom to ask what, and when: before idle nodes go or busy ones are emptied, and before growth that costs much.
+"""Which approvals to request, and when: before idle nodes are removed or busy ones emptied, and before expensive
+growth.
 
-Nobody is asked in vain: only about a change that every other guardrail would let through at its moment. Where hours are
-paid, that moment is the end of one, so people are asked ahead of it.
+An approval is requested only for a change that every other guardrail would let through at its moment. Where hours are
+paid, that moment is the end of one, so the request is sent ahead of it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,19 +35,19 @@ OTHERS = tuple(g for g in GUARDRAILS if g is not asks_first)
 
 
 def uses_approvals(policy: Policy) -> bool:
-    """True when *policy* asks people about changes of some pool."""
+    """True when *policy* requires approvals for some pool."""
     return any(pool.approval is not None for pool in policy.pools)
 
 
 def without_approvals(policy: Policy) -> Policy:
-    """Return *policy* as it is where nothing is changed, so that nobody needs to be asked."""
+    """Return *policy* for observe mode: nothing is changed, so nothing needs an approval."""
     return replace(policy, pools=tuple(replace(pool, approval=None) for pool in policy.pools))
 
 
 def to_ask(
     facts: Facts, assignment: Assignment, decisions: Mapping[str, Decision], policy: Policy
 ) -> tuple[Question, ...]:
-    """Return the questions that are due now; *decisions* (by pool id) are those that the known answers give."""
+    """Return the requests that are due now; *decisions* (by pool id) follow from the known answers."""
     found: list[Question] = []
     for pool in policy.pools:
         wanted = assignment.pools[pool.id]
@@ -76,13 +77,13 @@ def _removals(case: Case, approval: Approval) -> Sequence[Question]:
 
 
 def _can_answer(node: Node, case: Case) -> bool:
-    """True when *node* has come to rest, and its paid unit does not end before anybody could answer."""
+    """True when *node* has come to rest, and its paid unit leaves enough time to answer."""
     rested = node.idle_since is None or case.now >= node.idle_since + min(SAFETY_MINIMUM, case.pool.idle_for)
     return rested and _over_at(node, case) - case.now >= TIME_TO_ANSWER
 
 
 def _over_at(node: Node, case: Case) -> datetime:
-    """When what is asked about *node* is over: at the end of its paid unit."""
+    """When a request about *node* expires: at the end of its paid unit."""
     billing = case.policy.billing
     if billing.by_the_hour:
         return next_unit_at(node.created_at, case.now, billing)
@@ -92,8 +93,8 @@ def _over_at(node: Node, case: Case) -> datetime:
 
 
 def _let_through(coming: Sequence[Node], others: Sequence[Node], waits: Sequence[Node], case: Case) -> Sequence[Node]:
-    """Those of *waits* that every other guardrail lets go when their moment comes, as far as anybody knows now; the
-    *others* of those that come go before them."""
+    """Those of *waits* that every other guardrail lets go when their moment comes, as far as is known now; the *others*
+    go before them."""
     then = max(case.now, *(removable_at(n, case) for n in waits))
     later = replace(
         case,
@@ -131,8 +132,7 @@ def _about_nodes(nodes: Sequence[Node], asks: Asks, case: Case, approval: Approv
 
 
 def _growth(decision: Decision, case: Case, approval: Approval) -> Sequence[Question]:
-    """The question about growth that nothing but the want of an answer holds; for more than was asked about, a new
-    one."""
+    """The request for growth that only a missing approval holds; a new one for more than was asked before."""
     left = [r.target for r in decision.reasons]
     held = next((n for n, r in enumerate(decision.reasons) if r.rule == asks_first.__name__), None)
     if not held or left[held - 1] <= max(decision.present, left[held]):
@@ -159,7 +159,7 @@ def _growth(decision: Decision, case: Case, approval: Approval) -> Sequence[Ques
 
 
 def is_at_its_end(question: Question, facts: Facts) -> bool:
-    """True when nothing is left of what *question* asks: growth has reached its count, or its nodes are gone."""
+    """True when nothing is left of *question*: growth has reached its count, or its nodes are gone."""
     state = next((s for s in facts.pools if s.pool == question.pool), None)
     if state is None:
         return True
@@ -169,7 +169,7 @@ def is_at_its_end(question: Question, facts: Facts) -> bool:
 
 
 def is_wanted(question: Question, state: PoolState, wanted: Wanted) -> bool:
-    """True while what *question* asks would still help: its nodes are idle or could be emptied, or work waits."""
+    """True while an approval of *question* would still help: its nodes are idle or could be emptied, or work waits."""
     if question.asks is Asks.GROWTH:
         return state.required + wanted.new_nodes > question.from_count
     if wanted.new_nodes and not floor_gives_way(wanted):

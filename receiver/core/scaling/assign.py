@@ -1,8 +1,8 @@
 """Assign the waiting work to pools, over all pools at once: demand to nodes, one budget, one set of limits.
 
-Capacity that exists or is on its way is filled first, so the same pods are never asked for twice; new nodes
-are opened in the cheapest pool that fits. Each new node is checked against budget, maximum and limits in
-that order, so the guardrails of `decide` can say which one left how many. A gang is placed whole or not at all.
+Capacity that exists or is on its way is filled first, so the same pods never cause a second request; new nodes are
+opened in the cheapest pool that fits. Each new node is checked against budget, maximum and limits in that order, so the
+guardrails of `decide` can say which one left how many. A gang is placed whole or not at all.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -107,11 +107,11 @@ class Assignment:
 def assign(facts: Facts, policy: Policy, failures: Failures | None = None) -> Assignment:
     """Return what each pool should have beyond what it has, and why some work stays waiting.
 
-    The order of service is: workloads by priority and age, then floors (`min_nodes`), then standby nodes,
-    then headroom, so a budget that cannot serve all drops what is only expected first.
+    The order of service: workloads by priority and age, then floors (`min_nodes`), then standby nodes, then headroom.
+    So a budget that cannot serve all drops expected work first.
 
-    An exception that belongs to a pool or to work is noted in *failures*, and the rest is assigned anew without it, so
-    that nothing is left half done. Without *failures*, or where it belongs to neither, it is raised.
+    An exception that belongs to a pool or a workload is noted in *failures*, and the rest is assigned again without it,
+    so that nothing is left half done. Without *failures*, or where it belongs to neither, it is raised.
     """
     if failures is None:
         return _assign(facts, policy, {}, LeftOut())
@@ -124,7 +124,7 @@ def assign(facts: Facts, policy: Policy, failures: Failures | None = None) -> As
 
 
 def _assign(facts: Facts, policy: Policy, aside: Mapping[str, Failure], left_out: LeftOut) -> Assignment:
-    """Assign all work but what is *left_out*. Pools that are set *aside* stay as they are."""
+    """Assign all work except what is *left_out*. Pools that are set *aside* stay as they are."""
     budgets = views(facts, policy)
     allowance = Allowance(facts, policy, budgets)
     waiting = workloads(facts.waiting, facts.bound_gangs)
@@ -151,8 +151,8 @@ def _assign(facts: Facts, policy: Policy, aside: Mapping[str, Failure], left_out
 
 
 def _open_tallies(facts: Facts, policy: Policy, budgets: Budgets, aside: Collection[str]) -> dict[str, Tally]:
-    """The tallies of the pools. One that is set *aside* grows no further. What room it has counts as far as it can be
-    told, or the same pods would be bought for twice."""
+    """The tallies of the pools. One that is set *aside* does not grow. Its room counts as far as it is known, or the
+    same pods would cause another purchase."""
     tallies = {p.id: open_tally(p, facts, budgets) for p in policy.pools if p.id not in aside}
     for pool in policy.pools:
         if pool.id in aside:
@@ -163,20 +163,20 @@ def _open_tallies(facts: Facts, policy: Policy, budgets: Budgets, aside: Collect
 
 
 def _nothing_wanted(pool: Pool, failure: Failure) -> Wanted:
-    """What is asked of a pool that was set aside: to stay as it is."""
+    """The request to a pool that was set aside: stay as it is."""
     bounds = BoundsInForce(min_nodes=pool.min_nodes, max_nodes=pool.max_nodes, standby_nodes=pool.standby_nodes)
     return Wanted(pool=pool.id, bounds=bounds, failed=str(failure))
 
 
 def _unreturning(facts: Facts, policy: Policy) -> frozenset[str]:
-    """The instances with a pod that would be kept out if it were started again."""
+    """The instances with a pod that would be kept out if it started again."""
     nodes = (node for state in facts.pools for node in state.nodes)
     return frozenset(n.instance for n in nodes if any(may_not_return(pod, policy) for pod in n.pods))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
-    """What serving the waiting work came to: what fits nowhere, and the gangs that got no room."""
+    """The result of serving the waiting work: what fits nowhere, and the gangs without room."""
 
     misfits: tuple[Misfit, ...]
     without_room: tuple[Workload, ...]
@@ -191,7 +191,7 @@ def _served(
     aside: Collection[str],
     left_out: LeftOut,
 ) -> tuple[dict[str, Tally], tuple[Misfit, ...]]:
-    """Serve *waiting* in order; then once more with the rooms arranged anew, where that needs fewer new nodes."""
+    """Serve *waiting* in order; then once more with the rooms rearranged, where that needs fewer new nodes."""
     before, pairs = allowance.mark(), left_out.pairs
     tallies = _open_tallies(facts, policy, allowance.budgets, aside)
     first = _serve_all(waiting, tuple(tallies.values()), allowance, pairs)
@@ -214,7 +214,7 @@ def _served(
 
 
 def _lacking(tallies: Mapping[str, Tally]) -> tuple[int, int]:
-    """How many workloads lack room that they may use, and how many new nodes are wanted."""
+    """How many workloads lack usable room, and how many new nodes are wanted."""
     left_out = sum(not given.whole for tally in tallies.values() for given in tally.given)
     held = sum(len(tally.held) for tally in tallies.values())
     return left_out + held, sum(tally.counts["demand"] for tally in tallies.values())
@@ -226,7 +226,7 @@ def _serve_all(
     allowance: Allowance,
     pairs: Collection[tuple[str, str]] = (),
 ) -> Served:
-    """Give every one of *waiting* room, in the order given. *pairs* of an owner of work and a pool are kept apart."""
+    """Give each of *waiting* room, in order. *pairs* of an owner of work and a pool are kept apart."""
     matching = Matching(tuple(tallies), pairs)
     for workload in waiting:
         if not workload.gang:
@@ -244,10 +244,10 @@ def _serve_all(
 def _reserve_for_teams(
     facts: Facts, policy: Policy, waiting: Sequence[Workload], allowance: Allowance, aside: Collection[str]
 ) -> None:
-    """Keep aside what waiting work of teams will hold of nodes that exist or are on their way.
+    """Reserve what waiting work of teams will hold of nodes that exist or are on their way.
 
-    A node that was bought for a team a step ago is held by no pod yet. Without this the same money would be given out
-    again while it is provisioned.
+    A node that was bought for a team a step ago is not held by a pod yet. Without this, the same money would be spent
+    again while the node is provisioned.
     """
     tallies = tuple(_open_tallies(facts, policy, allowance.budgets, aside).values())
     _serve_all(waiting, tallies, Allowance(facts, policy, allowance.budgets, closed=True))
@@ -263,9 +263,9 @@ def _reserve_for_teams(
 
 
 def _serve(workload: Workload, matching: Matching, allowance: Allowance, unserved: set[str]) -> Misfit | None:
-    """Give *workload* room in one of the pools, or note there why not; return a Misfit if no pool can hold it.
+    """Give *workload* room in one of the pools, or record there why not; return a Misfit if no pool can hold it.
 
-    A gang that gets no room is put into *unserved*.
+    A gang that gets no room is added to *unserved*.
     """
     if not workload.gang:
         matching.market(workload.pods[0]).leave(workload.pods[0])
@@ -330,7 +330,7 @@ def _place_pod(workload: Workload, market: Market, fitting: Sequence[Tally], all
 def _where_to_buy(fitting: Sequence[Tally], allowance: Allowance, workload: Workload) -> Tally:
     """The cheapest pool that may grow, else the cheapest whose checks pass, else the cheapest (it will say why not).
 
-    A pool that asks for fewer nodes after a refusal keeps its work for these seconds: then the next pool gets the rest
+    A pool that requests fewer nodes after a refusal keeps its work for these seconds: then the next pool gets the rest
     at once, and its cooldown does not delay a part of it.
     """
     passing = (x for x in fitting if allowance.passes(x, 1, workload) == len(RULES))
@@ -343,14 +343,14 @@ def _where_to_buy(fitting: Sequence[Tally], allowance: Allowance, workload: Work
 
 
 def _hold_floor(tally: Tally, allowance: Allowance) -> None:
-    """Open nodes up to the floor, each checked by itself; wanted ones that the checks leave out are no floor."""
+    """Open nodes up to the floor, each checked by itself; nodes that the checks leave out do not count."""
     for _ in range(tally.bounds.min_nodes - tally.state.required - tally.within[-1]):
         allowance.open(tally, "floor")
         tally.add(Bin(pool=tally.pool.id, instance=None, free=new_node(tally.pool, tally.state)))
 
 
 def _keep_standby(tally: Tally, allowance: Allowance) -> None:
-    """Open nodes until enough empty ones that no work waits for exist or are on their way."""
+    """Open nodes until enough empty ones without waiting work exist or are on their way."""
     busy = {n.instance for n in tally.state.nodes if n.busy}
     spare = sum(1 for b in tally.bins if not b.used and b.instance not in busy)
     for _ in range(tally.bounds.standby_nodes - spare):
@@ -393,5 +393,5 @@ def _wanted(
 
 
 def floor_gives_way(wanted: Wanted) -> bool:
-    """True when a budget stop lets empty nodes go below the floor: the stop is the highest authority."""
+    """True when a budget stop lets empty nodes go below the floor: the stop has the highest precedence."""
     return wanted.stopped

@@ -22,25 +22,25 @@ from receiver.core.scaling.demand import tolerates_cordon
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundsInForce(Bounds):
-    """Bounds with the overrides that are in force for the pool."""
+    """Bounds that include the overrides in force for the pool."""
 
     overrides: OverridesInForce = field(default_factory=OverridesInForce)
 
     @property
     def overrun(self) -> bool:
-        """True when a person says how many nodes there may be at most: what is beyond that goes at once."""
+        """True when an override sets the maximum: nodes beyond it are removed at once."""
         return self.overrides.most is not None
 
     @property
     def why_most(self) -> str:
-        """Who says *max_nodes*, to stand behind the number; empty for the pool itself."""
+        """What sets *max_nodes*, to follow the number; empty for the pool itself."""
         if self.overrides.most is not None:
             return f" ({self.overrides.most})"
         return self._windows_and(self.overrides.floor)
 
     @property
     def why_least(self) -> str:
-        """Who says *min_nodes*, to stand behind the number; empty for the pool itself."""
+        """What sets *min_nodes*, to follow the number; empty for the pool itself."""
         if self.overrides.pin is not None:
             return f" ({self.overrides.pin})"
         if self.overrides.floor is not None and self.overrides.ceiling is not None:
@@ -56,9 +56,9 @@ class BoundsInForce(Bounds):
 def bounds_of(pool: Pool, overrides: Iterable[Override], at: datetime) -> BoundsInForce:
     """Return the bounds of *pool* in force at *at*.
 
-    The order of authority: `max_nodes` of the pool, then pin, ceiling, floor, window. A pin is floor and ceiling in
-    one and leaves no standby. A ceiling stands in the place of the windows' maximum, lower or higher. A floor raises
-    the minimum, and the windows' maximum where that is lower.
+    The order of precedence: `max_nodes` of the pool, then pin, ceiling, floor, window. A pin is floor and ceiling in
+    one and leaves no standby. A ceiling replaces the windows' maximum, lower or higher. A floor raises the minimum, and
+    the windows' maximum where that is lower.
     """
     in_force = overrides_in_force(pool.id, overrides, at)
     most = in_force.most.nodes if in_force.most is not None else None
@@ -84,10 +84,11 @@ MIRROR_OWNER = "Node/"  # the kubelet starts a mirror pod again on its own node
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grace:
-    """An open window that evicts what runs beyond *max_nodes*, *evict_after* after it was *told* (None: not yet).
+    """An open window that evicts work beyond *max_nodes*, *evict_after* after it was announced (*told*; None: not yet).
 
-    *not_emptied* are the instances that could not be emptied since it opened: their work is left alone until it closes,
-    or each try would end what had started again there."""
+    *not_emptied* are the instances that could not be emptied since it opened. Their work is left alone until it closes,
+    or each try would end work that had started again there.
+    """
 
     window: str
     topic: str
@@ -98,17 +99,17 @@ class Grace:
 
     @property
     def ends_at(self) -> datetime | None:
-        """When running work may be evicted; None while nobody was told."""
+        """When running work may be evicted; None before the announcement."""
         return None if self.told is None else self.told + self.evict_after
 
 
 def evicts(window: Window, pool: Pool) -> bool:
-    """True for a window that lowers the maximum of *pool* and asks for running work to be evicted."""
+    """True for a window that lowers the maximum of *pool* and evicts running work."""
     return window.evict_after is not None and window.max_nodes is not None and window.max_nodes < pool.max_nodes
 
 
 def topic_of(window: Window, pool: Pool) -> str:
-    """The topic of the notices about *window*: another policy is another topic, and is told anew."""
+    """The topic of the notices about *window*; a changed window has another topic and is announced again."""
     stamp = hashlib.sha256(repr(window).encode()).hexdigest()[:8]
     return f"{TOPIC}{pool.id}:{window.name}:{stamp}"
 
@@ -120,10 +121,10 @@ def graces_of(
     now: datetime,
     not_emptied: Mapping[str, datetime] = MappingProxyType({}),
 ) -> tuple[Grace, ...]:
-    """Return the windows of *pool* that are open at *now* and evict, each speaking for its own maximum alone.
+    """Return the windows of *pool* that are open at *now* and evict, each for its own maximum alone.
 
-    A pin or a ceiling stands in the place of the windows' maximum, so none evicts then; a floor lifts the maximum.
-    What was *told* counts only if the window has been open ever since.
+    A pin or a ceiling replaces the windows' maximum, so none evicts then; a floor raises it. An announcement (*told*)
+    counts only if the window has been open ever since.
     """
     if bounds.overrides.most is not None:
         return ()
@@ -149,25 +150,26 @@ def graces_of(
 
 
 def most_after(graces: Iterable[Grace], now: datetime) -> int | None:
-    """How many nodes may be left of those that run something: the lowest of the windows whose grace is over."""
+    """How many nodes may keep running work: the lowest maximum of the windows whose grace is over."""
     return min((g.max_nodes for g in graces if g.ends_at is not None and g.ends_at <= now), default=None)
 
 
 def evicting(state: PoolState) -> frozenset[str]:
     """The instances that a window has begun to empty: the stored action has cordoned them for it.
 
-    Nothing is evicted before that is stored, so a restart knows every eviction that was sent."""
+    Nothing is evicted before that is stored, so a restart knows every eviction that was sent.
+    """
     victims = state.open_action.victims if state.open_action else ()
     return frozenset(v.instance for v in victims if v.because is Because.EVICTED and v.stage is VictimStage.CORDONED)
 
 
 def window_may_evict(pod: Pod) -> bool:
-    """True when a window may evict *pod*: it is certain to be started again, or its owner consented, and nobody
-    protects it.
+    """True when a window may evict *pod*: it is certain to start again, or its owner consented, and it is not
+    protected.
 
     A Job counts an evicted pod as failed, and may end for good with it (``backoffLimit``, ``podFailurePolicy``); what
-    an operator does nobody knows. Their pods go by consent only. A gang loses all of its work with one of its pods, so
-    its pods stay. One that tolerates our cordon comes back to the node that it was evicted from, again and again.
+    an operator does is unknown. Their pods need consent. A gang loses all of its work with one of its pods, so its pods
+    stay. A pod that tolerates our cordon would come back to the node that it was evicted from.
     """
     kind = pod.owner.partition("/")[0]
     agreed = pod.evictable and bool(pod.owner) and not pod.owner.startswith(MIRROR_OWNER)

@@ -26,9 +26,9 @@ from receiver.core.scaling.provisioning import probes_left, stuck_on_the_way, un
 
 
 def why_closed(budgets: Budgets, pool: str) -> str | None:
-    """Why no new work may begin on the nodes of *pool* (an id): the budgets that are at their stop.
+    """Why the nodes of *pool* (an id) are closed to new work: the budgets at their stop.
 
-    Empty: it may. None: nobody can tell, and what is closed stays closed, as an unknown spend neither begins nor ends
+    Empty: they are open. None: unknown, and closed nodes stay closed, as an unknown spend neither starts nor ends
     anything.
     """
     touched = budgets.touched(pool)
@@ -39,22 +39,21 @@ def why_closed(budgets: Budgets, pool: str) -> str | None:
 
 
 def lacks_price(budgets: Budgets, pool: str) -> tuple[str, ...]:
-    """The sizes for want of whose price nobody can tell whether *pool* (an id) is closed; empty when it is known to
-    be."""
+    """The sizes whose missing price makes it unknown whether *pool* (an id) is closed; empty when that is known."""
     if why_closed(budgets, pool) is not None:
         return ()
     return tuple(sorted({size for view in budgets.touched(pool) for size in view.unpriced}))
 
 
 def takes_work(node: Node | None, why: str | None) -> bool:
-    """True when new work may begin on *node* (None: one that Civo does not list yet), by what `why_closed` says."""
+    """True when new work may begin on *node* (None: one that Civo does not list yet), by the result of `why_closed`."""
     if why is None:
         return node is None or node.closed_for is None
     return not why or (node is not None and bool(node.hosts))
 
 
 def to_close(nodes: Iterable[Node], why: str | None) -> tuple[Node, ...]:
-    """The nodes that are to be closed now, as *why* says; a cordon of somebody else's closes one as well."""
+    """The nodes to close now, as *why* says; one that others cordoned is closed already."""
     if not why:
         return ()
     there = (n for n in nodes if n.registered and n.stage is not Stage.DELETING and not n.hosts)
@@ -66,7 +65,7 @@ def to_close(nodes: Iterable[Node], why: str | None) -> tuple[Node, ...]:
 
 
 def to_open(nodes: Iterable[Node], why: str | None) -> tuple[Node, ...]:
-    """The nodes that we closed and that are to be open now: all when the stop is over, else those that host us."""
+    """The nodes that we closed and that are to be opened now: all when the stop is over, else those that host us."""
     if why is None:
         return ()
     return tuple(n for n in nodes if n.closed_for is not None and takes_work(n, why))
@@ -95,7 +94,7 @@ class HeldWorkload:
 
 @dataclass(slots=True, eq=False)
 class Bin:
-    """Room for pods: a node that exists or is on its way (*instance*, None while Civo does not list it)."""
+    """Room for pods: a node that exists or is on its way (*instance*; None while Civo does not list it)."""
 
     pool: str
     instance: str | None
@@ -117,7 +116,7 @@ class Bin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """The *rooms* that *workload* was given, one for each of its pods (of a gang in several pools: its part)."""
+    """The *rooms* that *workload* was given, one for each of its pods (of a gang in several pools: of its part)."""
 
     workload: Workload
     rooms: tuple[Bin, ...]
@@ -162,7 +161,7 @@ class Tally:
 
     @property
     def room_left(self) -> float:
-        """New nodes that a guardrail would leave beyond those that the checks let pass (infinity: none speaks)."""
+        """New nodes that the guardrails leave beyond those that the checks let pass; infinity without a limit."""
         return math.inf if self.room is None else max(0, self.room - self.within[-1])
 
     @property
@@ -180,7 +179,7 @@ class Tally:
             self.room = self.gang_room = max(self.room, self.within[-1] + opened)
 
     def add(self, room: Bin) -> None:
-        """Take in a bin that was just opened."""
+        """Add a bin that was just opened."""
         self.bins.append(room)
         self.shelves[OPENED if room.allowed else NOT_ALLOWED].append(room)
         if room.allowed:
@@ -216,7 +215,7 @@ class Tally:
     def settle(self, asks: Mapping[str, int], shelf: int, kind: Requests) -> Bin | None:
         """Put *asks* into the first bin of *shelf* that holds them and return it; None when none does.
 
-        What a bin could not hold once it never will, so each kind of request passes over it only once.
+        A bin that could not hold a kind of request once never will, so each kind passes over it only once.
         """
         rooms = self.shelves[shelf]
         place = self.reached.get((shelf, kind), 0)
@@ -241,7 +240,7 @@ class Tally:
         return bool(begun)
 
     def give(self, given: Given, *, asks: bool) -> None:
-        """Note what a workload was given: room in a new node that it *asks* for, or room that was there before it."""
+        """Record the room of a workload: in a new node that it *asks* for, or room that existed before."""
         workload, room = given.workload, given.rooms[0]
         self.given.append(given)
         self.waiting_gpus += workload.gpus
@@ -250,8 +249,8 @@ class Tally:
             self.placed.append((workload.key, room.instance))
 
     def sort_out(self) -> None:
-        """Put what was on its way and is used now on its shelf, and count what is free, after rooms were filled
-        directly."""
+        """Move bins that were on their way and are now used to their shelf, and count what is free, after rooms were
+        filled directly."""
         coming = self.shelves[COMING]
         self.shelves[OPENED].extend(room for room in coming if room.used)
         coming[:] = [room for room in coming if not room.used]
@@ -259,11 +258,11 @@ class Tally:
 
     @property
     def rooms(self) -> int:
-        """How many bins may be used now; it only grows, and what is in them only shrinks."""
+        """How many bins may be used now; it only grows, and the room in them only shrinks."""
         return len(self.shelves[USABLE]) + len(self.shelves[OPENED])
 
     def roomy(self) -> list[Bin]:
-        """The bins that are usable or begun and have any GPU left, the usable ones first."""
+        """The bins that are usable or begun and have a GPU left, the usable ones first."""
         bins = (b for shelf in (USABLE, OPENED) for b in self.shelves[shelf])
         return [b for b in bins if any(n > 0 for resource, n in b.free.items() if resource not in COMPUTE)]
 
@@ -303,7 +302,7 @@ def open_tally(pool: Pool, facts: Facts, budgets: Budgets) -> Tally:
 
 
 def _smaller_request(state: PoolState, facts: Facts) -> tuple[int, int] | None:
-    """How many nodes to ask for right after a refusal (`smaller_request`); None where that is not sure to add any."""
+    """How many nodes to request right after a refusal (`smaller_request`); None where that might add none."""
     if state.refused is None or highest(facts.unanswered, state.pool) > state.required:
         return None
     return smaller_request(state.required, state.refused)
@@ -312,9 +311,9 @@ def _smaller_request(state: PoolState, facts: Facts) -> tuple[int, int] | None:
 def _capacity(pool: Pool, state: PoolState, going: frozenset[str], facts: Facts, closed: str | None) -> Iterable[Bin]:
     """Room that exists or is on its way. Fullest usable nodes come first, then younger stages.
 
-    A usable node counts even when the scheduler has not used it: if its free GPUs do not help, another
-    node like it will not either, so buying stops there. A cordon of somebody else's takes a node out, and so does a
-    budget that is at its stop: *closed* is what `why_closed` says of the pool.
+    A usable node counts even when the scheduler has not used it: if its free GPUs do not help, another node like it
+    will not either, so buying stops there. A cordon by others takes a node out, and so does a budget stop: *closed* is
+    what `why_closed` returns for the pool.
     """
     usable = [n for n in state.of(Stage.USABLE) if n.cordoned_by is not CordonedBy.SOMEONE and n.instance not in going]
     rooms = [(_room_on(n), n) for n in usable if takes_work(n, closed)]
@@ -330,7 +329,7 @@ def _capacity(pool: Pool, state: PoolState, going: frozenset[str], facts: Facts,
 
 
 def _room_on(node: Node) -> Mapping[str, int]:
-    """What is free on a usable node, or will be when the GPU operator's validation pods are done with it."""
+    """What is free on a usable node once the GPU operator's validation pods have finished."""
     staying = tuple(p for p in node.pods if p.namespace not in IGNORED_NAMESPACES)
     return node.free if len(staying) == len(node.pods) else replace(node, pods=staying).free
 
@@ -351,8 +350,8 @@ def _evicted_victims(state: PoolState) -> frozenset[str]:
 def _is_coming(node: Node, pool: Pool, facts: Facts) -> bool:
     """True while *node* may still become usable.
 
-    Without Kubernetes a node that was never seen usable counts as on its way, however old: nobody can tell,
-    and another node bought beside it would be as unseen.
+    Without Kubernetes a node that was never seen usable counts as on its way, however old: its state is unknown, and
+    that of another new node would be too.
     """
     if node.stage is Stage.UNKNOWN:
         return not node.was_usable
@@ -375,7 +374,7 @@ REFUSAL_LASTS = timedelta(seconds=30)  # stock changes by the minute: an older r
 
 
 class Shortage(StrEnum):
-    """Why Civo brought no node, as far as people can do something about it."""
+    """Why Civo provided no node, as far as people can act on it."""
 
     STOCK = "stock"  # no GPU of the kind is free, or the region is full: wait, or another size or region
     QUOTA = "quota"  # the account's: ask Civo for more, or free some
@@ -390,7 +389,7 @@ _BY_CODE = {
 
 
 def shortage_of(reason: str) -> Shortage:
-    """Return the shortage that the *reason* of a back-off from growth tells: it begins with Civo's code."""
+    """Return the shortage that the *reason* of a growth back-off names: it begins with Civo's error code."""
     code = reason.split(maxsplit=1)[0] if reason.strip() else ""
     return _BY_CODE.get(code.rstrip(":"), Shortage.OTHER)
 
@@ -399,7 +398,7 @@ def refused_counts(ended: Iterable[tuple[Action, Outcome]], now: datetime) -> Ma
     """Return, by pool id, the lowest node count that Civo has just refused for lack of stock or quota.
 
     *ended* is growth in the order in which it ended. A pool is left out once a growth of it succeeds. So is one whose
-    refused request may have been sent before: asking for fewer could then take nodes away.
+    refused request may have been sent before: a smaller request could then take nodes away.
     """
     lowest: dict[str, int] = {}
     for action, outcome in ended:
@@ -420,7 +419,7 @@ def _is_fresh_refusal(action: Action, outcome: Outcome, now: datetime) -> bool:
 
 
 def smaller_request(present: int, refused: int) -> tuple[int, int] | None:
-    """Return how many new nodes to ask for after *refused* nodes were refused, and how many a gang may need at most.
+    """Return how many new nodes to request after *refused* nodes were refused, and how many a gang may need at most.
 
     The first is half of what was refused, rounded up; None when no smaller request is left.
     """

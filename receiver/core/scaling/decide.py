@@ -95,11 +95,11 @@ def decide_all(
     explained_by: Explainer | None = None,
     failures: Failures | None = None,
 ) -> dict[str, Decision]:
-    """Decide for every pool of *policy* at the facts' time, sharing what may be removed per hour; by pool id.
+    """Decide for every pool of *policy* at the facts' time, sharing the removals per hour; by pool id.
 
-    Removals under way in a pool count against the others, not against themselves. *explained_by* as in `decide`. A pool
-    whose decision raises an exception keeps its size, and the exception is noted in *failures*; so is one that was
-    raised while a decision was explained, which then has no grounds. Without *failures* both are raised.
+    Removals under way in a pool count against the others, not against itself. *explained_by* adds sentences and
+    evidence. A pool whose decision raises an exception keeps its size, and the exception is noted in *failures*. So is
+    one that was raised while a decision was explained, which then has no evidence. Without *failures* both are raised.
     """
     under_way = 0
     for state in facts.pools:
@@ -147,15 +147,15 @@ def _explained(case: Case, explained_by: Explainer | None, failures: Failures | 
 
 
 def keeps_its_size(state: PoolState, failed: str, now: datetime) -> Decision:
-    """The decision for a pool for which nothing could be worked out: *failed* is the internal error."""
+    """The decision for a pool that could not be worked out: *failed* is the internal error."""
     detail = f"the pool keeps its size because of an internal error ({failed}); the log has the traceback"
     held = Reason(rule="internal_error", verdict=Verdict.HOLDS, target=state.required, detail=detail)
     return Decision(pool=state.pool, at=now, present=state.required, target=state.required, reasons=(held,))
 
 
 def removals_under_way(state: PoolState, *, deleted: bool = True) -> int:
-    """Nodes that an open action of the pool removes, with or without those already *deleted* (the store counts
-    them only when the action is closed)."""
+    """Nodes that an open action of the pool removes, with or without those already *deleted* (the store counts them
+    only when the action is closed)."""
     action = state.open_action
     if action is None or action.kind is not ActionKind.RETIRE:
         return 0
@@ -164,13 +164,13 @@ def removals_under_way(state: PoolState, *, deleted: bool = True) -> int:
 
 
 def _notes(case: Case) -> list[Reason]:
-    """What alerts ask for, one note for all alerts of a name: a thousand of them are no other decision than one."""
+    """What alerts ask for, one note for all alerts of a name: a thousand of them decide no more than one."""
     noted = Counter((s.action, s.alertname) for s in case.signals if s.action in NOTED)
     return [_note(action.value, case, (name, many)) for (action, name), many in noted.items()]
 
 
 def _requests(case: Case) -> list[Reason]:
-    """What people and workloads asked for, on every decision that it may touch."""
+    """The requests of people and workloads that may affect this decision."""
     found = [_note("override", case, override) for override in case.wanted.bounds.overrides.all]
     if case.state.silence is not None:
         found.append(_note("silence", case, case.state.silence))

@@ -1,4 +1,4 @@
-"""From pods to workloads, and whether a pod fits a pool (and if not, why not)."""
+"""From pods to workloads, and whether a pod fits a pool (if not, why not)."""
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,9 +23,9 @@ IGNORED_NAMESPACES = frozenset({"gpu-operator", "nvidia-gpu-operator"})  # its v
 def workloads(pods: Iterable[Pod], bound: Mapping[str, int] | None = None) -> tuple[Workload, ...]:
     """Group the waiting GPU *pods*: declared gangs together, all others alone.
 
-    *bound* counts the pods of each gang that have a node already. Of a gang with a minimum only as many pods as
-    it still lacks belong together; what waits beyond the minimum is placed pod by pod. Higher priority first,
-    then longest waiting. DaemonSet pods, terminating pods and the GPU operator's validation pods are no demand.
+    *bound* counts the pods of each gang that already have a node. Of a gang with a minimum only as many pods as it
+    still lacks belong together; pods beyond the minimum are placed one by one. Higher priority first, then longest
+    waiting. DaemonSet pods, terminating pods and the GPU operator's validation pods are no demand.
     """
     gangs: dict[str, list[Pod]] = {}
     alone: list[Workload] = []
@@ -62,17 +62,17 @@ def _parts(key: str, members: Sequence[Pod], bound: int) -> Iterable[Workload]:
 
 
 def missing_pods(workload: Workload) -> int:
-    """How many pods a gang lacks that do not exist at all: until they do, no node helps it."""
+    """How many pods a gang lacks that do not exist yet: until they do, no node helps it."""
     return max(0, workload.least - workload.bound - len(workload.pods)) if workload.gang else 0
 
 
 def refusal(pod: Pod, pool: Pool, state: PoolState) -> str | None:
-    """Return why no node is bought in *pool* for *pod*, by its configuration, its size and what its nodes showed."""
+    """Return why no node is bought in *pool* for *pod*, by its configuration, its size and what its nodes offered."""
     return misfit(pod, pool) or too_much(pod.compute, state.compute) or disproof(pod, pool, state.offer)
 
 
 def misfit(pod: Pod, pool: Pool) -> str | None:
-    """Return why no node as *pool* is configured, even an empty one, can hold *pod*; None when one can."""
+    """Return why no node of *pool* as configured, even an empty one, can hold *pod*; None when one can."""
     if pod.pool_hint not in (None, UNASSIGNED, pool.id):
         return f"it asks for pool {pod.pool_hint}"
     return _mismatch(pod, pool.resources, pool.offered_labels, pool.taints)
@@ -81,14 +81,14 @@ def misfit(pod: Pod, pool: Pool) -> str | None:
 def offer_of(
     pool: Pool, nodes: Iterable[Node], before: Offer | None, now: datetime, startup_taints: tuple[str, ...] = ()
 ) -> Offer | None:
-    """What the newest usable one of *nodes* shows, without the taints that come and go with its state, and what others
-    show that differ from it. A node that carries a startup taint shows nothing yet.
+    """What the newest usable one of *nodes* offers, without taints that depend on its state, and what other nodes offer
+    that differs. A node with a startup taint offers nothing yet.
 
-    Of each GPU resource the most that a node of the pool showed counts, the offer *before* included: a node that lost a
-    GPU says nothing of the next one. Compute resources are the newest node's, less what DaemonSets take there: with the
-    largest instead, a pod that fits only an older node would buy new nodes without end. Without a usable node it is the
-    offer before, while that is believed; not that of a node that went before Civo's agent had labelled it: it would
-    keep work from labels that the next one gets in time.
+    Of each GPU resource the highest number that a node of the pool offered counts, the offer *before* included: a node
+    that lost a GPU says nothing about the next one. Compute resources are the newest node's, less what DaemonSets use
+    there: with the largest instead, a pod that fits only an older node would buy new nodes without end. Without a
+    usable node it is the offer before, while that is valid. An offer from a node that went before Civo's agent had
+    labelled it is dropped: it would keep work away from labels that the next node gets in time.
     """
     passing = (*PASSING_TAINTS, *startup_taints)
     before = before if before is not None and is_believed(before, pool, now) else None
@@ -121,8 +121,8 @@ def _lasting(taints: Iterable[Taint], passing: tuple[str, ...]) -> tuple[Taint, 
 
 
 def room_beside_gpus(machine: Mapping[str, int], offer: Offer | None) -> Mapping[str, int]:
-    """Return the compute resources that a new node has for pods: what *offer* showed, else what a *machine* of its size
-    should leave, without a share for DaemonSets, which nobody knows then."""
+    """Return the compute resources of a new node: what *offer* showed, else an estimate for a *machine* of its size,
+    without a share for DaemonSets, which is unknown then."""
     shown = offer.allocatable if offer is not None else {}
     return {**allocatable(machine), **{resource: n for resource, n in shown.items() if resource in COMPUTE}}
 
@@ -133,12 +133,12 @@ def new_node(pool: Pool, state: PoolState) -> dict[str, int]:
 
 
 def is_believed(offer: Offer, pool: Pool, now: datetime) -> bool:
-    """True while what a node showed is held against the next one: for a day, and for the same configuration."""
+    """True while an offer counts against the next node: for a day, and for the same configuration."""
     return offer.configured == fingerprint(pool) and timedelta(0) <= now - offer.at <= OFFER_IS_BELIEVED_FOR
 
 
 def fingerprint(pool: Pool) -> str:
-    """What the configuration says that a node of *pool* offers, in short."""
+    """A short hash of what the configuration says a node of *pool* offers."""
     said = (pool.size, sorted(pool.resources.items()), sorted(pool.labels.items()), pool.taints, pool.apply_to_nodes)
     return hashlib.sha256(repr(said).encode()).hexdigest()[:16]
 
@@ -146,9 +146,9 @@ def fingerprint(pool: Pool) -> str:
 def disproof(pod: Pod, pool: Pool, offer: Offer | None) -> str | None:
     """Return how *offer* shows that another node like it would not hold *pod*, or None.
 
-    The configuration says what a node offers; a node that came says what it really offers, and no second one is
-    bought to see the same. Where we put labels and taints on ourselves, only what we leave as it is counts. While one
-    living node would hold it, no other one disproves the pool.
+    The configuration says what a node should offer; a real node shows what it does, and no second one is bought to see
+    the same. Labels and taints that we set ourselves do not count. While one living node would hold the pod, no other
+    one disproves the pool.
     """
     if offer is None:
         return None
@@ -207,7 +207,7 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
 
 
 def tolerates_cordon(pod: Pod) -> bool:
-    """True for a pod that the scheduler puts on a cordoned node as well: evicted, it can come back to the same one."""
+    """True for a pod that the scheduler also puts on cordoned nodes: evicted, it can come back to the same one."""
     return any(tolerates(t, CORDON) for t in pod.tolerations)
 
 
@@ -238,7 +238,7 @@ def _ordered(have: str, want: Requirement) -> bool:
 
 
 def take(free: dict[str, int], asks: Mapping[str, int]) -> bool:
-    """Take *asks* out of *free* if they fit; leave it untouched otherwise. A compute resource that *free* does not name
+    """Subtract *asks* from *free* if they fit; change nothing otherwise. A compute resource that *free* does not name
     is unknown, and never too little."""
     for resource, count in asks.items():  # a loop: this is called for every pod and node
         if free.get(resource, 0) < count and (resource in free or resource not in COMPUTE):
@@ -250,7 +250,7 @@ def take(free: dict[str, int], asks: Mapping[str, int]) -> bool:
 
 
 def why_nowhere(workload: Workload, refusals: Mapping[str, str]) -> str:
-    """One sentence for the owner of a workload that no pool can ever hold; *refusals* say why, by pool name."""
+    """One sentence for the owner of a workload that no pool can ever hold; *refusals* are the reasons by pool name."""
     what = f"gang {workload.key} of {len(workload.pods)} pods" if workload.gang else f"pod {workload.pods[0].key}"
     each = "; ".join(f"{name}: {reason}" for name, reason in refusals.items())
     return f"No GPU pool can hold {what}. {each}" if each else f"No GPU pool can hold {what}."

@@ -19,8 +19,7 @@ from receiver.core.scaling.capacity import Tally
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """An exception of one *part* of a step. *pool* (an id) and *workload* (its owner) are whose it was, None where it
-    was nobody's alone."""
+    """An exception in one *part* of a step. *pool* (an id) and *workload* (its owner) are None where several share it."""
 
     part: str
     error: Exception
@@ -34,17 +33,17 @@ class Failure:
 
 @dataclass(slots=True)
 class Failures:
-    """The failures of one step. *set_aside* are the pools that the step serves no further, with the first error."""
+    """The failures of one step. *set_aside* are the pools that the step no longer serves, with their first error."""
 
     all: list[Failure] = field(default_factory=list)
     set_aside: dict[str, Failure] = field(default_factory=dict)
 
     def note(self, failure: Failure) -> None:
-        """Keep *failure*; the rest goes on as before."""
+        """Record *failure*; the rest goes on as before."""
         self.all.append(failure)
 
     def sets_aside(self, pool: str, failure: Failure) -> None:
-        """Keep *failure*, and serve *pool* no further in this step."""
+        """Record *failure*, and stop serving *pool* in this step."""
         self.note(failure)
         self.set_aside.setdefault(pool, failure)
 
@@ -56,7 +55,7 @@ MOST_PAIRS = 5  # owners that cannot be judged for one pool, until the pool is s
 
 @dataclass(slots=True)
 class LeftOut:
-    """What one step leaves out of its assignment: all work of some *owners*, and *pairs* of an owner and a pool."""
+    """The work that a step leaves out: all work of some *owners*, and *pairs* of an owner and a pool."""
 
     owners: set[str] = field(default_factory=set)
     pairs: set[tuple[str, str]] = field(default_factory=set)
@@ -71,10 +70,10 @@ class LeftOut:
         return replace(facts, waiting=tuple(p for p in facts.waiting if owner_of(p) not in self.owners))
 
     def learn(self, error: Exception, failures: Failures) -> None:
-        """Leave out what *error* came from, or raise it again where that is not known or was left out already.
+        """Leave out what *error* came from. Raises it again where that is unknown or was left out already.
 
-        An owner and a pool that failed together are kept apart and both go on. That is the least that can be done, and
-        it does not matter which of them is at fault.
+        An owner and a pool that failed together are kept apart and both go on. That is the smallest step, and it does
+        not matter which of them is at fault.
         """
         if self.rearranges and _passed_through(filling.__file__, error.__traceback__):
             self.rearranges = False
@@ -106,7 +105,7 @@ def _passed_through(file: str, trace: TracebackType | None) -> bool:
 
 
 def _subjects(trace: TracebackType | None) -> tuple[str | None, str | None]:
-    """The pool and the owner of the work that the frames of *trace* name, those of the innermost frame first."""
+    """The pool and the owner of the work in the frames of *trace*; those of the innermost frame win."""
     pool: str | None = None
     owner: str | None = None
     for _ in range(SHARED_FRAMES):  # loops over all pools: what their variables hold need not be what was asked for

@@ -1,11 +1,11 @@
-"""Move work between the rooms that exist, are on their way or were just wanted, so that fewer new nodes are needed.
+"""Rearrange work between existing, coming and newly wanted nodes, so that fewer new nodes are needed.
 
 The order of service fills one node after another. So a pod that fits many pools can take the room of one that fits few,
-and a new node is wanted that another filling saves. This module starts from what that order gave. It looks for room for
-work that got none, then leaves out each new node whose work fits elsewhere. Work that has room keeps some room.
+and a new node is wanted that another filling saves. This module starts from the result of that order. It looks for room
+for work that got none, then leaves out each new node whose work fits elsewhere. Work that has room keeps some room.
 
 Pods that ask for the same amount move along augmenting paths, as in bipartite matching: that finds every exchange among
-them. Where amounts differ, or gangs wait, one pool after another and then all of them are emptied and filled anew, the
+them. Where amounts differ, or gangs wait, one pool after another and then all of them are emptied and filled again, the
 least flexible and the largest work first. That is a heuristic: packing different sizes is NP-hard.
 """
 
@@ -72,8 +72,8 @@ def rearranged(
 ) -> Iterator[Seats]:
     """Yield seats that need fewer new nodes or serve more than the *tallies* do, the best first; nothing if none do.
 
-    *unserved* are whole gangs without room. Pods whose node a check or a guardrail leaves out get a seat only if room
-    was found for them. The first seats may want another new node in the place of several, which a check may refuse.
+    *unserved* are whole gangs without room. Pods on nodes that a check or a guardrail leaves out get a seat only if
+    room was found for them. The first seats may want another new node instead of several, which a check may refuse.
     """
     if not _may_help(tallies, unserved):
         return
@@ -84,7 +84,7 @@ def rearranged(
 
 
 def _may_help(tallies: Sequence[Tally], unserved: Sequence[Workload]) -> bool:
-    """False where there is too little free room for anything to move: a quick look, enough at most steps."""
+    """False where there is too little free room for anything to move: a quick test, enough at most steps."""
     free = sum(max(0, room.gpus) for tally in tallies for room in tally.bins if room.allowed)
     asked = [w.gpus for w in unserved]
     asked += [given.workload.gpus for tally in tallies for given in tally.given if not given.whole]
@@ -93,7 +93,7 @@ def _may_help(tallies: Sequence[Tally], unserved: Sequence[Workload]) -> bool:
 
 
 def serve_again(seats: Seats, order: Mapping[str, int], tallies: Mapping[str, Tally], allowance: Allowance) -> bool:
-    """Give each workload of *seats* its room in *tallies*, which nobody used yet; False if a check refuses a new node.
+    """Give each workload of *seats* its room in unused *tallies*; False if a check refuses a new node.
 
     *order* is the place of each workload in the order of service, by its key.
     """
@@ -122,7 +122,7 @@ def serve_again(seats: Seats, order: Mapping[str, int], tallies: Mapping[str, Ta
 
 
 class _Filling:
-    """Who sits where, with a trail of what was moved, so that a try can be undone."""
+    """The current seats, with a trail of moves, so that a try can be undone."""
 
     def __init__(
         self, tallies: Sequence[Tally], unserved: Sequence[Workload], fitting: Callable[[Pod], Sequence[Tally]]
@@ -241,7 +241,7 @@ class _Filling:
             start.clear()
 
     def _trade(self, pool: int) -> bool:
-        """Open up to three other nodes, in *pool*, where that saves more nodes that cost no less."""
+        """Open up to three other nodes in *pool*, where that saves more nodes that cost no less."""
         tally, rooms = self._tallies[pool], self._rooms[pool]
         if tally.blocked or tally.pool.price_usd_per_hour is None:
             return False
@@ -298,7 +298,7 @@ class _Filling:
         return True
 
     def _exchange(self, guest: Guest) -> bool:
-        """Move others that ask for the same, each into the room of the next, until the last one finds free room."""
+        """Move guests that ask for the same, each into the room of the next, until the last one finds free room."""
         [kind] = guest.kinds
         came: dict[int, tuple[Guest, int] | None] = dict.fromkeys(guest.pools)
         queue = deque(guest.pools)
@@ -332,7 +332,7 @@ class _Filling:
         self._start = start
 
     def _anew(self, guest: Guest, pools: tuple[int, ...], order: Order) -> bool:
-        """Empty *pools* and fill them anew, with *guest* first (or in its turn where all pools are emptied)."""
+        """Empty *pools* and fill them again, with *guest* first (or in its turn where all pools are emptied)."""
         others = {g: None for pool in pools for room in self._rooms[pool] for g in room.guests if not g.fixed}
         self._left -= len(others)
         if self._left < 0:

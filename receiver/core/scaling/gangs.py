@@ -1,4 +1,4 @@
-"""Room for gangs: whole or not at all."""
+"""Room for gangs: all of it or none."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,16 +14,16 @@ from receiver.core.scaling.market import Matching, gang_kind, price
 def leave_waiting(
     workload: Workload, tally: Tally, rule: str, detail: str, *, uncovered: bool = False, met: str = ""
 ) -> None:
-    """Note in *tally* that *workload* got no room, and why; *uncovered* by a budget or held by something else."""
+    """Record in *tally* that *workload* got no room, and why: *uncovered* by a budget, or for another reason."""
     tally.waiting_gpus += workload.gpus
     mine = workload if uncovered else None
     tally.held.append(HeldWorkload(workload=workload.key, rule=rule, detail=detail, uncovered=mine, met=met))
 
 
 def place_gang(workload: Workload, fitting: Sequence[Tally], matching: Matching, allowance: Allowance) -> bool:
-    """Put all pods of a gang into one pool, or none anywhere: half a gang holds GPUs and computes nothing.
+    """Put all pods of a gang into one pool, or none at all: half a gang holds GPUs and computes nothing.
 
-    Return whether it got them.
+    Return whether it was placed.
     """
     kind, gpus = gang_kind(workload), workload.gpus
     for tally in fitting:
@@ -58,7 +58,7 @@ def place_gang(workload: Workload, fitting: Sequence[Tally], matching: Matching,
 
 
 def _by_new_nodes(workload: Workload, tallies: Sequence[Tally]) -> Sequence[Tally]:
-    """*tallies* by what the gang prefers, then by what the nodes cost that it needs beside the room that is there."""
+    """*tallies* by what the gang prefers, then by the cost of the new nodes that it needs beside existing room."""
     if len(tallies) < 2 or not any(tally.free or tally.shelves[COMING] for tally in tallies):
         return tallies
     costs: dict[str, tuple[int, Decimal]] = {}
@@ -74,10 +74,10 @@ def _by_new_nodes(workload: Workload, tallies: Sequence[Tally]) -> Sequence[Tall
 def _try_gang(
     workload: Workload, tally: Tally, allowance: Allowance, most: int | None = None, begin: bool = False
 ) -> bool:
-    """Place the whole gang in the pool of *tally* with at most *most* new nodes; False leaves all as it was.
+    """Place the whole gang in the pool of *tally* with at most *most* new nodes; False changes nothing.
 
-    A guardrail may still hold some of them: of a pool on trial a gang gets its first node, and the rest when that
-    one works. *begin* fills nodes too that are on their way and that nobody was given yet.
+    A guardrail may still hold some of them: of a pool on trial a gang gets its first node, and the rest when that one
+    works. *begin* also fills nodes that are on their way and not yet begun.
     """
     coming = tally.shelves[COMING] if begin else []
     begun = tally.roomy()
@@ -111,7 +111,7 @@ def place_parts(
 ) -> bool:
     """Place a gang whose pods fit different pools: each part whole in one pool, and all parts or none.
 
-    Return whether they got them.
+    Return whether it was placed.
     """
     parts: dict[tuple[str, ...], list[Pod]] = {}
     pools: dict[tuple[str, ...], Sequence[Tally]] = {}
@@ -136,7 +136,7 @@ def place_parts(
 
 
 def _fill(bins: list[Bin], pods: Sequence[Pod], tally: Tally) -> list[int]:
-    """Pack *pods* into *bins*, opening new ones at the end; return the place in *bins* of each pod's."""
+    """Pack *pods* into *bins*, opening new ones at the end; return each pod's index in *bins*."""
     places: list[int] = []
     begin: dict[Requests, int] = {}  # room only shrinks, so what holds no pod of a kind holds no other like it
     for pod in pods:

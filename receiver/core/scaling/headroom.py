@@ -1,6 +1,4 @@
-"""GPUs kept free for what comes next: learnt from what was asked for a moment ago and from what is held now, without
-the work that was refused.
-"""
+"""Headroom: GPUs kept free for work to come, estimated from recent requests and current use without refused work."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,14 +15,14 @@ from receiver.core.scaling.market import Matching, siblings, stays_warm
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedWork:
-    """The keys of the refused pods and of their gangs, and the ids of the *pools* whose nodes they could start on."""
+    """The keys of refused pods and of their gangs, and the ids of the *pools* whose nodes they could start on."""
 
     pods: frozenset[str] = frozenset()
     gangs: frozenset[str] = frozenset()
     pools: frozenset[str] = frozenset()
 
     def holds(self, pod: Pod) -> bool:
-        """True for a refused pod, and for a pod of a refused gang that got a node all the same."""
+        """True for a refused pod, and for a pod of a refused gang that got a node anyway."""
         return pod.gang in self.gangs if pod.node is not None else pod.key in self.pods
 
 
@@ -34,7 +32,7 @@ def refused(
     facts: Facts,
     pairs: Collection[tuple[str, str]] = (),
 ) -> RefusedWork:
-    """Return what of *waiting* the assignment so far gave no room that may be used. *pairs* as in `Matching`."""
+    """Return what of *waiting* has no usable room in the assignment so far. *pairs* as in `Matching`."""
     served: set[str] = set()
     short: set[str] = set()
     for tally in tallies.values():
@@ -53,7 +51,7 @@ def refused(
 
 
 def _unanswered(tally: Tally, facts: Facts) -> Iterable[int]:
-    """The new nodes (by identity) that people are asked about and have not approved."""
+    """The new nodes (by identity) that wait for an approval."""
     target = tally.state.required + tally.within[-1]
     left = grows_unasked(target, tally.pool, tally.state, tally.bounds, facts.questions, facts.at)
     if left == target:
@@ -70,10 +68,10 @@ ENOUGH_PERCENT = 50  # of the headroom: nothing is bought while that much is lef
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Headroom:
-    """What a pool keeps warm: *gpus*, for *asked* came within `ASKED_WITHIN` and *held* are in use.
+    """What a pool keeps warm: *gpus*, because *asked* were requested within `ASKED_WITHIN` and *held* are in use.
 
-    *spare_nodes* is how many of the pool's nodes may go and leave enough, *falls_at* when the headroom next gets less
-    unless more comes.
+    *spare_nodes* is how many of the pool's nodes may go and leave enough, *falls_at* when the headroom next shrinks
+    unless more work comes.
     """
 
     gpus: int
@@ -93,9 +91,9 @@ def keep_warm(
 ) -> Mapping[str, Headroom]:
     """Open nodes where less than enough of a pool's headroom is free; return the headroom by pool id.
 
-    It asks for nothing that budget, maximum or limits refuse. There is none while work waits that one of these refuses,
-    while a budget holds, or while Kubernetes is silent: then idle nodes make room, and nobody knows what came. Work
-    that was refused for any reason (*out*) does not count, and no node is opened where it could start.
+    It requests nothing that budget, maximum or limits refuse. There is none while one of these refuses waiting work,
+    while a budget holds, or while Kubernetes is silent: then idle nodes make room, and new work is unknown. Work that
+    was refused for any reason (*out*) does not count, and no node is opened where it could start.
     """
     warm = [x for x in tallies.values() if _may_keep(x) and stays_warm(x.pool, policy)]
     refused = any(_refuses(x) for x in tallies.values())
@@ -115,13 +113,13 @@ def _refuses(tally: Tally) -> bool:
 
 
 def _may_keep(tally: Tally) -> bool:
-    """False where a guardrail would hold what is bought, and where there are more nodes than somebody allows."""
+    """False where a guardrail would hold new nodes, and where there are more nodes than the bounds allow."""
     return not tally.blocked and tally.state.required <= tally.bounds.max_nodes
 
 
 def _may_open(tally: Tally, facts: Facts, allowance: Allowance, out: RefusedWork) -> bool:
-    """True if another node may be opened: no rule holds it, no refused work could start on it, and other growth that
-    needs no approval does not wait for one because of it."""
+    """True if another node may be opened: no rule holds it, no refused work could start on it, and it does not make
+    other growth need an approval."""
     if tally.blocked or tally.pool.id in out.pools or allowance.passes(tally, 1) < len(RULES):
         return False
     if tally.within[-1] == tally.counts["headroom"]:
@@ -131,7 +129,7 @@ def _may_open(tally: Tally, facts: Facts, allowance: Allowance, out: RefusedWork
 
 
 def _at_home(facts: Facts, tallies: Sequence[Tally], out: RefusedWork) -> Mapping[str, Sequence[Pod]]:
-    """The pods that wait or hold GPUs, by the pool that a node for each alone would be bought in; none of *out*."""
+    """The pods that wait or hold GPUs, by the pool in which a node for each alone would be bought; without *out*."""
     matching = Matching(tallies)
     homes: dict[str, list[Pod]] = {}
     for pod in _pods(facts):

@@ -1,6 +1,5 @@
-"""Which pool is cheapest for the work that waits: USD per GPU that the work would use, not per GPU that a node has; and
-what follows where pools' nodes differ only in their number of GPUs.
-"""
+"""Which pool is cheapest for waiting work: USD per GPU that the work would use, not per GPU of the node; and which
+pools differ only in the number of GPUs per node."""
 
 from bisect import insort
 from collections import Counter
@@ -33,7 +32,7 @@ class Matching:
     """Where each shape of pod fits, and the markets of those that fit the same pools."""
 
     def __init__(self, tallies: Sequence[Tally], pairs: Collection[tuple[str, str]] = ()) -> None:
-        """Match pods to the pools of *tallies*, but for *pairs* of an owner of pods and a pool's id."""
+        """Match pods to the pools of *tallies*, except *pairs* of an owner of pods and a pool's id."""
         self._tallies = tallies
         self._pairs = pairs
         self._fitting: dict[Kind, tuple[Tally, ...]] = {}
@@ -52,7 +51,7 @@ class Matching:
         return self._fitting[kind]
 
     def market(self, pod: Pod) -> "Market":
-        """Those that compete for the pools that *pod* fits."""
+        """The competition for the pools that *pod* fits."""
         kind = self._kind(pod)
         if kind not in self._by_shape:
             fitting = self.fitting(pod)
@@ -82,10 +81,10 @@ class Matching:
 
 
 class Market:
-    """The pods that wait and fit the same pools, and the order in which those pools are asked."""
+    """The waiting pods that fit the same pools, and the order in which those pools are tried."""
 
     def __init__(self, fitting: Sequence[Tally]) -> None:
-        """Begin with nobody waiting for *fitting*."""
+        """Start with no pod waiting for *fitting*."""
         self._fitting = fitting
         self._offers = {_kind(x): new_node(x.pool, x.state) for x in fitting}
         self._waiting: Counter[Requests] = Counter()
@@ -100,11 +99,11 @@ class Market:
         self._waiting[asks] += 1
 
     def leave(self, pod: Pod) -> None:
-        """*pod* was given room, or was refused it."""
+        """*pod* was given room, or refused it."""
         self._waiting[_requests(pod)] -= 1
 
     def order(self, pod: Pod) -> Sequence[Tally]:
-        """The pools for a new node that *pod* opens: what it prefers first, then the least USD per useful GPU."""
+        """The pools for a new node for *pod*: what it prefers first, then the least USD per useful GPU."""
         useful = {kind: self._useful(resources, pod) for kind, resources in self._offers.items()}
         key = (shape(pod), tuple(sorted(useful.items())))
         if key not in self._orders:
@@ -138,7 +137,7 @@ class Market:
 
 
 def by_price(tally: Tally) -> tuple[Decimal, str]:
-    """The order of pools where nothing else tells: USD per GPU of a full node, then the name."""
+    """The order of pools when nothing else decides: USD per GPU of a full node, then the name."""
     return price(tally) / max(1, tally.pool.gpus_per_node), tally.pool.name
 
 

@@ -25,7 +25,7 @@ LATER_SECONDS = tuple(moment.total_seconds() for moment in LATER)
 
 @dataclass(frozen=True, slots=True)
 class Survival:
-    """*lengths* are how many seconds each of the last workloads ran, the shortest first."""
+    """Estimates how long work goes on; *lengths* are the run times of past workloads in seconds, shortest first."""
 
     lengths: Sequence[float] = ()
 
@@ -35,11 +35,11 @@ class Survival:
         return cls(tuple(sorted(length.total_seconds() for length in lasted)))
 
     def chance(self, age: timedelta, more: timedelta) -> float:
-        """The chance (0-1) that what has run for *age* runs for *more*, which is positive."""
+        """The chance (0-1) that work that has run for *age* runs for *more*, which is positive."""
         return self._chances(age.total_seconds(), (more.total_seconds(),))[0]
 
     def goes_on(self, pods: Iterable[Pod], now: datetime) -> float:
-        """The chance (0-1) that at least one of *pods* still runs later, the mean over the moments `LATER`."""
+        """The chance (0-1) that at least one of *pods* still runs later, averaged over the moments `LATER`."""
         ages = [max(0.0, (now - (p.bound_at or p.running_since or p.created_at)).total_seconds()) for p in pods]
         of_each = [self._chances(age, LATER_SECONDS) for age in ages]
         all_end = [prod(1 - chances[n] for chances in of_each) for n in range(len(LATER))]
@@ -63,9 +63,9 @@ ENDS_SOON = timedelta(minutes=20)  # what is left of a paid hour that work shoul
 
 
 def soft_taints(facts: Facts, policy: Policy, survival: Survival) -> Iterator[tuple[Node, tuple[Taint, ...]]]:
-    """Yield the nodes whose soft taints are not as they should be, each with those that it should carry.
+    """Yield the nodes whose soft taints are wrong, each with the taints that it should carry.
 
-    A full node is left as it is, for nothing chooses it; so is one that takes no work, or is not usable.
+    A full node is left as it is, since no pod can choose it; so is one that takes no work or is not usable.
     """
     packs = policy.packing is Packing.FILL
     for pool in policy.pools:
@@ -85,13 +85,13 @@ def soft_taints(facts: Facts, policy: Policy, survival: Survival) -> Iterator[tu
 
 
 def compares(facts: Facts, policy: Policy) -> bool:
-    """True when it matters to `soft_taints` how long workloads last."""
+    """True when `soft_taints` depends on how long workloads last."""
     choices = (in_use(facts.pool(pool.id), pool) for pool in policy.pools)
     return policy.packing is Packing.FILL and _fills(policy) and any(len(nodes) > 1 for nodes in choices)
 
 
 def changes_at(facts: Facts, policy: Policy) -> datetime | None:
-    """The first moment after now at which an idle node's taints change although nothing happens."""
+    """The first moment after now at which an idle node's taints change by time alone."""
     if policy.packing is not Packing.FILL or _fills(policy) or not policy.billing.by_the_hour:
         return None
     left = [
@@ -113,9 +113,9 @@ def _fills(policy: Policy) -> bool:
 
 
 def _filled(nodes: Sequence[Node], survival: Survival, now: datetime) -> Node | None:
-    """The one of *nodes* to fill: whose work will most likely go on, then the fullest, then the oldest.
+    """The one of *nodes* to fill: the one whose work will most likely go on, then the fullest, then the oldest.
 
-    The one that is filled now stays it while its chance is about as good.
+    The node being filled stays the choice while its chance is about as good.
     """
     if len(nodes) < 2:
         return nodes[0] if nodes else None
@@ -128,7 +128,7 @@ def _filled(nodes: Sequence[Node], survival: Survival, now: datetime) -> Node | 
 
 
 def _left(node: Node, policy: Policy, now: datetime) -> timedelta:
-    """What is left of the paid hour of *node*; as long as can be where every second is billed."""
+    """The rest of the paid hour of *node*; unlimited where every second is billed."""
     if not policy.billing.by_the_hour:
         return timedelta.max
     return next_unit_at(node.created_at, now, policy.billing) - now
@@ -162,14 +162,16 @@ class _Place:
 
 
 def consents(pod: Pod) -> bool:
-    """True when moving *pod* is agreed on and loses nothing: its owner starts it again, elsewhere, and it is part of no
-    gang."""
+    """True when moving *pod* is agreed on and loses nothing: it is in no gang, and its owner starts it again elsewhere.
+
+    A pod that tolerates our cordon could come back to the same node.
+    """
     agreed = pod.evictable and not pod.protected and not pod.daemon and pod.gang is None and bool(pod.owner)
     return agreed and not tolerates_cordon(pod)
 
 
 def may_not_return(pod: Pod, policy: Policy) -> bool:
-    """True for a pod that would be kept out if it were started again: while a hold lasts it must not be moved."""
+    """True for a pod that the budget hold would keep out if it started again: it must stay while a hold lasts."""
     if policy.budget is None:
         return False
     kept = policy.budget.keep_out
@@ -178,9 +180,9 @@ def may_not_return(pod: Pod, policy: Policy) -> bool:
 
 
 def movable(tallies: Iterable[Tally], now: datetime) -> frozenset[str]:
-    """Return the instances that could be emptied, once waiting work has its room; call it last.
+    """Return the instances that could be emptied once waiting work has its room; call it last.
 
-    The emptiest go first. Pods move to nodes that run something, so that those stay, and no node that takes pods is
+    The emptiest go first. Pods move to nodes that run work, so that those stay, and a node that takes pods is not
     emptied itself. One that a workload keeps at *now* is not emptied either.
     """
     places = [place for tally in tallies for place in _places(tally)]
@@ -214,7 +216,7 @@ def _places(tally: Tally) -> Iterable[_Place]:
 
 
 def _pack(pods: Sequence[Pod], places: Sequence[_Place]) -> set[str] | None:
-    """Put all *pods* into *places* and return the instances that took one, or None and leave all as it was."""
+    """Put all *pods* into *places* and return the instances that took one, or None and change nothing."""
     before = [dict(p.room.free) for p in places]
     took: set[str] = set()
     for pod in sorted(pods, key=lambda p: (-p.gpus, p.key)):

@@ -18,8 +18,8 @@ LONGEST_BACKOFF = timedelta(hours=24)
 def plan(decision: Decision, state: PoolState, policy: Policy) -> Action | None:
     """Return the action that *decision* asks for, or None to hold.
 
-    Growth is one absolute count. Shrinking never lowers the count at the cloud, which would let it choose
-    a victim: it names the instances, soonest paid hour first.
+    Growth is one absolute count. Removal never lowers the count at the cloud, which would let the cloud choose a
+    victim: it names the instances, soonest paid hour first.
     """
     pool = policy.pool(decision.pool)
     if pool is None or decision.change is Change.HOLD:
@@ -60,9 +60,9 @@ def _victim(instance: str, decision: Decision, state: PoolState) -> Victim:
 def provisioning_failed(action: Action, state: PoolState) -> Backoff | None:
     """The pool's back-off from provisioning when *action* removes nodes that never became usable, else None.
 
-    Each failure in a row doubles it, up to a day: every node on trial costs a paid unit. Where other nodes of the
-    pool work it begins lower, for one bad machine says little of the next. Nodes whose Node object was deleted came up
-    well: the first time another one is tried at once.
+    Each failure in a row doubles it, up to a day: every node on trial costs a paid unit. Where other nodes of the pool
+    work it starts lower, for one bad machine says little about the next. Nodes whose Node object was deleted came up
+    well: the first time, another one is tried at once.
     """
     bad = {v.instance for v in action.victims if v.because is Because.STUCK}
     known = state.provisioning.instances if state.provisioning else ()

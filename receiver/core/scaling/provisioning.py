@@ -33,8 +33,11 @@ def stuck_nodes(pool: Pool, state: PoolState, now: datetime) -> tuple[Node, ...]
 
 
 def dead_nodes(pool: Pool, state: PoolState, now: datetime) -> tuple[Node, ...]:
-    """The nodes that had their time and are not usable, by nobody's doubt: a node that Kubernetes does not know is
-    not dead while it knows nodes that belong to no instance. One that is gone from Kubernetes needs no time."""
+    """The nodes that had their time and are certain not to be usable.
+
+    While Kubernetes lists nodes that match no instance, a node that it does not know is not dead. One that vanished
+    from Kubernetes needs no time.
+    """
     stuck = [n for n in stuck_nodes(pool, state, now) if not n.vanished]
     new = [n for n in stuck if now - n.watched_since > pool.provision_timeout]
     new += [n for n in state.living if n.vanished]
@@ -42,13 +45,13 @@ def dead_nodes(pool: Pool, state: PoolState, now: datetime) -> tuple[Node, ...]:
 
 
 def lost_nodes(pool: Pool, state: PoolState, now: datetime) -> tuple[Node, ...]:
-    """The nodes that were usable, broke, and did not come back in the time that a new one may take."""
+    """The nodes that were usable, broke, and did not recover within the provision timeout."""
     broken = (n for n in state.living if n.was_usable and n.stage is Stage.BROKEN)
     return tuple(n for n in broken if n.lost_at is not None and now - n.lost_at > pool.provision_timeout)
 
 
 def awaited_since(state: PoolState) -> datetime | None:
-    """Since when the pool waits for its oldest node on the way, or for nodes that Civo does not list; None for none."""
+    """Since when the pool waits for its oldest node on the way, or for nodes that Civo does not list, or None."""
     coming = [n for n in state.living if not n.was_usable and (n.stage in ON_ITS_WAY or n.stage is Stage.BROKEN)]
     since = [n.watched_since for n in coming]
     if state.unlisted > 0 and state.required_since is not None:
@@ -57,17 +60,17 @@ def awaited_since(state: PoolState) -> datetime | None:
 
 
 def stuck_on_the_way(pool: Pool, state: PoolState, now: datetime) -> tuple[str, ...]:
-    """Names of the nodes that did not become usable in time, or came up broken, and the ones Civo never built."""
+    """Names of the nodes that did not become usable in time or came up broken, and those Civo never built."""
     late = [n.name for n in stuck_nodes(pool, state, now)]
     missing = [f"{some(state.unlisted, 'node')} that Civo does not list"] if unlisted_too_long(pool, state, now) else []
     return (*late, *missing)
 
 
 def probes_left(state: PoolState, now: datetime) -> int | None:
-    """New nodes that a pool may ask for after nodes that never became usable; None when all is well.
+    """New nodes that a pool may request after nodes that never became usable; None when all is well.
 
-    While it backs off from provisioning: none. After that one node on trial, until one becomes usable: a pool
-    whose GPUs never come would otherwise cost a whole paid unit per waiting node, again and again.
+    While it backs off from provisioning: none. After that one node on trial, until one becomes usable: a pool whose
+    GPUs never come would otherwise cost a whole paid unit per waiting node, again and again.
     """
     if state.provisioning is None:
         return None
@@ -84,12 +87,12 @@ UNDONE_WITHIN = timedelta(hours=1)  # a change against our own within this time 
 
 
 def expected_count(late: LateCount | None, shown: int, now: datetime) -> int:
-    """The nodes that are asked for where Civo shows *shown*: a change of ours is believed before it is shown."""
+    """The nodes requested when Civo shows *shown*: a change of ours counts before Civo shows it."""
     return late.expected if late is not None and is_late(late, shown) and not is_overdue(late, now) else shown
 
 
 def is_late(late: LateCount, shown: int) -> bool:
-    """True while Civo's count is on its way to what our change made of it; anything else is somebody's wish."""
+    """True while Civo's count is still moving to our change; any other number was set by others."""
     if late.expected < late.shown:
         return late.expected < shown <= late.shown
     return late.shown <= shown < late.expected
@@ -101,7 +104,7 @@ def is_overdue(late: LateCount, now: datetime) -> bool:
 
 
 def why_removals_stop(late: LateCount | None, shown: int, living: int, now: datetime) -> str | None:
-    """Say how Civo answered a removal otherwise than by one node less, or None.
+    """Say how Civo answered a removal with something other than one node less, or None.
 
     Removals that are answered with replacements only cost money.
     """
@@ -116,9 +119,9 @@ def why_removals_stop(late: LateCount | None, shown: int, living: int, now: date
 
 
 def late_after(action: Action, state: PoolState, now: datetime) -> LateCount | None:
-    """What a removal that ends now leaves uncounted: None when Civo's count fell, or somebody raised it meanwhile.
+    """What a removal that ends now leaves uncounted: None when Civo's count fell, or was raised by others meanwhile.
 
-    Where nobody looked for longer than a count takes to fall, that of now tells nothing of it.
+    If no step ran for longer than a count takes to fall, the count of now says nothing about the removal.
     """
     if action.kind is not ActionKind.RETIRE:
         return None
@@ -134,9 +137,9 @@ def late_after(action: Action, state: PoolState, now: datetime) -> LateCount | N
 
 
 def drift(past: PoolMemory | None, shown: int, now: datetime, unanswered: int = 0) -> Drift | None:
-    """The change of a pool's count since the last look that none of our own actions explains, or None.
+    """The change of a pool's count since the last step that none of our own actions explains, or None.
 
-    *unanswered* is the highest count of growth that ended without an answer: it may be what shows now.
+    *unanswered* is the highest count of growth that ended without an answer: Civo may show it now.
     """
     if past is None or past.required_since is None or shown == past.required:
         return None
@@ -156,9 +159,9 @@ def drift(past: PoolMemory | None, shown: int, now: datetime, unanswered: int = 
 
 
 def undone_by_others(state: PoolState, now: datetime, *, grows: bool) -> datetime | None:
-    """Until when a pool does not grow, or does not shrink, because somebody keeps turning that back; None: it may.
+    """Until when a pool does not grow, or does not shrink, because others keep reverting that; None: it may.
 
-    Two programs that correct each other only cost money: after the third time in a day the other one has its way.
+    Two programs that correct each other only cost money: after the third time in a day the other one wins.
     """
     against = sorted(d.at for d in state.drifts if d.undoes and (d.to_count < d.from_count) is grows)
     if len(against) < UNDOINGS or against[-1] - against[-UNDOINGS] > IN_A_DAY:

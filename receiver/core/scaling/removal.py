@@ -18,23 +18,22 @@ from receiver.core.scaling.recheck_times import removal_moment, unit_ends_soon
 
 
 def is_kept(node: Node, case: Case) -> bool:
-    """True while a workload's wish keeps *node*; at the budget's stop line no wish does."""
+    """True while a workload has *node* kept; a budget stop overrides that."""
     return node.kept(case.now) and not floor_gives_way(case.wanted)
 
 
 def is_eligible(node: Node, case: Case) -> bool:
-    """True when nobody spoke for *node*: by a cordon, an annotation, a pod that must not be cut off, a refusal."""
+    """True unless others cordoned *node*, it is protected or keeps a pod, or its removal backs off."""
     return is_unclaimed(node) and not removal_backs_off(node, case)
 
 
 def is_unclaimed(node: Node) -> bool:
-    """True without a cordon of somebody else's, an annotation, a pod that must not be cut off or one that would be
-    lost."""
+    """True unless others cordoned *node*, it is protected, or it runs a pod that must not be interrupted."""
     return node.cordoned_by is not CordonedBy.SOMEONE and not node.protected and not node.hosts and not node.kept_by
 
 
 def claims_on(node: Node) -> str:
-    """Who or what speaks for *node*, in a sentence; empty when nobody does."""
+    """What makes *node* ineligible, in a sentence; empty for nothing."""
     said = (
         ("somebody else cordoned it", node.cordoned_by is CordonedBy.SOMEONE),
         ("it is protected", node.protected),
@@ -45,7 +44,7 @@ def claims_on(node: Node) -> str:
 
 
 def removal_backs_off(node: Node, case: Case) -> bool:
-    """True while a removal of this very node backs off: something there may not be evicted."""
+    """True while a removal of this node backs off: something there could not be evicted."""
     backoff = case.state.removal_backoff
     return backoff is not None and node.instance in backoff.instances and case.now < backoff.until
 
@@ -54,12 +53,12 @@ ON_THE_WAY = (VictimStage.CHOSEN, VictimStage.CORDONED)
 
 
 def evicted(case: Case, dead: int) -> tuple[Node, ...]:
-    """The nodes that go now because a window's grace is over, beside *dead* ones: idle ones first, then those that
-    hold the fewest GPUs, then those that lose the fewest GPU-hours.
+    """The nodes that go now because a window's grace is over, beside *dead* ones: idle ones first, then those that hold
+    the fewest GPUs, then those that lose the fewest GPU-hours.
 
-    A node that is going already comes before all others. One that an open window has begun to empty goes whether or not
-    the announcement still stands: given back, it would start what was evicted, which would then be evicted again.
-    Nodes on their way are not counted: they go first, once they are usable and idle.
+    A node that is already going comes first. One that an open window has begun to empty goes even when the announcement
+    no longer stands: given back, it would start what was evicted, which would then be evicted again. Nodes on their way
+    are not counted: they go first, once they are usable and idle.
     """
     graces = case.wanted.graces
     if not graces:
@@ -72,19 +71,18 @@ def evicted(case: Case, dead: int) -> tuple[Node, ...]:
 
 
 def surplus_over(most: int, case: Case, dead: int) -> int:
-    """How many usable nodes there are beyond *most*."""
+    """The number of usable nodes beyond *most*."""
     return max(0, min(case.present - dead, len(case.state.of(Stage.USABLE))) - most)
 
 
 def may_be_evicted(node: Node, case: Case) -> bool:
-    """True when *node* can be evicted now: a refusal backs off. That its GPUs are busy is no reason: it is what the
-    window is there to end."""
+    """True when *node* can be evicted now. Busy GPUs are no reason against it: the window ends their work."""
     return could_be_evicted(node, case) and not removal_backs_off(node, case)
 
 
 def could_be_evicted(node: Node, case: Case) -> bool:
-    """True when nobody spoke for *node*, all of its pods yield, and it was not tried in vain since the window opened.
-    GPUs in use without a pod keep it as well."""
+    """True when *node* is unclaimed, the window may evict all of its pods, and no try has failed since the window
+    opened. GPUs in use without a pod keep it as well."""
     return (
         node.stage is Stage.USABLE
         and is_unclaimed(node)
@@ -98,18 +96,18 @@ def could_be_evicted(node: Node, case: Case) -> bool:
 
 def _is_emptied(node: Node, case: Case) -> bool:
     """True for a node that a window has begun to empty: what its GPUs show may be older than its last pod's end. It is
-    not deleted before they are at rest (`receiver.step.carry_out`)."""
+    not deleted before its GPUs are at rest (`receiver.step.carry_out`)."""
     return node.instance in evicting(case.state)
 
 
 def _is_kept_out(node: Node, case: Case) -> bool:
-    """True when what runs on *node* could start nowhere again before a budget's month ends: it would be lost."""
+    """True when the work on *node* could not start again anywhere before a budget's month ends: it would be lost."""
     return case.wanted.stopped or node.instance in case.wanted.unreturning
 
 
 def busy_beyond(grace: Grace, case: Case) -> tuple[Node, ...]:
-    """The busy nodes among which *grace* would choose, when there are more usable nodes than it allows, besides those
-    that a window has begun to empty."""
+    """The busy nodes that *grace* would choose from when there are more usable nodes than it allows, except those that
+    a window has begun to empty."""
     emptying = evicting(case.state)
     if surplus_over(grace.max_nodes, case, 0) <= len(emptying):
         return ()
@@ -118,13 +116,13 @@ def busy_beyond(grace: Grace, case: Case) -> tuple[Node, ...]:
 
 
 def _is_going(node: Node, case: Case) -> bool:
-    """True while an open action takes *node*, for whatever reason: no other goes in its place."""
+    """True while an open action removes *node*, for whatever reason: no other goes in its place."""
     action = case.state.open_action
     return any(v.instance == node.instance and v.stage in ON_THE_WAY for v in (action.victims if action else ()))
 
 
 def _loss(node: Node, case: Case) -> tuple[bool, bool, int, timedelta, datetime, str]:
-    """What evicting *node* loses, the least first. Among nodes that hold as many GPUs time changes no order."""
+    """What evicting *node* loses, for sorting. Among nodes that hold as many GPUs, time does not change the order."""
     gpus = sum(pod.gpus for pod in node.pods)
     lost = sum((max(timedelta(0), case.now - _began(pod)) * pod.gpus for pod in node.pods), timedelta(0))
     unit = case.now if node.busy else next_unit_at(node.created_at, case.now, case.policy.billing)
@@ -140,8 +138,8 @@ NOW = timedelta(0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removable:
-    """The *nodes* that may go, in the order in which they do. *surplus* are idle ones beyond what a person allows,
-    *evicted* those beyond what a window allows whose grace is over."""
+    """The *nodes* that may be removed, in order. *surplus* are idle ones beyond an override's maximum, *evicted* those
+    beyond the maximum of a window whose grace is over."""
 
     nodes: tuple[Node, ...]
     surplus: tuple[Node, ...] = ()
@@ -149,20 +147,20 @@ class Removable:
 
     @property
     def announced(self) -> tuple[Node, ...]:
-        """Those that go by a word that was given before: nobody is asked about them again."""
+        """Those that need no approval: an override or an announced eviction removes them."""
         return (*self.surplus, *self.evicted)
 
 
 def is_dead(node: Node) -> bool:
-    """True for a node that goes although it is not usable: it never came up, or it broke."""
+    """True for a node that is removed although it is not usable: it never came up, or it broke."""
     return node.stage is not Stage.USABLE
 
 
 def removable(case: Case, within: timedelta = NOW) -> Removable:
-    """Return the nodes that may go now: dead ones, then idle ones that are too many by a person's or a window's word or
-    whose moment has come or comes *within* a time, then busy ones that a window evicts or that may be emptied.
+    """Return the nodes that may be removed now: dead ones, then idle ones beyond an override's or a window's maximum,
+    or whose moment has come or comes *within* a time, then busy ones that a window evicts or that can be emptied.
 
-    Soonest paid unit first; a pool's spare nodes and its headroom are left.
+    Soonest paid unit first. The pool's standby nodes and its headroom stay.
     """
     dead = [n for n in dead_nodes(case.pool, case.state, case.now) if not n.busy and is_eligible(n, case)]
     many = _surplus(case, len(dead))
@@ -186,7 +184,7 @@ def removable(case: Case, within: timedelta = NOW) -> Removable:
 
 
 def idle_removals_left(case: Case) -> int:
-    """How many idle nodes may go beside those that the pool keeps ready, by its spare nodes and its headroom."""
+    """How many idle nodes may go beside the standby nodes and headroom that the pool keeps."""
     spare = [
         n
         for n in case.state.of(Stage.USABLE)
@@ -200,10 +198,9 @@ def idle_removals_left(case: Case) -> int:
 
 
 def unapproved(going: Sequence[Node], said: Collection[Node], case: Case) -> tuple[Node, ...]:
-    """Those of *going* that wait for a person's answer: idle ones, or ones to be emptied, where the policy asks.
+    """Those of *going* that still need an approval: idle ones, or ones to be emptied, where the policy asks for it.
 
-    Nobody is asked about dead nodes, nor about those that go by a person's word or after an eviction that was told
-    (*said*); at a budget's stop line an empty node waits for nobody.
+    Dead nodes and *announced* ones need none, nor do empty nodes at a budget stop.
     """
     if case.pool.approval is None or not case.pool.approval.removals:
         return ()
@@ -215,9 +212,9 @@ def unapproved(going: Sequence[Node], said: Collection[Node], case: Case) -> tup
 
 
 def _surplus(case: Case, dead: int) -> tuple[Node, ...]:
-    """The idle nodes that go at once beside the *dead*, because a person said that there are to be fewer.
+    """The idle nodes that go at once beside the *dead*, because an override lowers the maximum.
 
-    Those that are on their way out already go first, so that no other is chosen when a paid unit begins.
+    Those already on their way out go first, so that no other is chosen when a paid unit begins.
     """
     bounds, state = case.wanted.bounds, case.state
     if not bounds.overrun:
@@ -231,8 +228,7 @@ def _surplus(case: Case, dead: int) -> tuple[Node, ...]:
 
 
 def removable_at(node: Node, case: Case) -> datetime:
-    """When *node* may go by the clock; an idle one that we just emptied for that need not rest, nor one that is busy
-    still."""
+    """When *node* may go by the clock. One that we have just emptied need not rest, nor one that is still busy."""
     if node.busy or any(v.instance == node.instance for v in _being_emptied(case)):
         return unit_ends_soon(node, case.policy, case.now)
     return removal_moment(node, case.pool, case.policy, case.now, stopped=case.wanted.stopped)
@@ -244,7 +240,7 @@ def _being_emptied(case: Case) -> Sequence[Victim]:
 
 
 def may_be_emptied(node: Node, case: Case, within: timedelta = NOW) -> bool:
-    """True when the pods of *node* consented to be moved, fit elsewhere, and its moment has come or comes *within* a
+    """True when the pods of *node* consented to be moved and fit elsewhere, and its moment has come or comes *within* a
     time.
 
     Where hours are paid that is the end of one; where seconds are, low utilization must have lasted (`scale_down`).
@@ -255,8 +251,8 @@ def may_be_emptied(node: Node, case: Case, within: timedelta = NOW) -> bool:
 def could_be_emptied(node: Node, case: Case) -> bool:
     """True when nothing but time keeps the pods of *node* where they are.
 
-    Demand goes before low utilization: while GPUs are waited for in this pool, no other node of it begins to be
-    emptied. One that is being emptied goes on, for the pods that left it may wait for a moment.
+    Demand goes before low utilization: while GPUs are waited for in this pool, no other node of it is emptied. One that
+    is being emptied goes on, for the pods that left it may be waiting for a moment.
     """
     begun = any(v.instance == node.instance for v in _being_emptied(case))
     return (
@@ -270,7 +266,7 @@ def could_be_emptied(node: Node, case: Case) -> bool:
 
 
 def is_idle_and_free(node: Node, case: Case) -> bool:
-    """True when nothing but time keeps *node*: it is usable, idle, ours to take and nobody waits or asks for it."""
+    """True when nothing but time keeps *node*: it is usable, idle, eligible, and no waiting work needs it."""
     return (
         node.stage is Stage.USABLE
         and not node.busy
