@@ -1,8 +1,8 @@
-"""Idle workloads that consented are scaled to zero: who they are, when to warn and when to do it.
+"""Idle workloads whose owners consented are scaled to zero: which they are, when to warn, and when to act.
 
-A workload here is everything that one owner made: it is warned, and then scaled to zero, only if every GPU pod of
-it consented, runs, and is known to have been idle for its whole window. What nobody can tell ends nothing and starts
-nothing. How a workload stands is kept as the last notice of its topic, so that a restart forgets nothing.
+A workload here is everything that one owner created. It is warned, and then scaled to zero, only if every GPU pod of it
+consented, runs, and is known to have been idle for its whole window. While that is unknown, no warning starts or ends.
+The state of a workload is the last notice of its topic, so a restart loses nothing.
 """
 
 from collections import Counter
@@ -27,7 +27,7 @@ NEEDED = (Source.CIVO, Source.KUBERNETES, Source.PROMETHEUS, Source.DCGM, Source
 
 
 class IdleStanding(StrEnum):
-    """How a workload stands: the first word of the key of its last notice."""
+    """The state of a workload: the first word of the key of its last notice."""
 
     CALM = "clear"  # nothing was told, or it was cleared
     WARNED = "warned"
@@ -43,7 +43,7 @@ TO_BE_CLEARED = frozenset({IdleStanding.WARNED, IdleStanding.OBSERVED, IdleStand
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consenting:
-    """All GPU pods of one owner, of which at least one consented. *kind* is ``Pod`` where nothing owns it."""
+    """All GPU pods of one owner, of which at least one consented. *kind* is ``Pod`` without an owner."""
 
     namespace: str
     kind: str
@@ -72,7 +72,7 @@ class Consenting:
 
     @property
     def window(self) -> timedelta:
-        """The longest time that one of its pods wants to have been idle for."""
+        """The longest idle time that one of its pods requires."""
         return max(p.idle_shutdown or timedelta(0) for p in self.pods)
 
 
@@ -82,8 +82,8 @@ Courses = Mapping[timedelta, Mapping[str, Course]]  # by window, then by ``names
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdleCase:
-    """What is known when a workload is judged. *pools* are pool ids by node name, *held* pools in which nothing
-    is shut down, *mode* is ``act`` or ``observe``: a warning of one is none in the other."""
+    """What is known when a workload is judged. *pools* are pool ids by node name, *held* pools in which nothing is shut
+    down, *mode* is ``act`` or ``observe``: a warning in one does not count in the other."""
 
     policy: Policy
     mode: str
@@ -95,7 +95,7 @@ class IdleCase:
 
 
 class IdleVerdict(StrEnum):
-    """What is due for a workload now."""
+    """What to do about a workload now."""
 
     NOTHING = "nothing"
     CANNOT = "cannot"  # tell once that it cannot be scaled to zero
@@ -106,7 +106,7 @@ class IdleVerdict(StrEnum):
 
 
 def can_tell(facts: Facts) -> bool:
-    """True when every source answers without which idleness, or somebody's wish to wait, would be a guess."""
+    """True when every source answers that idleness or a request to wait depends on."""
     alertmanager = facts.sources.get(Source.ALERTMANAGER)
     silences_seen = alertmanager is None or alertmanager.up or not alertmanager.configured
     return silences_seen and all(facts.up(source) for source in NEEDED)
@@ -141,7 +141,7 @@ def consenting(pods: Iterable[Pod]) -> tuple[Consenting, ...]:
 
 
 def _owner(pod: Pod) -> tuple[str, str]:
-    """Return kind and name of what made *pod*: of a Deployment all its ReplicaSets' pods are one workload."""
+    """Return kind and name of what created *pod*: the pods of all ReplicaSets of a Deployment are one workload."""
     kind, _, name = pod.owner.partition("/")
     if not name:
         return "Pod", pod.name
@@ -152,7 +152,7 @@ def _owner(pod: Pod) -> tuple[str, str]:
 
 
 def windows(workloads: Iterable[Consenting], now: datetime) -> tuple[timedelta, ...]:
-    """Return the distinct windows to ask telemetry for: at most MOST_WINDOWS, the most common first."""
+    """Return the distinct windows to query telemetry for: at most MOST_WINDOWS, the most common first."""
     count = Counter(
         pod.idle_shutdown
         for w in workloads
@@ -164,7 +164,7 @@ def windows(workloads: Iterable[Consenting], now: datetime) -> tuple[timedelta, 
 
 
 def judge(workload: Consenting, case: IdleCase) -> IdleVerdict:
-    """Return what is due for *workload*."""
+    """Return what to do about *workload*."""
     standing, at = standing_of(workload.topic, case)
     if not workload.whole:
         return _clear(standing)
@@ -183,7 +183,7 @@ def judge(workload: Consenting, case: IdleCase) -> IdleVerdict:
 
 
 def standing_of(topic: str, case: IdleCase) -> tuple[IdleStanding, datetime | None]:
-    """Return how the workload of *topic* stands, and since when. What was told in another mode counts for nothing."""
+    """Return the state of the workload of *topic*, and since when. Notices of another mode do not count."""
     key, at = case.told.get(topic, ("", None))
     word, _, mode = key.partition(":")
     if word not in set(IdleStanding) or mode.partition(":")[0] != case.mode:
@@ -192,7 +192,7 @@ def standing_of(topic: str, case: IdleCase) -> tuple[IdleStanding, datetime | No
 
 
 def key_of(standing: IdleStanding, case: IdleCase) -> str:
-    """Return the key of a notice that leaves a workload at *standing*: another one at another time."""
+    """Return the key of a notice that leaves a workload at *standing*: different at each moment."""
     return f"{standing}:{case.mode}:{case.now.isoformat()}"
 
 
@@ -214,13 +214,13 @@ def overdue(workload: Consenting, case: IdleCase) -> timedelta:
 
 
 def kept_until(workload: Consenting, case: IdleCase) -> datetime | None:
-    """Until when somebody who may put it off has done so, or None. One pod speaks for its workload."""
+    """Until when an allowed annotation postpones the shutdown, or None. One pod is enough for its workload."""
     wishes = (honoured(p, case.policy.keep_until, case.now) for p in workload.staying)
     return max((w for w in wishes if w is not None), default=None)
 
 
 def may_be_kept(workload: Consenting, policy: KeepUntil) -> bool:
-    """True when pods of its namespace may put the shutdown off."""
+    """True when pods of its namespace may postpone the shutdown."""
     return workload.namespace in policy.namespaces
 
 
@@ -229,7 +229,7 @@ def _clear(standing: IdleStanding) -> IdleVerdict:
 
 
 def _due(standing: IdleStanding, at: datetime | None, case: IdleCase) -> IdleVerdict:
-    """What is due for an idle workload; *at* is when its standing was told."""
+    """What to do about an idle workload; *at* is when its state was announced."""
     if standing is IdleStanding.OBSERVED:
         return IdleVerdict.NOTHING
     grace = case.policy.idle_shutdown_grace
@@ -244,22 +244,23 @@ def _due(standing: IdleStanding, at: datetime | None, case: IdleCase) -> IdleVer
 
 
 def _is_leaving(workload: Consenting, standing: IdleStanding, at: datetime | None, now: datetime) -> bool:
-    """True after it was scaled to zero, while the pods of that time are still there."""
+    """True after it was scaled to zero, while the pods of that time still exist."""
     if standing is not IdleStanding.DONE or at is None or not timedelta(0) <= now - at <= A_WARNING_HOLDS:
         return False
     return all(p.created_at <= at for p in workload.staying)
 
 
 def _is_ours(workload: Consenting, case: IdleCase) -> bool:
-    """True when all of it that has a node stands in pools of ours that nobody froze or silenced."""
+    """True when all of its pods with a node are in our pools, none of them frozen or silenced."""
     pools = {case.pools.get(p.node) for p in workload.staying if p.node}
     return not any(pool is None or pool in case.held for pool in pools)
 
 
 def _use(workload: Consenting, case: IdleCase) -> Use:
-    """What is known of the whole workload: one active pod is enough, and one that nobody can tell about too.
+    """What is known of the whole workload: one active pod makes it active, and one unknown pod unknown.
 
-    A workload whose pods are all being deleted is unknown: it goes without us."""
+    A workload whose pods are all being deleted is unknown: it ends without us.
+    """
     uses = {_use_of(pod, case) for pod in workload.staying}
     if Use.ACTIVE in uses:
         return Use.ACTIVE

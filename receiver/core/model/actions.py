@@ -136,9 +136,9 @@ class Because(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Victim:
-    """One instance on its way out. *since* is when it reached *stage*; a spared one was *refused* if something or
-    somebody on the node, or Civo, did not let it go. *why* is why it was spared, and before that what it waits for.
-    *asked_at* is when its DELETE was last sent without an answer."""
+    """One instance to be removed. *since* is when it reached *stage*. A spared one was *refused* if a pod, a person or
+    Civo prevented its removal; *why* is why it was spared, and before that what it waits for. *asked_at* is when its
+    DELETE was last sent without an answer."""
 
     instance: str
     node: str
@@ -152,10 +152,10 @@ class Victim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
-    """A decision made executable: an absolute target or named victims, and an id that the same facts give again.
+    """A decision made executable: an absolute target or named victims, and an id that depends only on the facts.
 
-    *from_count* and *to_count* are node counts at Civo; *reserved_usd* the first paid unit of its new nodes,
-    which the budget had to cover when it was decided.
+    *from_count* and *to_count* are node counts at Civo; *reserved_usd* the first paid unit of its new nodes, which the
+    budget had to cover when it was decided.
     """
 
     id: str
@@ -184,7 +184,7 @@ class OutcomeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of an action, in one sentence."""
+    """How an action ended, in one sentence."""
 
     kind: OutcomeKind
     at: datetime

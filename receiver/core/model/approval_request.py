@@ -21,7 +21,7 @@ STANDS_FOR = timedelta(hours=1)  # after its wait, where no paid unit ends it
 
 
 class Standing(StrEnum):
-    """How a question stands."""
+    """The state of an approval request."""
 
     OPEN = "open"
     ANSWERED = "answered"
@@ -30,7 +30,7 @@ class Standing(StrEnum):
 
 
 class Asks(StrEnum):
-    """What people are asked for."""
+    """What an approval request is for."""
 
     REMOVAL = "removal"  # of idle nodes
     EMPTYING = "emptying"  # of busy nodes whose pods consented to be moved; they go when they are empty
@@ -38,7 +38,7 @@ class Asks(StrEnum):
 
 
 class Answer(StrEnum):
-    """What people may answer."""
+    """The possible answers."""
 
     APPROVE = "approve"
     SNOOZE_1H = "snooze-1h"
@@ -49,12 +49,12 @@ class Answer(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What is asked of people at *asked_at*: whether *pool* (an id) may go from *from_count* to *to_count* nodes.
+    """A request of *asked_at* to approve that *pool* (an id) goes from *from_count* to *to_count* nodes.
 
-    A removal names its *instances* (and in the same order their *nodes*); *due_at* is when they go at the earliest,
-    for growth that is at once. From *wait_ends* on *unanswered* counts; at *expires_at* the question is over, whatever
-    was answered. *usd_per_hour* is what the nodes that are asked about cost (None: unknown). *done_at* is when nothing
-    was left of what it asks: growth had reached *to_count*, and what comes after is asked anew.
+    A removal names its *instances* (and in the same order their *nodes*); *due_at* is when they go at the earliest, for
+    growth at once. From *wait_ends* on *unanswered* applies; at *expires_at* the request ends, whatever was answered.
+    *usd_per_hour* is the cost of the nodes in question (None: unknown). *done_at* is when nothing was left of it:
+    growth had reached *to_count*, and more growth needs another request.
     """
 
     id: str
@@ -77,7 +77,7 @@ class Question:
     done_at: datetime | None = None
 
     def stands(self, now: datetime) -> bool:
-        """True while it is neither over nor, after a step under a clock that was ahead, still to come."""
+        """True while it has not expired, and, should the clock have been ahead when it was sent, has begun."""
         return self.asked_at <= now < self.expires_at
 
     def is_open(self, now: datetime) -> bool:
@@ -85,7 +85,7 @@ class Question:
         return self.stands(now) and self.answer is None and self.done_at is None
 
     def standing(self, now: datetime) -> Standing:
-        """How it stands: an answer stays one when the question is over."""
+        """Its state: an answered request stays answered after it has ended."""
         if self.answer is not None:
             return Standing.ANSWERED
         if self.done_at is not None:
@@ -93,12 +93,12 @@ class Question:
         return Standing.OPEN if self.stands(now) else Standing.EXPIRED
 
     def is_approved(self, now: datetime) -> bool:
-        """True when what it asks may be done: somebody approved, or nobody answered in time and that is enough."""
+        """True when its change may be made: it was approved, or not answered in time where that is enough."""
         waited_out = self.answer is None and self.unanswered is Unanswered.PROCEED and now >= self.wait_ends
         return self.stands(now) and (self.answer is Answer.APPROVE or waited_out)
 
     def covers(self, now: datetime) -> bool:
-        """True when nobody needs to be asked again for what it asks: it is open, or approved."""
+        """True when no other request is needed for what it asks: it is open, or approved."""
         return self.is_open(now) or (self.is_approved(now) and self.done_at is None)
 
     @property
@@ -109,19 +109,19 @@ class Question:
 
 
 def question_id(pool: Pool, asks: Asks, from_count: int, to_count: int, instances: Iterable[str], at: datetime) -> str:
-    """Return the id of a question asked at *at*: the same facts give the same one, and it tells what it is about."""
+    """Return the id of a request made at *at*: it depends only on the facts, and names what it is about."""
     said = f"{pool.id} {asks} {from_count} {to_count} {sorted(instances)} {at.isoformat()}"
     return f"{pool.name}-{asks}-{hashlib.sha256(said.encode()).hexdigest()[:12]}"
 
 
 def approved_instances(questions: Iterable[Question], now: datetime, *, busy: bool) -> frozenset[str]:
-    """The instances that a question lets go. Only one that said so lets *busy* nodes be emptied; it then also lets them
-    go once they are empty."""
+    """The instances whose removal is approved. Only a request to empty *busy* nodes covers them; it then also covers
+    them once they are empty."""
     return frozenset(i for q in questions if _fits(q, busy=busy) and q.is_approved(now) for i in q.instances)
 
 
 def covered_instances(questions: Iterable[Question], now: datetime, *, busy: bool) -> frozenset[str]:
-    """The instances about which nobody needs to be asked again."""
+    """The instances that need no other request."""
     return frozenset(i for q in questions if _fits(q, busy=busy) and q.covers(now) for i in q.instances)
 
 
@@ -130,17 +130,17 @@ def _fits(question: Question, *, busy: bool) -> bool:
 
 
 def approved_growth(questions: Iterable[Question], now: datetime) -> int:
-    """The highest count up to which a pool may grow by an answer that is not used up; 0 for none."""
+    """The highest count up to which a pool may grow by an approval that is not used up; 0 for none."""
     return max((q.to_count for q in _growth(questions) if q.is_approved(now) and q.done_at is None), default=0)
 
 
 def growth_ever_approved(questions: Iterable[Question], now: datetime) -> int:
-    """The highest count that an answer ever let go and that still stands, used up or not; 0 for none."""
+    """The highest count of an approval that still stands, used up or not; 0 for none."""
     return max((q.to_count for q in _growth(questions) if q.is_approved(now)), default=0)
 
 
 def growth_covered(questions: Iterable[Question], now: datetime) -> int:
-    """The highest count that nobody needs to be asked about again; 0 for none."""
+    """The highest count that needs no other request; 0 for none."""
     return max((q.to_count for q in _growth(questions) if q.covers(now)), default=0)
 
 
@@ -149,7 +149,7 @@ def _growth(questions: Iterable[Question]) -> Iterable[Question]:
 
 
 def why_waiting(names: Collection[str], asks: Collection[Asks], questions: Iterable[Question], now: datetime) -> str:
-    """Say what is waited for before nodes called *names* go, or before a pool grows: the open questions."""
+    """Say what is waited for before nodes called *names* go, or before a pool grows: the open requests."""
     found = [q for q in questions if q.asks in asks and q.is_open(now) and (not names or set(names) & set(q.nodes))]
     if not found:
         return f"{', '.join(sorted(names)) or 'growth of this cost'}: people are asked first, and were not yet"
@@ -157,7 +157,7 @@ def why_waiting(names: Collection[str], asks: Collection[Asks], questions: Itera
 
 
 def sentence(question: Question, now: datetime) -> str:
-    """Return the question and how it stands: who answered, or until when people are asked and what comes then."""
+    """Return the request and its state: the answer, or until when an answer is awaited and what happens then."""
     what = about(question)
     if question.answer is Answer.APPROVE:
         return f"{question.who} approved that {what}"
@@ -176,7 +176,7 @@ def _asked_on(question: Question, what: str) -> str:
 
 
 def about(question: Question) -> str:
-    """What is asked, to stand behind *whether*: ``n1 and n2 may go``, ``the pool may grow from 2 to 8 nodes``."""
+    """What is asked, to follow *whether*: ``n1 and n2 may go``, ``the pool may grow from 2 to 8 nodes``."""
     if question.asks is Asks.GROWTH:
         return f"the pool may grow from {question.from_count} to {question.to_count} nodes"
     verb = "may go" if question.asks is Asks.REMOVAL else "may be emptied and go"
@@ -191,14 +191,14 @@ def named(nodes: Sequence[str]) -> str:
 
 
 def does(question: Question) -> str:
-    """What happens when it is let go, to stand behind *then*: ``it grows``, ``they go``."""
+    """What happens on approval, to follow *then*: ``it grows``, ``they go``."""
     if question.asks is Asks.GROWTH:
         return "it grows"
     return "they go" if len(question.nodes) > 1 else "it goes"
 
 
 def does_not(question: Question) -> str:
-    """What happens when it is not: ``it stays``."""
+    """What happens otherwise: ``it stays``."""
     if question.asks is Asks.GROWTH:
         return "it does not grow"
     return "they stay" if len(question.nodes) > 1 else "it stays"
@@ -232,7 +232,7 @@ def next_morning(now: datetime, timezone: str) -> datetime:
 
 
 def until_of(answer: Answer, policy: Policy, now: datetime) -> datetime | None:
-    """Return until when *answer*, given at *now*, acts: at most as far ahead as an override may; None for approval."""
+    """Return until when *answer*, given at *now*, applies: at most the longest override ahead; None for approval."""
     if answer is Answer.APPROVE:
         return None
     until = now + LENGTHS[answer] if answer in LENGTHS else next_morning(now, policy.timezone)
@@ -240,7 +240,7 @@ def until_of(answer: Answer, policy: Policy, now: datetime) -> datetime | None:
 
 
 def choices(question: Question, policy: Policy, now: datetime, present: int) -> Sequence[Choice]:
-    """Return what may be answered to *question* at *now*, while its pool has *present* nodes."""
+    """Return the possible answers to *question* at *now*, while its pool has *present* nodes."""
     return [Choice(answer=a, label=LABELS[a], does=_does(a, question, policy, now, present)) for a in Answer]
 
 
@@ -258,7 +258,7 @@ def override_of(
 ) -> Override | None:
     """Return the override that *answer*, given at *now* by *who*, sets; None for approval, which sets none.
 
-    A snooze keeps every node of the pool; of growth it keeps the pool at the *present* size, as a ceiling. A pin keeps
+    A snooze keeps every node of the pool; for growth it keeps the pool at the *present* size, as a ceiling. A pin keeps
     that size both ways.
     """
     until = until_of(answer, policy, now)
@@ -278,12 +278,12 @@ def override_of(
 
 
 def override_id(answer: Answer, question: Question) -> str:
-    """The id of the override that *answer* to *question* sets: a question is answered once."""
+    """The id of the override that *answer* to *question* sets: a request is answered once."""
     return f"{_kind(answer, question)}-{question.id}"
 
 
 def needs_size(answer: Answer, question: Question) -> bool:
-    """True when *answer* says a number of nodes, so that the pool's present size must be known."""
+    """True when *answer* sets a number of nodes, so that the pool's present size must be known."""
     return answer is not Answer.APPROVE and _kind(answer, question) is not OverrideKind.SNOOZE
 
 

@@ -1,4 +1,4 @@
-"""A person's temporary word about pools: pin, floor, ceiling, pause, snooze, always with who, why and until."""
+"""Temporary overrides that people set on pools: pin, floor, ceiling, pause, snooze, always with who, why and until."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ EVERY_POOL = "all"  # how people name every pool
 
 
 class OverrideKind(StrEnum):
-    """What a person may say of a pool for a while."""
+    """The kinds of override."""
 
     PIN = "pin"  # exactly so many nodes
     FLOOR = "floor"  # at least so many nodes, whatever the windows say
@@ -25,9 +25,9 @@ SIZES = frozenset({OverrideKind.PIN, OverrideKind.FLOOR, OverrideKind.CEILING}) 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Override:
-    """One such word. *pool* is a pool id, None for every pool; *nodes* is None where *kind* says no number.
+    """An override of *pool* (a pool id, None for every pool); *nodes* is None for kinds without a number.
 
-    It holds from *at* until just before *until* (both UTC), unless somebody ends it earlier.
+    It is in force from *at* until just before *until* (both UTC), unless it is ended earlier.
     """
 
     id: str
@@ -44,7 +44,7 @@ class Override:
         return self.at <= now < self.until
 
     def concerns(self, pool: str) -> bool:
-        """True when it speaks of the pool with this id."""
+        """True when it applies to the pool with this id."""
         return self.pool in (None, pool)
 
     def __str__(self) -> str:
@@ -55,7 +55,7 @@ class Override:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverridesInForce:
-    """What is in force for one pool at one moment: of each kind the newest, for that person knew most."""
+    """The overrides in force for one pool at one moment: the newest of each kind."""
 
     pin: Override | None = None
     floor: Override | None = None
@@ -65,26 +65,26 @@ class OverridesInForce:
 
     @property
     def all(self) -> tuple[Override, ...]:
-        """Those that are in force, in the order of their authority."""
+        """All of them, in order of precedence."""
         found = (self.pause, self.snooze, self.pin, self.ceiling, self.floor)
         return tuple(o for o in found if o is not None)
 
     @property
     def least(self) -> Override | None:
-        """The one that says how many nodes there must be, if any: a pin goes before a floor."""
+        """The one that sets the minimum, if any: a pin goes before a floor."""
         return self.pin or self.floor
 
     @property
     def most(self) -> Override | None:
-        """The one that says how many nodes there may be, if any: a pin goes before a ceiling."""
+        """The one that sets the maximum, if any: a pin goes before a ceiling."""
         return self.pin or self.ceiling
 
 
 def overrides_in_force(pool: str, overrides: Iterable[Override], now: datetime) -> OverridesInForce:
-    """Return what *overrides* say of the pool with the id *pool* at *now*.
+    """Return which of *overrides* apply to the pool with the id *pool* at *now*.
 
-    Of several of one kind the newest counts, also where an older one is of this pool alone and the newer one of
-    every pool; when the newest ends, an older one that lasts longer counts again.
+    Of several of one kind the newest counts, even if an older one names this pool alone and the newer one every pool;
+    when the newest ends, an older one that lasts longer counts again.
     """
     found = sorted((o for o in overrides if o.concerns(pool) and o.holds(now)), key=lambda o: (o.at, o.id))
     return OverridesInForce(**{o.kind.value: o for o in found})

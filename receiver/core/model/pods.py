@@ -36,7 +36,7 @@ class Preference:
 
 
 class PodPhase(StrEnum):
-    """Where a GPU pod stands; terminated pods hold nothing and are not reported."""
+    """The phase of a GPU pod; terminated pods hold nothing and are not reported."""
 
     WAITING = "waiting"  # unschedulable: demand
     STARTING = "starting"  # bound to a node, not running yet (image pull, containers created)
@@ -46,22 +46,21 @@ class PodPhase(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pod:
-    """A pod that asks for GPUs. *requests* are GPU resources only (effective: containers, init containers, overhead),
-    *compute* is what it asks for beside them (`receiver.core.model.resources`).
+    """A pod that requests GPUs. *requests* are GPU resources only (effective: containers, init containers, overhead),
+    *compute* its requests beside them (`receiver.core.model.resources`).
 
-    *affinity* is required node affinity: alternatives (any of them), each a conjunction; *preferred* is the
-    preferred one. *gang* is the key of a declared gang or None, *gang_min* how many of its pods must run together
-    (None: all that exist). *priority_class* is the name of its PriorityClass, empty without one. *scheduler_says* is
-    the scheduler's own sentence on a pod that waits. *owner* is its controller as ``Kind/name``, *owner_uid* that one's
-    uid: names are used again.
+    *affinity* is required node affinity: alternatives (any of them), each a conjunction; *preferred* is the preferred
+    one. *gang* is the key of a declared gang or None, *gang_min* how many of its pods must run together (None: all that
+    exist). *priority_class* is the name of its PriorityClass, empty without one. *scheduler_says* is the scheduler's
+    message on a waiting pod. *owner* is its controller as ``Kind/name``, *owner_uid* its uid, since names are reused.
+    An empty *uid* marks a pod that does not exist yet, which a queue announces.
 
-    *evictable* is the owner's consent that it may be moved (``safe-to-evict: "true"``), *protected* the wish that
-    its node stays. *idle_shutdown* is the owner's consent to be scaled to zero after being idle for that long,
-    *keep_until* a snooze of it. *bound_at* is when the scheduler gave it its node (None: unknown or not bound),
-    *running_since* when the last of its containers began to run (None: unknown or not all of them do). *pool_hint*
-    is set where only Prometheus could be asked: the pool id its rules worked out, or ``unassigned``. A pod that does
-    not exist yet, which a queue announces, has an empty *uid*. *claims* names what a waiting pod without *requests*
-    asks for by Dynamic Resource Allocation: claims, and resources that only a DeviceClass has.
+    *evictable* is the owner's consent that it may be moved (``safe-to-evict: "true"``), *protected* the wish that its
+    node stays. *idle_shutdown* is the owner's consent to be scaled to zero after being idle for that long, *keep_until*
+    postpones that. *bound_at* is when the scheduler gave it its node (None: unknown or not bound), *running_since* when
+    the last of its containers began to run (None: unknown or not all of them do). *pool_hint* is set when only
+    Prometheus answers: the pool id from its rules, or ``unassigned``. *claims* names what a waiting pod without
+    *requests* requests by Dynamic Resource Allocation: claims, and resources that only a DeviceClass has.
     """
 
     namespace: str
@@ -142,7 +141,7 @@ class Workload:
 
 
 def owner_of(pod: Pod) -> str:
-    """Whose pods are left out together when one of them fails: those of one owner are alike."""
+    """The owner whose pods are left out together when one of them fails: they are alike."""
     return f"{pod.namespace}/{pod.owner or pod.name}"
 
 
@@ -175,10 +174,10 @@ def keeps_for(
     covered: Callable[[], bool],
     rules: Collection[KeepRule] = KEPT_BY_DEFAULT,
 ) -> KeepRule | None:
-    """Return the rule by which a pod without a GPU, which its owner did not declare safe to evict, keeps its node.
+    """Return the rule by which a pod without a GPU, which is not declared safe to evict, keeps its node.
 
-    *managed* is true where a controller starts it again, *stores* where it keeps data on the node. *covered* is asked
-    only about pods of kube-system: whether a PodDisruptionBudget covers the pod.
+    *managed* is true where a controller starts it again, *stores* where it keeps data on the node. *covered* is called
+    only for pods of kube-system: whether a PodDisruptionBudget covers the pod.
     """
     if KeepRule.UNMANAGED in rules and not managed:
         return KeepRule.UNMANAGED
@@ -199,7 +198,7 @@ Kept = tuple[datetime | None, str]  # until when a node is kept, and for which p
 
 
 def honoured(pod: Pod, allowed: KeepUntil, now: datetime) -> datetime | None:
-    """Until when *pod* asks to be kept and may: its namespace is listed, and the time is to come and not too far."""
+    """Until when *pod* may keep its node: its namespace is allowed, and the time neither past nor too far ahead."""
     wish = pod.keep_until
     if wish is None or wish <= now or pod.namespace not in allowed.namespaces:
         return None
@@ -207,9 +206,9 @@ def honoured(pod: Pod, allowed: KeepUntil, now: datetime) -> datetime | None:
 
 
 def kept(before: Kept, pods: Iterable[Pod], allowed: KeepUntil, now: datetime) -> Kept:
-    """Until when the node of *pods* is kept, which was kept as *before* says: the latest wish counts.
+    """Until when the node of *pods* is kept, given what was known *before*: the latest request counts.
 
-    A wish outlives its pod; while the pod is there, what it says now counts.
+    A request outlives its pod; while the pod exists, its current annotation counts.
     """
     here = {pod.key: honoured(pod, allowed, now) for pod in pods}
     wishes = {key: wish for key, wish in here.items() if wish is not None}

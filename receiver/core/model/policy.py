@@ -1,4 +1,4 @@
-"""What the operator allows: pools, bounds, budget, billing and limits, as values."""
+"""The operator's policy as values: pools, bounds, budget, billing and limits."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,10 +11,10 @@ from receiver.core.model.windows import Window
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitOfWork:
-    """Something that work comes to, such as an epoch: *query* (PromQL) counts it, and the report prices *per* of it.
+    """A unit that work produces, such as an epoch: *query* (PromQL) counts it, and the report prices *per* of it.
 
-    ``$range`` in the query stands for the time since the month's beginning.
-    *only* says whose cost it is (attribute of an Owner, or ``namespace``, to its value); empty: everybody's.
+    ``$range`` in the query stands for the time since the month began. *only* says whose cost it is (attribute of an
+    Owner, or ``namespace``, to its value); empty: the cost of all work.
     """
 
     name: str
@@ -39,14 +39,14 @@ class Commitment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Monthly:
-    """What is sent when a month has ended: one notice for *everybody*, and one for each of *teams*."""
+    """The messages sent when a month has ended: one for *everybody*, and one for each of *teams*."""
 
     everybody: bool = False
     teams: tuple[str, ...] = ()
 
     @property
     def wanted(self) -> tuple[str | None, ...]:
-        """The scopes to send, None for everybody's."""
+        """The scopes to send, None for the whole cluster."""
         return (*((None,) if self.everybody else ()), *self.teams)
 
 
@@ -81,7 +81,7 @@ class Taint:
 
 
 class Unanswered(StrEnum):
-    """What becomes of a change when nobody answers."""
+    """What happens to a change whose approval request is not answered."""
 
     PROCEED = "proceed"
     HOLD = "hold"
@@ -89,10 +89,10 @@ class Unanswered(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approval:
-    """Which changes of a pool people are asked about first, and for how long an answer is waited for (*wait*).
+    """Which changes of a pool need an approval, and how long to *wait* for an answer.
 
-    *removals* asks before idle nodes go or busy ones are emptied, *growth_above_usd_per_hour* before growth whose new
-    nodes cost more than that (USD per hour; None: never).
+    *removals* covers removing idle nodes and emptying busy ones, *growth_above_usd_per_hour* growth whose new nodes
+    cost more than that (USD per hour; None: never).
     """
 
     removals: bool = False
@@ -105,13 +105,12 @@ class Approval:
 class Pool:
     """A Civo node pool of one size that we may resize, known even at zero nodes.
 
-    *id* is Civo's pool id (the node label ``kubernetes.civo.com/civo-node-pool``), *name* what people
-    call it. *resources* is what one node offers (GPU resource name to whole units). *price_usd_per_hour*
-    is USD per node-hour, None when unknown: then the pool cannot grow. Durations bound the guardrails
-    named after them; *utilization_high* and *utilization_low* are ratios 0-1. People are told of work whose utilization
-    (0-1) stays below *underutilized* or *idle*, and of GPUs above *temperature_celsius*. *apply_to_nodes* puts *labels*
-    and *taints* on nodes that Civo brought without them. *budget_usd* is its own allowance of a month (None: it has
-    none). *approval* None asks nobody.
+    *id* is Civo's pool id (the node label ``kubernetes.civo.com/civo-node-pool``), *name* its name for people.
+    *resources* is what one node offers (GPU resource name to whole units). *price_usd_per_hour* is USD per node-hour,
+    None when unknown: then the pool cannot grow. *utilization_high* and *utilization_low* are ratios 0-1. A message is
+    sent about work whose utilization (0-1) stays below *underutilized* or *idle*, and about GPUs above
+    *temperature_celsius*. *apply_to_nodes* sets *labels* and *taints* on nodes that come without them. *budget_usd* is
+    the pool's own allowance per month (None: none). *approval* None means that no change needs one.
     """
 
     id: str
@@ -147,8 +146,7 @@ class Pool:
     def offered_labels(self) -> Mapping[str, str]:
         """Every label a node of this pool carries: the configured ones and those that the platform sets.
 
-        Civo's node label holds the pool id (facts: node-agent and Cluster Autoscaler read it); the GPU
-        operator sets ``nvidia.com/gpu.present``.
+        Civo's node agent sets the pool id, the GPU operator ``nvidia.com/gpu.present``.
         """
         return {
             "kubernetes.io/os": "linux",
@@ -169,7 +167,8 @@ class Rounding(StrEnum):
 
 
 class Packing(StrEnum):
-    """Who decides which node with room a pod goes to: we, softly, so that nodes are filled; or the scheduler alone."""
+    """What decides which node with room a pod goes to: our soft taints, so that nodes are filled, or the scheduler
+    alone."""
 
     FILL = "fill"
     SCHEDULER = "scheduler"
@@ -184,9 +183,9 @@ class Anchor(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Billing:
-    """How the cloud charges: *granularity* is one paid unit (Civo: an hour), *removal_margin* how long
-    before the next one an idle node may go. *charges_tolerance_usd* is how far ledger and charges may differ per size
-    and month before people are told."""
+    """How the cloud charges: *granularity* is one paid unit (Civo: an hour), *removal_margin* how long before the next
+    one an idle node may go. *charges_tolerance_usd* is how far ledger and charges may differ per size and month without
+    a message."""
 
     granularity: timedelta = timedelta(hours=1)
     rounding: Rounding = Rounding.CEIL
@@ -211,8 +210,8 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeepOut:
-    """Where new work is kept out while the budget hold lasts: by a ResourceQuota of ours in each of *namespaces*, by
-    the stop policy of each of Kueue's *cluster_queues*."""
+    """Where new work is kept out while the budget hold lasts: by our ResourceQuota in each of *namespaces*, by the stop
+    policy of each of Kueue's *cluster_queues*."""
 
     namespaces: tuple[str, ...] = ()
     cluster_queues: tuple[str, ...] = ()
@@ -228,7 +227,7 @@ class ChargePrice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stated:
-    """What the operator says that *month* (like ``2026-11``) had cost: *usd* up to when it is first read."""
+    """The operator's statement of what *month* (like ``2026-11``) had cost: *usd* up to when it is first read."""
 
     month: str
     usd: Decimal
@@ -239,9 +238,8 @@ class Budget:
     """A month's allowance in USD; the *_at* fields are ratios of it (0-1); the month is that of *timezone*.
 
     *monthly_usd* is the cluster's, *account_usd* the whole account's, *teams* are those of teams, and pools carry their
-    own (`Pool.budget_usd`); ratios and month are the same for all. Workloads of the *passing* priority classes may
-    still be bought for from the hold line on, up to the stop line. *stated* is what a month had cost, as the operator
-    says.
+    own (`Pool.budget_usd`); ratios and month are the same for all. Between the hold line and the stop line, nodes are
+    bought only for workloads of the *passing* priority classes.
     """
 
     monthly_usd: Decimal
@@ -260,8 +258,8 @@ class Budget:
 class BudgetChange:
     """An allowance that an operator set at run time, for one *month* (``2026-11``) only.
 
-    *name* is a pool's id or a team's name, empty for cluster and account. *monthly_usd* None goes back to what the
-    configuration says. *who* and *why* are shown wherever the allowance is.
+    *name* is a pool's id or a team's name, empty for cluster and account. *monthly_usd* None restores the configured
+    one. *who* and *why* are shown wherever the allowance is.
     """
 
     scope: Scope
@@ -275,7 +273,7 @@ class BudgetChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attribution:
-    """The pod labels that say whose a workload is."""
+    """The pod labels that identify the owner of a workload."""
 
     team: str = "team"
     project: str = "project"
@@ -301,7 +299,7 @@ class Fallback(StrEnum):
 
 
 class Objective(StrEnum):
-    """What goes first where cost and wait pull apart (docs/how-it-decides.md)."""
+    """Which goes first where cost and wait conflict (docs/how-it-decides.md)."""
 
     COST = "cost"
     BALANCED = "balanced"
@@ -310,7 +308,8 @@ class Objective(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeepUntil:
-    """Whose ``gpu-autoscaler.io/keep-until`` is honoured: pods of *namespaces*, at most *longest* ahead."""
+    """Which ``gpu-autoscaler.io/keep-until`` annotations are honoured: of pods in *namespaces*, at most *longest*
+    ahead."""
 
     namespaces: frozenset[str] = frozenset()
     longest: timedelta = timedelta(days=7)
@@ -318,15 +317,15 @@ class KeepUntil:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """Everything the operator said. *budget* None means that no budget was set.
+    """The whole configuration of decisions. *budget* None means that no budget was set.
 
-    *unknown_after* is how long a node may be neither busy nor idle before people are told, *idle_shutdown_grace*
-    how long after the notice an idle workload that consented is scaled to zero. *gpu_kinds* names the kind of GPU by
-    Civo size, as the price files do, *gpu_prices* the lowest listed price of a GPU-hour of each kind in USD.
-    *charge_prices* are the prices of the account's charges by code; of the pools' sizes the pools say it.
-    *longest_override* is how far ahead the end of an override may lie. *queue_wait* is how long a GPU pod of a
-    priority class may wait, *idle_cost_usd_per_hour* what idle GPUs may cost, before people are told.
-    *startup_taints* are what the keys of taints begin with that a new node carries until it is set up.
+    *unknown_after* is how long a node may be neither busy nor idle before a message is sent, *idle_shutdown_grace* how
+    long after the notice an idle workload that consented is scaled to zero. *gpu_kinds* names the kind of GPU by Civo
+    size, as the price files do, *gpu_prices* the lowest listed price of a GPU-hour of each kind in USD. *charge_prices*
+    are the prices of the account's charges by code, without the pools' sizes. *longest_override* is how far ahead the
+    end of an override may lie. *queue_wait* is how long a GPU pod of a priority class may wait,
+    *idle_cost_usd_per_hour* what idle GPUs may cost, before a message is sent. *startup_taints* are prefixes of the
+    taints that a new node carries until it is set up.
     """
 
     pools: tuple[Pool, ...]
@@ -352,9 +351,9 @@ class Policy:
 
     @property
     def timezone(self) -> str:
-        """The zone whose calendar months money is counted in."""
+        """The zone of the calendar months that budgets and reports use."""
         return self.budget.timezone if self.budget else "UTC"
 
     def pool(self, name_or_id: str) -> Pool | None:
-        """Return the pool that people or alerts call *name_or_id*, or None."""
+        """Return the pool with this name or id, or None."""
         return next((p for p in self.pools if name_or_id in (p.id, p.name)), None)

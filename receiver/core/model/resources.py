@@ -56,7 +56,7 @@ def too_much(asks: Mapping[str, int], offers: Mapping[str, int]) -> str | None:
 
 
 def amount(resource: str, units: int, *, up: bool = False) -> str:
-    """Return ``2.5 CPUs`` or ``88.5 GiB of memory``: rounded down, or *up*, so that what differs reads differently."""
+    """Return ``2.5 CPUs`` or ``88.5 GiB of memory``: rounded down, or *up*, so that unequal amounts read so."""
     if resource == SLOTS:
         return f"{units} pod slot{'' if units == 1 else 's'}"
     if resource == CPU:
@@ -88,8 +88,8 @@ _PROFILE = re.compile(r"mig-(?:(\d+)c\.)?(\d+)g\.(\d+)gb", re.IGNORECASE)
 
 
 def gpus_of(devices: Mapping[str, int], labels: Mapping[str, str]) -> float:
-    """How many GPUs *devices* (resource name to count) are on a node with *labels*. What says nothing of slices and
-    replicas counts as one GPU for each device."""
+    """How many GPUs *devices* (resource name to count) are on a node with *labels*. Unless they name slices or
+    replicas, each device counts as one GPU."""
     return sum(count * _weight(resource, labels) for resource, count in devices.items())
 
 

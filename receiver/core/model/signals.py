@@ -16,7 +16,7 @@ GROUP_INTERVAL = timedelta(minutes=5)
 
 
 class SignalAction(StrEnum):
-    """What an alert asks of us: the value of its label ``action``."""
+    """What an alert requests: the value of its label ``action``."""
 
     SCALE_UP = "scale_up"
     SCALE_DOWN = "scale_down"
@@ -32,8 +32,8 @@ class SignalAction(StrEnum):
 class Signal:
     """One firing alert reduced to what a decision may depend on. *pool* None means every pool.
 
-    *delivery* is the number of the webhook delivery that brought it last, where the step that reads it knows that: it
-    was woken by one, or Alertmanager could not be asked.
+    *delivery* is the number of the last webhook delivery that brought it, where the step knows that: a delivery woke
+    it, or Alertmanager's API did not answer.
     """
 
     action: SignalAction
@@ -60,7 +60,7 @@ PAYLOAD_LIFE = payload_life()
 class Alert:
     """One alert of a webhook or of Alertmanager's API v2; identity is (fingerprint, starts_at, firing).
 
-    *delivery* is the number of the delivery that brought it, once it is kept.
+    *delivery* is the number of the delivery that brought it, once that is stored.
     """
 
     fingerprint: str
@@ -72,18 +72,17 @@ class Alert:
 
 
 def numbered(alerts: Iterable[Alert], kept: Iterable[Alert]) -> list[Alert]:
-    """Return *alerts* with the numbers of the deliveries that brought them, as far as *kept* tells."""
+    """Return *alerts* with the numbers of the deliveries that brought them, where *kept* has them."""
     numbers = {(a.fingerprint, a.starts_at): a.delivery for a in kept}
     found = ((a, numbers.get((a.fingerprint, a.starts_at))) for a in alerts)
     return [a if a.delivery == number else replace(a, delivery=number) for a, number in found]
 
 
 def signals_from(alerts: Iterable[Alert], policy: Policy) -> tuple[Signal, ...]:
-    """Return the signals of the *alerts* that fire and carry an action we know, in a stable order.
+    """Return the signals of firing *alerts* with a known action, in a stable order.
 
-    The label ``pool`` may hold a pool's id or name; absent, ``unassigned`` or a pool that is not ours to
-    resize means every pool for demand (``scale_up``), and nothing for the rest: what was said of somebody
-    else's pool must not hold ours.
+    The label ``pool`` may hold a pool's id or name. Absent, ``unassigned`` or a pool that we do not resize means every
+    pool for demand (``scale_up``), and none for other actions: an alert about another pool must not hold ours.
     """
     found: dict[tuple[str, datetime], Signal] = {}
     for alert in alerts:
@@ -157,8 +156,8 @@ class PoolSilence:
 def silenced_pools(silences: Iterable[Silence], policy: Policy) -> Mapping[str, PoolSilence]:
     """Return, by pool id, what pauses it, for every pool that a silence pauses.
 
-    A silence pauses a pool when it matches ``{component="gpu-autoscaler", pool=<id or name>}`` without
-    naming an alert: it speaks of the pool, not of one alert.
+    A silence pauses a pool when it matches ``{component="gpu-autoscaler", pool=<id or name>}`` without naming an alert:
+    it is about the pool, not about one alert.
     """
     found: dict[str, list[Silence]] = {}
     for silence in silences:

@@ -1,4 +1,4 @@
-"""Numbers in sentences, and sentences of others."""
+"""Formatting of numbers and durations in sentences, and sanitizing of external text."""
 
 import math
 import re
@@ -10,12 +10,12 @@ OBEYED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202
 
 
 def harmless(text: str) -> str:
-    """*text* of somebody else with U+FFFD in the place of what a screen would obey instead of show."""
+    """External *text* with U+FFFD in place of characters that a screen would obey instead of show."""
     return OBEYED.sub("\ufffd", text)
 
 
 def cut(text: str, longest: int) -> str:
-    """*text*, or its beginning where it has more than *longest* characters."""
+    """*text*, shortened to *longest* characters if it has more."""
     return text if len(text) <= longest else text[: longest - 4].rstrip(" .,;:\n") + " ..."
 
 
@@ -32,7 +32,7 @@ def lasting(length: timedelta) -> str:
 
 
 def span(seconds: float) -> str:
-    """Return a duration in the one or two units people think in."""
+    """Return a duration in one or two units, for sentences: ``5 min``, ``3 h 10 min``."""
     whole = math.floor(abs(seconds))
     if whole < 60:
         return f"{whole} s"
@@ -46,7 +46,7 @@ def span(seconds: float) -> str:
 
 
 def brief(seconds: float) -> str:
-    """Return a duration in the one or two units that a column has room for: ``45s``, ``2m05s``, ``3h10m``, ``9d4h``."""
+    """Return a duration in one or two units, for columns: ``45s``, ``2m05s``, ``3h10m``, ``9d4h``."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole}s"

@@ -1,4 +1,4 @@
-"""Wall-clock windows in a named zone, in the vocabulary of Alertmanager's time_intervals."""
+"""Wall-clock windows in a named zone, with the vocabulary of Alertmanager's time_intervals."""
 
 from calendar import monthrange
 from collections.abc import Iterable, Iterator, Sequence
@@ -47,8 +47,8 @@ class Bounds:
 def is_open(window: Window, at: datetime) -> bool:
     """True when the wall clock of the window's zone shows a moment of *window* at *at* (timezone-aware).
 
-    What the clock shows decides: a range inside the hour that a zone skips does not open that day, and one
-    inside the hour that it repeats opens twice.
+    The clock decides: a range inside the hour that a zone skips does not open that day, and one inside the hour that it
+    repeats opens twice.
     """
     there = at.astimezone(ZoneInfo(window.location))
     weekday = there.isoweekday() % 7
@@ -86,9 +86,9 @@ def stays_open(window: Window, since: datetime, until: datetime) -> bool:
 def bounds_at(min_nodes: int, max_nodes: int, standby_nodes: int, windows: Sequence[Window], at: datetime) -> Bounds:
     """Return the bounds in force at *at*, given a pool's own bounds and its *windows*.
 
-    What an open window states stands in the place of the pool's own number. Several open windows combine:
-    the lowest maximum, the highest minimum, the highest standby. The pool's own maximum is never exceeded,
-    and a maximum cuts minimum and standby: a ceiling goes before a floor.
+    A number in an open window replaces the pool's own. Several open windows combine: the lowest maximum, the highest
+    minimum, the highest standby. The pool's own maximum is never exceeded, and a maximum cuts minimum and standby: a
+    ceiling goes before a floor.
     """
     opened = [window for window in windows if is_open(window, at)]
     ceiling = min([max_nodes, *(w.max_nodes for w in opened if w.max_nodes is not None)])

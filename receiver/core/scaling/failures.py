@@ -19,7 +19,7 @@ from receiver.core.scaling.capacity import Tally
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """An exception in one *part* of a step. *pool* (an id) and *workload* (its owner) are None where several share it."""
+    """An exception in one *part* of a step. *pool* (an id) and *workload* (its owner) are None if several share it."""
 
     part: str
     error: Exception
