@@ -2,8 +2,9 @@
 
 import base64
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from flask import Blueprint, Response, abort, jsonify, request
@@ -11,7 +12,7 @@ from flask import Blueprint, Response, abort, jsonify, request
 from receiver.replay.world import Denied, Pdb, World
 from simulator.gate import hung_up
 from simulator.kubernetes_daemons import daemon_sets, overlaid
-from simulator.kubernetes_dra import DRA, install, resource_slices
+from simulator.kubernetes_dra import DRA, install, resource_slices, slice_of
 from simulator.kubernetes_events import CORE_API, NEW_API, core_json, find, in_words_of
 from simulator.kubernetes_holding import add_holding
 from simulator.kubernetes_objects import list_json, node_json, pod_json, stamp, status_json, uid_of
@@ -188,14 +189,19 @@ def _add_events(face: Blueprint, live: Live) -> None:
 def _add_budgets(face: Blueprint, live: Live) -> None:
     @face.get("/apis/policy/v1/poddisruptionbudgets")
     @face.get("/apis/policy/v1/namespaces/<namespace>/poddisruptionbudgets")
-    def list_budgets(namespace: str | None = None) -> JSON:
-        need(live, "list", "poddisruptionbudgets")
-        with live.moved() as world:
-            items = [_budget(world, p, live) for p in world.pdbs if namespace in (None, p.namespace)]
-            return list_json("PodDisruptionBudget", "policy/v1", items, world.version)
+    def list_budgets(namespace: str | None = None) -> Response:
+        def rendered(budget: tuple[Pdb, int]) -> JSON:
+            with live.moved() as world:
+                return _budget(world, *budget, live)
+
+        def found(_: World) -> list[JSON]:
+            return [rendered(budget) for budget in live.budgets]
+
+        kind = "PodDisruptionBudget"
+        return answer_list(live, "poddisruptionbudgets", kind, "policy/v1", namespace, found, rendered)
 
 
-def _budget(world: World, pdb: Pdb, live: Live) -> JSON:
+def _budget(world: World, pdb: Pdb, version: int, live: Live) -> JSON:
     running = [p for p in world.active_pods.values() if p.phase == "Running" and p.namespace == pdb.namespace]
     healthy = sum(1 for p in running if all(p.labels.get(k) == v for k, v in pdb.selector.items()))
     return {
@@ -203,6 +209,7 @@ def _budget(world: World, pdb: Pdb, live: Live) -> JSON:
             "name": pdb.name,
             "namespace": pdb.namespace,
             "uid": uid_of(pdb.namespace, pdb.name),
+            "resourceVersion": str(version),
             "creationTimestamp": stamp(live.started_at),
         },
         "spec": {"minAvailable": pdb.min_available, "selector": {"matchLabels": dict(pdb.selector)}},
@@ -247,7 +254,9 @@ def _add_custom(face: Blueprint, live: Live) -> None:
             found = overlaid(daemon_sets(live), found)
         if (group, plural) == (DRA, "resourceslices"):
             found = overlaid(resource_slices(live), found)
-        return answer_list(live, name, kind, f"{group}/{version}", None, lambda _: found, lambda o: o)
+        slices = {"Node": partial(slice_of, live)} if (group, plural) == (DRA, "resourceslices") else {}
+        api = f"{group}/{version}"
+        return answer_list(live, name, kind, api, None, lambda _: found, lambda o: o, noted_as=name, also=slices)
 
 
 def answer_list(
@@ -259,8 +268,13 @@ def answer_list(
     objects: Callable[[World], list[JSON]],
     render: Callable[[Any], JSON],
     shown_as: str | None = None,
+    noted_as: str | None = None,
+    also: Mapping[str, Callable[[Any], JSON | None]] = MappingProxyType({}),
 ) -> Response:
-    """Answer a list or, with ``watch``, a watch of *resource* as the query asks."""
+    """Answer a list or, with ``watch``, a watch of *resource* as the query asks.
+
+    Its changes are in the world's journal as *noted_as*; *also* has other kinds of which objects are made.
+    """
     query = request.args
     watching = query.get("watch") in ("1", "true", "True")
     need(live, "watch" if watching else "list", resource)
@@ -278,17 +292,17 @@ def answer_list(
     if since is not None and since < oldest and live.expired == "status":
         raise Denied("Expired", 410, f"too old resource version: {since} ({oldest})")
     watch = Watch(
+        renders={noted_as or kind: render, **also},
         kind=shown,
         api=api,
         namespace=namespace,
         matches=matches,
-        selective=bool(labels or fields),
         since=version if since is None else since,
         seconds=float(query["timeoutSeconds"]) if query.get("timeoutSeconds") else None,
         bookmarks=query.get("allowWatchBookmarks") in ("1", "true", "True"),
         cut_off=partial(hung_up, request.environ),
     )
-    return Response(stream(live, watch, render, found if since is None else []), mimetype="application/json")
+    return Response(stream(live, watch, found if since is None else []), mimetype="application/json")
 
 
 def _version(text: str | None) -> int | None:

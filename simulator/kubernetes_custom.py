@@ -1,7 +1,7 @@
 """Objects as data: what tests and demos say that Kueue, Volcano and coscheduling have written, and that people have set
 up in the cluster (namespaces, policies, quotas of shape, classes). Nothing here acts on them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -9,6 +9,7 @@ from simulator.kubernetes_objects import stamp, uid_of
 from simulator.reading import Unreadable
 
 JSON = dict[str, Any]
+Note = Callable[[str, JSON | None, JSON | None], JSON]  # of a resource, an object before and after: it as a new version
 PLURALS: Mapping[tuple[str, str], str] = {
     ("kueue.x-k8s.io", "Workload"): "workloads",
     ("kueue.x-k8s.io", "ClusterQueue"): "clusterqueues",
@@ -37,10 +38,10 @@ BUILT_IN: Mapping[str, str] = {"": "v1", "apps": "v1", "networking.k8s.io": "v1"
 class CustomResources:
     """The groups that are installed, each in one version, and their objects. Hold the world's lock."""
 
-    def __init__(self) -> None:
+    def __init__(self, note: Note) -> None:
         self._versions: dict[str, str] = {}
         self._objects: dict[tuple[str, str], dict[tuple[str, str], JSON]] = {}
-        self._changes = 0
+        self._note = note
 
     def install(self, api: str) -> None:
         """Serve the kinds of *api* (``kueue.x-k8s.io/v1beta2``). Raises Unreadable for a group without any."""
@@ -63,19 +64,14 @@ class CustomResources:
             metadata = {"uid": uid_of(group, kind, namespace, name), "creationTimestamp": stamp(now)}
             metadata |= {"namespace": namespace} if namespace else {}
             found = self._objects.setdefault((group, plural), {})
-            metadata = {**metadata, **manifest["metadata"], "resourceVersion": self._next_version()}
-            found[namespace, name] = {**manifest, "metadata": metadata}
+            after = {**manifest, "metadata": {**metadata, **manifest["metadata"]}}
+            found[namespace, name] = self._note(f"{plural}.{group}", found.get((namespace, name)), after)
 
     def replace(self, group: str, plural: str, after: JSON) -> JSON:
         """Bring in what a patch left of a cluster-wide object, as a new version of it."""
-        metadata = {**after["metadata"], "resourceVersion": self._next_version()}
-        kept = {**after, "metadata": metadata}
-        self._objects[group, plural]["", metadata["name"]] = kept
-        return kept
-
-    def _next_version(self) -> str:
-        self._changes += 1
-        return str(self._changes)
+        found, key = self._objects[group, plural], ("", after["metadata"]["name"])
+        found[key] = self._note(f"{plural}.{group}", found.get(key), after)
+        return found[key]
 
     @property
     def installed(self) -> Mapping[str, str]:
@@ -85,6 +81,9 @@ class CustomResources:
     def clear(self) -> None:
         """Uninstall everything."""
         self._versions.clear()
+        for (group, plural), found in self._objects.items():
+            for before in found.values():
+                self._note(f"{plural}.{group}", before, None)
         self._objects.clear()
 
     def kind(self, group: str, version: str, plural: str) -> str | None:

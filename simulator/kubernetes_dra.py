@@ -29,7 +29,12 @@ def install(live: Live) -> None:
 def resource_slices(live: Live) -> list[JSON]:
     """Return one slice for each node whose driver has come up; hold the world's lock."""
     with live.moved() as world:
-        return [_slice(node, live.started_at) for node in world.nodes.values() if node.dra and any(node.gpus.values())]
+        return [found for node in world.nodes.values() if (found := slice_of(live, node)) is not None]
+
+
+def slice_of(live: Live, node: WorldNode) -> JSON | None:
+    """Return the slice of *node*, None before its driver has come up."""
+    return _slice(node, live.started_at) if node.dra and any(node.gpus.values()) else None
 
 
 def _slice(node: WorldNode, since: datetime) -> JSON:

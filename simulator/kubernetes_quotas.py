@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from receiver.replay.world import Denied, PodSpec, WorldPod
+from simulator.kubernetes_custom import Note
 from simulator.kubernetes_objects import stamp, uid_of
 
 JSON = dict[str, Any]
@@ -18,8 +19,9 @@ REQUESTS = "requests."
 class Quotas:
     """The quotas of all namespaces. Hold the world's lock."""
 
-    def __init__(self) -> None:
+    def __init__(self, note: Note) -> None:
         self._objects: dict[tuple[str, str], JSON] = {}
+        self._note = note
         self._changes = 0
 
     def every(self) -> list[JSON]:
@@ -61,6 +63,7 @@ class Quotas:
         for field in ("uid", "resourceVersion"):
             if wanted.get(field) not in (None, found["metadata"][field]):
                 raise Denied("Conflict", 409, f'the {field} in the precondition does not match "{name}"')
+        self._note("ResourceQuota", found, None)
         return self._objects.pop((namespace, name))
 
     def admit(self, pod: PodSpec, there: Iterable[WorldPod]) -> None:
@@ -82,10 +85,9 @@ class Quotas:
 
     def _keep(self, quota: JSON) -> JSON:
         self._changes += 1
-        metadata = {**quota["metadata"], "resourceVersion": str(self._changes)}
-        kept = {**quota, "metadata": metadata}
-        self._objects[metadata["namespace"], metadata["name"]] = kept
-        return kept
+        key = quota["metadata"]["namespace"], quota["metadata"]["name"]
+        self._objects[key] = self._note("ResourceQuota", self._objects.get(key), quota)
+        return self._objects[key]
 
 
 def _covers(spec: Mapping[str, Any], priority_class: str) -> bool:

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,20 +18,21 @@ PATIENCE_SECONDS = 30.0  # changes wake a watch; this only bounds a wait nobody 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
-    """What one client watches: changes of *kind* after version *since*; *cut_off* ends its connection."""
+    """What one client watches: changes after version *since*. *renders* shows them by their kind in the world's journal
+    (None: there is no such object); *cut_off* ends the connection."""
 
+    renders: Mapping[str, Callable[[Any], JSON | None]]
     kind: str
     api: str
     namespace: str | None
     matches: Matches
-    selective: bool
     since: int
     seconds: float | None
     bookmarks: bool
     cut_off: Callable[[], ConnectionAbortedError]
 
 
-def stream(live: Live, watch: Watch, render: Callable[[Any], JSON], present: list[JSON]) -> Iterator[str]:
+def stream(live: Live, watch: Watch, present: list[JSON]) -> Iterator[str]:
     """Yield the lines of *watch*; *present* are the objects of version *since* that it begins with."""
     yield ""  # sends the headers, so that the client knows that the watch stands
     version = watch.since
@@ -49,7 +50,7 @@ def stream(live: Live, watch: Watch, render: Callable[[Any], JSON], present: lis
             return
         try:
             with live.moved() as world:
-                lines = [line for c in world.changes_since(version, watch.kind) if (line := _told(watch, c, render))]
+                lines = [line for c in world.changes_since(version) if (line := _told(watch, c))]
                 version = world.version
         except Denied as refused:
             yield _line("ERROR", status_json(refused.status, refused.code, refused.reason))
@@ -64,20 +65,25 @@ def stream(live: Live, watch: Watch, render: Callable[[Any], JSON], present: lis
         yield _line("BOOKMARK", mark)
 
 
-def _told(watch: Watch, change: WorldChange, render: Callable[[Any], JSON]) -> str | None:
+def _told(watch: Watch, change: WorldChange) -> str | None:
     """Return the line that *change* means to *watch*: an object that stops being selected is DELETED for it."""
-    obj = render(change.obj)
-    if watch.namespace is not None and obj["metadata"].get("namespace") != watch.namespace:
+    render = watch.renders.get(change.kind)
+    if render is None:
         return None
-    verb = change.verb
-    selected = watch.matches(obj)
-    if verb == "MODIFIED" and watch.selective:
-        was_selected = selected if change.before is None else watch.matches(render(change.before))
-        if selected and not was_selected:
-            verb = "ADDED"
-        elif was_selected and not selected:
-            return _line("DELETED", obj)
-    return _line(verb, obj) if selected else None
+    after = None if change.verb == "DELETED" else _selected(watch, render(change.obj))
+    before = None if change.before is None else _selected(watch, render(change.before))
+    if after is not None:
+        return _line("ADDED" if before is None else "MODIFIED", after)
+    if before is None:
+        return None
+    left = render(change.obj) or before
+    return _line("DELETED", {**left, "metadata": {**left["metadata"], "resourceVersion": str(change.version)}})
+
+
+def _selected(watch: Watch, obj: JSON | None) -> JSON | None:
+    """Return *obj* if the watch selects it."""
+    there = obj is not None and watch.namespace in (None, obj["metadata"].get("namespace")) and watch.matches(obj)
+    return obj if there else None
 
 
 def _line(verb: str, obj: JSON) -> str:

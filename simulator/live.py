@@ -5,9 +5,10 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Literal
 
-from receiver.replay.world import Denied, Job, PodSpec, World, WorldNode, WorldPod
+from receiver.replay.world import Denied, Job, Pdb, PodSpec, World, WorldNode, WorldPod
 from simulator.clocks import Clock, ManualClock
 from simulator.config import Config
 from simulator.kubernetes_custom import CustomResources
@@ -40,8 +41,9 @@ class Live:
         self.leaks: dict[tuple[str, int], tuple[datetime, float]] = {}  # since when, and MiB an hour, by node and GPU
         self.rules: Sequence[Mapping[str, Sequence[str]]] | None = config.kubernetes.rules
         self.denied: set[str] = set(config.kubernetes.denied)
-        self.custom = CustomResources()
-        self.quotas = Quotas()
+        self.custom = CustomResources(self._note)
+        self.quotas = Quotas(self._note)
+        self.budgets: list[tuple[Pdb, int]] = []  # the world's PodDisruptionBudgets, each with its version
         self.expired: Literal["event", "status"] = config.kubernetes.expired
         self.watches: Literal["live", "hang", "close", "error"] = "live"
         self._told = 0
@@ -65,12 +67,39 @@ class Live:
         """Lock the world, bring it to the clock's time, and tell watches afterwards if something changed."""
         with self.lock:
             self._move()
+            self._note_budgets()
             try:
                 yield self.world
             finally:
+                self._note_budgets()
                 if self.world.version != self._told:
                     self._told = self.world.version
                     self.changed.notify_all()
+
+    def _note(self, kind: str, before: dict[str, Any] | None, after: dict[str, Any] | None) -> dict[str, Any]:
+        """Return what is *after* a change, or was *before* it, as a new version; watches of *kind* see it."""
+        one = before if after is None else after
+        assert one is not None
+        verb = "DELETED" if after is None else "ADDED" if before is None else "MODIFIED"
+
+        def versioned(version: int) -> dict[str, Any]:
+            return {**one, "metadata": {**one["metadata"], "resourceVersion": str(version)}}
+
+        metadata = one["metadata"]
+        found: dict[str, Any] = self.world.note(
+            kind, verb, f"{metadata.get('namespace', '')}/{metadata['name']}", versioned, before
+        )
+        return found
+
+    def _note_budgets(self) -> None:
+        """Note which of the world's PodDisruptionBudgets came and went: their list is changed directly."""
+        for gone in [noted for noted in self.budgets if noted[0] not in self.world.pdbs]:
+            self.budgets.remove(gone)
+            self.world.note("PodDisruptionBudget", "DELETED", gone[0].name, partial(_versioned, gone[0]), gone)
+        known = [budget for budget, _ in self.budgets]
+        for budget in [each for each in self.world.pdbs if each not in known]:
+            noted = self.world.note("PodDisruptionBudget", "ADDED", budget.name, partial(_versioned, budget))
+            self.budgets.append(noted)
 
     def tick(self) -> None:
         """Let time pass though nobody asks, so that watches see what happens by itself."""
@@ -157,3 +186,7 @@ class Live:
             return self.world.add_pod(spec)
         except Denied:  # somebody deleted one of the two: the other is still there
             return None
+
+
+def _versioned(budget: Pdb, version: int) -> tuple[Pdb, int]:
+    return budget, version

@@ -29,6 +29,7 @@ UNTOLD = (
     "let who runs this create selfsubjectaccessreviews (ClusterRole system:basic-user), and see that the API server's "
     "authorizers answer; then ask again"
 )
+WATCHED = {"pods": "a waiting pod wakes us at once instead of at the next tick, and pods are not listed at every step"}
 GANGS = "gangs of {} count as complete with the pods that exist"
 
 
@@ -47,10 +48,20 @@ def needed(configuration: Configuration, groups: frozenset[str], *, shuts_down: 
 
     *shuts_down* tells that some workload is annotated for idle shutdown.
     """
+    for need in _needed(configuration, groups, shuts_down=shuts_down):
+        yield need
+        if need.right.verb == "list" and configuration.kubernetes.watch:
+            watch = Right("watch", need.right.group, need.right.resource)
+            yield Needed(
+                right=watch,
+                purpose=WATCHED.get(watch.resource, "without it they are listed at every step"),
+                weaker=True,
+            )
+
+
+def _needed(configuration: Configuration, groups: frozenset[str], *, shuts_down: bool) -> Iterator[Needed]:
     for verbs, resource, purpose, acts in ALWAYS:
         yield from _each(verbs, "", resource, purpose, acts=acts)
-    if configuration.kubernetes.watch:
-        yield from _each("watch", "", "pods", "a waiting pod wakes us at once instead of at the next tick", weaker=True)
     if KeepRule.KUBE_SYSTEM in configuration.kubernetes.keep_nodes_for:
         why = "without it a pod of kube-system keeps its GPU node, even where a PodDisruptionBudget covers it"
         yield from _each("list", "policy", "poddisruptionbudgets", why, weaker=True)

@@ -15,7 +15,6 @@ from receiver.ports.cluster import (
     Cluster,
     ClusterFacts,
     ClusterNode,
-    DemandWatch,
     HeldPlaces,
     WorkGate,
 )
@@ -83,7 +82,6 @@ __all__ = [
     "ClusterNode",
     "CommonStore",
     "Delivery",
-    "DemandWatch",
     "Did",
     "Grounds",
     "GroundsKept",

@@ -1,6 +1,6 @@
-"""Kubernetes: nodes and GPU pods, the budget hold, and the watch that wakes the loop."""
+"""Kubernetes: nodes and GPU pods, and the budget hold."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -94,7 +94,7 @@ class Cluster(WorkGate, Protocol):
     """Kubernetes. Every call may raise TryLater or WontWork."""
 
     def look(self) -> ClusterFacts:
-        """Return the current nodes and GPU pods."""
+        """Return the nodes and GPU pods. A cache may answer, which is seconds old at most: a removal reads again."""
 
     def ended(self, namespaces: Collection[str]) -> Sequence[EndedPod]:
         """Return the GPU pods of *namespaces* that succeeded or failed and still exist."""
@@ -143,17 +143,3 @@ class Cluster(WorkGate, Protocol):
 
     def record_event(self, pod: Pod, *, reason: str, message: str) -> Receipt:
         """Write a Kubernetes Event for *pod*."""
-
-
-class DemandWatch(Protocol):
-    """A watch on pods that only reports that something changed: its reader then looks at everything."""
-
-    def follow(self, stands: Callable[[], None], found: Callable[[], None]) -> None:
-        """Call *stands* once connected and *found* for each pod that needs a node; return when the server ends the
-        connection. The next call resumes where this one ended.
-
-        Raises TryLater when the connection broke or is refused for now, WontWork when retrying cannot help.
-        """
-
-    def close(self) -> None:
-        """End `follow` for good, from another thread."""

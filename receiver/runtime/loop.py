@@ -15,7 +15,7 @@ import structlog
 
 from receiver.core.scaling.failures import Failure
 from receiver.ports import Clock, Leader, TryLater, WriterLostError
-from receiver.runtime.wakeup_limiter import WakeupLimiter
+from receiver.runtime.wakeups import WakeupLimiter
 from receiver.step.reconcile import Stepped
 
 log = structlog.get_logger("receiver")
@@ -119,7 +119,7 @@ class Loop(threading.Thread):
         self._good_at = monotonic()  # when a step last went well, or this loop began to lead
 
     def wake(self) -> None:
-        """Step as soon as possible, in a storm within a second (`receiver.runtime.wakeup_limiter`); returns at once."""
+        """Step as soon as possible, in a storm within a second (`receiver.runtime.wakeups`); returns at once."""
         self._woken.set()
 
     def stop(self, timeout: float = 15.0) -> None:

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 import yaml
 
 from receiver.adapters.kubernetes import api, budget_hold, gangs, nodes, queues
-from receiver.adapters.kubernetes.api import ResourceKind
+from receiver.adapters.kubernetes.lists import ResourceKind
 from tests.docs.pages import ROOT, text_of
 from tests.manifests.uses import EVERYBODYS
 
 CALLED = re.compile(r"\.(reads|creates|patches|deletes)\((\w+)")
 SCALED = re.compile(r"_scalable\(\"\w+\", (\w+),")
-WATCHED = re.compile(r"wire\.watch\(\s*\"\w+\",\s*self\._api\.reads\((\w+)\)")
+KEPT = re.compile(r"_lists\.every\(\s*\"\w+\",\s*(\w+)")  # listed, and then watched
 PATH = re.compile(r"/apis?(?:/([a-z0-9.]+))?/v\d(?:/namespaces/{namespace})?/(\w+)(/{name})?(/\w+)?")
 VERBS = {"creates": "create", "patches": "patch", "deletes": "delete"}
 BY_KIND = frozenset({"CUSTOM", "CUSTOM_ONE"})
@@ -56,12 +56,14 @@ def _used() -> Iterator[tuple[str, str, str]]:
     for name in SCALED.findall(_code()):
         yield _right(paths[name])
         yield _right(f"{paths[name]}/scale", "patch")
-    for name in WATCHED.findall(_code()):
+    for name in KEPT.findall(_code()):
+        yield _right(paths[name])
         yield _right(paths[name], "watch")
     for module in (gangs, nodes, budget_hold, queues):
         for kind in vars(module).values():
             if isinstance(kind, ResourceKind):
                 yield kind.group, kind.plural, "list"
+                yield kind.group, kind.plural, "watch"
     yield budget_hold.CLUSTER_QUEUES.group, budget_hold.CLUSTER_QUEUES.plural, "patch"
 
 
@@ -94,5 +96,5 @@ def test_the_page_and_the_file_know_of_each_other() -> None:
 def test_no_call_to_the_cluster_is_of_a_kind_that_nobody_looks_for_here() -> None:
     named = [name for _, name in CALLED.findall(_code())]
     assert {name for name in named if not name.isupper()} == {"path", "f"}  # the owners', see SCALED
-    assert _code().count("reads(path)") == _code().count('patches(f"{path}/scale")') == 1
+    assert _code().count("_api.reads(path)") == _code().count('patches(f"{path}/scale")') == 1
     assert not re.search(r"\bclient\.\w+Api\(|\.call_api\(", _code().replace("self._client.call_api(*request", ""))

@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 
 from receiver.adapters.kubernetes.cluster import KubernetesCluster
+from receiver.adapters.kubernetes.reflector import Watching
 from receiver.core.model.pods import Pod
 from receiver.ports import CORDON_ANNOTATION, IDLE_SHUTDOWN_ANNOTATION, Did, HeldPlaces, TryLater
 from receiver.replay.world import Pdb
 from simulator.manifests import pod_spec
 from simulator.server import Simulator
 from tests.adapters.custom_objects import a_group, a_queue, a_template, a_vcjob, a_workload, of_gpus, owned_by_vcjob
+from tests.e2e.waiting import until
 from tests.simulator.builders import GPU_POOL
 
 GPU = "nvidia.com/gpu"
@@ -92,19 +94,24 @@ def lets_a_node_go_whose_system_pod_a_budget_covers(stage: Stage) -> None:
     assert [n.kept_by for n in stage.cluster().look().nodes if n.name == stage.node()] == [()]
 
 
-def hears_of_a_pod_that_finds_no_room(stage: Stage) -> None:
-    job = {"id": "large", "duration": "10m", "gpus_per_pod": 4, "tolerations": ANYWHERE}
-    stage.sim.live.submit([job])
-    stage.sim.live.turn(timedelta(seconds=5))
-    heard: list[None] = []
-    watch = stage.cluster().pod_watch(seconds=1)
+def keeps_current(resource: str, use: Callable[[Stage], None]) -> Callable[[Stage], None]:
+    """Return *use* by a cluster whose watch of *resource* must stand afterwards."""
 
-    def found() -> None:
-        heard.append(None)
-        watch.close()
+    def watched(stage: Stage) -> None:
+        connect, kept = stage.connect, list[KubernetesCluster]()
 
-    watch.follow(lambda: None, found)
-    assert heard
+        def watching(**options: Any) -> KubernetesCluster:
+            kept.append(connect(**options))
+            kept[-1].watch(Watching(leads=lambda: True, wake=lambda: None), 1)
+            return kept[-1]
+
+        stage.connect = watching
+        use(stage)
+        [reflector] = [r for c in kept for r in c._lists._reflectors.values() if r.resource == resource]
+        until(lambda: reflector._is_fresh() or reflector._failures > 0, "a watch")
+        assert reflector._is_fresh()
+
+    return watched
 
 
 def knows_the_minimum_of_a_coscheduled_gang(stage: Stage) -> None:
@@ -260,11 +267,10 @@ APPS: Sequence[tuple[str, Use]] = (
 )
 # What system:basic-user gives everybody who is let in: no role of ours grants it, and no test takes it away.
 EVERYBODYS = frozenset({("authorization.k8s.io", "selfsubjectaccessreviews", "create")})
-USES: dict[Right, Use] = {
+LISTED: dict[Right, Use] = {
     ("", "nodes", "list"): sees_nodes_and_the_pods_on_them,
     ("", "pods", "list"): sees_nodes_and_the_pods_on_them,
     ("policy", "poddisruptionbudgets", "list"): lets_a_node_go_whose_system_pod_a_budget_covers,
-    ("", "pods", "watch"): hears_of_a_pod_that_finds_no_room,
     ("scheduling.x-k8s.io", "podgroups", "list"): knows_the_minimum_of_a_coscheduled_gang,
     ("scheduling.volcano.sh", "podgroups", "list"): knows_the_minimum_of_a_gang_of_volcano,
     ("scheduling.volcano.sh", "queues", "list"): counts_the_queue_of_volcano_by_its_jobs_and_classes,
@@ -275,6 +281,13 @@ USES: dict[Right, Use] = {
     ("resource.k8s.io", "deviceclasses", "list"): knows_whose_gpus_a_dra_driver_serves,
     ("", "resourcequotas", "list"): knows_what_is_kept_out,
     ("kueue.x-k8s.io", "clusterqueues", "list"): knows_what_is_kept_out,
+}
+USES: dict[Right, Use] = {
+    **LISTED,
+    **{
+        (group, resource, "watch"): keeps_current(f"{resource}.{group}" if "." in group else resource, use)
+        for (group, resource, _), use in LISTED.items()
+    },
     ("authorization.k8s.io", "selfsubjectaccessreviews", "create"): knows_whether_it_may_remove_nodes,
     ("", "nodes", "get"): cordons_a_node,
     ("", "nodes", "patch"): cordons_a_node,

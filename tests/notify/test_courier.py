@@ -16,7 +16,7 @@ from receiver.adapters.store import SqlStore, open_store
 from receiver.core.notices.sentences import Cause, Notice
 from receiver.runtime.loop import Courier, Loop
 from receiver.runtime.store_opener import Opening
-from receiver.runtime.wakeup_limiter import WakeupLimiter
+from receiver.runtime.wakeups import WakeupLimiter
 from receiver.server.bootstrap import Running
 from receiver.step.reconcile import Stepped
 from tests.adapters.wire import hanging_server

@@ -1,6 +1,8 @@
-"""The lookout over the simulated API server: a pod that finds no room wakes the loop, whatever happened before."""
+"""The watches over the simulated API server: a pod that finds no room wakes the loop, whatever happened before, and a
+look at rest lists nothing."""
 
 import queue
+import threading
 import time
 from collections.abc import Iterator
 from datetime import timedelta
@@ -10,24 +12,37 @@ from typing import Any
 import pytest
 
 from receiver.adapters.kubernetes.cluster import KubernetesCluster, connect
+from receiver.adapters.kubernetes.reflector import Watching
 from receiver.metrics.process import WatchCounts, WatchState
-from receiver.runtime.pod_watcher import Lookout
+from receiver.ports import TryLater, WontWork
 from simulator.server import Simulator
 from simulator.world_faults import lift
+from tests.adapters.custom_objects import a_workload
 from tests.e2e.waiting import until
 
 WITHIN = 5.0  # seconds; without a fault it is half a second
 
 
 class Watched:
-    """A lookout on *sim*, and the wake-ups that came of it."""
+    """A cluster whose lists are watched and that is looked at every half second, and the wake-ups that came of it."""
 
     def __init__(self, sim: Simulator, cluster: KubernetesCluster) -> None:
-        self.sim = sim
+        self.sim, self.cluster = sim, cluster
         self.wakes: queue.Queue[None] = queue.Queue()
         self.counts = WatchCounts()
-        watch = cluster.pod_watch(seconds=1)
-        self.lookout = Lookout(watch, lambda: self.wakes.put(None), lambda: True, self.counts, lambda _: 0.05)
+        self.stopping = threading.Event()
+        watching = Watching(
+            leads=lambda: True, wake=lambda: self.wakes.put(None), stands=self.counts.stands, fell=self.counts.fell
+        )
+        cluster.watch(watching, 1)
+        self.loop = threading.Thread(target=self._look)
+
+    def _look(self) -> None:
+        while not self.stopping.wait(0.5):
+            try:
+                self.cluster.look()
+            except (TryLater, WontWork):
+                continue
 
     def submit(self, name: str, gpus: int) -> None:
         """Submit a job; four GPUs fit nowhere."""
@@ -43,14 +58,19 @@ class Watched:
 @pytest.fixture
 def watched(sim: Simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
     monkeypatch.setattr("receiver.adapters.kubernetes.api.HANGS_AFTER", 0.2)
+    monkeypatch.setattr("receiver.adapters.kubernetes.reflector.LONGEST_BACKOFF_SECONDS", 0.05)
     cluster = connect(str(sim.kubeconfig(tmp_path / "kubeconfig")), timeouts=(1, 2))
     scene = Watched(sim, cluster)
-    scene.lookout.start()
+    cluster.look()
+    scene.loop.start()
     until(lambda: scene.counts.state is WatchState.UP, "a watch that stands")
     yield scene
+    scene.stopping.set()
+    scene.loop.join()
     began = time.monotonic()
-    scene.lookout.stop()
+    cluster.stop(timeout=2)
     assert time.monotonic() - began < 2  # also while it hangs
+    assert not [t.name for t in threading.enumerate() if t.name.startswith("watch of")]
     cluster.close()
 
 
@@ -66,15 +86,6 @@ def test_a_pod_that_finds_room_does_not(watched: Watched) -> None:
         watched.wakes.get(timeout=0.5)
 
 
-def test_a_hundred_pods_wake_it_once(watched: Watched) -> None:
-    job = {"id": "many", "duration": "10m", "gpus_per_pod": 4, "pods": 100}
-    watched.sim.live.submit([job])
-    watched.sim.live.turn(timedelta(seconds=5))
-    watched.wakes.get(timeout=WITHIN)
-    with pytest.raises(queue.Empty):
-        watched.wakes.get(timeout=0.5)
-
-
 @pytest.mark.parametrize(
     "fault",
     [
@@ -82,19 +93,17 @@ def test_a_hundred_pods_wake_it_once(watched: Watched) -> None:
         {"kind": "watches", "do": "close"},
         {"kind": "watches", "do": "error"},
         {"kind": "deny", "right": "watch pods"},
-        {"kind": "error", "face": "kubernetes", "path": "watch", "status": 503, "times": 3},
+        {"kind": "error", "face": "kubernetes", "path": "watch", "status": 503, "times": 12},
     ],
     ids=["hangs", "is cut", "errs", "is denied", "is unavailable"],
 )
-def test_a_pod_that_came_while_the_watch_was_gone_wakes_it_afterwards(
-    watched: Watched, fault: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("receiver.runtime.pod_watcher.LONGEST_BACKOFF_SECONDS", 0.05)
+def test_a_pod_that_came_while_the_watch_was_gone_is_seen(watched: Watched, fault: dict[str, Any]) -> None:
     watched.sim.fault(**fault)
     until(lambda: watched.counts.state is WatchState.DOWN, "a watch that is down")
     watched.submit("large", gpus=4)
+    assert [p.gpus for p in watched.cluster.look().pods] == [4]
     watched.lift()
-    watched.wakes.get(timeout=WITHIN)
+    until(lambda: watched.counts.state is WatchState.UP, "a watch that stands again")
 
 
 @pytest.mark.parametrize("how", ["event", "status"])
@@ -105,10 +114,54 @@ def test_a_forgotten_version_costs_no_pod(watched: Watched, how: str) -> None:
     watched.submit("large", gpus=4)
     watched.sim.fault(kind="compact")
     watched.lift()
-    watched.wakes.get(timeout=WITHIN)
+    assert [p.gpus for p in watched.cluster.look().pods] == [4]
+    until(lambda: watched.counts.state is WatchState.UP, "a watch that stands again")
 
 
-def test_it_stops_while_the_watch_hangs(watched: Watched) -> None:
-    watched.sim.fault(kind="watches", do="hang")
-    watched.lookout.stop(timeout=2)
-    assert not watched.lookout.is_alive()
+def test_a_look_at_rest_lists_nothing_and_sees_what_changes(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    watched.stopping.set()
+    watched.loop.join()
+    kinds = {"nodes", "pods", "resourceslices.resource.k8s.io", "deviceclasses.resource.k8s.io"}
+    until(lambda: _settled(watched, kinds), "watches of everything")
+    monkeypatch.setattr(watched.cluster._wire, "listed", _no_list)
+    watched.submit("large", gpus=4)
+    until(lambda: [p.gpus for p in watched.cluster.look().pods] == [4], "the pod")
+    [node] = [n for n in watched.cluster.look().nodes if n.allocatable]
+    watched.cluster.cordon(node.name, "a1")
+    assert [n.unschedulable for n in watched.cluster.look().nodes if n.name == node.name] == [True]
+
+
+def _settled(watched: Watched, kinds: set[str]) -> bool:
+    watched.cluster.look()
+    reflectors = watched.cluster._lists._reflectors.values()
+    return all(r._is_fresh() for r in reflectors) and {r.resource for r in reflectors} <= kinds
+
+
+def _no_list(resource: str, *_: Any, **__: Any) -> Any:
+    raise AssertionError(f"{resource} are listed")
+
+
+def test_what_a_removal_rests_on_is_read_with_quorum_whatever_the_cache_says(watched: Watched) -> None:
+    watched.submit("small", gpus=1)
+    [node] = [n.name for n in watched.cluster.look().nodes if n.allocatable]
+    until(lambda: bool(watched.cluster.look().pods), "the pod in the cache")
+    for reflector in watched.cluster._lists._reflectors.values():  # a cache that knows of no pod and is not stale yet
+        if reflector.resource == "pods":
+            reflector._kept = {}
+    watched.stopping.set()
+    assert [p.node for p in watched.cluster.gpu_pods_on(node)] == [node]
+
+
+def test_queued_workloads_come_by_their_watch(sim: Simulator, tmp_path: Path) -> None:
+    cluster = connect(str(sim.kubeconfig(tmp_path / "kubeconfig")), timeouts=(1, 2), kueue_queued=True)
+    cluster.watch(Watching(leads=lambda: True, wake=lambda: None))
+    with pytest.raises(WontWork, match="does not serve"):
+        cluster.look()
+    sim.live.custom.install("kueue.x-k8s.io/v1beta2")
+    cluster._resources._absent.clear()  # as after a minute
+    assert cluster.look().pods == ()
+    workload = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload", **a_workload()}
+    with sim.moved() as world:
+        sim.live.custom.put([workload], world.now)
+    until(lambda: len(cluster.look().pods) == 2, "the announced pods")
+    cluster.close()

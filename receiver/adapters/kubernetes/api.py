@@ -7,9 +7,7 @@ these. Credentials, connections and errors are still the client's.
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
-from datetime import datetime, timedelta
-from functools import partial
+from datetime import timedelta
 from typing import Any
 
 from kubernetes import client
@@ -17,7 +15,7 @@ from kubernetes.client.exceptions import ApiException
 from kubernetes.watch import Watch
 from urllib3.exceptions import HTTPError
 
-from receiver.adapters.http.sessions import Remarks, retry_after, shown, wire_failure
+from receiver.adapters.http.sessions import retry_after, shown, wire_failure
 from receiver.core.model.text import harmless
 from receiver.ports import Clock, TryLater, WontWork
 
@@ -52,6 +50,7 @@ class ClusterWire:
         self._client = api_client
         self._timeouts = timeouts
         self._clock = clock
+        self.wrote: Callable[[str, Mapping[str, Any] | None], None] = lambda _, __: None
 
     def ask(self, verb: str, resource: str, call: Callable[..., Any], *args: Any, **options: Any) -> Mapping[str, Any]:
         """Return the decoded answer of *call*; *verb* and *resource* are RBAC's words for it.
@@ -59,13 +58,21 @@ class ClusterWire:
         Raises WontWork with code ``http_404`` when the object is not there, TryLater with ``conflict`` when it
         changed meanwhile and with ``http_429`` when something (a PodDisruptionBudget, load) asks to wait.
         """
-        if self._before_write is not None and verb not in READS and resource != REVIEW:
+        writes = verb not in READS and resource != REVIEW
+        if writes and self._before_write is not None:
             self._before_write()
-        with self._understood(verb, resource):
-            response = call(*args, _request_timeout=self._timeouts, _preload_content=False, **options)
-            decoded = json.loads(self._blotted(response.data))
-        if not isinstance(decoded, dict):
-            raise TryLater(f"Kubernetes' answer to {verb} {resource} is not understood", code="malformed")
+        try:
+            with self._understood(verb, resource):
+                response = call(*args, _request_timeout=self._timeouts, _preload_content=False, **options)
+                decoded = json.loads(self._blotted(response.data))
+            if not isinstance(decoded, dict):
+                raise TryLater(f"Kubernetes' answer to {verb} {resource} is not understood", code="malformed")
+        except TryLater:  # it may have been done all the same
+            if writes:
+                self.wrote(resource, None)
+            raise
+        if writes and "dry_run" not in options:
+            self.wrote(resource, None if verb == "delete" else decoded)
         return decoded
 
     def watch(
@@ -120,20 +127,26 @@ class ClusterWire:
         return answer
 
     def every(self, resource: str, call: Callable[..., Any], **options: Any) -> list[Mapping[str, Any]]:
-        """Return every object of a list, page by page.
+        """Return every object of a list, as `listed` does."""
+        return self.listed(resource, call, **options)[0]
 
-        No ``resourceVersion`` is given: the API server then answers with what is true now, not from a cache.
+    def listed(self, resource: str, call: Callable[..., Any], **options: Any) -> tuple[list[Mapping[str, Any]], str]:
+        """Return every object of a list, page by page, and the version to watch it from (empty: none was given).
+
+        No ``resourceVersion`` is sent: the API server then answers with what is true now (quorum), not from a cache.
         """
         found: list[Mapping[str, Any]] = []
-        more: dict[str, str] = {}
+        version, more = "", dict[str, str]()
         while True:
             page = self.ask("list", resource, call, limit=PAGE, **more, **options)
             if not isinstance(page.get("items"), list):
                 raise TryLater(f"Kubernetes' answer to list {resource} is not understood: no items", code="malformed")
             found += entries(page, "items")
-            token = str(section(page, "metadata").get("continue") or "")
+            metadata = section(page, "metadata")
+            version = version or str(metadata.get("resourceVersion") or "")
+            token = str(metadata.get("continue") or "")
             if not token:
-                return found
+                return found, version
             if token == more.get("_continue"):  # the same page for ever
                 raise TryLater(f"Kubernetes' answer to list {resource} never ends", code="malformed")
             more = {"_continue": token}
@@ -288,89 +301,7 @@ def _camel(option: str) -> str:
     return first + "".join(word.capitalize() for word in rest)
 
 
-ASK_AGAIN = timedelta(minutes=10)  # after this long a resource that was not installed may have come
-
-
-@dataclass(frozen=True, slots=True)
-class ResourceKind:
-    """A resource by RBAC's words; *versions* are those whose shape we know, the one to try first at the head."""
-
-    group: str
-    plural: str
-    versions: tuple[str, ...]
-
-    @property
-    def name(self) -> str:
-        """``workloads.kueue.x-k8s.io``, as kubectl takes it."""
-        return f"{self.plural}.{self.group}"
-
-
-class CustomResources:
-    """Reads whole lists over all namespaces."""
-
-    def __init__(self, wire: ClusterWire, api: KubernetesApi, clock: Clock, remarks: Remarks) -> None:
-        self._wire = wire
-        self._api = api
-        self._clock = clock
-        self._remarks = remarks
-        self._served: dict[ResourceKind, str] = {}
-        self._absent: dict[ResourceKind, datetime] = {}
-
-    def every(self, kind: ResourceKind, **options: str) -> list[Mapping[str, Any]]:
-        """Return every object of *kind*, in the version that is served; *options* are the API's own.
-
-        Raises WontWork with code ``http_404`` where none is, and as `ClusterWire.every` otherwise.
-        """
-        known = self._served.get(kind)
-        for version in sorted(kind.versions, key=lambda v: v != known):
-            call = partial(self._api.reads(CUSTOM), kind.group, version, kind.plural)
-            try:
-                found = self._wire.every(kind.name, call, **options)
-            except WontWork as error:
-                if error.code != NOT_FOUND:
-                    raise
-                continue
-            self._served[kind] = version
-            return found
-        raise WontWork(f"Kubernetes does not serve {kind.name} ({', '.join(kind.versions)})", code=NOT_FOUND)
-
-    def patch(self, kind: ResourceKind, name: str, change: Mapping[str, Any]) -> None:
-        """Apply a merge patch to the cluster-wide object *name* of *kind*, in the version that `every` found served."""
-        version = self._served.get(kind, kind.versions[0])
-        call = self._api.patches(CUSTOM_ONE, MERGE)
-        self._wire.ask("patch", kind.name, call, kind.group, version, kind.plural, name, dict(change))
-
-    def if_readable(self, kind: ResourceKind, without: str) -> list[Mapping[str, Any]] | None:
-        """Return every object of *kind*, or None where they cannot be read; never raises.
-
-        For a failure a warning says what is lost *without* them.
-        """
-        try:
-            return self.if_allowed(kind, without)
-        except TryLater as error:
-            self._remarks.warn("custom resources not read", f"{error}; {without}")
-            return None
-
-    def if_allowed(self, kind: ResourceKind, without: str, **options: str) -> list[Mapping[str, Any]] | None:
-        """Return every object of *kind*, or None where it is not installed or we may not list it. Raises TryLater.
-
-        A kind that is not installed is asked for again after ten minutes. For any other refusal a warning says what is
-        lost *without* them.
-        """
-        now = self._clock.now()
-        absent_since = self._absent.get(kind)
-        if absent_since is not None and now - absent_since < ASK_AGAIN:
-            return None
-        self._absent.pop(kind, None)
-        try:
-            return self.every(kind, **options)
-        except WontWork as error:
-            if error.code == NOT_FOUND:
-                self._absent[kind] = now
-            else:
-                self._remarks.warn("custom resources not read", f"{error}; {without}")
-            return None
-
-    def warn(self, event: str, detail: str) -> None:
-        """Log what is odd about what was read, once an hour."""
-        self._remarks.warn(event, detail)
+def key_of(raw: Mapping[str, Any]) -> str:
+    """Return ``namespace/name``."""
+    metadata = section(raw, "metadata")
+    return f"{metadata.get('namespace') or ''}/{metadata.get('name') or ''}"

@@ -11,17 +11,8 @@ evaluator matches it as a label selector does).
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from receiver.adapters.kubernetes.api import (
-    NOT_FOUND,
-    QUOTA,
-    QUOTAS,
-    QUOTAS_OF,
-    ClusterWire,
-    CustomResources,
-    KubernetesApi,
-    ResourceKind,
-    section,
-)
+from receiver.adapters.kubernetes.api import NOT_FOUND, QUOTA, QUOTAS, QUOTAS_OF, ClusterWire, KubernetesApi, section
+from receiver.adapters.kubernetes.lists import CustomResources, Lists, ResourceKind
 from receiver.adapters.kubernetes.nodes import words
 from receiver.ports import (
     QUOTA_LABEL,
@@ -43,12 +34,12 @@ class HoldingMeans:
 
     _api: KubernetesApi
     _wire: ClusterWire
+    _lists: Lists
     _resources: CustomResources
 
     def held_places(self, *, queues: bool) -> HeldPlaces:
         """See `WorkGate.held_places`. A cluster without Kueue has no queues."""
-        call = self._api.reads(QUOTAS)
-        quotas = self._wire.every("resourcequotas", call, label_selector=QUOTA_LABEL)
+        quotas = self._lists.every("resourcequotas", QUOTAS, options={"label_selector": QUOTA_LABEL})
         held = [
             _name(q) for q in (self._cluster_queues() if queues else ()) if STOP_POLICY_ANNOTATION in _annotations(q)
         ]

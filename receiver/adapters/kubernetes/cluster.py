@@ -24,28 +24,26 @@ from receiver.adapters.kubernetes.api import (
     REVIEW,
     REVIEWS,
     ClusterWire,
-    CustomResources,
     KubernetesApi,
     section,
 )
 from receiver.adapters.kubernetes.budget_hold import HoldingMeans
 from receiver.adapters.kubernetes.drain import Drain, Keepers
 from receiver.adapters.kubernetes.gangs import Declaration, PodGroups, Roll, with_siblings
+from receiver.adapters.kubernetes.lists import CustomResources, Lists
 from receiver.adapters.kubernetes.node_marks import NodeMarks
-from receiver.adapters.kubernetes.nodes import Dra, key_of, node_from
+from receiver.adapters.kubernetes.nodes import Dra, node_from
 from receiver.adapters.kubernetes.owners import Owners
-from receiver.adapters.kubernetes.pod_watch import LASTS_SECONDS, PodWatch
 from receiver.adapters.kubernetes.pods import (
     TERMINATED,
+    SeenPod,
     claimant_from,
-    doubts,
     ended_from,
-    hosts_us,
-    is_untried,
     load_of,
     pod_from,
 )
 from receiver.adapters.kubernetes.queues import Queues
+from receiver.adapters.kubernetes.reflector import WINDOW_SECONDS, Watching
 from receiver.core.model.pods import KEPT_BY_DEFAULT, KeepRule, Pod, PodPhase, named
 from receiver.core.model.policy import Taint
 from receiver.core.model.text import harmless
@@ -53,6 +51,7 @@ from receiver.core.model.usage import EndedPod
 from receiver.ports import Clock, ClusterFacts, Did, Receipt, TryLater, WontWork
 
 LIVING = "status.phase!=Succeeded,status.phase!=Failed"
+CONNECTIONS = 16  # one for each watch beside those of the step
 COMPONENT = "gpu-autoscaler"
 GOOD_NEWS = frozenset({"TriggeredScaleUp"})  # Event reasons of type Normal; every other one is a Warning
 NAME_ROOM = 200  # an Event's name is the pod's and a random part, 253 characters at most
@@ -119,6 +118,7 @@ class KubernetesCluster(HoldingMeans):
         before_write: Callable[[], None] | None = None,
     ) -> None:
         configuration.retries = quick_retry()
+        configuration.connection_pool_maxsize = CONNECTIONS
         self._client = client.ApiClient(configuration)
         self._client.user_agent = user_agent()
         self._api = KubernetesApi(self._client)
@@ -128,27 +128,36 @@ class KubernetesCluster(HoldingMeans):
         self._owners = Owners(self._api, self._wire)
         self._marks = NodeMarks(self._api, self._wire)
         self._remarks = Remarks(self._clock)
-        resources = CustomResources(self._wire, self._api, self._clock, self._remarks)
+        self._lists = Lists(self._api, self._wire)
+        resources = CustomResources(self._lists, self._wire, self._api, self._clock, self._remarks)
         self._resources = resources
         self._dra = Dra(resources, self._clock)
-        self._keepers = Keepers(self._api, self._wire, self._remarks, keep_nodes_for)
+        self._keepers = Keepers(self._lists, self._remarks, keep_nodes_for)
         self._drain = Drain(self._api, self._wire, self._marks, self._keepers)
         self._pod_groups = PodGroups(resources)
         self._queues = Queues(resources, kueue=kueue_queued, volcano=volcano_podgroups)
-        self.listed: Callable[[bool], None] = lambda _: None  # is told after each `look` whether the lists succeeded
 
     def __repr__(self) -> str:
         return f"KubernetesCluster({self._wire.url!r})"
 
     def close(self) -> None:
-        """Close the connections."""
+        """End the watches and close the connections."""
+        self.stop(0)
         self._client.rest_client.close()
         self._client.close()  # type: ignore[no-untyped-call]  # the client leaves it untyped
 
-    def pod_watch(self, seconds: int = LASTS_SECONDS) -> PodWatch:
-        """Return a watch of the pods that wait for a node, opened anew after so many *seconds*; nothing is asked before
-        it is followed."""
-        return PodWatch(self._api, self._wire, seconds)
+    def watch(self, watching: Watching, window: int = WINDOW_SECONDS) -> None:
+        """Keep what `look` and `held_places` read current by watches of *window* seconds each; the first read starts
+        them. Pods that need a node wake the loop. What a removal rests on is still read from the API server."""
+        self._lists.watch(watching, window)
+
+    def cache_ages(self) -> Mapping[str, float]:
+        """Return by resource how many seconds ago the API server last confirmed what the watches keep."""
+        return self._lists.ages()
+
+    def stop(self, timeout: float = 5.0) -> None:
+        """End the watches; wait for their threads, at most *timeout* seconds."""
+        self._lists.stop(timeout)
 
     def ping(self) -> None:
         """Raise TryLater or WontWork unless nodes may be listed."""
@@ -158,54 +167,53 @@ class KubernetesCluster(HoldingMeans):
         """Return the nodes, then the living GPU pods, then what queues hold back.
 
         A pod bound in between is seen, not missed, and one that a queue lets through in between is missed, not
-        counted twice.
+        counted twice. Caches may be moments apart: what is removed is read again first.
         """
-        try:
-            found = self._look()
-        except (TryLater, WontWork):
-            self.listed(False)
-            raise
-        self.listed(True)
-        return found
-
-    def _look(self) -> ClusterFacts:
-        nodes = self._wire.every("nodes", self._api.reads(NODES))
+        nodes = self._lists.every("nodes", NODES, view=node_from)
         served = self._dra.served()
-        pods = self._wire.every("pods", self._api.reads(PODS), field_selector=LIVING)
-        names = [str(section(n, "metadata").get("name")) for n in nodes]
-        found = {n: node_from(raw, dra=n in served.nodes) for n, raw in zip(names, nodes, strict=True)}
+        pods: list[SeenPod] = self._lists.every(
+            "pods", PODS, options={"field_selector": LIVING}, view=SeenPod, wanted=_needs_a_node_now
+        )
+        found = {n.name: replace(n, dra=True) if n.name in served.nodes else n for n in nodes}
         gpu_nodes = {name for name, node in found.items() if node.allocatable or node.dra}
         hosts: dict[str, list[str]] = {}
         keepers: dict[str, list[str]] = {}
         self._keepers.begin()
-        for raw in pods:
-            node = str(section(raw, "spec").get("nodeName"))
-            if hosts_us(raw):
-                hosts.setdefault(node, []).append(key_of(raw))
-            elif node in gpu_nodes and (why := self._keepers.why(raw)):
-                keepers.setdefault(node, []).append(f"{key_of(raw)} {why}")
-            for doubt in doubts(raw):
+        for pod in pods:
+            if pod.hosts_us:
+                hosts.setdefault(pod.node, []).append(pod.key)
+            elif pod.node in gpu_nodes and not pod.daemon and not pod.gpus and (why := self._keepers.why(pod.raw)):
+                keepers.setdefault(pod.node, []).append(f"{pod.key} {why}")
+            for doubt in pod.doubts:
                 self._remarks.warn("annotation not understood", doubt)
-        for name in {*hosts, *keepers} & found.keys():
-            host, kept_by = tuple(sorted(hosts.get(name, ()))), named(keepers.get(name, ()))
-            found[name] = replace(found[name], hosts=host, kept_by=kept_by)
         others, daemons = load_of(pods, gpu_nodes)
-        loaded = (replace(n, others=others.get(n.name, {}), daemons=daemons.get(n.name, {})) for n in found.values())
-        claimants = (p for raw in pods if (p := claimant_from(raw, served.resources or ())) is not None)
+        loaded = (
+            replace(
+                node,
+                hosts=tuple(sorted(hosts.get(name, ()))),
+                kept_by=named(keepers.get(name, ())),
+                others=others.get(name, {}),
+                daemons=daemons.get(name, {}),
+            )
+            for name, node in found.items()
+        )
+        claimants = (
+            p for pod in pods if pod.may_claim and (p := claimant_from(pod.raw, served.resources or ())) is not None
+        )
         demand = (*self._demand(pods), *claimants)
         return ClusterFacts(nodes=tuple(loaded), pods=demand, dra_resources=served.resources)
 
-    def _demand(self, raws: Sequence[Mapping[str, Any]]) -> tuple[Pod, ...]:
-        """Return the GPU pods among *raws* with what their gangs need, and those that queues announce."""
-        untried = frozenset(key_of(raw) for raw in raws if is_untried(raw))
-        pods = with_siblings(_gpu_pods(raws), untried)
-        roll = Roll(raws, frozenset(p.key for p in pods))
+    def _demand(self, seen: Sequence[SeenPod]) -> tuple[Pod, ...]:
+        """Return the GPU pods among *seen* with what their gangs need, and those that queues announce."""
+        untried = frozenset(s.key for s in seen if s.untried)
+        pods = with_siblings([s.pod for s in seen if s.pod is not None], untried)
+        roll = Roll([s.raw for s in seen if s.in_gang], frozenset(p.key for p in pods))
         volcano = self._queues.volcano_groups()
         groups = self._pod_groups.of(roll.declarations, {} if volcano is None else {Declaration.VOLCANO: volcano})
         waiting = {p.gang for p in pods if p.gang and p.phase is PodPhase.WAITING}
         least = roll.minimums(groups, self._succeeded(roll, roll.short_of_size() & waiting))
         pods = [replace(p, gang_min=least.get(p.gang)) if p.gang else p for p in pods]
-        queued = self._queues.waiting(raws, volcano or (), [p for p in pods if p.key in untried])
+        queued = self._queues.waiting([s.raw for s in seen], volcano or (), [p for p in pods if p.key in untried])
         announced = {p.key for p in queued}
         return (*(p for p in pods if p.key not in announced), *queued)
 
@@ -286,6 +294,11 @@ class KubernetesCluster(HoldingMeans):
         }
         self._wire.ask("create", "events", self._api.creates(EVENTS_OF), pod.namespace, body)
         return Receipt(did=Did.DONE, sentence=f"left the Event {reason} on pod {pod.key}")
+
+
+def _needs_a_node_now(before: SeenPod | None, after: SeenPod) -> bool:
+    """True for a pod that needs a node and did not a moment before."""
+    return after.needs_node and not (before is not None and before.uid == after.uid and before.needs_node)
 
 
 def _gpu_pods(pods: Sequence[Mapping[str, Any]]) -> tuple[Pod, ...]:

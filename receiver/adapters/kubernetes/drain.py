@@ -22,10 +22,12 @@ from receiver.adapters.kubernetes.api import (
     KubernetesApi,
     at_least,
     entries,
+    key_of,
     section,
 )
+from receiver.adapters.kubernetes.lists import Lists
 from receiver.adapters.kubernetes.node_marks import NodeMarks
-from receiver.adapters.kubernetes.nodes import key_of, words
+from receiver.adapters.kubernetes.nodes import words
 from receiver.adapters.kubernetes.pods import (
     MIRROR_ANNOTATION,
     SPEAKING,
@@ -55,8 +57,8 @@ class Keepers:
     look; while they cannot be listed the last ones count.
     """
 
-    def __init__(self, api: KubernetesApi, wire: ClusterWire, remarks: Remarks, rules: Collection[KeepRule]) -> None:
-        self._api, self._wire, self._remarks, self._rules = api, wire, remarks, rules
+    def __init__(self, lists: Lists, remarks: Remarks, rules: Collection[KeepRule]) -> None:
+        self._lists, self._remarks, self._rules = lists, remarks, rules
         self._budgets: Sequence[Mapping[str, Any]] = ()
         self._listed = False
 
@@ -92,9 +94,7 @@ class Keepers:
         if not self._listed:
             self._listed = True
             try:
-                self._budgets = self._wire.every(
-                    "poddisruptionbudgets", partial(self._api.reads(BUDGETS_OF), SYSTEM_NAMESPACE)
-                )
+                self._budgets = self._lists.every("poddisruptionbudgets", BUDGETS_OF, SYSTEM_NAMESPACE)
             except (TryLater, WontWork) as error:
                 self._remarks.warn("PodDisruptionBudgets of kube-system not listed, so its pods keep nodes", str(error))
         return any(_covers(budget, raw) for budget in self._budgets)

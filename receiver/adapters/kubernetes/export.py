@@ -12,9 +12,9 @@ from typing import Any
 
 from receiver.adapters.http.json_items import NoJson, items
 from receiver.adapters.http.sessions import moment
-from receiver.adapters.kubernetes.api import entries, section
+from receiver.adapters.kubernetes.api import entries, key_of, section
 from receiver.adapters.kubernetes.gangs import whole
-from receiver.adapters.kubernetes.nodes import key_of, words
+from receiver.adapters.kubernetes.nodes import words
 from receiver.adapters.kubernetes.pods import (
     CLAIMS,
     controller_of,

@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from receiver.adapters.kubernetes.api import CustomResources, ResourceKind, entries, section
-from receiver.adapters.kubernetes.nodes import key_of, named, words
+from receiver.adapters.kubernetes.api import entries, key_of, section
+from receiver.adapters.kubernetes.lists import CustomResources, ResourceKind
+from receiver.adapters.kubernetes.nodes import named, words
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.ports import GANG_ANNOTATION, GANG_SIZE_ANNOTATION
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from kubernetes.utils.quantity import parse_quantity
 
-from receiver.adapters.kubernetes.api import CustomResources, ResourceKind, entries, section
+from receiver.adapters.kubernetes.api import entries, section
+from receiver.adapters.kubernetes.lists import CustomResources, ResourceKind
 from receiver.core.model.policy import Taint
 from receiver.core.model.resources import CPU, MEMORY, SLOTS, STORAGE
 from receiver.core.model.text import cut, harmless
@@ -85,12 +86,6 @@ def named(value: object) -> str:
         return text.strip()
     plain = harmless(" ".join(text[: 2 * LONGEST_NAME].split()))
     return plain.encode()[:LONGEST_NAME].decode(errors="ignore")
-
-
-def key_of(raw: Mapping[str, Any]) -> str:
-    """Return ``namespace/name``."""
-    metadata = section(raw, "metadata")
-    return f"{metadata.get('namespace') or ''}/{metadata.get('name') or ''}"
 
 
 def _units(name: str, value: object) -> int:

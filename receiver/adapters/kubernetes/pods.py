@@ -4,12 +4,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 from receiver.adapters.http.sessions import moment
-from receiver.adapters.kubernetes.api import entries, section
+from receiver.adapters.kubernetes.api import entries, key_of, section
 from receiver.adapters.kubernetes.gangs import gang_of, whole
-from receiver.adapters.kubernetes.nodes import SHOWN, compute, gpus, key_of, named, words
+from receiver.adapters.kubernetes.nodes import SHOWN, compute, gpus, named, words
 from receiver.config.document import parse
 from receiver.config.mistakes import Wrong
 from receiver.config.values import LongerThanZero
@@ -33,6 +34,7 @@ CLAIMS = "resource.k8s.io/claims"  # devices claimed by Dynamic Resource Allocat
 ANY_CLASS = "deviceclass.resource.kubernetes.io/"  # every DeviceClass answers to this and its name
 WHOLE_GPUS = frozenset({"nvidia.com/gpu", "nvidia.com/gpu.shared"})
 SLICES = "nvidia.com/mig-"
+READ_OF_CONTAINERS = ("name", "resources", "restartPolicy")
 UNSCHEDULABLE = "Unschedulable"
 UNTRIED = frozenset({"Schedulable", "Undetermined"})  # Volcano's words for pods of a gang of which another did not fit
 Read = Callable[[Mapping[str, Any]], dict[str, int]]
@@ -53,6 +55,82 @@ class DrainFate(StrEnum):
 SPEAKING = frozenset(
     {DrainFate.HOLDS_GPU, DrainFate.PROTECTED, DrainFate.HOSTS}
 )  # with such a pod on it the node stays
+
+
+class SeenPod:
+    """A pod as the API server showed it. Each fact is worked out once, however many steps look at the same version."""
+
+    def __init__(self, raw: Mapping[str, Any]) -> None:
+        self.raw = _slim(raw)
+        self.key = key_of(raw)
+        self.uid = str(section(raw, "metadata").get("uid") or "")
+        self.node = str(section(raw, "spec").get("nodeName") or "")
+
+    @cached_property
+    def pod(self) -> Pod | None:
+        """The pod where it lives and has GPUs. Raises TryLater, as `gpus` does."""
+        return pod_from(self.raw)
+
+    @cached_property
+    def gpus(self) -> Mapping[str, int]:
+        """Its effective GPU requests."""
+        return gpu_requests(section(self.raw, "spec"))
+
+    @cached_property
+    def compute(self) -> Mapping[str, int]:
+        """What it requests beside GPUs."""
+        return compute_requests(section(self.raw, "spec"))
+
+    @cached_property
+    def terminated(self) -> bool:
+        """True when it holds nothing any more."""
+        return terminated(self.raw)
+
+    @cached_property
+    def daemon(self) -> bool:
+        """True for a DaemonSet's or a mirror pod."""
+        return comes_with_the_node(section(self.raw, "metadata"))
+
+    @cached_property
+    def hosts_us(self) -> bool:
+        """True for a pod of ours or of the monitoring that drives us."""
+        return hosts_us(self.raw)
+
+    @cached_property
+    def untried(self) -> bool:
+        """True where Volcano holds it back for its gang."""
+        return is_untried(self.raw)
+
+    @cached_property
+    def needs_node(self) -> bool:
+        """True for a GPU pod that the scheduler left out, or that Volcano holds back for its gang."""
+        left_out = phase_of(self.raw) is PodPhase.WAITING or self.untried
+        return left_out and bool(self.gpus) and not section(self.raw, "metadata").get("deletionTimestamp")
+
+    @cached_property
+    def may_claim(self) -> bool:
+        """True for a pod without GPUs that waits; see `claimant_from`."""
+        return not self.terminated and phase_of(self.raw) is PodPhase.WAITING and not self.gpus
+
+    @cached_property
+    def in_gang(self) -> bool:
+        """True where it declares a gang."""
+        return gang_of(self.raw) is not None
+
+    @cached_property
+    def doubts(self) -> list[str]:
+        """What is wrong with its annotations; see `doubts`."""
+        return doubts(self.raw)
+
+
+def _slim(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return *raw* without what nothing here reads and most of a pod's text is made of: it stays in memory."""
+    spec = dict(section(raw, "spec"))
+    for name in ("containers", "initContainers"):
+        if name in spec:
+            spec[name] = [{k: c[k] for k in READ_OF_CONTAINERS if k in c} for c in entries(spec, name)]
+    metadata = {name: value for name, value in section(raw, "metadata").items() if name != "managedFields"}
+    return {"metadata": metadata, "spec": spec, "status": section(raw, "status")}
 
 
 def pod_from(raw: Mapping[str, Any]) -> Pod | None:
@@ -389,21 +467,18 @@ def ended_from(raw: Mapping[str, Any]) -> EndedPod | None:
 Load = dict[str, dict[str, int]]  # by node name
 
 
-def load_of(raws: Iterable[Mapping[str, Any]], names: Collection[str]) -> tuple[Load, Load]:
-    """Return what those of *raws* without GPUs request on each node of *names*, and what DaemonSets' and
-    mirror pods do. A sum for each node is all that is kept of them."""
+def load_of(pods: Iterable[SeenPod], names: Collection[str]) -> tuple[Load, Load]:
+    """Return what those of *pods* without GPUs request on each node of *names*, and what DaemonSets' and mirror pods
+    do. A sum for each node is all that is kept of them."""
     others: Load = {}
     daemons: Load = {}
-    for raw in raws:
-        spec = section(raw, "spec")
-        node = str(spec.get("nodeName") or "")
-        if node not in names or terminated(raw):
+    for pod in pods:
+        if pod.node not in names or pod.terminated:
             continue
-        asked = compute_requests(spec)
-        if not gpu_requests(spec):
-            _add(others.setdefault(node, {}), asked)
-        if comes_with_the_node(section(raw, "metadata")):
-            _add(daemons.setdefault(node, {}), asked)
+        if not pod.gpus:
+            _add(others.setdefault(pod.node, {}), pod.compute)
+        if pod.daemon:
+            _add(daemons.setdefault(pod.node, {}), pod.compute)
     return others, daemons
 
 

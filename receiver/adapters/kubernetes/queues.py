@@ -12,9 +12,10 @@ from functools import partial
 from itertools import islice, pairwise
 from typing import Any
 
-from receiver.adapters.kubernetes.api import NOT_FOUND, CustomResources, ResourceKind, entries, section
+from receiver.adapters.kubernetes.api import NOT_FOUND, entries, key_of, section
 from receiver.adapters.kubernetes.gangs import KUEUE_LABEL, VOLCANO_GROUPS, volcano_group_of, whole
-from receiver.adapters.kubernetes.nodes import GPU_PREFIX, compute, gpus, key_of, words
+from receiver.adapters.kubernetes.lists import CustomResources, ResourceKind
+from receiver.adapters.kubernetes.nodes import GPU_PREFIX, compute, gpus, words
 from receiver.adapters.kubernetes.pods import pod_from
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.resources import CPU

@@ -169,15 +169,15 @@ class WorldEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorldChange:
-    """A visible change: *kind* is Pod, Node or Event, *verb* ADDED, MODIFIED or DELETED, *key* ``name`` or
-    ``namespace/name``. *obj* is the object after the change, *before* the one before it (None when ADDED)."""
+    """A visible change: *kind* is Pod, Node, Event or what `World.note` got, *verb* ADDED, MODIFIED or DELETED, *key*
+    ``name`` or ``namespace/name``. *obj* is the object after the change, *before* the one before it (None when ADDED)."""
 
     version: int
     kind: str
     verb: str
     key: str
-    obj: WorldNode | WorldPod | WorldEvent
-    before: WorldNode | WorldPod | WorldEvent | None = None
+    obj: Any
+    before: Any = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -82,6 +82,7 @@ class World:
         self.failed: Mapping[str, datetime] = self._jobs.failed  # jobs beyond their backoff limit, and since when
         self.pods_on = cluster.on
         self.changes_since = self._journal.since
+        self.note = self._journal.note_own
         self.compact = self._journal.compact
         self.submit = pods.submit
         self.submit_later = pods.submit_later

@@ -11,15 +11,15 @@ from flask import Flask
 from gunicorn.errors import AppImportError
 
 from receiver.adapters.clock import SystemClock
+from receiver.adapters.kubernetes.cluster import KubernetesCluster
 from receiver.adapters.leader.lease import Lease
 from receiver.adapters.leader.writer_lock import WriterLock
 from receiver.adapters.store import SqlStore
 from receiver.config import ConfigError, Settings, load
 from receiver.ports import TryLater, WontWork
 from receiver.runtime.loop import Courier, Loop
-from receiver.runtime.pod_watcher import Lookout
 from receiver.runtime.store_opener import Opening
-from receiver.server.bootstrap.loops import lookout_of, loop_of, outbox_of, web_of
+from receiver.server.bootstrap.loops import loop_of, outbox_of, watch_cluster, web_of
 from receiver.server.bootstrap.outside import configure_logs, reach_out
 
 EXTENSION = "gpu_autoscaler"
@@ -37,7 +37,7 @@ class Running:
     opening: Opening
     loop: Loop
     courier: Courier
-    lookout: Lookout | None
+    watched: KubernetesCluster | None
     told_at: float = 0.0  # when the threads were told to stop, in seconds of `monotonic`; 0 before
 
     def start(self) -> None:
@@ -46,8 +46,6 @@ class Running:
             self.writer.start(self.loop.wake)
         self.loop.start()
         self.courier.start()
-        if self.lookout is not None:
-            self.lookout.start()
 
     def tell(self) -> None:
         """Tell every thread to stop without waiting. The loop gives up leadership when its step is over."""
@@ -67,8 +65,8 @@ class Running:
             self.writer.close()
         self.store.close()
 
-    def _beside(self) -> tuple[Opening | Lookout | Courier, ...]:
-        return tuple(part for part in (self.opening, self.lookout, self.courier) if part is not None)
+    def _beside(self) -> tuple[Opening | KubernetesCluster | Courier, ...]:
+        return tuple(part for part in (self.opening, self.watched, self.courier) if part is not None)
 
 
 def create_app(environ: Mapping[str, str] | None = None) -> Flask:
@@ -99,7 +97,7 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
         opening=opening,
         loop=loop,
         courier=Courier(outbox.deliver_due, loop, clock),
-        lookout=lookout_of(outside, loop),
+        watched=watch_cluster(outside, loop),
     )
     return app
 

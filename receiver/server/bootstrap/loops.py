@@ -1,4 +1,4 @@
-"""The threads beside the web: the loop, the courier of messages, the watch of pods."""
+"""The threads beside the web: the loop, the courier of messages, the watches of the cluster."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -8,6 +8,7 @@ from flask import Flask
 from prometheus_client import CollectorRegistry
 
 from receiver.adapters.kubernetes.cluster import KubernetesCluster
+from receiver.adapters.kubernetes.reflector import Watching
 from receiver.adapters.leader.lease import Lease
 from receiver.adapters.messages.delivery import Outbox
 from receiver.adapters.messages.destinations import check_every_destination
@@ -19,8 +20,8 @@ from receiver.metrics.collector import StoreCollector
 from receiver.ports import Clock, TryLater
 from receiver.reports.monthly import MonthEnd
 from receiver.runtime.loop import LONGEST_CALL, Loop
-from receiver.runtime.pod_watcher import Lookout
 from receiver.runtime.store_opener import Opening, WarmUp
+from receiver.runtime.wakeups import WakeupBurst
 from receiver.server.bootstrap.outside import Outside
 from receiver.step.reconcile import Stepped, step
 from receiver.web import WebParts, create_app
@@ -91,14 +92,23 @@ def loop_of(outside: Outside, opening: Opening, clock: Clock) -> Loop:
     return loop
 
 
-def lookout_of(outside: Outside, loop: Loop) -> Lookout | None:
-    """Return what watches pods, None where that is switched off."""
-    cluster = outside.sources.cluster
+def watch_cluster(outside: Outside, loop: Loop) -> KubernetesCluster | None:
+    """Let the cluster keep its lists current by watches, and pods wake *loop*; None where that is switched off."""
+    cluster, counts = outside.sources.cluster, outside.instruments.watch
     if not isinstance(cluster, KubernetesCluster) or not outside.settings.configuration.kubernetes.watch:
         return None
-    lookout = Lookout(cluster.pod_watch(), loop.wake, lambda: loop.leading, outside.instruments.watch)
-    cluster.listed = lookout.listed
-    return lookout
+
+    def wake() -> None:
+        if loop.leads():
+            counts.woke()
+            loop.wake()
+
+    counts.not_ours()
+    burst = WakeupBurst(wake)
+    cluster.watch(
+        Watching(leads=loop.leads, wake=burst.found, stands=counts.stands, fell=counts.fell, idle=counts.not_ours)
+    )
+    return cluster
 
 
 def outbox_of(outside: Outside, clock: Clock) -> tuple[Outbox, list[str]]:

@@ -1,0 +1,313 @@
+"""Lists of the API server, kept current by a watch, so that a step at rest lists nothing.
+
+A reflector lists once and then watches from that list's version. Its cache counts as fresh while the watch stands and
+the API server has sent an event or a bookmark within STALE_AFTER_SECONDS. A cache that is not fresh is never used: the
+next read lists again, and fails as a list fails. A list every RELIST_AFTER_SECONDS bounds what a lost event can do.
+"""
+
+import os
+import random
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any, Generic, TypeVar
+
+import structlog
+
+from receiver.adapters.kubernetes.api import GONE, ClusterWire, key_of, section
+from receiver.ports import TryLater, WontWork
+
+log = structlog.get_logger("receiver")
+
+WINDOW_SECONDS = 20  # the length of one watch: the API server sends a bookmark shortly before it ends
+STALE_AFTER_SECONDS = 30.0  # without an event or a bookmark; a window and its bookmark are shorter than this
+RELIST_AFTER_SECONDS = 600.0
+WRITE_SEEN_SECONDS = 1.0  # the longest wait for a write of ours to come back as an event
+SHORTEST_WATCH_SECONDS = 5.0  # a watch that ends sooner has failed
+LONGEST_BACKOFF_SECONDS = 60.0
+FAILURES_LOGGED = 3  # in a row; a single one is normal
+CHANGES = frozenset({"ADDED", "MODIFIED", "DELETED"})
+
+T = TypeVar("T")
+Json = Mapping[str, Any]
+Wanted = Callable[[Any, Any], bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watching:
+    """What watches need of their process. *leads* is asked before each watch: only the leader watches. *wake* is called
+    for a pod that needs a node, and where the watch of pods lost its place, so that the next step lists. *stands*,
+    *fell* and *idle* hear how the watch of pods does."""
+
+    leads: Callable[[], bool]
+    wake: Callable[[], None]
+    stands: Callable[[], None] = lambda: None
+    fell: Callable[[], None] = lambda: None
+    idle: Callable[[], None] = lambda: None
+
+
+def backoff(failures: int, chance: Callable[[], float] = random.random) -> float:
+    """Return the seconds to wait after so many *failures* in a row (1 or more): doubled each time, a minute at most,
+    less a random half."""
+    return min(LONGEST_BACKOFF_SECONDS, 2.0 ** min(failures - 1, 10)) * (1 - chance() / 2)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept(Generic[T]):
+    """An object of the cache: its version, and what is read of it."""
+
+    version: str
+    seen: T
+
+
+class Reflector(threading.Thread, Generic[T]):
+    """The objects of one list, each as *view* reads it. *wanted* is given an object before (None: there was none) and
+    after a change, and says whether the change wakes the loop."""
+
+    def __init__(
+        self,
+        resource: str,
+        wire: ClusterWire,
+        call: Callable[..., Any],
+        options: Mapping[str, str],
+        view: Callable[[Json], T],
+        watching: Watching,
+        wanted: Wanted | None = None,
+        window: int = WINDOW_SECONDS,
+    ) -> None:
+        super().__init__(name=f"watch of {resource}", daemon=True)
+        self.resource = resource
+        self._wire, self._call, self._options, self._view = wire, call, options, view
+        self._watching, self._wanted, self._window = watching, wanted, window
+        self._reading = threading.Lock()  # one list at a time
+        self._changed = threading.Condition()  # guards all that follows
+        self._kept: dict[str, _Kept[T]] = {}
+        self._version = ""  # to watch from; empty: a read must list first
+        self._listed_at = self._heard_at = 0.0
+        self._stands = False
+        self._epoch = 0  # counts lists: a watch of an earlier one changes nothing any more
+        self._awaited: dict[str, str] = {}  # versions of our own writes that no event has shown yet, by key
+        self._response: Any = None
+        self._ending = False
+        self._rouse = threading.Event()  # cuts a pause between watches short
+        self._hurries = True  # whether the next list that succeeds does so
+        self._failures = 0
+        self._logged = False
+
+    def objects(self) -> list[T]:
+        """Return what the server has: from the cache while it is fresh, else from a list. Raises as a list does."""
+        with self._reading:
+            with self._changed:
+                self._changed.wait_for(lambda: not (self._awaited and self._is_fresh()), WRITE_SEEN_SECONDS)
+                if self._is_fresh() and not self._awaited:
+                    return [kept.seen for kept in self._kept.values()]
+            return self._list()
+
+    @property
+    def age(self) -> float | None:
+        """Seconds since the server last confirmed the cache; None while there is none."""
+        with self._changed:
+            return monotonic() - self._heard_at if self._version else None
+
+    def wrote(self, answer: Json | None) -> None:
+        """Note a write of ours to this resource: the next read shows it. *answer* is the object that the server
+        returned, None where it returned another or the outcome is unknown."""
+        version = _version_of(answer or {})
+        with self._changed:
+            if not version:
+                self._stands = False  # the next read lists
+                return
+            key = key_of(answer or {})
+            kept = self._kept.get(key)
+            if kept is None or _is_before(kept.version, version):
+                self._awaited[key] = version
+
+    def stop(self) -> None:
+        """End the watch and the thread, soon."""
+        with self._changed:
+            self._ending = True
+            _hang_up(self._response)
+        self._rouse.set()
+
+    def run(self) -> None:
+        """The thread's body: one watch after the other, for as long as we lead."""
+        pause: float | None = 0.0
+        while True:
+            self._rouse.wait(pause)
+            self._rouse.clear()
+            if self._ending:
+                return
+            if not self._watching.leads():
+                self._forget()
+                self._watching.idle()
+                pause = None  # until a read lists again: only a leader reads
+                continue
+            with self._changed:
+                version, epoch = self._version, self._epoch
+            pause = self._follow(version, epoch) if version else None
+
+    # --- listing ----------------------------------------------------------------------------------------------
+
+    def _list(self) -> list[T]:
+        began = monotonic()
+        try:
+            found, version = self._wire.listed(self.resource, self._call, **self._options)
+        except (TryLater, WontWork):
+            self._hurries = True
+            raise
+        with self._changed:
+            before = self._kept
+            self._kept = {key: self._keep(raw, before.get(key)) for raw in found if (key := key_of(raw))}
+            waited = not self._version
+            self._version, self._listed_at, self._heard_at, self._stands = version, began, began, False
+            self._awaited.clear()
+            self._epoch += 1
+            _hang_up(self._response)
+            objects = [kept.seen for kept in self._kept.values()]
+        if self.ident is None and not self._ending:
+            self.start()
+        if waited or (self._hurries and self._failures):
+            self._hurries = self._hurries and not self._failures
+            self._rouse.set()
+        return objects
+
+    def _keep(self, raw: Json, before: _Kept[T] | None) -> _Kept[T]:
+        """Return *raw* as it is kept; what was read of the same version *before* is not read again."""
+        version = _version_of(raw)
+        if before is not None and version and before.version == version:
+            return before
+        return _Kept(version, self._view(raw))
+
+    def _is_fresh(self) -> bool:
+        now = monotonic()
+        recent = now - self._heard_at <= STALE_AFTER_SECONDS and now - self._listed_at <= RELIST_AFTER_SECONDS
+        return self._stands and recent
+
+    def _forget(self) -> None:
+        with self._changed:
+            self._kept, self._version, self._stands = {}, "", False
+            self._awaited.clear()
+            self._epoch += 1
+            _hang_up(self._response)
+
+    # --- watching ---------------------------------------------------------------------------------------------
+
+    def _follow(self, version: str, epoch: int) -> float | None:
+        """Watch from *version* to the end of the window; return the seconds to wait before the next watch."""
+        began = monotonic()
+        error: Exception = TryLater(f"the watch of {self.resource} ended at once")
+        try:
+            self._watch(version, epoch)
+            if monotonic() - began >= min(SHORTEST_WATCH_SECONDS, self._window / 2):
+                self._failures, self._hurries = 0, True
+                return 0.0
+        except (TryLater, WontWork) as raised:
+            error = raised
+        except Exception as raised:  # the watch outlives any bug in reading it
+            log.exception("watch failed", resource=self.resource)
+            error = raised
+        with self._changed:
+            if epoch != self._epoch or self._ending:
+                return 0.0
+            self._stands = False
+            lost = isinstance(error, TryLater) and error.code in (GONE, "malformed")
+            if lost:
+                self._version = ""
+        stood = monotonic() - began >= SHORTEST_WATCH_SECONDS
+        self._failures = 1 if stood else self._failures + 1
+        self._hurries = self._hurries or stood
+        pause = self._failed(error)
+        if lost and self._failures == 1:
+            self._watching.wake()
+        return None if lost else pause
+
+    def _watch(self, version: str, epoch: int) -> None:
+        def opened(response: Any) -> None:
+            with self._changed:
+                self._response = response
+                if self._ending or epoch != self._epoch:
+                    _hang_up(response)
+                    return
+                self._stands = True
+            self._opened()
+
+        events = self._wire.watch(
+            self.resource,
+            self._call,
+            opened,
+            self._window,
+            resource_version=version,
+            allow_watch_bookmarks=True,
+            **self._options,
+        )
+        try:
+            for event in events:
+                if not self._apply(event, epoch):
+                    return
+        finally:
+            with self._changed:
+                self._response = None
+
+    def _apply(self, event: Json, epoch: int) -> bool:
+        """Bring one event into the cache; False when a newer list has replaced what it changes. Raises TryLater for an
+        event that cannot be right: the cache is then listed anew."""
+        kind, raw = event.get("type"), section(event, "object")
+        version, key = _version_of(raw), key_of(raw)
+        if not version or (kind in CHANGES) != bool(section(raw, "metadata").get("name")):
+            raise TryLater(f"an event of {self.resource} is not understood", code="malformed")
+        wakes = False
+        with self._changed:
+            if epoch != self._epoch:
+                return False
+            if _is_before(version, self._version):
+                raise TryLater(f"the versions of {self.resource} went back", code="malformed")
+            if kind in CHANGES:
+                before = self._kept.pop(key, None)
+                if kind != "DELETED":
+                    kept = self._kept[key] = self._keep(raw, before)
+                    wakes = self._wanted is not None and self._wanted(before.seen if before else None, kept.seen)
+                if kind == "DELETED" or not _is_before(version, self._awaited.get(key, "")):
+                    self._awaited.pop(key, None)
+            self._version, self._heard_at = version, monotonic()
+            self._changed.notify_all()
+        if wakes:
+            self._watching.wake()
+        return True
+
+    def _opened(self) -> None:
+        self._watching.stands()
+        if self._logged:
+            self._logged = False
+            log.info("watched again", resource=self.resource)
+
+    def _failed(self, error: Exception) -> float:
+        self._watching.fell()
+        if not self._logged and (isinstance(error, WontWork) or self._failures >= FAILURES_LOGGED):
+            self._logged = True
+            detail = "each step lists them instead"
+            log.warning("not watched", resource=self.resource, error=str(error), detail=detail)
+        if isinstance(error, WontWork):
+            return LONGEST_BACKOFF_SECONDS
+        asked = error.delay.total_seconds() if isinstance(error, TryLater) and error.delay else 0.0
+        self._hurries = self._hurries and not asked
+        return max(asked, backoff(self._failures))
+
+
+def _version_of(raw: Json) -> str:
+    return str(section(raw, "metadata").get("resourceVersion") or "")
+
+
+def _is_before(version: str, other: str) -> bool:
+    """True when *version* is known to be older than *other*: they are numbers that count changes (KEP-5504)."""
+    return version.isdigit() and other.isdigit() and int(version) < int(other)
+
+
+def _hang_up(response: Any) -> None:
+    """Let the reader of *response* find its end: closing it here would wait for that reader, or disturb its TLS."""
+    try:
+        with socket.socket(fileno=os.dup(response.fileno())) as connection:
+            connection.shutdown(socket.SHUT_RDWR)
+    except (OSError, AttributeError, ValueError):  # it has ended by itself
+        return
