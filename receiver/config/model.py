@@ -92,8 +92,8 @@ class Kubernetes(Section):
     enabled: bool = True
     """read nodes and pods; with `false` no node is ever removed"""
     watch: bool = True
-    """watch for GPU pods that do not fit and start a step at once ([more](how-it-decides.md#what-wakes-it)); without it
-    such a pod waits for its alert or for the next tick"""
+    """keep nodes, pods and queues current by watches ([more](how-it-decides.md#what-a-step-reads-of-the-cluster)), and
+    start a step at once for a GPU pod that does not fit; `false` lists them at every step"""
     startup_taints: tuple[TaintPrefix, ...] = STARTUP_TAINTS
     """beginnings of the keys of [startup taints](how-it-decides.md#startup-taints): a node that carries one is still
     starting. A list of your own replaces this one"""

@@ -1,6 +1,6 @@
 """What /metrics says of this process alone: its calls to Civo, and (as /healthz does) its watch of pods."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 
 from prometheus_client import Counter, Histogram
@@ -60,12 +60,16 @@ class WatchCounts(Collector):
     def __init__(self) -> None:
         """Nobody watches until somebody says so."""
         self.state = WatchState.OFF
+        self.ages: Callable[[], Mapping[str, float]] = dict
         self._wakes = Counter(f"{PREFIX}_watch_wakes", "Times that the watch of pods woke the loop.", registry=None)
 
     def collect(self) -> Iterator[Metric]:
-        """Yield both families; whoever is not to watch says nothing of how the watch stands."""
+        """Yield the families; whoever is not to watch says nothing of how the watch stands."""
         rows = [((), float(self.state is WatchState.UP))] if self.state in (WatchState.UP, WatchState.DOWN) else []
         yield gauge("watch_up", "Whether the watch of pods stands (1) or not (0).", rows)
+        ages = [((resource,), age) for resource, age in self.ages().items()]
+        said = "Seconds since the API server last confirmed a list that a watch keeps."
+        yield gauge("cache_age_seconds", said, ages, "resource")
         yield from self._wakes.collect()
 
     def stands(self) -> None:

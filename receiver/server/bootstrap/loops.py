@@ -104,6 +104,7 @@ def watch_cluster(outside: Outside, loop: Loop) -> KubernetesCluster | None:
             loop.wake()
 
     counts.not_ours()
+    counts.ages = cluster.cache_ages
     burst = WakeupBurst(wake)
     cluster.watch(
         Watching(leads=loop.leads, wake=burst.found, stands=counts.stands, fell=counts.fell, idle=counts.not_ours)
