@@ -101,7 +101,7 @@ def test_a_pod_that_came_while_the_watch_was_gone_is_seen(watched: Watched, faul
     watched.sim.fault(**fault)
     until(lambda: watched.counts.state is WatchState.DOWN, "a watch that is down")
     watched.submit("large", gpus=4)
-    assert [p.gpus for p in watched.cluster.look().pods] == [4]
+    until(lambda: [p.gpus for p in watched.cluster.look().pods] == [4], "the pod")
     watched.lift()
     until(lambda: watched.counts.state is WatchState.UP, "a watch that stands again")
 
@@ -114,7 +114,7 @@ def test_a_forgotten_version_costs_no_pod(watched: Watched, how: str) -> None:
     watched.submit("large", gpus=4)
     watched.sim.fault(kind="compact")
     watched.lift()
-    assert [p.gpus for p in watched.cluster.look().pods] == [4]
+    until(lambda: [p.gpus for p in watched.cluster.look().pods] == [4], "the pod")
     until(lambda: watched.counts.state is WatchState.UP, "a watch that stands again")
 
 
