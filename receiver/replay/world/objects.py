@@ -170,7 +170,7 @@ class WorldEvent:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorldChange:
     """A visible change: *kind* is Pod, Node, Event or what `World.note` got, *verb* ADDED, MODIFIED or DELETED, *key*
-    ``name`` or ``namespace/name``. *obj* is the object after the change, *before* the one before it (None for ADDED)."""
+    ``name`` or ``namespace/name``. *obj* is the object after the change, *before* that before it (None for ADDED)."""
 
     version: int
     kind: str
