@@ -1,6 +1,5 @@
 """What the pages point at exists: links, make targets, commands, tests, files, names, metrics, variables."""
 
-import importlib
 import re
 import sqlite3
 import subprocess
@@ -139,19 +138,6 @@ def test_every_target_of_the_readme_and_of_contributing_is_one_that_make_tells()
     listed = {re.sub("[`]|make ", "", row[0]) for row in table(section(text_of("CONTRIBUTING.md"), "Set up"))}
     assert listed <= told
     assert {"demo", "test"} <= listed
-
-
-def test_every_noun_of_the_glossary_is_in_the_code() -> None:
-    page = text_of("docs/glossary.md")
-    for title in headings(page, 2):
-        for _noun, _meaning, where in table(section(page, title)):
-            module, _, name = where.strip("`").rpartition(".")
-            assert hasattr(importlib.import_module(module), name), where
-
-
-def test_nouns_of_the_glossary_are_told_once() -> None:
-    nouns = re.findall(r"\*\*([^*]+)\*\*", text_of("docs/glossary.md"))
-    assert len(nouns) == len(set(nouns))
 
 
 @pytest.mark.parametrize("page", ADRS, ids=[p.stem for p in ADRS])
