@@ -203,7 +203,7 @@ def test_where_messages_about_a_pool_go_is_said(store: FakeStore) -> None:
 
 
 def test_what_people_are_asked_about_a_pool_stands_before_its_counts(url: str, store: FakeStore) -> None:
-    asked = {"id": "q-1", "state": "open", "said": "people are asked until 15:00 whether l40s-2 may go"}
+    asked = {"id": "q-1", "state": "open", "said": "approval requested until 15:00: remove l40s-2"}
     keep(store, pools=[a_pool(questions=[asked])])
     lines = explain(url, "l40s").stdout.splitlines()
     assert lines[2] == f"{asked['said']}: gpu-autoscaler answer q-1 approve"

@@ -21,7 +21,7 @@ def asked(store: FakeStore) -> None:
 
 
 def test_what_is_open_is_listed_with_how_long_an_answer_counts(url: str) -> None:
-    asked = "people are asked until 2026-03-10 14:40:00 UTC whether gpu-1 may go; without an answer it goes"
+    asked = "approval requested until 2026-03-10 14:40:00 UTC: remove gpu-1; without an answer it is removed"
     shown = run(url, "questions").stdout.splitlines()
     assert shown == [f"q1: GPU pool l40s: {asked} (an answer counts for 15 min)"]
     assert len(run(url, "questions", "--all").stdout.splitlines()) == 2
@@ -36,7 +36,7 @@ def test_an_answer_is_sent_with_who_and_why(url: str, store: FakeStore) -> None:
     done = run(url, "answer", "q1", "approve", "--who", "alice", "--why", "demo is over")
     assert (done.exit_code, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
-        "q1: GPU pool l40s: alice approved that gpu-1 may go",
+        "q1: GPU pool l40s: alice approved: remove gpu-1",
         "the next step acts on it; see `gpu-autoscaler explain pool`",
     ]
     kept = store.kept_questions["q1"]

@@ -21,7 +21,7 @@ QUESTION = {
     "id": "l40s-removal-0123",
     "state": "open",
     "wanted": True,
-    "said": "people are asked until 2026-03-10 14:40:00 UTC whether l40s-2 may go; without an answer it goes",
+    "said": "approval requested until 2026-03-10 14:40:00 UTC: remove l40s-2; without an answer it is removed",
 }
 
 
@@ -103,7 +103,7 @@ def test_rights_that_are_missing_are_named_with_what_stops(url: str, store: Fake
 def test_an_open_question_is_shown_with_the_command_that_answers_it(url: str, store: FakeStore) -> None:
     keep(store, pools=[a_pool(questions=[QUESTION, {**QUESTION, "id": "old", "state": "answered"}])])
     said = status(url).stdout
-    assert "l40s: people are asked until 2026-03-10 14:40:00 UTC whether l40s-2 may go" in said
+    assert "l40s: approval requested until 2026-03-10 14:40:00 UTC: remove l40s-2" in said
     assert "gpu-autoscaler answer l40s-removal-0123 approve" in said
     assert "gpu-autoscaler answer old" not in said
 

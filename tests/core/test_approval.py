@@ -76,7 +76,7 @@ def test_an_idle_node_at_its_moment_waits_for_an_answer_and_the_reason_says_unti
     decision = decide(found, asking())
     assert (decision.target, rules(decision, "holds")) == (1, ["approved"])
     assert reason(decision).detail == (
-        "people are asked until 2026-11-20 12:10:00 UTC whether n1 may go; without an answer it goes"
+        "approval requested until 2026-11-20 12:10:00 UTC: remove n1; without an answer it is removed"
     )
 
 
@@ -333,7 +333,7 @@ def test_the_message_about_nodes_says_what_keeping_them_costs_and_what_comes_wit
     assert notice.body.splitlines()[:3] == [
         "n1 runs no GPU pod, and the next paid hour begins at 12:20 UTC.",
         "Keeping it costs USD 1.29 for another hour.",
-        "Without an answer by 12:15 UTC it goes.",
+        "Without an answer by 12:15 UTC it is removed.",
     ]
 
 
@@ -347,7 +347,7 @@ def test_the_message_about_many_nodes_names_a_few_and_says_from_when_on() -> Non
     assert notice.body.splitlines()[:3] == [
         "n0, n1, n2 and 2 more nodes run no GPU pod, and their next paid hours begin by 12:24 UTC.",
         "Keeping them costs USD 6.45 for another hour.",
-        "Without an answer by 12:15 UTC they go, each before its next paid unit.",
+        "Without an answer by 12:15 UTC they are removed, each before its next paid unit.",
     ]
 
 
@@ -375,7 +375,7 @@ def test_an_answer_is_told_with_what_it_set_and_how_to_end_that() -> None:
     notice = answered(question, Answer.SNOOZE_4H, "alice", override, policy)
     assert notice.title == "GPU pool l40s: alice answered: Snooze 4 h"
     assert notice.body.splitlines() == [
-        "Asked was whether n1 may go.",
+        "Requested: remove n1.",
         "Set: snooze by alice until 2026-11-20 16:00 UTC: snooze-4h in answer to q1.",
         "To end it earlier: `gpu-autoscaler override end snooze-q1`",
     ]
@@ -428,7 +428,7 @@ def test_tomorrow_begins_at_eight_on_the_wall_clock_of_the_budgets_zone(now: str
 
 def test_every_choice_says_what_it_does() -> None:
     offered = {c.answer: c.does for c in choices(a_question("i-n1"), asking(), NOW, 2)}
-    assert offered[Answer.APPROVE] == "n1 may go from 12:00:00 UTC on, if still idle then."
+    assert offered[Answer.APPROVE] == "n1 may be removed from 12:00:00 UTC on, if still idle then."
     assert offered[Answer.SNOOZE_1H] == "No node of the pool is removed before 2026-11-20 13:00 UTC."
     assert offered[Answer.PIN] == "The pool stays at exactly 2 nodes until 2026-11-21 12:00 UTC, whatever it needs."
     growing = {c.answer: c.does for c in choices(a_question(), asking(), NOW, 2)}

@@ -124,7 +124,7 @@ def test_by_the_second_it_is_when_the_node_has_been_idle_for_long_enough() -> No
     ("changes", "why"),
     [
         ({"protected": True}, "it is protected"),
-        ({"cordoned_by": CordonedBy.SOMEONE}, "somebody else cordoned it"),
+        ({"cordoned_by": CordonedBy.SOMEONE}, "someone else cordoned it"),
         ({"hosts": ("monitoring/prometheus-0",)}, "it hosts monitoring/prometheus-0"),
         (
             {"kept_by": ("default/debug has no controller that would start it again",)},

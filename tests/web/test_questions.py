@@ -35,7 +35,7 @@ def test_a_question_is_shown_with_how_it_stands() -> None:
             "nodes": ["gpu-1"],
             "usd_per_hour": "1.29",
             "state": "open",
-            "said": "people are asked until 2026-03-10 14:40:00 UTC whether gpu-1 may go; without an answer it goes",
+            "said": "approval requested until 2026-03-10 14:40:00 UTC: remove gpu-1; without an answer it is removed",
             "wait_ends": "2026-03-10T14:40:00Z",
             "unanswered": "proceed",
             "answer": None,
@@ -72,7 +72,7 @@ def test_the_same_answer_again_is_fine_and_another_is_refused() -> None:
     assert [post(bench, APPROVES).status_code for _ in range(2)] == [200, 200]
     refused = post(bench, {"answer": "pin", "who": "bob"})
     assert (refused.status_code, refused.get_json()["state"]) == (409, "answered")
-    assert "alice approved that gpu-1 may go" in refused.get_json()["error"]
+    assert "alice approved: remove gpu-1" in refused.get_json()["error"]
     assert (len(bench.store.notices), bench.store.kept_overrides) == (1, {})
 
 

@@ -49,7 +49,7 @@ def _spoken(node: Node, case: Case) -> str:
     """Who or what speaks for the node."""
     backoff = case.state.removal_backoff
     if node.cordoned_by is CordonedBy.SOMEONE:
-        return "somebody else cordoned it"
+        return "someone else cordoned it"
     if node.protected:
         return "it is protected by an annotation"
     if node.hosts:

@@ -152,7 +152,7 @@ def why_waiting(names: Collection[str], asks: Collection[Asks], questions: Itera
     """Say what is waited for before nodes called *names* go, or before a pool grows: the open requests."""
     found = [q for q in questions if q.asks in asks and q.is_open(now) and (not names or set(names) & set(q.nodes))]
     if not found:
-        return f"{', '.join(sorted(names)) or 'growth of this cost'}: people are asked first, and were not yet"
+        return f"{', '.join(sorted(names)) or 'growth of this cost'}: an approval is needed and not requested yet"
     return "; ".join(sentence(q, now) for q in found)
 
 
@@ -160,27 +160,23 @@ def sentence(question: Question, now: datetime) -> str:
     """Return the request and its state: the answer, or until when an answer is awaited and what happens then."""
     what = about(question)
     if question.answer is Answer.APPROVE:
-        return f"{question.who} approved that {what}"
+        return f"{question.who} approved: {what}"
     if question.answer is not None:
-        return f"{question.who} answered {question.answer} when asked whether {what}"
-    goes = question.proceeds_at
-    if now >= question.wait_ends:
-        return f"nobody answered whether {what}: {does(question)}" if goes else _asked_on(question, what)
-    then = f"without an answer {does(question)}" if goes else f"without an answer {does_not(question)}"
-    return f"people are asked until {question.wait_ends:%Y-%m-%d %H:%M:%S} UTC whether {what}; {then}"
-
-
-def _asked_on(question: Question, what: str) -> str:
-    until = f"{question.expires_at:%Y-%m-%d %H:%M:%S} UTC"
-    return f"nobody answered whether {what}: {does_not(question)}, and an answer counts until {until}"
+        return f"{question.who} answered {question.answer} to the request: {what}"
+    then = does(question) if question.proceeds_at else does_not(question)
+    if now < question.wait_ends:
+        until = f"{question.wait_ends:%Y-%m-%d %H:%M:%S} UTC"
+        return f"approval requested until {until}: {what}; without an answer {then}"
+    still = "" if question.proceeds_at else f", and an answer counts until {question.expires_at:%Y-%m-%d %H:%M:%S} UTC"
+    return f"no answer to the request: {what}; {then}{still}"
 
 
 def about(question: Question) -> str:
-    """What is asked, to follow *whether*: ``n1 and n2 may go``, ``the pool may grow from 2 to 8 nodes``."""
+    """What is requested: ``remove n1 and n2``, ``grow the pool from 2 to 8 nodes``."""
     if question.asks is Asks.GROWTH:
-        return f"the pool may grow from {question.from_count} to {question.to_count} nodes"
-    verb = "may go" if question.asks is Asks.REMOVAL else "may be emptied and go"
-    return f"{named(question.nodes)} {verb}"
+        return f"grow the pool from {question.from_count} to {question.to_count} nodes"
+    verb = "remove" if question.asks is Asks.REMOVAL else "empty and remove"
+    return f"{verb} {named(question.nodes)}"
 
 
 def named(nodes: Sequence[str]) -> str:
@@ -191,10 +187,10 @@ def named(nodes: Sequence[str]) -> str:
 
 
 def does(question: Question) -> str:
-    """What happens on approval, to follow *then*: ``it grows``, ``they go``."""
+    """What happens on approval: ``it grows``, ``they are removed``."""
     if question.asks is Asks.GROWTH:
         return "it grows"
-    return "they go" if len(question.nodes) > 1 else "it goes"
+    return "they are removed" if len(question.nodes) > 1 else "it is removed"
 
 
 def does_not(question: Question) -> str:
@@ -310,4 +306,4 @@ def _approves(question: Question, now: datetime) -> str:
     if question.asks is Asks.GROWTH:
         return f"The pool may grow to {question.to_count} nodes at once."
     moment = max(now, question.due_at)
-    return f"{named(question.nodes)} may go from {moment:%H:%M:%S} UTC on, if still idle then."
+    return f"{named(question.nodes)} may be removed from {moment:%H:%M:%S} UTC on, if still idle then."

@@ -99,7 +99,7 @@ def answered(question: Question, answer: Answer, who: str, override: Override | 
     pool = policy.pool(question.pool)
     name = pool.name if pool else question.pool
     what = "approved" if answer is Answer.APPROVE else f"answered: {LABELS[answer]}"
-    lines = [f"Asked was whether {about(question)}."]
+    lines = [f"Requested: {about(question)}."]
     if override is not None:
         lines.append(f"Set: {override}.")
         lines.append(f"To end it earlier: `gpu-autoscaler override end {override.id}`")

@@ -35,7 +35,7 @@ def is_unclaimed(node: Node) -> bool:
 def claims_on(node: Node) -> str:
     """What makes *node* ineligible, in a sentence; empty for nothing."""
     said = (
-        ("somebody else cordoned it", node.cordoned_by is CordonedBy.SOMEONE),
+        ("someone else cordoned it", node.cordoned_by is CordonedBy.SOMEONE),
         ("it is protected", node.protected),
         (f"it hosts {', '.join(node.hosts)}", bool(node.hosts)),
         ("; ".join(node.kept_by), bool(node.kept_by)),
