@@ -294,6 +294,11 @@ class ScopedBudget(Published):
     forecast_since: Annotated[Moment | None, says("when the month or the ledger began, whichever is later")] = None
     set_by: SetBy | None = None
 
+    @property
+    def forecast_usd(self) -> Decimal | None:
+        """The higher of the two forecasts, None where there is none."""
+        return max((usd for usd in (self.forecast_burn_usd, self.forecast_trend_usd) if usd is not None), default=None)
+
     @classmethod
     def of_view(cls, view: BudgetView) -> Self:
         """Return *view* as it stands."""

@@ -49,14 +49,14 @@ class Published(BaseModel):
         own = {name: getattr(value, name) for name in cls.model_fields if name not in more and hasattr(value, name)}
         return cls(**own, **more)
 
-    def document(self, *without: str) -> dict[str, Any]:
-        """Return the JSON-able document: every field that is set, and null for others that are always there."""
+    def document(self, exclude: Any = None) -> dict[str, Any]:
+        """Return the JSON-able document: the fields that are set, and null for others that are always there.
+
+        *exclude* names fields to leave out, as pydantic's ``model_dump`` takes them.
+        """
         names = [field.alias or name for name, field in type(self).model_fields.items()]
-        found = {
-            **dict.fromkeys(name for name in names if name not in self.sometimes),
-            **self.model_dump(mode="json", exclude_unset=True),
-        }
-        return {name: value for name, value in found.items() if name not in without}
+        always = dict.fromkeys(name for name in names if name not in self.sometimes)
+        return {**always, **self.model_dump(mode="json", exclude_unset=True, exclude=exclude)}
 
 
 def extra(**schema: Any) -> Any:
@@ -74,7 +74,8 @@ def word(kinds: type[StrEnum] | Sequence[str]) -> WithJsonSchema:
     return WithJsonSchema({"type": "string", "enum": [str(kind) for kind in kinds]})
 
 
-def _z(at: datetime) -> str:
+def utc(at: datetime) -> str:
+    """Return *at* as RFC 3339 in UTC with a Z."""
     return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
@@ -87,5 +88,5 @@ Positive = Annotated[float, extra(minimum=0)]
 Usd = Annotated[Decimal, PlainSerializer(amount, return_type=str), _AMOUNT]  # as text: a float cannot hold cents
 Month = Annotated[str, extra(pattern="^[0-9]{4}-(0[1-9]|1[0-2])$")]
 Moment = Annotated[datetime, PlainSerializer(datetime.isoformat, return_type=str), _DATE_TIME]  # of a picture: +00:00
-Instant = Annotated[datetime, PlainSerializer(_z, return_type=str), _DATE_TIME]  # everywhere else: Z
+Instant = Annotated[datetime, PlainSerializer(utc, return_type=str), _DATE_TIME]  # everywhere else: Z
 Listed = Annotated[tuple[T, ...], BeforeValidator(lambda found: () if found is None else found)]

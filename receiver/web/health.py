@@ -8,6 +8,7 @@ from prometheus_client.exposition import choose_encoder
 
 from receiver.core.model.text import span
 from receiver.ports import TryLater, WontWork
+from receiver.web.api.documents import HealthDocument, LoopDocument, ReadinessDocument
 from receiver.web.parts import LoopHealth, WebParts
 
 
@@ -21,25 +22,22 @@ def steps_well(health: LoopHealth) -> bool:
     return health.good_age is None or health.good_age <= health.good_within
 
 
-def loop_document(health: LoopHealth) -> dict[str, Any]:
-    """Return how the loop is doing and who leads; *steps* and *errors* count since the process started."""
-    return {
-        "status": "ok" if alive(health) else "stale",
-        "loop": str(health.state),
-        "beat_age_seconds": round(health.beat_age.total_seconds(), 3),
-        "fresh_seconds": round(health.fresh.total_seconds(), 3),
-        "steps": health.steps,
-        "errors": health.errors,
-        "good_step_age_seconds": round(health.good_age.total_seconds(), 3) if health.good_age is not None else None,
-        "good_step_within_seconds": round(health.good_within.total_seconds(), 3),
-        **leader_document(health),
-    }
-
-
-def leader_document(health: LoopHealth) -> dict[str, Any]:
-    """Return who leads, and in which term where terms are counted."""
-    leader = health.leader
-    return {"leader": leader.name if leader else None, "term": leader.term if leader else None}
+def loop_document(health: LoopHealth, **more: Any) -> LoopDocument:
+    """Return how the loop is doing and who leads; *more* makes it a document of health."""
+    good, leader = health.good_age, health.leader
+    return (HealthDocument if more else LoopDocument)(
+        status="ok" if alive(health) else "stale",
+        loop=str(health.state),
+        beat_age_seconds=round(health.beat_age.total_seconds(), 3),
+        fresh_seconds=round(health.fresh.total_seconds(), 3),
+        steps=health.steps,
+        errors=health.errors,
+        good_step_age_seconds=None if good is None else round(good.total_seconds(), 3),
+        good_step_within_seconds=round(health.good_within.total_seconds(), 3),
+        leader=leader.name if leader else None,
+        term=leader.term if leader else None,
+        **more,
+    )
 
 
 def blueprint(parts: WebParts) -> Blueprint:
@@ -50,7 +48,7 @@ def blueprint(parts: WebParts) -> Blueprint:
     def healthz() -> Response:
         """Answer 200 while the loop beats; 503 makes the kubelet restart the pod. The store is not asked."""
         health = parts.heartbeat()
-        document = {**loop_document(health), "watch": parts.watch(), "mode": parts.mode, "version": parts.version}
+        document = loop_document(health, watch=parts.watch(), mode=parts.mode, version=parts.version).document()
         return make_response(jsonify(document), 200 if alive(health) else 503)
 
     @routes.get("/readyz")
@@ -71,15 +69,16 @@ def blueprint(parts: WebParts) -> Blueprint:
                 reason = f"store: {str(error).removeprefix('store: ')}"
         if not reason and request.args.get("exclude") != "steps" and not steps_well(health):
             reason = f"no step has succeeded for {span((health.good_age or timedelta()).total_seconds())}: see the log"
-        document = {
-            "ready": not reason,
-            "reason": reason,
-            "pools": len(parts.policy.pools),
-            "mode": parts.mode,
-            "loop": str(health.state),
-            **leader_document(health),
-        }
-        return make_response(jsonify(document), 503 if reason else 200)
+        document = ReadinessDocument(
+            ready=not reason,
+            reason=reason,
+            pools=len(parts.policy.pools),
+            mode=parts.mode,
+            loop=str(health.state),
+            leader=health.leader.name if health.leader else None,
+            term=health.leader.term if health.leader else None,
+        )
+        return make_response(jsonify(document.document()), 503 if reason else 200)
 
     @routes.get("/metrics")
     def metrics() -> Response:

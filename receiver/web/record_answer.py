@@ -2,22 +2,22 @@
 
 from datetime import datetime
 
+from receiver.core.model.actions import ActionKind
 from receiver.core.model.approval_request import Answer, Question, override_of
 from receiver.core.model.policy import Policy
 from receiver.core.notices import approval_notices
 from receiver.ports import WebStore
+from receiver.reports.picture import kept_picture
 
 
 def size_of(pool: str, store: WebStore) -> int | None:
     """Return how many nodes the pool (an id) has by the last step's picture, those that were just asked for included;
     None where that is not known."""
-    kept = store.snapshot()
-    entry = next((e for e in (kept[0].get("pools") or ()) if e.get("pool") == pool), None) if kept else None
-    if entry is None or entry.get("required") is None:
+    found = kept_picture(store)[0].pool(pool)
+    if found is None or found.required is None:
         return None
-    action = entry.get("open_action") or {}
-    asked_for = action.get("to", 0) if action.get("kind") == "grow" else 0
-    return max(int(entry["required"]), int(asked_for))
+    action = found.open_action
+    return max(found.required, action.to_count if action is not None and action.kind == ActionKind.GROW else 0)
 
 
 def take_answer(

@@ -36,7 +36,8 @@ def written(bench: Bench) -> Iterator[tuple[str, str]]:
     with serving(bench.parts()) as url:
         for arguments in _commands(client):
             done = CliRunner(env={"GPU_AUTOSCALER_URL": url}).invoke(command_line, arguments, obj=bench.clock)
-            text = f"exit {done.exit_code}\n{done.stdout}--- stderr\n{done.stderr}"
+            said = _sorted(json.loads(done.stdout)) if "--json" in arguments and done.stdout else done.stdout
+            text = f"exit {done.exit_code}\n{said}--- stderr\n{done.stderr}"
             yield f"cli/{'_'.join(arguments).replace('/', '+')}.txt", text
     for number, (method, path, body) in enumerate(_writes(client)):
         yield f"write/{number:02}_{method}_{_name(path)}", _answer(client, method, path, json=body, headers=headers)
@@ -50,8 +51,12 @@ def _answer(client: FlaskClient, method: str, path: str, **given: Any) -> str:
     head += [f"{k}: {v}" for k, v in sorted(response.headers.items()) if k.startswith("Gpu-")]
     body = response.text
     if response.is_json:
-        body = json.dumps(response.get_json(), indent=1, sort_keys=True, ensure_ascii=False)
+        body = _sorted(response.get_json())
     return "\n".join([*head, "", body, ""])
+
+
+def _sorted(document: Any) -> str:
+    return json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False)
 
 
 def _got(client: FlaskClient, path: str) -> Any:

@@ -20,7 +20,7 @@ from receiver.core.report.report import report
 from receiver.core.report.rightsizing import InUse
 from receiver.reports import formats
 from receiver.reports.formats import as_csv, as_text
-from receiver.web.api.documents import plain
+from receiver.web.api.report_document import ReportDocument
 from receiver.web.api.reports import standalone
 from tests.core.report.builders import A100_X8, AFTER, L40S, MONTH, a_life, at
 from tests.core.report.simulated import a_month
@@ -49,7 +49,7 @@ def document(team: str | None, under_way: bool) -> dict[str, Any]:
         overrides=[(pause, at(25))],
         account_usd=Decimal("15000.50"),
     )
-    return plain(document_of(report(found, month.policy, MONTH, now, team), AFTER))  # type: ignore[no-any-return]
+    return ReportDocument.model_validate(document_of(report(found, month.policy, MONTH, now, team), AFTER)).document()
 
 
 def parts(report: Mapping[str, Any], name: str, *keys: str) -> Iterator[str]:

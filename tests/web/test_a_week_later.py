@@ -5,11 +5,10 @@ everything in other words, other decisions were made, and the store was pruned.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
-from functools import partial
 from typing import Any
 
 import pytest
@@ -105,7 +104,6 @@ def told() -> Iterator[tuple[dict[int, Shown], dict[int, Shown], dict[int, Shown
         at_once = shown(store, life.policy, life.now)
         pool, week = life.policy.pools[0], life.now + WEEK
         patch.setattr(documents, "why", lambda decision: "said otherwise")
-        patch.setattr(documents, "action_document", partial(in_other_words, documents.action_document))
         for number in NUMBERS[-3:]:
             stored = store.decision(number)
             assert stored is not None
@@ -116,11 +114,6 @@ def told() -> Iterator[tuple[dict[int, Shown], dict[int, Shown], dict[int, Shown
         later = a_policy(renamed, budget=Budget(monthly_usd=Decimal(9000)))
         dropped = a_policy(replace(pool, id="other-id", name="other"))
         yield at_once, shown(store, later, week, "observe"), shown(store, dropped, week, "observe")
-
-
-def in_other_words(real: Callable[..., dict[str, Any]], *given: Any) -> dict[str, Any]:
-    """An action as an upgraded program tells it: what happened is the same."""
-    return {**real(*given), "pool_name": "said otherwise"}
 
 
 Told = tuple[dict[int, Shown], dict[int, Shown], dict[int, Shown]]

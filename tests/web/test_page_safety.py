@@ -28,14 +28,15 @@ OTHERS = [
 
 
 def hostile_picture(attack: str = ATTACK) -> dict[str, Any]:
-    """Return the full picture with an *attack* in every text."""
+    """Return the full picture with an *attack* in every text that is no time or amount: a model refuses it there."""
 
     def poison(value: Any) -> Any:
         if isinstance(value, dict):
             return {k: poison(v) for k, v in value.items()}
         if isinstance(value, list):
             return [poison(v) for v in value]
-        return attack if isinstance(value, str) else value
+        typed = isinstance(value, str) and re.match(r"\d{4}-\d\d-\d\d|-?[0-9.]+$", value)
+        return attack if isinstance(value, str) and not typed else value
 
     poisoned: dict[str, Any] = poison(a_picture())
     poisoned["pools"][0]["nodes"] = [a_node(attack, pods=[f"ns/{attack}"])]

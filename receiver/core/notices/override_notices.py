@@ -1,7 +1,6 @@
 """What is said about overrides: when one is set, when somebody ends it, when its time is over; each told once."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from receiver.core.model.model import PoolState
 from receiver.core.model.overrides import Override, OverrideKind
@@ -85,12 +84,6 @@ def meaning(override: Override) -> str:
     """What it does, in a few words: ``pinned to 3 nodes``."""
     nodes = "" if override.nodes is None else some(override.nodes, "node")
     return MEANING[override.kind].format(nodes=nodes)
-
-
-def idle_in(picture: Mapping[str, Any], pool: str | None) -> tuple[str, ...]:
-    """The nodes that idle by the *picture* of the last step, of *pool* (an id) or of every pool."""
-    pools = [p for p in picture.get("pools") or () if pool in (None, p.get("pool"))]
-    return tuple(str(n["name"]) for p in pools for n in p.get("nodes") or () if n.get("idle_since") is not None)
 
 
 def _afterwards(override: Override, idle: Sequence[str] = ()) -> str:

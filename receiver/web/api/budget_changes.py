@@ -14,9 +14,8 @@ from receiver.config.mistakes import Wrong, did_you_mean
 from receiver.config.values import LabelValue, Money
 from receiver.core.model.policy import BudgetChange, Policy, Scope
 from receiver.core.money.budget import month_of, title_of
-from receiver.core.money.cost import amount
 from receiver.core.notices.budget_notices import changed
-from receiver.web.api.documents import moment
+from receiver.web.api.documents import BudgetChangeDocument
 from receiver.web.api.overrides import words_asked
 from receiver.web.api.request_parts import read_body
 from receiver.web.auth.tokens import require_operator
@@ -37,7 +36,7 @@ def add_budget_changes(routes: Blueprint, parts: WebParts) -> None:
         parts.store.change_budget(change, changed(change, title_of(change.scope, shown)))
         parts.wake()
         log.info("budget changed", scope=change.scope.value, name=change.name, usd=str(change.monthly_usd))
-        return jsonify(document(change, shown))
+        return jsonify(BudgetChangeDocument.of(change, name=shown).document())
 
     @routes.post("/budget")
     def set_budget() -> Response:
@@ -48,19 +47,6 @@ def add_budget_changes(routes: Blueprint, parts: WebParts) -> None:
     def reset_budget() -> Response:
         require_operator(request.headers.get("Authorization"), parts.operator_token)
         return keep(reset_asked(request.args, parts.policy, parts.clock.now()))
-
-
-def document(change: BudgetChange, shown: str) -> dict[str, Any]:
-    """Return what was set; *shown* is what people call the pool or team."""
-    return {
-        "scope": change.scope.value,
-        "name": shown,
-        "month": change.month,
-        "monthly_usd": None if change.monthly_usd is None else amount(change.monthly_usd),
-        "who": change.who,
-        "why": change.why,
-        "at": moment(change.at),
-    }
 
 
 FIELDS = ("scope", "name", "monthly_usd", "who", "why")

@@ -1,210 +1,503 @@
-"""Decisions, actions, pools and budget as JSON documents; docs/http-api.md describes every field."""
+"""What the API answers and takes beside the picture of a step, one model per noun (docs/http-api.md)."""
 
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterable, Mapping
+from datetime import datetime
 from decimal import Decimal
-from enum import Enum
-from typing import Any
+from typing import Annotated, Any, Self
 
+from pydantic import ConfigDict
+
+from receiver.config.model import Mode
 from receiver.core.explain.because import why
 from receiver.core.explain.explain import what_to_do
+from receiver.core.model.actions import ActionKind, Change, OutcomeKind, VictimStage
+from receiver.core.model.approval_request import Answer, Question, sentence
+from receiver.core.model.overrides import OverrideKind
+from receiver.core.model.policy import Scope, Unanswered
+from receiver.core.money.attribution import By, Part
 from receiver.core.money.cost import amount
-from receiver.ports import StoredAction, StoredDecision
-from receiver.web.pages.show import number
+from receiver.metrics.process import WatchState
+from receiver.ports import StoredAction, StoredDecision, StoredOverride
+from receiver.reports.picture import (
+    KeptOut,
+    Picture,
+    PoolDocument,
+    QuestionInShort,
+    ReasonDocument,
+    RemedyDocument,
+    RightsDocument,
+    ScopedBudget,
+    SourceDocument,
+    WaitingPod,
+)
+from receiver.reports.published import Count, Instant, Listed, Month, Positive, Published, Ratio, Usd, extra, says, word
 from receiver.web.parts import WebParts
 
-POOL_COUNTS = ("required", "ready", "building", "busy", "idle", "unknown", "pending_gpus", "wanted")
-WAITING_FIELDS = (
-    "namespace",
-    "name",
-    "state",
-    "detail",
-    "what_to_do",
-    "pool",
-    "pool_name",
-    "since",
-    "gpus",
-    "resources",
-    "fits",
-)
-BUDGET_FIELDS = (
-    "month",
-    "monthly_usd",
-    "spent_usd",
-    "reserved_usd",
-    "ratio",
-    "stage",
-    "warn_at",
-    "hold_at",
-    "stop_at",
-)
-CHARGES_FIELDS = (
-    "month",
-    "asked_at",
-    "answered_at",
-    "failure",
-    "records",
-    "unreadable",
-    "account_usd",
-    "unpriced",
-    "sizes",
-    "differences",
-    "differences_total",
-)
-
-
-def moment(at: datetime | None) -> str | None:
-    """Return *at* as RFC 3339 in UTC with a Z."""
-    return at.astimezone(UTC).isoformat().replace("+00:00", "Z") if at else None
+LONGEST_TEXT = 500  # characters of a name or a reason
+Reason = Annotated[
+    str, says("the reason", json_schema_extra={"minLength": 1, "maxLength": LONGEST_TEXT, "pattern": r"\S"})
+]
+Person = Annotated[
+    str, says("the person", json_schema_extra={"minLength": 1, "maxLength": LONGEST_TEXT, "pattern": r"\S"})
+]
 
 
 def plain(value: Any) -> Any:
-    """Return *value* with nothing in it that JSON does not know: money as a string, times as RFC 3339."""
-    if value is None or isinstance(value, bool | int | float):
-        return value
-    if isinstance(value, Enum):
-        return plain(value.value)
-    if isinstance(value, datetime):
-        return moment(value)
-    if isinstance(value, timedelta):
-        return value.total_seconds()
-    if isinstance(value, Decimal):
-        return amount(value)
-    if isinstance(value, str):
-        return str(value)
-    if isinstance(value, Mapping):
-        return {str(key): _stored_usd(item) if "usd" in str(key) else plain(item) for key, item in value.items()}
-    if isinstance(value, Sequence | set | frozenset):
-        return [plain(item) for item in (sorted(value) if isinstance(value, set | frozenset) else value)]
-    return str(value)
+    """Return stored *value* with nothing in it that JSON does not know, and no amount of USD with an exponent."""
+    match value:
+        case datetime():
+            return value.isoformat()
+        case Decimal():
+            return amount(value)
+        case Mapping():
+            return {str(key): _usd(item) if "usd" in str(key) else plain(item) for key, item in value.items()}
+        case list() | tuple():
+            return [plain(item) for item in value]
+    return value
 
 
-def _stored_usd(value: Any) -> Any:
-    """Return an amount as older versions stored it, without its exponent (``0E-29``); anything else as `plain` does."""
-    found = number(value) if isinstance(value, str) and "E" in value else None
-    return plain(value if found is None else found)
+def _usd(value: Any) -> Any:
+    """An amount as older versions stored it, without its exponent (``0E-29``)."""
+    return amount(Decimal(value)) if isinstance(value, str) and "E" in value else plain(value)
 
 
-def mode_of(picture: Mapping[str, Any], parts: WebParts) -> str:
-    """Return the mode of the step that *picture* shows, before the first step the configured one."""
-    return str(picture.get("mode") or parts.mode)
+def mode_of(found: Picture, parts: WebParts) -> str:
+    """Return the mode of the step that *found* shows, before the first step the configured one."""
+    return found.mode or parts.mode
 
 
-def pool_document(entry: Mapping[str, Any], mode: str) -> dict[str, Any]:
-    """Return one pool as the last step found it; a count nobody could tell is null."""
-    document: dict[str, Any] = {"name": entry.get("name"), "pool": entry.get("pool")}
-    document |= {name: entry.get(name) for name in POOL_COUNTS}
-    document["mode"] = entry.get("mode") or mode
-    return plain({**document, **{k: v for k, v in entry.items() if k not in document}})  # type: ignore[no-any-return]  # plain keeps a mapping a dict
+# --- decisions and actions
 
 
-def decision_document(stored: StoredDecision, parts: WebParts) -> dict[str, Any]:
-    """Return a decision with every reason in order, in the words and with the names that were stored with it.
+class VictimDocument(Published):
+    """A node that an action removes."""
 
-    Only of what an older version did not store, today's policy and today's words are shown.
-    """
-    decision = stored.decision
-    known = dict(decision.evidence)
-    pool = known.get("pool")
-    because, remedies = known.pop("because", None), known.pop("what_would_change", None)
-    mode, version = known.pop("mode", None), known.pop("version", None)
-    return {
-        "id": stored.id,
-        "at": moment(decision.at),
-        "pool": decision.pool,
-        "pool_name": (pool.get("name") if isinstance(pool, Mapping) else None) or parts.pool_name(decision.pool),
-        "mode": mode,
-        "version": version,
-        "from": decision.present,
-        "to": decision.target,
-        "verdict": decision.change.value,
-        "reasons": [
-            {"rule": r.rule, "verdict": r.verdict.value, "target": r.target, "detail": r.detail}
-            for r in decision.reasons
-        ],
-        "because": because or why(decision),
-        "what_would_change": plain(remedies or ()),
-        "candidates": list(decision.candidates),
-        "evicted": list(decision.evicted),
-        "evidence": plain(known),
-        "reconsider_at": moment(decision.reconsider_at),
-    }
+    instance: str = ""
+    node: str | None = None
+    stage: Annotated[str, word(VictimStage)] = ""
+    since: Instant | None = None
+    why: Annotated[str, says("why it was spared, or what its removal waits for; else empty")] = ""
 
 
-def explained(stored: StoredDecision, parts: WebParts) -> dict[str, Any]:
+class OutcomeDocument(Published):
+    """What became of an action."""
+
+    kind: Annotated[str, word(OutcomeKind)] = ""
+    at: Instant | None = None
+    detail: str = ""
+
+
+class ActionDocument(Published):
+    """What was done about a decision."""
+
+    id: str = ""
+    pool: str = ""
+    pool_name: str = ""
+    kind: Annotated[str, word(ActionKind)] = ""
+    from_count: Annotated[Count, says("nodes at Civo", alias="from")] = 0
+    to_count: Annotated[Count, says("", alias="to")] = 0
+    opened_at: Instant | None = None
+    victims: Listed[VictimDocument] = ()
+    decision: Count | None = None
+    reserved_usd: Annotated[Usd, says("what the budget keeps aside for it")] = Decimal(0)
+    attempts: Count = 0
+    retry_at: Instant | None = None
+    last_error: Annotated[str, says("empty without one")] = ""
+    outcome: Annotated[OutcomeDocument | None, says("null while it is open")] = None
+
+    @classmethod
+    def of_stored(cls, stored: StoredAction, pool_name: str) -> Self:
+        """Return an action and what became of it."""
+        return cls.of(stored.action, pool_name=pool_name, outcome=stored.outcome)
+
+
+class DecisionLine(Published):
+    """A decision in a line."""
+
+    id: Count = 0
+    at: Instant | None = None
+    pool: str = ""
+    pool_name: str = ""
+    from_count: Annotated[Count, says("nodes before", alias="from")] = 0
+    to_count: Annotated[Count, says("nodes wanted", alias="to")] = 0
+    verdict: Annotated[str, word(Change)] = ""
+    because: Annotated[str, says("the reasons that settled it, in a sentence")] = ""
+
+
+class DecisionDocument(DecisionLine):
+    """One decision, as it was made."""
+
+    mode: Annotated[str, word(Mode)] | None = None
+    version: Annotated[str | None, says("of the program that made it")] = None
+    reasons: Annotated[Listed[ReasonDocument], says("every rule that spoke, in order")] = ()
+    what_would_change: Annotated[Listed[RemedyDocument], says("what would have let the change happen, or kept it")] = ()
+    candidates: Annotated[Listed[str], says("instances that may go, soonest first")] = ()
+    evicted: Annotated[Listed[str], says("those of them whose pods are evicted")] = ()
+    evidence: Annotated[dict[str, Any], says("what was known; docs/http-api.md names its parts", default_factory=dict)]
+    reconsider_at: Annotated[Instant | None, says("the first moment at which this answer can change by itself")] = None
+
+    @classmethod
+    def of_stored(cls, stored: StoredDecision, parts: WebParts, **more: Any) -> Self:
+        """Return a decision with the words and names that were stored with it.
+
+        Only for what an older version did not store, today's words and today's policy are shown.
+        """
+        decision, known = stored.decision, dict(stored.decision.evidence)
+        pool = known.get("pool")
+        name = pool.get("name") if isinstance(pool, Mapping) else None
+        return cls.of(
+            decision,
+            id=stored.id,
+            pool_name=name or parts.pool_name(decision.pool),
+            from_count=decision.present,
+            to_count=decision.target,
+            verdict=decision.change,
+            because=known.pop("because", None) or why(decision),
+            what_would_change=known.pop("what_would_change", None),
+            mode=known.pop("mode", None),
+            version=known.pop("version", None),
+            evidence=plain(known),
+            **more,
+        )
+
+
+class ExplainedDecision(DecisionDocument):
+    """One decision with what followed, and its neighbours in the history of its pool."""
+
+    actions: Annotated[Listed[ActionDocument], says("that it led to")] = ()
+    previous: Annotated[Count | None, says("the decision before it that is kept")] = None
+    next: Annotated[Count | None, says("and the one after it")] = None
+
+
+def explained(stored: StoredDecision, parts: WebParts) -> ExplainedDecision:
     """Return a decision with what followed from it and its neighbours in the history of its pool."""
     previous, following = parts.store.beside(stored)
-    document = decision_document(stored, parts)
-    named = {"pool_name": document["pool_name"]}  # as it was called then
-    return {
-        **document,
-        "actions": [{**action_document(a, parts), **named} for a in parts.store.followed(stored.id)],
-        "previous": previous,
-        "next": following,
-    }
+    found = ExplainedDecision.of_stored(stored, parts, previous=previous, next=following)
+    actions = [ActionDocument.of_stored(a, found.pool_name) for a in parts.store.followed(stored.id)]  # its name then
+    return found.model_copy(update={"actions": tuple(actions)})
 
 
-def action_document(stored: StoredAction, parts: WebParts) -> dict[str, Any]:
-    """Return an action with its victims and what became of it (null while it is open)."""
-    action, outcome = stored.action, stored.outcome
-    return {
-        "id": action.id,
-        "pool": action.pool,
-        "pool_name": parts.pool_name(action.pool),
-        "kind": action.kind.value,
-        "from": action.from_count,
-        "to": action.to_count,
-        "opened_at": moment(action.opened_at),
-        "victims": [
-            {"instance": v.instance, "node": v.node, "stage": v.stage.value, "since": moment(v.since), "why": v.why}
-            for v in action.victims
-        ],
-        "decision": action.decision,
-        "reserved_usd": amount(action.reserved_usd),
-        "attempts": action.attempts,
-        "retry_at": moment(action.retry_at),
-        "last_error": action.last_error,
-        "outcome": {"kind": outcome.kind.value, "at": moment(outcome.at), "detail": outcome.detail}
-        if outcome
-        else None,
-    }
+class GroundsDocument(Published):
+    """What a decision was made from: all that the program was told."""
+
+    decision: Count = 0
+    format: Annotated[Count, says("of the two parts; a program reads those up to its own")] = 0
+    facts: Annotated[dict[str, Any], says("what was known, as the version that made it wrote it")]
+    policy: Annotated[dict[str, Any], says("what the operator had said, likewise")]
 
 
-def waiting_document(entry: Mapping[str, Any], parts: WebParts, mode: str) -> dict[str, Any]:
-    """Return one waiting pod: what becomes of it, what a person can do, and which pools fit it."""
-    document = {name: entry.get(name) for name in WAITING_FIELDS}
-    pool = document["pool"]
-    document["pool_name"] = parts.pool_name(pool) if pool else None
-    document["what_to_do"] = what_to_do(
-        str(entry.get("state")),
-        entry.get("rule"),
-        namespace=str(entry.get("namespace")),
-        pod=str(entry.get("name")),
-        observing=mode == "observe",
+# --- overrides and approvals
+
+
+class OverrideDocument(Published):
+    """A temporary override of policy."""
+
+    id: Annotated[str, says("what ends it")] = ""
+    kind: Annotated[str, word(OverrideKind)] = ""
+    pool: Annotated[str | None, says("null: every pool")] = None
+    pool_name: str | None = None
+    nodes: Annotated[Count | None, says("null for pause and snooze")] = None
+    who: str = ""
+    why: str = ""
+    at: Instant | None = None
+    until: Instant | None = None
+    in_force: bool = False
+    ended_at: Instant | None = None
+    ended_by: Annotated[str | None, says("null when its time was over")] = None
+
+    @classmethod
+    def of_stored(cls, stored: StoredOverride, parts: WebParts, now: datetime) -> Self:
+        """Return one override as it stands at *now*."""
+        override = stored.override
+        return cls.of(
+            override,
+            pool_name=parts.pool_name(override.pool) if override.pool else None,
+            in_force=stored.ended_at is None and override.holds(now),
+            ended_at=stored.ended_at,
+            ended_by=stored.ended_by,
+        )
+
+
+class QuestionDocument(QuestionInShort):
+    """A request for approval."""
+
+    wait_ends: Annotated[Instant | None, says("until when an answer is waited for")] = None
+    expires_at: Annotated[Instant | None, says("until when an answer counts")] = None
+    pool: str = ""
+    pool_name: str = ""
+    usd_per_hour: Annotated[Usd | None, says("what the nodes that are asked about cost")] = None
+    asked_at: Instant | None = None
+    due_at: Annotated[Instant | None, says("when the change would come at the earliest")] = None
+    unanswered: Annotated[str, word(Unanswered), says("what happens when the wait ends")] = ""
+    answer: Annotated[str, word(Answer)] | None = None
+    who: Annotated[str, says("empty before the answer")] = ""
+    why: Annotated[str, says("empty where none was given")] = ""
+    answered_at: Instant | None = None
+
+    @classmethod
+    def of_question(cls, question: Question, parts: WebParts, now: datetime) -> Self:
+        """Return *question* as it stands at *now*."""
+        name, state = parts.pool_name(question.pool), question.standing(now)
+        return cls.of(question, pool_name=name, state=state, said=sentence(question, now))
+
+
+class Asked(Published):
+    """A body that people send; it has no field beyond those described."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class OverrideAsked(Asked):
+    """An override to set. pin, floor and ceiling need nodes. One of until and for says its end."""
+
+    sometimes = ("pool", "nodes", "for", "until")
+    kind: Annotated[str, word(OverrideKind)]
+    who: Person
+    why: Reason
+    pool: Annotated[str | None, says("a pool's name or id; without it, or as all, every pool")]
+    nodes: Annotated[Count | None, says("at most the pool's max_nodes")]
+    length: Annotated[str | None, says("a duration such as 2h", alias="for")]
+    until: Instant | None
+
+
+class AnswerAsked(Asked):
+    """An answer to a question."""
+
+    sometimes = ("why",)
+    answer: Annotated[str, word(Answer)]
+    who: Annotated[str, says("the person", json_schema_extra={"minLength": 1, "maxLength": LONGEST_TEXT})]
+    why: Annotated[str | None, says("the reason", json_schema_extra={"maxLength": LONGEST_TEXT})]
+
+
+# --- money
+
+
+_MONEY = tuple(ScopedBudget.model_fields)[:9]  # what a budget has before the first step too
+
+
+class BudgetDocument(ScopedBudget):
+    """The cluster's budget, and every budget that is set. Without one all is null but configured."""
+
+    sometimes = tuple(ScopedBudget.model_fields)[len(_MONEY) :]
+    configured: bool = False
+    scopes: tuple[ScopedBudget, ...] | None = None
+    kept_out: Annotated[
+        tuple[KeptOut, ...] | None, says("where new GPU work is kept out; null while that is not known")
+    ] = None
+
+    @classmethod
+    def of_picture(cls, found: Picture, parts: WebParts) -> Self:
+        """Return the month's money; before the first step, what the configuration says."""
+        configured, shown = parts.policy.budget, found.budget or ScopedBudget()
+        known = {name: getattr(shown, name) for name in (*_MONEY, *shown.model_fields_set)}
+        if configured is not None:
+            of_policy = {name: getattr(configured, name) for name in ("monthly_usd", "warn_at", "hold_at", "stop_at")}
+            known |= {name: value for name, value in of_policy.items() if known[name] is None}
+        return cls(configured=configured is not None, scopes=found.budgets or None, kept_out=found.kept_out, **known)
+
+
+class BudgetAsked(Asked):
+    """An allowance for the current month."""
+
+    sometimes = ("name",)
+    scope: Annotated[str, word(Scope)]
+    monthly_usd: Annotated[
+        str | float,
+        says(
+            "USD, 0 or more and below a trillion",
+            json_schema_extra={
+                "minimum": 0,
+                "exclusiveMaximum": 1_000_000_000_000,
+                "pattern": r"^[0-9]{1,12}(\.[0-9]+)?$",
+            },
+        ),
+    ]
+    who: Person
+    why: Reason
+    name: Annotated[str | None, says("the pool's name or id, or the team; none for cluster and account")]
+
+
+class BudgetChangeDocument(Published):
+    """An allowance that was set."""
+
+    scope: Annotated[str, word(Scope)] = ""
+    name: str = ""
+    month: Month = ""
+    monthly_usd: Annotated[Usd | None, says("null: the configured one again")] = None
+    who: str = ""
+    why: str = ""
+    at: Instant | None = None
+
+
+class CostsLine(Published):
+    """What one team, pool or other owner cost."""
+
+    part: Annotated[str, word(Part)] = ""
+    key: Annotated[str, says("empty for what was not held")] = ""
+    usd: Usd = Decimal(0)
+    gpu_hours: Positive = 0.0
+    measured_gpu_hours: Positive = 0.0
+    idle_gpu_hours: Positive = 0.0
+    idle_usd: Usd = Decimal(0)
+    utilization: Annotated[Ratio | None, says("null: nothing was measured")] = None
+    memory: Ratio | None = None
+
+
+class CostsDocument(Published):
+    """What a month has cost, by one thing. The lines add up to total_usd."""
+
+    month: Month = ""
+    by: Annotated[str, word(By)] = ""
+    until: Annotated[Instant | None, says("up to when it counts")] = None
+    observed_from: Annotated[Instant | None, says("from when on it is known who held GPUs")] = None
+    complete: bool = False
+    total_usd: Usd = Decimal(0)
+    unpriced: Annotated[Listed[str], says("sizes without a price, not in it")] = ()
+    lines: Listed[CostsLine] = ()
+
+
+# --- the server itself
+
+
+class LeaderDocument(Published):
+    """Who leads."""
+
+    loop: Annotated[str, word(("starting", "leading", "waiting", "stopped"))] = ""
+    leader: Annotated[str | None, says("the process that leads, as far as this one knows")] = None
+    term: Annotated[Count | None, says("how many leaders there have been; null with one process alone")] = None
+
+
+class LoopDocument(LeaderDocument):
+    """How the loop is doing; steps and errors count since the process started."""
+
+    status: Annotated[str, word(("ok", "stale"))] = ""
+    beat_age_seconds: Positive = 0.0
+    fresh_seconds: Annotated[Positive, says("up to which age a beat counts")] = 0.0
+    steps: Count = 0
+    errors: Count = 0
+    good_step_age_seconds: Annotated[Positive | None, says("since the last good step; null where it does not lead")] = (
+        None
     )
-    return plain({**document, **{k: v for k, v in entry.items() if k not in document}})  # type: ignore[no-any-return]  # plain keeps a mapping a dict
+    good_step_within_seconds: Annotated[Positive, says("from which age on steps count as failing")] = 0.0
 
 
-def budget_document(snapshot: Mapping[str, Any] | None, parts: WebParts) -> dict[str, Any]:
-    """Return the month's money; every field is null where no budget is set or no step has looked yet.
+class HealthDocument(LoopDocument):
+    """Whether the loop beats."""
 
-    USD amounts are strings, because a binary float cannot hold cents; the ``_at`` fields and ``ratio`` are
-    ratios of the monthly amount.
-    """
-    budget = parts.policy.budget
-    found = (snapshot or {}).get("budget") or {}
-    document: dict[str, Any] = {"configured": budget is not None} | {name: found.get(name) for name in BUDGET_FIELDS}
-    if budget is not None:
-        document["monthly_usd"] = budget.monthly_usd
-        document |= {name: float(getattr(budget, name)) for name in ("warn_at", "hold_at", "stop_at")}
-    document |= {k: v for k, v in found.items() if k not in document}
-    document["scopes"] = (snapshot or {}).get("budgets") or None
-    document["kept_out"] = (snapshot or {}).get("kept_out")
-    return plain(document)  # type: ignore[no-any-return]  # plain keeps a mapping a dict
+    watch: Annotated[str, word(WatchState), says("how the watch of pods stands")] = ""
+    mode: Annotated[str, word(Mode)] = ""
+    version: str = ""
 
 
-def charges_document(snapshot: Mapping[str, Any]) -> dict[str, Any]:
-    """Return Civo's charges beside the ledger; every field is null before Civo was first asked."""
-    found = snapshot.get("charges") or {}
-    document = {name: found.get(name) for name in CHARGES_FIELDS}
-    return plain({**document, **{k: v for k, v in found.items() if k not in document}})  # type: ignore[no-any-return]  # plain keeps a mapping a dict
+class ReadinessDocument(LeaderDocument):
+    """Whether a delivery would be taken and kept."""
+
+    ready: bool = False
+    reason: Annotated[str, says("empty when ready")] = ""
+    pools: Count = 0
+    mode: Annotated[str, word(Mode)] = ""
+
+
+class MessagesDocument(Published):
+    """Where messages to people go."""
+
+    to: Annotated[Listed[str], says("destinations without their secrets; none: messages go to the log")] = ()
+    undelivered: Annotated[Count, says("at most 20 are counted")] = 0
+    failing: Annotated[Count, says("of these: tried without success; the others wait, to come as one message")] = 0
+    last_error: Annotated[str | None, says("of the oldest that failed")] = None
+
+
+class StatusDocument(Published):
+    """The whole installation in short."""
+
+    at: Annotated[Instant | None, says("the last step")] = None
+    mode: Annotated[str, word(Mode)] = ""
+    version: str = ""
+    loop: LoopDocument = LoopDocument()
+    budget: BudgetDocument = BudgetDocument()
+    pools: Annotated[Listed[PoolDocument], says("without their single nodes")] = ()
+    sources: Listed[SourceDocument] = ()
+    rights: RightsDocument | None = None
+    waiting_total: Annotated[Count | None, says("pods that wait for GPUs")] = None
+    fits_nowhere: Annotated[Count, says("those that no pool can hold")] = 0
+    decisions: Annotated[Listed[DecisionLine], says("the newest five")] = ()
+    messages: MessagesDocument = MessagesDocument()
+
+
+class ReceivedAlert(Published):
+    """An alert as Alertmanager last delivered it."""
+
+    alertname: str = ""
+    labels: dict[str, str]
+    firing: Annotated[bool, says("false where it was reported as resolved")] = False
+    starts_at: Instant | None = None
+    fingerprint: Annotated[str, says("Alertmanager's hash of the labels")] = ""
+    delivery: Annotated[Count | None, says("the number of the delivery that brought it")] = None
+
+
+class DeliveryTaken(Published):
+    """A delivery that is on disk."""
+
+    delivery: Annotated[Count, says("its number")]
+    alerts: Annotated[Count, says("of ours in it")]
+    warnings: Listed[str]
+
+
+class ProblemDocument(Published):
+    """Why nothing was done."""
+
+    sometimes = ("field", "known", "can_mean", "history", "state", "limit_bytes")
+    error: Annotated[str, says("what is wrong")]
+    remedy: Annotated[str, says("what helps")]
+    field: Annotated[str, says("the part of the request that is to blame")]
+    known: Annotated[tuple[Any, ...], says("what could have been asked for")]
+    can_mean: Annotated[tuple[str, ...], says("why a pod may not wait")]
+    history: Annotated[tuple[str, ...], says("what is known of the pod from before")]
+    state: Annotated[str, says("how a question stands")]
+    limit_bytes: Annotated[Count, says("what a body may hold")]
+
+
+ALERT_STATUS = word(("firing", "resolved"))
+
+
+class PayloadAlert(Published):
+    """One alert of a delivery."""
+
+    sometimes = ("annotations", "endsAt")
+    status: Annotated[str, ALERT_STATUS]
+    labels: dict[str, str]
+    starts_at: Annotated[Instant, extra(), says("", alias="startsAt")]
+    fingerprint: Annotated[str, extra(minLength=1)]
+    annotations: Annotated[Any, says("texts by name; else there are none")]
+    ends_at: Annotated[Any, says("not read", alias="endsAt")]
+
+
+class AlertmanagerPayload(Published):
+    """Alertmanager's webhook payload, version 4, unchanged. More fields are taken and not read."""
+
+    sometimes = ("receiver", "groupKey", "truncatedAlerts")  # an alert must not be lost because of what is beside it
+    version: Annotated[str, extra(const="4")]
+    status: Annotated[str, ALERT_STATUS]
+    alerts: Annotated[tuple[PayloadAlert, ...], extra(minItems=1)]
+    receiver: Annotated[Any, says("text, else empty")]
+    group_key: Annotated[Any, says("text, else empty", alias="groupKey")]
+    truncated_alerts: Annotated[
+        Any, says("how many alerts were left out, a whole number above 0, else none", alias="truncatedAlerts")
+    ]
+
+
+def waiting_document(pod: WaitingPod, parts: WebParts, mode: str) -> WaitingPod:
+    """Return *pod* with the name of its pool and what a person can do."""
+    advice = what_to_do(pod.state, pod.rule, namespace=pod.namespace, pod=pod.name, observing=mode == "observe")
+    name = parts.pool_name(pod.pool) if pod.pool else None
+    return pod.model_copy(update={"what_to_do": advice, "pool_name": name})
+
+
+def pool_document(pool: PoolDocument, mode: str) -> PoolDocument:
+    """Return *pool* with the mode of the picture that it is from, where it has none of its own."""
+    return pool if pool.mode else pool.model_copy(update={"mode": mode})
+
+
+def as_list(found: Iterable[Published]) -> list[dict[str, Any]]:
+    """Return *found* as JSON-able documents."""
+    return [each.document() for each in found]

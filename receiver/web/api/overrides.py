@@ -15,9 +15,10 @@ from receiver.config.values import LongerThanZero
 from receiver.core.model.overrides import EVERY_POOL, SIZES, Override, OverrideKind
 from receiver.core.model.policy import Policy, Pool
 from receiver.core.model.text import lasting
-from receiver.core.notices.override_notices import idle_in, was_ended, was_set
+from receiver.core.notices.override_notices import was_ended, was_set
 from receiver.ports import StoredOverride
-from receiver.web.api.documents import moment
+from receiver.reports.picture import Picture, kept_picture
+from receiver.web.api.documents import LONGEST_TEXT, OverrideDocument, as_list
 from receiver.web.api.request_parts import MAX_LIMIT, limit_asked, pool_asked, read_body
 from receiver.web.auth.tokens import require_operator
 from receiver.web.errors import Problem
@@ -27,25 +28,6 @@ LARGEST_BODY = 16 * 1024
 SOMEBODY = "somebody with the operator token"
 
 log = structlog.get_logger(__name__)
-
-
-def override_document(stored: StoredOverride, parts: WebParts, now: datetime) -> Mapping[str, Any]:
-    """Return one override; *in_force* is true while it acts."""
-    override = stored.override
-    return {
-        "id": override.id,
-        "kind": override.kind.value,
-        "pool": override.pool,
-        "pool_name": parts.pool_name(override.pool) if override.pool else None,
-        "nodes": override.nodes,
-        "who": override.who,
-        "why": override.why,
-        "at": moment(override.at),
-        "until": moment(override.until),
-        "in_force": stored.ended_at is None and override.holds(now),
-        "ended_at": moment(stored.ended_at),
-        "ended_by": stored.ended_by,
-    }
 
 
 def add_overrides(routes: Blueprint, parts: WebParts) -> None:
@@ -62,7 +44,7 @@ def add_overrides(routes: Blueprint, parts: WebParts) -> None:
         over = [s for s in found if s.ended_at is not None or s.override.until <= now]
         going_on = [s for s in found if s not in over]
         listed = [*going_on, *(over if with_ended == "true" else [])]
-        return jsonify([override_document(s, parts, now) for s in listed[:limit]])
+        return jsonify(as_list(OverrideDocument.of_stored(s, parts, now) for s in listed[:limit]))
 
     @routes.post("/overrides")
     def set_one() -> Response:
@@ -71,30 +53,37 @@ def add_overrides(routes: Blueprint, parts: WebParts) -> None:
         now = parts.clock.now()
         override = override_asked(read_body(request, LARGEST_BODY), parts.policy, now)
         keep_override(override, parts)
-        response = make_response(jsonify(override_document(StoredOverride(override=override), parts, now)), 201)
+        response = make_response(
+            jsonify(OverrideDocument.of_stored(StoredOverride(override=override), parts, now).document()), 201
+        )
         response.headers["Location"] = f"/api/v1/overrides/{override.id}"
         return response
 
     @routes.get("/overrides/<number>")
     def one(number: str) -> Response:
         stored = _kept(parts, number)
-        return jsonify(override_document(stored, parts, parts.clock.now()))
+        return jsonify(OverrideDocument.of_stored(stored, parts, parts.clock.now()).document())
 
     @routes.delete("/overrides/<number>")
     def end_one(number: str) -> Response:
         """End one before its time; the query's ``who`` is told as the one who did."""
         require_operator(request.headers.get("Authorization"), parts.operator_token)
         ended = end_override(number, request.args.get("who", ""), parts)
-        return jsonify(override_document(ended, parts, parts.clock.now()))
+        return jsonify(OverrideDocument.of_stored(ended, parts, parts.clock.now()).document())
 
 
 def keep_override(override: Override, parts: WebParts) -> None:
     """Keep *override* and tell it, in one transaction, and wake the loop. Raises TryLater."""
-    kept = parts.store.snapshot()
-    idle = idle_in(kept[0], override.pool) if kept else ()
+    idle = _idle(kept_picture(parts.store)[0], override.pool)
     parts.store.set_override(override, was_set(override, parts.policy, idle))
     parts.wake()
     log.info("override set", override=override.id, said=str(override))
+
+
+def _idle(found: Picture, pool: str | None) -> tuple[str, ...]:
+    """The names of the idle nodes of *pool* (an id), of every pool for None."""
+    pools = [each for each in found.pools if pool in (None, each.pool)]
+    return tuple(str(n.name) for each in pools for n in each.nodes if n.idle_since is not None)
 
 
 def end_override(number: str, who: str, parts: WebParts) -> StoredOverride:
@@ -268,9 +257,6 @@ def _after(said: Any, now: datetime) -> datetime:
     except Wrong as wrong:
         raise Problem(400, f"for: {wrong.problem}", wrong.remedy, field="for") from wrong
     return now + length
-
-
-LONGEST_TEXT = 500  # characters
 
 
 def words_asked(said: Mapping[str, Any], field: str, remedy: str) -> str:

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 
 import structlog
@@ -10,8 +9,7 @@ from flask import Blueprint, Response, jsonify, request
 
 from receiver.config.mistakes import did_you_mean
 from receiver.core.model.approval_request import Answer, Question, needs_size, sentence
-from receiver.core.money.cost import amount
-from receiver.web.api.documents import moment
+from receiver.web.api.documents import QuestionDocument, as_list
 from receiver.web.api.overrides import words_asked
 from receiver.web.api.request_parts import limit_asked, pool_asked, read_body
 from receiver.web.auth.tokens import require_operator
@@ -25,31 +23,6 @@ FIELDS = ("answer", "who", "why")
 log = structlog.get_logger(__name__)
 
 
-def question_document(question: Question, parts: WebParts, now: datetime) -> Mapping[str, Any]:
-    """Return one question; *said* is how it stands, in a sentence."""
-    return {
-        "id": question.id,
-        "pool": question.pool,
-        "pool_name": parts.pool_name(question.pool),
-        "asks": question.asks.value,
-        "from": question.from_count,
-        "to": question.to_count,
-        "nodes": list(question.nodes),
-        "usd_per_hour": None if question.usd_per_hour is None else amount(question.usd_per_hour),
-        "state": question.standing(now).value,
-        "said": sentence(question, now),
-        "asked_at": moment(question.asked_at),
-        "due_at": moment(question.due_at),
-        "wait_ends": moment(question.wait_ends),
-        "expires_at": moment(question.expires_at),
-        "unanswered": question.unanswered.value,
-        "answer": question.answer.value if question.answer else None,
-        "who": question.who,
-        "why": question.why,
-        "answered_at": moment(question.answered_at),
-    }
-
-
 def add_questions(routes: Blueprint, parts: WebParts) -> None:
     """Add the routes to *routes*."""
 
@@ -58,11 +31,11 @@ def add_questions(routes: Blueprint, parts: WebParts) -> None:
         """List the questions that were asked, the newest first."""
         pool, limit, now = pool_asked(parts), limit_asked(), parts.clock.now()
         found = parts.store.questions(pool=pool, limit=limit)
-        return jsonify([question_document(q, parts, now) for q in found])
+        return jsonify(as_list(QuestionDocument.of_question(q, parts, now) for q in found))
 
     @routes.get("/questions/<number>")
     def one_question(number: str) -> Response:
-        return jsonify(question_document(_kept(parts, number), parts, parts.clock.now()))
+        return jsonify(QuestionDocument.of_question(_kept(parts, number), parts, parts.clock.now()).document())
 
     @routes.post("/questions/<number>")
     def answer(number: str) -> Response:
@@ -80,7 +53,7 @@ def add_questions(routes: Blueprint, parts: WebParts) -> None:
         if not taken and kept.answer is not word:
             remedy = "set an override instead: see `gpu-autoscaler override`"
             raise Problem(409, f"nothing was changed: {sentence(kept, now)}", remedy, state=kept.standing(now).value)
-        return jsonify(question_document(kept, parts, now))
+        return jsonify(QuestionDocument.of_question(kept, parts, now).document())
 
 
 def answer_once(question: Question, answer: Answer, who: str, why: str, parts: WebParts) -> bool | None:

@@ -1,26 +1,30 @@
-"""The costs of a month as JSON and as a page; the page stands alone, too, for the command line."""
+"""The costs of a month as JSON and as a page. The command line writes the page as a file of its own."""
 
 import calendar
+import re
 from collections.abc import Mapping
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from importlib.resources import files
 from typing import Any
 
 from flask import Blueprint, Response, jsonify, render_template, request
 from jinja2 import ChainableUndefined, Environment, PackageLoader
 
-from receiver.core.money.budget import Month
+from receiver.core.money.attribution import By, Line
+from receiver.core.money.budget import Month, month_of
 from receiver.core.report.document import EVERYBODY, document_of, scope_of
+from receiver.core.report.lines import told_by
 from receiver.core.report.report import Report
 from receiver.reports.formats import assumed, foreseen, moment, standstill
-from receiver.reports.gather import report_of
-from receiver.web.api.costs import month_asked
-from receiver.web.api.documents import plain
+from receiver.reports.gather import costs_of, report_of
+from receiver.web.api.documents import CostsDocument, CostsLine
+from receiver.web.api.report_document import ReportDocument
 from receiver.web.errors import Problem
 from receiver.web.pages import show
 from receiver.web.pages.month_picture import month_picture
 from receiver.web.parts import WebParts
 
+HOUR = 3600.0  # seconds
 FILTERS = {
     "count": show.count,
     "usd": show.usd,
@@ -38,11 +42,26 @@ FILTERS = {
 
 
 def add_report(routes: Blueprint, parts: WebParts) -> None:
-    """Add GET /api/v1/report to *routes*."""
+    """Add GET /api/v1/report and /api/v1/costs to *routes*."""
 
     @routes.get("/report")
     def report() -> Response:
         return jsonify(asked_for(parts))
+
+    @routes.get("/costs")
+    def costs() -> Response:
+        now = parts.clock.now()
+        month, by = month_asked(parts, now), by_asked()
+        found = costs_of(parts.store, parts.policy, month, now)
+        document = CostsDocument.of(
+            found,
+            month=month.name,
+            by=by,
+            until=min(now, month.end),
+            total_usd=found.usd,
+            lines=[_line(line) for line in told_by(found, by, parts.policy)],
+        )
+        return jsonify(document.document())
 
 
 def add_costs(routes: Blueprint, parts: WebParts) -> None:
@@ -54,6 +73,45 @@ def add_costs(routes: Blueprint, parts: WebParts) -> None:
         return render_template(
             "costs.html", layout="base.html", mode=parts.mode, now=parts.clock.now(), **shown(asked_for(parts))
         )
+
+
+def _line(line: Line) -> CostsLine:
+    """One line; what was not measured is null."""
+    return CostsLine.of(
+        line,
+        gpu_hours=line.seconds / HOUR,
+        measured_gpu_hours=line.measured / HOUR,
+        idle_gpu_hours=line.idle / HOUR,
+        utilization=line.busy / line.measured if line.measured else None,
+        memory=line.memory / line.measured if line.measured else None,
+    )
+
+
+def month_asked(parts: WebParts, now: datetime) -> Month:
+    """Return the query's *month*, this one without; Problem 400 unless it is one that has begun."""
+    this = month_of(now, parts.policy.timezone)
+    text = request.args.get("month", this.name)
+    if not re.fullmatch(r"[0-9]{4}-(0[1-9]|1[0-2])", text) or text > this.name or text < "1970-02":
+        raise Problem(
+            400,
+            "month is not a month that has begun",
+            f"write it as {this.name}, or leave it out for this month",
+            field="month",
+        )
+    year, number = (int(part) for part in text.split("-"))
+    return month_of(datetime(year, number, 15, tzinfo=UTC), parts.policy.timezone)
+
+
+def by_asked() -> By:
+    """Return the query's *by*, the team without; Problem 400 unless cost is told by it."""
+    text = request.args.get("by", By.TEAM.value)
+    try:
+        return By(text)
+    except ValueError:
+        known = [by.value for by in By]
+        raise Problem(
+            400, "cost is not told by this", f"use one of: {', '.join(known)}", field="by", known=known
+        ) from None
 
 
 def asked_for(parts: WebParts) -> dict[str, Any]:
@@ -68,7 +126,7 @@ def asked_for(parts: WebParts) -> dict[str, Any]:
     if team and not _is_known(found, team, parts):
         everybody = report_of(parts.store, parts.policy, month, now)
         raise _unknown(team, month, sorted({part.name for part in everybody.teams if part.name}))
-    return plain(document_of(found))  # type: ignore[no-any-return]  # plain keeps a mapping a dict
+    return ReportDocument.model_validate(document_of(found)).document()
 
 
 def _closed(parts: WebParts, month: Month, team: str | None, now: datetime) -> dict[str, Any] | None:
@@ -79,7 +137,7 @@ def _closed(parts: WebParts, month: Month, team: str | None, now: datetime) -> d
         return None
     if kept is None:
         raise _unknown(team or "", month, [part["name"] for part in everybody["teams"] if part["name"]])
-    return plain(kept)  # type: ignore[no-any-return]  # plain keeps a mapping a dict
+    return ReportDocument.model_validate(kept).document()
 
 
 def _unknown(team: str, month: Month, known: list[str]) -> Problem:

@@ -1,36 +1,45 @@
-"""GET /api/v1: what the pages show, as JSON. It reads the store; only `receiver.web.api.overrides` and
-`receiver.web.api.budget_changes` change anything."""
+"""GET /api/v1: what the pages show, as JSON. It reads the store; only `receiver.web.api.overrides`, `questions` and
+`budget_changes` change anything."""
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from datetime import timedelta
 
-from flask import Blueprint, Response, g, jsonify
+from flask import Blueprint, Response, g, jsonify, request
 
+from receiver.core.explain.explain import State
+from receiver.reports.picture import ChargesDocument, Picture, PoolDocument, kept_picture
+from receiver.reports.published import utc
 from receiver.web.api.budget_changes import add_budget_changes
-from receiver.web.api.costs import add_costs
 from receiver.web.api.documents import (
-    action_document,
-    budget_document,
-    charges_document,
-    decision_document,
+    ActionDocument,
+    BudgetDocument,
+    DecisionDocument,
+    DecisionLine,
+    GroundsDocument,
+    MessagesDocument,
+    ReceivedAlert,
+    StatusDocument,
+    as_list,
     explained,
     mode_of,
-    moment,
     pool_document,
+    waiting_document,
 )
 from receiver.web.api.overrides import add_overrides
 from receiver.web.api.questions import add_questions
-from receiver.web.api.received_alerts import add_received
 from receiver.web.api.reports import add_report
 from receiver.web.api.request_parts import limit_asked, pool_asked, pool_called
-from receiver.web.api.status import add_status
-from receiver.web.api.waiting import add_waiting, fits_nowhere
+from receiver.web.api.waiting import fits_nowhere, last_asked, not_waiting
 from receiver.web.errors import Problem
+from receiver.web.health import loop_document
 from receiver.web.openapi import add_openapi
 from receiver.web.parts import WebParts
 
 SNAPSHOT_HEADER = "Gpu-Autoscaler-Snapshot-At"
+TOTAL_HEADER = "Gpu-Autoscaler-Waiting-Total"
 MAX_ROW = 2**63 - 1  # the largest row number that SQLite and PostgreSQL can hold
+LATEST = 5  # decisions of the status
+UNDELIVERED = 20
+AN_HOUR = timedelta(hours=1)
 
 
 def decision_number(text: str) -> int:
@@ -49,75 +58,135 @@ def blueprint(parts: WebParts) -> Blueprint:
     """Return the API."""
     routes = Blueprint("api", __name__, url_prefix="/api/v1")
 
-    def picture() -> Mapping[str, Any]:
-        kept = parts.store.snapshot()
-        g.snapshot_at = kept[1] if kept else None
-        return kept[0] if kept else {}
-
     @routes.after_request
-    def say_how_old(response: Response) -> Response:
+    def name_the_step(response: Response) -> Response:
         """Name the step that the answer stems from; ``none`` before the first."""
-        if "snapshot_at" in g:
-            response.headers[SNAPSHOT_HEADER] = moment(g.snapshot_at) or "none"
+        if "step_at" in g:
+            response.headers[SNAPSHOT_HEADER] = utc(g.step_at) if g.step_at else "none"
         return response
 
-    @routes.get("/pools")
-    def pools() -> Response:
-        found = picture()
-        return jsonify([pool_document(entry, mode_of(found, parts)) for entry in found.get("pools") or ()])
-
-    @routes.get("/pools/<pool>")
-    def one_pool(pool: str) -> Response:
-        wanted = pool_called(parts, pool)
-        found = picture()
-        entries = [e for e in found.get("pools") or () if e.get("pool") == wanted.id]
-        entry = entries[0] if entries else {"name": wanted.name, "pool": wanted.id, "size": wanted.size}
-        document = pool_document(entry, mode_of(found, parts))
-        more = {"fits_nowhere": fits_nowhere(found, wanted.id), "messages_to": list(parts.messages_to)}
-        return jsonify({**document, **more})
-
-    @routes.get("/actions")
-    def actions() -> Response:
-        pool, limit = pool_asked(parts), limit_asked()
-        picture()
-        return jsonify([action_document(a, parts) for a in parts.store.actions(pool=pool, limit=limit)])
-
-    @routes.get("/budget")
-    def budget() -> Response:
-        return jsonify(budget_document(picture(), parts))
-
-    @routes.get("/charges")
-    def charges() -> Response:
-        return jsonify(charges_document(picture()))
-
-    _add_decisions(routes, parts, picture)
-    add_costs(routes, parts)
-    add_waiting(routes, parts, picture)
-    add_status(routes, parts, picture)
+    _add_picture(routes, parts)
+    _add_waiting(routes, parts)
+    _add_decisions(routes, parts)
     add_overrides(routes, parts)
     add_questions(routes, parts)
     add_budget_changes(routes, parts)
     add_report(routes, parts)
-    add_received(routes, parts)
     add_openapi(routes, parts)
     return routes
 
 
-def _add_decisions(routes: Blueprint, parts: WebParts, picture: Callable[[], Mapping[str, Any]]) -> None:
-    """Add what was decided to *routes*."""
+def _picture(parts: WebParts) -> Picture:
+    """The last step's picture, whose time the answer's header names."""
+    found, g.step_at = kept_picture(parts.store)
+    return found
+
+
+def _add_picture(routes: Blueprint, parts: WebParts) -> None:
+    """Add to *routes* what the last step found, and what Alertmanager delivered."""
+
+    @routes.get("/status")
+    def status() -> Response:
+        return jsonify(_status(_picture(parts), parts).document(exclude={"pools": {"__all__": {"nodes"}}}))
+
+    @routes.get("/pools")
+    def pools() -> Response:
+        found = _picture(parts)
+        return jsonify(as_list(pool_document(pool, mode_of(found, parts)) for pool in found.pools))
+
+    @routes.get("/pools/<pool>")
+    def one_pool(pool: str) -> Response:
+        wanted, found = pool_called(parts, pool), _picture(parts)
+        shown = found.pool(wanted.id) or PoolDocument(name=wanted.name, pool=wanted.id, size=wanted.size)
+        more = {"fits_nowhere": fits_nowhere(found, wanted.id), "messages_to": parts.messages_to}
+        return jsonify(pool_document(shown, mode_of(found, parts)).model_copy(update=more).document())
+
+    @routes.get("/budget")
+    def budget() -> Response:
+        return jsonify(BudgetDocument.of_picture(_picture(parts), parts).document())
+
+    @routes.get("/charges")
+    def charges() -> Response:
+        return jsonify((_picture(parts).charges or ChargesDocument()).document())
+
+    @routes.get("/alerts")
+    def alerts() -> Response:
+        """List what Alertmanager delivered within the last hour, so that people can see whether it arrives."""
+        name = request.args.get("alertname")
+        found = [
+            ReceivedAlert.of(a, alertname=a.labels.get("alertname", ""))
+            for a in parts.store.remembered_alerts(parts.clock.now() - AN_HOUR)
+            if name in (None, a.labels.get("alertname"))
+        ]
+        return jsonify(as_list(reversed(found)))
+
+
+def _status(found: Picture, parts: WebParts) -> StatusDocument:
+    """Everything that one screen shows."""
+    mode = mode_of(found, parts)
+    undelivered = parts.store.undelivered(limit=UNDELIVERED)
+    failing = [notice for notice in undelivered if notice.attempts]
+    return StatusDocument(
+        at=found.at,
+        mode=mode,
+        version=parts.version,
+        loop=loop_document(parts.heartbeat()),
+        budget=BudgetDocument.of_picture(found, parts),
+        pools=tuple(pool_document(pool, mode) for pool in found.pools),
+        sources=found.sources,
+        rights=found.rights,
+        waiting_total=found.waiting_total,
+        fits_nowhere=sum(pod.state == State.FITS_NOWHERE for pod in found.waiting),
+        decisions=tuple(
+            DecisionLine.of(DecisionDocument.of_stored(d, parts)) for d in parts.store.decisions(limit=LATEST)
+        ),
+        messages=MessagesDocument(
+            to=parts.messages_to,
+            undelivered=len(undelivered),
+            failing=len(failing),
+            last_error=failing[0].last_error if failing else None,
+        ),
+    )
+
+
+def _add_waiting(routes: Blueprint, parts: WebParts) -> None:
+    """Add to *routes* the pods that wait for GPUs."""
+
+    @routes.get("/waiting")
+    def waiting() -> Response:
+        pool, limit = pool_asked(parts), limit_asked()
+        found = _picture(parts)
+        kept = [pod for pod in found.waiting if pool in (None, pod.pool)]
+        response = jsonify(as_list(waiting_document(pod, parts, mode_of(found, parts)) for pod in kept[:limit]))
+        response.headers[TOTAL_HEADER] = str(found.waiting_total or 0)
+        return response
+
+    @routes.get("/waiting/<namespace>/<name>")
+    def one_waiting(namespace: str, name: str) -> Response:
+        found = _picture(parts)
+        for pod in found.waiting:
+            if (pod.namespace, pod.name) == (namespace, name):
+                return jsonify(waiting_document(pod, parts, mode_of(found, parts)).document())
+        raise not_waiting(found, namespace, name, last_asked(parts, f"{namespace}/{name}"))
+
+
+def _add_decisions(routes: Blueprint, parts: WebParts) -> None:
+    """Add to *routes* what was decided and done."""
 
     @routes.get("/decisions")
     def decisions() -> Response:
         pool, limit = pool_asked(parts), limit_asked()
-        picture()
-        return jsonify([decision_document(d, parts) for d in parts.store.decisions(pool=pool, limit=limit)])
+        _picture(parts)
+        return jsonify(
+            as_list(DecisionDocument.of_stored(d, parts) for d in parts.store.decisions(pool=pool, limit=limit))
+        )
 
     @routes.get("/decisions/<number>")
     def one_decision(number: str) -> Response:
         stored = parts.store.decision(decision_number(number))
         if stored is None:
             raise no_such_decision()
-        return jsonify(explained(stored, parts))
+        return jsonify(explained(stored, parts).document())
 
     @routes.get("/decisions/<number>/grounds")
     def grounds(number: str) -> Response:
@@ -132,4 +201,11 @@ def _add_decisions(routes: Blueprint, parts: WebParts, picture: Callable[[], Map
                 "decisions made before this version did not keep it: take a later one from /api/v1/decisions",
                 field="id",
             )
-        return jsonify({"decision": known, "format": found.format, "facts": found.facts, "policy": found.policy})
+        return jsonify(GroundsDocument.of(found, decision=known).document())
+
+    @routes.get("/actions")
+    def actions() -> Response:
+        pool, limit = pool_asked(parts), limit_asked()
+        _picture(parts)
+        found = parts.store.actions(pool=pool, limit=limit)
+        return jsonify(as_list(ActionDocument.of_stored(a, parts.pool_name(a.action.pool)) for a in found))

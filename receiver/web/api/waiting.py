@@ -1,20 +1,17 @@
-"""GET /api/v1/waiting: every pod that waits, or one of them, with what becomes of it and what a person can do."""
+"""Pods that wait for GPUs, and what it can mean that one does not."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
-
-from flask import Blueprint, Response, jsonify
+from collections.abc import Sequence
 
 from receiver.core.explain.explain import State
-from receiver.web.api.documents import decision_document, mode_of, waiting_document
-from receiver.web.api.request_parts import limit_asked, pool_asked
+from receiver.core.model.model import Source
+from receiver.reports.picture import Picture, Unfit, WaitingPod
+from receiver.web.api.documents import DecisionDocument, mode_of, waiting_document
 from receiver.web.errors import Problem
 from receiver.web.parts import WebParts
 
-FEW = 5  # pods or decisions that are told beside something else
-SEARCHED = 200  # decisions that are searched for a pod that does not wait any more
+FEW = 5  # pods or decisions that are named beside something else
+SEARCHED = 200  # decisions that are searched for a pod that no longer waits
 ROWS = 20  # on the page; the API has all that are kept
-TOTAL_HEADER = "Gpu-Autoscaler-Waiting-Total"
 NOT_WAITING = (
     "it runs, or it is bound to a node and starts",
     "it is gated, or the scheduler has not refused it yet: a queue may hold it",
@@ -25,74 +22,51 @@ NOT_WAITING = (
 )
 
 
-def add_waiting(routes: Blueprint, parts: WebParts, picture: Callable[[], Mapping[str, Any]]) -> None:
-    """Add both routes to *routes*; *picture* returns the last step's, and notes its age for the answer's header."""
-
-    @routes.get("/waiting")
-    def waiting() -> Response:
-        pool, limit = pool_asked(parts), limit_asked()
-        found = picture()
-        kept = [e for e in found.get("waiting") or () if pool in (None, e.get("pool"))]
-        response = jsonify([waiting_document(e, parts, mode_of(found, parts)) for e in kept[:limit]])
-        response.headers[TOTAL_HEADER] = str(found.get("waiting_total") or 0)
-        return response
-
-    @routes.get("/waiting/<namespace>/<name>")
-    def one_waiting(namespace: str, name: str) -> Response:
-        found = picture()
-        for entry in found.get("waiting") or ():
-            if (entry.get("namespace"), entry.get("name")) == (namespace, name):
-                return jsonify(waiting_document(entry, parts, mode_of(found, parts)))
-        raise not_waiting(found, namespace, name, last_asked(parts, f"{namespace}/{name}"))
-
-
-def fits_nowhere(found: Mapping[str, Any], pool: str) -> list[dict[str, Any]]:
-    """Return the first waiting pods of the picture *found* that no pool can hold, with why *pool* cannot."""
-    lost = [e for e in found.get("waiting") or () if e.get("state") == State.FITS_NOWHERE]
-    return [
-        {
-            "pod": f"{entry.get('namespace')}/{entry.get('name')}",
-            "why_not": next((f.get("why_not") for f in entry.get("fits") or () if f.get("pool") == pool), None),
-            "detail": entry.get("detail"),
-        }
-        for entry in lost[:FEW]
-    ]
+def fits_nowhere(found: Picture, pool: str) -> tuple[Unfit, ...]:
+    """Return the first waiting pods that no pool can hold, with why *pool* cannot."""
+    lost = [pod for pod in found.waiting if pod.state == State.FITS_NOWHERE]
+    return tuple(
+        Unfit(
+            pod=f"{pod.namespace}/{pod.name}",
+            why_not=next((fit.why_not for fit in pod.fits if fit.pool == pool), None),
+            detail=pod.detail,
+        )
+        for pod in lost[:FEW]
+    )
 
 
 def last_asked(parts: WebParts, pod: str) -> list[str]:
-    """Return sentences on the latest decisions that a node was wanted for *pod* in, as far as they are searched."""
+    """Return sentences on the latest decisions that wanted a node for *pod*, as far back as they are searched."""
     said = []
     for stored in parts.store.decisions(limit=SEARCHED):
         decision = stored.decision
         if pod in (decision.evidence.get("asking") or ()):
-            change = f"{decision.present} -> {decision.target} nodes"
-            named = decision_document(stored, parts)["pool_name"]
+            named = DecisionDocument.of_stored(stored, parts).pool_name
             said.append(
                 f"decision {stored.id} at {decision.at:%Y-%m-%d %H:%M:%S} UTC was about it: GPU pool {named}, "
-                f"{decision.change}, {change}"
+                f"{decision.change}, {decision.present} -> {decision.target} nodes"
             )
     return said[:FEW]
 
 
-def not_waiting(found: Mapping[str, Any], namespace: str, name: str, known: Sequence[str] = ()) -> Problem:
-    """Return the 404 for a pod that the picture *found* does not show as waiting, with all that this can mean and what
-    is *known* of it from before."""
+def not_waiting(found: Picture, namespace: str, name: str, history: Sequence[str] = ()) -> Problem:
+    """Return the 404 for a pod that does not wait, with all that this can mean and its *history*."""
     pod = f"{namespace}/{name}"
-    again = "ask again after the next step; /healthz tells whether the loop beats"
-    before = {"history": list(known)} if known else {}
-    if not found:
+    before = {"history": list(history)} if history else {}
+    if not found.model_fields_set:
+        again = "ask again after the next step; /healthz tells whether the loop beats"
         return Problem(404, "no step has finished yet: nobody knows which pods wait", again, field="name")
-    for entry in found.get("pools") or ():
-        for node in entry.get("nodes") or ():
-            if pod in (node.get("pods") or ()):
-                where = f"node {node.get('name')} of GPU pool {entry.get('name')}"
+    for pool in found.pools:
+        for node in pool.nodes:
+            if pod in node.pods:
+                where = f"node {node.name} of GPU pool {pool.name}"
                 remedy = f"nothing to do here: `kubectl describe pod -n {namespace} {name}` shows how it starts or runs"
                 return Problem(404, f"pod {pod} does not wait: it is bound to {where}", remedy, field="name", **before)
-    for source in found.get("sources") or ():
-        if source.get("source") == "kubernetes" and not source.get("up"):
-            unseen = f"pod {pod} is not known to wait, and Kubernetes did not answer: {source.get('detail')}"
+    for source in found.sources:
+        if source.source == Source.KUBERNETES and not source.up:
+            unseen = f"pod {pod} is not known to wait, and Kubernetes did not answer: {source.detail}"
             return Problem(404, unseen, "bring Kubernetes back, then ask again", field="name")
-    kept, total = len(found.get("waiting") or ()), found.get("waiting_total") or 0
+    kept, total = len(found.waiting), found.waiting_total or 0
     more = [f"it is one of the {total - kept} pods that wait behind the {kept} kept here"] if total > kept else []
     return Problem(
         404,
@@ -104,18 +78,17 @@ def not_waiting(found: Mapping[str, Any], namespace: str, name: str, known: Sequ
     )
 
 
-def waiting_rows(found: Mapping[str, Any], parts: WebParts) -> list[dict[str, Any]]:
-    """Return the page's rows: pods of one owner and one fate share one. Those that no pool fits have their own list."""
-    rows: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for entry in found.get("waiting") or ():
-        if entry.get("state") == State.FITS_NOWHERE:
+def waiting_rows(found: Picture, parts: WebParts) -> list[tuple[WaitingPod, int]]:
+    """Return the page's rows, each with its number of pods: pods of one owner and one fate share a row, which has the
+    first one's words and the GPUs of all. Those that no pool fits have their own list."""
+    rows: dict[tuple[str | None, ...], tuple[WaitingPod, int]] = {}
+    for pod in found.waiting:
+        if pod.state == State.FITS_NOWHERE:
             continue
-        whose = (entry.get("namespace"), entry.get("owner") or entry.get("name"))
-        key = (*whose, *(entry.get(name) for name in ("state", "pool", "rule", "node")))
-        row = rows.get(key)
-        if row is None and len(rows) < ROWS:
-            rows[key] = {**waiting_document(entry, parts, mode_of(found, parts)), "pods": 1}
-        elif row is not None:
-            row["pods"] += 1
-            row["gpus"] = (row["gpus"] or 0) + (entry.get("gpus") or 0)
+        key = (pod.namespace, pod.owner or pod.name, pod.state, pod.pool, pod.rule, pod.node)
+        if key in rows:
+            first, pods = rows[key]
+            rows[key] = (first.model_copy(update={"gpus": first.gpus + pod.gpus}), pods + 1)
+        elif len(rows) < ROWS:
+            rows[key] = (waiting_document(pod, parts, mode_of(found, parts)), 1)
     return list(rows.values())

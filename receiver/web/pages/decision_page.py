@@ -1,7 +1,7 @@
 """/decisions/{id}: one decision as it was made, from what was stored with it."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
@@ -9,7 +9,7 @@ from flask import Blueprint, render_template
 
 from receiver.core.explain.rules import RULES
 from receiver.core.model.text import span
-from receiver.web.api.documents import explained
+from receiver.web.api.documents import DecisionDocument, explained
 from receiver.web.api.routes import decision_number, no_such_decision
 from receiver.web.pages.show import time_of
 from receiver.web.parts import WebParts
@@ -29,7 +29,7 @@ def add_decisions(routes: Blueprint, parts: WebParts) -> None:
         if stored is None:
             raise no_such_decision()
         document = explained(stored, parts)
-        known, pool = document["evidence"], parts.policy.pool(document["pool"])
+        known, pool = document.evidence, parts.policy.pool(document.pool)
         return render_template(
             "decision.html",
             now=parts.clock.now(),
@@ -42,20 +42,20 @@ def add_decisions(routes: Blueprint, parts: WebParts) -> None:
         )
 
 
-def steps(document: Mapping[str, Any], docs_url: str | None) -> Iterator[dict[str, Any]]:
+def steps(decision: DecisionDocument, docs_url: str | None) -> Iterator[dict[str, Any]]:
     """Yield every reason with the target *before* it, what its rule *means* and its *guide*, the address of the whole
     explanation (None without *docs_url*). One that had nothing left to judge was not *asked*."""
-    target = document["from"]
-    for reason in document["reasons"]:
-        rule = RULES.get(reason["rule"])  # None for one that this version does not have any more
+    target = decision.from_count
+    for reason in decision.reasons:
+        rule = RULES.get(reason.rule)  # None for one that this version does not have any more
         yield {
-            **reason,
+            **dict(reason),
             "before": target,
             "means": rule.meaning if rule else "",
-            "guide": f"{docs_url}/guardrails.md#{reason['rule']}" if docs_url and rule else None,
-            "asked": reason["verdict"] != QUIET or target != document["from"],
+            "guide": f"{docs_url}/guardrails.md#{reason.rule}" if docs_url and rule else None,
+            "asked": reason.verdict != QUIET or target != decision.from_count,
         }
-        target = reason["target"]
+        target = reason.target
 
 
 def clock(value: Any) -> str:

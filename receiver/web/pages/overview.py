@@ -1,6 +1,6 @@
 """GET /: what needs attention first, then every pool with its numbers, and why they are what they are."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any
 
@@ -9,7 +9,8 @@ from flask import Blueprint, render_template, url_for
 from receiver.core.model.text import some, span
 from receiver.core.notices.concerns import titled
 from receiver.core.notices.links import Seal
-from receiver.web.api.documents import decision_document
+from receiver.reports.picture import OpenAction, Picture, PoolDocument
+from receiver.web.api.documents import DecisionDocument
 from receiver.web.api.waiting import waiting_rows
 from receiver.web.health import alive
 from receiver.web.pages.attention import Scene, concerns, headline, parted
@@ -38,13 +39,14 @@ def scene_of(parts: WebParts) -> Scene:
 
 
 def page_of(scene: Scene, parts: WebParts) -> dict[str, Any]:
-    """Return what every live page shows in its head."""
+    """Return what every live page shows in its head, and the picture."""
+    shown = Picture.model_validate(scene.found)
     return {
         "now": scene.now,
         "refresh": REFRESH_SECONDS,
-        "picture": scene.found,
+        "picture": shown,
         "found_at": scene.at,
-        "mode": scene.found.get("mode") or parts.mode,
+        "mode": shown.mode or parts.mode,
         "health": scene.health,
         "guide": parts.guide,
         "answer": answers(parts),
@@ -64,61 +66,51 @@ def add_overview(routes: Blueprint, parts: WebParts) -> None:
     def status() -> str:
         """Show the picture of the last step and what needs attention in it."""
         scene = scene_of(parts)
-        found, now = scene.found, scene.now
+        page, now = page_of(scene, parts), scene.now
+        found: Picture = page["picture"]
         wrong = concerns(scene)
         first, rest = parted(wrong)
-        misfits = list(found.get("misfits") or ())
+        misfits = found.misfits
         return render_template(
             "status.html",
-            **page_of(scene, parts),
+            **page,
             headline=headline(scene, wrong),
             concerns=first,
             more_concerns=rest,
-            doing=list(under_way(found.get("pools") or (), now)),
+            doing=list(under_way(found.pools, now)),
             configured=parts.policy.pools,
             names={p.id: p.name for p in parts.policy.pools},
-            sparks=sparklines(parts.store.utilizations(now - LASTS, now), now) if found.get("pools") else {},
-            bar=budget_bar(found.get("budget") or {}),
+            sparks=sparklines(parts.store.utilizations(now - LASTS, now), now) if found.pools else {},
+            bar=budget_bar(found.budget) if found.budget else None,
             waiting=waiting_rows(found, parts),
             misfits=misfits[:MISFITS],
             more_misfits=len(misfits) - MISFITS,
-            down=[titled(s.get("source")) for s in found.get("sources") or () if is_down(s)],
-            decisions=[decision_document(d, parts) for d in parts.store.decisions(limit=LATEST_DECISIONS)],
+            down=[titled(s.source) for s in found.sources if s.down],
+            decisions=[DecisionDocument.of_stored(d, parts) for d in parts.store.decisions(limit=LATEST_DECISIONS)],
         )
 
 
-def is_down(source: Mapping[str, Any]) -> bool:
-    """True for a source of the picture that should answer and does not."""
-    return not source.get("up") and source.get("configured") is not False
-
-
-def under_way(pools: Iterable[Mapping[str, Any]], now: datetime) -> Iterable[dict[str, Any]]:
+def under_way(pools: Iterable[PoolDocument], now: datetime) -> Iterable[dict[str, Any]]:
     """Yield each change that is being made: the pool, what, since when, and what it waits for."""
     for pool in pools:
-        action = pool.get("open_action")
-        if action:
-            yield {
-                "pool": pool.get("pool"),
-                "name": pool.get("name"),
-                "action": action,
-                "waits_for": _waits_for(pool, action, now),
-            }
+        if pool.open_action is not None:
+            waits_for = _waits_for(pool, pool.open_action, now)
+            yield {"pool": pool.pool, "name": pool.name, "action": pool.open_action, "waits_for": waits_for}
 
 
-def _waits_for(pool: Mapping[str, Any], action: Mapping[str, Any], now: datetime) -> str:
-    victims = [v for v in action.get("victims") or () if isinstance(v, Mapping)]
-    if victims:
-        stages = sorted({str(v.get("stage")) for v in victims if v.get("stage")})
-        return f"{some(len(victims), 'node')} to go" + (f" ({', '.join(stages)})" if stages else "")
+def _waits_for(pool: PoolDocument, action: OpenAction, now: datetime) -> str:
+    if action.victims:
+        stages = sorted({victim.stage for victim in action.victims if victim.stage})
+        return f"{some(len(action.victims), 'node')} to go" + (f" ({', '.join(stages)})" if stages else "")
     return usable_in(pool, now)
 
 
-def usable_in(pool: Mapping[str, Any], now: datetime) -> str:
-    """Return when the nodes on their way are likely to be usable, in words; empty where none is, or nobody can tell."""
-    since, usual = time_of(pool.get("awaited_since")), pool.get("ready_in_seconds")
-    if since is None or not isinstance(usual, int | float):
+def usable_in(pool: PoolDocument | None, now: datetime) -> str:
+    """Return when the nodes on their way are likely to be usable, in words; empty where none is, or it is not known."""
+    if pool is None or pool.awaited_since is None or pool.ready_in_seconds is None:
         return ""
-    left = usual - (now - since).total_seconds()
+    usual = pool.ready_in_seconds
+    left = usual - (now - pool.awaited_since).total_seconds()
     if left <= 0:
-        return f"usable GPUs since {ago(since, now).removesuffix(' ago')}, usually {span(usual)}"
+        return f"usable GPUs since {ago(pool.awaited_since, now).removesuffix(' ago')}, usually {span(usual)}"
     return f"usable GPUs in about {max(1, round(left / 60))} min"

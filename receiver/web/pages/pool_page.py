@@ -8,7 +8,8 @@ from flask import Blueprint, render_template, request
 
 from receiver.core.model.policy import Pool
 from receiver.ports import StoredDecision
-from receiver.web.api.documents import decision_document
+from receiver.reports.picture import PoolDocument
+from receiver.web.api.documents import DecisionDocument
 from receiver.web.api.request_parts import pool_called
 from receiver.web.errors import Problem
 from receiver.web.pages.attention import concerns
@@ -33,22 +34,22 @@ def add_pool_page(routes: Blueprint, parts: WebParts) -> None:
         wanted, asked = pool_called(parts, name), span_asked()
         scene = scene_of(parts)
         now, since = scene.now, scene.now - SPANS[asked]
-        found: list[dict[str, Any]] = [e for e in scene.found.get("pools") or () if e.get("pool") == wanted.id]
-        entry = found[0] if found else {}
+        page = page_of(scene, parts)
+        entry: PoolDocument | None = page["picture"].pool(wanted.id)
         sampled = parts.store.samples(min(since, now - LASTS), now, pool=wanted.id)
         decisions = parts.store.decisions(pool=wanted.id, limit=READ)
         happened, cut = _happened(parts, wanted, since, now, decisions)
         lives = [life for life in parts.store.node_lives(since) if life.pool == wanted.id]
-        nodes = list(entry.get("nodes") or ())
+        nodes = entry.nodes if entry else ()
         return render_template(
             "pool.html",
-            **page_of(scene, parts),
+            **page,
             pool=wanted,
             entry=entry,
             concerns=[c for c in concerns(scene) if any(pool_id == wanted.id for pool_id, _ in c.pools)],
             spark=sparklines([(s.pool, s.at, s.utilization) for s in sampled], now).get(wanted.id),
             usable_in=usable_in(entry, now),
-            latest=decision_document(decisions[0], parts) if decisions else None,
+            latest=DecisionDocument.of_stored(decisions[0], parts) if decisions else None,
             nodes=nodes[:NODES],
             more_nodes=len(nodes) - NODES,
             spans=list(SPANS),

@@ -1,6 +1,5 @@
 """How values look on a page: money, counts, ratios and times. What is not known says so; it is never 0."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
@@ -9,6 +8,7 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from receiver.core.model.text import span
+from receiver.reports.picture import ScopedBudget
 
 UNKNOWN = "unknown"
 
@@ -109,13 +109,12 @@ class BudgetBar:
     marks: tuple[Mark, ...]
 
 
-def budget_bar(budget: Mapping[str, Any]) -> BudgetBar | None:
+def budget_bar(budget: ScopedBudget) -> BudgetBar | None:
     """Return the bar for a snapshot's budget, or None when its amounts are not known."""
-    monthly, spent = number(budget.get("monthly_usd")), number(budget.get("spent_usd"))
-    reserved = number(budget.get("reserved_usd")) or Decimal(0)
+    monthly, spent, reserved = budget.monthly_usd, budget.spent_usd, budget.reserved_usd or Decimal(0)
     if monthly is None or monthly <= 0 or spent is None:
         return None
-    thresholds = [(name, number(budget.get(f"{name}_at"))) for name in ("warn", "hold", "stop")]
+    thresholds = [("warn", number(budget.warn_at)), ("hold", number(budget.hold_at)), ("stop", number(budget.stop_at))]
     known = [(name, at) for name, at in thresholds if at is not None]
     full = max([Decimal(1), (spent + reserved) / monthly, *(at for _, at in known)])
     width = {name: float(round(100 * at / full, 2)) for name, at in known}

@@ -6,10 +6,12 @@ from typing import Any
 from flask import Blueprint, render_template
 
 from receiver.core.model.model import Source
+from receiver.core.model.policy import Policy
 from receiver.core.notices.concerns import source_guide, titled
 from receiver.core.notices.wording import capital, sentence
+from receiver.reports.picture import Picture, SourceDocument
 from receiver.web.pages.attention import Scene
-from receiver.web.pages.overview import is_down, page_of, scene_of
+from receiver.web.pages.overview import page_of, scene_of
 from receiver.web.parts import WebParts
 
 STATES = {
@@ -33,11 +35,12 @@ def add_sources_page(routes: Blueprint, parts: WebParts) -> None:
     def sources() -> str:
         """Show the health of each source, of the loop and of the outbox."""
         scene = scene_of(parts)
-        rows = _rows(scene)
+        page = page_of(scene, parts)
+        rows = _rows(page["picture"], scene.policy)
         silent = [row["title"] for row in rows if row["down"]]
         return render_template(
             "sources.html",
-            **page_of(scene, parts),
+            **page,
             rows=rows,
             headline=_headline(scene, silent),
             beating=scene.beating,
@@ -57,22 +60,16 @@ def _headline(scene: Scene, silent: list[str]) -> str:
     return "Every source that is configured answers."
 
 
-def _rows(scene: Scene) -> list[Mapping[str, Any]]:
+def _rows(found: Picture, policy: Policy) -> list[Mapping[str, Any]]:
     """Those that are silent first."""
-    found = [_row(entry, scene) for entry in scene.found.get("sources") or ()]
-    return sorted(found, key=lambda row: not row["down"])
+    return sorted((_row(source, policy) for source in found.sources), key=lambda row: not row["down"])
 
 
-def _row(entry: Mapping[str, Any], scene: Scene) -> Mapping[str, Any]:
-    known = source_guide(Source(entry["source"]), scene.policy) if entry.get("source") in set(Source) else None
+def _row(source: SourceDocument, policy: Policy) -> Mapping[str, Any]:
+    known = source_guide(Source(source.source), policy) if source.source in set(Source) else None
     said = (known.stops, known.goes_on) if known else ()
     without = " ".join(sentence(capital(part)) for part in said if part)
-    if entry.get("source") == Source.ALERTMANAGER and entry.get("configured") is False:
+    if source.source == Source.ALERTMANAGER and not source.configured:
         without = "Nothing waits for it; silences are not seen."
-    return {
-        **entry,
-        "title": titled(entry.get("source")),
-        "about": known,
-        "stops": without,
-        "down": is_down(entry),
-    }
+    entry = dict(source)
+    return {**entry, "title": titled(source.source), "about": known, "stops": without, "down": source.down}

@@ -1,0 +1,253 @@
+"""GET /api/v1/openapi.json: every route that programs use, as an OpenAPI 3.1 document (https://spec.openapis.org/oas/v3.1.1).
+
+Its schemas are those of the models that the answers are made with; the requests are one table.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from flask import Blueprint, Response, jsonify
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
+from receiver.config.model import ReadAccess
+from receiver.core.model.policy import Scope
+from receiver.core.money.attribution import By
+from receiver.reports.picture import ChargesDocument, PoolDocument, WaitingPod
+from receiver.reports.published import SUFFIX
+from receiver.web.api import documents as api
+from receiver.web.api.report_document import ReportDocument
+from receiver.web.api.request_parts import DEFAULT_LIMIT, MAX_LIMIT
+from receiver.web.parts import WebParts
+
+Schema = dict[str, Any]
+MOMENT: Schema = {"type": "string", "format": "date-time"}
+COUNT: Schema = {"type": "integer", "minimum": 0}
+TEXT: Schema = {"type": "string"}
+WORDS: Schema = {**TEXT, "minLength": 1, "maxLength": api.LONGEST_TEXT, "pattern": r"\S"}
+
+_STEP = {
+    "Gpu-Autoscaler-Snapshot-At": {
+        "description": "the step that the answer stems from",
+        "schema": {"anyOf": [MOMENT, {"const": "none"}]},
+    }
+}
+_TOTAL = {"Gpu-Autoscaler-Waiting-Total": {"description": "how many pods wait", "schema": COUNT}}
+_RETRY = {"Retry-After": {"description": "seconds", "schema": {"type": "integer", "minimum": 1}}}
+_CHALLENGE = {"WWW-Authenticate": {"description": "Bearer", "schema": TEXT}}
+_REFUSALS: dict[int, tuple[str, dict[str, Any]]] = {
+    400: ("a part of the request is not valid; field says which", {}),
+    401: ("no token, or a wrong one", _CHALLENGE),
+    404: ("there is no such thing", {}),
+    409: ("it was answered otherwise, or is over", {}),
+    413: ("the body is too large", {}),
+    429: ("many different wrong tokens came from this address within a minute", _RETRY),
+    503: ("the store does not answer now", _RETRY),
+}
+_POOL = ("pool", {**TEXT, "description": "a pool's name or id"})
+_LIMIT = ("limit", {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT})
+_MONTH = ("month", {**TEXT, "pattern": "^[0-9]{4}-(0[1-9]|1[0-2])$", "description": "the current one by default"})
+_NTH = {"number": {**COUNT, "description": "its id"}}
+_BEARER = {"type": "http", "scheme": "bearer"}
+READERS, OPERATOR, WEBHOOK = ("reader", "operator", "session"), ("operator",), ("webhook",)
+
+
+def _words(kinds: Sequence[str], says: str = "") -> Schema:
+    found: Schema = {**TEXT, "enum": [str(kind) for kind in kinds]}
+    return {**found, "description": says} if says else found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One request: its *name* and *summary*, the model of its *answer* (*many*: a list of them) and *body*.
+
+    *query* are the parts that may be in the query, of which those in *needs* must be. *refusals* are the statuses that
+    it is refused with. *token* says whose token it takes; readers' only where reading is closed.
+    """
+
+    method: str
+    path: str
+    name: str
+    summary: str
+    answer: type[BaseModel] | Schema
+    many: bool = False
+    body: type[BaseModel] | None = None
+    status: int = 200
+    query: Sequence[tuple[str, Schema]] = ()
+    needs: Sequence[str] = ()
+    refusals: Sequence[int] = ()
+    headers: Mapping[str, Any] = field(default_factory=dict)
+    token: Sequence[str] = READERS
+
+
+def _read(path: str, name: str, summary: str, answer: Any, *refusals: int, **more: Any) -> Request:
+    return Request(method="get", path=f"/api/v1/{path}", name=name, summary=summary, answer=answer,
+                   refusals=(503, *refusals), **more)  # fmt: skip
+
+
+def _write(method: str, path: str, name: str, summary: str, answer: Any, *refusals: int, **more: Any) -> Request:
+    return Request(method=method, path=f"/api/v1/{path}", name=name, summary=summary, answer=answer,
+                   refusals=(401, 429, 503, *refusals), token=OPERATOR, **more)  # fmt: skip
+
+
+_STEPS: dict[str, Any] = {"headers": _STEP}
+_LISTS: dict[str, Any] = {"many": True, "query": (_POOL, _LIMIT)}
+_ENDED = ("ended", _words(("true", "false"), "with those that are over"))
+_WHO = ("who", {**TEXT, "description": "who ends it"})
+_RESET = (
+    ("scope", _words(list(Scope))),
+    ("name", {**TEXT, "description": "of the pool or team"}),
+    ("who", {**WORDS, "description": "the person"}),
+    ("why", {**WORDS, "description": "the reason"}),
+)
+_BY = ("by", _words(list(By), "team by default"))
+_TEAM = ("team", {**TEXT, "description": "everybody's by default"})
+_ALERTNAME = ("alertname", {**TEXT, "description": "those of this name"})
+_EXCLUDE = ("exclude", _words(("steps",), "leave out whether steps succeed"))
+
+REQUESTS = (
+    Request(method="post", path="/webhook", name="webhook", summary="Take one delivery of Alertmanager",
+            answer=api.DeliveryTaken, body=api.AlertmanagerPayload, status=202, refusals=(400, 401, 413, 503),
+            token=WEBHOOK),
+    Request(method="get", path="/healthz", name="healthz", summary="Whether the loop beats",
+            answer=api.HealthDocument, token=()),
+    Request(method="get", path="/readyz", name="readyz", summary="Whether deliveries are taken, and steps succeed",
+            answer=api.ReadinessDocument, query=(_EXCLUDE,), token=()),
+    Request(method="get", path="/metrics", name="metrics", summary="Prometheus' text format, or OpenMetrics on request",
+            answer=TEXT, token=()),
+    _read("status", "status", "Everything that one screen shows", api.StatusDocument, **_STEPS),
+    _read("pools", "pools", "Every pool as the last step found it", PoolDocument, many=True, **_STEPS),
+    _read("pools/{pool}", "pool", "One of them", PoolDocument, 404, **_STEPS),
+    _read("waiting", "waiting", "Pods that wait for GPUs, in the order of service", WaitingPod, 400, 404,
+          headers={**_STEP, **_TOTAL}, **_LISTS),
+    _read("waiting/{namespace}/{name}", "waitingPod", "One of them", WaitingPod, 404, **_STEPS),
+    _read("decisions", "decisions", "The newest decisions", api.DecisionDocument, 400, 404, **_LISTS, **_STEPS),
+    _read("decisions/{number}", "decision", "One of them, explained", api.ExplainedDecision, 400, 404),
+    _read("decisions/{number}/grounds", "grounds", "What it was made from, to make it again", api.GroundsDocument, 400,
+          404),
+    _read("actions", "actions", "The newest actions", api.ActionDocument, 400, 404, **_LISTS, **_STEPS),
+    _read("alerts", "alerts", "Alerts that were delivered within the last hour, the newest first", api.ReceivedAlert,
+          many=True, query=(_ALERTNAME,)),
+    _read("charges", "charges", "What Civo charged, beside the ledger", ChargesDocument, **_STEPS),
+    _read("costs", "costs", "What a month has cost, by one thing", api.CostsDocument, 400, query=(_MONTH, _BY)),
+    _read("report", "report", "The report of a month", ReportDocument, 400, 404, query=(_MONTH, _TEAM)),
+    _read("overrides", "overrides", "Overrides that are not over, the newest first", api.OverrideDocument, 400, 404,
+          many=True, query=(_POOL, _LIMIT, _ENDED)),
+    _write("post", "overrides", "setOverride", "Set an override", api.OverrideDocument, 400, 413,
+           body=api.OverrideAsked, status=201),
+    _read("overrides/{number}", "override", "One override", api.OverrideDocument, 404),
+    _write("delete", "overrides/{number}", "endOverride", "End one before its time", api.OverrideDocument, 404,
+           query=(_WHO,)),
+    _read("questions", "questions", "Approval requests, newest first", api.QuestionDocument, 400, 404, **_LISTS),
+    _read("questions/{number}", "question", "One of them", api.QuestionDocument, 404),
+    _write("post", "questions/{number}", "answer", "Answer one", api.QuestionDocument, 400, 404, 409, 413,
+           body=api.AnswerAsked),
+    _read("budget", "budget", "This month's money", api.BudgetDocument, **_STEPS),
+    _write("post", "budget", "setBudget", "Set this month's allowance", api.BudgetChangeDocument, 400, 413,
+           body=api.BudgetAsked),
+    _write("delete", "budget", "resetBudget", "Go back to the configured allowance", api.BudgetChangeDocument, 400,
+           query=_RESET, needs=("scope", "who", "why")),
+    Request(method="get", path="/api/v1/openapi.json", name="openapi", summary="This document",
+            answer={"type": "object"}),
+)  # fmt: skip
+
+
+def _named(model: type[BaseModel]) -> str:
+    return model.__name__.removesuffix(SUFFIX)
+
+
+@cache
+def schemas() -> dict[str, Schema]:
+    """Return the schema of every model that is asked for or answered, by its name."""
+    models = {m for r in REQUESTS for m in (r.answer, r.body) if isinstance(m, type)} | {api.ProblemDocument}
+    _, found = models_json_schema(
+        [(m, "serialization") for m in sorted(models, key=_named)], ref_template="#/components/schemas/{model}"
+    )
+    return {name.removesuffix(SUFFIX): _renamed(schema) for name, schema in found["$defs"].items()}
+
+
+def _renamed(node: Any) -> Any:
+    """*node* with references to the names without the suffix of classes."""
+    if isinstance(node, dict):
+        return {key: value.removesuffix(SUFFIX) if key == "$ref" else _renamed(value) for key, value in node.items()}
+    return [_renamed(part) for part in node] if isinstance(node, list) else node
+
+
+def _shown(answer: type[BaseModel] | Schema, *, many: bool = False) -> Schema:
+    one = answer if isinstance(answer, dict) else {"$ref": f"#/components/schemas/{_named(answer)}"}
+    return {"type": "array", "items": one} if many else one
+
+
+def _operation(request: Request, *, closed: bool) -> Schema:
+    """Return *request* as the specification writes it; *closed* when reading takes a token."""
+    anybody = request.token is READERS and not closed
+    kinds = ("text/plain", "application/openmetrics-text") if request.answer is TEXT else ("application/json",)
+    content = {kind: {"schema": _shown(request.answer, many=request.many)} for kind in kinds}
+    found: dict[str, Any] = {"description": "done" if request.status != 200 else "found", "content": content}
+    if request.headers:
+        found["headers"] = dict(request.headers)
+    answers = {str(request.status): found}
+    if request.path in ("/healthz", "/readyz"):
+        answers["503"] = {"description": "it does not", "content": content}
+    refusals = {*request.refusals, *((401, 429) if request.token is READERS and closed else ())}
+    for status in sorted(refusals):
+        says, headers = _REFUSALS[status]
+        problem = {"application/json": {"schema": _shown(api.ProblemDocument)}}
+        answers[str(status)] = {"description": says, "content": problem, **({"headers": headers} if headers else {})}
+    parts = re.findall(r"{(\w+)}", request.path)
+    own = _NTH if "decisions" in request.path else {}
+    parameters = [{"name": p, "in": "path", "required": True, "schema": own.get(p, TEXT)} for p in parts] + [
+        {"name": name, "in": "query", "required": name in request.needs, "schema": schema}
+        for name, schema in request.query
+    ]
+    operation: Schema = {"operationId": request.name, "summary": request.summary, "responses": answers}
+    operation["security"] = [] if anybody else [{scheme: []} for scheme in request.token]
+    if parameters:
+        operation["parameters"] = parameters
+    if request.body is not None:
+        operation["requestBody"] = {
+            "required": True, "content": {"application/json": {"schema": _shown(request.body)}}
+        }  # fmt: skip
+    return operation
+
+
+def document(version: str, *, closed: bool = False) -> Schema:
+    """Return the document of the server's *version*; *closed* when reading takes a token."""
+    paths: dict[str, Schema] = {}
+    for request in REQUESTS:
+        paths.setdefault(request.path, {})[request.method] = _operation(request, closed=closed)
+    reader = "GPU_AUTOSCALER_READER_TOKEN, where web.reading is token"
+    cookie = {"type": "apiKey", "in": "cookie", "name": "gpu_autoscaler_session"}
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "GPU autoscaler",
+            "version": version or "0",
+            "summary": "Why GPU node pools grow and shrink, what that costs, and overrides of policy.",
+            "description": "Times are RFC 3339 in UTC, money is USD as text, ratios are 0 to 1, null is not known."
+            " docs/http-api.md explains each field. Newer servers may answer more fields.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": "/"}],
+        "paths": paths,
+        "components": {
+            "schemas": schemas(),
+            "securitySchemes": {
+                "webhook": {**_BEARER, "description": "GPU_AUTOSCALER_WEBHOOK_TOKEN"},
+                "operator": {**_BEARER, "description": "GPU_AUTOSCALER_OPERATOR_TOKEN"},
+                "reader": {**_BEARER, "description": reader},
+                "session": {**cookie, "description": "what /login gives a browser; it reads and does not write"},
+            },
+        },
+    }
+
+
+def add_openapi(routes: Blueprint, parts: WebParts) -> None:
+    """Add the route to *routes*."""
+
+    @routes.get("/openapi.json")
+    def openapi() -> Response:
+        return jsonify(document(parts.version, closed=parts.reading is ReadAccess.TOKEN))
