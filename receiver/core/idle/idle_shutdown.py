@@ -19,19 +19,19 @@ from receiver.core.model.policy import KeepUntil, Policy
 from receiver.core.model.signals import SignalAction
 
 TOPIC = "idle-shutdown:"
-TEMPLATE_HASH = "pod-template-hash"  # a Deployment's ReplicaSet is named after it and ends with this label's value
+TEMPLATE_HASH = "pod-template-hash"  # the name of a Deployment's ReplicaSet ends with this label's value
 SCALABLE = frozenset({"Deployment", "ReplicaSet", "StatefulSet", "Job"})
-MOST_WINDOWS = 10  # distinct ones asked for; each costs Prometheus some queries
-A_WARNING_HOLDS = timedelta(days=1)  # after this, people are warned anew: much may have come between
+MOST_WINDOWS = 10  # distinct ones; each costs Prometheus some queries
+A_WARNING_HOLDS = timedelta(days=1)  # after this, a new warning is sent first
 NEEDED = (Source.CIVO, Source.KUBERNETES, Source.PROMETHEUS, Source.DCGM, Source.HEARTBEAT)
 
 
 class IdleStanding(StrEnum):
     """The state of a workload: the first word of the key of its last notice."""
 
-    CALM = "clear"  # nothing was told, or it was cleared
+    CALM = "clear"  # no notice, or cleared
     WARNED = "warned"
-    KEPT = "kept"  # somebody put it off
+    KEPT = "kept"  # postponed
     OBSERVED = "observed"  # observe mode: it would have been scaled to zero
     FAILED = "failed"
     DONE = "done"
@@ -76,7 +76,7 @@ class Consenting:
         return max(p.idle_shutdown or timedelta(0) for p in self.pods)
 
 
-Told = Mapping[str, tuple[str, datetime]]  # the key of the last notice and when it was told, by topic
+Told = Mapping[str, tuple[str, datetime]]  # key and time of the last notice, by topic
 Courses = Mapping[timedelta, Mapping[str, Course]]  # by window, then by ``namespace/name``
 
 
@@ -98,11 +98,11 @@ class IdleVerdict(StrEnum):
     """What to do about a workload now."""
 
     NOTHING = "nothing"
-    CANNOT = "cannot"  # tell once that it cannot be scaled to zero
+    CANNOT = "cannot"  # report once that it cannot be scaled to zero
     WARN = "warn"
     SCALE = "scale"
-    KEEP = "keep"  # tell that it is put off
-    CLEAR = "clear"  # tell that the warning no longer holds
+    KEEP = "keep"  # report that it is postponed
+    CLEAR = "clear"  # report that the warning is withdrawn
 
 
 def can_tell(facts: Facts) -> bool:
@@ -234,7 +234,7 @@ def _due(standing: IdleStanding, at: datetime | None, case: IdleCase) -> IdleVer
         return IdleVerdict.NOTHING
     grace = case.policy.idle_shutdown_grace
     since = case.now - at if at is not None else timedelta(0)
-    if at is None or since < timedelta(0):  # a notice from the future came under a wrong clock
+    if at is None or since < timedelta(0):  # a notice from the future: the clock was wrong
         return IdleVerdict.WARN
     if standing is IdleStanding.WARNED and since <= grace + A_WARNING_HOLDS:
         return IdleVerdict.SCALE if since >= grace else IdleVerdict.NOTHING
@@ -276,7 +276,7 @@ def _use_of(pod: Pod, case: IdleCase) -> Use:
         return Use.UNKNOWN
     use = was_idle(course)
     silent = None in (course.engine, course.memory, course.power, course.power_floor)
-    return Use.UNKNOWN if use is Use.QUIET and silent else use  # two witnesses may be enough elsewhere, not here
+    return Use.UNKNOWN if use is Use.QUIET and silent else use  # all four readings are required here
 
 
 def _is_new(pod: Pod, now: datetime) -> bool:

@@ -12,7 +12,7 @@ class Verdict(StrEnum):
     """What a rule did to the target."""
 
     WANTS = "wants"  # a source of a wanted size
-    ALLOWS = "allows"  # a guardrail with nothing to object
+    ALLOWS = "allows"  # a guardrail that does not object
     LIMITS = "limits"  # a guardrail that left part of the change
     HOLDS = "holds"  # a guardrail that left none of it
     NOTES = "notes"  # evidence that moved nothing
@@ -87,7 +87,7 @@ class Decision:
         return (moving or notes or list(self.reasons))[-1]
 
 
-# Rules whose sentence only changes when somebody says something else; figures and names of other sentences move on.
+# Rules whose sentence changes only with what a person or an alert says; other sentences contain changing figures.
 WORDS = frozenset(
     {
         "approved",
@@ -122,7 +122,7 @@ class VictimStage(StrEnum):
     CORDONED = "cordoned"
     DELETED = "deleted"  # the DELETE was accepted; the instance may still be listed
     GONE = "gone"
-    SPARED = "spared"  # something landed on it, or it is no longer wanted: uncordoned and left
+    SPARED = "spared"  # a pod landed on it, or its removal is no longer wanted: uncordoned
 
 
 class Because(StrEnum):
@@ -131,7 +131,7 @@ class Because(StrEnum):
     IDLE = "idle"
     STUCK = "stuck"  # it never became usable, or broke, and nothing runs on it
     CONSOLIDATED = "consolidated"  # its pods consented to be moved, and fit elsewhere
-    EVICTED = "evicted"  # a window allows fewer nodes, and the grace that it gives running work is over
+    EVICTED = "evicted"  # a window allows fewer nodes, and its grace is over
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +177,7 @@ class OutcomeKind(StrEnum):
 
     CONFIRMED = "confirmed"
     WITHDRAWN = "withdrawn"  # no longer wanted before it took effect
-    SUPERSEDED = "superseded"  # someone else moved the count meanwhile
+    SUPERSEDED = "superseded"  # the count was changed by others meanwhile
     FAILED = "failed"  # the cloud refused; the pool backs off
     OBSERVED = "observed"  # observe mode: nothing was written
 

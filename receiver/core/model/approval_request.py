@@ -17,7 +17,7 @@ from receiver.core.model.policy import Policy, Pool, Unanswered
 from receiver.core.model.text import some
 
 NAMED = 3  # nodes in a sentence
-STANDS_FOR = timedelta(hours=1)  # after its wait, where no paid unit ends it
+STANDS_FOR = timedelta(hours=1)  # after its wait, unless a paid unit ends it
 
 
 class Standing(StrEnum):
@@ -25,7 +25,7 @@ class Standing(StrEnum):
 
     OPEN = "open"
     ANSWERED = "answered"
-    DONE = "done"  # nothing is left of what it asks
+    DONE = "done"  # nothing is left to approve
     EXPIRED = "expired"
 
 

@@ -91,20 +91,20 @@ class Memory:
 
     pools: Mapping[str, PoolMemory] = field(default_factory=dict)
     lives: tuple[NodeLife, ...] = ()  # living, and gone since the month began
-    ended: EndedLives | None = None  # gone for good, where they are not among the lives
+    ended: EndedLives | None = None  # lives that ended, unless they are in *lives*
     grown_last_hour: int = 0
     removed_last_hour: int = 0
-    first_changed_at: datetime | None = None  # when the first change that these two count was over
+    first_changed_at: datetime | None = None  # when the first change that these two count ended
     watched_since: datetime | None = None  # when this ledger first read a pool's count
     heartbeat_at: datetime | None = None
-    deliveries: tuple[int, ...] = ()  # remembered and not considered yet
-    overrides: tuple[Override, ...] = ()  # that nobody has ended, in force or not
-    ran_out_early: tuple[Override, ...] = ()  # that a step ended whose clock was ahead: they go on
+    deliveries: tuple[int, ...] = ()  # stored and not considered yet
+    overrides: tuple[Override, ...] = ()  # not ended, in force or not
+    ran_out_early: tuple[Override, ...] = ()  # ended by a step whose clock was ahead: still in force
     budget_changes: tuple[BudgetChange, ...] = ()  # in force, whatever their month
     charged: Charged | None = None  # Civo's newest answer on what it charged
-    unanswered: tuple[Action, ...] = ()  # growth that ended a moment ago, and Civo may have taken it on
-    refused: Mapping[str, int] = field(default_factory=dict)  # by pool: `core.scaling.shortage.refused_counts`
-    seed: Seed | None = None  # the newest; without one this store has never known what a month had cost before it
+    unanswered: tuple[Action, ...] = ()  # growth that ended recently and that Civo may have accepted
+    refused: Mapping[str, int] = field(default_factory=dict)  # by pool: `core.scaling.capacity.refused_counts`
+    seed: Seed | None = None  # the newest; without one the store knows nothing of earlier costs
 
 
 # Stage: (where it begins, where it ends), as fields of NodeLife. `start` is the image pull of the first GPU pod.

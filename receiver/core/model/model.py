@@ -16,8 +16,8 @@ from receiver.core.model.policy import BudgetChange, Taint
 from receiver.core.model.resources import less
 from receiver.core.model.signals import PoolSilence, Signal
 
-GRANTED_FOR = timedelta(minutes=5)  # rights change when somebody applies a manifest: asking at each step tells no more
-AGAIN_AFTER = timedelta(seconds=30)  # what is refused or not known holds growth, so a grant must be seen soon
+GRANTED_FOR = timedelta(minutes=5)  # rights change only when a manifest is applied
+AGAIN_AFTER = timedelta(seconds=30)  # missing rights hold growth, so a grant must be seen soon
 UNKNOWN_HOLDS_FOR = timedelta(minutes=5)
 BIND = "bind the ClusterRole gpu-autoscaler-act (k8s/overlays/act/rights)"
 
@@ -93,8 +93,8 @@ class Stage(StrEnum):
     INSTALLING = "installing"  # Ready; its GPUs are not allocatable yet (minutes), or it carries a startup taint
     USABLE = "usable"  # Ready with its GPUs allocatable
     DELETING = "deleting"
-    BROKEN = "broken"  # a status nobody documents, a usable node that stopped being Ready, or one gone from Kubernetes
-    UNKNOWN = "unknown"  # active at Civo, and Kubernetes could not be asked
+    BROKEN = "broken"  # an undocumented status, a usable node that stopped being Ready, or one gone from Kubernetes
+    UNKNOWN = "unknown"  # active at Civo, and Kubernetes did not answer
 
 
 ON_ITS_WAY = frozenset({Stage.BUILDING, Stage.BOOTING, Stage.INSTALLING})

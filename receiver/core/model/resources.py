@@ -100,7 +100,7 @@ def _weight(resource: str, labels: Mapping[str, str]) -> float:
     return _slice(profile) / _replicas(labels.get(f"{base}.replicas", ""))
 
 
-@lru_cache(maxsize=256)  # names come from whoever writes pods
+@lru_cache(maxsize=256)  # names come from pods
 def _slice(profile: str) -> float:
     found = _PROFILE.search(profile)
     if found is None:
@@ -110,6 +110,6 @@ def _slice(profile: str) -> float:
     return min((part or compute) / slices, 1.0)
 
 
-@lru_cache(maxsize=256)  # names come from whoever writes pods
+@lru_cache(maxsize=256)  # names come from pods
 def _replicas(said: str) -> int:
     return max(int(said), 1) if said.isascii() and said.isdigit() else 1

@@ -32,7 +32,7 @@ class Allowance:
         }
         self._teams_matter = any(view.scope is Scope.TEAM for view in budgets.views)
         self._of_pools = {p.id: budgets.touched(p.id) for p in policy.pools}
-        self._kept = dict(unseen(facts))  # nodes by pool that are off what is left already
+        self._kept = dict(unseen(facts))  # nodes by pool that are already subtracted from what is left
         existing = sum(
             (max(s.required, len(s.living)) + self._kept.get(s.pool, 0)) * p.gpus_per_node
             for s in facts.pools
@@ -114,7 +114,7 @@ class Allowance:
         tally.counts[why] += count
         for check in range(passed):
             tally.within[check] += count
-        if passed == len(RULES):  # what a guardrail will hold must not use up what others may have
+        if passed == len(RULES):  # nodes that a guardrail will hold must not use up the other pools' share
             self.spend(tally, int(room), workload)
         elif passed == 0:
             self.refuse(tally, count, workload)
@@ -123,9 +123,9 @@ class Allowance:
     def refuse(self, tally: Tally, count: int, workload: Workload | None) -> None:
         """Record which budget does not cover *count* more nodes of the tally's pool."""
         refusal = self.refusing(tally, count, workload)
-        if refusal is not None and tally.pool.price_usd_per_hour is not None:  # that has a rule of its own
+        if refusal is not None and tally.pool.price_usd_per_hour is not None:  # a missing price has its own rule
             known = tally.uncovered.get(refusal.view.key)
-            if known is None or known.passing:  # what holds ordinary work up needs more than passing work does
+            if known is None or known.passing:  # ordinary work needs more than passing work does
                 tally.uncovered[refusal.view.key] = refusal
             if workload is not None:
                 tally.refused.setdefault(workload.key, refusal)
@@ -141,7 +141,7 @@ def grows_unasked(
 ) -> int:
     """Return the size up to *target* (nodes) that needs no further answer; at least the present size."""
     mine = tuple(q for q in questions if q.pool == pool.id)
-    said = bounds.min_nodes if bounds.overrides.least is not None else 0  # by a person's pin or floor
+    said = bounds.min_nodes if bounds.overrides.least is not None else 0  # by a pin or floor
     if not _costs_much(target, pool, state, max(growth_ever_approved(mine, now), said)):
         return target
     return min(target, max(state.required, approved_growth(mine, now), said))

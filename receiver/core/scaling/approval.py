@@ -29,8 +29,8 @@ from receiver.core.scaling.guardrails import approved as asks_first
 from receiver.core.scaling.recheck_times import SAFETY_MINIMUM
 from receiver.core.scaling.removal import is_dead, removable, removable_at, unapproved
 
-TIME_TO_ANSWER = timedelta(minutes=1)  # less than this before it is over, nobody can answer
-GROWS_FOR = timedelta(minutes=5)  # while demand comes in, people are asked about it once in this time
+TIME_TO_ANSWER = timedelta(minutes=1)  # with less time left, no request is sent
+GROWS_FOR = timedelta(minutes=5)  # at most one request in this time while demand comes in
 OTHERS = tuple(g for g in GUARDRAILS if g is not asks_first)
 
 
@@ -63,7 +63,7 @@ def _removals(case: Case, approval: Approval) -> Sequence[Question]:
     wanted = case.wanted
     if not approval.removals or (wanted.new_nodes and not wanted.stopped):
         return ()
-    soon = removable(case, 2 * approval.wait)  # what will be asked about during this wait is asked about with it
+    soon = removable(case, 2 * approval.wait)  # one request covers what would be asked during this wait
     coming = soon.nodes
     known = {busy: covered_instances(case.questions, case.now, busy=busy) for busy in (False, True)}
     asks = [n for n in unapproved(coming, soon.announced, case) if n.instance not in known[n.busy]]

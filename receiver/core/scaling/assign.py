@@ -71,7 +71,7 @@ class Wanted:
     needed: frozenset[str] = frozenset()
     asking: tuple[Workload, ...] = ()
     waiting_gpus: int = 0
-    settled: tuple[str, ...] = ()  # workloads that fit what exists or is on its way
+    settled: tuple[str, ...] = ()  # workloads that fit existing or coming nodes
     placed: tuple[tuple[str, str], ...] = ()  # of those, the ones that fit a usable node: (workload, instance)
     held: tuple[HeldWorkload, ...] = ()
     movable: frozenset[str] = frozenset()  # busy instances whose pods consented to move and fit elsewhere
@@ -81,8 +81,8 @@ class Wanted:
     uncovered: tuple[Refusal, ...] = ()  # one of each budget that did not cover a node
     refused: Mapping[str, Refusal] = field(default_factory=dict)  # workloads that a budget does not cover
     graces: tuple[Grace, ...] = ()  # of the open windows that evict
-    headroom: Headroom | None = None  # what it keeps warm; None: nothing
-    failed: str = ""  # the internal error because of which nothing was worked out for the pool
+    headroom: Headroom | None = None  # None: it keeps nothing warm
+    failed: str = ""  # the internal error for which the pool was set aside
 
     @property
     def new_nodes(self) -> int:
@@ -119,7 +119,7 @@ def assign(facts: Facts, policy: Policy, failures: Failures | None = None) -> As
     while True:
         try:
             return _assign(left_out.of(facts) if left_out else facts, policy, failures.set_aside, left_out)
-        except Exception as error:  # noqa: BLE001  # it is noted, and the rest goes on
+        except Exception as error:  # noqa: BLE001  # recorded; the rest goes on
             left_out.learn(error, failures)
 
 
@@ -140,7 +140,7 @@ def _assign(facts: Facts, policy: Policy, aside: Mapping[str, Failure], left_out
             _keep_standby(tally, allowance)
     headroom = keep_warm(served, facts, policy, allowance, out)
     empties = movable(served.values(), facts.at)
-    kept_out = budgets.holding or facts.kept_out  # what is moved or evicted now could not start again
+    kept_out = budgets.holding or facts.kept_out  # work that is moved or evicted now could not start again
     unreturning = _unreturning(facts, policy) if kept_out else frozenset()
     return Assignment(
         pools={i: _wanted(x, budgets, empties - unreturning, unreturning, headroom.get(i)) for i, x in served.items()}
@@ -232,7 +232,7 @@ def _serve_all(
         if not workload.gang:
             matching.market(workload.pods[0]).enter(workload.pods[0])
     misfits: list[Misfit] = []
-    unserved: set[str] = set()  # gangs without room: what waits beyond their minimum does not start without it
+    unserved: set[str] = set()  # gangs without room: pods beyond their minimum do not start either
     for workload in waiting:
         found = _serve(workload, matching, allowance, unserved)
         misfits += [found] if found is not None else []

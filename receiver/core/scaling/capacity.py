@@ -74,9 +74,9 @@ def to_open(nodes: Iterable[Node], why: str | None) -> tuple[Node, ...]:
 Requests = tuple[tuple[str, int], ...]
 WHY = ("demand", "floor", "standby", "headroom")  # new nodes are opened, in this order
 
-# Where a bin stands. What is usable is filled first; then what was begun; only then another node that is on its
-# way is begun, in the order in which nodes are bought. So the same pods fill the nodes that were bought for them:
-# were every coming node open from the start, a pod that fits many pools would take the room of one that fits few.
+# The shelves of bins. Usable nodes are filled first, then begun ones; only then another node that is on its way is
+# begun, in the order of buying. So the same pods fill the nodes that were bought for them: if every coming node were
+# open from the start, a pod that fits many pools would take the room of one that fits few.
 USABLE, OPENED, COMING, NOT_ALLOWED = range(4)
 
 
@@ -102,7 +102,7 @@ class Bin:
     usable: bool = False
     used: bool = False
     bought: bool = False
-    allowed: bool = True  # False: wanted, but a check or guardrail leaves it out, so it must not attract other work
+    allowed: bool = True  # False: a check or guardrail leaves it out, so it must not attract other work
 
     @property
     def gpus(self) -> int:
@@ -136,14 +136,14 @@ class Tally:
     bounds: BoundsInForce
     bins: list[Bin]
     room: int | None = None  # new nodes that a guardrail would leave (0: none, None: as many as the checks allow)
-    gang_room: int | None = None  # while fewer are asked for after a refusal: new nodes that one gang may need
-    shelves: tuple[list[Bin], ...] = ([], [], [], [])  # the bins by how they may be used: see USABLE and below
+    gang_room: int | None = None  # while fewer are requested after a refusal: new nodes that one gang may need
+    shelves: tuple[list[Bin], ...] = ([], [], [], [])  # the bins by shelf: see USABLE
     too_small: dict[tuple[Requests, ...], int] = field(default_factory=dict)
     reached: dict[tuple[int, Requests], int] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(WHY, 0))
     within: list[int] = field(default_factory=lambda: [0, 0, 0])  # budget, maximum, limits
     asking: list[Workload] = field(default_factory=list)
-    settled: list[Workload] = field(default_factory=list)  # of a gang in several pools, its part here
+    settled: list[Workload] = field(default_factory=list)  # of a gang in several pools: its part here
     placed: list[tuple[str, str]] = field(default_factory=list)
     held: list[HeldWorkload] = field(default_factory=list)
     given: list[Given] = field(default_factory=list)
@@ -288,7 +288,7 @@ def open_tally(pool: Pool, facts: Facts, budgets: Budgets) -> Tally:
     held = unpriced or (backing_off and smaller is None) or halted or stuck or undone or paused
     graces = graces_of(pool, bounds, facts.evictions_announced, facts.at, facts.not_emptied)
     going = _deleted_victims(state)
-    if graces:  # what is evicted there must not come back to it
+    if graces:  # evicted pods must not come back to the node
         going |= _evicted_victims(state)
     return Tally(
         pool=pool,
@@ -370,14 +370,14 @@ def new_bin(tally: Tally) -> Bin:
     return Bin(pool=tally.pool.id, instance=None, free=new_node(tally.pool, tally.state), used=True, bought=True)
 
 
-REFUSAL_LASTS = timedelta(seconds=30)  # stock changes by the minute: an older refusal says nothing of a smaller request
+REFUSAL_LASTS = timedelta(seconds=30)  # stock changes by the minute, so older refusals do not count
 
 
 class Shortage(StrEnum):
     """Why Civo provided no node, as far as people can act on it."""
 
-    STOCK = "stock"  # no GPU of the kind is free, or the region is full: wait, or another size or region
-    QUOTA = "quota"  # the account's: ask Civo for more, or free some
+    STOCK = "stock"  # no free GPU of the kind, or the region is full: wait, or use another size or region
+    QUOTA = "quota"  # the account's quota: request a higher one, or free resources
     OTHER = "other"
 
 

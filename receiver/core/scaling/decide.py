@@ -19,8 +19,8 @@ from receiver.core.scaling.recheck_times import reconsider_at
 from receiver.core.scaling.removal import Removable, busy_beyond, is_dead, is_kept, removable, unapproved
 
 NOTED = (SignalAction.SCALE_UP, SignalAction.SCALE_DOWN, SignalAction.HOLD, SignalAction.FALLBACK)
-MOST_ASKING = 50  # of the work that a decision without grounds names
-Explainer = Callable[[Decision, Case], Decision]  # adds sentences and what a decision rests on
+MOST_ASKING = 50  # work named by a decision without evidence
+Explainer = Callable[[Decision, Case], Decision]  # adds sentences and evidence
 
 
 def decide(case: Case) -> tuple[Decision, Case]:
@@ -37,12 +37,12 @@ def decide(case: Case) -> tuple[Decision, Case]:
     due = (
         *(n for n in removable_now.nodes if n.instance not in last),
         *waits,
-    )  # who waits for an answer keeps no other
+    )  # those that need an approval delay no other
     empty = sum(not n.busy for n in due)
     case = replace(case, dead=sum(is_dead(n) for n in due), empty=empty, going=len(due), unapproved=waits)
     sources = _sources_of_size(case, replace(removable_now, nodes=due))
     if case.dead and wanted.new_nodes and apply(sources[-1].target, case)[-1].target == state.required:
-        # The dead nodes cannot go now: that must not keep work waiting for others.
+        # The dead nodes cannot be removed now: that must not delay other nodes for waiting work.
         case = replace(case, dead=0, empty=case.empty - case.dead, going=case.going - case.dead)
         due = tuple(n for n in due if not is_dead(n))
         sources = _sources_of_size(case, replace(removable_now, nodes=due))
@@ -203,8 +203,8 @@ def _sources_of_size(case: Case, removable_now: Removable) -> list[Reason]:
         if count > 0:
             target += count
             found.append(Reason(rule=rule, verdict=Verdict.WANTS, target=target))
-    # What grows beside those that go waits until they are gone: the dead are what it was bought for. At a budget's stop
-    # nothing is bought, and what waits cannot begin on what is idle.
+    # Growth waits until these nodes are gone: dead ones were bought for the same demand. At a budget stop nothing is
+    # bought, and waiting work cannot start on idle nodes.
     goes_first = bool(case.dead or removable_now.announced or (wanted.stopped and removable_now.nodes))
     if goes_first:
         found = [replace(r, verdict=Verdict.NOTES, target=case.present) for r in found]

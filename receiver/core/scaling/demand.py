@@ -12,12 +12,12 @@ from receiver.core.model.resources import COMPUTE, allocatable, less, too_much
 from receiver.core.model.signals import UNASSIGNED
 from receiver.core.model.text import cut
 
-# Taints that come and go with a node's state, and say nothing of the next node.
+# Prefixes of taints that depend on a node's state, and say nothing about the next node.
 PASSING_TAINTS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "ToBeDeleted")
 OFFER_IS_BELIEVED_FOR = timedelta(hours=24)
-MOST_NAMED, LONGEST_NAMED = 5, 63  # values of an affinity, and characters of each; those of a label are 63 at most
+MOST_NAMED, LONGEST_NAMED = 5, 63  # values of an affinity, and characters of each (a label value has at most 63)
 CORDON = Taint(key="node.kubernetes.io/unschedulable", value="", effect="NoSchedule")
-IGNORED_NAMESPACES = frozenset({"gpu-operator", "nvidia-gpu-operator"})  # its validation pods ask for a GPU
+IGNORED_NAMESPACES = frozenset({"gpu-operator", "nvidia-gpu-operator"})  # validation pods request a GPU
 
 
 def workloads(pods: Iterable[Pod], bound: Mapping[str, int] | None = None) -> tuple[Workload, ...]:
@@ -41,7 +41,7 @@ def workloads(pods: Iterable[Pod], bound: Mapping[str, int] | None = None) -> tu
     ranked = [(_rank(w), w) for w in alone]
     for key, members in gangs.items():
         parts = list(_parts(key, members, (bound or {}).get(key, 0)))
-        first = _rank(parts[0]) if parts[0].gang else None  # what is beyond a minimum must not take its room
+        first = _rank(parts[0]) if parts[0].gang else None  # pods beyond a minimum must not take its room
         ranked += [(max(first or _rank(w), _rank(w)), w) for w in parts]
     return tuple(w for _, w in sorted(ranked, key=lambda ranking: ranking[0]))
 
@@ -96,7 +96,7 @@ def offer_of(
     if not usable:
         known = before is not None and POOL_LABEL in before.labels
         return replace(before, taints=_lasting(before.taints, passing)) if before is not None and known else None
-    kinds: dict[object, Node] = {}  # nodes that are alike are judged once
+    kinds: dict[object, Node] = {}  # one node of each kind
     for node in sorted(usable, key=lambda n: (n.created_at, n.name), reverse=True):
         configured = tuple(node.labels.get(key) for key in pool.offered_labels)
         kinds.setdefault((_lasting(node.taints, passing), configured, frozenset(node.labels)), node)
@@ -226,7 +226,7 @@ def meets(labels: Mapping[str, str], want: Requirement) -> bool:
         case "Gt" | "Lt":
             return have is not None and _ordered(have, want)
         case _:
-            return False  # an operator nobody documents: never claim that it fits
+            return False  # an undocumented operator: never assume that it fits
 
 
 def _ordered(have: str, want: Requirement) -> bool:
@@ -240,7 +240,7 @@ def _ordered(have: str, want: Requirement) -> bool:
 def take(free: dict[str, int], asks: Mapping[str, int]) -> bool:
     """Subtract *asks* from *free* if they fit; change nothing otherwise. A compute resource that *free* does not name
     is unknown, and never too little."""
-    for resource, count in asks.items():  # a loop: this is called for every pod and node
+    for resource, count in asks.items():  # a plain loop: this runs for every pod and node
         if free.get(resource, 0) < count and (resource in free or resource not in COMPUTE):
             return False
     for resource, count in asks.items():

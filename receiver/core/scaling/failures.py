@@ -48,9 +48,9 @@ class Failures:
         self.set_aside.setdefault(pool, failure)
 
 
-MOST_LEFT_OUT = 20  # owners whose work is left out because it cannot be assigned: with more it is no fault of the work
+MOST_LEFT_OUT = 20  # owners whose work is left out; with more, the work is not at fault
 SHARED_FRAMES = 2  # `assign` and `_assign`
-MOST_PAIRS = 5  # owners that cannot be judged for one pool, until the pool is set aside
+MOST_PAIRS = 5  # owners that fail in one pool before the pool is set aside
 
 
 @dataclass(slots=True)
@@ -59,7 +59,7 @@ class LeftOut:
 
     owners: set[str] = field(default_factory=set)
     pairs: set[tuple[str, str]] = field(default_factory=set)
-    rearranges: bool = True  # work is moved between rooms to save nodes; a bug in that costs a node, and no more
+    rearranges: bool = True  # whether work moves between rooms to save nodes; a bug there costs a node at most
 
     def __bool__(self) -> bool:
         """True when work is left out."""
@@ -108,7 +108,7 @@ def _subjects(trace: TracebackType | None) -> tuple[str | None, str | None]:
     """The pool and the owner of the work in the frames of *trace*; those of the innermost frame win."""
     pool: str | None = None
     owner: str | None = None
-    for _ in range(SHARED_FRAMES):  # loops over all pools: what their variables hold need not be what was asked for
+    for _ in range(SHARED_FRAMES):  # they loop over all pools: their variables may belong to another one
         trace = trace.tb_next if trace is not None else None
     while trace is not None:  # the innermost comes last
         values = trace.tb_frame.f_locals.values()

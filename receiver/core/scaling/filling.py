@@ -21,10 +21,10 @@ from receiver.core.scaling.capacity import Bin, Given, Requests, Tally, new_bin
 from receiver.core.scaling.demand import take
 from receiver.core.scaling.market import price
 
-MOST_MOVED = 20_000  # workloads that are seated anew in one step where amounts differ
-FEW = 12  # workloads of which every seating is tried, up to MOST_TRIES
+MOST_MOVED = 20_000  # workloads seated again in one step where amounts differ
+FEW = 12  # up to so many workloads every seating is tried, up to MOST_TRIES
 MOST_TRIES = 5_000  # in one step
-MOST_TRADED = 3  # nodes of one pool that are opened in the place of others
+MOST_TRADED = 3  # nodes of one pool that are opened instead of others
 
 
 @dataclass(slots=True, eq=False)
@@ -89,7 +89,7 @@ def _may_help(tallies: Sequence[Tally], unserved: Sequence[Workload]) -> bool:
     asked = [w.gpus for w in unserved]
     asked += [given.workload.gpus for tally in tallies for given in tally.given if not given.whole]
     asked += [tally.pool.gpus_per_node for tally in tallies for room in tally.bins if room.bought and room.allowed]
-    return any(gpus <= free for gpus in asked)  # a node's work moves into the room that is free outside of it
+    return any(gpus <= free for gpus in asked)  # a node's work moves into free room elsewhere
 
 
 def serve_again(seats: Seats, order: Mapping[str, int], tallies: Mapping[str, Tally], allowance: Allowance) -> bool:
@@ -227,7 +227,7 @@ class _Filling:
             self._rise(guest)
         free, room.free = room.free, {}
         if all(guest.alone for guest in guests):
-            self._start = start  # nothing is free that was not free before
+            self._start = start  # nothing new is free
         if all(self._insert(guest) for guest in guests):
             return free
         self._take_back(before, [(room, free)])
@@ -320,7 +320,7 @@ class _Filling:
         return False
 
     def _shift(self, guest: Guest, room: Room, came: Mapping[int, tuple[Guest, int] | None]) -> None:
-        start = [dict(each) for each in self._start]  # it holds on: in each room one takes what the other leaves
+        start = [dict(each) for each in self._start]  # still valid: each takes the room that the other leaves
         step = came[room.pool]
         while step is not None:
             mover, pool = step

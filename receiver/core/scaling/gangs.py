@@ -138,7 +138,7 @@ def place_parts(
 def _fill(bins: list[Bin], pods: Sequence[Pod], tally: Tally) -> list[int]:
     """Pack *pods* into *bins*, opening new ones at the end; return each pod's index in *bins*."""
     places: list[int] = []
-    begin: dict[Requests, int] = {}  # room only shrinks, so what holds no pod of a kind holds no other like it
+    begin: dict[Requests, int] = {}  # room only shrinks, so a bin that holds no pod of a kind never will
     for pod in pods:
         asks = pod.asks
         kind = tuple(sorted(asks.items()))

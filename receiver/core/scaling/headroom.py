@@ -63,7 +63,7 @@ def _unanswered(tally: Tally, facts: Facts) -> Iterable[int]:
 ASKED_WITHIN = timedelta(minutes=10)
 PERCENT_OF_ASKED = 70
 PERCENT_OF_HELD = 5
-ENOUGH_PERCENT = 50  # of the headroom: nothing is bought while that much is left, and no idle node goes below it
+ENOUGH_PERCENT = 50  # of the headroom: nothing is bought, and no idle node goes, while less would be left
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +157,7 @@ def _open(
     asked = sum(pod.gpus for pod in recent)
     held = sum(pod.gpus for pod in pods if pod.node is not None)
     gpus = (PERCENT_OF_ASKED * asked + PERCENT_OF_HELD * held) // 100
-    unit = max((pod.gpus for pod in recent), default=1)  # what is left of a node helps only pods that fit into it
+    unit = max((pod.gpus for pod in recent), default=1)  # the rest of a node helps only pods that fit into it
     free = sum(room.gpus // unit * unit for x in fitting for room in x.bins if room.allowed)
     per_node = tally.pool.gpus_per_node
     if free * 100 < ENOUGH_PERCENT * gpus:

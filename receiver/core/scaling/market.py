@@ -88,7 +88,7 @@ class Market:
         self._fitting = fitting
         self._offers = {_kind(x): new_node(x.pool, x.state) for x in fitting}
         self._waiting: Counter[Requests] = Counter()
-        self._largest_first: list[tuple[int, Requests]] = []  # GPUs below zero, and all that is asked for
+        self._largest_first: list[tuple[int, Requests]] = []  # negative GPUs, and the whole request
         self._orders: dict[object, Sequence[Tally]] = {}
 
     def enter(self, pod: Pod) -> None:
@@ -185,8 +185,8 @@ def _requests(pod: Pod) -> Requests:
     return tuple(sorted(pod.asks.items()))
 
 
-WIDE = 4  # times the GPUs of the smallest: a pod for such a node's smallest sibling leaves three quarters of it idle
-SAME_PRICE = Decimal("0.1")  # per GPU: more than a tenth apart they are other GPUs, and another bargain
+WIDE = 4  # times the GPUs of the smallest sibling: a pod for that one leaves three quarters of the node idle
+SAME_PRICE = Decimal("0.1")  # per GPU: prices more than a tenth apart mean different GPUs
 
 
 def siblings(pool: Pool, policy: Policy) -> Sequence[Pool]:
@@ -196,7 +196,7 @@ def siblings(pool: Pool, policy: Policy) -> Sequence[Pool]:
 
 def is_small(pool: Pool, policy: Policy) -> bool:
     """True when no sibling of *pool* has smaller nodes, and one has `WIDE` times their GPUs or more."""
-    size = pool.gpus_per_node  # sizes first: it is asked for every pool, about every other one
+    size = pool.gpus_per_node  # sizes first: this runs for each pair of pools
     wide = any(other.gpus_per_node >= WIDE * size and _alike(pool, other) for other in policy.pools)
     return wide and not any(other.gpus_per_node < size and _alike(pool, other) for other in policy.pools)
 
@@ -208,7 +208,7 @@ def goes_early(pool: Pool, policy: Policy) -> bool:
     """
     if policy.objective is Objective.WAIT or not policy.billing.by_the_hour:
         return False
-    most = pool.gpus_per_node / WIDE  # sizes first: it is asked for every idle node, and most pools are of one size
+    most = pool.gpus_per_node / WIDE  # sizes first: this runs for each idle node, and most pools have one size
     return any(other.gpus_per_node <= most and _alike(pool, other) for other in policy.pools)
 
 

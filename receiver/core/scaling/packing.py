@@ -16,9 +16,9 @@ from receiver.core.money.cost import next_unit_at
 from receiver.core.scaling.capacity import Bin, Tally
 from receiver.core.scaling.demand import refusal, take, tolerates_cordon
 
-LAST_WORKLOADS = 300  # what people run changes; as many give as good a picture as two thousand
-WEIGHT_OF_THE_RULE = 5  # the heavy tail counts as much as so many workloads
-A_YOUNG_AGE = timedelta(minutes=5)  # added to every age: most that has just begun does not end at once
+LAST_WORKLOADS = 300  # workloads change, and so many predict as well as two thousand
+WEIGHT_OF_THE_RULE = 5  # the heavy-tailed prior counts as much as so many workloads
+A_YOUNG_AGE = timedelta(minutes=5)  # added to every age: most new work does not end at once
 LATER = tuple(timedelta(minutes=m) for m in (10, 20, 40, 80, 160))
 LATER_SECONDS = tuple(moment.total_seconds() for moment in LATER)
 
@@ -48,7 +48,7 @@ class Survival:
     def _chances(self, age: float, later: Sequence[float]) -> list[float]:
         """The chance to run on for each of so many seconds *later*."""
         lengths, count, old = self.lengths, len(self.lengths), age + A_YOUNG_AGE.total_seconds()
-        seen = count - bisect_right(lengths, age) + WEIGHT_OF_THE_RULE  # those that got as old, and the rule
+        seen = count - bisect_right(lengths, age) + WEIGHT_OF_THE_RULE  # those that got as old, and the prior
         return [
             (count - bisect_right(lengths, age + more) + WEIGHT_OF_THE_RULE * old / (old + more)) / seen
             for more in later
@@ -58,8 +58,8 @@ class Survival:
 FILL_OTHERS_FIRST = Taint(key="gpu-autoscaler.io/fill-others-first", effect="PreferNoSchedule")
 IDLE = Taint(key="gpu-autoscaler.io/idle", effect="PreferNoSchedule")
 SOFT_TAINTS = (FILL_OTHERS_FIRST, IDLE)
-AS_LIKELY = 0.02  # within so much of the best chance (0-1) a node goes on being filled: a choice that flaps fills none
-ENDS_SOON = timedelta(minutes=20)  # what is left of a paid hour that work should rather not begin in
+AS_LIKELY = 0.02  # a node this close to the best chance (0-1) stays the one to fill: a flapping choice fills none
+ENDS_SOON = timedelta(minutes=20)  # work should not start in so short a rest of a paid hour
 
 
 def soft_taints(facts: Facts, policy: Policy, survival: Survival) -> Iterator[tuple[Node, tuple[Taint, ...]]]:

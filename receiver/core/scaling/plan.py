@@ -68,7 +68,7 @@ def provisioning_failed(action: Action, state: PoolState) -> Backoff | None:
     known = state.provisioning.instances if state.provisioning else ()
     never = [n for n in state.nodes if n.instance in bad and not n.was_usable and n.instance not in known]
     if not never:
-        return None  # or each was counted when its removal was first tried
+        return None  # or each was counted at the first try of its removal
     failures = (state.provisioning.failures if state.provisioning else 0) + 1
     vanished = all(n.vanished for n in never)
     first = FIRST_BACKOFF_BESIDE_WORKING_NODES if vanished or state.of(Stage.USABLE) else FIRST_BACKOFF

@@ -79,11 +79,11 @@ def probes_left(state: PoolState, now: datetime) -> int | None:
     return max(0, 1 - len(state.coming) - state.unlisted)
 
 
-MUST_FALL_WITHIN = timedelta(minutes=15)  # after a removal; what stays longer is no delay
+MUST_FALL_WITHIN = timedelta(minutes=15)  # after a removal; longer than that is no delay
 UNDOINGS = 3
 IN_A_DAY = timedelta(hours=24)
 GIVES_WAY_FOR = timedelta(hours=24)
-UNDONE_WITHIN = timedelta(hours=1)  # a change against our own within this time undoes it
+UNDONE_WITHIN = timedelta(hours=1)  # a change against ours within this time reverts it
 
 
 def expected_count(late: LateCount | None, shown: int, now: datetime) -> int:
@@ -150,7 +150,7 @@ def drift(past: PoolMemory | None, shown: int, now: datetime, unanswered: int = 
     if action is not None and action.kind is ActionKind.GROW:
         high = max(high, action.to_count)
     if _within(past.last_shrink_at, MUST_FALL_WITHIN, now) or (action and action.kind is ActionKind.RETIRE):
-        low = 0  # our removals show late and one by one
+        low = 0  # removals show late and one by one
     if low <= shown <= high:
         return None
     against = past.last_shrink_at if shown > past.required else past.last_grow_at

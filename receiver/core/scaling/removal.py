@@ -174,8 +174,8 @@ def removable(case: Case, within: timedelta = NOW) -> Removable:
     moved = [n for n in case.state.nodes if n not in over and may_be_emptied(n, case, within)]
     for nodes in (dead, due, moved):
         nodes.sort(key=lambda n: (next_unit_at(n.created_at, case.now, case.policy.billing), n.name))
-    # Never more than Civo wants to have: where it wants fewer than live, it is about to take one itself.
-    emptying = [n for n in over if n.instance in evicting(case.state)]  # before others: its work was evicted already
+    # Never more than Civo's count: if fewer are required than exist, Civo is about to remove one itself.
+    emptying = [n for n in over if n.instance in evicting(case.state)]  # first: their work was evicted already
     others = [n for n in over if n not in emptying]
     empty, busy = [n for n in others if not n.busy], [n for n in others if n.busy]
     resting = due[: max(0, idle_removals_left(case) - len(many) - len(empty) - sum(not n.busy for n in emptying))]
