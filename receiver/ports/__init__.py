@@ -1,4 +1,4 @@
-"""What the product needs from the outside, in the domain's words, and the ways in which a call can fail."""
+"""Ports: the interfaces through which the product uses everything outside, and the ways in which calls can fail."""
 
 from receiver.ports.cluster import (
     CORDON_ANNOTATION,

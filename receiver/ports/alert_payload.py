@@ -1,8 +1,7 @@
-"""Alertmanager's webhook payload, version "4", as a Delivery: strict about what matters, tolerant of the rest.
+"""Parses Alertmanager's webhook payload, version "4", into a Delivery.
 
-Source of the format: https://prometheus.io/docs/alerting/latest/configuration/#webhook_config. Alertmanager
-does not retry after a 4xx, so only what could not be understood at all is refused; whatever can be looked
-at again is a warning.
+Format: https://prometheus.io/docs/alerting/latest/configuration/#webhook_config. Alertmanager does not retry after a
+4xx, so only unusable payloads are refused; everything else is a warning.
 """
 
 import json
@@ -17,10 +16,10 @@ from receiver.ports import Delivery
 
 VERSION = "4"
 FUTURE_TOLERANCE = timedelta(minutes=5)  # clocks that differ a little
-OLDEST = timedelta(days=400)  # nothing fires for longer; such a time is a mistake of whoever sent it
+OLDEST = timedelta(days=400)  # an alert that claims to be older has a wrong time
 MOST_WARNINGS = 20
-LONGEST_TEXT = 2000  # characters of a label or an annotation: who writes a book there fills each decision with it
-MOST_TRUNCATED = 2**31 - 1  # what the store counts to
+LONGEST_TEXT = 2000  # characters of a label or an annotation, which decisions repeat
+MOST_TRUNCATED = 2**31 - 1  # the store's largest number
 
 _STATUSES = ("firing", "resolved")
 _SEND_OURS = "send Alertmanager's own webhook payload unchanged (webhook_configs, no template in between)"
@@ -29,7 +28,7 @@ _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:
 
 
 class BadPayload(ValueError):
-    """A body that is no webhook payload. *field* names where, *remedy* says what helps; str() has the first two."""
+    """A body that is not a webhook payload: the problem with *field*, and its *remedy*. str() has no remedy."""
 
     def __init__(self, problem: str, *, field: str, remedy: str = _SEND_OURS) -> None:
         super().__init__(f"{field}: {problem}")
@@ -38,12 +37,11 @@ class BadPayload(ValueError):
 
 
 def parse(body: bytes, *, received_at: datetime, pools: Collection[str] = ()) -> Delivery:
-    """Return the delivery that *body* holds; raise BadPayload when it holds none.
+    """Return the delivery in *body*. Raises BadPayload.
 
-    *received_at* (timezone-aware) stands in for a start time that cannot be true. *pools* are the ids and
-    names of the configured pools, to warn of others; empty switches that check off. Each alert's own status
-    counts, never the group's: one message mixes both. ``endsAt`` is not read: an alert ends when it is
-    reported as resolved or no longer found.
+    *received_at* (timezone-aware) replaces an impossible start time. *pools* are the ids and names of the configured
+    pools, to warn about others (empty: no warnings). Each alert's own status counts, not the group's, because one
+    message mixes both. ``endsAt`` is ignored: an alert ends when it is reported as resolved or no longer found.
     """
     document = _document(body)
     _check_version(document)
@@ -54,7 +52,7 @@ def parse(body: bytes, *, received_at: datetime, pools: Collection[str] = ()) ->
         alert = _alert(item, f"alerts[{index}]", received_at, warnings)
         component = alert.labels.get("component", "")
         if component not in ("", COMPONENT):
-            _warn(warnings, f"alert {_name(alert)} is not ours (component {_quoted(component)}) and was left out")
+            _warn(warnings, f"alert {_name(alert)} is not ours (component {_quoted(component)}) and was ignored")
             continue
         _check_labels(alert, pools, warnings)
         alerts.append(alert)
@@ -77,8 +75,8 @@ def _document(body: bytes) -> Mapping[str, Any]:
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
         raise BadPayload(f"is not JSON: {error.msg} at {where}", field="body") from error
-    except (ValueError, RecursionError) as error:  # a number of thousands of digits, brackets without end
-        raise BadPayload("is not JSON that can be read", field="body") from error
+    except (ValueError, RecursionError) as error:  # a number with thousands of digits, endless brackets
+        raise BadPayload("is not readable JSON", field="body") from error
     if not isinstance(document, dict):
         raise BadPayload(f"must be an object, not {_kind(document)}", field="body")
     return document
@@ -87,10 +85,10 @@ def _document(body: bytes) -> Mapping[str, Any]:
 def _check_version(document: Mapping[str, Any]) -> None:
     said = document.get("version")
     if said is None:
-        raise BadPayload(f'is missing; this receiver speaks "{VERSION}"', field="version")
+        raise BadPayload(f'is missing; this receiver supports "{VERSION}"', field="version")
     if said != VERSION:
         raise BadPayload(
-            f'{_quoted(said)} is unknown; this receiver speaks "{VERSION}"',
+            f'{_quoted(said)} is unknown; this receiver supports "{VERSION}"',
             field="version",
             remedy='point a webhook_configs entry of Alertmanager 0.25 or newer at /webhook: it sends version "4"',
         )
@@ -127,7 +125,7 @@ def _alert(item: object, field: str, received_at: datetime, warnings: dict[str, 
     starts_at = _timestamp(said, f"{field}.startsAt")
     if starts_at is None or not received_at - OLDEST <= starts_at <= received_at + FUTURE_TOLERANCE:
         name = _short(labels.get("alertname") or _clean(fingerprint))
-        _warn(warnings, f"alert {name} says it began at {said}, which cannot be: taken as beginning when it arrived")
+        _warn(warnings, f"alert {name} has the impossible start time {said}: its time of arrival is used instead")
         starts_at = received_at.astimezone(UTC)
     annotations = item.get("annotations")
     return Alert(
@@ -140,7 +138,7 @@ def _alert(item: object, field: str, received_at: datetime, warnings: dict[str, 
 
 
 def _timestamp(said: object, field: str) -> datetime | None:
-    """Return the moment in UTC, or None for one that no calendar holds (Go's zero time, year 1)."""
+    """Return the time in UTC, or None if it is out of range (Go's zero time, year 1)."""
     remedy = "write it as RFC 3339 with an offset, such as 2026-11-20T21:25:05Z"
     if said is None:
         raise BadPayload("is missing", field=field)
@@ -174,9 +172,11 @@ def _check_labels(alert: Alert, pools: Collection[str], warnings: dict[str, None
     action = alert.labels.get("action", "")
     known = ", ".join(SignalAction)
     if not action:
-        _warn(warnings, f"alert {_name(alert)} has no label action and does nothing; known actions: {known}")
+        _warn(warnings, f"alert {_name(alert)} has no label action and has no effect; known actions: {known}")
     elif action not in tuple(SignalAction):
-        _warn(warnings, f"action {_quoted(action)} of alert {_name(alert)} is unknown and does nothing; known: {known}")
+        _warn(
+            warnings, f"action {_quoted(action)} of alert {_name(alert)} is unknown and has no effect; known: {known}"
+        )
     pool = alert.labels.get("pool", "")
     if pools and pool not in ("", UNASSIGNED, *pools):
         _warn(warnings, f"pool {_quoted(pool)} of alert {_name(alert)} is not configured; known: {', '.join(pools)}")
@@ -188,7 +188,7 @@ def _truncated(document: Mapping[str, Any], warnings: dict[str, None]) -> int:
         return 0
     _warn(
         warnings,
-        f"Alertmanager left {count} alerts out of this message: everything is looked at again; set max_alerts: 0",
+        f"Alertmanager left {count} alerts out of this message; set max_alerts: 0",
     )
     return min(count, MOST_TRUNCATED)
 
@@ -198,11 +198,11 @@ def _warn(warnings: dict[str, None], sentence: str) -> None:
 
 
 def _few(warnings: Iterable[str]) -> tuple[str, ...]:
-    """The first warnings, and how many more there were: a payload may hold thousands of odd alerts."""
+    """The first warnings and the number of others: a payload may hold thousands of odd alerts."""
     sentences = list(warnings)
     if len(sentences) <= MOST_WARNINGS:
         return tuple(sentences)
-    return (*sentences[:MOST_WARNINGS], f"and {len(sentences) - MOST_WARNINGS} more of this kind")
+    return (*sentences[:MOST_WARNINGS], f"and {len(sentences) - MOST_WARNINGS} more warnings")
 
 
 def _name(alert: Alert) -> str:
@@ -210,7 +210,7 @@ def _name(alert: Alert) -> str:
 
 
 def _clean(text: str) -> str:
-    return harmless(text)  # what databases refuse is among it
+    return harmless(text)  # also without characters that databases refuse
 
 
 def _text(value: object) -> str:
@@ -218,7 +218,7 @@ def _text(value: object) -> str:
 
 
 def _quoted(value: object) -> str:
-    """*value* as JSON writes it, cut short: it is somebody else's and may be long."""
+    """*value* as JSON, shortened."""
     return _short(json.dumps(value))
 
 

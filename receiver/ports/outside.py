@@ -1,4 +1,4 @@
-"""The outside in the domain's words: cloud, Prometheus, Alertmanager, clock and leader, and how a call can end."""
+"""Ports to the cloud, Prometheus and Alertmanager, the clock and the leader, and the results of calls to them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,17 +13,17 @@ from receiver.core.model.signals import Alert, Silence
 
 
 class Did(StrEnum):
-    """What a write did."""
+    """The effect of a write."""
 
     DONE = "done"
-    ALREADY = "already"  # the world was there already; nothing was sent
-    DIFFERS = "differs"  # the world is not the one that was decided on; nothing was sent
+    ALREADY = "already"  # the target state was reached already; nothing was sent
+    DIFFERS = "differs"  # the state is not the one that was decided on; nothing was sent
     OBSERVED = "observed"  # observe mode: nothing was sent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """What a write did, in one sentence; *required* is the count at the cloud afterwards, where it was read."""
+    """The effect of a write, in one sentence; *required* is the cloud's count afterwards, where it was read."""
 
     did: Did
     sentence: str
@@ -31,7 +31,7 @@ class Receipt:
 
 
 class TryLater(Exception):
-    """It did not work now and may work later. *delay* is how long to wait at least, when the other side said so.
+    """A failure that may pass. *delay* is the least time to wait, if the other side named one.
 
     *code* is a short word for metrics and messages (``timeout``, ``http_503``, Civo's error ``code``).
     """
@@ -43,7 +43,7 @@ class TryLater(Exception):
 
 
 class WontWork(Exception):
-    """It will not work until a person or the world changes something; *code* as in TryLater."""
+    """A failure that lasts until something is changed; *code* as in TryLater."""
 
     def __init__(self, detail: str, *, code: str = "refused") -> None:
         super().__init__(detail)
@@ -51,12 +51,12 @@ class WontWork(Exception):
 
 
 class WriterLostError(Exception):
-    """We are no longer the one writer, or may cease to be before a call could end: nothing may be written outside."""
+    """This process is no longer the writer, or may cease to be before a call ends: it must not write outside."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instance:
-    """One instance as Civo lists it; *status* is Civo's own word (BUILDING, ACTIVE, DELETING, ...)."""
+    """One instance as Civo lists it; *status* is Civo's term (BUILDING, ACTIVE, DELETING, ...)."""
 
     id: str
     hostname: str
@@ -66,7 +66,7 @@ class Instance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloudPool:
-    """A pool at Civo: the count it was asked for and what exists. A pool at zero exists only as a requirement."""
+    """A pool at Civo: the *required* count and the instances that exist."""
 
     id: str
     required: int
@@ -75,19 +75,18 @@ class CloudPool:
 
 
 class Cloud(Protocol):
-    """Where node pools live. Every call may raise TryLater or WontWork."""
+    """The API of node pools. Every call may raise TryLater or WontWork."""
 
     def look(self) -> Mapping[str, CloudPool]:
         """Return every pool of the cluster by id."""
 
     def resize(self, pool: str, *, decided_on: int, target: int, shown: int | None = None) -> Receipt:
-        """Ask for *target* nodes, an absolute count above *decided_on*.
+        """Request *target* nodes, an absolute count above *decided_on*. Idempotent.
 
-        Re-reads the required count first: at or above *target* nothing is sent (ALREADY); different from
-        *decided_on* nothing is sent (DIFFERS). Asking twice is asking once. *shown* is the number that Civo is
-        known to show while our last change does not show yet: re-reading that very number is no objection,
-        unless *target* is below it. With more nodes alive than *target* nothing is sent (DIFFERS): whatever the
-        count says, the lower one would take some of them away.
+        Re-reads the required count first. Nothing is sent if it is at or above *target* (ALREADY), differs from
+        *decided_on* (DIFFERS), or more nodes than *target* are alive (DIFFERS: the request would remove some). *shown*
+        is the count that Civo is known to show until our last change takes effect: re-reading it is accepted unless
+        *target* is below it.
         """
 
     def retire(self, pool: str, instance: str) -> Receipt:
@@ -95,35 +94,35 @@ class Cloud(Protocol):
 
 
 class Sizes(Protocol):
-    """Where sizes of nodes are listed."""
+    """The list of node sizes."""
 
     def machines(self) -> Mapping[str, Mapping[str, int]]:
         """Return CPU, memory and ephemeral storage of each size's machine (`receiver.core.model.resources`), by name.
 
-        What is not known is left out. Never raises, and mostly answers from memory.
+        Unknown sizes are left out. Never raises, and usually answers from a cache.
         """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charges:
-    """What Civo charged: the records that could be read, and of every other what is wrong with it."""
+    """Civo's charges: the readable records, and a description of each unreadable one."""
 
     records: tuple[Charge, ...] = ()
     unreadable: tuple[str, ...] = ()
 
 
 class Accounts(Protocol):
-    """Where the account's charges are. The call may raise TryLater or WontWork."""
+    """The API of the account's charges. The call may raise TryLater or WontWork."""
 
     def charges(self, frm: datetime, to: datetime) -> Charges:
-        """Return what the whole account was charged for between *frm* and *to*, hours and no money."""
+        """Return the charges of the whole account between *frm* and *to*: hours, without amounts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TelemetryFacts:
-    """What the recording rules say. *utilization* and *coverage* are ratios by pool id; *waiting* are pods
-    as kube-state-metrics knows them (with a pool hint); *rules_alive* is true when the heartbeat alert
-    fires in Prometheus, which proves that our rules are evaluated. *nodes* is what DCGM shows now, by node name."""
+    """The values of the recording rules. *utilization* and *coverage* are ratios by pool id; *waiting* are pods
+    as kube-state-metrics reports them (with a pool hint); *rules_alive* is true when the heartbeat alert
+    fires in Prometheus, which proves that our rules are evaluated. *nodes* is DCGM's activity by node name."""
 
     utilization: Mapping[str, float] = field(default_factory=dict)
     coverage: Mapping[str, float] = field(default_factory=dict)
@@ -133,24 +132,24 @@ class TelemetryFacts:
 
 
 class Telemetry(Protocol):
-    """Prometheus, or anything that speaks its HTTP API. May raise TryLater or WontWork."""
+    """Prometheus, or another server with its HTTP API. May raise TryLater or WontWork."""
 
     def look(self) -> TelemetryFacts:
         """Return the latest values."""
 
     def courses(self, window: timedelta) -> Mapping[str, Course]:
-        """Return what the GPUs of each pod did over the last *window*, by ``namespace/name``."""
+        """Return the activity of each pod's GPUs over the last *window*, by ``namespace/name``."""
 
     def value(self, query: str, at: datetime) -> float | None:
-        """Return the one value that *query* has as of *at*, None when it has none, or several."""
+        """Return the value of *query* at *at*, None unless it has exactly one."""
 
     def samples(self) -> Mapping[str, Sequence[Sample]]:
-        """Return what each GPU of each pod did over the last two minutes, by ``namespace/name`` of the pod."""
+        """Return the activity of each GPU of each pod over the last two minutes, by ``namespace/name`` of the pod."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlarmFacts:
-    """Our alerts that fire (union over the peers) and are not silenced (by any), and the active silences."""
+    """Our firing alerts (of all peers) that no peer silences, and the active silences."""
 
     alerts: tuple[Alert, ...] = ()
     silences: tuple[Silence, ...] = ()
@@ -160,11 +159,11 @@ class Alarms(Protocol):
     """Alertmanager. May raise TryLater or WontWork."""
 
     def look(self) -> AlarmFacts:
-        """Return what fires now."""
+        """Return the firing alerts and the silences."""
 
 
 class Clock(Protocol):
-    """Where `now` comes from: called once per step."""
+    """The source of `now`, read once per step."""
 
     def now(self) -> datetime:
         """Return the time, timezone-aware UTC."""
@@ -172,8 +171,7 @@ class Clock(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leader:
-    """The process that leads, which is *mine* where it is this one. *term* counts the leaders of the store so far, None
-    where nobody counts them."""
+    """The leading process, *mine* if it is this one. *term* counts the store's leaders so far (None: not counted)."""
 
     name: str
     term: int | None = None

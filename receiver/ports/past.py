@@ -1,4 +1,4 @@
-"""GPU pods that ran before, as an export of Kubernetes or the history in Prometheus remembers them."""
+"""GPU pods of the past, from an export of Kubernetes or the history in Prometheus."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,8 +9,8 @@ from receiver.core.model.pods import Pod
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trouble:
-    """What cannot be taken as it stands: *where* it is (``line 12``, ``Job ml/train``), in which *field*, the
-    *problem*, and the *remedy* in one clause."""
+    """An unusable entry: *where* it is (``line 12``, ``Job ml/train``), its *field*, the *problem*, and the *remedy* in
+    one clause."""
 
     where: str
     field: str
@@ -26,8 +26,8 @@ class PastPod:
     """A GPU pod and when it held its GPUs.
 
     *held_from* is when the kubelet took it over (None: it never ran), *held_until* when its last container ended
-    (None: it still held them at the end of what was read). *above* is what controls its controller, ``Kind/name``.
-    *gpu_util* is the mean activity of its GPUs, a ratio 0-1, None where nobody measured it.
+    (None: after the end of the period read). *above* is the controller of its controller, ``Kind/name``.
+    *gpu_util* is the mean activity of its GPUs (ratio 0-1), None if not measured.
     """
 
     pod: Pod
@@ -39,10 +39,10 @@ class PastPod:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Past:
-    """What was read. *until* is its end, *since* its beginning (None: whatever still was there).
+    """The pods that were read, from *since* (None: as far back as the source reaches) to *until*.
 
-    *tolerations_known* says whether the pods carry theirs. *troubles* are what could not be taken; *uncounted* says by
-    kind how many were rightly left out; *notes* are sentences about how far the pods can be trusted.
+    *tolerations_known* says whether the pods have their tolerations. *troubles* are unusable entries; *uncounted* is
+    the number of intentionally skipped ones by kind; *notes* are sentences about the reliability of the data.
     """
 
     pods: Sequence[PastPod]

@@ -1,6 +1,6 @@
-"""The store: the durable memory, by who needs which part of it.
+"""The store, the durable memory: one Protocol per user of it, and the values that it returns.
 
-Every call is one transaction, and raises TryLater when the database fails. Months are calendar months (``2026-11``).
+Every call is one transaction and raises TryLater when the database fails. Months are calendar months (``2026-11``).
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -24,12 +24,12 @@ from receiver.core.report.budget_lines import Spoke
 from receiver.core.report.lines import Counted
 from receiver.core.report.rightsizing import InUse
 
-Snapshot = tuple[Mapping[str, Any], datetime]  # the picture that a step left, and its time
+Snapshot = tuple[Mapping[str, Any], datetime]  # the picture of a step, and its time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """One webhook payload, parsed. *body* is the payload as received, for the record."""
+    """One webhook payload, parsed. *body* is the payload as received."""
 
     receiver: str
     group_key: str
@@ -41,7 +41,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrival:
-    """An alert as it was first delivered, *at* that time: repeats of the same firing or of its end are left out."""
+    """An alert as it was first delivered, at time *at*; repeats of the same firing or resolution are left out."""
 
     alert: Alert
     at: datetime
@@ -57,7 +57,7 @@ class StoredDecision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grounds:
-    """What the decisions of a step were made from: the complete input of `assign` and `decide_all`."""
+    """The inputs of a step's decisions: everything that `assign` and `decide_all` read."""
 
     facts: Facts
     policy: Policy
@@ -65,7 +65,7 @@ class Grounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroundsKept:
-    """The same as JSON-able values, written in *format* by the version of the program that decided."""
+    """`Grounds` as JSON-able values, in the *format* of the version that decided."""
 
     format: int
     facts: Mapping[str, Any]
@@ -82,7 +82,7 @@ class StoredAction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredOverride:
-    """An override, when it ended and who ended it: *ended_by* None with *ended_at* means that it expired."""
+    """An override, when it ended and who ended it: it expired if *ended_at* is set and *ended_by* is None."""
 
     override: Override
     ended_at: datetime | None = None
@@ -91,7 +91,7 @@ class StoredOverride:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Telling:
-    """How far a notice is with one destination: the number of failed *attempts*, and the present state."""
+    """The progress of a notice with one destination; *attempts* counts failures."""
 
     attempts: int = 0
     retry_at: datetime | None = None
@@ -100,14 +100,14 @@ class Telling:
 
     @property
     def open(self) -> bool:
-        """True until the destination has it or it is given up."""
+        """True until it was delivered or given up."""
         return self.reached_at is None and self.given_up_at is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredNotice:
-    """A notice in the outbox, *attempts* of which failed. *tellings* is its progress by digest of destination.
-    *followed_by* is the cause of the newest notice of its topic where that is newer."""
+    """A notice in the outbox; *attempts* counts failures, *tellings* has its progress by digest of the destination.
+    *followed_by* is the cause of the newest notice of its topic, if that is newer."""
 
     id: int
     notice: Notice
@@ -119,7 +119,7 @@ class StoredNotice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """A notice of the outbox and its outcome: *sent_at* and *given_up_at* are None while it is being delivered."""
+    """A notice and its outcome: *sent_at* and *given_up_at* are None until it is delivered or given up."""
 
     id: int
     notice: Notice
@@ -131,7 +131,7 @@ class Told:
 
 
 class CommonStore(Protocol):
-    """What both a step and the server need."""
+    """Calls that both the step and the server need."""
 
     def snapshot(self) -> Snapshot | None:
         """Return the latest picture and its time, or None before the first step."""
@@ -149,31 +149,32 @@ class CommonStore(Protocol):
         """Return key and time of the last notice of each topic that begins with *prefix*."""
 
     def node_lives(self, since: datetime) -> Sequence[NodeLife]:
-        """Return the node lives that go on or ended after *since*, oldest first."""
+        """Return the node lives that continue or ended after *since*, oldest first."""
 
     def usage(self, month: str) -> Sequence[Usage]:
-        """Return what workloads held in *month*, one row per instance and workload."""
+        """Return the usage of *month*, one row per instance, workload and owner."""
 
     def end_override(self, override: str, at: datetime, by: str | None, notice: Notice) -> bool:
-        """End the override of that id, *by* a person or because it has expired (None), and put *notice* into the
-        outbox; False, and nothing is written, when there is none of that id or it has ended already."""
+        """End the override of that id, *by* an operator or because it expired (None), and put *notice* into the outbox.
+
+        False, and nothing is written, when it does not exist or has ended already."""
 
 
 class StepStore(CommonStore, Protocol):
-    """What a step reads and writes."""
+    """Calls of the step."""
 
     # --- from one step to the next
 
     def memory(self, now: datetime, since: datetime) -> Memory:
-        """Return what a step at *now* needs: with it the lives that go on or ended after *since*."""
+        """Return the memory for a step at *now*, with the node lives that continue or ended after *since*."""
 
     def control(self) -> Control | None:
-        """Return what the last step left for the next one, or None before the first."""
+        """Return the control state of the last step, or None before the first."""
 
     def keep_control(self, control: Control, deliveries: Sequence[int] = ()) -> None:
-        """Keep what the next step decides from and, in the same transaction, mark *deliveries* as considered."""
+        """Store the control state for the next step and, in the same transaction, mark *deliveries* as considered."""
 
-    # --- what a step saw
+    # --- observations
 
     def saw(
         self,
@@ -185,31 +186,29 @@ class StepStore(CommonStore, Protocol):
         drifts: Mapping[str, Drift] | None = None,
         offers: Mapping[str, Offer] | None = None,
     ) -> None:
-        """Insert or update node lives by instance id, and the last required count by pool (as Civo shows it).
+        """Insert or update node lives by instance id, and the required counts that Civo shows, by pool.
 
-        A stage of provisioning that a life has newly passed is counted in the histograms of its pool. *works* are
-        pools of which a node became usable: their provisioning back-off ends. *drifts* are kept for a day. *offers*
-        replace those kept, by pool; their time is written to the hour only."""
+        Stages of provisioning that a life has newly passed are counted in the histograms of its pool. *works* are
+        pools in which a node became usable, which ends their provisioning back-off. *drifts* are kept for a week.
+        *offers* replace the stored ones, by pool; their times are updated hourly."""
 
     def keep_charged(self, charged: Charged) -> None:
-        """Keep Civo's answer on what it charged in place of an older one of the same month."""
+        """Store Civo's charges, replacing an older answer for the same month."""
 
     def keep_seed(self, seed: Seed) -> None:
-        """Keep what a month had cost before this store watched, in place of an older one of the same month."""
+        """Store the cost of a month before this store began, replacing an older value for the same month."""
 
     # --- decisions and actions
 
     def decided(self, decision: Decision, made_from: Grounds | None = None) -> int:
-        """Store *decision* if its target, present size or (rule, verdict) pairs differ from the pool's last one, and
-        with it what it was *made_from*, for as long as the decision is kept.
-
-        Returns the number of the stored decision, or of the last one when nothing changed.
+        """Store *decision* with its inputs, *made_from*, if its target, present size or (rule, verdict) pairs differ
+        from the pool's last one; return its number, or that of the last one.
         """
 
     def opened(self, action: Action, provisioning: Backoff | None = None) -> bool:
-        """Store *action* as open; False when the pool has an open action already or the id was used before.
+        """Store *action* as open; False when the pool already has an open action or the id is taken.
 
-        *provisioning* is stored with it, in the same transaction: the action removes nodes that never came up."""
+        *provisioning* is stored in the same transaction, for an action that removes nodes that never became usable."""
 
     def progressed(self, action: Action) -> None:
         """Update an open action's victims, attempts, retry time and last error."""
@@ -225,74 +224,77 @@ class StepStore(CommonStore, Protocol):
     ) -> None:
         """Close *action* and, in the same transaction, put *notice* into the outbox as `say` does.
 
-        A confirmed or observed one replaces the pool's back-off of its kind (None ends it); a failed one sets it.
-        Withdrawn and superseded ones leave back-off and cooldowns as they are. *late* is kept as the pool's late
-        count; a confirmed growth without one ends it."""
+        A confirmed or observed action replaces the pool's back-off of its kind (None ends it); a failed one sets it.
+        Withdrawn and superseded ones leave back-off and cooldowns as they are. *late* becomes the pool's late count;
+        confirmed growth without one ends it."""
 
     def stop_removals(self, pool: str, backoff: Backoff, notice: Notice, at: datetime) -> None:
-        """Back *pool* off from removal, forget its late count and put *notice* into the outbox."""
+        """Set the removal back-off of *pool*, clear its late count and put *notice* into the outbox."""
 
     # --- messages
 
     def say(self, notice: Notice, at: datetime) -> bool:
-        """Put *notice* into the outbox unless the last of its topic had the same key; True when it was put there.
+        """Put *notice* into the outbox unless the last one of its topic had the same key; True when it was added.
 
-        An all-clear of a topic that has told nothing yet is dropped too. A topic is remembered for 90 days.
+        An all-clear of a topic without earlier notices is dropped too. Topics are remembered for 90 days.
         """
 
     def stand(self, notices: Iterable[Notice], at: datetime) -> None:
-        """Take *notices* as everything that is true at *at* of what each step says anew (`grouping.SAID_EACH_STEP`).
+        """Update the waiting notices of the kinds that each step repeats (`grouping.SAID_EACH_STEP`) to *notices*,
+        which are all that are true at *at*.
 
-        Of the notices that wait in the outbox these get their present words, and the others are never sent. What
-        reached no destination may then be said again."""
+        They get their present words; waiting notices that are not among them are never sent, and may be repeated if
+        they reached no destination."""
 
-    # --- people's approval and overrides
+    # --- approval requests and overrides
 
     def ask(self, question: Question, notice: Notice) -> bool:
-        """Keep *question* and put *notice* into the outbox; False, and nothing is written, when a question of its id
-        is kept already, or another one of its pool was answered after this one was to be asked: the step that asks
-        has not seen what that answer set, and the next one will."""
+        """Store *question* and put *notice* into the outbox.
+
+        False, and nothing is written, when its id exists, or when another question of its pool was answered after this
+        one was to be asked: the step that asks has not seen that answer."""
 
     def question_done(self, question: str, at: datetime) -> None:
-        """Note that nothing is left of what the question of that id asks."""
+        """Mark the question of that id as done: what it asked about no longer applies."""
 
     def questions_standing(self, now: datetime) -> Sequence[Question]:
         """Return the questions that have not expired at *now*, answered or not, oldest first."""
 
     def resume_override(self, override: str, at: datetime, notice: Notice) -> bool:
-        """Undo that the override of that id expired, and put *notice* into the outbox; False, and nothing is written,
-        when there is none of that id, it goes on, or a person ended it."""
+        """Undo the expiry of the override of that id, and put *notice* into the outbox.
+
+        False, and nothing is written, when it does not exist, continues, or was ended by an operator."""
 
     # --- usage, the picture and samples
 
     def accounted(self) -> Accounted:
-        """Return up to when usage is accounted for, and what was held then."""
+        """Return the time up to which usage is accounted for, and what was held then."""
 
     def account(self, accounting: Accounting, since: datetime | None, at: datetime) -> bool:
         """Add *accounting*, which covers *since* to *at*, and move the account to *at*, in one transaction.
 
-        False, and nothing is written, when the account does not stand at *since*: another process has counted that
-        time. So no time is counted twice, whichever process crashes.
+        False, and nothing is written, when the account is not at *since*: another process has counted that time. So no
+        time is counted twice, whichever process crashes.
         """
 
     def keep_in_use(self, found: Sequence[InUse]) -> None:
-        """Add the seconds of *found* to those of the same month and workload, and keep the higher numbers."""
+        """Add the seconds of *found* to those of the same month and workload; keep the higher of the other numbers."""
 
     def lasted(self, limit: int) -> Sequence[timedelta]:
-        """Return how long the last workloads that ended ran, from the first pod's node on, at most *limit* of them."""
+        """Return how long the last *limit* ended workloads ran, from the binding of their first pod."""
 
     def keep_snapshot(self, snapshot: Mapping[str, Any], at: datetime) -> None:
-        """Replace the picture that pages, API and metrics show (JSON-able)."""
+        """Replace the picture (JSON-able) that pages, API and metrics show."""
 
     def keep_samples(self, found: Sequence[PoolSample], doing: Sequence[NodeTurn] | None, at: datetime) -> None:
-        """Keep *found* unless samples of this minute are kept, and of *doing* what is new, in one transaction.
+        """Store *found* unless samples of this minute exist, and the changes in *doing*, in one transaction.
 
-        A node that *doing* no longer names is gone; None means that it is unknown what any node does. Samples are kept
-        for 8 days, turns for as long unless they are the last one of a node that exists."""
+        A node that is no longer in *doing* is gone; None: the state of every node is unknown. Samples and turns are
+        kept for 8 days, the last turn of an existing node for longer."""
 
 
 class ReadStore(CommonStore, Protocol):
-    """What pages, API, metrics and reports read."""
+    """Calls of pages, API, metrics and reports that read."""
 
     # --- decisions
 
@@ -300,10 +302,10 @@ class ReadStore(CommonStore, Protocol):
         """Return decisions, newest first. They are kept for 90 days."""
 
     def grounds(self, number: int) -> GroundsKept | None:
-        """Return what decision *number* was made from; None where that is not kept."""
+        """Return the inputs of decision *number*; None if they are not stored."""
 
     def beside(self, stored: StoredDecision) -> tuple[int | None, int | None]:
-        """Return the numbers of the decisions of the same pool before and after *stored*; None where none is kept."""
+        """Return the numbers of the pool's decisions before and after *stored*, None where there is none."""
 
     def followed(self, number: int) -> Sequence[StoredAction]:
         """Return the actions that decision *number* led to, oldest first."""
@@ -314,10 +316,10 @@ class ReadStore(CommonStore, Protocol):
     # --- overrides, questions and budgets
 
     def overrides(self, *, limit: int = 50) -> Sequence[StoredOverride]:
-        """Return overrides, those that have not ended first, then the newest first."""
+        """Return overrides: first those that have not ended, then the newest first."""
 
     def overrides_between(self, since: datetime, until: datetime) -> Sequence[StoredOverride]:
-        """Return the overrides that were in force at some time from *since* to *until*, oldest first."""
+        """Return the overrides that were in force at any time from *since* to *until*, oldest first."""
 
     def override(self, override: str) -> StoredOverride | None:
         """Return the override of that id."""
@@ -334,22 +336,22 @@ class ReadStore(CommonStore, Protocol):
     # --- usage and costs
 
     def unwatched(self, month: str) -> Sequence[Unwatched]:
-        """Return the time of *month* that was not watched, one row per instance."""
+        """Return the unobserved time of *month*, one row per instance."""
 
     def watch(self) -> Watch:
-        """Return since when usage is accounted for, up to when, and which months were forgotten."""
+        """Return the period for which usage is accounted for, and which months were pruned."""
 
     def workload_lives(self, since: datetime, until: datetime) -> Sequence[WorkloadLife]:
-        """Return the workloads that existed at some time from *since* to *until*, oldest first."""
+        """Return the workloads that existed at any time from *since* to *until*, oldest first."""
 
     def in_use(self, month: str) -> Sequence[InUse]:
         """Return how many of its GPUs each workload of *month* used at once."""
 
     def seed_of(self, month: str) -> Seed | None:
-        """Return what *month* had cost before this store watched, or None when it watched from the beginning."""
+        """Return the cost of *month* before this store began, or None when it covers the whole month."""
 
     def charged_of(self, month: str) -> Charged | None:
-        """Return Civo's last answer on what it charged in *month*."""
+        """Return Civo's last answer on the charges of *month*."""
 
     def watched(self) -> Mapping[str, datetime]:
         """Return since when each pool is known, by its id."""
@@ -360,33 +362,32 @@ class ReadStore(CommonStore, Protocol):
         """Return the last count of each unit of work of *month*, by name."""
 
     def closed_report(self, month: str, scope: str, now: datetime) -> Mapping[str, Any] | None:
-        """Return the finished document of *scope* (`receiver.core.report.document.scope_of`), None without one that
-        was made by *now*."""
+        """Return the document of *scope* (`receiver.core.report.document.scope_of`) closed by *now*, or None."""
 
     def closed_scopes(self, month: str, now: datetime) -> frozenset[str]:
-        """Return the scopes of *month* whose finished documents were made by *now*."""
+        """Return the scopes of *month* whose documents were closed by *now*."""
 
     # --- over time
 
     def samples(self, since: datetime, until: datetime, *, pool: str) -> Sequence[PoolSample]:
-        """Return what was sampled of *pool* from *since* to *until*, oldest first."""
+        """Return the samples of *pool* from *since* to *until*, oldest first."""
 
     def utilizations(self, since: datetime, until: datetime) -> Sequence[tuple[str, datetime, float | None]]:
         """Return pool, time and utilization (None: unknown) of each sample from *since* to *until*, oldest first."""
 
     def turns(self, pool: str, since: datetime, until: datetime) -> Sequence[NodeTurn]:
-        """Return the turns of the nodes of *pool* up to *until*, oldest first, each node's last before *since* too."""
+        """Return the turns of the nodes of *pool* between *since* and *until*, and each node's last one before."""
 
     def arrivals(self, since: datetime, until: datetime, *, limit: int = 500) -> Sequence[Arrival]:
-        """Return the alerts that came from *since* to *until*, newest first."""
+        """Return the alerts received from *since* to *until*, newest first."""
 
     def messages(
         self, since: datetime, until: datetime, *, pool: str | None = None, limit: int = 200
     ) -> Sequence[Told]:
-        """Return what was put into the outbox from *since* to *until*, newest first; with *pool* what is about it."""
+        """Return the notices created from *since* to *until*, newest first; with *pool* those about it."""
 
     def undelivered(self, *, limit: int = 20) -> Sequence[Told]:
-        """Return what waits in the outbox, oldest first."""
+        """Return the waiting notices, oldest first."""
 
     def counts(self) -> Mapping[str, Any]:
         """Return totals since the store was created; they do not fall when rows are pruned.
@@ -404,13 +405,13 @@ class ReadStore(CommonStore, Protocol):
 
 
 class WebStore(ReadStore, Protocol):
-    """What the server reads, and what it writes for webhooks and people."""
+    """Calls of the server: reads, and writes for webhooks and operators."""
 
     def remember(self, delivery: Delivery, at: datetime) -> int:
-        """Keep *delivery* durably and return its number; the commit is on disk when this returns."""
+        """Store *delivery* and return its number; the commit is on disk when this returns."""
 
     def set_override(self, override: Override, notice: Notice) -> None:
-        """Keep *override* and put *notice* into the outbox."""
+        """Store *override* and put *notice* into the outbox."""
 
     def answer_question(
         self,
@@ -422,21 +423,22 @@ class WebStore(ReadStore, Protocol):
         notice: Notice,
         override: Override | None = None,
     ) -> bool:
-        """Keep *answer* to the question of that id with the *override* that it sets, and put *notice* into the outbox;
-        False, and nothing is written, unless the question is open at *at* and has no answer yet."""
+        """Store *answer* to the question of that id with the *override* that it sets, and put *notice* into the outbox.
+
+        False, and nothing is written, unless the question is open at *at* and unanswered."""
 
     def change_budget(self, change: BudgetChange, notice: Notice) -> None:
-        """Keep *change* in the place of the one before it, and put *notice* into the outbox."""
+        """Store *change*, which supersedes the one before it, and put *notice* into the outbox."""
 
     def check(self) -> None:
-        """Raise TryLater unless a write would work now. It writes: only that finds a full disk or a missing file."""
+        """Raise TryLater unless a write succeeds: only a write detects a full disk or a missing file."""
 
 
 class OutboxStore(Protocol):
-    """What delivery reads and writes."""
+    """Calls of the courier, which delivers notices."""
 
     def notices_due(self, now: datetime, limit: int = 20) -> Sequence[StoredNotice]:
-        """Return undelivered notices that are due now, oldest first."""
+        """Return the undelivered notices that are due at *now*, oldest first."""
 
     def notices_like(self, group: str, limit: int = 1000) -> Sequence[StoredNotice]:
         """Return the undelivered notices of *group* (`core.notices.grouping`), oldest first, with their tellings."""
@@ -445,11 +447,11 @@ class OutboxStore(Protocol):
         """Return when a notice of *group* last reached *destination*, not after *now*."""
 
     def tell(self, numbers: Mapping[int, Telling], destination: str, outcome: tuple[str, str]) -> None:
-        """Keep how far each notice is with *destination* (a digest, never a URL) after one message to it, and count
-        that message by *outcome*: the destination's name and what became of it."""
+        """Store the progress of each notice with *destination* (a digest, never a URL) after one message to it, and
+        count that message by *outcome*: the destination's name, and ``delivered`` or ``failed``."""
 
     def notices_wait(self, numbers: Collection[int], until: datetime) -> None:
-        """Do nothing about these notices before *until*."""
+        """Do not deliver these notices before *until*."""
 
     def notices_over(self, numbers: Collection[int], at: datetime) -> None:
         """Never send these notices: they are no longer true."""
@@ -458,17 +460,16 @@ class OutboxStore(Protocol):
         """Mark a notice as delivered."""
 
     def notice_failed(self, notice: int, at: datetime, retry_at: datetime | None, error: str) -> None:
-        """Count a failed delivery; nothing is done before *retry_at*, and None gives the notice up."""
+        """Count a failed delivery; the next attempt is at *retry_at*, None gives the notice up."""
 
 
 class Store(StepStore, WebStore, OutboxStore, Protocol):
-    """The whole store: all of the above, and what reports keep."""
+    """The whole store: all of the above, and the writes of reports."""
 
     def keep_unit_count(self, counted: Counted) -> None:
-        """Keep *counted* in the place of the last count of its month and name."""
+        """Store *counted*, replacing the last count of its month and name."""
 
     def close_report(self, month: str, scope: str, document: Mapping[str, Any], at: datetime) -> None:
-        """Keep the finished *document* of a report for good; one that is kept already stays as it is.
-
-        A kept document is replaced only if it is dated later than *at*: it was made under a clock that was ahead.
+        """Store the finished *document* of a report for good. An existing one is replaced only if it is dated later
+        than *at*: it was made under a clock that was ahead.
         """
