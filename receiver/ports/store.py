@@ -362,7 +362,7 @@ class ReadStore(CommonStore, Protocol):
         """Return the last count of each unit of work of *month*, by name."""
 
     def closed_report(self, month: str, scope: str, now: datetime) -> Mapping[str, Any] | None:
-        """Return the document of *scope* (`receiver.core.report.document.scope_of`) closed by *now*, or None."""
+        """Return the document of *scope* (`receiver.reports.document.scope_of`) closed by *now*, or None."""
 
     def closed_scopes(self, month: str, now: datetime) -> frozenset[str]:
         """Return the scopes of *month* whose documents were closed by *now*."""

@@ -13,10 +13,10 @@ from receiver.core.model.policy import Policy, Scope, UnitOfWork
 from receiver.core.money.attribution import is_settled
 from receiver.core.money.budget import Month, month_of
 from receiver.core.notices.report_notice import TOPIC, notice_of, topic_of
-from receiver.core.report.document import EVERYBODY, document_of, scope_of
 from receiver.core.report.lines import Counted, query_of
 from receiver.core.report.report import Found, report
 from receiver.ports import Store, Telemetry, TryLater, WontWork, WriterLostError
+from receiver.reports.document import EVERYBODY, ReportDocument, scope_of
 from receiver.reports.gather import found_in
 
 log = structlog.get_logger("receiver")
@@ -118,7 +118,7 @@ class MonthEnd:
             return
         missing = [team for team in (*self._teams(found), None) if scope_of(team) not in kept]
         for team in missing[:CLOSED_AT_ONCE]:
-            document = document_of(report(found, self._policy, month, now, team), now)
+            document = ReportDocument.of(report(found, self._policy, month, now, team), finalised=now).document()
             self._store.close_report(month.name, scope_of(team), document, now)
 
     def _is_settled(self, month: Month, now: datetime) -> bool:

@@ -9,8 +9,8 @@ import pytest
 from receiver.core.model.charges import Charge
 from receiver.core.model.policy import Budget
 from receiver.core.money.budget import Forecast, month_of
-from receiver.core.report.document import document_of
 from receiver.ports import Store
+from receiver.reports.document import ReportDocument
 from receiver.reports.gather import report_of
 from tests.reconcile.harness import PRICE, SIZE, START, Life, a_job, a_policy, a_world
 
@@ -40,7 +40,7 @@ def on_the_overview(store: Store) -> dict[tuple[str, str], dict[str, Any]]:
 
 def in_the_report(life: Life, team: str | None = None) -> dict[tuple[str, str], dict[str, Any]]:
     found = report_of(life.store, life.policy, month_of(life.now, "UTC"), life.now, team)
-    return by_budget(document_of(found)["budgets"])
+    return by_budget(ReportDocument.of(found).document()["budgets"])
 
 
 @pytest.fixture

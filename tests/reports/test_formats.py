@@ -15,12 +15,11 @@ from receiver.core.model.overrides import Override, OverrideKind
 from receiver.core.model.policy import Budget
 from receiver.core.model.text import span
 from receiver.core.report.budget_lines import Spoke
-from receiver.core.report.document import document_of
 from receiver.core.report.report import report
 from receiver.core.report.rightsizing import InUse
 from receiver.reports import formats
+from receiver.reports.document import ReportDocument
 from receiver.reports.formats import as_csv, as_text
-from receiver.web.api.report_document import ReportDocument
 from receiver.web.api.reports import standalone
 from tests.core.report.builders import A100_X8, AFTER, L40S, MONTH, a_life, at
 from tests.core.report.simulated import a_month
@@ -49,7 +48,7 @@ def document(team: str | None, under_way: bool) -> dict[str, Any]:
         overrides=[(pause, at(25))],
         account_usd=Decimal("15000.50"),
     )
-    return ReportDocument.model_validate(document_of(report(found, month.policy, MONTH, now, team), AFTER)).document()
+    return ReportDocument.of(report(found, month.policy, MONTH, now, team), finalised=AFTER).document()
 
 
 def parts(report: Mapping[str, Any], name: str, *keys: str) -> Iterator[str]:

@@ -12,10 +12,9 @@ import pytest
 from receiver.core.model.policy import Budget, ReportPolicy, UnitOfWork
 from receiver.core.model.usage import Owner
 from receiver.core.report.budget_lines import Spoke
-from receiver.core.report.document import document_of
 from receiver.core.report.report import Report, report
+from receiver.reports.document import ReportDocument
 from receiver.reports.formats import COLUMNS, as_csv, as_text, shorter
-from receiver.web.api.report_document import ReportDocument
 from tests.core.report.builders import AFTER, H100, MONTH, a_life, a_policy, a_usage, a_workload, at
 from tests.core.report.simulated import SimulatedMonth, a_month
 
@@ -24,7 +23,7 @@ LONG = "research-and-development/Deployment/" + "a-very-long-name-of-a-workload-
 
 def document(found: Report) -> dict[str, Any]:
     """What the API answers."""
-    return ReportDocument.model_validate(document_of(found)).document()
+    return ReportDocument.of(found).document()
 
 
 def text(found: Report) -> str:

@@ -12,13 +12,12 @@ from jinja2 import ChainableUndefined, Environment, PackageLoader
 
 from receiver.core.money.attribution import By, Line
 from receiver.core.money.budget import Month, month_of
-from receiver.core.report.document import EVERYBODY, document_of, scope_of
 from receiver.core.report.lines import told_by
 from receiver.core.report.report import Report
+from receiver.reports.document import EVERYBODY, ReportDocument, scope_of
 from receiver.reports.formats import assumed, foreseen, moment, standstill
 from receiver.reports.gather import costs_of, report_of
 from receiver.web.api.documents import CostsDocument, CostsLine
-from receiver.web.api.report_document import ReportDocument
 from receiver.web.errors import Problem
 from receiver.web.pages import show
 from receiver.web.pages.month_picture import month_picture
@@ -126,7 +125,7 @@ def asked_for(parts: WebParts) -> dict[str, Any]:
     if team and not _is_known(found, team, parts):
         everybody = report_of(parts.store, parts.policy, month, now)
         raise _unknown(team, month, sorted({part.name for part in everybody.teams if part.name}))
-    return ReportDocument.model_validate(document_of(found)).document()
+    return ReportDocument.of(found).document()
 
 
 def _closed(parts: WebParts, month: Month, team: str | None, now: datetime) -> dict[str, Any] | None:

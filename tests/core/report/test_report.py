@@ -26,10 +26,10 @@ from receiver.core.model.usage import Owner, Unwatched, Usage
 from receiver.core.money.attribution import UNLABELLED, By, Part, Watch, attribute, key_of, lines
 from receiver.core.money.budget import BudgetStage, month_of
 from receiver.core.money.cost import spend_by_pool
-from receiver.core.report.document import document_of
 from receiver.core.report.lines import PaidFor, Subtotal, told_by
 from receiver.core.report.report import Found, Report, report
 from receiver.core.report.rightsizing import InUse
+from receiver.reports.document import ReportDocument
 from tests.core.report.builders import (
     A100_X8,
     AFTER,
@@ -321,7 +321,7 @@ def test_a_month_without_anything_has_a_report_too() -> None:
     assert found.everything.total.usd == 0
     assert (found.everything.efficiency, found.per_workload_usd, found.per_completed_usd) == (None, None, None)
     assert len(found.days) == 31
-    assert document_of(found)["lines"] == []
+    assert ReportDocument.of(found).document()["lines"] == []
 
 
 def test_a_month_that_has_not_begun_has_no_days() -> None:
@@ -397,7 +397,7 @@ def test_in_every_month_the_parts_add_up_and_ratios_are_ratios(
         assert part.total.usd >= 0
     for ratio in (found.measured.coverage, found.measured.utilization, found.measured.memory_waste):
         assert ratio is None or 0 <= ratio <= 1
-    document_of(found)
+    ReportDocument.of(found).document()
 
 
 def attributed_cents(usd: Decimal) -> Decimal:
