@@ -1,4 +1,4 @@
-"""`gpu-autoscaler replay`: what policies would have cost, and how long jobs would have waited, on a real trace."""
+"""`gpu-autoscaler replay`: the cost and waits of policies on a recorded trace."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -18,20 +18,20 @@ from receiver.cli.completion import decision_numbers
 Command = Callable[..., None]
 
 A_FILE = click.Path(path_type=Path, dir_okay=False)
-# The names of PEERS and BOUNDS, which are loaded only when they are needed; a test compares them.
+# The names of PEERS and BOUNDS, which are loaded on demand; a test compares them.
 NAMES = ("always-on", "cluster-autoscaler", "cluster-autoscaler-1m", "cluster-autoscaler-30m", "karpenter-when-empty",
          "clairvoyant", "fluid")  # fmt: skip
 MOMENTS = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M:%SZ"]
 
 
 class PackingType(click.Choice[str]):
-    """How pods are packed, with a dash or an underscore."""
+    """The packing, written with a dash or an underscore."""
 
     def __init__(self) -> None:
         super().__init__(["first_fit", "kube"])
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the choice."""
+        """Return the choice with an underscore."""
         return str(super().convert(str(value).replace("-", "_"), param, ctx))
 
 
@@ -39,34 +39,34 @@ def _utc(_ctx: click.Context, _param: click.Parameter, value: datetime | None) -
     return None if value is None else value.replace(tzinfo=UTC)
 
 
-# Each option in the words of `receiver.replay.play.Setting`, whose defaults they repeat (a test compares them).
+# The options of `receiver.replay.play.Setting`, with the same defaults (a test compares them).
 CIRCUMSTANCES = (
     click.option("--build", type=DurationType(), default="100s", show_default=True,
-                 help="From asking for a node until it is an instance. No figure is published; 2-10 min is assumed."),
+                 help="Time from requesting a node until it is an instance; assumed: 2-10 min."),
     click.option("--boot", type=DurationType(), default="20s", show_default=True,
-                 help="From the instance until its node is Ready."),
+                 help="Time from the instance until its node is Ready."),
     click.option("--driver", type=DurationType(), default="180s", show_default=True,
-                 help="From Ready until the GPUs are usable; 3-7 min with NVIDIA's GPU operator."),
+                 help="Time from Ready until the GPUs are usable; 3-7 min with NVIDIA's GPU operator."),
     click.option("--delete", type=DurationType(), default="20s", show_default=True,
-                 help="From deleting an instance until it is gone; it is paid until then."),
+                 help="Time from deleting an instance until it is gone; it is billed until then."),
     click.option("--image-pull", type=DurationType(), default="0s", show_default=True,
-                 help="From the moment a pod has a node until it runs."),
+                 help="Time from binding a pod to a node until it runs."),
     click.option("--jitter", type=click.FloatRange(0, 1, max_open=True), metavar="RATIO", default=0.0,
-                 show_default=True, help="By which share each of these varies, up and down (0-1)."),
+                 show_default=True, help="Random variation of each of these times, up and down (0-1)."),
     click.option("--packing", type=PackingType(), default="first_fit", show_default=True,
-                 help="Of the nodes with room a pod goes to the oldest; with kube to the emptiest."),
+                 help="Place a pod on the oldest node with room, or (kube) on the emptiest."),
     click.option("--tick", type=DurationType(), default="10s", show_default="as configured",
-                 help="How often the product looks at least."),
+                 help="Longest time between two steps of the product."),
     click.option("--watch", type=DurationType(never=True), default="500ms", show_default="500ms if configured",
-                 help="After how long the watch of pods wakes the product; none: it has no watch."),
+                 help="Delay with which the watch of pods wakes the product; none: no watch."),
     click.option("--scrape", type=DurationType(never=True), default="15s", show_default=True,
-                 help="How often Prometheus scrapes; none: no alert ever wakes the product."),
+                 help="Scrape interval of Prometheus; none: no alert wakes the product."),
     click.option("--evaluation", type=DurationType(), default="5s", show_default=True,
-                 help="How often Prometheus evaluates the rules on demand, as shipped."),
+                 help="Evaluation interval of the rules on demand."),
     click.option("--group-wait", type=DurationType(), default="0s", show_default=True,
-                 help="How long Alertmanager waits before it sends, as shipped."),
+                 help="group_wait of Alertmanager."),
     click.option("--seed", type=int, metavar="NUMBER", default=0, show_default=True,
-                 help="Of names and of the jitter: the same seed gives the same bytes."),
+                 help="Seed of names and jitter: the same seed gives the same output."),
 )  # fmt: skip
 
 START = click.option(
@@ -74,34 +74,33 @@ START = click.option(
     type=click.DateTime(MOMENTS),
     callback=_utc,
     metavar="TIME",
-    help="When a trace begins that counts seconds (UTC); the first of January 2026 unless it is given.",
+    help="Beginning of a CSV trace, which counts seconds (UTC).  [default: 2026-01-01]",
 )
 
-# Where the jobs come from, and how they are read.
+# The source of the jobs, and how it is read.
 IMPORTS = (
     click.option("--format", "form", type=click.Choice(["csv", "kubernetes"]),
-                 help="What a trace is written in; recognised by its content unless it is given."),
+                 help="Format of the traces.  [default: recognised by content]"),
     click.option("--gangs", type=click.Choice(["declared", "together"]), default="declared", show_default=True,
-                 help="Which pods are a gang: those that say so or whose owner's kind does, or also all that one owner "
-                      "created within a minute."),
+                 help="Which pods are a gang: those that declare it or whose owner's kind does; together: also all "
+                      "that one owner created within a minute."),
     click.option("--ignore-placement", is_flag=True,
-                 help="Let pods run on every pool, whatever selectors, affinities and tolerations they have."),
-    click.option("--skip-bad", is_flag=True, help="Leave out, and name, the lines and objects that are wrong."),
-    click.option("--prometheus", metavar="URL", help="Replay what this Prometheus remembers of GPU pods."),
+                 help="Let pods run on every pool, whatever their selectors, affinities and tolerations."),
+    click.option("--skip-bad", is_flag=True, help="Leave out and report malformed lines and objects."),
+    click.option("--prometheus", metavar="URL", help="Replay the GPU pods in the history of this Prometheus."),
     click.option("--since", type=DurationType(), default="30d", show_default=True,
-                 help="With --prometheus: how far back."),
+                 help="With --prometheus: length of the history."),
     click.option("--until", type=click.DateTime(MOMENTS), metavar="TIME",
-                 help="Until when a Prometheus is read, and when an export of Kubernetes was made (UTC); now, and when "
-                      "its file was written."),
+                 help="End of the history, or time of a Kubernetes export (UTC).  [default: now, or the file's time]"),
     click.option("--step", type=DurationType(), default="30s", show_default=True,
-                 help="With --prometheus: how often kube-state-metrics is scraped."),
+                 help="With --prometheus: scrape interval of kube-state-metrics."),
     click.option("--query-timeout", type=DurationType(), default="60s", show_default=True,
-                 help="With --prometheus: how long one query may take."),
+                 help="With --prometheus: timeout of one query."),
 )  # fmt: skip
 
 
 def _each_of(options: Sequence[Callable[[Command], Command]]) -> Callable[[Command], Command]:
-    """Add *options* to a command, in order."""
+    """Return a decorator that adds *options* to a command, in order."""
 
     def add(command: Command) -> Command:
         for option in reversed(options):
@@ -113,25 +112,25 @@ def _each_of(options: Sequence[Callable[[Command], Command]]) -> Callable[[Comma
 
 @click.command(epilog="\b\n" + fill(f"Names for --compare: {', '.join(NAMES)}.", 76, break_on_hyphens=False))
 @click.option("--trace", "traces", type=A_FILE, multiple=True, metavar="FILE",
-              help="A trace (CSV, kubectl -o json); of several each is replayed by itself.")  # fmt: skip
+              help="A trace (CSV, kubectl -o json). Several are replayed one by one.")  # fmt: skip
 @click.option("--decision", metavar="ID", shell_complete=decision_numbers,
-              help="No trace: make a stored decision again, with this version or under --config.")  # fmt: skip
-@click.option("--config", type=A_FILE, metavar="FILE", help="The configuration; without one, a pool of one size.")
+              help="Instead of a trace: repeat a stored decision with this version, or under --config.")  # fmt: skip
+@click.option("--config", type=A_FILE, metavar="FILE", help="The configuration.  [default: one pool]")
 @click.option("--compare", multiple=True, metavar="FILE|NAME",
-              help="Another configuration, or a peer by its name; more than one can be given.")  # fmt: skip
+              help="Another configuration, or one of the names below. Can be given several times.")  # fmt: skip
 @click.option("--gpus-per-node", type=click.IntRange(1), metavar="N", default=8, show_default=True,
-              help="Without --config: how many GPUs a node has.")  # fmt: skip
+              help="Without --config: GPUs of a node.")  # fmt: skip
 @click.option("--max-gpus", type=click.IntRange(1), metavar="M", default=320, show_default=True,
-              help="Without --config: how many GPUs there may be at once.")  # fmt: skip
+              help="Without --config: maximum GPUs at once.")  # fmt: skip
 @click.option("--billing", type=click.Choice(["hour", "second"]),
-              help="Started hours or seconds are paid, whatever the configurations say.")  # fmt: skip
+              help="Bill started hours or seconds.  [default: as configured]")  # fmt: skip
 @_each_of(CIRCUMSTANCES)
 @START
 @_each_of(IMPORTS)
-@click.option("--split-pods", is_flag=True, help="Turn the pods of a job into pods of one GPU each.")
-@click.option("--skip-misfits", is_flag=True, help="Leave out, and name, the jobs that no pool can hold.")
+@click.option("--split-pods", is_flag=True, help="Split the pods of a job into pods of one GPU.")
+@click.option("--skip-misfits", is_flag=True, help="Leave out and report jobs that fit no pool.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")
-@click.option("--html", type=A_FILE, metavar="FILE", help="Write a page, too.")
+@click.option("--html", type=A_FILE, metavar="FILE", help="Also write an HTML page.")
 def replay(
     traces: tuple[Path, ...],
     decision: str | None,
@@ -139,24 +138,24 @@ def replay(
     html: Path | None,
     **given: Any,
 ) -> None:
-    """Replay a trace under this configuration and others: cost, waits, and what did not add up.
+    """Replay a trace under this configuration and others, and compare cost and waits.
 
-    The product's own step runs over a simulated Civo and cluster, from event to event. Nothing outside is asked but
-    the Prometheus that is named, and no secrets are needed. The exit status is 0, 1 if something does not add up or a
-    pod lost its node to a policy of ours, and 2 for input that cannot be used.
+    The product's own step runs over a simulated Civo and cluster, from event to event. It needs no secrets and contacts
+    only a Prometheus that you name. The exit status is 0, 1 if something does not add up or a policy of ours took
+    the node from a pod, and 2 for unusable input.
 
-    With --decision the server is asked that GPU_AUTOSCALER_URL names (http://127.0.0.1:8080 unless it is set), as
-    `explain` does. The exit status is then 0 if the same would be decided, 1 if not, 2 if the decision or what it was
-    made from is not kept, and 3 if the server cannot be reached.
+    --decision reads the decision from the server at GPU_AUTOSCALER_URL (default http://127.0.0.1:8080), as `explain`
+    does. The exit status is then 0 for the same decision, 1 for another one, 2 if the decision or its facts are not
+    stored, and 3 if the server cannot be reached.
     """
     if decision is not None:
         if traces or given["prometheus"] is not None or given["compare"] or html is not None:
-            raise click.UsageError("--decision goes with --config and --json alone.")
+            raise click.UsageError("--decision can be combined with --config and --json only.")
         from receiver.cli.replay_decision import decide_again
 
         sys.exit(decide_again(decision, given["config"], as_json=as_json))
     from receiver.cli.replay_run import Asked, BadInput, run
-    from receiver.replay.play import Setting  # what the other commands need not load
+    from receiver.replay.play import Setting  # not needed by the other commands
 
     if not traces and given["prometheus"] is None:
         raise click.UsageError("Missing option '--trace' or '--prometheus'.")
@@ -174,8 +173,8 @@ def replay(
 
 
 def _taken(given: dict[str, Any]) -> dict[str, Any]:
-    """Take the values of IMPORTS out of *given*; return *reading*, and *remembered* (None: no Prometheus)."""
-    from receiver.cli.replay_run import Remembered  # what the other commands need not load
+    """Remove the values of IMPORTS from *given*, and return *reading* and *remembered* (None: no Prometheus)."""
+    from receiver.cli.replay_run import Remembered  # not needed by the other commands
     from receiver.replay.traces import TraceReading
 
     until = given.pop("until")
@@ -193,7 +192,7 @@ def _taken(given: dict[str, Any]) -> dict[str, Any]:
         return {"reading": reading, "remembered": None}
     for name, length in (("--since", since), ("--step", step), ("--query-timeout", timeout)):
         if length < timedelta(seconds=1):
-            raise click.BadParameter("write a duration of a second or more", param_hint=name)
+            raise click.BadParameter("must be at least 1s", param_hint=name)
     until = until or SystemClock().now().replace(microsecond=0)
     remembered = Remembered(url=url, since=until - since, until=until, step=step, timeout=timeout)
     return {"reading": reading, "remembered": remembered}

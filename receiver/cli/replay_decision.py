@@ -1,4 +1,4 @@
-"""`gpu-autoscaler replay --decision ID`: what this version, or another policy, would have decided."""
+"""`gpu-autoscaler replay --decision ID`: repeats a stored decision with this version, or under another policy."""
 
 import sys
 from collections import Counter
@@ -21,8 +21,8 @@ from receiver.core.scaling.decide import decide_all
 from receiver.ports import Grounds, GroundsKept, WontWork
 from receiver.reports.screen import aligned
 
-Said = Mapping[str, Any]  # a decision, or one of its reasons, as GET /api/v1/decisions/ID shows it
-Key = tuple[str, int]  # a rule, and the how manieth time it speaks
+Said = Mapping[str, Any]  # a decision, or one of its reasons, as in GET /api/v1/decisions/ID
+Key = tuple[str, int]  # a rule, and the number of its reason
 
 SAME, CHANGED, APPEARED, VANISHED = "same", "changed", "appeared", "vanished"
 FIELDS = ("from", "to", "verdict", "candidates", "evicted", "reconsider_at")
@@ -30,7 +30,7 @@ FIELDS = ("from", "to", "verdict", "candidates", "evicted", "reconsider_at")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleChange:
-    """What a rule said *then* and says *now*, None where it does not speak; *what* is one of the four words above."""
+    """A rule's reasons *then* and *now*, None where it gave none; *what* is one of the four words above."""
 
     what: str
     then: Said | None
@@ -38,14 +38,14 @@ class RuleChange:
 
 
 def made_again(made_from: Grounds, pool: str) -> Decision:
-    """Return what this version decides about the pool with that id. Raises KeyError for a pool that is in neither the
+    """Return this version's decision about the pool with that id. Raises KeyError for a pool that is in neither the
     policy nor the facts."""
     facts, policy = made_from.facts, made_from.policy
     return decide_all(facts, assign(facts, policy), policy, explained_by=with_grounds)[pool]
 
 
 def said(decision: Decision) -> dict[str, Any]:
-    """Return the parts of *decision* that are compared, as JSON-able values."""
+    """Return the compared parts of *decision* as JSON."""
     again = decision.reconsider_at
     return {
         "from": decision.present,
@@ -62,7 +62,7 @@ def said(decision: Decision) -> dict[str, Any]:
 
 
 def compared(then: Said, now: Said) -> dict[str, Any]:
-    """Return what differs between two decisions: fields as ``[then, now]``, and the rules that do not say the same."""
+    """Return the differences of two decisions: fields as ``[then, now]``, and rules with other reasons."""
     found: dict[str, Any] = {name: [then[name], now[name]] for name in FIELDS if then[name] != now[name]}
     for what in (APPEARED, VANISHED, CHANGED):
         rules = [rule for rule in ruled(then["reasons"], now["reasons"]) if rule.what == what]
@@ -74,7 +74,7 @@ def compared(then: Said, now: Said) -> dict[str, Any]:
 
 
 def ruled(then: Sequence[Said], now: Sequence[Said]) -> Iterator[RuleChange]:
-    """Pair the reasons of two decisions by rule, in the order of today, those that vanished last."""
+    """Pair the reasons of two decisions by rule, in the order of now, those that vanished last."""
     before, after = dict(_numbered(then)), dict(_numbered(now))
     for key, reason in after.items():
         was = before.get(key)
@@ -106,16 +106,16 @@ WORDS = {
     "from": "nodes then",
     "to": "nodes wanted",
     "verdict": "verdict",
-    "candidates": "may go, soonest first",
-    "evicted": "of them evicted",
-    "reconsider_at": "decides anew at",
+    "candidates": "removable, soonest first",
+    "evicted": "evicted of these",
+    "reconsider_at": "next look at",
 }
 
 
 def decide_again(number: str, config: Path | None, *, as_json: bool) -> int:
-    """Ask the server for decision *number* and what it was made from, decide again, under *config* if it is given, and
-    print both. Return 0 when they say the same and 1 when they differ; exit with 2 when there is nothing to compare
-    with, and with 3 when the server cannot be reached."""
+    """Read decision *number* and its facts from the server, decide again, under *config* if given, and print both.
+    Return 0 when they are the same and 1 when they differ. Exits with 2 when the decision or its facts are not stored,
+    and with 3 when the server cannot be reached."""
     with server(as_json=as_json) as api:
         try:
             then, kept = _asked(api, number)
@@ -147,7 +147,7 @@ def _asked(api: ServerApi, number: str) -> tuple[Mapping[str, Any], GroundsKept]
 
 
 def _policy(path: Path, then: Mapping[str, Any], made_from: Grounds) -> Policy:
-    """The policy in a file, for the pools that were known then."""
+    """Return the policy in a file. Exits with 2 where it has pools that the decision did not know."""
     try:
         policy = load_file(path).policy
     except ConfigError as error:
@@ -155,9 +155,9 @@ def _policy(path: Path, then: Mapping[str, Any], made_from: Grounds) -> Policy:
     known = {state.pool for state in made_from.facts.pools}
     unknown = [pool.name for pool in policy.pools if pool.id not in known]
     if unknown:
-        _refuse(f"{path}: nothing was known of pool {', '.join(unknown)} when decision {then['id']} was made")
+        _refuse(f"{path}: decision {then['id']} has no facts about pool {', '.join(unknown)}")
     if then["pool"] not in {pool.id for pool in policy.pools}:
-        _refuse(f"{path}: it has no pool with the id {then['pool']}, which decision {then['id']} is about")
+        _refuse(f"{path}: has no pool with the id {then['pool']} of decision {then['id']}")
     return without_approvals(policy) if then.get("mode") == "observe" else policy
 
 
@@ -186,15 +186,15 @@ def _lines(
     then: Mapping[str, Any], now: Mapping[str, Any], differs: Mapping[str, Any], config: Path | None
 ) -> Iterator[str]:
     yield f"decision {then['id']} of GPU pool {then['pool_name']} ({then['pool']}), made at {then['at']}"
-    policy = "the policy of then" if config is None else str(config)
+    policy = "the stored policy" if config is None else str(config)
     yield f"then: version {then.get('version') or 'unknown'}; now: version {installed_version()}, under {policy}"
-    yield "nothing would differ" if not differs else f"would differ: {', '.join(WORDS.get(d, d) for d in differs)}"
+    yield "same decision" if not differs else f"differs: {', '.join(WORDS.get(d, d) for d in differs)}"
     yield ""
     yield from aligned(
         [("", "then", "now"), *((WORDS[name], _shown(then[name]), _shown(now[name])) for name in FIELDS)]
     )
     yield ""
-    yield "the rules, in the order of now (+ appeared, - vanished, ~ changed):"
+    yield "rules in the order of now (+ appeared, - vanished, ~ changed):"
     signs = {APPEARED: "+", VANISHED: "-", CHANGED: "~"}
     for rule in ruled(then["reasons"], now["reasons"]):
         if rule.what == CHANGED and rule.then is not None and rule.now is not None:

@@ -1,4 +1,8 @@
-"""Other autoscalers, each after its documented defaults, to compare policies with."""
+"""Baselines: Cluster Autoscaler, Karpenter and no autoscaler at all, each with its documented defaults.
+
+A node's GPUs are the units of its pool's GPU resource. A pod fits a pool by resource, node selector, node affinity and
+taints; preferences do not count.
+"""
 
 import heapq
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
@@ -17,8 +21,8 @@ from receiver.replay.world.world import World
 
 @dataclass(slots=True, kw_only=True)
 class PeerNode:
-    """One node, there or on its way. *free* are its free GPUs, *usable* is True once its GPUs are allocatable;
-    *instance* is None for one that was asked for and is not listed yet, *name* is empty until it has registered."""
+    """A node that exists or is on its way. *free* are its free GPUs; *usable*: they are allocatable. *instance* is None
+    until the cloud lists it, *name* is empty until it has registered."""
 
     pool: str
     instance: str | None
@@ -30,13 +34,13 @@ class PeerNode:
 
     @property
     def empty(self) -> bool:
-        """True when no GPU pod is on it."""
+        """True without GPU pods."""
         return self.free == self.gpus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asking:
-    """A GPU pod without a node: how many GPUs it asks for, since when, and the pools whose nodes let it in."""
+    """A GPU pod without a node: its requested GPUs, its creation, and the pools whose nodes it fits."""
 
     uid: str
     gpus: int
@@ -46,7 +50,7 @@ class Asking:
 
 @dataclass(slots=True, kw_only=True)
 class View:
-    """A world at one moment: nodes by age, and the GPU pods without a node, the oldest first."""
+    """A world at one time: nodes by age, and the GPU pods without a node, oldest first."""
 
     now: datetime
     nodes: list[PeerNode]
@@ -55,14 +59,14 @@ class View:
 
 
 class Eyes:
-    """What one looks at *world* with."""
+    """Reads the pods and nodes of *world*, as an autoscaler sees them."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._let_in: dict[Hashable, frozenset[str]] = {}
 
     def look(self) -> View:
-        """Return what there is to see now."""
+        """Return the current view."""
         world = self._world
         used: dict[str, int] = {}
         waiting: list[Asking] = []
@@ -96,7 +100,7 @@ class Eyes:
         return View(now=world.now, nodes=nodes, waiting=waiting, required=required)
 
     def _pools(self, pod: WorldPod) -> frozenset[str]:
-        """The pools whose nodes let *pod* in."""
+        """Return the pools whose nodes *pod* fits."""
         asks = (tuple(pod.requests.items()), tuple(pod.node_selector.items()), pod.affinity, pod.tolerations)
         if asks not in self._let_in:
             self._let_in[asks] = frozenset(
@@ -108,7 +112,7 @@ class Eyes:
 
 
 def gpus_of(world: World, pool: str) -> int:
-    """GPUs of one node of *pool*."""
+    """Return the GPUs of one node of *pool*."""
     return sum(world.pools[pool].spec.resources.values())
 
 
@@ -119,7 +123,7 @@ def lets_in(
     affinity: tuple[tuple[Requirement, ...], ...],
     tolerations: tuple[Toleration, ...],
 ) -> bool:
-    """True when an empty node of *pool* could run a pod that asks for this."""
+    """Return True when an empty node of *pool* could run a pod with these requests."""
     spec = pool.spec
     labels = {
         "node.kubernetes.io/instance-type": pool.size,
@@ -138,8 +142,8 @@ def lets_in(
 
 
 def fill(pods: Iterable[Asking], nodes: Sequence[PeerNode]) -> tuple[list[Asking], set[int]]:
-    """Give each of *pods* room on the first of *nodes* that lets it in and has some (first fit); return those without
-    room, and the places in *nodes* of those that took one."""
+    """Place each of *pods* on the first of *nodes* that it fits. Return the pods without a place, and the indexes of
+    the nodes that are used."""
     left: list[Asking] = []
     taken: set[int] = set()
     for pod in pods:
@@ -154,13 +158,13 @@ def fill(pods: Iterable[Asking], nodes: Sequence[PeerNode]) -> tuple[list[Asking
 
 
 def smallest(world: World, pools: Iterable[str], pod: Asking) -> str | None:
-    """Of *pools*, the one with the smallest nodes that *pod* fits on, or None."""
+    """Return the pool with the smallest nodes that *pod* fits, or None."""
     return min((p for p in pools if p in pod.pools), key=lambda p: (gpus_of(world, p), p), default=None)
 
 
 def bought(world: World, most: Mapping[str, int], left: Sequence[Asking], seen: View) -> int:
-    """Buy as many nodes as the pods that are *left* take when they are packed by first fit, each new node of the pool
-    with the smallest that fit and below its maximum in *most*; return how many calls the cloud took."""
+    """Buy nodes for the pods that are *left*, packed by first fit. Each new node is of the pool with the smallest nodes
+    that fit, up to its maximum in *most*. Return the number of accepted calls."""
     room = {pool: limit - seen.required[pool] for pool, limit in most.items()}
     new: list[PeerNode] = []
     for pod in left:
@@ -176,7 +180,7 @@ def bought(world: World, most: Mapping[str, int], left: Sequence[Asking], seen: 
 
 
 def resized(world: World, pool: str, count: int) -> bool:
-    """Ask for *count* nodes; False when the cloud refuses, which whoever asks tries again at a later look."""
+    """Set the count of *pool*. Return False when the cloud refuses; a later look tries again."""
     try:
         world.resize(pool, count)
     except Denied:
@@ -185,20 +189,20 @@ def resized(world: World, pool: str, count: int) -> bool:
 
 
 def remove(world: World, node: PeerNode) -> None:
-    """Delete *node*, which the cloud lists, by its instance's id."""
+    """Delete *node*, which the cloud lists, by the id of its instance."""
     assert node.instance is not None
     world.delete_instance(node.pool, node.instance)
 
 
 class Rests:
-    """Since when each usable node has been empty and wanted by nobody who waits."""
+    """The times since when usable nodes have been empty and no waiting pod would use them."""
 
     def __init__(self) -> None:
         self._since: dict[str, datetime] = {}
 
     def at(self, seen: View, taken: set[int]) -> list[tuple[PeerNode, datetime]]:
-        """The nodes that rest in *seen*, by age, and since when; *taken* are the places of those that waiting pods
-        would use."""
+        """Return the resting nodes of *seen*, by age, and since when; *taken* are the indexes of the nodes that waiting
+        pods would use."""
         resting = {
             node.instance: node
             for place, node in enumerate(seen.nodes)
@@ -215,7 +219,7 @@ BATCH_MAX = timedelta(seconds=10)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterAutoscalerFlags:
-    """The flags of Cluster Autoscaler, in its own words."""
+    """Flags of Cluster Autoscaler, under its own names."""
 
     gpu_time_buffer: timedelta = timedelta(seconds=30)
     unneeded_time: timedelta = timedelta(minutes=10)
@@ -225,17 +229,16 @@ class ClusterAutoscalerFlags:
 
 
 class ClusterAutoscaler:
-    """Kubernetes' Cluster Autoscaler with its documented defaults, as far as they decide how many nodes there are.
+    """Kubernetes' Cluster Autoscaler with the documented defaults that decide the number of nodes.
 
-    Every `--scan-interval` (10 s) pods that the scheduler found no room for are packed, the largest first, by first fit
-    onto nodes that exist or are upcoming, then onto new ones of the node group with the least waste (`--expander`,
-    where there are several groups). Pods that ask for GPUs are looked at only 30 s after their creation
-    (`unschedulablePodWithGpuTimeBuffer`, hard-coded in core/static_autoscaler.go). A node without pods that nobody
-    waiting would use is removed after `--scale-down-unneeded-time` (10 min) and not before
-    `--scale-down-delay-after-add` (10 min) has passed since the last growth of any group, at most
-    `--max-empty-bulk-delete` (10) at a time. A node that is unneeded carries a soft taint, put on or taken off at most
-    `--max-bulk-soft-taint-count` (10) nodes a scan. It drains nothing here: training pods without a replica set do not
-    consent. Sources: the FAQ and main.go of kubernetes/autoscaler 1.32 (https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/FAQ.md).
+    Every `--scan-interval` (10 s), unschedulable pods are packed, largest first, by first fit onto existing and
+    upcoming nodes, then onto new ones of the node group with the least waste (`--expander`). GPU pods are considered 30
+    s after their creation (`unschedulablePodWithGpuTimeBuffer`, hard-coded in core/static_autoscaler.go). An empty node
+    that no waiting pod would use is removed after `--scale-down-unneeded-time` (10 min), and not before
+    `--scale-down-delay-after-add` (10 min) since the last growth of any group, at most `--max-empty-bulk-delete` (10)
+    at a time. An unneeded node carries a soft taint; at most `--max-bulk-soft-taint-count` (10) nodes change per scan.
+    Nothing is drained: training pods without a replica set do not consent. Sources: the FAQ and main.go of
+    kubernetes/autoscaler 1.32 (https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/FAQ.md).
 
     *most* are the maximum sizes of its node groups by pool id.
     """
@@ -248,7 +251,7 @@ class ClusterAutoscaler:
         self.actions = 0
 
     def look(self, now: datetime) -> datetime | None:
-        """One scan."""
+        """Run one scan."""
         seen = self._eyes.look()
         ripe_at = [pod.created_at + self._flags.gpu_time_buffer for pod in seen.waiting]
         ripe = [pod for pod, at in zip(seen.waiting, ripe_at, strict=True) if at <= now]
@@ -265,7 +268,7 @@ class ClusterAutoscaler:
         return min([*again, *([removal] if removal else [])], default=None)
 
     def _shrink(self, resting: Sequence[tuple[PeerNode, datetime]], now: datetime) -> datetime | None:
-        """Remove what is due of the nodes that rest; return when the next node is."""
+        """Remove the resting nodes that are due; return when the next one is."""
         due: list[PeerNode] = []
         later: list[datetime] = []
         for node, since in resting:
@@ -282,7 +285,7 @@ class ClusterAutoscaler:
         return min(later, default=None)
 
     def _taint(self, unneeded: Set[str]) -> None:
-        """Let the *unneeded* nodes carry the soft taint, and no other."""
+        """Let the *unneeded* nodes, and no others, carry the soft taint."""
         wrong = [n for n in self._world.nodes.values() if (SOFT_TAINT in n.taints) != (n.name in unneeded)]
         for node in wrong[: self._flags.max_bulk_soft_taint_count]:
             others = (t for t in node.taints if t != SOFT_TAINT)
@@ -290,14 +293,14 @@ class ClusterAutoscaler:
 
 
 class WhenEmpty:
-    """Like Karpenter with `consolidationPolicy: WhenEmpty` and `consolidateAfter: 30s`.
+    """Karpenter with `consolidationPolicy: WhenEmpty` and `consolidateAfter: 30s`.
 
-    Pending pods are gathered until one second passes without a new one, ten at most (`BATCH_IDLE_DURATION` 1 s,
-    `BATCH_MAX_DURATION` 10 s), then packed by first fit, the largest first, onto the nodes there are, those on their
-    way, and new ones of the smallest size that fits. A node that has been empty for *consolidate_after*, and that no
-    waiting pod would be put on, goes. Sources: https://karpenter.sh/docs/reference/settings/ (the durations) and
-    https://karpenter.sh/docs/concepts/disruption/ (consolidation). Its node pools are the cloud's pools here, and its
-    disruption budget (10 % of the nodes at a time) is left out: it would only delay removals by seconds.
+    Pending pods are batched until one second passes without a new one, or ten seconds (`BATCH_IDLE_DURATION`,
+    `BATCH_MAX_DURATION`). They are packed by first fit, largest first, onto existing and upcoming nodes and new ones of
+    the smallest size that fits. A node that has been empty for *consolidate_after*, and that no waiting pod would use,
+    is removed. Sources: https://karpenter.sh/docs/reference/settings/ (the durations) and
+    https://karpenter.sh/docs/concepts/disruption/ (consolidation). Its node pools are the cloud's pools here. Its
+    disruption budget (10 % of the nodes at a time) is left out: it would delay removals by seconds only.
     """
 
     def __init__(
@@ -305,11 +308,11 @@ class WhenEmpty:
     ) -> None:
         self._world, self._most, self._consolidate_after = world, most, consolidate_after
         self._eyes, self._rests = Eyes(world), Rests()
-        self._batched: set[str] = set()  # pods whose batch is over
+        self._batched: set[str] = set()  # pods of earlier batches
         self.actions = 0
 
     def look(self, now: datetime) -> datetime | None:
-        """One look: end a batch that is due, and take what has been empty for long enough."""
+        """End a batch that is due, and remove the nodes that have been empty for long enough."""
         seen = self._eyes.look()
         again: list[datetime] = []
         new = [pod.created_at for pod in seen.waiting if pod.uid not in self._batched]
@@ -330,11 +333,10 @@ class WhenEmpty:
 
 
 class AlwaysOnPeer:
-    """What a careful team does without an autoscaler: nodes for the peak, bought before the first job and kept.
+    """A careful team without an autoscaler: nodes for the peak, bought before the first job and kept.
 
-    The peak is the number of nodes that first fit takes when every pod starts at once, counted over the trace itself: a
-    team would have to guess it, and would guess higher. Nodes are of the pool with the largest nodes, which every pod
-    fits on, as many as it may have, then of the next smaller.
+    The peak is the number of nodes that first fit takes for this trace when every pod starts at once. A team would have
+    to guess it, and would guess higher. Nodes come from the pool with the largest nodes first.
     """
 
     actions = 0
@@ -345,7 +347,7 @@ class AlwaysOnPeer:
         for pool, count in peak(jobs, sizes, most, lasts=_besides(world.config.timings), fits=fits).items():
             world.begin_with(pool, count)
 
-    def look(self, now: datetime) -> datetime | None:  # noqa: ARG002 (it looks at nothing)
+    def look(self, now: datetime) -> datetime | None:  # noqa: ARG002 (it needs no time)
         """Do nothing."""
         return None
 
@@ -358,12 +360,12 @@ def peak(
     lasts: timedelta = timedelta(0),
     fits: Callable[[str, Job], bool] = lambda _pool, _job: True,
 ) -> dict[str, int]:
-    """Return how many nodes of each pool it takes that every pod starts when its job comes.
+    """Return the nodes of each pool that let every pod start at its submission.
 
-    *sizes* are the GPUs of a node by pool, *most* the nodes that each may have; pods that no pool has room for within
-    that count nothing. A pod holds its GPUs for its duration and *lasts* besides; *fits* says which pools let one in.
+    *sizes* are the GPUs of a node by pool, *most* the maximum nodes of each; pods beyond that do not count. A pod holds
+    its GPUs for its duration and *lasts*; *fits* says whether a pool admits a job.
     """
-    free: list[int] = []  # by node, in the order in which first fit tries them
+    free: list[int] = []  # by node, in the order of first fit
     of: list[str] = []  # their pools
     counts = dict.fromkeys(sizes, 0)
     ending: list[tuple[datetime, int, int]] = []
@@ -394,32 +396,30 @@ def _fits(world: World, pool: str, job: Job) -> bool:
 
 
 def _besides(timings: Timings) -> timedelta:
-    """How long a pod has its GPUs before it runs, at the most."""
+    """Return the longest time for which a pod holds its GPUs before it runs."""
     return timings.schedule + timings.image_pull * (1 + timings.jitter)
 
 
 Make = Callable[[World, Mapping[str, int], Sequence[Job]], Controller]
 TEN_SECONDS = timedelta(seconds=10)
-MINUTE = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True)
 class PeerPolicy:
-    """An autoscaler by its name. *about* is one line, *every* the interval of its own loop, which is the tick that it
-    is to be played at; *make* is called with a world that has not begun, the maximum nodes by pool, and the trace."""
+    """An autoscaler. *about* is one line, *every* the interval of its loop. *make* takes a world that has not begun,
+    the maximum nodes by pool, and the trace."""
 
     about: str
     every: timedelta
     make: Make
 
     def __call__(self, world: World, most: Mapping[str, int], jobs: Sequence[Job]) -> Controller:
-        """Return one for *world*."""
+        """Return a controller for *world*."""
         return _Paced(self.make(world, most, jobs), self.every)
 
 
 class _Paced:
-    """A controller that looks no more often than its interval, however often it is told that something changed: what
-    its own look set off at the same moment it sees in its next round."""
+    """A controller that looks no more often than its interval, however many changes there are."""
 
     def __init__(self, controller: Controller, every: timedelta) -> None:
         self._controller, self._every = controller, every
@@ -438,26 +438,22 @@ class _Paced:
         return self._controller.look(now)
 
 
-def _cluster_autoscaler(idle: timedelta) -> Make:
+def _cluster_autoscaler(minutes: int) -> PeerPolicy:
+    idle = timedelta(minutes=minutes)
     flags = ClusterAutoscalerFlags(unneeded_time=idle, delay_after_add=idle)
-    return lambda world, most, _: ClusterAutoscaler(world, most, flags)
+    about = f"Cluster Autoscaler that removes empty nodes after {minutes} min"
+    return PeerPolicy(about, TEN_SECONDS, lambda world, most, _: ClusterAutoscaler(world, most, flags))
 
 
 PEERS: Mapping[str, PeerPolicy] = {
     "always-on": PeerPolicy(
-        "nodes for the peak, bought before the first job and kept to the end", MINUTE, AlwaysOnPeer
+        "nodes for the peak, bought before the first job and kept to the end", timedelta(minutes=1), AlwaysOnPeer
     ),
-    "cluster-autoscaler": PeerPolicy(
-        "Cluster Autoscaler's defaults: empty nodes go after 10 min", TEN_SECONDS, _cluster_autoscaler(10 * MINUTE)
-    ),
-    "cluster-autoscaler-1m": PeerPolicy(
-        "Cluster Autoscaler with empty nodes gone after 1 min", TEN_SECONDS, _cluster_autoscaler(MINUTE)
-    ),
-    "cluster-autoscaler-30m": PeerPolicy(
-        "Cluster Autoscaler with empty nodes gone after 30 min", TEN_SECONDS, _cluster_autoscaler(30 * MINUTE)
-    ),
+    "cluster-autoscaler": _cluster_autoscaler(10),  # its defaults
+    "cluster-autoscaler-1m": _cluster_autoscaler(1),
+    "cluster-autoscaler-30m": _cluster_autoscaler(30),
     "karpenter-when-empty": PeerPolicy(
-        "like Karpenter: exact need, empty nodes go after 30 s",
+        "Karpenter's WhenEmpty: exact need, empty nodes are removed after 30 s",
         timedelta(seconds=1),
         lambda world, most, _: WhenEmpty(world, most),
     ),

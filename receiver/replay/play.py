@@ -1,7 +1,7 @@
-"""Play a trace through a world under one controller, from event to event: nobody waits for time to pass.
+"""Play a trace through a world under one controller, from event to event, without waiting for time to pass.
 
-Which pod held which GPUs of which node, and when, is read from the world's own changes: what
-`receiver.replay.figures` checks a replay by is written by no policy.
+Which pod held which GPUs, and when, comes from the world's own changes. So the log that `receiver.replay.figures`
+checks does not depend on a policy.
 """
 
 import gc
@@ -17,10 +17,9 @@ from receiver.replay.world.objects import VM, FinishedJob, Kill, WorldChange, Wo
 from receiver.replay.world.world import World
 
 ZERO = timedelta(0)
-
 SECOND = timedelta(seconds=1)
-CHANGES_KEPT = 20_000  # a replay reads the world's changes at every look, and nobody else does
-BACKOFF_LIMIT = 6  # a Kubernetes Job's default: one that loses pods more often is given up, which counts as lost
+CHANGES_KEPT = 20_000  # a replay reads the world's changes at every look
+BACKOFF_LIMIT = 6  # the default of a Kubernetes Job; a job that fails counts as lost
 
 BillingUnit = Literal["hour", "second"]
 Packing = Literal["first_fit", "kube"]
@@ -28,13 +27,13 @@ Packing = Literal["first_fit", "kube"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reaction:
-    """When a change is acted upon: at the next *tick*, when an alert on it arrives or when a *watch* of the pods tells
-    of it, whichever is first. Alert and watch are of pods that find no room; all else waits for the tick.
+    """How soon a controller reacts to a change: at the next *tick*, at an alert or through a *watch* of the pods,
+    whichever is first. Alert and watch report pods that find no node; all other changes wait for the tick.
 
-    A controller that wakes *by_itself* keeps the moments that it named; another one keeps them at its next tick.
-    The alert takes until the next *scrape*, the next *evaluation* after that, and *group_wait*; without a *scrape*
-    there is no alert, and without a *watch* (how long after the change it wakes the loop) nobody watches. Ticks,
-    scrapes and evaluations are multiples of their lengths from *start* on.
+    *watch* is the delay of the watch (None: no watch). An alert takes until the next *scrape* (None: no alert), the
+    next *evaluation* after it, and *group_wait*. Ticks, scrapes and evaluations are multiples of their lengths from
+    *start*. A controller that wakes *by_itself* looks at the times that it named; another one at the next tick after
+    them.
     """
 
     start: datetime
@@ -46,18 +45,18 @@ class Reaction:
     by_itself: bool = False
 
     def noticed(self, at: datetime, *, waits: bool = True) -> datetime:
-        """When a change of *at* is acted upon; *waits* says that a pod found no room."""
+        """Return when the controller looks after a change at *at*; *waits*: a pod found no node."""
         told = [at + self.watch] if waits and self.watch is not None else []
         if waits and self.scrape:
             told.append(self._alert_at(at))
         return min((self.tick_at(at), *told))
 
     def tick_at(self, at: datetime) -> datetime:
-        """The first tick at or after *at*."""
+        """Return the first tick at or after *at*."""
         return self._on(at, self.tick)
 
     def wakes_at(self, moment: datetime) -> datetime:
-        """When a moment that the controller named is kept."""
+        """Return when the controller looks after naming *moment*."""
         return moment if self.by_itself else self.tick_at(moment)
 
     def _alert_at(self, at: datetime) -> datetime:
@@ -70,18 +69,16 @@ class Reaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """All options of a replay; whatever is not here takes no time at all.
+    """The options of a replay. Everything else takes no time.
 
-    A node that is asked for at t is an instance at t + *build*, Ready *boot* later, and its GPUs can be used *driver*
-    after that; *delete* is how long a deleted one is still there and paid. *jitter* (ratio 0-1) spreads each of them.
-    *image_pull* is from a pod's binding to its start. *packing* is how the scheduler chooses among nodes with room: the
-    oldest, or as kube-scheduler without a profile of its own does, the emptiest. *tick* is how often the product
-    looks (a peer looks at its own interval), *watch* after how long a watch on pods wakes it (None: it has none);
-    *scrape*, *evaluation* and *group_wait* are the chain of its alerts (*scrape* None: no alert). The same
-    *seed* gives the same names and the same jitter.
+    A node requested at t is an instance at t + *build*, Ready *boot* later, and its GPUs are usable *driver* after
+    that. A deleted node is billed for *delete* more. *jitter* (ratio 0-1) spreads each of them. *image_pull* is from a
+    pod's binding to its start. *packing* selects among nodes with room: the oldest, or the emptiest as kube-scheduler
+    does by default. *tick*, *watch*, *scrape*, *evaluation* and *group_wait* are those of the product's `Reaction`; a
+    peer has its own interval. The same *seed* gives the same names and jitter.
 
-    Defaults: GPU instances are said to take 2-10 minutes and drivers 3-7, of which these are the shorter ends; the
-    watch takes half a second; alerts on demand are evaluated every 5 s and sent at once by the shipped rules.
+    Defaults: build and driver are the shorter ends of the usual 2-10 and 3-7 minutes; alerts on demand are evaluated
+    every 5 s and sent at once, as the shipped rules do.
     """
 
     start: datetime = datetime(2026, 1, 1, tzinfo=UTC)
@@ -102,21 +99,21 @@ class Setting:
 
     @property
     def by_the_hour(self) -> bool:
-        """True when every started hour of a node is paid."""
+        """True when every started hour of a node is billed."""
         return self.billing == "hour"
 
     @property
     def unit(self) -> timedelta:
-        """What is paid at least, and what is rounded up to."""
+        """The smallest billed time, to which bills are rounded up."""
         return timedelta(hours=1) if self.by_the_hour else SECOND
 
     @property
     def lead(self) -> timedelta:
-        """From asking for a node until its GPUs can be used."""
+        """The time from requesting a node until its GPUs are usable."""
         return self.build + self.boot + self.driver
 
     def world(self, pools: Sequence[Pool]) -> World:
-        """Return a world with *pools*, all of them empty."""
+        """Return a world with *pools* without nodes."""
         return World(
             WorldConfig(
                 pools=tuple(
@@ -136,7 +133,7 @@ class Setting:
                     node_lingers=ZERO,
                     terminate=ZERO,
                     quota_lag=ZERO,
-                    schedule=timedelta(milliseconds=1),  # a pod is seen waiting before it is placed
+                    schedule=timedelta(milliseconds=1),  # a pod is visible as waiting before it is placed
                     finished_lingers=ZERO,
                     jitter=self.jitter,
                 ),
@@ -151,7 +148,7 @@ class Setting:
         )
 
     def reaction(self) -> Reaction:
-        """How soon the product notices a change."""
+        """Return how soon the product reacts to a change."""
         return Reaction(
             start=self.start,
             tick=self.tick,
@@ -163,13 +160,13 @@ class Setting:
         )
 
 
-A_MOMENT = timedelta(milliseconds=100)  # what asks to be looked at again at once is
-GIVEN_UP_AFTER = timedelta(days=70)  # without any job begun or ended: two months of budget have not helped
+A_MOMENT = timedelta(milliseconds=100)  # the shortest time between two looks
+GIVEN_UP_AFTER = timedelta(days=70)  # without any job begun or ended: two new months of budget did not help
 
 
 @dataclass(slots=True, kw_only=True)
 class Placement:
-    """A pod on a node: bound, running since, over. *finished* is True when it ended by itself."""
+    """A pod on a node: when it was bound, started and ended. *finished*: it ended by itself."""
 
     pod: str
     node: str
@@ -182,16 +179,16 @@ class Placement:
 
 @dataclass(slots=True)
 class Placements:
-    """Follows pods, and which nodes registered, from one look at the world's changes to the next."""
+    """The log of pods on nodes and of registered nodes, from the world's changes."""
 
     all: list[Placement] = field(default_factory=list)
     registered: list[str] = field(default_factory=list)  # names of nodes
-    found_no_room: int = 0  # how many pods the scheduler has said that of
+    found_no_room: int = 0  # pods that the scheduler found no node for
     _open: dict[str, Placement] = field(default_factory=dict)
     _told: set[str] = field(default_factory=set)
 
     def note(self, changes: Iterable[WorldChange], now: datetime) -> None:
-        """Take in *changes*, all of which happened at *now*."""
+        """Record *changes*, all of which happened at *now*."""
         for change in changes:
             pod = change.obj
             if isinstance(pod, WorldPod) and pod.requests:
@@ -223,21 +220,20 @@ class Placements:
 
 
 class Controller(Protocol):
-    """What sizes the pools of a world: the product, or one that it is compared with."""
+    """An autoscaler of a world's pools: the product, or one that it is compared with."""
 
     @property
     def actions(self) -> int:
-        """How many times it changed something at the cloud."""
+        """The number of calls that changed something at the cloud."""
 
     def look(self, now: datetime) -> datetime | None:
-        """Look and act at *now*; return the first later moment at which another look could differ although nothing
-        changes, or None."""
+        """Look and act at *now*. Return the next time at which a look can differ without a change, or None."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Played:
-    """What came of it. *lives* are all instances, *left* the jobs that had not finished at the *end*,
-    *paid_gpu_seconds* what the cloud's own books come to, rounded as billed."""
+    """A played trace. *lives* are all instances, *left* the jobs that had not finished at the *end*, *paid_gpu_seconds*
+    the total of the cloud's own books, rounded as billed."""
 
     start: datetime
     end: datetime
@@ -252,9 +248,9 @@ class Played:
 
 
 @contextmanager
-def seldom_collecting() -> Iterator[None]:
-    """Let Python look for cyclic garbage seldom: a step makes many values and no cycles, and a fifth of a replay's time
-    went into looking."""
+def rare_collections() -> Iterator[None]:
+    """Run the garbage collector rarely: a step makes many values and no cycles, and collections took a fifth of a
+    replay's time."""
     before = gc.get_threshold()
     gc.set_threshold(50_000, 20, 100)
     try:
@@ -263,7 +259,7 @@ def seldom_collecting() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
-@seldom_collecting()
+@rare_collections()
 def play(
     world: World,
     jobs: Iterable[Job],
@@ -271,10 +267,10 @@ def play(
     reaction: Reaction,
     progress: Callable[[datetime, int], None] | None = None,
 ) -> Played:
-    """Submit *jobs* at their times and let *controller* look whenever it would notice that something changed.
+    """Submit *jobs* at their times, and let *controller* look whenever *reaction* says.
 
-    The end is when every job has finished or been given up; nodes that exist then are paid until then. *progress* is
-    told the moment and how many jobs have finished, at every look.
+    It ends when every job has finished or failed; remaining nodes are billed until then. *progress* takes the time and
+    the number of finished jobs at every look.
     """
     start = world.now
     queue = sorted(jobs, key=lambda job: job.submit_at)
@@ -298,7 +294,7 @@ def play(
         if len(world.finished) + len(world.failed) > done:
             moved_at = now
         told = placements.found_no_room
-        version = _noted(placements, world, version)
+        version = _recorded(placements, world, version)
         if changed:
             noticed = reaction.noticed(now, waits=placements.found_no_room > told)
             wake = noticed if wake is None else min(wake, noticed)
@@ -308,7 +304,7 @@ def play(
             wake = None if again is None else reaction.wakes_at(max(again, now + A_MOMENT))
             if progress is not None:
                 progress(now, len(world.finished))
-            version = _noted(placements, world, version)
+            version = _recorded(placements, world, version)
     over = {job.id for job in world.finished}
     return Played(
         start=start,
@@ -324,8 +320,8 @@ def play(
     )
 
 
-def _noted(placements: Placements, world: World, version: int) -> int:
-    """Note the world's changes since *version*; return the version that it has now."""
+def _recorded(placements: Placements, world: World, version: int) -> int:
+    """Record the world's changes since *version*; return its version now."""
     if world.version > version:
         placements.note(world.changes_since(version), world.now)
     return world.version

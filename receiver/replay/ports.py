@@ -1,7 +1,4 @@
-"""The reconciler's ports over a World, without HTTP: what Civo and Kubernetes would answer, in memory.
-
-They never move the world's time. Each can be told to fail and counts its writes (see Switches).
-"""
+"""Ports over a World, in memory: Civo, Prometheus and Alertmanager. They do not move the world's time."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +16,7 @@ from receiver.replay.world.world import World
 
 
 class Switches:
-    """Faults for tests. *writes* lists every call that reached the world, as (verb, args), refused ones too."""
+    """Faults for tests. *writes* are the calls that reached the world, also refused ones, as (verb, args)."""
 
     def __init__(self) -> None:
         self.writes: list[tuple[str, tuple[object, ...]]] = []
@@ -28,19 +25,19 @@ class Switches:
         self._after: list[tuple[Exception, str]] = []
 
     def fail_next(self, error: Exception, verb: str | None = None) -> None:
-        """Let the next call (of *verb*, if given) raise *error* before it does anything."""
+        """Let the next call (of *verb*, if given) raise *error* without any effect."""
         self._failures.append((error, verb))
 
     def fail_after(self, error: Exception, verb: str) -> None:
-        """Let the next write *verb* take effect and then raise *error*, as a lost answer does."""
+        """Let the next write *verb* take effect and then raise *error*, like a lost answer."""
         self._after.append((error, verb))
 
     def fail_always(self, error: Exception | None) -> None:
-        """Let every call raise *error* until this is called with None."""
+        """Let every call raise *error*; None ends that."""
         self.down = error
 
     def called(self, verb: str) -> None:
-        """A port's method begins: raise what was asked for."""
+        """Raise a fault that is set for *verb*."""
         if self.down is not None:
             raise self.down
         for index, (error, only) in enumerate(self._failures):
@@ -49,7 +46,7 @@ class Switches:
                 raise error
 
     def write(self, verb: str, args: tuple[object, ...], do: Callable[[], object]) -> None:
-        """Count a write, do it, and lose its answer if that was asked for."""
+        """Record and run a write. Raises a fault that is set for its answer."""
         self.writes.append((verb, args))
         do()
         for index, (error, only) in enumerate(self._after):
@@ -58,7 +55,7 @@ class Switches:
                 raise error
 
     def receipt(self, verb: str, args: tuple[object, ...], do: Callable[[], object], sentence: str) -> Receipt:
-        """Write, and return the receipt of what was done."""
+        """Run a write and return its receipt."""
         self.write(verb, args, do)
         return Receipt(did=Did.DONE, sentence=sentence)
 
@@ -76,7 +73,7 @@ LATER_STATUSES = frozenset({408, 409, 423, 425, 429})
 
 
 def as_port_error(refused: Denied) -> TryLater | WontWork:
-    """Return Civo's refusal as the product's adapter does: judged by its code first, then by its status."""
+    """Return the port's error for a refusal: by its code first, then by its status, as the product's adapter does."""
     detail = f"Civo refused: {refused.code}: {refused.reason}"
     if refused.details:
         detail += f" ({'; '.join(refused.details.splitlines())})"
@@ -92,7 +89,7 @@ class WorldCloud(Switches):
         self._world = world
 
     def look(self) -> Mapping[str, CloudPool]:
-        """Return every pool by id, those at zero nodes too."""
+        """Return every pool by id, those without nodes too."""
         self.called("look")
         return {
             pool.id: CloudPool(
@@ -108,7 +105,7 @@ class WorldCloud(Switches):
         }
 
     def resize(self, pool: str, *, decided_on: int, target: int, shown: int | None = None) -> Receipt:
-        """Ask for *target* nodes unless the count is there already or moved on."""
+        """Set the count to *target* unless it is reached already or has changed since the decision."""
         self.called("resize")
         required = self._required(pool)
         late = required == shown and required <= target
@@ -142,7 +139,7 @@ class WorldCloud(Switches):
         return Receipt(did=Did.DONE, sentence=f"asked to delete instance {instance}", required=required)
 
     def machines(self) -> Mapping[str, Mapping[str, int]]:
-        """Return what the machine of each pool's size has."""
+        """Return the compute resources of each size."""
         return {pool.size: pool.spec.machine for pool in self._world.pools.values()}
 
     def _required(self, pool: str) -> int:
@@ -152,7 +149,7 @@ class WorldCloud(Switches):
 
 
 class WorldAccounts(Switches):
-    """The account's charges, answered by a World. *others* are charged beside its nodes; *asked* counts questions."""
+    """The account's charges, answered by a World. *others* are charges beside its nodes; *asked* counts the queries."""
 
     def __init__(self, world: World, others: tuple[Charge, ...] = ()) -> None:
         super().__init__()
@@ -161,7 +158,7 @@ class WorldAccounts(Switches):
         self.asked = 0
 
     def charges(self, frm: datetime, to: datetime) -> Charges:
-        """Return the records that overlap *frm* to *to*, in windows that Civo would answer."""
+        """Return the records that overlap *frm* to *to*, in windows that Civo allows."""
         self.asked += 1
         self.called("charges")
         try:
@@ -189,11 +186,11 @@ class WorldAccounts(Switches):
 SAMPLED = timedelta(minutes=2)
 HIGH_FOR = timedelta(minutes=5)
 LOW_FOR = timedelta(minutes=10)
-YOUNG = timedelta(minutes=9)  # a pool seen for less has too few samples to be called idle
+YOUNG = timedelta(minutes=9)  # a younger pool has too few samples to count as idle
 
 
 def waiting_pods(world: World) -> list[WorldPod]:
-    """The GPU pods that kube-state-metrics shows as unschedulable, without DaemonSets'."""
+    """Return the GPU pods that kube-state-metrics shows as unschedulable, without those of DaemonSets."""
     return [
         p
         for p in world.active_pods.values()
@@ -202,7 +199,7 @@ def waiting_pods(world: World) -> list[WorldPod]:
 
 
 def pool_hint(pod: WorldPod) -> str:
-    """The pool that the rules work out: the one that its node selector names, else ``unassigned``."""
+    """Return the pool in the rules' label: the one in the pod's node selector, else ``unassigned``."""
     return pod.node_selector.get(POOL_LABEL, UNASSIGNED)
 
 
@@ -213,10 +210,10 @@ class WorldTelemetry(Switches):
         super().__init__()
         self._world = world
         self.values: dict[str, float] = {}
-        self._waiting: dict[str, Pod] = {}  # by uid: what kube-state-metrics says of a waiting pod does not change
+        self._waiting: dict[str, Pod] = {}  # by uid: a waiting pod's labels do not change
 
     def look(self) -> TelemetryFacts:
-        """Return the latest values; nothing about GPUs while `telemetry_gone`."""
+        """Return the current values; none of GPUs while `telemetry_gone`."""
         self.called("look")
         world = self._world
         with_gpus = [p for p in world.pools if world.gpus(p)]
@@ -232,17 +229,17 @@ class WorldTelemetry(Switches):
         )
 
     def courses(self, window: timedelta) -> Mapping[str, Course]:
-        """Return what the GPUs of each pod that holds some did over *window*, up to a day."""
+        """Return the course over *window* (up to a day) of each pod that holds GPUs."""
         self.called("courses")
         return self._world.courses(window)
 
     def value(self, query: str, at: datetime) -> float | None:  # noqa: ARG002 (they do not change)
-        """Return what was put into *values*, at any time: the world has no metrics of the work itself."""
+        """Return an entry of *values*, at any time: the world has no metrics of the work itself."""
         self.called("value")
         return self.values.get(query)
 
     def samples(self) -> Mapping[str, Sequence[Sample]]:
-        """Return what each GPU of each pod does now, with the change of its memory over two minutes."""
+        """Return the current activity of each GPU of each pod, with the change of its memory over two minutes."""
         self.called("samples")
         if self._world.faults.telemetry_gone:
             return {}
@@ -259,7 +256,7 @@ class WorldTelemetry(Switches):
 
 
 class WorldAlarms(Switches):
-    """Alertmanager with our alert rules behind it. *silences* and *extra* alerts are a test's to set.
+    """Alertmanager with our alert rules. Tests may set *silences* and *extra* alerts.
 
     *high* and *low* are the utilization ratios of the rules; *utilization* False leaves those two rules out.
     """
@@ -270,12 +267,12 @@ class WorldAlarms(Switches):
         self._utilization = utilization
         self._high = high
         self._low = low
-        self._alerts: dict[tuple[str, str], Alert] = {}  # those that fire, from their start on
+        self._alerts: dict[tuple[str, str], Alert] = {}  # the firing ones
         self.silences: list[Silence] = []
         self.extra: list[Alert] = []
 
     def look(self) -> AlarmFacts:
-        """Return what fires and is not silenced, and the silences."""
+        """Return the firing alerts that are not silenced, and the silences."""
         self.called("look")
         firing: dict[tuple[str, str], str] = {}
         if not self._world.faults.rules_dead:

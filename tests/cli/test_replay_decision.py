@@ -70,14 +70,14 @@ def test_the_same_version_decides_the_same_and_says_so(url: str, store: SqlStore
     done = again(url, growth(store))
     assert (done.exit_code, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
-    assert lines[2] == "nothing would differ"
+    assert lines[2] == "same decision"
     assert [line.split() for line in lines[4:6]] == [["then", "now"], ["nodes", "then", "0", "0"]]
 
 
 def test_under_another_policy_it_shows_what_would_differ(url: str, store: SqlStore, tmp_path: Path) -> None:
     done = again(url, growth(store), "--config", a_config(tmp_path))
     assert done.exit_code == 1
-    assert "would differ: nodes wanted" in done.stdout
+    assert "differs: nodes wanted" in done.stdout
     assert any(line.split() == ["nodes", "wanted", "2", "1"] for line in done.stdout.splitlines())
     assert any(line.startswith("~ ") for line in done.stdout.splitlines())
 
@@ -140,7 +140,7 @@ def test_a_configuration_that_cannot_be_used_is_refused(url: str, store: SqlStor
 def test_it_goes_with_nothing_of_a_trace(tmp_path: Path) -> None:
     done = again(unused_url(), 1, "--trace", str(tmp_path / "t.csv"))
     assert done.exit_code == 2
-    assert "--decision goes with --config and --json alone" in done.stderr
+    assert "--decision can be combined with --config and --json only" in done.stderr
 
 
 def test_a_server_that_cannot_be_reached_ends_with_3() -> None:

@@ -77,4 +77,4 @@ def test_a_prometheus_that_does_not_answer_is_told() -> None:
 @pytest.mark.parametrize("option", ["--since", "--step", "--query-timeout"])
 def test_a_length_of_nothing_is_refused(option: str) -> None:
     found = replayed("--prometheus", "http://127.0.0.1:1", option, "0s")
-    assert (found.exit_code, "write a duration of a second or more" in found.stderr) == (2, True)
+    assert (found.exit_code, "must be at least 1s" in found.stderr) == (2, True)

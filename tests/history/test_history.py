@@ -156,12 +156,12 @@ def test_what_ran_at_the_beginning_counts_from_there(trace: Trace) -> None:
     job = came_out(trace, "early")
     assert job.submit_at == SINCE
     assert abs(job.duration - timedelta(minutes=30)) < 2 * SECOND
-    assert "1 pods ran already at the beginning: taken as submitted then" in trace.report
+    assert "running at the beginning: 1 pod, counted as submitted then" in trace.report
 
 
 def test_what_still_runs_counts_with_the_time_it_has_run(trace: Trace) -> None:
     assert abs(came_out(trace, "endless").duration - timedelta(minutes=45)) < 2 * SECOND
-    assert "1 pods still ran: taken with the time that they had run by then" in trace.report
+    assert "still running: 1 pod, counted with the run time so far" in trace.report
 
 
 def test_a_gap_is_told_and_what_ended_in_it_counts_until_it_began(trace: Trace) -> None:

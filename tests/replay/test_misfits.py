@@ -37,11 +37,11 @@ def test_what_fits_one_pool_is_no_misfit(given: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"gpus_per_pod": 9}, "the largest node offers 8"),
-        ({"resource": "nvidia.com/mig-1g.5gb"}, "the largest node offers 0"),
-        ({"gpus_per_pod": 8, "pods": 3, "gang": True}, "no pool holds more than 2"),
-        ({"pods": 20, "gang": True}, "no pool holds more than 16"),  # and not 20, in two of them
-        ({"gpus_per_pod": 5, "pods": 3, "gang": True}, "no pool holds more than 2"),
+        ({"gpus_per_pod": 9}, "the largest node has 8"),
+        ({"resource": "nvidia.com/mig-1g.5gb"}, "the largest node has 0"),
+        ({"gpus_per_pod": 8, "pods": 3, "gang": True}, "no pool has room for more than 2"),
+        ({"pods": 20, "gang": True}, "no pool has room for more than 16"),  # and not 20, in two of them
+        ({"gpus_per_pod": 5, "pods": 3, "gang": True}, "no pool has room for more than 2"),
         ({"gpus_per_pod": 2, "node_selector": {"zone": "c"}}, "zone=c"),
     ],
 )

@@ -18,7 +18,7 @@ from receiver.replay.bounds import clairvoyant, fluid_gpu_hours
 from receiver.replay.contest import Product
 from receiver.replay.figures import Figures, figures, quantile, violations
 from receiver.replay.peers import ClusterAutoscaler
-from receiver.replay.play import Controller, Played, Reaction, play, seldom_collecting
+from receiver.replay.play import Controller, Played, Reaction, play, rare_collections
 from receiver.replay.store import ReplayStore
 from receiver.replay.world import Job, Timings, World, WorldConfig, WorldPool
 from tests.reconcile.harness import GPU, PRICE, SIZE, START, Life, a_job
@@ -224,6 +224,6 @@ def test_a_quantile_is_one_of_the_values() -> None:
 
 def test_a_replay_leaves_the_collector_of_garbage_as_it_was() -> None:
     before = gc.get_threshold()
-    with seldom_collecting():
+    with rare_collections():
         during = gc.get_threshold()
     assert (during[0] > 10_000, gc.get_threshold()) == (True, before)

@@ -38,9 +38,9 @@ Export = Callable[[Path, datetime | None], Past]  # a file, and when it was made
 
 
 def read_trace(path: Path, reading: TraceReading, export: Export) -> Trace:
-    """Return the trace in a file; *export* reads what Kubernetes wrote.
+    """Return the trace in a file; *export* reads an export of Kubernetes.
 
-    Raises BadTrace with every line or object that is wrong, unless *reading* skips them; OSError.
+    Raises BadTrace with every malformed line or object, unless *reading* skips them; OSError.
     """
     form = reading.format or recognised(path)
     if form == "kubernetes":
@@ -54,7 +54,7 @@ def load_jobs(path: Path, start: datetime) -> list[Job]:
 
 
 def recognised(path: Path) -> Format:
-    """Return what the file at *path* is written in. Raises BadTrace where it is nothing known; OSError."""
+    """Return the format of the file at *path*. Raises BadTrace for an unknown one; OSError."""
     text = _beginning(path).lstrip()
     first = text.splitlines()[0]
     if text[0] in "{[":
@@ -67,7 +67,7 @@ def recognised(path: Path) -> Format:
 
 
 def lines(path: Path) -> Iterator[str]:
-    """Yield the lines of a file with their ends, without a byte order mark. Raises BadTrace where one is not UTF-8."""
+    """Yield the lines of a file with their ends, without a byte order mark. Raises BadTrace for one that is not UTF-8."""
     with path.open("rb") as file:
         for number, raw in enumerate(file, start=1):
             try:
@@ -81,7 +81,7 @@ def lines(path: Path) -> Iterator[str]:
 
 
 def _beginning(path: Path) -> str:
-    """Return the first lines of a file. Raises BadTrace if it is not text, or empty; OSError."""
+    """Return the first lines of a file. Raises BadTrace if it is empty or not text; OSError."""
     with path.open("rb") as file:
         head = file.read(BEGINNING)
     for magic, tool in PACKED.items():

@@ -1,17 +1,18 @@
-"""Jobs out of pods that ran before: which pods are one gang, how long it ran, and what does not count."""
+"""Jobs from the pods of a history: which pods are one gang, how long it ran, and which pods do not count."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from receiver.core.model.text import some
 from receiver.core.scaling.demand import IGNORED_NAMESPACES
 from receiver.ports import PROTECT_ANNOTATION, SAFE_TO_EVICT_ANNOTATION
 from receiver.ports.past import Past, PastPod
 from receiver.replay.traces.trace import Findings, TraceReading, Trace
 from receiver.replay.world.config import Job
 
-# Controllers whose pods need each other: the operators of distributed training, and what is named after groups.
+# Controllers whose pods need each other: operators of distributed training, and kinds of groups.
 GANG_KINDS = frozenset(
     {
         "PyTorchJob",
@@ -26,7 +27,7 @@ GANG_KINDS = frozenset(
         "PodGroup",
     }
 )
-TOGETHER = timedelta(seconds=60)  # pods of one owner that were created within it are one start of it
+TOGETHER = timedelta(seconds=60)  # pods of one owner that were created within it are one start
 
 DAEMONS = "pods of DaemonSets (they follow nodes)"
 OPERATOR = "pods of the GPU operator (they check new nodes)"
@@ -35,7 +36,7 @@ BEFORE = "pods that had ended before the beginning"
 
 
 def trace_of_pods(past: Past, source: str, form: str, reading: TraceReading) -> Trace:
-    """Return what ran in *past* as a trace. Raises BadTrace, see `Findings.trace`."""
+    """Return the pods of *past* as a trace. Raises BadTrace as `Findings.trace` does."""
     found = Findings()
     for trouble in past.troubles:
         found.take(trouble)
@@ -43,9 +44,9 @@ def trace_of_pods(past: Past, source: str, form: str, reading: TraceReading) -> 
     found.notes.extend(past.notes)
     ran = [p for p in past.pods if _counts(p, past, found)]
     if still := sum(p.held_until is None for p in ran):
-        found.notes.append(f"{still} pods still ran: taken with the time that they had run by then")
+        found.notes.append(f"still running: {some(still, 'pod')}, counted with the run time so far")
     if past.since is not None and (begun := sum(p.held_from is not None and p.held_from < past.since for p in ran)):
-        found.notes.append(f"{begun} pods ran already at the beginning: taken as submitted then")
+        found.notes.append(f"running at the beginning: {some(begun, 'pod')}, counted as submitted then")
     jobs: list[Job] = []
     taken: Counter[str] = Counter()
     for (key, gang), members in _groups(ran, reading).items():
@@ -59,7 +60,7 @@ def trace_of_pods(past: Past, source: str, form: str, reading: TraceReading) -> 
 
 
 def _counts(past_pod: PastPod, past: Past, found: Findings) -> bool:
-    """True for a pod that held GPUs; what is no job is counted, what is wrong is told."""
+    """Return True for a pod that held GPUs. Others are counted by kind, malformed ones reported."""
     pod, where = past_pod.pod, f"Pod {past_pod.pod.key}"
     if pod.daemon:
         found.uncounted[DAEMONS] += 1
@@ -68,14 +69,14 @@ def _counts(past_pod: PastPod, past: Past, found: Findings) -> bool:
     elif past_pod.held_from is None:
         found.uncounted[NEVER] += 1
     elif past_pod.held_until is not None and past_pod.held_until < past_pod.held_from:
-        problem = f"it ended {_said(past_pod.held_until)}, before it began {_said(past_pod.held_from)}"
+        problem = f"it ended {_shown(past_pod.held_until)}, before it began {_shown(past_pod.held_from)}"
         found.wrong(where, "status", problem, "check the clocks of the nodes, or leave it out with --skip-bad")
     elif past.since is not None and past_pod.held_until is not None and past_pod.held_until <= past.since:
         found.uncounted[BEFORE] += 1
     elif len(pod.requests) > 1:
         problem = f"it asks for {' and '.join(sorted(pod.requests))} at once"
         found.wrong(
-            where, "resources", problem, "a replay knows one GPU resource per pod: leave it out with --skip-bad"
+            where, "resources", problem, "a replay allows one GPU resource per pod: leave it out with --skip-bad"
         )
     else:
         return True
@@ -83,7 +84,7 @@ def _counts(past_pod: PastPod, past: Past, found: Findings) -> bool:
 
 
 def _groups(pods: Iterable[PastPod], reading: TraceReading) -> Mapping[tuple[str, bool], Sequence[PastPod]]:
-    """Return the pods by what they belong to, and whether that makes a gang of them."""
+    """Return the pods by owner or gang, and whether they are a gang."""
     groups: defaultdict[tuple[str, bool], list[PastPod]] = defaultdict(list)
     for past_pod in pods:
         groups[_group(past_pod, reading)].append(past_pod)
@@ -107,7 +108,7 @@ def _group(past_pod: PastPod, reading: TraceReading) -> tuple[str, bool]:
 
 
 def _starts(members: Sequence[PastPod]) -> list[list[PastPod]]:
-    """Cut the pods of a gang into its starts: what was created much later replaces what was lost, or runs again."""
+    """Split the pods of a gang into its starts: pods created much later replace lost ones, or are another run."""
     starts: list[list[PastPod]] = []
     for member in members:
         if starts and member.pod.created_at - starts[-1][0].pod.created_at <= TOGETHER:
@@ -118,12 +119,12 @@ def _starts(members: Sequence[PastPod]) -> list[list[PastPod]]:
 
 
 def _job(key: str, members: Sequence[PastPod], past: Past, reading: TraceReading, found: Findings) -> Job | None:
-    """Return one job of *members*, None where they are no job that a replay knows. A gang is held by all of its pods
-    from when the last of them had its GPUs: what the others waited for it is what the replay is about."""
+    """Return one job of *members*, None where a replay cannot run them. A gang runs from when the last of its pods had
+    its GPUs: the others' wait for it is not part of its duration."""
     first = members[0].pod
     if len({tuple(m.pod.requests.items()) for m in members}) > 1:
         asked = ", ".join(sorted({f"{m.pod.gpus} {next(iter(m.pod.requests))}" for m in members}))
-        remedy = "a replay knows gangs of equal pods: leave it out with --skip-bad"
+        remedy = "a replay needs gangs of equal pods: leave it out with --skip-bad"
         found.wrong(f"gang {key}", "resources", f"its pods ask for different GPUs ({asked})", remedy)
         return None
     begun = max(_held_from(m, past) for m in members)
@@ -145,14 +146,14 @@ def _job(key: str, members: Sequence[PastPod], past: Past, reading: TraceReading
         team=first.labels.get(reading.team_label, ""),
         gang=len(members) > 1,
         gang_min=first.gang_min if first.gang_min is not None and first.gang_min < len(members) else None,
-        owner_kind=kind or "Job",  # a pod of its own would be lost with its node, and the replay would never end
+        owner_kind=kind or "Job",  # a pod without a controller would be lost with its node, and the replay would never end
         resource=resource,
         node_selector=first.node_selector if reading.placement else {},
         affinity=first.affinity if reading.placement else (),
         preferred=first.preferred if reading.placement else (),
         tolerations=first.tolerations if reading.placement and past.tolerations_known else reading.tolerations,
         labels=first.labels,
-        annotations=_wishes(first.evictable, first.protected),
+        annotations=_annotations(first.evictable, first.protected),
         priority=first.priority,
         priority_class=first.priority_class,
         gpu_util=min(1.0, max(0.0, sum(utils) / len(utils))) if utils else reading.gpu_util,
@@ -164,10 +165,10 @@ def _held_from(member: PastPod, past: Past) -> datetime:
     return begun if past.since is None else max(begun, past.since)
 
 
-def _wishes(evictable: bool, protected: bool) -> Mapping[str, str]:
+def _annotations(evictable: bool, protected: bool) -> Mapping[str, str]:
     said = {SAFE_TO_EVICT_ANNOTATION: "true"} if evictable else {}
     return {**said, PROTECT_ANNOTATION: "true"} if protected else said
 
 
-def _said(at: datetime) -> str:
+def _shown(at: datetime) -> str:
     return at.strftime("%Y-%m-%d %H:%M:%S")

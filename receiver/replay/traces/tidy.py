@@ -1,9 +1,9 @@
-"""Traces in the tidy form: CSV with one line per job.
+"""Traces as CSV, one line per job.
 
 The columns are ``job_id,submit_s,duration_s,gpus,pods,gpus_per_pod,user_or_team,gpu_type,gpu_util``: *submit_s* are
-seconds from the beginning, *duration_s* seconds of running, ``gpus = pods x gpus_per_pod``; *gpu_util* is a ratio 0-1
-or empty. A job of several pods is a gang. The last three may be missing; a column of another name is refused, for a
-misspelt one would go for a missing one.
+seconds from the beginning, *duration_s* is the run time, ``gpus = pods x gpus_per_pod``; *gpu_util* is a ratio 0-1 or
+empty. A job of several pods is a gang. The last three columns are optional. An unknown column is refused, since a
+misspelled one would count as missing.
 """
 
 import csv
@@ -30,13 +30,13 @@ COLUMNS = (
 NEEDED = COLUMNS[:6]
 LONGEST_SECONDS = 10 * 365 * 86400
 SECONDS = "write seconds from the beginning of the trace"
-RUNTIME = "write how many seconds it ran"
+RUNTIME = "write the seconds that it ran"
 
 
 def read_tidy(lines: Iterable[str], source: str, reading: TraceReading) -> Trace:
     """Return the trace in *lines*, which begins at the *start* of *reading*.
 
-    Raises BadTrace with every wrong field of every line: no line is dropped, none is repaired.
+    Raises BadTrace with every malformed field of every line. No line is dropped or repaired.
     """
     found = Findings()
     jobs: list[Job] = []
@@ -54,12 +54,12 @@ def read_tidy(lines: Iterable[str], source: str, reading: TraceReading) -> Trace
     except csv.Error as error:
         where = f"line {reader.line_num + 1}"
         if "new-line" in str(error):
-            found.wrong(where, "line", "has a carriage return alone in it", "save it with line ends of Unix or Windows")
+            found.wrong(where, "line", "contains a carriage return alone", "save it with Unix or Windows line endings")
         else:
-            found.wrong(where, "line", f"is no CSV ({error})", "check its quotes")
+            found.wrong(where, "line", f"is not CSV ({error})", "check its quotes")
     if unsorted:
         found.notes.append(
-            f"{unsorted} of {len(jobs)} lines stand before an earlier one; replayed in order of submission"
+            f"{unsorted} of {len(jobs)} lines are out of order; they are replayed in order of submission"
         )
     return found.trace(source, "csv", jobs, reading, reading.start)
 
@@ -71,8 +71,8 @@ def _check(header: Iterable[str]) -> None:
     if len(names) == 1 and any(mark in names[0] for mark in ";\t|"):
         raise BadTrace([_header("header", "its columns are not separated by commas", "save it with commas")])
     absent = [_header(c, "the column is missing", "add it") for c in NEEDED if c not in names]
-    twice = [_header(c, "the column is there twice", "keep one") for c in COLUMNS if names.count(c) > 1]
-    odd = [_header(n or "header", "the column is not known", f"{did_you_mean(n, COLUMNS)}") for n in unknown]
+    twice = [_header(c, "the column is given twice", "keep one") for c in COLUMNS if names.count(c) > 1]
+    odd = [_header(n or "header", "the column is unknown", f"{did_you_mean(n, COLUMNS)}") for n in unknown]
     if absent or twice or odd:
         raise BadTrace([*absent, *twice, *odd])
 
@@ -82,7 +82,7 @@ def _header(name: str, problem: str, remedy: str) -> Trouble:
 
 
 class _Line:
-    """One line under reading; stand-ins keep the reading going after a problem, so that all of them are told."""
+    """One line. After an error, default values let the reading go on, so that all errors are reported."""
 
     def __init__(self, number: int, row: Mapping[str, str | None], found: Findings) -> None:
         self._number = number
@@ -90,17 +90,17 @@ class _Line:
         self._found = found
         self._fine = True
         if None in row:
-            self._wrong("line", "has more columns than the header", "quote what has a comma in it")
+            self._wrong("line", "has more columns than the header", "quote fields that contain a comma")
 
     def _wrong(self, name: str, problem: str, remedy: str) -> None:
         self._fine = False
         self._found.wrong(f"line {self._number}", name, problem, remedy)
 
     def job(self, reading: TraceReading, first_seen: dict[str, int]) -> Job | None:
-        """Return the job of this line, None where something is wrong with it."""
+        """Return the job of this line, None after an error."""
         job_id = self._text("job_id")
         if not job_id:
-            self._wrong("job_id", "is empty", "give every job one")
+            self._wrong("job_id", "is empty", "give every job an id")
         submit = self._seconds("submit_s", SECONDS)
         duration = self._seconds("duration_s", RUNTIME)
         gpus, pods, each = self._whole("gpus"), self._whole("pods"), self._whole("gpus_per_pod")
@@ -108,7 +108,7 @@ class _Line:
             self._wrong("gpus", f"{gpus} is not pods x gpus_per_pod = {pods * each}", "correct one of the three")
         util = self._ratio("gpu_util", reading.gpu_util)
         if job_id in first_seen:
-            self._wrong("job_id", f"{job_id!r} was used in line {first_seen[job_id]} before", "give each job its own")
+            self._wrong("job_id", f"{job_id!r} is also in line {first_seen[job_id]}", "give each job its own id")
         elif job_id:
             first_seen[job_id] = self._number
         if not self._fine:
@@ -141,10 +141,10 @@ class _Line:
         try:
             value = float(text)
         except ValueError:
-            self._wrong(name, f"{text!r} is no number" if text else "is empty", remedy)
+            self._wrong(name, f"{text!r} is not a number" if text else "is empty", remedy)
             return None
         if not math.isfinite(value):
-            self._wrong(name, f"{text!r} is no finite number", remedy)
+            self._wrong(name, f"{text!r} is not a finite number", remedy)
             return None
         return value
 
@@ -161,20 +161,20 @@ class _Line:
         return value
 
     def _whole(self, name: str) -> int:
-        """Return a count; 0 stands for one that is wrong, which has been told."""
+        """Return a count, 0 after an error."""
         remedy = "write a whole number of at least 1"
         value = self._number_of(name, remedy)
         if value is None:
             return 0
         if value < 1 or value != int(value):
-            self._wrong(name, f"{value:g} is no such count", remedy)
+            self._wrong(name, f"{value:g} is not a valid count", remedy)
             return 0
         return int(value)
 
     def _ratio(self, name: str, default: float) -> float:
         if not self._text(name):
             return default
-        remedy = "write a ratio from 0 to 1, or nothing"
+        remedy = "write a ratio from 0 to 1, or leave it empty"
         value = self._number_of(name, remedy)
         if value is not None and not 0 <= value <= 1:
             self._wrong(name, f"{value:g} is not between 0 and 1", remedy)

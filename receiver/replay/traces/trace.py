@@ -1,4 +1,4 @@
-"""What every trace becomes, whatever it was written in, and how one that cannot be replayed says why."""
+"""Traces of any format, the errors in them, and jobs that fit no pool."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,21 +15,19 @@ from receiver.replay.world.config import Job
 from receiver.replay.world.scheduler import selects, untolerated
 
 SHOWN = 100
-KEPT = 10_000  # of a file in which every line is wrong, no more troubles than this are held in memory
-NOTHING: Mapping[str, str] = {}  # shared: a trace of a million jobs would otherwise hold a million empty ones
-# A trace knows no taints. Not every taint is tolerated: a cordon is one too, and so is a node that is not ready.
+KEPT = 10_000  # the most errors of a file that are held in memory
+NOTHING: Mapping[str, str] = {}  # shared by all jobs of a trace
+# For traces without tolerations. A cordon is a taint too, so not every taint is tolerated.
 TOLERATES_GPU_TAINTS = tuple(Toleration(key=key, operator="Exists") for key in ("gpu", "nvidia.com/gpu"))
 
 Format = Literal["csv", "kubernetes"]
 FORMATS: tuple[Format, ...] = ("csv", "kubernetes")
-REMEDY = "give a pool larger or more nodes, or leave it out with --skip-misfits"
+REMEDY = "use a pool with larger or more nodes, or leave the job out with --skip-misfits"
 
 
 class BadTrace(Exception):
-    """A trace that cannot be replayed as it stands; *troubles* names every line or object that is wrong.
-
-    *more* counts further ones by field, which are not kept one by one.
-    """
+    """A trace that cannot be replayed; *troubles* are the errors of its lines or objects, *more* counts further ones by
+    field."""
 
     def __init__(self, troubles: Iterable[Trouble], more: Mapping[str, int] | None = None) -> None:
         self.troubles = tuple(troubles)
@@ -38,7 +36,7 @@ class BadTrace(Exception):
 
 
 def told(troubles: Sequence[Trouble], more: Mapping[str, int] | None = None, shown: int = SHOWN) -> list[str]:
-    """Return a line for each of the first *shown* troubles, and one that counts the others by field."""
+    """Return a line for each of the first *shown* errors, and one that counts the others by field."""
     others = Counter(t.field for t in troubles[shown:]) + Counter(more or {})
     lines = [str(t) for t in troubles[:shown]]
     if others:
@@ -50,14 +48,14 @@ def told(troubles: Sequence[Trouble], more: Mapping[str, int] | None = None, sho
 class TraceReading:
     """How a trace is read.
 
-    *start* is the moment from which a CSV trace counts its seconds. *format* None recognises it by its content.
-    *made_at* is when an export of Kubernetes was made (None: when its file was written). With *skip_bad* lines and
-    objects that are wrong are left out and reported, else the trace is refused. *gangs* ``together`` takes pods that one owner created together for a gang,
-    ``declared`` only those that say so, or whose owner's kind does. Without *placement* node selectors, affinities
-    and tolerations of the pods do not count: they may run on every pool.
+    A CSV trace counts its seconds from *start*. *format* None is recognised by content. *made_at* is when an export of
+    Kubernetes was made (None: when its file was written). *skip_bad* leaves out and reports malformed lines and objects,
+    which otherwise refuse the trace. *gangs* ``together`` makes a gang of all pods that one owner created together,
+    ``declared`` only of those that say so, or whose owner's kind does. Without *placement*, pods run on every pool
+    whatever their node selectors, affinities and tolerations.
 
-    The others are what a trace does not say: *namespace*, *node_selector* and *tolerations* of its jobs, the
-    *gpu_util* (ratio 0-1) of their GPUs; *team_label* is the pod label by which the product knows a team.
+    The others are defaults for what a trace does not have: *namespace*, *node_selector*, *tolerations*, and *gpu_util*
+    (ratio 0-1) of jobs. *team_label* is the pod label of the team.
     """
 
     start: datetime = datetime(2026, 1, 1, tzinfo=UTC)
@@ -77,9 +75,8 @@ class TraceReading:
 class Trace:
     """Jobs in order of submission; the replay begins at *start*.
 
-    *source* is how people call it (a file's name, a URL), *format* what it was written in. *left_out* are lines and
-    objects that were wrong, *uncounted* says by kind how many rightly are no jobs, *notes* are sentences about how
-    far the rest can be trusted.
+    *source* is its name for people (a file's name, a URL). *left_out* are malformed lines and objects, *uncounted* the
+    number of records that are not jobs by kind, *notes* are sentences on how accurate the rest is.
     """
 
     source: str
@@ -92,13 +89,13 @@ class Trace:
 
     @property
     def report(self) -> list[str]:
-        """What a person should read before the figures, one sentence a line."""
+        """The lines to read before the figures."""
         counted = [f"not counted, {kind}: {number}" for kind, number in self.uncounted.items()]
         return [*told(self.left_out), *counted, *self.notes]
 
 
 class Findings:
-    """Collects what is said about a trace while it is read. `wrong` keeps the first *kept* troubles one by one."""
+    """Collects errors, counts and notes while a trace is read; the first *kept* errors one by one."""
 
     def __init__(self, kept: int = KEPT) -> None:
         self._kept = kept
@@ -108,11 +105,11 @@ class Findings:
         self.notes: list[str] = []
 
     def wrong(self, where: str, name: str, problem: str, remedy: str) -> None:
-        """Note that field *name* at *where* cannot be taken."""
+        """Record an error in field *name* at *where*."""
         self.take(Trouble(where=where, field=name, problem=problem, remedy=remedy))
 
     def take(self, trouble: Trouble) -> None:
-        """Note *trouble*."""
+        """Record *trouble*."""
         if len(self.troubles) < self._kept:
             self.troubles.append(trouble)
         else:
@@ -121,7 +118,7 @@ class Findings:
     def trace(self, source: str, form: str, jobs: Iterable[Job], reading: TraceReading, start: datetime | None) -> Trace:
         """Return the trace of *jobs*, beginning at *start*, or at the full hour before its first job.
 
-        Raises BadTrace where something is wrong and *reading* does not skip it, and where no job is left.
+        Raises BadTrace for errors that *reading* does not skip, and without any job.
         """
         if self.troubles and not reading.skip_bad:
             raise BadTrace(self.troubles, self._more)
@@ -150,7 +147,7 @@ MORE = "export a longer time, or another cluster"
 
 
 def full_hour(at: datetime) -> datetime:
-    """Return the full hour in which *at* is."""
+    """Return the beginning of the hour of *at*."""
     return at.replace(minute=0, second=0, microsecond=0)
 
 
@@ -159,9 +156,8 @@ def _submitted(job: Job) -> datetime:
 
 
 def misfits(jobs: Iterable[Job], pools: Sequence[Pool]) -> dict[str, Trouble]:
-    """Return, by job id, why a job fits no pool: a pod that is larger than any node, that none lets in, or a gang that
-    is larger than each of the pools may be.
-    """
+    """Return, by job id, why a job fits no pool: a pod is larger than any node or admitted by none, or a gang is larger
+    than the maximum of each pool."""
     known: dict[object, tuple[str, str] | None] = {}
     found: dict[str, Trouble] = {}
     for job in jobs:
@@ -177,23 +173,23 @@ def misfits(jobs: Iterable[Job], pools: Sequence[Pool]) -> dict[str, Trouble]:
 
 
 def _why(job: Job, least: int, pools: Sequence[Pool]) -> tuple[str, str] | None:
-    """Return the field that is in the way and the problem, None where the job fits."""
+    """Return the field that prevents the job and the problem, None where it fits."""
     big = [p for p in pools if p.resources.get(job.resource, 0) >= job.gpus_per_pod]
     if not big:
         largest = max((p.resources.get(job.resource, 0) for p in pools), default=0)
-        return "gpus_per_pod", f"a pod asks for {job.gpus_per_pod} {job.resource}, the largest node offers {largest}"
+        return "gpus_per_pod", f"a pod requests {job.gpus_per_pod} {job.resource}, the largest node has {largest}"
     chosen = [p for p in big if selects(p.offered_labels, job.node_selector, job.affinity)]
     if not chosen:
         wanted = ", ".join(f"{k}={v}" for k, v in sorted(job.node_selector.items())) or "its node affinity"
-        return "node_selector", f"no pool whose nodes are large enough carries {wanted}"
+        return "node_selector", f"no pool with large enough nodes has the labels {wanted}"
     let_in = [p for p in chosen if untolerated(p.taints, job.tolerations) is None]
     if not let_in:
         taint = untolerated(chosen[0].taints, job.tolerations)
         named = f"{taint.key}={taint.value}:{taint.effect}" if taint else ""
         return "tolerations", f"it does not tolerate {named} of pool {chosen[0].name}"
-    # The product puts a gang into one pool as a whole.
+    # The product places a whole gang in one pool.
     room = max(p.max_nodes * (p.resources[job.resource] // job.gpus_per_pod) for p in let_in)
     if room < least:
         pods = f"{least} pods of {job.gpus_per_pod} {job.resource}"
-        return "pods", f"it needs {pods} at once, and no pool holds more than {room} of them"
+        return "pods", f"it needs {pods} at once, and no pool has room for more than {room}"
     return None

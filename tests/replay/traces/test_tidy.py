@@ -59,7 +59,7 @@ def test_optional_columns_may_be_missing_and_the_order_is_free() -> None:
 def test_lines_out_of_order_are_taken_in_order_of_submission_and_said_so() -> None:
     trace = read("late,9,1,1,1,1,,,", "early,1,1,1,1,1,,,", "last,10,1,1,1,1,,,")
     assert [j.id for j in trace.jobs] == ["early", "late", "last"]
-    assert trace.report == ["1 of 3 lines stand before an earlier one; replayed in order of submission"]
+    assert trace.report == ["1 of 3 lines are out of order; they are replayed in order of submission"]
 
 
 def test_a_trace_in_order_has_nothing_to_report() -> None:
@@ -73,7 +73,7 @@ def test_the_replay_begins_where_the_trace_counts_from() -> None:
 def test_wrong_lines_are_left_out_and_told_where_that_is_wanted() -> None:
     trace = read("a,0,1,1,1,1,,,", "b,0,-5,1,1,1,,,", skip_bad=True)
     assert [j.id for j in trace.jobs] == ["a"]
-    assert trace.report == ["line 3, duration_s: -5 is negative; write how many seconds it ran"]
+    assert trace.report == ["line 3, duration_s: -5 is negative; write the seconds that it ran"]
 
 
 def test_of_very_many_wrong_lines_the_first_are_told_and_the_others_counted_by_field() -> None:
