@@ -128,7 +128,7 @@ def test_a_pool_that_nothing_was_known_of_is_named(url: str, store: SqlStore, tm
     number = growth(store)
     done = again(url, number, "--config", a_config(tmp_path, name="h100", pool="h100-id"))
     assert done.exit_code == 2
-    assert f"nothing was known of pool h100 when decision {number} was made" in done.stderr
+    assert f"decision {number} has no facts about pool h100" in done.stderr
 
 
 def test_a_configuration_that_cannot_be_used_is_refused(url: str, store: SqlStore, tmp_path: Path) -> None:
