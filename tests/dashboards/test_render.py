@@ -39,7 +39,7 @@ def test_no_query_errs_where_there_is_nothing_and_every_panel_is_drawn(empty: st
     found = render(empty, tmp_path, SPAN)
     assert set(found) == set(DASHBOARDS)
     assert "Nodes by state" in found["gpu-autoscaler-pools"]
-    assert "GPUs they ask for" not in found["gpu-autoscaler-queues"]  # nothing waits: that is 0, not unknown
+    assert "GPUs requested" not in found["gpu-autoscaler-queues"]  # nothing waits: that is 0, not unknown
     for uid, dashboard in DASHBOARDS.items():
         html = (tmp_path / f"{uid}.html").read_text()
         assert html.count('class="panel"') == len(panels(dashboard))
@@ -73,7 +73,7 @@ def test_a_state_lasts_until_it_changes_and_says_its_word() -> None:
 
 def test_a_histogram_shows_each_bucket_without_the_one_below() -> None:
     found = [series("0.1", 2, 2, le="0.1"), series("0.5", 2, 5, le="0.5"), series("+Inf", 2, 5, le="+Inf")]
-    drawn = cells.heatmap(panel("receiver", "Steps by how long they took"), found, SPAN, BOX, 60)
+    drawn = cells.heatmap(panel("receiver", "Steps by duration"), found, SPAN, BOX, 60)
     assert drawn.count("<title>2.0</title>") == 2
     assert drawn.count("<title>3.0</title>") == 1
     assert "more" not in drawn

@@ -62,7 +62,7 @@ def test_a_pool_without_a_name_goes_by_its_id(tmp_path: Path) -> None:
 
 
 def test_all_clusters_takes_series_with_and_without_the_label_and_one_cluster_only_its_own(tmp_path: Path) -> None:
-    expr = query("queues", "GPUs they ask for")
+    expr = query("queues", "GPUs requested")
     series = {
         'namespace_pod:gpu_pending:sum{namespace="ml", pod="a", pool="p"}': "4x10",
         'namespace_pod:gpu_pending:sum{namespace="ml", pod="b", pool="p", cluster="lon"}': "2x10",
@@ -75,12 +75,12 @@ def test_all_clusters_takes_series_with_and_without_the_label_and_one_cluster_on
 def test_two_that_step_are_seen_and_one_that_waits_is_not(tmp_path: Path, second: str, two: int) -> None:
     steps = "gpu_autoscaler_loop_steps_total"
     series = {f'{steps}{{instance="a"}}': "0+6x10", f'{steps}{{instance="b"}}': second}
-    expr = query("receiver", "What must hold, as seen from outside", "C")
+    expr = query("receiver", "Invariants, as seen from outside", "C")
     holds(tmp_path, expr, series, [{"labels": "{}", "value": two}])
 
 
 def test_a_pool_above_its_maximum_is_seen(tmp_path: Path) -> None:
-    expr = query("receiver", "What must hold, as seen from outside", "A")
+    expr = query("receiver", "Invariants, as seen from outside", "A")
     series = {
         'gpu_autoscaler_pool_nodes{pool="a", state="required"}': "3x10",
         'gpu_autoscaler_pool_nodes{pool="b", state="required"}': "2x10",
@@ -126,7 +126,7 @@ def test_each_gpu_is_in_one_band(tmp_path: Path) -> None:
         ("pools", "Decisions", "A", "decisions_total", 'pool="5f3c-1", change="grow"', "0+30x10", '{change="grow"}'),
         (
             "pools",
-            "Actions that ended",
+            "Ended actions",
             "A",
             "actions_total",
             'pool="5f3c-1", kind="grow", outcome="confirmed"',
@@ -135,7 +135,7 @@ def test_each_gpu_is_in_one_band(tmp_path: Path) -> None:
         ),
         (
             "receiver",
-            "Alerts kept, by what they ask for",
+            "Stored alerts, by action",
             "A",
             "alerts_total",
             'action="scale_up"',

@@ -30,7 +30,7 @@ SECONDS = (("[1m:1s]", "[4s:1s]"), ("[1m]", "[4s]"), (">= 50", ">= 3"))
 # These count requests over HTTP, and here nobody sends any. `make pictures` fails when they have nothing to show.
 BY_HTTP = {"Webhook answers", "Time to answer a webhook", "Calls to Civo by outcome", "Time of Civo's answers"}
 # These are drawn where something changes, with names of pools that are recorded only for the last seconds here.
-MARKS = {"Decided to grow", "Decided to shrink", "Actions that ended"}
+MARKS = {"Decided to grow", "Decided to shrink", "Ended actions"}
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What happened, drawn over every course: decisions, actions and alerts."""
+"""Annotations on every time series: decisions, actions and alerts."""
 
 from tools.dashboards.model import STEP_SECONDS, Annotation
 from tools.dashboards.promql import POOL, of, told
@@ -6,8 +6,8 @@ from tools.dashboards.promql import POOL, of, told
 
 def _changes(counter: str, by: str, **equal: str) -> str:
     # Not increase(): it extrapolates, and a marker is drawn from 1 on only. The window is fixed, because several
-    # versions of Grafana reckon their own intervals wrong in annotations (grafana/grafana#82636, #83058). It is twice
-    # the step, so that two scrapes fall into it also where they are a minute apart.
+    # versions of Grafana compute intervals in annotations wrongly (grafana/grafana#82636, #83058). It is twice the
+    # step, so that it covers two scrapes even if they are a minute apart.
     return told(f"sum by ({by}) (changes({of(counter, POOL, **equal)}[{2 * STEP_SECONDS}s])) > 0")
 
 
@@ -16,21 +16,21 @@ GROWTH = Annotation(
     expr=_changes("gpu_autoscaler_decisions_total", "pool, change", change="grow"),
     colour="green",
     title="{{pool_name}}: decided to {{change}}",
-    text="Its reasons are on the pool's page of the autoscaler.",
+    text="For the reasons see the pool's page in the autoscaler.",
 )
 SHRINKING = Annotation(
     name="Decided to shrink",
     expr=_changes("gpu_autoscaler_decisions_total", "pool, change", change="shrink"),
     colour="orange",
     title="{{pool_name}}: decided to {{change}}",
-    text="Its reasons are on the pool's page of the autoscaler.",
+    text="For the reasons see the pool's page in the autoscaler.",
 )
 ACTIONS = Annotation(
-    name="Actions that ended",
+    name="Ended actions",
     expr=_changes("gpu_autoscaler_actions_total", "pool, kind, outcome"),
     colour="blue",
     title="{{pool_name}}: {{kind}} {{outcome}}",
-    text="confirmed: Civo has taken the count, or the nodes are gone. failed: Civo refused, the pool backs off.",
+    text="confirmed: Civo's count has changed, or the nodes are gone. failed: Civo refused, and the pool backs off.",
 )
 ALERTS = Annotation(
     name="Alerts",

@@ -1,4 +1,4 @@
-"""Cost: what was spent and will be against the budget, whose it was, what of it was idle, and what scaling saved."""
+"""Cost: spend and forecast against the budget, owners, idle cost, and savings."""
 
 from tools.dashboards import annotations, links, looks
 from tools.dashboards.model import Dashboard, Panel, Row, Target
@@ -23,7 +23,7 @@ def dashboard() -> Dashboard:
         rows=links.with_runbooks(
             Row(title="This month", panels=_month()),
             Row(title="Budget", panels=_budget()),
-            Row(title="Whose it is", panels=_whose()),
+            Row(title="By owner", panels=_whose()),
             Row(title="Idle and saved", panels=_idle()),
         ),
         annotations=annotations.EVERY,
@@ -49,7 +49,7 @@ def _month() -> tuple[Panel, ...]:
     return (
         stat(
             "Spent",
-            "USD of this month by the receiver's ledger: paid units that have begun, idle or not.",
+            "USD of this month by the receiver's ledger: all started paid units, idle or not.",
             Target(expr=cluster("gpu_autoscaler_budget_spent_usd"), legend="spent"),
             unit=USD,
             links=[COSTS_PAGE],
@@ -63,29 +63,29 @@ def _month() -> tuple[Panel, ...]:
         ),
         stat(
             "Forecast",
-            "USD at the month's end, the higher of two: today's burn or the average since the ledger began.",
+            "USD at the month's end, the higher of two forecasts: today's burn rate, or the average since the ledger "
+            "began.",
             # Not max(burn or trend): both have the same labels, and `or` would leave out the second.
             Target(expr=f"({burn} >= {trend}) or {trend} or {burn}", legend="forecast"),
             unit=USD,
         ),
         stat(
             "Burn",
-            "USD per hour of the nodes that exist now.",
+            "USD per hour of all existing nodes.",
             Target(expr=per_hour, legend="per hour"),
             unit=USD,
             decimals=2,
         ),
         stat(
             "Idle this month",
-            "USD of this month for nodes that nobody held, and for GPUs that were held and did nothing.",
+            "USD of this month for nodes without GPU pods, and for GPUs that pods held but did not use.",
             Target(expr=f"{idle_parts} + ({idle_held} or vector(0))", legend="idle"),
             unit=USD,
             thresholds=looks.PLAIN,
         ),
         stat(
             "Saved against always-on",
-            "USD that this month would have cost more with every pool at its peak all the time, for as long as it was "
-            "watched.",
+            "Additional USD that this month would have cost with every pool at its peak for the observed time.",
             Target(
                 expr=f"max({of('gpu_autoscaler_always_on_usd')}) - max({of('gpu_autoscaler_always_on_spent_usd')})",
                 legend="saved",
@@ -102,7 +102,7 @@ def _budget() -> tuple[Panel, ...]:
     return (
         timeseries(
             "Spend and forecast against the budget",
-            "The cluster's spend, what is reserved on top of it for growth, both forecasts, and the lines at which the "
+            "The cluster's spend, additional reservations for growth, both forecasts, and the lines at which the "
             "receiver warns, holds growth and stops.",
             Target(expr=_of_scope("gpu_autoscaler_budget_spent_usd", CLUSTER), legend="spent"),
             Target(
@@ -128,7 +128,7 @@ def _budget() -> tuple[Panel, ...]:
         ),
         gauge(
             "Budgets used",
-            "Spent share of each budget that is set. The colours change at the default lines: 50 % warns, 80 % holds "
+            "The used part of each configured budget. The colours change at the default lines: 50 % warns, 80 % holds "
             "growth, 100 % stops.",
             Target(expr=_of_scope("scope_name:gpu_budget_used:ratio"), legend="{{scope}} {{name}}"),
             unit="percentunit",
@@ -138,7 +138,7 @@ def _budget() -> tuple[Panel, ...]:
         ),
         gauge(
             "Budgets by forecast",
-            "The worse forecast of each budget as a share of it.",
+            "The higher forecast of each budget relative to it.",
             Target(expr=_of_scope("scope_name:gpu_budget_forecast:ratio"), legend="{{scope}} {{name}}"),
             unit="percentunit",
             thresholds=looks.BUDGET,
@@ -148,7 +148,7 @@ def _budget() -> tuple[Panel, ...]:
         ),
         timeseries(
             "Burn by pool",
-            "USD per hour of the nodes that exist, idle or not.",
+            "USD per hour of all existing nodes, idle or not.",
             Target(expr=by_pool("pool:gpu_spend_usd_per_hour:sum"), legend="{{pool_name}}"),
             unit=USD,
             decimals=2,
@@ -158,7 +158,7 @@ def _budget() -> tuple[Panel, ...]:
         ),
         table(
             "Budgets",
-            "Each budget that is set: for the account, the cluster, a pool or a team.",
+            "All configured budgets: of the account, the cluster, pools and teams.",
             Target(expr=_of_scope("gpu_autoscaler_budget_limit_usd"), table=True),
             Target(expr=_of_scope("gpu_autoscaler_budget_spent_usd"), table=True),
             Target(expr=_of_scope("gpu_autoscaler_budget_reserved_usd"), table=True),
@@ -183,7 +183,8 @@ def _whose() -> tuple[Panel, ...]:
     return (
         bargauge(
             "By team",
-            "USD that a team's workloads held this month; unlabelled: pods without the team's label.",
+            "USD of the nodes and GPUs that a team's workloads held this month; unlabelled: pods without the team's "
+            "label.",
             Target(
                 expr=f"sort_desc(max by (team) ({of('gpu_autoscaler_cost_team_usd')}))", legend="{{team}}", instant=True
             ),
@@ -193,7 +194,7 @@ def _whose() -> tuple[Panel, ...]:
         ),
         bargauge(
             "By kind of GPU",
-            "USD of this month by kind of GPU, held or not; without what was spent before the ledger began.",
+            "USD of this month by kind of GPU, held or not; excludes spend from before the ledger began.",
             Target(
                 expr=f"sort_desc(sum by (gpu_kind) (max by (part, gpu_kind) ({kinds})))",
                 legend="{{gpu_kind}}",
@@ -203,8 +204,8 @@ def _whose() -> tuple[Panel, ...]:
             width=8,
         ),
         bargauge(
-            "By what became of it",
-            "USD of this month: held by workloads or not, as docs/costs.md tells it. seeded: before the ledger began.",
+            "By use",
+            "USD of this month: held by workloads or not, as docs/costs.md explains. seeded: before the ledger began.",
             Target(
                 expr=f"sort_desc(sum by (part) (max by (part, gpu_kind) ({of('gpu_autoscaler_cost_usd')})))",
                 legend="{{part}}",
@@ -215,7 +216,7 @@ def _whose() -> tuple[Panel, ...]:
         ),
         table(
             "Top consumers",
-            "The 20 workloads that cost most this month and still run; those that ended are in (other).",
+            "The 20 most expensive running workloads of this month; ended ones are in (other).",
             Target(expr=f"topk(20, max by (workload_namespace, workload) ({usd}))", table=True),
             unit=USD,
             sort="This month",
@@ -224,14 +225,14 @@ def _whose() -> tuple[Panel, ...]:
         ),
         timeseries(
             "Month's cost by team",
-            "How this month's cost of each team grew; it begins at 0 on the first.",
+            "Cumulative cost of each team this month; it starts at 0 on the first.",
             Target(expr=f"max by (team) ({of('gpu_autoscaler_cost_team_usd')})", legend="{{team}}"),
             unit=USD,
             stacked=True,
         ),
         table(
             "Workloads by idle cost",
-            "USD per hour of GPUs that are held and have been idle for an hour.",
+            "USD per hour of allocated GPUs that have been idle for an hour.",
             Target(expr=f"topk(20, max by (namespace, workload_kind, workload) ({idle}))", table=True),
             unit=USD,
             width=12,
@@ -246,7 +247,7 @@ def _whose() -> tuple[Panel, ...]:
         ),
         timeseries(
             "Month's cost by namespace",
-            "How this month's cost of each chosen namespace grew.",
+            "Cumulative cost of each selected namespace this month.",
             Target(
                 expr=f"max by (workload_namespace) ({of('gpu_autoscaler_cost_namespace_usd', WORKLOAD_NAMESPACE)})",
                 legend="{{workload_namespace}}",
@@ -261,7 +262,7 @@ def _idle() -> tuple[Panel, ...]:
     return (
         timeseries(
             "Idle cost per hour by pool",
-            "USD per hour of nodes without a GPU pod and of GPUs that are held and idle.",
+            "USD per hour of nodes without GPU pods and of allocated but idle GPUs.",
             Target(expr=by_pool("pool:gpu_idle_usd_per_hour:sum"), legend="{{pool_name}}"),
             unit=USD,
             decimals=2,
@@ -271,8 +272,8 @@ def _idle() -> tuple[Panel, ...]:
             links=[links.POOL_PAGE],
         ),
         bargauge(
-            "Held and not used, by team",
-            "USD of this month for GPUs that a team held and that did nothing.",
+            "Held but unused, by team",
+            "USD of this month for GPUs that a team held but did not use.",
             Target(
                 expr=f"sort_desc(max by (team) ({of('gpu_autoscaler_cost_team_idle_usd')}))",
                 legend="{{team}}",
@@ -284,8 +285,8 @@ def _idle() -> tuple[Panel, ...]:
         ),
         timeseries(
             "This month against always-on",
-            "What the month has cost, and what it would have cost with every pool at its peak for as long as it was "
-            "watched. It says what scaling saves, nothing about other autoscalers.",
+            "The cost of the month, and its cost with every pool at its peak for the observed time. Shows what "
+            "scaling saves, not a comparison with other autoscalers.",
             Target(expr=f"max({of('gpu_autoscaler_always_on_usd')})", legend="always on"),
             Target(expr=f"max({of('gpu_autoscaler_always_on_spent_usd')})", legend="spent"),
             unit=USD,

@@ -49,7 +49,7 @@ def states(
     height: int = 8,
     thresholds: JSON | None = None,
 ) -> Panel:
-    """Return a row per series with what held when, in words."""
+    """Return a row of named states over time per series."""
     field = fields(
         "short", thresholds, {"mode": "thresholds"}, {"fillOpacity": 75, "lineWidth": 0}, None, None, None, ()
     )

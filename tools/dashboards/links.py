@@ -1,4 +1,4 @@
-"""Where the dashboards lead: to each other, to the receiver's pages and to the runbooks."""
+"""Links of the dashboards: to each other, to the receiver's pages and to the runbooks."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -9,7 +9,7 @@ from tools.dashboards.variables import typed
 
 JSON = dict[str, Any]
 
-# Placeholders like those of runbook_url in rules/: people type where theirs are, or replace them in the files.
+# Placeholders like those of runbook_url in rules/: type your own addresses, or replace them in the files.
 VARIABLES = (
     typed("receiver", "Autoscaler's URL", "http://127.0.0.1:8080"),
     typed("runbooks", "Runbooks' URL", "https://civo-gpu-autoscaler.example/docs/runbooks"),
@@ -49,24 +49,24 @@ def _elsewhere(title: str, url: str) -> JSON:
 
 
 def opened(title: str, url: str) -> JSON:
-    """Return a link that a value of a panel offers."""
+    """Return a link for the values of a panel."""
     return {"title": title, "url": url, "targetBlank": True}
 
 
 POOL_PAGE = opened("Pool ${__field.labels.pool_name} in the autoscaler", "${receiver}/pools/${__field.labels.pool}")
 
-# The alerts that a panel's values may raise, by its title.
+# The alerts on a panel's values, by its title.
 RUNBOOKS: Mapping[str, Sequence[str]] = {
     "GPUs pending": ("GpuPodsPending",),
     "GPUs pending by pool": ("GpuPodsPending",),
     "Idle": ("GpuNodesIdle",),
     "Unknown": ("GpuNodeWithoutGpus", "GpuScaleUpStuck"),
-    "Asked for to usable: p50 and p95 of a day": ("GpuScaleUpStuck", "GpuNodeWithoutGpus"),
+    "Requested to usable: p50 and p95 of a day": ("GpuScaleUpStuck", "GpuNodeWithoutGpus"),
     "Cooldowns, windows and overrides": ("GpuPoolOutOfStock",),
-    "Actions that ended": ("GpuAutoscalerActionStuck", "GpuNodesCreatedRapidly", "GpuPoolOutOfStock"),
+    "Ended actions": ("GpuAutoscalerActionStuck", "GpuNodesCreatedRapidly", "GpuPoolOutOfStock"),
     "Fleet utilization against its target": ("GpuPoolBusy", "GpuPoolUnderutilized", "GpuTelemetryMissing"),
     "Allocated but idle": ("GpuAllocatedIdle",),
-    "Workloads that use least of what they hold": ("GpuWorkloadUnderutilized", "GpuAllocatedIdle"),
+    "Workloads with the lowest utilization": ("GpuWorkloadUnderutilized", "GpuAllocatedIdle"),
     "Memory used by GPU": ("GpuMemoryLeakSuspected",),
     "Temperature": ("GpuTemperatureHigh",),
     "Last XID by GPU": ("GpuXidFatal", "GpuXidError", "GpuNodeGpusUnhealthy"),
@@ -77,7 +77,7 @@ RUNBOOKS: Mapping[str, Sequence[str]] = {
     "Budgets by forecast": ("GpuBudgetForecastExceeded",),
     "Idle cost per hour by pool": ("GpuIdleCostHigh", "GpuNodesIdle"),
     "Longest wait by priority class": ("GpuQueueWaitLong",),
-    "Workloads that wait": ("GpuQueueWaitLong", "GpuPodsPending"),
+    "Waiting workloads": ("GpuQueueWaitLong", "GpuPodsPending"),
     "Age of the last step": ("GpuAutoscalerDown", "GpuAutoscalerStepsSlow", "GpuAutoscalerClockSkewed"),
     "Refused, superseded and changed by others": ("GpuAutoscalerPoolDrifts",),
     "Age of the heartbeat": ("GpuAutoscalerHeartbeat", "GpuAutoscalerRulesFail"),

@@ -25,10 +25,10 @@ def steps(base: str | None, *upward: tuple[float, str]) -> JSON:
 
 
 PLAIN = steps(BLUE)
-# Utilization of one GPU or workload (ratio): too little and too much are both bad. A step begins at its value, and 90 %
-# is still green, 95 % not yet red.
+# Utilization of one GPU or workload (ratio): too low and too high are both bad. A step begins at its value; 90 % is
+# still green, 95 % not yet red.
 BANDS = steps(RED, (0.4, YELLOW), (0.7, GREEN), (0.90001, YELLOW), (0.95001, RED))
-# Where the fleet as a whole should be (ratio): headroom above, money below.
+# The target range of the whole fleet (ratio): above it headroom is missing, below it money is wasted.
 FLEET_TARGET = steps(CLEAR, (0.65, GREEN), (0.85, CLEAR))
 FLEET_VALUE = steps(RED, (0.4, YELLOW), (0.65, GREEN), (0.85, YELLOW), (0.95, RED))
 # The defaults of budget.warn_at, hold_at and stop_at (ratio).
@@ -56,7 +56,7 @@ def coloured(name: str, colour: str) -> JSON:
 
 
 def line(pattern: str, colour: str, *, dashed: bool = True) -> JSON:
-    """Return the override that draws series whose names match *pattern* as a line beside what is stacked."""
+    """Return the override that draws series whose names match *pattern* as lines that are not stacked."""
     style = {"fill": "dash", "dash": [10, 6]} if dashed else {"fill": "solid"}
     values: JSON = {
         "color": {"mode": "fixed", "fixedColor": colour},

@@ -1,4 +1,4 @@
-"""What a dashboard is made of, and its classic JSON: the form that Grafana 10 to 13 load from a file."""
+"""The parts of a dashboard, and its classic JSON, which Grafana 10 to 13 load from a file."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ TAG = "gpu-autoscaler"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """One query. *legend* names its series; *table* asks for one row per series, now, instead of a course."""
+    """One query. *legend* names its series; *table* queries one row per series, now, instead of a time series."""
 
     expr: str
     legend: str = "__auto"
@@ -103,7 +103,7 @@ class Annotation:
     shown: bool = True
 
     def json(self) -> JSON:
-        """Return it as Grafana has it."""
+        """Return Grafana's JSON for it."""
         return {
             "name": self.name,
             "datasource": DATASOURCE,

@@ -1,4 +1,4 @@
-"""The kinds of panel that the dashboards use, each as a function with what differs between panels."""
+"""The kinds of panel, each as a function of what differs between panels."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -26,8 +26,8 @@ def timeseries(
     overrides: Sequence[JSON] = (),
     links: Sequence[JSON] = (),
 ) -> Panel:
-    """Return courses over time. *threshold_style* is off, line, dashed or area. *bars* count what happened in a minute
-    or more each. *spanned* joins points over gaps of up to an hour in which nothing was measured."""
+    """Return time series. *threshold_style* is off, line, dashed or area. *bars* count events per minute or more.
+    *spanned* joins points over gaps in the data of up to an hour."""
     custom: JSON = {
         "drawStyle": "bars" if bars else "line",
         "lineInterpolation": "stepAfter" if steps else "linear",
@@ -75,7 +75,7 @@ def stat(
     names: bool = False,
     links: Sequence[JSON] = (),
 ) -> Panel:
-    """Return the last value in large, with its course behind it when *spark*; with *names* the series' name instead."""
+    """Return the last value in large type, with its sparkline if *spark*; with *names* the series' name instead."""
     defaults = fields(unit, thresholds, {"mode": "thresholds"}, {}, None, None, decimals, links)
     return Panel(
         kind="stat",

@@ -1,4 +1,4 @@
-"""Pools: what was asked for, what is there, what waits, and what keeps a pool from moving."""
+"""Pools: requested and existing nodes, demand, and what blocks changes."""
 
 from tools.dashboards import annotations, links, looks
 from tools.dashboards.grids import heatmap, states
@@ -24,12 +24,12 @@ def dashboard() -> Dashboard:
     return Dashboard(
         uid="gpu-autoscaler-pools",
         title="GPU autoscaler / Pools",
-        description="GPU node pools: nodes by state, demand, provisioning, and what holds a pool.",
+        description="GPU node pools: nodes by state, demand, provisioning, and what blocks changes.",
         rows=links.with_runbooks(
             Row(title="Now", panels=_now()),
             Row(title="Nodes and demand", panels=_nodes()),
             Row(title="From pending to a usable GPU", panels=_provisioning()),
-            Row(title="What holds a pool", panels=_holds()),
+            Row(title="What blocks a pool", panels=_holds()),
         ),
         annotations=annotations.EVERY,
         variables=(pools(), namespaces(), *links.VARIABLES),
@@ -43,14 +43,14 @@ def _nodes_now(state: str) -> str:
 
 def _now() -> tuple[Panel, ...]:
     texts = {
-        "required": ("Desired", "Nodes that Civo was asked for.", looks.PLAIN),
-        "ready": ("Ready", "Nodes whose GPUs can be used.", looks.PLAIN),
-        "building": ("Building", "Nodes asked for whose GPUs cannot be used yet.", looks.PLAIN),
+        "required": ("Desired", "Nodes requested from Civo.", looks.PLAIN),
+        "ready": ("Ready", "Nodes with usable GPUs.", looks.PLAIN),
+        "building": ("Building", "Requested nodes whose GPUs are not usable yet.", looks.PLAIN),
         "busy": ("Busy", "Ready nodes with a GPU pod.", looks.PLAIN),
         "idle": ("Idle", "Ready nodes without a GPU pod. They cost as much as busy ones.", looks.PLAIN),
         "unknown": (
             "Unknown",
-            "Nodes that Civo or Kubernetes does not tell enough of, or that broke.",
+            "Nodes on which Civo or Kubernetes lacks data, or that failed.",
             looks.NONE_IS_GOOD,
         ),
     }
@@ -64,7 +64,7 @@ def _now() -> tuple[Panel, ...]:
         *found,
         stat(
             "GPUs pending",
-            "GPUs that pods wait for which the scheduler has turned away.",
+            "GPUs requested by unschedulable pods.",
             Target(expr=waiting, legend="GPUs"),
             unit="short",
             width=3,
@@ -72,7 +72,7 @@ def _now() -> tuple[Panel, ...]:
         ),
         stat(
             "Longest wait",
-            "For how long the GPU pod has waited that has waited longest.",
+            "The longest current wait of a GPU pod.",
             Target(expr=oldest, legend="wait"),
             unit="s",
             width=3,
@@ -89,8 +89,8 @@ def _nodes() -> tuple[Panel, ...]:
     return (
         timeseries(
             "Nodes by state",
-            "Busy, idle, building and unknown nodes of the chosen pools, stacked. The line is what Civo was asked for: "
-            "the gap below it is on its way, or not coming.",
+            "Busy, idle, building and unknown nodes of the selected pools, stacked. The line is the requested count: "
+            "nodes in the gap below it are being built, or are stuck.",
             *(state(s) for s in ("busy", "idle", "building", "unknown", "required")),
             unit="short",
             decimals=0,
@@ -103,7 +103,7 @@ def _nodes() -> tuple[Panel, ...]:
         ),
         timeseries(
             "Desired and ready by pool",
-            "Nodes asked for (dashed) and usable. They differ while a node is built.",
+            "Requested (dashed) and usable nodes. They differ while a node is being built.",
             Target(expr=told(f"max by (pool) ({of(NODES, POOL, state='ready')})"), legend="{{pool_name}} ready"),
             Target(expr=told(f"max by (pool) ({of(NODES, POOL, state='required')})"), legend="{{pool_name}} desired"),
             unit="short",
@@ -114,7 +114,7 @@ def _nodes() -> tuple[Panel, ...]:
         ),
         timeseries(
             "GPUs pending by pool",
-            "GPUs that waiting pods ask for, by the pool that their node selector names; unassigned names none.",
+            "GPUs that waiting pods request, by the pool in their node selector; unassigned: no pool.",
             Target(expr=named(f"sum by (pool) ({demand})"), legend="{{pool_name}}"),
             unit="short",
             decimals=0,
@@ -124,8 +124,8 @@ def _nodes() -> tuple[Panel, ...]:
         ),
         timeseries(
             "GPUs allocated and allocatable by pool",
-            "GPUs that pods hold, and what the pool's nodes offer (dashed). MIG slices and time-sliced replicas count "
-            "as one each.",
+            "Allocated GPUs, and those that the pool's nodes offer (dashed). MIG slices and time-sliced replicas "
+            "count as one each.",
             Target(expr=by_pool("pool:gpu_allocated:sum"), legend="{{pool_name}} allocated"),
             Target(expr=by_pool("pool:gpu_allocatable:sum"), legend="{{pool_name}} allocatable"),
             unit="short",
@@ -136,8 +136,7 @@ def _nodes() -> tuple[Panel, ...]:
         ),
         table(
             "Pools now",
-            "Every chosen pool: nodes by state, what demand asks for, and its bounds now. A click on a pool leads to "
-            "its page.",
+            "Every selected pool: nodes by state, demand, and current bounds. Click a pool to open its page.",
             *(
                 Target(expr=told(f"max by (pool) ({of(NODES, POOL, state=s)})"), table=True)
                 for s in ("required", "ready", "building", "busy", "idle", "unknown")
@@ -178,9 +177,8 @@ def _provisioning() -> tuple[Panel, ...]:
     stage = 'stage=~"build|boot|driver|start"'
     return (
         timeseries(
-            "Pending to usable: wait of pods that have been placed",
-            "Seconds from a GPU pod's creation until the scheduler bound it to a node: half and nine tenths of the "
-            "pods that are there now waited less.",
+            "Pending to scheduled: wait of placed pods",
+            "Seconds from a GPU pod's creation until the scheduler bound it to a node: p50 and p90 over existing pods.",
             Target(expr=named(f"quantile by (pool) (0.5, {waited})"), legend="{{pool_name}} p50"),
             Target(expr=named(f"quantile by (pool) (0.9, {waited})"), legend="{{pool_name}} p90"),
             unit="s",
@@ -188,7 +186,7 @@ def _provisioning() -> tuple[Panel, ...]:
         ),
         timeseries(
             "Oldest pending pod by pool",
-            "For how long the pod has waited that has waited longest, by the pool that it names.",
+            "The longest current wait of a pod, by the pool in its node selector.",
             Target(
                 expr=named(f"max by (pool) ({of('pool:gpu_pending_seconds:max', ANY_POOL)})"),
                 legend="{{pool_name}}",
@@ -198,7 +196,7 @@ def _provisioning() -> tuple[Panel, ...]:
         ),
         bargauge(
             "Stages of provisioning, median of a day",
-            "build: until Civo calls the node active. boot: until it is Ready. driver: until its GPUs are allocatable. "
+            "build: until the node is active at Civo. boot: until it is Ready. driver: until its GPUs are allocatable. "
             "start: from the first GPU pod bound to it until that pod runs.",
             Target(
                 expr=told(f"max by (pool, stage) ({of('pool_stage:gpu_provision_seconds:p50', POOL, stage)})"),
@@ -211,8 +209,8 @@ def _provisioning() -> tuple[Panel, ...]:
             thresholds=looks.steps(looks.GREEN, (300, looks.YELLOW), (900, looks.RED)),
         ),
         timeseries(
-            "Asked for to usable: p50 and p95 of a day",
-            "Seconds from Civo creating a node until its GPUs can be used.",
+            "Requested to usable: p50 and p95 of a day",
+            "Seconds from the creation of a node at Civo until its GPUs are usable.",
             Target(
                 expr=told(f"max by (pool) ({of('pool_stage:gpu_provision_seconds:p50', POOL, stage='total')})"),
                 legend="{{pool_name}} p50",
@@ -226,8 +224,8 @@ def _provisioning() -> tuple[Panel, ...]:
             height=9,
         ),
         heatmap(
-            "Nodes by how long they took",
-            "How many nodes became usable, by the time from Civo creating them until then.",
+            "Nodes by provisioning time",
+            "How many nodes became usable, by the time since their creation at Civo.",
             Target(
                 expr=kept("gpu_autoscaler_provision_seconds_bucket", POOL, own="pool, le", by="le", stage="total"),
                 legend="{{le}}",
@@ -247,8 +245,8 @@ def _holds() -> tuple[Panel, ...]:
     return (
         states(
             "Cooldowns, windows and overrides",
-            "When a cooldown, a back-off or provisioning held a direction of a pool, when a time window was open, and "
-            "when somebody's override was in force.",
+            "When a cooldown, a back-off or provisioning blocked a direction of a pool, when a time window was open, "
+            "and when an override was in force.",
             Target(
                 expr=told(f"group by (pool, direction, kind) ({waits} > time())"),
                 legend="{{pool_name}}: {{kind}} ({{direction}})",
@@ -264,8 +262,8 @@ def _holds() -> tuple[Panel, ...]:
             height=9,
         ),
         table(
-            "What ends when",
-            "Seconds until what holds a pool's direction now ends.",
+            "Time until blocks end",
+            "Seconds until the block on a pool's direction ends.",
             Target(expr=told(f"max by (pool, direction, kind) ({waits} - time() > 0)"), table=True),
             unit="s",
             width=8,
@@ -275,7 +273,7 @@ def _holds() -> tuple[Panel, ...]:
         ),
         timeseries(
             "Decisions",
-            "Decisions by change; one that only repeats the last is not stored again.",
+            "Decisions by change; repetitions of the last one are not stored.",
             Target(
                 expr=f"{kept('gpu_autoscaler_decisions_total', POOL, own='pool, change', by='change')} > 0",
                 legend="{{change}}",
@@ -291,9 +289,9 @@ def _holds() -> tuple[Panel, ...]:
             ],
         ),
         timeseries(
-            "Actions that ended",
-            "Actions by kind and outcome. failed: Civo refused, the pool backs off. superseded: somebody else moved "
-            "the count meanwhile.",
+            "Ended actions",
+            "Actions by kind and outcome. failed: Civo refused, and the pool backs off. superseded: another writer "
+            "changed the count meanwhile.",
             Target(
                 expr=f"{kept('gpu_autoscaler_actions_total', POOL, own='pool, kind, outcome', by='kind, outcome')} > 0",
                 legend="{{kind}} {{outcome}}",

@@ -1,9 +1,9 @@
-"""Pieces of queries that many panels need."""
+"""Common parts of queries."""
 
 NAMES = "pool:gpu_autoscaler_pool_info:latest"
 KUBE_STATE_METRICS = 'job="kube-state-metrics"'
 POOL = 'pool=~"$pool"'
-ANY_POOL = 'pool=~"$pool|unassigned"'  # also of pods that name none
+ANY_POOL = 'pool=~"$pool|unassigned"'  # also pods without a pool
 NAMESPACE = 'namespace=~"$namespace"'
 
 
@@ -49,13 +49,13 @@ def quantile(share: float, histogram: str, by: str = "") -> str:
 
 
 def increase(metric: str, *matchers: str, by: str = "", **equal: str) -> str:
-    """Return by how much a counter grew since the point before, by the labels *by* (comma-separated)."""
+    """Return the growth of a counter since the previous point, by the labels *by* (comma-separated)."""
     grown = f"(increase({of(metric, *matchers, **equal)}[$__rate_interval]))"
     return f"sum by ({by}) {grown}" if by else f"sum{grown}"
 
 
 def happened(metric: str, *matchers: str, by: str = "", **equal: str) -> str:
-    """Return how often something was counted since the point before. Rounded: increase() extrapolates."""
+    """Return a counter's number of events since the previous point. Rounded: increase() extrapolates."""
     return f"round({increase(metric, *matchers, by=by, **equal)})"
 
 

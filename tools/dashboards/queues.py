@@ -1,4 +1,4 @@
-"""Queues: who waits for GPUs, how many, and how long: by queue, team, priority class and workload."""
+"""Queues: waiting pods and workloads, by queue, team, priority class and workload."""
 
 from tools.dashboards import annotations, links, looks
 from tools.dashboards.model import Dashboard, Panel, Row, Target
@@ -15,7 +15,7 @@ def dashboard() -> Dashboard:
     return Dashboard(
         uid="gpu-autoscaler-queues",
         title="GPU autoscaler / Queues",
-        description="GPU pods and workloads that wait: depth and wait by queue, team, priority class and workload.",
+        description="Waiting GPU pods and workloads: number and wait by queue, team, priority class and workload.",
         rows=links.with_runbooks(
             Row(title="Now", panels=_now()),
             Row(title="Depth", panels=_depth()),
@@ -48,15 +48,15 @@ def _now() -> tuple[Panel, ...]:
     return (
         stat(
             "GPU pods waiting",
-            "Pods that the scheduler has turned away for want of GPUs.",
+            "Pods that are unschedulable for lack of GPUs.",
             Target(expr=f"count({PENDING}) or vector(0)", legend="pods"),
             unit="short",
             width=6,
             thresholds=looks.steps(looks.GREEN, (1, looks.YELLOW)),
         ),
         stat(
-            "GPUs they ask for",
-            "GPUs of those pods.",
+            "GPUs requested",
+            "GPUs that those pods request.",
             Target(expr=f"sum({PENDING}) or vector(0)", legend="GPUs"),
             unit="short",
             width=6,
@@ -64,8 +64,8 @@ def _now() -> tuple[Panel, ...]:
         ),
         stat(
             "Workloads in queues",
-            "Workloads that Kueue or Volcano holds back. Their pods are gated or not yet made, so they are not among "
-            "the pods to the left.",
+            "Workloads that Kueue or Volcano has not admitted. Their pods are gated or not created yet, so they are "
+            "not among the pods to the left.",
             Target(expr=f"sum({of('queue:gpu_queue_pending:sum')}) or vector(0)", legend="workloads"),
             unit="short",
             width=6,
@@ -73,7 +73,7 @@ def _now() -> tuple[Panel, ...]:
         ),
         stat(
             "Longest wait",
-            "For how long the GPU pod has waited that has waited longest.",
+            "The longest current wait of a GPU pod.",
             Target(expr=f"max({SECONDS}) or vector(0)", legend="wait"),
             unit="s",
             width=6,
@@ -86,7 +86,7 @@ def _depth() -> tuple[Panel, ...]:
     return (
         timeseries(
             "Workloads waiting by queue",
-            "Workloads that wait in each queue of Kueue or Volcano.",
+            "Waiting workloads of each Kueue or Volcano queue.",
             Target(
                 expr=f"max by (queue, system) ({of('queue:gpu_queue_pending:sum')})", legend="{{queue}} ({{system}})"
             ),
@@ -97,7 +97,7 @@ def _depth() -> tuple[Panel, ...]:
         ),
         timeseries(
             "GPUs waiting by queue",
-            "GPUs that the waiting workloads of a queue ask for, where its metrics tell.",
+            "GPUs that the waiting workloads of a queue request, if its metrics include them.",
             Target(
                 expr=f"max by (queue, system) ({of('queue:gpu_queue_pending_gpus:sum')})",
                 legend="{{queue}} ({{system}})",
@@ -109,8 +109,8 @@ def _depth() -> tuple[Panel, ...]:
         ),
         timeseries(
             "GPUs pending by team",
-            "GPUs that pods wait for which the scheduler has turned away, by the label team. kube-state-metrics must "
-            "allow it: --metric-labels-allowlist=pods=[team].",
+            "GPUs requested by unschedulable pods, by the label team. kube-state-metrics must export it: "
+            "--metric-labels-allowlist=pods=[team].",
             Target(expr=_team(PENDING, "sum"), legend="{{team}}"),
             unit="short",
             decimals=0,
@@ -135,7 +135,7 @@ def _wait() -> tuple[Panel, ...]:
     return (
         timeseries(
             "Wait in Kueue's queues until admitted",
-            "Half and 19 of 20 of the workloads admitted lately had waited less, by queue and priority class.",
+            "p50 and p95 of the waits of recently admitted workloads, by queue and priority class.",
             Target(
                 expr=f"max by ({queue}) ({of('queue:gpu_queue_wait_seconds:p50')})",
                 legend="{{queue}} {{priority_class}} p50",
@@ -148,14 +148,14 @@ def _wait() -> tuple[Panel, ...]:
         ),
         timeseries(
             "Longest wait by team",
-            "For how long a team's pod has waited for GPUs that has waited longest.",
+            "The longest current wait of a team's pods for GPUs.",
             Target(expr=_team(SECONDS, "max"), legend="{{team}}"),
             unit="s",
             thresholds=WAITS,
         ),
         timeseries(
             "Longest wait by pool",
-            "The same by the pool that the pod's node selector names.",
+            "The same by the pool in the pod's node selector.",
             Target(
                 expr=named(f"max by (pool) ({of('pool:gpu_pending_seconds:max', ANY_POOL)})"), legend="{{pool_name}}"
             ),
@@ -182,8 +182,8 @@ def _who() -> tuple[Panel, ...]:
     pending = of("namespace_workload:gpu_pending:sum", NAMESPACE)
     return (
         table(
-            "Workloads that wait",
-            "Workloads with pods that wait for GPUs: how many GPUs, and for how long the first has waited.",
+            "Waiting workloads",
+            "Workloads whose pods wait for GPUs: how many GPUs, and the longest wait.",
             Target(expr=f"topk(50, max by ({BY_WORKLOAD}) ({pending}))", table=True),
             Target(
                 expr=f"max by ({BY_WORKLOAD}) ({of('namespace_workload:gpu_pending_seconds:max', NAMESPACE)})",

@@ -1,4 +1,4 @@
-"""The receiver itself: what reaches it, how its steps go, what Civo answers, and whether its promises hold."""
+"""The receiver itself: webhooks, steps, Civo's API, and invariants."""
 
 from tools.dashboards import annotations, links, looks
 from tools.dashboards.grids import heatmap, states
@@ -38,7 +38,7 @@ def _now() -> tuple[Panel, ...]:
     return (
         stat(
             "Mode",
-            "act: it scales. observe: it only says what it would do.",
+            "act: it scales. observe: it only reports what it would do.",
             Target(expr=f"max({of('gpu_autoscaler_mode', mode='act')})", legend="mode"),
             unit="none",
             spark=False,
@@ -47,22 +47,22 @@ def _now() -> tuple[Panel, ...]:
         ),
         stat(
             "Age of the last step",
-            "Seconds since a step served the pools. It is at most the tick and a step long while all is well.",
+            "Seconds since the last step that served the pools. Normally at most a tick plus a step.",
             Target(expr=f"max({of('gpu_autoscaler_step_age_seconds')})", legend="age"),
             unit="s",
             thresholds=SECONDS,
         ),
         stat(
             "Age of the heartbeat",
-            "Seconds since GpuAutoscalerHeartbeat came through Prometheus and Alertmanager. Pools do not shrink while "
-            "it is missing.",
+            "Seconds since GpuAutoscalerHeartbeat last arrived through Prometheus and Alertmanager. Pools do not "
+            "shrink while it is missing.",
             Target(expr=_age("gpu_autoscaler_last_heartbeat_timestamp_seconds"), legend="age"),
             unit="s",
             thresholds=looks.steps(looks.GREEN, (300, looks.YELLOW), (600, looks.RED)),
         ),
         stat(
-            "Steps that failed in an hour",
-            "Steps that ended in an error, of all processes.",
+            "Failed steps in an hour",
+            "Failed steps of all processes.",
             Target(expr=f"sum(increase({of('gpu_autoscaler_loop_errors_total')}[1h]))", legend="errors"),
             unit="short",
             decimals=0,
@@ -70,14 +70,14 @@ def _now() -> tuple[Panel, ...]:
         ),
         stat(
             "Messages pending",
-            "Messages to people that have not been delivered yet.",
+            "Undelivered messages to people.",
             Target(expr=f"max({of('gpu_autoscaler_notices', state='pending')})", legend="messages"),
             unit="short",
             thresholds=looks.steps(looks.GREEN, (10, looks.YELLOW), (100, looks.RED)),
         ),
         stat(
             "Version",
-            "What runs. Two at once: an update is under way.",
+            "The running versions. Two at once: an update is in progress.",
             Target(expr=f"group by (version) ({of('gpu_autoscaler_build_info')})", legend="{{version}}", instant=True),
             unit="none",
             spark=False,
@@ -91,7 +91,7 @@ def _work() -> tuple[Panel, ...]:
     return (
         timeseries(
             "Webhook answers",
-            "Answers by HTTP status. Anything but 202 is a delivery that Alertmanager has to send again, or that is no "
+            "Responses by HTTP status. Anything but 202 is a delivery that Alertmanager has to retry, or that is not "
             "delivery.",
             Target(expr=f"{happened('gpu_autoscaler_webhook_requests_total', by='code')} > 0", legend="{{code}}"),
             unit="short",
@@ -102,7 +102,7 @@ def _work() -> tuple[Panel, ...]:
         ),
         timeseries(
             "Time to answer a webhook",
-            "Seconds until a delivery is kept and answered.",
+            "Seconds until a delivery is stored and answered.",
             Target(expr=quantile(0.5, webhook), legend="p50"),
             Target(expr=quantile(0.95, webhook), legend="p95"),
             Target(expr=quantile(0.99, webhook), legend="p99"),
@@ -111,7 +111,7 @@ def _work() -> tuple[Panel, ...]:
             width=8,
         ),
         timeseries(
-            "Alerts kept, by what they ask for",
+            "Stored alerts, by action",
             "Alerts in the deliveries, by their label action.",
             Target(expr=f"{kept('gpu_autoscaler_alerts_total', own='action', by='action')} > 0", legend="{{action}}"),
             unit="short",
@@ -121,7 +121,7 @@ def _work() -> tuple[Panel, ...]:
         ),
         timeseries(
             "Time of a step",
-            "Seconds that a step of the loop takes: looking, deciding, acting.",
+            "Seconds that a step of the loop takes.",
             Target(expr=quantile(0.5, step), legend="p50"),
             Target(expr=quantile(0.95, step), legend="p95"),
             unit="s",
@@ -129,15 +129,15 @@ def _work() -> tuple[Panel, ...]:
             width=8,
         ),
         heatmap(
-            "Steps by how long they took",
-            "How many steps took how long.",
+            "Steps by duration",
+            "Number of steps by duration.",
             Target(expr=increase(f"{step}_bucket", by="le"), legend="{{le}}", heatmap=True),
             unit="s",
             width=8,
         ),
         timeseries(
             "Steps and errors",
-            "Steps that ended, those of them that failed, and parts that failed while their step went on.",
+            "Completed steps, failed steps, and failed parts of steps that continued.",
             Target(expr=happened("gpu_autoscaler_loop_steps_total"), legend="steps"),
             Target(expr=happened("gpu_autoscaler_loop_errors_total"), legend="failed"),
             Target(expr=happened("gpu_autoscaler_step_part_failures_total"), legend="parts failed"),
@@ -158,7 +158,8 @@ def _outside() -> tuple[Panel, ...]:
     return (
         timeseries(
             "Calls to Civo by outcome",
-            "Calls to Civo's API by method. try_later: no answer, or one that says so. wont_work: refused for good.",
+            "Calls to Civo's API by method. try_later: no response, or a temporary error. wont_work: rejected "
+            "permanently.",
             Target(expr=f"{happened(calls, by='method, outcome')} > 0", legend="{{method}} {{outcome}}"),
             unit="short",
             bars=True,
@@ -167,7 +168,7 @@ def _outside() -> tuple[Panel, ...]:
         ),
         timeseries(
             "Time of Civo's answers",
-            "Seconds until Civo has answered, 19 of 20 calls, by method.",
+            "p95 of the seconds until Civo answers, by method.",
             Target(expr=quantile(0.95, "gpu_autoscaler_civo_request_seconds", by="method"), legend="{{method}} p95"),
             unit="s",
             spanned=True,
@@ -175,14 +176,15 @@ def _outside() -> tuple[Panel, ...]:
         ),
         states(
             "Sources",
-            "Whether each source that is configured answered in the last step.",
+            "Whether each configured source answered in the last step.",
             Target(expr=f"max by (source) ({of('gpu_autoscaler_source_up')})", legend="{{source}}"),
             mappings=looks.words(_1=("up", looks.GREEN), _0=("down", looks.RED)),
             width=8,
         ),
         timeseries(
-            "Messages delivered and given up",
-            "Messages to people: delivered, given up after every attempt failed, and tries that a destination refused.",
+            "Messages delivered and dropped",
+            "Messages to people: delivered, dropped after every attempt failed, and attempts that a destination "
+            "refused.",
             Target(
                 expr=f"round(max by (state) (delta({of('gpu_autoscaler_notices', ENDED)}[$__rate_interval]))) > 0",
                 legend="{{state}}",
@@ -200,7 +202,7 @@ def _outside() -> tuple[Panel, ...]:
         ),
         timeseries(
             "Outbox",
-            "Messages that wait to be delivered (left), and the age of the oldest (right).",
+            "Undelivered messages (left), and the age of the oldest (right).",
             Target(expr=f"max({of('gpu_autoscaler_notices', state='pending')})", legend="pending"),
             Target(expr=f"max({of('gpu_autoscaler_notices_oldest_seconds')})", legend="age of the oldest"),
             unit="short",
@@ -209,7 +211,7 @@ def _outside() -> tuple[Panel, ...]:
         ),
         timeseries(
             "Charges against the ledger",
-            "What Civo charged this month less what the ledger has, as time of one node, by size.",
+            "Civo's charges of this month minus the ledger, in node time, by size.",
             Target(expr=f"round(max by (size) ({of('gpu_autoscaler_charges_difference_seconds')}))", legend="{{size}}"),
             unit="s",
             least=None,
@@ -228,10 +230,10 @@ def _invariants() -> tuple[Panel, ...]:
     oldest = f"max_over_time({of('gpu_autoscaler_action_open_seconds', POOL)}[$__rate_interval])"
     return (
         states(
-            "What must hold, as seen from outside",
-            "Pools above their maximum: also when a maximum was lowered below what runs, or somebody else raised the "
-            "count. Budgets above the stop line: nodes that run go on costing. Two that step: more than one process "
-            "writes, except in the minutes of a hand-over.",
+            "Invariants, as seen from outside",
+            "Pools above their maximum: also after a maximum was lowered below the count, or another writer raised "
+            "the count. Budgets above the stop line: running nodes keep costing. Two that step: more than one process "
+            "writes, except in the minutes of a takeover.",
             Target(
                 expr=f"max(max by (pool) ({nodes}) > bool on (pool) max by (pool) ({most}))",
                 legend="pools above their maximum",
@@ -250,8 +252,8 @@ def _invariants() -> tuple[Panel, ...]:
         ),
         timeseries(
             "Age of open actions",
-            "How long a pool's action has been under way; 0 when none is. A growth ends when Civo has taken the "
-            "new count, a removal when its nodes are gone.",
+            "How long a pool's action has been open; 0 if none is. A growth ends when Civo shows the new count, a "
+            "removal when its nodes are gone.",
             Target(
                 expr=told(f"max by (pool) ({of('gpu_autoscaler_action_open_seconds', POOL)})"), legend="{{pool_name}}"
             ),
@@ -260,8 +262,8 @@ def _invariants() -> tuple[Panel, ...]:
         ),
         table(
             "Refused, superseded and changed by others",
-            "Since the ledger began, by pool: actions that Civo refused, those that somebody else overtook, those that "
-            "were no longer wanted, and counts that somebody else changed.",
+            "Since the ledger began, by pool: actions that Civo refused, actions superseded by another writer, "
+            "actions no longer wanted, and counts changed by another writer.",
             *(
                 Target(
                     expr=told(f"sum by (pool) (max by (pool, kind) ({of(ACTIONS, POOL, outcome=outcome)}))"),
@@ -284,8 +286,8 @@ def _invariants() -> tuple[Panel, ...]:
         ),
         table(
             "What held the last decision",
-            "The rules that took something from each pool's last decision: refusals. Why stands on the pool's page; "
-            "what each rule is for, in docs/guardrails.md.",
+            "The guardrails that reduced or blocked each pool's last decision. For the reason see the pool's page, "
+            "for each guardrail docs/guardrails.md.",
             Target(expr=told(f"max by (pool, rule) ({of('gpu_autoscaler_pool_held_by', POOL)})"), table=True),
             unit="short",
             columns={"pool_name": "Pool", "rule": "Rule"},

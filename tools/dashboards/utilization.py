@@ -1,4 +1,4 @@
-"""GPU utilization: by GPU and by workload in bands, the fleet against its target, and how the GPUs are."""
+"""GPU utilization: by GPU and workload in bands, the fleet against its target, and GPU health."""
 
 from tools.dashboards import annotations, links, looks
 from tools.dashboards.grids import bands
@@ -16,7 +16,7 @@ def dashboard() -> Dashboard:
     return Dashboard(
         uid="gpu-autoscaler-utilization",
         title="GPU autoscaler / GPU utilization",
-        description="How busy the GPUs are, for whom, and how they do: memory, power, temperature, XID, NVLink.",
+        description="GPU utilization by owner, and GPU health: memory, power, temperature, XID, NVLink.",
         rows=links.with_runbooks(
             Row(title="Fleet", panels=_fleet()),
             Row(title="By GPU and by workload", panels=_heat()),
@@ -30,13 +30,13 @@ def dashboard() -> Dashboard:
 
 
 def by_gpu(metric: str, *matchers: str) -> str:
-    """Return *metric* of the GPUs on the chosen pools' nodes. A node that has just left is out of it."""
+    """Return *metric* of the GPUs on the selected pools' nodes, without nodes that have just been removed."""
     return f"{of(metric, *matchers)} {ON_POOL}"
 
 
 def over_a_cell(metric: str, *matchers: str, how: str = "avg") -> str:
-    """Return *metric* over the time that a cell of a grid stands for. It is a recording by GPU or by workload: its
-    series outlive pods, so a GPU that changed hands within a cell counts by time."""
+    """Return *metric* over the time of one cell of a grid. It is a recording by GPU or workload whose series outlive
+    pods, so a GPU that changed owners within a cell counts by time."""
     return f"{how}_over_time({of(metric, *matchers)}[$__rate_interval])"
 
 
@@ -55,8 +55,8 @@ def _fleet() -> tuple[Panel, ...]:
     return (
         gauge(
             "Fleet utilization",
-            "Average over every GPU and MIG instance of the chosen pools. The target is 65-85 %: below it GPUs are "
-            "paid for and not used, above it there is no room for a burst.",
+            "Average over all GPUs and MIG instances of the selected pools. The target is 65-85 %: below it GPUs are "
+            "paid for but unused, above it there is no room for bursts.",
             Target(expr=fleet, legend="fleet"),
             unit="percentunit",
             thresholds=looks.FLEET_VALUE,
@@ -65,7 +65,7 @@ def _fleet() -> tuple[Panel, ...]:
         ),
         stat(
             "GPUs allocated",
-            "Share of the GPUs on offer that pods hold, used or not.",
+            "Ratio of allocatable GPUs that pods hold, used or not.",
             Target(expr=share, legend="allocated"),
             unit="percentunit",
             width=3,
@@ -95,7 +95,7 @@ def _fleet() -> tuple[Panel, ...]:
         ),
         timeseries(
             "GPUs by band",
-            f"How many GPUs and MIG instances are in which band. {BANDS_TOLD}",
+            f"Number of GPUs and MIG instances per band. {BANDS_TOLD}",
             counted("under 40 %", "< 0.4"),
             counted("40-70 %", ">= 0.4 < 0.7"),
             counted("70-90 %", ">= 0.7 <= 0.9"),
@@ -116,7 +116,7 @@ def _fleet() -> tuple[Panel, ...]:
         ),
         timeseries(
             "Utilization by namespace",
-            "Average over the GPUs that a namespace's pods hold; the chosen namespaces only.",
+            "Average over the GPUs that a namespace's pods hold, for the selected namespaces.",
             Target(
                 expr=f"max by (namespace) ({of('namespace:gpu_utilization:avg', NAMESPACE)})", legend="{{namespace}}"
             ),
@@ -155,9 +155,8 @@ def _heat() -> tuple[Panel, ...]:
             height=9,
         ),
         table(
-            "Workloads that use least of what they hold",
-            "The 20 workloads with the lowest utilization: GPUs held, how busy they are, and which of them were idle "
-            "for an hour.",
+            "Workloads with the lowest utilization",
+            "The 20 workloads with the lowest utilization: GPUs held, their utilization, and those idle for an hour.",
             Target(expr=f"bottomk(20, max by ({workload}) ({busy}))", table=True),
             Target(
                 expr=held("namespace_workload:gpu_allocated:sum"),
@@ -194,7 +193,8 @@ def _memory() -> tuple[Panel, ...]:
     return (
         bands(
             "Memory used by GPU",
-            "Used memory as a share of used, free and reserved, the most within a cell. Yellow from 90 %, red from "
+            "Used memory relative to used, free and reserved memory, the maximum within a cell. Yellow from 90 %, red "
+            "from"
             "97 %: the next allocation may fail.",
             Target(expr=f"{over_a_cell('node_gpu:dcgm_memory:ratio', how='max')} {ON_POOL}", legend=GPU),
             unit="percentunit",
@@ -204,7 +204,7 @@ def _memory() -> tuple[Panel, ...]:
         ),
         timeseries(
             "Memory used by pool and workload",
-            "Average share of the memory in use.",
+            "Average ratio of used memory.",
             Target(expr=by_pool("pool:gpu_memory:avg"), legend="pool {{pool_name}}"),
             Target(
                 expr=f"max by (namespace, workload) ({of('namespace_workload:gpu_memory:avg', NAMESPACE)})",
@@ -225,7 +225,7 @@ def _memory() -> tuple[Panel, ...]:
         ),
         timeseries(
             "Power by workload",
-            "Watts of the GPUs that a workload holds. MIG instances have none of their own.",
+            "Watts of the GPUs that a workload holds. MIG instances have no power metric of their own.",
             Target(
                 expr=f"max by (namespace, workload) ({of('namespace_workload:gpu_power:sum', NAMESPACE)})",
                 legend="{{namespace}} / {{workload}}",
@@ -256,8 +256,8 @@ def _health() -> tuple[Panel, ...]:
         ),
         table(
             "Last XID by GPU",
-            "GPUs that have reported an XID error, with its number: it stays until driver or exporter restart. "
-            "Fatal ones are said again: such a GPU is lost to its jobs.",
+            "GPUs that have reported an XID error, with its number, which stays until the driver or the exporter "
+            "restarts. Fatal ones are in a column of their own: such a GPU is lost for its jobs.",
             Target(expr=f"max by (node, gpu, UUID) (({by_gpu('node_gpu:dcgm_xid:max')}) > 0)", table=True),
             Target(expr=f"max by (node, gpu, UUID) ({by_gpu('node_gpu:dcgm_xid_fatal:max')})", table=True),
             unit="none",
@@ -279,8 +279,8 @@ def _health() -> tuple[Panel, ...]:
         ),
         timeseries(
             "Tensor cores and memory bandwidth in use",
-            "Average share of cycles by pool. A GPU that is busy while both are near 0 does no work: a collective that "
-            "spins, or a kernel that waits.",
+            "Average ratio of active cycles by pool. A busy GPU with both near 0 makes no progress: a spinning "
+            "collective, or a waiting kernel.",
             Target(
                 expr=named(f"avg by (pool) ({by_gpu('node_gpu:dcgm_tensor:ratio')})"), legend="{{pool_name}} tensor"
             ),
@@ -291,7 +291,7 @@ def _health() -> tuple[Panel, ...]:
         ),
         timeseries(
             "NVLink",
-            "What DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL says over all links of a GPU. Only GPUs with NVLink have it.",
+            "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL over all links of a GPU, for GPUs with NVLink.",
             Target(expr=by_gpu("node_gpu:dcgm_nvlink_bandwidth:max"), legend=GPU),
             unit="short",
             width=10,

@@ -1,4 +1,4 @@
-"""The choices at the top of a dashboard."""
+"""The variables at the top of a dashboard."""
 
 from typing import Any
 
@@ -54,7 +54,7 @@ def chosen(name: str, label: str, query: str, regex: str = "") -> JSON:
 
 
 def typed(name: str, label: str, value: str) -> JSON:
-    """Return a variable that people type."""
+    """Return a variable that users type."""
     option = {"selected": True, "text": value, "value": value}
     return {
         "name": name,
