@@ -1,19 +1,19 @@
 """`gpu-autoscaler budget`: show the month's money, set an allowance for this month, go back to the configured one."""
 
-import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
 import click
 
 from receiver.adapters.clock import SystemClock
-from receiver.cli.client import as_json, print_json, print_lines, refuse, server, who_asks
+from receiver.cli.client import acting_token, as_json, server, show, who_asks
 from receiver.cli.completion import pool_names
-from receiver.config import ConfigError, operator_token
 from receiver.core.model.text import span
 from receiver.ports import Clock
-from receiver.reports.screen import OLD, aligned, clock_time, moment, since, usd
+from receiver.reports.picture import ScopedBudget
+from receiver.reports.screen import OLD, aligned, clock_time, since, usd
+from receiver.web.api.documents import BudgetChangeDocument, BudgetDocument
 
 
 @click.group()
@@ -32,8 +32,8 @@ def _whose(command: Callable[..., None]) -> Callable[..., None]:
         click.option("--pool", metavar="NAME", shell_complete=pool_names, help="A pool's own, not the cluster's."),
         click.option("--team", metavar="NAME", help="A team's budget."),
         click.option("--account", is_flag=True, help="The whole account's budget."),
-        click.option("--why", required=True, help="The reason, in one sentence; everybody will read it."),
-        click.option("--who", default=who_asks, help="Who says so.", show_default="your login name"),
+        click.option("--why", required=True, help="The reason, in one sentence; it is shown to everyone."),
+        click.option("--who", default=who_asks, help="Who sets it.", show_default="your login name"),
         as_json,
     ):
         command = option(command)
@@ -51,24 +51,15 @@ def _asked(given: dict[str, Any]) -> dict[str, str]:
     return {"scope": scope, "name": name, "who": given["who"], "why": given["why"]}
 
 
-def _token() -> str:
-    try:
-        return operator_token(os.environ)
-    except ConfigError as error:
-        refuse(error)
-
-
-@budget.command()
+@budget.command("show")
 @as_json
 @click.pass_obj
-def show(clock: Clock | None, as_json: bool) -> None:
+def show_budgets(clock: Clock | None, as_json: bool) -> None:
     """Show every budget: spent, reserved, its stage, what the month will cost, and who set it."""
     with server(as_json=as_json) as api:
         answer = api.get("budget")
-    if as_json:
-        print_json(answer.document)
-    else:
-        print_lines(about_budgets(answer.document, answer.at, (clock or SystemClock()).now()))
+    found = BudgetDocument.model_validate(answer.document)
+    show(as_json, answer.document, about_budgets(found, answer.at, (clock or SystemClock()).now()))
 
 
 @budget.command("set")
@@ -78,7 +69,7 @@ def set_budget(amount: str, **given: Any) -> None:
     """Set the allowance of this month to USD; the next month has the configured one again."""
     body = {**_asked(given), "monthly_usd": amount}
     with server(as_json=given["as_json"]) as api:
-        _said(api.post("budget", body=body, token=_token()).document, given["as_json"])
+        _said(api.post("budget", body=body, token=acting_token()).document, given["as_json"])
 
 
 @budget.command()
@@ -87,71 +78,59 @@ def reset(**given: Any) -> None:
     """Go back to the configured allowance before the month ends."""
     query = _asked(given)
     with server(as_json=given["as_json"]) as api:
-        _said(api.delete("budget", query=query, token=_token()).document, given["as_json"])
+        _said(api.delete("budget", query=query, token=acting_token()).document, given["as_json"])
 
 
 def _said(document: Any, as_json: bool) -> None:
-    if as_json:
-        print_json(document)
-    else:
-        print_lines(about_change(document))
+    show(as_json, document, about_change(BudgetChangeDocument.model_validate(document)))
 
 
-def about_budgets(document: Mapping[str, Any], at: datetime | None, now: datetime) -> Iterator[str]:
-    """Lines on every budget, from GET /api/v1/budget; *at* is when the step looked."""
-    if not document.get("configured"):
-        yield "no budget is configured: nothing bounds the spend but max_nodes and limits"
+def about_budgets(found: BudgetDocument, at: datetime | None, now: datetime) -> Iterator[str]:
+    """Lines on every budget; *at* is when the step looked."""
+    if not found.configured:
+        yield "no budget is configured: only max_nodes and limits bound the spend"
         return
-    scopes = document.get("scopes")
-    if not scopes:
+    if not found.scopes:
         yield "no step has finished yet"
         return
-    yield f"budgets of {document.get('month')}, USD"
+    yield f"budgets of {found.month}, USD"
     rows = [("BUDGET", "SPENT", "RESERVED", "OF", "STAGE", "MONTH'S END")]
-    rows += [_row(scope) for scope in scopes]
-    yield from aligned(rows, "<>>><")
-    pace = next((moment(scope["forecast_since"]) for scope in scopes if scope.get("forecast_since")), None)
+    yield from aligned([*rows, *map(_row, found.scopes)], "<>>><")
+    pace = next((scope.forecast_since for scope in found.scopes if scope.forecast_since), None)
     if pace is not None:
         yield f"at this rate: what runs now goes on running; trend: the pace since {clock_time(pace, None)} goes on"
-    for scope in scopes:
+    for scope in found.scopes:
         yield from _notes(scope)
-    yield from _kept_out(document.get("kept_out") or ())
+    for kept in found.kept_out or ():
+        yield f"new GPU work is kept out of {kept.place} {since(kept.since, None)}"
     if at is not None and now - at > OLD:
         yield f"as of {clock_time(at, None)}, {span((now - at).total_seconds())} ago: the loop may stand still"
 
 
-def about_change(document: Mapping[str, Any]) -> Iterator[str]:
-    """One line on what was set or taken back, from POST or DELETE /api/v1/budget."""
-    whose = f"{document.get('scope')} {document.get('name')}".rstrip()
-    amount = document.get("monthly_usd")
-    said = f"USD {amount} in {document.get('month')}" if amount is not None else "what the configuration says again"
-    yield f"budget of the {whose}: {said}; by {document.get('who')}: {document.get('why')}"
+def about_change(change: BudgetChangeDocument) -> Iterator[str]:
+    """One line on what was set or reset."""
+    usd_now = change.document()["monthly_usd"]
+    said = f"USD {usd_now} in {change.month}" if usd_now is not None else "what the configuration says again"
+    yield f"budget of the {f'{change.scope} {change.name}'.rstrip()}: {said}; by {change.who}: {change.why}"
 
 
-def _row(scope: Mapping[str, Any]) -> tuple[str, str, str, str, str, str]:
+def _row(scope: ScopedBudget) -> tuple[str, ...]:
     return (
-        str(scope.get("title")),
-        "unknown" if scope.get("unknown") else usd(scope.get("spent_usd")),
-        usd(scope.get("reserved_usd")),
-        usd(scope.get("monthly_usd")),
-        str(scope.get("stage")),
-        f"{usd(scope.get('forecast_burn_usd'))} at this rate, {usd(scope.get('forecast_trend_usd'))} by the trend",
+        scope.title,
+        "unknown" if scope.unknown else usd(scope.spent_usd),
+        usd(scope.reserved_usd),
+        usd(scope.monthly_usd),
+        str(scope.stage),
+        f"{usd(scope.forecast_burn_usd)} at this rate, {usd(scope.forecast_trend_usd)} by the trend",
     )
 
 
-def _notes(scope: Mapping[str, Any]) -> Iterator[str]:
-    if scope.get("unknown"):
-        yield f"{scope.get('title')}: nothing grows while its spend is unknown: {scope.get('unknown')}"
-    if scope.get("unpriced"):
-        yield f"{scope.get('title')}: nothing grows until these have a price: {', '.join(scope['unpriced'])}"
-    if scope.get("uncounted"):
-        yield f"{scope.get('title')}: not counted, because nobody gave a price: {', '.join(scope['uncounted'])}"
-    change = scope.get("set_by")
-    if change:
-        yield f"{scope.get('title')}: set for this month by {change.get('who')}: {change.get('why')}"
-
-
-def _kept_out(places: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Where the budget hold keeps new GPU work out now."""
-    for kept in places:
-        yield f"new GPU work is kept out of {kept.get('place')} {since(kept.get('since'), None)}"
+def _notes(scope: ScopedBudget) -> Iterator[str]:
+    if scope.unknown:
+        yield f"{scope.title}: nothing grows while its spend is unknown: {scope.unknown}"
+    if scope.unpriced:
+        yield f"{scope.title}: nothing grows until these have a price: {', '.join(scope.unpriced)}"
+    if scope.uncounted:
+        yield f"{scope.title}: not counted, for lack of a price: {', '.join(scope.uncounted)}"
+    if scope.set_by is not None:
+        yield f"{scope.title}: set for this month by {scope.set_by.who}: {scope.set_by.why}"

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import click
 
 from receiver.adapters.http.own_api import NotThereError, RefusedError, ServerApi
-from receiver.config import ConfigError, reading_token, server_url
+from receiver.config import ConfigError, operator_token, reading_token, server_url
 from receiver.config.document import parse
 from receiver.config.mistakes import Wrong
 from receiver.config.values import Duration
@@ -80,10 +80,26 @@ def print_lines(lines: Iterable[str], *, err: bool = False) -> None:
         click.echo(printable(line), err=err)
 
 
+def show(as_json: bool, document: Any, lines: Iterable[str]) -> None:
+    """Print *document* for programs, or *lines* for people."""
+    if as_json:
+        print_json(document)
+    else:
+        print_lines(lines)
+
+
 def print_json(document: Any) -> None:
     """Print *document* as indented JSON; what a terminal would obey is escaped."""
     written = json.dumps(document, indent=2, ensure_ascii=False)
     click.echo("\n".join(OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", line) for line in written.split("\n")))
+
+
+def acting_token() -> str:
+    """Return the operator's token; without a usable one list what is wrong and exit."""
+    try:
+        return operator_token(os.environ)
+    except ConfigError as error:
+        refuse(error)
 
 
 def who_asks() -> str:

@@ -9,9 +9,11 @@ from click.shell_completion import CompletionItem
 
 from receiver.adapters.clock import SystemClock
 from receiver.cli import explain_text
-from receiver.cli.client import as_json, print_json, print_lines, server
+from receiver.cli.client import as_json, server, show
 from receiver.cli.completion import decision_numbers, pool_names, pools_like, waiting_pods
 from receiver.ports import Clock
+from receiver.reports.picture import PoolDocument, WaitingPod
+from receiver.web.api.documents import DecisionDocument, ExplainedDecision
 
 POD = re.compile(r"(?P<namespace>[a-z0-9][a-z0-9-]*)/(?P<name>[a-z0-9][a-z0-9.-]*)")
 
@@ -54,10 +56,8 @@ def explain_pod(clock: Clock | None, pod: str, as_json: bool) -> None:
         raise click.BadParameter("write NAMESPACE/NAME, such as ml/train-0", param_hint="NAMESPACE/NAME")
     with server(as_json=as_json) as api:
         answer = api.get("waiting", named["namespace"], named["name"])
-    if as_json:
-        print_json(answer.document)
-    else:
-        print_lines(explain_text.about_pod(answer.document, answer.at, _now(clock)))
+    pod_seen = WaitingPod.model_validate(answer.document)
+    show(as_json, answer.document, explain_text.about_pod(pod_seen, answer.at, _now(clock)))
 
 
 @explain.command("pool")
@@ -70,10 +70,9 @@ def explain_pool(clock: Clock | None, name: str, as_json: bool) -> None:
         answer = api.get("pools", name)
         number = answer.document.get("decision")
         decision: Any = api.get("decisions", str(number)).document if number is not None else None
-    if as_json:
-        print_json({"pool": answer.document, "decision": decision})
-    else:
-        print_lines(explain_text.about_pool(answer.document, decision, answer.at, _now(clock)))
+    latest = None if decision is None else DecisionDocument.model_validate(decision)
+    lines = explain_text.about_pool(PoolDocument.model_validate(answer.document), latest, answer.at, _now(clock))
+    show(as_json, {"pool": answer.document, "decision": decision}, lines)
 
 
 @explain.command("decision")
@@ -84,10 +83,8 @@ def explain_decision(clock: Clock | None, number: str, as_json: bool) -> None:
     """Say what a decision rested on, as it was made: every rule, what was known, what would have changed it."""
     with server(as_json=as_json) as api:
         answer = api.get("decisions", number)
-    if as_json:
-        print_json(answer.document)
-    else:
-        print_lines(explain_text.about_decision(answer.document, _now(clock)))
+    decision = ExplainedDecision.model_validate(answer.document)
+    show(as_json, answer.document, explain_text.about_decision(decision, _now(clock)))
 
 
 def _now(clock: Clock | None) -> datetime:

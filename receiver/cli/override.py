@@ -1,26 +1,24 @@
 """`gpu-autoscaler override`: pin, floor, ceiling, pause and snooze for a while; list and end them."""
 
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
 import click
 
 from receiver.adapters.clock import SystemClock
-from receiver.cli.client import as_json, print_json, print_lines, refuse, server, who_asks
+from receiver.cli.client import acting_token, as_json, server, show, who_asks
 from receiver.cli.completion import override_ids, pool_names
 from receiver.cli.explain_text import override_line
-from receiver.config import ConfigError, operator_token
 from receiver.core.model.overrides import EVERY_POOL
 from receiver.core.model.text import span
 from receiver.ports import Clock
-from receiver.reports.screen import moment
+from receiver.web.api.documents import OverrideDocument
 
 
 @click.group()
 def override() -> None:
-    """Let your word go before policy for a while: pin, floor, ceiling, pause, snooze.
+    """Override policy for a while: pin, floor, ceiling, pause, snooze.
 
     The server is asked that GPU_AUTOSCALER_URL names (http://127.0.0.1:8080 unless it is set), with the token in
     GPU_AUTOSCALER_OPERATOR_TOKEN. The exit status is 0 if it was done, 1 if there is no such override, 2 for what
@@ -33,8 +31,8 @@ def _common(command: Callable[..., None]) -> Callable[..., None]:
     for option in (
         click.option("--for", "length", metavar="DURATION", help="How long, such as 30m, 2h or 3d."),
         click.option("--until", metavar="TIME", help="Until when instead, such as 2026-11-21T18:00:00Z."),
-        click.option("--why", required=True, help="The reason, in one sentence; everybody will read it."),
-        click.option("--who", default=who_asks, help="Who says so.", show_default="your login name"),
+        click.option("--why", required=True, help="The reason, in one sentence; it is shown to everyone."),
+        click.option("--who", default=who_asks, help="Who sets it.", show_default="your login name"),
         as_json,
     ):
         command = option(command)
@@ -51,18 +49,8 @@ def _set(kind: str, pool: str | None, nodes: int | None, given: dict[str, Any]) 
     more = {"nodes": nodes, "for": given["length"], "until": given["until"]}
     body = {**asked, **{key: value for key, value in more.items() if value is not None}}
     with server(as_json=given["as_json"]) as api:
-        answer = api.post("overrides", body=body, token=_token())
-    if given["as_json"]:
-        print_json(answer.document)
-    else:
-        print_lines(about_override(answer.document))
-
-
-def _token() -> str:
-    try:
-        return operator_token(os.environ)
-    except ConfigError as error:
-        refuse(error)
+        answer = api.post("overrides", body=body, token=acting_token())
+    show(given["as_json"], answer.document, about_override(OverrideDocument.model_validate(answer.document)))
 
 
 @override.command()
@@ -123,10 +111,8 @@ def list_overrides(clock: Clock | None, as_json: bool) -> None:
     """List what is in force."""
     with server(as_json=as_json) as api:
         found = api.get_list("overrides")
-    if as_json:
-        print_json(found)
-    else:
-        print_lines(about_overrides(found, (clock or SystemClock()).now()))
+    overrides = [OverrideDocument.model_validate(each) for each in found]
+    show(as_json, found, about_overrides(overrides, (clock or SystemClock()).now()))
 
 
 @override.command("end")
@@ -136,29 +122,26 @@ def list_overrides(clock: Clock | None, as_json: bool) -> None:
 def end_override(number: str, who: str, as_json: bool) -> None:
     """End the override ID before its time."""
     with server(as_json=as_json) as api:
-        answer = api.delete("overrides", number, query={"who": who}, token=_token())
-    if as_json:
-        print_json(answer.document)
-    else:
-        print_lines(about_override(answer.document))
+        answer = api.delete("overrides", number, query={"who": who}, token=acting_token())
+    show(as_json, answer.document, about_override(OverrideDocument.model_validate(answer.document)))
 
 
-def about_override(override: Mapping[str, Any]) -> Iterator[str]:
-    """Lines on one override, from POST and DELETE of /api/v1/overrides."""
-    yield f"{override.get('id')}: {override_line(override)}"
-    if override.get("ended_at"):
-        yield f"ended by {override.get('ended_by')}; what it did is undone by the next step as policy says"
+def about_override(override: OverrideDocument) -> Iterator[str]:
+    """Lines on one override that was set or ended."""
+    yield f"{override.id}: {override_line(override)}"
+    if override.ended_at is not None:
+        yield f"ended by {override.ended_by}; what it did is undone by the next step as policy says"
     else:
         yield "the next step acts on it; see `gpu-autoscaler explain pool`"
-        yield f"to end it earlier: gpu-autoscaler override end {override.get('id')}"
+        yield f"to end it earlier: gpu-autoscaler override end {override.id}"
 
 
-def about_overrides(overrides: Sequence[Mapping[str, Any]], now: datetime) -> Iterator[str]:
-    """Lines on all that are in force or to come, from GET /api/v1/overrides."""
+def about_overrides(overrides: Sequence[OverrideDocument], now: datetime) -> Iterator[str]:
+    """Lines on all that are in force or to come."""
     for override in overrides:
-        left = moment(override.get("until"))
-        ends = f" (in {span((left - now).total_seconds())})" if left is not None and left > now else ""
-        begun = "" if override.get("in_force") else ", not in force yet"
-        yield f"{override.get('id')}: {override_line(override)}{ends}{begun}"
+        ends = override.until
+        left = f" (in {span((ends - now).total_seconds())})" if ends is not None and ends > now else ""
+        begun = "" if override.in_force else ", not in force yet"
+        yield f"{override.id}: {override_line(override)}{left}{begun}"
     if not overrides:
         yield "no override is in force"

@@ -4,7 +4,7 @@ Only `Instruments` lives in the process, because only the process knows how long
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
@@ -14,20 +14,23 @@ from prometheus_client.registry import Collector
 from receiver.config.environment import installed_version
 from receiver.core.model import memory
 from receiver.core.model.actions import ActionKind, Change, OutcomeKind
+from receiver.core.model.model import Source
 from receiver.core.model.overrides import OverrideKind
 from receiver.core.model.policy import Policy
 from receiver.core.model.signals import SignalAction
 from receiver.core.scaling.failures import Failure
 from receiver.metrics.costs import CostFamilies, budgets
-from receiver.metrics.families import PREFIX, Row, counter, filled, gauge, histogram, moment, number
-from receiver.metrics.notices import told
+from receiver.metrics.families import PREFIX, Row, counter, filled, gauge, histogram
 from receiver.metrics.pools import OnDisk, holding, thresholds, waiting
 from receiver.metrics.process import CivoCalls, WatchCounts
 from receiver.ports import Clock, ReadStore, TryLater, WontWork
+from receiver.reports.picture import ChargesDocument, Picture, kept_picture
 from receiver.step.parts import PARTS, counted_as
 
 MODES = ("act", "observe")
 NODE_STATES = ("required", "ready", "building", "busy", "idle", "unknown")
+NOTICE_STATES = ("pending", "sent", "failed")
+MESSAGE_OUTCOMES = ("delivered", "failed")
 WEBHOOK_CODES = (202, 400, 401, 405, 413, 500, 503)
 WEBHOOK_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 STEP_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -121,29 +124,27 @@ class StoreCollector(Collector):
         """Yield every family once."""
         yield from self._configured()
         try:
-            kept, counts = self._store.snapshot(), self._store.counts()
+            (found, seen_at), counts = kept_picture(self._store), self._store.counts()
             costs = self._costs.at(self._clock.now())
         except (TryLater, WontWork):
             yield gauge(
                 "source_up", "Whether a source answered in the last step (1) or not (0).", [(("store",), 0)], "source"
             )
             return
-        picture: Mapping[str, Any] = kept[0] if kept else {}
-        if self._mode is None and picture.get("mode"):
-            yield _mode(str(picture["mode"]))
-        yield from self._seen(picture)
-        yield from self._open_actions(picture, counts)
-        yield from budgets(picture, self._policy)
+        if self._mode is None and found.mode:
+            yield _mode(found.mode)
+        yield from self._seen(found)
+        yield from self._open_actions(found, counts)
+        yield from budgets(found, self._policy)
         yield from costs
-        yield from self._charges(picture)
-        yield from self._sources(picture, counts)
-        if kept is not None:
-            age = max(0.0, (self._clock.now() - kept[1]).total_seconds())
-            yield gauge("snapshot_age_seconds", "Age of the picture that pages and API show, in seconds.", [((), age)])
-        stepped_at = moment(counts.get("last_step_at"))
-        if stepped_at is not None:
-            age = max(0.0, (self._clock.now() - stepped_at).total_seconds())
-            yield gauge("step_age_seconds", "Age of the last step that served the pools, in seconds.", [((), age)])
+        yield from self._charges(found.charges or ChargesDocument())
+        yield from self._sources(found, counts)
+        for name, at, text in (
+            ("snapshot_age_seconds", seen_at, "Age of the picture that pages and API show, in seconds."),
+            ("step_age_seconds", counts.get("last_step_at"), "Age of the last step that served the pools, in seconds."),
+        ):
+            if at is not None:
+                yield gauge(name, text, [((), self._age(at))])
         yield from self._totals(counts)
 
     def _configured(self) -> Iterator[Metric]:
@@ -169,74 +170,66 @@ class StoreCollector(Collector):
         yield gauge("clock_timestamp_seconds", text, [((), self._clock.now().timestamp())])
         yield gauge("build_info", "The version that runs.", [((self._version,), 1)], "version")
 
-    def _seen(self, picture: Mapping[str, Any]) -> Iterator[Metric]:
+    def _age(self, at: datetime) -> float:
+        """Seconds since *at*."""
+        return max(0.0, (self._clock.now() - at).total_seconds())
+
+    def _seen(self, found: Picture) -> Iterator[Metric]:
         """The pools as the last step found them."""
-        found = {str(entry.get("pool")): entry for entry in picture.get("pools") or ()}
-        known = [(pool, found.get(pool.id, {})) for pool in self._policy.pools]
-        states = [
-            ((pool.id, state), count)
-            for pool, entry in known
-            for state in NODE_STATES
-            if (count := number(entry.get(state))) is not None
-        ]
-        yield gauge(
-            "pool_nodes", "Nodes of a pool by state; required is what Civo was asked for.", states, "pool", "state"
-        )
+        known = [(pool, shown) for pool in self._policy.pools if (shown := found.pool(pool.id)) is not None]
+        counts = [((pool.id, state), getattr(shown, state)) for pool, shown in known for state in NODE_STATES]
+        states = [(labels, count) for labels, count in counts if count is not None]
+        text = "Nodes of a pool by state; required is what Civo was asked for."
+        yield gauge("pool_nodes", text, states, "pool", "state")
         for name, key, text in (
             ("pool_nodes_wanted", "wanted", "Nodes that demand, floors, standby and headroom ask for."),
             ("pool_pending_gpus", "pending_gpus", "GPUs that waiting pods ask of a pool."),
             ("pool_utilization_ratio", "utilization", "GPU utilization as the last step read it (0-1)."),
             ("pool_ready_in_seconds", "ready_in_seconds", "Median time until a new node's GPUs are allocatable."),
         ):
-            rows = [((p.id,), value) for p, entry in known if (value := number(entry.get(key))) is not None]
+            rows = [((pool.id,), value) for pool, p in known if (value := getattr(p, key)) is not None]
             yield gauge(name, text, rows, "pool")
-        bounds = [(p, entry.get("min_nodes"), entry.get("max_nodes")) for p, entry in known]
-        least = [((p.id,), _or(low, p.min_nodes)) for p, low, _ in bounds]
-        most = [((p.id,), _or(high, p.max_nodes)) for p, _, high in bounds]
-        yield gauge("pool_nodes_min", "Fewest nodes that policy and windows ask for now.", least, "pool")
-        yield gauge("pool_nodes_max", "Most nodes that policy and windows allow now.", most, "pool")
-        spoken = {p.id: {str(o.get("kind")) for o in entry.get("overrides") or ()} for p, entry in known if entry}
-        said = [((pool, k.value), float(k.value in kinds)) for pool, kinds in spoken.items() for k in OverrideKind]
+        seen = {pool.id: shown for pool, shown in known}
+        for name, key, text in (
+            ("pool_nodes_min", "min_nodes", "Fewest nodes that policy and windows ask for now."),
+            ("pool_nodes_max", "max_nodes", "Most nodes that policy and windows allow now."),
+        ):
+            bounds = [(p.id, getattr(seen.get(p.id), key, None), getattr(p, key)) for p in self._policy.pools]
+            yield gauge(name, text, [((pool,), usual if now is None else now) for pool, now, usual in bounds], "pool")
+        kinds = {pool.id: {override.kind for override in p.overrides} for pool, p in known}
+        said = [((pool, k.value), float(k in in_force)) for pool, in_force in kinds.items() for k in OverrideKind]
         text = "Whether an override of this kind is in force for a pool (1) or not (0)."
         yield gauge("override_active", text, said, "pool", "kind")
         yield from holding(known)
         yield from waiting(known, self._clock.now())
 
-    def _open_actions(self, picture: Mapping[str, Any], counts: Mapping[str, Any]) -> Iterator[Metric]:
-        """The age of open actions: from the totals, which are younger than the picture, where they tell."""
-        opened = {e.get("pool"): (e.get("open_action") or {}).get("opened_at") for e in picture.get("pools") or ()}
-        opened = counts.get("open_actions", opened)
-        now = self._clock.now()
-        rows: list[Row] = []
-        for pool in self._policy.pools:
-            since = moment(opened.get(pool.id))
-            rows.append(((pool.id,), max(0.0, (now - since).total_seconds()) if since else 0.0))
-        yield gauge("action_open_seconds", "Age of a pool's open action in seconds; 0 when none is open.", rows, "pool")
+    def _open_actions(self, found: Picture, counts: Mapping[str, Any]) -> Iterator[Metric]:
+        """The age of open actions: from the totals, which are younger than the picture, where they have it."""
+        shown = {p.pool: p.open_action.opened_at for p in found.pools if p.open_action is not None}
+        opened = counts.get("open_actions", shown)
+        ages = [((p.id,), self._age(at) if (at := opened.get(p.id)) else 0.0) for p in self._policy.pools]
+        yield gauge("action_open_seconds", "Age of a pool's open action in seconds; 0 when none is open.", ages, "pool")
 
-    def _charges(self, picture: Mapping[str, Any]) -> Iterator[Metric]:
+    def _charges(self, found: ChargesDocument) -> Iterator[Metric]:
         """How the ledger compares with what Civo charged, as of Civo's last answer."""
-        found = picture.get("charges") or {}
         text = "Node-seconds of the month that Civo charged less those of the ledger."
-        off = [((str(s["size"]),), 3600 * (number(s.get("difference_hours")) or 0.0)) for s in found.get("sizes") or ()]
+        off = [((size.size,), 3600 * size.difference_hours) for size in found.sizes or ()]
         yield gauge("charges_difference_seconds", text, off, "size")
         text = "Time of the month charged under a code without a price, in seconds."
-        unpriced = [((str(c["code"]),), 3600 * (number(c.get("hours")) or 0.0)) for c in found.get("unpriced") or ()]
+        unpriced = [((charge.code,), 3600 * charge.hours) for charge in found.unpriced or ()]
         yield gauge("charges_unpriced_seconds", text, unpriced, "code")
-        at = moment(found.get("answered_at"))
-        if at is not None:
-            age = max(0.0, (self._clock.now() - at).total_seconds())
-            yield gauge("charges_age_seconds", "Age of Civo's last answer on what it charged, in seconds.", [((), age)])
+        if found.answered_at is not None:
+            text = "Age of Civo's last answer on what it charged, in seconds."
+            yield gauge("charges_age_seconds", text, [((), self._age(found.answered_at))])
 
-    def _sources(self, picture: Mapping[str, Any], counts: Mapping[str, Any]) -> Iterator[Metric]:
-        sources = [s for s in picture.get("sources") or () if s.get("configured", True) and s.get("source") != "store"]
-        up = [((str(s.get("source")),), float(bool(s.get("up")))) for s in sources]
-        yield _sources_up([*up, (("store",), 1)])
+    def _sources(self, found: Picture, counts: Mapping[str, Any]) -> Iterator[Metric]:
+        sources = [s for s in found.sources if s.configured and s.source != Source.STORE]
+        yield _sources_up([*(((s.source,), float(s.up)) for s in sources), ((Source.STORE.value,), 1)])
         for name, key, text in (
             ("last_heartbeat", "heartbeat_at", "When the heartbeat alert last reached the webhook (Unix seconds)."),
             ("last_delivery", "last_delivery_at", "When a delivery was last kept (Unix seconds)."),
         ):
-            at = moment(counts.get(key))
-            if at is not None:
+            if (at := counts.get(key)) is not None:
                 yield gauge(f"{name}_timestamp_seconds", text, [((), at.timestamp())])
 
     def _totals(self, counts: Mapping[str, Any]) -> Iterator[Metric]:
@@ -253,10 +246,20 @@ class StoreCollector(Collector):
         yield _provisioning(ids, counts)
         said = filled(counts.get("alerts_by_action"), [(action.value,) for action in SignalAction])
         yield counter("alerts", "Alerts kept, by what they ask for.", said, "action")
-        total = number(counts.get("deliveries"))
-        if total is not None:
+        if (total := counts.get("deliveries")) is not None:
             yield counter("deliveries", "Webhook deliveries kept.", [((), total)])
-        yield from told(counts, self._destinations, self._clock.now())
+        yield from self._messages(counts)
+
+    def _messages(self, counts: Mapping[str, Any]) -> Iterator[Metric]:
+        """How many messages wait, and how each destination takes them."""
+        notices = filled(counts.get("notices"), [(state,) for state in NOTICE_STATES])
+        yield gauge("notices", "Notices in the outbox by state.", notices, "state")
+        since = counts.get("oldest_notice_at")
+        text = "Age of the oldest pending notice; 0 when none is."
+        yield gauge("notices_oldest_seconds", text, [((), self._age(since) if since else 0.0)])
+        known = [(name, outcome) for name in self._destinations for outcome in MESSAGE_OUTCOMES]
+        text = "Messages by destination: those that it took and tries that failed."
+        yield counter("messages", text, filled(counts.get("messages"), known), "destination", "outcome")
 
 
 def register(
@@ -292,8 +295,3 @@ def _provisioning(ids: Sequence[str], counts: Mapping[str, Any]) -> Metric:
 
 def _sources_up(rows: Iterable[Row]) -> Metric:
     return gauge("source_up", "Whether a source answered in the last step (1) or not (0).", rows, "source")
-
-
-def _or(value: Any, default: float) -> float:
-    found = number(value)
-    return float(default) if found is None else found

@@ -1,8 +1,7 @@
 """This month's costs and budgets as metrics, with a bounded number of series."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from datetime import datetime
-from typing import Any
 
 from prometheus_client.core import Metric
 
@@ -11,9 +10,10 @@ from receiver.core.money.accounting import EVERY
 from receiver.core.money.attribution import By, Line, Part, Share, key_of, lines
 from receiver.core.money.budget import BudgetStage, month_of
 from receiver.core.report.always_on import always_on
-from receiver.metrics.families import Row, gauge, number
+from receiver.metrics.families import Row, gauge
 from receiver.ports import ReadStore
 from receiver.reports.gather import costs_of, told_by
+from receiver.reports.picture import Picture, ScopedBudget
 
 MOST_SERIES = 50  # of each family's teams, namespaces, workloads and so on have a series: the dearest ones
 OTHERS = "(other)"  # no label value and no name in Kubernetes has parentheses
@@ -121,16 +121,14 @@ AMOUNTS = (
 )
 
 
-def budgets(picture: Mapping[str, Any], policy: Policy) -> Iterator[Metric]:
+def budgets(found: Picture, policy: Policy) -> Iterator[Metric]:
     """Yield every family; before the first step only the allowance that the configuration gives the cluster."""
-    found: Sequence[Mapping[str, Any]] = picture.get("budgets") or ()
-    if not picture and policy.budget is not None:
-        found = [{"scope": Scope.CLUSTER.value, "monthly_usd": policy.budget.monthly_usd}]
-    known = [((str(b.get("scope")), str(b.get("name") or "")), b) for b in found]
+    shown = found.budgets
+    if not found.model_fields_set and policy.budget is not None:
+        shown = (ScopedBudget(scope=Scope.CLUSTER, monthly_usd=policy.budget.monthly_usd),)
+    known = [((budget.scope, budget.name), budget) for budget in shown]
     for name, key, text in AMOUNTS:
-        rows = [(labels, amount) for labels, b in known if (amount := number(b.get(key))) is not None]
+        rows = [(labels, float(usd)) for labels, budget in known if (usd := getattr(budget, key)) is not None]
         yield gauge(f"budget_{name}", text, rows, "scope", "name")
-    stages = [
-        ((*labels, s.value), float(b["stage"] == s)) for labels, b in known if b.get("stage") for s in BudgetStage
-    ]
+    stages = [((*labels, s.value), float(b.stage == s)) for labels, b in known if b.stage for s in BudgetStage]
     yield gauge("budget_stage", "Whether a budget is at this stage (1) or not (0).", stages, "scope", "name", "stage")

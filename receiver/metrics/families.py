@@ -1,11 +1,9 @@
-"""Metric families from the rows of a scrape, and the reading of what the picture says.
+"""Metric families from the rows of a scrape.
 
 Names end in their unit; ratios are 0-1, money is USD.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
-from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -13,27 +11,6 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 PREFIX = "gpu_autoscaler"
 
 Row = tuple[Sequence[str], float]
-
-
-def number(value: Any) -> float | None:
-    """Return *value* as a finite float, or None when it is no number."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
-        return None
-    try:
-        found = Decimal(str(value))
-    except InvalidOperation:
-        return None
-    return float(found) if found.is_finite() else None
-
-
-def moment(value: Any) -> datetime | None:
-    """Return *value* (RFC 3339 text or an aware datetime) in UTC, or None when it is no time."""
-    if isinstance(value, str):
-        try:
-            value = datetime.fromisoformat(value)
-        except ValueError:
-            return None
-    return value.astimezone(UTC) if isinstance(value, datetime) and value.tzinfo is not None else None
 
 
 def filled(counts: Any, known: Iterable[tuple[str, ...]]) -> list[Row]:

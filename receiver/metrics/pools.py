@@ -3,9 +3,8 @@
 The operator's policy and configuration stand here too, for alert rules to compare with.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
-from typing import Any
 
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
@@ -14,63 +13,48 @@ from receiver.config.live import ConfigurationFile, LiveSecrets
 from receiver.core.model.policy import Policy, Pool
 from receiver.core.scaling.capacity import Shortage, shortage_of
 from receiver.core.scaling.waits import Direction, WaitKind
-from receiver.metrics.families import gauge, moment
+from receiver.metrics.families import gauge
+from receiver.reports.picture import PoolDocument
+
+Known = Sequence[tuple[Pool, PoolDocument]]  # each pool that the picture has, with what it says
 
 
-def holding(known: Sequence[tuple[Pool, Mapping[str, Any]]]) -> Iterator[Metric]:
-    """Yield both families for pools with what the last step's picture says of each."""
+def holding(known: Known) -> Iterator[Metric]:
+    """Yield both families."""
     opened = [
-        ((pool.id, window.name), float(window.name in (entry.get("windows") or ())))
-        for pool, entry in known
-        if entry
+        ((pool.id, window.name), float(window.name in shown.windows))
+        for pool, shown in known
         for window in pool.windows
     ]
     yield gauge("pool_window_open", "Whether a window of a pool is open (1) or not (0).", opened, "pool", "window")
-    rules = {(pool.id, str(rule)) for pool, entry in known for rule in entry.get("held_by") or ()}
+    rules = sorted({(pool.id, rule) for pool, shown in known for rule in shown.held_by})
     text = "1 for each rule that took something from the last decision; absent where none did."
-    yield gauge("pool_held_by", text, [(labels, 1.0) for labels in sorted(rules)], "pool", "rule")
-
-
-Known = Sequence[tuple[Pool, Mapping[str, Any]]]  # each pool with what the picture says of it, empty for nothing
+    yield gauge("pool_held_by", text, [(labels, 1.0) for labels in rules], "pool", "rule")
 
 
 def waiting(known: Known, now: datetime) -> Iterator[Metric]:
-    """Yield every family."""
-    seen = [(pool, entry) for pool, entry in known if entry]
-    failed = {pool.id: [w for w in _waits(entry) if w.get("kind") == WaitKind.BACKOFF] for pool, entry in seen}
-    away = [((pool,), float(bool(found))) for pool, found in failed.items()]
-    yield gauge("pool_backoff", "Whether a pool backs off after failures (1).", away, "pool")
-    causes = {pool: {_cause(w) for w in found} for pool, found in failed.items()}
-    rows = [((pool, cause.value), float(cause in found)) for pool, found in causes.items() for cause in Shortage]
+    """Yield every family of what pools wait for."""
+    failed = {pool.id: [w for w in shown.waits if w.kind == WaitKind.BACKOFF] for pool, shown in known}
+    rows = [((pool,), float(bool(found))) for pool, found in failed.items()]
+    yield gauge("pool_backoff", "Whether a pool backs off after failures (1).", rows, "pool")
+    causes = {
+        pool: {shortage_of(wait.reason) for wait in found if wait.direction == Direction.GROW}
+        for pool, found in failed.items()
+    }
+    why = [((pool, cause.value), float(cause in found)) for pool, found in causes.items() for cause in Shortage]
     text = "Whether a pool's growth backs off for this cause (1) or not (0)."
-    yield gauge("pool_backoff_cause", text, rows, "pool", "cause")
-    yield _waits_until(known)
-    since = [(pool.id, moment(entry.get("awaited_since"))) for pool, entry in seen]
+    yield gauge("pool_backoff_cause", text, why, "pool", "cause")
+    latest: dict[tuple[str, str, str], float] = {}
+    for labels, until in (
+        ((pool.id, w.direction, w.kind), w.until.timestamp()) for pool, shown in known for w in shown.waits if w.until
+    ):
+        latest[labels] = max(latest.get(labels, 0.0), until)
+    text = "When a cooldown or back-off of a pool ends (Unix seconds); absent when none holds."
+    yield gauge("pool_wait_until_timestamp_seconds", text, latest.items(), "pool", "direction", "kind")
+    since = [(pool.id, shown.awaited_since) for pool, shown in known]
     ages = [((pool,), max(0.0, (now - at).total_seconds()) if at else 0.0) for pool, at in since]
     text = "How long the oldest node on its way has been awaited, in seconds; 0 when none is."
     yield gauge("pool_awaited_seconds", text, ages, "pool")
-
-
-def _cause(wait: Mapping[str, Any]) -> Shortage | None:
-    """Why growth backs off; None for a removal that does."""
-    return shortage_of(str(wait.get("reason"))) if wait.get("direction") == Direction.GROW else None
-
-
-def _waits(entry: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    return entry.get("waits") or ()
-
-
-def _waits_until(known: Known) -> Metric:
-    """The latest end of what holds each direction of a pool for a while; nothing where nothing does."""
-    latest: dict[tuple[str, str, str], float] = {}
-    for pool, entry in known:
-        for wait in _waits(entry):
-            labels = (pool.id, str(wait.get("direction")), str(wait.get("kind")))
-            until = moment(wait.get("until"))
-            if until is not None:
-                latest[labels] = max(latest.get(labels, 0.0), until.timestamp())
-    text = "When a cooldown or back-off of a pool ends (Unix seconds); absent when none holds."
-    return gauge("pool_wait_until_timestamp_seconds", text, latest.items(), "pool", "direction", "kind")
 
 
 def thresholds(policy: Policy) -> Iterator[Metric]:

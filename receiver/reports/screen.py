@@ -50,18 +50,16 @@ def clock_time(at: datetime, beside: datetime | None) -> str:
     return f"{at:%H:%M:%S} UTC" if same else f"{at:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def since(text: Any, at: datetime | None) -> str:
+def since(found: datetime | None, at: datetime | None) -> str:
     """``since 14:18:00 UTC (11 min)``, as seen from *at*."""
-    found = moment(text)
     if found is None:
         return "since an unknown time"
     lasted = f" ({span((at - found).total_seconds())})" if at is not None else ""
     return f"since {clock_time(found, at)}{lasted}"
 
 
-def until(text: Any, at: datetime | None) -> str:
+def until(found: datetime | None, at: datetime | None) -> str:
     """``at 14:18:00 UTC (in 11 min)``, as seen from *at*."""
-    found = moment(text)
     if found is None:
         return "at an unknown time"
     left = f" (in {span((found - at).total_seconds())})" if at is not None and found > at else ""

@@ -108,13 +108,13 @@ def test_a_pool_is_explained_with_its_counts_and_every_rule_that_spoke(url: str)
         "on the way since 13:52:00 UTC (37 min): node l40s-3 is being built; a node usually takes 7 min",
         "fits no pool: research/needs-mig: it asks for 4 nvidia.com/mig-1g.10gb, a node offers 0",
         "nodes: 4 required, 3 ready, 1 building, 2 busy, 1 idle, 0 unknown",
-        "wanted: 4, allowed 0 to 8; 1 GPU waited for",
+        "wanted: 4, allowed 0 to 8; 1 pending GPU",
         "why: decision 42 (grow, 3 -> 4 nodes); the rules that spoke, in order:",
         "  wants    6  demand: 3 GPUs are waited for.",
         "  limits   4  within_limits: 1 of 3 fits the hourly limit.",
-        "  and 1 rule with nothing to object",
+        "  and 1 guardrail passed",
         "no growth: cooldown, ends at 14:30:20 UTC (in 24 s): it grew at 2026-03-10 14:29:50 UTC",
-        "can change unaided at 14:30:20 UTC (in 24 s)",
+        "will be re-evaluated at 14:30:20 UTC (in 24 s)",
         "a node usually takes 7 min until its GPUs are allocatable",
         "open action: grow 3 -> 4 nodes since 14:27:00 UTC (2 min)",
         "NODE    STAGE     PAID UNTIL  GPU PODS",
@@ -142,12 +142,12 @@ def test_a_pool_whose_nodes_never_came_and_whose_count_others_moved_says_so(url:
     keep(store, pools=[a_pool(provisioning=provisioning, waits=[wait], uncounted=1, drifts=2)])
     said = explain(url, "pool", "l40s").stdout
     assert "no growth: provisioning after 2 failures, ends at 14:39:00 UTC (in 9 min): l40s-3 boots" in said
-    assert "(Civo still counts 1 removed node more); somebody else changed the count 2 times in the last day" in said
+    assert "(Civo still counts 1 removed node more); others changed the count 2 times in the last day" in said
 
 
 def test_open_windows_stand_behind_the_bounds_that_they_make(url: str, store: FakeStore) -> None:
     keep(store, pools=[a_pool(max_nodes=2, windows=["nights", "weekends"])])
-    assert "allowed 0 to 2 (window nights, weekends); 1 GPU waited for" in explain(url, "pool", "l40s").stdout
+    assert "allowed 0 to 2 (window nights, weekends); 1 pending GPU" in explain(url, "pool", "l40s").stdout
 
 
 def test_a_pool_whose_back_off_is_over_tries_one_node_at_a_time(url: str, store: FakeStore) -> None:
@@ -281,11 +281,11 @@ def test_a_decision_is_explained_from_what_was_stored_with_it(url: str, store: F
         "made: 2026-03-10 14:27:00 UTC (3 min ago), by version 0.0.9 in mode act",
         "what would change it: within_limits: a higher limit",
         "                      cooled_down: by itself at 14:30",
-        "could change unaided at 15:27:00 UTC",
+        "to be re-evaluated at 15:27:00 UTC",
         "the rules that spoke, in order:",
         "  wants    6  demand: 3 GPUs are waited for.",
         "  limits   4  within_limits: 1 of 3 fits the hourly limit.",
-        "  and 1 rule with nothing to object",
+        "  and 1 guardrail passed",
         "who asked: ml/train (Job/train, team vision), 3 GPUs, since 14:20:00 UTC (7 min)",
         "           and 4 more",
         "alerts: GpuPodsPending (scale_up), ab12, since 14:22:00 UTC (5 min), delivery 117",

@@ -29,7 +29,7 @@ def test_what_is_open_is_listed_with_how_long_an_answer_counts(url: str) -> None
 
 def test_an_empty_list_says_so(url: str, store: FakeStore) -> None:
     store.kept_questions = {}
-    assert run(url, "questions").stdout == "nobody is asked anything\n"
+    assert run(url, "questions").stdout == "no approval is requested\n"
 
 
 def test_an_answer_is_sent_with_who_and_why(url: str, store: FakeStore) -> None:
