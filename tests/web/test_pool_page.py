@@ -103,7 +103,7 @@ def test_the_latest_decision_shows_the_rules_that_spoke() -> None:
     assert "wants demand 3 GPUs are waited for." in text
     assert "limits within_limits 1 of 3 fits the hourly limit." in text
     assert "The maximum is 8 nodes." not in text
-    assert "1 rule had nothing to object." in text
+    assert "1 guardrail passed." in text
 
 
 def test_a_node_is_drawn_with_what_it_did_and_named_in_a_table() -> None:
