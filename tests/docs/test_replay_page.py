@@ -54,7 +54,7 @@ def test_the_head_of_the_table_is_the_one_that_is_printed() -> None:
 
 
 def test_every_peer_is_told_and_no_other() -> None:
-    assert keys_of(section(PAGE, "Whom to compare with")) == [*PEERS, *BOUNDS]
+    assert keys_of(section(PAGE, "Baselines")) == [*PEERS, *BOUNDS]
 
 
 def test_every_circumstance_is_told_with_its_default() -> None:
