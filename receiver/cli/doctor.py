@@ -1,4 +1,4 @@
-"""`gpu-autoscaler doctor`: look at a live installation, and say what is wrong and what helps."""
+"""`gpu-autoscaler doctor`: check a live installation and show remedies."""
 
 import os
 import sys
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 FAILED = 1
 OF_A_ROUND = frozenset({"only", "problems", "send_test_alert", "send_test_message"})
 OF_SMOKE = frozenset({"pool", "namespace", "timeout"})
-SENDS = {"send_test_alert": "alertmanager", "send_test_message": "messages"}  # the area that an option needs
+SENDS = {"send_test_alert": "alertmanager", "send_test_message": "messages"}  # the area of an option
 
 
 def _areas(_ctx: click.Context, _param: click.Parameter, typed: str) -> list[str]:
-    """The areas that TAB offers."""
+    """Return the areas for completion."""
     from receiver.doctor.rounds import AREAS
 
     return [area.name for area in AREAS if area.name.startswith(typed)]
@@ -41,19 +41,23 @@ def _areas(_ctx: click.Context, _param: click.Parameter, typed: str) -> list[str
     metavar="AREA",
     multiple=True,
     shell_complete=_areas,
-    help="Look at this area only; may be given again.",
+    help="Check this area only; may be repeated.",
 )
-@click.option("--problems", is_flag=True, help="Show warnings and failures only, and the count of all.")
-@click.option("--send-test-alert", is_flag=True, help="Send an alert through Alertmanager and see it come back to us.")
-@click.option("--send-test-message", is_flag=True, help="Send a test message to every destination.")
+@click.option("--problems", is_flag=True, help="Show only warnings, failures and the summary.")
 @click.option(
-    "--smoke", is_flag=True, help="Only try it: a GPU pod from nothing to running, timed; it costs a node-hour."
+    "--send-test-alert", is_flag=True, help="Send an alert through Alertmanager and wait until the server has it."
 )
-@click.option("--pool", metavar="NAME", help="The pool that --smoke tries.", show_default="the cheapest")
-@click.option("--namespace", default="default", show_default=True, help="Where --smoke creates its pod.")
-@click.option("--timeout", type=DurationType(), help="When --smoke gives up.", show_default="provision_timeout and 10m")
-@click.option("--release", is_flag=True, help="Only undo what acting left: cordons, soft taints, quotas, held queues.")
-@click.option("--yes", is_flag=True, help="Do not ask before --smoke and --release.")
+@click.option("--send-test-message", is_flag=True, help="Send a test message to every destination.")
+@click.option("--smoke", is_flag=True, help="Run only the smoke test: start a GPU pod and time it; costs a node-hour.")
+@click.option("--pool", metavar="NAME", help="The pool for --smoke.", show_default="the cheapest")
+@click.option("--namespace", default="default", show_default=True, help="The namespace of the pod of --smoke.")
+@click.option(
+    "--timeout", type=DurationType(), help="The timeout of --smoke.", show_default="provision_timeout and 10m"
+)
+@click.option(
+    "--release", is_flag=True, help="Only undo changes of mode act: cordons, soft taints, quotas, held queues."
+)
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation of --smoke and --release.")
 @click.pass_context
 def doctor(
     ctx: click.Context,
@@ -71,12 +75,11 @@ def doctor(
 ) -> None:
     """Check a live installation: configuration, rights, pools, monitoring, routing, store.
 
-    It reads file and environment as the server does, asks everything that the server would ask, and changes nothing
-    unless an option says so: --smoke, --release and --send-... do. It may run beside the server. The exit status is 0
-    if no check failed, 1 if one did or you said no, and 2 for a wrong command line or a configuration that cannot be
-    used.
+    It reads the same file and environment as the server and queries the same systems. It changes nothing except with
+    --smoke, --release and --send-... It may run beside the server. The exit status is 0 if no check failed, 1 if one
+    did or you declined, and 2 for a wrong command line or an invalid configuration.
     """
-    from receiver.doctor.checks import Installation  # what areas ask with takes a while to load
+    from receiver.doctor.checks import Installation  # slow to import
 
     _refuse_what_does_not_fit(ctx)
     clock: Clock = ctx.obj or SystemClock()
@@ -104,24 +107,26 @@ def doctor(
 
 
 def _refuse_what_does_not_fit(ctx: click.Context) -> None:
-    """Refuse options that would be passed over without a word: who sends a test message wants to hear of it."""
+    """Refuse options that would be ignored silently."""
     from receiver.doctor.rounds import AREAS
 
     given = {name for name in ctx.params if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE}
     only, names = ctx.params["only"], [area.name for area in AREAS]
     unknown = [name for name in only if name not in names]
     if unknown:
-        raise click.BadParameter(f"no area {', '.join(unknown)}; there are {', '.join(names)}", param_hint="--only")
+        raise click.BadParameter(
+            f"unknown area {', '.join(unknown)}; use one of: {', '.join(names)}", param_hint="--only"
+        )
     if {"smoke", "release"} <= given:
         raise click.UsageError("--smoke and --release exclude each other")
     task = "--smoke" if "smoke" in given else "--release" if "release" in given else ""
     if task and (beside := _options(given & OF_A_ROUND)):
-        raise click.UsageError(f"{task} looks at nothing else, so {beside} would do nothing")
+        raise click.UsageError(f"{task} runs nothing else, so {beside} would have no effect")
     if "smoke" not in given and (beside := _options(given & OF_SMOKE)):
-        raise click.UsageError(f"{beside} would do nothing without --smoke")
+        raise click.UsageError(f"{beside} would have no effect without --smoke")
     for option, area in SENDS.items():
         if option in given and only and area not in only:
-            raise click.UsageError(f"{_options({option})} needs --only {area} too, or no --only at all")
+            raise click.UsageError(f"{_options({option})} also needs --only {area}, or no --only at all")
 
 
 def _options(parameters: Collection[str]) -> str:
@@ -129,7 +134,7 @@ def _options(parameters: Collection[str]) -> str:
 
 
 def _loaded(clock: Clock, *, as_json: bool) -> Settings:
-    """Return the settings; say what is wrong with them and exit where they cannot be used."""
+    """Return the settings; show their mistakes and exit if they are invalid."""
     from receiver.doctor.configuration import unreadable
     from receiver.doctor.rounds import hidden, secrets_in
 
@@ -150,7 +155,7 @@ def _round(installation: "Installation", only: Collection[str]) -> Found:
 
 
 def _teller(as_json: bool) -> doctor_tasks.Told:
-    """Return what shows a finding as soon as it is there; a program reads the whole at the end."""
+    """Return a function that shows a finding at once; JSON is printed at the end."""
 
     def tell(finding: "Finding") -> None:
         for line in () if as_json else doctor_text.told(finding):

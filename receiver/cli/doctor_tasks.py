@@ -1,4 +1,4 @@
-"""What `gpu-autoscaler doctor` does beside looking: the smoke test, and undoing what acting left. Both ask first."""
+"""The smoke test and the release of `gpu-autoscaler doctor`, which ask for confirmation first."""
 
 import signal
 import sys
@@ -30,14 +30,14 @@ def smoke(
     sure: bool,
     wait: Callable[[float], None] = time.sleep,
 ) -> "list[Finding]":
-    """Run the smoke test on *pool* (None: the cheapest), telling each finding as it comes, and return them all."""
+    """Run the smoke test on *pool* (None: the cheapest), show each finding at once, and return them all."""
     from receiver.doctor import smoke as test
 
     try:
         tried = test.chosen(installation.settings, pool)
     except LookupError as error:
         names = ", ".join(p.name for p in installation.settings.policy.pools)
-        raise click.BadParameter(f"no pool {error}; there are {names}", param_hint="--pool") from None
+        raise click.BadParameter(f"unknown pool {error}; use one of: {names}", param_hint="--pool") from None
     plan = test.Trial(
         pool=tried,
         namespace=namespace,
@@ -48,13 +48,13 @@ def smoke(
     asked = (
         f"The smoke test creates the pod {namespace}/{test.NAME}, for which a node of pool {tried.name} may be bought"
     )
-    _ask(f"{asked}: at least one hour at {price}. Go on?", sure=sure)
+    _ask(f"{asked}: at least one hour at {price}. Continue?", sure=sure)
     with _stopped_in_order():
         return _told(installation, test.smoke(installation, plan), tell)
 
 
 def release(installation: "Installation", tell: Told, *, sure: bool) -> "list[Finding]":
-    """List what acting left on nodes, namespaces and queues, and undo it, telling each finding as it comes."""
+    """List the changes of mode act and undo them, showing each finding at once."""
     from receiver.doctor import release as task
 
     def steps() -> "Iterator[Finding]":
@@ -82,7 +82,7 @@ def _ask(question: str, *, sure: bool) -> None:
 
 
 def _told(installation: "Installation", findings: "Iterable[Finding]", tell: Told) -> "list[Finding]":
-    """Tell each of *findings* without secrets and return them; whatever ends this lets the generator clean up."""
+    """Show each of *findings* without secrets and return them; the generator is always closed, so that it cleans up."""
     from receiver.doctor.rounds import hidden, secrets_of
 
     secrets, found = secrets_of(installation), []
@@ -96,7 +96,7 @@ def _told(installation: "Installation", findings: "Iterable[Finding]", tell: Tol
 
 @contextmanager
 def _stopped_in_order() -> Iterator[None]:
-    """Let SIGTERM end us as Ctrl-C does, so that what was begun is cleaned up."""
+    """Handle SIGTERM like Ctrl-C, so that the test cleans up."""
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(STOPPED))
     try:
         yield

@@ -1,4 +1,4 @@
-"""What the doctor found, as lines for people and as a document for programs."""
+"""The doctor's findings as lines for people and as a document for programs."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -11,21 +11,21 @@ from receiver.core.model.text import some
 from receiver.doctor.checks import NEEDS_REMEDY, VERDICTS, Finding
 from receiver.reports.screen import printable
 
-Found = Sequence[tuple[str, Sequence[Finding]]]  # what was found, by the name of the area
+Found = Sequence[tuple[str, Sequence[Finding]]]  # findings by the name of the area
 COLOURS = {"pass": "green", "warn": "yellow", "fail": "red", "skip": "bright_black"}
 SHOWN = {"pass": "pass", "warn": "WARN", "fail": "FAIL", "skip": "skip"}
 
 
 def counts(found: Found) -> dict[str, int]:
-    """Return how many findings came to which verdict, every verdict named."""
+    """Return the number of findings of every verdict."""
     counted = Counter(finding.verdict for _, findings in found for finding in findings)
     return {verdict: counted[verdict] for verdict in VERDICTS}
 
 
 def lines(found: Found, *, problems: bool = False) -> Iterator[str]:
-    """Yield a table, area by area, each warning and failure with what helps, and a summary of all at the end.
+    """Yield a table, area by area, with remedies, and a summary at the end.
 
-    With *problems* the table has the warnings and failures only.
+    With *problems* the table has only warnings and failures.
     """
     shown = [f for _, findings in found for f in findings if not problems or f.verdict in NEEDS_REMEDY]
     width = max((len(finding.check) for finding in shown), default=0)
@@ -43,7 +43,7 @@ def told(finding: Finding, width: int = 16) -> Iterator[str]:
 
 
 def summary(found: Found) -> str:
-    """Return one line that counts."""
+    """Return the summary line."""
     number = counts(found)
     parts = [
         f"{number['pass']} passed",
@@ -55,7 +55,7 @@ def summary(found: Found) -> str:
 
 
 def document(found: Found, *, version: str, mode: str | None, at: datetime) -> dict[str, Any]:
-    """Return what ``--json`` prints; docs/doctor.md promises its keys."""
+    """Return the document of ``--json``; docs/doctor.md describes its keys."""
     return {
         "version": version,
         "at": at.isoformat(timespec="seconds"),

@@ -1,4 +1,4 @@
-"""What a check is and comes to, the areas that checks are grouped in, and what several areas judge alike."""
+"""Checks, findings and areas, and the judgements that several areas share."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -17,16 +17,16 @@ VERDICTS: tuple[Verdict, ...] = ("pass", "warn", "fail", "skip")
 NEEDS_REMEDY = frozenset({"warn", "fail"})
 TIMEOUT_SECONDS = 60.0  # of an area: several calls, each with a timeout of its own
 WARN_FROM = timedelta(seconds=10)
-FAIL_FROM = timedelta(minutes=1)  # paid hours, cooldowns and silences are then decided wrongly
-CLOCK_REMEDY = "let an NTP client (chrony, systemd-timesyncd) set the clock of this host"
+FAIL_FROM = timedelta(minutes=1)  # paid hours, cooldowns and silences are wrong then
+CLOCK_REMEDY = "run an NTP client (chrony, systemd-timesyncd) on this host"
 SHOWN = 5  # names of a list
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What the check named *check* came to: *said* is one sentence without a full stop at its end.
+    """The result of the check named *check*; *said* is one sentence without a final full stop.
 
-    *remedy* says what helps; a warning or a failure has one. Raises ValueError without.
+    A warning or failure has a *remedy*. Raises ValueError without one.
     """
 
     check: str
@@ -36,15 +36,15 @@ class Finding:
 
     def __post_init__(self) -> None:
         if self.verdict in NEEDS_REMEDY and not self.remedy:
-            raise ValueError(f"{self.check}: a finding that is no good news needs a remedy")
+            raise ValueError(f"{self.check}: a warning or failure needs a remedy")
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that is looked at. *name* is ``area.words``, stable: scripts read it.
+    """A check. *name* is ``area.words`` and stable: scripts read it.
 
-    *looks* says what is looked at, for the page. *may* lists what it can come to beside ``pass``. *remedy* is what
-    helps when it is no good news; a finding may say it more exactly.
+    *looks* describes it in the documentation. *may* lists its possible verdicts beside ``pass``. A finding may have a
+    more specific *remedy*.
     """
 
     name: str
@@ -53,19 +53,19 @@ class Check:
     remedy: str
 
     def passed(self, said: str) -> Finding:
-        """All is well."""
+        """Return a finding without a problem."""
         return Finding(self.name, "pass", said)
 
     def warned(self, said: str, remedy: str = "") -> Finding:
-        """It works, and probably not as meant, or not for long."""
+        """Return a warning: it works, but probably not as intended, or not for long."""
         return self._found("warn", said, remedy or self.remedy)
 
     def failed(self, said: str, remedy: str = "") -> Finding:
-        """Something that is configured cannot work."""
+        """Return a failure: something that is configured cannot work."""
         return self._found("fail", said, remedy or self.remedy)
 
     def skipped(self, said: str) -> Finding:
-        """It could not be looked at, or need not be; *said* gives the reason."""
+        """Return that the check was not possible or not needed; *said* gives the reason."""
         return self._found("skip", said)
 
     def _found(self, verdict: Verdict, said: str, remedy: str = "") -> Finding:
@@ -75,9 +75,9 @@ class Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installation:
-    """What areas are told: the settings as the server would load them, and what the person asked for beside looking.
+    """The settings as the server would load them, and the options of the command.
 
-    Areas open what they ask by themselves, and close it: they run beside each other.
+    Areas run in parallel, so each opens and closes its own connections.
     """
 
     settings: Settings
@@ -88,15 +88,15 @@ class Installation:
 
     @property
     def timeouts(self) -> tuple[float, float]:
-        """(connect, read) seconds of one call: a person waits."""
+        """Seconds of one call to (connect, read); short, because a person waits."""
         return (5, 15)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Area:
-    """Checks that belong together because they ask the same source: *source* names it, such as ``Civo's API``.
+    """Checks of the same *source*, such as ``Civo's API``.
 
-    *look* yields findings as they come, so that those before a failure are kept. It may raise TryLater and WontWork,
+    *look* yields findings one by one, so that those before a failure are kept. It may raise TryLater and WontWork,
     which become a failure of the area with *remedy*.
     """
 
@@ -109,8 +109,8 @@ class Area:
 
     @property
     def answers(self) -> Check:
-        """The check that speaks when the area could not be looked at to its end."""
-        looks = f"whether {self.source} could be asked to the end"
+        """The check that fails when the area could not be completed."""
+        looks = f"whether the checks of {self.source} could be completed"
         return Check(f"{self.name}.answers", looks, ("fail",), self.remedy)
 
 
@@ -122,23 +122,23 @@ def few(names: Iterable[str]) -> str:
 
 
 def taint_text(taint: Taint) -> str:
-    """A taint as kubectl writes it."""
+    """Return *taint* in the notation of kubectl."""
     return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
 
 
 def clock_check(area: str, whose: str) -> Check:
-    """Return the check of *area* that compares our clock with *whose* (``Civo's``)."""
-    looks = f"whether our clock agrees with {whose} to 10 s"
+    """Return the check of *area* that compares the local clock with *whose* (``Civo's``)."""
+    looks = f"whether the local clock agrees with {whose} within 10 s"
     return Check(f"{area}.clock", looks, ("warn", "fail", "skip"), CLOCK_REMEDY)
 
 
 def judge_clock(check: Check, told: ClockReading | None) -> Finding:
-    """Judge how far our clock is off from what the last answer's ``Date`` says."""
+    """Judge the difference between the local clock and the last answer's ``Date``."""
     if told is None:
-        return check.skipped("no answer had a Date")
+        return check.skipped("no answer had a Date header")
     off = abs(told.ahead)
     if off < WARN_FROM:
-        return check.passed("our clock agrees with the one there")
+        return check.passed("the clocks agree")
     where = "ahead of" if told.ahead > timedelta(0) else "behind"
-    said = f"our clock is {span(off.total_seconds())} {where} the one there"
+    said = f"the local clock is {span(off.total_seconds())} {where} the remote one"
     return check.failed(said) if off >= FAIL_FROM else check.warned(said)

@@ -1,7 +1,4 @@
-"""Civo: key, region and cluster, and whether its pools, sizes, quota and charges are what the configuration says.
-
-Civo has no quota of GPUs.
-"""
+"""Civo: key, region and cluster; pools, sizes, quota and charges compared with the configuration."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
@@ -21,31 +18,31 @@ POOLS = Check(
 )
 SIZE = Check(
     "civo.pool_size",
-    "whether each pool's nodes have the configured size: price and budget rest on it",
+    "whether each pool's nodes have the configured size: price and budget depend on it",
     ("fail", "skip"),
-    "write the pool's size at Civo into `size`",
+    "set `size` to the pool's size at Civo",
 )
 GPUS = Check(
     "civo.pool_gpus",
-    "whether a node of the size has as many GPUs as `resources` says (not compared with MIG or time-slicing)",
+    "whether a node of the size has the GPUs in `resources` (not compared with MIG or time-slicing)",
     ("fail", "skip"),
     "correct `resources` or `size` of the pool",
 )
 SELECTABLE = Check(
     "civo.size_offered",
-    "whether Civo lists each pool's size and offers it now (it tells nothing of stock)",
+    "whether Civo lists each pool's size and offers it now (stock is not published)",
     ("warn",),
-    "use another size, or ask Civo: nodes of it may be refused",
+    "use another size, or ask Civo: it may refuse nodes of this size",
 )
 PRICE = Check(
     "civo.prices",
-    "whether each pool's price is known: without one it does not grow (Civo's API tells no prices)",
+    "whether each pool's price is known: without one it does not grow (Civo's API has no prices)",
     ("fail",),
     "give the pool price_usd_per_hour, or its size a row in a prices_file (docs/configuration.md, Prices)",
 )
 PRICED_GPUS = Check(
     "civo.price_file",
-    "whether the price file counts as many GPUs in each pool's size as Civo: idle cost per GPU rests on it",
+    "whether price file and Civo agree on the GPUs of each pool's size: idle cost per GPU depends on it",
     ("warn", "skip"),
     "correct `gpus` of the size in prices_file",
 )
@@ -65,12 +62,12 @@ COUNT = Check(
     "civo.pool_count",
     "whether each pool's required count lies between `min_nodes` and `max_nodes`",
     ("warn",),
-    "nothing, if it has just been installed: idle nodes beyond the bounds go, missing ones come; else see "
+    "nothing after a new installation: idle nodes beyond the bounds are removed, missing ones added; otherwise see "
     "`gpu-autoscaler explain POOL`",
 )
 KEY = Check(
     "civo.key",
-    "whether Civo takes `CIVO_API_KEY`",
+    "whether Civo accepts `CIVO_API_KEY`",
     ("fail", "skip"),
     "put a valid key of the account into the secret that sets CIVO_API_KEY (civo-api-access in kube-system has one)",
 )
@@ -82,7 +79,7 @@ REGION = Check(
 )
 CLUSTER = Check(
     "civo.cluster",
-    "whether `CIVO_CLUSTER_ID` is a cluster there",
+    "whether `CIVO_CLUSTER_ID` is a cluster in that region",
     ("fail", "skip"),
     "set CIVO_CLUSTER_ID as in the secret civo-api-access in kube-system; `civo kubernetes ls` lists them",
 )
@@ -94,13 +91,13 @@ SIZES_READ = Check(
 )
 QUOTA_READ = Check(
     "civo.quota_read",
-    "whether Civo tells the account's quota",
+    "whether Civo returns the account's quota",
     ("warn",),
     "look at the quota in Civo's dashboard, or use a key that may read it",
 )
 CHARGES = Check(
     "civo.charges",
-    "whether the account's charges can be read: a new store is seeded from them, and the ledger compared",
+    "whether the account's charges can be read: a new store starts from them, and the ledger is compared with them",
     ("warn",),
     "use a key that may read charges, or state the month's spend (budget.spent_usd_stated)",
 )
@@ -108,7 +105,7 @@ CIVO_CLOCK = clock_check("civo", "Civo's")
 QUOTA = Check(
     "civo.quota",
     "whether instances, CPU, RAM and disk of the account's quota allow every pool its `max_nodes` (within "
-    "`limits.max_gpus`) beside what is used; Civo has no quota of GPUs",
+    "`limits.max_gpus`) in addition to current usage; Civo has no GPU quota",
     ("warn", "fail", "skip"),
     "ask Civo to raise the quota (dashboard, Quota), or lower max_nodes",
 )
@@ -135,14 +132,14 @@ CHECKS = (
 
 
 def look(installation: Installation) -> Iterator[Finding]:
-    """Ask Civo from the key to the charges; what one answer does not tell is left out of the rest."""
+    """Check Civo from the key to the charges; a failed call skips only the checks that need it."""
     with closing(opened(installation)) as civo:
         try:
             found = civo.pools()
         except WontWork as error:
             yield from refused(error)
             return
-        for check, said in ((KEY, "Civo takes the key"), (REGION, civo.region), (CLUSTER, civo.cluster_id)):
+        for check, said in ((KEY, "Civo accepts the key"), (REGION, civo.region), (CLUSTER, civo.cluster_id)):
             yield check.passed(said)
         policy = installation.settings.policy
         yield from at_civo(policy.pools, found)
@@ -162,14 +159,14 @@ def look(installation: Installation) -> Iterator[Finding]:
         except (TryLater, WontWork) as error:
             yield QUOTA_READ.warned(str(error))
         else:
-            yield QUOTA_READ.passed("Civo tells the account's quota")
+            yield QUOTA_READ.passed("Civo returns the account's quota")
             yield from quota(policy, found, sizes, account)
         yield charges(installation, civo)
         yield judge_clock(CIVO_CLOCK, civo.told)
 
 
 def opened(installation: Installation) -> CivoSurvey:
-    """Return Civo as the server would ask it. Raises WontWork for a key or id that cannot be sent."""
+    """Return Civo with the server's settings. Raises WontWork for a key or id that cannot be sent."""
     told = installation.settings.environment
     try:
         survey = CivoSurvey(
@@ -186,9 +183,9 @@ def opened(installation: Installation) -> CivoSurvey:
 
 
 def refused(error: WontWork) -> Iterator[Finding]:
-    """Say which of key, region and cluster Civo did not take; those before it were taken, those behind are unknown.
+    """Find which of key, region and cluster Civo refused; those before it are valid, those after it unknown.
 
-    Raises *error* when it was none of them.
+    Raises *error* if it is about none of them.
     """
     if error.code.startswith("authentication_"):
         broken = KEY
@@ -200,10 +197,10 @@ def refused(error: WontWork) -> Iterator[Finding]:
         raise error
     order = (KEY, REGION, CLUSTER)
     for check in order[: order.index(broken)]:
-        yield check.passed("Civo took it")
+        yield check.passed("Civo accepts it")
     yield broken.failed(str(error))
     for check in order[order.index(broken) + 1 :]:
-        yield check.skipped(f"not known while {broken.name} fails")
+        yield check.skipped(f"unknown while {broken.name} fails")
 
 
 def charges(installation: Installation, civo: CivoSurvey) -> Finding:
@@ -221,11 +218,11 @@ def charges(installation: Installation, civo: CivoSurvey) -> Finding:
 
 
 def at_civo(wanted: Sequence[Pool], found: Mapping[str, PoolAtCivo]) -> Iterator[Finding]:
-    """Compare what Civo tells of each pool with what is configured."""
+    """Compare each pool at Civo with its configuration."""
     missing = [pool for pool in wanted if pool.id not in found]
     for pool in missing:
         there = ", ".join(f"{p.id} ({p.size}, {some(p.required, 'node')})" for p in found.values())
-        yield POOLS.failed(f"pool {pool.name} ({pool.id}) is not in the cluster; there are {there or 'none'}")
+        yield POOLS.failed(f"pool {pool.name} ({pool.id}) is not in the cluster, which has {there or 'no pool'}")
     pairs = [(pool, found[pool.id]) for pool in wanted if pool.id in found]
     if not missing:
         yield POOLS.passed(f"all {some(len(pairs), 'configured pool')} found")
@@ -238,58 +235,58 @@ def at_civo(wanted: Sequence[Pool], found: Mapping[str, PoolAtCivo]) -> Iterator
 
 def _size(pool: Pool, there: PoolAtCivo) -> Finding:
     if not there.size:
-        return SIZE.skipped(f"Civo does not tell the size of pool {pool.name}")
+        return SIZE.skipped(f"Civo does not return the size of pool {pool.name}")
     if there.size != pool.size:
         return SIZE.failed(f"nodes of pool {pool.name} are {there.size} at Civo, and {pool.size} in the configuration")
     return SIZE.passed(f"pool {pool.name}: {pool.size}")
 
 
 def _labels(pool: Pool, there: PoolAtCivo) -> Finding:
-    if there.labels is None and pool.labels:  # the field is left out of some answers
-        return LABELS.skipped(f"Civo does not tell the labels of pool {pool.name}; see kubernetes.node_labels")
+    if there.labels is None and pool.labels:  # some answers lack the field
+        return LABELS.skipped(f"Civo does not return the labels of pool {pool.name}; see kubernetes.node_labels")
     at_civo = there.labels or {}
     lacking = [f"{k}={v}" for k, v in pool.labels.items() if at_civo.get(k) != v]
     more = [f"{k}={v}" for k, v in at_civo.items() if k not in pool.labels]
     if lacking and not pool.apply_to_nodes:
-        return LABELS.failed(f"pool {pool.name} lacks at Civo: {', '.join(lacking)}; pods that ask for it find no node")
+        return LABELS.failed(f"pool {pool.name} lacks at Civo: {', '.join(lacking)}; pods that select it find no node")
     if more:
-        said = f"pool {pool.name} has labels at Civo that the configuration does not name: {', '.join(more)}"
-        return LABELS.warned(f"{said}; pods that ask for them count as fitting nowhere while it has no node")
+        said = f"pool {pool.name} has labels at Civo that are not configured: {', '.join(more)}"
+        return LABELS.warned(f"{said}; while it has no node, pods that select them count as fitting nowhere")
     if there.labels is None:
-        return LABELS.passed(f"pool {pool.name}: none configured, and Civo tells of none")
-    put = f" ({', '.join(lacking)} put on nodes by us: apply_to_nodes)" if lacking else ""
+        return LABELS.passed(f"pool {pool.name}: none configured, and none at Civo")
+    put = f" ({', '.join(lacking)} applied to nodes: apply_to_nodes)" if lacking else ""
     return LABELS.passed(f"pool {pool.name}: equal{put}")
 
 
 def _taints(pool: Pool, there: PoolAtCivo) -> Finding:
     if there.taints is None and pool.taints and not pool.apply_to_nodes:
-        return TAINTS.skipped(f"Civo does not tell the taints of pool {pool.name}; see kubernetes.node_taints")
+        return TAINTS.skipped(f"Civo does not return the taints of pool {pool.name}; see kubernetes.node_taints")
     at_civo, said = set(there.taints or ()), set(pool.taints)
     lacking = sorted(map(taint_text, said - at_civo))
     more = sorted(map(taint_text, at_civo - said))
     if more:
-        told = f"pool {pool.name} has taints at Civo that the configuration does not name: {', '.join(more)}"
-        return TAINTS.failed(f"{told}; nodes would be bought for pods that may not run there")
+        told = f"pool {pool.name} has taints at Civo that are not configured: {', '.join(more)}"
+        return TAINTS.failed(f"{told}; nodes would be bought for pods that cannot run there")
     if lacking and not pool.apply_to_nodes:
         told = f"pool {pool.name} lacks at Civo: {', '.join(lacking)}"
-        return TAINTS.failed(f"{told}; pods without GPUs would take its room")
+        return TAINTS.failed(f"{told}; pods without GPUs would use it")
     if there.taints is None and not pool.taints:
-        return TAINTS.passed(f"pool {pool.name}: none configured, and Civo tells of none")
-    return TAINTS.passed(f"pool {pool.name}: equal{' (put on nodes by us: apply_to_nodes)' if lacking else ''}")
+        return TAINTS.passed(f"pool {pool.name}: none configured, and none at Civo")
+    return TAINTS.passed(f"pool {pool.name}: equal{' (applied to nodes: apply_to_nodes)' if lacking else ''}")
 
 
 def _count(pool: Pool, there: PoolAtCivo) -> Finding:
     if pool.min_nodes <= there.required <= pool.max_nodes:
         return COUNT.passed(f"pool {pool.name}: {there.required}, allowed {pool.min_nodes} to {pool.max_nodes}")
-    said = f"pool {pool.name} is asked for {some(there.required, 'node')}"
+    said = f"pool {pool.name} has a required count of {some(there.required, 'node')}"
     return COUNT.warned(f"{said}, allowed {pool.min_nodes} to {pool.max_nodes}")
 
 
 def priced(wanted: Sequence[Pool], *, has_budget: bool) -> Iterator[Finding]:
-    """Say whose price nobody knows."""
+    """Find pools without a price."""
     unknown = [f"{pool.name} ({pool.size})" for pool in wanted if pool.price_usd_per_hour is None]
     if unknown:
-        why = "its budget cannot be held" if has_budget else "what it costs cannot be told"
+        why = "its budget cannot be enforced" if has_budget else "its cost is unknown"
         yield PRICE.failed(f"no price is known for {', '.join(unknown)}: it does not grow, because {why}")
     else:
         prices = ", ".join(f"{pool.name} {pool.price_usd_per_hour} USD/h" for pool in wanted)
@@ -297,7 +294,7 @@ def priced(wanted: Sequence[Pool], *, has_budget: bool) -> Iterator[Finding]:
 
 
 def offered(wanted: Sequence[Pool], sizes: Mapping[str, SizeAtCivo]) -> Iterator[Finding]:
-    """Compare sizes as Civo lists them with what is configured."""
+    """Compare Civo's sizes with the configured ones."""
     for pool in wanted:
         size = sizes.get(pool.size)
         if size is None:
@@ -312,7 +309,7 @@ def offered(wanted: Sequence[Pool], sizes: Mapping[str, SizeAtCivo]) -> Iterator
 
 def _gpus(pool: Pool, size: SizeAtCivo) -> Finding:
     if set(pool.resources) != {GPU}:
-        return GPUS.skipped(f"pool {pool.name} offers {', '.join(pool.resources)}, which Civo knows nothing of")
+        return GPUS.skipped(f"pool {pool.name} offers {', '.join(pool.resources)}, which Civo does not know")
     if size.gpus != pool.resources[GPU]:
         said = f"a node of {size.name} has {some(size.gpus, 'GPU')} at Civo"
         return GPUS.failed(f"{said}, and {pool.resources[GPU]} in the configuration of pool {pool.name}")
@@ -320,24 +317,24 @@ def _gpus(pool: Pool, size: SizeAtCivo) -> Finding:
 
 
 def counted(wanted: Sequence[Pool], sizes: Mapping[str, SizeAtCivo], prices: Mapping[str, int | None]) -> Finding:
-    """Compare the GPUs of the pools' sizes at Civo with those that the price file counts (None: it does not tell)."""
+    """Compare the GPUs of the pools' sizes at Civo with those in the price file (None: not given)."""
     known = {pool.size: prices.get(pool.size) for pool in wanted if pool.size in sizes}
     both = {size: gpus for size, gpus in known.items() if gpus is not None}
     wrong = [f"{s}: {n} in the price file, {sizes[s].gpus} at Civo" for s, n in both.items() if n != sizes[s].gpus]
     if wrong:
         return PRICED_GPUS.warned("; ".join(wrong))
     if not both:
-        return PRICED_GPUS.skipped("the price file does not count the GPUs of these sizes")
+        return PRICED_GPUS.skipped("the price file lacks the GPUs of these sizes")
     return PRICED_GPUS.passed(f"as at Civo: {', '.join(both)}")
 
 
 def quota(
     policy: Policy, found: Mapping[str, PoolAtCivo], sizes: Mapping[str, SizeAtCivo], account: AccountQuota
 ) -> Iterator[Finding]:
-    """Fail where a pool that may grow cannot get one more node, warn where not all can come to their maximum."""
+    """Fail if a pool below its maximum cannot get one more node, warn if not all can reach their maxima."""
     known = [pool for pool in policy.pools if pool.size in sizes]
     if not known or not account.limit:
-        yield QUOTA.skipped("sizes or limits are not known, so there is nothing to compare")
+        yield QUOTA.skipped("sizes or limits are unknown, so there is nothing to compare")
         return
     unknown = [f"{pool.name} ({pool.size})" for pool in policy.pools if pool.size not in sizes]
     have = {pool.id: found[pool.id].required if pool.id in found else 0 for pool in known}
@@ -348,13 +345,13 @@ def quota(
     for name, room in free.items():
         need = _most(policy, known, have, {pool.id: sizes[pool.size].takes[name] for pool in known})
         if need > room:
-            short.append(f"{need} {UNITS[name]} more are needed for the maxima, {max(0, room)} are left")
+            short.append(f"{need} {UNITS[name]} more needed for the maxima, {max(0, room)} left")
     if short and not stuck:
         yield QUOTA.warned("; ".join(short))
     elif unknown and not stuck:
         yield QUOTA.skipped(f"the others fit; not compared, because Civo lists no such size: {', '.join(unknown)}")
     elif not stuck:
-        yield QUOTA.passed("every pool can come to its max_nodes; stock is another matter, and told by nobody")
+        yield QUOTA.passed("every pool can reach its max_nodes, subject to stock, which is not published")
 
 
 def _stuck(
@@ -364,13 +361,13 @@ def _stuck(
         takes = sizes[pool.size].takes
         lacks = [f"{UNITS[n]}: {takes[n]} needed, {max(0, room)} left" for n, room in free.items() if takes[n] > room]
         if lacks and have[pool.id] < pool.max_nodes:
-            yield QUOTA.failed(f"not one more node of pool {pool.name} fits into the quota ({'; '.join(lacks)})")
+            yield QUOTA.failed(f"no further node of pool {pool.name} fits into the quota ({'; '.join(lacks)})")
 
 
 def _most(policy: Policy, pools: list[Pool], have: Mapping[str, int], each: Mapping[str, int]) -> int:
-    """What growth to the maxima can take at most of a thing of which a node of each pool takes *each*.
+    """Return how much growth to the maxima needs at most of a resource of which a node of each pool needs *each*.
 
-    Where ``limits.max_gpus`` allows not all maxima at once, the GPUs go where they take most.
+    If ``limits.max_gpus`` does not allow all maxima at once, the GPUs are counted where they need most.
     """
     gpus = policy.limits.max_gpus
     left = None if gpus is None else max(0, gpus - sum(have[p.id] * p.gpus_per_node for p in pools))
@@ -389,5 +386,5 @@ AREA = Area(
     source="Civo's API",
     checks=CHECKS,
     look=look,
-    remedy="see that this host reaches CIVO_API_URL (egress rules, proxy, DNS), and try again",
+    remedy="check that this host can reach CIVO_API_URL (egress rules, proxy, DNS), and run the doctor again",
 )

@@ -1,4 +1,4 @@
-"""Kueue: its quota of GPUs beside what the pools may come to, and its flavors' labels beside the pools'."""
+"""Kueue: its GPU quota compared with the maxima of the pools, and its flavors' labels with those of the pools."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
@@ -16,19 +16,19 @@ FLAVORS = Check(
     "kueue.flavors",
     "whether the nodeLabels of every ResourceFlavor with GPUs are those of a configured pool",
     ("fail", "skip"),
-    "correct spec.nodeLabels of the ResourceFlavor or `labels` of the pool: what Kueue admits there fits no node",
+    "correct spec.nodeLabels of the ResourceFlavor or `labels` of the pool: work that Kueue admits there fits no node",
 )
 QUOTA = Check(
     "kueue.quota",
-    "whether the GPUs that ClusterQueues may admit for a flavor are no more than its pools' `max_nodes` offer",
+    "whether ClusterQueues admit no more GPUs of a flavor than its pools have at `max_nodes`",
     ("warn", "skip"),
-    "lower nominalQuota in the ClusterQueues, or raise max_nodes: the rest is admitted and waits as pods",
+    "lower nominalQuota in the ClusterQueues, or raise max_nodes: the excess is admitted and waits as pods",
 )
 HELD = Check(
     "kueue.held_queues",
-    "whether the ClusterQueues that `budget.hold` names exist",
+    "whether the ClusterQueues in `budget.hold` exist",
     ("fail", "skip"),
-    "correct budget.hold.kueue_cluster_queues: at the hold nothing is kept out there",
+    "correct budget.hold.kueue_cluster_queues: the hold does not keep work out of a missing queue",
 )
 CHECKS = (FLAVORS, QUOTA, HELD)
 GROUP = "kueue.x-k8s.io"
@@ -36,7 +36,7 @@ GROUP = "kueue.x-k8s.io"
 
 @dataclass(frozen=True, slots=True)
 class QueueShare:
-    """How much of a GPU resource a ClusterQueue may admit in a flavor by itself."""
+    """The nominal quota of a GPU resource in a flavor of a ClusterQueue."""
 
     queue: str
     flavor: str
@@ -45,7 +45,7 @@ class QueueShare:
 
 
 def look(installation: Installation) -> Iterator[Finding]:
-    """Ask for queues and flavors where Kueue is installed."""
+    """Check queues and flavors if Kueue is installed."""
     policy = installation.settings.policy
     if not installation.settings.configuration.kubernetes.enabled:
         yield from (check.skipped("kubernetes.enabled is false") for check in CHECKS)
@@ -68,18 +68,18 @@ def look(installation: Installation) -> Iterator[Finding]:
 
 
 def held(queues: Sequence[str], policy: Policy) -> Finding:
-    """Judge the names that the budget's hold has of queues."""
+    """Judge whether the ClusterQueues of the budget hold exist."""
     named = policy.budget.keep_out.cluster_queues if policy.budget else ()
     missing = [name for name in named if name not in queues]
     if not named:
         return HELD.skipped("budget.hold names no ClusterQueue")
     if missing:
         return HELD.failed(f"there is no ClusterQueue {', '.join(missing)}")
-    return HELD.passed(f"there: {', '.join(named)}")
+    return HELD.passed(f"exist: {', '.join(named)}")
 
 
 def shares(queues: Sequence[Mapping[str, Any]]) -> list[QueueShare]:
-    """Return what ClusterQueues may admit of GPUs, flavor by flavor (resourceGroups of v1beta1 and v1beta2)."""
+    """Return the GPU quotas of ClusterQueues, flavor by flavor (resourceGroups of v1beta1 and v1beta2)."""
     return [
         QueueShare(
             str(section(raw, "metadata").get("name")),
@@ -103,9 +103,9 @@ def labels_of(flavors: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, st
 def compared(
     found: Sequence[QueueShare], flavors: Mapping[str, Mapping[str, str]], policy: Policy
 ) -> Iterator[Finding]:
-    """Compare what may be admitted with what the pools may come to."""
+    """Compare the quotas with the maxima of the pools."""
     if not found:
-        yield from (check.skipped("no ClusterQueue has a quota of GPUs") for check in (FLAVORS, QUOTA))
+        yield from (check.skipped("no ClusterQueue has a GPU quota") for check in (FLAVORS, QUOTA))
         return
     homeless = []
     over = []
@@ -122,9 +122,9 @@ def compared(
             most = sum(p.max_nodes * p.resources[resource] for p in pools)
             if nominal > most:
                 names = ", ".join(p.name for p in pools)
-                over.append(f"flavor {flavor} may admit {nominal} {resource}, {names} can come to {most}")
-    yield from [FLAVORS.failed(said) for said in homeless] or [FLAVORS.passed("every flavor with GPUs has its pools")]
-    yield from [QUOTA.warned(said) for said in over] or [QUOTA.passed("no flavor may admit more than its pools offer")]
+                over.append(f"flavor {flavor} may admit {nominal} {resource}, but {names} can have {most}")
+    yield from [FLAVORS.failed(said) for said in homeless] or [FLAVORS.passed("every flavor with GPUs fits a pool")]
+    yield from [QUOTA.warned(said) for said in over] or [QUOTA.passed("no flavor admits more than its pools can have")]
 
 
 def _fits(pool: Pool, labels: Mapping[str, str], resource: str) -> bool:
@@ -132,7 +132,7 @@ def _fits(pool: Pool, labels: Mapping[str, str], resource: str) -> bool:
 
 
 def _whole(value: object) -> int:
-    """A quantity of devices, which is a whole number written as one or as text."""
+    """Return a quantity of devices, a whole number or its text."""
     text = str(value)
     return int(text) if text.isdigit() else 0
 
@@ -142,5 +142,5 @@ AREA = Area(
     source="Kueue's objects",
     checks=CHECKS,
     look=look,
-    remedy="see that this host reaches the API server, and try again",
+    remedy="check that this host can reach the API server, and run the doctor again",
 )

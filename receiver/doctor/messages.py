@@ -1,4 +1,4 @@
-"""Where messages to people go: whether there is anybody, whether the addresses can be used, and a test on request."""
+"""Destinations of messages: whether there are any, whether their URLs are valid, and a test on request."""
 
 from collections.abc import Iterator, Sequence
 
@@ -16,12 +16,12 @@ from receiver.doctor.checks import Area, Check, Finding, Installation, few
 
 TEST = Message(
     title="Test message of the GPU autoscaler",
-    body="Somebody asked `gpu-autoscaler doctor` whether messages arrive here. Nothing is wrong, nothing need be done.",
+    body="A test by `gpu-autoscaler doctor`. No action is needed.",
 )
 
 ANYBODY = Check(
     "messages.destinations",
-    "whether anybody is told: at least one destination for what is about no team",
+    "whether there is at least one destination for messages that concern no team",
     ("warn",),
     "set GPU_AUTOSCALER_NOTIFY_URLS to one or more Apprise URLs; without one, messages go to the log only",
 )
@@ -33,21 +33,21 @@ UNDERSTOOD = Check(
 )
 COMPLETE = Check(
     "messages.complete",
-    "whether destinations at Slack and Telegram say in which channel or chat",
+    "whether destinations at Slack and Telegram have a channel or chat",
     ("warn",),
-    "write the channel behind the token: slack://xoxb-.../#CHANNEL, tgram://TOKEN/CHAT_ID",
+    "add the channel after the token: slack://xoxb-.../#CHANNEL, tgram://TOKEN/CHAT_ID",
 )
 SENT = Check(
     "messages.test_message",
-    "with `--send-test-message`: whether every destination takes a test message",
+    "with `--send-test-message`: whether every destination accepts a test message",
     ("fail", "skip"),
-    "correct the URL, invite the bot into the channel, or let this pod reach it (egress of the NetworkPolicy, proxy)",
+    "correct the URL, invite the bot into the channel, or allow egress to it (NetworkPolicy, proxy)",
 )
 CHECKS = (ANYBODY, UNDERSTOOD, COMPLETE, SENT)
 
 
 def look(installation: Installation) -> Iterator[Finding]:
-    """Yield what the destinations of the environment come to, and send to them where that was asked for."""
+    """Check the destinations, and send a test message if asked to."""
     keep_secrets_out_of_logs()
     urls, of_teams = installation.settings.environment.destinations()
     destinations = [*opened(urls), *(d for team, told in of_teams.items() for d in opened(told, f"of team {team} "))]
@@ -59,28 +59,30 @@ def look(installation: Installation) -> Iterator[Finding]:
     odd = [f"{destination.name}: {said}" for destination in destinations for said in oddities(destination)]
     yield from (COMPLETE.warned(said) for said in odd)
     if destinations and not odd:
-        yield COMPLETE.passed("nothing is missing in their addresses")
+        yield COMPLETE.passed("their URLs are complete")
     yield from tried(destinations, wanted=installation.send_test_message)
 
 
 def anybody(everybody: int, teams: int) -> Finding:
-    """Judge how many destinations there are for everybody, and of how many teams."""
+    """Judge the number of destinations for all messages, and of teams with their own."""
     beside = f", and those of {some(teams, 'team')}" if teams else ""
     if not everybody:
-        return ANYBODY.warned(f"GPU_AUTOSCALER_NOTIFY_URLS is not set: nobody is told{' but teams' if teams else ''}")
-    return ANYBODY.passed(f"{some(everybody, 'destination')} for everybody{beside}")
+        return ANYBODY.warned(
+            f"GPU_AUTOSCALER_NOTIFY_URLS is not set: messages go {'to teams' if teams else 'to the log'} only"
+        )
+    return ANYBODY.passed(f"{some(everybody, 'destination')} for all messages{beside}")
 
 
 def tried(destinations: Sequence[Destination], *, wanted: bool) -> Iterator[Finding]:
-    """Yield what became of a test message to each of *destinations*, one by one, if it is *wanted*."""
+    """Send a test message to each of *destinations*, one by one, if it is *wanted*."""
     if not wanted:
-        yield SENT.skipped("not asked for (--send-test-message)")
+        yield SENT.skipped("not requested (--send-test-message)")
     elif not destinations:
         yield SENT.skipped("there is no destination")
     else:
         for destination in destinations:
             error = destination.send(TEST, Severity.INFO)
-            yield SENT.failed(error) if error else SENT.passed(f"{destination.name} took the test message")
+            yield SENT.failed(error) if error else SENT.passed(f"{destination.name} accepted the test message")
 
 
 AREA = Area(
@@ -88,6 +90,6 @@ AREA = Area(
     source="the destinations of messages",
     checks=CHECKS,
     look=look,
-    remedy="look at GPU_AUTOSCALER_NOTIFY_URLS and GPU_AUTOSCALER_TEAM_NOTIFY_URLS",
+    remedy="check GPU_AUTOSCALER_NOTIFY_URLS and GPU_AUTOSCALER_TEAM_NOTIFY_URLS",
     timeout=120,
 )

@@ -1,4 +1,4 @@
-"""The nodes of the configured pools as Kubernetes shows them, and who else acts on them: pure judgements."""
+"""Judges the nodes of the configured pools by their state in Kubernetes. Pure functions."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
@@ -15,7 +15,7 @@ POOL_LABELS = Check(
     "kubernetes.pool_label",
     f"whether every node of Civo carries `{POOL_LABEL}`: metrics and demand are joined by it",
     ("warn", "skip"),
-    "wait some minutes for a new node; recycle an old one at Civo, or ask Civo why its cloud controller set no label",
+    "wait a few minutes for a new node; recycle an old one at Civo, or ask Civo why its cloud controller set no label",
 )
 NODE_LABELS = Check(
     "kubernetes.node_labels",
@@ -31,7 +31,7 @@ NODE_TAINTS = Check(
 )
 ALLOCATABLE = Check(
     "kubernetes.gpus",
-    "whether the nodes of each pool are Ready and offer what `resources` says: GPUs, MIG slices or time-sliced "
+    "whether the nodes of each pool are Ready and offer the `resources` of the pool: GPUs, MIG slices or time-sliced "
     "replicas",
     ("fail", "skip"),
     "see the GPU operator's pods on the node (`kubectl -n gpu-operator get pods -o wide`); after a change of MIG or "
@@ -39,38 +39,38 @@ ALLOCATABLE = Check(
 )
 HOSTS = Check(
     "kubernetes.hosts",
-    "whether we, Prometheus or Alertmanager run on a node of a configured pool: such a node is never removed",
+    "whether the autoscaler, Prometheus or Alertmanager run on a node of a configured pool: it is never removed",
     ("warn",),
     "keep them off GPU nodes: a node selector or affinity for another pool, and no toleration of the GPU pool's taints",
 )
 DRA = Check(
     "kubernetes.dra",
-    "whether Dynamic Resource Allocation serves the GPUs of nodes of configured pools: what is not supported there",
+    "whether Dynamic Resource Allocation serves GPUs of configured pools: ResourceClaims are not supported",
     ("warn", "skip"),
-    "let pods that should get nodes ask for a resource of the pool (`nvidia.com/gpu`): give the driver's DeviceClass "
-    "that `extendedResourceName`, or use the device plugin (docs/how-it-decides.md, GPUs served by DRA)",
+    "let pods request a resource of the pool (`nvidia.com/gpu`): give the driver's DeviceClass that "
+    "`extendedResourceName`, or use the device plugin (docs/how-it-decides.md, GPUs served by DRA)",
 )
-CLAIMS_DO_NOT_COUNT = "pods that ask by ResourceClaim are no demand: no node is bought for them"
-NOT_READY = "see `kubectl describe node` and the instance at Civo; it is replaced by itself if nothing runs there"
+CLAIMS_DO_NOT_COUNT = "pods with a ResourceClaim do not count as demand: no node is bought for them"
+NOT_READY = "see `kubectl describe node` and the instance at Civo; it is replaced automatically if nothing runs there"
 CORDONS = Check(
     "kubernetes.cordons",
-    "whether nodes carry cordons of ours although we only observe, so that nobody will undo them",
+    "whether nodes carry the autoscaler's cordons in mode observe, in which they are never undone",
     ("warn",),
     "`gpu-autoscaler doctor --release` lists and undoes them",
 )
 DRESSED_WITHIN = timedelta(minutes=2)
-DRESSING = "its nodes have only just come, and apply_to_nodes puts labels and taints on them"
-# Kubernetes and clouds put these on and take them off by themselves.
+DRESSING = "its nodes are new, and apply_to_nodes is adding labels and taints"
+# Kubernetes and clouds add and remove these themselves.
 PASSING = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 
 
 def of_pool(nodes: Sequence[SeenNode], pool: Pool) -> list[SeenNode]:
-    """Return the nodes of *pool*, by the label that Civo sets."""
+    """Return the nodes of *pool*, by Civo's label."""
     return [seen for seen in nodes if seen.node.labels.get(POOL_LABEL) == pool.id]
 
 
 def judged(nodes: Sequence[SeenNode], policy: Policy, mode: Mode, now: datetime) -> Iterator[Finding]:
-    """Judge every node of a configured pool, pool by pool."""
+    """Judge the nodes of every configured pool."""
     yield pool_labels(nodes)
     for pool in policy.pools:
         mine = of_pool(nodes, pool)
@@ -90,20 +90,20 @@ def judged(nodes: Sequence[SeenNode], policy: Policy, mode: Mode, now: datetime)
 
 
 def _is_being_dressed(seen: SeenNode, pool: Pool, now: datetime) -> bool:
-    """True for a node so young that the server may not have put labels and taints on it yet."""
+    """Return whether the node is so new that the server may not have added labels and taints yet."""
     old = age(seen, now)
     return pool.apply_to_nodes and old is not None and old < DRESSED_WITHIN
 
 
 def pool_labels(nodes: Sequence[SeenNode]) -> Finding:
-    """Find nodes of Civo without the label of their pool."""
+    """Find Civo's nodes without the label of their pool."""
     civo = [seen.node for seen in nodes if seen.node.instance]
     bare = sorted(node.name for node in civo if POOL_LABEL not in node.labels)
     if not civo:
-        return POOL_LABELS.skipped("the cluster has no node of Civo now")
+        return POOL_LABELS.skipped("the cluster has no Civo node now")
     if bare:
         return POOL_LABELS.warned(f"{some(len(bare), 'node')} without {POOL_LABEL}: {_some_of(bare)}")
-    return POOL_LABELS.passed(f"{some(len(civo), 'node')} of Civo, each with its pool's id")
+    return POOL_LABELS.passed(f"{some(len(civo), 'Civo node')}, each with its pool's id")
 
 
 def node_labels(mine: Sequence[SeenNode], pool: Pool) -> Finding:
@@ -115,14 +115,14 @@ def node_labels(mine: Sequence[SeenNode], pool: Pool) -> Finding:
         if seen.node.labels.get(key) != value
     ]
     if lacking:
-        said = f"pool {pool.name}: {_some_of(lacking)}; pods that ask for it cannot run there"
+        said = f"pool {pool.name}: {_some_of(lacking)}; pods that select it cannot run there"
         return NODE_LABELS.failed(said)
     return NODE_LABELS.passed(f"pool {pool.name}: {some(len(mine), 'node')} with every configured label")
 
 
 def node_taints(mine: Sequence[SeenNode], pool: Pool, startup_taints: tuple[str, ...], now: datetime) -> Finding:
-    """Find taints that nodes of *pool* lack, or have beside the configured ones. A node may carry a startup taint for
-    as long as it may take to become usable."""
+    """Find missing and unconfigured taints of nodes of *pool*. A new node may carry a startup taint until
+    `provision_timeout`."""
     wanted = set(pool.taints)
 
     def passes(seen: SeenNode, taint: Taint) -> bool:
@@ -137,42 +137,45 @@ def node_taints(mine: Sequence[SeenNode], pool: Pool, startup_taints: tuple[str,
     ]
     lacking = [f"{s.node.name} lacks {taint_text(t)}" for s in mine for t in pool.taints if t not in s.node.taints]
     if lacking:
-        return NODE_TAINTS.failed(f"pool {pool.name}: {_some_of(lacking)}; pods without GPUs may take its room")
+        return NODE_TAINTS.failed(f"pool {pool.name}: {_some_of(lacking)}; pods without GPUs may use it")
     if more:
-        said = f"pool {pool.name}: {_some_of(more)}, which the configuration does not name"
-        return NODE_TAINTS.warned(f"{said}; pods that do not tolerate it cannot run there")
+        said = f"pool {pool.name}: {_some_of(more)}, which are not configured"
+        return NODE_TAINTS.warned(f"{said}; pods without a toleration cannot run there")
     return NODE_TAINTS.passed(f"pool {pool.name}: {some(len(mine), 'node')} with the configured taints")
 
 
 def keeps_away(taint: Taint) -> bool:
-    """True for a taint that lasts and keeps pods away, put there by nobody who takes it off by himself."""
+    """Return whether *taint* keeps pods away for good: neither Kubernetes nor the autoscaler removes it."""
     return taint.effect != "PreferNoSchedule" and taint not in SOFT_TAINTS and not taint.key.startswith(PASSING)
 
 
 def allocatable(mine: Sequence[SeenNode], pool: Pool, now: datetime) -> Iterator[Finding]:
-    """Compare what nodes of *pool* offer with what is configured; a young one may still install its driver."""
+    """Compare the GPUs of nodes of *pool* with its `resources`; a new node may still install its driver."""
     wanted = dict(pool.resources)
     differing = False
     for seen in mine:
         offers = dict(seen.node.allocatable)
         old = age(seen, now)
         if not seen.node.ready and (old is None or old >= pool.provision_timeout):
-            differing = True  # what it offered last goes on to stand there
+            differing = True  # its last allocatable GPUs remain in its status
             yield ALLOCATABLE.failed(f"node {seen.node.name} of pool {pool.name} is not Ready", NOT_READY)
             continue
         if offers == wanted and seen.node.ready:
             continue
         if _is_served_by_dra(seen, pool):
-            differing = True  # its status never shows them: `kubernetes.dra` tells
+            differing = True  # its status never shows them: see `kubernetes.dra`
             continue
         young = old is not None and old < pool.provision_timeout
         if young and not set(offers) - set(wanted):
-            yield ALLOCATABLE.skipped(f"node {seen.node.name} of pool {pool.name} is young and may install its driver")
+            yield ALLOCATABLE.skipped(
+                f"node {seen.node.name} of pool {pool.name} is new and may still install its driver"
+            )
             continue
         differing = True
-        said = f"node {seen.node.name} of pool {pool.name} offers {_units(offers)}, configured is {_units(wanted)}"
+        said = f"node {seen.node.name} of pool {pool.name} offers {_units(offers)}"
+        said += f" instead of the configured {_units(wanted)}"
         if not offers and old is not None:
-            said += f"; it came {lasting(old)} ago"
+            said += f"; it was created {lasting(old)} ago"
         yield ALLOCATABLE.failed(said)
     if not differing:
         yield ALLOCATABLE.passed(f"pool {pool.name}: nodes offer {_units(wanted)}")
@@ -183,8 +186,8 @@ def _is_served_by_dra(seen: SeenNode, pool: Pool) -> bool:
 
 
 def dra(nodes: Sequence[SeenNode], served: frozenset[str] | None, policy: Policy) -> Iterator[Finding]:
-    """Find the nodes of configured pools whose GPUs a DRA driver serves; *served* are the extended resources by which
-    pods may ask for them (None: not known)."""
+    """Find nodes of configured pools whose GPUs a DRA driver serves; *served* are the extended resources of its
+    DeviceClasses (None: unknown)."""
     found = False
     for pool in policy.pools:
         mine = [seen.node.name for seen in of_pool(nodes, pool) if _is_served_by_dra(seen, pool)]
@@ -194,14 +197,14 @@ def dra(nodes: Sequence[SeenNode], served: frozenset[str] | None, policy: Policy
         said = f"pool {pool.name}: a DRA driver serves the GPUs of {_some_of(mine)}; {CLAIMS_DO_NOT_COUNT}"
         lacking = sorted(pool.resources.keys() - served) if served is not None else []
         if lacking:
-            said += f". No DeviceClass has the extendedResourceName {', '.join(lacking)}, so pods cannot ask for that"
+            said += f". No DeviceClass has the extendedResourceName {', '.join(lacking)}, so pods cannot request them"
         yield DRA.warned(said)
     if not found:
         yield DRA.passed("no node of a configured pool has GPUs that a DRA driver serves")
 
 
 def hosts(nodes: Sequence[SeenNode], policy: Policy) -> Finding:
-    """Find nodes of configured pools on which we or our monitoring run."""
+    """Find nodes of configured pools that run the autoscaler or its monitoring."""
     pools = {pool.id: pool.name for pool in policy.pools}
     found = [
         f"{', '.join(seen.node.hosts)} on {seen.node.name} of pool {pools[seen.node.labels[POOL_LABEL]]}"
@@ -210,17 +213,17 @@ def hosts(nodes: Sequence[SeenNode], policy: Policy) -> Finding:
     ]
     if found:
         return HOSTS.warned(_some_of(found))
-    return HOSTS.passed("no node of a configured pool hosts us or the monitoring")
+    return HOSTS.passed("no node of a configured pool runs the autoscaler or its monitoring")
 
 
 def cordons(nodes: Sequence[SeenNode], mode: Mode) -> Finding:
-    """Find cordons of ours that nobody will undo."""
+    """Find cordons of the autoscaler that will not be undone."""
     ours = [s.node.name for s in nodes if s.node.annotations.keys() & {CORDON_ANNOTATION, STOP_ANNOTATION}]
     if ours and mode is Mode.OBSERVE:
-        return CORDONS.warned(f"closed by us, and nobody opens them in mode observe: {_some_of(ours)}")
+        return CORDONS.warned(f"cordoned by the autoscaler, which does not uncordon in mode observe: {_some_of(ours)}")
     if ours:
-        return CORDONS.passed(f"{some(len(ours), 'node')} closed by us; the running server takes care of them")
-    return CORDONS.passed("no node is closed by us")
+        return CORDONS.passed(f"{some(len(ours), 'node')} cordoned by the autoscaler, which uncordons or removes them")
+    return CORDONS.passed("no node is cordoned by the autoscaler")
 
 
 def _units(offers: dict[str, int]) -> str:
@@ -228,6 +231,6 @@ def _units(offers: dict[str, int]) -> str:
 
 
 def _some_of(found: Sequence[str], most: int = 3) -> str:
-    """The first of *found*, and how many more there are."""
+    """Return the first of *found*, and how many more there are."""
     rest = len(found) - most
     return ", ".join(found[:most]) + (f" and {rest} more" if rest > 0 else "")

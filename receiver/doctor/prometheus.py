@@ -1,4 +1,4 @@
-"""Prometheus itself: its clock, how often it scrapes what our rules read, how long it keeps it, whom it tells."""
+"""Prometheus itself: its clock, scrapes of what the rules read, retention, and the Alertmanagers it sends to."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
@@ -13,46 +13,46 @@ from receiver.doctor.rules import longest_range
 
 FAR = timedelta(seconds=60)  # the alert GpuAutoscalerClockSkewed fires there
 NOTICEABLE = timedelta(seconds=5)
-SELDOM = timedelta(seconds=60)  # rules about an idle hour want a sample of every minute
+SELDOM = timedelta(seconds=60)  # rules about an idle hour need a sample every minute
 A_WEEK = timedelta(days=7)
 OURS = ("kube-state-metrics", "gpu-autoscaler", "alertmanager")  # jobs that the rules or their alerts read
 
 CLOCK = Check(
     "prometheus.clock",
-    "whether Prometheus' clock and ours agree: within 5 s, at most a minute",
+    "whether Prometheus' clock and the local one agree: within 5 s, at most a minute",
     ("warn", "fail", "skip"),
-    "let a time service (chrony, systemd-timesyncd) set both machines: ages, cooldowns and paid hours depend on it",
+    "run an NTP client (chrony, systemd-timesyncd) on both machines: ages, cooldowns and paid hours depend on the time",
 )
 TARGETS = Check(
     "prometheus.targets",
-    "whether every target of kube-state-metrics, the DCGM exporter, Alertmanager and ours answers its scrapes",
+    "whether scrapes of kube-state-metrics, the DCGM exporter, Alertmanager and the autoscaler succeed",
     ("warn", "skip"),
-    "the page /targets of Prometheus shows the error; a NetworkPolicy or a port name is the usual reason",
+    "the page /targets of Prometheus shows the error; the usual reasons are a NetworkPolicy or a port name",
 )
 INTERVALS = Check(
     "prometheus.intervals",
-    "how often those are scraped: at least once a minute; a pod that waits is seen at the next scrape",
+    "how often those are scraped: at least once a minute; a waiting pod is seen at the next scrape",
     ("warn", "skip"),
     "set interval: 15s in the ServiceMonitor, or scrape_interval in the job (kube-prometheus-stack has 30s)",
 )
 RETENTION = Check(
     "prometheus.retention",
-    "whether it keeps what the longest window of the rules reads, and a week for a replay of the past",
+    "whether it keeps samples for the longest range of the rules, and a week for a replay of the past",
     ("warn", "fail", "skip"),
-    "raise --storage.tsdb.retention.time (prometheus.prometheusSpec.retention), or replay from something that keeps"
-    " more, such as Thanos",
+    "raise --storage.tsdb.retention.time (prometheus.prometheusSpec.retention), or replay from long-term storage"
+    " such as Thanos",
 )
 ALERTMANAGERS = Check(
     "prometheus.alertmanagers",
-    "whether Prometheus sends its alerts to as many Alertmanagers as alertmanager.urls names",
+    "whether Prometheus sends its alerts to as many Alertmanagers as alertmanager.urls lists",
     ("warn", "fail", "skip"),
-    "set alerting.alertmanagers in Prometheus (the operator does it by spec.alerting), to every peer and to none twice",
+    "list every peer once in alerting.alertmanagers of Prometheus (spec.alerting with the operator)",
 )
 CHECKS = (CLOCK, TARGETS, INTERVALS, RETENTION, ALERTMANAGERS)
 
 
 def look(installation: Installation) -> Iterator[Finding]:
-    """Yield what the configured Prometheus says of itself and of its rules."""
+    """Check the configured Prometheus."""
     url = installation.settings.configuration.prometheus.url
     if url is None:
         yield CLOCK.skipped("prometheus.url is not set")
@@ -61,32 +61,36 @@ def look(installation: Installation) -> Iterator[Finding]:
         ahead, uncertain = api.ahead()
         yield clock(ahead, uncertain)
         targets = api.told("targets", state="active")
-        yield from scrapes(active_targets(targets)) if targets is not None else [_untold(TARGETS)]
+        yield from scrapes(active_targets(targets)) if targets is not None else [_unknown(TARGETS)]
         info = api.told("status/runtimeinfo")
         kept = info.get("storageRetention") if isinstance(info, Mapping) else None
-        yield retention(str(kept), length(longest_range())) if kept else _untold(RETENTION)
+        yield retention(str(kept), length(longest_range())) if kept else _unknown(RETENTION)
         told = api.told("alertmanagers")
         peers = len(installation.settings.configuration.alertmanager.urls)
-        yield alertmanagers(told, peers) if told is not None else _untold(ALERTMANAGERS)
+        yield alertmanagers(told, peers) if told is not None else _unknown(ALERTMANAGERS)
 
 
-def _untold(check: Check) -> Finding:
-    return check.skipped("this source does not say it (it is no Prometheus itself)")
+def _unknown(check: Check) -> Finding:
+    return check.skipped("this source does not report it (it is not Prometheus itself)")
 
 
 def clock(ahead: timedelta, uncertain: timedelta) -> Finding:
-    """Judge how far Prometheus' clock is *ahead* of ours (negative: behind); it may be off by *uncertain*."""
+    """Judge how far Prometheus' clock is *ahead* (negative: behind), with the error *uncertain*."""
     off = max(abs(ahead) - uncertain, timedelta(0))
-    said = f"Prometheus' clock is {lasting(abs(ahead))} {'ahead of' if ahead > timedelta(0) else 'behind'} ours"
+    said = (
+        f"Prometheus' clock is {lasting(abs(ahead))} {'ahead of' if ahead > timedelta(0) else 'behind'} the local one"
+    )
     if off > FAR:
         return CLOCK.failed(said)
     if off > NOTICEABLE:
         return CLOCK.warned(said)
-    return CLOCK.passed(f"Prometheus' clock and ours are within {max(abs(ahead), uncertain).total_seconds():.1f} s")
+    return CLOCK.passed(
+        f"Prometheus' clock and the local one differ by at most {max(abs(ahead), uncertain).total_seconds():.1f} s"
+    )
 
 
 def active_targets(data: Any) -> Sequence[Mapping[str, Any]]:
-    """Return the targets that matter to us among *data*, the answer to ``/api/v1/targets``."""
+    """Return the targets that the rules depend on among *data*, the answer to ``/api/v1/targets``."""
     found = data.get("activeTargets") if isinstance(data, Mapping) else None
     targets = [target for target in found or () if isinstance(target, Mapping)]
     return [target for target in targets if _job(target) in OURS or "dcgm" in _job(target)]
@@ -98,16 +102,18 @@ def _job(target: Mapping[str, Any]) -> str:
 
 
 def scrapes(targets: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
-    """Say which targets do not answer, and how often each job is scraped."""
+    """Find targets that are down, and jobs that are scraped too rarely."""
     if not targets:
-        yield TARGETS.skipped("no target has the job kube-state-metrics, gpu-autoscaler, alertmanager, or one of DCGM")
+        yield TARGETS.skipped(
+            "no target has the job kube-state-metrics, gpu-autoscaler, alertmanager, or one with dcgm in its name"
+        )
         return
     down = [t for t in targets if t.get("health") == "down"]
     for target in down:
         where = f"{_job(target)} at {(target.get('labels') or {}).get('instance')}"
-        yield TARGETS.warned(f"{where} does not answer: {target.get('lastError') or 'no reason given'}")
+        yield TARGETS.warned(f"{where} is down: {target.get('lastError') or 'no reason given'}")
     if not down:
-        yield TARGETS.passed(f"{some(len(targets), 'target')} of {few(sorted({_job(t) for t in targets}))} answer")
+        yield TARGETS.passed(f"{some(len(targets), 'target')} of {few(sorted({_job(t) for t in targets}))} up")
     said = {_job(t): str(t.get("scrapeInterval") or "") for t in targets}
     seldom = [job for job, every in said.items() if length(every) > SELDOM]
     shown = ", ".join(f"{job} every {every}" for job, every in sorted(said.items()) if every)
@@ -118,7 +124,7 @@ def scrapes(targets: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
 
 
 def length(duration: str) -> timedelta:
-    """Return what *duration* (``1h30m``, ``15d``, ``0s``) is; 0 for text that is none."""
+    """Return the length of *duration* (``1h30m``, ``15d``, ``0s``), 0 if it is not a duration."""
     try:
         found: timedelta = durationpy.from_str(duration)
     except (durationpy.DurationError, OverflowError):
@@ -127,29 +133,29 @@ def length(duration: str) -> timedelta:
 
 
 def retention(kept: str, window: timedelta) -> Finding:
-    """Judge how long Prometheus keeps samples, in its own words: ``15d``, ``10d or 50GiB``, or a size alone."""
+    """Judge Prometheus' retention: ``15d``, ``10d or 50GiB``, or a size alone."""
     lasts = length(kept.partition(" or ")[0])
     if not lasts:
-        return RETENTION.skipped(f"it keeps {kept}, which says no time")
+        return RETENTION.skipped(f"it keeps {kept}, which is not a time")
     if lasts < window:
         return RETENTION.failed(f"it keeps {kept}, and rules look back {lasting(window)}")
     if lasts < A_WEEK:
-        return RETENTION.warned(f"it keeps {kept}: a replay of less than a week shows no weekend")
-    return RETENTION.passed(f"it keeps {kept}; `replay --since` can look back as far")
+        return RETENTION.warned(f"it keeps {kept}: a replay of less than a week has no weekend")
+    return RETENTION.passed(f"it keeps {kept}; `replay --since` can go back as far")
 
 
 def alertmanagers(data: Any, configured: int) -> Finding:
-    """Judge whom Prometheus sends to, by its answer *data*, beside how many peers the configuration names."""
+    """Compare the Alertmanagers in *data*, the answer of Prometheus, with the number of *configured* peers."""
     listed = data.get("activeAlertmanagers") if isinstance(data, Mapping) else None
     urls = [str(one.get("url") or "") for one in listed or () if isinstance(one, Mapping)]
     named = sorted({url.partition("://")[2].partition("/")[0] for url in urls})
     if not named:
-        return ALERTMANAGERS.failed("Prometheus sends its alerts to nobody")
+        return ALERTMANAGERS.failed("Prometheus sends its alerts to no Alertmanager")
     if not configured:
         return ALERTMANAGERS.skipped(f"alertmanager.urls is empty; Prometheus sends to {few(named)}")
     if len(named) != configured:
-        said = f"Prometheus sends to {few(named)}: {len(named)}, and alertmanager.urls names {configured}"
-        return ALERTMANAGERS.warned(said, "name every peer in alertmanager.urls: a silence may be known to one only")
+        said = f"Prometheus sends to {few(named)}: {len(named)}, and alertmanager.urls lists {configured}"
+        return ALERTMANAGERS.warned(said, "list every peer in alertmanager.urls: a silence may exist at one peer only")
     return ALERTMANAGERS.passed(f"Prometheus sends to {few(named)}")
 
 
@@ -158,5 +164,5 @@ AREA = Area(
     source="Prometheus",
     checks=CHECKS,
     look=look,
-    remedy="check prometheus.url and that this pod may reach it (NetworkPolicy): without Prometheus no node is removed",
+    remedy="check prometheus.url and that this pod can reach it (NetworkPolicy): without Prometheus no node is removed",
 )

@@ -1,6 +1,6 @@
-"""Undoing what a server in mode act left on nodes, namespaces and queues: before a switch to observe, or for good.
+"""Undoes the changes of a server in mode act to nodes, namespaces and queues: before mode observe or an uninstall.
 
-Promises to touch only what carries our annotation, label or taint.
+It only touches objects with the autoscaler's annotation, label or taint.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,27 +18,27 @@ from receiver.ports import CORDON_ANNOTATION, STOP_ANNOTATION, ClusterNode, Did,
 
 SERVER = Check(
     "release.server",
-    "whether the server is stopped or in mode observe: one in mode act would do everything again",
+    "whether the server is stopped or in mode observe: in mode act it would make the changes again",
     ("warn", "fail"),
     "stop the server (`kubectl -n gpu-autoscaler scale deploy/gpu-autoscaler --replicas=0`), or set `mode: observe` "
-    "and restart it; then release",
+    "and restart it; then run --release again",
 )
 UNDONE = Check(
     "release.undone",
-    "each cordon, soft taint, quota and held queue of ours, as it is undone",
+    "each of the autoscaler's cordons, soft taints, quotas and held queues, as it is undone",
     ("fail", "skip"),
-    "see what it says: a right that is missing (docs/operations.md, Rights in the cluster), or an object that changed "
-    "meanwhile; then release again",
+    "fix the reason it gives: a missing right (docs/operations.md, Rights in the cluster), or an object that changed "
+    "meanwhile; then run --release again",
 )
 REACH_IT = (
-    "`kubectl -n gpu-autoscaler scale deploy/gpu-autoscaler --replicas=0`; or, where it observes, let it be asked: "
+    "`kubectl -n gpu-autoscaler scale deploy/gpu-autoscaler --replicas=0`; or, in mode observe, make it reachable: "
     "`kubectl -n gpu-autoscaler port-forward svc/gpu-autoscaler 8080` and GPU_AUTOSCALER_URL=http://127.0.0.1:8080"
 )
 CHECKS = (SERVER, UNDONE)
 
 
 class LeftoverKind(StrEnum):
-    """What we leave somewhere; the value is what carries it."""
+    """The kind of a change; the value names the changed object."""
 
     CORDON = "cordoned node"
     STOP = "closed node"
@@ -49,7 +49,7 @@ class LeftoverKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """Something of ours: what *kind*, on which object, and what it says."""
+    """A change of the autoscaler: its *kind*, the *name* of the object, and a description."""
 
     kind: LeftoverKind
     name: str
@@ -60,7 +60,7 @@ class Leftover:
 
 
 def server(installation: Installation) -> Finding:
-    """Judge whether the server may be taken for one that will not do it all again."""
+    """Judge whether the server is stopped or in mode observe."""
     with closing(opened_server(installation)) as asked:
         try:
             _, health = asked.probe("/healthz")
@@ -72,35 +72,37 @@ def server(installation: Installation) -> Finding:
 
 
 def _unreached(installation: Installation, why: str) -> Finding:
-    """Judge a server that does not answer: a pod of ours that lives may be it, and in mode act."""
+    """Judge a server that does not answer: a running pod may be it, in mode act."""
     try:
         with closing(kubernetes.opened(installation)) as cluster:
             ours = [pod.key for pod in cluster.pods() if pod.is_ours]
     except (TryLater, WontWork):
         ours = []
     if ours:
-        return SERVER.failed(f"{why}; {few(ours)} lives in the cluster, and in which mode is not known", REACH_IT)
-    said = f"{why}: taken for stopped, and so must every other replica be"
-    return SERVER.warned(said, "see that no server in mode act runs anywhere before you go on")
+        return SERVER.failed(f"{why}; {few(ours)} runs in the cluster, and its mode is unknown", REACH_IT)
+    said = f"{why}: assuming that it and every other replica are stopped"
+    return SERVER.warned(said, "make sure that no server in mode act runs anywhere before you continue")
 
 
 def opened(installation: Installation) -> KubernetesCluster:
-    """Return the cluster to change. Raises WontWork without credentials."""
+    """Return the cluster for writing. Raises WontWork without credentials."""
     return connect(installation.settings.environment.kubeconfig, timeouts=installation.timeouts)
 
 
 def marks(cluster: KubernetesCluster) -> tuple[list[Leftover], str]:
-    """Return everything of ours, nodes first, and why quotas and queues could not be seen (empty: they could).
+    """Return all changes, nodes first, and why quotas and queues could not be read (empty: they could).
 
-    Raises TryLater, and WontWork where nodes may not be seen.
+    Raises TryLater, and WontWork if nodes cannot be read.
     """
     found = [mark for node in cluster.look().nodes for mark in _of(node)]
     try:
         held = cluster.held_places(queues=True)
     except WontWork as error:
         return found, str(error)
-    found += [Leftover(LeftoverKind.QUOTA, name, "a quota of ours keeps GPU pods out") for name in held.namespaces]
-    found += [Leftover(LeftoverKind.QUEUE, name, "held by us") for name in held.cluster_queues]
+    found += [
+        Leftover(LeftoverKind.QUOTA, name, "a quota of the autoscaler keeps GPU pods out") for name in held.namespaces
+    ]
+    found += [Leftover(LeftoverKind.QUEUE, name, "held by the autoscaler") for name in held.cluster_queues]
     return found, ""
 
 
@@ -113,11 +115,11 @@ def _of(node: ClusterNode) -> Iterator[Leftover]:
 
 
 def undone(cluster: KubernetesCluster, found: Sequence[Leftover], unseen: str = "") -> Iterator[Finding]:
-    """Undo each of *found*; one that fails keeps no other. *unseen* says why quotas and queues could not be seen."""
+    """Undo each of *found*, even after a failure. *unseen* is the reason why quotas and queues could not be read."""
     if unseen:
-        yield UNDONE.failed(f"what is left on namespaces and queues could not be seen: {unseen}")
+        yield UNDONE.failed(f"namespaces and queues could not be read: {unseen}")
     if not found:
-        yield UNDONE.skipped(f"nothing of ours is on nodes{'' if unseen else ', namespaces and queues'}")
+        yield UNDONE.skipped(f"no changes of the autoscaler on nodes{'' if unseen else ', namespaces and queues'}")
     for mark in found:
         try:
             receipt = _undo(cluster, mark)

@@ -1,7 +1,4 @@
-"""The doctor's round through all areas: beside each other, none hides another, and each ends in time.
-
-Promises to let no secret of the environment into a finding.
-"""
+"""Runs all areas in parallel, each with a timeout. No finding contains a secret of the environment."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -39,13 +36,13 @@ AREAS: tuple[Area, ...] = (
     store.AREA,
     server.AREA,
 )
-HIDE_FROM = 8  # characters; a shorter word is no credential and may be part of any sentence
-SAID_OF_ERROR = 300  # characters of an error that nobody foresaw
+HIDE_FROM = 8  # characters; shorter words are not credentials and may occur in any sentence
+SAID_OF_ERROR = 300  # characters of an unexpected error
 
 
 @dataclass(slots=True)
 class Visit:
-    """An area while it is looked at; *ended* once `Area.look` has returned."""
+    """A run of an area; *ended* once `Area.look` has returned."""
 
     area: Area
     found: list[Finding] = field(default_factory=list)
@@ -53,7 +50,7 @@ class Visit:
 
 
 def go_round(areas: Sequence[Area], installation: Installation) -> list[tuple[Area, list[Finding]]]:
-    """Look at all *areas* and return what was found, in their order. Never raises what an area raises."""
+    """Run all *areas* and return their findings, in their order. Never raises what an area raises."""
     secrets = secrets_of(installation)
     visits = [Visit(area) for area in areas]
     threads = [Thread(target=_visit, args=(v, installation), name=f"doctor-{v.area.name}", daemon=True) for v in visits]
@@ -67,26 +64,26 @@ def go_round(areas: Sequence[Area], installation: Installation) -> list[tuple[Ar
 
 def _visit(visit: Visit, installation: Installation) -> None:
     try:
-        visit.found.extend(visit.area.look(installation))  # a list grows by each finding as it comes
+        visit.found.extend(visit.area.look(installation))  # keeps the findings before an error
     except (TryLater, WontWork) as error:
         visit.found.append(visit.area.answers.failed(f"{visit.area.source}: {error}"))
-    except Exception as error:  # noqa: BLE001 (a mistake of ours in one area must not hide the others)
-        said = f"{visit.area.source}: the check itself failed: {type(error).__name__}: {str(error)[:SAID_OF_ERROR]}"
-        remedy = "report this with the version; `--only` looks at the other areas"
+    except Exception as error:  # noqa: BLE001 (a bug in one area must not hide the others)
+        said = f"{visit.area.source}: the check itself has a bug: {type(error).__name__}: {str(error)[:SAID_OF_ERROR]}"
+        remedy = "report this with the version; use `--only` for the other areas"
         visit.found.append(visit.area.answers.failed(said, remedy))
     visit.ended = True
 
 
 def _ended(visit: Visit) -> list[Finding]:
-    """What is known of an area now; one whose thread is still at it says so."""
+    """Return the findings of an area so far, and a failure if it has not ended."""
     found, area = list(visit.found), visit.area
     if not visit.ended:
-        found.append(area.answers.failed(f"{area.source} did not answer everything within {area.timeout:g} s"))
+        found.append(area.answers.failed(f"{area.source} did not answer all calls within {area.timeout:g} s"))
     return found
 
 
 def secrets_of(installation: Installation) -> frozenset[str]:
-    """Return the secrets of *installation*: those of the environment, and the passwords in addresses of the file."""
+    """Return the secrets of *installation*: those of the environment, and passwords in URLs of the file."""
     said = installation.settings.configuration
     addresses = [said.prometheus.url or "", *said.alertmanager.urls]
     passwords = (urlsplit(address).password or "" for address in addresses)
@@ -95,18 +92,18 @@ def secrets_of(installation: Installation) -> frozenset[str]:
 
 
 def secrets_in(environ: Mapping[str, str]) -> frozenset[str]:
-    """Return the secrets that *environ* holds or names files of, and each word and password in them."""
+    """Return the secrets in *environ* and its files, and each word and password in them."""
     reading, found = EnvironmentReading(environ), set()
     for name in SECRET:
         said = reading.value(name)
         for word in (said, *said.split()):
             password = word.partition("://")[2].rpartition("@")[0].partition(":")[2]
-            found |= {word, password, unquote(password)}  # a server repeats what it was sent, not how it was written
+            found |= {word, password, unquote(password)}  # a server may quote either spelling
     return frozenset(word for word in found if len(word) >= HIDE_FROM)
 
 
 def hidden(finding: Finding, secrets: Collection[str]) -> Finding:
-    """Return *finding* with every one of *secrets* blotted out."""
+    """Return *finding* with *secrets* replaced by stars."""
     said, remedy = finding.said, finding.remedy
     for secret in sorted(secrets, key=len, reverse=True):
         said, remedy = said.replace(secret, "***"), remedy.replace(secret, "***")

@@ -1,4 +1,4 @@
-"""The running server: whether it lives, takes webhooks, and is of this version and configuration."""
+"""The running server: its health, readiness, version and configuration."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import closing
@@ -21,37 +21,37 @@ ANSWERS = Check(
 )
 HEALTH = Check(
     "server.health",
-    "whether its loop beats (`/healthz`)",
+    "whether its loop runs (`/healthz`)",
     ("fail", "skip"),
-    "read its log; the kubelet restarts it, or do so",
+    "read its log; the kubelet restarts it, or restart it yourself",
 )
 READY = Check(
     "server.ready",
-    "whether webhooks are taken and kept, and steps succeed (`/readyz`)",
+    "whether webhooks are accepted and stored, and steps succeed (`/readyz`)",
     ("fail", "skip"),
-    "fix what it names: the store, or what the log says of a step that failed",
+    "fix the reason it gives: the store, or a failed step (see the log)",
 )
 VERSION = Check(
     "server.version",
-    "whether it is of the version of this command",
+    "whether it has the version of this command",
     ("warn", "skip"),
     "run the doctor of the server's own version (in its pod), or finish the upgrade",
 )
 SAME = Check(
     "server.configuration",
-    "whether it runs in the mode and with as many pools as file and environment say here",
+    "whether it has the mode and the number of pools of the file here",
     ("warn", "skip"),
-    "restart it to let it read the file, or run the doctor with the server's own file and environment",
+    "restart it to read the file, or run the doctor with the server's own file and environment",
 )
 SOURCES = Check(
     "server.sources",
-    "whether every source that it asks answered in its last step, the heartbeat included",
+    "whether every source answered in its last step, the heartbeat included",
     ("warn", "skip"),
-    "see the page /sources: it says what is lost without the source, and what helps (docs/troubleshooting.md)",
+    "see the page /sources for the consequences and remedies (docs/troubleshooting.md)",
 )
 RIGHTS = Check(
     "server.rights",
-    "whether Kubernetes lets the running server itself remove nodes: where not, it buys none",
+    "whether the running server may remove nodes: without that right it buys none",
     ("warn", "fail", "skip"),
     "`kubectl apply -k k8s/overlays/act/rights`; no restart is needed (docs/operations.md, Rights in the cluster)",
 )
@@ -60,7 +60,7 @@ URL = "GPU_AUTOSCALER_URL"
 
 
 def look(installation: Installation) -> Iterator[Finding]:
-    """Ask as the kubelet does, then as the command line does."""
+    """Check the probes, then the status."""
     settings = installation.settings
     with closing(opened(installation)) as server:
         try:
@@ -86,7 +86,7 @@ def look(installation: Installation) -> Iterator[Finding]:
 
 
 def opened(installation: Installation) -> ServerApi:
-    """Return the server as the command line asks it, read with whatever token there is; a 503 is an answer here."""
+    """Return a client of the server, with the reader's or operator's token and without retries."""
     told = installation.settings.environment
     token = told.reader_token or told.operator_token
     reader = token.get_secret_value() if token else None
@@ -94,15 +94,15 @@ def opened(installation: Installation) -> ServerApi:
 
 
 def beating(status: int, health: Mapping[str, Any]) -> Finding:
-    """Judge what /healthz answered."""
-    said = f"the loop is {health.get('loop')}, its last beat {health.get('beat_age_seconds')} s ago"
+    """Judge the answer of /healthz."""
+    said = f"the loop is {health.get('loop')}, its last heartbeat {health.get('beat_age_seconds')} s ago"
     return HEALTH.passed(said) if status == 200 else HEALTH.failed(said)
 
 
 def taking(status: int, ready: Mapping[str, Any]) -> Finding:
-    """Judge what /readyz answered."""
+    """Judge the answer of /readyz."""
     if status == 200:
-        return READY.passed("webhooks are taken and kept, and steps succeed")
+        return READY.passed("webhooks are accepted and stored, and steps succeed")
     return READY.failed(f"not ready: {ready.get('reason') or 'no reason given'}")
 
 
@@ -114,39 +114,39 @@ def same_version(theirs: str, ours: str) -> Finding:
 
 
 def same_configuration(health: Mapping[str, Any], ready: Mapping[str, Any], settings: Settings) -> Finding:
-    """Compare what the server says of itself with what is configured here."""
+    """Compare mode and pools of the server with the file here."""
     mode, pools = settings.configuration.mode.value, len(settings.configuration.pools)
     if health.get("mode") != mode:
-        return SAME.warned(f"the server runs in mode {health.get('mode')}, the file here says {mode}")
+        return SAME.warned(f"the server runs in mode {health.get('mode')}, the file here has {mode}")
     if ready.get("pools") != pools:
         return SAME.warned(f"the server has {ready.get('pools')} pools, the file here {pools}")
     return SAME.passed(f"mode {mode}, {some(pools, 'pool')}, as here")
 
 
 def sources(status: int, document: Mapping[str, Any]) -> Finding:
-    """Judge which sources answered the server last."""
+    """Find sources that did not answer the server."""
     found = document.get("sources")
     if status != 200 or not isinstance(found, list):
-        return SOURCES.skipped(f"the server does not tell ({status}): no step has ended yet, or it wants a token")
+        return SOURCES.skipped(f"the server does not report it ({status}): no step has ended yet, or it needs a token")
     asked = [s for s in found if isinstance(s, dict) and s.get("configured")]
     silent = [f"{s.get('source')} ({s.get('detail') or 'no answer'})" for s in asked if not s.get("up")]
     if silent:
-        return SOURCES.warned(f"silent for the server: {'; '.join(silent)}")
-    return SOURCES.passed(f"all {len(asked)} that are configured answered")
+        return SOURCES.warned(f"the server gets no answer from {'; '.join(silent)}")
+    return SOURCES.passed(f"all {len(asked)} configured sources answered")
 
 
 def may_remove(document: Mapping[str, Any]) -> Finding:
-    """Judge what the server was told of its rights."""
+    """Judge the rights that the server reports."""
     rights = document.get("rights")
     if not isinstance(rights, dict):
-        return RIGHTS.skipped("the server asks for no right: it observes, sees no cluster, or has made no step yet")
+        return RIGHTS.skipped("the server needs no right: it observes, reads no cluster, or has made no step yet")
     said = str(rights.get("said"))
     if rights.get("lacking"):
-        return RIGHTS.failed(f"the server is told: {said}")
+        return RIGHTS.failed(f"the server reports: {said}")
     if rights.get("lacking") is None or rights.get("detail"):
         why = rights.get("detail") or "not answered yet"
-        untold = "see that the API server answers selfsubjectaccessreviews (ClusterRole system:basic-user)"
-        return RIGHTS.warned(f"the server is not told what it may: {why}", untold)
+        untold = "make sure that the API server answers selfsubjectaccessreviews (ClusterRole system:basic-user)"
+        return RIGHTS.warned(f"the server cannot determine its rights: {why}", untold)
     return RIGHTS.passed(said)
 
 
@@ -155,5 +155,5 @@ AREA = Area(
     source="the running server",
     checks=CHECKS,
     look=look,
-    remedy="see that the server answers, and try again",
+    remedy="check that the server answers, and run the doctor again",
 )

@@ -1,6 +1,6 @@
-"""The smoke test: one GPU pod from nothing to running, each step of the way timed.
+"""The smoke test: one GPU pod from creation to running, with the time of each stage.
 
-Promises to delete its pod, whatever ends the test. The node that was bought goes as every idle node does.
+The pod is always deleted, however the test ends. The new node is removed like every idle node.
 """
 
 import time
@@ -26,26 +26,25 @@ from receiver.ports import TryLater, WontWork
 IMAGE = "nvcr.io/nvidia/cuda:12.4.1-base-ubuntu22.04"
 NAME = "gpu-autoscaler-smoke"
 POLL_SECONDS = 2.0
-STARTS_WITHIN = timedelta(minutes=10)  # beside the pool's provision_timeout: the scheduler, and the image's pull
+STARTS_WITHIN = timedelta(minutes=10)  # in addition to provision_timeout: scheduling and the image pull
 
 READY_TO = Check(
     "smoke.allowed",
-    "whether the smoke test may begin: mode act here and at the server, and the pod is taken",
+    "whether the smoke test can start: mode act here and at the server, and the pod is accepted",
     ("fail",),
-    "set `mode: act`, restart the server, and let the one who runs this create, get and delete pods (docs/doctor.md, "
-    "Smoke test)",
+    "set `mode: act`, restart the server, and let the user create, get and delete pods (docs/doctor.md, Smoke test)",
 )
 PENDING = Check(
     "smoke.pending",
-    "whether the scheduler says that the pod has no node",
+    "whether the scheduler reports the pod as unschedulable",
     ("fail", "skip"),
-    "see `kubectl describe pod` for what keeps it: a quota, a gate, another scheduler",
+    "see `kubectl describe pod` for the reason: a quota, a scheduling gate, another scheduler",
 )
 ASKED = Check(
     "smoke.asked",
-    "whether Civo was asked for one more node of the pool",
+    "whether one more node of the pool was requested from Civo",
     ("fail", "skip"),
-    "`gpu-autoscaler explain pod NAMESPACE/gpu-autoscaler-smoke` and `explain pool NAME` say what holds it back",
+    "`gpu-autoscaler explain pod NAMESPACE/gpu-autoscaler-smoke` and `explain pool NAME` give the reason",
 )
 READY = Check(
     "smoke.node_ready",
@@ -67,15 +66,15 @@ RUNNING = Check(
 )
 CLEANED = Check(
     "smoke.cleaned",
-    "whether the pod was deleted again; its node goes by itself, as idle nodes do",
+    "whether the pod was deleted; its node is removed like every idle node",
     ("fail",),
-    "kubectl delete pod gpu-autoscaler-smoke, or its node stays in use",
+    "kubectl delete pod gpu-autoscaler-smoke: until then its node stays in use",
 )
 STAGES = (PENDING, ASKED, READY, GPUS, RUNNING)
 CHECKS = (READY_TO, *STAGES, CLEANED)
 SHOWS = {
-    PENDING: "no node has room for the pod",
-    ASKED: "Civo is asked for one more node",
+    PENDING: "the pod is unschedulable",
+    ASKED: "one more node is requested from Civo",
     READY: "the new node is Ready",
     GPUS: "its GPUs are allocatable",
     RUNNING: "the pod runs",
@@ -84,7 +83,7 @@ SHOWS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """What is tried: a pod in *namespace* on *pool*, given up after *timeout*; *wait* sleeps so many seconds."""
+    """A pod in *namespace* on *pool* with a *timeout*; *wait* sleeps for a number of seconds."""
 
     pool: Pool
     namespace: str = "default"
@@ -101,7 +100,7 @@ class SmokeProgress:
     reached: dict[str, datetime] = field(default_factory=dict)
 
     def reach(self, check: Check, now: datetime) -> Iterator[Finding]:
-        """Note that *check*'s stage was seen, and yield how long that took since the beginning and the stage before."""
+        """Note that the stage of *check* was seen, and yield the time since the start and since the previous stage."""
         if check.name in self.reached:
             return
         before = max(self.reached.values(), default=self.began)
@@ -111,7 +110,7 @@ class SmokeProgress:
 
 
 def chosen(settings: Settings, name: str | None) -> Pool:
-    """Return the pool called *name*, or else the cheapest that may have a node. Raises LookupError."""
+    """Return the pool called *name*, or the cheapest with `max_nodes` above 0. Raises LookupError."""
     pools = [pool for pool in settings.policy.pools if (name in (pool.name, pool.id) if name else pool.max_nodes)]
     if not pools:
         raise LookupError(name or "")
@@ -119,12 +118,12 @@ def chosen(settings: Settings, name: str | None) -> Pool:
 
 
 def longest(pool: Pool) -> timedelta:
-    """Return how long the test may take unless somebody says otherwise."""
+    """Return the default timeout of the test."""
     return pool.provision_timeout + STARTS_WITHIN
 
 
 def manifest(test: Trial, settings: Settings) -> dict[str, Any]:
-    """Return the pod: one unit of the pool's GPU resource, bound to the pool, with the labels that attribute it."""
+    """Return the pod: one unit of the pool's GPU resource, on the pool only, with attribution labels."""
     pool, attribution = test.pool, settings.configuration.attribution.model_dump()
     own = [{"key": t.key, "operator": "Equal", "value": t.value, "effect": t.effect} for t in pool.taints]
     chart = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
@@ -163,22 +162,22 @@ def manifest(test: Trial, settings: Settings) -> dict[str, Any]:
 
 
 def allowed(installation: Installation) -> Finding:
-    """Judge whether the server would buy a node at all."""
+    """Judge whether the server would buy a node."""
     mode = installation.settings.configuration.mode
     if mode is not Mode.ACT:
-        return READY_TO.failed(f"mode is {mode.value}: nothing would be bought, and the pod would wait for nothing")
+        return READY_TO.failed(f"mode is {mode.value}: no node would be bought, and the pod would wait in vain")
     with closing(server.opened(installation)) as asked:
         try:
             _, health = asked.probe("/healthz")
         except TryLater as error:
-            return READY_TO.failed(str(error), "start the server, or set GPU_AUTOSCALER_URL to where it listens")
+            return READY_TO.failed(str(error), "start the server, or set GPU_AUTOSCALER_URL to its address")
     if health.get("mode") != Mode.ACT.value:
-        return READY_TO.failed(f"the server runs in mode {health.get('mode')}: nothing would be bought")
+        return READY_TO.failed(f"the server runs in mode {health.get('mode')}: no node would be bought")
     return READY_TO.passed("the server runs in mode act")
 
 
 def smoke(installation: Installation, test: Trial) -> Iterator[Finding]:
-    """Yield what the test comes to, each stage as it is reached. Closed early, it deletes its pod all the same."""
+    """Run the test and yield each stage as it is reached. Closing the generator early also deletes the pod."""
     verdict = allowed(installation)
     yield verdict
     if verdict.verdict == "fail":
@@ -204,12 +203,12 @@ def smoke(installation: Installation, test: Trial) -> Iterator[Finding]:
 
 
 def _created(cluster: SmokeSurvey, test: Trial, pod: Mapping[str, Any]) -> str:
-    """Create the pod and return its uid, also where the answer was lost. Raises TryLater and WontWork."""
+    """Create the pod and return its uid, even if the answer was lost. Raises TryLater and WontWork."""
     try:
         return cluster.create(test.namespace, pod)
     except TryLater as error:
         if error.code == CONFLICT:
-            raise  # a test that runs beside us, or was killed
+            raise  # another test runs, or was killed
         test.wait(POLL_SECONDS)
         found = cluster.made(test.namespace, NAME, pod["metadata"]["annotations"][MARK])
         if found is None:
@@ -219,7 +218,7 @@ def _created(cluster: SmokeSurvey, test: Trial, pod: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Around:
-    """The pool at one moment: what Civo is asked for, and its nodes: which are ready, which offer a GPU."""
+    """The state of the pool: its required count, its nodes, those that are ready, those that offer a GPU."""
 
     required: int
     nodes: frozenset[str]
@@ -266,7 +265,7 @@ def _watched(
 
 
 def _shown(pod: PodState, around: _Around, before: _Around) -> Mapping[Check, bool]:
-    """Which stages are to be seen now."""
+    """Return which stages are visible now."""
     return {
         PENDING: pod.unschedulable,
         ASKED: around.required > before.required,
@@ -277,22 +276,22 @@ def _shown(pod: PodState, around: _Around, before: _Around) -> Mapping[Check, bo
 
 
 def concluded(progress: SmokeProgress, test: Trial, pod: PodState, trouble: str) -> Iterator[Finding]:
-    """Yield what became of the stages that were not reached: the first failed, unless the pod ran without them."""
+    """Yield findings for the stages not reached: the first has failed, unless the pod ran without it."""
     missing = [check for check in STAGES if check.name not in progress.reached]
     if RUNNING.name in progress.reached:
-        why = "the pod ran without it: a node with room was there, so nothing had to be bought"
+        why = "the pod ran without it: a node had room, so none had to be bought"
         yield from (check.skipped(why) for check in missing)
         return
     first = RUNNING if pod.phase == "Failed" else missing[0]
     what = f"the pod failed ({pod.says or 'no reason given'})" if pod.phase == "Failed" else "not seen"
     said = f"{what}{'' if pod.phase == 'Failed' else f' within {lasting(test.timeout)}'}"
-    more = trouble or (f"the scheduler says: {pod.says}" if pod.unschedulable else "")
+    more = trouble or (f"the scheduler reports: {pod.says}" if pod.unschedulable else "")
     yield first.failed(f"{said}{f'; {more}' if more else ''}")
     yield from (check.skipped("not reached") for check in missing if check is not first)
 
 
 def _deleted(cluster: SmokeSurvey, test: Trial, uid: str) -> Finding:
-    """Delete the pod, three times at most where the API server is away for a moment."""
+    """Delete the pod, with up to three attempts."""
     for attempt in range(3):
         try:
             cluster.delete(test.namespace, NAME, uid)
@@ -303,7 +302,7 @@ def _deleted(cluster: SmokeSurvey, test: Trial, uid: str) -> Finding:
             test.wait(POLL_SECONDS * attempt)
         else:
             return CLEANED.passed(
-                "the pod is deleted; its node goes as idle nodes do, mostly at the end of its paid hour"
+                "the pod is deleted; its node is removed when idle, mostly at the end of its paid hour"
             )
     return CLEANED.failed(trouble, _by_hand(test))
 

@@ -1,4 +1,4 @@
-"""The store: where it is, whether it can be used and written, its schema, and the time of its server."""
+"""The store: its place, access, schema and clock."""
 
 from collections.abc import Iterator
 
@@ -12,30 +12,30 @@ OPENS = Check(
     "store.opens",
     "whether the database of `GPU_AUTOSCALER_DATABASE_URL` can be opened and read, beside a running server",
     ("fail", "skip"),
-    "mount the volume there, or correct GPU_AUTOSCALER_DATABASE_URL; see that the database server runs and is reached",
+    "mount the volume there, or correct GPU_AUTOSCALER_DATABASE_URL; check that the database server is reachable",
 )
 SCHEMA = Check(
     "store.schema",
-    "whether the schema is the one that this version works with",
+    "whether this version supports the schema",
     ("warn", "fail", "skip"),
-    "start the server of this version: it brings the database up to date by itself",
+    "start the server of this version: it migrates the database",
 )
 WRITABLE = Check(
     "store.writable",
-    "whether the file and its folder may be written to, or the PostgreSQL server takes writes; nothing is written",
+    "whether the file and its folder are writable, or the PostgreSQL server accepts writes; nothing is written",
     ("fail",),
-    "let the user that runs us own the volume (fsGroup), or let the URL name the primary",
+    "make the volume writable for the server's user (fsGroup), or use the URL of the primary",
 )
 SPACE = Check(
     "store.space",
-    "whether 1 GiB is free where the SQLite file is",
+    "whether the file system of the SQLite file has 1 GiB free",
     ("warn", "fail", "skip"),
-    "make the volume larger: with no space left nothing is decided and webhooks are answered 503",
+    "enlarge the volume: with no space left nothing is decided and webhooks get status 503",
 )
 FILE_SYSTEM = Check(
     "store.file_system",
-    "whether the SQLite file is on a local file system that lasts: locks do not work over a network, and what a "
-    "container keeps in itself is gone with it",
+    "whether the SQLite file is on a local and permanent file system: locks do not work over a network, and a "
+    "container's own files are lost with it",
     ("warn", "skip"),
     "use a block volume (Civo's default StorageClass), or PostgreSQL",
 )
@@ -46,7 +46,7 @@ WARN_BELOW, FAIL_BELOW = GIB, GIB // 10
 
 
 def look(installation: Installation) -> Iterator[Finding]:
-    """Look at the SQLite file, or at the PostgreSQL server."""
+    """Check the SQLite file or the PostgreSQL server."""
     try:
         url = parse(installation.settings.environment.database_url.get_secret_value())
     except WontWork as error:
@@ -65,14 +65,14 @@ def look(installation: Installation) -> Iterator[Finding]:
 
 
 def _sqlite(where: DatabasePlace) -> Iterator[Finding]:
-    yield STORE_CLOCK.skipped("the store is a file here")
+    yield STORE_CLOCK.skipped("the store is a local file")
     yield from located(where)
     if not where.exists:
         return
     try:
         schema = survey.sqlite_schema(where.file)
     except TryLater as error:
-        yield OPENS.failed(str(error), "restore a copy (docs/operations.md, Restore)")
+        yield OPENS.failed(str(error), "restore a backup (docs/operations.md, Restore)")
         return
     yield OPENS.passed(f"{where.file} can be read")
     yield judged(schema)
@@ -81,17 +81,17 @@ def _sqlite(where: DatabasePlace) -> Iterator[Finding]:
 def located(where: DatabasePlace) -> Iterator[Finding]:
     """Judge the place of a SQLite file."""
     if not where.folder:
-        said = f"there is no folder {where.file.parent}"
+        said = f"the folder {where.file.parent} does not exist"
         yield OPENS.failed(said, "mount the volume there, or run the doctor where the server runs (in its pod)")
         return
     if not where.exists:
-        yield OPENS.skipped(f"{where.file} is not there yet; the server makes it on its first start")
+        yield OPENS.skipped(f"{where.file} does not exist yet; the server creates it on its first start")
         yield SCHEMA.skipped("there is no database yet")
     if where.writable:
-        yield WRITABLE.passed(f"{where.file.parent} may be written to")
+        yield WRITABLE.passed(f"{where.file.parent} is writable")
     else:
-        yield WRITABLE.failed(f"{where.file} or its folder may not be written to by the user that runs this")
-    free = f"{where.free / GIB:.1f} GiB are free at {where.file.parent}"
+        yield WRITABLE.failed(f"{where.file} or its folder is not writable for this user")
+    free = f"{where.free / GIB:.1f} GiB free at {where.file.parent}"
     if where.free < FAIL_BELOW:
         yield SPACE.failed(free)
     else:
@@ -99,14 +99,12 @@ def located(where: DatabasePlace) -> Iterator[Finding]:
     if where.remote:
         yield FILE_SYSTEM.warned(f"{where.file.parent} is on {where.kind}")
     elif where.passing:
-        said = (
-            f"{where.file.parent} is on {where.kind}: it is gone with the container, or with the machine's next start"
-        )
+        said = f"{where.file.parent} is on {where.kind}: it is lost with the container, or when the machine restarts"
         yield FILE_SYSTEM.warned(
             said, "mount a volume there (the PersistentVolumeClaim of k8s/base), or use PostgreSQL"
         )
     elif not where.kind:
-        yield FILE_SYSTEM.skipped("the kind of file system is not told here")
+        yield FILE_SYSTEM.skipped("the file system is unknown here")
     else:
         yield FILE_SYSTEM.passed(f"{where.file.parent} is on {where.kind}")
 
@@ -114,30 +112,32 @@ def located(where: DatabasePlace) -> Iterator[Finding]:
 def _postgres(server: Postgres) -> Iterator[Finding]:
     yield OPENS.passed(f"PostgreSQL {server.version} answers")
     if server.takes_writes:
-        yield WRITABLE.passed("the server takes writes")
+        yield WRITABLE.passed("the server accepts writes")
     else:
         yield WRITABLE.failed("the server is a standby or read-only")
-    yield from (check.skipped("the store is PostgreSQL, which has its own") for check in (SPACE, FILE_SYSTEM))
+    yield from (check.skipped("the store is PostgreSQL") for check in (SPACE, FILE_SYSTEM))
     yield judge_clock(STORE_CLOCK, server.told)
 
 
 def judged(schema: Schema) -> Finding:
-    """Judge a database's revision."""
+    """Judge the revision of a database."""
     if schema.revision is None:
-        return SCHEMA.skipped("the database has no tables yet; the server makes them on its first start")
+        return SCHEMA.skipped("the database has no tables yet; the server creates them on its first start")
     if schema.revision >= schema.newest and schema.missing:
         said = f"revision {schema.revision}, and the database lacks {few(schema.missing)}: the server does not start"
-        return SCHEMA.failed(said, "restore a copy from when it was whole (docs/operations.md, Restore)")
+        return SCHEMA.failed(said, "restore an intact backup (docs/operations.md, Restore)")
     if schema.revision == schema.newest:
         return SCHEMA.passed(f"revision {schema.revision}, the newest")
     if schema.revision < schema.newest:
-        said = f"revision {schema.revision}; this version works with {schema.newest}"
+        said = f"revision {schema.revision}; this version needs {schema.newest}"
         return SCHEMA.warned(said)
     if schema.oldest is not None and schema.oldest <= schema.newest:
-        said = f"revision {schema.revision} of a newer version, which says that this one can go on with it"
+        said = f"revision {schema.revision} of a newer version, which is compatible with this one"
         return SCHEMA.warned(said, "finish the upgrade: run the newer version everywhere")
-    said = f"revision {schema.revision} of a newer version; this one knows {schema.newest}"
-    return SCHEMA.failed(said, "run the newer version, or restore a copy from before it (docs/operations.md, Restore)")
+    said = f"revision {schema.revision} of a newer version; the newest known here is {schema.newest}"
+    return SCHEMA.failed(
+        said, "run the newer version, or restore a backup from before the upgrade (docs/operations.md, Restore)"
+    )
 
 
 AREA = Area(
@@ -145,5 +145,5 @@ AREA = Area(
     source="the store",
     checks=CHECKS,
     look=look,
-    remedy="see that the database answers, and try again",
+    remedy="check that the database answers, and run the doctor again",
 )

@@ -1,7 +1,4 @@
-"""What surrounds the autoscaler in the cluster: the GPU operator, other autoscalers, policies, quotas and classes.
-
-Pure judgements.
-"""
+"""Judges the surroundings in the cluster: GPU operator, other autoscalers, policies, quotas and priority classes."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -22,7 +19,7 @@ OPERATOR = Check(
     "kubernetes.gpu_operator",
     "whether the NVIDIA device plugin and the DCGM exporter are installed (the GPU operator brings both)",
     ("warn", "fail", "skip"),
-    "install the GPU operator (docs/getting-started.md): without the device plugin no node ever offers a GPU",
+    "install the GPU operator (docs/getting-started.md): without the device plugin no node offers a GPU",
 )
 TOLERATIONS = Check(
     "kubernetes.operator_tolerations",
@@ -34,14 +31,14 @@ TOLERATIONS = Check(
 PLUGIN, EXPORTER = "nvidia-device-plugin", "dcgm-exporter"
 PARTS = (PLUGIN, EXPORTER, "nvidia-driver", "nvidia-container-toolkit", "gpu-feature-discovery")
 
-# It finds the GPU and labels the node; the operator's own DaemonSets select nodes by that label.
+# Finds GPUs and labels nodes; the operator's own DaemonSets select nodes by that label.
 DISCOVERY = "node-feature-discovery-worker"
-LABELS_MISSING = "the node gets no label that it has a GPU, and the operator's DaemonSets select by that"
+LABELS_MISSING = "nodes there get no GPU label, and the operator's DaemonSets select nodes by that label"
 AUTOSCALERS = Check(
     "kubernetes.other_autoscaler",
-    "whether Cluster Autoscaler, Karpenter or another autoscaler of nodes acts on a configured pool",
+    "whether Cluster Autoscaler, Karpenter or another node autoscaler acts on a configured pool",
     ("warn", "fail"),
-    "take the pool out of its `--nodes` (and leave out `:workers`, which means every pool), or delete it "
+    "remove the pool from its `--nodes` (and `:workers`, which means every pool), or uninstall it "
     "(docs/why-not-cluster-autoscaler.md)",
 )
 CLUSTER_AUTOSCALER = "cluster-autoscaler"
@@ -51,13 +48,13 @@ MARKS = ("ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler
 NODES = re.compile(r"(\d+):(\d+):([A-Za-z0-9._-]+)")
 NETWORK = Check(
     "kubernetes.network_policy",
-    "whether a NetworkPolicy says who may reach our pods",
+    "whether a NetworkPolicy restricts access to the autoscaler's pods",
     ("warn", "skip"),
-    "apply the NetworkPolicy of k8s/ to our namespace: pages and webhook are for few",
+    "apply the NetworkPolicy of k8s/ to its namespace: few need the pages and the webhook",
 )
 SECURITY = Check(
     "kubernetes.pod_security",
-    "whether our namespace enforces Pod Security `restricted` or `baseline`",
+    "whether the autoscaler's namespace enforces Pod Security `restricted` or `baseline`",
     ("warn", "skip"),
     "label the namespace pod-security.kubernetes.io/enforce=restricted",
 )
@@ -69,38 +66,39 @@ QUOTAS = Check(
 )
 CLASSES = Check(
     "kubernetes.priority_classes",
-    "whether there are PriorityClasses beside the system's and our own, and those that "
-    "`budget.passing_priority_classes` names",
+    "whether there are PriorityClasses beside those of the system and the autoscaler, and those in "
+    "`budget.passing_priority_classes`",
     ("warn", "fail", "skip"),
     "create PriorityClasses for production, training and development (k8s/workloads)",
 )
+NOT_HERE = "no pod in the cluster is labelled app.kubernetes.io/name=gpu-autoscaler"
 ENFORCE = "pod-security.kubernetes.io/enforce"
 KUEUE_QUEUE = "kueue.x-k8s.io/queue-name"
 SYSTEM = "system-"
 
 
 def installed(names: Sequence[str], where: str) -> Finding:
-    """Judge the *names* of DaemonSets, which *where* told."""
+    """Judge by the *names* of DaemonSets *where* they were found."""
     plugin, exporter = (any(part in name for name in names) for part in (PLUGIN, EXPORTER))
     if not plugin:
         return OPERATOR.failed(f"no DaemonSet of the NVIDIA device plugin among {where}")
     if not exporter:
-        said = f"no DaemonSet of the DCGM exporter among {where}: nobody tells how busy GPUs are"
-        return OPERATOR.warned(said, "switch it on in the GPU operator's chart (dcgmExporter.enabled)")
+        said = f"no DaemonSet of the DCGM exporter among {where}: utilization is unknown"
+        return OPERATOR.warned(said, "enable it in the GPU operator's chart (dcgmExporter.enabled)")
     return OPERATOR.passed("the device plugin and the DCGM exporter are installed")
 
 
 def by_pods(pods: Sequence[SeenPod]) -> Finding:
-    """Judge by the pods of DaemonSets alone: without GPU nodes there are none, and that says nothing."""
+    """Judge by the pods of DaemonSets alone; without GPU nodes there may be none."""
     names = sorted({pod.daemon for pod in pods if any(part in pod.daemon for part in PARTS)})
     if not names:
-        said = "DaemonSets may not be listed and no pod of the operator runs (the optional role of k8s/doctor helps)"
+        said = "listing DaemonSets is forbidden (the role of k8s/doctor grants it), and no pod of the operator runs"
         return OPERATOR.skipped(said)
     return installed(names, "those with pods")
 
 
 def tolerations(daemon_sets: Sequence[Mapping[str, Any]], policy: Policy) -> Iterator[Finding]:
-    """Find taints of pools that keep a DaemonSet of the operator away."""
+    """Find taints of pools that the operator's DaemonSets do not tolerate."""
     found = there = False
     for raw in daemon_sets:
         name = str(section(raw, "metadata").get("name"))
@@ -116,12 +114,12 @@ def tolerations(daemon_sets: Sequence[Mapping[str, Any]], policy: Policy) -> Ite
             if kept_away:
                 found = True
                 said = (
-                    f"DaemonSet {name} does not tolerate {', '.join(kept_away)}, so it never comes to pool {pool.name}"
+                    f"DaemonSet {name} does not tolerate {', '.join(kept_away)}, so it cannot run in pool {pool.name}"
                 )
-                # Another installation of it may be meant for other nodes.
+                # It may be a second installation for other nodes.
                 yield TOLERATIONS.warned(f"{said}; {LABELS_MISSING}") if discovers else TOLERATIONS.failed(said)
     if not found and not there:
-        yield TOLERATIONS.skipped("no DaemonSet of the operator is there")
+        yield TOLERATIONS.skipped("the operator has no DaemonSet")
     elif not found:
         yield TOLERATIONS.passed("the operator's DaemonSets tolerate the taints of every configured pool")
 
@@ -136,7 +134,7 @@ def _toleration(raw: Mapping[str, Any]) -> Toleration:
 
 
 def others(pods: Sequence[SeenPod], nodes: Sequence[SeenNode], policy: Policy) -> Iterator[Finding]:
-    """Look for pods of autoscalers, by their images, and for their marks on our nodes."""
+    """Find pods of other autoscalers, by their images, and their taints on nodes of the pools."""
     found = list(_found(pods, nodes, policy))
     yield from found or [AUTOSCALERS.passed("no other autoscaler acts on a configured pool")]
 
@@ -153,22 +151,22 @@ def _found(pods: Sequence[SeenPod], nodes: Sequence[SeenNode], policy: Policy) -
                 yield AUTOSCALERS.failed(f"{pod.key} is Cluster Autoscaler and resizes {whose}")
         elif other := next((name for name in OTHERS if name in image), None):
             yield AUTOSCALERS.warned(
-                f"{pod.key} is {other}, which may remove nodes of our pools", "keep it off the configured pools"
+                f"{pod.key} is {other}, which may remove nodes of configured pools", "exclude the configured pools"
             )
     for pool in policy.pools:
         marked = [s.node.name for s in of_pool(nodes, pool) if any(t.key in MARKS for t in s.node.taints)]
         if marked:
-            yield AUTOSCALERS.failed(f"Cluster Autoscaler marked nodes of pool {pool.name}: {', '.join(marked)}")
+            yield AUTOSCALERS.failed(f"Cluster Autoscaler has tainted nodes of pool {pool.name}: {', '.join(marked)}")
 
 
 def _targets(pod: SeenPod) -> set[str]:
-    """The pools that ``--nodes=min:max:POOL`` names; one that names a pool makes ``workers`` count for nothing."""
+    """Return the pools of ``--nodes=min:max:POOL``; with the name of a pool ``workers`` has no effect."""
     named = {found.group(3) for word in pod.words if (found := NODES.search(word)) and "node" in _flag(pod, word)}
     return named - {EVERY_POOL} or named
 
 
 def _flag(pod: SeenPod, word: str) -> str:
-    """The flag that *word* belongs to: its own, or the word before it."""
+    """Return the flag that *word* belongs to: its own, or the word before it."""
     if "=" in word:
         return word.partition("=")[0]
     before = pod.words.index(word) - 1
@@ -176,13 +174,13 @@ def _flag(pod: SeenPod, word: str) -> str:
 
 
 def network(policies: Sequence[Mapping[str, Any]], ours: Sequence[SeenPod]) -> Finding:
-    """Judge the NetworkPolicies that select our pods; one of egress alone keeps nobody out."""
+    """Judge whether a NetworkPolicy for ingress selects the pods *ours*."""
     if not ours:
-        return NETWORK.skipped("no pod in the cluster is labelled app.kubernetes.io/name=gpu-autoscaler")
+        return NETWORK.skipped(NOT_HERE)
     pod = ours[0]
     for raw in policies:
         metadata, spec = section(raw, "metadata"), section(raw, "spec")
-        types = spec.get("policyTypes") or ["Ingress"]  # as the API server fills it in
+        types = spec.get("policyTypes") or ["Ingress"]  # the API server's default
         if (
             "Ingress" in types
             and metadata.get("namespace") == pod.namespace
@@ -190,12 +188,12 @@ def network(policies: Sequence[Mapping[str, Any]], ours: Sequence[SeenPod]) -> F
         ):
             return NETWORK.passed(f"{metadata.get('name')} selects {pod.key}")
     return NETWORK.warned(
-        f"no NetworkPolicy of ingress in {pod.namespace} selects {pod.key}: every pod of the cluster reaches it"
+        f"no NetworkPolicy for ingress in {pod.namespace} selects {pod.key}: every pod of the cluster can reach it"
     )
 
 
 def selects(selector: Mapping[str, Any], pod: SeenPod) -> bool:
-    """True when a label selector of the API selects *pod*; an empty one selects every pod."""
+    """Return whether a label selector of the API selects *pod*; an empty one selects every pod."""
 
     def holds(expression: Mapping[str, Any]) -> bool:
         key, values = str(expression.get("key")), expression.get("values") or []
@@ -214,9 +212,9 @@ def selects(selector: Mapping[str, Any], pod: SeenPod) -> bool:
 
 
 def security(namespaces: Mapping[str, Mapping[str, str]], ours: Sequence[SeenPod]) -> Finding:
-    """Judge the labels of our namespace."""
+    """Judge the Pod Security label of the namespace of *ours*."""
     if not ours:
-        return SECURITY.skipped("no pod in the cluster is labelled app.kubernetes.io/name=gpu-autoscaler")
+        return SECURITY.skipped(NOT_HERE)
     namespace = ours[0].namespace
     level = namespaces.get(namespace, {}).get(ENFORCE, "")
     if level in ("restricted", "baseline"):
@@ -225,7 +223,7 @@ def security(namespaces: Mapping[str, Mapping[str, str]], ours: Sequence[SeenPod
 
 
 def quotas(found: Sequence[Mapping[str, Any]], pods: Sequence[SeenPod]) -> Finding:
-    """Find namespaces whose GPU pods nothing bounds."""
+    """Find namespaces with GPU pods and without a quota of GPUs."""
     counted = (p for p in pods if p.gpus and not p.daemon and p.namespace not in IGNORED_NAMESPACES)
     asking = {p.namespace for p in counted if KUEUE_QUEUE not in p.labels}
     bounded = {
@@ -236,7 +234,7 @@ def quotas(found: Sequence[Mapping[str, Any]], pods: Sequence[SeenPod]) -> Findi
     }
     free = sorted(asking - bounded)
     if free:
-        return QUOTAS.warned(f"GPU pods run without a quota in {', '.join(free)}: one team can take everything")
+        return QUOTAS.warned(f"GPU pods run without a quota in {', '.join(free)}: one team can take all GPUs")
     if not asking:
         return QUOTAS.passed("no namespace has GPU pods outside of Kueue")
     return QUOTAS.passed(f"with a quota: {', '.join(sorted(asking))}")
@@ -249,9 +247,9 @@ def classes(found: Collection[str], configuration: Configuration) -> Finding:
     missing = sorted(passing - set(found))
     if missing:
         said = f"budget.passing_priority_classes names {', '.join(missing)}, and there is no such PriorityClass"
-        return CLASSES.failed(said, "create it, or correct the name: at the hold nobody passes")
+        return CLASSES.failed(said, "create it, or correct the name: no work passes at the hold line")
     if not own:
         return CLASSES.warned(
-            "there is no PriorityClass beside the system's and our own, so no work goes before other work"
+            "there is no PriorityClass beside those of the system and the autoscaler, so no work takes precedence"
         )
     return CLASSES.passed(f"there are {', '.join(sorted(own)[:6])}")

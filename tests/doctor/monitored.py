@@ -7,11 +7,8 @@ from typing import Any
 import yaml
 
 from receiver.adapters.monitoring.http_apis import InstantSample
-from receiver.doctor.exporters import ALWAYS as KSM_ALWAYS
-from receiver.doctor.exporters import POOL
 from receiver.doctor.rules import read_by_rules
-from receiver.doctor.telemetry import ALWAYS as OWN_ALWAYS
-from receiver.doctor.telemetry import OTHERS
+from receiver.doctor.telemetry import KSM_ALWAYS, OTHERS, OWN_ALWAYS, POOL
 from tests.rules.files import RULES
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)

@@ -15,9 +15,8 @@ from receiver.adapters.clock import SystemClock
 from receiver.adapters.http.own_api import ServerApi
 from receiver.adapters.monitoring.http_apis import MonitoringApi
 from receiver.core.model.signals import Matcher, Silence
-from receiver.doctor.alertmanager import AlertmanagerPeer, ask, judge
+from receiver.doctor.alertmanager import AlertmanagerPeer, AlertWait, ask, heard, judge, send
 from receiver.doctor.checks import Finding
-from receiver.doctor.round_trip import AlertWait, heard, send
 from receiver.ports import TryLater
 from tests.core.builders import a_policy
 from tests.doctor.monitored import NOW
@@ -76,13 +75,13 @@ def test_one_alertmanager_alone_raises_no_alarm() -> None:
         (peers({"knows": 3}, {"knows": 3}), "cluster", "warn", "http://a:9093 sees 3"),
         (peers({"knows": 0}, {"knows": 0}), "cluster", "warn", "without a cluster"),
         (peers({"knows": 1}, {"knows": 1}), "cluster", "warn", "sees 1"),
-        ([replace(peers()[0], knows=2)], "cluster", "warn", "names 1 peer"),
+        ([replace(peers()[0], knows=2)], "cluster", "warn", "lists 1 peer"),
         (peers({"version": "0.27.0"}), "versions", "warn", "0.27.0, 0.28.1"),
         (peers({"version": "0.24.0"}, {"version": "0.24.0"}), "versions", "warn", "older than 0.25"),
         (peers({"original": TEXT}), "versions", "warn", "different configurations"),
         (peers({"beat": None}), "heartbeat", "fail", "not at http://a:9093"),
-        (peers({"beat": {**BEATS, "component": "x"}}), "heartbeat", "fail", "gives it: component"),
-        (peers({"silences": (a_silence(),)}), "silences", "warn", "silence s1 of ada until 2026-11-22 14:00 UTC"),
+        (peers({"beat": {**BEATS, "component": "x"}}), "heartbeat", "fail", "in its rule: component"),
+        (peers({"silences": (a_silence(),)}), "silences", "warn", "silence s1 by ada until 2026-11-22 14:00 UTC"),
     ],
 )
 def test_a_fault_is_found_named_and_has_a_remedy(
@@ -100,13 +99,13 @@ def test_a_silence_that_pauses_a_pool_is_found_also_where_it_hits_no_alert(named
     matchers = (Matcher(name="component", value="gpu-autoscaler"), Matcher(name="pool", value=named))
     (finding,) = found(peers({"silences": (a_silence(matchers=matchers),)}))
     assert (finding.check, finding.verdict) == ("alertmanager.silences", "warn")
-    assert "silence s1 of ada until 2026-11-22 14:00 UTC pauses GPU pool l40s" in finding.said
+    assert "silence s1 by ada until 2026-11-22 14:00 UTC pauses GPU pool l40s" in finding.said
     assert finding.remedy == "let it end, or expire it: amtool silence expire s1"
 
 
 def test_a_silence_that_pauses_a_pool_and_hits_alerts_is_one_finding() -> None:
     (finding,) = found(peers({"silences": (a_silence(matchers=(Matcher(name="pool", value=".*", is_regex=True),)),)}))
-    assert "pauses GPU pool l40s, and mutes 2 alerts of ours" in finding.said
+    assert "pauses GPU pool l40s, and mutes 2 alerts of the autoscaler" in finding.said
 
 
 def test_a_silence_that_is_over_or_hits_nothing_of_ours_is_not_told() -> None:
@@ -125,14 +124,14 @@ def test_a_silence_of_one_cluster_mutes_the_alerts_that_carry_its_label() -> Non
     of_a = a_silence(matchers=(Matcher(name="cluster", value="a"),))
     of_b = a_silence(id="s2", matchers=(Matcher(name="cluster", value="b"),))
     (finding,) = found(peers({"silences": (of_a, of_b)}))
-    assert "silence s1 of ada" in finding.said
-    assert "mutes 2 alerts of ours: GpuPodsPending, GpuAutoscalerHeartbeat" in finding.said
+    assert "silence s1 by ada" in finding.said
+    assert "mutes 2 alerts of the autoscaler: GpuPodsPending, GpuAutoscalerHeartbeat" in finding.said
 
 
 def test_the_heartbeat_is_of_no_pool() -> None:
     of_a_pool = a_silence(matchers=(Matcher(name="pool", value="l40s-id"),))
     (finding,) = found(peers({"silences": (of_a_pool,)}))
-    assert "mutes 1 alert of ours: GpuPodsPending" in finding.said
+    assert "mutes 1 alert of the autoscaler: GpuPodsPending" in finding.said
 
 
 def webhook(config: JSON) -> list[Finding]:
@@ -155,7 +154,7 @@ receivers:
 
 def test_the_webhook_that_we_ship_is_well() -> None:
     (finding,) = webhook(as_shipped())
-    assert (finding.verdict, finding.said) == ("pass", "receiver gpu-autoscaler posts to us with a token")
+    assert (finding.verdict, finding.said) == ("pass", "receiver gpu-autoscaler posts to the autoscaler with a token")
 
 
 def test_a_hidden_address_counts_by_the_name_of_its_receiver() -> None:
@@ -163,15 +162,15 @@ def test_a_hidden_address_counts_by_the_name_of_its_receiver() -> None:
     said = [replace(peer, original=OPERATOR, routed=(("GpuAutoscalerHeartbeat", (name,)),)) for peer in peers()]
     (finding,) = [f for f in judge(said, ALERTS, a_policy(), NOW) if f.check == "alertmanager.webhook"]
     assert finding.verdict == "pass"
-    assert "hides its address" in finding.said
+    assert "hides its URL" in finding.said
 
 
 @pytest.mark.parametrize(
     "change, verdict, words",
     [
-        ({"url": "http://example.org/hook"}, "fail", "no receiver has a webhook that is ours"),
-        ({"http_config": {}}, "fail", "answered 401"),
-        ({"http_config": {"basic_auth": {"username": "x"}}}, "fail", "answered 401"),
+        ({"url": "http://example.org/hook"}, "fail", "no receiver has a webhook to the autoscaler"),
+        ({"http_config": {}}, "fail", "gets status 401"),
+        ({"http_config": {"basic_auth": {"username": "x"}}}, "fail", "gets status 401"),
         ({"max_alerts": 10}, "warn", "after 10 alerts"),
         ({"send_resolved": False}, "warn", "resolved"),
     ],
@@ -289,7 +288,7 @@ def go(line: Line, hours: Hours) -> list[Finding]:
 def test_a_test_alert_that_arrives_says_how_long_it_took_and_is_ended(httpserver: HTTPServer) -> None:
     through, hours = Line(httpserver, after=5), Hours()
     (finding,) = go(through, hours)
-    assert (finding.verdict, finding.said) == ("pass", "the test alert went round in 2.0 s")
+    assert (finding.verdict, finding.said) == ("pass", "the test alert arrived after 2.0 s")
     begun, ended = through.posted
     assert begun["labels"] == ended["labels"]
     assert begun["labels"]["action"] == "notify"
@@ -310,7 +309,7 @@ def test_where_no_alertmanager_takes_it_the_reason_is_told(httpserver: HTTPServe
     httpserver.expect_request("/api/v2/alerts").respond_with_json("bad", status=403)
     (finding,) = go_anyway(httpserver)
     assert finding.verdict == "fail"
-    assert "no Alertmanager took the test alert: Alertmanager at http://" in finding.said
+    assert "no Alertmanager accepted the test alert: Alertmanager at http://" in finding.said
     assert "403" in finding.said
 
 
@@ -325,7 +324,7 @@ def test_without_a_server_that_tells_what_arrived_no_test_alert_is_sent(httpserv
     httpserver.expect_request("/api/v1/alerts").respond_with_data("x", status=404)
     (finding,) = go_anyway(httpserver)
     assert finding.verdict == "fail"
-    assert "cannot be asked what has arrived" in finding.said
+    assert "cannot read the received alerts" in finding.said
 
 
 def go_anyway(httpserver: HTTPServer) -> list[Finding]:

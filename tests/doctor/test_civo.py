@@ -107,10 +107,10 @@ def test_a_size_that_nobody_prices_fails(start: Starter, told: Told) -> None:
     [
         ({"labels": {}}, "civo.pool_labels", "fail", "lacks at Civo: gpu=on-demand"),
         ({"labels": {"gpu": "spot"}}, "civo.pool_labels", "fail", "lacks at Civo: gpu=on-demand"),
-        ({"labels": {"gpu": "on-demand", "x": "y"}}, "civo.pool_labels", "warn", "does not name: x=y"),
-        ({"taints": [TAINT, {**TAINT, "key": "b"}]}, "civo.pool_taints", "fail", "does not name: b=true:NoSchedule"),
-        ({"taints": [{**TAINT, "value": "no"}]}, "civo.pool_taints", "fail", "does not name: gpu=no:NoSchedule"),
-        ({"count": 6}, "civo.pool_count", "warn", "asked for 6 nodes, allowed 0 to 4"),
+        ({"labels": {"gpu": "on-demand", "x": "y"}}, "civo.pool_labels", "warn", "not configured: x=y"),
+        ({"taints": [TAINT, {**TAINT, "key": "b"}]}, "civo.pool_taints", "fail", "not configured: b=true:NoSchedule"),
+        ({"taints": [{**TAINT, "value": "no"}]}, "civo.pool_taints", "fail", "not configured: gpu=no:NoSchedule"),
+        ({"count": 6}, "civo.pool_count", "warn", "required count of 6 nodes, allowed 0 to 4"),
     ],
 )
 def test_a_pool_that_differs_at_civo_is_told(
@@ -134,7 +134,7 @@ def test_what_an_answer_leaves_out_is_not_called_equal_where_nothing_is_configur
     bare = PoolAtCivo(id=GPU_POOL, size="an.g1.l40s.kube.x1", required=1)
     told = installation(tmp_path, document(pools=[pool(labels={}, taints=[])]))
     found = [f for f in at_civo(told.settings.policy.pools, {GPU_POOL: bare}) if f.check.endswith(("labels", "taints"))]
-    assert [(f.verdict, f.said) for f in found] == [("pass", "pool l40s: none configured, and Civo tells of none")] * 2
+    assert [(f.verdict, f.said) for f in found] == [("pass", "pool l40s: none configured, and none at Civo")] * 2
 
 
 def test_a_pool_whose_size_civo_does_not_list_is_not_said_to_fit_into_the_quota(tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_a_quota_for_not_one_node_more_fails(start: Starter, told: Told) -> None
     sim = start(quota={"ram_mb": 32768})  # what a new account has, by Civo's own screenshot
     finding = only(told(sim))
     assert (finding.check, finding.verdict) == ("civo.quota", "fail")
-    assert "not one more node of pool l40s" in finding.said
+    assert "no further node of pool l40s" in finding.said
     assert "raise the quota" in finding.remedy
 
 
@@ -194,7 +194,7 @@ def test_a_quota_below_the_maxima_is_warned_of(start: Starter, told: Told) -> No
     sim = start(quota={"instance_count": 3})
     finding = only(told(sim))
     assert (finding.check, finding.verdict) == ("civo.quota", "warn")
-    assert "3 instances more are needed for the maxima, 2 are left" in finding.said
+    assert "3 instances more needed for the maxima, 2 left" in finding.said
 
 
 def test_a_quota_that_the_limit_on_gpus_keeps_within_is_fine(start: Starter, told: Told) -> None:

@@ -58,4 +58,4 @@ def test_a_configuration_that_cannot_be_used_is_a_finding_each_and_two(tmp_path:
 def test_an_area_that_is_not_there_is_a_wrong_command_line(tmp_path: Path) -> None:
     done = doctor(environ(tmp_path), "--only", "moon")
     assert done.exit_code == 2
-    assert "no area moon; there are configuration" in done.stderr
+    assert "unknown area moon; use one of: configuration" in done.stderr

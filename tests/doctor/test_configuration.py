@@ -25,7 +25,7 @@ def test_a_healthy_configuration_raises_no_alarm(tmp_path: Path) -> None:
         ({"mode": "observe"}, "configuration.mode", "changes nothing"),
         ({"docs_url": "https://civo-gpu-autoscaler.example/docs"}, "configuration.links", "placeholder"),
         ({"public_url": None}, "configuration.links", "public_url"),
-        ({"budget": {"monthly_usd": 5000}}, "configuration.budget_hold", "no means"),
+        ({"budget": {"monthly_usd": 5000}}, "configuration.budget_hold", "budget.hold is empty"),
     ],
 )
 def test_what_is_odd_in_the_file_is_told(tmp_path: Path, changes: dict[str, Any], check: str, words: str) -> None:
@@ -54,7 +54,7 @@ def test_a_short_token_is_named_and_told_once(tmp_path: Path) -> None:
 
 def test_without_an_operators_token_nobody_can_override(tmp_path: Path) -> None:
     (finding,) = found(tmp_path, GPU_AUTOSCALER_OPERATOR_TOKEN="")
-    assert "nobody can override" in finding.said
+    assert "overrides and approvals are impossible" in finding.said
 
 
 def test_hosts_that_are_kept_free_for_examples_are_placeholders() -> None:

@@ -62,7 +62,7 @@ def test_a_quota_beyond_the_maxima_is_warned_of_over_all_queues(start: Starter, 
     install(sim, a_flavor(), a_queue(3), a_queue(2, name="more"))
     finding = found(told(sim))["kueue.quota"]
     assert finding.verdict == "warn"
-    assert "flavor l40s may admit 5 nvidia.com/gpu, l40s can come to 4" in finding.said
+    assert "flavor l40s may admit 5 nvidia.com/gpu, but l40s can have 4" in finding.said
     assert "nominalQuota" in finding.remedy
 
 

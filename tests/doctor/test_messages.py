@@ -31,7 +31,7 @@ def trouble(said: list[Finding]) -> list[str]:
 def test_destinations_that_can_be_used_raise_no_alarm(tmp_path: Path) -> None:
     told = found(tmp_path, f"{SLACK} {TELEGRAM}/12315544", f"vision={SLACK}")
     assert trouble(told) == []
-    assert "2 destinations for everybody, and those of 1 team" in told[0].said
+    assert "2 destinations for all messages, and those of 1 team" in told[0].said
 
 
 def test_nobody_to_tell_is_a_warning(tmp_path: Path) -> None:
@@ -41,7 +41,7 @@ def test_nobody_to_tell_is_a_warning(tmp_path: Path) -> None:
 def test_a_team_alone_does_not_hear_what_is_about_no_team(tmp_path: Path) -> None:
     told = found(tmp_path, teams=f"vision={SLACK}")
     assert trouble(told) == ["destinations warn"]
-    assert "nobody is told but teams" in told[0].said
+    assert "messages go to teams only" in told[0].said
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def test_a_server_error_is_no_answer_and_names_what_was_asked(httpserver: HTTPSe
 def test_nonsense_is_not_understood_and_nothing_else(httpserver: HTTPServer, body: str) -> None:
     httpserver.expect_request("/api/v1/query").respond_with_data(body)
     with MonitoringApi("Prometheus", httpserver.url_for(""), SystemClock()) as api:
-        with pytest.raises(TryLater, match="not understood"):
+        with pytest.raises(TryLater, match="malformed answer"):
             api.vector("up")
-        with pytest.raises(TryLater, match="not understood"):
+        with pytest.raises(TryLater, match="malformed answer"):
             api.ahead()

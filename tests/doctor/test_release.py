@@ -101,7 +101,7 @@ def test_a_pod_of_ours_that_lives_and_does_not_answer_keeps_everything(start: St
         before = left(sim)
         done = release(env, "--yes")
     assert done.exit_code == 1
-    assert "gpu-autoscaler/gpu-autoscaler-0 lives in the cluster, and in which mode is not known" in done.stdout
+    assert "gpu-autoscaler/gpu-autoscaler-0 runs in the cluster, and its mode is unknown" in done.stdout
     assert "port-forward" in done.stdout
     assert left(sim) == before
 
@@ -111,8 +111,8 @@ def test_what_may_not_be_seen_is_not_taken_for_undone(start: Starter, tmp_path: 
     kubeconfig = str(sim.kubeconfig(tmp_path / "kubeconfig"))
     done = release(environ(tmp_path, KUBECONFIG=kubeconfig, GPU_AUTOSCALER_URL=unused_url()))
     assert done.exit_code == 1
-    assert "what is left on namespaces and queues could not be seen" in done.stdout
-    assert "nothing of ours is on nodes\n" in done.stdout
+    assert "namespaces and queues could not be read" in done.stdout
+    assert "no changes of the autoscaler on nodes\n" in done.stdout
 
 
 def test_the_cordon_and_the_taints_of_others_stay(start: Starter, tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_where_nothing_is_left_nobody_is_asked(start: Starter, tmp_path: Path) -
     kubeconfig = str(sim.kubeconfig(tmp_path / "kubeconfig"))
     done = release(environ(tmp_path, KUBECONFIG=kubeconfig, GPU_AUTOSCALER_URL=unused_url()))
     assert done.exit_code == 0
-    assert "nothing of ours is on nodes" in done.stdout
+    assert "no changes of the autoscaler on nodes" in done.stdout
 
 
 def test_a_right_that_is_missing_fails_by_name_and_keeps_no_other_from_being_undone(
@@ -154,12 +154,12 @@ def test_a_right_that_is_missing_fails_by_name_and_keeps_no_other_from_being_und
         (["--smoke", "--release"], "exclude each other"),
         (
             ["--release", "--send-test-message"],
-            "--release looks at nothing else, so --send-test-message would do nothing",
+            "--release runs nothing else, so --send-test-message would have no effect",
         ),
-        (["--smoke", "--only", "civo"], "--smoke looks at nothing else, so --only would do nothing"),
-        (["--pool", "l40s", "--timeout", "5m"], "--pool and --timeout would do nothing without --smoke"),
-        (["--only", "civo", "--send-test-alert"], "--send-test-alert needs --only alertmanager too"),
-        (["--only", "civo", "--send-test-message"], "--send-test-message needs --only messages too"),
+        (["--smoke", "--only", "civo"], "--smoke runs nothing else, so --only would have no effect"),
+        (["--pool", "l40s", "--timeout", "5m"], "--pool and --timeout would have no effect without --smoke"),
+        (["--only", "civo", "--send-test-alert"], "--send-test-alert also needs --only alertmanager"),
+        (["--only", "civo", "--send-test-message"], "--send-test-message also needs --only messages"),
     ],
 )
 def test_an_option_that_would_be_passed_over_is_a_wrong_command_line(

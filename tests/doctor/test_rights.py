@@ -9,8 +9,8 @@ import yaml
 from receiver.config import load_text
 from receiver.doctor.checks import Finding
 from receiver.doctor.kubernetes import AREA as KUBERNETES
+from receiver.doctor.kubernetes import Needed, needed
 from receiver.doctor.kueue import AREA as KUEUE
-from receiver.doctor.rights import Needed, needed
 from receiver.doctor.rounds import go_round
 from tests.docs.test_rights import RBAC, _roles
 from tests.doctor.builders import document

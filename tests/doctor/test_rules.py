@@ -91,7 +91,7 @@ PLANTED: list[tuple[str, Callable[[JSON], None], str, str, str]] = [
         ),
         "rules.runbooks",
         "warn",
-        "1 alert lead",
+        "1 alert point",
     ),
     ("a runbook is missing", _changed(BUSY, annotations={}), "rules.runbooks", "warn", BUSY),
 ]

@@ -74,7 +74,7 @@ def test_from_zero_to_one_every_stage_is_timed_and_the_pod_is_deleted(region: Si
     assert [f.check for f in found] == [check.name for check in CHECKS]
     assert set(verdicts(found).values()) == {"pass"}
     said = {f.check: f.said for f in found}
-    assert said["smoke.pending"].startswith("no node has room for the pod after ")
+    assert said["smoke.pending"].startswith("the pod is unschedulable after ")
     assert said["smoke.node_ready"] == "the new node is Ready after 1 min (+70 s)"  # built in 60 s, booted in 10 s
     assert "(+30 s)" in said["smoke.gpus"]
     assert pods(region) == []
@@ -132,7 +132,7 @@ def test_where_a_node_has_room_nothing_is_bought_and_that_is_said(region: Simula
     found = attempt()
     assert {verdicts(found)[f"smoke.{s}"] for s in ("pending", "asked", "node_ready", "gpus")} == {"skip"}
     assert verdicts(found)["smoke.running"] == "pass"
-    assert "nothing had to be bought" in next(f.said for f in found if f.check == "smoke.asked")
+    assert "none had to be bought" in next(f.said for f in found if f.check == "smoke.asked")
 
 
 def test_an_api_server_that_is_away_for_a_while_ends_nothing(region: Simulator, attempt: Try) -> None:
@@ -150,7 +150,7 @@ def test_while_it_observes_no_pod_is_created(region: Simulator, attempt: Try, wh
         with listening(Bench(store=a_full_store(), mode="observe")) as url:
             found = attempt(url=url)
     assert verdicts(found) == {"smoke.allowed": "fail"}
-    assert "nothing would be bought" in found[0].said
+    assert "no node would be bought" in found[0].said
     assert not [e for e in region.log.entries() if e["method"] == "POST"]
 
 
@@ -207,7 +207,7 @@ def test_nothing_is_created_without_a_yes(region: Simulator, tmp_path: Path) -> 
 def test_a_pool_that_is_not_there_is_a_wrong_command_line(tmp_path: Path) -> None:
     done = CliRunner(env=environ(tmp_path)).invoke(main, ["doctor", "--smoke", "--pool", "moon", "--yes"])
     assert done.exit_code == 2
-    assert "there are l40s" in done.stderr
+    assert "use one of: l40s" in done.stderr
 
 
 def told_of(tmp_path: Path, **changes: Any) -> Installation:

@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from receiver.doctor.checks import Finding
-from receiver.doctor.exporters import POOL, judge_dcgm, judge_kube_state_metrics
 from receiver.doctor.prometheus import active_targets, alertmanagers, clock, retention, scrapes
-from receiver.doctor.telemetry import QUERIES, judge_own
+from receiver.doctor.telemetry import POOL, QUERIES, judge_dcgm, judge_kube_state_metrics, judge_own
 from tests.doctor.monitored import POOLS, Answers, answers, named, one, target
 
 
@@ -54,14 +53,14 @@ PLANTED: list[tuple[str, Answers, str, str, str]] = [
         answers(ksm_up=[one(0, job="kube-state-metrics")]),
         "kube_state_metrics",
         "fail",
-        "does not answer",
+        "fail",
     ),
     ("two of it", answers(ksm_up=TWO, ksm_nodes=TWICE), "kube_state_metrics_once", "warn", "1 node shown by more"),
     ("shards", answers(ksm_up=TWO, ksm_nodes=PARTS), "kube_state_metrics_once", "warn", "sharded: 2 instances"),
     ("a shard is missing", answers(ksm_shards=[one(2)]), "kube_state_metrics_once", "warn", "1 of 2 shards"),
     ("honor_labels off", answers(ksm_renamed=[one()]), "kube_state_metrics_labels", "fail", "exported_pod"),
     ("no allowlist", answers(ksm_pools=[]), "node_pool_label", "fail", "not exported at all"),
-    ("an allowlist without it", answers(ksm_pools=NO_LABELS), "node_pool_label", "fail", "no label of the pool"),
+    ("an allowlist without it", answers(ksm_pools=NO_LABELS), "node_pool_label", "fail", "lacks the label of the pool"),
     ("a node without it", answers(ksm_pools=HALF), "node_pool_label", "warn", "gpu-2"),
     ("no selectors", answers(ksm_selectors=[]), "node_selectors", "warn", "unassigned"),
     (
@@ -103,7 +102,7 @@ PLANTED: list[tuple[str, Answers, str, str, str]] = [
         "utilization is unknown",
     ),
     ("we are not scraped", answers(own_up=[], own_builds=[]), "own", "fail", "does not scrape"),
-    ("we do not answer", answers(own_up=[one(0)], own_builds=[]), "own", "fail", "does not answer"),
+    ("we do not answer", answers(own_up=[one(0)], own_builds=[]), "own", "fail", "fail"),
     ("under another job too", answers(own_up=[], own_builds=[one(job="gpu", version="1.2.3")]), "own", "warn", "gpu"),
     ("two versions", answers(own_builds=[one(version="1.2.3"), one(version="1.2.2")]), "own_version", "warn", "1.2.2"),
     (
@@ -184,7 +183,7 @@ def test_targets_that_answer_often_enough_are_told() -> None:
 def test_a_target_that_is_down_is_named_with_its_error() -> None:
     told = _scraped(health="down", lastError="connection refused")
     assert (told[0].check, told[0].verdict) == ("prometheus.targets", "warn")
-    assert "kube-state-metrics:80 does not answer: connection refused" in told[0].said
+    assert "kube-state-metrics:80 is down: connection refused" in told[0].said
 
 
 def test_a_job_that_is_scraped_too_seldom_is_named() -> None:

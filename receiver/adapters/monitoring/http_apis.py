@@ -1,7 +1,4 @@
-"""The HTTP APIs of Prometheus and Alertmanager as the doctor reads them: one GET or POST, and when it was answered.
-
-Promises to keep credentials that an address may carry out of every message.
-"""
+"""A client of the HTTP APIs of Prometheus and Alertmanager for the doctor. No message contains credentials."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,19 +11,19 @@ from receiver.adapters.http.sessions import quick_session, shown, wire_failure
 from receiver.ports import Clock, TryLater
 
 Labels = Mapping[str, str]
-MOST_SAID = 300  # characters of an error that somebody else wrote
+MOST_SAID = 300  # characters of an external error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstantSample:
-    """One series of an instant query: its labels, its value, and when it was taken."""
+    """One series of an instant query: its labels and its value."""
 
     labels: Labels
     value: float
 
 
 class MonitoringApi:
-    """What answers at *url*; *name* is what it is called in messages, *timeout* is seconds per request."""
+    """The API at *url*; *name* is its name in messages, *timeout* is seconds per request."""
 
     def __init__(self, name: str, url: str, clock: Clock, timeout: float | tuple[float, float] = 10) -> None:
         self._url = url.strip().rstrip("/")
@@ -41,15 +38,15 @@ class MonitoringApi:
 
     @property
     def shown(self) -> str:
-        """The address without credentials."""
+        """The URL without credentials."""
         return shown(self._url)
 
     def get(self, path: str, **query: str) -> Any:
-        """Return the JSON that GET *path* answers. Raises TryLater, with the code ``http_404`` and the like."""
+        """Return the JSON of GET *path*. Raises TryLater, with a code such as ``http_404``."""
         return self._json(self._send("GET", path, params=query), path)
 
     def text(self, path: str) -> str:
-        """Return the text that GET *path* answers. Raises TryLater."""
+        """Return the text of GET *path*. Raises TryLater."""
         return self._send("GET", path).text
 
     def post(self, path: str, body: Any) -> None:
@@ -57,14 +54,14 @@ class MonitoringApi:
         self._send("POST", path, json=body)
 
     def data(self, path: str, **query: str) -> Any:
-        """Return ``data`` of the answer of Prometheus' API to GET ``/api/v1/PATH``. Raises TryLater."""
+        """Return ``data`` of Prometheus' answer to GET ``/api/v1/PATH``. Raises TryLater."""
         document = self.get(f"/api/v1/{path}", **query)
         if not isinstance(document, dict) or "data" not in document:
             raise self._malformed(path)
         return document["data"]
 
     def told(self, path: str, **query: str) -> Any:
-        """Return the same, or None where there is no such thing: Thanos, Mimir and VictoriaMetrics tell less."""
+        """Return the same, or None if the server lacks it, as Thanos or Mimir may. Raises TryLater."""
         try:
             return self.data(path, **query)
         except TryLater as error:
@@ -73,7 +70,7 @@ class MonitoringApi:
             raise
 
     def vector(self, query: str) -> Sequence[InstantSample]:
-        """Return what the instant *query* yields. Raises TryLater."""
+        """Return the result of the instant *query*. Raises TryLater."""
         data = self.data("query", query=query)
         try:
             return [
@@ -84,7 +81,7 @@ class MonitoringApi:
             raise self._malformed(query) from None
 
     def ahead(self) -> tuple[timedelta, timedelta]:
-        """Return by how much Prometheus' clock is ahead of ours, and how uncertain that is. Raises TryLater."""
+        """Return how far Prometheus' clock is ahead of the local one, and the uncertainty of it. Raises TryLater."""
         before = self._clock.now()
         data = self.data("query", query="time()")
         after = self._clock.now()
@@ -114,11 +111,11 @@ class MonitoringApi:
             raise self._malformed(path) from None
 
     def _malformed(self, what: str) -> TryLater:
-        return TryLater(f"the answer of {self._name} at {self.shown} is not understood: {what}", code="malformed")
+        return TryLater(f"malformed answer of {self._name} at {self.shown}: {what}", code="malformed")
 
 
 def _detail(answer: requests.Response) -> str:
-    """What Prometheus' and Alertmanager's errors say, in short."""
+    """Return the error text of Prometheus or Alertmanager, shortened."""
     try:
         document = answer.json()
     except (ValueError, RecursionError):

@@ -1,1 +1,1 @@
-"""What only the doctor asks: reads of Civo, Kubernetes and the store that no step needs."""
+"""Reads of Civo, Kubernetes and the store that only the doctor needs."""

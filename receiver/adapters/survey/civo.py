@@ -1,7 +1,4 @@
-"""Civo as the doctor reads it: the cluster's pools with labels and taints, sizes, quota, and the time there.
-
-Promises to send nothing but GET.
-"""
+"""Civo for the doctor: the cluster's pools with labels and taints, sizes, quota and clock. Sends GET only."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,12 +13,12 @@ from receiver.adapters.kubernetes.api import entries, section
 from receiver.core.model.policy import Taint
 from receiver.ports import Clock, TryLater
 
-COUNTED = ("instance_count", "cpu_core", "ram_mb", "disk_gb")  # what a node takes of the account's quota
+COUNTED = ("instance_count", "cpu_core", "ram_mb", "disk_gb")  # resources of the account's quota that a node uses
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolAtCivo:
-    """A pool as Civo has it; *labels* and *taints* are None where the answer does not tell them."""
+    """A pool at Civo; *labels* and *taints* are None if the answer lacks them."""
 
     id: str
     size: str
@@ -32,7 +29,7 @@ class PoolAtCivo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizeAtCivo:
-    """A size: what one node takes, and whether Civo offers it now."""
+    """A size: the resources of one node, and whether Civo offers it now."""
 
     name: str
     cpu_cores: int
@@ -43,25 +40,25 @@ class SizeAtCivo:
 
     @property
     def takes(self) -> Mapping[str, int]:
-        """What one node takes of each of `COUNTED`."""
+        """The use of each of `COUNTED` by one node."""
         return dict(zip(COUNTED, (1, self.cpu_cores, self.ram_mb, self.disk_gb), strict=True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountQuota:
-    """What the account may have and has of each of `COUNTED` that Civo told."""
+    """Limit and usage of the account, for each of `COUNTED` in Civo's answer."""
 
     limit: Mapping[str, int] = field(default_factory=dict)
     usage: Mapping[str, int] = field(default_factory=dict)
 
 
 class CivoSurvey(CivoCloud):
-    """The account and cluster of `CivoCloud`. *told* is the time there, once somebody listens for it."""
+    """The account and cluster of `CivoCloud`; *told* is Civo's time after `listen`."""
 
     told: ClockReading | None = None
 
     def listen(self, clock: Clock) -> None:
-        """Keep what each answer says of the time there, beside that of *clock*."""
+        """Keep the time of each answer together with that of *clock*."""
 
         def heard(response: requests.Response, *_: object, **__: object) -> None:
             there: datetime | None = http_date(response.headers.get("Date"))
@@ -94,7 +91,7 @@ class CivoSurvey(CivoCloud):
         """Return every size that Civo lists, by name. Raises TryLater and WontWork."""
         answer = self._send("GET", "/v2/sizes", "list the sizes")
         if not isinstance(answer, list):
-            raise TryLater("Civo's answer is not understood: the list of sizes is malformed", code="malformed")
+            raise TryLater("malformed answer of Civo: the list of sizes", code="malformed")
         sizes = (_size(record) for record in answer if isinstance(record, dict))
         return {size.name: size for size in sizes if size.name}
 
@@ -102,7 +99,7 @@ class CivoSurvey(CivoCloud):
         """Return limits and usage of the whole account. Raises TryLater and WontWork."""
         answer = self._send("GET", "/v2/quota", "show the quota")
         if not isinstance(answer, dict):
-            raise TryLater("Civo's answer is not understood: the quota is malformed", code="malformed")
+            raise TryLater("malformed answer of Civo: the quota", code="malformed")
         told = {name: (whole(answer.get(f"{name}_limit")), whole(answer.get(f"{name}_usage"))) for name in COUNTED}
         known = {name: (limit, used) for name, (limit, used) in told.items() if limit is not None and used is not None}
         return AccountQuota(

@@ -1,6 +1,7 @@
-"""Kubernetes as the doctor reads it: nodes and pods of every kind, who may do what, policies, and the time there.
+"""Kubernetes for the doctor: nodes and pods of every kind, rights, policies, the clock; the smoke test's pod.
 
-Promises to change nothing: beside reads it sends SelfSubjectAccessReviews, which the API server answers and forgets.
+`ClusterSurvey` only reads and sends SelfSubjectAccessReviews, which are not stored. `SmokeSurvey` deletes exactly the
+pod that it created.
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,7 +46,7 @@ OURS = "gpu-autoscaler"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenNode:
-    """A node and when it came."""
+    """A node and its creation time."""
 
     node: ClusterNode
     created_at: datetime | None
@@ -53,9 +54,9 @@ class SeenNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenPod:
-    """A living pod of any kind; *words* are its images, commands and arguments, *gpus* what it asks for.
+    """A living pod of any kind; *words* are its images, commands and arguments, *gpus* its requests.
 
-    *daemon* names the DaemonSet that owns it, *shuts_down* tells that it is annotated for idle shutdown.
+    *daemon* is the DaemonSet that owns it; *shuts_down*: it is annotated for idle shutdown.
     """
 
     key: str
@@ -69,12 +70,12 @@ class SeenPod:
 
     @property
     def is_ours(self) -> bool:
-        """True for a pod of our own deployment."""
+        """Whether it is a pod of the autoscaler."""
         return self.labels.get(HOST_LABEL) == OURS
 
 
 class _HeardApi(KubernetesApi):
-    """Calls that keep what the last answer's ``Date`` said."""
+    """An API client that keeps the ``Date`` of the last answer."""
 
     def __init__(self, api_client: client.ApiClient, clock: Clock) -> None:
         super().__init__(api_client)
@@ -103,12 +104,12 @@ class ClusterSurvey(KubernetesCluster):
 
     @property
     def told(self) -> ClockReading | None:
-        """What the last answer said of the time there."""
+        """The time of the API server in the last answer."""
         return self._heard.told
 
     def nodes(self, dra: frozenset[str] = frozenset()) -> list[SeenNode]:
-        """Return every node; those that host us or the monitoring say so, and those of *dra* (names), whose GPUs a DRA
-        driver serves."""
+        """Return every node, with the pods of autoscaler and monitoring on it; *dra* are the names of nodes whose GPUs
+        a DRA driver serves."""
         hosts: dict[str, list[str]] = {}
         for raw in self._pods():
             if hosts_us(raw):
@@ -126,7 +127,7 @@ class ClusterSurvey(KubernetesCluster):
         return [_pod(raw) for raw in self._pods()]
 
     def may(self, right: Right) -> bool:
-        """True when the API server says that we have *right* in every namespace."""
+        """Return whether the current user has *right* in every namespace."""
         return self._access.may(right)
 
     def groups(self) -> frozenset[str]:
@@ -144,7 +145,7 @@ class ClusterSurvey(KubernetesCluster):
         return self._wire.every("resourcequotas", self._api.reads(QUOTAS))
 
     def every(self, kind: ResourceKind) -> list[Mapping[str, Any]]:
-        """Return every object of *kind* in the version that is served."""
+        """Return every object of *kind* in the served version."""
         for version in kind.versions:
             try:
                 return self._wire.every(kind.name, partial(self._api.reads(CUSTOM), kind.group, version, kind.plural))
@@ -179,17 +180,17 @@ def _pod(raw: Mapping[str, Any]) -> SeenPod:
 
 
 def age(seen: SeenNode, now: datetime) -> timedelta | None:
-    """Return how long ago the node came; None where nobody tells."""
+    """Return the age of the node, None if unknown."""
     return None if seen.created_at is None else now - seen.created_at.astimezone(UTC)
 
 
-MARK = "gpu-autoscaler.io/smoke-test"  # an annotation: which run of the test made the pod
+MARK = "gpu-autoscaler.io/smoke-test"  # annotation with the run of the test that created the pod
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodState:
-    """The pod as it stands: its *phase*, on which *node*, whether the scheduler found none, and what it or a container
-    *says* about why."""
+    """The state of the pod: its *phase* and *node*, whether it is unschedulable, and what the scheduler or a container
+    *says* about that."""
 
     phase: str
     node: str = ""
@@ -198,7 +199,7 @@ class PodState:
 
 
 class SmokeSurvey(ClusterSurvey):
-    """A `ClusterSurvey` that may also create and delete one pod."""
+    """A `ClusterSurvey` that can also create and delete one pod."""
 
     def create(self, namespace: str, manifest: Mapping[str, Any]) -> str:
         """Create the pod and return its uid. Raises TryLater and WontWork."""
@@ -206,7 +207,7 @@ class SmokeSurvey(ClusterSurvey):
         return str(section(made, "metadata").get("uid"))
 
     def made(self, namespace: str, name: str, mark: str) -> str | None:
-        """Return the uid of the pod that carries *mark*: one whose creation was not answered. Raises TryLater."""
+        """Return the uid of the pod with *mark*, for a creation without an answer. Raises TryLater."""
         try:
             raw = self._wire.ask("get", "pods", self._api.reads(POD), namespace, name)
         except WontWork:
@@ -215,7 +216,7 @@ class SmokeSurvey(ClusterSurvey):
         return str(metadata.get("uid")) if words(metadata, "annotations").get(MARK) == mark else None
 
     def state(self, namespace: str, name: str) -> PodState:
-        """Return how the pod stands. Raises TryLater and WontWork (``http_404``: it is gone)."""
+        """Return the state of the pod. Raises TryLater and WontWork (``http_404``: it is gone)."""
         raw = self._wire.ask("get", "pods", self._api.reads(POD), namespace, name)
         status = section(raw, "status")
         scheduled = next((c for c in entries(status, "conditions") if c.get("type") == "PodScheduled"), {})
@@ -231,7 +232,7 @@ class SmokeSurvey(ClusterSurvey):
         )
 
     def delete(self, namespace: str, name: str, uid: str) -> None:
-        """Delete the pod of that *uid*; one that is gone or another's is left. Raises TryLater and WontWork."""
+        """Delete the pod with *uid* if it still exists. Raises TryLater and WontWork."""
         options = {"preconditions": {"uid": uid}}
         try:
             self._wire.ask("delete", "pods", self._api.deletes(POD), namespace, name, options)

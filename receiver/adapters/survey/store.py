@@ -1,6 +1,6 @@
-"""The store as the doctor reads it, beside a server that writes there.
+"""The store for the doctor, while a server writes to it.
 
-Promises to take no lock that a writer waits for, to write nothing, and to keep the password out of every message.
+It writes nothing, takes no lock that a writer waits for, and keeps the password out of messages.
 """
 
 import os
@@ -18,7 +18,7 @@ from receiver.adapters.store.database import Database, database_file
 from receiver.adapters.store.migrate import missing, names_in, newest
 from receiver.ports import Clock, TryLater
 
-PASSING = frozenset({"overlay", "tmpfs", "ramfs"})  # a container's own layer, or memory
+PASSING = frozenset({"overlay", "tmpfs", "ramfs"})  # a container's own layer, or memory: lost on restart
 NETWORK = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "glusterfs", "lustre", "fuse.sshfs"})
 MOUNTS = Path("/proc/self/mounts")
 WAITS_SECONDS = 2.0
@@ -26,8 +26,8 @@ WAITS_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schema:
-    """What revision a database has (None: it has no tables yet), the newest that we know, and the oldest revision whose
-    release the database's own says can live with it. *missing* names what the newest has and the database lacks."""
+    """The revision of a database (None: no tables yet), the newest known one, and the oldest one whose release is
+    compatible with the database. *missing* are tables and columns of the newest revision that the database lacks."""
 
     revision: str | None
     newest: str
@@ -37,8 +37,7 @@ class Schema:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabasePlace:
-    """Where a SQLite file is: whether file and folder are there and may be written to, bytes free there, the kind of
-    file system."""
+    """The place of a SQLite file: whether file and folder exist and are writable, free bytes, file system."""
 
     file: Path
     exists: bool
@@ -49,18 +48,18 @@ class DatabasePlace:
 
     @property
     def remote(self) -> bool:
-        """True for a file system over a network: SQLite's locks and shared memory do not work there."""
+        """Whether it is a network file system, where SQLite's locks and shared memory do not work."""
         return self.kind in NETWORK
 
     @property
     def passing(self) -> bool:
-        """True for what ends with the container, or with the machine's next start."""
+        """Whether it is lost with the container or on a restart of the machine."""
         return self.kind in PASSING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Postgres:
-    """A PostgreSQL server: its version, whether it takes writes, and its time beside ours."""
+    """A PostgreSQL server: its version, whether it accepts writes, and its clock."""
 
     version: str
     takes_writes: bool
@@ -68,7 +67,7 @@ class Postgres:
 
 
 def place(url: URL) -> DatabasePlace:
-    """Return where the file of *url* is; nothing is opened."""
+    """Return the place of the file of *url* without opening it."""
     file = database_file(url)
     folder = file.parent
     there = folder.is_dir()
@@ -84,7 +83,7 @@ def place(url: URL) -> DatabasePlace:
 
 
 def file_system(folder: Path) -> str:
-    """Return the kind of file system that *folder* is on, empty where nobody tells (no Linux)."""
+    """Return the kind of file system of *folder*, empty if unknown (not Linux)."""
     try:
         lines = MOUNTS.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -95,7 +94,7 @@ def file_system(folder: Path) -> str:
 
 
 def sqlite_schema(file: Path) -> Schema:
-    """Return the schema of the database in *file*, read by a connection that cannot write. Raises TryLater."""
+    """Return the schema of the database in *file*, over a read-only connection. Raises TryLater."""
 
     def connect() -> sqlite3.Connection:
         return sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True, timeout=WAITS_SECONDS)
@@ -108,7 +107,7 @@ def sqlite_schema(file: Path) -> Schema:
 
 
 def postgres(url: URL, clock: Clock) -> tuple[Postgres, Schema]:
-    """Return what the server of *url* and its database are. Raises TryLater without the password."""
+    """Return the server of *url* and the schema of its database. Raises TryLater without the password."""
     database = Database(url)
     try:
         with database.read() as connection:
