@@ -11,7 +11,7 @@ from receiver.adapters.messages.destinations import (
 )
 from receiver.core.model.text import some
 from receiver.core.notices.grouping import Message
-from receiver.core.notices.sentences import Severity
+from receiver.core.notices.notice import Severity
 from receiver.doctor.checks import Area, Check, Finding, Installation, few
 
 TEST = Message(

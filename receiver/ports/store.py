@@ -19,7 +19,7 @@ from receiver.core.model.policy import BudgetChange, Policy
 from receiver.core.model.signals import Alert
 from receiver.core.model.usage import Accounted, Accounting, Unwatched, Usage, WorkloadLife
 from receiver.core.money.attribution import Watch
-from receiver.core.notices.sentences import Notice
+from receiver.core.notices.notice import Notice
 from receiver.core.report.budget_lines import Spoke
 from receiver.core.report.lines import Counted
 from receiver.core.report.rightsizing import InUse

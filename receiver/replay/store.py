@@ -21,7 +21,7 @@ from receiver.core.model.signals import Alert
 from receiver.core.model.usage import Accounted, Accounting, Usage
 from receiver.core.money.budget import UNSURE_FOR, may_have_landed
 from receiver.core.money.cost import EndedLog
-from receiver.core.notices.sentences import Notice
+from receiver.core.notices.notice import Notice
 from receiver.core.report.rightsizing import InUse
 from receiver.core.scaling.capacity import refused_counts
 from receiver.core.scaling.provisioning import is_late

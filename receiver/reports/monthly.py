@@ -12,7 +12,7 @@ import structlog
 from receiver.core.model.policy import Policy, Scope, UnitOfWork
 from receiver.core.money.attribution import is_settled
 from receiver.core.money.budget import Month, month_of
-from receiver.core.notices.report_notice import TOPIC, notice_of, topic_of
+from receiver.core.notices.money_notices import REPORT_TOPIC, report_notice, report_topic
 from receiver.core.report.lines import Counted, query_of
 from receiver.core.report.report import Found, report
 from receiver.ports import Store, Telemetry, TryLater, WontWork, WriterLostError
@@ -142,8 +142,8 @@ class MonthEnd:
         wanted = self._policy.reports.monthly.wanted
         if not wanted or month.name in self._nothing or now >= month.end + LATE_FOR:
             return
-        told = self._store.told(TOPIC)
-        missing = [team for team in wanted if told.get(topic_of(team), ("", now))[0] != month.name]
+        told = self._store.told(REPORT_TOPIC)
+        missing = [team for team in wanted if told.get(report_topic(team), ("", now))[0] != month.name]
         # Without Civo or Kubernetes the account stands still while time goes on, and a report that is told once would
         # call nobody's what somebody held.
         if not missing or not self._is_settled(month, now):
@@ -153,4 +153,4 @@ class MonthEnd:
             self._nothing.add(month.name)
             return
         for team in missing:
-            self._store.say(notice_of(report(found, self._policy, month, now, team)), now)
+            self._store.say(report_notice(report(found, self._policy, month, now, team)), now)

@@ -20,7 +20,7 @@ from receiver.core.model.overrides import OverrideKind
 from receiver.core.model.policy import Policy, Pool, Scope
 from receiver.core.money.budget import BudgetStage, BudgetView
 from receiver.core.money.cost import next_unit_at
-from receiver.core.notices.sentences import Concern, Level
+from receiver.core.notices.notice import Concern, Level
 from receiver.core.scaling.approval import is_wanted
 from receiver.core.scaling.assign import Assignment, Wanted
 from receiver.core.scaling.failures import Failure, Failures

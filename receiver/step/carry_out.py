@@ -13,7 +13,7 @@ from receiver.core.model.actions import Action, ActionKind, Because, Outcome, Ou
 from receiver.core.model.model import Backoff, CordonedBy, LateCount, Node, PoolState, Stage
 from receiver.core.model.pods import Pod
 from receiver.core.model.text import some
-from receiver.core.notices.pod_events import ToldPods
+from receiver.core.notices.workload_notices import ToldPods
 from receiver.core.scaling.provisioning import late_after
 from receiver.core.scaling.recheck_times import LOOK_AGAIN_AFTER
 from receiver.ports import Cloud, Cluster, Did, Receipt, TryLater, WontWork, WriterLostError

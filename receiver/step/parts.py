@@ -16,7 +16,7 @@ from receiver.core.model.approval_request import Question
 from receiver.core.model.memory import Control
 from receiver.core.model.model import Drift, Facts
 from receiver.core.model.policy import Policy
-from receiver.core.notices.sentences import Cause, Concern, Notice
+from receiver.core.notices.notice import Cause, Concern, Notice
 from receiver.core.scaling.assign import Assignment
 from receiver.core.scaling.failures import Failure, Failures
 from receiver.ports import StepStore, TryLater, WriterLostError

@@ -10,7 +10,7 @@ from receiver.core.model.actions import Action, ActionKind, Change, Decision, Ou
 from receiver.core.model.model import PoolState, Source
 from receiver.core.money.budget import UNSURE_FOR
 from receiver.core.notices.action_notices import Around, ended, instead_of
-from receiver.core.notices.sentences import Cause, Notice
+from receiver.core.notices.notice import Cause, Notice
 from receiver.core.scaling.decide import case_of
 from receiver.core.scaling.plan import join, plan, provisioning_failed
 from receiver.ports import StepStore

@@ -10,9 +10,9 @@ from receiver.core.model.actions import ActionKind, OutcomeKind
 from receiver.core.model.model import Facts, PoolState, Rights, Source, never_asked
 from receiver.core.model.policy import Policy
 from receiver.core.money.budget import views
-from receiver.core.notices import override_notices
+from receiver.core.notices import people_notices
 from receiver.core.notices.action_notices import Around, removals_stop
-from receiver.core.notices.sentences import Cause
+from receiver.core.notices.notice import Cause
 from receiver.core.scaling.decide import removals_under_way
 from receiver.core.scaling.provisioning import late_after
 from receiver.ports import Cluster, StepStore, TryLater, WontWork
@@ -117,7 +117,7 @@ def _end_overrides(looked: Looked, store: StepStore, policy: Policy, now: dateti
     """Close expired overrides and send a message; reopen those that were closed while the clock was ahead."""
     for override in looked.resumed:
         notice = parts.composed(
-            lambda override=override: override_notices.goes_on(override, policy),  # type: ignore[misc]
+            lambda override=override: people_notices.goes_on(override, policy),  # type: ignore[misc]
             cause=Cause.OVERRIDE_SET,
             topic=f"override:{override.id}",
             key="goes on",
@@ -127,7 +127,7 @@ def _end_overrides(looked: Looked, store: StepStore, policy: Policy, now: dateti
     for override in looked.facts.overrides:
         if override.until <= now:
             notice = parts.composed(
-                lambda override=override: override_notices.ran_out(override, policy, looked.facts.pools),  # type: ignore[misc]
+                lambda override=override: people_notices.ran_out(override, policy, looked.facts.pools),  # type: ignore[misc]
                 cause=Cause.OVERRIDE_ENDED,
                 topic=f"override:{override.id}",
                 key="ran out",

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 from receiver.config.live import Tokens
 from receiver.config.model import ReadAccess
 from receiver.core.model.policy import Policy
-from receiver.core.notices.links import PageLinks
+from receiver.core.notices.grouping import PageLinks
 from receiver.ports import Clock, Leader, WebStore
 
 

@@ -5,7 +5,7 @@ from datetime import datetime
 from receiver.core.model.actions import ActionKind
 from receiver.core.model.approval_request import Answer, Question, override_of
 from receiver.core.model.policy import Policy
-from receiver.core.notices import approval_notices
+from receiver.core.notices import people_notices
 from receiver.ports import WebStore
 from receiver.reports.picture import kept_picture
 
@@ -35,5 +35,5 @@ def take_answer(
     pool = policy.pool(question.pool)
     most = present if pool is None else min(present, pool.max_nodes)
     override = override_of(answer, question, policy, now, present=most, who=who, why=why)
-    notice = approval_notices.answered(question, answer, who, override, policy)
+    notice = people_notices.answered(question, answer, who, override, policy)
     return store.answer_question(question.id, answer, who, why, now, notice, override)

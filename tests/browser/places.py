@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from demo.plan import OPERATOR_TOKEN
-from receiver.core.notices.links import Seal
+from receiver.core.notices.grouping import Seal
 from tests.browser.live import LiveStack
 
 

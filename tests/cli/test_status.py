@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from receiver.cli.main import main
 from receiver.cli.status import about_status
-from receiver.core.notices.sentences import Cause, Notice
+from receiver.core.notices.notice import Cause, Notice
 from receiver.ports import Told
 from tests.adapters.wire import unused_url
 from tests.web.builders import A100, NOW, a_picture, a_pool, a_right_to_remove

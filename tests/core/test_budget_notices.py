@@ -9,8 +9,8 @@ import pytest
 
 from receiver.core.model.policy import Budget, BudgetChange, Scope
 from receiver.core.money.budget import Budgets, BudgetStage, BudgetView, stage_of
-from receiver.core.notices.budget_notices import lines
-from receiver.core.notices.sentences import Notice
+from receiver.core.notices.money_notices import budget_lines
+from receiver.core.notices.notice import Notice
 from tests.core.builders import NOW
 
 
@@ -38,7 +38,7 @@ class Told:
 
     def step(self, *views: BudgetView) -> list[Notice]:
         """The notices of one step, remembered."""
-        said = list(lines(Budgets(views=views), self.topics, NOW))
+        said = list(budget_lines(Budgets(views=views), self.topics, NOW))
         self.topics |= {notice.topic: (notice.key, NOW) for notice in said}
         return said
 
@@ -87,7 +87,7 @@ def test_a_raised_budget_gives_the_all_clear_and_says_who_raised_it() -> None:
     )
     [said] = told.step(a_view(80, 500, change=change))
     assert said.title == "GPU cluster budget 2026-11: below its lines again"
-    assert "Why: the allowance was set by ada: a deadline." in said.body
+    assert "Why: ada set this amount: a deadline." in said.body
 
 
 def test_a_budget_raised_too_little_is_told_at_the_line_it_still_has_reached() -> None:

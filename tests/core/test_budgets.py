@@ -16,7 +16,7 @@ from receiver.core.model.model import Facts, Node, Spend, Stage
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.policy import Budget, BudgetChange, Policy, Scope
 from receiver.core.money.budget import BudgetStage, BudgetView, Key, Outlook, views
-from receiver.core.notices import budget_notices
+from receiver.core.notices import money_notices
 from receiver.core.scaling.assign import Assignment
 from receiver.reports.picture import picture
 from tests.core.builders import GPU, NOW, a_busy_node, a_node, a_pod, a_policy, a_pool, a_state, facts, run
@@ -104,7 +104,7 @@ def test_a_silent_account_that_had_reached_its_stop_is_still_stopped_and_holding
     budgets = views(found, policy)
     assert (the_budget(Scope.ACCOUNT, "", policy, found).stage, budgets.stopped("l40s-id")) == (BudgetStage.STOP, True)
     assert [view.scope for view in budgets.holding] == [Scope.ACCOUNT]
-    assert list(budget_notices.lines(budgets, {}, NOW)) == []
+    assert list(money_notices.budget_lines(budgets, {}, NOW)) == []
 
 
 def test_a_silent_account_that_was_below_its_lines_holds_growth_alone() -> None:

@@ -27,7 +27,7 @@ from receiver.core.model.memory import NodeLife
 from receiver.core.model.model import Spend
 from receiver.core.model.policy import Billing, Budget, ChargePrice, Policy, Stated
 from receiver.core.money.reconciliation import account, compare
-from receiver.core.notices.charges_notices import notices
+from receiver.core.notices.money_notices import of_charges
 from receiver.reports.picture import ChargesDocument
 from tests.core.builders import a_policy, a_pool, a_state, facts
 
@@ -384,7 +384,7 @@ def test_what_nobody_can_tell_apart_counts_for_every_pool_that_it_may_have_been(
 
 def told(compared: Comparison, **billing: Any) -> list[str]:
     found = facts(a_state(), spend=Spend(month="2026-11", usd=Decimal(0)), charges=compared)
-    return [n.title for n in notices(found, a_policy(billing=Billing(**billing))) if not n.all_clear]
+    return [n.title for n in of_charges(found, a_policy(billing=Billing(**billing))) if not n.all_clear]
 
 
 def test_a_difference_is_told_only_above_the_tolerance() -> None:

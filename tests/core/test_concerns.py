@@ -11,7 +11,7 @@ from receiver.core.model.overrides import Override, OverrideKind
 from receiver.core.model.policy import Budget, Policy
 from receiver.core.model.signals import SignalAction
 from receiver.core.notices.concerns import concerns
-from receiver.core.notices.sentences import Concern, Level
+from receiver.core.notices.notice import Concern, Level
 from tests.core.builders import (
     NOW,
     a_busy_node,

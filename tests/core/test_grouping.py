@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from receiver.core.notices.grouping import LONGEST_BODY, Bundle, Waiting, goes_out, group_of, is_over
-from receiver.core.notices.sentences import Cause, Notice, Severity
+from receiver.core.notices.notice import Cause, Notice, Severity
 from tests.core.builders import NOW
 
 EVERY = timedelta(minutes=5)

@@ -31,7 +31,7 @@ from receiver.core.model.pods import KEEP_UNTIL, Pod, PodPhase
 from receiver.core.model.policy import KeepUntil
 from receiver.core.model.signals import SignalAction
 from receiver.core.model.text import lasting
-from receiver.core.notices import idle_notices as notices
+from receiver.core.notices import workload_notices
 from tests.core.builders import NOW, a_node, a_pod, a_policy, a_signal, a_silence, a_state, all_up, facts
 
 WINDOW = timedelta(hours=2)
@@ -385,20 +385,20 @@ def test_nodes_are_known_by_their_pool() -> None:
 
 
 def test_a_warning_says_when_and_how_to_keep_the_workload() -> None:
-    said = notices.warning(the(a_web_pod()), a_case(policy=LISTED))
+    said = workload_notices.idle_warning(the(a_web_pod()), a_case(policy=LISTED))
     assert said.title == "GPU workload Deployment ml/web will be scaled to zero at 12:15 UTC"
     command = "kubectl annotate pod -n ml web-5d9c-a --overwrite gpu-autoscaler.io/keep-until=2026-11-21T12:00:00Z"
     assert command in said.body
 
 
 def test_a_warning_of_observe_mode_promises_nothing() -> None:
-    said = notices.warning(the(a_web_pod()), a_case(mode="observe"))
+    said = workload_notices.idle_warning(the(a_web_pod()), a_case(mode="observe"))
     assert "would be scaled to zero at 12:15 UTC (observing" in said.title
     assert "kubectl" not in said.body
 
 
 def test_where_a_snooze_is_not_honoured_the_warning_names_another_way() -> None:
-    said = notices.warning(the(a_web_pod()), a_case())
+    said = workload_notices.idle_warning(the(a_web_pod()), a_case())
     assert "keep-until" not in said.body
     assert "gpu-autoscaler.io/idle-shutdown-" in said.body
 
@@ -416,7 +416,7 @@ def test_where_a_snooze_is_not_honoured_the_warning_names_another_way() -> None:
     ids=["Deployment", "StatefulSet", "Job"],
 )
 def test_a_shutdown_is_told_with_the_command_that_undoes_it(pod: Pod, undo: str) -> None:
-    said = notices.done(the(pod), "scaled it", a_case())
+    said = workload_notices.idle_done(the(pod), "scaled it", a_case())
     assert said.body.splitlines()[-1] == f"To start it again: {undo}"
     assert said.body.startswith("Scaled it.")
 
@@ -427,7 +427,7 @@ def test_the_time_told_is_that_of_the_warning() -> None:
 
 
 def test_the_annotations_that_notices_name_are_those_that_are_read() -> None:
-    assert notices.IDLE_SHUTDOWN == ports.IDLE_SHUTDOWN_ANNOTATION
+    assert workload_notices.IDLE_SHUTDOWN == ports.IDLE_SHUTDOWN_ANNOTATION
     assert KEEP_UNTIL == ports.KEEP_UNTIL_ANNOTATION
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from receiver.core.model.pods import honoured, kept
 from receiver.core.model.policy import KeepUntil
-from receiver.core.notices.idle_notices import ignored
+from receiver.core.notices.workload_notices import ignored_wishes
 from tests.core.builders import NOW, a_busy_node, a_pod, a_state
 
 HOUR = timedelta(hours=1)
@@ -55,14 +55,14 @@ def test_a_wish_of_a_pod_that_is_gone_is_not_lost_to_a_shorter_one_of_another() 
 
 def test_a_wish_that_is_honoured_or_over_is_not_told() -> None:
     pods = (a_pod("a", keep_until=NOW + HOUR), a_pod("b", namespace="web", keep_until=NOW - HOUR), a_pod("c"))
-    assert ignored([a_state(a_busy_node(pods=pods))], ALLOWED, NOW) == {}
+    assert ignored_wishes([a_state(a_busy_node(pods=pods))], ALLOWED, NOW) == {}
 
 
 @pytest.mark.parametrize(
     ("namespace", "wish", "why"),
     [
         ("web", NOW + HOUR, "the namespace web is not listed under keep_until.namespaces"),
-        ("ml", NOW + 25 * HOUR, "it lies more than 24h ahead (keep_until.longest)"),
+        ("ml", NOW + 25 * HOUR, "that is more than 24h ahead (keep_until.longest)"),
     ],
 )
 def test_a_wish_that_is_not_honoured_is_told_once_per_owner_with_the_reason(
@@ -70,8 +70,8 @@ def test_a_wish_that_is_not_honoured_is_told_once_per_owner_with_the_reason(
 ) -> None:
     pods = tuple(a_pod(n, namespace=namespace, keep_until=wish, owner="Job/train", node=n) for n in ("a", "b"))
     state = a_state(*(a_busy_node(pod.name, pods=(pod,)) for pod in pods))
-    [(notice, told)] = ignored([state], ALLOWED, NOW).items()
-    assert notice.title == f"GPU workload {namespace}/Job/train: gpu-autoscaler.io/keep-until is not honoured"
+    [(notice, told)] = ignored_wishes([state], ALLOWED, NOW).items()
+    assert notice.title == f"GPU workload {namespace}/Job/train: gpu-autoscaler.io/keep-until is ignored"
     assert why in notice.body
     assert notice.key == wish.isoformat()
     assert told == pods
@@ -79,5 +79,5 @@ def test_a_wish_that_is_not_honoured_is_told_once_per_owner_with_the_reason(
 
 def test_two_times_that_one_owner_names_are_two_pieces_of_news() -> None:
     pods = tuple(a_pod(str(n), namespace="web", keep_until=NOW + n * HOUR, owner="Job/train") for n in (1, 2))
-    found = ignored([a_state(a_busy_node(pods=pods))], ALLOWED, NOW)
+    found = ignored_wishes([a_state(a_busy_node(pods=pods))], ALLOWED, NOW)
     assert len({notice.topic for notice in found}) == 2

@@ -12,7 +12,7 @@ from receiver.core.model.model import Backoff, Drift, Facts, Node, PoolState, So
 from receiver.core.model.pods import PodPhase
 from receiver.core.model.policy import Policy, Taint
 from receiver.core.notices.action_notices import removals_stop
-from receiver.core.notices.sentences import Notice, Severity
+from receiver.core.notices.notice import Notice, Severity
 from receiver.core.scaling.assign import assign
 from tests.core.builders import GPU, NOW, a_busy_node, a_node, a_pod, a_policy, a_pool, a_state, all_up, facts
 from tests.core.worlds import LAWS, World, worlds

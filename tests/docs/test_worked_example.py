@@ -7,7 +7,7 @@ from functools import cache
 
 import pytest
 
-from receiver.core.notices.sentences import Cause, Notice
+from receiver.core.notices.notice import Cause, Notice
 from tests.docs.pages import section, table, text_of
 from tests.docs.worked import LIVES, MARKED, rows
 from tests.faults.stores import a_store

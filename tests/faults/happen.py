@@ -9,7 +9,7 @@ from receiver.core.model.approval_request import Answer, override_of
 from receiver.core.model.overrides import Override, OverrideKind
 from receiver.core.model.policy import Policy, Taint
 from receiver.core.model.signals import COMPONENT, Alert, Matcher, Silence
-from receiver.core.notices.sentences import Notice, Severity
+from receiver.core.notices.notice import Notice, Severity
 from receiver.ports import CORDON_ANNOTATION, PROTECT_ANNOTATION, STOP_ANNOTATION, Delivery, Store
 from receiver.replay.ports import WorldAlarms
 from receiver.replay.world import VM, Denied, Pdb, PodSpec, World, WorldNode

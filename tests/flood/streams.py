@@ -15,7 +15,7 @@ from receiver.adapters.messages.delivery import Outbox
 from receiver.adapters.store import SqlStore
 from receiver.config.live import Tokens
 from receiver.core.model.policy import Billing, Pool
-from receiver.core.notices.links import PageLinks
+from receiver.core.notices.grouping import PageLinks
 from receiver.metrics.collector import Instruments
 from receiver.ports import Told
 from receiver.replay.world import Timings, WorldPool

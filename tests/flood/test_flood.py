@@ -7,7 +7,7 @@ import pytest
 from pytest_httpserver import HTTPServer
 
 from receiver.adapters.store import SqlStore, open_in_memory
-from receiver.core.notices.sentences import Cause
+from receiver.core.notices.notice import Cause
 from receiver.ports import WontWork
 from tests.flood.streams import EVERY, SECOND, Flood
 

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from flask.testing import FlaskClient
 
 from receiver.cli.main import main as command_line
-from receiver.core.notices.links import Seal
+from receiver.core.notices.grouping import Seal
 from tests.cli.asked import serving
 from tests.conftest import silence
 from tests.frozen.worlds import worlds

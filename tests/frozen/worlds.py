@@ -14,8 +14,8 @@ from receiver.core.model.overrides import Override, OverrideKind
 from receiver.core.model.policy import Approval, Budget, BudgetChange, Pool, Scope, Unanswered
 from receiver.core.model.signals import COMPONENT, Alert, Matcher, Silence
 from receiver.core.model.windows import Window
-from receiver.core.notices.budget_notices import changed
-from receiver.core.notices.override_notices import was_set
+from receiver.core.notices.money_notices import budget_changed
+from receiver.core.notices.people_notices import was_set
 from receiver.metrics.collector import Instruments, StoreCollector
 from receiver.ports import Delivery, Store
 from receiver.replay.world import WorldPool
@@ -114,7 +114,7 @@ def lived(store: Store, mode: str = "act") -> Life:
     vision = BudgetChange(
         scope=Scope.TEAM, name="vision", month="2026-11", monthly_usd=Decimal(25), who="ada", why="demo", at=life.now
     )
-    life.store.change_budget(vision, changed(vision, "budget of team vision"))
+    life.store.change_budget(vision, budget_changed(vision, "budget of team vision"))
     late: dict[str, dict[str, Any]] = {
         "grows": {"pods": 3},
         "silenced": {},

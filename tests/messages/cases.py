@@ -4,9 +4,8 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 
-from receiver.core.notices.grouping import Links, compose
-from receiver.core.notices.links import PageLinks, Seal
-from receiver.core.notices.sentences import Notice
+from receiver.core.notices.grouping import Links, PageLinks, Seal, compose
+from receiver.core.notices.notice import Notice
 from tests.messages import of_many, of_money, of_people, of_pools, of_questions
 
 GOLDEN = Path(__file__).parent / "golden"

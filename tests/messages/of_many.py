@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from receiver.core.notices.grouping import Bundle, Waiting
-from receiver.core.notices.sentences import Notice
+from receiver.core.notices.notice import Notice
 from tests.core.builders import NOW
 from tests.messages import of_pools
 

@@ -11,9 +11,9 @@ from receiver.core.model.model import Facts, Spend
 from receiver.core.model.policy import BudgetChange, Policy, Scope
 from receiver.core.money.budget import Intent, views
 from receiver.core.money.reconciliation import compare
-from receiver.core.notices import budget_notices, charges_notices, closing_notices, hold_notices
-from receiver.core.notices.report_notice import notice_of
-from receiver.core.notices.sentences import Notice
+from receiver.core.notices import money_notices
+from receiver.core.notices.money_notices import report_notice
+from receiver.core.notices.notice import Notice
 from tests.core.builders import NOW
 from tests.core.report.simulated import a_month
 from tests.core.test_charges import MONTH, a_charge, a_life, charged
@@ -33,20 +33,20 @@ def _running(spent: str, **more: object) -> Facts:
 def _line(spent: str, *, told: str = "", policy: Policy = POLICY, **more: object) -> Notice:
     """What is said of the cluster's budget at *spent* USD; *told* is the key of what was said before."""
     before = {"budget:cluster:": (told, NOW - timedelta(hours=1))} if told else {}
-    found = budget_notices.lines(views(_running(spent, **more), policy), before, NOW)
+    found = money_notices.budget_lines(views(_running(spent, **more), policy), before, NOW)
     return next(n for n in found if n.topic == "budget:cluster:")
 
 
 def _team_line() -> Notice:
     spend = Spend(month="2026-11", usd=Decimal("2120.45"), teams={"vision": Decimal("644.10")})
-    found = budget_notices.lines(views(_running("0", spend=spend), POLICY), {}, NOW)
+    found = money_notices.budget_lines(views(_running("0", spend=spend), POLICY), {}, NOW)
     return next(n for n in found if n.topic == "budget:team:vision")
 
 
 def _charges(answer: Charged) -> Notice:
     lives = [a_life(10, 14, name=f"n{n}") for n in range(5)]
     compared = compare(answer, lives, POLICY, MONTH, MONTH)
-    return next(iter(charges_notices.notices(known(pool_of(), charges=compared), POLICY)))
+    return next(iter(money_notices.of_charges(known(pool_of(), charges=compared), POLICY)))
 
 
 def _dear(name: str) -> Charge:
@@ -55,11 +55,11 @@ def _dear(name: str) -> Charge:
 
 def _kept_out(did: str, sentence: str, *, over: bool = False) -> Notice:
     why = "cluster budget hold at 80%: USD 4012.00 of 5000.00 spent in 2026-11"
-    return hold_notices.notice("ml", did, sentence, Intent(month="2026-11", why=why), over=over)
+    return money_notices.kept_out("ml", did, sentence, Intent(month="2026-11", why=why), over=over)
 
 
 def _report(team: str | None) -> Notice:
-    return notice_of(a_lived_month().report(team))
+    return report_notice(a_lived_month().report(team))
 
 
 def _beside(notice: Notice) -> Notice:
@@ -72,8 +72,8 @@ CASES: Mapping[str, Callable[[], Notice]] = {
     "budget_stop": lambda: _line("5012.40"),
     "budget_hold_of_a_team": _team_line,
     "budget_all_clear": lambda: _line("2120.45", told="2026-11|4000|hold", budget_changes=(RAISED,)),
-    "budget_changed": lambda: budget_notices.changed(RAISED, "cluster budget"),
-    "budget_of_a_team_reset": lambda: budget_notices.changed(
+    "budget_changed": lambda: money_notices.budget_changed(RAISED, "cluster budget"),
+    "budget_of_a_team_reset": lambda: money_notices.budget_changed(
         replace(RAISED, scope=Scope.TEAM, name="vision", monthly_usd=None, why="it was not needed"),
         "budget of team vision",
     ),
@@ -83,16 +83,16 @@ CASES: Mapping[str, Callable[[], Notice]] = {
     "would_be_kept_out": lambda: _kept_out("observed", "would create a ResourceQuota in ml"),
     "not_kept_out": lambda: _kept_out("failed", "forbidden: may not create resourcequotas in ml"),
     "let_in_again": lambda: _kept_out("done", "deleted ResourceQuota gpu-autoscaler-hold", over=True),
-    "closed_again": lambda: _beside(closing_notices.again(L40S, STOPPED)),
-    "stays_closed": lambda: _beside(closing_notices.stay_closed(L40S, ["an.g1.l40s.kube.x3"])),
-    "would_be_closed": lambda: _beside(closing_notices.observed(L40S, 4, STOPPED)),
-    "would_be_opened": lambda: _beside(closing_notices.observed(L40S, 4, "")),
+    "closed_again": lambda: _beside(money_notices.closed_again(L40S, STOPPED)),
+    "stays_closed": lambda: _beside(money_notices.stay_closed(L40S, ["an.g1.l40s.kube.x3"])),
+    "would_be_closed": lambda: _beside(money_notices.would_be_closed(L40S, 4, STOPPED)),
+    "would_be_opened": lambda: _beside(money_notices.would_be_closed(L40S, 4, "")),
     "not_closed": lambda: _beside(
-        closing_notices.failed(
+        money_notices.not_closed(
             L40S, {f"l40s-{n}": PermissionError("forbidden: may not patch nodes") for n in range(5)}, STOPPED
         )
     ),
-    "reopened": lambda: _beside(closing_notices.reopened(L40S, 4, NOW)),
+    "reopened": lambda: _beside(money_notices.reopened(L40S, 4, NOW)),
     "charges_differ": lambda: _charges(
         charged(*(_dear(f"n{n}") for n in range(5)), asked_at=NOW, answered_at=NOW - MINUTE)
     ),

@@ -10,9 +10,9 @@ from receiver.core.model.overrides import Override, OverrideKind
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.policy import KeepUntil
 from receiver.core.model.windows import Window
-from receiver.core.notices import eviction_notices, idle_notices, override_notices
-from receiver.core.notices.idle_notices import ignored
-from receiver.core.notices.sentences import Notice
+from receiver.core.notices import people_notices, workload_notices
+from receiver.core.notices.notice import Notice
+from receiver.core.notices.workload_notices import ignored_wishes
 from receiver.core.scaling.assign import assign
 from receiver.core.scaling.bounds import topic_of
 from receiver.core.scaling.decide import case_of
@@ -50,7 +50,8 @@ def _evicted(mode: str = "act", nodes: int = 4, **more: Any) -> Iterator[Notice]
     found = known(pool_of(*running), **more)
     case = case_of(found.pool(L40S.id), assign(found, AT_NIGHT).pools[L40S.id], found, AT_NIGHT)
     return (
-        replace(said.notice, decision=NUMBER) for said in eviction_notices.due(case, found.evictions_announced, mode)
+        replace(said.notice, decision=NUMBER)
+        for said in workload_notices.evictions_due(case, found.evictions_announced, mode)
     )
 
 
@@ -74,33 +75,37 @@ def _idle(mode: str = "act", **changes: Any) -> tuple[Consenting, IdleCase]:
 
 def _wish() -> Notice:
     pod = replace(jobs(0)[0], keep_until=NOW + timedelta(days=1), node="l40s-1", phase=PodPhase.RUNNING)
-    (notice,) = ignored([pool_of(a_busy_node("l40s-1", pods=(pod,)))], KeepUntil(), NOW)
+    (notice,) = ignored_wishes([pool_of(a_busy_node("l40s-1", pods=(pod,)))], KeepUntil(), NOW)
     return notice
 
 
 CASES: Mapping[str, Callable[[], Notice]] = {
-    "pinned": lambda: override_notices.was_set(word(OverrideKind.PIN), POLICY),
-    "floor_set": lambda: override_notices.was_set(word(OverrideKind.FLOOR), POLICY),
-    "ceiling_set": lambda: override_notices.was_set(word(OverrideKind.CEILING), POLICY),
-    "paused_everywhere": lambda: override_notices.was_set(word(OverrideKind.PAUSE, pool=None), POLICY),
-    "snoozed": lambda: override_notices.was_set(word(OverrideKind.SNOOZE), POLICY, IDLE),
-    "override_ended": lambda: override_notices.was_ended(word(OverrideKind.PIN), "bob", POLICY),
-    "snooze_ran_out": lambda: override_notices.ran_out(
+    "pinned": lambda: people_notices.was_set(word(OverrideKind.PIN), POLICY),
+    "floor_set": lambda: people_notices.was_set(word(OverrideKind.FLOOR), POLICY),
+    "ceiling_set": lambda: people_notices.was_set(word(OverrideKind.CEILING), POLICY),
+    "paused_everywhere": lambda: people_notices.was_set(word(OverrideKind.PAUSE, pool=None), POLICY),
+    "snoozed": lambda: people_notices.was_set(word(OverrideKind.SNOOZE), POLICY, IDLE),
+    "override_ended": lambda: people_notices.was_ended(word(OverrideKind.PIN), "bob", POLICY),
+    "snooze_ran_out": lambda: people_notices.ran_out(
         word(OverrideKind.SNOOZE), POLICY, [pool_of(*(idle(name) for name in IDLE))]
     ),
-    "override_goes_on": lambda: override_notices.goes_on(word(OverrideKind.PAUSE), POLICY),
+    "override_goes_on": lambda: people_notices.goes_on(word(OverrideKind.PAUSE), POLICY),
     "evicts": lambda: next(_evicted()),
     "would_evict": lambda: next(_evicted("observe")),
     "evicts_no_more": _evicts_no_more,
     "keep_until_ignored": _wish,
-    "idle_warned": lambda: idle_notices.warning(*_idle()),
-    "would_be_shut_down": lambda: idle_notices.warning(*_idle("observe")),
-    "idle_kept": lambda: idle_notices.kept(_idle()[0], NOW + timedelta(days=1), _idle()[1]),
-    "idle_stays": lambda: idle_notices.cleared(*_idle()),
-    "idle_cannot": lambda: idle_notices.cannot(*_idle(owner="DaemonSet/agent", labels={})),
-    "idle_shut_down": lambda: idle_notices.done(_idle()[0], "scaled Deployment ml/notebook from 2 to 0", _idle()[1]),
-    "idle_observed": lambda: idle_notices.observed(_idle()[0], "would scale Deployment ml/notebook to 0", _idle()[1]),
-    "idle_failed": lambda: idle_notices.failed(
+    "idle_warned": lambda: workload_notices.idle_warning(*_idle()),
+    "would_be_shut_down": lambda: workload_notices.idle_warning(*_idle("observe")),
+    "idle_kept": lambda: workload_notices.idle_kept(_idle()[0], NOW + timedelta(days=1), _idle()[1]),
+    "idle_stays": lambda: workload_notices.idle_cleared(*_idle()),
+    "idle_cannot": lambda: workload_notices.idle_cannot(*_idle(owner="DaemonSet/agent", labels={})),
+    "idle_shut_down": lambda: workload_notices.idle_done(
+        _idle()[0], "scaled Deployment ml/notebook from 2 to 0", _idle()[1]
+    ),
+    "idle_observed": lambda: workload_notices.idle_observed(
+        _idle()[0], "would scale Deployment ml/notebook to 0", _idle()[1]
+    ),
+    "idle_failed": lambda: workload_notices.idle_failed(
         _idle()[0], "forbidden: may not patch deployments/scale in ml", _idle()[1]
     ),
 }

@@ -13,7 +13,7 @@ from receiver.core.model.policy import Limits, Policy
 from receiver.core.model.signals import SignalAction
 from receiver.core.notices.action_notices import removals_stop
 from receiver.core.notices.concerns import misfit, misfit_groups, notices_of
-from receiver.core.notices.sentences import Notice
+from receiver.core.notices.notice import Notice
 from receiver.core.scaling.assign import assign
 from tests.core.builders import GPU, NOW, a_node, a_pool, a_signal, a_state, all_up
 from tests.messages.scene import (

@@ -9,8 +9,8 @@ from typing import Any
 from receiver.core.model.approval_request import Answer, Asks, Question
 from receiver.core.model.model import Facts
 from receiver.core.model.policy import Approval, Unanswered
-from receiver.core.notices.approval_notices import answered, asked
-from receiver.core.notices.sentences import Notice
+from receiver.core.notices.notice import Notice
+from receiver.core.notices.people_notices import answered, asked
 from receiver.core.scaling.assign import assign
 from tests.core.builders import NOW
 from tests.messages.of_people import word

@@ -8,7 +8,7 @@ import responses
 
 from receiver.adapters.messages.delivery import Outbox
 from receiver.adapters.store import open_in_memory
-from receiver.core.notices.sentences import Notice
+from receiver.core.notices.notice import Notice
 from tests.messages.cases import CASES, PAGES
 from tests.notify.destinations import NOW, SLACK, SLACK_API, TELEGRAM, TELEGRAM_API, FixedClock
 

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from receiver.core.notices.grouping import LONGEST_BODY, LONGEST_TITLE, compose
-from receiver.core.notices.links import PageLinks
-from receiver.core.notices.sentences import Cause, Notice
+from receiver.core.notices.grouping import LONGEST_BODY, LONGEST_TITLE, PageLinks, compose
+from receiver.core.notices.notice import Cause, Notice
 
 PAGES = PageLinks(public_url="https://gpu.example.com", docs_url="https://git.example.com/docs")
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from receiver.core.notices.sentences import Cause
+from receiver.core.notices.notice import Cause
 from tests.messages.cases import CASES, GOLDEN, every_golden
 
 MOST_LINES, MOST_CHARACTERS = 12, 900  # one screen of a phone

@@ -8,7 +8,7 @@ import pytest
 
 from receiver.core.explain.rules import RULES
 from receiver.core.explain.rules import guide as guide_of
-from receiver.core.notices.sentences import GUIDES, Cause
+from receiver.core.notices.notice import GUIDES, Cause
 from receiver.core.scaling.guardrails import GUARDRAILS
 from tests.docs.test_pages import anchors
 

@@ -12,11 +12,11 @@ from receiver.core.explain.because import with_grounds
 from receiver.core.model.actions import Decision, Outcome, OutcomeKind
 from receiver.core.model.model import Drift, Facts
 from receiver.core.model.policy import Policy
-from receiver.core.notices import budget_notices
+from receiver.core.notices import money_notices
 from receiver.core.notices.action_notices import Around, ended, instead_of
 from receiver.core.notices.grouping import compose
-from receiver.core.notices.override_notices import ran_out, was_set
-from receiver.core.notices.sentences import Cause, Notice
+from receiver.core.notices.notice import Cause, Notice
+from receiver.core.notices.people_notices import ran_out, was_set
 from receiver.core.scaling.assign import Assignment, assign
 from receiver.core.scaling.decide import decide_all
 from receiver.core.scaling.plan import plan
@@ -58,7 +58,7 @@ def every_notice(world: World, kind: OutcomeKind) -> Iterable[Notice]:
     yield from of_actions(found, assignment, decisions, policy, kind)
     silent = {s: replace(state, since=NOW - timedelta(minutes=3)) for s, state in found.sources.items()}
     yield from standing(replace(found, sources=silent), policy, drifts)
-    yield from budget_notices.lines(assignment.budgets, {}, NOW)
+    yield from money_notices.budget_lines(assignment.budgets, {}, NOW)
     for override in found.overrides:
         yield from (was_set(override, policy), ran_out(override, policy))
 

@@ -7,7 +7,7 @@ Slack cuts a text of more than 40,000 characters (chat.postMessage) and Telegram
 import pytest
 
 from receiver.core.notices.grouping import LONGEST_BODY, LONGEST_TITLE
-from receiver.core.notices.sentences import Notice
+from receiver.core.notices.notice import Notice
 from tests.messages.cases import PAGES
 from tests.messages.sent import WIRE, every_request, sent
 

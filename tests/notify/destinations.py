@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from receiver.core.notices.links import PageLinks
+from receiver.core.notices.grouping import PageLinks
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 

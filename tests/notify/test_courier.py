@@ -13,7 +13,7 @@ import pytest
 from receiver.adapters.clock import SystemClock
 from receiver.adapters.messages.delivery import Outbox
 from receiver.adapters.store import SqlStore, open_store
-from receiver.core.notices.sentences import Cause, Notice
+from receiver.core.notices.notice import Cause, Notice
 from receiver.runtime.loop import Courier, Loop
 from receiver.runtime.store_opener import Opening
 from receiver.runtime.wakeups import WakeupLimiter

@@ -10,7 +10,7 @@ import responses
 
 from receiver.adapters.messages.delivery import Outbox
 from receiver.adapters.store import SqlStore
-from receiver.core.notices.sentences import Cause, Notice, Severity
+from receiver.core.notices.notice import Cause, Notice, Severity
 from tests.adapters.wire import hanging_server
 from tests.notify.destinations import LINKS, NOW, TELEGRAM, TELEGRAM_API, FixedClock
 

@@ -14,8 +14,8 @@ from structlog.testing import capture_logs
 from receiver.adapters.messages.delivery import Outbox, next_try
 from receiver.adapters.messages.destinations import check_destinations, hide
 from receiver.adapters.store import SqlStore
-from receiver.core.notices.links import PageLinks, Seal
-from receiver.core.notices.sentences import Notice
+from receiver.core.notices.grouping import PageLinks, Seal
+from receiver.core.notices.notice import Notice
 from receiver.ports import StoredNotice, TryLater
 from tests.notify.destinations import LINKS, NOW, SECRETS, SLACK, SLACK_API, TELEGRAM, TELEGRAM_API, FixedClock
 

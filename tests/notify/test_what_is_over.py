@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from receiver.adapters.messages.delivery import Outbox
 from receiver.adapters.store import SqlStore, open_in_memory
-from receiver.core.notices.sentences import Cause, Notice
+from receiver.core.notices.notice import Cause, Notice
 from receiver.ports import Telling
 from tests.notify.destinations import LINKS, NOW, FixedClock
 from tests.notify.test_grouped_delivery import CHAT, CHAT_API, MINUTE, SECOND, deliver, told

@@ -13,7 +13,7 @@ from receiver.adapters.messages.delivery import Outbox
 from receiver.adapters.messages.destinations import disarm, opened
 from receiver.adapters.store import open_store
 from receiver.core.notices.grouping import Message
-from receiver.core.notices.sentences import Notice, Severity
+from receiver.core.notices.notice import Notice, Severity
 from tests.notify.destinations import LINKS, NOW, SLACK, SLACK_API, TELEGRAM, TELEGRAM_API, FixedClock
 from tests.store.builders import migrated
 

@@ -10,7 +10,7 @@ from typing import Any
 from receiver.core.model.actions import Change
 from receiver.core.model.policy import Policy, Pool
 from receiver.core.model.signals import HEARTBEAT_ALERT, Alert
-from receiver.core.notices.pod_events import ToldPods
+from receiver.core.notices.workload_notices import ToldPods
 from receiver.ports import Cloud, Cluster, Delivery, Store, TryLater, WriterLostError
 from receiver.replay.kubernetes import WorldCluster
 from receiver.replay.ports import WorldAccounts, WorldAlarms, WorldCloud, WorldTelemetry

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 from receiver.core.model.policy import Budget, BudgetChange, Scope
-from receiver.core.notices.budget_notices import changed
+from receiver.core.notices.money_notices import budget_changed
 from receiver.ports import Store, TryLater
 from receiver.replay.world import WorldPool
 from tests.reconcile.harness import GPU, PRICE, SIZE, Life, a_job, a_policy, a_world
@@ -23,7 +23,7 @@ def set_to(life: Life, usd: str | None, **given: object) -> None:
     """An operator sets the cluster's allowance of this month, or takes that back."""
     said = {"scope": Scope.CLUSTER, "name": "", "month": "2026-11", "who": "ada", "why": "a deadline", "at": life.now}
     change = BudgetChange(**{**said, "monthly_usd": None if usd is None else Decimal(usd), **given})  # type: ignore[arg-type]
-    life.store.change_budget(change, changed(change, "cluster budget"))
+    life.store.change_budget(change, budget_changed(change, "cluster budget"))
 
 
 def test_an_allowance_raised_at_run_time_is_bought_from_and_survives_a_restart(store: Store) -> None:

@@ -10,7 +10,7 @@ import pytest
 from receiver.adapters.observe import ObservedCloud, ObservedCluster
 from receiver.adapters.store import open_store
 from receiver.core.model.policy import Billing, Budget, BudgetChange, Scope
-from receiver.core.notices.budget_notices import changed
+from receiver.core.notices.money_notices import budget_changed
 from receiver.ports import CORDON_ANNOTATION, STOP_ANNOTATION, Store, TryLater, WontWork
 from receiver.replay.world import WorldNode
 from tests.reconcile.harness import TICK, Life, a_job, a_policy, a_world
@@ -127,7 +127,7 @@ def test_an_allowance_set_at_run_time_opens_the_nodes(store: Store) -> None:
         why="one more run",
         at=life.now,
     )
-    store.change_budget(change, changed(change, "cluster budget"))
+    store.change_budget(change, budget_changed(change, "cluster budget"))
     life.step()
     assert closed(life) == [False, False]
 

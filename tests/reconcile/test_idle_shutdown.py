@@ -146,7 +146,7 @@ def test_a_workload_that_works_in_the_grace_is_cleared_and_warned_anew_later(sto
     life.run(2 * MINUTE, tick=MINUTE)
     life.world.work("ml", "web-0", engine=0.0)
     life.run(WINDOW - MINUTE, tick=MINUTE)
-    assert told(life, "is no longer about to be scaled to zero") == 1
+    assert told(life, "will not be scaled to zero any more") == 1
     assert told(life, "will be scaled to zero at") == 1
     life.run(3 * MINUTE, tick=MINUTE)
     assert told(life, "will be scaled to zero at") == 2
@@ -160,7 +160,7 @@ def test_a_workload_that_takes_its_consent_back_is_cleared(store: Store) -> None
     until_warned(life)
     life.world.patch_pod("ml", "web-0", annotations={IDLE_SHUTDOWN_ANNOTATION: None})
     life.run(GRACE + 5 * MINUTE, tick=MINUTE)
-    assert told(life, "is no longer about to be scaled to zero") == 1
+    assert told(life, "will not be scaled to zero any more") == 1
     assert scaled(life) == []
 
 
@@ -188,7 +188,7 @@ def test_a_snooze_of_an_unlisted_namespace_is_told_and_puts_nothing_off(store: S
     wish = (life.now + timedelta(hours=1)).isoformat()
     life.world.patch_pod("ml", "web-0", annotations={KEEP_UNTIL_ANNOTATION: wish})
     life.run(MINUTE, tick=MINUTE)
-    assert told(life, "gpu-autoscaler.io/keep-until is not honoured") == 1
+    assert told(life, "gpu-autoscaler.io/keep-until is ignored") == 1
     life.run(GRACE, tick=MINUTE)
     assert scaled(life) == [SCALED]
 

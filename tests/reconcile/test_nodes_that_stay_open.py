@@ -4,7 +4,7 @@ from dataclasses import replace
 from decimal import Decimal
 
 from receiver.core.model.policy import Budget
-from receiver.core.notices.closing_notices import TOPIC
+from receiver.core.notices.money_notices import CLOSED_TOPIC
 from receiver.ports import STOP_ANNOTATION, Receipt, Store, TryLater, WontWork
 from receiver.replay.world import PodSpec
 from tests.reconcile.harness import SIZE, Life, Wrapped, a_policy, a_world
@@ -100,7 +100,7 @@ def test_a_stop_that_is_reached_again_after_it_was_over_is_told(store: Store) ->
         life.run(2 * MINUTE, tick=MINUTE)
     assert closed(life) == [True, True]
     assert list(life.notices()).count(AGAIN) == 1
-    assert store.told(TOPIC)[f"{TOPIC}l40s-id"][0] == f"again:{WHY}"
+    assert store.told(CLOSED_TOPIC)[f"{CLOSED_TOPIC}l40s-id"][0] == f"again:{WHY}"
 
 
 def test_a_stop_that_is_reached_once_is_told_by_its_line_alone(store: Store) -> None:

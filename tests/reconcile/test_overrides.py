@@ -8,7 +8,7 @@ from receiver.adapters.observe import ObservedCloud
 from receiver.adapters.store import open_store
 from receiver.core.model.overrides import Override, OverrideKind
 from receiver.core.model.policy import KeepUntil
-from receiver.core.notices.override_notices import was_ended, was_set
+from receiver.core.notices.people_notices import was_ended, was_set
 from receiver.ports import KEEP_UNTIL_ANNOTATION, Store
 from tests.reconcile.harness import Life, a_job, a_policy, a_world
 

@@ -11,7 +11,7 @@ import pytest
 from receiver.adapters.clock import SystemClock
 from receiver.core.explain.explain import State, explain, what_to_do
 from receiver.core.explain.rules import RULES, remedies
-from receiver.core.notices.sentences import Cause
+from receiver.core.notices.notice import Cause
 from receiver.core.scaling import decide
 from receiver.core.scaling.failures import Failure
 from receiver.ports import Store

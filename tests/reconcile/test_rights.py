@@ -71,7 +71,7 @@ def test_what_nobody_can_tell_holds_growth_for_some_minutes_and_not_for_ever(
     assert life.required() == 0
     life.run(timedelta(seconds=20))
     assert life.required() == 1
-    assert "Nobody can tell whether GPU nodes may be removed" in life.notices()
+    assert "It is unknown whether GPU nodes can be removed" in life.notices()
 
 
 def test_a_question_that_is_lost_is_asked_again_soon_and_the_last_answer_counts_meanwhile(store: Store) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from receiver.core.model.overrides import Override, OverrideKind
 from receiver.core.model.policy import Budget, Limits
-from receiver.core.notices.override_notices import was_set
+from receiver.core.notices.people_notices import was_set
 from receiver.ports import Receipt, Store, TryLater, WontWork
 from receiver.replay.world import WorldPool
 from tests.reconcile.harness import GPU, PRICE, SIZE, Life, Wrapped, a_job, a_policy, a_world

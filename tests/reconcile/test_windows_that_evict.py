@@ -14,7 +14,7 @@ from receiver.core.model.overrides import Override, OverrideKind
 from receiver.core.model.pods import Toleration
 from receiver.core.model.policy import Budget, Pool
 from receiver.core.model.windows import Window
-from receiver.core.notices.override_notices import was_set
+from receiver.core.notices.people_notices import was_set
 from receiver.ports import PROTECT_ANNOTATION, SAFE_TO_EVICT_ANNOTATION, Store, TryLater
 from receiver.replay.world import Pdb, World, WorldPool
 from receiver.step.reconcile import step

@@ -8,7 +8,7 @@ import pytest
 from receiver.core.model.overrides import Override, OverrideKind
 from receiver.core.model.pods import KEEP_UNTIL
 from receiver.core.model.policy import Budget, KeepOut, KeepUntil, Limits
-from receiver.core.notices.override_notices import was_set
+from receiver.core.notices.people_notices import was_set
 from receiver.ports import Store
 from receiver.replay.world.objects import ClusterQueue
 from receiver.step.reconcile import step

@@ -148,10 +148,10 @@ def test_the_message_says_what_a_team_lead_asks_first(store: SqlStore) -> None:
     [stored] = store.notices_due(DUE + HOUR)
     lines = stored.notice.body.splitlines()
     assert lines[0] == "Budget: 57% of USD 2,500.00."
-    assert lines[1] == "Efficiency 88% (target 70%): USD 179.27 were held and did nothing."
+    assert lines[1] == "Efficiency 88% (target 70%): USD 179.27 paid for idle GPUs that pods held."
     assert lines[2].startswith("67 workloads completed, 12 failed; the median wait was ")
     assert lines[3].startswith("Most: vision/Job/train-138 USD 41.55, ")
-    assert lines[-1] == "All of it: gpu-autoscaler report --month 2026-10 --team vision, or /costs on the server."
+    assert lines[-1] == "Full report: gpu-autoscaler report --month 2026-10 --team vision, or /costs on the server."
 
 
 def test_a_store_that_fails_is_tried_again_and_raises_nothing(store: SqlStore) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from receiver.core.model.overrides import Override, OverrideKind
 from receiver.core.model.policy import Budget, Limits, Policy, Pool, Stated
 from receiver.core.model.windows import Window
-from receiver.core.notices.sentences import Notice
+from receiver.core.notices.notice import Notice
 from receiver.replay.world.config import POOL_LABEL
 from tests.dashboards.scenario import workload
 from tests.reconcile.harness import GPU

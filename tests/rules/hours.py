@@ -22,7 +22,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from receiver.adapters.messages.delivery import Outbox
 from receiver.core.model.policy import Policy
-from receiver.core.notices.links import PageLinks
+from receiver.core.notices.grouping import PageLinks
 from receiver.core.scaling.failures import Failure
 from receiver.metrics.collector import Instruments, register
 from receiver.ports import TryLater, WriterLostError

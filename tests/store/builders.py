@@ -19,7 +19,7 @@ from receiver.adapters.store import open_store
 from receiver.core.model.actions import Action, ActionKind, Decision, Outcome, OutcomeKind, Reason, Verdict, Victim
 from receiver.core.model.memory import NodeLife
 from receiver.core.model.signals import HEARTBEAT_ALERT, Alert
-from receiver.core.notices.sentences import Notice
+from receiver.core.notices.notice import Notice
 from receiver.ports import Delivery
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, 123457, tzinfo=UTC)

@@ -2,7 +2,7 @@
 
 from receiver.adapters.store import SqlStore
 from receiver.core.notices.grouping import group_of
-from receiver.core.notices.sentences import Cause, Severity
+from receiver.core.notices.notice import Cause, Severity
 from receiver.ports import StoredNotice, Telling
 from tests.store.builders import NOW, POOL, after, notice
 

@@ -10,7 +10,7 @@ import pytest
 from receiver.adapters.store import SqlStore, open_store
 from receiver.core.model.overrides import Override, OverrideKind
 from receiver.core.model.policy import BudgetChange, Scope
-from receiver.core.notices.budget_notices import changed
+from receiver.core.notices.money_notices import budget_changed
 from receiver.ports import StoredOverride
 from tests.store.builders import NOW, POOL, after, notice
 
@@ -129,7 +129,7 @@ def kept(store: SqlStore) -> tuple[BudgetChange, ...]:
 
 
 def test_a_change_comes_back_exactly_and_is_told(store: SqlStore) -> None:
-    store.change_budget(RAISED, changed(RAISED, "budget of team research"))
+    store.change_budget(RAISED, budget_changed(RAISED, "budget of team research"))
     assert kept(store) == (RAISED,)
     assert [n.notice.title for n in store.notices_due(NOW)] == [
         "The budget of team research of 2026-11 was set to USD 1,250.50"
@@ -140,13 +140,13 @@ def test_the_last_change_of_a_scope_and_month_is_in_force(store: SqlStore) -> No
     back = replace(RAISED, monthly_usd=None, at=NOW + timedelta(hours=1))
     others = (replace(RAISED, month="2026-12"), replace(RAISED, scope=Scope.CLUSTER, name=""))
     for change in (RAISED, *others, back):
-        store.change_budget(change, changed(change, "x"))
+        store.change_budget(change, budget_changed(change, "x"))
     assert set(kept(store)) == {back, *others}
 
 
 def test_the_changes_of_a_month_can_be_had_alone(store: SqlStore) -> None:
     other = replace(RAISED, month="2026-12")
     for change in (RAISED, other):
-        store.change_budget(change, changed(change, "x"))
+        store.change_budget(change, budget_changed(change, "x"))
     assert store.allowances_set("2026-12") == (other,)
     assert store.allowances_set("2027-01") == ()

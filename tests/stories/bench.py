@@ -7,7 +7,7 @@ from typing import Any
 
 from receiver.core.model.policy import Policy, Pool
 from receiver.core.model.signals import COMPONENT, Alert
-from receiver.core.notices.sentences import Notice
+from receiver.core.notices.notice import Notice
 from receiver.ports import Delivery, Store
 from receiver.replay.world import PodSpec, WorldPool
 from receiver.replay.world.objects import VM

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from receiver.core.notices.sentences import Notice
+from receiver.core.notices.notice import Notice
 from receiver.ports import Store
 from tests.reconcile.harness import START, Life, a_job
 from tests.stories.bench import HOUR, MINUTE, POOL, SECOND, bought, bound, idle_nodes, living, told

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from receiver.core.model.model import Source
-from receiver.core.notices.sentences import Severity
+from receiver.core.notices.notice import Severity
 from receiver.ports import ClusterFacts, Store, TelemetryFacts, TryLater
 from receiver.replay.world import WorldPool
 from tests.reconcile.harness import PRICE, SIZE, START, Life, a_job, a_policy, a_world

@@ -81,7 +81,7 @@ def test_a_snooze_is_told_with_the_nodes_that_idle_and_go_when_it_ends() -> None
     bench.store.picture = (picture, NOW)
     post(but(kind="snooze", nodes=None), bench=bench)
     [notice] = bench.store.notices
-    assert "After that idle nodes go, each before its next paid hour (idle now: l40s-1)." in notice.body
+    assert "After that idle nodes are removed, each before its next paid hour (idle now: l40s-1)." in notice.body
 
 
 def test_setting_one_is_told_with_who_why_until_and_how_to_end_it() -> None:
@@ -270,7 +270,7 @@ def test_one_is_ended_and_told_with_who_did_it() -> None:
     assert bench.store.log == ["override", "end_override", "wake"]
     [notice] = bench.store.notices
     assert notice.title == "GPU pool l40s: no longer pinned to 4 nodes"
-    assert notice.body.startswith("Why: bob ended it early; alice had set it until 15:30 UTC: load test.")
+    assert notice.body.startswith("Why: bob ended the pin that alice had set until 15:30 UTC (reason: load test).")
 
 
 def test_whoever_does_not_say_who_they_are_is_told_as_the_tokens_holder() -> None:

@@ -4,8 +4,8 @@ from datetime import timedelta
 from typing import Any
 
 from receiver.core.explain.samples import PoolSample
-from receiver.core.notices.links import Seal
-from receiver.core.notices.sentences import Notice, Severity
+from receiver.core.notices.grouping import Seal
+from receiver.core.notices.notice import Notice, Severity
 from receiver.ports import Told
 from tests.web.builders import (
     A100,

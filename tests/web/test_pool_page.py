@@ -8,7 +8,7 @@ import pytest
 from receiver.core.explain.samples import Doing, NodeTurn
 from receiver.core.model.overrides import Override, OverrideKind
 from receiver.core.model.signals import Alert
-from receiver.core.notices.sentences import Notice, Severity
+from receiver.core.notices.notice import Notice, Severity
 from receiver.ports import Arrival, StoredOverride, Told
 from tests.web.builders import (
     A100,

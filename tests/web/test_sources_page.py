@@ -8,7 +8,7 @@ import pytest
 from receiver.core.model.model import Source
 from receiver.core.model.policy import Fallback
 from receiver.core.notices.concerns import SOURCES, source_guide
-from receiver.core.notices.sentences import Notice, Severity
+from receiver.core.notices.notice import Notice, Severity
 from receiver.core.scaling.assign import assign
 from receiver.core.scaling.decide import case_of
 from receiver.core.scaling.guardrails import sources_answer

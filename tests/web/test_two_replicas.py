@@ -10,8 +10,8 @@ import pytest
 from werkzeug.test import TestResponse
 
 from receiver.adapters.store import SqlStore, open_store
-from receiver.core.notices.links import Seal
-from receiver.core.notices.sentences import Notice
+from receiver.core.notices.grouping import Seal
+from receiver.core.notices.notice import Notice
 from tests.store.builders import migrated
 from tests.web.builders import NOW, OPERATOR, Bench, a_question
 from tests.web.people import Person, field_of

@@ -12,7 +12,7 @@ import apprise
 
 from receiver.core.model.text import harmless
 from receiver.core.notices.grouping import Message
-from receiver.core.notices.sentences import Severity
+from receiver.core.notices.notice import Severity
 
 ERROR_LENGTH = 300
 HIDE_FROM = 5  # characters: shorter parts of a destination are words like "bot", not secrets

@@ -14,7 +14,7 @@ from receiver.adapters.store.totals import count
 from receiver.core.model.actions import Action, ActionKind, Because, Outcome, OutcomeKind, Victim, VictimStage
 from receiver.core.model.model import Backoff, LateCount
 from receiver.core.money.budget import UNSURE_FOR
-from receiver.core.notices.sentences import Notice
+from receiver.core.notices.notice import Notice
 from receiver.ports import StoredAction
 
 TOOK_EFFECT = (OutcomeKind.CONFIRMED, OutcomeKind.OBSERVED)

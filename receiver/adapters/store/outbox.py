@@ -12,7 +12,7 @@ from receiver.adapters.store.database import StorePart, fields_of, put
 from receiver.adapters.store.schema import outbox, tellings, topics
 from receiver.adapters.store.totals import MESSAGES, count
 from receiver.core.notices.grouping import OVER, SAID_EACH_STEP, group_of
-from receiver.core.notices.sentences import Notice, Severity
+from receiver.core.notices.notice import Notice, Severity
 from receiver.ports import StoredNotice, Telling
 
 LONGEST_WAIT = timedelta(minutes=30)  # of a retry, or of a notice held back

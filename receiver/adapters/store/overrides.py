@@ -17,7 +17,7 @@ from receiver.adapters.store.schema import budget_changes, overrides, questions
 from receiver.core.model.approval_request import Answer, Asks, Question
 from receiver.core.model.overrides import Override, OverrideKind
 from receiver.core.model.policy import BudgetChange, Scope, Unanswered
-from receiver.core.notices.sentences import Notice
+from receiver.core.notices.notice import Notice
 from receiver.ports import StoredOverride
 
 NOT_ENDED = select(overrides).where(overrides.c.ended_at.is_(None)).order_by(overrides.c.at, overrides.c.id)

@@ -11,12 +11,12 @@ from receiver.core.model.policy import Policy, Pool
 from receiver.core.model.text import some, span
 from receiver.core.money.budget import Budgets
 from receiver.core.notices import wording
-from receiver.core.notices.sentences import Cause, Notice, Severity
+from receiver.core.notices.notice import Cause, Notice, Severity
 from receiver.core.scaling.assign import Wanted
 from receiver.core.scaling.capacity import Shortage, refused_counts, shortage_of, smaller_request
 from receiver.core.scaling.demand import refusal
 
-WANTED_AGAIN = "it may not go any more"  # of an action that an older version began
+WANTED_AGAIN = "its removal is no longer allowed"  # of an action that an older version began
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,29 +200,28 @@ def _cost(action: Action, outcome: Outcome, pool: Pool | None, around: Around, t
 def _next(action: Action, outcome: Outcome, pool: Pool | None, around: Around) -> str:
     grows, now = action.kind is ActionKind.GROW, outcome.at
     if pool is None:
-        return "nothing: the pool is not in the configuration any more"
+        return "nothing: the pool is no longer in the configuration"
     match outcome.kind:
         case OutcomeKind.CONFIRMED if grows:
             return _usable(pool, around.state, now)
         case OutcomeKind.CONFIRMED:
             return "it grows again when GPU work waits"
         case OutcomeKind.OBSERVED:
-            return "nothing while mode is observe; this is told again when the change or its reason differs"
+            return "nothing while mode is observe; a message follows when the change or its reason differs"
         case OutcomeKind.FAILED:
             return _tried_again(around, now, grows=grows, fewer=grows and _asks_for_fewer(action, outcome, around))
         case _:
-            return "it is decided anew from what is found"
+            return "the next decision starts from what is found then"
 
 
 def _usable(pool: Pool, state: PoolState | None, now: datetime) -> str:
-    """When what was bought can be used, and when somebody hears that it cannot."""
+    """When the new nodes are usable, and when a message follows if they are not."""
     late = wording.moment(now + pool.provision_timeout, now)
     if state is None or state.ready_in is None:
-        return f"usable by {late}; if not, you hear that it is stuck"
+        return f"usable by {late}; if not, a message says that it is stuck"
     about = wording.moment(now + state.ready_in, now)
-    return (
-        f"usable in about {wording.minutes(state.ready_in)} min ({about}); if not by {late}, you hear that it is stuck"
-    )
+    usual = f"usable in about {wording.minutes(state.ready_in)} min ({about})"
+    return f"{usual}; if not by {late}, a message says that it is stuck"
 
 
 def _asks_for_fewer(action: Action, outcome: Outcome, around: Around) -> bool:
@@ -241,9 +240,9 @@ def _tried_again(around: Around, now: datetime, *, grows: bool, fewer: bool) -> 
         lasts = span((backoff.until - now).total_seconds())
         again = f"{what} not tried again before {wording.moment(backoff.until, now)} (in {lasts})"
     if not grows:
-        return f"{again}; the nodes stay, and cost money"
+        return f"{again}; the nodes stay and cost money"
     if fewer:
         again = f"fewer nodes are requested at once, and a message follows if any come. After that {again}"
     if around.instead:
         return f"{again}. Until then {wording.named(around.instead)} can take the work"
-    return f"{again}. No other pool can take the work now: it waits"
+    return f"{again}. No other pool can take the work now, so it waits"

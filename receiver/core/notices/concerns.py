@@ -15,8 +15,8 @@ from receiver.core.model.policy import Fallback, Policy
 from receiver.core.model.signals import SignalAction
 from receiver.core.money.budget import BudgetStage
 from receiver.core.notices import wording
+from receiver.core.notices.notice import GUIDES, Cause, Concern, Level, Notice, Seen, Severity
 from receiver.core.notices.pool_concerns import of_pool
-from receiver.core.notices.sentences import GUIDES, Cause, Concern, Level, Notice, Seen, Severity
 from receiver.core.scaling.assign import Misfit
 
 SILENT_FOR = timedelta(minutes=2)  # a source that misses one answer is no news

@@ -1,13 +1,16 @@
-"""A notice as people get it, and what goes out as one message, and when: nothing is lost, nothing comes in a flood."""
+"""A notice as people get it: what goes out as one message and when, where it leads, and the seal on its links."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import takewhile
 from typing import Protocol
 
+from itsdangerous import BadSignature, Signer
+
 from receiver.core.model.text import cut
-from receiver.core.notices.sentences import GUIDES, Cause, Notice, Severity
+from receiver.core.notices.notice import GUIDES, Cause, Notice, Severity
 from receiver.core.notices.wording import moment
 
 # They start a time after which something is done to people's work: a message later leaves less of it.
@@ -199,3 +202,55 @@ def _end(notice: Notice, links: Links) -> Iterator[str]:
     guide = notice.guide or GUIDES.get(notice.cause)
     if guide:
         yield f"What to do: {links.guide(guide) or f'docs/{guide}'}"
+
+
+SALT = "gpu-autoscaler answer to a question"
+ANSWER = "Approve, snooze or keep"
+
+
+class Seal:
+    """Signs the ids of questions with a key that is made of the operator's *token*: another token, other links."""
+
+    def __init__(self, token: str) -> None:
+        self._signer = Signer(token, salt=SALT, key_derivation="hmac", digest_method=hashlib.sha256)
+
+    def sign(self, question: str) -> str:
+        """Return the id *question* with its signature, to stand in an address."""
+        return self._signer.sign(question).decode()
+
+    def read(self, signed: str) -> str | None:
+        """Return the id that was *signed*; None for what this key did not sign."""
+        try:
+            return self._signer.unsign(signed.encode("utf-8", "replace")).decode()
+        except (BadSignature, UnicodeDecodeError):
+            return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageLinks:
+    """`receiver.core.notices.grouping.Links` below the two addresses of the configuration; neither ends with a slash.
+
+    *seal* gives what signs now: the operator's token may change while the program runs.
+    """
+
+    public_url: str | None = None
+    docs_url: str | None = None
+    seal: Callable[[], Seal | None] = field(default=lambda: None, repr=False)
+
+    def decision(self, number: int) -> str | None:
+        """Return the address of the decision's page, None without ``public_url``."""
+        return f"{self.public_url}/decisions/{number}" if self.public_url else None
+
+    def guide(self, path: str) -> str | None:
+        """Return the address of the page *path* of the documentation, None without ``docs_url``."""
+        return f"{self.docs_url}/{path}" if self.docs_url else None
+
+    def answers(self, question: str) -> Sequence[tuple[str, str]]:
+        """Return the one page where the choices are, since an address for each takes as many taps and a screen more.
+
+        Empty without ``public_url`` or without a seal: an unsigned link must not act.
+        """
+        seal = self.seal()
+        if not self.public_url or seal is None:
+            return ()
+        return ((ANSWER, f"{self.public_url}/answer/{seal.sign(question)}"),)

@@ -12,7 +12,7 @@ from receiver.core.model.pods import Pod, PodPhase, Workload
 from receiver.core.model.policy import Pool
 from receiver.core.model.text import cut, lasting, some
 from receiver.core.notices import wording
-from receiver.core.notices.sentences import GUIDES, Cause, Concern, Level, Seen
+from receiver.core.notices.notice import GUIDES, Cause, Concern, Level, Seen
 from receiver.core.scaling.approval import is_wanted
 from receiver.core.scaling.assign import Wanted
 from receiver.core.scaling.capacity import Shortage, shortage_of

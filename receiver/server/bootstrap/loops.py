@@ -15,7 +15,7 @@ from receiver.adapters.messages.destinations import check_every_destination
 from receiver.config.environment import installed_version
 from receiver.config.model import Mode
 from receiver.core.model.memory import believed_since, is_sure
-from receiver.core.notices.links import PageLinks, Seal
+from receiver.core.notices.grouping import PageLinks, Seal
 from receiver.metrics.collector import StoreCollector
 from receiver.ports import Clock, TryLater
 from receiver.reports.monthly import MonthEnd

@@ -12,8 +12,8 @@ from receiver.core.model.actions import Decision
 from receiver.core.model.approval_request import Question
 from receiver.core.model.model import Facts, Source
 from receiver.core.model.policy import Policy
-from receiver.core.notices import approval_notices
-from receiver.core.notices.sentences import Cause, Notice
+from receiver.core.notices import people_notices
+from receiver.core.notices.notice import Cause, Notice
 from receiver.core.scaling import approval
 from receiver.core.scaling.assign import Assignment
 from receiver.core.scaling.decide import decide_all
@@ -68,7 +68,7 @@ def ask(questions: Iterable[Question], work: StepContext) -> None:
             notice = work.parts.composed(
                 partial(_asked, question, work),
                 cause=Cause.ASKS,
-                topic=f"{approval_notices.TOPIC}{question.id}",
+                topic=f"{people_notices.QUESTION_TOPIC}{question.id}",
                 key="asked",
                 plainly=f"Approval {question.id} is needed: {question.from_count} -> {question.to_count} nodes",
             )
@@ -80,4 +80,4 @@ def ask(questions: Iterable[Question], work: StepContext) -> None:
 
 def _asked(question: Question, work: StepContext) -> Notice:
     wanted = work.assignment.pools[question.pool]
-    return approval_notices.asked(question, work.policy, wanted, work.numbers[question.pool])
+    return people_notices.asked(question, work.policy, wanted, work.numbers[question.pool])

@@ -15,7 +15,7 @@ import structlog
 from receiver.core.model.memory import is_new_minute
 from receiver.core.model.model import Source
 from receiver.core.money.budget import Intent, intent
-from receiver.core.notices.hold_notices import notice
+from receiver.core.notices.money_notices import kept_out
 from receiver.ports import Cluster, Did, HeldPlaces, Receipt, TryLater, WontWork
 from receiver.step.parts import StepContext
 
@@ -49,7 +49,7 @@ def hold_new_work(work: StepContext, *, steady: bool) -> Mapping[str, datetime] 
     concerned = _is_configured(work) or bool(before)
     if isinstance(failure, WontWork) and concerned:
         place = "the cluster" if found is None else "ClusterQueues"
-        work.say_later(partial(notice, place, "failed", str(failure), wanted))
+        work.say_later(partial(kept_out, place, "failed", str(failure), wanted))
     if found is None:
         may_not_ask = isinstance(failure, WontWork) and not concerned
         return {} if may_not_ask else before  # without the right to read, nothing was ever held
@@ -113,9 +113,9 @@ def _done(place: str, write: Callable[[], Receipt], wanted: Intent, work: StepCo
     except (TryLater, WontWork) as error:
         log.warning("budget hold not applied or not lifted", place=place, error=str(error))
         if isinstance(error, WontWork):
-            work.say_later(partial(notice, place, "failed", str(error), wanted, over=over))
+            work.say_later(partial(kept_out, place, "failed", str(error), wanted, over=over))
         return False
     if receipt.did is not Did.ALREADY:
         log.info("budget hold", place=place, did=receipt.did.value, detail=receipt.sentence)
-        work.say_later(partial(notice, place, receipt.did.value, receipt.sentence, wanted, over=over))
+        work.say_later(partial(kept_out, place, receipt.did.value, receipt.sentence, wanted, over=over))
     return receipt.did in (Did.DONE, Did.ALREADY)

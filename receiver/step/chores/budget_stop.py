@@ -13,7 +13,7 @@ import structlog
 from receiver.core.model.model import Source
 from receiver.core.model.policy import Pool
 from receiver.core.money.budget import month_of
-from receiver.core.notices import closing_notices
+from receiver.core.notices import money_notices
 from receiver.core.scaling.capacity import lacks_price, to_close, to_open, why_closed
 from receiver.ports import Did, Receipt, TryLater, WontWork
 from receiver.step.parts import StepContext
@@ -55,18 +55,18 @@ def _serve(pool: Pool, work: StepContext, *, steady: bool) -> None:
         _open(pool, nodes, why or "", work)
     unpriced = lacks_price(work.assignment.budgets, pool.id)
     if unpriced and any(n.closed_for is not None for n in there):
-        work.say_later(lambda: closing_notices.stay_closed(pool, unpriced))
+        work.say_later(lambda: money_notices.stay_closed(pool, unpriced))
 
 
 def _close(pool: Pool, nodes: Sequence[str], why: str, work: StepContext) -> None:
     """Cordon *nodes* because of *why*, and report what the budget's own message does not say."""
     written = _write_all(nodes, why, work)
     if Did.OBSERVED in written.did:
-        work.say_later(lambda: closing_notices.observed(pool, len(nodes), why))
+        work.say_later(lambda: money_notices.would_be_closed(pool, len(nodes), why))
     elif Did.DONE in written.did and _was_over(pool, work):
-        work.say_later(lambda: closing_notices.again(pool, why))
+        work.say_later(lambda: money_notices.closed_again(pool, why))
     if written.refused:
-        work.say_later(lambda: closing_notices.failed(pool, written.refused, why))
+        work.say_later(lambda: money_notices.not_closed(pool, written.refused, why))
 
 
 def _open(pool: Pool, nodes: Sequence[str], why: str, work: StepContext) -> None:
@@ -74,16 +74,16 @@ def _open(pool: Pool, nodes: Sequence[str], why: str, work: StepContext) -> None
     (*why* is set)."""
     written = _write_all(nodes, "", work)
     if Did.OBSERVED in written.did:
-        work.say_later(lambda: closing_notices.observed(pool, len(nodes), ""))
+        work.say_later(lambda: money_notices.would_be_closed(pool, len(nodes), ""))
     elif Did.DONE in written.did and not why:
-        work.say_later(lambda: closing_notices.reopened(pool, written.did.count(Did.DONE), work.now))
+        work.say_later(lambda: money_notices.reopened(pool, written.did.count(Did.DONE), work.now))
     if written.refused:
-        work.say_later(lambda: closing_notices.failed(pool, written.refused, ""))
+        work.say_later(lambda: money_notices.not_closed(pool, written.refused, ""))
 
 
 def _was_over(pool: Pool, work: StepContext) -> bool:
     """True when a message this month said that *pool* accepts new work again: each budget line is sent once a month."""
-    at = closing_notices.when_reopened(work.store.told(closing_notices.TOPIC)).get(pool.id)
+    at = money_notices.when_reopened(work.store.told(money_notices.CLOSED_TOPIC)).get(pool.id)
     zone = work.policy.timezone
     return at is not None and month_of(at, zone) == month_of(work.now, zone)
 

@@ -28,9 +28,9 @@ from receiver.core.idle.idle_shutdown import (
 )
 from receiver.core.model.memory import is_new_minute
 from receiver.core.model.policy import Policy
-from receiver.core.notices import idle_notices as notices
+from receiver.core.notices import workload_notices
 from receiver.core.notices.concerns import SILENT_FOR
-from receiver.core.notices.sentences import Notice
+from receiver.core.notices.notice import Notice
 from receiver.ports import Cluster, Did, StepStore, Telemetry, TryLater, WontWork
 from receiver.step.carry_out import Hands
 from receiver.step.gather import Looked, Sources
@@ -53,7 +53,7 @@ def scale_idle_workloads_to_zero(
     courses = _courses(telemetry, windows(workloads, now))
     case = case_of(looked.facts, policy, mode, told, courses)
     for topic in left(workloads, case):
-        store.say(notices.gone(topic, case), now)
+        store.say(workload_notices.idle_gone(topic, case), now)
     room = MOST_AT_ONCE
     for workload in workloads:
         verdict = judge(workload, case)
@@ -81,13 +81,13 @@ def _tell(
     notice: Notice | None = None
     until = kept_until(workload, case)
     if verdict is IdleVerdict.WARN:
-        notice = notices.warning(workload, case)
+        notice = workload_notices.idle_warning(workload, case)
     elif verdict is IdleVerdict.CLEAR:
-        notice = notices.cleared(workload, case)
+        notice = workload_notices.idle_cleared(workload, case)
     elif verdict is IdleVerdict.CANNOT:
-        notice = notices.cannot(workload, case)
+        notice = workload_notices.idle_cannot(workload, case)
     elif verdict is IdleVerdict.KEEP and until is not None:
-        notice = notices.kept(workload, until, case)
+        notice = workload_notices.idle_kept(workload, until, case)
     if notice is not None and store.say(notice, case.now) and verdict is IdleVerdict.WARN:
         _announce(workload, notice, hands, cluster)
 
@@ -112,10 +112,10 @@ def _scale(workload: Consenting, case: IdleCase, store: StepStore, hands: Hands,
         log.warning("idle workload not scaled to zero", workload=workload.key, error=str(error))
         told = standing_of(workload.topic, case)[0] is IdleStanding.FAILED
         if not told and (isinstance(error, WontWork) or overdue(workload, case) >= SILENT_FOR):
-            store.say(notices.failed(workload, str(error), case), case.now)
+            store.say(workload_notices.idle_failed(workload, str(error), case), case.now)
     else:
         if receipt.did is Did.OBSERVED:
-            store.say(notices.observed(workload, receipt.sentence, case), case.now)
+            store.say(workload_notices.idle_observed(workload, receipt.sentence, case), case.now)
         elif receipt.did is not Did.DIFFERS:  # what differs is decided on anew
-            store.say(notices.done(workload, receipt.sentence, case), case.now)
+            store.say(workload_notices.idle_done(workload, receipt.sentence, case), case.now)
         log.info("idle workload", workload=workload.key, did=receipt.did.value, detail=receipt.sentence)

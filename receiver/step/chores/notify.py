@@ -10,10 +10,10 @@ from receiver.core.explain.explain import State, by_claim, fates
 from receiver.core.model.actions import Decision
 from receiver.core.model.model import Source
 from receiver.core.model.pods import Pod
-from receiver.core.notices import budget_notices, charges_notices, closing_notices, idle_notices, sentences
+from receiver.core.notices import money_notices, workload_notices
 from receiver.core.notices.concerns import concerns, good_news, notices_of
-from receiver.core.notices.pod_events import held_events
-from receiver.core.notices.sentences import Notice, Seen
+from receiver.core.notices.notice import Notice, Seen, scale_up_event
+from receiver.core.notices.workload_notices import held_events
 from receiver.ports import TryLater, WontWork
 from receiver.step.parts import StepContext
 
@@ -28,7 +28,7 @@ def record_pod_events(decision: Decision, work: StepContext) -> None:
     """Leave an Event on the pods that a growth is for."""
     wanted = work.assignment.pools[decision.pool]
     asking = [p for w in wanted.asking if w.key not in wanted.refused for p in w.pods]
-    said = sentences.scale_up_event(decision, work.policy, work.facts.pool(decision.pool).ready_in)
+    said = scale_up_event(decision, work.policy, work.facts.pool(decision.pool).ready_in)
     record_events(work, asking[:EVENTS_PER_ACTION], "TriggeredScaleUp", said)
 
 
@@ -37,9 +37,9 @@ def send_standing_notices(work: StepContext) -> None:
     facts, assignment, policy = work.facts, work.assignment, work.policy
     _tell_held(work)
     closes = work.mode == "act" and work.hands.cluster is not None
-    told = work.store.told(budget_notices.TOPIC) if assignment.budgets.views else {}
+    told = work.store.told(money_notices.BUDGET_TOPIC) if assignment.budgets.views else {}
     # Who waits beside free room may only just have been let in.
-    reopened = closing_notices.when_reopened(work.store.told(closing_notices.TOPIC) if facts.waiting else {})
+    reopened = money_notices.when_reopened(work.store.told(money_notices.CLOSED_TOPIC) if facts.waiting else {})
     work.concerns.extend(
         concerns(
             Seen(
@@ -56,12 +56,12 @@ def send_standing_notices(work: StepContext) -> None:
     standing: list[Notice] = [
         *notices_of(work.concerns, policy, work.now),
         *good_news(facts),
-        *budget_notices.lines(assignment.budgets, told, work.now, closes=closes),
-        *charges_notices.notices(facts, policy),
+        *money_notices.budget_lines(assignment.budgets, told, work.now, closes=closes),
+        *money_notices.of_charges(facts, policy),
     ]
     for notice in standing:
         work.store.say(_beside_its_decision(notice, work), work.now)
-    for notice, ignored in idle_notices.ignored(facts.pools, policy.keep_until, work.now).items():
+    for notice, ignored in workload_notices.ignored_wishes(facts.pools, policy.keep_until, work.now).items():
         standing.append(notice)
         if work.store.say(notice, work.now):
             record_events(work, ignored[:EVENTS_PER_ACTION], "KeepUntilIgnored", notice.body)

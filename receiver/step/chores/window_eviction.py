@@ -9,7 +9,7 @@ from receiver.core.model.actions import Because
 from receiver.core.model.model import Source
 from receiver.core.model.policy import Policy
 from receiver.core.model.windows import is_open
-from receiver.core.notices import eviction_notices
+from receiver.core.notices import workload_notices
 from receiver.core.scaling.bounds import TOPIC, evicts
 from receiver.core.scaling.decide import case_of
 from receiver.core.scaling.guardrails import Case
@@ -38,21 +38,25 @@ def _take_back(work: StepContext, *, steady: bool) -> None:
     """Take back the announcements that no longer hold whatever the nodes show."""
     told = told_before(work.store, work.mode)
     for case in _cases(work) if told else ():
-        for notice in eviction_notices.overruled(case, told) if steady else eviction_notices.doubted(case, told):
+        for notice in (
+            workload_notices.evictions_overruled(case, told)
+            if steady
+            else workload_notices.evictions_doubted(case, told)
+        ):
             work.store.say(notice, work.now)
 
 
 def _tell(work: StepContext) -> None:
     told = work.facts.evictions_announced
-    for notice in eviction_notices.gone(told, work.policy):
+    for notice in workload_notices.windows_gone(told, work.policy):
         work.store.say(notice, work.now)
     cases = _cases(work)
     for case in cases:
-        for said in eviction_notices.due(case, told, work.mode):
+        for said in workload_notices.evictions_due(case, told, work.mode):
             if work.store.say(said.notice, work.now):
                 record_events(work, said.pods[:EVENTS_PER_POOL], "WindowEviction", said.event)
         if work.before is not None and work.mode == "act":
-            for late in eviction_notices.latecomers(case, work.before.at - SECOND):
+            for late in workload_notices.evictions_of_latecomers(case, work.before.at - SECOND):
                 record_events(work, late.pods[:EVENTS_PER_POOL], "WindowEviction", late.event)
 
 
@@ -64,7 +68,7 @@ def _cases(work: StepContext) -> list[Case]:
 
 def told_before(store: StepStore, mode: str) -> dict[str, datetime]:
     """When the current grace periods were announced, by the topics of their notices."""
-    return dict(eviction_notices.told_to_go(store.told(TOPIC), mode))
+    return dict(workload_notices.told_to_go(store.told(TOPIC), mode))
 
 
 def not_emptied_before(store: StepStore, policy: Policy, now: datetime) -> dict[str, datetime]:

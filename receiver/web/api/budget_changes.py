@@ -14,7 +14,7 @@ from receiver.config.mistakes import Wrong, did_you_mean
 from receiver.config.values import LabelValue, Money
 from receiver.core.model.policy import BudgetChange, Policy, Scope
 from receiver.core.money.budget import month_of, title_of
-from receiver.core.notices.budget_notices import changed
+from receiver.core.notices.money_notices import budget_changed
 from receiver.web.api.documents import BudgetChangeDocument
 from receiver.web.api.overrides import words_asked
 from receiver.web.api.request_parts import read_body
@@ -33,7 +33,7 @@ def add_budget_changes(routes: Blueprint, parts: WebParts) -> None:
     def keep(change: BudgetChange) -> Response:
         """Keep and tell it in one transaction; the step that this wakes acts upon it."""
         shown = parts.pool_name(change.name) if change.name else ""
-        parts.store.change_budget(change, changed(change, title_of(change.scope, shown)))
+        parts.store.change_budget(change, budget_changed(change, title_of(change.scope, shown)))
         parts.wake()
         log.info("budget changed", scope=change.scope.value, name=change.name, usd=str(change.monthly_usd))
         return jsonify(BudgetChangeDocument.of(change, name=shown).document())

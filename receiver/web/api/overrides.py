@@ -15,7 +15,7 @@ from receiver.config.values import LongerThanZero
 from receiver.core.model.overrides import EVERY_POOL, SIZES, Override, OverrideKind
 from receiver.core.model.policy import Policy, Pool
 from receiver.core.model.text import lasting
-from receiver.core.notices.override_notices import was_ended, was_set
+from receiver.core.notices.people_notices import was_ended, was_set
 from receiver.ports import StoredOverride
 from receiver.reports.picture import Picture, kept_picture
 from receiver.web.api.documents import LONGEST_TEXT, OverrideDocument, as_list

@@ -18,8 +18,8 @@ from receiver.core.model.approval_request import (
     needs_size,
     override_id,
 )
-from receiver.core.notices.approval_notices import in_short, unanswered, usd
-from receiver.core.notices.links import Seal
+from receiver.core.notices.grouping import Seal
+from receiver.core.notices.people_notices import hourly_cost, in_short, unanswered
 from receiver.web.api.questions import answer_once
 from receiver.web.api.request_parts import read_form
 from receiver.web.errors import Problem
@@ -100,7 +100,7 @@ def _page(question: Question, signed: str, parts: WebParts, *, wrong: str = "", 
         "pool_name": parts.pool_name(question.pool),
         "signed": signed,
         "standing": standing.value,
-        "cost": usd(question),
+        "cost": hourly_cost(question),
         "grows": question.asks is Asks.GROWTH,
         "unanswered": unanswered(question),
         "helps": _helps(question, parts),

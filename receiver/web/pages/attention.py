@@ -7,7 +7,7 @@ from typing import Any
 
 from receiver.core.model.policy import Policy
 from receiver.core.model.text import some, span
-from receiver.core.notices.sentences import Level
+from receiver.core.notices.notice import Level
 from receiver.core.notices.wording import capital, sentence
 from receiver.ports import Told
 from receiver.web.health import steps_well

@@ -8,7 +8,7 @@ from flask import Blueprint, render_template, url_for
 
 from receiver.core.model.text import some, span
 from receiver.core.notices.concerns import titled
-from receiver.core.notices.links import Seal
+from receiver.core.notices.grouping import Seal
 from receiver.reports.picture import OpenAction, Picture, PoolDocument
 from receiver.web.api.documents import DecisionDocument
 from receiver.web.api.waiting import waiting_rows

@@ -1,0 +1,436 @@
+"""Messages about money: budgets, nodes closed at a stop, new work kept out, Civo's charges, the monthly report."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from receiver.core.model.charges import EXPLAINED, WORTH_TELLING, Difference
+from receiver.core.model.model import Facts
+from receiver.core.model.policy import BudgetChange, Policy, Pool, Scope
+from receiver.core.model.text import some, span
+from receiver.core.money.budget import Budgets, BudgetStage, BudgetView, Intent
+from receiver.core.notices import wording
+from receiver.core.notices.notice import Cause, Notice, Severity
+from receiver.core.report.lines import PaidFor, Subtotal
+from receiver.core.report.report import Report
+
+# --- budget
+
+BUDGET_TOPIC = "budget:"
+_STAGES = tuple(BudgetStage)
+_BUDGET_CAUSES = {
+    BudgetStage.OK: Cause.BUDGET_CLEAR,
+    BudgetStage.WARN: Cause.BUDGET_WARN,
+    BudgetStage.HOLD: Cause.BUDGET_HOLD,
+    BudgetStage.STOP: Cause.BUDGET_STOP,
+}
+Told = Mapping[str, tuple[str, datetime]]  # by topic: the key of what was told last, and when
+
+
+def budget_lines(budgets: Budgets, told: Told, now: datetime, *, closes: bool = True) -> Iterable[Notice]:
+    """The notices that are due, given what was *told* under BUDGET_TOPIC before, by whichever process.
+
+    *closes* is False where no node is closed to new work at the stop: in observe mode, and without Kubernetes.
+    """
+    for view in budgets.views:
+        found = _budget_line(view, told.get(_budget_topic(view)), now, closes=closes)
+        if found is not None:
+            yield found
+
+
+def budget_changed(change: BudgetChange, title: str) -> Notice:
+    """The notice of an amount that an operator set or reset; *title* is what people call the budget."""
+    if change.monthly_usd is None:
+        said = f"The {title} is back to the configured amount"
+    else:
+        said = f"The {title} of {change.month} was set to {wording.usd(change.monthly_usd)}"
+    return Notice(
+        cause=Cause.BUDGET_CHANGED,
+        topic=f"budget-change:{change.scope}:{change.name}",
+        key=change.at.isoformat(),
+        title=said,
+        body=wording.worded(
+            why=f"{change.who}: {change.why}",
+            after=f"it applies to {change.month} only, from the next step on; then the configured amount is back",
+            do=f"To reset it: gpu-autoscaler budget reset{_option(change.scope, change.name)} --why REASON"
+            if change.monthly_usd is not None
+            else "",
+        ),
+        severity=Severity.WARNING,
+        pool=change.name if change.scope is Scope.POOL else None,
+    )
+
+
+def _budget_topic(view: BudgetView) -> str:
+    return f"{BUDGET_TOPIC}{view.scope}:{view.name}"
+
+
+def _budget_line(view: BudgetView, told: tuple[str, datetime] | None, now: datetime, *, closes: bool) -> Notice | None:
+    month, monthly, stage = _last_told(told)
+    same = (month, monthly) == (view.month, f"{view.monthly:f}")
+    if view.unknown:
+        return None  # neither a line nor an all-clear can be told
+    if view.stage is not BudgetStage.OK and not (same and _STAGES.index(view.stage) <= _STAGES.index(stage)):
+        return _reached(view, now, closes=closes)
+    is_behind = stage is not BudgetStage.OK and view.stage is BudgetStage.OK and not same
+    return _all_clear(view) if is_behind and not (view.uncounted or view.unpriced) else None
+
+
+def _last_told(told: tuple[str, datetime] | None) -> tuple[str, str, BudgetStage]:
+    """Month, allowance and stage of the last notice; a key that an older version wrote says nothing."""
+    parts = told[0].split("|") if told is not None else []
+    if len(parts) != 3 or parts[2] not in set(BudgetStage):
+        return "", "", BudgetStage.OK
+    return parts[0], parts[1], BudgetStage(parts[2])
+
+
+def _reached(view: BudgetView, now: datetime, *, closes: bool) -> Notice:
+    ratio, severity = {
+        BudgetStage.WARN: (view.warn_at, Severity.WARNING),
+        BudgetStage.HOLD: (view.hold_at, Severity.WARNING),
+        BudgetStage.STOP: (view.stop_at, Severity.FAILURE),
+    }[view.stage]
+    if view.stage is BudgetStage.WARN:
+        effect, after = "", f"growth goes on; at {_line_ahead(view, view.hold_at, now)} it stops"
+    else:
+        effect = _on_hold(view) if view.stage is BudgetStage.HOLD else _on_stop(view, closes=closes)
+        until = f"the month ends ({wording.moment(view.ends_at, now)})" if view.ends_at else "the month ends"
+        after = f"this lasts until {until} or the budget is raised"
+    raise_it = f"To raise it: gpu-autoscaler budget set USD{_option(view.scope, view.shown or view.name)} --why REASON"
+    return Notice(
+        cause=_BUDGET_CAUSES[view.stage],
+        topic=_budget_topic(view),
+        key=_budget_key(view),
+        title=f"GPU {view.title} {view.month} has reached its {view.stage} line ({ratio:.0%})",
+        body=wording.worded(_spent(view), effect, why=_by_whom(view), cost=_rate(view), after=after, do=raise_it),
+        severity=severity,
+        pool=view.name if view.scope is Scope.POOL else None,
+    )
+
+
+def _all_clear(view: BudgetView) -> Notice:
+    return Notice(
+        cause=_BUDGET_CAUSES[view.stage],
+        topic=_budget_topic(view),
+        key=_budget_key(view),
+        title=f"GPU {view.title} {view.month}: below its lines again",
+        body=wording.worded(_spent(view), why=_by_whom(view), cost=_rate(view), after="pools grow as before"),
+        severity=Severity.SUCCESS,
+        pool=view.name if view.scope is Scope.POOL else None,
+        all_clear=True,
+    )
+
+
+def _budget_key(view: BudgetView) -> str:
+    return f"{view.month}|{view.monthly:f}|{view.stage}"
+
+
+def _option(scope: Scope, name: str) -> str:
+    """The option of ``gpu-autoscaler budget`` that names the budget of *scope*."""
+    return {Scope.CLUSTER: "", Scope.ACCOUNT: " --account"}.get(scope, f" --{scope} {name}")
+
+
+def _spent(view: BudgetView) -> str:
+    left = view.monthly - view.spent
+    rest = f"{wording.usd(left)} left" if left >= 0 else f"overspent by {wording.usd(-left)}"
+    more = f". Not counted: {wording.named(view.uncounted)}" if view.uncounted else ""
+    return f"{wording.usd(view.spent)} of {view.monthly:,.2f} spent ({view.ratio:.0%}), {rest}{more}"
+
+
+def _rate(view: BudgetView) -> str:
+    """What runs now costs an hour, and what that comes to by the month's end."""
+    now = f"{wording.usd(view.per_hour)} an hour now"
+    return (
+        now
+        if view.forecast.burn is None
+        else f"{now}; at this rate {wording.usd(view.forecast.burn)} by the month's end"
+    )
+
+
+def _line_ahead(view: BudgetView, ratio: Decimal, now: datetime) -> str:
+    """The next line, and when it is reached at the rate of now."""
+    ahead = view.monthly * ratio - view.spent
+    line = f"{ratio:.0%} ({wording.usd(view.monthly * ratio)})"
+    if view.per_hour <= 0 or ahead <= 0:
+        return line
+    at = now + timedelta(hours=float(ahead / view.per_hour))
+    within = view.ends_at is None or at < view.ends_at
+    return f"{line}, reached at this rate at {wording.moment(at, now)}," if within else line
+
+
+def _by_whom(view: BudgetView) -> str:
+    change = view.change
+    return f"{change.who} set this amount: {change.why}" if change is not None else ""
+
+
+def _on_hold(view: BudgetView) -> str:
+    whose = {Scope.POOL: "The pool no longer grows", Scope.TEAM: "No node is bought for the team"}
+    passing = ", except for passing priority classes"
+    return f"{whose.get(view.scope, 'Pools no longer grow')}{passing}; running work goes on"
+
+
+def _on_stop(view: BudgetView, *, closes: bool) -> str:
+    if view.scope is Scope.TEAM:
+        return "No node is bought for the team; running work goes on"
+    what, whose = ("The pool does not grow", "its") if view.scope is Scope.POOL else ("Nothing grows", "all")
+    closed = f". Until the stop ends {whose} nodes are cordoned, so no new work begins on them" if closes else ""
+    return f"{what} and no empty node enters another paid hour; running work goes on{closed}"
+
+
+# --- closing
+
+CLOSED_TOPIC = "closed:"
+NOT_CLOSED_TOPIC = "not-closed:"
+NODES_IN_KEY = 5  # further nodes at the end are no news
+NO_STOP = "no budget for this pool is at its stop any more"
+RAISE = "To raise the budget: gpu-autoscaler budget set USD --why REASON"
+REOPENED = "reopened:"
+
+
+def reopened(pool: Pool, nodes: int, now: datetime) -> Notice:
+    """The notice that new work may start again on *nodes* nodes of *pool*."""
+    return Notice(
+        cause=Cause.REOPENED,
+        topic=f"{CLOSED_TOPIC}{pool.id}",
+        key=f"{REOPENED}{now:%Y-%m-%dT%H:%M}",
+        title=f"GPU pool {pool.name} takes new work again",
+        body=wording.worded(
+            why=NO_STOP,
+            after=f"{some(nodes, 'node')} made schedulable; the pool grows again when GPU work waits",
+        ),
+        severity=Severity.SUCCESS,
+        pool=pool.id,
+    )
+
+
+def closed_again(pool: Pool, why: str) -> Notice:
+    """The notice that nodes of *pool* take no new work again, after a notice that they do."""
+    return Notice(
+        cause=Cause.CLOSED,
+        topic=f"{CLOSED_TOPIC}{pool.id}",
+        key=f"again:{why}",
+        title=f"GPU pool {pool.name} is closed to new work again",
+        body=wording.worded(
+            why=why,
+            after="its nodes stay cordoned until the stop is over; running work goes on",
+            do=RAISE,
+        ),
+        severity=Severity.WARNING,
+        pool=pool.id,
+    )
+
+
+def stay_closed(pool: Pool, unpriced: Sequence[str]) -> Notice:
+    """The notice that nodes of *pool* stay closed: without the price of the sizes *unpriced* the end of the stop is
+    unknown."""
+    return Notice(
+        cause=Cause.CLOSED,
+        topic=f"{CLOSED_TOPIC}{pool.id}",
+        key=f"unpriced:{','.join(unpriced)}",
+        title=f"GPU pool {pool.name}: nodes stay closed to new work",
+        body=wording.worded(
+            why=f"it is unknown whether a budget is still at its stop: {', '.join(unpriced)} has no price",
+            after="they open once the size has a price (price_usd_per_hour or prices_file) and the stop is over",
+        ),
+        severity=Severity.WARNING,
+        pool=pool.id,
+    )
+
+
+def not_closed(pool: Pool, refused: Mapping[str, Exception], why: str) -> Notice:
+    """The notice that nodes of *pool* could not be closed (or opened, where *why* is empty); *refused* is the error of
+    each, by name."""
+    by_answer: dict[str, list[str]] = {}
+    for node in sorted(refused):
+        by_answer.setdefault(str(refused[node]), []).append(node)
+    said = "; ".join(f"{wording.named(nodes)}: {answer}" for answer, nodes in by_answer.items())
+    return Notice(
+        cause=Cause.NOT_CLOSED,
+        topic=f"{NOT_CLOSED_TOPIC}{pool.id}",
+        key=f"{why}:{','.join(sorted(refused)[:NODES_IN_KEY])}",
+        title=f"GPU pool {pool.name}: nodes could not be {'closed to' if why else 'opened to'} new work",
+        body=wording.worded(
+            said,
+            why=why or NO_STOP,
+            after="each step tries again" + ("; until then new work may start on them" if why else ""),
+        ),
+        severity=Severity.WARNING,
+        pool=pool.id,
+    )
+
+
+def would_be_closed(pool: Pool, nodes: int, why: str) -> Notice:
+    """The notice of what would be closed or opened, in observe mode."""
+    what = "closed to" if why else "opened to"
+    return Notice(
+        cause=Cause.CLOSED if why else Cause.REOPENED,
+        topic=f"{CLOSED_TOPIC}{pool.id}",
+        key=f"observed:{why}",
+        title=f"GPU pool {pool.name}: {some(nodes, 'node')} would be {what} new work (observing)",
+        body=wording.worded(why=why or NO_STOP, after="nothing while mode is observe"),
+        pool=pool.id,
+    )
+
+
+def when_reopened(told: Mapping[str, tuple[str, datetime]]) -> Mapping[str, datetime]:
+    """When nodes of a pool (by id) were last opened again, from what was *told* under CLOSED_TOPIC."""
+    return {topic.removeprefix(CLOSED_TOPIC): at for topic, (key, at) in told.items() if key.startswith(REOPENED)}
+
+
+# --- hold
+
+KEPT_OUT_TOPIC = "kept-out:"
+
+
+def kept_out(place: str, did: str, sentence: str, wanted: Intent, *, over: bool = False) -> Notice:
+    """The notice of what was done at *place*; *did* is a word of `receiver.ports.Did` or ``failed``."""
+    title = {
+        "done": f"New GPU work is {'let into' if over else 'kept out of'} {place}",
+        "observed": f"New GPU work would be {'let into' if over else 'kept out of'} {place} (observing)",
+    }.get(did, f"New GPU work is not {'let into' if over else 'kept out of'} {place}")
+    why = "the budget hold is over" if over else wanted.why
+    return Notice(
+        cause=Cause.KEPT_OUT,
+        topic=f"{KEPT_OUT_TOPIC}{place}",
+        key=f"{wanted.month}:{'over' if over else 'held'}:{did}",
+        title=title,
+        body=wording.worded(sentence, why=why, after=_after_kept_out(did, over=over)),
+        severity=Severity.INFO if did in ("done", "observed") else Severity.WARNING,
+    )
+
+
+def _after_kept_out(did: str, *, over: bool) -> str:
+    if did == "observed":
+        return "nothing while mode is observe"
+    if did != "done":
+        return "temporary errors are tried again; the others need a person"
+    return "new GPU work may start there" if over else "running work goes on; new work may start when the hold is over"
+
+
+# --- charges
+
+CHARGES_SILENT_FOR = timedelta(hours=1)  # only a lost store waits for the charges, and says so itself
+DIFFERENCES_NAMED = 3  # differences that a message names
+
+
+def of_charges(facts: Facts, policy: Policy) -> Iterable[Notice]:
+    """Notices of differences that a person should look into, once per month and size, and of silent charges."""
+    compared = facts.charges
+    if compared is None:
+        return
+    charged = compared.charged
+    if charged.failing_since is not None and facts.at - charged.failing_since >= CHARGES_SILENT_FOR:
+        yield Notice(
+            cause=Cause.CHARGES_SILENT,
+            topic="charges",
+            key=f"silent since {charged.failing_since.isoformat()}",
+            title="Civo's charges do not answer",
+            body=wording.worded(
+                f"since {wording.moment(charged.failing_since, facts.at)}",
+                why=charged.failure,
+                after="pools go on as before. Until the charges answer, our ledger is not checked against them, and the"
+                " account's other costs are those of the last answer",
+            ),
+            severity=Severity.WARNING,
+        )
+    elif charged.answered_at == facts.at:  # once per answer, not with every step
+        yield Notice(
+            cause=Cause.CHARGES_BACK,
+            topic="charges",
+            key="clear",
+            title="Civo's charges answer again",
+            body=wording.worded(after="our ledger is checked against Civo's charges again"),
+            all_clear=True,
+        )
+    for size in compared.sizes:
+        lines = [d for d in compared.differences if d.size == size.size and d.cause in WORTH_TELLING]
+        off = sum((abs(d.usd) for d in lines if d.usd is not None), Decimal(0))
+        if off > policy.billing.charges_tolerance_usd:
+            yield _differ(size.size, lines, off, charged.month)
+
+
+def _differ(size: str, lines: list[Difference], off: Decimal, month: str) -> Notice:
+    most = sorted(lines, key=lambda d: (-abs(d.charged_hours - d.ledger_hours), d.name))[:DIFFERENCES_NAMED]
+    named = [
+        f"{d.name}: Civo charges {d.charged_hours.normalize():f} h, our ledger has {d.ledger_hours.normalize():f} h;"
+        f" {EXPLAINED[d.cause]}"
+        for d in most
+    ]
+    more = [f"and {some(len(lines) - DIFFERENCES_NAMED, 'node')} more"] if len(lines) > DIFFERENCES_NAMED else []
+    return Notice(
+        cause=Cause.CHARGES_DIFFER,
+        topic=f"charges:{size}",
+        key=month,
+        title=f"Civo's charges and our ledger differ by {wording.usd(off)} for {size} in {month}",
+        body=wording.worded(
+            *named,
+            *more,
+            after="this changes nothing; this message comes once a month",
+            do="All of them: GET /api/v1/charges",
+        ),
+        severity=Severity.WARNING,
+    )
+
+
+# --- report notice
+
+REPORT_TOPIC = "report:"
+CONSUMERS = 5
+
+
+def report_topic(team: str | None) -> str:
+    """The topic under which the reports of a scope are told, each month once."""
+    return f"{REPORT_TOPIC}everybody" if team is None else f"{REPORT_TOPIC}team:{team}"
+
+
+def report_notice(found: Report) -> Notice:
+    """Return *found* as a notice; its key is the month, so that it is sent once, whatever restarts."""
+    whose = "" if found.team is None else f" of team {found.team}"
+    below = found.everything.efficiency is not None and found.everything.efficiency < found.efficiency_target
+    return Notice(
+        cause=Cause.REPORT,
+        topic=report_topic(found.team),
+        key=found.month.name,
+        title=f"GPU costs{whose} in {found.month.name}: USD {found.everything.total.usd:,.2f}",
+        body="\n".join(_report_lines(found)),
+        severity=Severity.WARNING if below or found.unpriced else Severity.INFO,
+    )
+
+
+def _report_lines(found: Report) -> Iterator[str]:
+    if found.unpriced:
+        yield f"Too low: nodes of {', '.join(found.unpriced)} have no price."
+    if found.budget is not None and found.budget.ratio is not None:
+        yield f"Budget: {found.budget.ratio:.0%} of USD {found.budget.monthly_usd:,.2f}."
+    yield _efficiency(found)
+    jobs, waits = found.jobs, found.waits
+    waited = f"; the median wait was {span(waits.p50.total_seconds())}" if waits.p50 is not None else ""
+    yield f"{some(jobs.completed, 'workload')} completed, {jobs.failed} failed{waited}."
+    if found.team is None and found.teams:
+        yield "Teams: " + ", ".join(_cost_of(part, "no label") for part in found.teams[:CONSUMERS]) + "."
+    if found.workloads:
+        yield "Most: " + ", ".join(_cost_of(part, "?") for part in found.workloads[:CONSUMERS]) + "."
+    for cost in found.units:
+        if cost.usd_per is not None:
+            per = f"{cost.unit.per} {cost.unit.name}" if cost.unit.per != 1 else cost.unit.name
+            yield f"Cost per {per}: USD {cost.usd_per:,.4f}."
+    if found.right_sizes:
+        saves = sum(size.saves_usd for size in found.right_sizes)
+        yield f"{some(len(found.right_sizes), 'workload')} would fit a smaller size, which would save USD {saves:,.2f}."
+    team = f" --team {found.team}" if found.team else ""
+    yield f"Full report: gpu-autoscaler report --month {found.month.name}{team}, or /costs on the server."
+
+
+def _efficiency(found: Report) -> str:
+    whole = found.everything
+    if whole.efficiency is None:
+        return "No GPU-hours were paid for."
+    idle, free = whole.of(PaidFor.IDLE), whole.of(PaidFor.UNALLOCATED)
+    parts = [f"USD {idle.usd:,.2f} paid for idle GPUs that pods held"]
+    if found.team is None:
+        parts.append(f"USD {free.usd:,.2f} for GPUs that no pod held")
+    return f"Efficiency {whole.efficiency:.0%} (target {found.efficiency_target:.0%}): {', '.join(parts)}."
+
+
+def _cost_of(part: Subtotal, unnamed: str) -> str:
+    return f"{part.name or unnamed} USD {part.total.usd:,.2f}"

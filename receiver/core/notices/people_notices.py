@@ -1,0 +1,221 @@
+"""Messages about what people requested: approvals and overrides."""
+
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+
+from receiver.core.model.approval_request import LABELS, Answer, Asks, Question, about, does, does_not, named
+from receiver.core.model.model import PoolState
+from receiver.core.model.overrides import Override, OverrideKind
+from receiver.core.model.policy import Billing, Policy, Pool
+from receiver.core.model.text import some
+from receiver.core.notices import wording
+from receiver.core.notices.notice import Cause, Notice, Severity
+from receiver.core.scaling.assign import Wanted
+
+# --- approval
+
+QUESTION_TOPIC = "question:"
+ANSWER_GUIDE = "operations.md#when-you-are-asked"
+
+
+def asked(question: Question, policy: Policy, wanted: Wanted, decision: int | None = None) -> Notice:
+    """The notice that asks *question*: what it costs either way, and what happens without an answer, and when."""
+    pool = policy.pool(question.pool)
+    assert pool is not None
+    lines = _growth(question, pool, wanted, policy) if question.asks is Asks.GROWTH else _removal(question, policy)
+    return Notice(
+        cause=Cause.ASKS,
+        topic=f"{QUESTION_TOPIC}{question.id}",
+        key="asked",
+        title=f"GPU pool {pool.name}: {in_short(question)}",
+        body="\n".join([*lines, unanswered(question), f"To answer: `gpu-autoscaler answer {question.id} approve`"]),
+        severity=Severity.WARNING,
+        pool=pool.id,
+        decision=decision,
+        guide=ANSWER_GUIDE,
+        question=question.id,
+    )
+
+
+def in_short(question: Question) -> str:
+    """The question itself: ``remove n1 at 14:55 UTC?``."""
+    if question.asks is Asks.GROWTH:
+        return f"grow from {question.from_count} to {question.to_count} nodes?"
+    nodes = question.nodes[0] if len(question.nodes) == 1 else some(len(question.nodes), "node")
+    what = "remove" if question.asks is Asks.REMOVAL else "empty and remove"
+    moment = "from" if len(question.nodes) > 1 else "at"
+    return f"{what} {nodes} {moment} {question.due_at:%H:%M} UTC{' on' if moment == 'from' else ''}?"
+
+
+def _removal(question: Question, policy: Policy) -> Sequence[str]:
+    many = len(question.nodes) > 1
+    why = f"{named(question.nodes)} {'run' if many else 'runs'} no GPU pod"
+    if question.asks is Asks.EMPTYING:
+        why = f"The pods of {named(question.nodes)} may be moved, and fit on other nodes"
+    if not policy.billing.by_the_hour:
+        return [f"{why}. Keeping {'them' if many else 'it'} costs {hourly_cost(question)} an hour."]
+    unit, end = _unit(policy.billing), f"{question.expires_at:%H:%M} UTC"
+    begins = f"their next paid {unit}s start by {end}" if many else f"the next paid {unit} starts at {end}"
+    return [
+        f"{why}, and {begins}.",
+        f"Keeping {'them' if many else 'it'} costs {hourly_cost(question)} for another hour.",
+    ]
+
+
+def _unit(billing: Billing) -> str:
+    return "hour" if billing.granularity.total_seconds() == 3600 else "unit"
+
+
+def _growth(question: Question, pool: Pool, wanted: Wanted, policy: Policy) -> Sequence[str]:
+    more = some(question.to_count - question.from_count, "more node")
+    limit = pool.approval.growth_above_usd_per_hour if pool.approval else None
+    above = f" (approval is required above USD {limit:.2f})" if limit is not None else ""
+    lines = [f"{more[:1].upper()}{more[1:]}: {hourly_cost(question)} an hour{above}."]
+    if wanted.asking:
+        asking = wording.asked_by([pod for workload in wanted.asking for pod in workload.pods], policy)
+        lines.append(f"For: {wording.sentence(wording.whose(asking))}")
+    view = wanted.budget
+    if view is not None:
+        left = max(Decimal(0), view.left)
+        lines.append(f"Budget {view.month}: {wording.usd(view.spent)} of {view.monthly:,.2f} spent, {left:,.2f} left.")
+    return lines
+
+
+def hourly_cost(question: Question) -> str:
+    """What the nodes of *question* cost an hour."""
+    return "an unknown price" if question.usd_per_hour is None else wording.usd(question.usd_per_hour)
+
+
+def unanswered(question: Question) -> str:
+    """What happens without an answer, and when."""
+    goes = question.proceeds_at
+    many = len(question.nodes) > 1
+    again = "" if question.asks is Asks.GROWTH else f" and {'keep' if many else 'keeps'} costing money"
+    if goes is None:
+        return (
+            f"Without an answer by {question.expires_at:%H:%M} UTC {does_not(question)}{again}; a new request follows."
+        )
+    each = ", each before its next paid unit" if many else ""
+    return f"Without an answer by {goes:%H:%M} UTC {does(question)}{each}."
+
+
+def answered(question: Question, answer: Answer, who: str, override: Override | None, policy: Policy) -> Notice:
+    """The notice that *who* gave *answer*, and the override that this set."""
+    pool = policy.pool(question.pool)
+    name = pool.name if pool else question.pool
+    what = "approved" if answer is Answer.APPROVE else f"answered: {LABELS[answer]}"
+    lines = [f"Requested: {about(question)}."]
+    if override is not None:
+        lines.append(f"Set: {override}.")
+        lines.append(f"To end it earlier: `gpu-autoscaler override end {override.id}`")
+    return Notice(
+        cause=Cause.ANSWERED,
+        topic=f"{QUESTION_TOPIC}{question.id}",
+        key=f"answered:{answer}",
+        title=f"GPU pool {name}: {who} {what}",
+        body="\n".join(lines),
+        pool=question.pool,
+    )
+
+
+# --- override
+
+OVERRIDE_TOPIC = "override:"
+MEANING = {
+    OverrideKind.PIN: "pinned to {nodes}",
+    OverrideKind.FLOOR: "at least {nodes}",
+    OverrideKind.CEILING: "at most {nodes}",
+    OverrideKind.PAUSE: "paused",
+    OverrideKind.SNOOZE: "snoozed (no removals)",
+}
+EFFECT = {
+    OverrideKind.PIN: "the pool goes to this size and stays there",
+    OverrideKind.FLOOR: "the pool grows to this size now and does not shrink below it",
+    OverrideKind.CEILING: "idle nodes beyond it are removed now, and the pool does not grow above it",
+    OverrideKind.PAUSE: "nothing grows and nothing is removed",
+    OverrideKind.SNOOZE: "only dead nodes are removed; growth goes on",
+}
+AFTERWARDS = {
+    OverrideKind.PAUSE: "waiting work gets nodes again, and idle nodes are removed",
+    OverrideKind.SNOOZE: "idle nodes are removed, each before its next paid hour",
+}
+
+
+def was_set(override: Override, policy: Policy, idle: Sequence[str] = ()) -> Notice:
+    """The notice of a new override: what, until when, who, why, what it does, what follows, and how to end it.
+
+    *idle* are the nodes of its pools that are idle now.
+    """
+    return _notice(
+        override,
+        policy,
+        "set",
+        f"{meaning(override)} until {override.until:%Y-%m-%d %H:%M} UTC",
+        wording.worded(
+            why=f"{override.who}: {override.why}",
+            after=f"until then {EFFECT[override.kind]}. After that {_afterwards(override, idle)}",
+            do=f"To end it earlier: gpu-autoscaler override end {override.id}",
+        ),
+        Severity.WARNING,
+    )
+
+
+def was_ended(override: Override, by: str, policy: Policy) -> Notice:
+    """The notice that *by* ended an override early."""
+    body = wording.worded(
+        why=f"{by} ended the {override.kind} that {override.who} had set until"
+        f" {wording.moment(override.until, override.at)} (reason: {override.why})",
+        after=_afterwards(override),
+    )
+    return _notice(override, policy, "ended", f"no longer {meaning(override)}", body)
+
+
+def ran_out(override: Override, policy: Policy, pools: Iterable[PoolState] = ()) -> Notice:
+    """The notice that an override has expired; *pools* as found now."""
+    nodes = [n for state in pools if override.concerns(state.pool) for n in state.nodes]
+    idle = [n.name for n in nodes if n.idle_since is not None]
+    body = wording.worded(
+        why=f"the {override.kind} set by {override.who} has expired (reason: {override.why})",
+        after=_afterwards(override, idle),
+    )
+    return _notice(override, policy, "ran out", f"no longer {meaning(override)}", body)
+
+
+def goes_on(override: Override, policy: Policy) -> Notice:
+    """The notice that an override is in force again, which a step under a clock that was ahead had ended."""
+    body = wording.worded(
+        why=f"our clock was ahead for a moment and had ended the {override.kind} set by {override.who} (reason:"
+        f" {override.why})",
+        after=f"until then {EFFECT[override.kind]}",
+        do=f"To end it earlier: gpu-autoscaler override end {override.id}",
+    )
+    title = f"again {meaning(override)} until {override.until:%Y-%m-%d %H:%M} UTC"
+    return _notice(override, policy, "goes on", title, body, Severity.WARNING)
+
+
+def meaning(override: Override) -> str:
+    """What it does, in a few words: ``pinned to 3 nodes``."""
+    nodes = "" if override.nodes is None else some(override.nodes, "node")
+    return MEANING[override.kind].format(nodes=nodes)
+
+
+def _afterwards(override: Override, idle: Sequence[str] = ()) -> str:
+    if override.kind not in AFTERWARDS:
+        return "the configured size and demand apply again"
+    return AFTERWARDS[override.kind] + (f" (idle now: {wording.named(idle)})" if idle else "")
+
+
+def _notice(
+    override: Override, policy: Policy, key: str, title: str, body: str, severity: Severity = Severity.INFO
+) -> Notice:
+    pool = policy.pool(override.pool) if override.pool is not None else None
+    whose = "all GPU pools" if override.pool is None else f"GPU pool {pool.name if pool else override.pool}"
+    return Notice(
+        cause=Cause.OVERRIDE_SET if key in ("set", "goes on") else Cause.OVERRIDE_ENDED,
+        topic=f"{OVERRIDE_TOPIC}{override.id}",
+        key=key,
+        title=f"{whose[:1].upper()}{whose[1:]}: {title}",
+        body=body,
+        severity=severity,
+        pool=override.pool,
+    )
