@@ -42,7 +42,7 @@ def test_a_grant_is_seen_within_a_minute_without_a_restart_and_told(store: Store
     life.cluster.refused = ()
     life.run(timedelta(minutes=1))
     assert life.required() == 1
-    assert "GPU nodes may be removed: pools grow again" in life.notices()
+    assert "GPU nodes can be removed: pools grow again" in life.notices()
 
 
 def test_what_is_granted_is_asked_again_after_minutes_and_its_loss_stops_growth(store: Store) -> None:
