@@ -1,4 +1,4 @@
-"""What it costs to keep what a decision was made from: bytes in the store, and time in a step that decides anew.
+"""The cost of storing a decision's facts: bytes in the store, and time in a step with a new decision.
 
 Worlds of several sizes; both are written as the store writes them, and read again. A step that decides nothing new
 writes nothing.

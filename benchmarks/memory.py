@@ -1,4 +1,4 @@
-"""What the autoscaler takes of a machine's memory: gunicorn's master and its worker, idle and after a storm of alerts.
+"""The memory use of the autoscaler: gunicorn's master and its worker, idle and after a storm of alerts.
 
 Pages that both share are counted once (PSS, proc_pid_smaps(5)); the resident set of each by itself is kept, too.
 """

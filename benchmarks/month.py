@@ -1,4 +1,4 @@
-"""A month of GPU jobs that nobody ran: as many as wanted, the same ones for the same seed."""
+"""A synthetic month of GPU jobs: any number of them, the same for the same seed."""
 
 import math
 from datetime import datetime, timedelta

@@ -51,7 +51,7 @@ class Sender(threading.Thread):
         self.codes: Counter[int] = Counter()
 
     def run(self) -> None:
-        """Send over one connection, opened anew when it was closed; who answers too slowly is not waited for."""
+        """Send over one connection, reopened when it was closed, and give up on slow answers."""
         with closing(http.client.HTTPConnection(self.address, timeout=30)) as connection:
             for number in range(self.count):
                 due = self.began + number * self.every

@@ -1,10 +1,10 @@
 """From a pod that cannot be placed to the call to Civo, with real Prometheus and Alertmanager.
 
 Each sample is a pod for a pool of its own, at a random moment, counted from the pod's creation (0.2 s before the
-scheduler turns it away) to the arrival of the PUT at Civo. In three courses nobody watches pods and the tick is 60 s,
-so that only the alert can make a pool grow within seconds; in three others all is as shipped but for the intervals of
-Prometheus. Several stacks are used, because where in its interval Prometheus scrapes and evaluates hangs on names and
-ports and is the same for a whole run.
+scheduler rejects it) to the arrival of the PUT at Civo. In three courses there is no watch of pods and the tick is 60s,
+so that only the alert can make a pool grow within seconds; in three others all is as shipped except the intervals of
+Prometheus. Several stacks are used, because the phase of Prometheus' scrapes and evaluations depends on names and ports
+and is the same for a whole run.
 """
 
 import random
@@ -31,7 +31,7 @@ LEAST_SAMPLES = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
-    """How to measure: *stacks* runs of *pools* samples each, *gap* seconds (from, to) apart, scrape and evaluation
+    """A measurement: *stacks* runs of *pools* samples each, *gap* seconds (from, to) apart, scrape and evaluation
     every *interval* seconds. *bound* is what p95 may be, in seconds.
 
     *alone* is the alert alone: pods are not watched, the tick is 60 s, and each pod waits until neither the tick nor a

@@ -1,4 +1,4 @@
-"""How fast a month is replayed, and how that grows: the product's own steps over a synthetic month.
+"""The speed of a replay, and its growth: the product's own steps over a synthetic month.
 
 1,000 to 30,000 jobs of 30 days (`benchmarks.month`), on nodes of eight GPUs and of one, billed by the started hour;
 and one month of 3,000 jobs whose budget is three quarters of what it costs. Each is replayed by a process of its own.

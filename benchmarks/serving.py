@@ -1,4 +1,4 @@
-"""The autoscaler as it is run, under gunicorn, with a simulated cloud and cluster and nobody that sends alerts."""
+"""The autoscaler under gunicorn, with a simulated cloud and cluster and no alerts."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""How each setting of Prometheus and Alertmanager moves the time from a waiting pod to the webhook.
+"""The effect of each setting of Prometheus and Alertmanager on the time from a waiting pod to the webhook.
 
 The shipped values first, then one of them changed at a time: fifty pods for each, at random moments, every one for
 a pool of its own, so that each alert is a group of its own. The time runs from the pod's creation (the scheduler
@@ -36,8 +36,8 @@ PATIENCE_SECONDS = 150.0  # the slowest setting: two intervals of 30 s, group_wa
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What one run has: durations as Prometheus writes them. *evaluation* is that of every group of rules, None each
-    group's own: 5 s for that of the alert."""
+    """The settings of one run: durations as Prometheus writes them. *evaluation* is that of every rule group; None
+    is each group's own, which is 5 s for the alert."""
 
     name: str
     scrape: str = "15s"

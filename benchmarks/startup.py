@@ -1,4 +1,4 @@
-"""How long the autoscaler takes from its start to the first 200 of /readyz, with a new store and with its own."""
+"""The time from the autoscaler's start to the first 200 of /readyz, with a new store and with an existing one."""
 
 import http.client
 import tempfile

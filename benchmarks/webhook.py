@@ -1,4 +1,4 @@
-"""What a durable webhook costs: deliveries per second and the slowest ones, against a bare Flask endpoint.
+"""The cost of a durable webhook: deliveries per second and the slowest ones, against a bare Flask endpoint.
 
 Both are served by gunicorn with the product's settings. The autoscaler's loop runs: every delivery wakes it, so
 it steps without a pause and shares the processor, as it would during a storm of alerts.
@@ -62,7 +62,7 @@ def body(number: int) -> bytes:
 
 
 def _client(address: str, first: int, count: int, took: list[float], bad: list[int]) -> None:
-    """Send *count* deliveries one after the other over one connection, opened anew when the server closed it."""
+    """Send *count* deliveries one after the other over one connection, reopened when the server closes it."""
     headers = {"Content-Type": "application/json", "Authorization": f"Bearer {WEBHOOK_TOKEN}"}
     connection = http.client.HTTPConnection(address, timeout=30)
     for number in range(first, first + count):
@@ -108,7 +108,7 @@ def load(address: str) -> Figures:
 
 @contextmanager
 def bare_endpoint(folder: Path) -> Iterator[str]:
-    """Serve the bare endpoint with gunicorn as the product is served, but for the hooks; yield its address."""
+    """Serve the bare endpoint with gunicorn as the product is served, without its hooks; yield the address."""
     address = f"127.0.0.1:{free_port()}"
     command = [
         sys.executable,

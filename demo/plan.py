@@ -1,4 +1,4 @@
-"""What a stack is made of: pools, durations and money, as values that the configurations are written from."""
+"""The plan of a stack: pools, durations and money, from which the configurations are written."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -80,7 +80,7 @@ class StackPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
-    """Where the parts of one stack are: its folder, and each part's port on the loopback address."""
+    """The addresses of a stack: its directory, and each part's port on the loopback address."""
 
     folder: Path
     ports: Mapping[str, int]
@@ -118,5 +118,5 @@ class Places:
         return self.folder / f"{part}.yml"
 
     def log(self, part: str) -> Path:
-        """What *part* writes to standard output and error."""
+        """The log of *part*: its standard output and error."""
         return self.folder / f"{part}.log"

@@ -1,4 +1,4 @@
-"""What the demo plays: four pools, a small budget, and jobs that each show one thing.
+"""The demo's scenario: four pools, a small budget, and jobs that each show one feature.
 
 Money: one paid unit lasts 60 s instead of an hour and costs a sixtieth of the hour's price. The single jobs
 cost cents; the gang's two nodes with eight GPUs each bring the spend over the hold line (80 %), so that the
@@ -24,12 +24,12 @@ BUDGET_USD = Decimal("1.05")
 
 
 class Expects(StrEnum):
-    """What a job is there to show."""
+    """A job and the feature that it shows."""
 
-    GROWTH = "growth"  # its pool grows for it: timed
-    WARM = "warm"  # an idle node that is paid for takes it
-    MISFIT = "misfit"  # no pool can ever hold it
-    HOLD = "hold"  # it comes after the hold line: it waits
+    GROWTH = "growth"  # its pool grows for it, which is timed
+    WARM = "warm"  # an idle, paid node runs it
+    MISFIT = "misfit"  # it fits no pool
+    HOLD = "hold"  # it comes beyond the hold line, and waits
 
 
 PLACEABLE = (Expects.GROWTH, Expects.WARM)
@@ -37,7 +37,7 @@ PLACEABLE = (Expects.GROWTH, Expects.WARM)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoJob:
-    """A job of *pods* pods of *gpus* GPUs each for the pool called *pool* (None: for a node that no pool offers).
+    """A job of *pods* pods of *gpus* GPUs each for the pool called *pool* (None: for a node of no pool).
 
     It is submitted no earlier than *at* seconds after the beginning.
     """
@@ -52,7 +52,7 @@ class DemoJob:
     team: str = "vision"
 
     def fields(self, pools: tuple[PoolPlan, ...]) -> dict[str, Any]:
-        """Return the job as the simulator takes it."""
+        """Return the job in the simulator's form."""
         ids = {p.name: p.id for p in pools}
         selector = {POOL_LABEL: ids[self.pool]} if self.pool else {"gpu": "quantum"}
         return {
@@ -122,11 +122,11 @@ JOBS = (TRAIN_1, TRAIN_2, TRAIN_3, GANG, QUANTUM, TRAIN_4, LATE)
 
 WHAT_IT_IS = (
     "A simulated Civo region and cluster; real Prometheus, Alertmanager and autoscaler. The rules are those of "
-    "rules/, unchanged but for how often they are evaluated."
+    "rules/, unchanged except for the evaluation interval."
 )
 SHORTENED = (
-    ("a paid hour", f"{UNIT_SECONDS} s; an idle node may go in its last 20 s, after 10 s without a pod"),
-    ("a node", "usable 8 s after it was asked for: 4 s build, 1 s boot, 3 s driver"),
+    ("a paid hour", f"{UNIT_SECONDS} s; an idle node may be removed in its last 20 s, after 10 s without a pod"),
+    ("a node", "usable 8 s after its request: 4 s build, 1 s boot, 3 s driver"),
     ("cooldown after growth", "3 s"),
     ("scrape, evaluation", "every 1 s"),
     ("Alertmanager", "group_wait 0 s as shipped, group_interval 5 s instead of 30 s"),

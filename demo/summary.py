@@ -1,4 +1,4 @@
-"""What a demo came to, from the simulator's books and the autoscaler's own records. Pure."""
+"""The results of a demo, from the simulator's books and the autoscaler's records. Pure."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,7 +37,7 @@ class Growth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """Something that has to hold for the demo to have worked."""
+    """A condition of a successful demo."""
 
     what: str
     holds: bool
@@ -72,7 +72,7 @@ def summarize(
     state: JSON,
     began: datetime,
 ) -> Summary:
-    """Return what came of it; *state* is the simulator's last summary, *actions* the autoscaler's."""
+    """Return the summary; *state* is the simulator's last one, *actions* are the autoscaler's."""
     ended = moment(state["now"])
     lasted = (ended - began).total_seconds()
     waits = {f["id"]: float(f["wait_seconds"]) for f in state["finished"]}
@@ -171,7 +171,7 @@ def _checks(
     )
     for what, words, severity, up in NOTICES:
         told = any(_matches(notice, words, severity, up) for notice in timeline.notices)
-        yield Check(what=f"it was told that {what}", holds=told)
+        yield Check(what=f"a message said that {what}", holds=told)
 
 
 def _id(pools: Sequence[PoolPlan], name: str) -> str:

@@ -24,7 +24,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """What one round of questions brought: the simulator's state and calls, Alertmanager's alerts, the autoscaler's
+    """The answers of one poll: the simulator's state and calls, Alertmanager's alerts, the autoscaler's
     decisions and actions, and the lines of its log that are new."""
 
     state: JSON
@@ -160,7 +160,7 @@ class Timeline:
             change = f"{decision['from']} -> {decision['to']}" if decision["from"] != decision["to"] else "stays at {}"
             text = f"{name} {change.format(decision['from'])} by {reason['rule']}: {reason['detail']}"
             if self._shown.get(name) == text:
-                continue  # stored anew because a note changed
+                continue  # stored again because a note changed
             self._shown[name] = text
             yield Event(at=moment(decision["at"]), kind="decision", text=shortened(text) + self._woken(decision))
 

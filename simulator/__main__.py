@@ -1,4 +1,4 @@
-"""``python -m simulator --config FILE``: serve until told to stop; the addresses are one JSON line on stdout."""
+"""``python -m simulator --config FILE``: serve until stopped; the addresses are one JSON line on stdout."""
 
 import json
 import logging

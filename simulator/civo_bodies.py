@@ -1,4 +1,4 @@
-"""What callers of Civo's API send, read as Civo does: JSON whatever the headers say."""
+"""Request bodies of Civo's API, parsed as Civo does: as JSON whatever the headers say."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Where the simulated world's time comes from: the wall clock, or a hand that turns it."""
+"""The clock of the simulated world: the wall clock, or one that is set by hand."""
 
 from datetime import datetime, timedelta
 from typing import Protocol

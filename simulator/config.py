@@ -1,4 +1,4 @@
-"""What the simulator is told: a YAML file, checked as a whole, with every error and its path at once."""
+"""The simulator's configuration: a YAML file, checked as a whole, with every error and its path at once."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -84,7 +84,7 @@ class ClusterNames:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """What runs by itself from the beginning: the *builtin* demo, a *csv* trace, or nothing."""
+    """The work that runs from the beginning: the *builtin* demo, a *csv* trace, or nothing."""
 
     builtin: Literal["demo"] | None = None
     csv: Path | None = None

@@ -1,4 +1,4 @@
-"""What the dcgm-exporter of one node says about its GPUs (names, units and labels of exporter 4.5 to 4.8)."""
+"""The metrics of one node's dcgm-exporter (names, units and labels of exporter 4.5 to 4.8)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -59,7 +59,7 @@ COUNTERS = REMAPPED | ECC | NVLINK
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ills:
-    """What is wrong with single GPUs at *now*, by node and GPU.
+    """The faults of single GPUs at *now*, by node and GPU.
 
     *xids* is the last one each reports. *stalls* is what the engine does (ratio 0-1) while nothing gets done. *leaks*
     says since when memory is taken, and how many MiB an hour. *readings* are values of FIELDS that stand in for all of
@@ -127,7 +127,7 @@ def _delivered(spec: WorldPool, face: MetricsFace) -> Iterable[str]:
         if spec.mig and name in WHOLE_GPUS:
             continue  # NVML has no answer for an instance
         if name in NVLINK and (spec.mig or spec.gpu_units < 2):
-            continue  # a node with one GPU has nobody to talk to
+            continue  # a node with one GPU has no links
         if "_PROF_" in name and not face.profiling:
             continue
         if name in ECC and not face.ecc:

@@ -12,7 +12,7 @@ TOLERATES_GPU_TAINT = (Toleration(key="gpu", operator="Exists"),)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoPlan:
-    """When the demo's jobs come and how long they run: seconds from its start. All tuning happens here."""
+    """The submissions and durations of the demo's jobs, in seconds from its start. All tuning happens here."""
 
     namespace: str = "demo"
     singles_at: tuple[float, ...] = (2.0, 3.0, 8.0)

@@ -65,7 +65,7 @@ class _Standing:
 
 @dataclass(slots=True)
 class HttpFaults:
-    """The faults that stand. Calls that wait in one are let go when it is cleared."""
+    """The active faults. Clearing one releases the calls that wait in it."""
 
     _standing: dict[int, _Standing] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)

@@ -1,4 +1,4 @@
-"""What kube-state-metrics 2.20 says about the world's nodes and pods (names, labels, 0/1 conventions as there)."""
+"""The metrics of kube-state-metrics 2.20 for the world's nodes and pods, with its names, labels and 0/1 values."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -134,7 +134,7 @@ def _pod_facts(pods: Sequence[WorldPod], face: MetricsFace) -> Iterable[Family]:
 
 
 def _replicasets(pods: Sequence[WorldPod]) -> Family:
-    """Who owns the ReplicaSets that have pods; the world knows of no others."""
+    """The owners of the ReplicaSets that have pods; the world has no others."""
     owners = Family("kube_replicaset_owner", "Information about the ReplicaSet's owner.")
     sets = {(p.namespace, p.owner_name): deployment_of(p) or "" for p in pods if p.owner_kind == "ReplicaSet"}
     for (namespace, name), above in sets.items():

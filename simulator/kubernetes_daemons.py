@@ -1,4 +1,4 @@
-"""The GPU operator's DaemonSets as the API shows them, as one finds them where somebody set the operator up well."""
+"""The GPU operator's DaemonSets as the API shows them after a correct installation."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,9 +10,9 @@ JSON = dict[str, Any]
 
 
 def daemon_sets(live: Live) -> list[JSON]:
-    """Return the DaemonSets of the operator; their pods tolerate the taints of every GPU pool, as its chart is told.
+    """Return the DaemonSets of the operator; their pods tolerate the taints of every GPU pool.
 
-    Hold the world's lock, or take what a moment later would be told.
+    The caller holds the lock of the world, or accepts a slightly later answer.
     """
     if not live.config.kubernetes.daemonsets:
         return []

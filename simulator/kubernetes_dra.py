@@ -1,4 +1,4 @@
-"""What a DRA driver publishes where it serves the GPUs of a pool: ResourceSlices and DeviceClasses."""
+"""The ResourceSlices and DeviceClasses of a DRA driver that serves the GPUs of a pool."""
 
 from datetime import datetime
 from typing import Any

@@ -1,4 +1,4 @@
-"""What keeps new work out, over the Kubernetes API: ResourceQuotas, and patches of Kueue's cluster-wide objects."""
+"""The objects of a budget hold over the Kubernetes API: ResourceQuotas, and Kueue's cluster-wide objects."""
 
 from collections.abc import Callable
 from typing import Any

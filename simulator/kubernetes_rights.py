@@ -1,4 +1,4 @@
-"""Who may do what: one token, a list of rights that are denied, and where given the rules of a ClusterRole."""
+"""Authorization: one token, a list of denied rights and, where given, the rules of a ClusterRole."""
 
 import hmac
 from collections.abc import Mapping

@@ -13,12 +13,12 @@ from simulator.live import Live
 
 JSON = dict[str, Any]
 LONGEST_SECONDS = 1800.0  # the API server's own lower bound where the client names no timeout
-PATIENCE_SECONDS = 30.0  # changes wake a watch; this only bounds a wait nobody wakes
+PATIENCE_SECONDS = 30.0  # changes wake a watch; this bounds a wait without any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
-    """What one client watches: changes after version *since*. *renders* shows them by their kind in the world's journal
+    """The watch of one client: changes after version *since*. *renders* shows them by their kind in the world's journal
     (None: there is no such object); *cut_off* ends the connection."""
 
     renders: Mapping[str, Callable[[Any], JSON | None]]
@@ -40,7 +40,7 @@ def stream(live: Live, watch: Watch, present: list[JSON]) -> Iterator[str]:
         yield _line("ADDED", obj)
     deadline = time.monotonic() + (watch.seconds or LONGEST_SECONDS)
     while not live.stopping.is_set():
-        if live.watches == "hang":  # half open: not even its own end is told
+        if live.watches == "hang":  # half open: not even its end is reported
             live.wait_beyond(live.world.version, PATIENCE_SECONDS)
             continue
         if live.watches == "close":

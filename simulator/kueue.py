@@ -1,4 +1,4 @@
-"""What Kueue's controller says about the Workloads that were put into the simulator (names and labels of 0.19).
+"""The metrics of Kueue's controller for the Workloads in the simulator (names and labels of 0.19).
 
 A LocalQueue feeds the ClusterQueue of its name unless the Workload's admission names another. A Workload waits until it
 has the condition QuotaReserved; its wait ends with the condition Admitted.
@@ -115,7 +115,7 @@ def _moment(stamp: str) -> datetime:
 
 
 def _asks(pod_sets: Sequence[JSON]) -> Counter[str]:
-    """What the pods of a Workload ask for in whole units; CPU and memory are left out."""
+    """The requests of a Workload's pods in whole units, without CPU and memory."""
     found: Counter[str] = Counter()
     for pods in pod_sets:
         for container in ((pods.get("template") or {}).get("spec") or {}).get("containers") or ():

@@ -102,7 +102,7 @@ class Live:
             self.budgets.append(noted)
 
     def tick(self) -> None:
-        """Let time pass though nobody asks, so that watches see what happens by itself."""
+        """Let time pass without requests, so that watches see spontaneous changes."""
         with self.moved():
             pass
 
@@ -184,7 +184,7 @@ class Live:
         )
         try:
             return self.world.add_pod(spec)
-        except Denied:  # somebody deleted one of the two: the other is still there
+        except Denied:  # one of the two was deleted; the other is still there
             return None
 
 

@@ -1,4 +1,4 @@
-"""A pod manifest as somebody posts it, reduced to what the world keeps of it."""
+"""Pod manifests of API requests, reduced to the fields that the world keeps."""
 
 import math
 import re

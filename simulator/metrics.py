@@ -75,7 +75,7 @@ def _target(live: Live, node: str, host: str) -> JSON:
     """Return the exporter of *node* with the labels that a ServiceMonitor's target carries.
 
     They clash with the workload's ``namespace``, ``pod`` and ``container`` on the series, so that Prometheus
-    renames those to ``exported_*`` unless it is told to honour them.
+    renames those to ``exported_*`` unless it honors them.
     """
     return {
         "targets": [host],

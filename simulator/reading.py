@@ -27,7 +27,7 @@ STRICT = ConfigDict(extra="forbid", frozen=True)
 
 
 class Unreadable(Exception):
-    """What was given cannot be read; *errors* has one line per error, each beginning with its path."""
+    """Invalid input; *errors* has one line per error, each beginning with its path."""
 
     def __init__(self, errors: list[str]) -> None:
         super().__init__("\n".join(errors))

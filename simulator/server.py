@@ -94,7 +94,7 @@ class Simulator:
 
     @property
     def url(self) -> str:
-        """Where everything is: ``http://127.0.0.1:40001``."""
+        """The base URL: ``http://127.0.0.1:40001``."""
         if self._server is None:
             raise RuntimeError("the simulator was not started")
         host = self.config.address[0]

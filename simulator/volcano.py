@@ -1,4 +1,4 @@
-"""What Volcano says about its queues, worked out of the PodGroups that were put into the simulator.
+"""Volcano's metrics of its queues, computed from the PodGroups in the simulator.
 
 Its scheduler reckons with tasks; here a PodGroup asks for its ``minResources``, and has them while it runs.
 """

@@ -170,7 +170,7 @@ KINDS: Mapping[WorldKind, Callable[[Live, WorldFault], None]] = {
     "refuse_rescale": _refuse_rescale,  # code, status, reason, times (null: until cleared)
     "stuck_building": _stuck,  # pool, times: the next instances never leave BUILDING
     "gpu_never": _gpu_never,  # pool, times: the next nodes never offer a GPU
-    "odd_status": _odd,  # pool, times, status: the next instances go to a status nobody documents
+    "odd_status": _odd,  # pool, times, status: the next instances go to an undocumented status
     "bare_labels": _bare,  # pool, times: the next nodes come without the pool's labels and taints
     "lose_gpu": _lose_gpu,  # node: its driver crashes
     "not_ready": _not_ready,  # node: its kubelet stops answering

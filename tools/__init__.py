@@ -1,1 +1,1 @@
-"""What the Makefile needs before the project's own environment exists: standard library only."""
+"""Tools of the Makefile, which run before the project's environment exists: standard library only."""

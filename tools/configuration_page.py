@@ -34,7 +34,7 @@ MARKED = re.compile(
     r"(?P<begin><!-- (?P<model>keys|keys of a price file): (?P<keys>[^>]+) -->\n).*?(?=<!-- end of keys -->)", re.DOTALL
 )
 HEAD = ("| key | type | default | meaning |", "|---|---|---|---|")
-# How a reader is told of each kind of value. The order counts where two are the same to Python.
+# The words for each kind of value. The order counts where two are the same to Python.
 WORDS: Mapping[Any, tuple[str, str]] = {
     values.Duration: ("duration", "durations"),
     values.LongerThanZero: ("duration above 0", "durations above 0"),
@@ -120,7 +120,7 @@ def meanings(model: type[BaseModel]) -> Mapping[str, str]:
 
 
 def kind(hint: Any, many: bool = False) -> str:
-    """Return what a value of *hint* is called; with *many* several of them. Raises ValueError when nobody said."""
+    """Return the words for a value of *hint*, or for *many* of them. Raises ValueError for an unknown kind."""
     one, several = _known(hint)
     if one:
         return several if many else one

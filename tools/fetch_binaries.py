@@ -20,7 +20,7 @@ from tools.private_apt import AptFailed, fetch
 
 BUILD = Path(__file__).resolve().parent.parent / ".build"
 
-# Grows when this file makes something else of the same packages, so that old results are made anew.
+# Increase it when this file makes something else of the same packages, so that old results are rebuilt.
 FORMAT = 1
 
 
@@ -162,7 +162,7 @@ def check_version(binary: Binary, place: Path) -> str:
 
 
 def _link(link: Path, target: Path) -> None:
-    """Point *link* at *target*, in one step for whoever is just starting it."""
+    """Point *link* at *target*, atomically."""
     fresh = link.with_name(f".{link.name}")
     fresh.unlink(missing_ok=True)
     fresh.symlink_to(target)

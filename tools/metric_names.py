@@ -63,7 +63,7 @@ def _closing(tokens: Sequence[Token], at: int, sign: str) -> int:
 
 
 def _named(matchers: Sequence[Token], known: Collection[str]) -> set[str]:
-    """What a matcher of ``__name__`` inside braces can match."""
+    """The names that a matcher of ``__name__`` inside braces can match."""
     found: set[str] = set()
     for name, how, value in zip(matchers, matchers[1:], matchers[2:], strict=False):
         if name.text == "__name__" and how.text in ("=", "=~"):

@@ -3,7 +3,7 @@
 - ``k8s/overlays/kube-prometheus-stack/rules/``: one PrometheusRule (monitoring.coreos.com/v1) for each file.
 - ``k8s/overlays/plain-prometheus/``: one ConfigMap with the files as they are, and one with the scrape jobs.
 
-The text of a rule file goes over as it is, comments too: whoever reads the object reads why.
+The text of a rule file is copied with its comments, so that the object explains itself.
 """
 
 import sys

@@ -39,7 +39,7 @@ class Mutant:
 
 
 def mutants(folder: Path = PLANTED) -> list[Mutant]:
-    """Every mutant listed in *folder*. Raises TypeError for a key that nobody knows."""
+    """Every mutant listed in *folder*. Raises TypeError for an unknown key."""
     found: list[Mutant] = []
     for path in sorted(folder.rglob("*.toml")):
         table = tomllib.loads(path.read_text(encoding="utf-8"))

@@ -33,7 +33,7 @@ def fetch(
     """Download *packages* from the machine's apt sources and unpack them into the directory *into*.
 
     *state* keeps apt's lists and downloads; it is created when missing. *with_dependencies* brings everything
-    they depend on too, as for a machine on which nothing is installed, but for the C library. *whole* brings that as
+    they depend on too, as for a machine on which nothing but the C library is installed. *whole* brings that as
     well: *into* becomes a root file system of its own.
     Raises AptFailed.
     """
@@ -74,7 +74,7 @@ def fetch(
 
 
 def _with_dependencies(downloads: Path) -> list[str]:
-    """What makes apt work out an installation on an empty machine and stop when all of it is downloaded."""
+    """Return the options with which apt resolves an installation on an empty machine and only downloads it."""
     (downloads / "partial").mkdir()
     return ["-o", f"Dir::Cache::archives={downloads}", "install", "--download-only", "--yes", "--no-install-recommends"]
 

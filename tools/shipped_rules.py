@@ -100,7 +100,7 @@ def _split(tokens: Sequence[Token], word: str) -> list[Sequence[Token]]:
 
 
 def _operand_ends(tokens: Sequence[Token], begin: int) -> int:
-    """Where the operand that begins at *begin* ends: at the next `and` or `unless` in no bracket, or at the end."""
+    """Return the end of the operand that begins at *begin*: the next `and` or `unless` outside brackets, or the end."""
     depth = 0
     for place in range(begin, len(tokens)):
         depth += (tokens[place].text in OPEN) - (tokens[place].text in CLOSED)

@@ -1,4 +1,4 @@
-"""How far a reader has to go to follow one step: the functions and files that it enters, and how often it changes file.
+"""The reach of one step: the functions and files that it enters, and how often it changes file.
 
 ``python -m tools.trace_step`` traces two steps over the simulated world with SQLite: one that buys a node for a waiting
 pod, and one that begins to remove an idle node. The simulated world itself is not counted.
@@ -22,7 +22,7 @@ SIMULATED = "replay/"
 
 @dataclass
 class Trace:
-    """What one step entered."""
+    """The functions and files of one step."""
 
     functions: set[str] = field(default_factory=set)
     files: set[str] = field(default_factory=set)

@@ -68,7 +68,7 @@ class _Group:
 
 
 class Escalator:
-    """One that scans when it is told to."""
+    """Its scans run at each look."""
 
     def __init__(self, world: World, most: Mapping[str, int], sample: SampleGroup | None = None) -> None:
         self._world, self._most, self._sample = world, most, sample or SampleGroup()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tools.private_apt import fetch
 
-# Grows when this file makes something else of the same packages, so that old results are made anew.
+# Increase it when this file makes something else of the same packages, so that old results are rebuilt.
 FORMAT = 1
 ENGINE = ("base-passwd", "buildah", "crun")
 # Debian's Python where python:3-slim has one from source; what that image has besides is Debian's smallest system.

@@ -1,4 +1,4 @@
-"""What builds the image: docker, podman or buildah, whichever of them works on this machine."""
+"""The engines that build the image: the one of docker, podman and buildah that works on this machine."""
 
 import shutil
 import subprocess
@@ -31,7 +31,7 @@ def usable_engine() -> str:
 
 
 def build_words(engine: str, tag: str, arguments: Mapping[str, str], options: Iterable[str] = ()) -> list[str]:
-    """Return what follows the name of *engine* to build a folder's Dockerfile as *tag*, but for the folder."""
+    """Return the arguments with which *engine* builds a Dockerfile as *tag*; its directory follows."""
     verb = "bud" if engine == "buildah" else "build"
     # Engines that write OCI images by default leave the health check out of them.
     form = [] if engine == "docker" else ["--format", "docker"]
