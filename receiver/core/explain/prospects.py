@@ -8,8 +8,8 @@ from receiver.core.model.actions import ActionKind, Reason, Verdict
 from receiver.core.model.model import Node, Stage
 from receiver.core.model.signals import SignalAction
 from receiver.core.model.text import some
-from receiver.core.money.cost import HOUR
-from receiver.core.scaling.bounds import Grace, bounds_of
+from receiver.core.scaling.bounds import Grace
+from receiver.core.scaling.decide import later
 from receiver.core.scaling.guardrails import GUARDRAILS, Case, apply, approved
 from receiver.core.scaling.recheck_times import changes, unit_ends_soon
 from receiver.core.scaling.removal import (
@@ -28,20 +28,6 @@ UNASKED = tuple(guardrail for guardrail in GUARDRAILS if guardrail is not approv
 MOST_CHANGES = 50  # that are looked through: a window that opens every minute is no reason to look for ever
 PODS_NAMED = NODES_NAMED = 5  # in a sentence
 Say = Callable[[Reason, Case], str]  # the sentence of a reason
-
-
-def later(case: Case, then: datetime) -> Case:
-    """Return *case* as it will be at *then* if nothing happens until then: what ends by itself has ended."""
-    state, wanted, left = case.state, case.wanted, case.removals_left
-    changed = case.facts.first_changed_at
-    if state.silence is not None and state.silence.until <= then:
-        state = replace(state, silence=None)
-    if changed is not None and then >= changed + HOUR:
-        left = None  # at least one removal may be made again
-    if wanted.headroom is not None and wanted.headroom.falls_at is not None and wanted.headroom.falls_at <= then:
-        wanted = replace(wanted, headroom=None)  # it gets less, and nobody knows how much
-    bounds = bounds_of(case.pool, case.overrides, then)
-    return replace(case, now=then, state=state, wanted=replace(wanted, bounds=bounds), removals_left=left)
 
 
 def allowed_from(at: datetime, case: Case, say: Say, *, idle: bool) -> tuple[datetime | None, str]:

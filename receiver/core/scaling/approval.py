@@ -22,8 +22,7 @@ from receiver.core.model.model import Facts, Node, PoolState
 from receiver.core.model.policy import Approval, Policy
 from receiver.core.money.cost import next_unit_at
 from receiver.core.scaling.assign import Assignment, Wanted, floor_gives_way
-from receiver.core.scaling.bounds import bounds_of
-from receiver.core.scaling.decide import case_of
+from receiver.core.scaling.decide import case_of, later
 from receiver.core.scaling.guardrails import GUARDRAILS, Case, apply
 from receiver.core.scaling.guardrails import approved as asks_first
 from receiver.core.scaling.recheck_times import SAFETY_MINIMUM
@@ -95,39 +94,36 @@ def _over_at(node: Node, case: Case) -> datetime:
 def _let_through(coming: Sequence[Node], others: Sequence[Node], waits: Sequence[Node], case: Case) -> Sequence[Node]:
     """Those of *waits* that every other guardrail lets go when their moment comes, as far as is known now; the *others*
     go before them."""
-    then = max(case.now, *(removable_at(n, case) for n in waits))
-    later = replace(
-        case,
-        now=then,
-        wanted=replace(case.wanted, bounds=bounds_of(case.pool, case.overrides, then)),
-        dead=sum(is_dead(n) for n in coming),
-        empty=sum(not n.busy for n in coming),
-    )
-    silence = case.state.silence
-    if silence is not None and silence.until <= then:
-        later = replace(later, state=replace(case.state, silence=None))
-    left = apply(case.present - len(coming), later, OTHERS)[-1].target
+    then = later(case, max(case.now, *(removable_at(n, case) for n in waits)))
+    then = replace(then, dead=sum(is_dead(n) for n in coming), empty=sum(not n.busy for n in coming))
+    left = apply(case.present - len(coming), then, OTHERS)[-1].target
     return [*others, *waits][: max(0, case.present - left)][len(others) :]
 
 
 def _about_nodes(nodes: Sequence[Node], asks: Asks, case: Case, approval: Approval) -> Question:
-    price, now = case.pool.price_usd_per_hour, case.now
-    to_count = case.present - len(nodes)
-    instances = tuple(n.instance for n in nodes)
+    question = _question(asks, case.present, case.present - len(nodes), case, approval, nodes)
+    due_at = max(case.now, min(removable_at(n, case) for n in nodes))
+    return replace(question, due_at=due_at, expires_at=max(_over_at(n, case) for n in nodes))
+
+
+def _question(
+    asks: Asks, from_count: int, to_count: int, case: Case, approval: Approval, nodes: Sequence[Node] = ()
+) -> Question:
+    price, now, instances = case.pool.price_usd_per_hour, case.now, tuple(n.instance for n in nodes)
     return Question(
-        id=question_id(case.pool, asks, case.present, to_count, instances, now),
+        id=question_id(case.pool, asks, from_count, to_count, instances, now),
         pool=case.pool.id,
         asks=asks,
-        from_count=case.present,
+        from_count=from_count,
         to_count=to_count,
         asked_at=now,
-        due_at=max(now, min(removable_at(n, case) for n in nodes)),
+        due_at=now,
         wait_ends=now + approval.wait,
-        expires_at=max(_over_at(n, case) for n in nodes),
+        expires_at=now + approval.wait + STANDS_FOR,
         unanswered=approval.unanswered,
         instances=instances,
         nodes=tuple(n.name for n in nodes),
-        usd_per_hour=None if price is None else len(nodes) * price,
+        usd_per_hour=None if price is None else abs(to_count - from_count) * price,
     )
 
 
@@ -137,25 +133,11 @@ def _growth(decision: Decision, case: Case, approval: Approval) -> Sequence[Ques
     held = next((n for n, r in enumerate(decision.reasons) if r.rule == asks_first.__name__), None)
     if not held or left[held - 1] <= max(decision.present, left[held]):
         return ()
-    from_count, to_count, now, price = left[held], left[held - 1], case.now, case.pool.price_usd_per_hour
-    questions = case.questions
+    to_count, now, questions = left[held - 1], case.now, case.questions
     newest = max((q.asked_at for q in questions if q.asks is Asks.GROWTH and q.is_open(now)), default=None)
     if growth_covered(questions, now) >= to_count or (newest is not None and now - newest < GROWS_FOR):
         return ()
-    question = Question(
-        id=question_id(case.pool, Asks.GROWTH, from_count, to_count, (), now),
-        pool=case.pool.id,
-        asks=Asks.GROWTH,
-        from_count=from_count,
-        to_count=to_count,
-        asked_at=now,
-        due_at=now,
-        wait_ends=now + approval.wait,
-        expires_at=now + approval.wait + STANDS_FOR,
-        unanswered=approval.unanswered,
-        usd_per_hour=None if price is None else (to_count - from_count) * price,
-    )
-    return (question,)
+    return (_question(Asks.GROWTH, left[held], to_count, case, approval),)
 
 
 def is_at_its_end(question: Question, facts: Facts) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from receiver.core.model.actions import Action, ActionKind, Because, Outcome, OutcomeKind, VictimStage
+from receiver.core.model.actions import Action, Because, Outcome, OutcomeKind, VictimStage
 from receiver.core.model.model import ON_ITS_WAY, CordonedBy, Facts, Node, PoolState, Stage
 from receiver.core.model.pods import Workload
 from receiver.core.model.policy import Pool
@@ -287,9 +287,7 @@ def open_tally(pool: Pool, facts: Facts, budgets: Budgets) -> Tally:
     smaller = _smaller_request(state, facts) if backing_off and probes is None else None
     held = unpriced or (backing_off and smaller is None) or halted or stuck or undone or paused
     graces = graces_of(pool, bounds, facts.evictions_announced, facts.at, facts.not_emptied)
-    going = _deleted_victims(state)
-    if graces:  # evicted pods must not come back to the node
-        going |= _evicted_victims(state)
+    going = _leaving(state, evicts=bool(graces))
     return Tally(
         pool=pool,
         state=state,
@@ -334,17 +332,16 @@ def _room_on(node: Node) -> Mapping[str, int]:
     return node.free if len(staying) == len(node.pods) else replace(node, pods=staying).free
 
 
-def _deleted_victims(state: PoolState) -> frozenset[str]:
-    action = state.open_action
-    if action is None or action.kind is not ActionKind.RETIRE:
-        return frozenset()
-    return frozenset(v.instance for v in action.victims if v.stage in (VictimStage.DELETED, VictimStage.GONE))
-
-
-def _evicted_victims(state: PoolState) -> frozenset[str]:
+def _leaving(state: PoolState, *, evicts: bool) -> frozenset[str]:
+    """The instances whose DELETE was accepted, and where a window *evicts* those that it is emptying: evicted pods must
+    not come back to them."""
     victims = state.open_action.victims if state.open_action else ()
-    begun = (VictimStage.CHOSEN, VictimStage.CORDONED)
-    return frozenset(v.instance for v in victims if v.because is Because.EVICTED and v.stage in begun)
+    deleted, begun = (VictimStage.DELETED, VictimStage.GONE), (VictimStage.CHOSEN, VictimStage.CORDONED)
+    return frozenset(
+        v.instance
+        for v in victims
+        if v.stage in deleted or (evicts and v.because is Because.EVICTED and v.stage in begun)
+    )
 
 
 def _is_coming(node: Node, pool: Pool, facts: Facts) -> bool:

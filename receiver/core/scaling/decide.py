@@ -12,7 +12,9 @@ from receiver.core.model.actions import ActionKind, Decision, Reason, Verdict, V
 from receiver.core.model.model import Facts, Node, PoolState, Stage
 from receiver.core.model.policy import Policy
 from receiver.core.model.signals import SignalAction
+from receiver.core.money.cost import HOUR
 from receiver.core.scaling.assign import Assignment, Wanted, floor_gives_way
+from receiver.core.scaling.bounds import bounds_of
 from receiver.core.scaling.failures import Failure, Failures
 from receiver.core.scaling.guardrails import Case, apply
 from receiver.core.scaling.recheck_times import reconsider_at
@@ -85,6 +87,20 @@ def case_of(state: PoolState, wanted: Wanted, facts: Facts, policy: Policy, remo
         questions=tuple(q for q in facts.questions if q.pool == pool.id and facts.at < q.expires_at),
         removals_left=removals_left,
     )
+
+
+def later(case: Case, then: datetime) -> Case:
+    """Return *case* as it will be at *then* if nothing happens before: what ends by itself has ended."""
+    state, wanted, left = case.state, case.wanted, case.removals_left
+    changed = case.facts.first_changed_at
+    if state.silence is not None and state.silence.until <= then:
+        state = replace(state, silence=None)
+    if changed is not None and then >= changed + HOUR:
+        left = None  # at least one removal may be made again
+    if wanted.headroom is not None and wanted.headroom.falls_at is not None and wanted.headroom.falls_at <= then:
+        wanted = replace(wanted, headroom=None)  # it shrinks, by an unknown number
+    bounds = bounds_of(case.pool, case.overrides, then)
+    return replace(case, now=then, state=state, wanted=replace(wanted, bounds=bounds), removals_left=left)
 
 
 def decide_all(

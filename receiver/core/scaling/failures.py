@@ -7,6 +7,8 @@ frames that an exception passed through, innermost first, to find the pool and t
 """
 
 from dataclasses import dataclass, field, replace
+from itertools import islice
+from traceback import walk_tb
 from types import TracebackType
 from typing import Any
 
@@ -75,7 +77,8 @@ class LeftOut:
         An owner and a pool that failed together are kept apart and both go on. That is the smallest step, and it does
         not matter which of them is at fault.
         """
-        if self.rearranges and _passed_through(filling.__file__, error.__traceback__):
+        frames = walk_tb(error.__traceback__)
+        if self.rearranges and any(f.f_code.co_filename == filling.__file__ for f, _ in frames):
             self.rearranges = False
             failures.note(Failure(part="assign", error=error))
             return
@@ -96,25 +99,14 @@ class LeftOut:
             failures.set_aside.setdefault(pool, failure)
 
 
-def _passed_through(file: str, trace: TracebackType | None) -> bool:
-    while trace is not None:
-        if trace.tb_frame.f_code.co_filename == file:
-            return True
-        trace = trace.tb_next
-    return False
-
-
 def _subjects(trace: TracebackType | None) -> tuple[str | None, str | None]:
     """The pool and the owner of the work in the frames of *trace*; those of the innermost frame win."""
     pool: str | None = None
     owner: str | None = None
-    for _ in range(SHARED_FRAMES):  # they loop over all pools: their variables may belong to another one
-        trace = trace.tb_next if trace is not None else None
-    while trace is not None:  # the innermost comes last
-        values = trace.tb_frame.f_locals.values()
+    for frame, _ in islice(walk_tb(trace), SHARED_FRAMES, None):  # the shared ones loop over all pools and workloads
+        values = frame.f_locals.values()
         pool = next((found for v in values if (found := _pool(v)) is not None), pool)
         owner = next((found for v in values if (found := _owner(v)) is not None), owner)
-        trace = trace.tb_next
     return pool, owner
 
 

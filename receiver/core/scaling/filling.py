@@ -139,13 +139,11 @@ class _Filling:
         self._trail: list[tuple[Guest, tuple[Room, ...]]] = []
         self._left = MOST_MOVED
         self._tries = MOST_TRIES
-        self._refused: list[Guest] = []
+        self._refused = [self._guest(w) for w in unserved]
         self._seated: list[Guest] = []
         by_bin = {id(room.bin): room for rooms in self._rooms for room in rooms}
-        for tally in tallies:
-            for given in tally.given:
-                self._take_over(given, by_bin)
-        self._refused = [*(self._guest(w) for w in unserved), *self._refused]
+        for given in (given for tally in tallies for given in tally.given):
+            self._take_over(given, by_bin)
         kinds = {g.kinds for g in (*self._seated, *self._refused)}
         self._mixed = len(kinds) > 1 or any(len(kind) > 1 for kind in kinds)
 
@@ -198,10 +196,7 @@ class _Filling:
     def _bought(self) -> list[Room]:
         """The new nodes that work sits in, the dearest first, then the emptiest."""
         found = [r for rooms in self._rooms for r in rooms if r.bin.bought and r.bin.allowed and r.guests]
-        return sorted(found, key=lambda r: (-self._price(r.pool), len(r.guests)))
-
-    def _price(self, pool: int) -> Decimal:
-        return price(self._tallies[pool])
+        return sorted(found, key=lambda r: (-price(self._tallies[r.pool]), len(r.guests)))
 
     def _save(self) -> list[tuple[Room, dict[str, int]]]:
         """Leave out the new nodes whose work fits elsewhere; return them with what would be free in them."""
@@ -262,7 +257,7 @@ class _Filling:
         return False
 
     def _cost(self, rooms: Sequence[Room]) -> Decimal:
-        return sum((self._price(room.pool) for room in rooms), Decimal(0))
+        return sum((price(self._tallies[room.pool]) for room in rooms), Decimal(0))
 
     # --- how a guest finds room
 
@@ -277,10 +272,7 @@ class _Filling:
         return any(self._anew(guest, pools, order) for pools in clearings for order in ORDERS) or self._search(guest)
 
     def _seat(self, guest: Guest) -> bool:
-        for pool in guest.pools:
-            if self._seat_in(guest, pool):
-                return True
-        return guest.alone and self._exchange(guest)
+        return any(self._seat_in(guest, pool) for pool in guest.pools) or (guest.alone and self._exchange(guest))
 
     def _seat_in(self, guest: Guest, pool: int) -> bool:
         rooms: list[Room] = []
@@ -403,10 +395,14 @@ class _Filling:
 
     def _sit(self, guest: Guest, rooms: tuple[Room, ...]) -> None:
         self._trail.append((guest, guest.rooms))
+        self._put(guest, rooms)
+
+    def _put(self, guest: Guest, rooms: tuple[Room, ...]) -> None:
         guest.rooms = rooms
-        for room, pod in zip(rooms, guest.workload.pods, strict=True):
-            take(room.free, pod.asks)
-        self._enter(guest)
+        if rooms:
+            for room, pod in zip(rooms, guest.workload.pods, strict=True):
+                take(room.free, pod.asks)
+            self._enter(guest)
 
     def _rise(self, guest: Guest) -> None:
         self._trail.append((guest, guest.rooms))
@@ -418,11 +414,7 @@ class _Filling:
             guest, rooms = self._trail.pop()
             if guest.rooms:
                 self._leave(guest)
-            guest.rooms = rooms
-            if rooms:
-                for room, pod in zip(rooms, guest.workload.pods, strict=True):
-                    take(room.free, pod.asks)
-                self._enter(guest)
+            self._put(guest, rooms)
 
     def _enter(self, guest: Guest) -> None:
         for room in guest.rooms:

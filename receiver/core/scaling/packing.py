@@ -220,14 +220,11 @@ def _pack(pods: Sequence[Pod], places: Sequence[_Place]) -> set[str] | None:
     before = [dict(p.room.free) for p in places]
     took: set[str] = set()
     for pod in sorted(pods, key=lambda p: (-p.gpus, p.key)):
-        place = next((p for p in places if _fits(pod, p.tally) and take(p.room.free, pod.asks)), None)
+        fitting = (p for p in places if refusal(pod, p.tally.pool, p.tally.state) is None)
+        place = next((p for p in fitting if take(p.room.free, pod.asks)), None)
         if place is None:
             for p, free in zip(places, before, strict=True):
                 p.room.free = free
             return None
         took.add(place.node.instance)
     return took
-
-
-def _fits(pod: Pod, tally: Tally) -> bool:
-    return refusal(pod, tally.pool, tally.state) is None

@@ -81,28 +81,19 @@ def may_be_evicted(node: Node, case: Case) -> bool:
 
 
 def could_be_evicted(node: Node, case: Case) -> bool:
-    """True when *node* is unclaimed, the window may evict all of its pods, and no try has failed since the window
-    opened. GPUs in use without a pod keep it as well."""
-    return (
-        node.stage is Stage.USABLE
-        and is_unclaimed(node)
-        and not is_kept(node, case)
-        and (node.busy or (node.idle_since is not None and (node.unknown_since is None or _is_emptied(node, case))))
-        and not (node.busy and any(node.instance in grace.not_emptied for grace in case.wanted.graces))
-        and not (node.busy and _is_kept_out(node, case))
-        and all(window_may_evict(pod) for pod in node.pods)
-    )
+    """True when *node* is unclaimed, the window may evict all of its pods, and no try has failed since it opened.
 
-
-def _is_emptied(node: Node, case: Case) -> bool:
-    """True for a node that a window has begun to empty: what its GPUs show may be older than its last pod's end. It is
-    not deleted before its GPUs are at rest (`receiver.step.carry_out`)."""
-    return node.instance in evicting(case.state)
-
-
-def _is_kept_out(node: Node, case: Case) -> bool:
-    """True when the work on *node* could not start again anywhere before a budget's month ends: it would be lost."""
-    return case.wanted.stopped or node.instance in case.wanted.unreturning
+    GPUs in use without a pod keep an idle node, unless a window has begun to empty it: the readings may be older than
+    its last pod's end, and it is not deleted before its GPUs are at rest (`receiver.step.carry_out`). A busy node stays
+    if its work could not start again before a budget's month ends: it would be lost.
+    """
+    if node.stage is not Stage.USABLE or not is_unclaimed(node) or is_kept(node, case):
+        return False
+    if not node.busy:
+        return node.idle_since is not None and (node.unknown_since is None or node.instance in evicting(case.state))
+    tried = any(node.instance in grace.not_emptied for grace in case.wanted.graces)
+    lost = case.wanted.stopped or node.instance in case.wanted.unreturning
+    return not tried and not lost and all(window_may_evict(pod) for pod in node.pods)
 
 
 def busy_beyond(grace: Grace, case: Case) -> tuple[Node, ...]:
