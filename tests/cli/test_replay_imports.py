@@ -70,7 +70,7 @@ def test_a_prometheus_that_does_not_answer_is_told() -> None:
     url = unused_url()
     found = replayed("--prometheus", url)
     assert (found.exit_code, found.stdout) == (2, "")
-    assert f"Prometheus at {url} was asked for" in found.stderr
+    assert f"Prometheus at {url} did not answer" in found.stderr
     assert "no connection" in found.stderr
 
 

@@ -145,7 +145,7 @@ def test_a_refusal_is_not_asked_again(httpserver: HTTPServer, history: Prometheu
 )
 def test_what_is_no_range_vector_is_told(httpserver: HTTPServer, history: PrometheusHistory, body: str) -> None:
     serve(httpserver, lambda _: Response(body))
-    with pytest.raises(TryLater, match="with something that is no range vector"):
+    with pytest.raises(TryLater, match="with something else than a range vector"):
         ask(history)
 
 

@@ -1,7 +1,7 @@
-"""Alertmanager's API v2, every peer of it, behind the port `Alarms`.
+"""Alertmanager's API v2 at every peer, behind the port `Alarms`.
 
-An alert fires if any peer says so and is silenced if any peer says so. A peer that does not answer may hold
-a silence the others have not heard of, so then nothing is known.
+An alert fires, or is silenced, if it is at any peer. If a peer does not answer, nothing is known, because it may have a
+silence that the others lack.
 """
 
 import re
@@ -21,7 +21,7 @@ MOST_WAYS = 300_000  # some milliseconds
 REPEATED = 65  # ways of one repetition, such as .*, in a pool's id or name
 MANY = MOST_WAYS + 1
 _PARTS = re.compile(
-    r"""(?P<class>\[\^?\]?(?:[^\]\\]|\\.)*\])      # any of some characters, which may be a bracket at their head
+    r"""(?P<class>\[\^?\]?(?:[^\]\\]|\\.)*\])      # a character class, which may begin with a bracket
     |(?P<flags>\(\?[ims]+\))
     |(?P<open>\((?:\?(?:[ims]*:|P<\w+>)|(?!\?)))   # a group; no other (?...) is evaluated
     |(?P<close>\))|(?P<or>\|)
@@ -32,12 +32,12 @@ _PARTS = re.compile(
 
 
 def evaluable(pattern: str) -> bool:
-    """True when Python understands *pattern* and is done with it in a moment, whatever a pool is called."""
+    """Return whether Python can evaluate *pattern*, and in milliseconds for any pool name."""
     return len(pattern) <= LONGEST and _ways(pattern) <= MOST_WAYS and _compiles(pattern)
 
 
 def _compiles(pattern: str) -> bool:
-    """True when Python takes *pattern*."""
+    """Return whether Python accepts *pattern*."""
     try:
         re.compile(pattern)
     except (re.error, RecursionError, OverflowError):
@@ -46,12 +46,12 @@ def _compiles(pattern: str) -> bool:
 
 
 def _ways(pattern: str) -> int:
-    """In how many ways *pattern* may be tried on a text, at most; MANY where a repetition repeats what varies.
+    """Return an upper bound of the ways to match *pattern*; MANY for a repetition of something that varies.
 
-    A sequence multiplies those of its parts, alternatives add them up.
+    The ways of the parts of a sequence are multiplied, those of alternatives added.
     """
-    before: list[tuple[int, int]] = []  # of the groups around: ways of earlier alternatives, and of this one so far
-    earlier, so_far, last = 0, 1, 1  # the same here; *last* are those of the last part, which are in *so_far*
+    before: list[tuple[int, int]] = []  # of the enclosing groups: ways of earlier alternatives, and of the current one
+    earlier, so_far, last = 0, 1, 1  # the same of this group; *last* are those of the last part, included in *so_far*
     for kind in _kinds(pattern):
         match kind:
             case "open":
@@ -69,7 +69,7 @@ def _ways(pattern: str) -> int:
                 so_far, last = so_far * REPEATED, REPEATED
             case "one" | "class" | "flags":
                 last = 1
-            case _:  # a repetition of what varies, a bracket too many, something that is none of these
+            case _:  # a repetition of something that varies, an unmatched bracket, or unknown syntax
                 return MANY
         if so_far > MOST_WAYS:
             return MANY
@@ -77,7 +77,7 @@ def _ways(pattern: str) -> int:
 
 
 def _kinds(pattern: str) -> Iterator[str]:
-    """What *pattern* is made of, part by part; an empty word for what is none."""
+    """Yield the kinds of the parts of *pattern*; an empty word for unknown syntax."""
     at = 0
     while at < len(pattern):
         found = _PARTS.match(pattern, at)
@@ -94,7 +94,7 @@ OURS = {"filter": f'component="{COMPONENT}"', "active": "true", "silenced": "tru
 
 
 class AlertmanagerAlarms:
-    """What fires at the peers *urls*; *timeout* is seconds per request. Raises ValueError without a peer."""
+    """Alerts and silences at the peers *urls*; *timeout* is seconds per request. Raises ValueError without a peer."""
 
     def __init__(self, urls: Sequence[str], timeout: float = 10, session: requests.Session | None = None) -> None:
         if not urls:
@@ -115,10 +115,10 @@ class AlertmanagerAlarms:
         self.look()
 
     def look(self) -> AlarmFacts:
-        """Return our alerts that fire and the active silences.
+        """Return the autoscaler's firing alerts and the active silences.
 
-        Inhibited alerts count as firing: which of two signals wins is decided here, with a reason, and not
-        in Alertmanager. Silenced ones are asked for too, because only they show that a peer silences.
+        Inhibited alerts count as firing: the autoscaler itself decides between two signals and gives the reason.
+        Silenced alerts are read too, because only they show that a peer silences them.
         """
         firing: dict[str, Alert] = {}
         silenced: set[str] = set()
@@ -179,11 +179,11 @@ class AlertmanagerAlarms:
         return records
 
 
-_WHY_ALL = "it may hold a silence that the others do not know"
+_WHY_ALL = "it may have a silence that the others lack"
 
 
 def _matcher(raw: Mapping[str, Any]) -> Matcher:
-    """Return one matcher. A regular expression that only Go can read, or that Python might try for years, is taken to
+    """Return one matcher. A regular expression that only Go can read, or that could take Python very long, counts as a
     match: the pool stays paused."""
     value, is_regex = str(raw.get("value") or ""), raw.get("isRegex") is True
     if is_regex and not evaluable(value):
@@ -201,9 +201,9 @@ def _words(value: object) -> dict[str, str]:
 
 
 def _text(value: object) -> str:
-    """Text that somebody wrote, as `receiver.ports.alert_payload` keeps it: many Alertmanagers accept any."""
+    """Return external text, limited and made harmless as in `receiver.ports.alert_payload`."""
     return harmless(str(value)[:LONGEST_TEXT])
 
 
 def _malformed(url: str, what: str) -> TryLater:
-    return TryLater(f"the answer of Alertmanager at {shown(url)} is not understood: {what}", code="malformed")
+    return TryLater(f"malformed answer of Alertmanager at {shown(url)}: {what}", code="malformed")

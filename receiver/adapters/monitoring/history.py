@@ -1,4 +1,4 @@
-"""GPU pods that ran before, rebuilt from what Prometheus remembers of kube-state-metrics and dcgm-exporter.
+"""GPU pods of the past, rebuilt from Prometheus' samples of kube-state-metrics and dcgm-exporter.
 
 Reads page by page, each page some spans of an hour. What no scrape saw is not there: a pod that came and went between
 two scrapes, and one that ran in a gap and was deleted in it. A pod whose object is still there after its end is known
@@ -49,15 +49,15 @@ class Ask(StrEnum):
 
 
 def sanitized(prefix: str, key: str) -> str:
-    """Return the label name that kube-state-metrics makes of the Kubernetes label *key*."""
+    """Return the name of the Kubernetes label *key* in kube-state-metrics."""
     name = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in key)
     snake = "".join(f"_{c}" if c.isupper() and i and name[i - 1].islower() else c for i, c in enumerate(name))
     return f"{prefix}_{snake.lower()}"
 
 
 def queries(span: timedelta, step: timedelta, team_label: str) -> Mapping[str, str]:
-    """Return the queries by name. *span* is how far each looks back, *step* how closely it looks for the last moment
-    at which a pod was there."""
+    """Return the queries by name. *span* is the range of each, *step* the resolution of the last moment at which a pod
+    existed."""
     over, steps = f"[{_seconds(span)}s]", f"[{_seconds(span)}s:{_seconds(step)}s]"
     ours = f"and on ({BY}) (max_over_time({REQUESTS}{over}) or max_over_time({INITIAL}{over}))"
     team, pool = sanitized("label", team_label), sanitized("nodeselector", POOL_LABEL)
@@ -72,7 +72,7 @@ def queries(span: timedelta, step: timedelta, team_label: str) -> Mapping[str, s
         either = f"{of}_over_time({ENGINE}{over}) or {of}_over_time({NVML}{over}){' / 100' if of == 'sum' else ''}"
         return f'label_replace({_by_pod(either)}, "of", "{of}", "", "")'
 
-    # accepted by a kubelet and not over: from the pull of its image to its end a pod holds its GPUs
+    # accepted by a kubelet and not ended: a pod holds its GPUs from the pull of its image to its end
     started = f"timestamp(kube_pod_start_time{{{STATE}}}) and on ({BY}) ({REQUESTS} or {INITIAL})"
     alive = f"{started} unless on ({BY}) {OVER} == 1"
     apps = f"sum by ({BY}, resource) ({latest(REQUESTS, f'{BY}, container, resource')})"
@@ -102,12 +102,12 @@ def queries(span: timedelta, step: timedelta, team_label: str) -> Mapping[str, s
 
 
 def rate_of_scrapes(span: timedelta) -> str:
-    """Return the query for how often kube-state-metrics was scraped within *span*."""
+    """Return the query for the number of scrapes of kube-state-metrics within *span*."""
     return f"max(count_over_time(up{{{STATE}}}[{_seconds(span)}s]))"
 
 
 def _by_pod(series: str) -> str:
-    """Sum *series* of the exporter over the GPUs of the pods that hold them; those stand in exported_pod, or in pod."""
+    """Sum *series* of the exporter over the GPUs of the pods that hold them; their names are in exported_pod or pod."""
     named = f'label_replace({series}, "namespace", "$1", "exported_namespace", "(.+)")'
     return f'sum by (namespace, pod) (label_replace({named}, "pod", "$1", "exported_pod", "(.+)"))'
 
@@ -116,7 +116,7 @@ def _seconds(length: timedelta) -> int:
     return max(1, round(length.total_seconds()))
 
 
-UNSEEN = timedelta(minutes=3)  # longer without a scrape is a gap: a restart of kube-state-metrics is none
+UNSEEN = timedelta(minutes=3)  # longer without a scrape is a gap; a restart of kube-state-metrics is shorter
 MIG = "nvidia_com_mig_"
 RESOURCES = {"nvidia_com_gpu": "nvidia.com/gpu", "nvidia_com_gpu_shared": "nvidia.com/gpu.shared"}
 
@@ -149,7 +149,7 @@ class Gap:
 
 
 class PodBook:
-    """Collects what each answer says of the pods."""
+    """Collects the answers about each pod."""
 
     def __init__(self, team_label: str) -> None:
         self._team_label = team_label
@@ -160,7 +160,7 @@ class PodBook:
         self._use: dict[tuple[str, str], dict[float, dict[str, float]]] = {}
 
     def note(self, query: str, labels: Labels, values: Sequence[tuple[float, float]]) -> None:
-        """Take one series, (moment, value) by moment, that the *query* of that name gave."""
+        """Add one series of (moment, value) from the *query* of that name."""
         values = [(at, value) for at, value in values if math.isfinite(value)]
         if not values or not labels.get("namespace"):
             return
@@ -193,8 +193,8 @@ class PodBook:
                 seen.pool = labels.get(self._pool, "")
 
     def pods(self, until: datetime, step: timedelta, span: timedelta) -> tuple[list[PastPod], list[Trouble]]:
-        """Return the pods that asked for GPUs, and what is wrong with others. What was there until less than a gap
-        before *until* still holds its GPUs."""
+        """Return the pods that requested GPUs, and the problems of others. A pod seen less than a gap before *until*
+        still holds its GPUs."""
         found: list[PastPod] = []
         troubles: list[Trouble] = []
         for key in sorted(self._pods):
@@ -246,13 +246,13 @@ class PodBook:
         spans = [told for at, told in self._use.get(pod, {}).items() if first <= at <= last]
         mine = [
             told for told in spans if "sum" in told and told.get("count")
-        ]  # a sample that is no number spoils the sum
+        ]  # a sample that is not a number invalidates the sum
         counted = sum(told["count"] for told in mine)
         return sum(told["sum"] for told in mine) / counted if counted else None
 
 
 def gaps(scrapes: Iterable[float], since: datetime, until: datetime, step: timedelta) -> list[Gap]:
-    """Return where more than `UNSEEN` (or three steps) lies between *scrapes*, seconds since 1970, or at either end."""
+    """Return the gaps above `UNSEEN` (or three steps) between *scrapes*, seconds since 1970, or at either end."""
     ordered = sorted({since.timestamp(), *(s for s in scrapes if s >= since.timestamp()), until.timestamp()})
     longest = max(UNSEEN, 3 * step).total_seconds()
     return [
@@ -263,15 +263,15 @@ def gaps(scrapes: Iterable[float], since: datetime, until: datetime, step: timed
 
 
 def lost_sight(pods: Iterable[PastPod], holes: Sequence[Gap], step: timedelta) -> int:
-    """Return how many pods were seen for the last time right before one of *holes*."""
+    """Return the number of pods that were last seen right before one of *holes*."""
     near = max(UNSEEN, 3 * step)
     ends = [p.held_until for p in pods if p.held_until is not None]
     return sum(any(abs(end - hole.begin) <= near and end <= hole.end for hole in holes) for end in ends)
 
 
 def _ended(seen: _Seen, begun: datetime | None, until: datetime, step: timedelta) -> datetime | None:
-    """Return when a pod that began stopped holding its GPUs: its completion where that is of the whole pod, else when
-    it was last seen; None while it still did at *until*."""
+    """Return when a pod released its GPUs: its completion if that is of the whole pod, else when it was last seen; None
+    if it still held them at *until*."""
     if begun is None:
         return None
     completed, held = _moment(seen.times.get("completion")), _moment(seen.held)
@@ -285,13 +285,13 @@ def _ended(seen: _Seen, begun: datetime | None, until: datetime, step: timedelta
 
 
 def _requests(told: Mapping[str, Mapping[str, float]]) -> dict[str, int]:
-    """Return the larger of what all containers and what the largest init container ask for, by resource."""
+    """Return the larger request, of all containers or the largest init container, by resource."""
     names = sorted({name for mine in told.values() for name in mine})
     return {_resource(name): round(max(mine.get(name, 0) for mine in told.values())) for name in names}
 
 
 def _resource(name: str) -> str:
-    """Return the resource of which kube-state-metrics made *name*: ``nvidia_com_mig_1g_10gb`` is a MIG slice."""
+    """Return the resource behind *name* in kube-state-metrics: ``nvidia_com_mig_1g_10gb`` is a MIG slice."""
     if name.startswith(MIG):
         return "nvidia.com/mig-" + name.removeprefix(MIG).replace("_", ".")
     return RESOURCES.get(name, name)
@@ -303,18 +303,18 @@ def _moment(seconds: float | None) -> datetime | None:
 
 SPAN = timedelta(hours=1)
 SHOWN = 60
-PAGE = 24  # spans that are asked for at once
+PAGE = 24  # spans per query
 A_WHILE = timedelta(minutes=30)
-SIGHTING = timedelta(seconds=60)  # how closely gaps are looked for
+SIGHTING = timedelta(seconds=60)  # the resolution of gaps
 SMALLER = "a span of an hour is too much for it: raise its --query.max-samples, or --query-timeout here"
-TOO_LARGE = frozenset({"http_422", "http_503", "timeout"})  # fewer spans at once may be answered
+TOO_LARGE = frozenset({"http_422", "http_503", "timeout"})  # a query for fewer spans may succeed
 
 Progress = Callable[[int, int], None]
 Series = Sequence[tuple[Mapping[str, str], list[tuple[float, float]]]]
 
 
 class PrometheusHistory:
-    """What the Prometheus at *url* remembers; *timeout* is seconds per query."""
+    """The history in the Prometheus at *url*; *timeout* is seconds per query."""
 
     def __init__(self, url: str, timeout: float = 60, team_label: str = "team") -> None:
         self.shown = shown(url.strip().rstrip("/"))
@@ -335,12 +335,12 @@ class PrometheusHistory:
         *progress* is told how many pages of how many are read. Raises WontWork where there is no history at all,
         TryLater where Prometheus does not answer.
         """
-        self._asked("vector(1)", until, until, SPAN)  # one that never answers must not be asked in halves
+        self._asked("vector(1)", until, until, SPAN)  # fails fast: a query that times out is split into halves
         scrapes, every = self._scrapes(since, until)
         if not scrapes:
             raise WontWork(
                 f"Prometheus at {self.shown} has no up{{{STATE}}} between {since:%Y-%m-%d %H:%M} and "
-                f"{until:%Y-%m-%d %H:%M} UTC: let it scrape kube-state-metrics under that job, or ask for a later time",
+                f"{until:%Y-%m-%d %H:%M} UTC: scrape kube-state-metrics under that job, or use a later time",
                 code="no_history",
             )
         book = PodBook(self._team_label)
@@ -351,7 +351,7 @@ class PrometheusHistory:
                 series = self._range(text, first, last, SPAN)
                 for labels, values in series:
                     book.note(name, labels, values)
-                if name == Ask.REQUESTED and not series:  # nobody asked for a GPU: there is nothing to know of him
+                if name == Ask.REQUESTED and not series:  # no pod requested a GPU
                     break
             if progress is not None:
                 progress(number, len(pages))
@@ -368,7 +368,7 @@ class PrometheusHistory:
         )
 
     def _scrapes(self, since: datetime, until: datetime) -> tuple[list[float], float]:
-        """Return when kube-state-metrics was scraped, as closely as gaps matter, and every how many seconds."""
+        """Return the scrapes of kube-state-metrics at the resolution of gaps, and their interval in seconds."""
         scrapes: list[float] = []
         for first, last in _pages(since, until, SIGHTING, 24 * 60):
             for _, values in self._range(SCRAPED, first, last, SIGHTING):
@@ -380,7 +380,7 @@ class PrometheusHistory:
         return scrapes, A_WHILE.total_seconds() / max(1.0, *counts)
 
     def _range(self, query: str, first: datetime, last: datetime, step: timedelta) -> Series:
-        """Return the series of a range query; one that is too large is asked in halves."""
+        """Return the series of a range query; a query that is too large is split into halves."""
         try:
             return self._asked(query, first, last, step)
         except TryLater as error:
@@ -393,7 +393,7 @@ class PrometheusHistory:
         return [*self._range(query, first, middle, step), *self._range(query, middle + step, last, step)]
 
     def _asked(self, query: str, first: datetime, last: datetime, step: timedelta) -> Series:
-        """Errors are raised ``from None``: the client puts whole answers into its own."""
+        """Errors are raised ``from None``: those of the client contain whole answers."""
         try:
             result = self._prometheus.custom_query_range(
                 query, first, last, f"{round(step.total_seconds())}s", {"timeout": f"{self._timeout:g}s"}
@@ -406,7 +406,7 @@ class PrometheusHistory:
             raise self._malformed(query) from None
         except (requests.RequestException, OSError, ValueError) as error:
             code, phrase = wire_failure(error)
-            raise TryLater(f"Prometheus at {self.shown} was asked for {_short(query)}: {phrase}", code=code) from None
+            raise TryLater(f"Prometheus at {self.shown} did not answer {_short(query)}: {phrase}", code=code) from None
         if not isinstance(result, list):
             raise self._malformed(query)
         return [self._series(record, query) for record in result]
@@ -419,18 +419,18 @@ class PrometheusHistory:
             raise self._malformed(query) from None
 
     def _malformed(self, query: str) -> TryLater:
-        detail = f"Prometheus at {self.shown} answered {_short(query)} with something that is no range vector"
+        detail = f"Prometheus at {self.shown} answered {_short(query)} with something else than a range vector"
         return TryLater(detail, code="malformed")
 
 
 def _short(query: str) -> str:
-    """Return how a query begins: whole ones are a screen long."""
+    """Return the beginning of a query: whole ones fill a screen."""
     return repr(query if len(query) <= SHOWN else f"{query[:SHOWN]}...")
 
 
 def _pages(since: datetime, until: datetime, span: timedelta, most: int) -> Iterator[tuple[datetime, datetime]]:
-    """Yield first and last moment of pages of at most *most* points, *span* apart; the last point is *until*, and each
-    looks back over its span, so that the first covers *since*."""
+    """Yield the first and last moment of pages of at most *most* points, *span* apart. Each point covers the span
+    before it; the first covers *since*, and the last is *until*."""
     points = max(1, -(-(until - since) // span))
     begin = until - (points - 1) * span
     for index in range(0, points, most):
@@ -441,8 +441,8 @@ def _notes(holes: Sequence[Gap], unsure: int, every: float, pods: Sequence[Any],
     unseen = "pods that came and went between two scrapes are not in it"
     yield f"history until {until:%Y-%m-%d %H:%M} UTC, scraped about every {every:.0f} s: {unseen}"
     for hole in holes:
-        yield f"Prometheus saw nothing from {hole}: pods that came and went in it are missing"
+        yield f"Prometheus has no samples from {hole}: pods that existed only then are missing"
     if unsure:
-        yield f"{unsure} pods were last seen right before it saw nothing: taken as ended then"
+        yield f"{unsure} pods were last seen right before a gap: assumed to have ended then"
     if pods and not any(p.gpu_util is not None for p in pods):
         yield "no utilization of dcgm-exporter carries a pod: every job is taken as busy"

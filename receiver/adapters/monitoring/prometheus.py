@@ -1,7 +1,6 @@
-"""Prometheus, or whatever speaks its HTTP API, behind the port `Telemetry`.
+"""Prometheus, or a server with its HTTP API, behind the port `Telemetry`.
 
-Asks for recorded series only (``rules/``): what the numbers mean is said there, once. A value that is not a
-number is left out, never zero.
+Most queries read recorded series, which ``rules/`` defines. A value that is not a number is ignored, never zero.
 """
 
 import math
@@ -30,8 +29,8 @@ HOLDERS = "namespace_pod_gpu:dcgm_holders:relabel"
 ENGINE = "namespace_pod_gpu:dcgm_engine:ratio"
 MEMORY = "namespace_pod_gpu:dcgm_memory:ratio"
 POWER = "namespace_pod_gpu:dcgm_power:max"
-FRESH = 120  # seconds; an older value is what Prometheus still shows of a time in which it saw nothing
-GPU = "nvidia.com/gpu"  # kube-state-metrics knows the sum only; the rules count this resource
+FRESH = 120  # seconds; an older value is stale: Prometheus shows it for up to five minutes
+GPU = "nvidia.com/gpu"  # the rules count all GPU resources together
 
 SAMPLES = " or ".join(
     f'label_replace({over}_over_time({series}[2m]), "of", "{name}", "", "")'
@@ -48,7 +47,7 @@ _WITNESS = re.compile("node:dcgm_(engine|memory|power):max")
 
 
 class PrometheusTelemetry:
-    """The latest values of our recording rules at *url*; *timeout* is seconds per query."""
+    """The latest values of the recording rules at *url*; *timeout* is seconds per query."""
 
     def __init__(self, url: str, timeout: float = 10) -> None:
         self._shown = shown(url.strip().rstrip("/"))
@@ -69,7 +68,7 @@ class PrometheusTelemetry:
         self._query("vector(1)")
 
     def look(self) -> TelemetryFacts:
-        """Return what the recording rules say now."""
+        """Return the current values of the recording rules."""
         alive = self._query(HEARTBEAT)
         return TelemetryFacts(
             utilization=self._by_pool(UTILIZATION, max),
@@ -80,12 +79,12 @@ class PrometheusTelemetry:
         )
 
     def value(self, query: str, at: datetime) -> float | None:
-        """Return the one value that *query* has as of *at*, None when it has none, or several."""
+        """Return the value of *query* at *at*, None if it has no value or several."""
         found = self._query(query, at)
         return found[0][1] if len(found) == 1 else None
 
     def courses(self, window: timedelta) -> Mapping[str, Course]:
-        """Return what the GPUs of each pod did over the last *window* (1 s or more), by ``namespace/name``."""
+        """Return the activity of each pod's GPUs over the last *window* (1 s or more), by ``namespace/name``."""
         engine, memory, power, swing, seen = (self._by_pod(query) for query in course_queries(window))
         return {
             key: Course(
@@ -100,7 +99,7 @@ class PrometheusTelemetry:
         }
 
     def samples(self) -> Mapping[str, Sequence[Sample]]:
-        """Return what each GPU of each pod did over the last two minutes, by ``namespace/name``."""
+        """Return the activity of each pod's GPUs over the last two minutes, GPU by GPU, by ``namespace/name``."""
         found: dict[str, dict[tuple[str, ...], dict[str, float]]] = {}
         for labels, value, _ in self._query(SAMPLES):
             if labels.get("namespace") and labels.get("pod") and labels.get("of") in Sample.__slots__:
@@ -109,7 +108,7 @@ class PrometheusTelemetry:
         return {key: tuple(Sample(**told) for told in gpus.values()) for key, gpus in found.items()}
 
     def _nodes(self) -> Mapping[str, Activity]:
-        """Return what DCGM shows of each node. Where replicas answer twice, the one that shows more use counts."""
+        """Return DCGM's activity of each node; of several replicas the highest value counts."""
         found: dict[str, dict[str, float]] = {}
         for labels, value, _ in self._query(NODES):
             node, witness = labels.get("node", ""), _WITNESS.fullmatch(labels.get("__name__", ""))
@@ -123,7 +122,7 @@ class PrometheusTelemetry:
         return {_key(labels): value for labels, value in named if labels.get("namespace") and labels.get("pod")}
 
     def _by_pool(self, query: str, of_two: Callable[[float, float], float]) -> Mapping[str, float]:
-        """Return values by pool. Where replicas answer twice, the one that removes fewer nodes counts."""
+        """Return values by pool; of several replicas the value that removes fewer nodes counts."""
         found: dict[str, float] = {}
         for labels, value, _ in self._query(query):
             pool = labels.get("pool", "")
@@ -132,7 +131,7 @@ class PrometheusTelemetry:
         return found
 
     def _waiting(self) -> tuple[Pod, ...]:
-        """Return the waiting pods as kube-state-metrics knows them, the oldest first."""
+        """Return the waiting pods of kube-state-metrics, the oldest first."""
         samples = self._query(WAITING)
         if not samples:
             return ()
@@ -154,9 +153,9 @@ class PrometheusTelemetry:
         return tuple(sorted(pods.values(), key=lambda p: (p.created_at, p.key)))
 
     def _query(self, query: str, at: datetime | None = None) -> list[tuple[Mapping[str, str], float, float]]:
-        """Return (labels, value, time) of an instant vector as of *at*, or now; what is no number is left out.
+        """Return (labels, value, time) of an instant vector at *at*, or now, without values that are not numbers.
 
-        Errors are raised ``from None``: the client puts whole answers into its own.
+        Errors are raised ``from None``: those of the client contain whole answers.
         """
         try:
             result = self._prometheus.custom_query(query, {"time": at.timestamp()} if at else None)
@@ -168,7 +167,7 @@ class PrometheusTelemetry:
             raise self._malformed(query) from None
         except (requests.RequestException, OSError, ValueError) as error:
             code, phrase = wire_failure(error)
-            raise TryLater(f"Prometheus at {self._shown} was asked for {query!r}: {phrase}", code=code) from None
+            raise TryLater(f"Prometheus at {self._shown} did not answer {query!r}: {phrase}", code=code) from None
         if not isinstance(result, list):
             raise self._malformed(query)
         return [sample for record in result if (sample := self._sample(record, query)) is not None]
@@ -183,7 +182,7 @@ class PrometheusTelemetry:
             raise self._malformed(query) from None
 
     def _malformed(self, query: str) -> TryLater:
-        detail = f"Prometheus at {self._shown} answered {query!r} with something that is no instant vector"
+        detail = f"Prometheus at {self._shown} answered {query!r} with something else than an instant vector"
         return TryLater(detail, code="malformed")
 
 
@@ -191,9 +190,9 @@ def course_queries(window: timedelta) -> tuple[str, str, str, str, str]:
     """Return the queries for a pod's highest engine, widest change of memory, highest watts, widest swing of the
     watts, and the share of the window that was seen.
 
-    Changes are taken for each GPU and then the widest counts: the highest of eight GPUs may stand still while
-    another one loads. Seen is counted in steps of the window, so that the interval of the rules does not matter; a
-    GPU that somebody holds and whose engine says nothing was not seen at all.
+    The widest change of a single GPU counts: the highest of eight GPUs may stand still while another one loads. The
+    share is counted in steps of the window, independent of the interval of the rules; a held GPU without engine values
+    was not seen.
     """
     seconds = max(1, round(window.total_seconds()))
     step = max(1, min(60, seconds // 60))
@@ -211,7 +210,7 @@ def course_queries(window: timedelta) -> tuple[str, str, str, str, str]:
     engine = f"{counted(ENGINE)} or 0 * max_over_time({HOLDERS}{span})"
     others = (f'label_replace({counted(s)}, "of", "{s}", "", "")' for s in (MEMORY, POWER))
     steps_seen = f"min by (namespace, pod) ({' or '.join((engine, *others))})"
-    seen = f"clamp_max({steps_seen} * {step} / {seconds}, 1)"  # where the steps meet both ends there is one more
+    seen = f"clamp_max({steps_seen} * {step} / {seconds}, 1)"  # with a step at both ends there is one more
     return highest(ENGINE), widest(MEMORY), highest(POWER), widest(POWER), seen
 
 
@@ -220,6 +219,6 @@ def _key(labels: Mapping[str, str]) -> str:
 
 
 def status_of(error: PrometheusApiClientException) -> str:
-    """Return ``http_503`` from the client's message, the only place where it keeps the status."""
+    """Return ``http_503`` from the client's message, the only place that has the status."""
     found = re.match(r"HTTP Status Code (\d{3})", str(error))
     return f"http_{found[1]}" if found else "malformed"

@@ -1,4 +1,4 @@
-"""The threads beside the web: the loop, the courier of messages, the watches of the cluster."""
+"""Builds the loop with its steps, the watches, the outbox and the web application."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -32,7 +32,7 @@ log = structlog.get_logger("receiver")
 
 
 class Stepping:
-    """One step after another over *outside*, the first of them not before *begun*."""
+    """The steps over *outside*; *begun* is the start of the process."""
 
     def __init__(self, outside: Outside, begun: datetime) -> None:
         said, store = outside.settings, outside.loops_store
@@ -48,7 +48,7 @@ class Stepping:
         self._outside.file.look()
         stepped = self._step(now)
         self._believed = believed_since(self._believed, now, steady=stepped.steady)
-        if stepped.steady:  # what is deleted or told once must not be so by one step under a wrong clock
+        if stepped.steady:  # a clock jump must not prune rows or send a monthly report
             self._prune(now)
             self._month_end.look(now, sure=is_sure(self._believed, now))
         return stepped
@@ -67,15 +67,15 @@ class Stepping:
         self._pruned_at = now
         try:
             self._outside.loops_store.prune(now)
-        except TryLater as error:  # forgetting can wait, scaling cannot
+        except TryLater as error:  # pruning can wait, scaling cannot
             log.warning("old rows not deleted", error=str(error))
 
 
-SPARE = timedelta(seconds=10)  # for what a source answers in time beside its slowest call
+SPARE = timedelta(seconds=10)  # for the other calls of a source beside its slowest one
 
 
 def loop_of(outside: Outside, opening: Opening, clock: Clock) -> Loop:
-    """Return the loop, which steps once the store is open, and let the instruments say whether it leads."""
+    """Return the loop, which steps once the store is open, and connect it with the instruments."""
     said, instruments = outside.settings.configuration, outside.instruments
     stepping = Stepping(outside, clock.now())
     loop = Loop(
@@ -93,7 +93,7 @@ def loop_of(outside: Outside, opening: Opening, clock: Clock) -> Loop:
 
 
 def watch_cluster(outside: Outside, loop: Loop) -> KubernetesCluster | None:
-    """Let the cluster keep its lists current by watches, and pods wake *loop*; None where that is switched off."""
+    """Start the watches that keep the cluster's lists current and wake *loop* for pods; None if they are disabled."""
     cluster, counts = outside.sources.cluster, outside.instruments.watch
     if not isinstance(cluster, KubernetesCluster) or not outside.settings.configuration.kubernetes.watch:
         return None
@@ -113,7 +113,7 @@ def watch_cluster(outside: Outside, loop: Loop) -> KubernetesCluster | None:
 
 
 def outbox_of(outside: Outside, clock: Clock) -> tuple[Outbox, list[str]]:
-    """Return what delivers messages, and what is odd about where they go."""
+    """Return the outbox, and warnings about its destinations."""
     said = outside.settings.configuration
     everybody, of_teams = outside.settings.environment.destinations()
     warnings = list(check_every_destination(everybody, of_teams))
@@ -123,7 +123,7 @@ def outbox_of(outside: Outside, clock: Clock) -> tuple[Outbox, list[str]]:
         docs_url=said.docs_url,
         seal=lambda: Seal(token) if (token := tokens().operator) else None,
     )
-    # Not fenced: that a message has reached somebody is true whoever notes it, and keeps it from being sent again.
+    # Not fenced: a delivery is recorded even by a replica that has lost the lead, so that it is not repeated.
     outbox = Outbox(
         outside.store,
         everybody,
@@ -137,7 +137,7 @@ def outbox_of(outside: Outside, clock: Clock) -> tuple[Outbox, list[str]]:
 
 
 def web_of(outside: Outside, loop: Loop, clock: Clock, messages_to: tuple[str, ...]) -> Flask:
-    """Return webhook, pages, API and metrics; *messages_to* names the destinations of messages."""
+    """Return webhook, pages, API and metrics; *messages_to* are the names of the destinations of messages."""
     said, policy = outside.settings.configuration, outside.settings.policy
     instruments = outside.instruments
     registry = CollectorRegistry()
