@@ -56,7 +56,7 @@ def test_the_page_has_the_waits_of_every_hour_beside_those_of_the_first_peer(pag
 
 
 def test_the_page_says_how_the_world_went_and_what_was_checked(page: str) -> None:
-    for said in ("scrape 15s, evaluation 5s, group_wait 0s", "started hour", "all of it holds", "until its GPUs"):
+    for said in ("scrape 15s, evaluation 5s, group_wait 0s", "started hour", "everything adds up", "usable GPUs"):
         assert said in page
 
 
@@ -92,5 +92,5 @@ def test_what_a_budget_held_up_is_on_the_page(tmp_path: Path) -> None:
     lines = [f"job-{n},{n * 7200},7000,8,1,8,,," for n in range(12)]
     trace.write_text("\n".join([HEADER, *lines]), encoding="utf-8")
     page = written(tmp_path, "--trace", str(trace), "--config", str(config), "--start", "2026-01-31")
-    assert "What the budget held up" in page
+    assert "Delayed by the budget" in page
     assert re.search(r"<summary>The delayed jobs</summary>.*?job-\d+", page, re.DOTALL)

@@ -1,4 +1,4 @@
-"""The page of a replay: one file that needs no server, runs no script and asks nobody for anything."""
+"""The page of a replay: one file without scripts or external resources."""
 
 import base64
 import hashlib
@@ -22,7 +22,7 @@ FILTERS = {
 
 
 def replay_page(traces: Sequence[Mapping[str, Any]], ratios: Mapping[str, Any], version: str) -> str:
-    """Return the page on *traces*, each as `replay.document.page_document` has it; *ratios* are over them all."""
+    """Return the page on *traces*, each a `replay.document.page_document`; *ratios* are over all of them."""
     environment = Environment(
         loader=PackageLoader("receiver.web", "templates"),
         autoescape=True,
@@ -43,13 +43,13 @@ def replay_page(traces: Sequence[Mapping[str, Any]], ratios: Mapping[str, Any], 
 
 
 def _policy(style: str) -> str:
-    """The content security policy that the page gives itself: its own style sheet, and nothing else."""
+    """Return the page's content security policy, which allows only its own style sheet."""
     digest = base64.b64encode(hashlib.sha256(f"\n{style}\n  ".encode()).digest()).decode()
     return f"default-src 'none'; style-src 'sha256-{digest}'"
 
 
 def _shown(trace: Mapping[str, Any]) -> dict[str, Any]:
-    """What the template needs on one trace."""
+    """Return the template's values for one trace."""
     by_the_hour, by_hour = trace["setting"]["billing"] == "hour", trace["by_hour"]
     first = trace["policies"][0]["name"]
     against = trace["against"] if trace["against"] in by_hour else None
@@ -64,7 +64,7 @@ def _shown(trace: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _bars(policies: Sequence[Mapping[str, Any]], paid: str) -> list[dict[str, Any]]:
-    """What each policy paid (the GPU-hours under *paid*) and let wait, with bars in percent of the longest."""
+    """Return the GPU-hours (under *paid*) and mean wait of each policy, with bars in percent of the longest."""
     most, longest = (max(float(policy[key]) for policy in policies) or 1.0 for key in (paid, "wait_mean_s"))
     return [
         {
