@@ -1,4 +1,4 @@
-"""Read from the ledger what a report is made from."""
+"""Reads costs and the inputs of reports from the store."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -17,7 +17,7 @@ from receiver.reports.formats import decimal
 
 
 def costs_of(store: ReadStore, policy: Policy, month: Month, now: datetime) -> Attributed:
-    """Return what *month* has cost until *now* and whose that was. Raises TryLater when the store fails."""
+    """Return the attributed cost of *month* until *now*. Raises TryLater when the store fails."""
     lives, usage, unwatched = store.node_lives(month.start), store.usage(month.name), store.unwatched(month.name)
     seeded, unpriced = seeded_usd(_seed(store, lives, month), policy, month.name)
     found = attribute(lives, usage, unwatched, month, now, policy.billing, seeded, store.watch())
@@ -25,7 +25,7 @@ def costs_of(store: ReadStore, policy: Policy, month: Month, now: datetime) -> A
 
 
 def seeded_pools(store: ReadStore, policy: Policy, month: Month) -> Mapping[str, Decimal]:
-    """Return what each pool, by id, may have cost of *month* before the ledger began, in USD. Raises TryLater."""
+    """Return the USD of *month* from before the ledger began that may belong to each pool, by id. Raises TryLater."""
     return dict(seeded_by_pool(_seed(store, store.node_lives(month.start), month), policy, month.name))
 
 
@@ -39,7 +39,7 @@ def told_by(attributed: Attributed, by: By, policy: Policy) -> tuple[Line, ...]:
 
 
 def found_in(store: ReadStore, policy: Policy, month: Month, now: datetime) -> Found:
-    """Return what *store* has of *month*. May raise TryLater."""
+    """Return the input of the report of *month*. Raises TryLater when the store fails."""
     allowances = store.allowances_set(month.name)
     limited = policy.budget is not None and (
         policy.budget.account_usd is not None or any(c.scope is Scope.ACCOUNT for c in allowances)
@@ -64,7 +64,7 @@ def found_in(store: ReadStore, policy: Policy, month: Month, now: datetime) -> F
 
 
 def _forecasts(store: ReadStore, month: Month) -> Mapping[tuple[Scope, str], Forecast]:
-    """What the last step foresaw for each budget of *month*, by scope and name; nothing of a month that is over."""
+    """The last step's forecasts for the budgets of *month*, by scope and name; empty for a month that is over."""
     kept = store.snapshot()
     budgets = (kept[0].get("budgets") or ()) if kept is not None else ()
     return {
@@ -83,7 +83,7 @@ def _when(stated: str | None) -> datetime | None:
 
 
 def _account(store: ReadStore, policy: Policy, month: Month, now: datetime) -> Decimal | None:
-    """What the whole account was charged in *month*, by Civo's last answer of that month; None without one."""
+    """The charges of the whole account in *month* by Civo's last answer; None without one."""
     charged = store.charged_of(month.name)
     if charged is None or charged.answered_at is None:
         return None
@@ -95,5 +95,5 @@ def _account(store: ReadStore, policy: Policy, month: Month, now: datetime) -> D
 
 
 def report_of(store: ReadStore, policy: Policy, month: Month, now: datetime, team: str | None = None) -> Report:
-    """Return the report of *month* from what *store* holds: everybody's, or one *team*'s. May raise TryLater."""
+    """Return the report of *month*: of all teams, or one *team*. Raises TryLater when the store fails."""
     return report(found_in(store, policy, month, now), policy, month, now, team)

@@ -1,7 +1,6 @@
-"""What the calendar asks for: counts of units of work, and each month's reports once it has ended: kept for good,
-and sent.
+"""Monthly chores: counting units of work, and closing and sending the reports of a month that has ended.
 
-Both are beside the step: what goes wrong here is logged and tried again, and never keeps anything from scaling.
+They run after the step. Failures are logged and retried, and never affect scaling.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,30 +22,30 @@ log = structlog.get_logger("receiver")
 
 LOOK_EVERY = timedelta(minutes=5)
 COUNT_EVERY = timedelta(hours=1)
-COUNTS_WAIT = timedelta(days=1)  # for how long a Prometheus that is down keeps a month open
-CLOSED_AT_ONCE = 2  # reports: each may take a second, and the loop waits for them
-LATE_FOR = timedelta(days=7)  # who was down on the first sends it afterwards; older news is none
+COUNTS_WAIT = timedelta(days=1)  # the longest that an unreachable Prometheus keeps a month open
+CLOSED_AT_ONCE = 2  # reports: each may take a second of the loop
+LATE_FOR = timedelta(days=7)  # after a downtime; older reports are not sent
 
 
 class MonthEnd:
-    """Count and send what is due; `look` is called after each step, by the one loop that writes.
+    """Counts, closes and sends what is due; the leader's loop calls `look` after each step.
 
-    *watched* is False where no cluster is configured: nobody will ever say who held what, so nothing waits for it.
+    *watched* is False if no cluster is configured: usage is never known then, so months do not wait for it.
     """
 
     def __init__(self, store: Store, telemetry: Telemetry | None, policy: Policy, *, watched: bool = True) -> None:
         self._store, self._telemetry, self._policy, self._watched = store, telemetry, policy, watched
         self._looked_at: datetime | None = None
-        self._asked: dict[tuple[str, str], datetime] = {}  # month and unit: a query without a value is not asked on
+        self._asked: dict[tuple[str, str], datetime] = {}  # by month and unit: not repeated at once
         self._closed: set[str] = set()
-        self._nothing: set[str] = set()  # months of which there is nothing to tell
+        self._nothing: set[str] = set()  # months without anything to report
 
     def look(self, now: datetime, *, sure: bool = True) -> None:
-        """Do what is due at *now*. Raises nothing but WriterLostError. Unless the clock is *sure*
-        (`receiver.core.model.memory`) nothing is closed or sent: no later report replaces one."""
+        """Do what is due at *now*; raises only WriterLostError. Nothing is closed or sent unless the clock is *sure*
+        (`receiver.core.model.memory`), because later reports do not replace earlier ones."""
         if self._looked_at is not None and abs(now - self._looked_at) < LOOK_EVERY:
             return
-        if self._looked_at is not None and now < self._looked_at:  # what was closed under a clock ahead was not
+        if self._looked_at is not None and now < self._looked_at:  # the clock was ahead: nothing was closed
             self._closed, self._nothing = set(), set()
         self._looked_at = now
         try:
@@ -76,13 +75,13 @@ class MonthEnd:
             except (TryLater, WontWork) as error:
                 log.warning("unit of work not counted", unit=unit.name, month=month.name, error=str(error))
                 if not error.code.startswith("http_4"):
-                    return  # Prometheus does not answer: the other queries would only wait for it too
+                    return  # Prometheus does not answer: neither will it to the other queries
                 continue
             if count is not None:
                 self._store.keep_unit_count(Counted(month=month.name, name=unit.name, count=count, at=at))
 
     def _uncounted(self, now: datetime) -> Iterator[tuple[Month, UnitOfWork, datetime]]:
-        """What to count: a month that is over once, at its end; the current one every hour."""
+        """Yield what to count: a finished month once, at its end; the current one every hour."""
         for month in self._months(now):
             at = min(now, month.end)
             kept = self._store.unit_counts(month.name)
@@ -97,9 +96,9 @@ class MonthEnd:
                 yield month, unit, at
 
     def _close(self, now: datetime) -> None:
-        """Keep the finished reports of the month that ended, so that no later configuration changes them.
+        """Store the reports of the month that ended, so that later configurations do not change them.
 
-        Everybody's comes last: once it is kept, the month is closed.
+        That of all teams is stored last and marks the month as closed.
         """
         month, _ = self._months(now)
         if month.name in self._closed or month.name in self._nothing:
@@ -125,7 +124,7 @@ class MonthEnd:
         return is_settled(month, self._store.watch() if self._watched else None, now, self._policy.billing)
 
     def _teams(self, found: Found) -> Sequence[str]:
-        """The teams that have a report: those with work in the month, with an allowance, or who are sent one."""
+        """The teams with a report: those with work or an allowance in the month, or that are sent one."""
         named = {*self._policy.reports.monthly.teams, *(self._policy.budget.teams if self._policy.budget else ())}
         held = {row.owner.team for row in found.usage} | {life.owner.team for life in found.workloads}
         return sorted({"", *named, *held, *(c.name for c in found.allowances if c.scope is Scope.TEAM)})
@@ -137,15 +136,15 @@ class MonthEnd:
         return any(u.name not in kept or kept[u.name].at < month.end for u in self._policy.reports.units)
 
     def _send(self, now: datetime) -> None:
-        """Put the reports of the month that ended into the outbox; each topic takes a month once."""
+        """Put the reports of the month that ended into the outbox, once per topic and month."""
         month, _ = self._months(now)
         wanted = self._policy.reports.monthly.wanted
         if not wanted or month.name in self._nothing or now >= month.end + LATE_FOR:
             return
         told = self._store.told(REPORT_TOPIC)
         missing = [team for team in wanted if told.get(report_topic(team), ("", now))[0] != month.name]
-        # Without Civo or Kubernetes the account stands still while time goes on, and a report that is told once would
-        # call nobody's what somebody held.
+        # Without Civo or Kubernetes the account does not advance, and a report sent only once would show held GPUs as
+        # unallocated.
         if not missing or not self._is_settled(month, now):
             return
         found = found_in(self._store, self._policy, month, now)

@@ -1,7 +1,4 @@
-"""What Civo charged beside what the ledger says: ask Civo seldom, seed a lost store, complete the month's spend.
-
-Promises not to write: what is to be kept is handed back.
-"""
+"""Charges: asks Civo from time to time, seeds a lost store, and completes the month's spend. Writes nothing itself."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +14,7 @@ from receiver.core.money.budget import Month
 from receiver.core.money.reconciliation import account, compare
 from receiver.ports import Accounts, TryLater, WontWork
 
-STALE = timedelta(days=1)  # what is older than this says nothing of the account
+STALE = timedelta(days=1)  # older answers are not used for the account
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -284,7 +284,7 @@ def test_a_passing_class_that_the_reservation_does_not_cover_is_told_of_the_rese
     policy = a_policy(budget=Budget(monthly_usd=Decimal(100), passing=PASSING))
     found = facts(a_state(a_busy_node()), waiting=[a_pod(priority_class="production")], spend=spent("98.50"))
     assignment, decisions = run(found, policy)
-    why = "cluster budget: USD 98.50 of 100.00 spent in 2026-11 and 1.29 reserved: the USD 0.21 left are too few"
+    why = "cluster budget: USD 98.50 of 100.00 spent in 2026-11 and 1.29 reserved; the USD 0.21 left is not enough"
     assert within(decisions["l40s"])[1] == why
     assert assignment.pools["l40s-id"].refused["ml/train"].why == why
     [uncovered] = decisions["l40s"].evidence["uncovered"]

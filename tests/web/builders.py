@@ -316,7 +316,7 @@ def a_picture(**more: Any) -> dict[str, Any]:
                     "ledger_hours": 9.0,
                     "charged_hours": 6.0,
                     "cause": "seen_late",
-                    "why": "its end was seen late: nobody looked when it went",
+                    "why": "its end was observed late: this process did not run when it was deleted",
                     "usd": "-3.87",
                 }
             ],

@@ -1,7 +1,7 @@
-"""Column types that give back exactly what was put in, on SQLite and PostgreSQL alike."""
+"""Column types that return exactly what was stored, on SQLite and PostgreSQL alike."""
 
 # ruff: noqa: ARG002
-# SQLAlchemy passes a dialect to every type; ours treat all alike.
+# SQLAlchemy passes a dialect to every type; ours rarely need it.
 
 import json
 import math
@@ -13,12 +13,12 @@ from typing import Any
 from sqlalchemy import BigInteger, DateTime, Dialect, Integer, Text
 from sqlalchemy.types import TypeDecorator
 
-TAG = "$"  # a JSON object of this one key holds a value that JSON has no word for: {"$": [kind, text]}
-TAGGED = f'"{TAG}"'  # in JSON text wherever there may be such an object
+TAG = "$"  # a JSON object with only this key holds a value of another type: {"$": [kind, text]}
+TAGGED = f'"{TAG}"'  # in JSON text that may contain such an object
 REPLACEMENT = "\ufffd"
 MOST = 2**31 - 1  # what PostgreSQL's integer holds
 A_MICROSECOND = timedelta(microseconds=1)
-PLAIN = frozenset({str, int, bool, type(None)})  # types that JSON has words for
+PLAIN = frozenset({str, int, bool, type(None)})  # JSON's own types
 
 
 class Moment(TypeDecorator[datetime]):
@@ -31,25 +31,25 @@ class Moment(TypeDecorator[datetime]):
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """Turn an aware datetime into UTC."""
+        """Convert to UTC."""
         return None if value is None else _in_utc(value)
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """Give back an aware datetime in UTC."""
+        """Return an aware datetime in UTC."""
         return None if value is None else value.astimezone(UTC)
 
     def bind_processor(self, dialect: Dialect) -> Callable[[Any], Any] | None:
-        """Write SQLite's text in one go."""
+        """Write SQLite's text directly."""
         return _to_text if dialect.name == "sqlite" else super().bind_processor(dialect)
 
     def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any] | None:
-        """Read SQLite's text in one go: a step reads thousands of these."""
+        """Read SQLite's text directly: a step reads thousands of them."""
         return _from_text if dialect.name == "sqlite" else super().result_processor(dialect, coltype)
 
 
 def _in_utc(value: datetime) -> datetime:
     if value.tzinfo is None:
-        raise ValueError(f"a naive datetime has no place in the store: {value!r}")
+        raise ValueError(f"the store does not take naive datetimes: {value!r}")
     return value.astimezone(UTC)
 
 
@@ -62,28 +62,28 @@ def _from_text(value: str | None) -> datetime | None:
 
 
 def storable(text: str) -> str:
-    """*text* as `PlainText` keeps it."""
+    """*text* as `PlainText` stores it."""
     if text.isascii() and "\x00" not in text:
         return text
     return text.replace("\x00", REPLACEMENT).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 class PlainText(TypeDecorator[str]):
-    """Text without what databases cannot hold: NUL and lone surrogates become U+FFFD.
+    """Text in which NUL and lone surrogates, which databases refuse, become U+FFFD.
 
-    Both can come in an alert's labels as JSON escapes; the delivery must be kept all the same.
+    Both can occur in an alert's labels as JSON escapes, and the delivery must still be stored.
     """
 
     impl = Text
     cache_ok = True
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
-        """Replace what cannot be stored."""
+        """Replace unstorable characters."""
         return None if value is None else storable(value)
 
 
 class Exact(TypeDecorator[Decimal]):
-    """A Decimal kept as its own text, so that no cent and no trailing zero is lost. Floats are refused."""
+    """A Decimal stored as text, so that it keeps its digits. Floats are refused."""
 
     impl = Text
     cache_ok = True
@@ -102,36 +102,36 @@ class Exact(TypeDecorator[Decimal]):
 
 
 class Count(TypeDecorator[int]):
-    """A number of things that somebody else names; one beyond what is held becomes the most that is.
+    """An integer from outside, limited to what the column holds.
 
-    A pod may ask for 9223372036854775807 GPUs, and nobody else's step may fail for it.
+    A pod may request 9223372036854775807 GPUs, which must not fail the step.
     """
 
     impl = Integer
     cache_ok = True
 
     def process_bind_param(self, value: int | None, dialect: Dialect) -> int | None:
-        """Cut what is too large."""
+        """Limit the number."""
         return None if value is None else min(value, MOST)
 
 
 class Duration(TypeDecorator[timedelta]):
-    """A timedelta to the microsecond, kept as a number of them."""
+    """A timedelta stored in microseconds."""
 
     impl = BigInteger
     cache_ok = True
 
     def process_bind_param(self, value: timedelta | None, dialect: Dialect) -> int | None:
-        """Count the microseconds."""
+        """Convert to microseconds."""
         return None if value is None else value // A_MICROSECOND
 
     def process_result_value(self, value: int | None, dialect: Dialect) -> timedelta | None:
-        """Give back the duration."""
+        """Return the duration."""
         return None if value is None else value * A_MICROSECOND
 
 
 class Json(TypeDecorator[Any]):
-    """A JSON-able value, and also Decimal, datetime, timedelta, tuple and non-finite floats, as ASCII text."""
+    """A JSON-able value, also with Decimal, datetime, timedelta, tuple and non-finite floats, as ASCII text."""
 
     impl = Text
     cache_ok = True
@@ -147,7 +147,7 @@ class Json(TypeDecorator[Any]):
         return json.loads(value, object_hook=_untag) if TAGGED in value else json.loads(value)
 
 
-_encode = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode  # json.dumps would make one for each call
+_encode = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode  # json.dumps would create an encoder per call
 
 
 def to_json(value: Any) -> str:
@@ -156,7 +156,7 @@ def to_json(value: Any) -> str:
 
 
 def _tag(value: Any) -> Any:
-    """Replace what JSON has no word for by a tagged object. A picture is mostly plain: that is handled first."""
+    """Replace values of other types by tagged objects. A picture is mostly plain, so that comes first."""
     kind = type(value)
     if kind in PLAIN:
         return value
@@ -168,9 +168,9 @@ def _tag(value: Any) -> Any:
 
 
 def _tag_rarer(value: Any) -> Any:
-    """Do the same for every type that is kept."""
+    """Do the same for the other types."""
     match value:
-        case int() | str():  # of a subclass, for example an enum's
+        case int() | str():  # of a subclass, such as an enum
             return value
         case float():
             return value if math.isfinite(value) else {TAG: ["float", repr(value)]}
@@ -193,12 +193,12 @@ def _tag_rarer(value: Any) -> Any:
 
 def _key(key: Any) -> str:
     if not isinstance(key, str):
-        raise TypeError(f"keys of stored objects are text, not {key!r}")
+        raise TypeError(f"keys of stored objects must be strings, not {key!r}")
     return key
 
 
 def _untag(found: dict[str, Any]) -> Any:
-    """Undo `_tag` for one object; json.loads calls it from the inside out."""
+    """Undo `_tag` for one object; json.loads calls it for inner objects first."""
     if found.keys() != {TAG}:
         return found
     kind, value = found[TAG]

@@ -1,8 +1,7 @@
-"""The lease in the database: one row that says who leads, in which term, and until when by the database's clock.
+"""The lease in the database: one row with the leader, its term, and the expiry by the database's clock.
 
-Every change of the leader raises the term. A leader's own transactions take a share of the row, which lets it be
-renewed and holds a change of the leader back until they are through: what a former leader still has to write comes
-before the next one reads, or is refused.
+Every change of leader increments the term. A leader's transactions share-lock the row. That permits renewals but delays
+a change of leader until they end, so a former leader's writes are committed before the next leader reads, or refused.
 """
 
 from collections.abc import Callable
@@ -20,19 +19,19 @@ from receiver.adapters.store.schema import lease
 THE_ONE = 1  # the row
 THE_ROW = select(lease).where(lease.c.id == THE_ONE)
 OURS = (lease.c.id == THE_ONE, lease.c.owner == bindparam("of_owner"), lease.c.term == bindparam("of_term"))
-# "FOR KEY SHARE": beside renewals, which change no key, and not beside `take`, which asks for the whole row.
+# "FOR KEY SHARE" is compatible with renewals, which change no key, but not with `take`, which locks the whole row.
 LEADS = select(lease.c.owner, lease.c.term).where(lease.c.id == THE_ONE).with_for_update(read=True, key_share=True)
-# Sessions of a former leader that hold the row and say nothing. PostgreSQL ends what is idle between two statements,
-# but waits without end for one of which a part has come: whoever has sent it may be out of reach.
+# Silent sessions of a former leader that hold the row. PostgreSQL ends sessions that are idle between statements, but
+# waits forever for the rest of a statement that has arrived in part.
 SILENT = text(
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity JOIN pg_locks USING (pid)"
     " WHERE datname = current_database() AND relation = 'lease'::regclass AND mode = 'RowShareLock' AND granted"
     " AND pid <> pg_backend_pid() AND wait_event = 'ClientRead'"
     " AND xact_start < clock_timestamp() - interval '2 seconds'"
 )
-TAKES_QUICKLY = text("SET LOCAL lock_timeout = 500")  # milliseconds: who waits asks again a second later
+TAKES_QUICKLY = text("SET LOCAL lock_timeout = 500")  # milliseconds; the caller retries a second later
 LOCK_NOT_AVAILABLE = "55P03"
-# A process that is frozen within a transaction must not keep the row from the others.
+# A process that is frozen within a transaction must not block the row.
 QUICK: dict[str, str | int] = {
     "connect_timeout": 3,
     "tcp_user_timeout": 5_000,
@@ -45,9 +44,9 @@ Now = Callable[[Connection], datetime]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseRow:
-    """The row as it was read *at* a moment of the database's clock; *owner* None: nobody leads.
+    """The row as read *at* a time of the database's clock; *owner* None: no leader.
 
-    Nobody else may take it before *free_at*, which lies as long behind *expires_at* as its owner's longest call lasts.
+    No other process may take it before *free_at*, which is later than *expires_at* by the owner's longest call.
     """
 
     owner: str | None
@@ -57,32 +56,32 @@ class LeaseRow:
     at: datetime
 
     def is_free_to(self, name: str) -> bool:
-        """True when the process of that *name* may take it: its own it may always take anew."""
+        """True when the process *name* may take it; it may always retake its own."""
         return self.owner in (None, name) or self.at >= self.free_at
 
 
 def database_now(connection: Connection) -> datetime:
-    """Return PostgreSQL's clock at this moment, not that of the transaction's begin."""
+    """Return PostgreSQL's current time, not that of the transaction's begin."""
     found: datetime = connection.execute(select(func.clock_timestamp(type_=Moment))).scalar_one()
     return found
 
 
 def is_in_force(connection: Connection, owner: str, term: int) -> bool:
-    """True while this *term* of *owner* is; nobody else begins one before the transaction of *connection* ends.
+    """True during this *term* of *owner*; no other begins before the transaction of *connection* ends.
 
-    The number alone would not do: in a copy that was restored the terms begin again where it was made.
+    The number alone does not suffice: in a restored backup the terms continue from an older one.
     """
     found = connection.execute(LEADS).first()
     return found is not None and (found.owner, found.term) == (owner, term)
 
 
 class LeaseTable:
-    """The row, over connections of its own that give up soon. Every call is one transaction, or one statement, and
-    raises SQLAlchemyError when the database does not answer. Safe to use from many threads."""
+    """The row, over separate connections with short timeouts. Every call is one transaction or statement and raises
+    SQLAlchemyError when the database does not answer. Safe to use from many threads."""
 
     def __init__(self, url: URL, now: Now = database_now, answers_within: float = ANSWER_SECONDS) -> None:
-        """Use the store at *url*, whose schema is up to date; *now* asks for its clock. A server that does not answer
-        is waited for *answers_within* seconds."""
+        """Use the store at *url*, whose schema is up to date; *now* reads its clock. Waits *answers_within* seconds for
+        a server that does not answer."""
         waits: dict[str, Any] = {}
         if url.get_backend_name() == "postgresql":
             waits = postgres_arguments(url, QUICK)
@@ -96,25 +95,25 @@ class LeaseTable:
         self._engine.dispose()
 
     def read(self) -> LeaseRow | None:
-        """Return the row; None before anybody ever led."""
+        """Return the row; None before the first leader."""
         with self._engine.connect() as connection:
             return self._held(connection, THE_ROW)
 
     def take(self, owner: str, lasts: timedelta, waits: timedelta) -> int | None:
-        """Begin a term of *owner* if the lease is free; return its number, or None while somebody else has the lease.
+        """Begin a term of *owner* if the lease is free; return its number, or None while another process has the lease.
 
-        It *lasts* so long from now on, and the longest call of its owner so long more that others *wait*. To be called
-        once the row that was read is free: who holds it within a transaction then, and is silent, is ended.
+        The lease *lasts* this long from now, and others *wait* for the owner's longest call beyond that. Call it when
+        the row read is free: silent sessions that still lock it are then terminated.
         """
         try:
             return self._take(owner, lasts, waits)
         except OperationalError as error:
-            if getattr(error.orig, "sqlstate", None) != LOCK_NOT_AVAILABLE or not self._end_who_is_silent():
+            if getattr(error.orig, "sqlstate", None) != LOCK_NOT_AVAILABLE or not self._end_silent_sessions():
                 raise
         return self._take(owner, lasts, waits)
 
-    def _end_who_is_silent(self) -> bool:
-        """True when there was somebody. What they had not committed is as if it never was."""
+    def _end_silent_sessions(self) -> bool:
+        """True when there were any; their uncommitted changes are rolled back."""
         with self._engine.begin() as connection:
             return bool(connection.execute(SILENT).all())
 
@@ -139,24 +138,24 @@ class LeaseTable:
             return term
 
     def renew(self, owner: str, term: int, lasts: timedelta, waits: timedelta) -> bool:
-        """Let the lease of this *term* last so long from now on; False when another term has begun."""
+        """Extend the lease of this *term* to last this long from now; False when another term has begun."""
         with self._engine.begin() as connection:
             ends = self._now(connection) + lasts
             return self._change(connection, owner, term, {"expires_at": ends, "free_at": ends + waits})
 
     def left(self, owner: str, term: int) -> timedelta | None:
-        """Return how long the lease of this *term* lasts yet, by the database's clock; None when the term is over."""
+        """Return the remaining time of this *term* by the database's clock; None when it is over."""
         found = self.read()
         return found.expires_at - found.at if found and (found.owner, found.term) == (owner, term) else None
 
     def free(self, owner: str, term: int) -> None:
-        """Let anybody take the lease at once, if it still is of this *term*."""
+        """Release the lease, if it is still of this *term*."""
         with self._engine.begin() as connection:
             now = self._now(connection)
             self._change(connection, owner, term, {"owner": None, "expires_at": now, "free_at": now})
 
     def wake(self) -> None:
-        """Count one wake-up for whoever leads."""
+        """Count one wake-up for the leader."""
         with self._engine.begin() as connection:
             connection.execute(update(lease).where(lease.c.id == THE_ONE).values(wakes=lease.c.wakes + 1))
 
@@ -169,7 +168,7 @@ class LeaseTable:
         row = connection.execute(query).first()
         if row is None:
             return None
-        at = self._now(connection)  # after the row, whose lock may have been waited for
+        at = self._now(connection)  # after the row, whose lock may have taken time
         return LeaseRow(owner=row.owner, term=row.term, expires_at=row.expires_at, free_at=row.free_at, at=at)
 
     def _change(self, connection: Connection, owner: str, term: int, values: dict[str, Any]) -> bool:

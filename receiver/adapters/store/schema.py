@@ -1,4 +1,4 @@
-"""The tables of the store. `receiver/adapters/migrations` creates them; a test holds the two together."""
+"""The tables of the store. `receiver/adapters/migrations` creates them; a test compares the two."""
 
 from sqlalchemy import BigInteger, Boolean, Column, Float, ForeignKey, Index, Integer, LargeBinary, MetaData, Table
 
@@ -6,7 +6,7 @@ from receiver.adapters.store.columns import Count, Duration, Exact, Json, Moment
 
 metadata = MetaData()
 
-Number = BigInteger().with_variant(Integer(), "sqlite")  # SQLite numbers rows by itself only as INTEGER
+Number = BigInteger().with_variant(Integer(), "sqlite")  # SQLite numbers rows only as INTEGER
 
 deliveries = Table(
     "deliveries",
@@ -20,7 +20,7 @@ deliveries = Table(
     Column("received_at", Moment, nullable=False),
     Column("considered_at", Moment),
     Index("deliveries_by_considered_at", "considered_at"),
-    sqlite_autoincrement=True,  # a pruned number is not given again
+    sqlite_autoincrement=True,  # a pruned number is not reused
 )
 
 alerts = Table(
@@ -54,14 +54,14 @@ decisions = Table(
     Column("candidates", Json, nullable=False),
     Column("evicted", Json, nullable=False),
     Column("reconsider_at", Moment),
-    Column("facts", PlainText),  # digests of what it was made from
+    Column("facts", PlainText),  # digests of its inputs
     Column("policy", PlainText),
     Index("decisions_by_pool", "pool", "id"),
     Index("decisions_by_at", "at"),
     sqlite_autoincrement=True,
 )
 
-grounds = Table(  # what decisions were made from, each once
+grounds = Table(  # inputs of decisions, each stored once
     "grounds",
     metadata,
     Column("digest", PlainText, primary_key=True),
@@ -133,7 +133,7 @@ pools = Table(
     Column("pool", PlainText, primary_key=True),
     Column("required", Integer, nullable=False),
     Column("required_since", Moment),
-    Column("watched_since", Moment),  # when its count was read first
+    Column("watched_since", Moment),  # when its count was first read
     Column("last_grow_at", Moment),
     Column("last_shrink_at", Moment),
     Column("backoff_failures", Integer),
@@ -195,7 +195,7 @@ usage = Table(  # what each workload held of each node, by the month in which th
     Column("peak_memory", Float),
 )
 
-unwatched = Table(  # GPU-seconds of which nobody knows who held them
+unwatched = Table(  # unobserved GPU-seconds
     "unwatched",
     metadata,
     Column("month", PlainText, primary_key=True),
@@ -231,7 +231,7 @@ holdings = Table(  # the pods that held GPUs when usage was last accounted for
     Column("until", Moment),
 )
 
-unit_counts = Table(  # what the queries of units of work last said of a month
+unit_counts = Table(  # the last results of the queries of units of work
     "unit_counts",
     metadata,
     Column("month", PlainText, primary_key=True),
@@ -240,7 +240,7 @@ unit_counts = Table(  # what the queries of units of work last said of a month
     Column("at", Moment, nullable=False),
 )
 
-closed_reports = Table(  # the finished document of each report of a month that is over; never deleted
+closed_reports = Table(  # the documents of finished months; never deleted
     "closed_reports",
     metadata,
     Column("month", PlainText, primary_key=True),
@@ -249,7 +249,7 @@ closed_reports = Table(  # the finished document of each report of a month that 
     Column("document", Json, nullable=False),
 )
 
-in_use = Table(  # how many of its GPUs each workload used at once
+in_use = Table(  # the GPUs that each workload held and used at once
     "in_use",
     metadata,
     Column("month", PlainText, primary_key=True),
@@ -288,18 +288,18 @@ outbox = Table(
     sqlite_autoincrement=True,
 )
 
-tellings = Table(  # how far each notice is with each destination (a digest of its URL)
+tellings = Table(  # progress of each notice with each destination (a digest of its URL)
     "tellings",
     metadata,
     Column("notice", Number, ForeignKey("outbox.id", ondelete="CASCADE"), primary_key=True),
     Column("destination", PlainText, primary_key=True),
-    Column("attempts", Integer, nullable=False),  # those that failed
+    Column("attempts", Integer, nullable=False),  # failed ones
     Column("retry_at", Moment),
     Column("reached_at", Moment),
     Column("given_up_at", Moment),
 )
 
-topics = Table(  # what was told last per topic; it outlives the notice
+topics = Table(  # the last notice per topic, kept longer than the notice
     "topics",
     metadata,
     Column("topic", PlainText, primary_key=True),
@@ -308,7 +308,7 @@ topics = Table(  # what was told last per topic; it outlives the notice
     Index("topics_by_told_at", "told_at"),
 )
 
-budget_changes = Table(  # allowances set at run time: all are kept, the last of a scope and month is in force
+budget_changes = Table(  # allowances set at run time; the last one of a scope and month is in force
     "budget_changes",
     metadata,
     Column("id", Number, primary_key=True, autoincrement=True),
@@ -337,7 +337,7 @@ overrides = Table(
     Index("overrides_by_ended_at", "ended_at"),
 )
 
-questions = Table(  # what people are or were asked before a change
+questions = Table(  # approval requests
     "questions",
     metadata,
     Column("id", PlainText, primary_key=True),
@@ -361,7 +361,7 @@ questions = Table(  # what people are or were asked before a change
     Index("questions_by_expires_at", "expires_at"),
 )
 
-control = Table(  # what a step leaves for the next one to decide from (`receiver.core.model.memory`)
+control = Table(  # control state: the input that a step leaves for the next (`receiver.core.model.memory`)
     "control",
     metadata,
     Column("id", Integer, primary_key=True, autoincrement=False),
@@ -377,7 +377,7 @@ snapshot = Table(
     Column("picture", Json, nullable=False),
 )
 
-samples = Table(  # the counts of each pool, minute by minute; NULL is what nobody could tell
+samples = Table(  # the counts of each pool by minute; NULL is unknown
     "samples",
     metadata,
     Column("pool", PlainText, primary_key=True),
@@ -393,7 +393,7 @@ samples = Table(  # the counts of each pool, minute by minute; NULL is what nobo
     Index("samples_by_at", "at"),
 )
 
-turns = Table(  # what each node did from when on; only changes are kept
+turns = Table(  # changes of what each node does
     "turns",
     metadata,
     Column("instance", PlainText, primary_key=True),
@@ -403,7 +403,7 @@ turns = Table(  # what each node did from when on; only changes are kept
     Index("turns_by_pool", "pool", "at"),
 )
 
-totals = Table(  # counters for /metrics: they do not fall when rows are pruned
+totals = Table(  # counters for /metrics, which pruning does not decrease
     "totals",
     metadata,
     Column("name", PlainText, primary_key=True),
@@ -411,14 +411,14 @@ totals = Table(  # counters for /metrics: they do not fall when rows are pruned
     Column("total", BigInteger, nullable=False),
 )
 
-marks = Table(  # the newest time something happened
+marks = Table(  # the last time of events
     "marks",
     metadata,
     Column("name", PlainText, primary_key=True),
     Column("at", Moment, nullable=False),
 )
 
-charges = Table(  # what Civo said that it charged, by month: its last answer
+charges = Table(  # Civo's last answer on the charges of each month
     "charges",
     metadata,
     Column("month", PlainText, primary_key=True),
@@ -430,7 +430,7 @@ charges = Table(  # what Civo said that it charged, by month: its last answer
     Column("failing_since", Moment),
 )
 
-seeds = Table(  # what a month had cost before this store watched
+seeds = Table(  # the cost of a month before this store began
     "seeds",
     metadata,
     Column("month", PlainText, primary_key=True),
@@ -441,18 +441,18 @@ seeds = Table(  # what a month had cost before this store watched
     Column("elsewhere", Json, nullable=False),
 )
 
-lease = Table(  # who leads among several replicas: one row, on PostgreSQL (`receiver.adapters.store.lease_table`)
+lease = Table(  # the leader of several replicas: one row, on PostgreSQL (`receiver.adapters.store.lease_table`)
     "lease",
     metadata,
     Column("id", Integer, primary_key=True),
-    Column("owner", PlainText),  # None: nobody
+    Column("owner", PlainText),  # None: no leader
     Column("term", Number, nullable=False),  # how many times it was taken
     Column("expires_at", Moment, nullable=False),
-    Column("free_at", Moment, nullable=False),  # from when on another may take it
-    Column("wakes", Number, nullable=False),  # how often replicas that do not lead have called
+    Column("free_at", Moment, nullable=False),  # when another may take it
+    Column("wakes", Number, nullable=False),  # wake-ups by the other replicas
 )
 
-compatibility = Table(  # one row: programs that know this revision, or a later one, can work with the schema as it is
+compatibility = Table(  # one row: the oldest revision whose programs can use this schema
     "compatibility",
     metadata,
     Column("id", Integer, primary_key=True),

@@ -1,10 +1,10 @@
-"""What GPUs do, by three witnesses: the engine, the memory and the power.
+"""GPU activity from three signals: engine, memory and power.
 
-No function here makes a node idle: a node that holds a GPU pod is busy, whatever its GPUs do, because a pod that
-loads its model shows 0 % for minutes. :func:`judge` finds GPUs in use on a node where Kubernetes knows of no GPU
-pod; :func:`was_idle` judges allocations whose owner asked for a shutdown after idleness. Both lean to keeping: one
-witness is enough to call a GPU in use, two are needed to call it quiet. :func:`at_rest` only tells what was paid for
-and not used; nothing is removed by it, so it may call a GPU idle that does next to nothing.
+No function here makes a node idle: a node with a GPU pod is busy whatever its GPUs do, because a pod that loads its
+model shows 0 % for minutes. :func:`judge` detects GPUs in use on a node without a GPU pod in Kubernetes;
+:func:`was_idle` judges allocations whose owner requested a shutdown when idle. Both err towards keeping: one signal
+suffices for "in use", two are needed for "quiet". :func:`at_rest` only measures what was paid for and not used;
+nothing is removed because of it, so it may call a GPU idle that does next to nothing.
 """
 
 from collections.abc import Iterable
@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 
-# Share of time. On a node that nobody holds, less than NVML's smallest step (1 %) is noise.
+# Share of time. On a node without pods, less than NVML's smallest step (1 %) is noise.
 ENGINE_IN_USE = 0.01
 # Over a window the peak counts, and DCGM averages the engine over the 30 s between two readings: 0.1 % of them is
 # a single request of 30 ms. Serving pods stay below 5 % for an hour and work all the same.
 ENGINE_QUIET = 0.001
-# A counter that got stuck (seen on idle Blackwell GPUs) reads 100 %. Work does too, so others are asked.
+# A stuck counter (seen on idle Blackwell GPUs) reads 100 %. So does work, so the other signals decide.
 ENGINE_FULL = 0.99
-# On a GPU that is paid for, a mean below this is called unused: what serves a request now and then stays below it.
+# A mean below this counts as unused: occasional requests stay below it.
 ENGINE_UNUSED = 0.05
 # Used memory. The driver itself keeps about 570 MiB of an L40S (1.2 %, its `Reserved`), which exporters without
 # DCGM_FI_DEV_FB_RESERVED may count as used; a CUDA context takes 0.3 to 1 GB. A model takes far more.
@@ -40,16 +40,16 @@ COVERAGE_ENOUGH = 0.8
 
 
 class Use(StrEnum):
-    """What the witnesses say together."""
+    """The combined result of the signals."""
 
     ACTIVE = "active"
     QUIET = "quiet"
-    UNKNOWN = "unknown"  # they contradict each other, or too few of them spoke
+    UNKNOWN = "unknown"  # contradictory or too few signals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
-    """The busiest GPU of a node as DCGM shows it now, each None where it says nothing.
+    """The present activity of a node's GPUs by DCGM, None where it is not reported.
 
     *engine* is the share of time the engine worked (ratio), *memory* used memory of used, free and reserved
     (ratio), *power* watts. Each is the highest among the node's GPUs.
@@ -62,7 +62,7 @@ class Activity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """What one GPU of a pod did over the last two minutes, each a ratio, None where DCGM says nothing.
+    """The activity of one GPU of a pod over the last two minutes, as ratios, None where DCGM does not report it.
 
     *engine* is the mean share of time the engine worked, *memory* mean used memory, *peak_memory* and *least_memory*
     its highest and lowest.
@@ -76,7 +76,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
-    """What the GPUs of a pod did over the last *window*, and how much of it was seen; None where nothing was.
+    """The activity of a pod's GPUs over the last *window*, None where it was not observed.
 
     *engine* is the highest share of time that one of them worked (ratio), *memory* by how much one's used memory
     changed (highest less lowest, ratio of that GPU's), *power* the highest watts, *power_floor* those less the
@@ -93,7 +93,7 @@ class Course:
 
 
 def judge(seen: Activity) -> Use:
-    """Return whether the GPUs of a node without a GPU pod are in use all the same.
+    """Return whether the GPUs of a node without a GPU pod are in use.
 
     =================  ==================  =====================================================
     engine             memory              verdict (power: `rest`, `work` above it, `-` unknown)
@@ -102,7 +102,7 @@ def judge(seen: Activity) -> Use:
     1 % to 99 %        empty or unknown    active
     full (99 %)        empty or unknown    active at `work`; unknown at `rest`: the counter is stuck
     full (99 %)        empty               unknown at `-`: nothing that works holds no memory
-    full (99 %)        unknown             active at `-`: nobody contradicts
+    full (99 %)        unknown             active at `-`: no signal contradicts
     below 1 %          empty               quiet at `rest` or `-`; unknown at `work`
     below 1 %          unknown             quiet at `rest`; unknown at `work` or `-`
     unknown            empty               quiet at `rest`; unknown at `work` or `-`
@@ -120,12 +120,12 @@ def judge(seen: Activity) -> Use:
 
 
 def was_idle(course: Course) -> Use:
-    """Return QUIET only if a pod's GPUs did nothing for the whole window, so that its owner may be taken at his word.
+    """Return QUIET only if a pod's GPUs did nothing for the whole window.
 
     ====================  ===================  ========================================================
     engine, its peak      memory               verdict (power: `steady`, `moved` or high, `-` unknown)
     ====================  ===================  ========================================================
-    any or unknown        changed              active: something loads or lets go
+    any or unknown        changed              active: memory is being loaded or released
     0.1 % to 99 %         still or unknown     active
     full (99 %)           still or unknown     active at `moved` or `-`; unknown at `steady`: stuck
     below 0.1 %           still                quiet at `steady` or `-`; unknown at `moved`
@@ -133,9 +133,9 @@ def was_idle(course: Course) -> Use:
     unknown               still or unknown     unknown: nothing else measures work
     ====================  ===================  ========================================================
 
-    Where less than 80 % of the window has samples, quiet becomes unknown; work that was seen stays seen. A course is
-    kept by name: a pod that is younger than the window and took over another's name (a StatefulSet's) has that one's
-    course, so the caller compares ages.
+    If less than 80 % of the window has samples, quiet becomes unknown; observed work still counts. A course is stored
+    by pod name, so a pod younger than the window may have the course of its predecessor (StatefulSets): the caller
+    compares ages.
     """
     if course.memory is not None and course.memory > MEMORY_STILL:
         return Use.ACTIVE
@@ -149,9 +149,9 @@ def was_idle(course: Course) -> Use:
 
 
 def at_rest(sample: Sample) -> bool | None:
-    """Return whether a GPU that a pod holds did nothing worth its price: the engine below 5 % and memory still.
+    """Return whether a held GPU was idle: engine below 5 % and memory unchanged. None: not all of it is known.
 
-    A model that is loaded and not asked rests; one that is being loaded does not. None: not all of it was told.
+    A loaded model without requests is idle; one that is being loaded is not.
     """
     if sample.engine is None or sample.memory is None or sample.peak_memory is None or sample.least_memory is None:
         return None
@@ -159,7 +159,7 @@ def at_rest(sample: Sample) -> bool | None:
 
 
 def _steady(course: Course) -> bool | None:
-    """Return whether the power stayed where an idle GPU's is, None where that is not known."""
+    """Return whether the power stayed at an idle GPU's level, None if unknown."""
     if course.power is None:
         return None
     if course.power > POWER_AT_REST:
@@ -169,7 +169,7 @@ def _steady(course: Course) -> bool | None:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """What samples say of a pod, as means over its GPUs: the *share* of them that was sampled, and of that the rest.
+    """Means over the GPUs of a pod: the sampled *share* of them, and the other values for that share.
 
     *idle* is the part at rest, *engine* and *memory* are means, *peak_engine* and *peak_memory* the highest of one GPU
     (None without samples); all ratios 0-1.
@@ -184,7 +184,7 @@ class Measure:
 
 
 def measure(samples: Iterable[Sample], devices: int) -> Measure:
-    """Return what *samples* say of a pod that holds so many *devices*."""
+    """Return the measure of a pod that holds that many *devices*."""
     told = [(s, rest) for s in samples if (rest := at_rest(s)) is not None]
     if not told or not devices:
         return Measure()

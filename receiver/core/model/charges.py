@@ -1,5 +1,5 @@
-"""What Civo charged: records of hours without money (``GET /v2/charges``), how they compare with the ledger, and what a
-month had cost before this ledger began.
+"""Civo's charges (``GET /v2/charges``: hours without amounts), their comparison with the ledger, and the seed: the cost
+of a month before the ledger began.
 """
 
 from collections import Counter
@@ -11,19 +11,19 @@ from enum import StrEnum
 
 from receiver.core.model.policy import Policy
 
-NODE = "kube-node-"  # what the code of a Kubernetes node begins with; its size follows
+NODE = "kube-node-"  # prefix of the code of a Kubernetes node, before its size
 LONGEST_WINDOW = timedelta(days=31)  # Civo refuses a longer one: parameter_date_range_too_long
 ASK_EVERY = timedelta(minutes=15)
-ASK_AGAIN = timedelta(minutes=1)  # while growth waits for the answer
+ASK_AGAIN = timedelta(minutes=1)  # while growth depends on the answer
 HOUR = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charge:
-    """One record: *code* says what was used, *label* whose it is (of a node: assumed to be its host name).
+    """One record: *code* is the product used, *label* its name (of a node: assumed to be its host name).
 
-    *hours* is what Civo counts, None when the record does not say; then *frm* to *to* tells. *to* is None while it
-    runs on. *nodes* multiplies the hours. *size_gb* is there for volumes. *product* may be the instance's id.
+    *hours* is Civo's count, None if missing: then *frm* to *to* counts. *to* is None while it still runs. *nodes*
+    multiplies the hours. *size_gb* is set for volumes. *product* may be the instance's id.
     """
 
     code: str
@@ -38,14 +38,14 @@ class Charge:
 
     @property
     def size(self) -> str | None:
-        """The size of the Kubernetes nodes that it is for, or None."""
+        """The size of the Kubernetes nodes, None for other products."""
         return self.code.removeprefix(NODE) if self.code.startswith(NODE) else None
 
     def hours_in(self, start: datetime, end: datetime) -> Decimal:
-        """Hours of it that fall between *start* and *end*, times its nodes.
+        """Its hours between *start* and *end*, times its nodes.
 
-        Inside of them Civo's own count holds. What reaches beyond them counts for as many started hours as lie
-        between them, and never for more than Civo counts: nobody says whether Civo clips its count to the window.
+        Within them Civo's count is used. A record that reaches beyond them counts for its started hours between them,
+        at most Civo's count: it is undocumented whether Civo clips its count to the window.
         """
         if (self.to is not None and self.to <= start) or (self.frm is not None and self.frm >= end):
             return Decimal(0)
@@ -61,10 +61,10 @@ class Charge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charged:
-    """Civo's last answer for *month*. *unreadable* says of each record that could not be read what is wrong with it.
+    """Civo's last answer for *month*. *unreadable* describes each record that could not be read.
 
-    *asked_at* is when it was last asked, *answered_at* when the records were read (None: never), *failure* why the
-    last question had no answer, *failing_since* since when.
+    *asked_at* is the last request, *answered_at* the last answer (None: never), *failure* the error of the last
+    request, *failing_since* the first of consecutive failures.
     """
 
     month: str
@@ -91,19 +91,19 @@ class DifferenceCause(StrEnum):
 
 
 EXPLAINED: dict[DifferenceCause, str] = {
-    DifferenceCause.NOT_CHARGED_YET: "not in the charges yet, or not whole: they lag",
-    DifferenceCause.NOT_CHARGED: "the charges do not have it",
-    DifferenceCause.SEEN_LATE: "its end was seen late: nobody looked when it went",
-    DifferenceCause.STILL_CHARGED: "Civo charges it beyond the end that was seen: look whether it is really gone",
-    DifferenceCause.HOURS_DIFFER: "the same node with other hours, by no cause that its times show",
-    DifferenceCause.BEFORE_LEDGER: "its life was over before this ledger began; the seed holds it",
-    DifferenceCause.ELSEWHERE: "it lives and is in no configured pool: of another cluster or another pool",
+    DifferenceCause.NOT_CHARGED_YET: "not in the charges yet, or only in part: they lag",
+    DifferenceCause.NOT_CHARGED: "it is not in the charges",
+    DifferenceCause.SEEN_LATE: "its end was observed late: this process did not run when it was deleted",
+    DifferenceCause.STILL_CHARGED: "Civo charges it beyond its observed end: check whether it is really gone",
+    DifferenceCause.HOURS_DIFFER: "the hours of the same node differ, and its times do not show why",
+    DifferenceCause.BEFORE_LEDGER: "it was gone before this ledger began; the seed includes it",
+    DifferenceCause.ELSEWHERE: "it runs and is in no configured pool: of another cluster or another pool",
     DifferenceCause.CAME_AND_WENT: (
-        "its life is not in the ledger: it came and went unseen, or is of another cluster or pool"
+        "it is not in the ledger: it came and went unobserved, or is of another cluster or pool"
     ),
     DifferenceCause.NOT_TOLD_APART: "no label of a charge is a node's name, so only the sums of this size are compared",
 }
-# What a person should look into. The others end by themselves, are in the spend already, or are none of ours.
+# What an operator should look into. The others resolve themselves, are in the spend already, or are not ours.
 WORTH_TELLING = frozenset(
     {
         DifferenceCause.NOT_CHARGED,
@@ -118,7 +118,7 @@ WORTH_TELLING = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """One node (or one size in sum) of which ledger and charges differ. *usd* is charged less ledger, if priced."""
+    """One node (or the sum of a size) for which ledger and charges differ. *usd* is charged less ledger, if priced."""
 
     size: str
     name: str
@@ -130,9 +130,9 @@ class Difference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunsElsewhere:
-    """A node that is charged on and that the ledger does not have, with its *hours* of the month so far.
+    """A running node that is charged and not in the ledger, with its *hours* of the month so far.
 
-    *label* and *product* are those of its record: by one of them the ledger may know it later.
+    The ledger may later recognise it by the *label* or *product* of its record.
     """
 
     size: str
@@ -143,10 +143,9 @@ class RunsElsewhere:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizeCompared:
-    """One size: the month's hours in ledger and charges, the records compared, and how many are *equal*.
+    """One size: the month's hours in ledger and charges, and how many records are *equal* (within an hour each).
 
-    Equal is within one hour per record. *spare_hours* are charged for nodes that the ledger does not have, *elsewhere*
-    are those of them that still run.
+    *spare_hours* are charged for nodes that are not in the ledger, of which *elsewhere* still run.
     """
 
     size: str
@@ -166,7 +165,7 @@ class SizeCompared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Civo's last answer beside the ledger as it was at *charged.answered_at*. *unpriced* are hours by code."""
+    """Civo's last answer compared with the ledger at *charged.answered_at*. *unpriced* are hours by code."""
 
     charged: Charged
     sizes: tuple[SizeCompared, ...] = ()
@@ -176,8 +175,8 @@ class Comparison:
 
 
 def windows(frm: datetime, to: datetime) -> Iterator[tuple[datetime, datetime]]:
-    """Split *frm* to *to* into windows that Civo answers: a calendar month is one, unless a clock change made it longer
-    than 31 days."""
+    """Split *frm* to *to* into windows that Civo accepts: one for a calendar month, unless a clock change makes it
+    longer than 31 days."""
     while frm < to:
         end = min(frm + LONGEST_WINDOW, to)
         yield frm, end
@@ -185,11 +184,12 @@ def windows(frm: datetime, to: datetime) -> Iterator[tuple[datetime, datetime]]:
 
 
 def distinct(answers: Iterable[Iterable[Charge]]) -> tuple[Charge, ...]:
-    """Each record of *answers*, one for each window, once: of one that two windows show, that with the most hours.
+    """Return the records of *answers* (one per window) without duplicates: of a record in two windows, the one with the
+    most hours.
 
-    What begins at the same time under the same id, or without ids says the same of itself, is one record; two such
-    without an id in one answer are two. Where a later window shows only its own part, that begins later and is kept
-    beside the first. Records that tell neither id nor beginning are all kept: nobody can tell them apart.
+    Records are the same if id and beginning are equal, or without ids all their fields; two such in one answer are two
+    records. A later window's part begins later and is kept beside the first. Records with neither id nor beginning
+    cannot be distinguished and are all kept.
     """
     kept: dict[tuple[object, ...], Charge] = {}
     for number, answer in enumerate(answers):
@@ -206,10 +206,9 @@ def distinct(answers: Iterable[Iterable[Charge]]) -> tuple[Charge, ...]:
 
 
 def is_due(charged: Charged | None, month: str, now: datetime, *, urgent: bool) -> bool:
-    """True when Civo should be asked again. *urgent*: growth waits, so the question is repeated soon after it failed
-    or had an answer that cannot be read.
+    """True when Civo should be asked again: soon after a failed or unreadable answer if it is *urgent* (growth waits).
 
-    A time from the future was noted under a wrong clock and is not believed.
+    A time in the future was recorded under a wrong clock and is ignored.
     """
     if charged is None or charged.month != month or charged.asked_at > now:
         return True
@@ -226,7 +225,7 @@ def node_price(size: str, policy: Policy) -> Decimal | None:
 
 
 def cost(charge: Charge, hours: Decimal, policy: Policy) -> Decimal | None:
-    """USD of *hours* of *charge*, None when nobody knows the price of its code, or the size of what is paid by GB."""
+    """USD of *hours* of *charge*, None if the price of its code, or the size of something paid by GB, is unknown."""
     if charge.size is not None:
         price = node_price(charge.size, policy)
         return None if price is None else hours * price
@@ -242,11 +241,11 @@ def cost(charge: Charge, hours: Decimal, policy: Policy) -> Decimal | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seed:
-    """What *month* had cost when the ledger began to watch, at *at*: *hours* by size, or *usd* beside what it knew.
+    """The cost of *month* before the ledger began, at *at*: *hours* by size, or *usd*.
 
-    *stated* is the month's spend as the operator stated it then, None when nothing was stated. There may be *hours*
-    beside it, where the charges told more. *elsewhere* are the nodes whose hours are in *hours* and that still ran: the
-    ledger may come to know them, when their pool is configured later.
+    *stated* is the month's spend that the operator stated, None without one; *hours* replace it if the charges were
+    higher. *elsewhere* are the nodes in *hours* that still ran: the ledger may know them later, when their pool is
+    configured.
     """
 
     month: str
@@ -258,7 +257,7 @@ class Seed:
 
 
 def stated_for(policy: Policy, month: str) -> Decimal | None:
-    """What the operator says that *month* had cost, if anything."""
+    """The spend of *month* that the operator stated, or None."""
     stated = policy.budget.stated if policy.budget else None
     return stated.usd if stated is not None and stated.month == month else None
 
@@ -266,11 +265,11 @@ def stated_for(policy: Policy, month: str) -> Decimal | None:
 def new_seed(
     held: Seed | None, compared: Comparison | None, ledger_usd: Decimal, policy: Policy, month: str, now: datetime
 ) -> Seed | None:
-    """Return the seed to keep from now on, or None when *held* stands or nothing can be said yet.
+    """Return the new seed to keep, or None if *held* stays valid or nothing is known yet.
 
-    The living nodes must be in the ledger: *ledger_usd* is what it knows of the month. A stated amount is the whole
-    month's up to now; one that is stated anew takes the place of what was held. Where nothing was held it may be a
-    left-over from long before the store was lost, so the charges count when they tell more.
+    Living nodes must be in the ledger, whose spend of the month is *ledger_usd*. A stated amount is the whole month's
+    up to now; a newly stated one replaces *held*. Without *held*, the stated amount may date from long before the store
+    was lost, so higher charges win.
     """
     stated = stated_for(policy, month)
     charged = _charged_seed(compared, month, now) if held is None else None
@@ -283,7 +282,7 @@ def new_seed(
 
 
 def _charged_seed(compared: Comparison | None, month: str, now: datetime) -> Seed | None:
-    """What the charges alone tell of *month*; None without a whole answer for it."""
+    """The seed of *month* by the charges alone; None without a complete answer."""
     if compared is None or compared.charged.answered_at is None or compared.charged.unreadable:
         return None
     if compared.charged.month != month:
@@ -294,9 +293,9 @@ def _charged_seed(compared: Comparison | None, month: str, now: datetime) -> See
 
 
 def beside(seed: Seed | None, known: Iterable[tuple[str, str]]) -> Seed | None:
-    """*seed* without the hours of nodes that the ledger has come to know by now: it counts their whole lives.
+    """*seed* without the hours of nodes that are now in the ledger, which counts their whole lives.
 
-    *known* are instance id and name of every node in the ledger.
+    *known* are instance id and name of all nodes in the ledger.
     """
     if seed is None or not seed.elsewhere:
         return seed
@@ -309,7 +308,7 @@ def beside(seed: Seed | None, known: Iterable[tuple[str, str]]) -> Seed | None:
 
 
 def seeded_usd(seed: Seed | None, policy: Policy, month: str) -> tuple[Decimal, tuple[str, ...]]:
-    """USD that *seed* adds to *month*, at the prices of now, and the sizes of it that have none."""
+    """USD that *seed* adds to *month* at current prices, and its sizes without a price."""
     if seed is None or seed.month != month:
         return Decimal(0), ()
     prices = {size: node_price(size, policy) for size in seed.hours}
@@ -318,9 +317,9 @@ def seeded_usd(seed: Seed | None, policy: Policy, month: str) -> tuple[Decimal, 
 
 
 def seeded_by_pool(seed: Seed | None, policy: Policy, month: str) -> tuple[tuple[str, Decimal], ...]:
-    """USD that *seed* adds to each pool: what was charged for its size, or else all that was stated.
+    """USD that *seed* adds to each pool: the charges of its size, and the whole stated amount.
 
-    Where nobody can tell which pool it was (several have the size, or an amount was stated) it counts for each.
+    It counts in full for each pool that it may belong to.
     """
     if seed is None or seed.month != month:
         return ()

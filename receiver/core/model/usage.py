@@ -1,4 +1,4 @@
-"""What workloads held of the nodes that were paid for, as the ledger keeps it: the basis of attribution and reports."""
+"""Usage of paid nodes by workloads, as the ledger stores it: the basis of attribution and reports."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -23,7 +23,7 @@ def workload_name(namespace: str, controller: str, pod: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What one workload of one owner held of one instance within one calendar month of the budget's zone.
+    """The usage of one instance by one workload of one owner in one calendar month of the budget's zone.
 
     *month* (``2026-11``) is that in which the paid unit began, so that usage and cost fall into the same month.
     *workload* is ``namespace/Kind/name`` of the controller of its pods (of the pod itself if there is none).
@@ -32,10 +32,9 @@ class Usage:
     times seconds, *memory* is used memory (ratio 0-1) times seconds. *peak_engine* and *peak_memory* are the highest
     of one GPU (ratio 0-1), None if not measured.
 
-    *life* is the uid of that controller (of the pod), because names are used again. A slice of a GPU and a share in one
-    count as such (`core.model.resources`). *node_seconds* is the same time as part of the node: what was held over the
-    GPUs that the node offered *then*, so that what is learned of it later does not change what was (None: over what its
-    life says now).
+    *life* is the uid of that controller (of the pod), because names are reused. Slices and shares of a GPU count as
+    fractions (`core.model.resources`). *node_seconds* is the same time as a part of the node, by the GPUs that the node
+    offered *then*, so that later knowledge does not change the past (None: by the GPUs of its life).
     """
 
     month: str
@@ -56,7 +55,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadLife:
-    """One workload as it was seen: asked for at *created_at*, its first pod bound at *bound_at*, gone at *ended_at*.
+    """One observed workload: requested at *created_at*, its first pod bound at *bound_at*, gone at *ended_at*.
 
     *life* tells it apart from others of its name, as in `Usage`. *owner* is that of its newest pod. *gpus* is the most
     devices that its pods asked for at once. *completed* is True when its pods succeeded, False when one of them failed
@@ -76,10 +75,9 @@ class WorkloadLife:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unwatched:
-    """GPU-seconds of one instance, counted as `Usage` counts months, of which nobody knows who held them.
+    """Unobserved GPU-seconds of one instance in one month: this process did not run, or did not know the node yet.
 
-    We did not run, or did not know the node yet. What pods that are still there held in that time is not among them.
-    *node_seconds* as in `Usage`.
+    Time that is accounted to pods which still exist is not included. *month* and *node_seconds* are as in `Usage`.
     """
 
     month: str
@@ -92,7 +90,7 @@ class Unwatched:
 class GpuHolding:
     """A pod that held *gpus* GPUs of *instance* when usage was last accounted for; the others as in `Usage`.
 
-    *until* is up to when that is in the ledger, None for the time of the accounting: Civo did not list the instance.
+    *until* is the time up to which that is in the ledger, if Civo did not list the instance (None: the accounting's).
     """
 
     uid: str
@@ -106,7 +104,7 @@ class GpuHolding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accounted:
-    """Where the account stands: everything before *at* is in the ledger (None: nothing ever was).
+    """The state of the account: everything before *at* is in the ledger (None: nothing yet).
 
     *holdings* are the pods that held GPUs then, *running* the workloads that had not ended.
     """
@@ -118,8 +116,8 @@ class Accounted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accounting:
-    """What one accounting adds: *usage* and *unwatched* are increments, *lives* are new or changed,
-    *holdings* take the place of those before."""
+    """The result of one accounting: *usage* and *unwatched* are increments, *lives* are new or changed,
+    *holdings* replace the ones before."""
 
     usage: tuple[Usage, ...] = ()
     unwatched: tuple[Unwatched, ...] = ()
@@ -129,9 +127,9 @@ class Accounting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedPod:
-    """A GPU pod that Kubernetes still shows after its end: *succeeded* or failed, *at* (None: not told).
+    """A GPU pod that Kubernetes still shows after its end: *succeeded* or failed, *at* (None: unknown).
 
-    *life* is the uid of its controller, or its own (empty: not told).
+    *life* is the uid of its controller, or its own (empty: unknown).
     """
 
     uid: str

@@ -30,15 +30,15 @@ from receiver.core.model.usage import (
 from receiver.core.money.budget import Month, month_of
 from receiver.core.money.cost import first_unit_from, unit_begin
 
-# An instance that Civo's list leaves out may come back. While Kubernetes shows its pods, they hold it for that long.
+# An instance that is missing in Civo's list may come back: for this long the pods that Kubernetes shows hold it.
 LEFT_OUT = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepSight:
-    """What a step saw at *at*: every node life, the nodes of the configured pools, every GPU pod of the cluster.
+    """What a step observed at *at*: all node lives, the nodes of the configured pools, all GPU pods of the cluster.
 
-    *samples* are by ``namespace/name`` of the pod, *ended* are pods that Kubernetes still shows after their end.
+    *samples* are by ``namespace/name`` of the pod; *ended* are pods that Kubernetes still shows after their end.
     """
 
     at: datetime
@@ -51,7 +51,7 @@ class StepSight:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """A *pod* that holds *gpus* GPUs (slices and shares counted as such) of the node of *life*."""
+    """A *pod* that holds *gpus* GPUs (slices and shares as fractions) of the node of *life*."""
 
     pod: Pod
     life: NodeLife
@@ -59,7 +59,7 @@ class Holder:
 
 
 def holders_in(seen: StepSight) -> dict[str, Holder]:
-    """The pods that hold GPUs of a node that has a life, by uid."""
+    """The pods that hold GPUs of a known node, by uid."""
     known = {life.instance: life for life in seen.lives}
     found = {
         pod.uid: Holder(pod=pod, life=known[node.instance], gpus=gpus_of(pod.requests, node.labels))
@@ -71,7 +71,7 @@ def holders_in(seen: StepSight) -> dict[str, Holder]:
 
 
 def _left_out(seen: StepSight) -> Iterator[Holder]:
-    """The pods that Kubernetes still shows on nodes that Civo has just ceased to list."""
+    """The pods that Kubernetes still shows on nodes that Civo has just stopped listing."""
     listed = {node.name for node in seen.nodes}
     gone = {
         life.name: life
@@ -84,14 +84,14 @@ def _left_out(seen: StepSight) -> Iterator[Holder]:
             yield Holder(pod=pod, life=life, gpus=gpus_of(pod.requests, {}))
 
 
-# After a longer pause pods may have come and gone. Two accountings, a slow step and a restart fit into it.
+# In a longer pause pods may come and go unobserved. Two accountings, a slow step and a restart fit into it.
 CONTINUOUS = timedelta(minutes=3)
 
-Named = tuple[str, str]  # the workload and which life of that name
+Named = tuple[str, str]  # a workload's name and its life
 
 
 def workload_of(pod: Pod) -> str:
-    """The name of the workload that *pod* belongs to."""
+    """The name of the workload of *pod*."""
     return workload_name(pod.namespace, pod.owner, pod.name)
 
 
@@ -109,12 +109,12 @@ def owner_of(pod: Pod, attribution: Attribution) -> Owner:
 
 
 def life_of(pod: Pod) -> str:
-    """What tells the workload of *pod* apart from others of its name: the uid of its controller, or its own."""
+    """The life of *pod*'s workload, which distinguishes reuses of its name: the uid of its controller or itself."""
     return pod.owner_uid if pod.owner else pod.uid
 
 
 def present(seen: StepSight, ours: Container[str]) -> dict[Named, list[Pod]]:
-    """The workloads that wait or hold a GPU of *ours* (uids of pods), and their pods. Announced pods are none."""
+    """The workloads that wait or whose pods are in *ours* (uids), with their pods; announced pods do not count."""
     found: dict[Named, list[Pod]] = {}
     for pod in seen.pods:
         waits = pod.node is None and not pod.daemon
@@ -124,17 +124,17 @@ def present(seen: StepSight, ours: Container[str]) -> dict[Named, list[Pod]]:
 
 
 def ended_of(before: Accounted, alive: Container[Named]) -> list[WorkloadLife]:
-    """The workloads that ran at *before* and of which no pod is left."""
+    """The workloads that ran at *before* and have no pods left."""
     return [life for life in before.running if (life.workload, life.life) not in alive]
 
 
 def continues(before: Accounted, seen: StepSight) -> bool:
-    """True when nothing that matters can have come and gone unseen since *before*."""
+    """True when no pod can have come and gone unobserved since *before*."""
     return before.at is not None and timedelta(0) <= seen.at - before.at <= CONTINUOUS
 
 
 def changed_lives(before: Accounted, seen: StepSight, ours: Container[str], policy: Policy) -> list[WorkloadLife]:
-    """The workloads that are new, grew, were bound, changed hands, or have ended; *ours* as in `present`."""
+    """The workloads that are new, grew, were bound, changed owner, or ended; *ours* as in `present`."""
     alive = present(seen, ours)
     running = {(life.workload, life.life): life for life in before.running}
     changed: list[WorkloadLife] = []
@@ -156,7 +156,7 @@ def changed_lives(before: Accounted, seen: StepSight, ours: Container[str], poli
 
 
 def _end(life: WorkloadLife, seen: StepSight, last: datetime) -> WorkloadLife:
-    """*life* as it ended: as the pod of it that ended last did, where Kubernetes still shows it."""
+    """*life* with its end: that of its last pod, if Kubernetes still shows it."""
     shown = [
         e
         for e in seen.ended
@@ -174,15 +174,15 @@ def _new_life(named: Named, pods: Sequence[Pod]) -> WorkloadLife:
 
 
 EVERY = timedelta(minutes=1)
-# A sample speaks for the two minutes that it is the mean of, and for no more.
+# A sample is the mean of two minutes and counts for no more than these.
 SAMPLED = timedelta(minutes=2)
-# An account that stands further ahead than this was moved there by a wrong clock, and is taken back to now.
+# An account further ahead than this was moved there by a wrong clock, and is set back to now.
 WRONG_CLOCK = timedelta(minutes=3)
 
 
 @dataclass(frozen=True, slots=True)
 class _Whose:
-    """What is added up apart from everything else."""
+    """The key by which usage is added up."""
 
     month: str
     instance: str
@@ -193,7 +193,7 @@ class _Whose:
 
 @dataclass(slots=True)
 class _Sums:
-    """GPU-seconds while they are added up, and what they are of the node."""
+    """Sums of GPU-seconds, and of seconds of the node."""
 
     held: float = 0.0
     node_seconds: float = 0.0
@@ -206,14 +206,14 @@ class _Sums:
 
 
 class _Calendar:
-    """In which month is paid for what is held when; it knows the month that it was asked for last."""
+    """Assigns time to the month in which its paid unit began; caches the month last used."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
         self._month: Month | None = None
 
     def months(self, life: NodeLife, start: datetime, end: datetime) -> Iterator[tuple[str, datetime, datetime]]:
-        """Split *start* to *end* where the month changes in which the paid unit of *life* began."""
+        """Split *start* to *end* where the month of the paid unit of *life* changes."""
         at = max(start, life.created_at)
         while at < end:
             month = self._of(unit_begin(life.created_at, at, self._policy.billing))
@@ -231,7 +231,7 @@ class _Calendar:
 
 
 def is_due(before: Accounted, seen: StepSight) -> bool:
-    """True when usage should be accounted for now: a minute has passed, or the pods that hold GPUs are others."""
+    """True when usage should be accounted for now: a minute has passed, or other pods hold GPUs."""
     if before.at is None:
         return True
     passed = seen.at - before.at
@@ -241,7 +241,7 @@ def is_due(before: Accounted, seen: StepSight) -> bool:
 
 
 def ended_in(before: Accounted, seen: StepSight) -> frozenset[str]:
-    """The namespaces in which pods or workloads have gone since, so that Kubernetes may be asked how they ended."""
+    """The namespaces of pods or workloads that have gone since, to ask Kubernetes how they ended."""
     bound = holders_in(seen)
     gone = [h.workload for h in before.holdings if h.uid not in bound]
     gone += [life.workload for life in ended_of(before, present(seen, bound))]
@@ -249,9 +249,9 @@ def ended_in(before: Accounted, seen: StepSight) -> frozenset[str]:
 
 
 def account(before: Accounted, seen: StepSight, policy: Policy) -> Accounting:
-    """Return what to add to the ledger for the time from *before* to what is *seen*.
+    """Return what to add to the ledger for the time from *before* to *seen*.
 
-    An account that a wrong clock moved ahead gives back what it counted of the time that is still to come.
+    If a wrong clock moved the account ahead, the increments are negative: they undo the time that is yet to come.
     """
     bound = holders_in(seen)
     known = {life.instance: life for life in seen.lives}
@@ -272,7 +272,7 @@ def account(before: Accounted, seen: StepSight, policy: Policy) -> Accounting:
 def _add_up(
     sums: dict[_Whose, _Sums], before: Accounted, seen: StepSight, bound: Mapping[str, Holder], policy: Policy
 ) -> None:
-    """Add what pods held since *before*: those that are there, and those that have vanished."""
+    """Add what present and vanished pods held since *before*."""
     calendar = _Calendar(policy)
     known = {life.instance: life for life in seen.lives}
     old = {h.uid: h for h in before.holdings}
@@ -294,7 +294,7 @@ def _add_up(
 
 
 def _take_back(sums: dict[_Whose, _Sums], before: Accounted, seen: StepSight, policy: Policy) -> None:
-    """Subtract what the pods that held GPUs at *before* were given beyond now."""
+    """Subtract what the pods that held GPUs at *before* were given after now."""
     calendar, known = _Calendar(policy), {life.instance: life for life in seen.lives}
     for holding in before.holdings:
         life = known.get(holding.instance)
@@ -318,24 +318,24 @@ def _holding(holder: Holder, policy: Policy) -> GpuHolding:
 
 
 def _is_new(life: NodeLife, before: Accounted) -> bool:
-    """True for a node that was usable when it was first seen, since the last accounting: what it held is not known."""
+    """True for a node first seen since the last accounting and usable then: what was held on it is unknown."""
     return _is_unknown(life, before) and life.usable_at is not None and life.usable_at == life.seen_at
 
 
 def _is_unknown(life: NodeLife, before: Accounted) -> bool:
-    """True for a node that nobody had seen at the last accounting."""
+    """True for a node first seen since the last accounting."""
     return before.at is None or (life.seen_at is not None and life.seen_at > before.at)
 
 
 def _floor(life: NodeLife, before: Accounted, seen: StepSight, policy: Policy) -> datetime:
-    """From when on *life* has not been accounted for: for one that is new, not before the month of its first sight."""
+    """The time from which *life* is not accounted for; for an unknown node within the month of its first sight."""
     if before.at is None or _is_unknown(life, before):
         return max(life.created_at, month_of(min(life.seen_at or seen.at, seen.at), policy.timezone).start)
     return max(life.created_at, before.at)
 
 
 class _Ends:
-    """When pods that have vanished let their GPUs go."""
+    """When vanished pods released their GPUs."""
 
     def __init__(self, before: Accounted, seen: StepSight, bound: Mapping[str, Holder]) -> None:
         self._told = {e.uid: e.at for e in seen.ended}
@@ -349,7 +349,7 @@ class _Ends:
                 self._successors[instance] = min(at, self._successors.get(instance, at))
 
     def __call__(self, uid: str, holding: GpuHolding) -> datetime:
-        """As Kubernetes says; else when another pod took its place; else now, or not at all after a pause."""
+        """As Kubernetes reports; else when another pod took its place; else now, or when an unobserved pause began."""
         told = self._told.get(uid)
         if told is not None:
             return min(told, self._latest)
@@ -364,7 +364,7 @@ def _add(
     did: Measure,
     calendar: _Calendar,
 ) -> None:
-    """Add what *holding* held of *life* during *span*, while that lived, to the months in which it was paid for."""
+    """Add what *holding* held of *life* within *span* to the months in which it was paid for."""
     start, end = span[0], span[1] if life.gone_at is None else min(span[1], life.gone_at)
     whole = (end - start).total_seconds()
     offered = life.gpus or 1.0
@@ -386,7 +386,7 @@ def _add(
 def _unwatched(
     before: Accounted, lives: Iterable[NodeLife], seen: StepSight, sums: Mapping[_Whose, _Sums], policy: Policy
 ) -> Iterator[Unwatched]:
-    """What nobody saw since *before*; what was taken for that of the time still to come is given back."""
+    """The unobserved time since *before*; negative for time that is yet to come (see `account`)."""
     held: dict[tuple[str, str], float] = {}
     for whose, found in sums.items():
         held[whose.month, whose.instance] = held.get((whose.month, whose.instance), 0.0) + found.node_seconds
@@ -394,7 +394,7 @@ def _unwatched(
     ahead = before.at is not None and before.at > seen.at
     for life in lives:
         blind = pause or _is_new(life, before) or policy.pool(life.pool) is None
-        if not blind or life.usable_at is None:  # nothing runs on a node that never had GPUs to give
+        if not blind or life.usable_at is None:  # nothing runs on a node without usable GPUs
             continue
         start, end = _floor(life, before, seen, policy), seen.at
         if ahead and before.at is not None:

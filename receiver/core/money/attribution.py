@@ -1,7 +1,4 @@
-"""Whose a month's money was: the cost of each node shared out by GPU-seconds, to the cent of what the ledger says.
-
-What nobody watched is bought for nobody: since when the ledger knows who held GPUs stands here too.
-"""
+"""Cost attribution: the cost of each node of a month shared out by GPU-seconds, to the exact cent of the ledger."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,14 +13,14 @@ from receiver.core.money.accounting import CONTINUOUS
 from receiver.core.money.budget import Month
 from receiver.core.money.cost import first_unit_began, first_unit_from, in_cents, to_cents, unit_price, units_between
 
-SETTLED_AFTER = timedelta(hours=1)  # beside the paid unit that began last: by then its use is known
+SETTLED_AFTER = timedelta(hours=1)  # after the last paid unit: by then its use is known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
-    """Usage was accounted for from *since* on (None: it never was) up to *until*.
+    """The period for which usage is accounted for: *since* (None: never) to *until*.
 
-    Pauses in between are in the ledger, as `Unwatched`. Months before that of *kept_from* (UTC) were forgotten.
+    Pauses within it are in the ledger as `Unwatched`. Months before that of *kept_from* (UTC) were pruned.
     """
 
     since: datetime | None = None
@@ -31,20 +28,20 @@ class Watch:
     kept_from: datetime | None = None
 
     def observed_from(self, month: Month) -> datetime | None:
-        """From when on it is known who held what in *month*, None when it is of nothing in it."""
+        """The time from which usage of *month* is known, None if none of it is."""
         forgotten = self.kept_from is not None and month.name < f"{self.kept_from:%Y-%m}"
         if self.since is None or self.since >= month.end or forgotten:
             return None
         return max(self.since, month.start)
 
     def lags(self, now: datetime) -> bool:
-        """True when what is not accounted for yet is no more than an accounting that goes on leaves to the next."""
+        """True when accounting continues, so that the next one covers the time since *until*."""
         return self.until is not None and now - self.until <= CONTINUOUS
 
 
 def is_settled(month: Month, watch: Watch | None, now: datetime, billing: Billing) -> bool:
-    """True when nothing of *month* is still to come: its last paid unit is over and accounted for, and an hour has
-    passed in which Civo could say what is gone. Without *watch* only the time counts."""
+    """True when *month* is final: its last paid unit is over and accounted for, and an hour has passed in which Civo
+    could report deleted nodes. Without *watch* only the time counts."""
     last = month.end + billing.granularity
     known = watch is None or (watch.until is not None and watch.until >= last)
     return known and now >= last + SETTLED_AFTER
@@ -53,7 +50,7 @@ def is_settled(month: Month, watch: Watch | None, now: datetime, billing: Billin
 def unseen_in(
     life: NodeLife, known: float, month: Month, now: datetime, billing: Billing, watch: Watch | None
 ) -> tuple[float, float]:
-    """Seconds of *life* in *month* that nobody has accounted for, and those that the next accounting will.
+    """Seconds of *life* in *month* that were never accounted for, and those that the next accounting will cover.
 
     The first is all of it where the ledger began later, the node was not seen before the month was over, or the month
     was forgotten, less what is *known* all the same (seconds: pods that stay say since when). Else it is what has
@@ -72,24 +69,24 @@ def unseen_in(
     return (0.0, rest) if watch.lags(now) else (rest, 0.0)
 
 
-FINEST = Decimal("1E-12")  # USD: finer than any bill, and sums of millions of them are exact
-A_MOMENT = 1e-6  # seconds: less is what floats leave over
+FINEST = Decimal("1E-12")  # USD: finer than any bill; sums of millions of them are exact
+A_MOMENT = 1e-6  # seconds: less is rounding error
 UNLABELLED = "unlabelled"
 NO_CLASS = "none"  # a pod without a priority class
 
 
 class Part(StrEnum):
-    """What became of a share of what was paid for."""
+    """The use of a share of what was paid for."""
 
-    HELD = "held"  # allocated to a workload, used or not
-    UNALLOCATED = "unallocated"  # bought, and no pod held it
-    AHEAD = "ahead"  # of a paid unit under way: it can still be used, or was not accounted for yet
-    UNWATCHED = "unwatched"  # not observed: nobody saw who held it
-    SEEDED = "seeded"  # spent before this ledger began, known as a sum only
+    HELD = "held"  # allocated to a workload, whether or not it used it
+    UNALLOCATED = "unallocated"  # no pod held it
+    AHEAD = "ahead"  # the rest of the current paid unit, or not accounted for yet
+    UNWATCHED = "unwatched"  # not observed
+    SEEDED = "seeded"  # spent before the ledger began, known only as a sum
 
 
 class By(StrEnum):
-    """What cost is told by."""
+    """A dimension of cost."""
 
     TEAM = "team"
     NAMESPACE = "namespace"
@@ -108,10 +105,10 @@ OF_OWNERS = frozenset({By.TEAM, By.PROJECT, By.WORKLOAD_CLASS, By.ENVIRONMENT, B
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """Part of what one node cost in a month: *usd* exactly, and the GPU-*seconds* that it stands for.
+    """Part of one node's cost in a month: *usd* exactly, and its GPU-*seconds*.
 
-    *usage* is what was held (None for parts that nobody held), *instance*, *size* and *pool* are the node's (empty:
-    of no node).
+    *usage* is what was held (None unless the part is HELD); *instance*, *size* and *pool* are the node's, empty for
+    SEEDED.
     """
 
     part: Part
@@ -127,7 +124,7 @@ class Share:
 class Line:
     """Shares of one *part* and one *key*: *usd* in cents, *seconds* and the others in GPU-seconds as in `Usage`.
 
-    *idle_usd* is what of *usd* was paid for GPUs that were held and did nothing, as far as that was measured.
+    *idle_usd* is the part of *usd* for GPUs that were held and idle, as far as that was measured.
     """
 
     part: Part
@@ -143,10 +140,10 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attributed:
-    """A month's money shared out; *unpriced* names sizes whose nodes have no price and are not among it.
+    """The shares of a month's cost; *unpriced* are sizes without a price, whose nodes are missing.
 
-    *observed_from* is from when on it is known who held what (None: nobody saw it). *complete* is True when that is the
-    month's beginning, and nothing of the month is still to come.
+    Usage is known from *observed_from* on (None: not at all). *complete* is True when that is the month's beginning
+    and the month is final.
     """
 
     month: str
@@ -157,7 +154,7 @@ class Attributed:
 
     @property
     def usd(self) -> Decimal:
-        """All of it in cents, as the ledger says."""
+        """The sum in cents, equal to the ledger's."""
         return in_cents(sum((s.usd for s in self.shares), Decimal(0)))
 
 
@@ -171,9 +168,9 @@ def attribute(
     seeded: Decimal = Decimal(0),
     watch: Watch | None = None,
 ) -> Attributed:
-    """Share out what *lives* cost in *month* until *now*; *seeded* is USD spent before the ledger began.
+    """Share out the cost of *lives* in *month* until *now*; *seeded* is USD spent before the ledger began.
 
-    *watch* says what of the time the ledger knows, None that it knows all of it.
+    *watch* is the observed period, None: all of it.
     """
     held: dict[str, list[Usage]] = {}
     for row in usage:
@@ -214,7 +211,7 @@ def _shared_out(
     usd = units * unit_price(life.price_usd_per_hour or Decimal(0), billing)
     gpus = life.gpus or 1.0
     ahead = _left(life, units, month, now, billing) if life.gone_at is None else 0.0
-    # Of each its part of the node in seconds, which decides about the money, and the GPU-seconds that it is told as.
+    # Each with its seconds of the node, which determine its cost, and the GPU-seconds that are reported.
     known: list[tuple[Part, float, float, Usage | None]] = [
         (Part.HELD, row.held / gpus if row.node_seconds is None else row.node_seconds, row.held, row) for row in rows
     ]
@@ -226,13 +223,13 @@ def _shared_out(
     known.append((Part.AHEAD, ahead + soon, (ahead + soon) * life.gpus, None))
     offered = units * billing.granularity.total_seconds()
     taken = sum(max(took, 0.0) for _, took, _, _ in known)
-    # More than is offered is taken where rounding bills less than the node lived, or its pool offered less than it has.
+    # Rounding may bill less than the node's life, and a pool may offer fewer GPUs than its nodes have.
     whole = max(offered, taken)
     rest = whole - taken if whole - taken > A_MOMENT else 0.0
     known.append((Part.UNALLOCATED, rest, rest * life.gpus, None))
     given, taking = Decimal(0), [taker for taker in known if taker[1] > 0]
     for number, (part, took, seconds, row) in enumerate(taking, start=1):
-        # Each has a finite share and the last one the rest: added up in whatever order, they are the cost itself.
+        # Shares are rounded and the last one gets the rest, so their sum in any order is exact.
         share = usd - given if number == len(taking) else (usd * Decimal(took) / Decimal(whole)).quantize(FINEST)
         given += share
         yield Share(
@@ -247,7 +244,7 @@ def _shared_out(
 
 
 def _left(life: NodeLife, units: int, month: Month, now: datetime, billing: Billing) -> float:
-    """Seconds of the *units* that *life* has paid for in *month* which are still to come."""
+    """Seconds of the paid *units* of *life* in *month* that are yet to come."""
     begin = first_unit_from(life.created_at, month.start, billing)
     if begin == life.created_at:
         begin = first_unit_began(life.created_at, billing)
@@ -255,7 +252,7 @@ def _left(life: NodeLife, units: int, month: Month, now: datetime, billing: Bill
 
 
 def key_of(share: Share, by: By, policy: Policy) -> str:
-    """What *share* is filed under; empty for what nobody held, unless *by* is a matter of nodes."""
+    """The value of dimension *by* for *share*; empty for unheld parts, unless *by* is a property of nodes."""
     if by is By.GPU_KIND:
         return policy.gpu_kinds.get(share.size, share.size)
     if by is By.POOL:
@@ -271,14 +268,14 @@ def key_of(share: Share, by: By, policy: Policy) -> str:
 
 
 def _word(said: str, missing: str, thing: str) -> str:
-    """*said*, or *missing* without it; who is called like that is told apart by what no name in Kubernetes has."""
+    """*said*, or *missing* if it is empty; a real name equal to *missing* gets a suffix that no Kubernetes name has."""
     if not said:
         return missing
     return f"{said} ({thing})" if said == missing else said
 
 
 def lines(attributed: Attributed, key: Callable[[Share], str]) -> tuple[Line, ...]:
-    """Add the shares up by part and *key*, the dearest first; their cents add up to `Attributed.usd`."""
+    """Sum the shares by part and *key*, the most expensive first; their cents add up to `Attributed.usd`."""
     found: dict[tuple[Part, str], list[Share]] = {}
     for share in attributed.shares:
         found.setdefault((share.part, key(share)), []).append(share)
@@ -289,7 +286,7 @@ def lines(attributed: Attributed, key: Callable[[Share], str]) -> tuple[Line, ..
 
 
 def by_team(attributed: Attributed) -> Mapping[str, Decimal]:
-    """What the workloads of each team held, in USD; those without a team under an empty name."""
+    """USD of what the workloads of each team held; without a team label under an empty name."""
     found: dict[str, Decimal] = {}
     for share in attributed.shares:
         if share.usage is not None:

@@ -24,8 +24,8 @@ HOUR = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """USD at the month's end. *burn*: what runs now goes on running; *trend*: the pace since *since* goes on, which is
-    when the month or the ledger began, whichever is later. None: unknown."""
+    """USD at the end of the month. *burn*: what runs now keeps running; *trend*: the pace since *since* (the start of
+    the month or of the ledger) continues. None: unknown."""
 
     burn: Decimal | None = None
     trend: Decimal | None = None
@@ -34,10 +34,10 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
-    """What a forecast is made from, at *at* of a month from *start* to *end*. No step decides by it.
+    """The input of a forecast at *at* of a month from *start* to *end*. No decision depends on it.
 
-    *burn* is USD per hour of what runs now, *seen* the USD that the ledger has watched *since* then (None: nobody asks
-    for a forecast), *beside* the USD that the account has spent this month on other things than nodes.
+    *burn* is USD per hour of what runs now, *seen* the USD that the ledger has observed *since* then (None: no trend),
+    *beside* the USD that the account has spent this month on other things than nodes.
     """
 
     at: datetime
@@ -49,7 +49,7 @@ class Outlook:
     beside: Decimal = Decimal(0)
 
     def forecast(self, spent: Decimal) -> Forecast:
-        """Return what the month will have cost, of which *spent* USD were spent so far."""
+        """Return the forecast of the month's cost, of which *spent* USD are spent already."""
         hours = Decimal(max(0, round((self.end - self.at).total_seconds()))) / Decimal(3600)
         beside = _pace(self.beside, self.start, self.at)
         burn = spent + (self.burn + beside) * hours
@@ -60,15 +60,15 @@ class Outlook:
 
 
 def _pace(usd: Decimal, since: datetime, now: datetime) -> Decimal:
-    """USD per hour that *usd* comes to over the hours that have started from *since* to *now*."""
+    """*usd* per hour started between *since* and *now*."""
     return usd / (max(0, (now - since) // HOUR) + 1)
 
 
-Key = tuple[Scope, str]  # a scope and its name: a pool's id or a team's name, empty for account and cluster
+Key = tuple[Scope, str]  # scope, and pool id or team (empty for account and cluster)
 
 
 class BudgetStage(StrEnum):
-    """How far the month's spend has come."""
+    """The threshold that the month's spend has reached."""
 
     OK = "ok"
     WARN = "warn"
@@ -87,14 +87,13 @@ class Month:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetView:
-    """One budget as a step sees it, in USD. *reserved* is what the nodes that exist or are asked for cost next, and
-    those that growth without an answer may still bring.
+    """One budget in a step, in USD. *reserved* is the next paid unit of the nodes that exist or are requested, and of
+    nodes that unanswered growth may still bring.
 
-    What a step opens needs no reservation beside it: each step assigns all pools anew. *unknown* says why the spend
-    cannot be told (empty: it can; else *spent* is the least that it is), *unpriced* names sizes without a price: either
-    stops growth. *uncounted* names charges that are not in *spent* and stop nothing. *change* is set where an operator
-    set the allowance for this month, *shown* is what people call *name*. *per_hour* is what runs of it costs an hour,
-    *ends_at* when the month does. *outlook* is what its forecast is made from.
+    *unknown* is the reason why the spend is not known (*spent* is its lower bound then; empty: it is known) and
+    *unpriced* are sizes without a price: either stops growth. *uncounted* are charges that are not in *spent* and stop
+    nothing. *change* is set if an operator set the allowance of this month, *shown* is the display name of *name*.
+    *per_hour* is the hourly cost of what runs, *ends_at* the end of the month, *outlook* the input of the forecast.
     """
 
     month: str
@@ -123,12 +122,12 @@ class BudgetView:
 
     @property
     def forecast(self) -> Forecast:
-        """What it will come to; nothing where its spend is not known."""
+        """The forecast; empty if the spend is not known."""
         return Forecast() if self.unknown or self.outlook is None else self.outlook.forecast(self.spent)
 
     @property
     def title(self) -> str:
-        """What people call it: ``cluster budget``, ``budget of team research``."""
+        """Its title: ``cluster budget``, ``budget of team research``."""
         return title_of(self.scope, self.shown or self.name)
 
     @property
@@ -140,26 +139,26 @@ class BudgetView:
 
     @property
     def left(self) -> Decimal:
-        """USD between what is spent and reserved and the stop line; below 0 when they are beyond it."""
+        """USD from what is spent and reserved to the stop line; negative beyond it."""
         return self.monthly * self.stop_at - self.spent - self.reserved
 
     @property
     def available(self) -> Decimal:
-        """USD that new nodes for ordinary work may still cost; 0 from the hold on."""
+        """USD available for new nodes for ordinary work; 0 from the hold line on."""
         return Decimal(0) if self.closed_to(passing=False) else max(Decimal(0), self.left)
 
     def closed_to(self, *, passing: bool) -> bool:
-        """True when nothing may be bought: beyond the stop, beyond the hold unless *passing*, or the spend unknown."""
+        """True when no node may be bought: at the stop line, at the hold line unless *passing*, or spend unknown."""
         closed = (BudgetStage.STOP,) if passing else (BudgetStage.HOLD, BudgetStage.STOP)
         return self.stage in closed or bool(self.unpriced) or bool(self.unknown)
 
     @property
     def in_the_way(self) -> str:
-        """The rule that it does not cover more by: `within_budget`, unless what is missing is no money."""
+        """The guardrail that refuses more: `within_budget`, unless the spend or a price is unknown."""
         return "spend_is_known" if self.unknown else "price_is_known" if self.unpriced else "within_budget"
 
     def why_not(self, *, passing: bool = False) -> str:
-        """Why it does not cover more, with the line and the figures; *passing* work is not held at the hold line."""
+        """The reason for refusing more, with threshold and figures; *passing* work may exceed the hold line."""
         if self.unknown:
             return f"{self.title}: the spend is not known: {self.unknown}"
         if self.unpriced:
@@ -169,19 +168,19 @@ class BudgetView:
             line = self.hold_at if self.stage is BudgetStage.HOLD else self.stop_at
             return f"{self.title} {self.stage} at {line:.0%}: {spent}"
         left = max(Decimal(0), self.left)
-        return f"{self.title}: {spent} and {self.reserved:.2f} reserved: the USD {left:.2f} left are too few"
+        return f"{self.title}: {spent} and {self.reserved:.2f} reserved; the USD {left:.2f} left is not enough"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """A budget that does not cover a node. *passing*: for work that may still be bought for beyond the hold line."""
+    """A budget that does not cover a node; *passing*: for work that may exceed the hold line."""
 
     view: BudgetView
     passing: bool = False
 
     @property
     def rule(self) -> str:
-        """The rule that refuses."""
+        """The guardrail that refuses."""
         return self.view.in_the_way
 
     @property
@@ -192,7 +191,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budgets:
-    """Every budget that is set, the account's first, then the cluster's, the pools' and the teams'."""
+    """All budgets: of the account, the cluster, the pools and the teams, in this order."""
 
     views: tuple[BudgetView, ...] = ()
 
@@ -201,7 +200,7 @@ class Budgets:
         return next((v for v in self.views if v.key == (scope, name)), None)
 
     def touched(self, pool: str, teams: frozenset[str] = frozenset()) -> tuple[BudgetView, ...]:
-        """Those that a new node of *pool* for work of *teams* must be covered by."""
+        """The budgets that must cover a new node of *pool* for work of *teams*."""
         return tuple(
             v
             for v in self.views
@@ -211,22 +210,22 @@ class Budgets:
         )
 
     def stopped(self, pool: str) -> bool:
-        """True when no empty node of *pool* may enter another paid unit; a team's stop only stops its growth."""
+        """True when no empty node of *pool* may start another paid unit; a team's stop only stops its growth."""
         return any(v.stage is BudgetStage.STOP for v in self.touched(pool))
 
     @property
     def holding(self) -> tuple[BudgetView, ...]:
-        """The budgets of account and cluster that are beyond the hold line: new work is kept out then."""
+        """The budgets of account and cluster at or beyond the hold line, which keep new work out."""
         wide = (v for v in self.views if v.scope in (Scope.ACCOUNT, Scope.CLUSTER))
         return tuple(v for v in wide if v.stage in (BudgetStage.HOLD, BudgetStage.STOP))
 
 
 def title_of(scope: Scope, shown: str = "") -> str:
-    """What people call the budget of *scope* and of the pool or team *shown*."""
+    """The title of the budget of *scope* and of the pool or team *shown*."""
     return f"budget of {scope} {shown}" if shown else f"{scope} budget"
 
 
-@lru_cache(maxsize=8)  # a step asks for the same one several times
+@lru_cache(maxsize=8)  # a step uses the same month several times
 def month_of(now: datetime, timezone: str) -> Month:
     """The calendar month around *now* in *timezone* (an IANA name)."""
     zone = ZoneInfo(timezone)
@@ -251,9 +250,9 @@ def stage_of(spent: Decimal, budget: Budget, monthly: Decimal | None = None) -> 
 
 
 def teams_of(workload: Workload, policy: Policy, budgets: Budgets) -> frozenset[str]:
-    """The teams by whose labels the pods of *workload* go; empty without such a label.
+    """The teams of the pods of *workload*, by their labels.
 
-    Of pods that only Prometheus knows the labels are not known: they count for every team that has one of *budgets*.
+    Pods that only Prometheus reports have unknown labels: they count for every team with one of *budgets*.
     """
     teams = {team_of(pod, policy) for pod in workload.pods} - {""}
     if any(pod.pool_hint is not None for pod in workload.pods):
@@ -267,26 +266,26 @@ def team_of(pod: Pod, policy: Policy) -> str:
 
 
 def passes_hold(workload: Workload, policy: Policy) -> bool:
-    """True when every pod of *workload* has a priority class that may still be bought for beyond the hold line."""
+    """True when every pod of *workload* has a priority class that may exceed the hold line."""
     return policy.budget is not None and all(pod.priority_class in policy.budget.passing for pod in workload.pods)
 
 
-UNSURE_FOR = timedelta(minutes=5)  # a growth that was sent and not answered shows by then, or never arrived
+UNSURE_FOR = timedelta(minutes=5)  # growth that was sent and not answered shows by then, or never arrived
 ANSWERED = (OutcomeKind.CONFIRMED, OutcomeKind.OBSERVED)
 
 
 def may_have_landed(action: Action, outcome: Outcome) -> bool:
-    """True when *action* is a growth that ended without anybody knowing whether Civo took it on.
+    """True when *action* is growth that ended without knowing whether Civo accepted it.
 
-    One that Civo refused in the step that opened it, with no try before, did not land. One that lived longer may have
-    been sent: a crash can come between the PUT and the note of it.
+    Growth that Civo rejected on its first attempt, in the step that opened it, did not. Longer-lived growth may have
+    been sent: a crash can come between the PUT and its record.
     """
     unsure = action.attempts > 0 or outcome.at > action.opened_at
     return action.kind is ActionKind.GROW and outcome.kind not in ANSWERED and unsure
 
 
 def unseen(facts: Facts) -> Mapping[str, int]:
-    """Nodes by pool id, of the pools in *facts*, that unanswered growth may still bring and no look has shown."""
+    """Nodes by pool id, of the pools in *facts*, that unanswered growth may still bring and that have not shown up."""
     most: dict[str, int] = {}
     for action in _all(facts):
         most[action.pool] = max(action.to_count, most.get(action.pool, 0))  # counts are absolute: they do not add up
@@ -295,7 +294,7 @@ def unseen(facts: Facts) -> Mapping[str, int]:
 
 
 def kept_elsewhere(facts: Facts) -> Decimal:
-    """USD that unanswered growth of pools which left the configuration may still cost: nobody looks at them."""
+    """USD that unanswered growth of pools that are no longer configured may still cost."""
     ours = {s.pool for s in facts.pools}
     most: dict[str, Decimal] = {}
     for action in _all(facts):
@@ -305,18 +304,18 @@ def kept_elsewhere(facts: Facts) -> Decimal:
 
 
 def nodes_of(state: PoolState) -> int:
-    """The nodes of a pool that will cost a next unit, present or asked for."""
+    """The nodes of a pool, present or requested, that will enter another paid unit."""
     going = len(state.of(Stage.DELETING))
     return max(state.required, len(state.nodes) - going)
 
 
 def highest(actions: Iterable[Action], pool: str) -> int:
-    """The highest count that one of *actions* asked for in *pool*, 0 for none."""
+    """The highest count that one of *actions* requested in *pool*, 0 for none."""
     return max((a.to_count for a in actions if a.pool == pool), default=0)
 
 
 def _all(facts: Facts) -> Iterator[Action]:
-    """Those that ended without an answer, and the open ones: what is open when a step begins was not answered."""
+    """Unanswered growth: ended without an answer, or still open when the step began."""
     yield from facts.unanswered
     for state in facts.pools:
         if state.open_action is not None and state.open_action.kind is ActionKind.GROW:
@@ -327,7 +326,7 @@ NOTHING = Decimal(0)
 
 
 def views(facts: Facts, policy: Policy) -> Budgets:
-    """Return the budgets as *facts* show them; none when the operator set none."""
+    """Return the budgets as of *facts*; none if none are configured."""
     if policy.budget is None:
         return Budgets()
     seen = _Seen(facts, policy, policy.budget)
@@ -335,7 +334,7 @@ def views(facts: Facts, policy: Policy) -> Budgets:
 
 
 class _Seen:
-    """One moment of a month: the spend of each scope, and what its nodes cost by the hour."""
+    """Builds the views of one step: the spend of each scope, and the hourly cost of its nodes."""
 
     def __init__(self, facts: Facts, policy: Policy, budget: Budget) -> None:
         self._facts, self._policy, self._budget, self._spend = facts, policy, budget, facts.spend
@@ -397,8 +396,7 @@ class _Seen:
             )
 
     def teams(self) -> Iterator[BudgetView]:
-        """Whose the money before this ledger was is not known: it counts in full for each, as it may have been
-        theirs."""
+        """The teams' views. Spend from before the ledger began has no known team: it counts in full for each."""
         spend, per_hour = self._spend, shares(self._facts, self._policy)
         unknown = "" if spend.teams is not None else "what teams use is not attributed yet"
         for team in sorted({*self._budget.teams, *(name for scope, name in self._changes if scope is Scope.TEAM)}):
@@ -419,8 +417,8 @@ class _Seen:
         beside: Decimal = NOTHING,
         **more: object,
     ) -> Iterator[BudgetView]:
-        """The view of one budget; nothing where neither the configuration nor an operator set one. *seen* is what
-        of it this ledger has watched, *beside* what of the account is not for nodes, in USD."""
+        """Yield the view of one budget, if the configuration or an operator set one. *seen* is the spend that this
+        ledger has observed, *beside* the account's spend on other things than nodes, in USD."""
         budget, policy, facts = self._budget, self._policy, self._facts
         change = self._changes.get((scope, name))
         monthly = change.monthly_usd if change is not None else said
@@ -455,19 +453,19 @@ class _Seen:
 
 
 def _price(pool: Pool) -> Decimal:
-    """USD per node-hour; 0 for an unpriced pool, whose nodes are named in `unpriced` and stop all growth."""
+    """USD per node-hour; 0 for an unpriced pool, which is in `unpriced` and stops all growth."""
     return pool.price_usd_per_hour or Decimal(0)
 
 
 def _unpriced(facts: Facts, policy: Policy) -> tuple[str, ...]:
-    """Sizes without a price: of nodes in the ledger, and of pools with nodes whose size has lost its price since."""
+    """Sizes without a price: of nodes in the ledger, and of pools with nodes whose price has since been removed."""
     lost = (p.size for p in policy.pools if p.price_usd_per_hour is None and nodes_of(facts.pool(p.id)))
     return tuple(sorted({*facts.spend.unpriced, *lost}))
 
 
 def shares(facts: Facts, policy: Policy) -> Mapping[str, Decimal]:
-    """USD per hour of the nodes that the running pods of each team hold, by their share of the node's GPUs, in which
-    a slice counts for what it is of a GPU, as it does in attribution."""
+    """USD per hour of the GPUs that the running pods of each team hold, by their share of the node; a slice counts as
+    a fraction of a GPU, as in attribution."""
     found: dict[str, Decimal] = {}
     for pool in policy.pools:
         for node in facts.pool(pool.id).living:
@@ -482,8 +480,8 @@ def shares(facts: Facts, policy: Policy) -> Mapping[str, Decimal]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intent:
-    """What should keep new work out now: nothing but for *passing* priority classes may ask for *resources* in
-    *namespaces*, and *cluster_queues* are on Hold. *why* names the budgets, *month* is theirs."""
+    """What the hold should do now: only *passing* priority classes may request *resources* in *namespaces*, and
+    *cluster_queues* are on Hold. *why* names the budgets of *month*."""
 
     month: str
     why: str = ""
@@ -494,14 +492,14 @@ class Intent:
 
     @property
     def holds(self) -> bool:
-        """True when anything should be kept out of anywhere."""
+        """True when any work should be kept out."""
         return bool(self.namespaces or self.cluster_queues)
 
 
 def intent(budgets: Budgets, policy: Policy, month: str) -> Intent | None:
-    """Return what should keep new work out; None while nothing known is beyond its hold and a spend is unknown.
+    """Return what the hold should do; None if no budget is known to be at its hold line and a spend is unknown.
 
-    An unknown spend neither begins nor ends a hold. A pool's or a team's hold keeps nobody else's work out.
+    An unknown spend neither begins nor ends a hold. The holds of pools and teams keep no other work out.
     """
     if not budgets.holding and any(v.unknown for v in budgets.views if v.scope in (Scope.ACCOUNT, Scope.CLUSTER)):
         return None

@@ -1,4 +1,4 @@
-"""Node lives as money: paid units, what a month has cost, what lives that are over have cost, and whole cents."""
+"""Costs of node lives: paid units, the cost of a month, ended lives, and rounding to cents."""
 
 from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -41,18 +41,18 @@ def next_unit_at(created: datetime, now: datetime, billing: Billing) -> datetime
 
 
 def unit_begin(created: datetime, at: datetime, billing: Billing) -> datetime:
-    """When the paid unit began into which *at* falls, for a node created at *created* (not before it was)."""
+    """When the paid unit that contains *at* began, for a node created at *created*, and not before that."""
     start = created if billing.anchor is Anchor.INSTANCE else _clock_floor(created, billing)
     return max(created, start + ((at - start) // billing.granularity) * billing.granularity)
 
 
 def first_unit_began(created: datetime, billing: Billing) -> datetime:
-    """When the first paid unit of a node created at *created* began: on the clock that is before it was there."""
+    """When the first paid unit of a node created at *created* began: billed by the clock, that may be earlier."""
     return created if billing.anchor is Anchor.INSTANCE else _clock_floor(created, billing)
 
 
 def first_unit_from(created: datetime, at: datetime, billing: Billing) -> datetime:
-    """When the first paid unit begins that does so at *at* or later."""
+    """When the first paid unit that begins at *at* or later does."""
     if at <= created:
         return created
     start = created if billing.anchor is Anchor.INSTANCE else _clock_floor(created, billing)
@@ -89,7 +89,7 @@ def units_between(life: NodeLife, start: datetime, end: datetime, now: datetime,
 def paid_units(
     lives: Iterable[NodeLife], since: datetime, now: datetime, billing: Billing
 ) -> tuple[Units, frozenset[str]]:
-    """Paid units of *lives* begun since *since*, and the sizes without a price: those are not counted as free."""
+    """Paid units of *lives* begun since *since*, and the sizes without a price, which must not count as free."""
     found: Units = {}
     unpriced: set[str] = set()
     for life in lives:
@@ -119,7 +119,7 @@ def spend_by_pool(
 
 
 def elsewhere_per_hour(lives: Iterable[NodeLife], pools: Container[str]) -> Decimal:
-    """USD per hour of the living ones of *lives* that are in none of *pools* (ids): they go on costing."""
+    """USD per hour of the living nodes of *lives* that are in none of *pools* (ids)."""
     living = (life for life in lives if life.gone_at is None and life.pool not in pools)
     return sum((life.price_usd_per_hour or Decimal(0) for life in living), Decimal(0))
 
@@ -132,18 +132,18 @@ class EndedLog:
         self._counted: _Counted | None = None
 
     def add(self, life: NodeLife) -> None:
-        """Take in one more. Raises ValueError for a life that has not ended."""
+        """Add *life*. Raises ValueError if it has not ended."""
         if life.gone_at is None:
             raise ValueError(f"instance {life.instance} is not gone")
         self._lives.append(life)
 
     @property
     def lives(self) -> Sequence[NodeLife]:
-        """Those taken in so far, in that order."""
+        """The lives in the order in which they were added."""
         return tuple(self._lives)
 
     def paid_units(self, since: datetime, billing: Billing) -> tuple[Units, frozenset[str]]:
-        """Paid units begun since *since*, and the sizes without a price, as `core.money.cost.paid_units` of all."""
+        """`paid_units` of all lives."""
         if self._counted is None or (self._counted.since, self._counted.billing) != (since, billing):
             self._counted = _Counted(since, billing)
         return self._counted.up_to(self._lives)
@@ -155,7 +155,7 @@ class EndedLog:
 
 
 class _Counted:
-    """What was paid since a moment for the first so many of the lives; a month is asked about again and again."""
+    """Running totals of a log since one moment, so that each life is counted once."""
 
     def __init__(self, since: datetime, billing: Billing) -> None:
         self.since, self.billing = since, billing
@@ -182,8 +182,8 @@ class _Counted:
 def spent(
     ended: EndedLives | None, lives: Iterable[NodeLife], since: datetime, now: datetime, billing: Billing
 ) -> tuple[dict[str, Decimal], tuple[str, ...]]:
-    """USD by pool id for units begun since *since*, of *lives* and of those that *ended* before, and the sizes without
-    a price."""
+    """USD by pool id for units begun since *since*, of *lives* and of those that *ended*, and the sizes without a
+    price."""
     if ended is None:
         return spend_by_pool(lives, since, now, billing)
     units, unpriced = ended.paid_units(since, billing)
@@ -195,31 +195,31 @@ def spent(
 
 K = TypeVar("K", bound=Hashable)
 CENT = Decimal("0.01")
-NOISE = Decimal("1e-12")  # far above what divisions of USD by hours leave behind, far below any price
+NOISE = Decimal("1e-12")  # far above rounding errors of divisions, far below any price
 Path = Sequence[Hashable]  # from the widest level to the narrowest
 
 
 def amount(usd: Decimal) -> str:
-    """*usd* as every API writes it: digits without an exponent, and no zeros behind the cents."""
+    """*usd* as APIs print it: without an exponent, and without zeros after the cents."""
     whole, point, part = f"{usd:f}".partition(".")
     return whole + point + (part if len(part) <= 2 else part.rstrip("0").ljust(2, "0"))
 
 
 def in_cents(usd: Decimal) -> Decimal:
-    """*usd* to the cent, half a cent up.
+    """*usd* rounded to the cent, half a cent up.
 
-    The same sum worked out in another order may miss half a cent by the rest of a division: that is rounded away first.
+    Rounding errors of divisions are removed first, so that the order of a sum does not matter.
     """
     return usd.quantize(NOISE, ROUND_HALF_UP).quantize(CENT, ROUND_HALF_UP)
 
 
 def to_cents(exact: Mapping[K, Decimal], total: Decimal | None = None) -> dict[K, Decimal]:
-    """Round *exact* amounts so that they sum to *total*, or without one to what their sum rounds to.
+    """Round *exact* amounts so that they sum to *total*, by default to their rounded sum (largest remainder method).
 
-    A *total* in whole cents that was rounded elsewhere may be some cents off the exact sum: then amounts of more than
-    nothing go up or down by more than one.
+    A *total* that was rounded elsewhere may differ from the exact sum by some cents: then amounts above 0 change by
+    more than one cent.
     """
-    # The rest of a division may be less than nothing by a millionth of a millionth: that is nothing, and no cent less.
+    # A rounding error may make 0 slightly negative, which must not become -1 cent.
     down = {name: max(usd, Decimal(0)).quantize(CENT, ROUND_FLOOR) for name, usd in exact.items()}
     whole = in_cents(sum(exact.values(), Decimal(0))) if total is None else total
     missing = int((whole - sum(down.values(), Decimal(0))) / CENT)
@@ -237,9 +237,9 @@ def to_cents(exact: Mapping[K, Decimal], total: Decimal | None = None) -> dict[K
 
 
 def level_by_level(exact: Mapping[K, Decimal], paths: Mapping[K, Path]) -> dict[K, Decimal]:
-    """Deal what *exact* sums to among the widest groups of *paths*, then each group's cents within it, and so on.
+    """Round *exact* so that the cents of every group of *paths* add up to the group's: widest level first.
 
-    Every path has the same length; names that share a whole path are dealt among at the end.
+    All paths have the same length; names that share a whole path are rounded last.
     """
     return dict(_dealt(exact, paths, None, 0))
 

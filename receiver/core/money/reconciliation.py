@@ -1,4 +1,4 @@
-"""The ledger beside Civo's charges: which node is which, and why the two differ. Hours, because Civo tells no money."""
+"""Reconciliation of the ledger with Civo's charges, which are hours without amounts: matches nodes, explains gaps."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -21,11 +21,13 @@ from receiver.core.model.policy import Billing, Policy
 from receiver.core.money.cost import units_since
 
 HOUR = timedelta(hours=1)
-LAG = timedelta(hours=2)  # how long a new node may be missing in the charges (assumed: up to an hour, then rounding)
+LAG = timedelta(
+    hours=2
+)  # a new node may be missing in the charges for this long (assumed: up to an hour, and rounding)
 
 
 class _Frame:
-    """What a comparison is made over: the month up to Civo's answer, since when the ledger watched, and the hours."""
+    """The period of a comparison (the month up to Civo's answer), the ledger's start, and the hours."""
 
     def __init__(
         self,
@@ -45,13 +47,13 @@ class _Frame:
         return sum([self._charged[id(r)] for r in records], Decimal(0))
 
     def kept(self, lives: Sequence[NodeLife]) -> Decimal:
-        """Hours of *lives*, as the ledger counts them; those that are younger than the answer have none."""
+        """Hours of *lives* in the ledger; nodes younger than the answer have none."""
         return sum([self._kept.get(x.instance, Decimal(0)) for x in lives], Decimal(0))
 
     def difference(
         self, size: str, name: str, lives: Sequence[NodeLife], records: Sequence[Charge], cause: DifferenceCause
     ) -> Difference:
-        """The line that tells of *lives* and *records*."""
+        """The difference between *lives* and *records*."""
         kept, charged = self.kept(lives), self.charged(records)
         price = node_price(size, self.policy)
         usd = None if price is None else (charged - kept) * price
@@ -63,8 +65,8 @@ def compare(
 ) -> Comparison:
     """Return how *charged* differs from *lives* over the month that began at *start*.
 
-    *began* is since when the ledger watched (None: since just now). A record belongs to a life whose instance id is
-    its product or whose name is its label; where no record of a size does, only the sums are compared.
+    *began* is when the ledger began (None: just now). A record belongs to the life whose instance id is its product or
+    whose name is its label; where no record of a size matches, only the sums are compared.
     """
     if charged.answered_at is None:
         return Comparison(charged=charged)
@@ -87,9 +89,9 @@ def compare(
 
 
 def account(compared: Comparison, ledger_usd: Decimal, start: datetime, policy: Policy) -> Decimal | None:
-    """USD of the whole account: the ledger's nodes as it counts them, everything else as it is charged.
+    """USD of the whole account: nodes by the ledger, the rest by Civo's charges; None before Civo's first answer.
 
-    Codes without a price add nothing: `Comparison.unpriced` names them. None before Civo's first answer.
+    Codes without a price (`Comparison.unpriced`) add nothing.
     """
     at = compared.charged.answered_at
     if at is None:
@@ -122,9 +124,9 @@ def _compare_size(
         else:
             lines.append(frame.difference(size, life.name, [life], group, _why(life, group, frame)))
     spare_hours = frame.charged(spare)
-    settled = [x for x in alone if frame.at - x.created_at >= LAG]  # younger ones need not be charged yet
+    settled = [x for x in alone if frame.at - x.created_at >= LAG]  # charges may lag for younger ones
     elsewhere: tuple[RunsElsewhere, ...] = ()
-    if spare and settled and not mine:  # labels are no names here
+    if spare and settled and not mine:  # labels are not names here
         spare_hours = max(Decimal(0), spare_hours - frame.kept(settled))
         if abs(frame.charged(spare) - frame.kept(alone)) <= max(len(spare), len(alone)):
             equal = min(len(spare), len(alone))
@@ -166,7 +168,7 @@ def _matched(lives: Sequence[NodeLife], records: Sequence[Charge]) -> Mapping[st
 
 
 def _why(life: NodeLife, records: Sequence[Charge], frame: _Frame) -> DifferenceCause:
-    """Why one node has other hours in the charges than in the ledger."""
+    """Why the hours of one node differ between charges and ledger."""
     ends = [r.to for r in records]
     over = [end for end in ends if end is not None]
     if frame.charged(records) > frame.kept([life]):
@@ -182,7 +184,7 @@ def _why(life: NodeLife, records: Sequence[Charge], frame: _Frame) -> Difference
 
 
 def _why_spare(record: Charge, frame: _Frame) -> DifferenceCause:
-    """Why the charges have a node that the ledger does not have."""
+    """Why a node is in the charges and not in the ledger."""
     if record.to is not None and record.to <= frame.began:
         return DifferenceCause.BEFORE_LEDGER
     return DifferenceCause.ELSEWHERE if record.to is None else DifferenceCause.CAME_AND_WENT

@@ -24,12 +24,12 @@ class Occupancy:
 
     @property
     def peak(self) -> int:
-        """The most nodes that existed at once."""
+        """The highest number of nodes at a time."""
         return len(self.at_least)
 
     @property
     def always(self) -> int:
-        """The nodes that existed all the time."""
+        """The number of nodes that existed all the time."""
         return sum(1 for lasted in self.at_least if lasted >= self.length)
 
 
@@ -60,12 +60,11 @@ def hours(length: timedelta) -> Decimal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlwaysOn:
-    """The comparison: each pool at the most nodes that it had at once, over the time in which it was watched.
+    """The comparison with each pool at its peak over the observed time.
 
-    That is from the month's start, or from when the ledger first knew the pool, until now or the month's end: *since*
-    says it by the pool's name. *usd* is what that costs at each pool's last price, *spent_usd* what the same pools did
-    cost in the same time, *peaks* the node counts by name. *left_out* are pools whose nodes have no price. It says what
-    scaling saves, and nothing about other autoscalers: each of them scales too.
+    *since*, by pool name, is the month's start or when the ledger first knew the pool. *usd* is the cost at each pool's
+    last price, *spent_usd* the actual cost of the same pools in the same time, *peaks* the node counts by name.
+    *left_out* are pools without a price. It shows what scaling saves, not how other autoscalers would compare.
     """
 
     usd: Decimal
@@ -76,12 +75,12 @@ class AlwaysOn:
 
     @property
     def saved_usd(self) -> Decimal:
-        """What scaling saved; below 0 where nodes that came and went cost more than keeping them."""
+        """USD that scaling saved; negative if replacing nodes cost more than keeping them."""
         return self.usd - self.spent_usd
 
     @property
     def saved_ratio(self) -> Decimal | None:
-        """The same as a ratio of the always-on cost, None where that is nothing."""
+        """The savings as a ratio of the always-on cost, None where that is 0."""
         return self.saved_usd / self.usd if self.usd else None
 
 
@@ -90,8 +89,7 @@ def always_on(
 ) -> AlwaysOn:
     """Compare the nodes of *lives* in *month*, until *now*, with as many as each pool had at its peak.
 
-    *watched* is since when the ledger knows each pool, by id: before that nobody can say what it had, or whether it
-    was there at all.
+    *watched* is when the ledger first knew each pool, by id; its nodes before that are unknown.
     """
     until = min(now, month.end)
     by_pool: dict[str, list[NodeLife]] = {}
@@ -126,8 +124,8 @@ def always_on(
 
 
 def _units(life: NodeLife, start: datetime, month: Month, now: datetime, policy: Policy) -> int:
-    """Paid units of *life* in *month* from *start* on. Where that is later than the month's start, the unit that was
-    under way then counts: it was paid for this time too. At the month's start it belongs to the month before."""
+    """Paid units of *life* in *month* from *start* on. A unit under way at *start* counts, unless that is the month's
+    start: then it belongs to the month before."""
     if start > month.start and life.created_at < start:
         start = max(month.start, unit_begin(life.created_at, start, policy.billing))
     return units_between(life, start, month.end, now, policy.billing)
@@ -135,7 +133,7 @@ def _units(life: NodeLife, start: datetime, month: Month, now: datetime, policy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baseline:
-    """What existed of one size all the time: *always* nodes; at least one for *any_hours*; *peak* at once."""
+    """The nodes of one size: *always* existed all the time, at least one for *any_hours*, at most *peak*."""
 
     size: str
     always: int
@@ -145,11 +143,11 @@ class Baseline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitmentAdvice:
-    """What one commitment would have done in the time looked at.
+    """The effect of one commitment in the period.
 
-    *break_even* is the ratio of all hours for which a node must exist so that committing to it costs no more than
-    buying it by the hour (1 or more: never). *recommended* nodes existed longer than that, and committing to them
-    would have saved *saves_usd*. Both are None where no on-demand price is known.
+    *break_even* is the ratio of all hours for which a node must exist so that a commitment costs no more than
+    on-demand hours (1 or more: never). *recommended* nodes existed longer; committing to them would have saved
+    *saves_usd*. Prices and *break_even* are None without a known on-demand price.
     """
 
     commitment: Commitment
@@ -160,7 +158,7 @@ class CommitmentAdvice:
 
 
 def baselines(lives: Iterable[NodeLife], start: datetime, until: datetime) -> tuple[Baseline, ...]:
-    """Return what existed of each size, by size."""
+    """Return the baselines by size."""
     found = _by_size(lives, start, until)
     return tuple(
         Baseline(size=size, always=seen.always, any_hours=hours(seen.at_least[0]), peak=seen.peak)
@@ -171,11 +169,10 @@ def baselines(lives: Iterable[NodeLife], start: datetime, until: datetime) -> tu
 def advice(
     offers: Iterable[Commitment], lives: Iterable[NodeLife], start: datetime, until: datetime
 ) -> tuple[CommitmentAdvice, ...]:
-    """Judge each of *offers* by the nodes that existed between *start* and *until*, each alone.
+    """Evaluate each of *offers* alone against the nodes that existed between *start* and *until*.
 
     The n-th node of a size pays if ``hours in which n existed x on-demand price > all hours x committed price``.
-    On demand costs started hours, which is more than the hours of existence counted here: the saving is a lower
-    bound.
+    On-demand prices are per started hour, which is more than the time of existence, so the savings are a lower bound.
     """
     found = _by_size(lives, start, until)
     said = []
@@ -203,7 +200,7 @@ def advice(
 def _by_size(
     lives: Iterable[NodeLife], start: datetime, until: datetime
 ) -> dict[str, tuple[Occupancy, Decimal | None]]:
-    """The nodes of each size that existed, and its last known price."""
+    """The occupancy and the last known price of each size."""
     by_size: dict[str, list[NodeLife]] = {}
     for life in sorted(lives, key=lambda x: (x.created_at, x.instance)):
         by_size.setdefault(life.size, []).append(life)

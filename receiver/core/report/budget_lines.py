@@ -1,4 +1,4 @@
-"""What each budget of a month allowed, what was spent of it, and what it will come to."""
+"""Budgets of a month (allowance, spend, forecast), and the times in which pools could not grow."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,12 +16,11 @@ NOTHING = Decimal(0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetLine:
-    """What *scope* and *name* (a pool's name, a team) may spend in the month and has spent, in USD.
+    """Allowance and spend in USD of *scope* and *name* (a pool's name, a team).
 
-    *spent_usd* and *stage* are None where the account's charges are not known. Growth holds and stops at those ratios.
-    *change* says who set the allowance at run time, None when it is the configured one. *forecast* is of a month under
-    way. *seeded_usd* is what of *spent_usd* was spent before the ledger began. Whose that was is unknown, so it counts
-    in full in each budget that it may belong to, as it does where growth is decided.
+    *spent_usd* and *stage* are None if the account's charges are unknown. *change* is set if an operator set the
+    allowance. *forecast* is for the current month. *seeded_usd* is the part of *spent_usd* from before the ledger
+    began; its owner is unknown, so it counts in full in each budget, as in decisions.
     """
 
     scope: Scope
@@ -37,24 +36,24 @@ class BudgetLine:
 
     @property
     def title(self) -> str:
-        """What people call it."""
+        """The title of the budget."""
         return title_of(self.scope, self.name)
 
     @property
     def ratio(self) -> Decimal | None:
-        """Spent over allowed, None of no allowance."""
+        """Spent / allowed, None if the allowance is 0 or the spend unknown."""
         return self.spent_usd / self.monthly_usd if self.monthly_usd and self.spent_usd is not None else None
 
     @property
     def left_usd(self) -> Decimal | None:
-        """Allowed less spent; below 0 beyond it."""
+        """Allowed less spent; negative beyond the allowance."""
         return None if self.spent_usd is None else self.monthly_usd - self.spent_usd
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """What the month came to: every cost line, what of the *seeded* part may be each pool's (by id), and the whole
-    *account* in USD (None: not known). *forecasts* are those of the last step, by scope and name."""
+    """The month's spend: all cost lines, the seeded USD that may belong to each pool (by id), and the *account*'s USD
+    (None: unknown). *forecasts* are those of the last step, by scope and name."""
 
     lines: Sequence[CostLine]
     seeded_pools: Mapping[str, Decimal] = field(default_factory=dict)
@@ -65,7 +64,7 @@ class Spent:
 def budget_lines(
     spent: Spent, allowances: Iterable[BudgetChange], policy: Policy, team: str | None
 ) -> tuple[BudgetLine, ...]:
-    """Return the lines of every budget of a month: of account, cluster, pools and teams; of one *team* its own."""
+    """Return the lines of all budgets of a month, or of one *team*'s."""
     budget = policy.budget
     if budget is None:
         return ()
@@ -129,11 +128,11 @@ def _sum(lines: Iterable[CostLine], counts: Callable[[CostLine], bool]) -> Decim
     return sum((line.usd for line in lines if counts(line)), NOTHING)
 
 
-RULES = ("within_budget", "spend_is_known", "price_is_known")  # what holds growth back for money's sake
+RULES = ("within_budget", "spend_is_known", "price_is_known")  # the guardrails of budgets
 
 
 class Stood(StrEnum):
-    """Why a pool stood still."""
+    """Why a pool could not grow."""
 
     BUDGET = "budget"
     PAUSE = "pause"
@@ -141,7 +140,7 @@ class Stood(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spoke:
-    """A stored decision about *pool* at *at*; *detail* is what held its growth back for money's sake, or empty."""
+    """A stored decision about *pool* at *at*; *detail* is how a budget held its growth back, or empty."""
 
     pool: str
     at: datetime
@@ -150,7 +149,7 @@ class Spoke:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standstill:
-    """*pool* (by name, or ``all``) stood still from *since* to *until* (None: it still does). *who* paused it."""
+    """*pool* (a name, or ``all``) could not grow from *since* to *until* (None: it still cannot). *who* paused it."""
 
     kind: Stood
     pool: str
@@ -168,10 +167,10 @@ def standstills(
     until: datetime,
     team: str | None,
 ) -> tuple[Standstill, ...]:
-    """Return what stood still between *start* and *until*, in order.
+    """Return the standstills between *start* and *until*, in order.
 
-    *spoken* are the decisions of that time and each pool's last one before it, in order; *said* are overrides, with
-    when they were ended. A *team* is told of growth that its own budget held back.
+    *spoken* are the decisions of that time and each pool's last one before it, in order; *said* are overrides with
+    their ends. A *team* gets those that its own budget caused.
     """
     found = [*_held(spoken, policy)]
     if team is not None:

@@ -19,14 +19,14 @@ from receiver.core.money.cost import level_by_level, to_cents, units_between
 
 
 class PaidFor(StrEnum):
-    """What paid GPU time came to."""
+    """The use of paid GPU time."""
 
-    USED = "used"  # held by a workload, and not seen to be at rest
+    USED = "used"  # held by a workload and not observed idle
     IDLE = "idle"  # held by a workload, engine and memory at rest
-    UNALLOCATED = "unallocated"  # bought, and held by nobody
-    UNWATCHED = "unwatched"  # nobody saw who held it
-    AHEAD = "ahead"  # of a paid unit under way: it can still be used
-    SEEDED = "seeded"  # spent before the ledger began, known as a sum only
+    UNALLOCATED = "unallocated"  # held by no workload
+    UNWATCHED = "unwatched"  # not observed
+    AHEAD = "ahead"  # the rest of the current paid unit
+    SEEDED = "seeded"  # spent before the ledger began, known only as a sum
 
 
 NOBODYS = {
@@ -39,7 +39,7 @@ NOBODYS = {
 
 @dataclass(frozen=True, slots=True)
 class Whose:
-    """What a line is about. *workload*, *namespace* and *owner* are empty for what nobody held."""
+    """The key of a line. *workload*, *namespace* and *owner* are empty for parts that no workload held."""
 
     paid_for: PaidFor
     pool: str = ""
@@ -61,7 +61,7 @@ class CostLine:
 
 @dataclass(frozen=True, slots=True)
 class CostPiece:
-    """Part of what one *instance* cost, in exact USD."""
+    """Part of the cost of one *instance*, in exact USD."""
 
     whose: Whose
     instance: str
@@ -70,16 +70,16 @@ class CostPiece:
 
 
 def pieces(attributed: Attributed, policy: Policy) -> Iterator[CostPiece]:
-    """Yield the shares of *attributed*, what was held split into used and idle."""
+    """Yield the shares of *attributed*, with held ones split into used and idle."""
     for share in attributed.shares:
         yield from _pieces_of(share, policy)
 
 
 def cost_lines(found: Iterable[CostPiece]) -> tuple[CostLine, ...]:
-    """Add *found* up by whose they are, the dearest first.
+    """Sum *found* by key, the most expensive first.
 
-    Cents are dealt from the month's sum to what teams held (and each thing that nobody held), from there to workloads
-    and to lines, so that every level adds up to the one above.
+    The month's sum is rounded to cents by team (and unheld part), then by workload and line, so that every level adds
+    up to the one above.
     """
     exact: dict[Whose, Decimal] = {}
     seconds: dict[Whose, float] = {}
@@ -92,7 +92,7 @@ def cost_lines(found: Iterable[CostPiece]) -> tuple[CostLine, ...]:
 
 
 def told_by(attributed: Attributed, by: By, policy: Policy) -> tuple[Told, ...]:
-    """Return *attributed* by one of its dimensions, the dearest first, with the money that the report's lines say."""
+    """Return *attributed* by one dimension, the most expensive first, with the same cents as the report's lines."""
     found = [(share, piece) for share in attributed.shares for piece in _pieces_of(share, policy)]
     filed = {piece.whose: (share.part, key_of(share, by, policy)) for share, piece in found}
     usd: dict[tuple[Part, str], Decimal] = {}
@@ -110,7 +110,7 @@ def told_by(attributed: Attributed, by: By, policy: Policy) -> tuple[Told, ...]:
 
 
 def _team(whose: Whose) -> tuple[Part, str]:
-    """The widest level below the month: what the workloads of a team held, and each thing that nobody held."""
+    """The widest level below the month: the workloads of a team, or an unheld part."""
     return Part.HELD if whose.workload else Part(whose.paid_for), whose.owner.team
 
 
@@ -126,14 +126,14 @@ def _pieces_of(share: Share, policy: Policy) -> Iterator[CostPiece]:
         owner=row.owner if row else Owner(),
     )
     idle = min(max(row.idle / row.held, 0.0), 1.0) if row and row.held > 0 else 0.0
-    idle_usd = (share.usd * Decimal(idle)).quantize(FINEST)  # the two halves are the share itself
+    idle_usd = (share.usd * Decimal(idle)).quantize(FINEST)  # the two halves add up to the share
     if idle < 1:
         yield CostPiece(whose, share.instance, share.seconds * (1 - idle), share.usd - idle_usd)
     if idle > 0:
         yield CostPiece(replace(whose, paid_for=PaidFor.IDLE), share.instance, share.seconds * idle, idle_usd)
 
 
-KNOWN = (PaidFor.USED, PaidFor.IDLE, PaidFor.UNALLOCATED)  # of the rest nobody can say whether it was idle
+KNOWN = (PaidFor.USED, PaidFor.IDLE, PaidFor.UNALLOCATED)  # for the rest it is unknown whether it was idle
 DOING_NOTHING = (PaidFor.IDLE, PaidFor.UNALLOCATED)
 
 
@@ -145,7 +145,7 @@ class Amount:
     usd: Decimal = Decimal("0.00")
 
     def plus(self, gpu_hours: float, usd: Decimal) -> "Amount":
-        """This and more."""
+        """The sum with more."""
         return Amount(gpu_hours=self.gpu_hours + gpu_hours, usd=self.usd + usd)
 
 
@@ -154,13 +154,13 @@ NOTHING = Amount()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subtotal:
-    """The lines of one *name*, by what the paid time came to."""
+    """The lines of one *name*, by use of the paid time."""
 
     name: str = ""
     amounts: Mapping[PaidFor, Amount] = field(default_factory=dict)
 
     def of(self, *paid_for: PaidFor) -> Amount:
-        """What of it was paid for these; everything without any."""
+        """The amount for these uses, by default for all."""
         found = NOTHING
         for each in paid_for or tuple(PaidFor):
             amount = self.amounts.get(each, NOTHING)
@@ -169,18 +169,17 @@ class Subtotal:
 
     @property
     def total(self) -> Amount:
-        """Everything that was paid for."""
+        """The whole amount."""
         return self.of()
 
     @property
     def idle(self) -> Amount:
-        """What did nothing: held at rest, or held by nobody."""
+        """The idle amount: held but idle, or unallocated."""
         return self.of(*DOING_NOTHING)
 
     @property
     def efficiency(self) -> float | None:
-        """1 less idle over paid GPU-hours (ratio 0-1), None of nothing. Hours of which nobody can say whether they
-        were idle count on neither side."""
+        """1 - idle / paid GPU-hours (ratio 0-1), None of nothing; hours whose use is unknown do not count."""
         known = self.of(*KNOWN).gpu_hours
         return min(max(1 - self.idle.gpu_hours / known, 0.0), 1.0) if known > 0 else None
 
@@ -203,20 +202,20 @@ def by(key: Callable[[Whose], str], lines: Iterable[CostLine]) -> tuple[Subtotal
     return tuple(sorted(found, key=lambda part: (-part.total.usd, part.name)))
 
 
-RANGE = "$range"  # in a query: how far the month reaches back
+RANGE = "$range"  # in a query: the placeholder of the range
 SHORTEST = timedelta(minutes=1)  # PromQL takes no empty range
 
 
 def query_of(unit: UnitOfWork, month: Month, at: datetime) -> str:
-    """The query of *unit* as it is asked as of *at*: its placeholder is the part of *month* that has passed by then,
-    a minute at least and the month at most, so that no earlier month is counted."""
+    """The query of *unit* at *at*: its range is the part of *month* passed by then, at least a minute, so that no
+    earlier month is counted."""
     passed = max(min(at, month.end) - month.start, SHORTEST)
     return unit.query.replace(RANGE, f"{passed // timedelta(seconds=1)}s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counted:
-    """What the query of a unit of work said of *month* (``2026-11``), asked for as of *at*."""
+    """The result of a unit's query for *month* (``2026-11``) at *at*."""
 
     month: str
     name: str
@@ -226,7 +225,7 @@ class Counted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitCost:
-    """*usd* was spent on *count* units; *usd_per* is the cost of *unit.per* of them, None with the reason *why_not*."""
+    """*usd* spent on *count* units; *usd_per* is the cost of *unit.per* of them, or None for the reason *why_not*."""
 
     unit: UnitOfWork
     usd: Decimal
@@ -236,10 +235,8 @@ class UnitCost:
 
 
 def unit_cost(unit: UnitOfWork, usd: Decimal, count: float | None) -> UnitCost:
-    """Return what *per* of *unit* cost. Nothing is divided by a count that nobody gave, or that is no positive one.
-
-    No cost is not divided either: what was counted was done on something, and nobody knows what that cost.
-    """
+    """Return the cost of *per* of *unit*: unknown without a positive count, and without cost, because what was counted
+    ran on something whose cost is unknown."""
     why_not = ""
     if count is None:
         why_not = "its query gave no value for this month"
@@ -254,19 +251,19 @@ def unit_cost(unit: UnitOfWork, usd: Decimal, count: float | None) -> UnitCost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Day:
-    """One calendar day of the month: USD of the paid units that began on it, in cents, by what they came to."""
+    """One calendar day: USD of the paid units that began on it, in cents, by use."""
 
     day: date
     usd_for: Mapping[PaidFor, Decimal]
 
     @property
     def usd(self) -> Decimal:
-        """All of it."""
+        """The whole amount."""
         return sum(self.usd_for.values(), Decimal(0))
 
     @property
     def idle_usd(self) -> Decimal:
-        """What did nothing."""
+        """The idle amount."""
         return sum((self.usd_for.get(each, Decimal(0)) for each in DOING_NOTHING), Decimal(0))
 
 
@@ -280,8 +277,8 @@ def days(
 ) -> tuple[Day, ...]:
     """Return the days of *month* that have begun at *now*, in the calendar of the policy's zone.
 
-    What a node came to is known per month: its days share the ratio. What was spent before the ledger began is in no
-    day. *lines* are what *pieces* came to in cents: the days of each `PaidFor` add up to them.
+    A node's uses are known per month, so all its days have the same ratio. Spend from before the ledger began is in no
+    day. The days of each `PaidFor` add up to *lines*.
     """
     parts: dict[str, dict[PaidFor, Decimal]] = {}
     for piece in pieces:
@@ -305,7 +302,7 @@ def days(
 def _as_the_month(
     exact: Sequence[Mapping[PaidFor, Decimal]], lines: Iterable[CostLine]
 ) -> list[dict[PaidFor, Decimal]]:
-    """The days' *exact* amounts in cents: those of each kind add up to what *lines* say of the month."""
+    """The days' *exact* amounts in cents, which add up to *lines* for each use."""
     of_month: dict[PaidFor, Decimal] = {}
     for line in lines:
         of_month[line.whose.paid_for] = of_month.get(line.whose.paid_for, Decimal(0)) + line.usd
@@ -318,7 +315,7 @@ def _as_the_month(
 
 
 def _bounds(month: Month, zone: str, now: datetime) -> Iterator[tuple[date, datetime, datetime]]:
-    """Each day with its first moment and that of the next: 23, 24 or 25 hours apart."""
+    """Each day with its start and end: 23, 24 or 25 hours apart."""
     day, start = month.start.astimezone(ZoneInfo(zone)).date(), month.start
     while start < month.end and start <= now:
         following = day + timedelta(days=1)

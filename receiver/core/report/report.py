@@ -1,4 +1,4 @@
-"""The report of a month: one value that text, table, page and message are made from."""
+"""The report of a month, as a value: costs, workloads, suggestions and budgets, of all teams or one."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -46,9 +46,9 @@ from receiver.core.report.rightsizing import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waits:
-    """From creation to the first bound pod, of the workloads that *started* in the month; None when none did.
+    """Queue waits, from creation to the first bound pod, of the workloads that *started* in the month (None: none).
 
-    Those that *still* wait have no wait yet: they are counted beside it, the longest with what it has waited so far.
+    *still* counts those that wait, of which the longest has waited *still_longest* so far.
     """
 
     started: int = 0
@@ -61,9 +61,9 @@ class Waits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Jobs:
-    """Workloads that existed in the month, by how they stand at its end (or now).
+    """Workloads that existed in the month, by their state at its end (or now).
 
-    *gone* ended with nobody watching whether they succeeded; *gave_up* ended before a pod of theirs was bound.
+    *gone* ended with an unknown result; *gave_up* ended before a pod was bound.
     """
 
     seen: int = 0
@@ -81,7 +81,7 @@ def of_month(workloads: Iterable[WorkloadLife], start: datetime, until: datetime
 
 
 def count_jobs(workloads: Iterable[WorkloadLife], until: datetime) -> Jobs:
-    """Count *workloads*, all of them of the month, as they stood at *until*."""
+    """Count *workloads* of the month by their state at *until*."""
     count = dict.fromkeys(("seen", "completed", "failed", "running", "waiting", "gone", "gave_up"), 0)
     for found in workloads:
         count["seen"] += 1
@@ -99,7 +99,7 @@ def _standing(found: WorkloadLife, until: datetime) -> str:
 
 
 def ended_within(found: WorkloadLife, start: datetime, until: datetime) -> bool:
-    """True when *found* ended between *start* and *until*, and it is known how."""
+    """True when *found* ended between *start* and *until* with a known result."""
     return found.ended_at is not None and start <= found.ended_at < until and found.completed is not None
 
 
@@ -130,13 +130,12 @@ def percentile(ordered: Sequence[timedelta], ratio: float) -> timedelta | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What the ledger has of a month: what was bought, whose it was, and how work did on it.
+    """What the ledger holds about a month: the input of a report.
 
-    *attributed* is what *lives* cost, shared out. *counts* is what the query of each unit of work said, by its name,
-    *allowances* what operators set for the month at run time, *watched* since when the ledger knows each pool, by id,
-    *in_use* how many of its GPUs each workload used at once. *spoken* and *overrides* are what `standstills` is made
-    from. *account_usd* is what the whole account was charged, None where that is not known. *seeded_pools* is what each
-    pool, by id, may have cost before the ledger began, *forecasts* what the last step foresaw for each budget.
+    *attributed* is the cost of *lives*, shared out. *counts* are the results of the queries of units of work by name,
+    *allowances* those that operators set for the month, *watched* when the ledger first knew each pool, by id.
+    *spoken* and *overrides* are the input of `standstills`. *account_usd* is the charges of the whole account (None:
+    unknown), *seeded_pools* the USD by pool id from before the ledger began, *forecasts* those of the last step.
     """
 
     lives: Sequence[NodeLife]
@@ -156,17 +155,15 @@ class Found:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """A month up to *until*. With *team* it has that team's lines alone: what nobody held is in no team's report.
+    """A month up to *until*, with *team* only that team's lines: unheld time is in no team's report.
 
-    *everything* is all *lines* added up; *kinds* sorts the same lines by kind of GPU; *teams*, *namespaces* and
-    *workloads* those that somebody held. Each adds up to the cent. *nobodys* is what nobody held, told beside a team's
-    report too; *unlabelled* what workloads without a team label held, and *unlabelled_in* where. *per_workload_usd* is
-    the mean cost of a workload that held a GPU; *per_completed_usd* what the workloads that ended cost this month,
-    failed ones too, for each that completed. *unpriced* names sizes whose nodes have no price: their cost is missing
-    from every amount. What is about the whole cluster (*baselines*, *commitments*, *always_on*) is empty for a team.
-    *began* is when the ledger did, where that is after the month did: nobody watched before. *observed_from* is
-    from when on it is known who held GPUs (None: nobody saw it); *complete* says that this is the month's beginning,
-    and that nothing of it is still to come.
+    *everything* is the sum of *lines*; *kinds* groups them by kind of GPU; *teams*, *namespaces* and *workloads* group
+    the held ones. All add up to the cent. *nobodys* is the unheld part, also in a team's report; *unlabelled* is what
+    workloads without a team label held, *unlabelled_in* by namespace. *per_workload_usd* is the mean cost of a workload
+    that held a GPU; *per_completed_usd* the cost of all ended workloads per completed one. *unpriced* are sizes without
+    a price, missing from every amount. *baselines*, *commitments* and *always_on* are empty for a team. *began* is when
+    the ledger began, if after the month's start. GPU holders are known from *observed_from* on (None: not at all);
+    *complete*: from the month's start, and the month is final.
     """
 
     month: Month
@@ -204,18 +201,18 @@ class Report:
 
     @property
     def budget(self) -> BudgetLine | None:
-        """The one of this report's scope: the cluster's, or that of the team."""
+        """The budget of this report's scope: the cluster's, or the team's."""
         scope, name = (Scope.CLUSTER, "") if self.team is None else (Scope.TEAM, self.team)
         return next((line for line in self.budgets if (line.scope, line.name) == (scope, name)), None)
 
     @property
     def over(self) -> bool:
-        """True when the month is over, though something of it may still be to come, or was never seen."""
+        """True when the month is over, even if it is not complete."""
         return self.until >= self.month.end
 
 
 def report(found: Found, policy: Policy, month: Month, now: datetime, team: str | None = None) -> Report:
-    """Return the report of *month* as known at *now*: everybody's, or one *team*'s (empty: without a label)."""
+    """Return the report of *month* as known at *now*: of all teams, or one *team* (empty: without a label)."""
     until = max(min(now, month.end), month.start)
     every_piece = tuple(pieces(found.attributed, policy))
     every_line = cost_lines(every_piece)
@@ -296,9 +293,9 @@ def _is_of(whose: Whose, team: str) -> bool:
 def _per_completed(
     by_workload: Iterable[Subtotal], workloads: Iterable[WorkloadLife], start: datetime, until: datetime
 ) -> Decimal | None:
-    """What the workloads that ended cost this month, those that failed too, for each that completed.
+    """The cost this month of all ended workloads, failed ones included, per completed run.
 
-    Cost is known by name, and names are used again: every run counts, the cost of its name once.
+    Cost is known by name, and names are reused: every run counts, and the cost of each name once.
     """
     ended = [w for w in workloads if ended_within(w, start, until)]
     names = {w.workload for w in ended}
@@ -310,8 +307,8 @@ def _per_completed(
 def _units(
     lines: Sequence[CostLine], counts: Mapping[str, float], policy: Policy, team: str | None
 ) -> Iterator[UnitCost]:
-    """Each unit of work at the cost of the lines that it is about. A team's report has those of that team alone:
-    what a query counts for everybody cannot be divided by one team's cost."""
+    """The cost of each unit of work. A team's report has only the units of that team: a count of all teams cannot be
+    combined with one team's cost."""
     for unit in policy.reports.units:
         if team is None or (unit.team and unit.team == team):
             usd = sum((x.usd for x in lines if _counts_for(x.whose, unit.only)), Decimal(0))

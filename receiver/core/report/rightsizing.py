@@ -34,7 +34,7 @@ MEMORY_SLICES = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigProfile:
-    """A part of a GPU: *compute* of its 7 compute slices, *memory* of its 8 memory slices, *memory_gb* of memory."""
+    """A part of a GPU: *compute* of 7 compute slices, *memory* of 8 memory slices, *memory_gb* of memory."""
 
     name: str
     compute: int
@@ -43,7 +43,7 @@ class MigProfile:
 
     @property
     def share(self) -> float:
-        """The part of a GPU that it takes from others (ratio): compute or memory, whichever is more."""
+        """The part of the GPU that it occupies (ratio): compute or memory, whichever is more."""
         return max(self.compute / COMPUTE_SLICES, self.memory / MEMORY_SLICES)
 
 
@@ -82,18 +82,18 @@ KINDS: Mapping[str, GpuKind] = {
 
 
 def slowdown(of: GpuKind, on: GpuKind) -> float:
-    """How much longer the GPU work of *of* may take *on* another kind: by rate or by bandwidth, whichever is worse."""
+    """The factor by which GPU work on *of* may slow down on *on*: by rate or bandwidth, whichever is worse."""
     return max(of.tflops / on.tflops, of.bandwidth / on.bandwidth)
 
 
 MEMORY_ROOM = 1.10  # a peak may be a little higher next time
 ENGINE_FULL = 0.90  # the share of time that a smaller GPU may be busy at the peak
-TIGHT = 0.95  # used memory above this is close to "CUDA out of memory"
-OBSERVED_HOURS = 6.0  # a peak of less was seen too seldom: nothing is proposed from it
+TIGHT = 0.95  # used memory: above this, "CUDA out of memory" is near
+OBSERVED_HOURS = 6.0  # a shorter observation is no basis for a proposal
 
 
 class Way(StrEnum):
-    """How a workload would be smaller."""
+    """The way in which a workload could be smaller."""
 
     KIND = "kind"  # another kind of GPU
     MIG = "mig"  # a part of the same
@@ -102,12 +102,11 @@ class Way(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peaks:
-    """What one workload reached on one kind of GPU: *peak_engine* and *peak_memory* are ratios, *usd* its cost there.
+    """The peaks of one workload on one kind of GPU: *peak_engine* and *peak_memory* are ratios, *usd* its cost there.
 
-    *coverage* is the ratio of its GPU time that has samples, *hours* for how long it was observed. *gpus* is the most
-    that it held at once and *gpus_used* the most of them that were in use at once, None where that was not seen.
-    *usd_per_gpu_hour* is what its own nodes cost, None where they have no price. *kind* is empty where the GPUs are no
-    whole ones.
+    *coverage* is the sampled ratio of its GPU time, *hours* the observed time. *gpus* is the highest number held at
+    once and *gpus_used* the highest number in use at once, None if not observed. *usd_per_gpu_hour* is the price of its
+    own nodes, None without one. *kind* is empty for parts of GPUs.
     """
 
     workload: str
@@ -126,10 +125,8 @@ class Peaks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RightSize:
-    """*peaks* fit *to*: another kind, a MIG profile or fewer GPUs, which would have saved *saves_usd* in the month.
-
-    With a MIG profile that holds as far as other work takes the rest of the GPU.
-    """
+    """A proposal: the *peaks* fit *to*, another kind, a MIG profile or fewer GPUs, which saves *saves_usd* a month.
+    With a MIG profile that requires other work for the rest of the GPU."""
 
     peaks: Peaks
     to: str
@@ -138,10 +135,10 @@ class RightSize:
 
 
 def right_sizes(found: Iterable[Peaks], usd_per_gpu_hour: Mapping[str, Decimal]) -> tuple[RightSize, ...]:
-    """Return the best smaller home of each workload that has one, the largest saving first.
+    """Return the best proposal for each workload that has one, the largest saving first.
 
-    *usd_per_gpu_hour* is what a GPU of each kind that can be bought would cost. A workload counts only where its time
-    was measured, and for OBSERVED_HOURS at least: a peak that nobody saw is none.
+    *usd_per_gpu_hour* is the price of each kind that can be bought. Workloads observed for less than OBSERVED_HOURS, or
+    with too few samples, get none.
     """
     best = []
     for peaks in found:
@@ -152,7 +149,7 @@ def right_sizes(found: Iterable[Peaks], usd_per_gpu_hour: Mapping[str, Decimal])
 
 
 def tight(found: Iterable[Peaks]) -> tuple[Peaks, ...]:
-    """Return those whose memory was nearly full, the fullest first."""
+    """Return the peaks whose memory was nearly full, the fullest first."""
     full = [p for p in found if p.peak_memory is not None and p.peak_memory > TIGHT]
     return tuple(sorted(full, key=lambda p: (-(p.peak_memory or 0), p.workload)))
 
@@ -177,7 +174,7 @@ def _options(peaks: Peaks, prices: Mapping[str, Decimal]) -> Iterable[RightSize]
 
 
 def _fewer(peaks: Peaks) -> Iterable[RightSize]:
-    """As many GPUs as were ever in use at once. None in use at all is idleness, and shown as such."""
+    """The number of GPUs that were ever in use at once; 0 is idle time, which is reported as such."""
     gpus, used = peaks.gpus, peaks.gpus_used
     if gpus is None or not used or used >= gpus or peaks.gpus_hours < OBSERVED_HOURS:
         return
@@ -186,7 +183,7 @@ def _fewer(peaks: Peaks) -> Iterable[RightSize]:
 
 
 def _slices(peaks: Peaks, has: GpuKind, needs_gb: float, engine: float) -> Iterable[RightSize]:
-    """The smallest MIG profile that fits: with a seventh of the compute, work takes seven times as long at most."""
+    """The smallest MIG profile that fits: with 1/7 of the compute, work takes at most 7 times as long."""
     for profile in has.mig:
         if needs_gb <= profile.memory_gb and engine * COMPUTE_SLICES / profile.compute <= ENGINE_FULL:
             saved = Decimal(str(round(1 - profile.share, 6)))
@@ -198,14 +195,14 @@ WHOLE_GPU = "nvidia.com/gpu"
 
 
 def whole_gpus(lives: Iterable[NodeLife], policy: Policy) -> Mapping[str, str]:
-    """The kind of GPU by instance, where its pool hands out whole ones: peaks of slices say nothing about the GPU."""
+    """The kind of GPU by instance, for pools of whole GPUs: peaks of slices say nothing about the GPU."""
     pools = {life.pool: policy.pool(life.pool) for life in lives}
     sliced = {i for i, pool in pools.items() if pool is not None and set(pool.resources) != {WHOLE_GPU}}
     return {x.instance: policy.gpu_kinds.get(x.size, "") for x in lives if x.pool not in sliced}
 
 
 def widest(workloads: Iterable[WorkloadLife]) -> Mapping[tuple[str, str], int]:
-    """The most GPUs that each of *workloads* asked for at once, by name and life."""
+    """The highest number of GPUs that each of *workloads* requested at once, by name and life."""
     found: dict[tuple[str, str], int] = {}
     for each in workloads:
         named = (each.workload, each.life)
@@ -221,7 +218,7 @@ def per_gpu_hour(lives: Iterable[NodeLife]) -> Mapping[str, Decimal]:
 
 
 def prices_of_kinds(policy: Policy) -> Mapping[str, Decimal]:
-    """What a GPU-hour of each kind would cost: in the cheapest pool that has it, by the list where none has."""
+    """USD per GPU-hour by kind: in the cheapest pool that has it, else by the price list."""
     pools: dict[str, Decimal] = {}
     for pool in policy.pools:
         kind = policy.gpu_kinds.get(pool.size)
@@ -232,7 +229,7 @@ def prices_of_kinds(policy: Policy) -> Mapping[str, Decimal]:
 
 
 def cost_by_life(shares: Iterable[Share], policy: Policy, team: str | None) -> Mapping[tuple[str, str, str], Decimal]:
-    """USD in cents of what was held, by workload, its life and kind of GPU: everybody's, or one *team*'s."""
+    """USD in cents of held shares by workload, life and kind of GPU: of all teams, or one *team*."""
     found: dict[tuple[str, str, str], Decimal] = {}
     for share in shares:
         row = share.usage
@@ -244,10 +241,9 @@ def cost_by_life(shares: Iterable[Share], policy: Policy, team: str | None) -> M
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InUse:
-    """The most *gpus* that *workload* held at once in *month*, and the most of them that were not at rest at once.
+    """The highest number of *gpus* that *workload* held at once in *month*, and of those *used* at once.
 
-    *life* tells it apart from others of its name (`core.model.usage.Usage`). Only times count at which each of its
-    GPUs was sampled: *seconds* of them.
+    *life* is as in `core.model.usage.Usage`. Only the *seconds* in which all of its GPUs were sampled count.
     """
 
     month: str
@@ -259,7 +255,7 @@ class InUse:
 
 
 def in_use(before: Accounted, seen: StepSight, policy: Policy) -> tuple[InUse, ...]:
-    """Return what the samples of *seen* say, for the time since *before* (a sample speaks for two minutes at most)."""
+    """Return the GPUs in use by the samples of *seen*, for the time since *before* (two minutes at most)."""
     passed = timedelta(0) if before.at is None else max(min(seen.at - before.at, SAMPLED), timedelta(0))
     together: dict[tuple[str, str], list[Pod]] = {}
     for node in seen.nodes:
@@ -278,7 +274,7 @@ def in_use(before: Accounted, seen: StepSight, policy: Policy) -> tuple[InUse, .
 
 
 def _used(pods: Iterable[Pod], seen: StepSight) -> int | None:
-    """The GPUs of *pods* that are not at rest, None unless every one of them was sampled."""
+    """The number of GPUs of *pods* in use, None unless all of them were sampled."""
     used = 0
     for pod in pods:
         resting = [rest for sample in seen.samples.get(pod.key, ()) if (rest := at_rest(sample)) is not None]
@@ -290,10 +286,10 @@ def _used(pods: Iterable[Pod], seen: StepSight) -> int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """Averages over the GPU time that was held and measured, all ratios 0-1 and None where nothing was.
+    """Averages over the held and measured GPU time, ratios 0-1, None without any.
 
-    *coverage* is the measured part of the held time, *utilization* the engine's, *memory_waste* the memory that
-    nobody used on the GPUs that somebody held.
+    *coverage* is the measured part of the held time, *utilization* that of the engine, *memory_waste* the unused memory
+    of held GPUs.
     """
 
     coverage: float | None = None
@@ -313,7 +309,7 @@ def measured(usage: Iterable[Usage]) -> Measured:
 
 
 def _ratio(part: float, whole: float) -> float:
-    """A ratio that rounding errors and two clocks do not push out of 0-1."""
+    """*part* / *whole*, limited to 0-1."""
     return min(max(part / whole, 0.0), 1.0) if whole > 0 else 1.0
 
 
@@ -325,10 +321,10 @@ def peaks(
     in_use: Iterable[InUse],
     widest: Mapping[tuple[str, str], int],
 ) -> tuple[Peaks, ...]:
-    """Return what each workload reached on each kind of GPU; one that uses a name again is another one.
+    """Return the peaks of each workload's life on each kind of GPU.
 
-    *kinds* names the kind by instance, *cost* what a workload's life cost on a kind in USD, *prices* the USD per
-    GPU-hour by instance, *in_use* how many of its GPUs each used, *widest* for how many each asked at once.
+    *kinds* is the kind by instance, *cost* the USD by workload, life and kind, *prices* the USD per GPU-hour by
+    instance, *widest* the highest number of GPUs requested at once.
     """
     together: dict[tuple[str, str, str], list[Usage]] = {}
     for row in usage:
@@ -358,7 +354,7 @@ def _peaks_of(
     widest: int,
 ) -> Peaks:
     seen = sum(row.measured for row in rows)
-    gpus = max(used.gpus if used else 0, widest, 1)  # hours of all of them together are one hour
+    gpus = max(used.gpus if used else 0, widest, 1)  # an hour of all of them together is one hour
     return Peaks(
         workload=rows[0].workload,
         team=max(rows, key=lambda row: row.held).owner.team,
@@ -376,7 +372,7 @@ def _peaks_of(
 
 
 def _paid(rows: Iterable[Usage], prices: Mapping[str, Decimal]) -> Decimal | None:
-    """USD per GPU-hour that *rows* were held at, in the mean; None where no node of them has a price."""
+    """The mean USD per GPU-hour of *rows*; None if no node of them has a price."""
     priced = [(Decimal(row.held), prices[row.instance]) for row in rows if row.instance in prices and row.held > 0]
     held = sum((seconds for seconds, _ in priced), Decimal(0))
     return sum((seconds * price for seconds, price in priced), Decimal(0)) / held if held else None
