@@ -1,7 +1,9 @@
 """How a step's time and memory grow with the number of pools, nodes and pending pods, and with what exponent.
 
 Each size runs in a process of its own: the product's own step over the simulated world, with the store of a replay and
-with SQLite in a file. Nothing changes between the steps that are measured: that is what a tick costs.
+with SQLite in a file. Nothing changes between the steps that are measured: that is what a tick costs. The kind
+``kubernetes`` reads the same nodes and pods from an API server in another process: by lists at each step, and by the
+reflectors once they are warm.
 """
 
 import gc
@@ -11,6 +13,8 @@ import multiprocessing
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -18,27 +22,38 @@ from statistics import median
 from typing import Any
 
 import structlog
+from kubernetes import client
 
+from benchmarks.api_server import counted, serving
+from receiver.adapters.kubernetes.cluster import KubernetesCluster
+from receiver.adapters.kubernetes.reflector import Watching
 from receiver.adapters.store import open_store
 from receiver.core.model.policy import Policy, Pool
-from receiver.ports import StepStore
+from receiver.ports import Cluster, StepStore
 from receiver.replay.kubernetes import WorldCluster
 from receiver.replay.play import Setting
 from receiver.replay.ports import WorldAlarms, WorldCloud, WorldTelemetry
 from receiver.replay.store import ReplayStore
-from receiver.replay.world import Job
+from receiver.replay.world import Job, PodSpec, World
 from receiver.step.carry_out import Hands
 from receiver.step.gather import Sources
 from receiver.step.reconcile import step
+from simulator.kubernetes_objects import node_json, pod_json
 
 START = datetime(2026, 9, 1, 12, 0, tzinfo=UTC)
 GPU = "nvidia.com/gpu"
 POOL_LABEL = "kubernetes.civo.com/civo-node-pool"
 NODES, PENDING = 2, 5  # for each pool
-SIZES = {"memory": (1, 10, 100, 1000), "sqlite": (1, 10, 100)}
+SIZES = {"memory": (1, 10, 100, 1000), "sqlite": (1, 10, 100, 1000)}
+FULL_POOLS, PODS_ON_EACH = 10, 10  # where the number of nodes is what grows
+FULL_NODES = {"nodes": (100, 1000, 5000), "kubernetes": (1000,)}
 STEPS = 5
 SETTLES = 40  # steps of 30 s until every node is up
 DAY = timedelta(days=1)
+IDLE_SECONDS = 60.0
+TICK_SECONDS = 10.0
+MOST_EXPONENT = 1.1
+MOST_WARM_SECONDS = 1.5  # of a step over 10 pools, 1,000 nodes, 10,000 pods
 
 
 def _pool(number: int) -> Pool:
@@ -71,46 +86,117 @@ def _jobs(pools: int) -> list[Job]:
     ]
 
 
-def measure(kind: str, pools: int) -> dict[str, float]:
-    """Return the seconds of a step (median and worst) and the megabytes that the process came to hold."""
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    before = _megabytes()
-    with tempfile.TemporaryDirectory(prefix="gpu-autoscaler-bench-") as folder:
-        policy = Policy(pools=tuple(_pool(n) for n in range(pools)))
-        world = Setting(start=START, driver=timedelta(0)).world(policy.pools)
-        if kind == "sqlite":
-            store: StepStore = open_store(f"sqlite:///{Path(folder) / 'store.db'}")
+class Bench:
+    """The product's step over *world*, with a store of *kind*."""
+
+    def __init__(self, kind: str, policy: Policy, world: World, folder: str) -> None:
+        self.policy, self.world, self.chores = policy, world, kind != "memory"
+        if kind == "memory":
+            store: StepStore = ReplayStore(priced=False)
         else:
-            store = ReplayStore(priced=False)
-        cloud, cluster = WorldCloud(world), WorldCluster(world)
-        sources = Sources(
+            store = open_store(f"sqlite:///{Path(folder) / 'store.db'}")
+        cloud = WorldCloud(world)
+        self.sources = Sources(
             cloud=cloud,
-            cluster=cluster,
+            cluster=WorldCluster(world),
             telemetry=WorldTelemetry(world),
             alarms=WorldAlarms(world),
             store=store,
             accounts=None,
         )
-        hands = Hands(cloud=cloud, cluster=cluster, may_write=lambda: True)
-        for job in _jobs(pools):
-            world.submit(job)
+        self.hands = Hands(cloud=cloud, cluster=WorldCluster(world), may_write=lambda: True)
 
-        def one_step() -> float:
-            world.advance(world.now + timedelta(seconds=30))
-            gc.collect()
-            began = time.perf_counter()
-            step(sources, hands, policy, "act", world.now, chores=kind == "sqlite")
-            return time.perf_counter() - began
+    def reads(self, cluster: Cluster) -> None:
+        """Read nodes and pods from *cluster* from now on."""
+        self.sources = replace(self.sources, cluster=cluster)
 
-        for _ in range(SETTLES):
-            one_step()
-            if sum(1 for pod in world.pods.values() if pod.node) >= NODES * pools:
-                break
+    def step(self) -> float:
+        """Take a step; return its seconds."""
+        self.world.advance(self.world.now + timedelta(seconds=30))
+        gc.collect()
+        began = time.perf_counter()
+        step(self.sources, self.hands, self.policy, "act", self.world.now, chores=self.chores)
+        return time.perf_counter() - began
+
+    def figures(self) -> dict[str, float]:
+        """Return the seconds of a step in which nothing changes."""
+        self.step()
+        took = [self.step() for _ in range(STEPS)]
+        return {"median_seconds": median(took), "max_seconds": max(took)}
+
+
+def measure(kind: str, size: int) -> dict[str, float]:
+    """Return the seconds of a step (median and worst) and the megabytes that the process came to hold.
+
+    *size* is the number of pools, or of full nodes for the kinds of FULL_NODES.
+    """
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    before = _megabytes()
+    with tempfile.TemporaryDirectory(prefix="gpu-autoscaler-bench-") as folder:
+        if kind in SIZES:
+            found = _growing(kind, size, folder).figures()
+        elif kind == "nodes":
+            found = _full(size, folder).figures()
         else:
-            raise RuntimeError(f"{pools} pools were not full after {SETTLES} steps")
-        one_step()
-        took = [one_step() for _ in range(STEPS)]
-    return {"median_seconds": median(took), "max_seconds": max(took), "megabytes": _megabytes() - before}
+            found = _over_http(_full(size, folder))
+    return {**found, "megabytes": _megabytes() - before}
+
+
+def _growing(kind: str, pools: int, folder: str) -> Bench:
+    """Return *pools* pools that have bought their nodes, with pods that go on waiting."""
+    policy = Policy(pools=tuple(_pool(n) for n in range(pools)))
+    bench = Bench(kind, policy, Setting(start=START, driver=timedelta(0)).world(policy.pools), folder)
+    for job in _jobs(pools):
+        bench.world.submit(job)
+    for _ in range(SETTLES):
+        bench.step()
+        if sum(1 for pod in bench.world.pods.values() if pod.node) >= NODES * pools:
+            return bench
+    raise RuntimeError(f"{pools} pools were not full after {SETTLES} steps")
+
+
+def _full(nodes: int, folder: str) -> Bench:
+    """Return a few pools of *nodes* nodes in all, each with pods that run."""
+    each = nodes // FULL_POOLS
+    pools = tuple(replace(_pool(n), max_nodes=each, resources={GPU: PODS_ON_EACH}) for n in range(FULL_POOLS))
+    world = Setting(start=START, driver=timedelta(0)).world(pools)
+    for pool in pools:
+        world.begin_with(pool.id, each)
+    world.advance(START + timedelta(minutes=10))
+    for node in world.nodes.values():
+        for number in range(PODS_ON_EACH):
+            world.add_pod(PodSpec(namespace="bench", name=f"{node.name}-{number}", requests={GPU: 1}, node=node.name))
+    world.advance(START + timedelta(minutes=15))
+    return Bench("nodes", Policy(pools=pools), world, folder)
+
+
+def _over_http(bench: Bench) -> dict[str, float]:
+    """Return the figures of steps that list, of steps over warm reflectors, and the bytes of an idle minute."""
+    nodes, pods = map(node_json, bench.world.nodes.values()), map(pod_json, bench.world.pods.values())
+    with ExitStack() as opened:
+        url = opened.enter_context(serving(list(nodes), list(pods)))
+        cluster = KubernetesCluster(client.Configuration(host=url))
+        opened.callback(cluster.close)
+        bench.reads(cluster)
+        bench.step()
+        before = counted(url)
+        listing = bench.figures()
+        listed = (counted(url) - before) / (STEPS + 1) * IDLE_SECONDS / TICK_SECONDS
+        cluster.watch(Watching(leads=lambda: True, wake=lambda: None))
+        bench.step()
+        time.sleep(1.0)
+        warm = bench.figures()
+        before, ends = counted(url), time.monotonic() + IDLE_SECONDS
+        while time.monotonic() < ends:
+            cluster.look()
+            time.sleep(TICK_SECONDS)
+        watched = counted(url) - before
+    return {
+        **warm,
+        "median_seconds_listing": listing["median_seconds"],
+        "bytes_per_idle_minute": watched,
+        "bytes_per_idle_minute_listing": listed,
+    }
 
 
 def _megabytes() -> float:
@@ -119,9 +205,9 @@ def _megabytes() -> float:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) * 1024 / 1e6
 
 
-def exponent(rows: Sequence[dict[str, Any]], key: str, *, least: int = 10) -> float:
-    """Return the slope of log *key* over log pools (least squares) for *least* pools and more; 1 is linear."""
-    points = [(math.log(r["pools"]), math.log(r[key])) for r in rows if r["pools"] >= least and r[key] > 0]
+def exponent(rows: Sequence[dict[str, Any]], key: str, *, by: str = "pools", least: int = 10) -> float:
+    """Return the slope of log *key* over log *by* (least squares) from *least* on; 1 is linear."""
+    points = [(math.log(r[by]), math.log(r[key])) for r in rows if r[by] >= least and r[key] > 0]
     x, y = (sum(values) / len(points) for values in zip(*points, strict=True))
     return float(sum((a - x) * (b - y) for a, b in points) / sum((a - x) ** 2 for a, _ in points))
 
@@ -130,27 +216,46 @@ def run(say: Callable[[str], None]) -> dict[str, Any]:
     """Measure every size and return the result to keep; say the figures."""
     figures: dict[str, list[dict[str, Any]]] = {}
     growth: dict[str, dict[str, float]] = {}
-    for kind, sizes in SIZES.items():
+    for kind, sizes in {**SIZES, **FULL_NODES}.items():
         figures[kind] = []
-        for pools in sizes:
-            with multiprocessing.get_context("spawn").Pool(1) as process:
-                found = process.apply(measure, (kind, pools))
-            row = {"pools": pools, "nodes": NODES * pools, "pending": PENDING * pools}
+        for size in sizes:
+            with multiprocessing.get_context("spawn").Pool(1, initializer=_may_have_children) as process:
+                found = process.apply(measure, (kind, size))
+            row = {"pools": size, "nodes": NODES * size, "pending": PENDING * size, "running": NODES * size}
+            if kind in FULL_NODES:
+                row = {"pools": FULL_POOLS, "nodes": size, "pending": 0, "running": PODS_ON_EACH * size}
             figures[kind].append({**row, **{name: round(value, 4) for name, value in found.items()}})
             say(
-                f"scale: {kind:<6} {pools:5} pools, {NODES * pools} nodes, {PENDING * pools} pending pods: "
-                f"a step takes {found['median_seconds'] * 1000:.1f} ms (worst {found['max_seconds'] * 1000:.1f} ms), "
-                f"{found['megabytes']:.0f} MB"
+                f"scale: {kind:<10} {row['pools']:5} pools, {row['nodes']} nodes, {row['pending']} pending and "
+                f"{row['running']} running pods: a step takes {found['median_seconds'] * 1000:.1f} ms "
+                f"(worst {found['max_seconds'] * 1000:.1f} ms), {found['megabytes']:.0f} MB"
             )
-        growth[kind] = {
-            name: round(exponent(figures[kind], key), 2)
-            for name, key in (("seconds", "median_seconds"), ("megabytes", "megabytes"))
-        }
-        slopes = growth[kind]
-        say(f"scale: {kind}: exponent from 10 pools on: time {slopes['seconds']}, memory {slopes['megabytes']}")
+        if len(sizes) > 1:
+            by = "nodes" if kind in FULL_NODES else "pools"
+            least = min(s for s in sizes if s >= 10)
+            growth[kind] = {
+                name: round(exponent(figures[kind], key, by=by, least=least), 2)
+                for name, key in (("seconds", "median_seconds"), ("megabytes", "megabytes"))
+            }
+            slopes = growth[kind]
+            say(f"scale: {kind}: exponent from {least} {by} on: time {slopes['seconds']}, memory {slopes['megabytes']}")
+    [warm] = figures["kubernetes"]
+    say(
+        f"scale: kubernetes: {warm['median_seconds'] * 1000:.0f} ms with watches, "
+        f"{warm['median_seconds_listing'] * 1000:.0f} ms with lists; bytes of an idle minute: "
+        f"{warm['bytes_per_idle_minute']:.0f} with watches, {warm['bytes_per_idle_minute_listing']:.0f} with lists"
+    )
+    linear = all(slopes["seconds"] <= MOST_EXPONENT for slopes in growth.values())
     return {
         "what": "seconds of a step in which nothing changes, and megabytes over an empty process, by number of pools",
         "settings": {"nodes_per_pool": NODES, "pending_per_pool": PENDING, "steps": STEPS},
         "figures": figures,
         "exponent": growth,
+        "bounds": {"exponent": MOST_EXPONENT, "warm_seconds": MOST_WARM_SECONDS},
+        "passed": linear and warm["median_seconds"] <= MOST_WARM_SECONDS,
     }
+
+
+def _may_have_children() -> None:
+    """Let a process of the pool start the API server (daemonic processes may not)."""
+    multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]

@@ -41,7 +41,7 @@ from receiver.ports import (
     WontWork,
 )
 from receiver.step.parts import Parts
-from receiver.step.pool_states import SourceAnswers, by_node, drift_of, lives_of, pool_state, strays
+from receiver.step.pool_states import SourceAnswers, by_node, drift_of, lives_of, pool_state, strays, unjoined_nodes
 from receiver.step.reconcile_charges import reconcile_charges
 
 SILENT_BEFORE_FALLBACK = timedelta(minutes=1)
@@ -214,6 +214,7 @@ def _pools(
         silenced=silenced_pools(said.alarms.silences if said.alarms else (), policy),
         nodes={n.instance: n for n in said.cluster.nodes} if said.cluster else {},
         pods=by_node(said.cluster),
+        unjoined=unjoined_nodes(said.cloud, said.cluster),
         at=now,
         machines=_machines(sources, parts),
         startup_taints=policy.startup_taints,

@@ -46,6 +46,7 @@ class SourceAnswers:
     nodes: Mapping[str, ClusterNode]  # by instance id
     pods: Mapping[str, tuple[Pod, ...]]  # GPU pods by the node they are bound to
     at: datetime
+    unjoined: tuple[ClusterNode, ...] = ()  # ready nodes whose provider id names no listed instance
     machines: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # by size, as far as it is known
     startup_taints: tuple[str, ...] = ()
 
@@ -76,7 +77,11 @@ def pool_state(pool: Pool, seen: SourceAnswers) -> PoolState:
         drifts=(*past.drifts, *([found_drift] if found_drift else [])),
         offer=offer,
         compute=room_beside_gpus(seen.machines.get(pool.size, {}), offer),
-        unjoined=unjoined(pool, seen.cloud, seen.cluster),
+        unjoined=tuple(
+            n.name
+            for n in seen.unjoined
+            if n.labels.get(POOL_LABEL) == pool.id or ((n.allocatable or n.dra) and POOL_LABEL not in n.labels)
+        ),
         utilization=seen.telemetry.utilization.get(pool.id) if seen.telemetry else None,
         silence=seen.silenced.get(pool.id),
     )
@@ -360,17 +365,12 @@ def startup_taint(node: ClusterNode, pool: Pool, prefixes: tuple[str, ...]) -> T
     return next((t for t in hard if t.key.startswith(prefixes)), None)
 
 
-def unjoined(pool: Pool, cloud: Mapping[str, CloudPool] | None, cluster: ClusterFacts | None) -> tuple[str, ...]:
-    """The Kubernetes nodes of *pool*, or with GPUs and of no pool, whose provider id names no listed instance."""
+def unjoined_nodes(cloud: Mapping[str, CloudPool] | None, cluster: ClusterFacts | None) -> tuple[ClusterNode, ...]:
+    """The ready Kubernetes nodes whose provider id names no listed instance, of any pool or none."""
     if cloud is None or cluster is None:
         return ()
     listed = {i.id for found in cloud.values() for i in found.instances}
-    return tuple(
-        n.name
-        for n in cluster.nodes
-        if n.instance not in listed and n.ready
-        and (n.labels.get(POOL_LABEL) == pool.id or ((n.allocatable or n.dra) and POOL_LABEL not in n.labels))
-    )  # fmt: skip
+    return tuple(n for n in cluster.nodes if n.ready and n.instance not in listed)
 
 
 def strays(pools: Sequence[PoolState], cluster: ClusterFacts | None, ours: Collection[str]) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """The nouns of what was found: nodes, pool states, sources, rights (docs/glossary.md)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -12,7 +12,7 @@ from receiver.core.model.approval_request import Question
 from receiver.core.model.charges import Comparison
 from receiver.core.model.overrides import Override
 from receiver.core.model.pods import Pod
-from receiver.core.model.policy import BudgetChange, Taint
+from receiver.core.model.policy import BudgetChange, Indexed, Taint
 from receiver.core.model.resources import less
 from receiver.core.model.signals import PoolSilence, Signal
 
@@ -366,8 +366,15 @@ class Spend:
     seen_since: datetime | None = None
 
 
+def _by_pool(signals: Sequence[Signal]) -> Mapping[str | None, list[tuple[int, Signal]]]:
+    found: dict[str | None, list[tuple[int, Signal]]] = {}
+    for number, signal in enumerate(signals):
+        found.setdefault(signal.pool, []).append((number, signal))
+    return found
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class Facts(Indexed):
     """Everything one step knows, as values: the only input of `assign` besides the policy.
 
     *bound_gangs* counts, by gang, the pods that have a node. *overrides* are those not ended, in force or not.
@@ -402,10 +409,13 @@ class Facts:
 
     def pool(self, pool_id: str) -> PoolState:
         """Return the state of *pool_id*. Raises KeyError for a pool that the policy does not name."""
-        for state in self.pools:
-            if state.pool == pool_id:
-                return state
-        raise KeyError(pool_id)
+        return self.once("by pool", lambda: {state.pool: state for state in reversed(self.pools)})[pool_id]
+
+    def signals_for(self, pool_id: str) -> tuple[Signal, ...]:
+        """Return the signals that are for *pool_id* or for every pool."""
+        by_pool = self.once("signals", lambda: _by_pool(self.signals))
+        mine = (*by_pool.get(None, ()), *by_pool.get(pool_id, ()))
+        return tuple(signal for _, signal in sorted(mine, key=lambda each: each[0]))
 
     def up(self, source: Source) -> bool:
         """True when *source* answered in this step."""

@@ -1,12 +1,15 @@
 """The operator's policy as values: pools, bounds, budget, billing and limits."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
+from typing import Any, TypeVar
 
 from receiver.core.model.windows import Window
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -315,8 +318,28 @@ class KeepUntil:
     longest: timedelta = timedelta(days=7)
 
 
+class Indexed:
+    """A frozen value that keeps what is worked out of its fields. It is no field itself: it is neither compared nor
+    stored."""
+
+    __slots__ = ("_found",)
+    _found: dict[str, Any]
+
+    def once(self, name: str, make: Callable[[], T]) -> T:
+        """Return what *make* returned when it was first called under this *name*."""
+        try:
+            found = self._found
+        except AttributeError:
+            found = {}
+            object.__setattr__(self, "_found", found)
+        if name not in found:
+            found[name] = make()
+        result: T = found[name]
+        return result
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
+class Policy(Indexed):
     """The whole configuration of decisions. *budget* None means that no budget was set.
 
     *unknown_after* is how long a node may be neither busy nor idle before a message is sent, *idle_shutdown_grace* how
@@ -356,4 +379,15 @@ class Policy:
 
     def pool(self, name_or_id: str) -> Pool | None:
         """Return the pool with this name or id, or None."""
-        return next((p for p in self.pools if name_or_id in (p.id, p.name)), None)
+        by_name = self.once("by name", lambda: {key: p for p in reversed(self.pools) for key in (p.name, p.id)})
+        return by_name.get(name_or_id)
+
+    @property
+    def kinds_of_pools(self) -> tuple[Pool, ...]:
+        """One pool of each kind: the same resources, taints and price, and none or all of them may have nodes."""
+        return self.once("kinds", lambda: tuple({_kind(p): p for p in reversed(self.pools)}.values()))
+
+
+def _kind(pool: Pool) -> object:
+    resources, taints = frozenset(pool.resources.items()), frozenset(pool.taints)
+    return resources, taints, pool.price_usd_per_hour, bool(pool.max_nodes)

@@ -107,9 +107,14 @@ class Allowance:
         if tally.pool.id in self._kept:
             self._kept[tally.pool.id] -= count - more
 
-    def open(self, tally: Tally, why: str, count: int = 1, workload: Workload | None = None) -> int:
-        """Request *count* more nodes; return how many checks they passed (3: they may be requested)."""
-        passed = self.passes(tally, count, workload)
+    def open(
+        self, tally: Tally, why: str, count: int = 1, workload: Workload | None = None, passed: int | None = None
+    ) -> int:
+        """Request *count* more nodes; return how many checks they passed (3: they may be requested).
+
+        *passed* is what `passes` has just returned for them (None: not asked yet).
+        """
+        passed = self.passes(tally, count, workload) if passed is None else passed
         room = min(count, tally.room_left)
         tally.counts[why] += count
         for check in range(passed):

@@ -309,8 +309,7 @@ def _place_pod(workload: Workload, market: Market, fitting: Sequence[Tally], all
         if tally.begin() and (room := tally.settle(asks, OPENED, kind)) is not None:
             tally.give(Given(workload=workload, rooms=(room,)), asks=room.bought)
             return
-    chosen = _where_to_buy(ordered, allowance, workload)
-    allowed = allowance.passes(chosen, 1, workload)
+    chosen, allowed = _where_to_buy(ordered, allowance, workload)
     if allowed < len(RULES) or chosen.blocked:
         left_out = chosen.settle(asks, NOT_ALLOWED, kind)
         if left_out is not None:
@@ -319,27 +318,31 @@ def _place_pod(workload: Workload, market: Market, fitting: Sequence[Tally], all
             chosen.give(Given(workload=workload, rooms=(left_out,)), asks=True)
             return
     blocked = chosen.blocked
-    passed = allowance.open(chosen, "demand", workload=workload)
+    allowance.open(chosen, "demand", workload=workload, passed=allowed)
     opened = new_bin(chosen)
-    opened.allowed = passed == len(RULES) and not blocked
+    opened.allowed = allowed == len(RULES) and not blocked
     take(opened.free, asks)
     chosen.add(opened)
     chosen.give(Given(workload=workload, rooms=(opened,)), asks=True)
 
 
-def _where_to_buy(fitting: Sequence[Tally], allowance: Allowance, workload: Workload) -> Tally:
-    """The cheapest pool that may grow, else the cheapest whose checks pass, else the cheapest (it will say why not).
+def _where_to_buy(fitting: Sequence[Tally], allowance: Allowance, workload: Workload) -> tuple[Tally, int]:
+    """The cheapest pool that may grow, else the cheapest whose checks pass, else the cheapest (it will say why not);
+    and how many checks one node of it passes.
 
     A pool that requests fewer nodes after a refusal keeps its work for these seconds: then the next pool gets the rest
     at once, and its cooldown does not delay a part of it.
     """
-    passing = (x for x in fitting if allowance.passes(x, 1, workload) == len(RULES))
     first: Tally | None = None
-    for tally in passing:
-        if not tally.blocked or tally.gang_room is not None:
-            return tally
-        first = first or tally
-    return first or next((x for x in fitting if not x.blocked and not is_full(x)), fitting[0])
+    for tally in fitting:
+        if allowance.passes(tally, 1, workload) == len(RULES):
+            if not tally.blocked or tally.gang_room is not None:
+                return tally, len(RULES)
+            first = first or tally
+    if first is not None:
+        return first, len(RULES)
+    cheapest = next((x for x in fitting if not x.blocked and not is_full(x)), fitting[0])
+    return cheapest, allowance.passes(cheapest, 1, workload)
 
 
 def _hold_floor(tally: Tally, allowance: Allowance) -> None:

@@ -278,7 +278,7 @@ def open_tally(pool: Pool, facts: Facts, budgets: Budgets) -> Tally:
     bounds = bounds_of(pool, facts.overrides, facts.at)
     backing_off = state.backoff is not None and state.backoff.holds(facts.at, LONGEST_GROWTH_BACKOFF)
     halts = (SignalAction.FREEZE, SignalAction.PAUSE_SCALE_UP)
-    halted = any(s.action in halts and s.pool in (None, pool.id) for s in facts.signals)
+    halted = any(s.action in halts for s in facts.signals_for(pool.id))
     stuck = bool(stuck_on_the_way(pool, state, facts.at))
     unpriced = pool.price_usd_per_hour is None
     undone = undone_by_others(state, facts.at, grows=True) is not None

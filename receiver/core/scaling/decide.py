@@ -82,7 +82,7 @@ def case_of(state: PoolState, wanted: Wanted, facts: Facts, policy: Policy, remo
         facts=facts,
         policy=policy,
         now=facts.at,
-        signals=tuple(s for s in facts.signals if s.pool in (None, pool.id)),
+        signals=facts.signals_for(pool.id),
         overrides=tuple(o for o in facts.overrides if o.concerns(pool.id) and facts.at < o.until),
         questions=tuple(q for q in facts.questions if q.pool == pool.id and facts.at < q.expires_at),
         removals_left=removals_left,

@@ -100,7 +100,7 @@ def _try_gang(
         room.allowed = number < tally.room_left
         tally.add(room)
     if opened:
-        allowance.open(tally, "demand", opened, workload)
+        allowance.open(tally, "demand", opened, workload, passed=len(RULES))
     found = [*rooms, *trial[len(rooms) :]]
     tally.give(Given(workload=workload, rooms=tuple(found[place] for place in places)), asks=opened > 0)
     return True

@@ -40,15 +40,28 @@ class Matching:
         self._markets: dict[tuple[str, ...], Market] = {}
         self._by_shape: dict[Kind, Market] = {}
         self._gang_orders: dict[object, list[Tally]] = {}
+        self._by_label: dict[str, dict[str | None, list[Tally]]] = {}
 
     def fitting(self, pod: Pod) -> tuple[Tally, ...]:
         """The pools that a node for *pod* could be bought in: what it prefers first, then the cheapest per GPU."""
         kind = self._kind(pod)
         if kind not in self._fitting:
-            fits = [x for x in self._tallies if not self._apart(pod, x) and refusal(pod, x.pool, x.state) is None]
+            fits = [x for x in self._selected(pod) if not self._apart(pod, x) and refusal(pod, x.pool, x.state) is None]
             ordered = tuple(sorted(fits, key=lambda x: (-preference(pod, x.pool), by_price(x))))
             self._fitting[kind] = self._orders.setdefault(tuple(map(id, ordered)), ordered)  # equal ones are one
         return self._fitting[kind]
+
+    def _selected(self, pod: Pod) -> Sequence[Tally]:
+        """The tallies that one label of *pod*'s node selector leaves, the one that leaves fewest; all without any."""
+        fewest = self._tallies
+        for key, value in pod.node_selector.items():
+            if key not in self._by_label:
+                index = self._by_label[key] = {}
+                for tally in self._tallies:
+                    index.setdefault(tally.pool.offered_labels.get(key), []).append(tally)
+            found = self._by_label[key].get(value, [])
+            fewest = found if len(found) < len(fewest) else fewest
+        return fewest
 
     def market(self, pod: Pod) -> "Market":
         """The competition for the pools that *pod* fits."""
@@ -196,9 +209,9 @@ def siblings(pool: Pool, policy: Policy) -> Sequence[Pool]:
 
 def is_small(pool: Pool, policy: Policy) -> bool:
     """True when no sibling of *pool* has smaller nodes, and one has `WIDE` times their GPUs or more."""
-    size = pool.gpus_per_node  # sizes first: this runs for each pair of pools
-    wide = any(other.gpus_per_node >= WIDE * size and _alike(pool, other) for other in policy.pools)
-    return wide and not any(other.gpus_per_node < size and _alike(pool, other) for other in policy.pools)
+    size, kinds = pool.gpus_per_node, policy.kinds_of_pools
+    wide = any(other.gpus_per_node >= WIDE * size and _alike(pool, other) for other in kinds)
+    return wide and not any(other.gpus_per_node < size and _alike(pool, other) for other in kinds)
 
 
 def goes_early(pool: Pool, policy: Policy) -> bool:
@@ -208,8 +221,8 @@ def goes_early(pool: Pool, policy: Policy) -> bool:
     """
     if policy.objective is Objective.WAIT or not policy.billing.by_the_hour:
         return False
-    most = pool.gpus_per_node / WIDE  # sizes first: this runs for each idle node, and most pools have one size
-    return any(other.gpus_per_node <= most and _alike(pool, other) for other in policy.pools)
+    most = pool.gpus_per_node / WIDE
+    return any(other.gpus_per_node <= most and _alike(pool, other) for other in policy.kinds_of_pools)
 
 
 def stays_warm(pool: Pool, policy: Policy) -> bool:
