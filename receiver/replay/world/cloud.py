@@ -362,9 +362,9 @@ class SimulatedCloud:
         pool.coming.remove(vm)
         pool.instances.append(vm)
         vm.listed = True
-        if self._faults.takes_stuck(pool.id):
+        if self._faults.takes("stuck", pool.id) is not None:
             return
-        odd = self._faults.takes_odd_status(pool.id)
+        odd = self._faults.takes("odd", pool.id)
         self._agenda.after(self._dice.spread(self._timings.build), self._built, pool, vm, odd or "ACTIVE")
 
     def _built(self, pool: CivoPool, vm: VM, status: str) -> None:

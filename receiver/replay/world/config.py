@@ -233,15 +233,12 @@ class Faults:
     of telemetry take effect on *nodes*, which the world sets.
     """
 
+    nodes: "Nodes" = field(init=False, repr=False)
     stock: dict[str, int | None] = field(default_factory=dict)
     rules_dead: bool = False
-    nodes: "Nodes | None" = None
     _telemetry_gone: bool = False
     _refusals: list[tuple[Denied, int | None]] = field(default_factory=list)
-    _stuck: dict[str, int] = field(default_factory=dict)
-    _gpu_never: dict[str, int] = field(default_factory=dict)
-    _bare: dict[str, int] = field(default_factory=dict)
-    _odd: dict[str, tuple[int, str]] = field(default_factory=dict)
+    _coming: dict[tuple[str, str], tuple[int, str]] = field(default_factory=dict)  # by fault and pool: how many, value
 
     @property
     def telemetry_gone(self) -> bool:
@@ -251,26 +248,19 @@ class Faults:
     @telemetry_gone.setter
     def telemetry_gone(self, gone: bool) -> None:
         self._telemetry_gone = gone
-        if self.nodes is not None:
-            self.nodes.telemetry_gone(gone)
+        self.nodes.telemetry_gone(gone)
 
     def lose_gpu(self, node: str) -> None:
         """Crash the driver of *node*: no GPU is allocatable or reported until `recover`. Pods stay. Unknown: 404."""
-        self._known_nodes.lose_gpu(node)
+        self.nodes.lose_gpu(node)
 
     def not_ready(self, node: str) -> None:
         """Make a Ready *node* NotReady until `recover`. Its pods keep running. Unknown: 404."""
-        self._known_nodes.not_ready(node)
+        self.nodes.not_ready(node)
 
     def recover(self, node: str) -> None:
         """Undo `lose_gpu` and `not_ready`. Unknown: 404."""
-        self._known_nodes.recover(node)
-
-    @property
-    def _known_nodes(self) -> "Nodes":
-        if self.nodes is None:
-            raise RuntimeError("no world uses these faults")
-        return self.nodes
+        self.nodes.recover(node)
 
     def refuse_rescale(
         self,
@@ -285,31 +275,27 @@ class Faults:
 
     def stuck_building(self, pool: str, count: int = 1) -> None:
         """The next *count* instances of *pool* never leave BUILDING."""
-        self._stuck[pool] = count
+        self._coming["stuck", pool] = (count, "")
 
     def gpu_never(self, pool: str, count: int = 1) -> None:
         """The next *count* nodes of *pool* become Ready without ever offering a GPU."""
-        self._gpu_never[pool] = count
+        self._coming["gpu_never", pool] = (count, "")
 
     def bare_labels(self, pool: str, count: int = 1) -> None:
         """The next *count* nodes of *pool* register without the pool's labels and taints."""
-        self._bare[pool] = count
+        self._coming["bare", pool] = (count, "")
 
     def odd_status(self, pool: str, count: int = 1, status: str = "ERROR") -> None:
         """The next *count* instances of *pool* go to *status* instead of ACTIVE and stay there."""
-        self._odd[pool] = (count, status)
+        self._coming["odd", pool] = (count, status)
 
     def clear(self) -> None:
         """End all faults. Instances that are stuck stay stuck, and nodes without labels stay so."""
         self.stock.clear()
         self.telemetry_gone = self.rules_dead = False
         self._refusals.clear()
-        self._stuck.clear()
-        self._gpu_never.clear()
-        self._bare.clear()
-        self._odd.clear()
-        if self.nodes is not None:
-            self.nodes.recover_all()
+        self._coming.clear()
+        self.nodes.recover_all()
 
     def next_refusal(self) -> Denied | None:
         """Use up and return the refusal of the next resize, or None."""
@@ -320,30 +306,10 @@ class Faults:
             self._refusals.insert(0, (refusal, None if times is None else times - 1))
         return refusal
 
-    def takes_stuck(self, pool: str) -> bool:
-        """Use up one stuck build; False when none is left."""
-        return _use_up(self._stuck, pool)
-
-    def takes_gpu_never(self, pool: str) -> bool:
-        """Use up one node without a GPU; False when none is left."""
-        return _use_up(self._gpu_never, pool)
-
-    def takes_bare_labels(self, pool: str) -> bool:
-        """Use up one node without labels and taints; False when none is left."""
-        return _use_up(self._bare, pool)
-
-    def takes_odd_status(self, pool: str) -> str | None:
-        """Use up and return one odd status, or None."""
-        left, status = self._odd.get(pool, (0, ""))
+    def takes(self, fault: Literal["stuck", "gpu_never", "bare", "odd"], pool: str) -> str | None:
+        """Use up one *fault* of *pool* and return its value (the odd status), or None when none is left."""
+        left, value = self._coming.get((fault, pool), (0, ""))
         if left <= 0:
             return None
-        self._odd[pool] = (left - 1, status)
-        return status
-
-
-def _use_up(counters: dict[str, int], pool: str) -> bool:
-    left = counters.get(pool, 0)
-    if left <= 0:
-        return False
-    counters[pool] = left - 1
-    return True
+        self._coming[fault, pool] = (left - 1, value)
+        return value

@@ -58,7 +58,7 @@ class Nodes:
         if not vm.living:
             return
         late = bool(self._timings.label_lag)
-        bare = self._faults.takes_bare_labels(pool.id)
+        bare = self._faults.takes("bare", pool.id) is not None
         node = WorldNode(
             name=vm.hostname,
             instance=vm.id,
@@ -92,7 +92,7 @@ class Nodes:
         elif at_once:
             self._driver(vm)
             self._set_up(vm)
-        elif not self._faults.takes_gpu_never(vm.pool):
+        elif self._faults.takes("gpu_never", vm.pool) is None:
             self._agenda.after(self._dice.spread(self._timings.driver), self._driver, vm)
 
     def _driver(self, vm: VM) -> None:

@@ -110,7 +110,7 @@ def _reasons(pod: WorldPod, node: WorldNode, used: Mapping[str, int]) -> Iterabl
 Order = tuple[int, datetime, int]  # lower priority value first, then age, then arrival
 Gang = tuple[str, str]
 Taken = dict[str, dict[str, int]]
-TELL_AGAIN = timedelta(seconds=10)  # kube-scheduler's longest back-off
+UPDATE_AGAIN = timedelta(seconds=10)  # kube-scheduler's longest back-off
 
 
 class WaitingLine:
@@ -184,7 +184,7 @@ class _Wish:
 
 class Scheduler:
     """Tries waiting pods by priority, then age. A pass runs once per moment with a change. Pods that failed are tried
-    again when a node may have room for them; their messages are then updated, at most once per `TELL_AGAIN`."""
+    again when a node may have room for them; their messages are then updated, at most once per `UPDATE_AGAIN`."""
 
     def __init__(
         self, cluster: ClusterObjects, agenda: Agenda, bind: Callable[[WorldPod, str], None], packing: Packing
@@ -206,8 +206,8 @@ class Scheduler:
         self._enqueued = 0
         self._room_came = False
         self._pass_due = False
-        self._tell_at = agenda.now  # the earliest next update of messages
-        self._tell_due = False
+        self._update_at = agenda.now  # the earliest next update of messages
+        self._update_due = False
 
     def enqueue(self, pod: WorldPod) -> None:
         """Try to place *pod* from now on."""
@@ -271,11 +271,11 @@ class Scheduler:
         again = self._room_came
         self._room_came = False
         self._line.serve(None if again else {self._line.group_of(key) for key in self._fresh}, self._try)
-        self._tell(self._fresh)
+        self._set_messages(self._fresh)
         self._fresh.clear()
-        if again and self._wishes and not self._tell_due:
-            self._tell_due = True
-            self._agenda.at(self._tell_at, self._tell_anew)
+        if again and self._wishes and not self._update_due:
+            self._update_due = True
+            self._agenda.at(self._update_at, self._update_again)
 
     # --- placement ---
 
@@ -377,16 +377,12 @@ class Scheduler:
 
     def _avoided(self, node: WorldNode, pod: WorldPod, place: int) -> int:
         """Return how many soft taints of *node* the pod does not tolerate."""
-        if not node.taints:
-            return 0
         known = self._soft.setdefault(node.name, {})
         if place not in known:
             known[place] = soft(node.taints, pod.tolerations)
         return known[place]
 
     def _score(self, node: WorldNode, pod: WorldPod, preferred: int) -> int:
-        if not pod.preferred:
-            return 0
         known = self._scores.setdefault(node.name, {})
         if preferred not in known:
             known[preferred] = preference(node.labels, pod.preferred)
@@ -394,26 +390,26 @@ class Scheduler:
 
     # --- messages ---
 
-    def _tell_anew(self) -> None:
-        self._tell_due = False
-        self._tell_at = self._agenda.now + TELL_AGAIN
-        self._tell([key for key in self._wishes if key not in self._fresh])
+    def _update_again(self) -> None:
+        self._update_due = False
+        self._update_at = self._agenda.now + UPDATE_AGAIN
+        self._set_messages([key for key in self._wishes if key not in self._fresh])
 
-    def _tell(self, keys: Iterable[Key]) -> None:
+    def _set_messages(self, keys: Iterable[Key]) -> None:
         """Set the message of the pods that have none or another one."""
-        told: dict[tuple[int, bool], str] = {}
+        messages: dict[tuple[int, bool], str] = {}
         for key in keys:
             pod = self._cluster.pods[key]
             kind = (self._wishes[key].kind, pod.gang is not None)
-            if kind not in told:
-                told[kind] = why_not(pod, self._cluster.nodes.values(), self._cluster.used)
+            if kind not in messages:
+                messages[kind] = why_not(pod, self._cluster.nodes.values(), self._cluster.used)
             if pod.scheduled is not False:
                 now = self._agenda.now
                 self._cluster.change_pod(
-                    pod, scheduled=False, scheduled_since=now, reason="Unschedulable", message=told[kind]
+                    pod, scheduled=False, scheduled_since=now, reason="Unschedulable", message=messages[kind]
                 )
-            elif pod.message != told[kind]:
-                self._cluster.change_pod(pod, message=told[kind])
+            elif pod.message != messages[kind]:
+                self._cluster.change_pod(pod, message=messages[kind])
 
 
 def _gang_of(pod: WorldPod) -> Gang | None:
