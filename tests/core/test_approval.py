@@ -16,7 +16,7 @@ from receiver.core.model.pods import PodPhase
 from receiver.core.model.policy import Approval, Budget, Policy, Unanswered
 from receiver.core.model.signals import SignalAction
 from receiver.core.notices.people_notices import answered, asked
-from receiver.core.scaling.approval import to_ask
+from receiver.core.scaling.approval import due_requests
 from receiver.core.scaling.assign import assign
 from receiver.core.scaling.decide import decide_all
 from tests.core.builders import (
@@ -60,7 +60,7 @@ def reason(decision: Decision) -> Reason:
 
 def due(found: Facts, policy: Policy) -> tuple[Question, ...]:
     assignment = assign(found, policy)
-    return to_ask(found, assignment, decide_all(found, assignment, policy, explained_by=with_grounds), policy)
+    return due_requests(found, assignment, decide_all(found, assignment, policy, explained_by=with_grounds), policy)
 
 
 def said(kind: OverrideKind, nodes: int | None = None, **changes: Any) -> Override:

@@ -2,7 +2,7 @@
 
 from datetime import datetime, timedelta
 
-from receiver.core.model.memory import believed_since, is_sure
+from receiver.core.model.memory import is_trusted, steady_since
 from tests.core.builders import NOW
 
 MINUTE = timedelta(minutes=1)
@@ -13,8 +13,8 @@ def sure_after(*steps: tuple[timedelta, bool]) -> list[bool]:
     since: datetime | None = None
     found = []
     for at, steady in steps:
-        since = believed_since(since, NOW + at, steady=steady)
-        found.append(is_sure(since, NOW + at))
+        since = steady_since(since, NOW + at, steady=steady)
+        found.append(is_trusted(since, NOW + at))
     return found
 
 

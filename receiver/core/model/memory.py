@@ -181,13 +181,13 @@ def is_steady(before: datetime | None, now: datetime) -> bool:
     return before is not None and timedelta(0) <= now - before <= IN_A_ROW
 
 
-def believed_since(before: datetime | None, now: datetime, *, steady: bool) -> datetime | None:
+def steady_since(before: datetime | None, now: datetime, *, steady: bool) -> datetime | None:
     """Since when every step has been *steady*, given that of the step *before*; None while they are not."""
     if not steady:
         return None
     return now if before is None else min(before, now)
 
 
-def is_sure(since: datetime | None, now: datetime) -> bool:
+def is_trusted(since: datetime | None, now: datetime) -> bool:
     """True when the clock has been trusted for long enough (*since*) for irreversible actions."""
     return since is not None and now - since >= LONG

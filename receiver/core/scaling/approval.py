@@ -43,7 +43,7 @@ def without_approvals(policy: Policy) -> Policy:
     return replace(policy, pools=tuple(replace(pool, approval=None) for pool in policy.pools))
 
 
-def to_ask(
+def due_requests(
     facts: Facts, assignment: Assignment, decisions: Mapping[str, Decision], policy: Policy
 ) -> tuple[Question, ...]:
     """Return the requests that are due now; *decisions* (by pool id) follow from the known answers."""
@@ -140,7 +140,7 @@ def _growth(decision: Decision, case: Case, approval: Approval) -> Sequence[Ques
     return (_question(Asks.GROWTH, left[held], to_count, case, approval),)
 
 
-def is_at_its_end(question: Question, facts: Facts) -> bool:
+def is_done(question: Question, facts: Facts) -> bool:
     """True when nothing is left of *question*: growth has reached its count, or its nodes are gone."""
     state = next((s for s in facts.pools if s.pool == question.pool), None)
     if state is None:

@@ -19,7 +19,7 @@ from receiver.core.model.resources import COMPUTE
 from receiver.core.scaling.allowance import RULES, Allowance
 from receiver.core.scaling.capacity import Bin, Given, Requests, Tally, new_bin
 from receiver.core.scaling.demand import take
-from receiver.core.scaling.market import price
+from receiver.core.scaling.market import gang_kind, price
 
 MOST_MOVED = 20_000  # workloads seated again in one step where amounts differ
 FEW = 12  # up to so many workloads every seating is tried, up to MOST_TRIES
@@ -163,7 +163,7 @@ class _Filling:
         return Guest(
             workload,
             tuple(self._numbers[id(tally)] for tally in common),
-            tuple(_kind(pod) for pod in workload.pods),
+            gang_kind(workload),
         )
 
     # --- what was found
@@ -438,10 +438,6 @@ class _Filling:
         start = self._start[room.pool]
         for kind, place in start.items():
             start[kind] = min(place, room.place)
-
-
-def _kind(pod: Pod) -> Requests:
-    return tuple(sorted(pod.asks.items()))
 
 
 def _holds(free: Mapping[str, int], asks: Mapping[str, int]) -> bool:

@@ -8,7 +8,7 @@ from receiver.core.model.pods import Pod, Workload
 from receiver.core.scaling.allowance import RULES, Allowance
 from receiver.core.scaling.capacity import COMING, Bin, Given, HeldWorkload, Requests, Tally, is_full, new_bin
 from receiver.core.scaling.demand import preference, take
-from receiver.core.scaling.market import Matching, gang_kind, price
+from receiver.core.scaling.market import Matching, gang_kind, price, requests_of
 
 
 def leave_waiting(
@@ -140,8 +140,7 @@ def _fill(bins: list[Bin], pods: Sequence[Pod], tally: Tally) -> list[int]:
     places: list[int] = []
     begin: dict[Requests, int] = {}  # room only shrinks, so a bin that holds no pod of a kind never will
     for pod in pods:
-        asks = pod.asks
-        kind = tuple(sorted(asks.items()))
+        asks, kind = pod.asks, requests_of(pod)
         place = begin.get(kind, 0)
         while place < len(bins) and not take(bins[place].free, asks):
             place += 1

@@ -19,7 +19,7 @@ UNKNOWN_PRICE = Decimal("Infinity")
 def shape(pod: Pod) -> Kind:
     """What decides where a pod fits; pods of one shape are matched once."""
     return (
-        tuple(sorted(pod.asks.items())),
+        requests_of(pod),
         tuple(sorted(pod.node_selector.items())),
         pod.affinity,
         pod.preferred,
@@ -106,14 +106,14 @@ class Market:
 
     def enter(self, pod: Pod) -> None:
         """*pod* waits."""
-        asks = _requests(pod)
+        asks = requests_of(pod)
         if asks not in self._waiting:
             insort(self._largest_first, (-pod.gpus, asks))
         self._waiting[asks] += 1
 
     def leave(self, pod: Pod) -> None:
         """*pod* was given room, or refused it."""
-        self._waiting[_requests(pod)] -= 1
+        self._waiting[requests_of(pod)] -= 1
 
     def order(self, pod: Pod) -> Sequence[Tally]:
         """The pools for a new node for *pod*: what it prefers first, then the least USD per useful GPU."""
@@ -162,7 +162,7 @@ def price(tally: Tally) -> Decimal:
 
 def gang_kind(workload: Workload) -> tuple[Requests, ...]:
     """What the pods of a gang ask for."""
-    return tuple(_requests(pod) for pod in workload.pods)
+    return tuple(requests_of(pod) for pod in workload.pods)
 
 
 def _by_gang_price(workload: Workload, tallies: Iterable[Tally]) -> list[Tally]:
@@ -194,7 +194,8 @@ def _kind(tally: Tally) -> Requests:
     return tuple(sorted(new_node(tally.pool, tally.state).items()))
 
 
-def _requests(pod: Pod) -> Requests:
+def requests_of(pod: Pod) -> Requests:
+    """Everything that *pod* requests, as a key."""
     return tuple(sorted(pod.asks.items()))
 
 

@@ -14,7 +14,7 @@ from receiver.adapters.messages.delivery import Outbox
 from receiver.adapters.messages.destinations import check_every_destination
 from receiver.config.environment import installed_version
 from receiver.config.model import Mode
-from receiver.core.model.memory import believed_since, is_sure
+from receiver.core.model.memory import is_trusted, steady_since
 from receiver.core.notices.grouping import PageLinks, Seal
 from receiver.metrics.collector import StoreCollector
 from receiver.ports import Clock, TryLater
@@ -47,10 +47,10 @@ class Stepping:
         """Take the step of *now*. Raises what `receiver.step.reconcile.step` raises."""
         self._outside.file.look()
         stepped = self._step(now)
-        self._believed = believed_since(self._believed, now, steady=stepped.steady)
+        self._believed = steady_since(self._believed, now, steady=stepped.steady)
         if stepped.steady:  # a clock jump must not prune rows or send a monthly report
             self._prune(now)
-            self._month_end.look(now, sure=is_sure(self._believed, now))
+            self._month_end.look(now, sure=is_trusted(self._believed, now))
         return stepped
 
     def _step(self, now: datetime) -> Stepped:

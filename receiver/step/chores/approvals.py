@@ -35,7 +35,7 @@ def asked_before(facts: Facts, store: StepStore, policy: Policy, now: datetime, 
     found = []
     for question in store.questions_standing(now):
         with parts.part("approvals", question.pool):
-            if question.done_at is None and facts.up(Source.CIVO) and approval.is_at_its_end(question, facts):
+            if question.done_at is None and facts.up(Source.CIVO) and approval.is_done(question, facts):
                 store.question_done(question.id, now)
                 question = replace(question, done_at=now)
         if steady or question.answer is not None:
@@ -53,7 +53,7 @@ def due(
     if not steady or not approval.uses_approvals(policy):
         return facts, decisions, ()
     with parts.part("approvals"):
-        questions = approval.to_ask(facts, assignment, decisions, policy)
+        questions = approval.due_requests(facts, assignment, decisions, policy)
         if questions:
             asked = replace(facts, questions=(*facts.questions, *questions))
             again = decide_all(asked, assignment, policy, explained_by=with_grounds, failures=parts.failures)
