@@ -291,8 +291,11 @@ def _kind(answer: Answer, question: Question) -> OverrideKind:
 
 def _does(answer: Answer, question: Question, policy: Policy, now: datetime, present: int) -> str:
     until = until_of(answer, policy, now)
+    if until is None and question.asks is Asks.GROWTH:
+        return f"The pool may grow to {question.to_count} nodes at once."
     if until is None:
-        return _approves(question, now)
+        moment = max(now, question.due_at)
+        return f"{named(question.nodes)} may be removed from {moment:%H:%M:%S} UTC on, if still idle then."
     end = f"{until:%Y-%m-%d %H:%M} UTC"
     kind = _kind(answer, question)
     if kind is OverrideKind.SNOOZE:
@@ -300,10 +303,3 @@ def _does(answer: Answer, question: Question, policy: Policy, now: datetime, pre
     if kind is OverrideKind.CEILING:
         return f"The pool stays at {present} or fewer nodes until {end}, whatever waits."
     return f"The pool stays at exactly {some(present, 'node')} until {end}, whatever it needs."
-
-
-def _approves(question: Question, now: datetime) -> str:
-    if question.asks is Asks.GROWTH:
-        return f"The pool may grow to {question.to_count} nodes at once."
-    moment = max(now, question.due_at)
-    return f"{named(question.nodes)} may be removed from {moment:%H:%M:%S} UTC on, if still idle then."

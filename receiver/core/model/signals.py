@@ -159,27 +159,18 @@ def silenced_pools(silences: Iterable[Silence], policy: Policy) -> Mapping[str, 
     A silence pauses a pool when it matches ``{component="gpu-autoscaler", pool=<id or name>}`` without naming an alert:
     it is about the pool, not about one alert.
     """
-    found: dict[str, list[Silence]] = {}
-    for silence in silences:
-        named = {m.name for m in silence.matchers}
-        if "alertname" in named or "pool" not in named:
-            continue
-        for pool in policy.pools:
-            if any(_matches(silence, name) for name in (pool.id, pool.name)):
-                found.setdefault(pool.id, []).append(silence)
-    return {pool: _longest(ones) for pool, ones in found.items()}
+    names = [(silence, {matcher.name for matcher in silence.matchers}) for silence in silences]
+    of_pools = [silence for silence, named in names if "pool" in named and "alertname" not in named]
+    found: dict[str, PoolSilence] = {}
+    for pool in policy.pools:
+        ones = [s for s in of_pools if _matches(s, pool.id) or _matches(s, pool.name)]
+        if ones:
+            last = max(ones, key=lambda s: (s.ends_at, s.id))
+            by = last.created_by or "someone"
+            more = len(ones) - 1
+            found[pool.id] = PoolSilence(id=last.id, by=by, until=last.ends_at, comment=last.comment, more=more)
+    return found
 
 
 def _matches(silence: Silence, pool: str) -> bool:
     return all(m.matches({"component": COMPONENT, "pool": pool}) for m in silence.matchers)
-
-
-def _longest(silences: list[Silence]) -> PoolSilence:
-    last = max(silences, key=lambda s: (s.ends_at, s.id))
-    return PoolSilence(
-        id=last.id,
-        by=last.created_by or "someone",
-        until=last.ends_at,
-        comment=last.comment,
-        more=len(silences) - 1,
-    )

@@ -9,6 +9,7 @@ components that watch the budget must be able to start.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -188,23 +189,13 @@ class Tally:
     def mark(self) -> "Tally":
         """A copy to return to."""
         copies = {id(b): b.copy() for b in self.bins}
-        before = replace(
-            self,
-            bins=list(copies.values()),
-            reached=dict(self.reached),
-            too_small=dict(self.too_small),
-            counts=dict(self.counts),
-            within=list(self.within),
-            asking=list(self.asking),
-            settled=list(self.settled),
-            placed=list(self.placed),
-            held=list(self.held),
-            given=[replace(g, rooms=tuple(copies[id(b)] for b in g.rooms)) for g in self.given],
-            refused=dict(self.refused),
-            uncovered=dict(self.uncovered),
-        )
+        before = copy(self)
+        for name, value in ((name, getattr(self, name)) for name in self.__slots__):
+            if isinstance(value, (list, dict)):
+                setattr(before, name, value.copy())
+        before.bins = list(copies.values())
+        before.given = [replace(g, rooms=tuple(copies[id(b)] for b in g.rooms)) for g in self.given]
         before.shelves = tuple([copies[id(b)] for b in shelf] for shelf in self.shelves)
-        before.free = self.free
         return before
 
     def return_to(self, before: "Tally") -> None:

@@ -64,7 +64,8 @@ def evicted(case: Case, dead: int) -> tuple[Node, ...]:
     if not graces:
         return ()
     most, emptying = most_after(graces, case.now), evicting(case.state)
-    able = sorted((n for n in case.state.nodes if may_be_evicted(n, case)), key=lambda n: _loss(n, case))
+    able = [n for n in case.state.nodes if could_be_evicted(n, case) and not removal_backs_off(n, case)]
+    able.sort(key=lambda n: _loss(n, case))
     due = 0 if most is None else surplus_over(most, case, dead)
     carried = sum(n.instance in emptying for n in able)
     return tuple(able[: max(due, min(carried, surplus_over(min(g.max_nodes for g in graces), case, dead)))])
@@ -73,11 +74,6 @@ def evicted(case: Case, dead: int) -> tuple[Node, ...]:
 def surplus_over(most: int, case: Case, dead: int) -> int:
     """The number of usable nodes beyond *most*."""
     return max(0, min(case.present - dead, len(case.state.of(Stage.USABLE))) - most)
-
-
-def may_be_evicted(node: Node, case: Case) -> bool:
-    """True when *node* can be evicted now. Busy GPUs are no reason against it: the window ends their work."""
-    return could_be_evicted(node, case) and not removal_backs_off(node, case)
 
 
 def could_be_evicted(node: Node, case: Case) -> bool:
