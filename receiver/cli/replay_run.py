@@ -28,7 +28,7 @@ from receiver.replay.contest import Contestant, Progress, Reckoned, a_peer, cont
 from receiver.replay.document import Replayed, as_means, as_table, document, page_document, several
 from receiver.replay.peers import PEERS, PeerPolicy
 from receiver.replay.play import Setting
-from receiver.replay.traces import BadTrace, Trace, TraceReading, read_trace, told, trace_of_pods
+from receiver.replay.traces import BadTrace, Trace, TraceReading, error_lines, read_trace, trace_of_pods
 from receiver.replay.traces.trace import misfits
 
 FINE = 0
@@ -158,7 +158,7 @@ def read(path: Path, asked: Asked, those: Lineup) -> Trace:
     except OSError as error:
         raise BadInput([f"{path}: {error.strerror or error}"]) from error
     except BadTrace as error:
-        raise BadInput(f"{path}: {line}" for line in told(error.troubles, error.more)) from error
+        raise BadInput(f"{path}: {line}" for line in error_lines(error.troubles, error.more)) from error
 
 
 def recall(remembered: Remembered, asked: Asked, those: Lineup, progress: ReadingProgress) -> Trace:
@@ -168,7 +168,7 @@ def recall(remembered: Remembered, asked: Asked, those: Lineup, progress: Readin
     except (TryLater, WontWork) as error:
         raise BadInput([str(error)]) from error
     except BadTrace as error:
-        raise BadInput(told(error.troubles, error.more)) from error
+        raise BadInput(error_lines(error.troubles, error.more)) from error
 
 
 def _reading(asked: Asked, those: Lineup) -> TraceReading:
@@ -191,7 +191,7 @@ def fitting(trace: Trace, asked: Asked, those: Lineup) -> Trace:
     wrong = {name: trouble for pools in those.shapes for name, trouble in misfits(jobs, pools).items()}
     kept = [job for job in jobs if job.id not in wrong]
     if wrong and not asked.skip_misfits:
-        raise BadInput(f"{trace.source}: {line}" for line in told(list(wrong.values())))
+        raise BadInput(f"{trace.source}: {line}" for line in error_lines(list(wrong.values())))
     if not kept:
         raise BadInput([f"{trace.source}: no job fits a pool: use larger pools"])
     return replace(trace, jobs=kept, left_out=[*trace.left_out, *wrong.values()])
@@ -268,7 +268,7 @@ def run(traces: Sequence[Path], asked: Asked, *, as_json: bool, html: Path | Non
             print_lines(as_means(whole))
     if html is not None:
         _write(html, played, whole.get("ratios", {}))
-    return WRONG if any(_is_wrong(policy) for told in documents for policy in told["policies"]) else FINE
+    return WRONG if any(_is_wrong(policy) for trace in documents for policy in trace["policies"]) else FINE
 
 
 def _traces(paths: Sequence[Path], asked: Asked, those: Lineup, *, shown: bool) -> list[Trace]:
@@ -302,11 +302,11 @@ def _recalled(remembered: Remembered, asked: Asked, those: Lineup, *, shown: boo
     """Read a Prometheus page by page, with a progress bar."""
     with click.progressbar(length=1, label="reading history", file=sys.stderr, hidden=not shown) as bar:
 
-        def told(done: int, of: int) -> None:
+        def report(done: int, of: int) -> None:
             bar.length = of
             bar.update(done - bar.pos)
 
-        return recall(remembered, asked, those, told)
+        return recall(remembered, asked, those, report)
 
 
 def _played(trace: Trace, those: Lineup, progress: Progress) -> Replayed:
@@ -343,11 +343,11 @@ def _progress(jobs: int, *, shown: bool) -> Iterator[Progress]:
     with click.progressbar(length=jobs, file=sys.stderr, hidden=not shown, show_pos=True) as bar:
         before: tuple[str, int] = ("", 0)
 
-        def told(name: str, done: int) -> None:
+        def report(name: str, done: int) -> None:
             nonlocal before
             goes_on = name == before[0] and done >= before[1]
             bar.label = name
             bar.update(done - before[1] if goes_on else done)
             before = (name, done)
 
-        yield told
+        yield report

@@ -58,7 +58,7 @@ def clairvoyant(jobs: Sequence[Job], gpus: int, lead: timedelta, *, by_the_hour:
         over += gone
         for _ in range(job.pods):
             if job.gpus_per_pod > gpus:
-                raise ValueError(f"a pod of {job.id} asks for {job.gpus_per_pod} GPUs, nodes have {gpus}")
+                raise ValueError(f"a pod of {job.id} requests {job.gpus_per_pod} GPUs, nodes have {gpus}")
             chosen = _cheapest(nodes, job.gpus_per_pod, end, now, lead, by_the_hour=by_the_hour)
             if chosen is None:
                 chosen = _Open(start=now - lead, end=end, free=gpus)

@@ -199,20 +199,20 @@ def circumstances(setting: Mapping[str, Any]) -> Iterator[str]:
     spread = f" +-{100 * setting['jitter']:g} %" if setting["jitter"] else ""
     ready, usable = brief(setting["build_s"] + setting["boot_s"]), brief(setting["driver_s"])
     yield (
-        f"a node takes {ready} until it is Ready and {usable} more"
-        f" until its GPUs are usable{spread}, and {brief(setting['delete_s'])} to go;"
-        f" paid by the {'started hour' if setting['billing'] == 'hour' else 'second'}; packing {setting['packing']}"
+        f"a node is Ready after {ready}, its GPUs are usable after {usable} more{spread},"
+        f" and it is gone {brief(setting['delete_s'])} after its deletion;"
+        f" billed by the {'started hour' if setting['billing'] == 'hour' else 'second'}; packing {setting['packing']}"
     )
-    told = []
+    steps = []
     if setting["watch_s"] is not None:
-        told.append(f"{setting['watch_s']:g} s after a pod found no room")
+        steps.append(f"{setting['watch_s']:g} s after a pod found no node")
     if setting["scrape_s"] is not None:
-        told.append(
-            f"when an alert comes (scrape {setting['scrape_s']:g} s, evaluation {setting['evaluation_s']:g} s,"
+        steps.append(
+            f"when an alert arrives (scrape {setting['scrape_s']:g} s, evaluation {setting['evaluation_s']:g} s,"
             f" group_wait {setting['group_wait_s']:g} s)"
         )
-    told.append(f"every {setting['tick_s']:g} s")
-    yield f"the product looks {', '.join(told)}; a peer at its own interval"
+    steps.append(f"every {setting['tick_s']:g} s")
+    yield f"steps run {', '.join(steps)}; baselines at their own interval"
 
 
 def _ratio(found: Mapping[str, float]) -> list[str]:

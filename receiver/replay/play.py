@@ -46,10 +46,10 @@ class Reaction:
 
     def noticed(self, at: datetime, *, waits: bool = True) -> datetime:
         """Return when the controller looks after a change at *at*; *waits*: a pod found no node."""
-        told = [at + self.watch] if waits and self.watch is not None else []
+        known = [at + self.watch] if waits and self.watch is not None else []
         if waits and self.scrape:
-            told.append(self._alert_at(at))
-        return min((self.tick_at(at), *told))
+            known.append(self._alert_at(at))
+        return min((self.tick_at(at), *known))
 
     def tick_at(self, at: datetime) -> datetime:
         """Return the first tick at or after *at*."""
@@ -293,10 +293,10 @@ def play(
             moved_at, changed = now, True
         if len(world.finished) + len(world.failed) > done:
             moved_at = now
-        told = placements.found_no_room
+        before = placements.found_no_room
         version = _recorded(placements, world, version)
         if changed:
-            noticed = reaction.noticed(now, waits=placements.found_no_room > told)
+            noticed = reaction.noticed(now, waits=placements.found_no_room > before)
             wake = noticed if wake is None else min(wake, noticed)
         if wake is not None and wake <= now:
             looks += 1

@@ -110,10 +110,10 @@ class WorldCloud(Switches):
         required = self._required(pool)
         late = required == shown and required <= target
         if required >= target and not late:
-            sentence = f"{required} nodes are asked for already, {target} were wanted"
+            sentence = f"the count is already {required}, wanted were {target}"
             return Receipt(did=Did.ALREADY, sentence=sentence, required=required)
         if required != decided_on and not late:
-            sentence = f"{required} nodes are asked for, the decision was made on {decided_on}"
+            sentence = f"the count is {required}, the decision was made on {decided_on}"
             return Receipt(did=Did.DIFFERS, sentence=sentence, required=required)
         alive = sum(vm.status != "DELETING" for vm in self._world.pools[pool].instances)
         if alive > target:
@@ -124,7 +124,7 @@ class WorldCloud(Switches):
         except Denied as refused:
             raise as_port_error(refused) from None
         after = self._required(pool)
-        return Receipt(did=Did.DONE, sentence=f"asked for {target} nodes instead of {required}", required=after)
+        return Receipt(did=Did.DONE, sentence=f"set the count to {target} from {required}", required=after)
 
     def retire(self, pool: str, instance: str) -> Receipt:
         """Delete one instance; ALREADY when it is gone."""
@@ -314,8 +314,8 @@ class WorldAlarms(Switches):
         }
         if pool:
             labels["pool"] = pool
-        told = "\n".join(f"{k}={v}" for k, v in sorted(labels.items()))
-        fingerprint = hashlib.sha256(told.encode()).hexdigest()[:16]
+        text = "\n".join(f"{k}={v}" for k, v in sorted(labels.items()))
+        fingerprint = hashlib.sha256(text.encode()).hexdigest()[:16]
         return Alert(fingerprint=fingerprint, labels=labels, starts_at=self._world.now)
 
 

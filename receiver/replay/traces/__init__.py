@@ -8,10 +8,11 @@ from pathlib import Path
 from receiver.ports.past import Past, PastPod, Trouble
 from receiver.replay.traces.pods import trace_of_pods
 from receiver.replay.traces.tidy import COLUMNS, read_tidy
-from receiver.replay.traces.trace import FORMATS, BadTrace, Format, Trace, TraceReading, told
+from receiver.replay.traces.trace import FORMATS, BadTrace, Format, Trace, TraceReading, error_lines
 from receiver.replay.world.config import Job
 
 __all__ = [
+    "error_lines",
     "FORMATS",
     "BadTrace",
     "Format",
@@ -24,7 +25,6 @@ __all__ = [
     "read_tidy",
     "read_trace",
     "recognised",
-    "told",
     "trace_of_pods",
 ]
 

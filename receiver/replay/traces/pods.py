@@ -74,7 +74,7 @@ def _counts(past_pod: PastPod, past: Past, found: Findings) -> bool:
     elif past.since is not None and past_pod.held_until is not None and past_pod.held_until <= past.since:
         found.uncounted[BEFORE] += 1
     elif len(pod.requests) > 1:
-        problem = f"it asks for {' and '.join(sorted(pod.requests))} at once"
+        problem = f"it requests {' and '.join(sorted(pod.requests))} at once"
         found.wrong(
             where, "resources", problem, "a replay allows one GPU resource per pod: leave it out with --skip-bad"
         )
@@ -125,7 +125,7 @@ def _job(key: str, members: Sequence[PastPod], past: Past, reading: TraceReading
     if len({tuple(m.pod.requests.items()) for m in members}) > 1:
         asked = ", ".join(sorted({f"{m.pod.gpus} {next(iter(m.pod.requests))}" for m in members}))
         remedy = "a replay needs gangs of equal pods: leave it out with --skip-bad"
-        found.wrong(f"gang {key}", "resources", f"its pods ask for different GPUs ({asked})", remedy)
+        found.wrong(f"gang {key}", "resources", f"its pods request different GPUs ({asked})", remedy)
         return None
     begun = max(_held_from(m, past) for m in members)
     ended = max(m.held_until or past.until for m in members)

@@ -32,10 +32,10 @@ class BadTrace(Exception):
     def __init__(self, troubles: Iterable[Trouble], more: Mapping[str, int] | None = None) -> None:
         self.troubles = tuple(troubles)
         self.more = dict(more or {})
-        super().__init__("\n".join(told(self.troubles, self.more)))
+        super().__init__("\n".join(error_lines(self.troubles, self.more)))
 
 
-def told(troubles: Sequence[Trouble], more: Mapping[str, int] | None = None, shown: int = SHOWN) -> list[str]:
+def error_lines(troubles: Sequence[Trouble], more: Mapping[str, int] | None = None, shown: int = SHOWN) -> list[str]:
     """Return a line for each of the first *shown* errors, and one that counts the others by field."""
     others = Counter(t.field for t in troubles[shown:]) + Counter(more or {})
     lines = [str(t) for t in troubles[:shown]]
@@ -91,7 +91,7 @@ class Trace:
     def report(self) -> list[str]:
         """The lines to read before the figures."""
         counted = [f"not counted, {kind}: {number}" for kind, number in self.uncounted.items()]
-        return [*told(self.left_out), *counted, *self.notes]
+        return [*error_lines(self.left_out), *counted, *self.notes]
 
 
 class Findings:
@@ -131,7 +131,7 @@ class Findings:
             nothing = Trouble(where="trace", field="jobs", problem=problem, remedy=MORE)
             raise BadTrace([*self.troubles, nothing], self._more)
         if self._more:
-            self.notes.append(told((), self._more)[0])
+            self.notes.append(error_lines((), self._more)[0])
         return Trace(
             source=source,
             format=form,

@@ -96,7 +96,7 @@ class Timings:
     quota_lag: timedelta = timedelta(seconds=180)  # gone -> quota usage falls
     schedule: timedelta = timedelta(milliseconds=200)  # pod created -> the scheduler tries it
     fill_retry: timedelta = timedelta(seconds=30)  # Civo tries again to build what a pool lacks
-    finished_lingers: timedelta | None = None  # a finished pod's object goes after this; None keeps it
+    finished_lingers: timedelta | None = None  # a finished pod's object is deleted after this; None keeps it
     jitter: float = 0.0
 
 
@@ -227,7 +227,7 @@ class Job(PodTemplate):
 
 @dataclass(slots=True, kw_only=True)
 class Faults:
-    """What goes wrong from now on. Counters are by pool id; each fault uses up one.
+    """The faults of a world. Counters are by pool id; each fault uses up one.
 
     *stock* overrides the GPU units of a size that are left to buy. *rules_dead* stops all alerts. Faults of nodes and
     of telemetry take effect on *nodes*, which the world sets.

@@ -50,7 +50,7 @@ class VM:
 class CivoPool:
     """A pool at Civo, with nodes like *spec*. *instances* are listed, *coming* are ordered and not listed yet.
 
-    *required* is the count that was asked for, *past_counts* the earlier ones, each with the time of its end.
+    *required* is the requested count, *past_counts* the earlier ones, each with the time of its end.
     *late_decrements* of it are still to be subtracted.
     """
 

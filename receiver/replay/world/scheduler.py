@@ -89,8 +89,8 @@ def why_not(pod: WorldPod, nodes: Iterable[WorldNode], used: Used) -> str:
         reasons.update(_reasons(pod, node, used.get(node.name, {})))
     if not total:
         return "no nodes available to schedule pods"
-    told = ", ".join(sorted(f"{count} {reason}" for reason, count in reasons.items()))
-    return f"0/{total} nodes are available: {told}."
+    counted = ", ".join(sorted(f"{count} {reason}" for reason, count in reasons.items()))
+    return f"0/{total} nodes are available: {counted}."
 
 
 def _reasons(pod: WorldPod, node: WorldNode, used: Mapping[str, int]) -> Iterable[str]:
