@@ -1,1 +1,4 @@
-"""A report's document as text, as a table and as a page: what `gpu-autoscaler report` prints."""
+"""Documents for readers: what a step publishes (`picture`) and the report of a month, with its text, table and page.
+
+One pydantic model per noun is what is stored, answered and described. Nothing here decides or writes.
+"""

@@ -4,28 +4,23 @@ commands and metrics.
 Null is what was not known. Durations are seconds, money is USD, ratios are 0 to 1.
 """
 
-from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 from receiver.config.model import Mode
-from receiver.core.explain.because import SPEAKS_UP, why
-from receiver.core.explain.explain import Explanation, State, explain
-from receiver.core.model.actions import ActionKind, Change, Decision, Verdict, VictimStage
+from receiver.core.explain.explain import State
+from receiver.core.model.actions import ActionKind, Change, Verdict, VictimStage
 from receiver.core.model.approval_request import Asks, Question, Standing, sentence
 from receiver.core.model.charges import EXPLAINED, Comparison, Difference, DifferenceCause
-from receiver.core.model.model import CordonedBy, Facts, Node, PoolState, Rights, Source, Stage
+from receiver.core.model.model import CordonedBy, Facts, Rights, Source, Stage
 from receiver.core.model.overrides import OverrideKind
-from receiver.core.model.policy import Policy, Pool, Scope
+from receiver.core.model.policy import Scope
 from receiver.core.money.budget import BudgetStage, BudgetView
-from receiver.core.money.cost import next_unit_at
-from receiver.core.notices.notice import Concern, Level
+from receiver.core.notices.notice import Level
 from receiver.core.scaling.approval import is_wanted
-from receiver.core.scaling.assign import Assignment, Wanted
-from receiver.core.scaling.failures import Failure, Failures
-from receiver.core.scaling.provisioning import awaited_since
-from receiver.core.scaling.waits import Direction, WaitKind, waits
+from receiver.core.scaling.assign import Wanted
+from receiver.core.scaling.waits import Direction, WaitKind
 from receiver.ports import ReadStore
 from receiver.reports.published import Count, Listed, Moment, Month, Positive, Published, Ratio, Usd, says, word
 
@@ -485,138 +480,3 @@ def kept_picture(store: ReadStore) -> tuple[Picture, datetime | None]:
     """Return the picture that *store* keeps and the time of its step, None before the first. Raises TryLater."""
     kept = store.snapshot()
     return (Picture(), None) if kept is None else (Picture.model_validate(kept[0]), kept[1])
-
-
-def picture(
-    facts: Facts,
-    assignment: Assignment,
-    decisions: Mapping[str, Decision],
-    numbers: Mapping[str, int],
-    policy: Policy,
-    mode: str,
-    failures: Failures | None = None,
-    before: Mapping[str, Any] | None = None,
-    concerns: Sequence[Concern] = (),
-) -> Picture:
-    """Return the picture of one step; *numbers* are the stored decisions' row numbers by pool.
-
-    A pool that raises is noted in *failures* and stays as in the picture *before*. Without *failures* the exception is
-    raised.
-    """
-    pools: list[PoolDocument] = []
-    for p in policy.pools:
-        try:
-            pools.append(_pool(p, facts, assignment.pools[p.id], decisions[p.id], numbers[p.id], policy, mode))
-        except Exception as error:
-            if failures is None:
-                raise
-            failures.note(Failure(part="picture", error=error, pool=p.id))
-            pools += [x for x in Picture.model_validate(before or {}).pools if x.pool == p.id]
-    explained = explain(facts, assignment, decisions, policy, observing=mode == "observe")
-    kept_out = facts.kept_out
-    return Picture.of(
-        facts,
-        mode=mode,
-        pools=pools,
-        budget=None if assignment.budget is None else ScopedBudget.of_view(assignment.budget),
-        budgets=[ScopedBudget.of_view(view) for view in assignment.budgets.views],
-        kept_out=None if kept_out is None else [KeptOut(place=p, since=at) for p, at in sorted(kept_out.items())],
-        rights=None if facts.rights is None else RightsDocument.of_rights(facts.rights, facts.at),
-        sources=list(facts.sources.values()),
-        charges=None if facts.charges is None else ChargesDocument.of_comparison(facts.charges),
-        misfits=[Misfit(workload=m.workload.key, gpus=m.workload.gpus, detail=m.detail) for m in assignment.misfits],
-        waiting=[_waiting(each, numbers) for each in explained],
-        waiting_total=len(facts.waiting),
-        concerns=[ConcernDocument.of(concern) for concern in concerns],
-    )
-
-
-def _pool(
-    pool: Pool, facts: Facts, wanted: Wanted, decision: Decision, number: int, policy: Policy, mode: str
-) -> PoolDocument:
-    state, bounds = facts.pool(pool.id), wanted.bounds
-    usable = state.of(Stage.USABLE)
-    action = state.open_action
-    return PoolDocument.of(
-        pool,
-        **(_counts(state, wanted) if facts.up(Source.CIVO) else dict.fromkeys(COUNTED)),
-        pool=pool.id,
-        mode=mode,
-        pending_gpus=wanted.waiting_gpus,
-        min_nodes=bounds.min_nodes,
-        max_nodes=bounds.max_nodes,
-        windows=bounds.names,
-        utilization=state.utilization if usable else None,  # an average outlives the nodes it was taken from
-        because=why(decision),
-        held_by=[r.rule for r in decision.reasons if r.verdict in SPEAKS_UP],
-        reasons=[r for r in decision.reasons if r.verdict is not Verdict.ALLOWS],
-        what_would_change=decision.evidence.get("what_would_change", []),
-        verdict=decision.change,
-        decision=number,
-        reconsider_at=decision.reconsider_at,
-        waits=waits(pool, state, policy, facts.at),
-        provisioning=state.provisioning,
-        ready_in_seconds=None if state.ready_in is None else state.ready_in.total_seconds(),
-        uncounted=state.uncounted,
-        drifts=sum(facts.at - d.at < A_DAY for d in state.drifts),
-        silenced_by=None if state.silence is None else str(state.silence),
-        silence=state.silence,
-        overrides=[OverrideInForce.of(o, every_pool=o.pool is None) for o in bounds.overrides.all],
-        questions=[
-            PoolsQuestion.of_pool(q, facts, wanted) for q in facts.questions if q.pool == pool.id and q.stands(facts.at)
-        ],
-        open_action=None if action is None else OpenAction.of(action),
-        nodes=[_node(n, policy, facts.at) for n in state.nodes],
-    )
-
-
-COUNTED = ("required", "ready", "building", "busy", "idle", "unknown", "wanted", "awaited_since")
-
-
-def _counts(state: PoolState, wanted: Wanted) -> dict[str, Any]:
-    """The counts of nodes, which are not known while Civo does not answer."""
-    usable = state.of(Stage.USABLE)
-    busy = sum(1 for n in usable if n.busy)
-    return {
-        "required": state.required,
-        "ready": len(usable),
-        "building": len(state.coming) + state.unlisted,
-        "busy": busy,
-        "idle": len(usable) - busy,
-        "unknown": len(state.living) - len(usable) - len(state.coming),
-        "wanted": state.required + wanted.new_nodes,
-        "awaited_since": awaited_since(state),
-    }
-
-
-def _node(node: Node, policy: Policy, now: datetime) -> NodeDocument:
-    kept = node.kept(now)
-    return NodeDocument.of(
-        node,
-        note=node.note or None,
-        pods=[p.key for p in node.pods],
-        kept_until=node.kept_until if kept else None,
-        kept_for=node.kept_for if kept else None,
-        paid_until=next_unit_at(node.created_at, now, policy.billing),
-    )
-
-
-def _waiting(explained: Explanation, numbers: Mapping[str, int]) -> WaitingPod:
-    pod, workload, fate = explained.pod, explained.workload, explained.fate
-    gang = workload if workload is not None and workload.gang else None
-    return WaitingPod.of(
-        pod,
-        workload=workload.key if workload else None,
-        gang=Gang(waiting=len(gang.pods), least=gang.least, bound=gang.bound) if gang else None,
-        resources=dict(pod.requests),
-        since=pod.created_at,
-        state=fate.state,
-        detail=fate.detail,
-        pool=fate.pool,
-        rule=fate.rule,
-        decision=numbers[fate.pool] if fate.pool else None,
-        node=fate.node,
-        nodes=fate.nodes,
-        expected_at=fate.expected_at,
-        fits=[Fit(pool=f.pool, name=f.name, why_not=f.why) for f in explained.fits],
-    )

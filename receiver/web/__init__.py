@@ -3,7 +3,7 @@
 import time
 from urllib.parse import urlsplit
 
-from flask import Flask, Response, g, request
+from flask import Blueprint, Flask, Response, g, request
 from jinja2 import ChainableUndefined
 from werkzeug.exceptions import BadHost
 from werkzeug.routing import RequestRedirect
@@ -11,9 +11,11 @@ from werkzeug.routing import RequestRedirect
 from receiver.web import errors, health, webhook
 from receiver.web.api import reports, routes
 from receiver.web.auth import access, login
-from receiver.web.headers import HEADERS, NO_STORE
-from receiver.web.pages import approval_link, override_forms, templates_setup
-from receiver.web.parts import LoopHealth, WebInstruments, WebParts
+from receiver.web.pages import approval_link, override_forms
+from receiver.web.pages.decision_page import add_decisions
+from receiver.web.pages.overview import add_overview, add_sources_page
+from receiver.web.pages.pool_page import add_pool_page
+from receiver.web.parts import HEADERS, NO_STORE, LoopHealth, WebInstruments, WebParts
 
 __all__ = ["LoopHealth", "WebInstruments", "WebParts", "create_app"]
 
@@ -31,8 +33,9 @@ def create_app(parts: WebParts) -> Flask:
     doors = access.Access(parts)
     for module_of_doors in (login, override_forms):
         app.register_blueprint(module_of_doors.blueprint(doors, parts))
-    for module in (webhook, health, routes, approval_link, templates_setup):
+    for module in (webhook, health, routes, approval_link):
         app.register_blueprint(module.blueprint(parts))
+    app.register_blueprint(_pages(parts))
 
     @app.before_request
     def start_watch() -> None:
@@ -55,3 +58,11 @@ def create_app(parts: WebParts) -> Flask:
 
     app.wsgi_app = webhook.Door(app.wsgi_app, parts)  # type: ignore[method-assign]  # as Flask documents it
     return app
+
+
+def _pages(parts: WebParts) -> Blueprint:
+    """Return /, /pools/{pool}, /decisions/{id}, /costs and /sources, rendered from the store."""
+    found = Blueprint("pages", __name__)
+    for add in (add_overview, add_pool_page, add_decisions, add_sources_page, reports.add_costs):
+        add(found, parts)
+    return found

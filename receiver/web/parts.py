@@ -61,7 +61,7 @@ class WebParts:
     names that they use for it, *docs_url* where they read docs/. *messages_to* names the destinations of messages,
     without their secrets.
     *wake* tells the loop to step now and must return at once. *mode* is ``act`` or ``observe``. *watch* says how the
-    watch of pods stands (`receiver.metrics.process.WatchState`).
+    watch of pods stands (`receiver.metrics.collector.WatchState`).
     """
 
     tokens: Callable[[], Tokens] = field(repr=False)
@@ -106,3 +106,18 @@ class WebParts:
     def guide(self, path: str) -> str | None:
         """Return the address of the page *path* below ``docs/``, None where nobody said where that is read."""
         return PageLinks(docs_url=self.docs_url).guide(path)
+
+
+# Nothing but our own files: no inline script or style, no frame, no other host; forms and requests go to ourselves.
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
+    "form-action 'self'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+    "X-Content-Type-Options": "nosniff",
+    # Other sites learn nothing. With no-referrer browsers would send our own forms as of Origin: null.
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+NO_STORE = {"Cache-Control": "no-store"}  # every answer but those of files that never change

@@ -18,8 +18,7 @@ from receiver.ports import Delivery, alert_payload
 from receiver.web.api.request_parts import read_body
 from receiver.web.auth.tokens import require_bearer
 from receiver.web.errors import Problem
-from receiver.web.headers import HEADERS, NO_STORE
-from receiver.web.parts import WebParts
+from receiver.web.parts import HEADERS, NO_STORE, WebParts
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment

@@ -18,7 +18,7 @@ from receiver.core.model.policy import Budget, BudgetChange, Policy, Scope
 from receiver.core.money.budget import BudgetStage, BudgetView, Key, Outlook, views
 from receiver.core.notices import money_notices
 from receiver.core.scaling.assign import Assignment
-from receiver.reports.picture import picture
+from receiver.step.publish import picture
 from tests.core.builders import GPU, NOW, a_busy_node, a_node, a_pod, a_policy, a_pool, a_state, facts, run
 from tests.core.worlds import LAWS
 

@@ -18,7 +18,7 @@ from receiver.core.model.signals import SignalAction
 from receiver.core.scaling.assign import assign
 from receiver.core.scaling.decide import decide_all
 from receiver.core.scaling.guardrails import GUARDRAILS
-from receiver.reports.picture import picture
+from receiver.step.publish import picture
 from tests.core.builders import (
     GPU,
     NOW,

@@ -7,7 +7,7 @@ import pytest
 
 from receiver.core.model.model import PoolState
 from receiver.core.model.signals import Matcher, PoolSilence, Silence, silenced_pools
-from receiver.reports.picture import picture
+from receiver.step.publish import picture
 from tests.core.builders import NOW, a_node, a_pod, a_policy, a_pool, a_silence, a_state, facts, run
 
 HOUR = timedelta(hours=1)

@@ -19,7 +19,7 @@ FOR_PEOPLE = (
     "core/explain/evidence.py:evidence_of",
     "core/explain/explain.py:explain",
     "core/notices/people_notices.py:ran_out",
-    "reports/picture.py:picture",
+    "step/publish.py:picture",
     "core/notices/wording.py:worded",
     "core/explain/rules.py:remedies",
     "core/explain/samples.py:samples",

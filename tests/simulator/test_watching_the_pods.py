@@ -13,7 +13,7 @@ import pytest
 
 from receiver.adapters.kubernetes.cluster import KubernetesCluster, connect
 from receiver.adapters.kubernetes.reflector import Watching
-from receiver.metrics.process import WatchCounts, WatchState
+from receiver.metrics.collector import WatchCounts, WatchState
 from receiver.ports import TryLater, WontWork
 from simulator.server import Simulator
 from simulator.world_faults import lift

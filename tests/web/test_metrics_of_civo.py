@@ -5,7 +5,7 @@ from prometheus_client import CollectorRegistry
 from pytest_httpserver import HTTPServer
 
 from receiver.adapters.civo.cloud import CivoCloud
-from receiver.metrics.process import CivoCalls
+from receiver.metrics.collector import CivoCalls
 from receiver.ports import TryLater, WontWork
 from tests.adapters.civo_answers import CLUSTER_PATH, POOL, a_cluster
 

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from receiver.web.auth.sessions import LASTS, SKEW, Role, Sessions
+from receiver.web.auth.access import LASTS, SKEW, Role, Sessions
 from tests.web.builders import NOW, OPERATOR, READER
 
 OURS = Sessions({Role.OPERATOR: OPERATOR, Role.READER: READER})

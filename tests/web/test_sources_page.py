@@ -12,9 +12,9 @@ from receiver.core.notices.notice import Notice, Severity
 from receiver.core.scaling.assign import assign
 from receiver.core.scaling.decide import case_of
 from receiver.core.scaling.guardrails import sources_answer
-from receiver.metrics.process import WatchState
+from receiver.metrics.collector import WatchState
 from receiver.ports import Told
-from receiver.web.pages.sources_page import WATCHES
+from receiver.web.pages.overview import WATCHES
 from tests.core import builders as core
 from tests.web.builders import NOW, a_full_store, a_picture, a_policy, ago
 from tests.web.fakes import FakeHealth, FakeStore

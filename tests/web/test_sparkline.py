@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from receiver.web.pages.sparkline import EDGE, HEIGHT, sparkline, sparklines
+from receiver.web.pages.lanes import EDGE, HEIGHT, sparkline, sparklines
 from tests.web.builders import NOW
 
 

@@ -8,16 +8,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from enum import StrEnum
 from typing import Any
 
 from receiver.core.explain.rules import RULES, sentence
 from receiver.core.model.actions import Reason, Verdict
 from receiver.core.model.approval_request import Question
-from receiver.core.model.model import Node, Source
-from receiver.core.model.overrides import Override
+from receiver.core.model.model import Node, Source, SourceState
 from receiver.core.model.pods import Workload
 from receiver.core.model.policy import Policy
-from receiver.core.model.signals import PoolSilence, Signal
 from receiver.core.model.windows import next_change
 from receiver.core.money.budget import BudgetStage, BudgetView, Refusal, month_of, team_of
 from receiver.core.money.cost import amount, unit_price
@@ -32,7 +31,7 @@ CENT = Decimal("0.01")
 
 def evidence_of(case: Case, reasons: Sequence[Reason]) -> dict[str, Any]:
     """Return what is known of *case*, whose decision has *reasons*."""
-    wanted, state, pool = case.wanted, case.state, case.pool
+    wanted, state, pool, action = case.wanted, case.state, case.pool, case.state.open_action
     lists: dict[str, tuple[Sequence[Any], int]] = {
         "woken_by": (case.facts.deliveries, DELIVERIES),
         "asking": (wanted.asking, WORKLOADS),
@@ -41,19 +40,13 @@ def evidence_of(case: Case, reasons: Sequence[Reason]) -> dict[str, Any]:
     }
     kept = {name: entries[:most] for name, (entries, most) in lists.items()}
     cut = {name: len(entries) - most for name, (entries, most) in lists.items() if len(entries) > most}
-    action = state.open_action
     return {
-        "pool": {
-            "name": pool.name,
-            "size": pool.size,
-            "price_usd_per_hour": _usd(pool.price_usd_per_hour),
-            "gpus_per_node": pool.gpus_per_node,
-            "max_nodes": pool.max_nodes,
-            "min_nodes": pool.min_nodes,
-            "standby_nodes": pool.standby_nodes,
-            "idle_for_seconds": pool.idle_for.total_seconds(),
-            "provision_timeout_seconds": pool.provision_timeout.total_seconds(),
-        },
+        "pool": _fields(
+            pool,
+            "name size price_usd_per_hour gpus_per_node max_nodes min_nodes standby_nodes",
+            idle_for_seconds=pool.idle_for.total_seconds(),
+            provision_timeout_seconds=pool.provision_timeout.total_seconds(),
+        ),
         "woken_by": list(kept["woken_by"]),
         "counted_by": "kubernetes" if case.up(Source.KUBERNETES) else "kube-state-metrics",
         "activity": "gpu activity" if case.up(Source.DCGM) else "pod counts",
@@ -63,42 +56,53 @@ def evidence_of(case: Case, reasons: Sequence[Reason]) -> dict[str, Any]:
         "asking_since": min((w.since for w in wanted.asking), default=case.now).isoformat(),
         "workloads": [_workload(w, case.policy) for w in kept["asking"]],
         "bounds": _bounds(case),
-        "overrides": [_override(o) for o in wanted.bounds.overrides.all],
+        "overrides": [
+            _fields(o, "id kind nodes who why until", every_pool=o.pool is None) for o in wanted.bounds.overrides.all
+        ],
         "questions": [_question(q) for q in case.questions[-QUESTIONS:]],
-        "silence": None if state.silence is None else _silence(state.silence),
-        "signals": [_signal(s) for s in kept["signals"]],
+        "silence": None
+        if state.silence is None
+        else _fields(state.silence, "id by comment until", said=str(state.silence)),
+        "signals": [
+            _fields(s, "alertname action fingerprint starts_at delivery", of_pool=s.pool is not None)
+            for s in kept["signals"]
+        ],
         "nodes": [_node(n) for n in kept["nodes"]],
-        "sources": _sources(case),
-        "budget": _budget(wanted.budget),
+        "sources": {s.source.value: _source(s, case) for s in case.facts.sources.values()},
+        "budget": None if wanted.budget is None else _budget(wanted.budget),
         "uncovered": [_uncovered(refusal, case) for refusal in wanted.uncovered],
         "month_ends_at": month_of(case.now, case.policy.timezone).end.isoformat(),
-        "limits": {
-            "max_gpus": case.policy.limits.max_gpus,
-            "max_growth_per_hour": case.policy.limits.max_growth_per_hour,
-            "max_removals_per_hour": case.policy.limits.max_removals_per_hour,
-        },
-        "waits": [
-            {"direction": w.direction.value, "kind": w.kind.value, "until": w.until.isoformat(), "reason": w.reason}
-            for w in waits(pool, state, case.policy, case.now)
-        ],
+        "limits": _fields(case.policy.limits, "max_gpus max_growth_per_hour max_removals_per_hour"),
+        "waits": [_fields(w, "direction kind until reason") for w in waits(pool, state, case.policy, case.now)],
         "stuck": list(stuck_on_the_way(pool, state, case.now)),
-        "open_action": None
-        if action is None
-        else {
-            "id": action.id,
-            "kind": action.kind.value,
-            "opened_at": action.opened_at.isoformat(),
-            "last_error": action.last_error,
-        },
+        "open_action": None if action is None else _fields(action, "id kind opened_at last_error"),
         "behind": list(_behind(case, reasons)),
         "left_out": cut,
     }
 
 
-def _behind(case: Case, reasons: Sequence[Reason]) -> Iterator[dict[str, str]]:
-    """The guardrails that nobody asked because one before them held, and that would have objected too.
+def _fields(value: Any, names: str, **more: Any) -> dict[str, Any]:
+    """The attributes *names* of *value* as JSON-able values, and *more*."""
+    return {**{name: _plain(getattr(value, name)) for name in names.split()}, **more}
 
-    The three that count nodes together build on each other and on the price: only the first that objects is told, and
+
+def _plain(value: Any) -> Any:
+    match value:
+        case StrEnum():
+            return value.value
+        case datetime():
+            return value.isoformat()
+        case Decimal():
+            return amount(value)
+        case tuple():
+            return list(value)
+    return value
+
+
+def _behind(case: Case, reasons: Sequence[Reason]) -> Iterator[dict[str, str]]:
+    """The guardrails that were not asked because one before them held, and that would have held too.
+
+    The three that count nodes together build on each other and on the price: only the first that holds is named, and
     none behind one that makes them count nothing.
     """
     rules = {guardrail.__name__: guardrail for guardrail in GUARDRAILS}
@@ -117,15 +121,14 @@ def _behind(case: Case, reasons: Sequence[Reason]) -> Iterator[dict[str, str]]:
 def _bounds(case: Case) -> dict[str, Any]:
     bounds = case.wanted.bounds
     change = next_change(case.pool.windows, case.now) if case.pool.windows else None
-    return {
-        "min_nodes": bounds.min_nodes,
-        "max_nodes": bounds.max_nodes,
-        "standby_nodes": bounds.standby_nodes,
-        "windows": list(bounds.names),
-        "why_least": _bare(bounds.why_least),
-        "why_most": _bare(bounds.why_most),
-        "next_change_at": change.isoformat() if change else None,
-    }
+    return _fields(
+        bounds,
+        "min_nodes max_nodes standby_nodes",
+        windows=list(bounds.names),
+        why_least=_bare(bounds.why_least),
+        why_most=_bare(bounds.why_most),
+        next_change_at=_plain(change),
+    )
 
 
 def _bare(said: str) -> str:
@@ -133,42 +136,12 @@ def _bare(said: str) -> str:
     return said.removeprefix(" (").removesuffix(")")
 
 
-def _override(override: Override) -> dict[str, Any]:
-    return {
-        "id": override.id,
-        "kind": override.kind.value,
-        "nodes": override.nodes,
-        "who": override.who,
-        "why": override.why,
-        "until": override.until.isoformat(),
-        "every_pool": override.pool is None,
-    }
-
-
 def _question(question: Question) -> dict[str, Any]:
-    goes = question.proceeds_at
     return {
-        "id": question.id,
-        "asks": question.asks.value,
         "from": question.from_count,
         "to": question.to_count,
-        "nodes": list(question.nodes),
-        "asked_at": question.asked_at.isoformat(),
-        "wait_ends": question.wait_ends.isoformat(),
-        "expires_at": question.expires_at.isoformat(),
-        "goes_unanswered_at": goes.isoformat() if goes else None,
-        "answer": question.answer.value if question.answer else None,
-        "who": question.who,
-    }
-
-
-def _silence(silence: PoolSilence) -> dict[str, Any]:
-    return {
-        "id": silence.id,
-        "by": silence.by,
-        "comment": silence.comment,
-        "until": silence.until.isoformat(),
-        "said": str(silence),
+        **_fields(question, "id asks nodes asked_at wait_ends expires_at answer who"),
+        "goes_unanswered_at": _plain(question.proceeds_at),
     }
 
 
@@ -177,79 +150,41 @@ def _workload(workload: Workload, policy: Policy) -> dict[str, Any]:
     pod = workload.pods[0]
     return {
         "workload": workload.key,
-        "owner": pod.owner,
-        "team": team_of(pod, policy),
-        "pods": len(workload.pods),
-        "gpus": workload.gpus,
-        "since": workload.since.isoformat(),
-        "priority": workload.priority,
-        "priority_class": pod.priority_class,
-    }
-
-
-def _signal(signal: Signal) -> dict[str, Any]:
-    return {
-        "alertname": signal.alertname,
-        "action": signal.action.value,
-        "fingerprint": signal.fingerprint,
-        "starts_at": signal.starts_at.isoformat(),
-        "of_pool": signal.pool is not None,
-        "delivery": signal.delivery,
+        **_fields(pod, "owner priority_class", team=team_of(pod, policy), pods=len(workload.pods)),
+        **_fields(workload, "gpus since priority"),
     }
 
 
 def _node(node: Node) -> dict[str, Any]:
+    return _fields(node, "name instance stage idle_since created_at", note=node.note or None, gpu_pods=len(node.pods))
+
+
+def _source(state: SourceState, case: Case) -> dict[str, Any]:
     return {
-        "name": node.name,
-        "instance": node.instance,
-        "stage": node.stage.value,
-        "note": node.note or None,
-        "gpu_pods": len(node.pods),
-        "idle_since": _when(node.idle_since),
-        "created_at": node.created_at.isoformat(),
+        **_fields(state, "up at since detail configured"),
+        "age_seconds": (case.now - state.at).total_seconds() if state.at else None,
     }
 
 
-def _sources(case: Case) -> dict[str, dict[str, Any]]:
-    return {
-        s.source.value: {
-            "up": s.up,
-            "at": _when(s.at),
-            "age_seconds": (case.now - s.at).total_seconds() if s.at else None,
-            "since": _when(s.since),
-            "detail": s.detail,
-            "configured": s.configured,
-        }
-        for s in case.facts.sources.values()
-    }
-
-
-def _budget(view: BudgetView | None) -> dict[str, Any] | None:
-    if view is None:
-        return None
-    return {
-        "title": view.title,
-        "month": view.month,
-        "stage": view.stage.value,
-        "monthly_usd": _usd(view.monthly),
-        "spent_usd": _usd(view.spent),
-        "reserved_usd": _usd(view.reserved),
-        "available_usd": _usd(view.available),
-        "warn_at": str(view.warn_at),
-        "hold_at": str(view.hold_at),
-        "stop_at": str(view.stop_at),
-    }
+def _budget(view: BudgetView) -> dict[str, Any]:
+    return _fields(
+        view,
+        "title month stage warn_at hold_at stop_at",
+        monthly_usd=amount(view.monthly),
+        spent_usd=amount(view.spent),
+        reserved_usd=amount(view.reserved),
+        available_usd=amount(view.available),
+    )
 
 
 def _uncovered(refusal: Refusal, case: Case) -> dict[str, Any]:
-    """A budget that did not cover a node; *raise_usd* is what it lacked at least, None where money is not it."""
+    """A budget that did not cover a node; *raise_usd* is what it lacked at least, None where money is not the cause."""
     view = refusal.view
     unknown = bool(view.unknown or view.unpriced) or case.pool.price_usd_per_hour is None
     return {
-        **(_budget(view) or {}),
-        "unknown": view.unknown,
-        "unpriced": list(view.unpriced),
-        "raise_usd": None if unknown else _usd(lacking(refusal, case)),
+        **_budget(view),
+        **_fields(view, "unknown unpriced"),
+        "raise_usd": None if unknown else amount(lacking(refusal, case)),
         "passing": refusal.passing,
     }
 
@@ -266,11 +201,3 @@ def lacking(refusal: Refusal, case: Case) -> Decimal:
     if view.stage in (BudgetStage.HOLD, BudgetStage.STOP) and not refusal.passing:  # less must be spent than the line
         needed.append((view.spent / view.hold_at).quantize(CENT, ROUND_FLOOR) + CENT)
     return max(max(needed) - view.monthly, Decimal(0))
-
-
-def _usd(usd: Decimal | None) -> str | None:
-    return None if usd is None else amount(usd)
-
-
-def _when(moment: datetime | None) -> str | None:
-    return moment.isoformat() if moment else None

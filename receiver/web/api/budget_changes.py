@@ -1,6 +1,5 @@
 """POST and DELETE /api/v1/budget: an allowance for the current month, checked field by field."""
 
-import json
 from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
@@ -17,12 +16,12 @@ from receiver.core.money.budget import month_of, title_of
 from receiver.core.notices.money_notices import budget_changed
 from receiver.web.api.documents import BudgetChangeDocument
 from receiver.web.api.overrides import words_asked
-from receiver.web.api.request_parts import read_body
+from receiver.web.api.request_parts import read_object
 from receiver.web.auth.tokens import require_operator
 from receiver.web.errors import Problem
 from receiver.web.parts import WebParts
 
-LARGEST_BODY = 16 * 1024
+EXAMPLE = '{"scope": "cluster", "monthly_usd": "6000", "who": "", "why": ""}'
 
 log = structlog.get_logger(__name__)
 
@@ -41,7 +40,7 @@ def add_budget_changes(routes: Blueprint, parts: WebParts) -> None:
     @routes.post("/budget")
     def set_budget() -> Response:
         require_operator(request.headers.get("Authorization"), parts.operator_token)
-        return keep(budget_asked(read_body(request, LARGEST_BODY), parts.policy, parts.clock.now()))
+        return keep(budget_asked(read_object(request, FIELDS, EXAMPLE), parts.policy, parts.clock.now()))
 
     @routes.delete("/budget")
     def reset_budget() -> Response:
@@ -52,12 +51,8 @@ def add_budget_changes(routes: Blueprint, parts: WebParts) -> None:
 FIELDS = ("scope", "name", "monthly_usd", "who", "why")
 
 
-def budget_asked(body: bytes, policy: Policy, now: datetime) -> BudgetChange:
-    """Return the change that *body* (JSON) asks for at *now*; Problem 400 that names the field."""
-    said = _object(body)
-    for field in said:
-        if field not in FIELDS:
-            raise Problem(400, "there is no such field", did_you_mean(field, FIELDS), field=field)
+def budget_asked(said: Mapping[str, Any], policy: Policy, now: datetime) -> BudgetChange:
+    """Return the change that a body asks for at *now*; Problem 400 that names the field."""
     if said.get("monthly_usd") is None:
         raise Problem(400, "monthly_usd is missing", "give an amount of USD such as 1250.50", field="monthly_usd")
     return _change(said, _amount(said["monthly_usd"]), policy, now)
@@ -81,17 +76,6 @@ def _change(said: Mapping[str, Any], usd: Decimal | None, policy: Policy, now: d
         why=words_asked(said, "why", "say why in one sentence"),
         at=now,
     )
-
-
-def _object(body: bytes) -> Mapping[str, Any]:
-    try:
-        said = json.loads(body, parse_float=Decimal)
-    except (ValueError, RecursionError):
-        said = None
-    if not isinstance(said, dict):
-        remedy = 'send one such as {"scope": "cluster", "monthly_usd": "6000", "who": "", "why": ""}'
-        raise Problem(400, "the body is no JSON object", remedy)
-    return said
 
 
 def _scope(said: Any) -> Scope:

@@ -16,7 +16,7 @@ from receiver.core.model.overrides import OverrideKind
 from receiver.core.model.policy import Scope, Unanswered
 from receiver.core.money.attribution import By, Part
 from receiver.core.money.cost import amount
-from receiver.metrics.process import WatchState
+from receiver.metrics.collector import WatchState
 from receiver.ports import StoredAction, StoredDecision, StoredOverride
 from receiver.reports.picture import (
     KeptOut,

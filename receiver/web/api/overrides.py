@@ -1,6 +1,5 @@
 """/api/v1/overrides: temporary overrides of policy, checked field by field. Writing takes the operator's token."""
 
-import json
 import secrets
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -19,12 +18,12 @@ from receiver.core.notices.people_notices import was_ended, was_set
 from receiver.ports import StoredOverride
 from receiver.reports.picture import Picture, kept_picture
 from receiver.web.api.documents import LONGEST_TEXT, OverrideDocument, as_list
-from receiver.web.api.request_parts import MAX_LIMIT, limit_asked, pool_asked, read_body
+from receiver.web.api.request_parts import MAX_LIMIT, limit_asked, pool_asked, read_object
 from receiver.web.auth.tokens import require_operator
 from receiver.web.errors import Problem
 from receiver.web.parts import WebParts
 
-LARGEST_BODY = 16 * 1024
+EXAMPLE = '{"kind": "pause", "for": "2h", "who": "", "why": ""}'
 SOMEBODY = "somebody with the operator token"
 
 log = structlog.get_logger(__name__)
@@ -51,7 +50,9 @@ def add_overrides(routes: Blueprint, parts: WebParts) -> None:
         """Set one: kept and told in one transaction, and acted upon by the step that this wakes."""
         require_operator(request.headers.get("Authorization"), parts.operator_token)
         now = parts.clock.now()
-        override = override_asked(read_body(request, LARGEST_BODY), parts.policy, now)
+        override, problems = override_of(read_object(request, FIELDS, EXAMPLE), parts.policy, now)
+        if override is None:
+            raise problems[0]
         keep_override(override, parts)
         response = make_response(
             jsonify(OverrideDocument.of_stored(StoredOverride(override=override), parts, now).document()), 201
@@ -113,18 +114,6 @@ T = TypeVar("T")
 MOMENT = "such as 2026-11-21T18:00:00Z"
 
 
-def override_asked(body: bytes, policy: Policy, now: datetime) -> Override:
-    """Return the override that *body* (JSON) asks for at *now*, under a new id; Problem 400 that names the field."""
-    said = _object(body)
-    for field in said:
-        if field not in FIELDS:
-            raise Problem(400, "there is no such field", did_you_mean(field, FIELDS), field=field)
-    override, problems = override_of(said, policy, now)
-    if override is None:
-        raise problems[0]
-    return override
-
-
 def override_of(
     said: Mapping[str, Any], policy: Policy, now: datetime, once: str = ""
 ) -> tuple[Override | None, list[Problem]]:
@@ -161,18 +150,6 @@ def override_of(
         until=until,
     )
     return override, []
-
-
-def _object(body: bytes) -> Mapping[str, Any]:
-    try:
-        said = json.loads(body)
-    except (ValueError, RecursionError):
-        said = None
-    if not isinstance(said, dict):
-        raise Problem(
-            400, "the body is no JSON object", 'send one such as {"kind": "pause", "for": "2h", "who": "", "why": ""}'
-        )
-    return said
 
 
 def _kind(said: Any) -> OverrideKind:

@@ -1,23 +1,55 @@
 """/api/v1/questions: what people are asked before a change. Answering takes the operator's token."""
 
-import json
-from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 import structlog
 from flask import Blueprint, Response, jsonify, request
 
 from receiver.config.mistakes import did_you_mean
-from receiver.core.model.approval_request import Answer, Question, needs_size, sentence
+from receiver.core.model.actions import ActionKind
+from receiver.core.model.approval_request import Answer, Question, needs_size, override_of, sentence
+from receiver.core.model.policy import Policy
+from receiver.core.notices import people_notices
+from receiver.ports import WebStore
+from receiver.reports.picture import kept_picture
 from receiver.web.api.documents import QuestionDocument, as_list
 from receiver.web.api.overrides import words_asked
-from receiver.web.api.request_parts import limit_asked, pool_asked, read_body
+from receiver.web.api.request_parts import limit_asked, pool_asked, read_object
 from receiver.web.auth.tokens import require_operator
 from receiver.web.errors import Problem
 from receiver.web.parts import WebParts
-from receiver.web.record_answer import size_of, take_answer
 
-LARGEST_BODY = 16 * 1024
+
+def size_of(pool: str, store: WebStore) -> int | None:
+    """Return how many nodes the pool (an id) has by the last step's picture, those that were just asked for included;
+    None where that is not known."""
+    found = kept_picture(store)[0].pool(pool)
+    if found is None or found.required is None:
+        return None
+    action = found.open_action
+    return max(found.required, action.to_count if action is not None and action.kind == ActionKind.GROW else 0)
+
+
+def take_answer(
+    question: Question,
+    answer: Answer,
+    who: str,
+    why: str,
+    store: WebStore,
+    policy: Policy,
+    now: datetime,
+    *,
+    present: int,
+) -> bool:
+    """Keep *answer*, given by *who* while the pool has *present* nodes; False unless it stands and nobody answered."""
+    pool = policy.pool(question.pool)
+    most = present if pool is None else min(present, pool.max_nodes)
+    override = override_of(answer, question, policy, now, present=most, who=who, why=why)
+    notice = people_notices.answered(question, answer, who, override, policy)
+    return store.answer_question(question.id, answer, who, why, now, notice, override)
+
+
 FIELDS = ("answer", "who", "why")
 
 log = structlog.get_logger(__name__)
@@ -41,7 +73,7 @@ def add_questions(routes: Blueprint, parts: WebParts) -> None:
     def answer(number: str) -> Response:
         """Take an answer: kept and told in one transaction, and acted upon by the step that this wakes."""
         require_operator(request.headers.get("Authorization"), parts.operator_token)
-        said = _object(read_body(request, LARGEST_BODY))
+        said = read_object(request, FIELDS, '{"answer": "approve", "who": "alice"}')
         word, who = _answer(said.get("answer")), words_asked(said, "who", "say who answers, such as alice")
         why = words_asked(said, "why", "") if said.get("why") else ""
         question = _kept(parts, number)
@@ -76,19 +108,6 @@ def _kept(parts: WebParts, number: str) -> Question:
     if question is None:
         raise Problem(404, "no question has this id", "see /api/v1/questions for those that were asked", field="id")
     return question
-
-
-def _object(body: bytes) -> Mapping[str, Any]:
-    try:
-        said = json.loads(body)
-    except (ValueError, RecursionError):
-        said = None
-    if not isinstance(said, dict):
-        raise Problem(400, "the body is no JSON object", 'send one such as {"answer": "approve", "who": "alice"}')
-    for field in said:
-        if field not in FIELDS:
-            raise Problem(400, "there is no such field", did_you_mean(field, FIELDS), field=field)
-    return said
 
 
 def _answer(said: Any) -> Answer:

@@ -1,9 +1,14 @@
 """A request's query and body, read up to a limit and checked; a refusal says what is accepted."""
 
+import json
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any
 from urllib.parse import parse_qsl
 
 from flask import Request, request
 
+from receiver.config.mistakes import did_you_mean
 from receiver.core.model.policy import Pool
 from receiver.web.errors import REMEDIES, Problem
 from receiver.web.parts import WebParts
@@ -49,7 +54,7 @@ def pool_asked(parts: WebParts) -> str | None:
     return pool_called(parts, asked).id if asked is not None else None
 
 
-LARGEST_FORM = 16 * 1024
+LARGEST_FORM = LARGEST_BODY = 16 * 1024  # bytes
 MOST_FIELDS = 20
 
 
@@ -61,10 +66,25 @@ def read_form(incoming: Request) -> dict[str, str]:
             body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=MOST_FIELDS, errors="replace"
         )
     except ValueError:
-        raise Problem(
-            400, "the form has more fields than any page of ours", "open the page and send its form"
-        ) from None
+        raise Problem(400, "the form has more fields than any page sends", "open the page and send its form") from None
     return dict(reversed(pairs))
+
+
+def read_object(incoming: Request, fields: Sequence[str], example: str) -> Mapping[str, Any]:
+    """Return the JSON object of the body, whose numbers with a point are Decimals.
+
+    Raises Problem 400 for anything else and for a field that is not in *fields*, 413 for a body that is too large.
+    """
+    try:
+        said = json.loads(read_body(incoming, LARGEST_BODY), parse_float=Decimal)
+    except (ValueError, RecursionError):
+        said = None
+    if not isinstance(said, dict):
+        raise Problem(400, "the body is no JSON object", f"send one such as {example}")
+    for field in said:
+        if field not in fields:
+            raise Problem(400, "there is no such field", did_you_mean(field, fields), field=field)
+    return said
 
 
 def read_body(incoming: Request, limit: int, remedy: str = REMEDIES[413]) -> bytes:

@@ -1,24 +1,82 @@
 """Who asks: everybody, a reader or an operator; and what is closed to whom.
 
 Reading may be open or take a token. What changes something takes the operator's: in a header for programs, by a session
-(`receiver.web.auth.sessions`) and a form that carries its token for people in a browser.
+(`receiver.web.auth.access`) and a form that carries its token for people in a browser.
 """
 
+import hashlib
 import hmac
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
 from urllib.parse import quote, urlsplit
 
 import structlog
 from flask import Flask, Request, g, redirect, request, url_for
 from flask import Response as FlaskResponse
+from itsdangerous import BadData, URLSafeSerializer
 from werkzeug.wrappers import Response
 
 from receiver.config.model import ReadAccess
-from receiver.web.auth.sessions import Role, Session, Sessions
 from receiver.web.auth.tokens import READER, Attempts, is_one_of, is_ours, require_bearer
 from receiver.web.errors import Problem, for_machines, loggable
 from receiver.web.parts import WebParts
+
+LASTS = timedelta(hours=12)
+SKEW = timedelta(minutes=5)  # by which the clocks of two replicas may differ
+SALT = "gpu-autoscaler session of "
+
+
+class Role(StrEnum):
+    """What a token lets its holder do; the operator may read as well."""
+
+    READER = "reader"
+    OPERATOR = "operator"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """One log-in. *form_token* is what every form of it carries: another site cannot know it."""
+
+    role: Role
+    form_token: str
+    until: datetime
+
+
+class Sessions:
+    """Signs and reads cookies with keys that are made of *tokens*; a role without a token has no sessions."""
+
+    def __init__(self, tokens: Mapping[Role, str]) -> None:
+        self._seals = {
+            role: URLSafeSerializer(
+                token,
+                salt=f"{SALT}{role}",
+                signer_kwargs={"key_derivation": "hmac", "digest_method": hashlib.sha256},
+            )
+            for role, token in tokens.items()
+        }
+
+    def begin(self, role: Role, now: datetime) -> str:
+        """Return the cookie of a new session; KeyError for a role without a token."""
+        until = int((now + LASTS).timestamp())
+        return str(self._seals[role].dumps({"until": until, "form": secrets.token_urlsafe(24)}))
+
+    def read(self, cookie: str | None, now: datetime) -> Session | None:
+        """Return the session that *cookie* holds; None for one that is over, forged, or of a token that was changed."""
+        for role, seal in self._seals.items():
+            try:
+                said = seal.loads(cookie or "")
+                until = datetime.fromtimestamp(said["until"], tz=now.tzinfo)
+                session = Session(role=role, form_token=str(said["form"]), until=until)
+            except (BadData, KeyError, TypeError, ValueError, OverflowError, OSError):
+                continue
+            # One from the future began under a wrong clock and would last too long.
+            if now < session.until <= now + LASTS + SKEW:
+                return session
+        return None
+
 
 COOKIE = "gpu_autoscaler_session"
 # What never takes the reader's token: Alertmanager and the links in messages carry their own, a kubelet and a scraper

@@ -1,13 +1,14 @@
 """GET and POST /login, POST /logout: a person with a token gets a session that ends by itself."""
 
+from typing import Any
+
 import structlog
 from flask import Blueprint, g, make_response, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
 from receiver.config.model import ReadAccess
 from receiver.web.api.request_parts import read_form
-from receiver.web.auth.access import COOKIE, Access, Visitor, own_path, same_token
-from receiver.web.auth.sessions import LASTS
+from receiver.web.auth.access import COOKIE, LASTS, Access, Visitor, own_path, same_token
 from receiver.web.errors import Problem
 from receiver.web.parts import WebParts
 
@@ -25,45 +26,39 @@ def blueprint(access: Access, parts: WebParts) -> Blueprint:
 
     @routes.get("/login")
     def log_in() -> Response:
-        """Ask for a token. Who has a session already goes on to where they wanted."""
+        """Ask for a token; redirect visitors who are logged in already."""
         wanted = own_path(request.args.get("next"))
         if g.visitor.session is not None:
             return redirect(wanted, 303)
         response = page(wanted)
         if request.headers.get("Sec-Fetch-Site", "cross-site") == "cross-site" and "again" not in request.args:
             # A link in a message brings no cookie (SameSite=Strict). Asked again by our own page, the browser sends it.
-            # By plain http nobody says where a request comes from: then the page asks again each time.
+            # Over plain http browsers do not name the origin: then the page asks again each time.
             response.headers["Refresh"] = f"0; url={url_for('login.log_in', next=wanted, again=1)}"
         return response
 
     @routes.post("/login")
     def try_token() -> Response:
-        """Begin a session of 12 hours for who sends a token that we know."""
+        """Begin a session of 12 hours for a valid token."""
         access.require_own_site(request)
         form = read_form(request)
         wanted, address = own_path(form.get("next")), request.remote_addr or ""
         wait = attempts.wait(address)
         if wait:
-            response = page(
-                wanted, error=f"Too many failed log-ins from your address. Try again in {wait} s.", status=429
-            )
+            error = f"Too many failed log-ins from your address. Try again in {wait} s."
+            response = page(wanted, error=error, status=429)
             response.headers["Retry-After"] = str(wait)
             return response
-        role = access.role_of(form.get("token", ""))
+        token = form.get("token", "")
+        role = access.role_of(token)
         if role is None:
             failures = attempts.failed(address)
             log.warning("log-in refused", address=address, failures=failures)
-            return page(wanted, error=_refusal(g.visitor, form.get("token", "")), status=403)
+            return page(wanted, error=_refusal(g.visitor, token), status=403)
         log.info("log-in", role=role.value, address=address)
         response = redirect(wanted, 303)
-        response.set_cookie(
-            COOKIE,
-            access.sessions.begin(role, parts.clock.now()),
-            max_age=LASTS,
-            secure=access.by_https(request),
-            httponly=True,
-            samesite="Strict",
-        )
+        session = access.sessions.begin(role, parts.clock.now())
+        response.set_cookie(COOKIE, session, max_age=LASTS, **_cookie(access))
         return response
 
     @routes.post("/logout")
@@ -73,10 +68,15 @@ def blueprint(access: Access, parts: WebParts) -> Blueprint:
         if g.visitor.session is not None and not same_token(read_form(request).get("form_token", ""), g.visitor):
             raise Problem(403, "this form is of another session", "open the page again and log out there")
         response = redirect("/", 303)
-        response.delete_cookie(COOKIE, secure=access.by_https(request), httponly=True, samesite="Strict")
+        response.delete_cookie(COOKIE, **_cookie(access))
         return response
 
     return routes
+
+
+def _cookie(access: Access) -> dict[str, Any]:
+    """The attributes of the session's cookie, the same when it is set and deleted."""
+    return {"secure": access.by_https(request), "httponly": True, "samesite": "Strict"}
 
 
 def _refusal(visitor: Visitor, token: str) -> str:

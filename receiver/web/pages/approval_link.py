@@ -20,11 +20,10 @@ from receiver.core.model.approval_request import (
 )
 from receiver.core.notices.grouping import Seal
 from receiver.core.notices.people_notices import hourly_cost, in_short, unanswered
-from receiver.web.api.questions import answer_once
+from receiver.web.api.questions import answer_once, size_of
 from receiver.web.api.request_parts import read_form
 from receiver.web.errors import Problem
 from receiver.web.parts import WebParts
-from receiver.web.record_answer import size_of
 
 LONGEST_NAME = 100  # characters
 SOMEBODY = "somebody with the link"
