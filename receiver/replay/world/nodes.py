@@ -1,6 +1,7 @@
 """Nodes: from an instance to a node that runs GPU pods and back, and the faults on the way."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from receiver.core.model.policy import Taint
@@ -15,32 +16,22 @@ NOT_READY = Taint(key="node.kubernetes.io/not-ready", effect="NoSchedule")
 UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 
 
+@dataclass(slots=True, eq=False)
 class Nodes:
     """The Kubernetes nodes of Civo's instances."""
 
-    def __init__(
-        self,
-        cluster: ClusterObjects,
-        agenda: Agenda,
-        timings: Timings,
-        dice: Dice,
-        faults: Faults,
-        activity: Gpus,
-        pods: Pods,
-        region: str,
-    ) -> None:
-        self._cluster = cluster
-        self._agenda = agenda
-        self._timings = timings
-        self._dice = dice
-        self._faults = faults
-        self._activity = activity
-        self._pods = pods
-        self._region = region
-        self._by_instance: dict[str, str] = {}  # node names
-        self._machines: dict[str, VM] = {}  # by node name
-        self.crashed: set[str] = set()  # nodes whose driver crashed
-        self.silent: set[str] = set()  # nodes whose kubelet does not answer
+    _cluster: ClusterObjects
+    _agenda: Agenda
+    _timings: Timings
+    _dice: Dice
+    _faults: Faults
+    _activity: Gpus
+    _pods: Pods
+    _region: str
+    _by_instance: dict[str, str] = field(default_factory=dict)  # node names
+    _machines: dict[str, VM] = field(default_factory=dict)  # by node name
+    crashed: set[str] = field(default_factory=set)  # nodes whose driver crashed
+    silent: set[str] = field(default_factory=set)  # nodes whose kubelet does not answer
 
     # --- start ---
 

@@ -40,16 +40,16 @@ class _Run:
     lost_at: datetime | None = None
 
 
+@dataclass(slots=True, eq=False)
 class JobRuns:
-    """Follows jobs from submission to the success of their last pod, or until the *backoff_limit* fails them
+    """Follows jobs from submission to the success of their last pod, or until the backoff limit fails them
     (`WorldConfig`)."""
 
-    def __init__(self, backoff_limit: int | None = None) -> None:
-        self._backoff_limit = backoff_limit
-        self._runs: dict[str, _Run] = {}
-        self._cancelled: set[str] = set()
-        self.finished: list[FinishedJob] = []
-        self.failed: dict[str, datetime] = {}  # when the backoff limit was exceeded
+    _backoff_limit: int | None = None
+    _runs: dict[str, _Run] = field(default_factory=dict)
+    _cancelled: set[str] = field(default_factory=set)
+    finished: list[FinishedJob] = field(default_factory=list)
+    failed: dict[str, datetime] = field(default_factory=dict)  # when the backoff limit was exceeded
 
     def pods_of(self, job: Job, now: datetime) -> Iterable[PodSpec]:
         """Begin to follow *job* and yield its pods. Raises ValueError for an id that is in use."""
@@ -126,33 +126,28 @@ class JobRuns:
         return run if run is not None and run.job.owner_kind == pod.owner_kind else None
 
 
+@dataclass(slots=True, eq=False)
 class Pods:
     """Moves pods along. Their controller replaces pods that are lost, evicted or deleted: a ReplicaSet as soon as the
     deletion begins, others when the pod is gone. Methods that take the name of a pod raise Denied (404)."""
 
-    def __init__(
-        self,
-        cluster: ClusterObjects,
-        agenda: Agenda,
-        timings: Timings,
-        dice: Dice,
-        activity: Gpus,
-        jobs: JobRuns,
-        packing: Packing,
-    ) -> None:
-        self._cluster = cluster
-        self._agenda = agenda
-        self._timings = timings
-        self._dice = dice
-        self._activity = activity
-        self._jobs = jobs
-        self.scheduler = Scheduler(cluster, agenda, self._bind, packing)
-        self.pdbs: list[Pdb] = []
-        self.kills: list[Kill] = []
-        self._specs: dict[Key, PodSpec] = {}
-        self._origins: dict[Key, tuple[str, int]] = {}  # the first name, and the number of replacements
-        self._lost: set[str] = set()  # uids of pods whose node died under them
-        self._at_zero: set[Owner] = set()  # controllers that replace nothing
+    _cluster: ClusterObjects
+    _agenda: Agenda
+    _timings: Timings
+    _dice: Dice
+    _activity: Gpus
+    _jobs: JobRuns
+    _packing: Packing
+    scheduler: Scheduler = field(init=False)
+    pdbs: list[Pdb] = field(default_factory=list)
+    kills: list[Kill] = field(default_factory=list)
+    _specs: dict[Key, PodSpec] = field(default_factory=dict)
+    _origins: dict[Key, tuple[str, int]] = field(default_factory=dict)  # the first name, and how many replacements
+    _lost: set[str] = field(default_factory=set)  # uids of pods whose node died under them
+    _at_zero: set[Owner] = field(default_factory=set)  # controllers that replace nothing
+
+    def __post_init__(self) -> None:
+        self.scheduler = Scheduler(self._cluster, self._agenda, self._bind, self._packing)
 
     # --- creation ---
 
