@@ -13,12 +13,12 @@ from receiver.reports.screen import in_columns
 
 
 def moment(stated: str) -> str:
-    """A moment of the document as people read it, to the minute."""
+    """A time of the document to the minute."""
     return f"{stated[:16].replace('T', ' ')} UTC"
 
 
 def shorter(name: str, width: int) -> str:
-    """*name* in *width* columns; what is too long loses its middle, where workloads of one owner are alike."""
+    """*name* in *width* columns; longer ones lose their middle, where workloads of one owner are alike."""
     if len(name) <= width:
         return name
     head = (width - 1) // 2
@@ -32,7 +32,7 @@ def usd(amount: Any, otherwise: str = "unknown") -> str:
 
 
 def fine_usd(amount: Any) -> str:
-    """USD with cents, or with four digits where cents would hide it."""
+    """USD with cents, or with four digits below 1."""
     found = decimal(amount)
     return "unknown" if found is None else f"${found:,.2f}" if found >= 1 else f"${found:.4f}"
 
@@ -43,7 +43,7 @@ def hours(number: float) -> str:
 
 
 def count(number: float) -> str:
-    """A count as people write it; below a thousand with its fraction."""
+    """A count, below a thousand with its fraction."""
     return f"{number:,.0f}" if number >= 1000 else f"{number:g}"
 
 
@@ -53,7 +53,7 @@ def percent(ratio: float | None) -> str:
 
 
 def decimal(amount: Any) -> Decimal | None:
-    """An amount of the document, None where it is none."""
+    """An amount of the document, or None."""
     try:
         return None if amount is None else Decimal(str(amount))
     except InvalidOperation:
@@ -61,7 +61,7 @@ def decimal(amount: Any) -> Decimal | None:
 
 
 WIDTH = 80
-NAME = 30  # columns for names; longer ones lose their middle
+NAME = 30  # columns of names
 LABEL = 20
 OF_BUDGETS = ("<22", ">11", ">11", ">11", ">5", ">4", ">10")
 OF_PARTS = (f"<{NAME}", ">10", ">13", ">12", ">11")
@@ -70,7 +70,7 @@ Row = Mapping[str, Any]
 
 
 def as_text(report: Row) -> Iterator[str]:
-    """Lines of *report*, none longer than 80 columns."""
+    """Yield the lines of *report*, of 80 columns at most."""
     for block in (_head, _money, _budgets, _work, _rows_of, _consumers, _units, _savings, _days):
         for line in block(report):
             yield from _folded(line)
@@ -86,11 +86,11 @@ def _head(report: Row) -> Iterator[str]:
     if report["finalised"]:
         yield f"Finalised on {moment(report['finalised'])}: no later configuration changes it."
     if report["began"]:
-        yield f"This ledger began on {moment(report['began'])}: what was before is missing, or told as a sum."
+        yield f"The ledger began on {moment(report['began'])}: earlier costs are missing, or one sum."
     if report["observed_from"] is None:
-        yield "Nobody saw who held GPUs in this month: what nodes cost is told as unwatched."
+        yield "GPU usage of this month was not observed: the cost of nodes is unwatched."
     elif report["observed_from"] > max(report["from"], report["began"] or report["from"]):
-        yield f"Who held GPUs is known from {moment(report['observed_from'])} on: before, it is told as unwatched."
+        yield f"GPU usage is known from {moment(report['observed_from'])} on; earlier cost is unwatched."
     if report["unpriced"]:
         yield f"MISSING in every amount: nodes of {', '.join(report['unpriced'])}, which have no price."
 
@@ -105,10 +105,10 @@ def _money(report: Row) -> Iterator[str]:
             yield _fact("  " + name, f"{usd(amount['usd']):>12}  {hours(amount['gpu_hours']):>9} h  {words}")
     if report["team"] is not None:
         nobodys = report["nobodys"]
-        yield _fact("in no team's report", f"{usd(nobodys['usd'])} that was bought for everybody and held by nobody")
+        yield _fact("in no team's report", f"{usd(nobodys['usd'])} not held by any workload")
     yield _fact("efficiency", _efficiency(report))
-    yield _fact("utilization", _measured(report, "utilization", "of the engines, while somebody held them"))
-    yield _fact("memory waste", _measured(report, "memory_waste", "of the memory of GPUs that somebody held"))
+    yield _fact("utilization", _measured(report, "utilization", "of the engines of held GPUs"))
+    yield _fact("memory waste", _measured(report, "memory_waste", "of the memory of held GPUs"))
     part = report["unlabelled"]
     if report["team"] is None and part["gpu_hours"]:
         where = ", ".join(f"{p['name']} {usd(p['usd'])}" for p in part["namespaces"][:3])
@@ -116,12 +116,12 @@ def _money(report: Row) -> Iterator[str]:
 
 
 PAID_FOR = (
-    ("used", "held and not seen at rest"),
-    ("idle", "held, engine and memory at rest"),
-    ("unallocated", "bought, held by nobody"),
-    ("unwatched", "nobody saw who held it"),
-    ("ahead", "of started hours, still to come"),
-    ("seeded", "from before this ledger began"),
+    ("used", "held, not observed idle"),
+    ("idle", "held, engine and memory idle"),
+    ("unallocated", "not held by any workload"),
+    ("unwatched", "usage not observed"),
+    ("ahead", "rest of started hours"),
+    ("seeded", "from before the ledger began"),
 )
 
 
@@ -130,8 +130,8 @@ def _budget(report: Row) -> str:
     if budget is None:
         return "none is set for this team" if report["team"] is not None else "none is set"
     said = f"{usd(budget['spent_usd'])} of {usd(budget['monthly_usd'])} ({percent(budget['ratio'])}): {budget['stage']}"
-    before = decimal(budget.get("seeded_usd"))  # a report that was closed by an older version does not have it
-    said += f"; {usd(before)} of it from before this ledger began" if before else ""
+    before = decimal(budget.get("seeded_usd"))  # missing in reports closed by an older version
+    said += f"; {usd(before)} of it from before the ledger began" if before else ""
     return f"{said}; set by {budget['set_by']}: {budget['why']}" if budget["set_by"] else said
 
 
@@ -167,7 +167,7 @@ def _budgets(report: Row) -> Iterator[str]:
         yield assumed(report["budgets"])
     if report["standstills"]:
         yield ""
-        yield "Stood still"
+        yield "No growth"
     for each in report["standstills"]:
         yield f"  {standstill(each)}"
     if report["standstills_total"] > len(report["standstills"]):
@@ -175,23 +175,23 @@ def _budgets(report: Row) -> Iterator[str]:
 
 
 def foreseen(line: Row) -> Any:
-    """The higher of a budget's two forecasts, None where there is none."""
+    """The higher of a budget's two forecasts, None without any."""
     known = [line[key] for key in ("forecast_burn_usd", "forecast_trend_usd") if line.get(key) is not None]
     return max(known, key=lambda amount: decimal(amount) or Decimal(0), default=None)
 
 
 def assumed(budgets: Sequence[Row]) -> str:
-    """What the forecasts of *budgets* assume; empty where there is none."""
+    """The assumption of the forecasts of *budgets*, empty without any."""
     if all(foreseen(line) is None for line in budgets):
         return ""
     since = next((line["forecast_since"] for line in budgets if line.get("forecast_since")), None)
-    other = f", or the pace since {moment(since)} goes on" if since else ""
-    return f"Forecast: {'the higher of two: ' if since else ''}what runs now goes on running{other}."
+    other = f", or the pace since {moment(since)} continues" if since else ""
+    return f"Forecast: {'the higher of two: ' if since else ''}what runs now keeps running{other}."
 
 
 def standstill(each: Row) -> str:
-    """From when to when a pool stood still, and why."""
-    end = f"to {moment(each['until'])}" if each["until"] else "and on"
+    """The period in which a pool could not grow, and why."""
+    end = f"to {moment(each['until'])}" if each["until"] else "until now"
     why = f"paused by {each['who']}: {each['why']}" if each["who"] else each["why"]
     return f"{moment(each['from'])} {end}, {each['pool']}: {why}"
 
@@ -282,30 +282,30 @@ def _days(report: Row) -> Iterator[str]:
 def _right_sizing(report: Row) -> Iterator[str]:
     yield ""
     if not report["right_sizes"]:
-        yield "Right-sizing: no measured workload would fit something smaller"
+        yield "Right-sizing: no measured workload fits something smaller"
     else:
         found = some(report["right_sizes_total"], "workload")
-        yield f"Right-sizing: {found} would fit something smaller, worth {usd(report['right_sizes_usd'])}"
+        yield f"Right-sizing: {found} would fit something smaller and save {usd(report['right_sizes_usd'])}"
     for size in report["right_sizes"]:
         yield f"  {shorter(size['workload'], 44)}: {size['kind']} -> {size['to']}, saves {usd(size['saves_usd'])}"
         yield f"    ({evidence(size)})"
     for peaks in report["tight"]:
         said = f"{percent(peaks['peak_memory'])} of the memory of its {peaks['kind'] or 'GPU'}"
-        yield f"  {shorter(peaks['workload'], 36)} used {said}: it needs more"
+        yield f"  {shorter(peaks['workload'], 36)} used {said} and needs more"
 
 
 def evidence(size: Row) -> str:
-    """The peaks that a proposal was made from, and over how many hours they were seen."""
+    """The peaks behind a proposal, and the hours of observation."""
     used = f", {size['gpus_used']} of {size['gpus']} GPUs in use" if size["gpus"] is not None else ""
     memory, engine = percent(size["peak_memory"]), percent(size["peak_engine"])
-    return f"peaks: memory {memory}, engine {engine}{used}; seen for {hours(size['hours'])} h"
+    return f"peaks: memory {memory}, engine {engine}{used}; observed for {hours(size['hours'])} h"
 
 
 def _offer(offer: Row) -> str:
     what = f"{offer['size']} for {offer['term_months']} months at {usd(offer['usd_per_hour'])}/h"
     if offer["break_even"] is None:
         return f"{what}: no such node with a price in this month"
-    pays = f"pays from {percent(offer['break_even'])} of all hours on"
+    pays = f"pays off from {percent(offer['break_even'])} of all hours"
     if not offer["recommended"]:
         return f"{what}: {pays}, which no node reached"
     return f"{what}: {pays}; commit to {offer['recommended']}, saves {usd(offer['saves_usd'])}"
@@ -323,7 +323,7 @@ def _always_on(report: Row) -> Iterator[str]:
     )
     for name, since in compared["since"].items():
         if since > report["from"]:
-            yield f"  {name} since {moment(since)}: the ledger did not know it before"
+            yield f"  {name} since {moment(since)}: not in the ledger before"
     if compared["left_out"]:
         yield f"  without {', '.join(compared['left_out'])}: no price"
 
@@ -333,7 +333,7 @@ def _fact(label: str, said: str) -> str:
 
 
 def _folded(line: str) -> Iterator[str]:
-    """*line*, continued below its own indentation where it is too long."""
+    """*line*, wrapped with its indentation if it is too long."""
     if len(line) <= WIDTH:
         yield line
         return
@@ -361,15 +361,14 @@ OF_LINES = (
     "usd",
 )
 COLUMNS = ("record", *OF_LINES, "fact", "value")
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # a spreadsheet runs text that begins so
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # prefixes of formulas in spreadsheets
 
 
 def as_csv(report: Mapping[str, Any]) -> str:
-    """Return *report*: its cost lines (record ``line``), then everything else that it says (record ``fact``).
+    """Return *report* as CSV (RFC 4180): its cost lines (record ``line``), then everything else (record ``fact``).
 
-    Facts leave the columns of lines empty, so that a column of those still adds up. A fact is named by its way through
-    the document, such as ``always_on.saved_usd`` or ``days.0.usd``. Text that a spreadsheet would take for a formula
-    gets an apostrophe before it.
+    Facts leave the columns of lines empty, so that those still add up. A fact is named by its path in the document,
+    such as ``days.0.usd``. Text that a spreadsheet would take for a formula gets an apostrophe.
     """
     written = io.StringIO()
     table = csv.DictWriter(written, COLUMNS, lineterminator="\r\n", restval="")
@@ -383,7 +382,7 @@ def as_csv(report: Mapping[str, Any]) -> str:
 
 
 def _facts(value: Any, way: str) -> Iterator[tuple[str, Any]]:
-    """What *value* says, each with its *way* through the document; what is not known is empty."""
+    """Yield the leaves of *value* with their paths; unknown values are empty."""
     if isinstance(value, Mapping):
         for name, inner in value.items():
             yield from _facts(inner, f"{way}.{name}" if way else str(name))

@@ -70,17 +70,17 @@ def test_the_first_screen_says_what_was_spent_and_what_lay_idle() -> None:
     assert "GPU report 2026-10 - everybody - complete" in said
     assert "cost                $10.32 for 8.0 GPU-hours" in said
     assert "budget              $10.32 of $5,000.00 (0 %): ok" in said
-    assert "  used                     $5.16        4.0 h  held and not seen at rest" in said
-    assert "  idle                     $2.58        2.0 h  held, engine and memory at rest" in said
-    assert "  unallocated              $2.58        2.0 h  bought, held by nobody" in said
+    assert "  used                     $5.16        4.0 h  held, not observed idle" in said
+    assert "  idle                     $2.58        2.0 h  held, engine and memory idle" in said
+    assert "  unallocated              $2.58        2.0 h  not held by any workload" in said
     assert "efficiency          50 %, below the target of 70 %: $5.16 and 4.0 h were idle" in said
 
 
 @pytest.mark.parametrize(
     ("observed_from", "words"),
     [
-        (None, "Nobody saw who held GPUs in this month: what nodes cost is told as unwatched."),
-        (at(100), "Who held GPUs is known from 2026-10-05 04:00 UTC on: before, it is told as"),
+        (None, "GPU usage of this month was not observed: the cost of nodes is unwatched."),
+        (at(100), "GPU usage is known from 2026-10-05 04:00 UTC on; earlier cost is unwatched."),
     ],
 )
 def test_a_month_that_was_seen_in_part_says_so(observed_from: datetime | None, words: str) -> None:
@@ -114,7 +114,7 @@ def test_a_month_under_way_says_until_when() -> None:
 def test_what_was_spent_before_the_ledger_began_is_a_line_and_a_row() -> None:
     said = text(small().report(seeded=Decimal("40.00")))
     assert "cost                $50.32 for 8.0 GPU-hours" in said
-    assert "  seeded                  $40.00        0.0 h  from before this ledger began" in said
+    assert "  seeded                  $40.00        0.0 h  from before the ledger began" in said
     assert "before the ledger began               0.0        $40.00        $0.00           -" in said
 
 
@@ -122,8 +122,8 @@ def test_a_ledger_that_began_in_the_month_says_when_and_over_which_time_it_compa
     month = small(lives=[a_life(begins=5, lasts=8)])
     found = replace(month.found(), watched={"pool-l40s": at(6)})
     said = text(report(found, month.policy, MONTH, AFTER))
-    assert "This ledger began on 2026-10-01 06:00 UTC: what was before is missing" in said
-    assert "  l40s since 2026-10-01 06:00 UTC: the ledger did not know it before" in said
+    assert "The ledger began on 2026-10-01 06:00 UTC: earlier costs are missing" in said
+    assert "  l40s since 2026-10-01 06:00 UTC: not in the ledger before" in said
     assert "This ledger began" not in text(month.report())
 
 
@@ -137,7 +137,7 @@ def test_a_teams_report_says_whose_it_is_and_what_is_not_in_it() -> None:
     said = text(small(policy=policy).report("vision"))
     assert "GPU report 2026-10 - team vision - complete" in said
     assert "budget              $7.74 of $10.00 (77 %): warn" in said
-    assert "in no team's report $2.58 that was bought for everybody and held by nobody" in said
+    assert "in no team's report $2.58 not held by any workload" in said
     assert "Savings against always-on" not in said
 
 

@@ -16,6 +16,7 @@ from receiver.core.report.always_on import AlwaysOn, Baseline, CommitmentAdvice,
 from receiver.core.report.budget_lines import BudgetLine, Spent, Spoke, Standstill, budget_lines, standstills
 from receiver.core.report.lines import (
     CostLine,
+    CostPiece,
     Day,
     Subtotal,
     UnitCost,
@@ -152,13 +153,17 @@ class Found:
     seeded_pools: Mapping[str, Decimal] = field(default_factory=dict)
     forecasts: Mapping[tuple[Scope, str], Forecast] = field(default_factory=dict)
 
+    def spent(self, lines: Sequence[CostLine]) -> Spent:
+        """The spend of the month with these cost *lines*."""
+        return Spent(lines=lines, seeded_pools=self.seeded_pools, account=self.account_usd, forecasts=self.forecasts)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """A month up to *until*, with *team* only that team's lines: unheld time is in no team's report.
 
-    *everything* is the sum of *lines*; *kinds* groups them by kind of GPU; *teams*, *namespaces* and *workloads* group
-    the held ones. All add up to the cent. *nobodys* is the unheld part, also in a team's report; *unlabelled* is what
+    *everything* is the sum of *lines*; *kinds* groups them by kind of GPU; *teams* and *workloads* group the
+    held ones. All add up to the cent. *nobodys* is the unheld part, also in a team's report; *unlabelled* is what
     workloads without a team label held, *unlabelled_in* by namespace. *per_workload_usd* is the mean cost of a workload
     that held a GPU; *per_completed_usd* the cost of all ended workloads per completed one. *unpriced* are sizes without
     a price, missing from every amount. *baselines*, *commitments* and *always_on* are empty for a team. *began* is when
@@ -174,7 +179,6 @@ class Report:
     everything: Subtotal
     kinds: tuple[Subtotal, ...]
     teams: tuple[Subtotal, ...]
-    namespaces: tuple[Subtotal, ...]
     workloads: tuple[Subtotal, ...]
     nobodys: Subtotal
     unlabelled: Subtotal
@@ -218,26 +222,22 @@ def report(found: Found, policy: Policy, month: Month, now: datetime, team: str 
     every_line = cost_lines(every_piece)
     lines = tuple(x for x in every_line if team is None or _is_of(x.whose, team))
     held = [x for x in lines if x.whose.workload]
-    usage = [u for u in found.usage if team is None or u.owner.team == team]
-    workloads = [w for w in found.workloads if team is None or w.owner.team == team]
-    alive = of_month(workloads, month.start, until)
-    by_workload = by(lambda whose: whose.workload, held)
     without = [x for x in held if not x.whose.owner.team]
-    whole = whole_gpus(found.lives, policy)
-    cost = cost_by_life(found.attributed.shares, policy, team)
-    seen = peaks(usage, whole, cost, per_gpu_hour(found.lives), found.in_use, widest(alive))
+    usage = [u for u in found.usage if team is None or u.owner.team == team]
+    alive = of_month([w for w in found.workloads if team is None or w.owner.team == team], month.start, until)
+    by_workload = by(lambda whose: whose.workload, held)
+    seen = _peaks(found, usage, alive, policy, team)
     lives = found.lives if team is None else ()
-    everything = add_up(lines)
+    began = _began(found.watched, month)
     return Report(
         month=month,
         timezone=policy.timezone,
         until=until,
         team=team,
         lines=lines,
-        everything=everything,
+        everything=add_up(lines),
         kinds=by(lambda whose: whose.kind, lines),
         teams=by(lambda whose: whose.owner.team, held),
-        namespaces=by(lambda whose: whose.namespace, held),
         workloads=by_workload,
         nobodys=add_up(x for x in every_line if not x.whose.workload),
         unlabelled=add_up(without),
@@ -255,30 +255,24 @@ def report(found: Found, policy: Policy, month: Month, now: datetime, team: str 
         baselines=baselines(lives, month.start, until),
         commitments=advice(policy.reports.commitments if team is None else (), lives, month.start, until),
         always_on=always_on(lives, policy, month, now, found.watched) if team is None else None,
-        budgets=budget_lines(
-            Spent(
-                lines=every_line,
-                seeded_pools=found.seeded_pools,
-                account=found.account_usd,
-                forecasts=found.forecasts,
-            ),
-            found.allowances,
-            policy,
-            team,
-        ),
+        budgets=budget_lines(found.spent(every_line), found.allowances, policy, team),
         standstills=standstills(found.spoken, found.overrides, policy, month.start, until, team),
-        days=days(
-            found.lives,
-            [p for p in every_piece if team is None or _is_of(p.whose, team)],
-            lines,
-            month,
-            policy,
-            now,
-        ),
-        began=_began(found.watched, month),
+        days=days(found.lives, _of_team(every_piece, team), lines, month, policy, now),
+        began=began,
         observed_from=found.attributed.observed_from,
-        complete=found.attributed.complete and _began(found.watched, month) is None,
+        complete=found.attributed.complete and began is None,
     )
+
+
+def _peaks(
+    found: Found, usage: Sequence[Usage], alive: Iterable[WorkloadLife], policy: Policy, team: str | None
+) -> tuple[Peaks, ...]:
+    cost = cost_by_life(found.attributed.shares, policy, team)
+    return peaks(usage, whole_gpus(found.lives, policy), cost, per_gpu_hour(found.lives), found.in_use, widest(alive))
+
+
+def _of_team(every_piece: Iterable[CostPiece], team: str | None) -> list[CostPiece]:
+    return [piece for piece in every_piece if team is None or _is_of(piece.whose, team)]
 
 
 def _began(watched: Mapping[str, datetime], month: Month) -> datetime | None:
