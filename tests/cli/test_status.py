@@ -61,7 +61,7 @@ def test_everything_is_on_one_screen(url: str) -> None:
             "  42  3 min ago    l40s 3 -> 4  3 GPUs are waited for.; the limits over all pools are reached"
             " (1 of 3 fits the hourly limit.)"
         ),
-        "  41  3 min ago    a100 stays 1  its price is not known (Its price is unknown.)",
+        "  41  3 min ago    a100 stays 1  its price is unknown (Its price is unknown.)",
         "messages go to the log alone (GPU_AUTOSCALER_NOTIFY_URLS is not set)",
     ]
 

@@ -175,7 +175,7 @@ def test_an_emptied_node_goes_at_its_hours_end_and_says_why() -> None:
     decision = answer(state)
     assert (decision.target, decision.candidates) == (1, ("i-n1",))
     assert decision.deciding.rule == "consolidation"
-    assert decision.deciding.detail == "n1: its pods consented to be moved and fit on other nodes"
+    assert decision.deciding.detail == "n1: its pods may be moved and fit on other nodes"
     action = plan(decision, state, a_policy(PAIR))
     assert action is not None
     assert [v.because for v in action.victims] == [Because.CONSOLIDATED]

@@ -283,7 +283,7 @@ def test_a_pool_does_not_grow_while_somebody_lowers_its_count_again_and_again() 
     decision = decided(state, waiting=[a_pod()])
     assert (decision.target, decision.deciding.rule) == (0, "not_undone_by_others")
     assert decision.deciding.detail == (
-        "somebody lowered the count again and again after our growth: none before 2026-11-21 11:00 UTC"
+        "another system lowered the count repeatedly after our growth: none before 2026-11-21 11:00 UTC"
     )
     assert decision.reconsider_at is not None
     until = NOW + timedelta(hours=23)
@@ -296,7 +296,7 @@ def test_a_pool_does_not_shrink_while_somebody_raises_its_count_again_and_again(
     decision = decided(state)
     assert (decision.target, decision.deciding.rule) == (1, "not_undone_by_others")
     assert decision.deciding.detail == (
-        "somebody raised the count again and again after our removals: none before 2026-11-21 11:00 UTC"
+        "another system raised the count repeatedly after our removals: none before 2026-11-21 11:00 UTC"
     )
 
 

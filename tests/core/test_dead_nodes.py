@@ -208,7 +208,7 @@ def test_all_dead_nodes_go_and_of_the_idle_ones_what_is_above_the_floor(
 def test_nothing_is_bought_while_a_node_that_may_not_go_is_stuck() -> None:
     decision = answer(a_state(never_up(protected=True)), waiting=[a_pod()])
     assert (decision.target, decision.deciding.rule) == (1, "provisioning_works")
-    assert decision.deciding.detail == "dead: not usable within 20m; look there first"
+    assert decision.deciding.detail == "dead: not usable within 20m"
 
 
 def test_nothing_is_bought_while_the_pool_backs_off_from_provisioning() -> None:

@@ -66,7 +66,7 @@ def test_a_pod_that_a_usable_node_would_hold_is_told_which_one_and_buys_nothing(
 
 def test_a_pod_that_fits_a_node_we_had_cordoned_is_told_that_its_removal_was_given_up() -> None:
     node = a_node("n1", cordoned_by=CordonedBy.US)
-    assert "its removal was given up" in the_one(facts(a_state(node), waiting=[a_pod()])).fate.detail
+    assert "its removal was called off" in the_one(facts(a_state(node), waiting=[a_pod()])).fate.detail
 
 
 def test_a_pod_whose_node_installs_its_driver_is_told_when_that_usually_ends() -> None:
@@ -86,7 +86,7 @@ def test_without_experience_the_moment_told_is_the_one_from_which_it_counts_as_s
     node = a_node("n1", stage=Stage.BOOTING, created_at=NOW - 9 * MINUTE, idle_since=None)
     fate = the_one(facts(a_state(node), waiting=[a_pod()])).fate
     assert fate.expected_at == NOW + 11 * MINUTE
-    assert "what is not usable by 12:11:00 UTC is told as stuck" in fate.detail
+    assert "nodes not usable by 12:11:00 UTC are reported as stuck" in fate.detail
 
 
 def test_a_pod_whose_node_civo_does_not_list_yet_is_told_that_it_is_asked_for() -> None:

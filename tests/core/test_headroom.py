@@ -144,7 +144,7 @@ def test_idle_nodes_stay_while_half_of_the_headroom_is_free() -> None:
     assert decision.target == 103
     stays = decided(small=state_of(*ran(100), *idle(3)))["small"]
     assert stays.reasons[-1].target == 103
-    kept = "3 idle nodes, paid for; none may go: 5 GPUs kept warm (0 asked for within 10m, 100 in use)"
+    kept = "3 idle nodes, paid for; none can be removed: 5 GPUs kept warm (0 asked for within 10m, 100 in use)"
     assert kept in [r.detail for r in stays.reasons]
 
 

@@ -51,12 +51,14 @@ def a_word(kind: OverrideKind, until: datetime, **changes: Any) -> Override:
 
 
 def test_without_a_hold_it_is_the_margin_before_the_next_paid_hour() -> None:
-    assert said() == "2 idle nodes, paid for; the first may go at 12:35:00 UTC"
+    assert said() == "2 idle nodes, paid for; the first can be removed at 12:35:00 UTC"
 
 
 def test_beside_a_removal_stop_it_is_the_first_paid_hours_end_after_the_stop() -> None:
     text = said(removal_backoff=STOPPED)
-    assert text.startswith("2 idle nodes, paid for; the first may go at 2026-11-21 10:35:00 UTC (backing off until")
+    assert text.startswith(
+        "2 idle nodes, paid for; the first can be removed at 2026-11-21 10:35:00 UTC (backing off until"
+    )
 
 
 @pytest.mark.parametrize(
@@ -69,16 +71,16 @@ def test_beside_a_removal_stop_it_is_the_first_paid_hours_end_after_the_stop() -
 )
 @pytest.mark.parametrize("kind", [OverrideKind.SNOOZE, OverrideKind.PAUSE])
 def test_a_persons_word_is_waited_for(kind: OverrideKind, until: datetime, at: str) -> None:
-    assert f"the first may go at {at}" in said(found={"overrides": (a_word(kind, until),)})
+    assert f"the first can be removed at {at}" in said(found={"overrides": (a_word(kind, until),)})
 
 
 def test_a_word_that_begins_before_the_moment_is_waited_for_as_well() -> None:
     later = a_word(OverrideKind.SNOOZE, NOW + 2 * HOUR, at=NOW + 30 * MINUTE)
-    assert "the first may go at 14:35:00 UTC (snooze" in said(found={"overrides": (later,)})
+    assert "the first can be removed at 14:35:00 UTC (snooze" in said(found={"overrides": (later,)})
 
 
 def test_a_silence_is_waited_for() -> None:
-    assert "the first may go at 14:35:00 UTC (" in said(silence=a_silence(until=NOW + 2 * HOUR))
+    assert "the first can be removed at 14:35:00 UTC (" in said(silence=a_silence(until=NOW + 2 * HOUR))
 
 
 @pytest.mark.parametrize(
@@ -89,17 +91,17 @@ def test_a_silence_is_waited_for() -> None:
     ],
 )
 def test_what_ends_at_no_known_time_is_named(found: dict[str, Any], why: str) -> None:
-    assert said(found=found) == f"2 idle nodes, paid for; none may go: {why}"
+    assert said(found=found) == f"2 idle nodes, paid for; none can be removed: {why}"
 
 
 def test_the_pools_own_floor_and_its_spare_nodes_are_named() -> None:
-    assert said(policy=a_policy(a_pool(min_nodes=2))).endswith("none may go: at least 2 nodes")
-    assert said(policy=a_policy(a_pool(standby_nodes=2))).endswith("none may go: 2 spare nodes kept ready")
+    assert said(policy=a_policy(a_pool(min_nodes=2))).endswith("none can be removed: at least 2 nodes")
+    assert said(policy=a_policy(a_pool(standby_nodes=2))).endswith("none can be removed: 2 spare nodes kept ready")
 
 
 def test_a_window_that_raises_the_floor_is_waited_for() -> None:
     day = Window(name="day", times=((11 * 60, 15 * 60),), min_nodes=2)
-    assert "the first may go at 15:35:00 UTC (at least 2 nodes (window day))" in said(
+    assert "the first can be removed at 15:35:00 UTC (at least 2 nodes (window day))" in said(
         policy=a_policy(a_pool(windows=(day,)))
     )
 
@@ -107,15 +109,15 @@ def test_a_window_that_raises_the_floor_is_waited_for() -> None:
 def test_removals_per_hour_are_waited_for() -> None:
     found = {"removed_last_hour": 1, "first_changed_at": NOW - 10 * MINUTE}
     text = said(policy=a_policy(limits=Limits(max_removals_per_hour=1)), found=found)
-    assert "the first may go at 12:50:00 UTC (at most 1 removals an hour)" not in text
-    assert "the first may go at 13:35:00 UTC (at most 1 removals an hour)" in text
+    assert "the first can be removed at 12:50:00 UTC (at most 1 removals an hour)" not in text
+    assert "the first can be removed at 13:35:00 UTC (at most 1 removals an hour)" in text
 
 
 def test_by_the_second_it_is_when_the_node_has_been_idle_for_long_enough() -> None:
     node = a_node("n1", idle_since=NOW - 4 * MINUTE)
     policy = a_policy(billing=EVERY_SECOND)
-    assert said(node, policy=policy) == "1 idle node; the first may go at 12:06:00 UTC"
-    assert "the first may go at 12:30:00 UTC (snooze" in said(
+    assert said(node, policy=policy) == "1 idle node; the first can be removed at 12:06:00 UTC"
+    assert "the first can be removed at 12:30:00 UTC (snooze" in said(
         node, policy=policy, found={"overrides": (a_word(OverrideKind.SNOOZE, NOW + 30 * MINUTE),)}
     )
 
@@ -135,7 +137,7 @@ def test_by_the_second_it_is_when_the_node_has_been_idle_for_long_enough() -> No
 )
 def test_what_keeps_the_only_idle_node_is_named_instead_of_a_moment(changes: dict[str, Any], why: str) -> None:
     assert said(a_node("n1", **changes)) == f"1 idle node: n1 stays: {why}"
-    assert said(a_node("n1", **changes), a_node("n2")).endswith("the first may go at 12:35:00 UTC")
+    assert said(a_node("n1", **changes), a_node("n2")).endswith("the first can be removed at 12:35:00 UTC")
 
 
 # --- what is promised comes true

@@ -82,14 +82,14 @@ HELD: list[tuple[str, Decision, str, datetime | None]] = [
     (
         "sources_answer",
         wanted(sources=all_up(Source.PROMETHEUS)),
-        "in the first step in which it answers again: prometheus (down)",
+        "the first step in which it answers again: prometheus (down)",
         None,
     ),
     ("price_is_known", wanted(a_policy(a_pool(price_usd_per_hour=None))), "a price for size an.g1.l40s.kube.x1", None),
     (
         "spend_is_known",
         wanted(a_policy(budget=BUDGET), spend=replace(SPENT, unknown="the store is new")),
-        "once Civo's charges of the month can be read",
+        "Civo's charges of the month, once they can be read",
         None,
     ),
     (
@@ -102,26 +102,26 @@ HELD: list[tuple[str, Decision, str, datetime | None]] = [
     (
         "within_maximum",
         wanted(overrides=(an_override(OverrideKind.CEILING, 0),)),
-        "the ceiling of alice ends by itself at 2026-11-20 13:00:00 UTC, or with gpu-autoscaler override end o1",
+        "the end of the ceiling of alice at 2026-11-20 13:00:00 UTC, or gpu-autoscaler override end o1",
         NOW + HOUR,
     ),
-    ("within_limits", wanted(a_policy(limits=Limits(max_gpus=0))), "where max_gpus (0) is used up", None),
+    ("within_limits", wanted(a_policy(limits=Limits(max_gpus=0))), "if max_gpus (0) is used up", None),
     (
         "not_frozen",
         wanted(signals=(a_signal(SignalAction.FREEZE),)),
-        "once Gpu-freeze (f-freeze), firing since 2026-11-20 12:00:00 UTC, is resolved",
+        "the end of Gpu-freeze (f-freeze), firing since 2026-11-20 12:00:00 UTC",
         None,
     ),
     (
         "not_silenced",
         wanted(state=a_state(silence=a_silence())),
-        "by itself when the silence of",
+        "the end of the silence of",
         a_silence().until,
     ),
     (
         "not_paused",
         wanted(overrides=(an_override(OverrideKind.PAUSE),)),
-        "the pause of alice ends by itself at 2026-11-20 13:00:00 UTC",
+        "the end of the pause of alice at 2026-11-20 13:00:00 UTC",
         NOW + HOUR,
     ),
     (
@@ -133,51 +133,51 @@ HELD: list[tuple[str, Decision, str, datetime | None]] = [
     (
         "growth_is_not_paused",
         wanted(signals=(a_signal(SignalAction.PAUSE_SCALE_UP),)),
-        "once Gpu-pause_scale_up",
+        "the end of Gpu-pause_scale_up",
         None,
     ),
     (
         "removal_is_not_snoozed",
         idle(overrides=(an_override(OverrideKind.SNOOZE),)),
-        "the snooze of alice ends by itself",
+        "the end of the snooze of alice",
         NOW + HOUR,
     ),
     ("above_the_floor", idle(a_policy(a_pool(min_nodes=1))), "a lower min_nodes of the pool (it is 1)", None),
     (
         "not_backing_off",
         wanted(state=a_state(backoff=FAILED)),
-        "it is tried again at 2026-11-20 12:09:00 UTC; what failed: Civo is out of stock",
+        "the next try at 2026-11-20 12:09:00 UTC; the last error: Civo is out of stock",
         FAILED.until,
     ),
     (
         "not_undone_by_others",
         wanted(state=a_state(drifts=LOWERED)),
-        "if whoever changes the count at Civo leaves it alone until then",
+        "if the count at Civo is left alone until then",
         NOW - timedelta(minutes=10) + timedelta(days=1),
     ),
     ("provisioning_works", wanted(state=a_state(LATE)), "once it becomes usable or is gone: n9", None),
     (
         "provisioning_works",
         wanted(state=a_state(provisioning=FAILED)),
-        "by itself at 2026-11-20 12:09:00 UTC, one node on trial",
+        "one node on trial at 2026-11-20 12:09:00 UTC",
         FAILED.until,
     ),
     (
         "cooled_down",
         wanted(state=a_state(last_grow_at=NOW - timedelta(seconds=10))),
-        "by itself at 2026-11-20 12:00:20 UTC, when the cooldown is over",
+        "the end of the cooldown at 2026-11-20 12:00:20 UTC",
         NOW + timedelta(seconds=20),
     ),
     (
         "approved",
         wanted(a_policy(a_pool(approval=Approval(growth_above_usd_per_hour=Decimal(1))))),
-        "once people were asked and let it go",
+        "an approval, once it is requested",
         None,
     ),
     (
         "one_change_at_a_time",
         wanted(state=a_state(open_action=RETIRES)),
-        "once action retire-1, open since 2026-11-20 12:00:00 UTC, ends",
+        "the end of action retire-1, open since 2026-11-20 12:00:00 UTC",
         None,
     ),
 ]
@@ -205,7 +205,7 @@ def test_of_a_change_that_happens_it_is_told_what_would_have_kept_it_from_happen
 def test_of_no_change_it_is_told_what_would_start_one_and_when_one_can_come_by_itself() -> None:
     resting = run(facts(a_state(a_node(created_at=NOW))), a_policy())[1]["l40s"]
     assert resting.reconsider_at is not None
-    by_itself = f"by itself something can change at {resting.reconsider_at:%Y-%m-%d %H:%M:%S} UTC at the earliest"
+    by_itself = f"the answer is re-evaluated at {resting.reconsider_at:%Y-%m-%d %H:%M:%S} UTC at the earliest"
     assert by_itself in said(resting)["nothing_wanted"]
 
 
@@ -218,7 +218,7 @@ def test_a_window_is_named_with_the_moment_at_which_one_opens_or_closes() -> Non
 def test_a_guardrail_that_nobody_asked_because_one_before_it_held_is_named_too() -> None:
     both = wanted(a_policy(budget=BUDGET), spend=SPENT, overrides=(an_override(OverrideKind.PAUSE),))
     assert both.deciding.rule == "within_budget"
-    assert any("it objected too: pause by alice" in text for text in said(both)["not_paused"])
+    assert any("this guardrail is next, and blocks too: pause by alice" in text for text in said(both)["not_paused"])
 
 
 def test_behind_a_silent_source_a_missing_price_is_named_and_nothing_that_counts_by_it() -> None:

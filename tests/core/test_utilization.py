@@ -125,8 +125,8 @@ def test_low_utilization_with_every_node_busy_holds_and_names_the_alert_and_the_
     decision = decided(second_node("busy", created=30 * MINUTE, idle=MINUTE), "low")
     assert decision.target == 2
     assert decision.deciding.detail == (
-        "GpuPoolUnderutilized fires (scale_down), and every node runs a GPU pod, and none may be emptied for lack of"
-        " consent or of room elsewhere: ml/on-n1 on n1, ml/on-n2 on n2"
+        "GpuPoolUnderutilized fires (scale_down), and every node runs a GPU pod, and none may be emptied"
+        " without its pods' consent and room elsewhere: ml/on-n1 on n1, ml/on-n2 on n2"
     )
 
 
@@ -152,13 +152,13 @@ def test_low_utilization_and_hold_together_say_that_hold_keeps_the_nodes() -> No
 def test_a_pool_whose_nodes_are_on_their_way_is_not_called_busy() -> None:
     coming = a_node("n2", stage=Stage.INSTALLING, idle_since=None, was_usable=False)
     decision = run(facts(a_state(coming), signals=(LOW,)), a_policy())[1]["l40s"]
-    assert decision.deciding.detail == "nothing waits and nothing idles"
+    assert decision.deciding.detail == "no pods waiting, no idle nodes"
 
 
 def test_a_pool_with_a_node_that_nobody_can_judge_is_not_called_busy() -> None:
     unknown = a_node("n2", idle_since=None, unknown_since=NOW - MINUTE)
     decision = run(facts(a_state(a_busy_node("n1"), unknown), signals=(LOW,)), a_policy())[1]["l40s"]
-    assert decision.deciding.detail == "nothing waits and nothing idles"
+    assert decision.deciding.detail == "no pods waiting, no idle nodes"
 
 
 # --- demand goes before low utilization -------------------------------------------------------------------

@@ -99,7 +99,7 @@ def killed_while_it_writes(a: Round) -> None:
 
 
 def frozen(a: Round) -> None:
-    """SIGSTOP the leader while it waits for an answer of Civo, until after another has led for a while."""
+    """SIGSTOP the leader while it waits for an approval of Civo, until after another has led for a while."""
     a.replicas.cloud.fault(**SLOW, method="GET", seconds=f"{a.dice.uniform(0.3, 0.9):.2f}s")
     a.in_the_midst()
     until(lambda: calls(a.replicas.cloud, "GET")[-1]["status"] is None, "a question to Civo")

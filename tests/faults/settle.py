@@ -141,7 +141,7 @@ def _looks_replaced(run: "Run", plan: PoolPlan) -> bool:
 
 
 def _undone(run: "Run", plan: PoolPlan) -> bool:
-    """True where somebody lowered the count again and again: growth there waits a day for a person."""
+    """True where another system lowered the count again and again: growth there waits a day for a person."""
     down = [e for e in run.scenario.events if e.kind == "delete_instance" or e.what.get("by", 0) < 0]
     return len([e for e in down if e.what.get("pool") == plan.id]) > 1
 

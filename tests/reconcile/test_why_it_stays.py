@@ -76,7 +76,7 @@ def deleted_by_somebody(life: Life, node: str) -> None:
         (
             held_by_a_budget,
             OutcomeKind.WITHDRAWN,
-            f"NODE: {HELD}; then its next paid hour began; it may go at 13:55:01 UTC",
+            f"NODE: {HELD}; then its next paid hour began; it can be removed at 13:55:01 UTC",
         ),
         (taken_by_a_pod, OutcomeKind.WITHDRAWN, "NODE: ml/bold started on it"),
         (wanted_by_a_pod, OutcomeKind.WITHDRAWN, "NODE: waiting work fits on it: ml/next-0"),
@@ -139,7 +139,7 @@ def test_a_removal_that_was_stored_without_reasons_opens_and_ends() -> None:
     assert victim.why == ""
     outcome = settled(a_removal(victim), PoolState(pool="l40s-id", required=1), START)
     assert outcome is not None
-    assert outcome.detail == "n1: it may not go any more"
+    assert outcome.detail == "n1: its removal is no longer allowed"
 
 
 def test_a_victim_of_a_newer_version_opens_and_an_older_version_reads_ours() -> None:

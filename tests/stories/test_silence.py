@@ -82,7 +82,7 @@ def test_a_prometheus_that_stays_silent_keeps_what_there_is_and_people_are_told_
     life.telemetry.fail_always(SILENT)
     life.run(5 * HOUR, tick=MINUTE)
     assert life.writes() == []
-    assert len(titles(life, "prometheus is silent")) == 1
+    assert len(titles(life, "prometheus does not answer")) == 1
     life.telemetry.fail_always(None)
     life.run(HOUR, tick=20 * SECOND)
     assert living(life) == []
@@ -217,4 +217,4 @@ def test_a_size_without_a_price_is_not_free(store: Store) -> None:
     life.submit(a_job())
     life.run(10 * MINUTE)
     assert life.writes("resize") == []
-    assert titles(life, "its price is not known")
+    assert titles(life, "its price is unknown")

@@ -23,14 +23,14 @@ STAGES = {
     Stage.BOOTING: "boots",
     Stage.INSTALLING: "installs its GPU driver",
     Stage.BROKEN: "lost its GPUs a moment ago",
-    Stage.UNKNOWN: "was built, and Kubernetes could not be asked about it",
+    Stage.UNKNOWN: "was built, and Kubernetes does not answer about it",
 }
 
 
 class State(StrEnum):
     """What becomes of a pod that waits."""
 
-    FITS_FREE_NODE = "fits_free_node"  # a usable node would hold it, and the scheduler has not put it there
+    FITS_FREE_NODE = "fits_free_node"  # a usable node would hold it, but the scheduler has not put it there
     ON_ITS_WAY = "on_its_way"  # a node that is being provisioned is meant for it
     BUYING = "buying"  # new nodes are asked for
     HELD = "held"  # wanted, and a rule holds it back
@@ -75,7 +75,7 @@ class Place:
             detail = f"usable nodes of GPU pool {self.pool.name} have room for all of it, as configured"
         else:
             detail = f"node {node.name} of GPU pool {self.pool.name} is usable and would hold it, as configured"
-            detail += "; its removal was given up for that" if node.cordoned_by is CordonedBy.US else ""
+            detail += "; its removal was called off for that" if node.cordoned_by is CordonedBy.US else ""
         return Fate(state=State.FITS_FREE_NODE, detail=detail, pool=self.pool.id, node=node.name if node else None)
 
     @cached_property
@@ -170,7 +170,7 @@ class Place:
 
     def _when(self, moment: datetime) -> str:
         if self.state.ready_in is None:
-            return f"what is not usable by {moment:%H:%M:%S} UTC is told as stuck"
+            return f"nodes not usable by {moment:%H:%M:%S} UTC are reported as stuck"
         said = "should have been usable" if moment < self._now else "usually usable"
         return f"{said} about {moment:%H:%M:%S} UTC"
 
@@ -194,13 +194,13 @@ WHAT_TO_DO = {
         "nothing: it starts once the node's GPUs are allocatable; if that takes too long, look at the instance at "
         "Civo and at the GPU operator's pods on the node"
     ),
-    State.BUYING: "nothing: ask again in a minute; it then says which node is on its way",
+    State.BUYING: "nothing: in a minute this says which node is on its way",
     State.HELD: "read about the rule in docs/guardrails.md",
     State.GANG_INCOMPLETE: (
         "see why the gang's other pods do not exist: its controller, its queue, a quota of namespace {namespace}"
     ),
     State.FITS_NOWHERE: "change the pod, or configure a pool that offers what it asks for; each pool's line says why",
-    State.NOT_DEMAND: "nothing here: no pool grows for a pod like this",
+    State.NOT_DEMAND: "nothing: no pool grows for a pod like this",
 }
 OBSERVED = "set mode: act and restart, or grow the pool by hand: in observe mode nothing is bought"
 
@@ -293,7 +293,7 @@ def by_claim(pod: Pod) -> str:
 
 def _no_demand(pod: Pod) -> Fate:
     if pod.daemon:
-        why = "a DaemonSet's pod comes with every node, so no node is bought for it"
+        why = "a DaemonSet puts a pod on every node, so no node is bought for it"
     elif pod.terminating:
         why = "it is being deleted"
     elif pod.namespace in IGNORED_NAMESPACES:

@@ -101,8 +101,8 @@ def about_idle(idle: Sequence[Node], case: Case, say: Say) -> str:
     paid = ", paid for" if case.policy.billing.by_the_hour else ""
     at, why = first_removal(free, case, say)
     if at is None:
-        return f"{many}{paid}; none may go: {why}"
-    return f"{many}{paid}; the first may go at {clock(at, case.now)}{_because(why)}"
+        return f"{many}{paid}; none can be removed: {why}"
+    return f"{many}{paid}; the first can be removed at {clock(at, case.now)}{_because(why)}"
 
 
 def stays(nodes: Iterable[Node]) -> str:
@@ -150,5 +150,7 @@ def why_kept(case: Case, say: Say) -> str:
     held = case.firing(SignalAction.HOLD)
     pods = [f"{pod.key} on {node.name}" for node in usable for pod in node.pods]
     more = f" and {len(pods) - PODS_NAMED} more" if len(pods) > PODS_NAMED else ""
-    why = f"{held.alertname} fires (hold)" if held else "none may be emptied for lack of consent or of room elsewhere"
+    why = (
+        f"{held.alertname} fires (hold)" if held else "none may be emptied without its pods' consent and room elsewhere"
+    )
     return f"every node runs a GPU pod, and {why}: {', '.join(pods[:PODS_NAMED])}{more}"

@@ -19,8 +19,8 @@ from receiver.core.scaling.waits import Direction, Wait
 
 NOTED = {
     SignalAction.SCALE_UP: "look for growth",
-    SignalAction.SCALE_DOWN: "look for nodes that may go",
-    SignalAction.HOLD: "busy nodes stay where they are",
+    SignalAction.SCALE_DOWN: "look for nodes to remove",
+    SignalAction.HOLD: "busy nodes are not emptied",
     SignalAction.FALLBACK: "activity is unknown: pod counts decide",
 }
 
@@ -42,7 +42,7 @@ def sources_answer(reason: Reason, _case: Case) -> str:
     """Which source does not answer."""
     silent = reason.because
     if silent.other is not None:
-        return "no growth while neither Kubernetes nor Prometheus tells the demand"
+        return "no growth while neither Kubernetes nor Prometheus reports the demand"
     answer = answer_of(silent.source, silent.state)
     if silent.direction is Direction.GROW:
         return f"no growth while {answer} (fallback: kubernetes would allow it)"
@@ -66,8 +66,8 @@ def spend_is_known(reason: Reason, case: Case) -> str:
     """Which spend is unknown."""
     if not isinstance(reason.because, str):
         return within_budget(reason, case)
-    why = f"this store does not know what the month had cost before it: {reason.because}"
-    return f"{why}; budget.spent_usd_stated would tell it"
+    why = f"the cost of the month before this store existed is unknown: {reason.because}"
+    return f"{why}; budget.spent_usd_stated can state it"
 
 
 def within_budget(reason: Reason, _case: Case) -> str:
@@ -108,7 +108,7 @@ def not_backing_off(reason: Reason, _case: Case) -> str:
     """What failed, and when it is tried again."""
     wait = reason.because
     if isinstance(wait, FewerRequested):
-        return f"Civo has just refused {some(wait.refused, 'node')}, so it asks for fewer: {wait.reason}"
+        return f"Civo has just refused {some(wait.refused, 'node')}, so fewer are requested: {wait.reason}"
     return f"backing off until {moment(wait.until)} after {wait.failures} failures: {wait.reason}"
 
 
@@ -116,14 +116,14 @@ def not_undone_by_others(reason: Reason, _case: Case) -> str:
     """That another system reverts our changes, and until when we leave them."""
     wait: Wait = reason.because
     change, way = ("growth", "lowered") if wait.direction is Direction.GROW else ("removals", "raised")
-    return f"somebody {way} the count again and again after our {change}: none before {wait.until:%Y-%m-%d %H:%M} UTC"
+    return f"another system {way} the count repeatedly after our {change}: none before {wait.until:%Y-%m-%d %H:%M} UTC"
 
 
 def provisioning_works(reason: Reason, _case: Case) -> str:
     """Which nodes did not become usable, and when the next is bought."""
     failed = reason.because
     if isinstance(failed, StuckNodes):
-        return f"{', '.join(failed.nodes)}: not usable within {lasting(failed.within)}; look there first"
+        return f"{', '.join(failed.nodes)}: not usable within {lasting(failed.within)}"
     said = f"{failed.reason} ({some(failed.failures, 'failure')} in a row)"
     if isinstance(failed, Wait):
         return f"{said}: no other node before {moment(failed.until)}"
@@ -207,7 +207,7 @@ def idle_nodes(reason: Reason, case: Case) -> str:
         else:
             why = f"no GPU pod, and the next paid {unit} begins within {lasting(case.policy.billing.removal_margin)}"
     elif case.wanted.stopped:
-        why = "no GPU pod, and none may begin there: a budget is at its stop"
+        why = "no GPU pod, and no new one may start: a budget is at its stop"
     else:
         why = f"no GPU pod for {lasting(case.pool.idle_for)}"
     return _named(reason.because, why)
@@ -215,7 +215,7 @@ def idle_nodes(reason: Reason, case: Case) -> str:
 
 def consolidation(reason: Reason, _case: Case) -> str:
     """Which busy nodes are emptied."""
-    return _named(reason.because, "its pods consented to be moved and fit on other nodes")
+    return _named(reason.because, "its pods may be moved and fit on other nodes")
 
 
 # --- what is only noted
@@ -274,4 +274,4 @@ def nothing_wanted(case: Case, say: Say) -> str:
     low = case.firing(SignalAction.SCALE_DOWN)
     if low is not None and (held := why_kept(case, say)):
         return f"{low.alertname} fires (scale_down), and {held}"
-    return "nothing waits and nothing idles"
+    return "no pods waiting, no idle nodes"

@@ -58,9 +58,7 @@ class Stored:
 def ends(spoken: Mapping[str, Any]) -> str:
     """When the override *spoken* ends, by itself and by a person."""
     by = f"the {spoken.get('kind')} of {spoken.get('who')}"
-    return (
-        f"{by} ends by itself at {clock(spoken.get('until'))}, or with gpu-autoscaler override end {spoken.get('id')}"
-    )
+    return f"the end of {by} at {clock(spoken.get('until'))}, or gpu-autoscaler override end {spoken.get('id')}"
 
 
 def window(bounds: Mapping[str, Any]) -> str:
@@ -72,9 +70,9 @@ def window(bounds: Mapping[str, Any]) -> str:
 def alert_ends(signal: Mapping[str, Any], stored: Stored) -> str:
     """What ends the hold of the alert *signal*."""
     if not signal:
-        return f"by itself, once the alert is resolved: {stored.reason.detail}"
+        return f"the end of the alert: {stored.reason.detail}"
     since = clock(signal.get("starts_at"))
-    return f"by itself, once {signal.get('alertname')} ({signal.get('fingerprint')}), firing since {since}, is resolved"
+    return f"the end of {signal.get('alertname')} ({signal.get('fingerprint')}), firing since {since}"
 
 
 def clock(moment: Any) -> str:
@@ -93,7 +91,7 @@ def sources_answer(stored: Stored) -> Said:
         for name, said in stored.part("sources").items()
         if not said.get("up") and said.get("configured") and name != "dcgm"
     ]
-    yield f"by itself, in the first step in which it answers again: {', '.join(silent) or stored.reason.detail}", None
+    yield f"the first step in which it answers again: {', '.join(silent) or stored.reason.detail}", None
     if stored.grows and "fallback" in stored.reason.detail:
         yield "with fallback: kubernetes in the configuration it would grow without Prometheus", None
 
@@ -121,13 +119,13 @@ def within_budget(stored: Stored) -> Said:
             and not budget.get("unknown")
         ):
             yield f"{title}: work of a passing priority class (budget.passing) would be bought for up to the stop", None
-    yield f"by itself, when the next month begins at {clock(month_ends)}", month_ends
+    yield f"the next month, which starts at {clock(month_ends)}", month_ends
 
 
 def spend_is_known(stored: Stored) -> Said:
     unknown = [budget for budget in stored.each("uncovered") if budget.get("unknown")]
     if not unknown or STATED in stored.reason.detail:
-        yield f"by itself, once Civo's charges of the month can be read; or {STATED} and a restart", None
+        yield f"Civo's charges of the month, once they can be read; or {STATED} and a restart", None
         return
     for budget in unknown:
         yield f"{budget.get('title')}: its spend must be known again: {budget['unknown']}", None
@@ -146,25 +144,25 @@ def within_maximum(stored: Stored) -> Said:
     most = stored.part("pool").get("max_nodes")
     if bounds.get("max_nodes") == most or not spoken:
         yield f"a higher max_nodes of the pool (it is {most}), and a restart", None
-    yield "by itself, as far as the work fits, when a GPU of the pool falls free", None
+    yield "a free GPU of the pool, as far as the work fits", None
 
 
 def within_limits(stored: Stored) -> Said:
     limits = stored.part("limits")
     if not stored.grows:
         yield (
-            f"by itself, within the hour; or a higher max_removals_per_hour ({limits.get('max_removals_per_hour')})",
+            f"time: at most an hour; or a higher max_removals_per_hour ({limits.get('max_removals_per_hour')})",
             None,
         )
         return
     if limits.get("max_growth_per_hour") is not None:
         most = limits["max_growth_per_hour"]
         yield (
-            f"by itself, within the hour, where max_growth_per_hour ({most}) is what is used up; or a higher one",
+            f"time: at most an hour, if max_growth_per_hour ({most}) is used up; or a higher one",
             None,
         )
     if limits.get("max_gpus") is not None:
-        yield f"where max_gpus ({limits['max_gpus']}) is used up: a higher one, or nodes of any pool that go", None
+        yield f"if max_gpus ({limits['max_gpus']}) is used up: a higher one, or the removal of nodes of any pool", None
 
 
 def not_frozen(stored: Stored) -> Said:
@@ -178,8 +176,8 @@ def growth_is_not_paused(stored: Stored) -> Said:
 def not_silenced(stored: Stored) -> Said:
     silence = stored.part("silence")
     until = silence.get("until")
-    yield f"by itself when the silence of {silence.get('by')} ends at {clock(until)}", until
-    yield f"sooner, if somebody expires it: amtool silence expire {silence.get('id')}", None
+    yield f"the end of the silence of {silence.get('by')} ends at {clock(until)}", until
+    yield f"sooner, if it is expired: amtool silence expire {silence.get('id')}", None
 
 
 def not_paused(stored: Stored) -> Said:
@@ -204,12 +202,12 @@ def above_the_floor(stored: Stored) -> Said:
 def not_backing_off(stored: Stored) -> Said:
     wait = stored.wait("backoff")
     until = wait.get("until")
-    yield f"by itself, it is tried again at {clock(until)}; what failed: {wait.get('reason')}", until
+    yield f"the next try at {clock(until)}; the last error: {wait.get('reason')}", until
 
 
 def not_undone_by_others(stored: Stored) -> Said:
     until = stored.wait("undone").get("until")
-    yield f"by itself at {clock(until)}, if whoever changes the count at Civo leaves it alone until then", until
+    yield f"the end of this pause at {clock(until)}, if the count at Civo is left alone until then", until
 
 
 def provisioning_works(stored: Stored) -> Said:
@@ -217,14 +215,14 @@ def provisioning_works(stored: Stored) -> Said:
     if stuck:
         yield f"once it becomes usable or is gone: {', '.join(map(str, stuck))}", None
     if until:
-        yield f"by itself at {clock(until)}, one node on trial; or as soon as a node of the pool becomes usable", until
+        yield f"one node on trial at {clock(until)}, or any node of the pool that becomes usable", until
     elif not stuck:
-        yield "by itself, once the node on trial becomes usable: then all that is wanted is bought", None
+        yield "the node on trial, once it is usable: then all wanted nodes are bought", None
 
 
 def cooled_down(stored: Stored) -> Said:
     until = stored.wait("cooldown").get("until")
-    yield f"by itself at {clock(until)}, when the cooldown is over", until
+    yield f"the end of the cooldown at {clock(until)}", until
 
 
 def approved(stored: Stored) -> Said:
@@ -233,18 +231,18 @@ def approved(stored: Stored) -> Said:
         yield f"an approval, from the message or with gpu-autoscaler answer {question.get('id')} approve", None
         goes = question.get("goes_unanswered_at")
         if goes:
-            yield f"by itself at {clock(goes)}, if nobody answers until then", goes
+            yield f"no answer until {clock(goes)}", goes
     if not asked:
-        yield f"by itself, once people were asked and let it go: {stored.reason.detail}", None
+        yield f"an approval, once it is requested: {stored.reason.detail}", None
 
 
 def one_change_at_a_time(stored: Stored) -> Said:
     action = stored.part("open_action")
     if not action:
-        yield "by itself, once Civo's count no longer has the nodes that were removed", None
+        yield "Civo's count, once it no longer has the removed nodes", None
         return
     failed = f"; its last error: {action['last_error']}" if action.get("last_error") else ""
-    yield f"by itself, once action {action.get('id')}, open since {clock(action.get('opened_at'))}, ends{failed}", None
+    yield f"the end of action {action.get('id')}, open since {clock(action.get('opened_at'))}{failed}", None
 
 
 # --- what wants a size, or is noted where nothing does
@@ -273,11 +271,11 @@ def gangs_whole(stored: Stored) -> Said:
 def nothing_wanted(stored: Stored) -> Said:
     at = stored.decision.reconsider_at
     yield (
-        "it grows for a GPU pod that waits, fits this pool and has no room on a node that is there or on its way",
+        "a waiting GPU pod that fits this pool and has no room on an existing node or one on its way",
         None,
     )
     if at is not None:
-        yield f"by itself something can change at {clock(at.isoformat())} at the earliest", at.isoformat()
+        yield f"the answer is re-evaluated at {clock(at.isoformat())} at the earliest", at.isoformat()
 
 
 def always(*sentences: str) -> Callable[[Stored], Said]:

@@ -81,7 +81,7 @@ def remedies(decision: Decision) -> tuple[Remedy, ...]:
         for text, at in _said(Stored(decision=decision, reason=reason)):
             found.setdefault((reason.rule, text), Remedy(rule=reason.rule, text=text, at=at))
     for behind in Stored(decision=decision, reason=decision.deciding).each("behind"):
-        text = f"then it would be asked next, and it objected too: {behind.get('detail')}"
+        text = f"this guardrail is next, and blocks too: {behind.get('detail')}"
         found.setdefault((str(behind.get("rule")), text), Remedy(rule=str(behind.get("rule")), text=text))
     return tuple(found.values())
 
@@ -89,7 +89,7 @@ def remedies(decision: Decision) -> tuple[Remedy, ...]:
 def _said(stored: Stored) -> Said:
     rule = RULES.get(stored.reason.rule)
     if rule is None or rule.changes is None:
-        yield f"what this rule names: {stored.reason.detail}", None
+        yield f"see the reason: {stored.reason.detail}", None
     else:
         yield from rule.changes(stored)
 
@@ -97,15 +97,15 @@ def _said(stored: Stored) -> Said:
 RULES: Mapping[str, Rule] = {
     # guardrails, in the order in which they are asked
     "sources_answer": Rule(
-        meaning="No change without eyes: the sources that this change needs must answer.",
+        meaning="Every source that this change needs must answer.",
         says=says.sources_answer,
-        plain="a source of facts does not answer",
-        advice="bring back the source that the reason names; the page of sources shows what each one answered",
+        plain="a source does not answer",
+        advice="bring back the source that the reason names; the Sources page shows what each one answered",
         changes=helps.sources_answer,
         shown_elsewhere=True,
     ),
     "nodes_may_be_removed": Rule(
-        meaning="Nothing is bought that the cluster would not let us remove again.",
+        meaning="No node is bought that the cluster would not let us remove again.",
         says=says.nodes_may_be_removed,
         plain="no node could be removed again",
         advice="bind the ClusterRole gpu-autoscaler-act (k8s/overlays/act/rights); no restart is needed",
@@ -115,9 +115,9 @@ RULES: Mapping[str, Rule] = {
         shown_elsewhere=True,
     ),
     "price_is_known": Rule(
-        meaning="A pool whose price nobody knows does not grow: unknown is never taken for 0.",
+        meaning="A pool without a known price does not grow: unknown never counts as 0.",
         says=says.price_is_known,
-        plain="its price is not known",
+        plain="its price is unknown",
         advice="set price_usd_per_hour of the pool, or a prices_file that has its size, and restart",
         changes=helps.price_is_known,
         told=True,
@@ -125,11 +125,11 @@ RULES: Mapping[str, Rule] = {
         uncounted=True,
     ),
     "spend_is_known": Rule(
-        meaning="Under a budget nothing is bought while nobody can tell what the month has cost.",
+        meaning="Under a budget nothing is bought while the month's spend is unknown.",
         says=says.spend_is_known,
-        plain="nobody knows what the month has cost",
+        plain="the month's spend is unknown",
         advice=(
-            "see the reason; Civo's charges are asked again every minute, or state budget.spent_usd_stated and restart"
+            "see the reason; Civo's charges are read again every minute, or state budget.spent_usd_stated and restart"
         ),
         changes=helps.spend_is_known,
         page="runbooks/GpuSpendUnknown.md",
@@ -168,7 +168,7 @@ RULES: Mapping[str, Rule] = {
         meaning="An alert with action freeze stops every change.",
         says=says.alert_holds,
         plain="an alert stops every change",
-        advice="see why the alert fires that the reason names; it freezes the pool",
+        advice="find out why the alert in the reason fires; it freezes the pool",
         changes=helps.not_frozen,
         told=True,
     ),
@@ -183,8 +183,8 @@ RULES: Mapping[str, Rule] = {
     "not_paused": Rule(
         meaning="A person's pause stops every change.",
         says=says.as_said,
-        plain="somebody paused it",
-        advice="end the pause that the reason names (`gpu-autoscaler override list`, then `override end ID`)",
+        plain="it is paused by an override",
+        advice="end the pause in the reason (`gpu-autoscaler override list`, then `override end ID`)",
         changes=helps.not_paused,
         shown_elsewhere=True,
     ),
@@ -192,14 +192,14 @@ RULES: Mapping[str, Rule] = {
         meaning="An alert with action pause_scale_up stops growth.",
         says=says.alert_holds,
         plain="an alert stops growth",
-        advice="see why the alert fires that the reason names; it pauses growth",
+        advice="find out why the alert in the reason fires; it pauses growth",
         changes=helps.growth_is_not_paused,
         told=True,
     ),
     "removal_is_not_snoozed": Rule(
         meaning="A person's snooze keeps every node that is not dead.",
         says=says.as_said,
-        plain="somebody snoozed removals",
+        plain="removals are snoozed by an override",
         changes=helps.removal_is_not_snoozed,
     ),
     "above_the_floor": Rule(
@@ -209,26 +209,26 @@ RULES: Mapping[str, Rule] = {
         changes=helps.above_the_floor,
     ),
     "not_backing_off": Rule(
-        meaning="What failed is not tried again before its back-off ends.",
+        meaning="A failed change is not tried again before its back-off ends.",
         says=says.not_backing_off,
         plain="it waits after a failure",
-        advice="read the error in the reason; the pool is tried again by itself when the back-off ends",
+        advice="read the error in the reason; the change is tried again when the back-off ends",
         changes=helps.not_backing_off,
         shown_elsewhere=True,
     ),
     "not_undone_by_others": Rule(
-        meaning="What somebody else turned back three times in a day is left alone for a day.",
+        meaning="A change that another system reverted three times in a day is not tried again for a day.",
         says=says.not_undone_by_others,
-        plain="somebody else keeps turning our changes back",
-        advice="find out who or what changes the pool's count at Civo, and leave it to one of you",
+        plain="another system keeps reverting our changes",
+        advice="find out what else changes the pool's count at Civo, and let only one system size the pool",
         changes=helps.not_undone_by_others,
         shown_elsewhere=True,
     ),
     "provisioning_works": Rule(
-        meaning="While nodes of the pool do not come up, no others are bought.",
+        meaning="While nodes of the pool do not become usable, no others are bought.",
         says=says.provisioning_works,
         plain="its last nodes never became usable",
-        advice="look at the node that the reason names, at Civo and with `kubectl describe node`",
+        advice="check the node in the reason, at Civo and with `kubectl describe node`",
         changes=helps.provisioning_works,
         shown_elsewhere=True,
     ),
@@ -236,23 +236,23 @@ RULES: Mapping[str, Rule] = {
         meaning="A pool that has just changed is left alone for its cooldown.",
         says=says.cooled_down,
         plain="it changed a moment ago",
-        advice="nothing: it ends by itself at the time that the reason names",
+        advice="nothing: it ends at the time in the reason",
         changes=helps.cooled_down,
         shown_elsewhere=True,
         passing=True,
     ),
     "approved": Rule(
-        meaning="Where the policy asks for it, a person is asked before nodes go and before growth that costs much.",
+        meaning="If the policy requires it, removals and expensive growth need an approval.",
         says=says.approved,
-        plain="it waits for an answer",
-        advice="approve it, from the message or with `gpu-autoscaler answer`; the reason names until when",
+        plain="it waits for an approval",
+        advice="approve it, from the message or with `gpu-autoscaler answer`; the reason says until when",
         changes=helps.approved,
         shown_elsewhere=True,
     ),
     "one_change_at_a_time": Rule(
-        meaning="A change under way is finished before another begins.",
+        meaning="A change under way is finished before another starts.",
         says=says.one_change_at_a_time,
-        plain="another change of it is under way",
+        plain="another change is under way",
         advice="nothing, if it ends within a minute; else look at the open action's last error",
         changes=helps.one_change_at_a_time,
         shown_elsewhere=True,
@@ -263,13 +263,13 @@ RULES: Mapping[str, Rule] = {
         plain="its decision failed with an internal error",
         advice="find `part of a step failed` in the server's log and report that bug; each step tries again",
         changes=helps.always(
-            "by itself, in the first step without the error; the log has it with a traceback, and it is a bug to report"
+            "the first step without the error; the log has it with a traceback: please report this bug"
         ),
         page="runbooks/GpuAutoscalerPartFails.md",
         told=True,
     ),
     "demand": Rule(
-        meaning="GPU pods wait that fit this pool, and neither a free GPU nor a node on its way serves them.",
+        meaning="GPU pods that fit this pool wait, and no free GPU or node on its way serves them.",
         says=says.demand,
         changes=helps.always(
             "no node would be bought if the pods were gone, or had room on a usable node of a pool that fits them"
@@ -281,24 +281,24 @@ RULES: Mapping[str, Rule] = {
         changes=helps.above_the_floor,
     ),
     "standby": Rule(
-        meaning="Fewer spare nodes are empty than the pool should keep.",
+        meaning="The pool has fewer empty spare nodes than it should keep.",
         says=says.standby,
         changes=helps.standby,
     ),
     "headroom": Rule(
-        meaning="Fewer GPUs are free than are usually asked for next, by what came in the last minutes.",
+        meaning="Fewer GPUs are free than the demand of the last minutes suggests will be needed next.",
         says=says.headroom,
         changes=helps.always("no node would be bought for what may come with objective: cost, and a restart"),
     ),
     "dead_nodes": Rule(
-        meaning="Nodes cost money and serve nobody: they never came up, or broke and stayed so.",
+        meaning="Nodes that never became usable, or broke and did not recover, cost money for nothing.",
         says=says.dead_nodes,
         changes=helps.always(
             "a node stays if it becomes usable before it is deleted, or is annotated gpu-autoscaler.io/protect"
         ),
     ),
     "override": Rule(
-        meaning="A person's word for a while: pin, floor, ceiling, pause or snooze.",
+        meaning="A person's temporary request: pin, floor, ceiling, pause or snooze.",
         says=says.override,
         changes=helps.override,
     ),
@@ -307,7 +307,7 @@ RULES: Mapping[str, Rule] = {
         says=says.as_said,
     ),
     "question": Rule(
-        meaning="People are asked whether the pool may change, or have answered.",
+        meaning="An approval is requested, or was answered.",
         says=says.question,
     ),
     "evict_after": Rule(
@@ -316,15 +316,15 @@ RULES: Mapping[str, Rule] = {
         changes=helps.evict_after,
     ),
     "idle_nodes": Rule(
-        meaning="Nodes without a GPU pod have been idle for long enough and may go now.",
+        meaning="Nodes without a GPU pod have been idle for long enough to be removed now.",
         says=says.idle_nodes,
         changes=helps.always(
-            "a node stays if a GPU pod begins on it or waits for it, or its last workload asked to keep it",
+            "a node stays if a GPU pod starts on it or waits for it, or its last workload asked to keep it",
             "a snooze of the pool keeps all of them: gpu-autoscaler override snooze",
         ),
     ),
     "consolidation": Rule(
-        meaning="The pods of busy nodes consented to be moved, and fit on other nodes.",
+        meaning="The pods of busy nodes may be moved, and fit on other nodes.",
         says=says.consolidation,
         changes=helps.always(
             "a pod is not moved without its owner's consent (safe-to-evict), or where it fits on no other node"
@@ -360,7 +360,7 @@ RULES: Mapping[str, Rule] = {
         says=says.alert_asks,
     ),
     "scale_down": Rule(
-        meaning="An alert asks to look for nodes that may go.",
+        meaning="An alert asks to look for nodes to remove.",
         says=says.alert_asks,
     ),
     "hold": Rule(

@@ -11,7 +11,7 @@ from receiver.core.scaling.removal import is_kept, removable_at, removal_backs_o
 
 EMPTIED = (Because.CONSOLIDATED, Because.EVICTED)
 NAMED = 3  # in a sentence
-UNKNOWN = "it may not go any more"  # of a victim that was stored before a reason was kept with it
+UNKNOWN = "its removal is no longer allowed"  # of a victim that was stored before a reason was kept with it
 
 
 def why_spared(victims: Iterable[Victim]) -> str:
@@ -77,18 +77,18 @@ def _not_due(node: Node, because: Because, case: Case) -> str:
     if because is Because.STUCK:
         return "it became usable" if node.stage is Stage.USABLE else ""
     if because is Because.EVICTED:
-        return "no window takes it any more"
+        return "no window evicts it any more"
     if because is Because.CONSOLIDATED and node.busy:
         if hold is not None:
             return f"{hold.alertname} fires (hold)"
         if node.instance not in case.wanted.movable:
             return "its pods may not be moved, or no longer fit on other nodes"
     if node.stage is not Stage.USABLE:
-        return "it is not usable for the moment"
+        return "it is not usable at the moment"
     at = removable_at(node, case)
     if at > case.now:
         began = "its next paid hour began" if case.policy.billing.by_the_hour else "it was in use a moment ago"
-        return f"{began}; it may go at {at:%H:%M:%S} UTC"
+        return f"{began}; it can be removed at {at:%H:%M:%S} UTC"
     if case.wanted.bounds.standby_nodes:
         return "it is kept as a spare node"
     return str(case.wanted.headroom) if case.wanted.headroom is not None and case.wanted.headroom.gpus else ""

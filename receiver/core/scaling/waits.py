@@ -70,7 +70,7 @@ def undone(direction: Direction, _pool: Pool, state: PoolState, _policy: Policy,
     until = undone_by_others(state, now, grows=grows)
     if until is None:
         return None
-    reason = f"somebody {'lowered' if grows else 'raised'} the count again and again after our own change"
+    reason = f"another system {'lowered' if grows else 'raised'} the count repeatedly after our own change"
     return Wait(direction=direction, kind=WaitKind.UNDONE, until=until, reason=reason)
 
 
