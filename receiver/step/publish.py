@@ -117,6 +117,8 @@ def picture(
             failures.note(Failure(part="picture", error=error, pool=p.id))
             pools += [x for x in Picture.model_validate(before or {}).pools if x.pool == p.id]
     explained = explain(facts, assignment, decisions, policy, observing=mode == "observe")
+    shapes = {id(each.fits): each.fits for each in explained}  # pods of one shape share them
+    fits = {key: [Fit(pool=f.pool, name=f.name, why_not=f.why) for f in found] for key, found in shapes.items()}
     kept_out = facts.kept_out
     return Picture.of(
         facts,
@@ -129,7 +131,7 @@ def picture(
         sources=list(facts.sources.values()),
         charges=None if facts.charges is None else ChargesDocument.of_comparison(facts.charges),
         misfits=[Misfit(workload=m.workload.key, gpus=m.workload.gpus, detail=m.detail) for m in assignment.misfits],
-        waiting=[_waiting(each, numbers) for each in explained],
+        waiting=[_waiting(each, numbers, fits[id(each.fits)]) for each in explained],
         waiting_total=len(facts.waiting),
         concerns=[ConcernDocument.of(concern) for concern in concerns],
     )
@@ -205,7 +207,7 @@ def _node(node: Node, policy: Policy, now: datetime) -> NodeDocument:
     )
 
 
-def _waiting(explained: Explanation, numbers: Mapping[str, int]) -> WaitingPod:
+def _waiting(explained: Explanation, numbers: Mapping[str, int], fits: list[Fit]) -> WaitingPod:
     pod, workload, fate = explained.pod, explained.workload, explained.fate
     gang = workload if workload is not None and workload.gang else None
     return WaitingPod.of(
@@ -222,7 +224,7 @@ def _waiting(explained: Explanation, numbers: Mapping[str, int]) -> WaitingPod:
         node=fate.node,
         nodes=fate.nodes,
         expected_at=fate.expected_at,
-        fits=[Fit(pool=f.pool, name=f.name, why_not=f.why) for f in explained.fits],
+        fits=fits,
     )
 
 

@@ -1,6 +1,7 @@
 """What becomes of a pod that waits, and what a person can do for it."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -8,12 +9,21 @@ from typing import Any
 import pytest
 
 from receiver.core.explain.because import with_grounds
-from receiver.core.explain.explain import MOST, WHAT_TO_DO, Explanation, State, explain, what_to_do
+from receiver.core.explain.explain import (
+    MOST,
+    MOST_POOLS,
+    WHAT_TO_DO,
+    Explanation,
+    State,
+    _Fitting,
+    explain,
+    what_to_do,
+)
 from receiver.core.explain.rules import RULES
 from receiver.core.model.actions import Action, ActionKind, Decision
 from receiver.core.model.model import Backoff, CordonedBy, Drift, Facts, Source, Spend, Stage, never_asked
 from receiver.core.model.pods import Pod
-from receiver.core.model.policy import Budget, Limits, Policy
+from receiver.core.model.policy import POOL_LABEL, Budget, Limits, Policy
 from receiver.core.model.signals import SignalAction
 from receiver.core.scaling.assign import assign
 from receiver.core.scaling.decide import decide_all
@@ -422,3 +432,13 @@ def test_observe_mode_changes_nothing_about_what_helps_a_held_pod() -> None:
 
 def test_a_state_of_another_version_has_no_line() -> None:
     assert what_to_do("teleported", None, namespace="ml", pod="p") is None
+
+
+def test_of_many_pools_those_that_fit_are_named_and_the_first_others() -> None:
+    pools = [replace(a_pool(f"p{n:03}"), id=f"pool-{n:03}") for n in range(100)]
+    pod = a_pod(node_selector={POOL_LABEL: "pool-077"})
+    found = facts(*(a_state(pool=pool.id) for pool in pools), waiting=[pod])
+    fits = _Fitting(found, a_policy(*pools)).of(pod)
+    assert len(fits) == MOST_POOLS
+    assert [fit.pool for fit in fits if fit.why is None] == ["pool-077"]
+    assert [fit.pool for fit in fits][:2] == ["pool-000", "pool-001"]

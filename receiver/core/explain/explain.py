@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from functools import cached_property
+from itertools import islice
 
 from receiver.core.explain.rules import RULES
 from receiver.core.model.actions import ActionKind, Decision, Reason, Verdict
@@ -16,7 +17,7 @@ from receiver.core.money.budget import Refusal
 from receiver.core.scaling.assign import Assignment, Wanted
 from receiver.core.scaling.capacity import HeldWorkload
 from receiver.core.scaling.demand import IGNORED_NAMESPACES, LONGEST_NAMED, new_node, refusal, take, workloads
-from receiver.core.scaling.market import Kind, shape
+from receiver.core.scaling.market import Kind, LabelIndex, shape
 
 STAGES = {
     Stage.BUILDING: "is being built",
@@ -220,6 +221,7 @@ def what_to_do(state: str, rule: str | None, *, namespace: str, pod: str, observ
 
 CLAIMS_NAMED = 3
 MOST = 500  # pods that are explained in one step: the picture is kept at every step and must stay small
+MOST_POOLS = 30  # of which it says whether a pod fits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -309,17 +311,29 @@ class _Fitting:
     """Which pools fit a pod; pods of one shape are matched once."""
 
     def __init__(self, facts: Facts, policy: Policy) -> None:
-        self._pools = [(p, facts.pool(p.id)) for p in policy.pools]
+        self._facts, self._policy = facts, policy
+        self._by_label: LabelIndex[Pool] = LabelIndex(policy.pools, lambda pool: pool)
         self._known: dict[Kind, tuple[Fit, ...]] = {}
 
     def of(self, pod: Pod) -> tuple[Fit, ...]:
-        """Say of each pool whether *pod* fits, as the assignment judges it."""
+        """Say of each pool whether *pod* fits, as the assignment judges it; of more than `MOST_POOLS` pools those that
+        fit, and the first others."""
         kind = shape(pod)
         if kind not in self._known:
-            self._known[kind] = tuple(
-                Fit(pool=pool.id, name=pool.name, why=refusal(pod, pool, state)) for pool, state in self._pools
-            )
+            self._known[kind] = tuple(self._fits(pod))
         return self._known[kind]
+
+    def _fits(self, pod: Pod) -> Iterator[Fit]:
+        pools = self._policy.pools
+        if len(pools) > MOST_POOLS:
+            fitting = (pool for pool in self._by_label.selected(pod) if self._why(pod, pool) is None)
+            named = {pool.id for pool in islice(fitting, MOST_POOLS)}
+            named |= {pool.id for pool in pools[: MOST_POOLS - len(named)]}
+            pools = tuple(pool for pool in pools if pool.id in named)
+        return (Fit(pool=pool.id, name=pool.name, why=self._why(pod, pool)) for pool in pools)
+
+    def _why(self, pod: Pod, pool: Pool) -> str | None:
+        return refusal(pod, pool, self._facts.pool(pool.id))
 
 
 class _Fates:

@@ -3,8 +3,9 @@ pools differ only in the number of GPUs per node."""
 
 from bisect import insort
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
+from typing import Generic, TypeVar
 
 from receiver.core.model.pods import Pod, Workload, owner_of
 from receiver.core.model.policy import Objective, Policy, Pool
@@ -13,6 +14,7 @@ from receiver.core.scaling.capacity import Requests, Tally
 from receiver.core.scaling.demand import new_node, preference, refusal, take
 
 Kind = tuple[object, ...]
+T = TypeVar("T")
 UNKNOWN_PRICE = Decimal("Infinity")
 
 
@@ -28,6 +30,26 @@ def shape(pod: Pod) -> Kind:
     )
 
 
+class LabelIndex(Generic[T]):
+    """*things* that each have a pool, by the labels of the pool's nodes: most pods that select a pool select one."""
+
+    def __init__(self, things: Sequence[T], pool_of: Callable[[T], Pool]) -> None:
+        self._things, self._pool_of = things, pool_of
+        self._by_label: dict[str, dict[str | None, list[T]]] = {}
+
+    def selected(self, pod: Pod) -> Sequence[T]:
+        """Those that one label of *pod*'s node selector leaves, the one that leaves fewest; all without a selector."""
+        fewest = self._things
+        for key, value in pod.node_selector.items():
+            if key not in self._by_label:
+                index = self._by_label[key] = {}
+                for thing in self._things:
+                    index.setdefault(self._pool_of(thing).offered_labels.get(key), []).append(thing)
+            found = self._by_label[key].get(value, [])
+            fewest = found if len(found) < len(fewest) else fewest
+        return fewest
+
+
 class Matching:
     """Where each shape of pod fits, and the markets of those that fit the same pools."""
 
@@ -40,28 +62,17 @@ class Matching:
         self._markets: dict[tuple[str, ...], Market] = {}
         self._by_shape: dict[Kind, Market] = {}
         self._gang_orders: dict[object, list[Tally]] = {}
-        self._by_label: dict[str, dict[str | None, list[Tally]]] = {}
+        self._by_label: LabelIndex[Tally] = LabelIndex(tallies, lambda tally: tally.pool)
 
     def fitting(self, pod: Pod) -> tuple[Tally, ...]:
         """The pools that a node for *pod* could be bought in: what it prefers first, then the cheapest per GPU."""
         kind = self._kind(pod)
         if kind not in self._fitting:
-            fits = [x for x in self._selected(pod) if not self._apart(pod, x) and refusal(pod, x.pool, x.state) is None]
+            near = [x for x in self._by_label.selected(pod) if not self._apart(pod, x)]
+            fits = [x for x in near if refusal(pod, x.pool, x.state) is None]
             ordered = tuple(sorted(fits, key=lambda x: (-preference(pod, x.pool), by_price(x))))
             self._fitting[kind] = self._orders.setdefault(tuple(map(id, ordered)), ordered)  # equal ones are one
         return self._fitting[kind]
-
-    def _selected(self, pod: Pod) -> Sequence[Tally]:
-        """The tallies that one label of *pod*'s node selector leaves, the one that leaves fewest; all without any."""
-        fewest = self._tallies
-        for key, value in pod.node_selector.items():
-            if key not in self._by_label:
-                index = self._by_label[key] = {}
-                for tally in self._tallies:
-                    index.setdefault(tally.pool.offered_labels.get(key), []).append(tally)
-            found = self._by_label[key].get(value, [])
-            fewest = found if len(found) < len(fewest) else fewest
-        return fewest
 
     def market(self, pod: Pod) -> "Market":
         """The competition for the pools that *pod* fits."""
