@@ -36,10 +36,15 @@ from tests.core.test_decide import HOUR_ENDS_SOON, SOURCES
 from tests.core.test_utilization import HOURS, LEVELS, SECONDS, Cell
 from tests.core.worlds import NIGHT, World, decided, worlds
 from tests.docs.pages import headings, section, table, text_of
+from tools.guardrails_page import filled
 
 PAGE = text_of("docs/guardrails.md")
 NAMES = [guardrail.__name__ for guardrail in GUARDRAILS]
 OTHERS = headings(section(PAGE, "Other rules"), 3)
+
+
+def test_the_table_of_guardrails_is_that_of_the_rules() -> None:
+    assert filled(PAGE) == PAGE, "run python -m tools.guardrails_page"
 
 
 def test_every_guardrail_has_its_heading_in_the_order_in_which_they_run() -> None:
