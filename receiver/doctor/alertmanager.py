@@ -19,7 +19,7 @@ from receiver.adapters.monitoring.http_apis import MonitoringApi
 from receiver.core.model.policy import Policy
 from receiver.core.model.signals import COMPONENT, HEARTBEAT_ALERT, SignalAction, Silence, silenced_pools
 from receiver.core.model.text import lasting, some
-from receiver.doctor.checks import Area, Check, Finding, Installation, few
+from receiver.doctor.checks import Area, Check, Finding, Installation, few, text_map
 from receiver.doctor.rules import running_rules, shipped_rules
 from receiver.doctor.server import opened as opened_server
 from receiver.ports import AlarmFacts, Clock, TryLater
@@ -173,7 +173,7 @@ def ask(url: str, clock: Clock, timeout: tuple[float, float]) -> AlertmanagerPee
             version=str(version.get("version") or ""),
             knows=len(cluster.get("peers") or ()) if cluster.get("status") != "disabled" else 0,
             original=str(config.get("original") or ""),
-            beat=_words(beats[0].get("labels")) if beats else None,
+            beat=text_map(beats[0].get("labels")) if beats else None,
             routed=tuple(_routed([*beats, *ours])),
             silences=facts.silences,
         )
@@ -193,13 +193,9 @@ def _records(said: Any) -> list[Mapping[str, Any]]:
 
 def _routed(alerts: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, tuple[str, ...]]]:
     for alert in alerts:
-        labels = _words(alert.get("labels"))
+        labels = text_map(alert.get("labels"))
         if labels.get("action") != SignalAction.NOTIFY.value:  # those are for people
             yield labels.get("alertname", ""), tuple(str(r.get("name")) for r in _records(alert.get("receivers")))
-
-
-def _words(said: Any) -> Mapping[str, str]:
-    return {str(k): str(v) for k, v in said.items()} if isinstance(said, Mapping) else {}
 
 
 def _part(status: Any, name: str) -> Mapping[str, Any]:

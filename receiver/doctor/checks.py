@@ -121,6 +121,11 @@ def few(names: Iterable[str]) -> str:
     return ", ".join(listed[:SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
+def text_map(value: object) -> Mapping[str, str]:
+    """Return a JSON object such as labels as text, empty if it is not an object."""
+    return {str(k): str(v) for k, v in value.items()} if isinstance(value, Mapping) else {}
+
+
 def taint_text(taint: Taint) -> str:
     """Return *taint* in the notation of kubectl."""
     return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"

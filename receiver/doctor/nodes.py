@@ -8,7 +8,7 @@ from receiver.config import Mode
 from receiver.core.model.policy import POOL_LABEL, Policy, Pool, Taint
 from receiver.core.model.text import lasting, some
 from receiver.core.scaling.packing import SOFT_TAINTS
-from receiver.doctor.checks import Check, Finding, taint_text
+from receiver.doctor.checks import Check, Finding, few, taint_text
 from receiver.ports import CORDON_ANNOTATION, STOP_ANNOTATION
 
 POOL_LABELS = Check(
@@ -102,7 +102,7 @@ def pool_labels(nodes: Sequence[SeenNode]) -> Finding:
     if not civo:
         return POOL_LABELS.skipped("the cluster has no Civo node now")
     if bare:
-        return POOL_LABELS.warned(f"{some(len(bare), 'node')} without {POOL_LABEL}: {_some_of(bare)}")
+        return POOL_LABELS.warned(f"{some(len(bare), 'node')} without {POOL_LABEL}: {few(bare)}")
     return POOL_LABELS.passed(f"{some(len(civo), 'Civo node')}, each with its pool's id")
 
 
@@ -115,7 +115,7 @@ def node_labels(mine: Sequence[SeenNode], pool: Pool) -> Finding:
         if seen.node.labels.get(key) != value
     ]
     if lacking:
-        said = f"pool {pool.name}: {_some_of(lacking)}; pods that select it cannot run there"
+        said = f"pool {pool.name}: {few(lacking)}; pods that select it cannot run there"
         return NODE_LABELS.failed(said)
     return NODE_LABELS.passed(f"pool {pool.name}: {some(len(mine), 'node')} with every configured label")
 
@@ -137,9 +137,9 @@ def node_taints(mine: Sequence[SeenNode], pool: Pool, startup_taints: tuple[str,
     ]
     lacking = [f"{s.node.name} lacks {taint_text(t)}" for s in mine for t in pool.taints if t not in s.node.taints]
     if lacking:
-        return NODE_TAINTS.failed(f"pool {pool.name}: {_some_of(lacking)}; pods without GPUs may use it")
+        return NODE_TAINTS.failed(f"pool {pool.name}: {few(lacking)}; pods without GPUs may use it")
     if more:
-        said = f"pool {pool.name}: {_some_of(more)}, which are not configured"
+        said = f"pool {pool.name}: {few(more)}, which are not configured"
         return NODE_TAINTS.warned(f"{said}; pods without a toleration cannot run there")
     return NODE_TAINTS.passed(f"pool {pool.name}: {some(len(mine), 'node')} with the configured taints")
 
@@ -194,7 +194,7 @@ def dra(nodes: Sequence[SeenNode], served: frozenset[str] | None, policy: Policy
         if not mine:
             continue
         found = True
-        said = f"pool {pool.name}: a DRA driver serves the GPUs of {_some_of(mine)}; {CLAIMS_DO_NOT_COUNT}"
+        said = f"pool {pool.name}: a DRA driver serves the GPUs of {few(mine)}; {CLAIMS_DO_NOT_COUNT}"
         lacking = sorted(pool.resources.keys() - served) if served is not None else []
         if lacking:
             said += f". No DeviceClass has the extendedResourceName {', '.join(lacking)}, so pods cannot request them"
@@ -212,7 +212,7 @@ def hosts(nodes: Sequence[SeenNode], policy: Policy) -> Finding:
         if seen.node.hosts and seen.node.labels.get(POOL_LABEL) in pools
     ]
     if found:
-        return HOSTS.warned(_some_of(found))
+        return HOSTS.warned(few(found))
     return HOSTS.passed("no node of a configured pool runs the autoscaler or its monitoring")
 
 
@@ -220,7 +220,7 @@ def cordons(nodes: Sequence[SeenNode], mode: Mode) -> Finding:
     """Find cordons of the autoscaler that will not be undone."""
     ours = [s.node.name for s in nodes if s.node.annotations.keys() & {CORDON_ANNOTATION, STOP_ANNOTATION}]
     if ours and mode is Mode.OBSERVE:
-        return CORDONS.warned(f"cordoned by the autoscaler, which does not uncordon in mode observe: {_some_of(ours)}")
+        return CORDONS.warned(f"cordoned by the autoscaler, which does not uncordon in mode observe: {few(ours)}")
     if ours:
         return CORDONS.passed(f"{some(len(ours), 'node')} cordoned by the autoscaler, which uncordons or removes them")
     return CORDONS.passed("no node is cordoned by the autoscaler")
@@ -228,9 +228,3 @@ def cordons(nodes: Sequence[SeenNode], mode: Mode) -> Finding:
 
 def _units(offers: dict[str, int]) -> str:
     return ", ".join(f"{count} {resource}" for resource, count in sorted(offers.items())) or "no GPU"
-
-
-def _some_of(found: Sequence[str], most: int = 3) -> str:
-    """Return the first of *found*, and how many more there are."""
-    rest = len(found) - most
-    return ", ".join(found[:most]) + (f" and {rest} more" if rest > 0 else "")

@@ -16,7 +16,7 @@ from receiver.adapters.http.sessions import moment
 from receiver.adapters.monitoring.http_apis import MonitoringApi
 from receiver.core.model.signals import COMPONENT, HEARTBEAT_ALERT
 from receiver.core.model.text import lasting, some
-from receiver.doctor.checks import Area, Check, Finding, Installation, few
+from receiver.doctor.checks import Area, Check, Finding, Installation, few, text_map
 from receiver.doctor.configuration import is_placeholder
 
 LATE = 3  # intervals without an evaluation, and at least a minute
@@ -138,8 +138,8 @@ def running_rules(data: Any) -> tuple[RunningRule, ...]:
             file=str(group.get("file") or ""),
             name=str(rule["name"]),
             kind=str(rule.get("type") or ""),
-            labels=_words(rule.get("labels")),
-            annotations=_words(rule.get("annotations")),
+            labels=text_map(rule.get("labels")),
+            annotations=text_map(rule.get("annotations")),
             health=str(rule.get("health") or "unknown"),
             error=str(rule.get("lastError") or ""),
             state=str(rule.get("state") or ""),
@@ -152,10 +152,6 @@ def running_rules(data: Any) -> tuple[RunningRule, ...]:
         for rule in group.get("rules") or ()
         if isinstance(rule, Mapping) and rule.get("name")
     )
-
-
-def _words(value: Any) -> Mapping[str, str]:
-    return {str(k): str(v) for k, v in value.items()} if isinstance(value, Mapping) else {}
 
 
 def _seconds(value: Any) -> timedelta:
