@@ -1,1 +1,1 @@
-"""Idle workloads that consented to be scaled to zero: who they are, when to warn and when to act."""
+"""Idle workloads whose owners consented to scale them to zero: which they are, when to warn and when to act."""

@@ -46,9 +46,9 @@ class Reason:
 class Decision:
     """The size a pool should have at *at*, and every reason in order; the last reason's target is *target*.
 
-    *present* and *target* are node counts; *candidates* the instance ids that may go, soonest first, *evicted* those
-    of them whose pods are evicted because a window's grace is over;
-    *reconsider_at* the first moment at which this answer can change unaided.
+    *present* and *target* are node counts; *candidates* the instance ids that may be removed, soonest first, *evicted*
+    those of them whose pods are evicted because a window's grace is over; *reconsider_at* the first moment at which
+    this answer can change by time alone.
     """
 
     pool: str

@@ -35,11 +35,8 @@ def decide(case: Case) -> tuple[Decision, Case]:
     reasons = [*_notes(case), *_requests(case)]
     removable_now = removable(case)
     waits = unapproved(removable_now.nodes, removable_now.announced, case)
-    last = {n.instance for n in waits}
-    due = (
-        *(n for n in removable_now.nodes if n.instance not in last),
-        *waits,
-    )  # those that need an approval delay no other
+    last = {n.instance for n in waits}  # those that need an approval delay no other
+    due = (*(n for n in removable_now.nodes if n.instance not in last), *waits)
     empty = sum(not n.busy for n in due)
     case = replace(case, dead=sum(is_dead(n) for n in due), empty=empty, going=len(due), unapproved=waits)
     sources = _sources_of_size(case, replace(removable_now, nodes=due))
@@ -234,9 +231,10 @@ def _sources_of_size(case: Case, removable_now: Removable) -> list[Reason]:
 
 
 def _going(removable_now: Removable, *, grows: bool) -> Iterator[tuple[str, Sequence[Node]]]:
-    """The nodes that go, by the rule that wants it; only dead ones and those beyond what a person or a window allows
-    while the pool wants to grow."""
-    resting = [n for n in removable_now.nodes if n not in removable_now.announced and not is_dead(n)]
+    """The nodes that go, by the rule that wants it. While the pool wants to grow, only dead, surplus and evicted ones
+    go."""
+    announced = {n.instance for n in removable_now.announced}
+    resting = [n for n in removable_now.nodes if n.instance not in announced and not is_dead(n)]
     by_rule = {
         "dead_nodes": [n for n in removable_now.nodes if is_dead(n)],
         "override": removable_now.surplus,

@@ -151,23 +151,21 @@ def removable(case: Case, within: timedelta = NOW) -> Removable:
     """
     dead = [n for n in dead_nodes(case.pool, case.state, case.now) if not n.busy and is_eligible(n, case)]
     many = _surplus(case, len(dead))
-    over = tuple(evicted(case, len(dead)))
-    chosen = (*many, *over)
-    due = [
-        n
-        for n in case.state.nodes
-        if n not in chosen and is_idle_and_free(n, case) and removable_at(n, case) <= case.now + within
-    ]
-    moved = [n for n in case.state.nodes if n not in over and may_be_emptied(n, case, within)]
+    over = evicted(case, len(dead))
+    chosen, begun = {n.instance for n in (*many, *over)}, evicting(case.state)
+    left = [n for n in case.state.nodes if n.instance not in chosen]
+    due = [n for n in left if is_idle_and_free(n, case) and removable_at(n, case) <= case.now + within]
+    moved = [n for n in left if may_be_emptied(n, case, within)]
     for nodes in (dead, due, moved):
         nodes.sort(key=lambda n: (next_unit_at(n.created_at, case.now, case.policy.billing), n.name))
     # Never more than Civo's count: if fewer are required than exist, Civo is about to remove one itself.
-    emptying = [n for n in over if n.instance in evicting(case.state)]  # first: their work was evicted already
-    others = [n for n in over if n not in emptying]
+    emptying = [n for n in over if n.instance in begun]  # first: their work was evicted already
+    others = [n for n in over if n.instance not in begun]
     empty, busy = [n for n in others if not n.busy], [n for n in others if n.busy]
     resting = due[: max(0, idle_removals_left(case) - len(many) - len(empty) - sum(not n.busy for n in emptying))]
     going = tuple([*dead, *many, *emptying, *empty, *resting, *busy, *moved][: case.present])
-    return Removable(nodes=going, surplus=many, evicted=tuple(n for n in over if n in going))
+    gone = {n.instance for n in going}
+    return Removable(nodes=going, surplus=many, evicted=tuple(n for n in over if n.instance in gone))
 
 
 def idle_removals_left(case: Case) -> int:
