@@ -188,7 +188,7 @@ def _matching(pattern: str, kind: str, remedy: str, empty: bool = False) -> Befo
 Duration = Annotated[timedelta, _lasting(timedelta(0))]
 LongerThanZero = Annotated[timedelta, _lasting(timedelta(milliseconds=1))]
 Period = Annotated[timedelta, _lasting(timedelta(seconds=1))]
-# Steps further apart than `core.model.control.IN_A_ROW` would never trust the clock.
+# Steps further apart than `core.model.memory.IN_A_ROW` would never trust the clock.
 Tick = Annotated[timedelta, _lasting(timedelta(seconds=1), timedelta(minutes=5))]
 # The alert GpuAutoscalerNoticesStuck fires for a message that has waited a quarter of an hour.
 Spacing = Annotated[timedelta, _lasting(timedelta(milliseconds=1), timedelta(minutes=10))]
