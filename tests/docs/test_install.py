@@ -107,7 +107,7 @@ def test_the_versions_that_the_page_names_are_those_that_are_tried() -> None:
 
 
 def test_every_overlay_is_in_the_table_and_the_other_way_round() -> None:
-    told = set(re.findall(r"`overlays/([\w/-]+)`", section(PAGE, "What is there")))
+    told = set(re.findall(r"`overlays/([\w/-]+)`", section(PAGE, "Contents")))
     there = {
         p.parent.relative_to(ROOT / "k8s" / "overlays") for p in (ROOT / "k8s" / "overlays").rglob("kustomization.yaml")
     }
