@@ -366,6 +366,14 @@ class Spend:
     seen_since: datetime | None = None
 
 
+def _by_name(pods: Sequence[Pod]) -> Mapping[str, tuple[Pod, ...]]:
+    found: dict[str, list[Pod]] = {}
+    for pod in pods:
+        for name in {pod.key, pod.gang or pod.key}:
+            found.setdefault(name, []).append(pod)
+    return {name: tuple(named) for name, named in found.items()}
+
+
 def _by_pool(signals: Sequence[Signal]) -> Mapping[str | None, list[tuple[int, Signal]]]:
     found: dict[str | None, list[tuple[int, Signal]]] = {}
     for number, signal in enumerate(signals):
@@ -410,6 +418,10 @@ class Facts(Indexed):
     def pool(self, pool_id: str) -> PoolState:
         """Return the state of *pool_id*. Raises KeyError for a pool that the policy does not name."""
         return self.once("by pool", lambda: {state.pool: state for state in reversed(self.pools)})[pool_id]
+
+    def waiting_of(self, name: str) -> tuple[Pod, ...]:
+        """Return the waiting pods of the gang *name* (``namespace/name``), or the one of that name."""
+        return self.once("waiting", lambda: _by_name(self.waiting)).get(name, ())
 
     def signals_for(self, pool_id: str) -> tuple[Signal, ...]:
         """Return the signals that are for *pool_id* or for every pool."""

@@ -237,8 +237,7 @@ def _held(pool: Pool, wanted: Wanted, seen: Seen) -> Iterator[Concern]:
 def _held_back(wanted: Wanted, facts: Facts) -> tuple[Workload, ...]:
     """The workloads that got no room, as their pods show them."""
     keys = dict.fromkeys(held.workload for held in wanted.held)
-    pods = {key: tuple(p for p in facts.waiting if key in (p.key, p.gang)) for key in keys}
-    return tuple(Workload(key=key, pods=found) for key, found in pods.items() if found)
+    return tuple(Workload(key=key, pods=pods) for key in keys if (pods := facts.waiting_of(key)))
 
 
 def _why_held(reason: Reason, wanted: Wanted) -> str:
@@ -304,9 +303,10 @@ def _by_people(pool: Pool, state: PoolState, wanted: Wanted) -> Iterator[Concern
 
 def _unused(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iterator[Concern]:
     """Pods that wait although a usable node would hold them as configured; told once per pod and node."""
-    pods, nodes = {p.key: p for p in seen.facts.waiting}, {n.instance: n for n in state.nodes}
+    nodes = {n.instance: n for n in state.nodes}
     for workload, instance in wanted.placed:
-        node, pod = nodes[instance], pods.get(workload)
+        node = nodes[instance]
+        pod = next((p for p in reversed(seen.facts.waiting_of(workload)) if p.key == workload), None)
         since = node.idle_since or node.usable_since
         if pod is None or since is None or node.closed_for is not None:
             continue
