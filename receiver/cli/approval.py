@@ -21,7 +21,7 @@ from receiver.web.api.documents import QuestionDocument
 def questions(clock: Clock | None, everything: bool, as_json: bool) -> None:
     """List the approval requests that have no answer yet.
 
-    The server is asked that GPU_AUTOSCALER_URL names (http://127.0.0.1:8080 unless it is set). The exit status is 0,
+    GPU_AUTOSCALER_URL names the server (default http://127.0.0.1:8080). The exit status is 0,
     or 3 if the server cannot be reached.
     """
     with server(as_json=as_json) as api:

@@ -56,7 +56,7 @@ def server(*, as_json: bool) -> Iterator[ServerApi]:
             print_lines(about_problem(error.document), err=True)
         sys.exit(NOT_FOUND if isinstance(error, NotThereError) else UNUSABLE)
     except TryLater as error:
-        click.echo(f"the server at {found.shown} cannot be asked: {error}", err=True)
+        click.echo(f"cannot reach the server at {found.shown}: {error}", err=True)
         if not error.code.startswith("http_"):  # it did answer, and said itself what helps
             click.echo(
                 f"what to do: set GPU_AUTOSCALER_URL to where it listens, perhaps after `{PORT_FORWARD}`", err=True

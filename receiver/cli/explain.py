@@ -38,10 +38,9 @@ class PoolUnlessNamed(click.Group):
 def explain() -> None:
     """Say why a pool has the size it has, why a pod waits, or what a decision rested on.
 
-    `explain l40s` is `explain pool l40s`, which also takes a pool that is called like a command here. The server is
-    asked that GPU_AUTOSCALER_URL names (http://127.0.0.1:8080 unless it is set). The exit status is 0 if it could be
-    explained, 1 if there is no such thing, 2 for a wrong command line, URL or token and 3 if the server cannot be
-    reached.
+    `explain l40s` is `explain pool l40s`, which also takes a pool that is called like a command here.
+    GPU_AUTOSCALER_URL names the server (default http://127.0.0.1:8080). The exit status is 0 if it could be explained,
+    1 if there is no such thing, 2 for a wrong command line, URL or token and 3 if the server cannot be reached.
     """
 
 

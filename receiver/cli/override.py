@@ -20,7 +20,7 @@ from receiver.web.api.documents import OverrideDocument
 def override() -> None:
     """Override policy for a while: pin, floor, ceiling, pause, snooze.
 
-    The server is asked that GPU_AUTOSCALER_URL names (http://127.0.0.1:8080 unless it is set), with the token in
+    GPU_AUTOSCALER_URL names the server (default http://127.0.0.1:8080), with the token in
     GPU_AUTOSCALER_OPERATOR_TOKEN. The exit status is 0 if it was done, 1 if there is no such override, 2 for what
     the server refuses, a wrong command line or token, and 3 if the server cannot be reached.
     """

@@ -76,13 +76,13 @@ class WatchCounts(Collector):
     """How the watch stands and how often it woke the loop."""
 
     def __init__(self) -> None:
-        """Nobody watches until somebody says so."""
+        """Start with the watch off."""
         self.state = WatchState.OFF
         self.ages: Callable[[], Mapping[str, float]] = dict
         self._wakes = Counter(f"{PREFIX}_watch_wakes", "Times that the watch of pods woke the loop.", registry=None)
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the families; whoever is not to watch says nothing of how the watch stands."""
+        """Yield the families; a process that does not watch reports no state."""
         rows = [((), float(self.state is WatchState.UP))] if self.state in (WatchState.UP, WatchState.DOWN) else []
         yield gauge("watch_up", "Whether the watch of pods stands (1) or not (0).", rows)
         ages = [((resource,), age) for resource, age in self.ages().items()]
@@ -99,7 +99,7 @@ class WatchCounts(Collector):
         self.state = WatchState.DOWN
 
     def not_ours(self) -> None:
-        """Another process leads, or nobody does yet."""
+        """This process does not lead."""
         self.state = WatchState.WAITING
 
     def woke(self) -> None:
@@ -322,7 +322,7 @@ class StoreCollector(Collector):
         ended = filled(counts.get("actions"), outcomes)
         yield counter("actions", "Actions that ended, by outcome.", ended, "pool", "kind", "outcome")
         drifts = filled(counts.get("drifts"), [(pool,) for pool in ids])
-        yield counter("pool_drifts", "Required counts that somebody else changed.", drifts, "pool")
+        yield counter("pool_drifts", "Required counts that others changed.", drifts, "pool")
         yield _provisioning(ids, counts)
         said = filled(counts.get("alerts_by_action"), [(action.value,) for action in SignalAction])
         yield counter("alerts", "Alerts kept, by what they ask for.", said, "action")

@@ -110,7 +110,7 @@ def _named(found: dict[str, list[Line]]) -> list[tuple[str, Row]]:
 
 AMOUNTS = (
     ("limit_usd", "monthly_usd", "The month's allowance in USD."),
-    ("spent_usd", "spent_usd", "Spent this month in USD; absent while nobody can tell."),
+    ("spent_usd", "spent_usd", "Spent this month in USD; absent while it is not known."),
     ("reserved_usd", "reserved_usd", "Kept aside in USD for growth under way and hours about to start."),
     ("forecast_burn_usd", "forecast_burn_usd", "USD at the month's end if what runs now goes on running."),
     (

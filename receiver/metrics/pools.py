@@ -85,7 +85,7 @@ def thresholds(policy: Policy) -> Iterator[Metric]:
 
 
 class OnDisk(Collector):
-    """Whether what is on the disk could be used, and whether it is what runs; 0 before there is somebody to ask."""
+    """Whether what is on the disk could be used, and whether it is what runs; 0 before it is watched."""
 
     def __init__(self) -> None:
         self._state: Callable[[], tuple[bool, bool, bool]] = lambda: (False, False, False)

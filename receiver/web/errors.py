@@ -1,4 +1,4 @@
-"""Errors as answers: JSON for machines, a page for people, a stack trace for nobody but the log."""
+"""Errors as answers: JSON for programs, a page for people, and the stack trace in the log only."""
 
 import math
 from typing import Any
@@ -36,12 +36,12 @@ class Problem(Exception):
 
 
 def for_machines(path: str) -> bool:
-    """True when who asks for *path* reads JSON."""
+    """True when clients of *path* read JSON."""
     return path == "/api" or path.startswith(MACHINE_PATHS)
 
 
 def loggable(path: str) -> str:
-    """Return *path* as a log may hold it: whoever reads a link that answers a question could answer it."""
+    """Return *path* without the signature of an approval link, which would let readers of the log answer."""
     return "/answer/..." if path.startswith("/answer/") else path
 
 

@@ -85,7 +85,7 @@ def blueprint(parts: WebParts) -> Blueprint:
         """Answer the registry in the exposition format that the scraper asks for."""
         try:
             encode, content_type = choose_encoder(request.headers.get("Accept", ""))
-        except (TypeError, ValueError):  # the client does not take every version that somebody may write there
+        except (TypeError, ValueError):  # the library does not accept every version
             encode, content_type = choose_encoder("")
         return Response(encode(parts.registry), content_type=content_type)
 

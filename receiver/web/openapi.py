@@ -104,7 +104,7 @@ _RESET = (
     ("why", {**WORDS, "description": "the reason"}),
 )
 _BY = ("by", _words(list(By), "team by default"))
-_TEAM = ("team", {**TEXT, "description": "everybody's by default"})
+_TEAM = ("team", {**TEXT, "description": "all teams by default"})
 _ALERTNAME = ("alertname", {**TEXT, "description": "those of this name"})
 _EXCLUDE = ("exclude", _words(("steps",), "leave out whether steps succeed"))
 
@@ -183,7 +183,7 @@ def _shown(answer: type[BaseModel] | Schema, *, many: bool = False) -> Schema:
 
 def _operation(request: Request, *, closed: bool) -> Schema:
     """Return *request* as the specification writes it; *closed* when reading takes a token."""
-    anybody = request.token is READERS and not closed
+    is_open = request.token is READERS and not closed
     kinds = ("text/plain", "application/openmetrics-text") if request.answer is TEXT else ("application/json",)
     content = {kind: {"schema": _shown(request.answer, many=request.many)} for kind in kinds}
     found: dict[str, Any] = {"description": "done" if request.status != 200 else "found", "content": content}
@@ -204,7 +204,7 @@ def _operation(request: Request, *, closed: bool) -> Schema:
         for name, schema in request.query
     ]
     operation: Schema = {"operationId": request.name, "summary": request.summary, "responses": answers}
-    operation["security"] = [] if anybody else [{scheme: []} for scheme in request.token]
+    operation["security"] = [] if is_open else [{scheme: []} for scheme in request.token]
     if parameters:
         operation["parameters"] = parameters
     if request.body is not None:

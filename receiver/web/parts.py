@@ -21,8 +21,8 @@ class LoopHealth(Protocol):
     time since the last beat, or since the start when there was none; a loop that waits for the lock beats
     too. *fresh* is the age up to which a beat counts as alive (three ticks and the longest call timeout).
     *steps* and *errors* count since the process started. *good_age* is the age of the last good step, None where the
-    loop does not lead; *good_within* is the age from which steps count as failing. *leader* is who leads, None where
-    nobody is known to.
+    loop does not lead; *good_within* is the age from which steps count as failing. *leader* is None where
+    no leader is known.
     """
 
     @property
@@ -56,9 +56,9 @@ class WebParts:
 
     *tokens* says which bearer tokens are valid now: POST /webhook takes any of its own, two of them during a rotation;
     with none every delivery is refused. The operator's is the one that people send with what they change; None
-    means that nobody may. *max_body_bytes* bounds a delivery. *reading* TOKEN asks for the reader's or the operator's
-    from who reads pages or API. *public_url* is where people reach the pages, None when nobody said, *hosts* the other
-    names that they use for it, *docs_url* where they read docs/. *messages_to* names the destinations of messages,
+    disables changes. *max_body_bytes* bounds a delivery. *reading* TOKEN requires the reader's or the operator's token
+    for pages and API. *public_url* is the address of the pages (None: not configured), *hosts* its other
+    names, *docs_url* where they read docs/. *messages_to* names the destinations of messages,
     without their secrets.
     *wake* tells the loop to step now and must return at once. *mode* is ``act`` or ``observe``. *watch* says how the
     watch of pods stands (`receiver.metrics.collector.WatchState`).
@@ -104,7 +104,7 @@ class WebParts:
         return pool.name if pool else pool_id
 
     def guide(self, path: str) -> str | None:
-        """Return the address of the page *path* below ``docs/``, None where nobody said where that is read."""
+        """Return the address of the page *path* below ``docs/``, None without *docs_url*."""
         return PageLinks(docs_url=self.docs_url).guide(path)
 
 

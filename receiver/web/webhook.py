@@ -1,7 +1,7 @@
-"""POST /webhook: authenticate, read, parse, remember, wake. It decides nothing and calls nobody outside.
+"""POST /webhook: authenticate, read, parse, remember, wake. It decides nothing and calls no other system.
 
-A storm of alerts is when it counts, so a delivery that is taken never meets Flask: routing, sessions and hooks for
-pages would cost more than keeping it does. What cannot be taken is answered by Flask, as every other mistake is.
+Throughput counts in a storm of alerts, so an accepted delivery never reaches Flask: routing, sessions and hooks for
+pages would cost more than storing it. Flask answers what cannot be accepted.
 """
 
 import json

@@ -340,7 +340,7 @@ def test_a_server_that_does_not_answer_is_status_3_with_the_url_and_a_remedy() -
     nobody = unused_url()
     done = explain(nobody, "pod", "ml/train-0")
     assert (done.exit_code, done.stdout) == (3, "")
-    assert done.stderr.startswith(f"the server at {nobody} cannot be asked: ")
+    assert done.stderr.startswith(f"cannot reach the server at {nobody}: ")
     assert "set GPU_AUTOSCALER_URL to where it listens" in done.stderr
     assert "kubectl port-forward" in done.stderr
 

@@ -121,7 +121,7 @@ def test_open_windows_stand_behind_the_bounds_that_they_make() -> None:
 def test_the_budget_tells_spend_reservation_and_what_has_no_price() -> None:
     text = words(page())
     assert "$3,120.44 of $5,000.00 spent (62 %), $412.80 reserved." in text
-    assert "nobody gave a price: an.g1.a100.kube.x8" in text
+    assert "for lack of a price: an.g1.a100.kube.x8" in text
 
 
 def bar_of(html: str) -> dict[str, float]:

@@ -100,7 +100,7 @@ def test_deliveries_heartbeat_and_messages_are_told() -> None:
 
 
 def test_where_messages_go_and_how_well_is_told() -> None:
-    assert "Nobody gets them: no destination is set" in page("/sources")
+    assert "They go nowhere: no destination is set" in page("/sources")
     store = a_full_store()
     store.totals = {"messages": {("slack 1a2b", "delivered"): 7, ("slack 1a2b", "failed"): 2}}
     text = words(page("/sources", store, messages_to=("slack 1a2b", "telegram 3c")))

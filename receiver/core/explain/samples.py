@@ -9,7 +9,7 @@ from receiver.core.model.model import Facts, Node, Source, Stage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolSample:
-    """A pool's counts at *at*, a whole minute; None is what nobody could tell. *utilization* is a ratio 0-1."""
+    """A pool's counts at *at*, a whole minute; None is not known. *utilization* is a ratio 0-1."""
 
     pool: str
     at: datetime

@@ -24,7 +24,7 @@ from receiver.web.errors import Problem
 from receiver.web.parts import WebParts
 
 EXAMPLE = '{"kind": "pause", "for": "2h", "who": "", "why": ""}'
-SOMEBODY = "somebody with the operator token"
+UNNAMED = "an operator"
 
 log = structlog.get_logger(__name__)
 
@@ -47,7 +47,7 @@ def add_overrides(routes: Blueprint, parts: WebParts) -> None:
 
     @routes.post("/overrides")
     def set_one() -> Response:
-        """Set one: kept and told in one transaction, and acted upon by the step that this wakes."""
+        """Set one: stored with its message in one transaction; this wakes the step that acts on it."""
         require_operator(request.headers.get("Authorization"), parts.operator_token)
         now = parts.clock.now()
         override, problems = override_of(read_object(request, FIELDS, EXAMPLE), parts.policy, now)
@@ -74,7 +74,7 @@ def add_overrides(routes: Blueprint, parts: WebParts) -> None:
 
 
 def keep_override(override: Override, parts: WebParts) -> None:
-    """Keep *override* and tell it, in one transaction, and wake the loop. Raises TryLater."""
+    """Store *override* and its message in one transaction, and wake the loop. Raises TryLater."""
     idle = _idle(kept_picture(parts.store)[0], override.pool)
     parts.store.set_override(override, was_set(override, parts.policy, idle))
     parts.wake()
@@ -88,12 +88,12 @@ def _idle(found: Picture, pool: str | None) -> tuple[str, ...]:
 
 
 def end_override(number: str, who: str, parts: WebParts) -> StoredOverride:
-    """End the override with the id *number*, tell that *who* did, and wake the loop; return it as it is then.
+    """End the override with the id *number*, send a message that names *who*, wake the loop, and return it.
 
     Raises TryLater, and Problem 404 for one that is not there or not in force.
     """
     now, stored = parts.clock.now(), _kept(parts, number)
-    by = one_line(who)[:100] or SOMEBODY
+    by = one_line(who)[:100] or UNNAMED
     notice = was_ended(stored.override, by, parts.policy)
     if stored.ended_at is not None or not parts.store.end_override(number, now, by, notice):
         raise Problem(404, "this override has ended already", "see /api/v1/overrides for those in force", field="id")

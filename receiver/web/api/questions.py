@@ -1,4 +1,4 @@
-"""/api/v1/questions: what people are asked before a change. Answering takes the operator's token."""
+"""/api/v1/questions: approval requests and their answers. Answering takes the operator's token."""
 
 from datetime import datetime
 from typing import Any
@@ -42,7 +42,7 @@ def take_answer(
     *,
     present: int,
 ) -> bool:
-    """Keep *answer*, given by *who* while the pool has *present* nodes; False unless it stands and nobody answered."""
+    """Store the *answer* of *who* while the pool has *present* nodes; False unless *question* stands unanswered."""
     pool = policy.pool(question.pool)
     most = present if pool is None else min(present, pool.max_nodes)
     override = override_of(answer, question, policy, now, present=most, who=who, why=why)
@@ -60,7 +60,7 @@ def add_questions(routes: Blueprint, parts: WebParts) -> None:
 
     @routes.get("/questions")
     def questions() -> Response:
-        """List the questions that were asked, the newest first."""
+        """List approval requests, newest first."""
         pool, limit, now = pool_asked(parts), limit_asked(), parts.clock.now()
         found = parts.store.questions(pool=pool, limit=limit)
         return jsonify(as_list(QuestionDocument.of_question(q, parts, now) for q in found))
@@ -79,7 +79,7 @@ def add_questions(routes: Blueprint, parts: WebParts) -> None:
         question = _kept(parts, number)
         taken = answer_once(question, word, who, why, parts)
         if taken is None:
-            raise Problem(503, "nobody knows the pool's size now", "try again in a minute, or approve", field="answer")
+            raise Problem(503, "the pool's size is not known now", "try again in a minute, or approve", field="answer")
         kept = _kept(parts, number)
         now = parts.clock.now()
         if not taken and kept.answer is not word:
@@ -90,7 +90,7 @@ def add_questions(routes: Blueprint, parts: WebParts) -> None:
 
 def answer_once(question: Question, answer: Answer, who: str, why: str, parts: WebParts) -> bool | None:
     """Keep *answer* and wake the loop; False when it is answered or over, None when *answer* says a number of nodes
-    and nobody knows how many there are."""
+    and the pool's size is not known."""
     present = size_of(question.pool, parts.store)
     if present is None and needs_size(answer, question):
         return None

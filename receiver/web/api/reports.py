@@ -143,7 +143,7 @@ def _unknown(team: str, month: Month, known: list[str]) -> Problem:
     return Problem(
         404,
         f'no workload of {month.name} has the team label "{team}"',
-        "use one of: " + ", ".join(sorted(known)) if known else "leave team out for everybody's report",
+        "use one of: " + ", ".join(sorted(known)) if known else "leave team out for the report of all teams",
         field="team",
         known=sorted(known),
     )

@@ -55,7 +55,7 @@ def not_waiting(found: Picture, namespace: str, name: str, history: Sequence[str
     before = {"history": list(history)} if history else {}
     if not found.model_fields_set:
         again = "ask again after the next step; /healthz tells whether the loop beats"
-        return Problem(404, "no step has finished yet: nobody knows which pods wait", again, field="name")
+        return Problem(404, "no step has finished yet: waiting pods are not known", again, field="name")
     for pool in found.pools:
         for node in pool.nodes:
             if pod in node.pods:

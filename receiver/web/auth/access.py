@@ -1,4 +1,7 @@
-"""Who asks: everybody, a reader or an operator; and what is closed to whom.
+"""Access: what visitors, readers and operators may do, and the sessions of log-ins.
+
+A session is a signed cookie. Nothing is stored, so every replica knows it. Each role's key is made of that role's
+token: a new token ends every session that the old one began.
 
 Reading may be open or take a token. What changes something takes the operator's: in a header for programs, by a session
 (`receiver.web.auth.access`) and a form that carries its token for people in a browser.
@@ -146,7 +149,7 @@ class Access:
     def by_https(self, incoming: Request) -> bool:
         """True when the browser came by https, as far as we saw it ourselves or the configuration says it.
 
-        A header such as X-Forwarded-Proto is not asked: whoever sends the request could write it.
+        Headers such as X-Forwarded-Proto are ignored: any client can set them.
         """
         ours = urlsplit(self._parts.public_url or "")
         return incoming.is_secure or (ours.scheme == "https" and ours.netloc == incoming.host)
@@ -183,7 +186,7 @@ class Access:
     def require_no_guesser(self, incoming: Request) -> None:
         """Raise Problem 429 for a token from an address that tried many others within a minute.
 
-        The webhook is left out: whoever has its token is heard at once, whatever others sent from the same address.
+        The webhook is left out: a valid token is accepted at once, whatever else came from the same address.
         """
         reads = incoming.method in ("GET", "HEAD") and self._parts.reading is ReadAccess.OPEN
         if reads or _is_open(incoming) or not _bearer(incoming):

@@ -31,7 +31,7 @@ class Unauthorized(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenAdvice:
-    """What helps whoever is refused: when no token is set, none is sent, another scheme is used, or it is empty."""
+    """What helps a refused client: when no token is set, none is sent, another scheme is used, or it is empty."""
 
     none_set: tuple[str, str]
     none_sent: str
@@ -53,7 +53,7 @@ WEBHOOK = TokenAdvice(
 )
 OPERATOR = TokenAdvice(
     none_set=(
-        "this server has no operator token, so nobody may change anything through it",
+        "this server has no operator token, so it accepts no changes",
         "set GPU_AUTOSCALER_OPERATOR_TOKEN for the server to a long random word, restart it, and send that word",
     ),
     none_sent="send 'Authorization: Bearer <token>' with the token that GPU_AUTOSCALER_OPERATOR_TOKEN holds",

@@ -26,9 +26,9 @@ from receiver.web.errors import Problem
 from receiver.web.parts import WebParts
 
 LONGEST_NAME = 100  # characters
-SOMEBODY = "somebody with the link"
+UNNAMED = "someone with the link"
 TOO_LATE = "Nothing was changed: it was answered, or over, before your answer came."
-UNKNOWN_SIZE = "Nothing was changed: nobody knows the pool's size now. Try again in a minute, or approve."
+UNKNOWN_SIZE = "Nothing was changed: the pool's size is not known now. Try again in a minute, or approve."
 NONE_CHOSEN = "Nothing was changed: choose one of the answers."
 
 
@@ -85,7 +85,7 @@ def _asked(signed: str, parts: WebParts) -> Question:
 def _name(said: str) -> str:
     """Who answers, on one line; who says nothing stays unknown."""
     plain = " ".join("".join(c if c.isprintable() else " " for c in said).split())
-    return plain[:LONGEST_NAME] or SOMEBODY
+    return plain[:LONGEST_NAME] or UNNAMED
 
 
 def _page(question: Question, signed: str, parts: WebParts, *, wrong: str = "", status: int = 200) -> Response:

@@ -110,7 +110,7 @@ class Lanes:
 def lanes(
     lives: Sequence[NodeLife], turns: Iterable[NodeTurn], samples: Iterable[PoolSample], since: datetime, now: datetime
 ) -> Lanes:
-    """Return the picture of *lives* from *since* to *now*. Where nobody sampled, nobody knows what a node did."""
+    """Return the picture of *lives* from *since* to *now*. Without samples it is not known what a node did."""
     shown = sorted(
         (x for x in lives if x.created_at < now and (x.gone_at or now) > since),
         key=lambda life: (life.gone_at is None, life.created_at),
@@ -169,7 +169,7 @@ def _marks(life: NodeLife, turns: Sequence[NodeTurn]) -> list[tuple[datetime, Do
 
 
 def _at(marks: Sequence[tuple[datetime, Doing]], at: datetime) -> Doing:
-    """What was done at *at*: before anybody looked, it was built."""
+    """What was done at *at*: before the first sample, it was built."""
     return next((doing for since, doing in reversed(marks) if since <= at), Doing.BUILDING)
 
 
@@ -192,12 +192,12 @@ def _stages(life: NodeLife) -> Iterator[tuple[datetime, Doing]]:
 
 
 def _unwatched(sampled: Sequence[datetime], now: datetime) -> list[tuple[datetime, datetime]]:
-    """When nobody looked: between samples that are far apart. Before the first one nodes tell it by themselves."""
+    """Gaps between samples that are far apart. Before the first sample each node's own times are used."""
     return [(a, b) for a, b in pairwise([*sampled, now]) if b - a > IN_A_ROW]
 
 
 def _seen(part: Span, unwatched: Sequence[tuple[datetime, datetime]]) -> Iterator[Span]:
-    """*part* with those pieces unknown that lie where nobody looked."""
+    """*part* with those pieces unknown that lie in a gap."""
     at = part.since
     first = bisect_right(unwatched, part.since, key=lambda hole: hole[1])
     for n in range(first, len(unwatched)):
@@ -320,7 +320,7 @@ def sparklines(found: Iterable[tuple[str, datetime, float | None]], now: datetim
 
 def _bridged(values: list[float | None], blind: Collection[int]) -> list[float | None]:
     """*values* without holes of one slot in which no step fell: ticks may be as long as a slot. One in which a step
-    looked and nobody could tell (*blind*) stays."""
+    ran and could not tell (*blind*) stays."""
     for n in range(1, len(values) - 1):
         before, after = values[n - 1], values[n + 1]
         if values[n] is None and n not in blind and before is not None and after is not None:

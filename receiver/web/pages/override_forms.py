@@ -1,4 +1,4 @@
-"""Overrides by form: /pools/{pool}/overrides shows what people say of a pool, and lets an operator say something.
+"""Overrides by form: /pools/{pool}/overrides shows a pool's overrides, and lets an operator set one.
 
 GET never acts. A POST acts for an operator's session whose form it carries; what was typed is never lost to a refusal.
 """
@@ -88,7 +88,7 @@ def _once(form: Mapping[str, str]) -> str:
 def _keep_once(override: Override, parts: WebParts) -> Override:
     """Keep *override* unless the same form was sent before and says the same; return the one that is kept.
 
-    Fingers tap twice and browsers send again; whoever went back and changed something means another one.
+    Double taps and browsers send a form twice. A form that was changed in between is a new override.
     """
     before = parts.store.override(override.id)
     if before is not None:
@@ -160,7 +160,7 @@ def _page(
 
 
 def _done(said: str, parts: WebParts) -> str | None:
-    """The id of the override that was just set or ended; None for what is none: anybody may write a link."""
+    """The id of the override that was just set or ended; None for any other text: links can be forged."""
     try:
         return said if said and parts.store.override(said) else None
     except TryLater:
@@ -173,7 +173,7 @@ def _most(name: str, parts: WebParts) -> int:
 
 
 def _in_force(name: str, parts: WebParts) -> tuple[list[StoredOverride], str]:
-    """What is in force for the pool called *name*, the newest first; and why nobody can tell."""
+    """What is in force for the pool called *name*, the newest first; and why that is not known."""
     pool, now = parts.policy.pool(name), parts.clock.now()
     try:
         kept = parts.store.overrides(limit=MAX_LIMIT)
