@@ -90,7 +90,7 @@ def test_it_says_when_the_change_would_not_help_any_more(wanted: bool | None, to
     picture = a_picture()
     picture["pools"][0]["questions"] = [] if wanted is None else [{"id": "q1", "wanted": wanted}]
     bench.store.picture = (picture, NOW)
-    assert ("not wanted at this moment" in words(Person.at(bench).get(LINK).text)) is told
+    assert ("this change was not wanted" in words(Person.at(bench).get(LINK).text)) is told
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_a_link_that_is_over_says_so_and_takes_no_answer() -> None:
 
 def test_what_has_happened_is_not_asked_any_more() -> None:
     html = Person.at(a_bench(a_question("gpu-1", done_at=NOW))).get(LINK).text
-    assert "Nothing is left to decide" in html
+    assert "Nothing is left to approve" in html
     assert buttons(html) == []
 
 

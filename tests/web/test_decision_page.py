@@ -43,7 +43,7 @@ def test_every_rule_stands_in_order_with_the_target_before_and_after_and_its_mea
 def test_a_rule_behind_one_that_held_says_that_it_was_not_asked() -> None:
     text = words(shown())
     assert f"4. not_frozen not asked 3 {RULES['not_frozen'].meaning}" in text
-    assert "A rule that was not asked had no change left to judge." in text
+    assert "A rule without an answer had no change left to judge." in text
 
 
 def test_a_rule_leads_to_its_whole_explanation_where_the_documents_are() -> None:

@@ -148,12 +148,12 @@ def test_messages_that_fail_to_get_out_are_told_and_those_on_their_way_are_not()
     assert concerns(store) == []
     store.kept_messages = [Told(id=1, notice=notice, at=NOW, attempts=3, last_error="slack: 404")]
     (found,) = concerns(store)
-    assert "1 message did not get out: slack: 404." in found
+    assert "1 message could not be delivered: slack: 404." in found
 
 
 def test_a_loop_that_does_not_beat_is_the_first_concern() -> None:
     found = concerns(concerned(a_concern()), health=FakeHealth(beat_age=timedelta(minutes=5)))
-    assert "The loop does not beat. Its last sign of life was 5 min ago" in found[0]
+    assert "The loop is not running. Its last heartbeat was 5 min ago" in found[0]
 
 
 def test_many_concerns_leave_room_for_the_pools_and_can_be_unfolded() -> None:

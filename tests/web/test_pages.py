@@ -92,13 +92,13 @@ def test_act_mode_shows_no_observe_banner() -> None:
 
 def test_an_old_picture_is_called_old() -> None:
     store = FakeStore(picture=(a_picture(), NOW - timedelta(minutes=9)))
-    assert "This picture is old." in page(store=store)
-    assert "This picture is old." not in page()
+    assert "This page shows old data." in page(store=store)
+    assert "This page shows old data." not in page()
 
 
 def test_a_loop_that_does_not_beat_is_told() -> None:
-    assert "The loop does not beat." in page(health=FakeHealth(beat_age=timedelta(minutes=5)))
-    assert "The loop does not beat." not in page()
+    assert "The loop is not running." in page(health=FakeHealth(beat_age=timedelta(minutes=5)))
+    assert "The loop is not running." not in page()
 
 
 def test_a_replica_that_waits_says_that_another_leads() -> None:

@@ -56,7 +56,7 @@ def test_a_silent_source_comes_first_with_since_when_what_stops_and_what_to_do()
 def test_the_headline_names_who_is_silent() -> None:
     assert "Silent: DCGM (GPU telemetry)." in page("/sources")
     up = [{**s, "up": True} for s in a_picture()["sources"]]
-    assert "Every source that is configured answers." in page(
+    assert "Every configured source answers." in page(
         "/sources", FakeStore(picture=(a_picture(sources=up), NOW))
     )
 
@@ -64,11 +64,11 @@ def test_the_headline_names_who_is_silent() -> None:
 def test_what_nobody_configured_is_not_called_silent() -> None:
     text = words(page("/sources"))
     assert "Alertmanager tells which alerts fire, and which pools are silenced not configured – –" in text
-    assert "Nothing waits for it; silences are not seen." in text
+    assert "Not required; silences are not seen." in text
 
 
 def test_the_loop_and_who_leads_are_told() -> None:
-    assert "leading: this process steps, and writes" in page("/sources")
+    assert "leading: this process runs the steps and writes" in page("/sources")
     assert "Who leads gpu-autoscaler-0-1-c0ffee term 4" in words(page("/sources"))
     assert "Who leads nobody is known to" in words(page("/sources", health=FakeHealth(leader=None)))
     assert "another process leads" in page("/sources", health=FakeHealth(state="waiting"))
@@ -109,4 +109,4 @@ def test_where_messages_go_and_how_well_is_told() -> None:
 
 
 def test_before_the_first_step_and_with_an_empty_store_it_renders() -> None:
-    assert "Not known before the first step." in page("/sources", FakeStore())
+    assert "Unknown until the first step has finished." in page("/sources", FakeStore())

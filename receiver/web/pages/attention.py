@@ -68,7 +68,7 @@ def headline(scene: Scene, found: Sequence[ShownConcern]) -> str:
     """Return one sentence for a screen reader and a hurried eye. It names no time: it changes only with news."""
     wrong, odd = (sum(concern.level is level for concern in found) for level in (Level.BAD, Level.WARN))
     if scene.at is None:
-        return "Nothing is known yet."
+        return "No data yet."
     if wrong:
         things = "1 thing is wrong" if wrong == 1 else f"{wrong} things are wrong"
         return f"{things}, {odd} more to look at." if odd else f"{things}."
@@ -84,7 +84,7 @@ def parted(found: Sequence[ShownConcern]) -> tuple[Sequence[ShownConcern], Seque
 
 
 def _joined(found: Iterable[ShownConcern]) -> list[ShownConcern]:
-    """One entry per cause; what differs between its pools is told on their pages."""
+    """One entry per cause; what differs between its pools is on their pages."""
     by_cause: dict[tuple[str, str], ShownConcern] = {}
     for concern in found:
         key = (concern.kind, concern.what)
@@ -113,8 +113,8 @@ def _ourselves(scene: Scene) -> Iterator[ShownConcern]:
         yield ShownConcern(
             kind="loop",
             level=Level.BAD,
-            what="The loop does not beat.",
-            doing=f"Its last sign of life was {span(scene.health.beat_age.total_seconds())} ago (state: "
+            what="The loop is not running.",
+            doing=f"Its last heartbeat was {span(scene.health.beat_age.total_seconds())} ago (state: "
             f"{scene.health.state}). Alerts are kept and nothing is decided until it runs again.",
             guide="runbooks/GpuAutoscalerDown.md",
         )
@@ -130,7 +130,7 @@ def _ourselves(scene: Scene) -> Iterator[ShownConcern]:
         yield ShownConcern(
             kind="stale",
             level=Level.BAD,
-            what="This picture is old.",
+            what="This page shows old data.",
             doing=f"The last finished step was {ago(scene.at, scene.now)}; the numbers below may no longer hold.",
             guide="runbooks/GpuAutoscalerStepsFail.md",
         )
@@ -172,7 +172,7 @@ def _messages(scene: Scene) -> Iterator[ShownConcern]:
         yield ShownConcern(
             kind="messages",
             level=Level.WARN,
-            what=f"{some(len(failing), 'message')} did not get out: {failing[-1].last_error}.",
+            what=f"{some(len(failing), 'message')} could not be delivered: {failing[-1].last_error}.",
             doing="Each is tried again for a while; scaling does not wait for it.",
             guide="runbooks/GpuAutoscalerNoticesStuck.md",
             page="sources",

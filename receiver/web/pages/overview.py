@@ -121,15 +121,15 @@ def usable_in(pool: PoolDocument | None, now: datetime) -> str:
 
 STATES = {
     "starting": "starting: no step has begun yet",
-    "leading": "leading: this process steps, and writes to Civo and Kubernetes",
-    "waiting": "waiting: another process leads; webhooks are answered and pages served here too",
+    "leading": "leading: this process runs the steps and writes to Civo and Kubernetes",
+    "waiting": "standby: another process leads; this one answers webhooks and serves pages",
     "stopped": "stopped",
 }
 WATCHES = {
-    "off": "off: waiting pods are found by their alerts and at each tick",
-    "waiting": "not ours: the process that leads watches",
-    "up": "stands: a waiting pod wakes the loop at once",
-    "down": "does not stand: waiting pods are found by their alerts and at each tick meanwhile; the log says why",
+    "off": "off: waiting pods are found by alerts and at each tick",
+    "waiting": "not here: the process that leads watches",
+    "up": "up: a waiting pod starts a step at once",
+    "down": "down: waiting pods are found by alerts and at each tick meanwhile; the log says why",
 }
 
 
@@ -159,10 +159,10 @@ def add_sources_page(routes: Blueprint, parts: WebParts) -> None:
 
 def _headline(scene: Scene, silent: list[str]) -> str:
     if scene.at is None:
-        return "Nothing is known yet."
+        return "No data yet."
     if silent:
         return f"Silent: {', '.join(silent)}."
-    return "Every source that is configured answers."
+    return "Every configured source answers."
 
 
 def _rows(found: Picture, policy: Policy) -> list[Mapping[str, Any]]:
@@ -175,6 +175,6 @@ def _row(source: SourceDocument, policy: Policy) -> Mapping[str, Any]:
     said = (known.stops, known.goes_on) if known else ()
     without = " ".join(sentence(capital(part)) for part in said if part)
     if source.source == Source.ALERTMANAGER and not source.configured:
-        without = "Nothing waits for it; silences are not seen."
+        without = "Not required; silences are not seen."
     entry = dict(source)
     return {**entry, "title": titled(source.source), "about": known, "stops": without, "down": source.down}
