@@ -56,9 +56,7 @@ def test_a_silent_source_comes_first_with_since_when_what_stops_and_what_to_do()
 def test_the_headline_names_who_is_silent() -> None:
     assert "Silent: DCGM (GPU telemetry)." in page("/sources")
     up = [{**s, "up": True} for s in a_picture()["sources"]]
-    assert "Every configured source answers." in page(
-        "/sources", FakeStore(picture=(a_picture(sources=up), NOW))
-    )
+    assert "Every configured source answers." in page("/sources", FakeStore(picture=(a_picture(sources=up), NOW)))
 
 
 def test_what_nobody_configured_is_not_called_silent() -> None:
