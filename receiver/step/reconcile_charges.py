@@ -19,10 +19,10 @@ STALE = timedelta(days=1)  # older answers are not used for the account
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReconciledCharges:
-    """The account's charges beside the ledger. *charged* and *seed* are new and to be kept, None when nothing is.
+    """The account's charges compared with the ledger. *charged* and *seed* are to be stored, None if unchanged.
 
-    *seeded* is what the month had cost before the ledger began, *unknown* why that cannot be told yet,
-    *account_at_least* what the account had cost by Civo's last answer, however old.
+    *seeded* is the month's cost before the ledger began, *unknown* why that is not known yet, *account_at_least* the
+    account's cost by Civo's last answer, however old.
     """
 
     compared: Comparison | None = None
@@ -35,7 +35,7 @@ class ReconciledCharges:
     account_at_least: Decimal = Decimal(0)
 
     def added_to(self, spend: Spend) -> Spend:
-        """Return *spend*, which is the ledger's alone, completed by the seed and the account's charges."""
+        """Return *spend*, the ledger's, completed by the seed and the account's charges."""
         usd = spend.usd + self.seeded
         unpriced = tuple(sorted({*spend.unpriced, *self.unpriced}))
         pools = dict(spend.pools)
@@ -66,9 +66,9 @@ def reconcile_charges(
     *,
     nodes_seen: bool,
 ) -> ReconciledCharges:
-    """Return the account's charges beside *lives*, which cost *ledger_usd* this month.
+    """Return the account's charges compared with *lives*, which cost *ledger_usd* this month.
 
-    *nodes_seen* is True when Civo listed the living nodes in this step: before that no seed can be made.
+    *nodes_seen* is True when Civo listed the nodes in this step, which a seed requires.
     """
     held, seed = memory.charged, memory.seed
     asked: Charged | None = None
@@ -103,7 +103,7 @@ def reconcile_charges(
 
 
 def _ask(accounts: Accounts, held: Charged | None, month: Month, now: datetime) -> Charged:
-    """Ask Civo for the month up to *now*. A question without an answer leaves the last answer of the month in place."""
+    """Ask Civo for the month up to *now*; after a failure the last answer of the month remains."""
     last = held if held is not None and held.month == month.name else None
     try:
         found = accounts.charges(month.start, now)
@@ -118,7 +118,7 @@ def _is_fresh(charged: Charged, now: datetime) -> bool:
 
 
 def _limits_account(memory: Memory, policy: Policy, month: Month) -> bool:
-    """True when a budget of the account holds growth up until its spend is known."""
+    """True when a budget of the account blocks growth until its spend is known."""
     set_now = any(
         c.scope is Scope.ACCOUNT and c.month == month.name and c.monthly_usd is not None for c in memory.budget_changes
     )
@@ -134,7 +134,7 @@ def _why_unknown(charged: Charged | None, *, nodes_seen: bool) -> str:
 
 
 def _without_price(compared: Comparison | None, unpriced_sizes: Sequence[str]) -> tuple[str, ...]:
-    """What of the account nobody can price, in words."""
+    """The parts of the account without a price, in words."""
     if compared is None:
         return ()
     words = [f"{hours.normalize():f} hours of {code}" for code, hours in compared.unpriced]

@@ -1,1 +1,1 @@
-"""The schema's history, run by Alembic when the store is opened."""
+"""The migrations, which Alembic runs when the store is opened."""

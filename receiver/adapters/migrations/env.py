@@ -1,4 +1,4 @@
-"""Alembic's entry point: it runs on the connection that `receiver.adapters.store.migrate` has opened and locked."""
+"""Alembic's entry point, on the connection that `receiver.adapters.store.migrate` has opened and locked."""
 
 from alembic import context
 
@@ -9,7 +9,7 @@ context.configure(
     connection=connection,
     target_metadata=metadata,
     render_as_batch=True,  # SQLite cannot alter most of a table in place
-    transactional_ddl=True,  # our connections say BEGIN themselves, so SQLite rolls back a migration that dies half-way
+    transactional_ddl=True,  # our connections send BEGIN themselves, so SQLite rolls back an interrupted migration
 )
 with context.begin_transaction():
     context.run_migrations()

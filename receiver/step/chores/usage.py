@@ -1,4 +1,4 @@
-"""Keep the account of who held which GPUs, once a minute and whenever other pods hold them."""
+"""Usage accounting: once a minute, and whenever other pods hold GPUs."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -19,10 +19,10 @@ log = structlog.get_logger("receiver")
 
 
 def account_for_usage(looked: Looked, sources: Sources, policy: Policy, now: datetime) -> None:
-    """Bring the account up to *now* if it is time. Raises TryLater when the store fails.
+    """Account for usage up to *now* if it is due. Raises TryLater when the store fails.
 
-    Without Civo or Kubernetes nobody knows who holds what: the account stays where it is, and the next one that can
-    be made covers that time too.
+    While Civo or Kubernetes does not answer, usage is unknown: the account stays, and the next accounting covers that
+    time.
     """
     cluster = sources.cluster
     if cluster is None or not (looked.facts.up(Source.CIVO) and looked.facts.up(Source.KUBERNETES)):
@@ -38,28 +38,28 @@ def _account(looked: Looked, cluster: Cluster, sources: Sources, policy: Policy,
         return
     seen = replace(seen, samples=_samples(sources.telemetry), ended=_ended(cluster, ended_in(before, seen)))
     if not sources.store.account(account(before, seen, policy), before.at, now):
-        log.warning("usage of this time was accounted for by another process")
+        log.warning("another process has accounted for this time")
         return
     sources.store.keep_in_use(in_use(before, seen, policy))
 
 
 def _samples(telemetry: Telemetry | None) -> Mapping[str, Sequence[Sample]]:
-    """Return what GPUs do; nothing where nobody can tell, so that the time counts as not measured."""
+    """Return the activity of GPUs; empty if unknown, so that the time counts as not measured."""
     if telemetry is None:
         return {}
     try:
         return telemetry.samples()
     except (TryLater, WontWork) as error:
-        log.warning("what GPUs did is not measured", error=str(error))
+        log.warning("GPU activity is not measured", error=str(error))
         return {}
 
 
 def _ended(cluster: Cluster, namespaces: Collection[str]) -> Sequence[EndedPod]:
-    """Return how pods ended; nothing where nobody can tell, so that it stays unknown."""
+    """Return how pods ended; empty if unknown."""
     if not namespaces:
         return ()
     try:
         return cluster.ended(namespaces)
     except (TryLater, WontWork) as error:
-        log.warning("how pods ended is not known", error=str(error))
+        log.warning("the results of ended pods are unknown", error=str(error))
         return ()
