@@ -232,7 +232,7 @@ def _pools(
 
 
 def _machines(sources: Sources, parts: Parts) -> Mapping[str, Mapping[str, int]]:
-    """Return what machines of each size have; nothing where nobody is asked or that fails."""
+    """Return the resources of each size's machine; empty without a source or if the call fails."""
     if sources.sizes is not None:
         sources.goes_on()
         with parts.part("sizes"):
@@ -355,7 +355,7 @@ COVERAGE_NEEDED = 0.8  # share of usable nodes whose GPUs must report before the
 
 
 def ask(source: Source, question: Callable[[], T] | None, states: dict[Source, SourceState], now: datetime) -> T | None:
-    """Ask *source* and note in *states* how it went; None when it did not answer or nobody configured it."""
+    """Call *source* and record the outcome in *states*; None if it did not answer or is not configured."""
     if question is None:
         states[source] = SourceState(source=source, up=False, detail="not configured", configured=False)
         return None
@@ -364,7 +364,7 @@ def ask(source: Source, question: Callable[[], T] | None, states: dict[Source, S
     except (TryLater, WontWork) as error:
         states[source] = SourceState(source=source, up=False, at=now, detail=str(error))
         return None
-    except Exception as error:  # an answer that nobody foresaw must not stop every pool for good
+    except Exception as error:  # an unexpected response must not stop every pool for good
         log.exception("an answer was not understood", source=source.value)
         detail = f"its answer was not understood ({type(error).__name__}); the log has where"
         states[source] = SourceState(source=source, up=False, at=now, detail=detail)

@@ -1,6 +1,6 @@
 """Join what every source says of one pool into its `PoolState`.
 
-Promises to ask nobody. What a source did not tell is unknown, never zero.
+Calls no source. Missing data count as unknown, never as zero.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -255,8 +255,8 @@ def _believed(life: NodeLife, now: datetime) -> NodeLife:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sight:
-    """What was seen of an instance: its stage, the GPU pods there, whether its GPUs are in use by DCGM's word, and its
-    node's *labels* (None: it has no node, or nobody could be asked). *set_up* is True once its GPUs are allocatable."""
+    """What was seen of an instance: its stage, its GPU pods, whether DCGM shows its GPUs in use, its node's *labels*
+    (None: it has no node, or Kubernetes did not answer). *set_up* is True once its GPUs are allocatable."""
 
     stage: Stage
     set_up: bool
@@ -275,7 +275,7 @@ def _life(old: NodeLife | None, instance: Instance, pool: Pool, sight: _Sight, n
     )
     usable = sight.stage is Stage.USABLE
     registered_at = past.registered_at or past.ready_at or (None if sight.labels is None else now)
-    # A node that was in Kubernetes and is not any more is not on its way: somebody deleted its Node object.
+    # A node that was in Kubernetes and is gone is not being built: its Node object was deleted.
     vanished = sight.stage is Stage.BOOTING and sight.labels is None and registered_at is not None
     # A startup taint that comes back does not begin the idle time anew.
     retainted = sight.stage is Stage.INSTALLING and sight.set_up and past.usable_at is not None

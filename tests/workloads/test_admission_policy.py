@@ -25,7 +25,7 @@ PLURALS = {"Pod": "pods", "Deployment": "deployments", "DaemonSet": "daemonsets"
 SELECTOR = "spec.nodeSelector: say which GPU nodes"
 TOLERATION = "spec.tolerations: GPU nodes carry a taint. Add {key: nvidia.com/gpu"
 OVERCOMMITTED = "spec.containers[].resources: GPUs cannot be overcommitted"
-LABELS = "metadata.labels: nobody would know whose its cost is. Add a value for:"
+LABELS = "metadata.labels: its cost would have no owner. Add a value for:"
 
 
 def a_pod(**changes: Any) -> JSON:

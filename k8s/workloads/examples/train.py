@@ -76,7 +76,7 @@ def save(path: Path, state: State, numbers: random.Random) -> None:
 
 
 def main() -> int:
-    """Train until all steps are done or somebody wants the node."""
+    """Train until all steps are done or the node is needed elsewhere."""
     parser = argparse.ArgumentParser(description="Train a line, with checkpoints.")
     parser.add_argument("--checkpoint", type=Path, required=True)
     parser.add_argument("--steps", type=int, default=200_000)

@@ -65,12 +65,12 @@ def send_standing_notices(work: StepContext) -> None:
         standing.append(notice)
         if work.store.say(notice, work.now):
             record_events(work, ignored[:EVENTS_PER_ACTION], "KeepUntilIgnored", notice.body)
-    if facts.up(Source.CIVO) and facts.up(Source.KUBERNETES):  # else nobody knows what is over
+    if facts.up(Source.CIVO) and facts.up(Source.KUBERNETES):  # otherwise it is unknown what has ended
         work.store.stand(standing, work.now)
 
 
 def _beside_its_decision(notice: Notice, work: StepContext) -> Notice:
-    """*notice* with the decision of its pool, where whoever reads it finds everything that was known."""
+    """Return *notice* with its pool's decision, whose page shows all facts behind it."""
     number = work.numbers.get(notice.pool or "")
     return notice if notice.decision is not None or number is None else replace(notice, decision=number)
 
