@@ -13,7 +13,7 @@ from receiver.core.money.budget import Forecast, Month
 from receiver.core.money.reconciliation import account, compare
 from receiver.core.report.report import Found, Report, report
 from receiver.ports import ReadStore
-from receiver.reports.formats import decimal
+from receiver.reports.picture import kept_picture
 
 
 def costs_of(store: ReadStore, policy: Policy, month: Month, now: datetime) -> Attributed:
@@ -65,21 +65,14 @@ def found_in(store: ReadStore, policy: Policy, month: Month, now: datetime) -> F
 
 def _forecasts(store: ReadStore, month: Month) -> Mapping[tuple[Scope, str], Forecast]:
     """The last step's forecasts for the budgets of *month*, by scope and name; empty for a month that is over."""
-    kept = store.snapshot()
-    budgets = (kept[0].get("budgets") or ()) if kept is not None else ()
+    found, _ = kept_picture(store)
     return {
-        (Scope(budget["scope"]), str(budget["name"])): Forecast(
-            burn=decimal(budget["forecast_burn_usd"]),
-            trend=decimal(budget["forecast_trend_usd"]),
-            since=_when(budget.get("forecast_since")),
+        (Scope(budget.scope), budget.name): Forecast(
+            burn=budget.forecast_burn_usd, trend=budget.forecast_trend_usd, since=budget.forecast_since
         )
-        for budget in budgets
-        if budget["month"] == month.name
+        for budget in found.budgets
+        if budget.month == month.name
     }
-
-
-def _when(stated: str | None) -> datetime | None:
-    return datetime.fromisoformat(stated) if stated else None
 
 
 def _account(store: ReadStore, policy: Policy, month: Month, now: datetime) -> Decimal | None:

@@ -20,6 +20,7 @@ from receiver.core.model.approval_request import (
 )
 from receiver.core.notices.grouping import Seal
 from receiver.core.notices.people_notices import hourly_cost, in_short, unanswered
+from receiver.reports.picture import kept_picture
 from receiver.web.api.questions import answer_once, size_of
 from receiver.web.api.request_parts import read_form
 from receiver.web.errors import Problem
@@ -116,6 +117,5 @@ def _page(question: Question, signed: str, parts: WebParts, *, wrong: str = "", 
 
 def _helps(question: Question, parts: WebParts) -> bool | None:
     """Whether the change would still help, by the last step's picture; None where that does not say."""
-    kept = parts.store.snapshot()
-    entries = (e for pool in (kept[0].get("pools") or ()) for e in (pool.get("questions") or ())) if kept else ()
-    return next((e.get("wanted") for e in entries if e.get("id") == question.id), None)
+    found, _ = kept_picture(parts.store)
+    return next((q.wanted for pool in found.pools for q in pool.questions if q.id == question.id), None)

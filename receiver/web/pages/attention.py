@@ -1,17 +1,17 @@
 """What a person should know first: what the last step published, and how the loop and the outbox do."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
 
 from receiver.core.model.policy import Policy
 from receiver.core.model.text import some, span
 from receiver.core.notices.notice import Level
 from receiver.core.notices.wording import capital, sentence
 from receiver.ports import Told
+from receiver.reports.picture import Picture
 from receiver.web.health import steps_well
-from receiver.web.pages.show import ago, time_of
+from receiver.web.pages.show import ago
 from receiver.web.parts import LoopHealth
 
 SHOWN = 4  # and every one that is bad, up to MOST
@@ -44,7 +44,7 @@ class ShownConcern:
 class Scene:
     """All that is looked at: *found* is the picture, *at* its time (None: no step has finished yet)."""
 
-    found: Mapping[str, Any]
+    found: Picture
     at: datetime | None
     now: datetime
     health: LoopHealth
@@ -74,7 +74,7 @@ def headline(scene: Scene, found: Sequence[ShownConcern]) -> str:
         return f"{things}, {odd} more to look at." if odd else f"{things}."
     if odd:
         return f"{some(odd, 'thing')} to look at."
-    return f"All is well with {some(len(scene.found.get('pools') or scene.policy.pools), 'pool')}."
+    return f"All is well with {some(len(scene.found.pools or scene.policy.pools), 'pool')}."
 
 
 def parted(found: Sequence[ShownConcern]) -> tuple[Sequence[ShownConcern], Sequence[ShownConcern]]:
@@ -147,22 +147,21 @@ def _ourselves(scene: Scene) -> Iterator[ShownConcern]:
 
 def _published(scene: Scene) -> Iterator[ShownConcern]:
     """What the last step found; a picture that an older version kept has none."""
-    for entry in scene.found.get("concerns") or ():
-        pool = scene.policy.pool(str(entry.get("pool") or ""))
-        since = time_of(entry.get("since"))
-        lasts = f"For {span((scene.now - since).total_seconds())}" if since is not None else ""
-        said = (lasts, entry.get("why"), entry.get("doing"))
+    for concern in scene.found.concerns:
+        pool = scene.policy.pool(concern.pool)
+        lasts = f"For {span((scene.now - concern.since).total_seconds())}" if concern.since is not None else ""
+        said = (lasts, concern.why, concern.doing)
         yield ShownConcern(
-            kind=str(entry.get("kind")),
-            level=Level(entry["level"]) if entry.get("level") in set(Level) else Level.WARN,
-            what=str(entry.get("what")),
-            doing=" ".join(sentence(capital(str(part)), LONGEST) for part in said if part),
-            todo=str(entry.get("todo") or ""),
-            guide=str(entry.get("guide") or ""),
-            page=str(entry.get("page") or ""),
+            kind=concern.kind,
+            level=Level(concern.level) if concern.level in set(Level) else Level.WARN,
+            what=concern.what,
+            doing=" ".join(sentence(capital(part), LONGEST) for part in said if part),
+            todo=concern.todo,
+            guide=concern.guide,
+            page=concern.page,
             pools=((pool.id, pool.name),) if pool is not None else (),
-            decision=entry.get("decision"),
-            question=entry.get("question"),
+            decision=concern.decision,
+            question=concern.question,
         )
 
 

@@ -12,13 +12,13 @@ from receiver.core.model.text import some, span
 from receiver.core.notices.concerns import source_guide, titled
 from receiver.core.notices.grouping import Seal
 from receiver.core.notices.wording import capital, sentence
-from receiver.reports.picture import OpenAction, Picture, PoolDocument, SourceDocument
+from receiver.reports.picture import OpenAction, Picture, PoolDocument, SourceDocument, kept_picture
 from receiver.web.api.documents import DecisionDocument
 from receiver.web.api.waiting import waiting_rows
 from receiver.web.health import alive
 from receiver.web.pages.attention import Scene, concerns, headline, parted
 from receiver.web.pages.lanes import LASTS, sparklines
-from receiver.web.pages.show import ago, budget_bar, time_of
+from receiver.web.pages.show import ago, budget_bar
 from receiver.web.parts import WebParts
 
 REFRESH_SECONDS = 15
@@ -28,11 +28,11 @@ MISFITS = 20
 
 def scene_of(parts: WebParts) -> Scene:
     """Return what the last step saw, how the loop does, and what waits to be told."""
-    kept = parts.store.snapshot()
+    found, at = kept_picture(parts.store)
     health = parts.heartbeat()
     return Scene(
-        found=kept[0] if kept else {},
-        at=time_of(kept[1]) if kept else None,
+        found=found,
+        at=at,
         now=parts.clock.now(),
         health=health,
         beating=alive(health),
@@ -43,13 +43,12 @@ def scene_of(parts: WebParts) -> Scene:
 
 def page_of(scene: Scene, parts: WebParts) -> dict[str, Any]:
     """Return what every live page shows in its head, and the picture."""
-    shown = Picture.model_validate(scene.found)
     return {
         "now": scene.now,
         "refresh": REFRESH_SECONDS,
-        "picture": shown,
+        "picture": scene.found,
         "found_at": scene.at,
-        "mode": shown.mode or parts.mode,
+        "mode": scene.found.mode or parts.mode,
         "health": scene.health,
         "guide": parts.guide,
         "answer": answers(parts),
