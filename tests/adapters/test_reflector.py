@@ -88,12 +88,12 @@ class AServer:
             ended = [at for at, _ in self.snapshots[1:]] + [time.monotonic()]
             return [truth for (_, truth), end in zip(self.snapshots, ended, strict=True) if end >= moment]
 
-    def listed(self, resource: str, call: Any, **options: Any) -> tuple[list[dict[str, Any]], str]:
+    def listed(self, resource: str, call: Any, view: Callable[[Any], Any]) -> tuple[list[Any], str]:
         self.lists += 1
         if self.away is not None:
             raise self.away
         with self.changed:
-            return list(self.objects.values()), str(self.version)
+            return [view(raw) for raw in self.objects.values()], str(self.version)
 
     def watch(
         self, resource: str, call: Any, opened: Callable[[Any], None], seconds: float, resource_version: str, **_: Any

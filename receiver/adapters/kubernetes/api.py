@@ -130,18 +130,25 @@ class ClusterWire:
         """Return every object of a list, as `listed` does."""
         return self.listed(resource, call, **options)[0]
 
-    def listed(self, resource: str, call: Callable[..., Any], **options: Any) -> tuple[list[Mapping[str, Any]], str]:
-        """Return every object of a list, page by page, and the version to watch it from (empty: none was given).
+    def listed(
+        self,
+        resource: str,
+        call: Callable[..., Any],
+        view: Callable[[Mapping[str, Any]], Any] | None = None,
+        **options: Any,
+    ) -> tuple[list[Any], str]:
+        """Return every object of a list, and the version to watch it from (empty: none was given).
 
+        *view* is applied page by page, so that no more than a page is held of what it leaves out.
         No ``resourceVersion`` is sent: the API server then answers with what is true now (quorum), not from a cache.
         """
-        found: list[Mapping[str, Any]] = []
+        found: list[Any] = []
         version, more = "", dict[str, str]()
         while True:
             page = self.ask("list", resource, call, limit=PAGE, **more, **options)
             if not isinstance(page.get("items"), list):
                 raise TryLater(f"Kubernetes' answer to list {resource} is not understood: no items", code="malformed")
-            found += entries(page, "items")
+            found += entries(page, "items") if view is None else map(view, entries(page, "items"))
             metadata = section(page, "metadata")
             version = version or str(metadata.get("resourceVersion") or "")
             token = str(metadata.get("continue") or "")

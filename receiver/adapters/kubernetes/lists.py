@@ -65,7 +65,7 @@ class Lists:
         """
         call = partial(self._api.reads(path), *parts)
         if self._watching is None:
-            return [view(raw) for raw in self._wire.every(resource, call, **options)]
+            return self._wire.listed(resource, call, view, **options)[0]
         key = (path, parts, tuple(sorted(options.items())))
         reflector = self._reflectors.get(key)
         if reflector is None:

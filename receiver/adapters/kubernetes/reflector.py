@@ -151,15 +151,19 @@ class Reflector(threading.Thread, Generic[T]):
     # --- listing ----------------------------------------------------------------------------------------------
 
     def _list(self) -> list[T]:
-        began = monotonic()
+        began, before = monotonic(), self._kept
+
+        def keep(raw: Json) -> tuple[str, _Kept[T]]:
+            key = key_of(raw)
+            return key, self._keep(raw, before.get(key))
+
         try:
-            found, version = self._wire.listed(self.resource, self._call, **self._options)
+            found, version = self._wire.listed(self.resource, self._call, keep, **self._options)
         except (TryLater, WontWork):
             self._hurries = True
             raise
         with self._changed:
-            before = self._kept
-            self._kept = {key: self._keep(raw, before.get(key)) for raw in found if (key := key_of(raw))}
+            self._kept = dict(found)
             waited = not self._version
             self._version, self._listed_at, self._heard_at, self._stands = version, began, began, False
             self._awaited.clear()
