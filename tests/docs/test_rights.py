@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import yaml
 
 from receiver.adapters.kubernetes import api, budget_hold, gangs, nodes, queues
-from receiver.adapters.kubernetes.lists import ResourceKind
+from receiver.adapters.kubernetes.reflector import ResourceKind
 from tests.docs.pages import ROOT, text_of
 from tests.manifests.uses import EVERYBODYS
 

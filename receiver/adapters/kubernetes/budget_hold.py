@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from receiver.adapters.kubernetes.api import NOT_FOUND, QUOTA, QUOTAS, QUOTAS_OF, ClusterWire, KubernetesApi, section
-from receiver.adapters.kubernetes.lists import CustomResources, Lists, ResourceKind
 from receiver.adapters.kubernetes.nodes import words
+from receiver.adapters.kubernetes.reflector import CustomResources, Lists, ResourceKind
 from receiver.ports import (
     QUOTA_LABEL,
     QUOTA_NAME,

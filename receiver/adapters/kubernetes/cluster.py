@@ -30,7 +30,6 @@ from receiver.adapters.kubernetes.api import (
 from receiver.adapters.kubernetes.budget_hold import HoldingMeans
 from receiver.adapters.kubernetes.drain import Drain, Keepers
 from receiver.adapters.kubernetes.gangs import Declaration, PodGroups, Roll, with_siblings
-from receiver.adapters.kubernetes.lists import CustomResources, Lists
 from receiver.adapters.kubernetes.node_marks import NodeMarks
 from receiver.adapters.kubernetes.nodes import Dra, node_from
 from receiver.adapters.kubernetes.owners import Owners
@@ -43,7 +42,7 @@ from receiver.adapters.kubernetes.pods import (
     pod_from,
 )
 from receiver.adapters.kubernetes.queues import Queues
-from receiver.adapters.kubernetes.reflector import WINDOW_SECONDS, Watching
+from receiver.adapters.kubernetes.reflector import WINDOW_SECONDS, CustomResources, Lists, Watching
 from receiver.core.model.pods import KEPT_BY_DEFAULT, KeepRule, Pod, PodPhase, named
 from receiver.core.model.policy import Taint
 from receiver.core.model.text import harmless

@@ -25,7 +25,6 @@ from receiver.adapters.kubernetes.api import (
     key_of,
     section,
 )
-from receiver.adapters.kubernetes.lists import Lists
 from receiver.adapters.kubernetes.node_marks import NodeMarks
 from receiver.adapters.kubernetes.nodes import words
 from receiver.adapters.kubernetes.pods import (
@@ -39,6 +38,7 @@ from receiver.adapters.kubernetes.pods import (
     requirement_from,
     terminated,
 )
+from receiver.adapters.kubernetes.reflector import Lists
 from receiver.core.model.pods import PROTECTED, SYSTEM_NAMESPACE, WHY, KeepRule, keeps_for
 from receiver.core.scaling.bounds import window_may_evict
 from receiver.core.scaling.demand import meets

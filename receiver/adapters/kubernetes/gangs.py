@@ -7,8 +7,8 @@ from enum import StrEnum
 from typing import Any
 
 from receiver.adapters.kubernetes.api import entries, key_of, section
-from receiver.adapters.kubernetes.lists import CustomResources, ResourceKind
 from receiver.adapters.kubernetes.nodes import named, words
+from receiver.adapters.kubernetes.reflector import CustomResources, ResourceKind
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.ports import GANG_ANNOTATION, GANG_SIZE_ANNOTATION
 

@@ -10,7 +10,7 @@ from typing import Any
 from kubernetes.utils.quantity import parse_quantity
 
 from receiver.adapters.kubernetes.api import entries, section
-from receiver.adapters.kubernetes.lists import CustomResources, ResourceKind
+from receiver.adapters.kubernetes.reflector import CustomResources, ResourceKind
 from receiver.core.model.policy import Taint
 from receiver.core.model.resources import CPU, MEMORY, SLOTS, STORAGE
 from receiver.core.model.text import cut, harmless

@@ -14,9 +14,9 @@ from typing import Any
 
 from receiver.adapters.kubernetes.api import NOT_FOUND, entries, key_of, section
 from receiver.adapters.kubernetes.gangs import KUEUE_LABEL, VOLCANO_GROUPS, volcano_group_of, whole
-from receiver.adapters.kubernetes.lists import CustomResources, ResourceKind
 from receiver.adapters.kubernetes.nodes import GPU_PREFIX, compute, gpus, words
 from receiver.adapters.kubernetes.pods import pod_from
+from receiver.adapters.kubernetes.reflector import CustomResources, ResourceKind
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.resources import CPU
 from receiver.core.notices.wording import named

@@ -29,9 +29,9 @@ from receiver.adapters.kubernetes.api import (
     section,
 )
 from receiver.adapters.kubernetes.cluster import LIVING, AccessReviews, KubernetesCluster, Right
-from receiver.adapters.kubernetes.lists import ResourceKind
 from receiver.adapters.kubernetes.nodes import node_from, words
 from receiver.adapters.kubernetes.pods import HOST_LABEL, asked_or_held, controller_of, hosts_us
+from receiver.adapters.kubernetes.reflector import ResourceKind
 from receiver.ports import IDLE_SHUTDOWN_ANNOTATION, Clock, ClusterNode, TryLater, WontWork
 
 GROUPS = "/apis"
