@@ -404,7 +404,8 @@ class Lists:
         return {r.resource: age for r in reflectors if (age := r.age) is not None}
 
     def stop(self, timeout: float) -> None:
-        """End all watches; wait for their threads, at most *timeout* seconds."""
+        """End all watches; wait for their threads, at most *timeout* seconds. What is read after that is listed."""
+        self._watching = None
         ends = monotonic() + timeout
         reflectors = list(self._reflectors.values())
         for reflector in reflectors:
