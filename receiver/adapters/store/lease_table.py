@@ -125,8 +125,8 @@ class LeaseTable:
             found = self._held(connection, whole)
             if found is None:
                 now = self._now(connection)
-                nobody = {"id": THE_ONE, "term": 0, "wakes": 0, "expires_at": now, "free_at": now}
-                connection.execute(insert(connection, lease).values(nobody).on_conflict_do_nothing())
+                free = {"id": THE_ONE, "term": 0, "wakes": 0, "expires_at": now, "free_at": now}
+                connection.execute(insert(connection, lease).values(free).on_conflict_do_nothing())
                 found = self._held(connection, whole)
             assert found is not None
             if not found.is_free_to(owner):

@@ -155,7 +155,7 @@ pools = Table(
     Column("ready_in", Duration),  # derived from node_lives whenever a node becomes usable
 )
 
-drifts = Table(  # required counts that somebody else changed
+drifts = Table(  # required counts changed by others
     "drifts",
     metadata,
     Column("id", Number, primary_key=True, autoincrement=True),

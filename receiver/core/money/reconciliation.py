@@ -191,7 +191,7 @@ def _why_spare(record: Charge, frame: _Frame) -> DifferenceCause:
 
 
 def _unpriced(charged: Charged, frame: _Frame) -> tuple[tuple[str, Decimal], ...]:
-    """Hours by code of what nobody has a price for, the most first."""
+    """Hours by code for codes without a price, the most first."""
     found: dict[str, Decimal] = {}
     for record in charged.records:
         hours = frame.charged([record])
