@@ -22,7 +22,7 @@ import yaml
 from benchmarks.month import a_month
 from benchmarks.peers import ALL
 from demo.configs import ROOT
-from receiver.cli.replay_run import OURS, USD_PER_GPU_HOUR, Asked, fitting, lineup, read
+from receiver.cli.replay_run import OURS, USD_PER_GPU_HOUR, ReplayRequest, fitting, lineup, read
 from receiver.replay.contest import contest
 from receiver.replay.figures import Ratio, over_all, ratio
 from receiver.replay.play import BillingUnit, Setting
@@ -88,7 +88,7 @@ def replay(path: Path, configuration: Configuration) -> list[dict[str, Any]]:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     began = time.perf_counter()
     setting = setting_of(configuration)
-    base = Asked(
+    base = ReplayRequest(
         compare=configuration.peers,
         gpus_per_node=configuration.base,
         max_gpus=MAX_GPUS,

@@ -10,7 +10,7 @@ from receiver.core.model.approval_request import Standing
 from receiver.core.model.model import ON_ITS_WAY
 from receiver.core.model.text import some, span
 from receiver.reports.picture import (
-    Fit,
+    FitDocument,
     NodeDocument,
     OverrideInForce,
     PoolDocument,
@@ -47,7 +47,7 @@ def about_pod(pod: WaitingPod, at: datetime | None, now: datetime) -> Iterator[s
     yield as_of(at, now)
 
 
-def _fit(fit: Fit) -> str:
+def _fit(fit: FitDocument) -> str:
     return f"{fit.name}: {fit.why_not}" if fit.why_not else f"{fit.name} fits"
 
 

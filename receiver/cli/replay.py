@@ -154,7 +154,7 @@ def replay(
         from receiver.cli.replay_decision import decide_again
 
         sys.exit(decide_again(decision, given["config"], as_json=as_json))
-    from receiver.cli.replay_run import Asked, BadInput, run
+    from receiver.cli.replay_run import BadInput, ReplayRequest, run
     from receiver.replay.play import Setting  # not needed by the other commands
 
     if not traces and given["prometheus"] is None:
@@ -163,7 +163,7 @@ def replay(
     chosen = {field.name: given.pop(field.name) for field in fields(Setting) if field.name in given}
     typed = frozenset(name for name in chosen if source(name) is not ParameterSource.DEFAULT)
     chosen = {name: value for name, value in chosen.items() if value is not None or name in typed}
-    asked = Asked(setting=Setting(**chosen), typed=typed, **_taken(given), **given)
+    asked = ReplayRequest(setting=Setting(**chosen), typed=typed, **_taken(given), **given)
     try:
         status = run(traces, asked, as_json=as_json, html=html, bar=sys.stderr.isatty())
     except BadInput as error:

@@ -93,7 +93,7 @@ class BadInput(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class ReplayRequest:
     """The command line. Fields of *setting* that were *typed* go before the configuration."""
 
     config: Path | None = None
@@ -128,7 +128,7 @@ class Lineup:
         return [c.pools for c in self.contestants if isinstance(c, Contestant) and c.kind == "policy"]
 
 
-def lineup(asked: Asked, peers: Mapping[str, PeerPolicy] = PEERS) -> Lineup:
+def lineup(asked: ReplayRequest, peers: Mapping[str, PeerPolicy] = PEERS) -> Lineup:
     """Return the policies to replay; *peers* are those that can be named. Raises BadInput."""
     first = _first(asked)
     setting = _setting(asked, first)
@@ -151,7 +151,7 @@ def lineup(asked: Asked, peers: Mapping[str, PeerPolicy] = PEERS) -> Lineup:
     )
 
 
-def read(path: Path, asked: Asked, those: Lineup) -> Trace:
+def read(path: Path, asked: ReplayRequest, those: Lineup) -> Trace:
     """Return the trace in a file. Raises BadInput with every error in it."""
     try:
         return trace_from_file(path, _reading(asked, those))
@@ -161,7 +161,7 @@ def read(path: Path, asked: Asked, those: Lineup) -> Trace:
         raise BadInput(f"{path}: {line}" for line in error_lines(error.troubles, error.more)) from error
 
 
-def recall(remembered: Remembered, asked: Asked, those: Lineup, progress: ReadingProgress) -> Trace:
+def recall(remembered: Remembered, asked: ReplayRequest, those: Lineup, progress: ReadingProgress) -> Trace:
     """Return the history of a Prometheus as a trace. Raises BadInput."""
     try:
         return trace_from_prometheus(remembered, _reading(asked, those), progress)
@@ -171,7 +171,7 @@ def recall(remembered: Remembered, asked: Asked, those: Lineup, progress: Readin
         raise BadInput(error_lines(error.troubles, error.more)) from error
 
 
-def _reading(asked: Asked, those: Lineup) -> TraceReading:
+def _reading(asked: ReplayRequest, those: Lineup) -> TraceReading:
     """Let jobs of a trace without tolerations tolerate the taints of all pools, and no others: a cordon is a taint
     too."""
     keys = {taint.key for pools in those.shapes for pool in pools for taint in pool.taints}
@@ -183,7 +183,7 @@ def _reading(asked: Asked, those: Lineup) -> TraceReading:
     )
 
 
-def fitting(trace: Trace, asked: Asked, those: Lineup) -> Trace:
+def fitting(trace: Trace, asked: ReplayRequest, those: Lineup) -> Trace:
     """Return *trace* with the jobs that fit a pool of every policy. Raises BadInput with the others."""
     jobs = trace.jobs
     if asked.split_pods:
@@ -197,7 +197,7 @@ def fitting(trace: Trace, asked: Asked, those: Lineup) -> Trace:
     return replace(trace, jobs=kept, left_out=[*trace.left_out, *wrong.values()])
 
 
-def _setting(asked: Asked, first: FileSettings) -> Setting:
+def _setting(asked: ReplayRequest, first: FileSettings) -> Setting:
     said, typed = first.configuration, asked.typed
     configured: dict[str, Any] = {}
     if "billing" not in typed:
@@ -209,7 +209,7 @@ def _setting(asked: Asked, first: FileSettings) -> Setting:
     return replace(asked.setting, **configured)
 
 
-def _first(asked: Asked) -> FileSettings:
+def _first(asked: ReplayRequest) -> FileSettings:
     if asked.config is not None:
         return _loaded(asked.config)
     nodes = asked.max_gpus // asked.gpus_per_node
@@ -247,7 +247,7 @@ def _ours(name: str, settings: FileSettings, setting: Setting) -> Contestant:
         raise BadInput([f"{name}: {error}"]) from error
 
 
-def run(traces: Sequence[Path], asked: Asked, *, as_json: bool, html: Path | None, bar: bool) -> int:
+def run(traces: Sequence[Path], asked: ReplayRequest, *, as_json: bool, html: Path | None, bar: bool) -> int:
     """Replay every trace, print the results and return the exit status. Raises BadInput before anything runs."""
     if html is not None and not html.parent.is_dir():
         raise BadInput([f"{html}: the directory {html.parent} does not exist"])
@@ -271,7 +271,7 @@ def run(traces: Sequence[Path], asked: Asked, *, as_json: bool, html: Path | Non
     return WRONG if any(_is_wrong(policy) for trace in documents for policy in trace["policies"]) else FINE
 
 
-def _traces(paths: Sequence[Path], asked: Asked, those: Lineup, *, shown: bool) -> list[Trace]:
+def _traces(paths: Sequence[Path], asked: ReplayRequest, those: Lineup, *, shown: bool) -> list[Trace]:
     """Read all traces. Raises BadInput with the errors of all of them."""
     sources = [partial(read, path, asked, those) for path in paths]
     if asked.remembered is not None:
@@ -298,7 +298,7 @@ def _write(html: Path, played: Sequence[Replayed], ratios: Mapping[str, Any]) ->
         raise BadInput([f"{html}: {error.strerror or error}"]) from error
 
 
-def _recalled(remembered: Remembered, asked: Asked, those: Lineup, *, shown: bool) -> Trace:
+def _recalled(remembered: Remembered, asked: ReplayRequest, those: Lineup, *, shown: bool) -> Trace:
     """Read a Prometheus page by page, with a progress bar."""
     with click.progressbar(length=1, label="reading history", file=sys.stderr, hidden=not shown) as bar:
 

@@ -22,7 +22,7 @@ from receiver.adapters.survey.cluster import (
     PRIORITY_CLASSES,
     ClusterSurvey,
     SeenNode,
-    SeenPod,
+    SurveyedPod,
 )
 from receiver.config import Configuration, Mode
 from receiver.config.model import GroupDemand, QueueDemand
@@ -176,7 +176,7 @@ def _dra(
     yield from nodes.dra(found, None if classes is None else resources_of(classes), installation.settings.policy)
 
 
-def _operator(cluster: ClusterSurvey, installation: Installation, pods: list[SeenPod]) -> Iterator[Finding]:
+def _operator(cluster: ClusterSurvey, installation: Installation, pods: list[SurveyedPod]) -> Iterator[Finding]:
     sets, why = attempted(lambda: cluster.every(DAEMON_SETS))
     if sets is None:
         yield surroundings.by_pods(pods)
@@ -186,7 +186,7 @@ def _operator(cluster: ClusterSurvey, installation: Installation, pods: list[See
     yield from surroundings.tolerations(sets, installation.settings.policy)
 
 
-def _around(cluster: ClusterSurvey, installation: Installation, pods: list[SeenPod]) -> Iterator[Finding]:
+def _around(cluster: ClusterSurvey, installation: Installation, pods: list[SurveyedPod]) -> Iterator[Finding]:
     """Check the surroundings, one kind after another: each may be forbidden."""
     ours = [pod for pod in pods if pod.is_ours]
 

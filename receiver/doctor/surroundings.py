@@ -6,7 +6,7 @@ from typing import Any
 
 from receiver.adapters.kubernetes.api import entries, section
 from receiver.adapters.kubernetes.nodes import words
-from receiver.adapters.survey.cluster import OURS, SeenNode, SeenPod
+from receiver.adapters.survey.cluster import OURS, SeenNode, SurveyedPod
 from receiver.config import Configuration
 from receiver.core.model.pods import Toleration
 from receiver.core.model.policy import Policy
@@ -88,7 +88,7 @@ def installed(names: Sequence[str], where: str) -> Finding:
     return OPERATOR.passed("the device plugin and the DCGM exporter are installed")
 
 
-def by_pods(pods: Sequence[SeenPod]) -> Finding:
+def by_pods(pods: Sequence[SurveyedPod]) -> Finding:
     """Judge by the pods of DaemonSets alone; without GPU nodes there may be none."""
     names = sorted({pod.daemon for pod in pods if any(part in pod.daemon for part in PARTS)})
     if not names:
@@ -133,13 +133,13 @@ def _toleration(raw: Mapping[str, Any]) -> Toleration:
     )
 
 
-def others(pods: Sequence[SeenPod], nodes: Sequence[SeenNode], policy: Policy) -> Iterator[Finding]:
+def others(pods: Sequence[SurveyedPod], nodes: Sequence[SeenNode], policy: Policy) -> Iterator[Finding]:
     """Find pods of other autoscalers, by their images, and their taints on nodes of the pools."""
     found = list(_found(pods, nodes, policy))
     yield from found or [AUTOSCALERS.passed("no other autoscaler acts on a configured pool")]
 
 
-def _found(pods: Sequence[SeenPod], nodes: Sequence[SeenNode], policy: Policy) -> Iterator[Finding]:
+def _found(pods: Sequence[SurveyedPod], nodes: Sequence[SeenNode], policy: Policy) -> Iterator[Finding]:
     ours = {pool.id: pool.name for pool in policy.pools}
     for pod in pods:
         image = pod.words[0] if pod.words else ""
@@ -159,13 +159,13 @@ def _found(pods: Sequence[SeenPod], nodes: Sequence[SeenNode], policy: Policy) -
             yield AUTOSCALERS.failed(f"Cluster Autoscaler has tainted nodes of pool {pool.name}: {', '.join(marked)}")
 
 
-def _targets(pod: SeenPod) -> set[str]:
+def _targets(pod: SurveyedPod) -> set[str]:
     """Return the pools of ``--nodes=min:max:POOL``; with the name of a pool ``workers`` has no effect."""
     named = {found.group(3) for word in pod.words if (found := NODES.search(word)) and "node" in _flag(pod, word)}
     return named - {EVERY_POOL} or named
 
 
-def _flag(pod: SeenPod, word: str) -> str:
+def _flag(pod: SurveyedPod, word: str) -> str:
     """Return the flag that *word* belongs to: its own, or the word before it."""
     if "=" in word:
         return word.partition("=")[0]
@@ -173,7 +173,7 @@ def _flag(pod: SeenPod, word: str) -> str:
     return pod.words[before] if before >= 0 else ""
 
 
-def network(policies: Sequence[Mapping[str, Any]], ours: Sequence[SeenPod]) -> Finding:
+def network(policies: Sequence[Mapping[str, Any]], ours: Sequence[SurveyedPod]) -> Finding:
     """Judge whether a NetworkPolicy for ingress selects the pods *ours*."""
     if not ours:
         return NETWORK.skipped(NOT_HERE)
@@ -192,7 +192,7 @@ def network(policies: Sequence[Mapping[str, Any]], ours: Sequence[SeenPod]) -> F
     )
 
 
-def selects(selector: Mapping[str, Any], pod: SeenPod) -> bool:
+def selects(selector: Mapping[str, Any], pod: SurveyedPod) -> bool:
     """Return whether a label selector of the API selects *pod*; an empty one selects every pod."""
 
     def holds(expression: Mapping[str, Any]) -> bool:
@@ -211,7 +211,7 @@ def selects(selector: Mapping[str, Any], pod: SeenPod) -> bool:
     return labels and all(holds(expression) for expression in entries(selector, "matchExpressions"))
 
 
-def security(namespaces: Mapping[str, Mapping[str, str]], ours: Sequence[SeenPod]) -> Finding:
+def security(namespaces: Mapping[str, Mapping[str, str]], ours: Sequence[SurveyedPod]) -> Finding:
     """Judge the Pod Security label of the namespace of *ours*."""
     if not ours:
         return SECURITY.skipped(NOT_HERE)
@@ -222,7 +222,7 @@ def security(namespaces: Mapping[str, Mapping[str, str]], ours: Sequence[SeenPod
     return SECURITY.warned(f"{namespace} enforces {level or 'nothing'}")
 
 
-def quotas(found: Sequence[Mapping[str, Any]], pods: Sequence[SeenPod]) -> Finding:
+def quotas(found: Sequence[Mapping[str, Any]], pods: Sequence[SurveyedPod]) -> Finding:
     """Find namespaces with GPU pods and without a quota of GPUs."""
     counted = (p for p in pods if p.gpus and not p.daemon and p.namespace not in IGNORED_NAMESPACES)
     asking = {p.namespace for p in counted if KUEUE_QUEUE not in p.labels}

@@ -49,7 +49,7 @@ def scope_of(team: str | None) -> str:
     return EVERYBODY if team is None else f"team:{team}"
 
 
-class Amount(Published):
+class AmountDocument(Published):
     """GPU-hours and money."""
 
     gpu_hours: Hours
@@ -86,7 +86,7 @@ class Consumer(CostRow):
     project: str
 
 
-class Unlabelled(Amount):
+class Unlabelled(AmountDocument):
     """Work without a team label."""
 
     namespaces: Listed[CostRow]
@@ -95,12 +95,12 @@ class Unlabelled(Amount):
 class PaidForDocument(Published):
     """What the month's money was paid for."""
 
-    used: Amount
-    idle: Amount
-    unallocated: Amount
-    unwatched: Amount
-    ahead: Amount
-    seeded: Amount
+    used: AmountDocument
+    idle: AmountDocument
+    unallocated: AmountDocument
+    unwatched: AmountDocument
+    ahead: AmountDocument
+    seeded: AmountDocument
 
 
 class ReportBudget(Published):
@@ -319,8 +319,8 @@ class ReportDocument(Published):
     gpu_hours: Hours
     usd: Usd
     paid_for: PaidForDocument
-    idle: Amount
-    nobodys: Amount
+    idle: AmountDocument
+    nobodys: AmountDocument
     efficiency: Rounded | None
     efficiency_target: Ratio | None
     memory_waste: Rounded | None
@@ -363,9 +363,9 @@ class ReportDocument(Published):
             finalised=finalised,
             gpu_hours=everything.total.gpu_hours,
             usd=everything.total.usd,
-            paid_for=PaidForDocument(**{each.value: Amount.of(everything.of(each)) for each in PaidFor}),
-            idle=Amount.of(everything.idle),
-            nobodys=Amount.of(value.nobodys.total),
+            paid_for=PaidForDocument(**{each.value: AmountDocument.of(everything.of(each)) for each in PaidFor}),
+            idle=AmountDocument.of(everything.idle),
+            nobodys=AmountDocument.of(value.nobodys.total),
             efficiency=everything.efficiency,
             memory_waste=value.measured.memory_waste,
             utilization=value.measured.utilization,

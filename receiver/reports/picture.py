@@ -212,7 +212,7 @@ class PoolDocument(Published):
 PoolDocument.sometimes = tuple(PoolDocument.model_fields)[11:]
 
 
-class Fit(Published):
+class FitDocument(Published):
     """Whether a pool's nodes can hold a pod."""
 
     pool: str = ""
@@ -220,7 +220,7 @@ class Fit(Published):
     why_not: Annotated[str | None, says("null: its nodes can hold the pod")] = None
 
 
-class Gang(Published):
+class GangDocument(Published):
     """Pods that must run together."""
 
     waiting: Count = 0
@@ -241,10 +241,10 @@ class WaitingPod(Published):
     since: Moment | None = None
     gpus: Count = 0
     resources: Annotated[dict[str, Count], says("what it asks for, by resource name", default_factory=dict)]
-    fits: Listed[Fit] = ()
+    fits: Listed[FitDocument] = ()
     owner: Annotated[str, says("what created it, such as Job/train; empty for a pod of its own")] = ""
     workload: str | None = None
-    gang: Gang | None = None
+    gang: GangDocument | None = None
     priority: float | int = 0
     rule: Annotated[str | None, says("the rule that holds it")] = None
     decision: Annotated[Count | None, says("the pool's latest decision")] = None
@@ -428,7 +428,7 @@ class SignalDocument(Published):
     fingerprint: str = ""
 
 
-class Misfit(Published):
+class MisfitDocument(Published):
     """A workload that no pool can hold."""
 
     workload: str = ""
@@ -466,7 +466,7 @@ class Picture(Published):
     sources: Listed[SourceDocument] = ()
     charges: ChargesDocument | None = None
     signals: Listed[SignalDocument] = ()
-    misfits: Listed[Misfit] = ()
+    misfits: Listed[MisfitDocument] = ()
     waiting: Listed[WaitingPod] = ()
     waiting_total: Count | None = None
     concerns: Listed[ConcernDocument] = ()

@@ -26,10 +26,10 @@ from receiver.ports import TryLater
 from receiver.reports.picture import (
     ChargesDocument,
     ConcernDocument,
-    Fit,
-    Gang,
+    FitDocument,
+    GangDocument,
     KeptOut,
-    Misfit,
+    MisfitDocument,
     NodeDocument,
     OpenAction,
     OverrideInForce,
@@ -118,7 +118,7 @@ def picture(
             pools += [x for x in Picture.model_validate(before or {}).pools if x.pool == p.id]
     explained = explain(facts, assignment, decisions, policy, observing=mode == "observe")
     shapes = {id(each.fits): each.fits for each in explained}  # pods of one shape share them
-    fits = {key: [Fit(pool=f.pool, name=f.name, why_not=f.why) for f in found] for key, found in shapes.items()}
+    fits = {key: [FitDocument(pool=f.pool, name=f.name, why_not=f.why) for f in found] for key, found in shapes.items()}
     kept_out = facts.kept_out
     return Picture.of(
         facts,
@@ -130,7 +130,9 @@ def picture(
         rights=None if facts.rights is None else RightsDocument.of_rights(facts.rights, facts.at),
         sources=list(facts.sources.values()),
         charges=None if facts.charges is None else ChargesDocument.of_comparison(facts.charges),
-        misfits=[Misfit(workload=m.workload.key, gpus=m.workload.gpus, detail=m.detail) for m in assignment.misfits],
+        misfits=[
+            MisfitDocument(workload=m.workload.key, gpus=m.workload.gpus, detail=m.detail) for m in assignment.misfits
+        ],
         waiting=[_waiting(each, numbers, fits[id(each.fits)]) for each in explained],
         waiting_total=len(facts.waiting),
         concerns=[ConcernDocument.of(concern) for concern in concerns],
@@ -207,13 +209,13 @@ def _node(node: Node, policy: Policy, now: datetime) -> NodeDocument:
     )
 
 
-def _waiting(explained: Explanation, numbers: Mapping[str, int], fits: list[Fit]) -> WaitingPod:
+def _waiting(explained: Explanation, numbers: Mapping[str, int], fits: list[FitDocument]) -> WaitingPod:
     pod, workload, fate = explained.pod, explained.workload, explained.fate
     gang = workload if workload is not None and workload.gang else None
     return WaitingPod.of(
         pod,
         workload=workload.key if workload else None,
-        gang=Gang(waiting=len(gang.pods), least=gang.least, bound=gang.bound) if gang else None,
+        gang=GangDocument(waiting=len(gang.pods), least=gang.least, bound=gang.bound) if gang else None,
         resources=dict(pod.requests),
         since=pod.created_at,
         state=fate.state,

@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 from receiver.cli import replay_run
 from receiver.cli.main import main
 from receiver.cli.replay import NAMES, replay
-from receiver.cli.replay_run import Asked
+from receiver.cli.replay_run import ReplayRequest
 from receiver.replay import contest
 from receiver.replay.bounds import BOUNDS
 from receiver.replay.peers import PEERS
@@ -324,7 +324,7 @@ class Terminal(io.StringIO):
 def test_a_terminal_sees_which_policy_runs_and_how_many_jobs_have_finished(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = Terminal()
     monkeypatch.setattr(sys, "stderr", shown)
-    asked = Asked(max_gpus=32, compare=("always-on", "fluid"))
+    asked = ReplayRequest(max_gpus=32, compare=("always-on", "fluid"))
     assert replay_run.run([OFFICE], asked, as_json=True, html=None, bar=True) == 0
     said = [name for name in ("gpu-autoscaler", "always-on", "fluid") if name in shown.getvalue()]
     assert said == ["gpu-autoscaler", "always-on", "fluid"]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from receiver.cli.replay_run import USD_PER_GPU_HOUR, WITHOUT_CONFIG, Asked
+from receiver.cli.replay_run import USD_PER_GPU_HOUR, WITHOUT_CONFIG, ReplayRequest
 from receiver.config import load_text
 from receiver.replay.bounds import BOUNDS
 from receiver.replay.document import _setting
@@ -71,7 +71,7 @@ def test_every_circumstance_is_told_with_its_default() -> None:
 
 
 def test_the_pool_without_a_configuration_is_the_one_that_is_used() -> None:
-    asked = Asked()
+    asked = ReplayRequest()
     given = {"gpus": asked.gpus_per_node, "nodes": asked.max_gpus // asked.gpus_per_node}
     used = load_text(WITHOUT_CONFIG.format(price=asked.gpus_per_node * USD_PER_GPU_HOUR, **given))
     shown = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)[0]

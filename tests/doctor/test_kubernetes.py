@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from receiver.adapters.clock import SystemClock
-from receiver.adapters.survey.cluster import SeenPod
+from receiver.adapters.survey.cluster import SurveyedPod
 from receiver.core.model.policy import POOL_LABEL, Policy, Taint
 from receiver.doctor.checks import Finding, Installation
 from receiver.doctor.kubernetes import AREA
@@ -418,7 +418,7 @@ def test_what_surrounds_us_is_skipped_where_it_may_not_be_seen(start: Starter, t
     ],
 )
 def test_a_network_policy_counts_where_it_selects_us(selector: dict[str, Any], selected: bool) -> None:
-    ours = SeenPod(key="a/b", namespace="a", labels={"app.kubernetes.io/name": "gpu-autoscaler"}, node="n")
+    ours = SurveyedPod(key="a/b", namespace="a", labels={"app.kubernetes.io/name": "gpu-autoscaler"}, node="n")
     assert selects(selector, ours) is selected
 
 

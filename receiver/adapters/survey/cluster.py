@@ -53,7 +53,7 @@ class SeenNode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SeenPod:
+class SurveyedPod:
     """A living pod of any kind; *words* are its images, commands and arguments, *gpus* its requests.
 
     *daemon* is the DaemonSet that owns it; *shuts_down*: it is annotated for idle shutdown.
@@ -122,7 +122,7 @@ class ClusterSurvey(KubernetesCluster):
             found.append(SeenNode(node=node, created_at=moment(metadata.get("creationTimestamp"))))
         return found
 
-    def pods(self) -> list[SeenPod]:
+    def pods(self) -> list[SurveyedPod]:
         """Return every living pod."""
         return [_pod(raw) for raw in self._pods()]
 
@@ -158,7 +158,7 @@ class ClusterSurvey(KubernetesCluster):
         return self._wire.every("pods", self._api.reads(PODS), field_selector=LIVING)
 
 
-def _pod(raw: Mapping[str, Any]) -> SeenPod:
+def _pod(raw: Mapping[str, Any]) -> SurveyedPod:
     metadata, spec = section(raw, "metadata"), section(raw, "spec")
     said: list[str] = []
     for container in entries(spec, "containers"):
@@ -167,7 +167,7 @@ def _pod(raw: Mapping[str, Any]) -> SeenPod:
             given = container.get(key)
             said += [str(word) for word in given] if isinstance(given, list) else []
     kind, _, owner = controller_of(metadata).partition("/")
-    return SeenPod(
+    return SurveyedPod(
         key=key_of(raw),
         namespace=str(metadata.get("namespace") or ""),
         labels=words(metadata, "labels"),
