@@ -37,7 +37,7 @@ def settle(
     with parts.part("window_evictions"):  # if it fails, no window evicts in this step
         # Unless the clock is steady, how much of a grace period has passed is unknown.
         told = told_before(store, mode) if looked.steady else {}
-        facts = replace(facts, not_emptied=not_emptied_before(store, policy, facts.at), evictions_announced=told)
+        facts = replace(facts, given_up=not_emptied_before(store, policy, facts.at), told_to_go=told)
     rights = before.rights if before is not None else None
     with parts.part("rights"):
         rights = rights_now(hands.cluster, rights, facts, mode)

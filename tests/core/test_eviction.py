@@ -71,7 +71,7 @@ def answer(*nodes: Node, pool: Pool | None = None, told: datetime | None = OPENE
     policy = a_policy(pool, **given.pop("policy", {}))
     state = a_state(*nodes, **given.pop("state", {}))
     words = {} if told is None else {topic_of(w, pool): told for w in pool.windows}
-    return run(facts(state, evictions_announced=words, **given), policy)[1]["l40s"]
+    return run(facts(state, told_to_go=words, **given), policy)[1]["l40s"]
 
 
 def evicted(*nodes: Node, **given: Any) -> list[str]:
@@ -245,12 +245,12 @@ def test_what_waits_gets_no_room_on_a_node_that_is_being_evicted() -> None:
     found = facts(
         a_state(full, emptied, open_action=action),
         waiting=[a_pod(gpus=1)],
-        evictions_announced={topic_of(NIGHT, pool): OPENED},
+        told_to_go={topic_of(NIGHT, pool): OPENED},
     )
     policy = a_policy(pool)
     assert assign(found, policy).pools["l40s-id"].needed == frozenset()
     assert run(found, policy)[1]["l40s"].target == 1
-    assert assign(replace(found, evictions_announced={}), policy).pools["l40s-id"].needed == frozenset()
+    assert assign(replace(found, told_to_go={}), policy).pools["l40s-id"].needed == frozenset()
     closed = a_policy(the_pool(replace(NIGHT, times=((13 * 60, 14 * 60),))))
     assert assign(found, closed).pools["l40s-id"].needed == {"i-b"}
 
@@ -339,19 +339,19 @@ def test_a_node_that_was_refused_a_moment_ago_lets_another_go() -> None:
 
 
 @pytest.mark.parametrize(
-    ("not_emptied", "gone"),
+    ("given_up", "gone"),
     [
         pytest.param(OPENED + MINUTE, ["b"], id="in this opening"),
         pytest.param(OPENED - MINUTE, ["a"], id="another night"),
     ],
 )
-def test_a_node_that_was_given_up_is_left_alone_until_the_window_closes(not_emptied: datetime, gone: list[str]) -> None:
-    assert evicted(busy("a"), busy("b"), not_emptied={"i-a": not_emptied}) == gone
+def test_a_node_that_was_given_up_is_left_alone_until_the_window_closes(given_up: datetime, gone: list[str]) -> None:
+    assert evicted(busy("a"), busy("b"), given_up={"i-a": given_up}) == gone
 
 
 def test_an_idle_node_that_was_given_up_goes_all_the_same() -> None:
     idle = a_node("idle", allocatable={GPU: 8}, idle_since=NOW)
-    assert answer(busy("a"), idle, not_emptied={"i-idle": NOW}).candidates == ("i-idle",)
+    assert answer(busy("a"), idle, given_up={"i-idle": NOW}).candidates == ("i-idle",)
 
 
 def test_while_an_alert_freezes_the_pool_nothing_is_evicted() -> None:

@@ -79,7 +79,7 @@ def test_a_window_evicts_after_the_grace_that_was_told_and_only_what_is_too_many
         assert window.evict_after is not None
         assert window.max_nodes is not None
         if not evicting(state).issuperset(decision.evicted):  # what was begun goes on, whether or not the word stands
-            assert NOW - found.evictions_announced[topic_of(window, pool)] >= window.evict_after
+            assert NOW - found.told_to_go[topic_of(window, pool)] >= window.evict_after
         usable = state.of(Stage.USABLE)
         assert len(decision.evicted) <= len(usable) - window.max_nodes
         assert len(decision.evicted) <= decision.present - window.max_nodes

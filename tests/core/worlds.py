@@ -322,7 +322,7 @@ def a_world(draw: Choices, asking: Sequence[Approval | None]) -> World:
         removed_last_hour=draw.number(0, 3),
         overrides=() if calm else overrides(draw),
         questions=tuple(q for p, s in zip(chosen, there, strict=True) for q in questions(draw, p, s)),
-        evictions_announced={topic_of(w, p): at for p, at in evicting for w in p.windows if at is not None},
+        told_to_go={topic_of(w, p): at for p, at in evicting for w in p.windows if at is not None},
     )
     return found, policy
 

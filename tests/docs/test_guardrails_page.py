@@ -100,9 +100,7 @@ def rules_of_a_few_pools() -> set[str]:
         (a_state(silence=a_silence()), a_policy(), [], ()),
     ):
         asked = (a_question(),)
-        found = facts(
-            state, waiting=waiting, signals=firing, overrides=(pause,), evictions_announced=told, questions=asked
-        )
+        found = facts(state, waiting=waiting, signals=firing, overrides=(pause,), told_to_go=told, questions=asked)
         _, decisions = run(found, policy)
         spoken |= {reason.rule for decision in decisions.values() for reason in decision.reasons}
     followed = facts(a_state(), waiting=[a_pod("one"), a_pod("two")])  # nothing is kept warm in a pause

@@ -50,14 +50,13 @@ def _evicted(mode: str = "act", nodes: int = 4, **more: Any) -> Iterator[Notice]
     found = known(pool_of(*running), **more)
     case = case_of(found.pool(L40S.id), assign(found, AT_NIGHT).pools[L40S.id], found, AT_NIGHT)
     return (
-        replace(said.notice, decision=NUMBER)
-        for said in workload_notices.evictions_due(case, found.evictions_announced, mode)
+        replace(said.notice, decision=NUMBER) for said in workload_notices.evictions_due(case, found.told_to_go, mode)
     )
 
 
 def _evicts_no_more() -> Notice:
     told = {topic_of(NIGHT, AT_NIGHT.pools[0]): NOW - MINUTE}
-    return next(_evicted(overrides=(word(OverrideKind.SNOOZE),), evictions_announced=told))
+    return next(_evicted(overrides=(word(OverrideKind.SNOOZE),), told_to_go=told))
 
 
 def _idle(mode: str = "act", **changes: Any) -> tuple[Consenting, IdleCase]:

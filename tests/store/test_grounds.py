@@ -3,11 +3,13 @@
 import json
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
+from pydantic import TypeAdapter
 from sqlalchemy import func, select
 
 from receiver.adapters.store import SqlStore
@@ -22,6 +24,8 @@ from receiver.ports import Grounds, GroundsKept, WontWork
 from tests.core.worlds import LAWS, World, worlds
 from tests.store.any_value import any_value
 from tests.store.builders import after, decision
+
+NAMES = Path(__file__).with_name("stored_names.json")  # of the inputs of decisions, as first written
 
 
 def any_grounds(seed: int) -> Grounds:
@@ -170,3 +174,20 @@ def names(kind: Any) -> Iterator[str]:
         for part in (hint, *typing.get_args(hint)):
             if isinstance(part, type) and is_dataclass(part) and part is not kind:
                 yield from names(part)
+
+
+def stored_names() -> dict[str, list[str]]:
+    """The field names and words of everything that the inputs of a decision hold, by class."""
+    found: dict[str, list[str]] = {}
+    for kind in (Facts, Policy):
+        schema = TypeAdapter(kind).json_schema()
+        for name, known in {**schema.get("$defs", {}), kind.__name__: schema}.items():
+            found[name] = sorted(str(each) for each in known.get("properties", known.get("enum", ())))
+    return found
+
+
+def test_no_name_that_earlier_versions_stored_is_lost() -> None:
+    """A field that is renamed would silently have its default: keep its name, or raise FORMAT and read the old one."""
+    before = json.loads(NAMES.read_text(encoding="utf-8"))
+    now = stored_names()
+    assert {name: lost for name, kept in before.items() if (lost := sorted(set(kept) - set(now.get(name, ()))))} == {}

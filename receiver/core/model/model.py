@@ -390,7 +390,7 @@ class Facts(Indexed):
     growth that ended recently without an answer, which Civo may have accepted (`receiver.core.money.unanswered`).
     *kept_out* is where the budget hold keeps new work out, and since when (None: not known). *questions* are the
     approval requests that have not expired. *rights* are those that a removal needs (None: not checked).
-    *evictions_announced* is when each eviction by a window was announced, by topic; *not_emptied* when a node that a
+    *told_to_go* is when each eviction by a window was announced, by topic; *given_up* when a node that a
     window could not empty was given back, by instance.
     """
 
@@ -410,8 +410,8 @@ class Facts(Indexed):
     overrides: tuple[Override, ...] = ()
     charges: Comparison | None = None
     unanswered: tuple[Action, ...] = ()
-    evictions_announced: Mapping[str, datetime] = field(default_factory=dict)
-    not_emptied: Mapping[str, datetime] = field(default_factory=dict)
+    told_to_go: Mapping[str, datetime] = field(default_factory=dict)
+    given_up: Mapping[str, datetime] = field(default_factory=dict)
     questions: tuple[Question, ...] = ()
     rights: Rights | None = None
 

@@ -277,7 +277,7 @@ def open_tally(pool: Pool, facts: Facts, budgets: Budgets) -> Tally:
     probes = probes_left(state, facts.at)
     smaller = _smaller_request(state, facts) if backing_off and probes is None else None
     held = unpriced or (backing_off and smaller is None) or halted or stuck or undone or paused
-    graces = graces_of(pool, bounds, facts.evictions_announced, facts.at, facts.not_emptied)
+    graces = graces_of(pool, bounds, facts.told_to_go, facts.at, facts.given_up)
     going = _leaving(state, evicts=bool(graces))
     return Tally(
         pool=pool,

@@ -47,7 +47,7 @@ def _take_back(work: StepContext, *, steady: bool) -> None:
 
 
 def _tell(work: StepContext) -> None:
-    told = work.facts.evictions_announced
+    told = work.facts.told_to_go
     for notice in workload_notices.windows_gone(told, work.policy):
         work.store.say(notice, work.now)
     cases = _cases(work)
