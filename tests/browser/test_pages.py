@@ -134,7 +134,7 @@ def test_the_overview_shows_every_pool_as_it_is(browser: Browser, scene: LiveSta
         "window closed",  # notebooks
         "ml/quantum-0",  # fits nowhere
         "budget of team language",
-        "Heartbeat has been silent",
+        "Heartbeat does not answer",
     ):
         assert what in said
 

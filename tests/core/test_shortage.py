@@ -68,7 +68,7 @@ def test_the_decision_names_the_refusal() -> None:
     _, decisions = run(facts(state, waiting=[a_pod(f"p{n}") for n in range(4)]), a_policy())
     assert decisions["l40s"].target == 2
     assert rules(decisions["l40s"], "limits") == ["not_backing_off"]
-    assert "Civo has just refused 4 nodes, so it asks for fewer" in decisions["l40s"].deciding.detail
+    assert "Civo has just refused 4 nodes, so fewer are requested" in decisions["l40s"].deciding.detail
 
 
 def test_a_gang_that_does_not_fit_below_the_refused_count_names_it() -> None:

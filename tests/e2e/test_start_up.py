@@ -87,7 +87,7 @@ def test_every_mistake_of_a_configuration_is_listed_at_once(receiver: Receiver, 
         "CIVO_REGION: is not set",
         'mode: must be observe or act, not "watch"',
         'tick: "10" has no unit; write 10s for seconds or 10m for minutes',
-        "pools[1].resources.cpu: is not a GPU resource",
+        'pools[1].resources.cpu: "cpu" is not a GPU resource',
         "pools[1].max_nods: ",
         "did you mean max_nodes?",
     ):

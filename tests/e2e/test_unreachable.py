@@ -75,7 +75,7 @@ def test_demand_that_cannot_be_bought_names_the_address_that_does_not_answer(
     submit(cloud)
     _is_alive_and_says(receiver, "civo", receiver.environ["CIVO_API_URL"])
     because = receiver.pool()["because"]
-    assert because.count("no change while civo: Civo at " + receiver.environ["CIVO_API_URL"]) == 1
+    assert because.count("no change while civo: the request to Civo at " + receiver.environ["CIVO_API_URL"]) == 1
     assert [e for e in cloud.log.entries() if e["face"] == "civo"] == []  # the pod's owner may get an Event
 
 

@@ -22,7 +22,7 @@ FOR_PEOPLE = (
     "step/publish.py:picture",
     "core/notices/wording.py:worded",
     "core/explain/rules.py:remedies",
-    "core/explain/samples.py:samples",
+    "step/publish.py:samples",
     "core/explain/because.py:why",
     "core/notices/concerns.py:concerns",
     "core/notices/pool_concerns.py:of_pool",

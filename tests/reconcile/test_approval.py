@@ -65,7 +65,7 @@ def answer(life: Life, word: str, question: Question | None = None) -> bool:
 
 
 def titles(life: Life) -> list[str]:
-    return [t for t in life.notices() if "may" in t or "alice" in t]
+    return [t for t in life.notices() if "?" in t or "alice" in t]
 
 
 def test_an_idle_node_is_asked_about_a_wait_before_its_moment_and_goes_then_if_approved(store: Store) -> None:
@@ -75,7 +75,7 @@ def test_an_idle_node_is_asked_about_a_wait_before_its_moment_and_goes_then_if_a
     assert question.wait_ends - question.asked_at == 15 * MINUTE
     assert NEXT_HOUR <= question.expires_at < NEXT_HOUR + 2 * timedelta(seconds=1)
     [node] = question.nodes
-    assert titles(life) == [f"GPU pool l40s: may {node} go at 12:55 UTC?"]
+    assert titles(life) == [f"GPU pool l40s: remove {node} at 12:55 UTC?"]
     assert answer(life, "approve")
     run_to(life, GOES - timedelta(seconds=10))
     assert life.required() == 1

@@ -39,6 +39,7 @@ SHARED = (
     "core/model/pods.py:kept",
     "core/model/model.py:Facts.",
     "core/model/model.py:PoolState.",
+    "core/model/policy.py:Indexed.",
     "core/model/policy.py:Policy.",
     "core/model/policy.py:Pool.gpus_per_node",
     "core/money/reconciliation.py:",

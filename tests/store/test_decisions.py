@@ -201,7 +201,7 @@ def test_evidence_of_an_unknown_type_is_refused(store: SqlStore) -> None:
 
 
 def test_evidence_by_anything_but_text_is_refused(store: SqlStore) -> None:
-    with pytest.raises(TypeError, match="keys of stored objects are text, not 1"):
+    with pytest.raises(TypeError, match="keys of stored objects must be strings, not 1"):
         store.decided(decision(evidence={1: "pod"}))
 
 

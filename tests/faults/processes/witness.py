@@ -30,6 +30,7 @@ OF_ITS_OWN = {"watch", "continue"}
 ASKS_ITSELF = "/apis/authorization.k8s.io/"  # what may I do: changes nothing
 PROVISION = timedelta(seconds=60)
 A_STEP = 30.0  # seconds at most
+SEEN_FOR = 3.0  # seconds from what a watch brought to the PUT for it
 
 
 class Witness:
@@ -47,7 +48,8 @@ class Witness:
         self._answered: dict[str, tuple[bytes, list[WorldPod]]] = {}  # lists by URL, and who waited then
         self._looked_at: dict[str, frozenset[str]] = {}  # by node: the GPU pods there when we last asked about it
         self._seen: dict[str, float] = {}  # instances, since when (monotonic)
-        self._waiting: list[WorldPod] = []  # when all pods were last asked for
+        self._waiting: list[WorldPod] = []  # when all pods were last listed
+        self._lately: list[tuple[float, list[WorldPod]]] = []  # who waited at each request since: a watch brings it
 
     def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
         request = Request(environ)
@@ -57,6 +59,10 @@ class Witness:
         face = face_of(request.path)
         if face in ("civo", "kubernetes"):
             with self._cloud.moved() as world:
+                now = time.monotonic()
+                self._lately = [(at, pods) for at, pods in self._lately if now - at < SEEN_FOR] + [
+                    (now, _waiting(world))
+                ]
                 if request.method in ("GET", "HEAD"):
                     self._read(request, world)
                 elif not request.path.startswith(ASKS_ITSELF):
@@ -99,7 +105,7 @@ class Witness:
             node = selector.removeprefix("spec.nodeName=")
             self._looked_at[node] = frozenset(p.uid for p in _gpu_pods(world, node))
         elif selector.startswith("status.phase!="):
-            self._waiting = [p for p in world.active_pods.values() if p.requests and p.node is None]
+            self._waiting = _waiting(world)
 
     # --- writes
 
@@ -185,7 +191,8 @@ class Witness:
 
     def _asked_twice(self, what: str, plan: PoolPlan, new: int, living: Iterable[VM], world: World) -> None:
         """Each node on its way and each new one is for a pod of its own, or for the floor."""
-        mine = [p for p in self._waiting if p.node_selector.get("tier") == plan.name]
+        seen = {p.uid: p for pods in (self._waiting, *(pods for _, pods in self._lately)) for p in pods}
+        mine = [p for p in seen.values() if p.node_selector.get("tier") == plan.name]
         each = min(plan.gpus // n for p in mine for n in p.requests.values()) if mine else 1
         living = list(living)
         coming = sum(
@@ -199,6 +206,10 @@ class Witness:
         if new > for_pods + for_floor:
             names = ", ".join(p.name for p in mine) or "no pod"
             self.violated("4 asked twice", f"{what}: {coming} nodes are on their way, and {names} waits")
+
+
+def _waiting(world: World) -> list[WorldPod]:
+    return [p for p in world.active_pods.values() if p.requests and p.node is None]
 
 
 def _gpu_pods(world: World, node: str) -> list[WorldPod]:
