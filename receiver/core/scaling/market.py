@@ -68,7 +68,9 @@ class Matching:
         """The pools that a node for *pod* could be bought in: what it prefers first, then the cheapest per GPU."""
         kind = self._kind(pod)
         if kind not in self._fitting:
-            near = [x for x in self._by_label.selected(pod) if not self._apart(pod, x)]
+            # The index reads every pool's labels: with pairs left out because of a bug, each pool is judged by itself.
+            candidates = self._tallies if self._pairs else self._by_label.selected(pod)
+            near = [x for x in candidates if not self._apart(pod, x)]
             fits = [x for x in near if refusal(pod, x.pool, x.state) is None]
             ordered = tuple(sorted(fits, key=lambda x: (-preference(pod, x.pool), by_price(x))))
             self._fitting[kind] = self._orders.setdefault(tuple(map(id, ordered)), ordered)  # equal ones are one
