@@ -157,7 +157,7 @@ def overlaid(prices_file: str | None, directory: File) -> tuple[Prices, list[Mis
 
 
 def insane(usd_per_hour: Decimal, gpus: int, at: Path) -> Iterator[Wrong]:
-    """Yield a mistake for a price that no GPU node has: below 0.05 USD, or above 200 USD for each of its *gpus*."""
+    """Yield a mistake for an implausible price: below 0.05 USD, or above 200 USD for each of its *gpus*."""
     if usd_per_hour > MOST * gpus:
         remedy = f"write the price of an hour; a monthly price is {usd_per_hour / HOURS_PER_MONTH:.2f} per hour"
         yield Wrong(f"{usd_per_hour} USD per hour is more than {MOST} per GPU", remedy, at)

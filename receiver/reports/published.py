@@ -45,7 +45,7 @@ class Published(BaseModel):
 
     @classmethod
     def of(cls, value: Any, **more: Any) -> Self:
-        """Return the document of *value*: each field from the attribute of its name, but for those in *more*."""
+        """Return the document of *value*: each field from the attribute of its name, except those in *more*."""
         own = {name: getattr(value, name) for name in cls.model_fields if name not in more and hasattr(value, name)}
         return cls(**own, **more)
 

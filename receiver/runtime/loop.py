@@ -31,7 +31,7 @@ class Writer(Protocol):
     """The right to be the one loop that writes."""
 
     def try_acquire(self) -> bool:
-        """Take the right if nobody has it; True when it is ours."""
+        """Take the lead if it is free; True when this process leads."""
 
     def held(self) -> bool:
         """True while it is ours and our parent process lives."""
@@ -100,9 +100,9 @@ class Loop(threading.Thread):
         beat: Beat | None = None,
         longest_call: timedelta = LONGEST_CALL,
     ) -> None:
-        """Ask *may_begin* before the first step: until it says so the loop beats, asks nobody to lead and steps not.
+        """Ask *may_begin* before the first step: until it is true the loop beats, but neither leads nor steps.
 
-        *beat* is what the parts of a step show that they go on with, and none of them takes more than *longest_call*.
+        The parts of a step call *beat* to show progress; none of them takes more than *longest_call*.
         """
         super().__init__(name="loop", daemon=True)
         self._step, self._writer, self._clock, self._tick, self._timer = step, writer, clock, tick, timer
@@ -157,7 +157,7 @@ class Loop(threading.Thread):
 
     @property
     def leading(self) -> bool:
-        """True while this loop is the one that writes: whoever holds the right was asked."""
+        """True while this loop is the one writer, as the lock or lease says."""
         try:
             return self._state == "leading" and self._writer.held()
         except Exception:  # who asks beside the loop outlives it, as the loop does
@@ -169,7 +169,7 @@ class Loop(threading.Thread):
         try:
             self._go_round()
         finally:
-            self._writer.release()  # no call is under way any more, whoever is waited for elsewhere
+            self._writer.release()  # no call of ours is under way any more
 
     def _go_round(self) -> None:
         while not self._stopping.is_set():

@@ -38,7 +38,7 @@ class Opening(threading.Thread):
         """
         self.start()
         if not self._tried.wait(patience):
-            self._tried.set()  # what it comes to yet is for the log: nobody waits for it any more
+            self._tried.set()  # the start no longer waits; the result goes to the log
         if self._failure is not None:
             self._stopping.set()
             raise self._failure
@@ -96,7 +96,7 @@ class WarmUp:
     def ends_at(self, now: datetime) -> datetime | None:
         """Return when it will be over, at the latest as far as is known *now*; None when it is. Raises TryLater.
 
-        A beginning that lies ahead was noted under a wrong clock: nobody waits for that.
+        A start in the future was stored under a wrong clock and is ignored.
         """
         if self._over:
             return None

@@ -24,7 +24,7 @@ log = structlog.get_logger(__name__)
 class Problem(Exception):
     """An answer other than success: HTTP *status*, what is wrong, what helps, and which *field* it is about.
 
-    *more* goes into a machine's answer, but for ``retry_after``: seconds that its header says.
+    *more* goes into the JSON answer, except ``retry_after``: the seconds of that header.
     """
 
     def __init__(self, status: int, error: str, remedy: str, *, field: str | None = None, **more: Any) -> None:

@@ -25,7 +25,7 @@ from receiver.ports import (
 )
 
 CLUSTER_QUEUES = ResourceKind("kueue.x-k8s.io", "clusterqueues", ("v1beta2", "v1beta1"))
-RUNS = "None"  # Kueue's word for a queue that nobody stopped, and its default
+RUNS = "None"  # Kueue's stop policy of a queue that runs, and its default
 HOLD = "Hold"
 
 
@@ -74,7 +74,7 @@ class HoldingMeans:
         return Receipt(did=Did.DONE, sentence=f"deleted {named}")
 
     def hold_queue(self, queue: str) -> Receipt:
-        """See `WorkGate.hold_queue`. One that we hold and somebody set free is held again."""
+        """See `WorkGate.hold_queue`. A queue of ours that was released by hand is held again."""
         found = self._cluster_queue(queue)
         if found is None:
             return Receipt(did=Did.DIFFERS, sentence=f"there is no ClusterQueue {queue}")
@@ -94,7 +94,7 @@ class HoldingMeans:
         if found is None or STOP_POLICY_ANNOTATION not in _annotations(found):
             return Receipt(did=Did.ALREADY, sentence=f"ClusterQueue {queue} is not held by us")
         before, said = _annotations(found)[STOP_POLICY_ANNOTATION], section(found, "spec").get("stopPolicy")
-        # What somebody changed since we held it is theirs. An empty note means that it was not set.
+        # A stop policy that was changed since we held the queue stays. An empty note means that it was not set.
         self._patch(found, {STOP_POLICY_ANNOTATION: None}, {"stopPolicy": before or None} if said == HOLD else {})
         left = f"ClusterQueue {queue} runs again" if said == HOLD else f"ClusterQueue {queue} stays {said or RUNS}"
         return Receipt(did=Did.DONE, sentence=left)

@@ -125,8 +125,8 @@ class Drain:
         self._api, self._wire, self._marks, self._keepers = api, wire, marks, keepers
 
     def drain(self, node: str, *, consenting: bool = False, evicting: bool = False) -> Receipt:
-        """Evict what may go from *node*; see `Cluster.drain`. Nothing is evicted while a pod speaks for the node, or
-        once somebody lifted our cordon: what is evicted then could come back to it, and another node would go too."""
+        """Evict the pods that may go from *node*; see `Cluster.drain`. Nothing is evicted while a pod keeps the
+        node, or after our cordon was lifted: evicted pods could then return to it."""
         if (open_again := self._marks.lifted(node)) is not None:
             return open_again
         agreed = window_may_evict if evicting else consents if consenting else None
@@ -164,7 +164,7 @@ class Drain:
         return [raw for raw in pods if section(raw, "spec").get("nodeName") == node]
 
     def _held_back(self, raws: Sequence[Mapping[str, Any]]) -> Mapping[str, TryLater]:
-        """Which of these pods a PodDisruptionBudget would hold, and the answer that says so; nobody is evicted."""
+        """Which of these pods a PodDisruptionBudget would hold, with its answer, by a dry run."""
         held: dict[str, TryLater] = {}
         for raw in raws:
             try:

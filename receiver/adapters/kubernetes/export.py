@@ -186,7 +186,7 @@ def _slim(raw: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _held_from(raw: Mapping[str, Any]) -> datetime | None:
-    """Return when the kubelet took the pod over; from then on nobody else gets its GPUs."""
+    """Return when the kubelet accepted the pod; from then on its GPUs are taken."""
     if not section(raw, "spec").get("nodeName"):
         return None
     return moment(section(raw, "status").get("startTime"))

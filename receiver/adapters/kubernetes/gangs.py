@@ -138,7 +138,7 @@ class Roll:
     def minimums(
         self, groups: Mapping[Declaration, Sequence[Mapping[str, Any]]], succeeded: Mapping[str, int]
     ) -> dict[str, int]:
-        """Return, by gang, how many GPU pods must run together; gangs of which nobody says so are left out.
+        """Return, by gang, how many GPU pods must run together; gangs without a minimum are left out.
 
         *succeeded* counts finished pods of gangs that declare their own size; a PodGroup counts its own.
         """

@@ -55,7 +55,7 @@ def gpus(quantities: Mapping[str, Any]) -> dict[str, int]:
 def compute(quantities: Mapping[str, Any]) -> dict[str, int]:
     """Return the compute resources among *quantities* (`receiver.core.model.resources`), rounded up as Kubernetes does.
 
-    One that cannot be read is left out: the API server lets none through, and no pod of somebody else's may blind us.
+    A pod that cannot be read is left out: one malformed object must not hide the others.
     """
     found: dict[str, int] = {}
     for name, value in quantities.items():  # a loop: this is called for every container of the cluster
@@ -79,7 +79,7 @@ def taint_from(raw: Mapping[str, Any]) -> Taint:
 def named(value: object) -> str:
     """Return the name in *value* that Kubernetes does not check: an annotation's text, a controller's kind, name, uid.
 
-    Whoever writes pods may put a book there, with line breaks: databases refuse to index one, people to read it.
+    A pod's author may put a long text with line breaks there, which a database index refuses.
     """
     text = str(value or "")
     if text.isascii() and text.isprintable() and len(text) <= LONGEST_NAME:

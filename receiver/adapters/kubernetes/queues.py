@@ -83,8 +83,8 @@ def announced_pod(origin: Mapping[str, Any], template: Mapping[str, Any], *, pri
 
 
 def understood(make: Callable[[], Announcement], key: str, warn: Callable[[str, str], None]) -> Announcement:
-    """Return what *make* does of the object *key*; one that cannot be read announces nothing, and *warn* is told: its
-    quantities are whatever somebody wrote, and nobody else waits for it to be put right."""
+    """Return what *make* makes of the object *key*. An unreadable one announces nothing and is passed to *warn*: a
+    malformed quantity must not stop the other entries."""
     try:
         return make()
     except TryLater as error:
@@ -93,8 +93,8 @@ def understood(make: Callable[[], Announcement], key: str, warn: Callable[[str, 
 
 
 def bounded(announced: Sequence[Announcement], warn: Callable[[str, str], None]) -> list[Announcement]:
-    """Return those of *announced* that count: without the largest where all are too many, so that nobody crowds out
-    everybody else with a few lines. *warn* is told of those."""
+    """Return the entries of *announced* that count. Where they are too many, the largest are left out and passed to
+    *warn*, so that no owner crowds out the others."""
     room = MOST_OF_ALL
     counted: set[str] = set()
     left_out: list[str] = []
@@ -357,7 +357,7 @@ def _names(workload: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _at_work(raws: Sequence[Mapping[str, Any]]) -> frozenset[str]:
-    """Return the names of all that has pods beyond the queue, which speak for themselves.
+    """Return the names of all workloads whose pods exist, which are counted themselves.
 
     Kueue takes quota away from a Workload before its pods are gone, and they must not be counted twice.
     """

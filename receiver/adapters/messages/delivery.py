@@ -161,7 +161,7 @@ class Outbox:
         return finished
 
     def _finish(self, stored: StoredNotice, audience: Sequence[Destination], failed: Sequence[str]) -> int:
-        """End a notice that nobody waits for any more; 1 when everybody has it, 0 when somebody was given up."""
+        """Close a notice with no open destination; 1 if every destination has it, 0 if one was given up."""
         notice = stored.notice
         if any(_telling(stored, d).given_up_at for d in audience):
             self._failed(stored, failed or ("a destination was given up",), None)

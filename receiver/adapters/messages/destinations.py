@@ -17,7 +17,7 @@ from receiver.core.notices.notice import Severity
 ERROR_LENGTH = 300
 HIDE_FROM = 5  # characters: shorter parts of a destination are words like "bot", not secrets
 
-# A zero-width space after the sign: it reads the same, calls nobody, and hides no address behind other words.
+# A zero-width space after the sign: the text reads the same, mentions no one, and cannot hide a link.
 _MENTIONS = (
     (re.compile(r"@(?=(?:channel|here|everyone|all|room|group|team)\b)", re.IGNORECASE), "@\u200b"),
     (re.compile(r"(?<![A-Za-z0-9_])@(?=\w)"), "@\u200b"),  # @alice, also after a dot, but no mail address
@@ -137,7 +137,7 @@ def _service(url: str) -> Any:
         app_id="gpu-autoscaler",
         app_desc="GPU node-pool autoscaler",
         app_url="",
-        image_url_mask="",  # no pictures from somebody else's server
+        image_url_mask="",  # no pictures from third-party servers
         image_url_logo="",
         interpret_emojis=False,
         secure_logging=True,

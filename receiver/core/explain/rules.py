@@ -47,7 +47,7 @@ def sentence(reason: Reason, case: Case) -> str:
 
 
 def plainly(rule: str) -> str:
-    """What *rule* means to somebody who does not know its name."""
+    """What *rule* means, for readers who do not know its name."""
     known = RULES.get(rule)
     return known.plain if known is not None and known.plain else rule.replace("_", " ")
 
@@ -60,7 +60,7 @@ def guide(rule: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remedy:
-    """What would change what *rule* said, in a sentence; *at* is when it happens unaided (ISO 8601), if known."""
+    """What would change the answer of *rule*, in a sentence; *at* is when that happens by itself (ISO 8601)."""
 
     rule: str
     text: str

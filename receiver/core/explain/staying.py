@@ -24,7 +24,7 @@ def why_spared(victims: Iterable[Victim]) -> str:
 
 
 def why_kept(action: Action, decision: Decision, case: Case) -> Mapping[str, str]:
-    """Return, by instance, why *decision* does not let go those victims of *action* that are still there."""
+    """Return, by instance id, why *decision* keeps those victims of *action* that still exist."""
     nodes = {n.instance: n for n in case.state.nodes}
     let_go = decision.candidates[: max(0, decision.present - decision.target)]
     staying = (v for v in action.victims if v.instance in nodes and v.instance not in let_go)
@@ -46,7 +46,7 @@ def _held(decision: Decision) -> str:
 
 
 def _spoken(node: Node, case: Case) -> str:
-    """Who or what speaks for the node."""
+    """Why the node must stay."""
     backoff = case.state.removal_backoff
     if node.cordoned_by is CordonedBy.SOMEONE:
         return "someone else cordoned it"

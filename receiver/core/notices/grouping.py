@@ -122,8 +122,8 @@ class Round:
 def goes_out(waiting: Sequence[Waiting], told: Mapping[str, datetime], now: datetime, every: timedelta) -> Round:
     """Return what of *waiting* (oldest first) goes out at *now*.
 
-    *told* is when each group last went out. A time after *now* was told under a clock ahead of this one and holds
-    nothing back, for nobody knows how long that would last.
+    *told* is when each group last went out. A time after *now* was stored under a clock ahead of this one and delays
+    nothing: the delay would have no known end.
     """
     groups: dict[str, list[Waiting]] = {}
     for one in waiting:
@@ -163,7 +163,7 @@ LONGEST_BODY = 1200  # without its end
 
 
 class Links(Protocol):
-    """Where messages lead to; None where nobody said under which address that can be reached."""
+    """Where messages link to; None without a configured public address."""
 
     def decision(self, number: int) -> str | None:
         """Return the address of the page of the decision with this *number*."""

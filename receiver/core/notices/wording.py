@@ -1,4 +1,4 @@
-"""Facts in the words of a message: one screen of a phone, read by somebody who was woken up.
+"""Facts in the words of a message: one screen of a phone, read at 3 a.m.
 
 Every message has its parts in one order, each on a line of its own: what is not in the title, why, for whom, what it
 costs, what happens next.
@@ -15,7 +15,7 @@ from receiver.core.model.text import cut, some
 from receiver.core.money.budget import Budgets, BudgetStage, BudgetView, team_of
 
 NAMED = 3  # of a list, before "and N more"
-LONGEST_SENTENCE = 280  # characters of what somebody else wrote: Civo, a scheduler, a person
+LONGEST_SENTENCE = 280  # characters of a text from outside: Civo, a scheduler, a person
 
 
 def worded(*what: str, why: str = "", whose: str = "", cost: str = "", after: str = "", do: str = "") -> str:
