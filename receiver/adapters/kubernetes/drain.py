@@ -141,7 +141,7 @@ class Drain:
             return Receipt(did=Did.DIFFERS, sentence=f"node {node} stays: {', '.join(speaking)}")
         going = [raw for what, raw in pods if what is DrainFate.GOES]
         if held := self._held_back(going):
-            raise _kept_by_a_budget(held, node, "; nobody is evicted there until all can go")
+            raise _kept_by_a_budget(held, node, "; no pod is evicted there until all can go")
         leaving = [key_of(raw) for what, raw in pods if what is DrainFate.LEAVES]
         for raw in going:
             try:

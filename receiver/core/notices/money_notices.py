@@ -102,7 +102,7 @@ def _reached(view: BudgetView, now: datetime, *, closes: bool) -> Notice:
         topic=_budget_topic(view),
         key=_budget_key(view),
         title=f"GPU {view.title} {view.month} has reached its {view.stage} line ({ratio:.0%})",
-        body=wording.worded(_spent(view), effect, why=_by_whom(view), cost=_rate(view), after=after, do=raise_it),
+        body=wording.worded(_spent(view), effect, why=_who_set_it(view), cost=_rate(view), after=after, do=raise_it),
         severity=severity,
         pool=view.name if view.scope is Scope.POOL else None,
     )
@@ -114,7 +114,7 @@ def _all_clear(view: BudgetView) -> Notice:
         topic=_budget_topic(view),
         key=_budget_key(view),
         title=f"GPU {view.title} {view.month}: below its lines again",
-        body=wording.worded(_spent(view), why=_by_whom(view), cost=_rate(view), after="pools grow as before"),
+        body=wording.worded(_spent(view), why=_who_set_it(view), cost=_rate(view), after="pools grow as before"),
         severity=Severity.SUCCESS,
         pool=view.name if view.scope is Scope.POOL else None,
         all_clear=True,
@@ -158,7 +158,7 @@ def _line_ahead(view: BudgetView, ratio: Decimal, now: datetime) -> str:
     return f"{line}, reached at this rate at {wording.moment(at, now)}," if within else line
 
 
-def _by_whom(view: BudgetView) -> str:
+def _who_set_it(view: BudgetView) -> str:
     change = view.change
     return f"{change.who} set this amount: {change.why}" if change is not None else ""
 
