@@ -372,9 +372,6 @@ class ReadStore(CommonStore, Protocol):
     def samples(self, since: datetime, until: datetime, *, pool: str) -> Sequence[PoolSample]:
         """Return the samples of *pool* from *since* to *until*, oldest first."""
 
-    def utilizations(self, since: datetime, until: datetime) -> Sequence[tuple[str, datetime, float | None]]:
-        """Return pool, time and utilization (None: unknown) of each sample from *since* to *until*, oldest first."""
-
     def turns(self, pool: str, since: datetime, until: datetime) -> Sequence[NodeTurn]:
         """Return the turns of the nodes of *pool* between *since* and *until*, and each node's last one before."""
 

@@ -38,7 +38,6 @@ def test_samples_are_read_by_time_and_by_pool(store: SqlStore) -> None:
     for minute in range(4):
         store.keep_samples([a_sample(minute), a_sample(minute, pool="other")], (), at(minute))
     assert store.samples(at(1), at(2), pool=POOL) == (a_sample(1), a_sample(2))
-    assert store.utilizations(at(1), at(2))[::2] == [(POOL, at(1), 0.5), (POOL, at(2), 0.5)]
 
 
 def test_a_minute_is_sampled_once(store: SqlStore) -> None:

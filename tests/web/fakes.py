@@ -232,10 +232,6 @@ class FakeStore:
         self._called("samples")
         return [s for s in self.kept_samples if since <= s.at <= until and s.pool == pool]
 
-    def utilizations(self, since: datetime, until: datetime) -> Sequence[tuple[str, datetime, float | None]]:
-        self._called("utilizations")
-        return [(s.pool, s.at, s.utilization) for s in self.kept_samples if since <= s.at <= until]
-
     def turns(self, pool: str, since: datetime, until: datetime) -> Sequence[NodeTurn]:
         self._called("turns")
         return [turn for turn in self.kept_turns if turn.pool == pool and turn.at <= until]

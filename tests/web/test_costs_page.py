@@ -12,7 +12,7 @@ from receiver.core.model.policy import Budget
 from receiver.core.model.usage import Owner
 from receiver.core.money.attribution import Watch
 from receiver.web.api.reports import standalone
-from receiver.web.pages.month_picture import GROUND, UPPER, month_picture
+from receiver.web.pages.pictures import HEIGHT, month_picture
 from tests.core.report.builders import AFTER, a_life, a_policy, a_usage, at
 from tests.core.report.simulated import COUNTS, SimulatedMonth, a_month
 from tests.web.builders import Bench
@@ -131,22 +131,23 @@ def test_the_picture_is_told_to_those_who_cannot_see_it(client: FlaskClient) -> 
     svg = html[html.index("<svg role") : html.index("</svg>") + len("</svg>")]
     root = ElementTree.fromstring(svg)
     assert [child.tag for child in root][:2] == ["title", "desc"]
-    assert "of $16,000.00 allowed spent in 2026-10" in (root.findtext("desc") or "")
+    assert "spent on the days of 2026-10" in (root.findtext("desc") or "")
     assert root.get("aria-labelledby") == "month-title month-desc"
     bars = list(root.iter("g"))
     assert len(bars) == 31
     assert all((bar.findtext("title") or "").startswith("2026-10-") for bar in bars)
 
 
-def test_the_line_ends_at_what_was_spent_and_the_bars_stand_on_the_ground(client: FlaskClient) -> None:
+def test_the_bars_are_as_high_as_their_days_beside_the_even_pace(client: FlaskClient) -> None:
     found = document(client)
     picture = month_picture(found, 31)
     assert picture is not None
-    height = picture.middle - picture.steps[-1].y2
-    assert abs(height / UPPER - float(Decimal(found["usd"])) / 16000) < 0.001
-    assert all(bar.used_y + bar.used == pytest.approx(GROUND) for bar in picture.bars)
-    labels = [level.label.replace("\N{NO-BREAK SPACE}", " ") for level in picture.levels]
-    assert labels == ["stop $16,000.00 (100 %)", "hold $12,800.00 (80 %)"]
+    [(kind, y, label)] = [level for level in picture.levels if level[0] == "pace"]
+    assert (kind, label) == ("pace", "- - even pace $516.13")
+    a_dollar = (picture.ground - y) / (16000 / 31)
+    heights = [bar.used + bar.idle for bar in picture.bars]
+    assert heights == pytest.approx([float(day["usd"]) * a_dollar for day in found["days"]], abs=0.02)
+    assert max(heights) <= HEIGHT
     assert picture.bars[0].x > 0
     assert picture.bars[-1].x + picture.bars[-1].width < 100
 

@@ -3,7 +3,6 @@
 from datetime import timedelta
 from typing import Any
 
-from receiver.core.explain.samples import PoolSample
 from receiver.core.notices.grouping import Seal
 from receiver.core.notices.notice import Notice, Severity
 from receiver.ports import Told
@@ -179,18 +178,6 @@ def test_what_is_being_done_says_what_it_waits_for() -> None:
     text = words(page(store=showing(a_pool(waits=[]))))
     assert "Being done: l40s grows 3 → 4 nodes, waits for usable GPUs in about 3 min." in text
     assert "Being done: no pool is being changed." in words(page(store=showing()))
-
-
-def test_utilization_is_drawn_and_what_nobody_measured_is_a_gap() -> None:
-    blind = {"required": 1, "ready": 1, "building": 0, "busy": 1, "idle": 0, "unknown": 0, "pending_gpus": 0}
-    store = showing()
-    store.kept_samples = [
-        PoolSample(pool=L40S, at=NOW - timedelta(minutes=m), utilization=None if 60 <= m < 90 else 0.5, **blind)
-        for m in range(179, 0, -1)
-    ]
-    html = page(store=store)
-    assert html.count('class="line"') == 2
-    assert "Utilization of the last 3 h: 50\xa0% to 50\xa0%, last 50\xa0%; unknown for 30 min." in html
 
 
 def test_each_pool_links_to_its_page() -> None:

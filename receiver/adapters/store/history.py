@@ -20,11 +20,6 @@ SAMPLES = (
     .where(samples.c.pool == bindparam("of_pool"), samples.c.at >= SINCE, samples.c.at <= UNTIL)
     .order_by(samples.c.at)
 )
-UTILIZATION = (
-    select(samples.c.pool, samples.c.at, samples.c.utilization)
-    .where(samples.c.at >= SINCE, samples.c.at <= UNTIL)
-    .order_by(samples.c.at)
-)
 COLUMNS = tuple(turns.c[name] for name in NodeTurn.__slots__)
 LAST = select(turns.c.instance, func.max(turns.c.at).label("at")).group_by(turns.c.instance)
 OF_ALL = LAST.subquery()
@@ -55,11 +50,6 @@ class SqlHistory(StorePart):
                     statement = insert(connection, table).on_conflict_do_nothing()
                     connection.execute(statement, [fields_of(row) for row in kept_rows])
         self._kept = minute, living
-
-    def utilizations(self, since: datetime, until: datetime) -> Sequence[tuple[str, datetime, float | None]]:
-        with self._database.read() as connection:
-            found = connection.execute(UTILIZATION, {"since": since, "until": until})
-            return [(pool, at, used) for pool, at, used in found]
 
     def samples(self, since: datetime, until: datetime, *, pool: str) -> Sequence[PoolSample]:
         with self._database.read() as connection:

@@ -20,7 +20,7 @@ from receiver.reports.gather import costs_of, report_of
 from receiver.web.api.documents import CostsDocument, CostsLine
 from receiver.web.errors import Problem
 from receiver.web.pages import show
-from receiver.web.pages.month_picture import month_picture
+from receiver.web.pages.pictures import month_picture
 from receiver.web.parts import WebParts
 
 HOUR = 3600.0  # seconds

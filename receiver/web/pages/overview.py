@@ -17,8 +17,8 @@ from receiver.web.api.documents import DecisionDocument
 from receiver.web.api.waiting import waiting_rows
 from receiver.web.health import alive
 from receiver.web.pages.attention import Scene, concerns, headline, parted
-from receiver.web.pages.lanes import LASTS, sparklines
-from receiver.web.pages.show import ago, budget_bar
+from receiver.web.pages.pictures import budget_bar
+from receiver.web.pages.show import ago
 from receiver.web.parts import WebParts
 
 REFRESH_SECONDS = 15
@@ -82,7 +82,6 @@ def add_overview(routes: Blueprint, parts: WebParts) -> None:
             doing=list(under_way(found.pools, now)),
             configured=parts.policy.pools,
             names={p.id: p.name for p in parts.policy.pools},
-            sparks=sparklines(parts.store.utilizations(now - LASTS, now), now) if found.pools else {},
             bar=budget_bar(found.budget) if found.budget else None,
             waiting=waiting_rows(found, parts),
             misfits=misfits[:MISFITS],

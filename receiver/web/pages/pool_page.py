@@ -18,8 +18,8 @@ from receiver.web.api.documents import DecisionDocument
 from receiver.web.api.request_parts import pool_called
 from receiver.web.errors import Problem
 from receiver.web.pages.attention import concerns
-from receiver.web.pages.lanes import LASTS, lanes, legend, sparklines
 from receiver.web.pages.overview import page_of, scene_of, usable_in
+from receiver.web.pages.pictures import BAR, LOOKS, lanes
 from receiver.web.parts import WebParts
 
 SHOWN = 100
@@ -156,7 +156,7 @@ def add_pool_page(routes: Blueprint, parts: WebParts) -> None:
         now, since = scene.now, scene.now - SPANS[asked]
         page = page_of(scene, parts)
         entry: PoolDocument | None = page["picture"].pool(wanted.id)
-        sampled = parts.store.samples(min(since, now - LASTS), now, pool=wanted.id)
+        sampled = parts.store.samples(since, now, pool=wanted.id)
         decisions = parts.store.decisions(pool=wanted.id, limit=READ)
         happened, cut = _happened(parts, wanted, since, now, decisions)
         lives = [life for life in parts.store.node_lives(since) if life.pool == wanted.id]
@@ -167,7 +167,6 @@ def add_pool_page(routes: Blueprint, parts: WebParts) -> None:
             pool=wanted,
             entry=entry,
             concerns=[c for c in concerns(scene) if any(pool_id == wanted.id for pool_id, _ in c.pools)],
-            spark=sparklines([(s.pool, s.at, s.utilization) for s in sampled], now).get(wanted.id),
             usable_in=usable_in(entry, now),
             latest=DecisionDocument.of_stored(decisions[0], parts) if decisions else None,
             nodes=nodes[:NODES],
@@ -176,7 +175,7 @@ def add_pool_page(routes: Blueprint, parts: WebParts) -> None:
             asked=asked,
             since=since,
             lanes=lanes(lives, parts.store.turns(wanted.id, since, now), sampled, since, now),
-            legend=legend(),
+            legend=[(doing, name, BAR * height) for doing, (name, height) in LOOKS.items()],
             events=happened[:SHOWN],
             more_events=len(happened) - SHOWN,
             cut=cut,

@@ -1,6 +1,5 @@
 """How values look on a page: money, counts, ratios and times. What is not known says so; it is never 0."""
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -8,7 +7,6 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from receiver.core.model.text import span
-from receiver.reports.picture import ScopedBudget
 
 UNKNOWN = "unknown"
 
@@ -88,38 +86,4 @@ def stamp(value: Any, now: datetime) -> Markup:
         return escape(UNKNOWN)
     return Markup('<time datetime="{}" title="{}">{}</time>').format(
         at.isoformat().replace("+00:00", "Z"), f"{at:%Y-%m-%d %H:%M:%S} UTC", ago(at, now)
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
-    """A threshold on the budget bar: *x* in percent of its width."""
-
-    name: str
-    x: float
-    label: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BudgetBar:
-    """The bar's geometry, in percent of its width; a full bar is the allowance or, if more, what is spent."""
-
-    spent: float
-    reserved: float
-    marks: tuple[Mark, ...]
-
-
-def budget_bar(budget: ScopedBudget) -> BudgetBar | None:
-    """Return the bar for a snapshot's budget, or None when its amounts are not known."""
-    monthly, spent, reserved = budget.monthly_usd, budget.spent_usd, budget.reserved_usd or Decimal(0)
-    if monthly is None or monthly <= 0 or spent is None:
-        return None
-    thresholds = [("warn", number(budget.warn_at)), ("hold", number(budget.hold_at)), ("stop", number(budget.stop_at))]
-    known = [(name, at) for name, at in thresholds if at is not None]
-    full = max([Decimal(1), (spent + reserved) / monthly, *(at for _, at in known)])
-    width = {name: float(round(100 * at / full, 2)) for name, at in known}
-    return BudgetBar(
-        spent=float(round(100 * spent / monthly / full, 2)),
-        reserved=float(round(100 * reserved / monthly / full, 2)),
-        marks=tuple(Mark(name=name, x=width[name], label=percent(at)) for name, at in known),
     )

@@ -1,0 +1,234 @@
+"""The geometry of the pages' SVG pictures: the nodes of a pool over time, the days of a month, the bar of a budget.
+
+Across in percent of the width, down in pixels: so they need no script and no style, and text keeps its size on a phone.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from receiver.core.explain.samples import Doing, NodeTurn, PoolSample
+from receiver.core.model.memory import IN_A_ROW, NodeLife
+from receiver.core.model.text import some, span
+from receiver.reports.picture import ScopedBudget
+from receiver.web.pages.show import number, percent, usd
+
+LANES = 40
+SLOTS = 288  # of a lane: what a node did halfway through each of them is drawn
+TOP, LANE, BAR = 22, 30, 12  # pixels: above the first lane, of each lane, of its bar
+NOW_AT = 97.0  # percent: to the right of it the end of a node that has just gone is marked
+TICKS = [timedelta(hours=1), timedelta(hours=2), timedelta(hours=6), timedelta(days=1)]
+# What it is called, and how much of the bar it fills: higher the further it has come, as colour is not the only sign.
+LOOKS = {
+    Doing.BUILDING: ("building", 0.3),
+    Doing.BOOTING: ("booting", 0.45),
+    Doing.INSTALLING: ("driver", 0.6),
+    Doing.BUSY: ("busy", 1.0),
+    Doing.IDLE: ("idle", 1.0),
+    Doing.UNKNOWN: ("unknown", 1.0),
+    Doing.BROKEN: ("broken", 1.0),
+    Doing.DELETING: ("going", 0.3),
+}
+
+
+class Piece(NamedTuple):
+    """A time in which a node did one thing, as it is drawn from *x* on."""
+
+    doing: Doing
+    x: float
+    width: float
+    height: float
+    title: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lane:
+    """A node's life in the time that is shown; *end* is where it ended (percent), None while it lives."""
+
+    life: NodeLife
+    pieces: tuple[Piece, ...]
+    summed: tuple[tuple[str, str], ...]  # about how long it did what
+    y: float
+    end: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lanes:
+    """The geometry; *more* lives were left out, the oldest ones."""
+
+    lanes: tuple[Lane, ...]
+    ticks: tuple[tuple[float, str], ...]
+    height: float
+    described: str
+    more: int
+
+
+def lanes(
+    lives: Sequence[NodeLife], turns: Iterable[NodeTurn], samples: Iterable[PoolSample], since: datetime, now: datetime
+) -> Lanes:
+    """Return the picture of *lives* from *since* to *now*. Without samples it is not known what a node did."""
+    shown = sorted(
+        (life for life in lives if life.created_at < now and (life.gone_at or now) > since),
+        key=lambda life: (life.gone_at is None, life.created_at),
+        reverse=True,
+    )
+    by_node: dict[str, list[NodeTurn]] = {}
+    for turn in turns:
+        by_node.setdefault(turn.instance, []).append(turn)
+    watched = [since] if any(turn.at < since for of_node in by_node.values() for turn in of_node) else []
+    watched += [sample.at for sample in samples]
+    slot = (now - since) / SLOTS
+    found = []
+    for n, life in enumerate(shown[:LANES]):
+        begin = _x((life.created_at - since) / (now - since))
+        end = _x((life.gone_at - since) / (now - since)) if life.gone_at else None
+        did: list[tuple[int, Doing]] = []
+        for n_slot in range(SLOTS):
+            at = since + (n_slot + 0.5) * slot
+            if life.created_at <= at < (life.gone_at or now):
+                did.append((n_slot, _doing(life, by_node.get(life.instance, []), watched, at, now)))
+        pieces = []
+        for doing, grouped in groupby(did, key=lambda each: each[1]):
+            slots = [n_slot for n_slot, _ in grouped]
+            first, last = since + slots[0] * slot, since + (slots[-1] + 1) * slot
+            name, height = LOOKS[doing]
+            x, until = max(_x(slots[0] / SLOTS), begin), min(_x((slots[-1] + 1) / SLOTS), end or NOW_AT)
+            title = f"{name} for {span((last - first).total_seconds())}, {first:%d %b %H:%M} to {last:%d %b %H:%M} UTC"
+            pieces.append(Piece(doing, x, round(until - x, 3), round(BAR * height, 1), title))
+        total = Counter(doing for _, doing in did)
+        summed = tuple((LOOKS[doing][0], span((count * slot).total_seconds())) for doing, count in total.items())
+        y = TOP + n * LANE + LANE - BAR - 3
+        found.append(Lane(life=life, pieces=tuple(pieces), summed=summed, y=y, end=end))
+    living = sum(life.gone_at is None for life in shown)
+    return Lanes(
+        lanes=tuple(found),
+        ticks=tuple(_ticks(since, now)),
+        height=TOP + len(found) * LANE + 4,
+        described=f"{some(len(shown), 'node')} in the last {span((now - since).total_seconds())}, {living} of them "
+        "living. The table below says the same.",
+        more=max(0, len(shown) - LANES),
+    )
+
+
+def _doing(
+    life: NodeLife, turns: Sequence[NodeTurn], watched: Sequence[datetime], at: datetime, now: datetime
+) -> Doing:
+    """What *life* did at *at*: unknown in a gap between the moments in which it was *watched*."""
+    n = bisect_left(watched, at)
+    if n and (watched[n] if n < len(watched) else now) - watched[n - 1] > IN_A_ROW:
+        return Doing.UNKNOWN
+    n = bisect_right(turns, at, key=lambda turn: turn.at)
+    if n and turns[n - 1].doing is not Doing.GONE:
+        return turns[n - 1].doing
+    # Before its first turn a life tells by itself how far it had come. Between its first and last pod it was busy or
+    # idle, which is not known.
+    stages = (
+        (life.idle_since, Doing.IDLE),
+        (life.bound_at, Doing.UNKNOWN),
+        (life.usable_at, Doing.IDLE),
+        (life.ready_at, Doing.INSTALLING),
+        (life.active_at, Doing.BOOTING),
+    )
+    return next((doing for since, doing in stages if since is not None and since <= at), Doing.BUILDING)
+
+
+def _x(ratio: float) -> float:
+    return round(NOW_AT * min(max(ratio, 0.0), 1.0), 3)
+
+
+def _ticks(since: datetime, now: datetime) -> Iterator[tuple[float, str]]:
+    """Round hours, or days where it is long: at most seven, so that they fit on a phone."""
+    each = next((step for step in TICKS if (now - since) / step <= 7), TICKS[-1])
+    midnight = since.replace(hour=0, minute=0, second=0, microsecond=0)
+    at = midnight + ((since - midnight) // each + 1) * each
+    while at < now:
+        yield _x((at - since) / (now - since)), f"{at:%d %b}" if at.hour == 0 else f"{at:%H:%M}"
+        at += each
+
+
+GROUND, HEIGHT = 126, 100  # pixels: where the bars of the days stand, and how high they are
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """A day: *used* and *idle* are heights, the idle part stands on top."""
+
+    x: float
+    width: float
+    used: float
+    idle: float
+    title: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MonthPicture:
+    """The bars of the days, and levels (the pace of the budget, the dearest day) with their height and label."""
+
+    bars: tuple[Bar, ...]
+    levels: tuple[tuple[str, float, str], ...]
+    ticks: tuple[tuple[float, int], ...]
+    described: str
+    ground: int = GROUND
+
+
+def month_picture(report: Mapping[str, Any], days_in_month: int) -> MonthPicture | None:
+    """Return the picture of *report* (its document), None for a month of which no day has begun."""
+    days = [(day["day"], Decimal(day["usd"]), Decimal(day["idle_usd"])) for day in report["days"]]
+    if not days:
+        return None
+    pace = Decimal((report["budget"] or {}).get("monthly_usd") or 0) / days_in_month
+    dearest = max(days, key=lambda day: day[1])
+    top = max(dearest[1], pace, Decimal("0.01"))
+    each = 100 / days_in_month
+    levels = [("pace", pace, f"- - even pace {usd(pace)}")] if pace else []
+    if dearest[1] > pace:
+        levels.append(("peak", dearest[1], usd(dearest[1])))
+    return MonthPicture(
+        bars=tuple(
+            Bar(
+                x=round((n + 0.1) * each, 3),
+                width=round(0.8 * each, 3),
+                used=round(float((whole - idle) / top) * HEIGHT, 2),
+                idle=round(float(idle / top) * HEIGHT, 2),
+                title=f"{day}: {usd(whole)}, of it {usd(idle)} idle",
+            )
+            for n, (day, whole, idle) in enumerate(days)
+        ),
+        levels=tuple((kind, round(GROUND - float(level / top) * HEIGHT, 2), label) for kind, level, label in levels),
+        ticks=tuple((round((day - 0.5) * each, 3), day) for day in (1, *range(5, days_in_month + 1, 5))),
+        described=f"{usd(sum(usd_of_day for _, usd_of_day, _ in days))} spent on the days of {report['month']} so far "
+        f"shown, {usd(sum(idle for _, _, idle in days))} of it idle; the most on {dearest[0]} with {usd(dearest[1])}.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetBar:
+    """The bar's parts and its thresholds (name, place, label); full is the allowance or, if more, what is spent."""
+
+    spent: float
+    reserved: float
+    marks: tuple[tuple[str, float, str], ...]
+
+
+def budget_bar(budget: ScopedBudget) -> BudgetBar | None:
+    """Return the bar of *budget*, or None when its amounts are not known."""
+    monthly, spent, reserved = budget.monthly_usd, budget.spent_usd, budget.reserved_usd or Decimal(0)
+    if monthly is None or monthly <= 0 or spent is None:
+        return None
+    thresholds = (("warn", budget.warn_at), ("hold", budget.hold_at), ("stop", budget.stop_at))
+    marks = [(name, at) for name, ratio in thresholds if (at := number(ratio)) is not None]
+    full = max([Decimal(1), (spent + reserved) / monthly, *(at for _, at in marks)])
+
+    def wide(ratio: Decimal) -> float:
+        return float(round(100 * ratio / full, 2))
+
+    return BudgetBar(
+        spent=wide(spent / monthly),
+        reserved=wide(reserved / monthly),
+        marks=tuple((name, wide(at), percent(at)) for name, at in marks),
+    )
