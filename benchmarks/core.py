@@ -11,7 +11,7 @@ from decimal import Decimal
 from statistics import median
 from typing import Any
 
-from receiver.core.explain.because import with_grounds
+from receiver.core.explain.evidence import with_grounds
 from receiver.core.model.model import Facts, Node, PoolState, Source, SourceState, Spend, Stage
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.policy import Budget, Policy, Pool

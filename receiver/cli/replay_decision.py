@@ -12,7 +12,7 @@ from receiver.adapters.store.decisions import read_grounds
 from receiver.cli.client import UNUSABLE, about_problem, print_json, print_lines, server
 from receiver.config import ConfigError, load_file
 from receiver.config.environment import installed_version
-from receiver.core.explain.because import with_grounds
+from receiver.core.explain.evidence import with_grounds
 from receiver.core.model.actions import Decision
 from receiver.core.model.policy import Policy
 from receiver.core.scaling.approval import without_approvals

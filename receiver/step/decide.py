@@ -1,6 +1,6 @@
 """Assign the demand to pools and decide for each, from the facts alone."""
 
-from receiver.core.explain.because import with_grounds
+from receiver.core.explain.evidence import with_grounds
 from receiver.core.model.model import Facts
 from receiver.core.model.policy import Policy
 from receiver.core.scaling.assign import assign

@@ -10,8 +10,8 @@ from typing import Any
 
 import structlog
 
-from receiver.core.explain.because import SPEAKS_UP, why
 from receiver.core.explain.explain import Explanation, explain
+from receiver.core.explain.rules import SPEAKS_UP, why
 from receiver.core.explain.samples import PoolSample, minute_of, turns
 from receiver.core.model.actions import Decision, Verdict
 from receiver.core.model.model import Facts, Node, PoolState, Source, Stage

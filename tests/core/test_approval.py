@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from receiver.core.explain.because import with_grounds
+from receiver.core.explain.evidence import with_grounds
 from receiver.core.model.actions import Action, ActionKind, Because, Decision, Reason, Victim, VictimStage
 from receiver.core.model.approval_request import Answer, Asks, Question, Standing, choices, next_morning, override_of
 from receiver.core.model.model import Facts, Node, Source, Spend, Stage

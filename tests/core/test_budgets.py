@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.core.explain.rules import remedies
 from receiver.core.model.actions import Action, ActionKind, Change, Decision, Verdict
 from receiver.core.model.model import Facts, Node, Spend, Stage
 from receiver.core.model.pods import Pod, PodPhase
@@ -289,7 +288,9 @@ def test_a_passing_class_that_the_reservation_does_not_cover_is_told_of_the_rese
     assert assignment.pools["l40s-id"].refused["ml/train"].why == why
     [uncovered] = decisions["l40s"].evidence["uncovered"]
     assert uncovered["raise_usd"] == "1.08"
-    assert not any("passing priority class" in remedy.text for remedy in remedies(decisions["l40s"]))
+    assert not any(
+        "passing priority class" in remedy["text"] for remedy in decisions["l40s"].evidence["what_would_change"]
+    )
 
 
 def test_what_ordinary_work_is_told_under_a_hold_is_the_hold_also_beside_passing_work() -> None:

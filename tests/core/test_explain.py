@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from receiver.core.explain.because import with_grounds
+from receiver.core.explain.evidence import with_grounds
 from receiver.core.explain.explain import (
     MOST,
     MOST_POOLS,

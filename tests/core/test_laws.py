@@ -8,7 +8,7 @@ from itertools import pairwise
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from receiver.core.explain.because import with_grounds
+from receiver.core.explain.evidence import with_grounds
 from receiver.core.model.actions import ActionKind, Change, VictimStage
 from receiver.core.model.model import (
     ON_ITS_WAY,

@@ -23,7 +23,7 @@ FOR_PEOPLE = (
     "core/notices/wording.py:worded",
     "core/explain/rules.py:remedies",
     "step/publish.py:samples",
-    "core/explain/because.py:why",
+    "core/explain/rules.py:why",
     "core/notices/concerns.py:concerns",
     "core/notices/pool_concerns.py:of_pool",
     "step/chores/notify.py:send_standing_notices",

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from receiver.core.explain.because import with_grounds
+from receiver.core.explain.evidence import with_grounds
 from receiver.core.explain.staying import UNKNOWN
 from receiver.core.model.actions import VictimStage
 from receiver.core.model.memory import Memory

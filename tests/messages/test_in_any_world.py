@@ -8,7 +8,7 @@ from datetime import timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from receiver.core.explain.because import with_grounds
+from receiver.core.explain.evidence import with_grounds
 from receiver.core.model.actions import Decision, Outcome, OutcomeKind
 from receiver.core.model.model import Drift, Facts
 from receiver.core.model.policy import Policy

@@ -15,7 +15,7 @@ from sqlalchemy import func, select
 from receiver.adapters.store import SqlStore
 from receiver.adapters.store import decisions as kept_as
 from receiver.adapters.store.schema import grounds
-from receiver.core.explain.because import with_grounds
+from receiver.core.explain.evidence import with_grounds
 from receiver.core.model.model import Facts
 from receiver.core.model.policy import Policy
 from receiver.core.scaling.assign import assign

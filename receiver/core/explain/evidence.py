@@ -7,31 +7,44 @@ lengths are seconds.
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
-from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
-from receiver.core.explain.rules import RULES, sentence
-from receiver.core.model.actions import Reason, Verdict
+from receiver.core.explain.reasons import lacking
+from receiver.core.explain.rules import RULES, remedies, sentence, why
+from receiver.core.model.actions import Decision, Reason, Verdict
 from receiver.core.model.approval_request import Question
-from receiver.core.model.model import Node, Source, SourceState
+from receiver.core.model.model import Source, SourceState
 from receiver.core.model.pods import Workload
 from receiver.core.model.policy import Policy
 from receiver.core.model.windows import next_change
-from receiver.core.money.budget import BudgetStage, BudgetView, Refusal, month_of, team_of
-from receiver.core.money.cost import amount, unit_price
+from receiver.core.money.budget import BudgetView, Refusal, month_of, team_of
+from receiver.core.money.cost import amount
 from receiver.core.scaling.allowance import RULES as COUNTING
 from receiver.core.scaling.guardrails import GUARDRAILS, Case
 from receiver.core.scaling.provisioning import stuck_on_the_way
 from receiver.core.scaling.waits import waits
 
 WORKLOADS, SIGNALS, NODES, DELIVERIES, QUESTIONS = 20, 20, 50, 20, 20  # how many of each are kept
-CENT = Decimal("0.01")
+
+
+def with_grounds(decision: Decision, case: Case) -> Decision:
+    """Return *decision* with the sentences of its reasons, what it rests on and what would change it, as JSON-able
+    values.
+
+    The sentences are stored too: they are shown as they were, whatever a later version would say.
+    """
+    reasons = tuple(replace(reason, detail=sentence(reason, case)) for reason in decision.reasons)
+    decision = replace(decision, reasons=reasons, evidence=evidence_of(case, reasons))
+    said = {"because": why(decision), "what_would_change": remedies(decision, case)}
+    return replace(decision, evidence={**decision.evidence, **said})
 
 
 def evidence_of(case: Case, reasons: Sequence[Reason]) -> dict[str, Any]:
     """Return what is known of *case*, whose decision has *reasons*."""
     wanted, state, pool, action = case.wanted, case.state, case.pool, case.state.open_action
+    bounds = wanted.bounds
     lists: dict[str, tuple[Sequence[Any], int]] = {
         "woken_by": (case.facts.deliveries, DELIVERIES),
         "asking": (wanted.asking, WORKLOADS),
@@ -55,9 +68,16 @@ def evidence_of(case: Case, reasons: Sequence[Reason]) -> dict[str, Any]:
         "asking": [w.key for w in kept["asking"]],
         "asking_since": min((w.since for w in wanted.asking), default=case.now).isoformat(),
         "workloads": [_workload(w, case.policy) for w in kept["asking"]],
-        "bounds": _bounds(case),
+        "bounds": _fields(
+            bounds,
+            "min_nodes max_nodes standby_nodes",
+            windows=list(bounds.names),  # the reasons stand in brackets
+            why_least=bounds.why_least[2:-1],
+            why_most=bounds.why_most[2:-1],
+            next_change_at=_plain(next_change(pool.windows, case.now) if pool.windows else None),
+        ),
         "overrides": [
-            _fields(o, "id kind nodes who why until", every_pool=o.pool is None) for o in wanted.bounds.overrides.all
+            _fields(o, "id kind nodes who why until", every_pool=o.pool is None) for o in bounds.overrides.all
         ],
         "questions": [_question(q) for q in case.questions[-QUESTIONS:]],
         "silence": None
@@ -67,8 +87,11 @@ def evidence_of(case: Case, reasons: Sequence[Reason]) -> dict[str, Any]:
             _fields(s, "alertname action fingerprint starts_at delivery", of_pool=s.pool is not None)
             for s in kept["signals"]
         ],
-        "nodes": [_node(n) for n in kept["nodes"]],
-        "sources": {s.source.value: _source(s, case) for s in case.facts.sources.values()},
+        "nodes": [
+            _fields(n, "name instance stage idle_since created_at", note=n.note or None, gpu_pods=len(n.pods))
+            for n in kept["nodes"]
+        ],
+        "sources": {s.source.value: _source(s, case.now) for s in case.facts.sources.values()},
         "budget": None if wanted.budget is None else _budget(wanted.budget),
         "uncovered": [_uncovered(refusal, case) for refusal in wanted.uncovered],
         "month_ends_at": month_of(case.now, case.policy.timezone).end.isoformat(),
@@ -118,24 +141,6 @@ def _behind(case: Case, reasons: Sequence[Reason]) -> Iterator[dict[str, str]]:
             yield {"rule": reason.rule, "detail": sentence(objection, case)}
 
 
-def _bounds(case: Case) -> dict[str, Any]:
-    bounds = case.wanted.bounds
-    change = next_change(case.pool.windows, case.now) if case.pool.windows else None
-    return _fields(
-        bounds,
-        "min_nodes max_nodes standby_nodes",
-        windows=list(bounds.names),
-        why_least=_bare(bounds.why_least),
-        why_most=_bare(bounds.why_most),
-        next_change_at=_plain(change),
-    )
-
-
-def _bare(said: str) -> str:
-    """What stands in the brackets behind a bound."""
-    return said.removeprefix(" (").removesuffix(")")
-
-
 def _question(question: Question) -> dict[str, Any]:
     return {
         "from": question.from_count,
@@ -155,15 +160,9 @@ def _workload(workload: Workload, policy: Policy) -> dict[str, Any]:
     }
 
 
-def _node(node: Node) -> dict[str, Any]:
-    return _fields(node, "name instance stage idle_since created_at", note=node.note or None, gpu_pods=len(node.pods))
-
-
-def _source(state: SourceState, case: Case) -> dict[str, Any]:
-    return {
-        **_fields(state, "up at since detail configured"),
-        "age_seconds": (case.now - state.at).total_seconds() if state.at else None,
-    }
+def _source(state: SourceState, now: datetime) -> dict[str, Any]:
+    age = (now - state.at).total_seconds() if state.at else None
+    return _fields(state, "up at since detail configured", age_seconds=age)
 
 
 def _budget(view: BudgetView) -> dict[str, Any]:
@@ -187,17 +186,3 @@ def _uncovered(refusal: Refusal, case: Case) -> dict[str, Any]:
         "raise_usd": None if unknown else amount(lacking(refusal, case)),
         "passing": refusal.passing,
     }
-
-
-def lacking(refusal: Refusal, case: Case) -> Decimal:
-    """USD by which the allowance that refuses would have to be raised at least, so that the nodes that it leaves out of
-    the pool of *case* are bought: spent below the hold line unless they are for passing work, and their first paid unit
-    below the stop line."""
-    view = refusal.view
-    price = case.pool.price_usd_per_hour or Decimal(0)
-    missing = case.wanted.new_nodes - case.wanted.within_budget
-    cost = unit_price(price, case.policy.billing) * missing
-    needed = [((view.spent + view.reserved + cost) / view.stop_at).quantize(CENT, ROUND_CEILING)]
-    if view.stage in (BudgetStage.HOLD, BudgetStage.STOP) and not refusal.passing:  # less must be spent than the line
-        needed.append((view.spent / view.hold_at).quantize(CENT, ROUND_FLOOR) + CENT)
-    return max(max(needed) - view.monthly, Decimal(0))

@@ -4,20 +4,26 @@ A reason of a decision is named after its rule: a guardrail (`core.scaling.guard
 docs/guardrails.md has each under its name.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from receiver.core.explain import reasons as says
-from receiver.core.explain import remedies as helps
-from receiver.core.explain.remedies import Said, Stored
+from receiver.core.explain.reasons import Changes
 from receiver.core.model.actions import Change, Decision, Reason, Verdict
+from receiver.core.model.approval_request import sentence as asked
+from receiver.core.model.text import some
 from receiver.core.scaling.guardrails import Case
+
+# What a source of size says before its own sentence.
+WANTED = {"standby": "to keep ready: ", "headroom": "for what comes next: ", "floor": "the pool's least size: "}
+SPEAKS_UP = (Verdict.HOLDS, Verdict.LIMITS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One rule. *says* makes the sentence of its reason, *changes* what would change its answer. *meaning* is a
-    sentence for the decision's page, *plain* a clause for titles, *advice* what the owner of a pod that it holds does.
+    """One rule. *says* makes the sentence of its reason, *changes* is or makes what would change its answer. *meaning*
+    is a sentence for the decision's page, *plain* a clause for titles, *advice* what the owner of a held pool does.
 
     *page* is the page below ``docs/`` that says what to do, if not docs/guardrails.md. *told* is True if a hold needs
     a message, *shown_elsewhere* if the overview shows its cause anyway, or it ends within moments, *passing* if it ends
@@ -29,7 +35,7 @@ class Rule:
     says: Callable[[Reason, Case], str] | None = None
     plain: str = ""
     advice: str = ""
-    changes: Callable[[Stored], Said] | None = None
+    changes: Callable[[Reason, Case], Changes] | tuple[str, ...] | None = None
     page: str = ""
     told: bool = False
     shown_elsewhere: bool = False
@@ -58,40 +64,58 @@ def guide(rule: str) -> str:
     return known.page if known is not None and known.page else f"guardrails.md#{rule}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Remedy:
-    """What would change the answer of *rule*, in a sentence; *at* is when that happens by itself (ISO 8601)."""
+def why(decision: Decision, going: Collection[str] | None = None) -> str:
+    """The deciding reason and what wanted the change, in plain words; of a removal for the nodes *going* (names) alone,
+    where not all that the decision names went."""
+    wanted = [(r.rule, _of_those(going, r.detail, decision)) for r in decision.reasons if r.verdict is Verdict.WANTS]
+    said = [f"{WANTED.get(rule, '')}{detail}" for rule, detail in wanted if detail]
+    said += [f"{plainly(r.rule)} ({r.detail})" for r in decision.reasons if r.verdict in SPEAKS_UP]
+    if not said:
+        said = [r.detail for r in decision.reasons if r.verdict is Verdict.NOTES and r.detail][-1:]
+    return "; ".join(said) or "nothing wanted a change"
 
-    rule: str
-    text: str
-    at: str | None = None
+
+def _of_those(going: Collection[str] | None, detail: str, decision: Decision) -> str:
+    """*detail* with no other nodes before its colon than those *going*; empty where none of them do."""
+    named, colon, because = detail.partition(": ")
+    names = named.split(", ")
+    known = {n["name"] for n in decision.evidence.get("nodes", ())}  # of a large pool not all
+    if going is None or not colon or known.isdisjoint(names) or any(" " in name for name in names):
+        return detail
+    left = [name for name in names if name in going]
+    return f"{', '.join(left)}: {because}" if left else ""
 
 
-def remedies(decision: Decision) -> tuple[Remedy, ...]:
-    """Return what would have to be otherwise for another answer, the deciding rules first.
+def remedies(decision: Decision, case: Case) -> list[dict[str, Any]]:
+    """Return what would have to be otherwise for another answer, the deciding rules first: *rule*, *text*, and *at*
+    (ISO 8601) if it happens by itself. The reasons of *decision* have their sentences.
 
     Of a change that was held or cut: what would let it happen. Of one that happens: what would have kept it from
     happening. Of none: what would start one.
     """
-    held = [r for r in decision.reasons if r.verdict in (Verdict.HOLDS, Verdict.LIMITS)]
+    held = [r for r in decision.reasons if r.verdict in SPEAKS_UP]
     noted = [r for r in decision.reasons if r.verdict is Verdict.NOTES and r.rule in RULES and RULES[r.rule].noted]
     wants = [r for r in decision.reasons if r.verdict is Verdict.WANTS and decision.change is not Change.HOLD]
-    found: dict[tuple[str, str], Remedy] = {}
+    found: dict[tuple[str, str], str | None] = {}
     for reason in (*held, *wants, *noted):
-        for text, at in _said(Stored(decision=decision, reason=reason)):
-            found.setdefault((reason.rule, text), Remedy(rule=reason.rule, text=text, at=at))
-    for behind in Stored(decision=decision, reason=decision.deciding).each("behind"):
-        text = f"this guardrail is next, and blocks too: {behind.get('detail')}"
-        found.setdefault((str(behind.get("rule")), text), Remedy(rule=str(behind.get("rule")), text=text))
-    return tuple(found.values())
+        for text, at in _changes(reason, case):
+            found.setdefault((reason.rule, text), at.isoformat() if at else None)
+        if reason.rule == "nothing_wanted" and decision.reconsider_at is not None:
+            text = f"the answer is re-evaluated at {says.moment(decision.reconsider_at)} at the earliest"
+            found.setdefault((reason.rule, text), decision.reconsider_at.isoformat())
+    for behind in decision.evidence["behind"]:
+        found.setdefault((behind["rule"], f"this guardrail is next, and blocks too: {behind['detail']}"), None)
+    return [{"rule": rule, "text": text, "at": at} for (rule, text), at in found.items()]
 
 
-def _said(stored: Stored) -> Said:
-    rule = RULES.get(stored.reason.rule)
+def _changes(reason: Reason, case: Case) -> Changes:
+    rule = RULES.get(reason.rule)
     if rule is None or rule.changes is None:
-        yield f"see the reason: {stored.reason.detail}", None
+        yield f"see the reason: {reason.detail}", None
+    elif isinstance(rule.changes, tuple):
+        yield from ((text, None) for text in rule.changes)
     else:
-        yield from rule.changes(stored)
+        yield from rule.changes(reason, case)
 
 
 RULES: Mapping[str, Rule] = {
@@ -101,7 +125,7 @@ RULES: Mapping[str, Rule] = {
         says=says.sources_answer,
         plain="a source does not answer",
         advice="bring back the source that the reason names; the Sources page shows what each one answered",
-        changes=helps.sources_answer,
+        changes=says.change_sources_answer,
         shown_elsewhere=True,
     ),
     "nodes_may_be_removed": Rule(
@@ -109,17 +133,20 @@ RULES: Mapping[str, Rule] = {
         says=says.nodes_may_be_removed,
         plain="no node could be removed again",
         advice="bind the ClusterRole gpu-autoscaler-act (k8s/overlays/act/rights); no restart is needed",
-        changes=helps.always(
-            "the ClusterRole gpu-autoscaler-act, bound to our service account (k8s/overlays/act/rights), and no restart"
+        changes=(
+            (
+                "the ClusterRole gpu-autoscaler-act, bound to our service account "
+                "(k8s/overlays/act/rights), and no restart"
+            ),
         ),
         shown_elsewhere=True,
     ),
     "price_is_known": Rule(
         meaning="A pool without a known price does not grow: unknown never counts as 0.",
-        says=says.price_is_known,
+        says=lambda reason, _: f"size {reason.because.size} has no price: add price_usd_per_hour to the pool",
         plain="its price is unknown",
         advice="set price_usd_per_hour of the pool, or a prices_file that has its size, and restart",
-        changes=helps.price_is_known,
+        changes=says.change_price_is_known,
         told=True,
         shown_elsewhere=True,
         uncounted=True,
@@ -131,7 +158,7 @@ RULES: Mapping[str, Rule] = {
         advice=(
             "see the reason; Civo's charges are read again every minute, or state budget.spent_usd_stated and restart"
         ),
-        changes=helps.spend_is_known,
+        changes=says.change_spend_is_known,
         page="runbooks/GpuSpendUnknown.md",
         told=True,
         uncounted=True,
@@ -141,17 +168,17 @@ RULES: Mapping[str, Rule] = {
         says=says.within_budget,
         plain="the budget does not cover it",
         advice="raise the budget (gpu-autoscaler budget set), end other GPU work, or wait for the next month",
-        changes=helps.within_budget,
+        changes=says.change_within_budget,
         page="runbooks/GpuBudgetHold.md",
         told=True,
         uncounted=True,
     ),
     "within_maximum": Rule(
         meaning="The pool never has more nodes than its maximum, an open window, a ceiling or a pin allows.",
-        says=says.within_maximum,
+        says=lambda r, _: f"at most {some(r.because.max_nodes, 'node')}{r.because.why_most}",
         plain="it is at its maximum",
         advice="raise max_nodes and restart, or wait for a free GPU, or until the window or override ends",
-        changes=helps.within_maximum,
+        changes=says.change_within_maximum,
         told=True,
         uncounted=True,
     ),
@@ -160,7 +187,7 @@ RULES: Mapping[str, Rule] = {
         says=says.within_limits,
         plain="the limits over all pools are reached",
         advice="wait, or raise limits.max_gpus or limits.max_growth_per_hour and restart",
-        changes=helps.within_limits,
+        changes=says.change_within_limits,
         told=True,
         uncounted=True,
     ),
@@ -169,23 +196,23 @@ RULES: Mapping[str, Rule] = {
         says=says.alert_holds,
         plain="an alert stops every change",
         advice="find out why the alert in the reason fires; it freezes the pool",
-        changes=helps.not_frozen,
+        changes=says.change_alert_holds,
         told=True,
     ),
     "not_silenced": Rule(
         meaning="A silence in Alertmanager that names the pool pauses it.",
-        says=says.as_said,
+        says=lambda reason, _: str(reason.because),
         plain="a silence in Alertmanager pauses it",
         advice="expire the silence in Alertmanager (`amtool silence expire`) if the pool may grow again",
-        changes=helps.not_silenced,
+        changes=says.change_not_silenced,
         shown_elsewhere=True,
     ),
     "not_paused": Rule(
         meaning="A person's pause stops every change.",
-        says=says.as_said,
+        says=lambda reason, _: str(reason.because),
         plain="it is paused by an override",
         advice="end the pause in the reason (`gpu-autoscaler override list`, then `override end ID`)",
-        changes=helps.not_paused,
+        changes=says.change_paused,
         shown_elsewhere=True,
     ),
     "growth_is_not_paused": Rule(
@@ -193,27 +220,27 @@ RULES: Mapping[str, Rule] = {
         says=says.alert_holds,
         plain="an alert stops growth",
         advice="find out why the alert in the reason fires; it pauses growth",
-        changes=helps.growth_is_not_paused,
+        changes=says.change_alert_holds,
         told=True,
     ),
     "removal_is_not_snoozed": Rule(
         meaning="A person's snooze keeps every node that is not dead.",
-        says=says.as_said,
+        says=lambda reason, _: str(reason.because),
         plain="removals are snoozed by an override",
-        changes=helps.removal_is_not_snoozed,
+        changes=says.change_paused,
     ),
     "above_the_floor": Rule(
         meaning="The pool does not shrink below its minimum.",
-        says=says.above_the_floor,
+        says=lambda r, _: f"at least {some(r.because.min_nodes, 'node')}{r.because.why_least}",
         plain="it is at its minimum",
-        changes=helps.above_the_floor,
+        changes=says.change_above_the_floor,
     ),
     "not_backing_off": Rule(
         meaning="A failed change is not tried again before its back-off ends.",
         says=says.not_backing_off,
         plain="it waits after a failure",
         advice="read the error in the reason; the change is tried again when the back-off ends",
-        changes=helps.not_backing_off,
+        changes=says.change_not_backing_off,
         shown_elsewhere=True,
     ),
     "not_undone_by_others": Rule(
@@ -221,7 +248,7 @@ RULES: Mapping[str, Rule] = {
         says=says.not_undone_by_others,
         plain="another system keeps reverting our changes",
         advice="find out what else changes the pool's count at Civo, and let only one system size the pool",
-        changes=helps.not_undone_by_others,
+        changes=says.change_not_undone_by_others,
         shown_elsewhere=True,
     ),
     "provisioning_works": Rule(
@@ -229,7 +256,7 @@ RULES: Mapping[str, Rule] = {
         says=says.provisioning_works,
         plain="its last nodes never became usable",
         advice="check the node in the reason, at Civo and with `kubectl describe node`",
-        changes=helps.provisioning_works,
+        changes=says.change_provisioning_works,
         shown_elsewhere=True,
     ),
     "cooled_down": Rule(
@@ -237,7 +264,7 @@ RULES: Mapping[str, Rule] = {
         says=says.cooled_down,
         plain="it changed a moment ago",
         advice="nothing: it ends at the time in the reason",
-        changes=helps.cooled_down,
+        changes=says.change_cooled_down,
         shown_elsewhere=True,
         passing=True,
     ),
@@ -246,7 +273,7 @@ RULES: Mapping[str, Rule] = {
         says=says.approved,
         plain="it waits for an approval",
         advice="approve it, from the message or with `gpu-autoscaler answer`; the reason says until when",
-        changes=helps.approved,
+        changes=says.change_approved,
         shown_elsewhere=True,
     ),
     "one_change_at_a_time": Rule(
@@ -254,7 +281,7 @@ RULES: Mapping[str, Rule] = {
         says=says.one_change_at_a_time,
         plain="another change is under way",
         advice="nothing, if it ends within a minute; else look at the open action's last error",
-        changes=helps.one_change_at_a_time,
+        changes=says.change_one_change_at_a_time,
         shown_elsewhere=True,
         passing=True,
     ),
@@ -262,63 +289,58 @@ RULES: Mapping[str, Rule] = {
         meaning="A bug stopped the decision for this pool, so the pool keeps its size until the next step.",
         plain="its decision failed with an internal error",
         advice="find `part of a step failed` in the server's log and report that bug; each step tries again",
-        changes=helps.always(
-            "the first step without the error; the log has it with a traceback: please report this bug"
-        ),
         page="runbooks/GpuAutoscalerPartFails.md",
         told=True,
     ),
     "demand": Rule(
         meaning="GPU pods that fit this pool wait, and no free GPU or node on its way serves them.",
         says=says.demand,
-        changes=helps.always(
-            "no node would be bought if the pods were gone, or had room on a usable node of a pool that fits them"
+        changes=(
+            "no node would be bought if the pods were gone, or had room on a usable node of a pool that fits them",
         ),
     ),
     "floor": Rule(
         meaning="The pool has fewer nodes than its minimum.",
         says=says.floor,
-        changes=helps.above_the_floor,
+        changes=says.change_above_the_floor,
     ),
     "standby": Rule(
         meaning="The pool has fewer empty spare nodes than it should keep.",
-        says=says.standby,
-        changes=helps.standby,
+        says=lambda _, case: some(case.wanted.bounds.standby_nodes, "spare node"),
+        changes=says.change_standby,
     ),
     "headroom": Rule(
         meaning="Fewer GPUs are free than the demand of the last minutes suggests will be needed next.",
-        says=says.headroom,
-        changes=helps.always("no node would be bought for what may come with objective: cost, and a restart"),
+        says=lambda _, case: f"{case.wanted.headroom}: {some(case.wanted.for_headroom, 'more node')}",
+        changes=("no node would be bought for what may come with objective: cost, and a restart",),
     ),
     "dead_nodes": Rule(
         meaning="Nodes that never became usable, or broke and did not recover, cost money for nothing.",
         says=says.dead_nodes,
-        changes=helps.always(
-            "a node stays if it becomes usable before it is deleted, or is annotated gpu-autoscaler.io/protect"
-        ),
+        changes=("a node stays if it becomes usable before it is deleted, or is annotated gpu-autoscaler.io/protect",),
     ),
     "override": Rule(
         meaning="A person's temporary request: pin, floor, ceiling, pause or snooze.",
         says=says.override,
-        changes=helps.override,
+        changes=says.change_override,
     ),
     "silence": Rule(
         meaning="A silence in Alertmanager that names the pool is in force.",
-        says=says.as_said,
+        says=lambda reason, _: str(reason.because),
     ),
     "question": Rule(
         meaning="An approval is requested, or was answered.",
-        says=says.question,
+        says=lambda reason, case: asked(reason.because, case.now),
     ),
     "evict_after": Rule(
         meaning="A window allows fewer nodes, and the grace that it gives running work is over or runs.",
         says=lambda reason, case: says.evict_after(reason, case, sentence),
-        changes=helps.evict_after,
+        changes=says.change_evict_after,
     ),
     "idle_nodes": Rule(
         meaning="Nodes without a GPU pod have been idle for long enough to be removed now.",
         says=says.idle_nodes,
-        changes=helps.always(
+        changes=(
             "a node stays if a GPU pod starts on it or waits for it, or its last workload asked to keep it",
             "a snooze of the pool keeps all of them: gpu-autoscaler override snooze",
         ),
@@ -326,29 +348,25 @@ RULES: Mapping[str, Rule] = {
     "consolidation": Rule(
         meaning="The pods of busy nodes may be moved, and fit on other nodes.",
         says=says.consolidation,
-        changes=helps.always(
-            "a pod is not moved without its owner's consent (safe-to-evict), or where it fits on no other node"
-        ),
+        changes=("a pod is not moved without its owner's consent (safe-to-evict), or where it fits on no other node",),
     ),
     "gang_is_complete": Rule(
         meaning="Pods of a gang do not exist yet, so no node would help it.",
         plain="pods that start together do not all exist yet",
-        changes=helps.always(
-            "the missing pods of the gang must exist: its controller, its queue or a quota keeps them back"
-        ),
+        changes=("the missing pods of the gang must exist: its controller, its queue or a quota keeps them back",),
         noted=True,
     ),
     "gangs_whole": Rule(
         meaning="A gang gets all the nodes it needs at once, or none.",
         plain="pods that start together do not all get room",
         advice="make room for all of it at once (the reason names what is short), or make the gang smaller",
-        changes=helps.gangs_whole,
+        changes=lambda reason, _: [(f"room for all of the gang at once: {reason.detail}", None)],
         noted=True,
     ),
     "nothing_wanted": Rule(
         meaning="Nothing asks for another size.",
         says=lambda _, case: says.nothing_wanted(case, sentence),
-        changes=helps.nothing_wanted,
+        changes=("a waiting GPU pod that fits this pool and has no room on an existing node or one on its way",),
         noted=True,
     ),
     "keep_until": Rule(

@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from receiver.core.explain.because import why
+from receiver.core.explain.rules import why
 from receiver.core.model.actions import Action, ActionKind, Because, Decision, Outcome, OutcomeKind, Victim, VictimStage
 from receiver.core.model.model import Backoff, Facts, PoolState
 from receiver.core.model.policy import Policy, Pool

@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 
-from receiver.core.explain.because import SPEAKS_UP
-from receiver.core.explain.rules import RULES, guide, plainly
+from receiver.core.explain.rules import RULES, SPEAKS_UP, guide, plainly
 from receiver.core.model.actions import ActionKind, Decision, Reason
 from receiver.core.model.approval_request import sentence
 from receiver.core.model.model import Facts, Node, PoolState, Stage

@@ -7,7 +7,7 @@ from functools import partial
 
 import structlog
 
-from receiver.core.explain.because import with_grounds
+from receiver.core.explain.evidence import with_grounds
 from receiver.core.model.actions import Decision
 from receiver.core.model.approval_request import Question
 from receiver.core.model.model import Facts, Source

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Self
 from pydantic import ConfigDict
 
 from receiver.config.model import Mode
-from receiver.core.explain.because import why
 from receiver.core.explain.explain import what_to_do
+from receiver.core.explain.rules import why
 from receiver.core.model.actions import ActionKind, Change, OutcomeKind, VictimStage
 from receiver.core.model.approval_request import Answer, Question, sentence
 from receiver.core.model.overrides import OverrideKind

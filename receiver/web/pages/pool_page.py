@@ -7,7 +7,7 @@ from typing import Any
 
 from flask import Blueprint, render_template, request
 
-from receiver.core.explain.because import why
+from receiver.core.explain.rules import why
 from receiver.core.model.policy import Pool
 from receiver.core.model.signals import Alert
 from receiver.core.model.text import some
