@@ -16,8 +16,7 @@ from receiver.core.model.model import Facts, Node, PoolState, Source, SourceStat
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.policy import Budget, Policy, Pool
 from receiver.core.scaling.assign import assign
-from receiver.core.scaling.decide import decide_all
-from receiver.core.scaling.plan import plan
+from receiver.core.scaling.decide import decide_all, plan
 
 NOW = datetime(2026, 9, 1, 12, 0, tzinfo=UTC)
 GPU = "nvidia.com/gpu"

@@ -15,8 +15,7 @@ import click
 from receiver.adapters.http.own_api import NotThereError, RefusedError, ServerApi
 from receiver.config import ConfigError, operator_token, reading_token, server_url
 from receiver.config.document import parse
-from receiver.config.mistakes import Wrong
-from receiver.config.values import Duration
+from receiver.config.values import Duration, Wrong
 from receiver.core.model.text import OBEYED
 from receiver.ports import TryLater
 from receiver.reports.screen import listed, printable

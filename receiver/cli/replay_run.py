@@ -18,7 +18,7 @@ import structlog
 from receiver.cli.client import print_json, print_lines
 from receiver.config import ConfigError, FileSettings, load_file, load_text
 from receiver.config.environment import installed_version
-from receiver.config.mistakes import did_you_mean
+from receiver.config.values import did_you_mean
 from receiver.core.model.pods import Toleration
 from receiver.core.model.policy import Attribution, Pool
 from receiver.ports import TryLater, WontWork

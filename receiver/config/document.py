@@ -13,8 +13,17 @@ import yaml
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from receiver.config.mistakes import ConfigError, Contradictory, Mistake, Path, Wrong, did_you_mean, nearest, spell
-from receiver.config.values import not_one_value
+from receiver.config.values import (
+    ConfigError,
+    Contradictory,
+    Mistake,
+    Path,
+    Wrong,
+    did_you_mean,
+    nearest,
+    not_one_value,
+    spell,
+)
 
 Model = TypeVar("Model", bound=BaseModel)
 Document = dict[str, Any]  # mappings, lists and text

@@ -14,8 +14,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
-from receiver.config.mistakes import ConfigError, Mistake, Wrong, nearest
-from receiver.config.values import address
+from receiver.config.values import ConfigError, Mistake, Wrong, address, nearest
 
 CIVO_API = "https://api.civo.com"
 DATABASE = "sqlite:////var/lib/gpu-autoscaler/ledger.db"

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from decimal import Decimal
 
-from receiver.config.mistakes import nearest
 from receiver.config.model import Configuration
 from receiver.config.pools import PoolSpec, contradict
 from receiver.config.prices import Prices
+from receiver.config.values import nearest
 from receiver.core.model.text import lasting
 
 

@@ -13,8 +13,8 @@ from time import monotonic
 import structlog
 
 from receiver.config.environment import Environment, read_environment
-from receiver.config.mistakes import ConfigError, Mistake
 from receiver.config.settings import load_file
+from receiver.config.values import ConfigError, Mistake
 
 LOOK_EVERY = 1.0  # seconds between looks at the disk, however many requests come
 ROTATED = (

@@ -13,7 +13,6 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from receiver.config.mistakes import Wrong, spell
 from receiver.config.pools import PoolSpec
 from receiver.config.prices import EIGHT_GPUS, insane
 from receiver.config.values import (
@@ -37,8 +36,10 @@ from receiver.config.values import (
     Tick,
     Units,
     Whole,
+    Wrong,
     Zone,
     duration,
+    spell,
     text,
 )
 from receiver.core.model.pods import KeepRule

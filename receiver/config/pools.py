@@ -12,7 +12,6 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from receiver.config.mistakes import Wrong, did_you_mean
 from receiver.config.prices import far_from_list, insane
 from receiver.config.values import (
     Celsius,
@@ -30,7 +29,9 @@ from receiver.config.values import (
     Text,
     Units,
     Whole,
+    Wrong,
     Zone,
+    did_you_mean,
     text,
 )
 from receiver.core.model.policy import Unanswered

@@ -13,8 +13,7 @@ from pathlib import Path as File
 from pydantic import Field
 
 from receiver.config.document import load
-from receiver.config.mistakes import ConfigError, Mistake, Path, Wrong, spell
-from receiver.config.values import Day, Money, Section, Text, Units
+from receiver.config.values import ConfigError, Day, Mistake, Money, Path, Section, Text, Units, Wrong, spell
 from receiver.core.model.charges import NODE
 from receiver.core.model.policy import ChargePrice
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from receiver.config import Configuration, Environment, Mode
 from receiver.config.environment import SHORTEST_TOKEN
-from receiver.config.mistakes import Mistake
+from receiver.config.values import Mistake
 from receiver.doctor.checks import Area, Check, Finding, Installation
 
 PLACEHOLDER = ".example"  # the shipped rules and examples use reserved host names (RFC 2606)

@@ -11,8 +11,7 @@ from prometheus_client.registry import Collector
 
 from receiver.config.live import ConfigurationFile, LiveSecrets
 from receiver.core.model.policy import Policy, Pool
-from receiver.core.scaling.capacity import Shortage, shortage_of
-from receiver.core.scaling.waits import Direction, WaitKind
+from receiver.core.scaling.waits import Direction, Shortage, WaitKind, shortage_of
 from receiver.metrics.families import gauge
 from receiver.reports.picture import PoolDocument
 

@@ -23,8 +23,7 @@ from receiver.core.money.budget import UNSURE_FOR, may_have_landed
 from receiver.core.money.cost import EndedLog
 from receiver.core.notices.notice import Notice
 from receiver.core.report.rightsizing import InUse
-from receiver.core.scaling.capacity import refused_counts
-from receiver.core.scaling.provisioning import is_late
+from receiver.core.scaling.waits import is_late, refused_counts
 from receiver.ports import Grounds, Snapshot, StoredAction, StoredDecision
 from receiver.replay.world.objects import FinishedJob
 

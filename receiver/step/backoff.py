@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from receiver.core.model.actions import Action, ActionKind
 from receiver.core.model.model import Backoff, PoolState
-from receiver.core.scaling.capacity import LONGEST_GROWTH_BACKOFF
+from receiver.core.scaling.waits import LONGEST_GROWTH_BACKOFF
 
 FIRST_BACKOFF = timedelta(minutes=1)
 FIRST_REMOVAL_BACKOFF = timedelta(minutes=5)

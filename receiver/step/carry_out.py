@@ -14,8 +14,8 @@ from receiver.core.model.model import Backoff, CordonedBy, LateCount, Node, Pool
 from receiver.core.model.pods import Pod
 from receiver.core.model.text import some
 from receiver.core.notices.workload_notices import ToldPods
-from receiver.core.scaling.provisioning import late_after
-from receiver.core.scaling.recheck_times import LOOK_AGAIN_AFTER
+from receiver.core.scaling.removal import LOOK_AGAIN_AFTER
+from receiver.core.scaling.waits import late_after
 from receiver.ports import Cloud, Cluster, Did, Receipt, TryLater, WontWork, WriterLostError
 from receiver.step.backoff import after_part, next_backoff, removals_stopped
 

@@ -24,7 +24,7 @@ from receiver.core.model.signals import PAYLOAD_LIFE, Alert, numbered, signals_f
 from receiver.core.money.attribution import attribute, by_team
 from receiver.core.money.budget import Month, month_of
 from receiver.core.money.cost import A_WEEK, elsewhere_per_hour, spend_by_pool, spent
-from receiver.core.scaling.provisioning import why_removals_stop
+from receiver.core.scaling.waits import why_removals_stop
 from receiver.ports import (
     Accounts,
     AlarmFacts,

@@ -19,7 +19,7 @@ from receiver.core.model.signals import PoolSilence
 from receiver.core.money.budget import highest
 from receiver.core.scaling.capacity import SHORT_LOSS
 from receiver.core.scaling.demand import offer_of, room_beside_gpus
-from receiver.core.scaling.provisioning import drift, expected_count
+from receiver.core.scaling.waits import drift, expected_count
 from receiver.ports import (
     CORDON_ANNOTATION,
     PROTECT_ANNOTATION,

@@ -20,8 +20,7 @@ from receiver.core.money.cost import next_unit_at
 from receiver.core.notices.notice import Concern
 from receiver.core.scaling.assign import Assignment, Wanted
 from receiver.core.scaling.failures import Failure, Failures
-from receiver.core.scaling.provisioning import awaited_since
-from receiver.core.scaling.waits import waits
+from receiver.core.scaling.waits import awaited_since, waits
 from receiver.ports import TryLater
 from receiver.reports.picture import (
     ChargesDocument,

@@ -11,8 +11,8 @@ from receiver.core.model.model import PoolState, Source
 from receiver.core.money.budget import UNSURE_FOR
 from receiver.core.notices.action_notices import Around, ended, instead_of
 from receiver.core.notices.notice import Cause, Notice
-from receiver.core.scaling.decide import case_of
-from receiver.core.scaling.plan import join, plan, provisioning_failed
+from receiver.core.scaling.decide import case_of, join, plan
+from receiver.core.scaling.waits import provisioning_failed
 from receiver.ports import StepStore
 from receiver.step.backoff import is_smaller_request
 from receiver.step.carry_out import SOON, Progress, carry_out, is_unanswered

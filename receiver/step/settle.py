@@ -14,7 +14,7 @@ from receiver.core.notices import people_notices
 from receiver.core.notices.action_notices import Around, removals_stop
 from receiver.core.notices.notice import Cause
 from receiver.core.scaling.decide import removals_under_way
-from receiver.core.scaling.provisioning import late_after
+from receiver.core.scaling.waits import late_after
 from receiver.ports import Cluster, StepStore, TryLater, WontWork
 from receiver.step.backoff import removals_stopped
 from receiver.step.carry_out import Hands, settled

@@ -14,7 +14,7 @@ from receiver.core.model.model import Backoff, PoolState
 from receiver.core.model.policy import Policy, Pool
 from receiver.core.notices.action_notices import Around, ended, instead_of
 from receiver.core.scaling.assign import assign
-from receiver.core.scaling.plan import plan
+from receiver.core.scaling.decide import plan
 from tests.core.builders import NOW, a_node, a_pod, a_policy, a_pool, a_state, facts, run
 
 L40S, OTHER = a_pool(labels={"gpu": "l40s"}), a_pool("h100", max_nodes=1, price_usd_per_hour=Decimal("2.99"))

@@ -10,7 +10,7 @@ import pytest
 from receiver.core.model.model import CordonedBy, Node, Spend, Stage
 from receiver.core.model.policy import Budget, Scope
 from receiver.core.money.budget import Budgets, BudgetStage, BudgetView
-from receiver.core.scaling.capacity import lacks_price, takes_work, to_close, to_open, why_closed
+from receiver.core.scaling.bounds import lacks_price, takes_work, to_close, to_open, why_closed
 from tests.core.builders import EVERY_SECOND, NOW, a_busy_node, a_node, a_pod, a_policy, a_pool, a_state, facts, run
 
 WHY = "cluster budget 2026-11"

@@ -13,8 +13,8 @@ from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.policy import Policy, Taint
 from receiver.core.model.signals import SignalAction
 from receiver.core.scaling.assign import assign
+from receiver.core.scaling.decide import plan
 from receiver.core.scaling.packing import consents
-from receiver.core.scaling.plan import plan
 from tests.core.builders import (
     EVERY_SECOND,
     GPU,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from receiver.core.model.actions import Action, ActionKind, Decision, Victim, VictimStage
 from receiver.core.model.memory import PoolMemory
 from receiver.core.model.model import Drift, LateCount, PoolState
-from receiver.core.scaling.provisioning import (
+from receiver.core.scaling.waits import (
     drift,
     expected_count,
     is_late,

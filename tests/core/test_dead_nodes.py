@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from receiver.core.model.actions import Action, Because, Change, Decision, Verdict
 from receiver.core.model.model import ON_ITS_WAY, Backoff, CordonedBy, Node, PoolState, Stage
 from receiver.core.model.policy import Policy
-from receiver.core.scaling.plan import join, plan, provisioning_failed
-from receiver.core.scaling.provisioning import (
+from receiver.core.scaling.decide import join, plan
+from receiver.core.scaling.waits import (
     awaited_since,
     probes_left,
+    provisioning_failed,
 )
 from tests.core.builders import (
     GPU,

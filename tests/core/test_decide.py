@@ -20,7 +20,7 @@ from receiver.core.model.model import (
 )
 from receiver.core.model.policy import Budget, Fallback, Limits, Policy
 from receiver.core.model.signals import SignalAction
-from receiver.core.scaling.plan import plan
+from receiver.core.scaling.decide import plan
 from tests.core.builders import (
     EVERY_SECOND,
     GPU,

@@ -18,7 +18,7 @@ from receiver.core.model.signals import SignalAction
 from receiver.core.model.windows import Window, stays_open
 from receiver.core.scaling.assign import assign
 from receiver.core.scaling.bounds import topic_of
-from receiver.core.scaling.plan import plan
+from receiver.core.scaling.decide import plan
 from tests.core.builders import (
     GPU,
     NOW,

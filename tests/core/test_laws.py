@@ -28,8 +28,7 @@ from receiver.core.model.signals import SignalAction
 from receiver.core.money.cost import unit_price
 from receiver.core.scaling.assign import assign
 from receiver.core.scaling.bounds import evicting, topic_of
-from receiver.core.scaling.decide import case_of, decide, decide_all
-from receiver.core.scaling.plan import plan
+from receiver.core.scaling.decide import case_of, decide, decide_all, plan
 from tests.core.builders import GPU, HOURLY, NOW, a_node, a_pod, a_policy, a_pool, a_signal, a_state, facts, run
 from tests.core.filled import TWO_STEPS
 from tests.core.worlds import LAWS, POOLS, World, decided, worlds

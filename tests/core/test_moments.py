@@ -8,7 +8,7 @@ import pytest
 from receiver.core.model.model import Spend, never_asked
 from receiver.core.model.policy import Budget, Limits
 from receiver.core.money.budget import month_of
-from receiver.core.scaling.recheck_times import AN_INSTANT
+from receiver.core.scaling.removal import AN_INSTANT
 from tests.core.builders import NOW, a_node, a_pod, a_policy, a_pool, a_state, facts, run
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from receiver.core.model.actions import Action, ActionKind, Outcome, OutcomeKind
 from receiver.core.model.model import Backoff
 from receiver.core.model.pods import Pod
-from receiver.core.scaling.capacity import REFUSAL_LASTS, refused_counts, smaller_request
+from receiver.core.scaling.waits import REFUSAL_LASTS, refused_counts, smaller_request
 from tests.core.builders import NOW, a_pod, a_policy, a_pool, a_state, facts, rules, run
 from tests.core.worlds import LAWS, World, decided, worlds
 

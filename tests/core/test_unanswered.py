@@ -9,7 +9,7 @@ from receiver.core.model.actions import Action, ActionKind, Outcome, OutcomeKind
 from receiver.core.model.memory import PoolMemory
 from receiver.core.model.policy import Budget
 from receiver.core.money.budget import may_have_landed, unseen
-from receiver.core.scaling.provisioning import drift
+from receiver.core.scaling.waits import drift
 from tests.core.builders import NOW, a_node, a_pod, a_policy, a_state, facts, run
 
 SECOND = timedelta(seconds=1)

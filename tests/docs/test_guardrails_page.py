@@ -12,7 +12,7 @@ from receiver.core.model.overrides import Override, OverrideKind
 from receiver.core.model.pods import PodPhase
 from receiver.core.model.policy import Objective
 from receiver.core.model.signals import SignalAction
-from receiver.core.scaling import plan, provisioning
+from receiver.core.scaling import waits
 from receiver.core.scaling.bounds import topic_of
 from receiver.core.scaling.decide import keeps_its_size
 from receiver.core.scaling.guardrails import GUARDRAILS
@@ -118,14 +118,14 @@ def test_the_times_of_what_ends_by_itself_are_those_in_force() -> None:
     told = {(kind.strip("`"), way): long for kind, way, _, long, _ in table(section(PAGE, "What ends by itself"))}
     minute, hour = timedelta(minutes=1), timedelta(hours=1)
     tried, removed, longest = backoff.FIRST_BACKOFF, backoff.FIRST_REMOVAL_BACKOFF, backoff.LONGEST_BACKOFF
-    beside = plan.FIRST_BACKOFF_BESIDE_WORKING_NODES
+    beside = waits.FIRST_BACKOFF_BESIDE_WORKING_NODES
     assert told["backoff", "growth"] == f"{tried // minute} to {longest // minute} minutes"
     stuck = backoff.COUNT_STUCK_BACKOFF // hour
     assert told["backoff", "removal"] == f"{removed // minute} to {longest // minute} minutes, or {stuck} hours"
-    assert told["provisioning", "growth"] == f"{beside // minute} minutes to {plan.LONGEST_BACKOFF // hour} hours"
-    assert told["undone", "either"] == f"{provisioning.GIVES_WAY_FOR // hour} hours"
+    assert told["provisioning", "growth"] == f"{beside // minute} minutes to {waits.LONGEST_BACKOFF // hour} hours"
+    assert told["undone", "either"] == f"{waits.GIVES_WAY_FOR // hour} hours"
     works = " ".join(section(PAGE, "provisioning_works").split())
-    assert f"for {plan.FIRST_BACKOFF // minute} minutes the first time, for {beside // minute} minutes where" in works
+    assert f"for {waits.FIRST_BACKOFF // minute} minutes the first time, for {beside // minute} minutes where" in works
 
 
 def test_the_table_of_sources_is_the_one_that_is_tested() -> None:
@@ -139,8 +139,8 @@ def test_the_table_of_sources_is_the_one_that_is_tested() -> None:
 def test_a_table_of_utilization_is_the_one_that_is_tested(title: str, cells: list[Cell]) -> None:
     flags = {"any": (False, True), "yes": (True,), "no": (False,)}
     told = []
-    for level, second, waits, time, nodes, rule in table(section(PAGE, title)):
+    for level, second, waiting, time, nodes, rule in table(section(PAGE, title)):
         levels = LEVELS if level == "any" else tuple(level.split(", "))
         then = (int(nodes), rule.strip("`"))
-        told += [(*c, *then) for c in product(levels, (second,), flags[waits], flags[time])]
+        told += [(*c, *then) for c in product(levels, (second,), flags[waiting], flags[time])]
     assert sorted(told) == sorted(cells)

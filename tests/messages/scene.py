@@ -14,7 +14,7 @@ from receiver.core.notices.action_notices import Around, ended, instead_of
 from receiver.core.notices.concerns import concerns, good_news, notices_of
 from receiver.core.notices.notice import Notice, Seen
 from receiver.core.scaling.assign import Assignment
-from receiver.core.scaling.plan import plan
+from receiver.core.scaling.decide import plan
 from tests.core.builders import NOW, a_busy_node, a_node, a_pod, a_policy, a_pool, a_state, facts, run
 
 MINUTE = timedelta(minutes=1)

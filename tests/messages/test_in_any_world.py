@@ -18,8 +18,7 @@ from receiver.core.notices.grouping import compose
 from receiver.core.notices.notice import Cause, Notice
 from receiver.core.notices.people_notices import ran_out, was_set
 from receiver.core.scaling.assign import Assignment, assign
-from receiver.core.scaling.decide import decide_all
-from receiver.core.scaling.plan import plan
+from receiver.core.scaling.decide import decide_all, plan
 from tests.core.builders import NOW
 from tests.core.worlds import LAWS, World, worlds
 from tests.messages.cases import PAGES

@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from receiver.core.model.policy import Billing, Budget
-from receiver.core.scaling.recheck_times import SAFETY_MINIMUM
+from receiver.core.scaling.removal import SAFETY_MINIMUM
 from receiver.ports import Store
 from receiver.replay.world import VM, Behaviour, WorldPod, WorldPool
 from tests.reconcile.harness import GPU, SIZE, Life, a_job, a_policy, a_world

@@ -10,7 +10,7 @@ import pytest
 
 from receiver.adapters.store import open_store
 from receiver.core.model.policy import Billing
-from receiver.core.scaling.capacity import Shortage, shortage_of
+from receiver.core.scaling.waits import Shortage, shortage_of
 from receiver.ports import Did, Receipt, TryLater, WontWork
 from receiver.replay.world import WorldPool
 from tests.reconcile.harness import GPU, SIZE, Life, Wrapped, a_job, a_policy, a_world

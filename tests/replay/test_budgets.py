@@ -9,7 +9,7 @@ import pytest
 
 from receiver.core.model.policy import Budget, Policy, Pool
 from receiver.core.money.budget import BudgetStage, month_of
-from receiver.core.scaling.recheck_times import SAFETY_MINIMUM
+from receiver.core.scaling.removal import SAFETY_MINIMUM
 from receiver.replay.contest import Result, contest, the_product
 from receiver.replay.delays import Delays
 from receiver.replay.figures import violations

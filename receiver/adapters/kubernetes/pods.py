@@ -12,8 +12,7 @@ from receiver.adapters.kubernetes.api import entries, key_of, section
 from receiver.adapters.kubernetes.gangs import gang_of, whole
 from receiver.adapters.kubernetes.nodes import SHOWN, compute, gpus, named, words
 from receiver.config.document import parse
-from receiver.config.mistakes import Wrong
-from receiver.config.values import LongerThanZero
+from receiver.config.values import LongerThanZero, Wrong
 from receiver.core.model.pods import Pod, PodPhase, Preference, Requirement, Toleration
 from receiver.core.model.resources import SLOTS
 from receiver.core.model.text import cut

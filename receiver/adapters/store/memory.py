@@ -35,8 +35,7 @@ from receiver.core.model.memory import Memory, NodeLife, PoolMemory
 from receiver.core.model.model import Drift, Offer
 from receiver.core.model.policy import Taint
 from receiver.core.money.budget import may_have_landed
-from receiver.core.scaling.capacity import refused_counts
-from receiver.core.scaling.provisioning import is_late
+from receiver.core.scaling.waits import is_late, refused_counts
 
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)

@@ -21,10 +21,9 @@ from receiver.core.model.policy import Policy
 from receiver.core.model.windows import next_change
 from receiver.core.money.budget import BudgetView, Refusal, month_of, team_of
 from receiver.core.money.cost import amount
-from receiver.core.scaling.allowance import RULES as COUNTING
+from receiver.core.scaling.capacity import RULES as COUNTING
 from receiver.core.scaling.guardrails import GUARDRAILS, Case
-from receiver.core.scaling.provisioning import stuck_on_the_way
-from receiver.core.scaling.waits import waits
+from receiver.core.scaling.waits import stuck_on_the_way, waits
 
 WORKLOADS, SIGNALS, NODES, DELIVERIES, QUESTIONS = 20, 20, 50, 20, 20  # how many of each are kept
 

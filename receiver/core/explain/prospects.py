@@ -11,8 +11,8 @@ from receiver.core.model.text import some
 from receiver.core.scaling.bounds import Grace
 from receiver.core.scaling.decide import later
 from receiver.core.scaling.guardrails import GUARDRAILS, Case, apply, approved
-from receiver.core.scaling.recheck_times import changes, unit_ends_soon
 from receiver.core.scaling.removal import (
+    changes,
     claims_on,
     could_be_emptied,
     idle_removals_left,
@@ -21,6 +21,7 @@ from receiver.core.scaling.removal import (
     removable_at,
     removal_backs_off,
     surplus_over,
+    unit_ends_soon,
 )
 
 # Without the answers of people: they may come at any time.

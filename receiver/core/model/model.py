@@ -217,7 +217,7 @@ class Backoff:
 class LateCount:
     """A change of ours that Civo's required count does not show yet: it says *shown* instead of *expected*.
 
-    *since* is when the change was made. It expires after a while (`receiver.core.scaling.provisioning`).
+    *since* is when the change was made. It expires after a while (`receiver.core.scaling.waits`).
     """
 
     expected: int

@@ -13,8 +13,8 @@ from receiver.core.money.budget import Budgets
 from receiver.core.notices import wording
 from receiver.core.notices.notice import Cause, Notice, Severity
 from receiver.core.scaling.assign import Wanted
-from receiver.core.scaling.capacity import Shortage, refused_counts, shortage_of, smaller_request
 from receiver.core.scaling.demand import refusal
+from receiver.core.scaling.waits import Shortage, refused_counts, shortage_of, smaller_request
 
 WANTED_AGAIN = "its removal is no longer allowed"  # of an action that an older version began
 

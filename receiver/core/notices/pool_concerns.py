@@ -14,15 +14,19 @@ from receiver.core.notices import wording
 from receiver.core.notices.notice import GUIDES, Cause, Concern, Level, Seen
 from receiver.core.scaling.approval import is_wanted
 from receiver.core.scaling.assign import Wanted
-from receiver.core.scaling.capacity import Shortage, shortage_of
-from receiver.core.scaling.provisioning import (
+from receiver.core.scaling.waits import (
     LONGEST_PROVISIONING_BACKOFF,
+    Direction,
+    Shortage,
+    Wait,
+    WaitKind,
     awaited_since,
     lost_nodes,
+    shortage_of,
     stuck_on_the_way,
     undone_by_others,
+    waits,
 )
-from receiver.core.scaling.waits import Direction, Wait, WaitKind, waits
 
 SILENT_FOR = timedelta(minutes=2)  # a source that misses one answer is no news
 IGNORED_FOR = timedelta(minutes=2)  # the scheduler needs a moment after a node became usable

@@ -25,8 +25,7 @@ from receiver.core.scaling.assign import Assignment, Wanted, floor_gives_way
 from receiver.core.scaling.decide import case_of, later
 from receiver.core.scaling.guardrails import GUARDRAILS, Case, apply
 from receiver.core.scaling.guardrails import approved as asks_first
-from receiver.core.scaling.recheck_times import SAFETY_MINIMUM
-from receiver.core.scaling.removal import is_dead, removable, removable_at, unapproved
+from receiver.core.scaling.removal import SAFETY_MINIMUM, is_dead, removable, removable_at, unapproved
 
 TIME_TO_ANSWER = timedelta(minutes=1)  # with less time left, no request is sent
 GROWS_FOR = timedelta(minutes=5)  # at most one request in this time while demand comes in

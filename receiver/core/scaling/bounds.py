@@ -12,11 +12,12 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 
 from receiver.core.model.actions import Because, VictimStage
-from receiver.core.model.model import PoolState
+from receiver.core.model.model import CordonedBy, Node, PoolState, Stage
 from receiver.core.model.overrides import Override, OverridesInForce, overrides_in_force
 from receiver.core.model.pods import Pod
 from receiver.core.model.policy import Pool
 from receiver.core.model.windows import Bounds, Window, bounds_at, is_open, stays_open
+from receiver.core.money.budget import Budgets, BudgetStage
 from receiver.core.scaling.demand import tolerates_cordon
 
 
@@ -176,3 +177,49 @@ def window_may_evict(pod: Pod) -> bool:
     started_again = kind in REPLACERS or agreed
     left_alone = pod.protected or pod.daemon or pod.gang is not None or tolerates_cordon(pod)
     return started_again and not left_alone
+
+
+def why_closed(budgets: Budgets, pool: str) -> str | None:
+    """Why the nodes of *pool* (an id) are closed to new work: the budgets at their stop.
+
+    Empty: they are open. None: unknown, and closed nodes stay closed, as an unknown spend neither starts nor ends
+    anything.
+    """
+    touched = budgets.touched(pool)
+    stopped = [f"{view.title} {view.month}" for view in touched if view.stage is BudgetStage.STOP]
+    if not stopped and any(view.unknown or view.unpriced for view in touched):
+        return None
+    return ", ".join(stopped)
+
+
+def lacks_price(budgets: Budgets, pool: str) -> tuple[str, ...]:
+    """The sizes whose missing price makes it unknown whether *pool* (an id) is closed; empty when that is known."""
+    if why_closed(budgets, pool) is not None:
+        return ()
+    return tuple(sorted({size for view in budgets.touched(pool) for size in view.unpriced}))
+
+
+def takes_work(node: Node | None, why: str | None) -> bool:
+    """True when new work may begin on *node* (None: one that Civo does not list yet), by the result of `why_closed`."""
+    if why is None:
+        return node is None or node.closed_for is None
+    return not why or (node is not None and bool(node.hosts))
+
+
+def to_close(nodes: Iterable[Node], why: str | None) -> tuple[Node, ...]:
+    """The nodes to close now, as *why* says; one that others cordoned is closed already."""
+    if not why:
+        return ()
+    there = (n for n in nodes if n.registered and n.stage is not Stage.DELETING and not n.hosts)
+    return tuple(
+        n
+        for n in there
+        if n.cordoned_by is not CordonedBy.SOMEONE and (n.closed_for != why or n.cordoned_by is not CordonedBy.US)
+    )
+
+
+def to_open(nodes: Iterable[Node], why: str | None) -> tuple[Node, ...]:
+    """The nodes that we closed and that are to be opened now: all when the stop is over, else those that host us."""
+    if why is None:
+        return ()
+    return tuple(n for n in nodes if n.closed_for is not None and takes_work(n, why))

@@ -7,18 +7,28 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
+from decimal import Decimal
 
-from receiver.core.model.actions import ActionKind, Decision, Reason, Verdict, VictimStage
+from receiver.core.model.actions import (
+    Action,
+    ActionKind,
+    Because,
+    Change,
+    Decision,
+    Reason,
+    Verdict,
+    Victim,
+    VictimStage,
+)
 from receiver.core.model.model import Facts, Node, PoolState, Stage
 from receiver.core.model.policy import Policy
 from receiver.core.model.signals import SignalAction
-from receiver.core.money.cost import HOUR
+from receiver.core.money.cost import HOUR, unit_price
 from receiver.core.scaling.assign import Assignment, Wanted, floor_gives_way
 from receiver.core.scaling.bounds import bounds_of
 from receiver.core.scaling.failures import Failure, Failures
 from receiver.core.scaling.guardrails import Case, apply
-from receiver.core.scaling.recheck_times import reconsider_at
-from receiver.core.scaling.removal import Removable, busy_beyond, is_dead, is_kept, removable, unapproved
+from receiver.core.scaling.removal import Removable, busy_beyond, is_dead, is_kept, reconsider_at, removable, unapproved
 
 NOTED = (SignalAction.SCALE_UP, SignalAction.SCALE_DOWN, SignalAction.HOLD, SignalAction.FALLBACK)
 MOST_ASKING = 50  # work named by a decision without evidence
@@ -245,3 +255,57 @@ def _going(removable_now: Removable, *, grows: bool) -> Iterator[tuple[str, Sequ
     for rule, nodes in by_rule.items():
         if nodes and (rule in ("dead_nodes", "override", "evict_after") or not grows):
             yield rule, nodes
+
+
+def plan(decision: Decision, state: PoolState, policy: Policy) -> Action | None:
+    """Return the action that *decision* asks for, or None to hold.
+
+    Growth is one absolute count. Removal never lowers the count at the cloud, which would let the cloud choose a
+    victim: it names the instances, soonest paid hour first.
+    """
+    pool = policy.pool(decision.pool)
+    if pool is None or decision.change is Change.HOLD:
+        return None
+    stamp = f"{pool.name}-{decision.at:%Y%m%dT%H%M%S.%fZ}"
+    if decision.change is Change.GROW:
+        new_nodes = decision.target - decision.present
+        price = pool.price_usd_per_hour
+        return Action(
+            id=f"{stamp}-grow-{decision.present}-to-{decision.target}",
+            pool=pool.id,
+            kind=ActionKind.GROW,
+            opened_at=decision.at,
+            from_count=decision.present,
+            to_count=decision.target,
+            reserved_usd=Decimal(0) if price is None else new_nodes * unit_price(price, policy.billing),
+        )
+    chosen = decision.candidates[: decision.present - decision.target]
+    return Action(
+        id=f"{stamp}-retire-{len(chosen)}",
+        pool=pool.id,
+        kind=ActionKind.RETIRE,
+        opened_at=decision.at,
+        from_count=decision.present,
+        to_count=decision.present - len(chosen),
+        victims=tuple(_victim(i, decision, state) for i in chosen),
+    )
+
+
+def _victim(instance: str, decision: Decision, state: PoolState) -> Victim:
+    node = next(n for n in state.nodes if n.instance == instance)
+    because = Because.IDLE if node.stage is Stage.USABLE else Because.STUCK
+    if node.busy:
+        because = Because.EVICTED if instance in decision.evicted else Because.CONSOLIDATED
+    return Victim(instance=instance, node=node.name, because=because, since=decision.at)
+
+
+def join(action: Action, decision: Decision, state: PoolState) -> Action:
+    """Add to an open removal the nodes whose moment came meanwhile: a late count must not keep them another hour.
+
+    Nodes that never became usable wait for an action of their own, with which their back-off is stored.
+    """
+    known = {v.instance for v in action.victims}
+    let_go = decision.candidates[: max(0, decision.present - decision.target)]
+    new = (_victim(i, decision, state) for i in let_go if i not in known)
+    more = tuple(v for v in new if v.because is not Because.STUCK)
+    return replace(action, victims=(*action.victims, *more), to_count=action.to_count - len(more)) if more else action

@@ -16,8 +16,7 @@ from decimal import Decimal
 
 from receiver.core.model.pods import Pod, Workload
 from receiver.core.model.resources import COMPUTE
-from receiver.core.scaling.allowance import RULES, Allowance
-from receiver.core.scaling.capacity import Bin, Given, Requests, Tally, new_bin
+from receiver.core.scaling.capacity import RULES, Allowance, Bin, Given, Requests, Tally, new_bin
 from receiver.core.scaling.demand import take
 from receiver.core.scaling.market import gang_kind, price
 

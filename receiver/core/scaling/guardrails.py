@@ -18,11 +18,20 @@ from receiver.core.model.signals import PoolSilence, Signal, SignalAction
 from receiver.core.model.windows import next_change
 from receiver.core.money.budget import Refusal
 from receiver.core.money.cost import HOUR
-from receiver.core.scaling.allowance import grows_unasked
 from receiver.core.scaling.assign import Wanted, floor_gives_way
 from receiver.core.scaling.bounds import BoundsInForce
-from receiver.core.scaling.provisioning import probes_left, stuck_on_the_way
-from receiver.core.scaling.waits import Direction, Timer, Wait, backing_off, cooling_down, failed_nodes, undone
+from receiver.core.scaling.capacity import grows_unasked
+from receiver.core.scaling.waits import (
+    Direction,
+    Timer,
+    Wait,
+    backing_off,
+    cooling_down,
+    failed_nodes,
+    probes_left,
+    stuck_on_the_way,
+    undone,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,7 @@ from receiver.core.model.model import Facts, Source
 from receiver.core.model.pods import Pod, Workload
 from receiver.core.model.policy import Policy
 from receiver.core.model.text import lasting
-from receiver.core.scaling.allowance import RULES, Allowance, grows_unasked
-from receiver.core.scaling.capacity import Tally
+from receiver.core.scaling.capacity import RULES, Allowance, Tally, grows_unasked
 from receiver.core.scaling.market import Matching, siblings, stays_warm
 
 

@@ -14,7 +14,7 @@ from receiver.core.model.model import Source
 from receiver.core.model.policy import Pool
 from receiver.core.money.budget import month_of
 from receiver.core.notices import money_notices
-from receiver.core.scaling.capacity import lacks_price, to_close, to_open, why_closed
+from receiver.core.scaling.bounds import lacks_price, to_close, to_open, why_closed
 from receiver.ports import Did, Receipt, TryLater, WontWork
 from receiver.step.parts import StepContext
 

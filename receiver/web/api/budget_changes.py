@@ -9,8 +9,7 @@ import structlog
 from flask import Blueprint, Response, jsonify, request
 
 from receiver.config.document import parse
-from receiver.config.mistakes import Wrong, did_you_mean
-from receiver.config.values import LabelValue, Money
+from receiver.config.values import LabelValue, Money, Wrong, did_you_mean
 from receiver.core.model.policy import BudgetChange, Policy, Scope
 from receiver.core.money.budget import month_of, title_of
 from receiver.core.notices.money_notices import budget_changed

@@ -9,8 +9,7 @@ import structlog
 from flask import Blueprint, Response, jsonify, make_response, request
 
 from receiver.config.document import parse
-from receiver.config.mistakes import Wrong, did_you_mean, nearest
-from receiver.config.values import LongerThanZero
+from receiver.config.values import LongerThanZero, Wrong, did_you_mean, nearest
 from receiver.core.model.overrides import EVERY_POOL, SIZES, Override, OverrideKind
 from receiver.core.model.policy import Policy, Pool
 from receiver.core.model.text import lasting

@@ -6,7 +6,7 @@ from typing import Any
 import structlog
 from flask import Blueprint, Response, jsonify, request
 
-from receiver.config.mistakes import did_you_mean
+from receiver.config.values import did_you_mean
 from receiver.core.model.actions import ActionKind
 from receiver.core.model.approval_request import Answer, Question, needs_size, override_of, sentence
 from receiver.core.model.policy import Policy

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl
 
 from flask import Request, request
 
-from receiver.config.mistakes import did_you_mean
+from receiver.config.values import did_you_mean
 from receiver.core.model.policy import Pool
 from receiver.web.errors import REMEDIES, Problem
 from receiver.web.parts import WebParts
