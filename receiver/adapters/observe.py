@@ -1,6 +1,7 @@
 """Observe mode: writes to Civo and Kubernetes become sentences. Never calls the inner object's writes; reads pass."""
 
 from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 
 from receiver.core.model.pods import Pod
 from receiver.core.model.policy import Taint
@@ -66,7 +67,14 @@ class ObservedCluster:
         """Say what would be uncordoned."""
         return _would(f"uncordon node {node} if we cordoned it for a budget")
 
-    def drain(self, node: str, *, consenting: bool = False, evicting: bool = False) -> Receipt:
+    def drain(
+        self,
+        node: str,
+        *,
+        consenting: bool = False,
+        evicting: bool = False,
+        cordoned_at: datetime | None = None,  # noqa: ARG002
+    ) -> Receipt:
         """Say what would be drained."""
         too = ", including GPU pods" if evicting else ", including GPU pods that consented" if consenting else ""
         return _would(f"evict the pods of node {node} that may be evicted{too}")

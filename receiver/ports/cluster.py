@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Protocol
 
 from receiver.core.model.pods import Pod
@@ -118,7 +119,9 @@ class Cluster(WorkGate, Protocol):
     def uncordon_for_budget(self, node: str) -> Receipt:
         """Undo `cordon_for_budget` only: a node that is cordoned for a removal stays unschedulable."""
 
-    def drain(self, node: str, *, consenting: bool = False, evicting: bool = False) -> Receipt:
+    def drain(
+        self, node: str, *, consenting: bool = False, evicting: bool = False, cordoned_at: datetime | None = None
+    ) -> Receipt:
         """Evict the pods that may be evicted: no GPU pods, no DaemonSet or mirror pods. A pod that keeps its node by
         `receiver.core.model.pods` stops the drain (DIFFERS).
 
@@ -126,6 +129,9 @@ class Cluster(WorkGate, Protocol):
         those that yield (`core.scaling.bounds.window_may_evict`). With either, one GPU pod that did not consent or does
         not yield means that no pod is evicted. No pod is evicted either while a PodDisruptionBudget protects one of
         them, or from a node that has lost our cordon for a removal (DIFFERS).
+
+        A pod that may be evicted, tolerates the cordon and was created after *cordoned_at* is a successor of an evicted
+        pod: evicting it too would only bring the next one, so it goes with the node.
 
         Raises TryLater while a PodDisruptionBudget or a pod that is still terminating blocks it.
         """

@@ -14,6 +14,7 @@ from receiver.core.model.policy import Taint
 from receiver.core.model.resources import COMPUTE
 from receiver.core.model.usage import EndedPod, workload_name
 from receiver.core.scaling.bounds import window_may_evict
+from receiver.core.scaling.demand import tolerates_cordon
 from receiver.core.scaling.packing import SOFT_TAINTS, consents
 from receiver.ports import (
     CORDON_ANNOTATION,
@@ -372,7 +373,9 @@ class WorldCluster(WorldHolding):
         """Patch the node that is the first of *args*."""
         return self.receipt(verb, args, lambda: self._world.patch_node(args[0], **changes), done)
 
-    def drain(self, node: str, *, consenting: bool = False, evicting: bool = False) -> Receipt:
+    def drain(
+        self, node: str, *, consenting: bool = False, evicting: bool = False, cordoned_at: datetime | None = None
+    ) -> Receipt:
         """Evict the pods of *node*; with *consenting* GPU pods too if all of them consented, with *evicting* if all
         yield.
 
@@ -394,10 +397,15 @@ class WorldCluster(WorldHolding):
         held = [why for pod in going if (why := self._refusal(pod, self._world.rehearse_eviction)) is not None]
         if held:
             raise TryLater("; ".join(held), code="pdb")
+        back = [pod for pod in going if _returned(pod, cordoned_at)]
+        if len(back) == len(here):
+            return Receipt(did=Did.DONE, sentence=f"only pods that tolerate the cordon are left on {node}")
         for pod in going:
+            if pod in back:
+                continue
             if (why := self._refusal(pod, self._evict)) is not None:  # an eviction before it used up its budget
                 raise TryLater(why, code="pdb")
-        raise TryLater(f"{len(here)} pods are still leaving {node}", code="draining")
+        raise TryLater(f"{len(here) - len(back)} pods are still leaving {node}", code="draining")
 
     def _evict(self, namespace: str, name: str) -> None:
         self.write("evict", (namespace, name), lambda: self._world.evict(namespace, name))
@@ -481,6 +489,13 @@ def _is_theirs(node: WorldNode) -> bool:
 def _hosts(pod: WorldPod) -> bool:
     """Return True for a pod of ours or of the monitoring."""
     return pod.labels.get(HOST_LABEL) in HOSTS
+
+
+def _returned(pod: WorldPod, cordoned_at: datetime | None) -> bool:
+    """Return True when *pod*, without a GPU, was created after *cordoned_at* and tolerates the cordon."""
+    if pod.requests or cordoned_at is None or pod.created_at < cordoned_at:
+        return False
+    return tolerates_cordon(as_pod(pod))
 
 
 def _must_leave(pod: WorldPod, agreed: Callable[[Pod], bool] | None) -> bool:

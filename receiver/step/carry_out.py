@@ -349,12 +349,11 @@ def _waits(victim: Victim, node: Node | None, unsure: bool, now: datetime) -> bo
 
 
 def _drain(victim: Victim, node: Node, action: Action, hands: Hands, now: datetime) -> Receipt:
-    """Drain *node*, or spare it after `DRAIN_WITHIN`: pods may return as fast as they are evicted."""
+    """Drain *node*, or spare it after `DRAIN_WITHIN`."""
     assert hands.cluster is not None
     try:
-        if victim.because is Because.EVICTED:
-            return hands.cluster.drain(node.name, evicting=True)
-        return hands.cluster.drain(node.name, consenting=victim.because is Because.CONSOLIDATED)
+        consenting, evicting = victim.because is Because.CONSOLIDATED, victim.because is Because.EVICTED
+        return hands.cluster.drain(node.name, consenting=consenting, evicting=evicting, cordoned_at=victim.since)
     except TryLater as error:
         if now - (victim.since or now) <= DRAIN_WITHIN:
             raise

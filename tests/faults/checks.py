@@ -15,8 +15,10 @@ from receiver.core.model.policy import Policy
 from receiver.core.model.signals import SignalAction
 from receiver.core.scaling.assign import assign
 from receiver.core.scaling.decide import decide_all
+from receiver.core.scaling.demand import CORDON
 from receiver.ports import CORDON_ANNOTATION, PROTECT_ANNOTATION, Receipt
 from receiver.replay.world import VM, WorldPod
+from receiver.replay.world.scheduler import untolerated
 from receiver.step.reconcile import Stepped
 from tests.faults.beyond import BeyondTheLine
 from tests.faults.bugs import Bug
@@ -47,6 +49,8 @@ class Checks:
         self.beyond = BeyondTheLine(truth, policy.budget, clock, self.violated)
         self.evictions = Evictions(truth)
         self._steps = 0
+        self._cordoned: dict[str, datetime] = {}  # when we last cordoned a node
+        self._returned: set[tuple[str, str]] = set()  # pods that came back to the node being deleted
         self._keepers: dict[str, str] = {}  # the nodes that a pod kept when Kubernetes was asked last, and its name
         self._refused: tuple[str, ...] = ()  # the rights that the product surely knows to be refused
 
@@ -201,6 +205,9 @@ class Checks:
             return
         node = truth.node_of(vm)
         held = truth.gpu_pods_on(node) if node else ()
+        since = self._cordoned.get(node.name) if node else None
+        on_it = truth.world.pods_on(node.name) if node and since else ()
+        self._returned = {(p.namespace, p.name) for p in on_it if since and p.created_at > since and _comes_back(p)}
         if held:
             self.violated("1 GPU pods", f"DELETE {vm.hostname} with {', '.join(p.name for p in held)} on it")
         if node is not None and node.annotations.get(PROTECT_ANNOTATION):
@@ -248,13 +255,15 @@ class Checks:
             self.violated("4 replaced", f"DELETE {vm.hostname}, which Civo built for one that we removed")
 
     def after_delete(self, pool: str, instance: str) -> None:
-        """Nothing but DaemonSet pods may die with a node that we delete."""
+        """Nothing but DaemonSet pods may die with a node that we delete, and pods that come back to a cordoned node."""
         self.removed.append(self._clock())
         self._truth.deleted.append((self._clock(), pool))
         before = self.counted[pool]
         self.counted[pool] = replace(before, nodes=before.nodes - 1)
         dead = [k for k in self._truth.world.kills if k.instance == instance and k.at == self._truth.world.now]
         for kill in dead:
+            if (kill.namespace, kill.name) in self._returned:
+                continue
             self.violated("1 pods killed", f"{kill.namespace}/{kill.name} died on {kill.node} with {kill.gpus} GPUs")
 
     def before_evict(self, namespace: str, name: str) -> None:
@@ -288,6 +297,7 @@ class Checks:
         if marks.get(CORDON_ANNOTATION) and node.ready and node.gpus and name in self._keepers:
             self.violated("1 cordoned in vain", f"{name}, which {self._keepers[name]} keeps")
         if unschedulable:
+            self._cordoned[name] = self._truth.world.now
             self.evictions.cordons(name, self._clock())
         elif why_not := self.evictions.why_not_back(node, self._clock()):
             self.violated("1 evictions", f"{name} is given back: {why_not}")
@@ -347,3 +357,9 @@ def sentence(answer: Any) -> str:
     if isinstance(answer, Receipt):
         return f"{answer.did.value}: {answer.sentence}"
     return f"{type(answer).__name__}: {answer}" if isinstance(answer, Exception) else "done"
+
+
+def _comes_back(pod: WorldPod) -> bool:
+    """Whether *pod*, without a GPU, tolerates the cordon and is restarted by its controller wherever it ends."""
+    mortal = bool(pod.requests) or pod.owner_kind in ("", "DaemonSet", "Node") or pod.deletion_at is not None
+    return not mortal and untolerated([CORDON], pod.tolerations) is None

@@ -11,10 +11,8 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from receiver.core.scaling.demand import CORDON
 from receiver.ports import CORDON_ANNOTATION, STOP_ANNOTATION
 from receiver.replay.world import WorldPod
-from receiver.replay.world.scheduler import untolerated
 from tests.faults.scenario import PoolPlan
 from tests.faults.truth import nodes_for
 
@@ -103,7 +101,7 @@ def _sizes(run: "Run", tight: bool) -> Iterator[str]:
     for plan in run.scenario.pools:
         pool = run.world.pools[plan.id]
         rest = max(_rest(plan) if plan.price is not None else 0, _hosts(run, plan))
-        most = max(rest, _kept_by_work(run, plan)) + _never_empty(run, plan)
+        most = max(rest, _kept_by_work(run, plan))
         if pool.required > most and not _looks_replaced(run, plan):
             yield f"{plan.id} asks for {pool.required} nodes, {rest} would do"
         held = tight or _undone(run, plan) or _may_have(run, plan) < rest
@@ -120,15 +118,6 @@ def _hosts(run: "Run", plan: PoolPlan) -> int:
         p.node for p in pods if p.labels.get("app.kubernetes.io/name") == "prometheus" or run.truth.would_be_lost(p)
     }
     return sum(vm.hostname in hosts for vm in run.world.pools[plan.id].living)
-
-
-def _never_empty(run: "Run", plan: PoolPlan) -> int:
-    """Nodes to which a pod without a GPU comes back at once whenever it is evicted (docs/limits.md)."""
-    pods = [
-        p for p in run.world.active_pods.values() if not p.requests and p.owner_kind not in ("", "DaemonSet", "Node")
-    ]
-    back = {p.node for p in pods if untolerated([CORDON], p.tolerations) is None}
-    return sum(vm.hostname in back for vm in run.world.pools[plan.id].living)
 
 
 def _looks_replaced(run: "Run", plan: PoolPlan) -> bool:

@@ -88,11 +88,11 @@ def test_one_node_that_may_not_be_drained_costs_the_others_no_paid_hour(store: S
     life = Life(world=a_world(), policy=a_policy(), store=store)
     kept: list[str] = []
 
-    def drain(node: str, *, consenting: bool = False) -> Receipt:
+    def drain(node: str, **asked: Any) -> Receipt:
         kept[:] = kept or [node]
         if node in kept:
             return Receipt(did=Did.DIFFERS, sentence=f"node {node} stays: ml/notebook is protected")
-        return life.cluster.drain(node, consenting=consenting)
+        return life.cluster.drain(node, **asked)
 
     life.wrap_cluster = lambda inner: Wrapped(inner, drain=drain)
     life.submit(a_job("first"))

@@ -153,7 +153,7 @@ def test_a_node_whose_drain_is_refused_is_not_cordoned_again_and_again(store: St
     """A CPU pod with safe-to-evict: false stands there: the look does not show it, the drain does."""
     life = Life(world=a_world(), policy=a_policy(), store=store)
 
-    def drain(node: str, *, consenting: bool = False) -> Receipt:
+    def drain(node: str, **_: object) -> Receipt:
         return Receipt(did=Did.DIFFERS, sentence=f"node {node} stays: ml/notebook is protected")
 
     life.wrap_cluster = lambda inner: Wrapped(inner, drain=drain)
@@ -174,7 +174,7 @@ def test_a_replacement_that_civo_builds_stops_the_removals_of_the_pool(store: St
 def test_a_pod_that_wants_a_cordoned_node_does_not_wait_for_the_retry_of_its_drain(store: Store) -> None:
     life = Life(world=a_world(), policy=a_policy(), store=store)
 
-    def drain(node: str, *, consenting: bool = False) -> Receipt:
+    def drain(node: str, **_: object) -> Receipt:
         raise TryLater("too many requests", code="http_429", delay=timedelta(minutes=30))
 
     life.wrap_cluster = lambda inner: Wrapped(inner, drain=drain)
@@ -436,7 +436,7 @@ def test_a_resolved_alert_counts_after_the_clock_was_set_back(store: Store) -> N
 def test_a_node_whose_pods_come_back_as_fast_as_they_are_evicted_is_given_up(store: Store) -> None:
     life = Life(world=a_world(), policy=a_policy(billing=EVERY_SECOND), store=store)
 
-    def drain(node: str, *, consenting: bool = False) -> Receipt:
+    def drain(node: str, **_: object) -> Receipt:
         raise TryLater(f"web/web0 still leaving {node}", code="draining", delay=timedelta(seconds=5))
 
     life.wrap_cluster = lambda inner: Wrapped(inner, drain=drain)

@@ -52,7 +52,7 @@ def out_of_stock(life: Life) -> None:
 def refused(life: Life) -> None:
     """Something on the idle node may not be evicted."""
 
-    def drain(node: str, *, consenting: bool = False) -> Receipt:
+    def drain(node: str, **_: object) -> Receipt:
         return Receipt(did=Did.DIFFERS, sentence=f"node {node} stays: ml/notebook is protected")
 
     life.policy = replace(life.policy, billing=EVERY_SECOND)

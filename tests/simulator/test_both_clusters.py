@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from receiver.adapters.kubernetes.cluster import connect
+from receiver.core.model.pods import Toleration
 from receiver.core.model.policy import Taint
 from receiver.core.scaling.packing import SOFT_TAINTS
 from receiver.ports import (
@@ -83,6 +84,18 @@ def drained(cluster: Cluster, node: str, *, consenting: bool = False, evicting: 
         return cluster.drain(node, consenting=consenting, evicting=evicting).did
     except TryLater as later:
         return later.code
+
+
+def test_a_pod_that_came_back_to_a_cordoned_node_goes_with_it(sim: Simulator, cluster: Cluster, node: str) -> None:
+    everything = (Toleration(operator="Exists"),)
+    run_pod(sim, node, "agent", gpus=0, tolerations=everything)
+    cluster.cordon(node, "action-7")
+    cordoned = sim.world.now
+    with pytest.raises(TryLater, match="leaving"):
+        cluster.drain(node, cordoned_at=cordoned)
+    sim.live.turn(timedelta(minutes=2))
+    assert [p.name for p in sim.world.pods_on(node) if p.namespace == "ml" and p.created_at >= cordoned]
+    assert cluster.drain(node, cordoned_at=cordoned).did is Did.DONE
 
 
 def leaving(sim: Simulator) -> set[str]:

@@ -7,6 +7,7 @@ and never to delete anything but by eviction, and a ResourceQuota of our own.
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -264,9 +265,11 @@ class KubernetesCluster(HoldingMeans):
         """Let *node* carry *taints* of our soft ones; see `receiver.adapters.kubernetes.node_marks`."""
         return self._marks.set_soft_taints(node, taints)
 
-    def drain(self, node: str, *, consenting: bool = False, evicting: bool = False) -> Receipt:
+    def drain(
+        self, node: str, *, consenting: bool = False, evicting: bool = False, cordoned_at: datetime | None = None
+    ) -> Receipt:
         """Evict what may go from *node*; see `receiver.adapters.kubernetes.drain`."""
-        return self._drain.drain(node, consenting=consenting, evicting=evicting)
+        return self._drain.drain(node, consenting=consenting, evicting=evicting, cordoned_at=cordoned_at)
 
     def scale_to_zero(self, pod: Pod) -> Receipt:
         """Scale what owns *pod* to zero; see `receiver.adapters.kubernetes.owners`."""

@@ -6,11 +6,11 @@ The node and its pods are read from the API server right before, never from a ca
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from receiver.adapters.http.sessions import Remarks
+from receiver.adapters.http.sessions import Remarks, moment
 from receiver.adapters.kubernetes.api import (
     BUDGETS_OF,
     CONFLICT,
@@ -31,17 +31,19 @@ from receiver.adapters.kubernetes.pods import (
     MIRROR_ANNOTATION,
     SPEAKING,
     DrainFate,
+    asked_or_held,
     controller_of,
     fate,
     gpu_requests,
     is_protected,
     requirement_from,
     terminated,
+    toleration_from,
 )
 from receiver.adapters.kubernetes.reflector import Lists
 from receiver.core.model.pods import PROTECTED, SYSTEM_NAMESPACE, WHY, KeepRule, keeps_for
 from receiver.core.scaling.bounds import window_may_evict
-from receiver.core.scaling.demand import meets
+from receiver.core.scaling.demand import CORDON, meets, tolerates
 from receiver.core.scaling.packing import consents
 from receiver.ports import SAFE_TO_EVICT_ANNOTATION, Did, Receipt, TryLater, WontWork
 
@@ -118,13 +120,23 @@ def _stores(spec: Mapping[str, Any]) -> bool:
     )
 
 
+def _returned(raw: Mapping[str, Any], cordoned_at: datetime | None) -> bool:
+    """Whether the pod without a GPU in *raw* came to its node after *cordoned_at* by tolerating the cordon."""
+    created = moment(section(raw, "metadata").get("creationTimestamp"))
+    if cordoned_at is None or created is None or created < cordoned_at or asked_or_held(raw):
+        return False
+    return any(tolerates(toleration_from(t), CORDON) for t in entries(section(raw, "spec"), "tolerations"))
+
+
 class Drain:
     """Empties nodes by evictions."""
 
     def __init__(self, api: KubernetesApi, wire: ClusterWire, marks: NodeMarks, keepers: Keepers) -> None:
         self._api, self._wire, self._marks, self._keepers = api, wire, marks, keepers
 
-    def drain(self, node: str, *, consenting: bool = False, evicting: bool = False) -> Receipt:
+    def drain(
+        self, node: str, *, consenting: bool = False, evicting: bool = False, cordoned_at: datetime | None = None
+    ) -> Receipt:
         """Evict the pods that may go from *node*; see `Cluster.drain`. Nothing is evicted while a pod keeps the
         node, or after our cordon was lifted: evicted pods could then return to it."""
         if (open_again := self._marks.lifted(node)) is not None:
@@ -144,6 +156,8 @@ class Drain:
             raise _kept_by_a_budget(held, node, "; no pod is evicted there until all can go")
         leaving = [key_of(raw) for what, raw in pods if what is DrainFate.LEAVES]
         for raw in going:
+            if _returned(raw, cordoned_at):
+                continue
             try:
                 if self._evict(raw):
                     leaving.append(key_of(raw))

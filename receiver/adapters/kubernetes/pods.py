@@ -184,7 +184,7 @@ def _pod(raw: Mapping[str, Any], requests: Mapping[str, int]) -> Pod:
         node_selector=words(spec, "nodeSelector"),
         affinity=_affinity(spec),
         preferred=_preferred(spec),
-        tolerations=tuple(_toleration(t) for t in entries(spec, "tolerations")),
+        tolerations=tuple(toleration_from(t) for t in entries(spec, "tolerations")),
         priority=spec.get("priority") or 0,
         priority_class=str(spec.get("priorityClassName") or ""),
         gang=gang.key if gang else None,
@@ -433,7 +433,7 @@ def requirement_from(raw: Mapping[str, Any]) -> Requirement:
     )
 
 
-def _toleration(raw: Mapping[str, Any]) -> Toleration:
+def toleration_from(raw: Mapping[str, Any]) -> Toleration:
     return Toleration(
         key=str(raw.get("key") or ""),
         operator=str(raw.get("operator") or "Equal"),
