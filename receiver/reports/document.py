@@ -4,22 +4,21 @@ page are made from.
 Amounts of USD are exact, GPU-hours rounded to a thousandth, ratios to four digits, waits in seconds.
 """
 
+from collections.abc import Mapping
 from datetime import date, datetime, timedelta
-from decimal import ROUND_HALF_EVEN, Decimal
-from typing import Annotated, Any, Self
+from decimal import Decimal
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import AfterValidator, BeforeValidator
+from pydantic import AfterValidator, BeforeValidator, model_validator
 
 from receiver.core.model.policy import Scope
-from receiver.core.model.usage import Owner
 from receiver.core.money.budget import BudgetStage
-from receiver.core.money.cost import CENT
-from receiver.core.report.always_on import AlwaysOn, CommitmentAdvice
-from receiver.core.report.budget_lines import BudgetLine, Stood
-from receiver.core.report.lines import CostLine, PaidFor, Subtotal, UnitCost
+from receiver.core.report.budget_lines import Stood
+from receiver.core.report.lines import PaidFor
 from receiver.core.report.report import Report
-from receiver.core.report.rightsizing import RightSize, Way
+from receiver.core.report.rightsizing import Way
 from receiver.reports.published import (
+    Cents,
     Count,
     Instant,
     Listed,
@@ -41,7 +40,6 @@ Seconds = Annotated[
     Positive, BeforeValidator(lambda wait: wait.total_seconds() if isinstance(wait, timedelta) else wait)
 ]
 Rounded = Annotated[Ratio, AfterValidator(lambda number: round(number, 4))]
-Cents = Annotated[Usd, AfterValidator(lambda usd: usd.quantize(CENT, rounding=ROUND_HALF_EVEN))]
 
 
 def scope_of(team: str | None) -> str:
@@ -49,34 +47,33 @@ def scope_of(team: str | None) -> str:
     return EVERYBODY if team is None else f"team:{team}"
 
 
-class AmountDocument(Published):
+class Part(Published):
+    """A part of a report, made from a value of the core also where it stands in another part."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_value(cls, value: Any) -> Any:
+        return value if isinstance(value, Mapping | Published) else cls.read(value)
+
+
+class AmountDocument(Part):
     """GPU-hours and money."""
 
     gpu_hours: Hours
     usd: Usd
 
 
-class CostRow(Published):
+class CostRow(Part):
     """One row of a report."""
 
+    within = ("total",)
+    paths: ClassVar = {"idle_gpu_hours": "idle.gpu_hours", "idle_usd": "idle.usd"}
     name: Annotated[str, says("empty: no label")]
     gpu_hours: Hours
     usd: Usd
     idle_gpu_hours: Hours
     idle_usd: Usd
     efficiency: Annotated[Rounded | None, says("the part that was used")]
-
-    @classmethod
-    def of(cls, value: Subtotal, **more: Any) -> Self:
-        """Return the row of *value*."""
-        return super().of(
-            value,
-            gpu_hours=value.total.gpu_hours,
-            usd=value.total.usd,
-            idle_gpu_hours=value.idle.gpu_hours,
-            idle_usd=value.idle.usd,
-            **more,
-        )
 
 
 class Consumer(CostRow):
@@ -92,7 +89,7 @@ class Unlabelled(AmountDocument):
     namespaces: Listed[CostRow]
 
 
-class PaidForDocument(Published):
+class PaidForDocument(Part):
     """What the month's money was paid for."""
 
     used: AmountDocument
@@ -103,10 +100,17 @@ class PaidForDocument(Published):
     seeded: AmountDocument
 
 
-class ReportBudget(Published):
+class ReportBudget(Part):
     """A budget in a report."""
 
     sometimes = ("seeded_usd", "forecast_since")
+    paths: ClassVar = {
+        "forecast_burn_usd": "forecast.burn",
+        "forecast_trend_usd": "forecast.trend",
+        "forecast_since": "forecast.since",
+        "set_by": "change.who",
+        "why": "change.why",
+    }
     scope: Annotated[str, word(Scope)]
     name: str
     monthly_usd: Usd
@@ -125,24 +129,8 @@ class ReportBudget(Published):
     set_by: str | None
     why: str | None
 
-    @classmethod
-    def of(cls, value: BudgetLine, **more: Any) -> Self:
-        """Return the budget of *value*."""
-        return super().of(
-            value,
-            ratio=None if value.ratio is None else float(value.ratio),
-            hold_at=float(value.hold_at),
-            stop_at=float(value.stop_at),
-            forecast_burn_usd=value.forecast.burn,
-            forecast_trend_usd=value.forecast.trend,
-            forecast_since=value.forecast.since,
-            set_by=value.change.who if value.change else None,
-            why=value.change.why if value.change else None,
-            **more,
-        )
 
-
-class StandstillDocument(Published):
+class StandstillDocument(Part):
     """When a pool did not grow."""
 
     kind: Annotated[str, word(Stood)]
@@ -153,7 +141,7 @@ class StandstillDocument(Published):
     who: str | None
 
 
-class JobsDocument(Published):
+class JobsDocument(Part):
     """How many workloads there were, and what became of them."""
 
     seen: Count
@@ -165,7 +153,7 @@ class JobsDocument(Published):
     gave_up: Count
 
 
-class WaitsDocument(Published):
+class WaitsDocument(Part):
     """How long workloads waited, in seconds."""
 
     started: Count
@@ -176,26 +164,20 @@ class WaitsDocument(Published):
     still_longest: Seconds | None
 
 
-class UnitDocument(Published):
+class UnitDocument(Part):
     """The cost of one unit of work."""
 
+    within = ("unit",)
     name: str
     per: Usd
     only: dict[str, str]
     usd: Usd | None
     count: float | None
-    usd_per: Usd | None
+    usd_per: Annotated[Usd, AfterValidator(lambda usd: round(usd, 6))] | None
     why_not: str | None
 
-    @classmethod
-    def of(cls, value: UnitCost, **more: Any) -> Self:
-        """Return the cost of one unit."""
-        per = None if value.usd_per is None else round(value.usd_per, 6)
-        unit = {"name": value.unit.name, "per": value.unit.per, "only": dict(value.unit.only)}
-        return super().of(value, usd_per=per, **unit, **more)
 
-
-class PeaksDocument(Published):
+class PeaksDocument(Part):
     """What a workload used at most."""
 
     workload: str
@@ -212,17 +194,13 @@ class PeaksDocument(Published):
 class RightSizeDocument(PeaksDocument):
     """A workload that would fit something smaller."""
 
+    within = ("peaks",)
     to: str
     way: Annotated[str, word(Way)]
     saves_usd: Cents | None
 
-    @classmethod
-    def of(cls, value: RightSize, **more: Any) -> Self:
-        """Return the proposal of *value*."""
-        return super().of(value.peaks, to=value.to, way=value.way.value, saves_usd=value.saves_usd, **more)
 
-
-class BaselineDocument(Published):
+class BaselineDocument(Part):
     """How many nodes of a size there always were."""
 
     size: str
@@ -231,9 +209,10 @@ class BaselineDocument(Published):
     peak: Count
 
 
-class CommitmentDocument(Published):
+class CommitmentDocument(Part):
     """What a commitment would have saved."""
 
+    within = ("commitment",)
     size: str
     term_months: Count
     usd_per_hour: Usd
@@ -242,17 +221,8 @@ class CommitmentDocument(Published):
     recommended: Annotated[Count | None, says("nodes")]
     saves_usd: Cents | None
 
-    @classmethod
-    def of(cls, value: CommitmentAdvice, **more: Any) -> Self:
-        """Return the advice of *value*."""
-        offer = value.commitment
-        named = {"size": offer.size, "term_months": offer.term_months, "usd_per_hour": offer.usd_per_hour}
-        return super().of(
-            value, break_even=None if value.break_even is None else float(value.break_even), **named, **more
-        )
 
-
-class AlwaysOnDocument(Published):
+class AlwaysOnDocument(Part):
     """What every pool at its peak would have cost."""
 
     usd: Cents | None
@@ -263,13 +233,8 @@ class AlwaysOnDocument(Published):
     since: dict[str, Instant]
     left_out: Annotated[Listed[str], says("pools without a price")]
 
-    @classmethod
-    def of(cls, value: AlwaysOn, **more: Any) -> Self:
-        """Return the comparison of *value*."""
-        return super().of(value, saved_ratio=None if value.saved_ratio is None else float(value.saved_ratio), **more)
 
-
-class DayDocument(Published):
+class DayDocument(Part):
     """One day's money."""
 
     day: date
@@ -277,9 +242,10 @@ class DayDocument(Published):
     idle_usd: Usd
 
 
-class ReportLine(Published):
+class ReportLine(Part):
     """One line: what it came to, whose it was, and what it cost. An empty name: none."""
 
+    within = ("whose", "whose.owner")
     paid_for: Annotated[str, word(PaidFor)]
     pool: str
     size: str
@@ -295,17 +261,17 @@ class ReportLine(Published):
     gpu_hours: Hours
     usd: Usd
 
-    @classmethod
-    def of(cls, value: CostLine, **more: Any) -> Self:
-        """Return the line of *value*."""
-        whose = value.whose
-        owner = {name: getattr(whose.owner, name) for name in Owner.__slots__}
-        return super().of(whose, gpu_hours=value.gpu_hours, usd=value.usd, **owner, **more)
 
-
-class ReportDocument(Published):
+class ReportDocument(Part):
     """The report of a month. Its lines add up to usd."""
 
+    within = ("everything", "everything.total", "measured")
+    paths: ClassVar = {
+        "month": "month.name",
+        "since": "month.start",
+        "nobodys": "nobodys.total",
+        "measured": "measured.coverage",
+    }
     month: Month
     timezone: str
     since: Annotated[Instant, says("", alias="from")]
@@ -354,47 +320,22 @@ class ReportDocument(Published):
     @classmethod
     def of(cls, value: Report, finalised: datetime | None = None, **more: Any) -> Self:
         """Return the document of *value*; *finalised* is when it was closed, None for one made on request."""
-        everything = value.everything
         owners = {line.whose.workload: line.whose.owner for line in reversed(value.lines)}
         return super().of(
             value,
-            month=value.month.name,
-            since=value.month.start,
             finalised=finalised,
-            gpu_hours=everything.total.gpu_hours,
-            usd=everything.total.usd,
-            paid_for=PaidForDocument(**{each.value: AmountDocument.of(everything.of(each)) for each in PaidFor}),
-            idle=AmountDocument.of(everything.idle),
-            nobodys=AmountDocument.of(value.nobodys.total),
-            efficiency=everything.efficiency,
-            memory_waste=value.measured.memory_waste,
-            utilization=value.measured.utilization,
-            measured=value.measured.coverage,
-            kinds=[CostRow.of(part) for part in value.kinds],
-            teams=[CostRow.of(part) for part in value.teams],
-            unlabelled=Unlabelled.of(
-                value.unlabelled.total, namespaces=[CostRow.of(part) for part in value.unlabelled_in[:TOP]]
-            ),
+            paid_for={each.value: value.everything.of(each) for each in PaidFor},
+            unlabelled=Unlabelled.of(value.unlabelled.total, namespaces=value.unlabelled_in[:TOP]),
             consumers=[
                 Consumer.of(part, team=owners[part.name].team, project=owners[part.name].project)
                 for part in value.workloads[:TOP]
             ],
             consumers_total=len(value.workloads),
-            budget=None if value.budget is None else ReportBudget.of(value.budget),
-            budgets=[ReportBudget.of(line) for line in value.budgets],
-            standstills=[StandstillDocument.of(each) for each in value.standstills[:LISTED]],
+            standstills=value.standstills[:LISTED],
             standstills_total=len(value.standstills),
-            jobs=JobsDocument.of(value.jobs),
-            waits=WaitsDocument.of(value.waits),
-            units=[UnitDocument.of(cost) for cost in value.units],
-            right_sizes=[RightSizeDocument.of(size) for size in value.right_sizes[:TOP]],
+            right_sizes=value.right_sizes[:TOP],
             right_sizes_total=len(value.right_sizes),
             right_sizes_usd=sum((size.saves_usd for size in value.right_sizes), Decimal(0)),
-            tight=[PeaksDocument.of(peaks) for peaks in value.tight[:TOP]],
-            baselines=[BaselineDocument.of(base) for base in value.baselines],
-            commitments=[CommitmentDocument.of(advice) for advice in value.commitments],
-            always_on=None if value.always_on is None else AlwaysOnDocument.of(value.always_on),
-            days=[DayDocument.of(day) for day in value.days],
-            lines=[ReportLine.of(line) for line in value.lines],
+            tight=value.tight[:TOP],
             **more,
         )

@@ -4,15 +4,15 @@ commands and metrics.
 Null is what was not known. Durations are seconds, money is USD, ratios are 0 to 1.
 """
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from decimal import Decimal
-from typing import Annotated, Self
+from typing import Annotated, ClassVar, Self
 
 from receiver.config.model import Mode
 from receiver.core.explain.explain import State
 from receiver.core.model.actions import ActionKind, Change, Verdict, VictimStage
 from receiver.core.model.approval_request import Asks, Question, Standing, sentence
-from receiver.core.model.charges import EXPLAINED, Comparison, Difference, DifferenceCause
+from receiver.core.model.charges import EXPLAINED, Comparison, DifferenceCause
 from receiver.core.model.model import CordonedBy, Facts, Rights, Source, Stage
 from receiver.core.model.overrides import OverrideKind
 from receiver.core.model.policy import Scope
@@ -22,11 +22,9 @@ from receiver.core.scaling.approval import is_wanted
 from receiver.core.scaling.assign import Wanted
 from receiver.core.scaling.waits import Direction, WaitKind
 from receiver.ports import ReadStore
-from receiver.reports.published import Count, Listed, Moment, Month, Positive, Published, Ratio, Usd, says, word
+from receiver.reports.published import Cents, Count, Listed, Moment, Month, Positive, Published, Ratio, Usd, says, word
 
-A_DAY = timedelta(days=1)
 MOST_DIFFERENCES = 200  # between ledger and charges that are listed; differences_total counts all
-CENT = Decimal("0.01")
 
 
 class NodeDocument(Published):
@@ -269,6 +267,15 @@ class SetBy(Published):
 class ScopedBudget(Published):
     """One budget."""
 
+    paths: ClassVar = {
+        "monthly_usd": "monthly",
+        "spent_usd": "spent",
+        "reserved_usd": "reserved",
+        "forecast_burn_usd": "forecast.burn",
+        "forecast_trend_usd": "forecast.trend",
+        "forecast_since": "forecast.since",
+        "set_by": "change",
+    }
     month: Month | None = None
     monthly_usd: Annotated[Usd | None, says("the allowance")] = None
     spent_usd: Annotated[Usd | None, says("null: not known")] = None
@@ -284,8 +291,10 @@ class ScopedBudget(Published):
     title: Annotated[str, says("what people call it")] = ""
     unknown: Annotated[str, says("why its spend is not known, else empty")] = ""
     uncounted: Annotated[Listed[str], says("charges without a price")] = ()
-    forecast_burn_usd: Annotated[Usd | None, says("the month's end, if what runs now goes on")] = None
-    forecast_trend_usd: Annotated[Usd | None, says("the month's end, if the pace since forecast_since goes on")] = None
+    forecast_burn_usd: Annotated[Cents | None, says("the month's end, if what runs now goes on")] = None
+    forecast_trend_usd: Annotated[Cents | None, says("the month's end, if the pace since forecast_since goes on")] = (
+        None
+    )
     forecast_since: Annotated[Moment | None, says("when the month or the ledger began, whichever is later")] = None
     set_by: SetBy | None = None
 
@@ -297,19 +306,8 @@ class ScopedBudget(Published):
     @classmethod
     def of_view(cls, view: BudgetView) -> Self:
         """Return *view* as it stands."""
-        found = view.forecast
-        return cls.of(
-            view,
-            monthly_usd=view.monthly,
-            spent_usd=None if view.unknown else view.spent,
-            reserved_usd=view.reserved,
-            ratio=None if view.unknown else view.ratio,
-            name=view.shown or view.name,
-            forecast_burn_usd=None if found.burn is None else f"{found.burn:.2f}",
-            forecast_trend_usd=None if found.trend is None else f"{found.trend:.2f}",
-            forecast_since=found.since,
-            set_by=view.change,
-        )
+        unknown = {"spent_usd": None, "ratio": None} if view.unknown else {}
+        return cls.of(view, name=view.shown or view.name, **unknown)
 
 
 class KeptOut(Published):
@@ -353,6 +351,7 @@ class ChargeDifference(Published):
 class ChargesDocument(Published):
     """What Civo charged this month beside the ledger. All is null before Civo was first asked."""
 
+    within = ("charged",)
     month: Month | None = None
     asked_at: Moment | None = None
     answered_at: Annotated[Moment | None, says("when the records were read")] = None
@@ -369,18 +368,15 @@ class ChargesDocument(Published):
     def of_comparison(cls, compared: Comparison) -> Self:
         """Return the comparison of ledger and charges."""
         return cls.of(
-            compared.charged,
+            compared,
             records=len(compared.charged.records),
-            account_usd=compared.account_usd,
-            unpriced=[UnpricedCharge(code=code, hours=float(hours)) for code, hours in compared.unpriced],
-            sizes=compared.sizes,
-            differences=[_difference(d) for d in compared.differences[:MOST_DIFFERENCES]],
+            unpriced=[{"code": code, "hours": hours} for code, hours in compared.unpriced],
+            differences=[
+                ChargeDifference.of(found, why=EXPLAINED[found.cause])
+                for found in compared.differences[:MOST_DIFFERENCES]
+            ],
             differences_total=len(compared.differences),
         )
-
-
-def _difference(found: Difference) -> ChargeDifference:
-    return ChargeDifference.of(found, why=EXPLAINED[found.cause])
 
 
 class SourceDocument(Published):

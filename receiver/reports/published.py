@@ -5,17 +5,18 @@ read back from it, and described by its JSON Schema in the OpenAPI document. Rea
 may have written the JSON: unknown fields are dropped, missing ones have their defaults, enumerations are text.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
-from decimal import Decimal
+from decimal import ROUND_HALF_EVEN, Decimal
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Self, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
 
-from receiver.core.money.cost import amount
+from receiver.core.money.cost import CENT, amount
 
 T = TypeVar("T")
+MISSING = object()
 SUFFIX = "Document"  # of a class whose schema has the rest as its name
 
 
@@ -27,6 +28,13 @@ def _tidy(schema: dict[str, Any], model: "type[Published]") -> None:
         found.pop("default", None)
     required = [name for name in schema.get("required", ()) if name not in model.sometimes]
     schema["required"] = required
+
+
+def _follow(value: Any, path: str) -> Any:
+    """The attribute at *path*, None behind None, MISSING where there is none."""
+    for name in path.split("."):
+        value = None if value is None else getattr(value, name, MISSING)
+    return value
 
 
 class Published(BaseModel):
@@ -42,12 +50,25 @@ class Published(BaseModel):
         json_schema_extra=_tidy,
     )
     sometimes: ClassVar[Sequence[str]] = ()
+    paths: ClassVar[Mapping[str, str]] = {}  # of fields that `of` takes from elsewhere, such as ``change.who``
+    within: ClassVar[Sequence[str]] = ()  # paths of the parts of a value that have the attributes it lacks itself
 
     @classmethod
     def of(cls, value: Any, **more: Any) -> Self:
         """Return the document of *value*: each field from the attribute of its name, except those in *more*."""
-        own = {name: getattr(value, name) for name in cls.model_fields if name not in more and hasattr(value, name)}
-        return cls(**own, **more)
+        return cls(**cls.read(value, more), **more)
+
+    @classmethod
+    def read(cls, value: Any, without: Collection[str] = ()) -> dict[str, Any]:
+        """Return the fields that *value* has attributes for, except those in *without*."""
+        wholes = [value, *(_follow(value, path) for path in cls.within)]
+        found = {}
+        for name in cls.model_fields:
+            path = cls.paths.get(name, name)
+            known = (each for whole in wholes if (each := _follow(whole, path)) is not MISSING)
+            if name not in without and (each := next(known, MISSING)) is not MISSING:
+                found[name] = each
+        return found
 
     def document(self, exclude: Any = None) -> dict[str, Any]:
         """Return the JSON-able document: the fields that are set, and null for others that are always there.
@@ -86,6 +107,7 @@ Count = Annotated[int, extra(minimum=0)]
 Ratio = Annotated[float, extra(minimum=0)]
 Positive = Annotated[float, extra(minimum=0)]
 Usd = Annotated[Decimal, PlainSerializer(amount, return_type=str), _AMOUNT]  # as text: a float cannot hold cents
+Cents = Annotated[Usd, AfterValidator(lambda usd: usd.quantize(CENT, rounding=ROUND_HALF_EVEN))]
 Month = Annotated[str, extra(pattern="^[0-9]{4}-(0[1-9]|1[0-2])$")]
 Moment = Annotated[datetime, PlainSerializer(datetime.isoformat, return_type=str), _DATE_TIME]  # of a picture: +00:00
 Instant = Annotated[datetime, PlainSerializer(utc, return_type=str), _DATE_TIME]  # everywhere else: Z

@@ -17,7 +17,7 @@ from receiver.core.model.policy import Scope, Unanswered
 from receiver.core.money.attribution import By, Part
 from receiver.core.money.cost import amount
 from receiver.metrics.collector import WatchState
-from receiver.ports import StoredAction, StoredDecision, StoredOverride
+from receiver.ports import StoredDecision, StoredOverride
 from receiver.reports.picture import (
     KeptOut,
     Picture,
@@ -34,12 +34,9 @@ from receiver.reports.published import Count, Instant, Listed, Month, Positive, 
 from receiver.web.parts import WebParts
 
 LONGEST_TEXT = 500  # characters of a name or a reason
-Reason = Annotated[
-    str, says("the reason", json_schema_extra={"minLength": 1, "maxLength": LONGEST_TEXT, "pattern": r"\S"})
-]
-Person = Annotated[
-    str, says("the person", json_schema_extra={"minLength": 1, "maxLength": LONGEST_TEXT, "pattern": r"\S"})
-]
+WORDS = {"minLength": 1, "maxLength": LONGEST_TEXT, "pattern": r"\S"}
+Reason = Annotated[str, says("the reason", json_schema_extra=WORDS)]
+Person = Annotated[str, says("the person", json_schema_extra=WORDS)]
 
 
 def plain(value: Any) -> Any:
@@ -90,6 +87,7 @@ class OutcomeDocument(Published):
 class ActionDocument(Published):
     """What was done about a decision."""
 
+    within = ("action",)
     id: str = ""
     pool: str = ""
     pool_name: str = ""
@@ -104,11 +102,6 @@ class ActionDocument(Published):
     retry_at: Instant | None = None
     last_error: Annotated[str, says("empty without one")] = ""
     outcome: Annotated[OutcomeDocument | None, says("null while it is open")] = None
-
-    @classmethod
-    def of_stored(cls, stored: StoredAction, pool_name: str) -> Self:
-        """Return an action and what became of it."""
-        return cls.of(stored.action, pool_name=pool_name, outcome=stored.outcome)
 
 
 class DecisionLine(Published):
@@ -173,7 +166,9 @@ def explained(stored: StoredDecision, parts: WebParts) -> ExplainedDecision:
     """Return a decision with what followed from it and its neighbours in the history of its pool."""
     previous, following = parts.store.beside(stored)
     found = ExplainedDecision.of_stored(stored, parts, previous=previous, next=following)
-    actions = [ActionDocument.of_stored(a, found.pool_name) for a in parts.store.followed(stored.id)]  # its name then
+    actions = [
+        ActionDocument.of(a, pool_name=found.pool_name) for a in parts.store.followed(stored.id)
+    ]  # its name then
     return found.model_copy(update={"actions": tuple(actions)})
 
 
@@ -192,6 +187,7 @@ class GroundsDocument(Published):
 class OverrideDocument(Published):
     """A temporary override of policy."""
 
+    within = ("override",)
     id: Annotated[str, says("what ends it")] = ""
     kind: Annotated[str, word(OverrideKind)] = ""
     pool: Annotated[str | None, says("null: every pool")] = None
@@ -210,11 +206,9 @@ class OverrideDocument(Published):
         """Return one override as it stands at *now*."""
         override = stored.override
         return cls.of(
-            override,
+            stored,
             pool_name=parts.pool_name(override.pool) if override.pool else None,
             in_force=stored.ended_at is None and override.holds(now),
-            ended_at=stored.ended_at,
-            ended_by=stored.ended_by,
         )
 
 

@@ -208,4 +208,4 @@ def _add_decisions(routes: Blueprint, parts: WebParts) -> None:
         pool, limit = pool_asked(parts), limit_asked()
         _picture(parts)
         found = parts.store.actions(pool=pool, limit=limit)
-        return jsonify(as_list(ActionDocument.of_stored(a, parts.pool_name(a.action.pool)) for a in found))
+        return jsonify(as_list(ActionDocument.of(a, pool_name=parts.pool_name(a.action.pool)) for a in found))

@@ -175,7 +175,7 @@ def add_pool_page(routes: Blueprint, parts: WebParts) -> None:
             asked=asked,
             since=since,
             lanes=lanes(lives, parts.store.turns(wanted.id, since, now), sampled, since, now),
-            legend=[(doing, name, BAR * height) for doing, (name, height) in LOOKS.items()],
+            legend=[(doing, name, round(BAR * height, 1)) for doing, (name, height) in LOOKS.items()],
             events=happened[:SHOWN],
             more_events=len(happened) - SHOWN,
             cut=cut,
