@@ -28,7 +28,7 @@ from demo.stack import Stack
 from receiver.server import gunicorn_conf
 
 MINUTES = float(os.environ.get("OVERLOAD_MINUTES", "4"))  # under load; the bare endpoint takes as long again
-PER_SECOND = 500
+PER_SECOND = 200
 SENDERS = 16
 TURN_SECONDS = 10.0
 HUGE = 10_000  # alerts in one message
