@@ -1,11 +1,11 @@
 """Kubernetes as the reconciler's ports show it, answered by a World in memory."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from receiver.config.document import parse
 from receiver.config.values import LongerThanZero
@@ -32,18 +32,25 @@ from receiver.ports import (
     TryLater,
     WontWork,
 )
-from receiver.replay.ports import Switches
+from receiver.replay.ports import WorldPort
 from receiver.replay.world.config import CLAIMS, Denied
-from receiver.replay.world.objects import HoldObjects, HoldQuota, WorldNode, WorldPod
+from receiver.replay.world.objects import HoldQuota, WorldNode, WorldPod
 from receiver.replay.world.world import World
 
 T = TypeVar("T")
+HOSTS = frozenset({"prometheus", "alertmanager", "gpu-autoscaler"})
+HOST_LABEL = "app.kubernetes.io/name"
+LEAVE_WITH_NODES = ("DaemonSet", "Node")  # pods that nothing evicts
+NO_LOAD: Mapping[str, int] = {}
+SCALABLE = frozenset({"Deployment", "ReplicaSet", "StatefulSet", "Job"})
 
 
 def as_pod(pod: WorldPod) -> Pod:
     """Return the core's value of a pod."""
     waits = _phase(pod)
     claims = waits is PodPhase.WAITING and CLAIMS in pod.requests
+    agreed = pod.annotations.get(SAFE_TO_EVICT_ANNOTATION, "").lower() == "true"
+    protected = protects(pod)
     return Pod(
         namespace=pod.namespace,
         name=pod.name,
@@ -61,29 +68,19 @@ def as_pod(pod: WorldPod) -> Pod:
         priority_class=pod.priority_class,
         gang=None if pod.gang is None else f"{pod.namespace}/{pod.gang}",
         gang_min=pod.gang_size or None if pod.gang is not None else None,
-        owner=f"{pod.owner_kind}/{pod.owner_name}" if pod.owner_kind else "",
+        owner=_owner(pod),
         labels=pod.labels,
         daemon=pod.owner_kind == "DaemonSet",
         terminating=pod.deletion_at is not None,
-        evictable=_is_evictable(pod),
-        protected=protects(pod),
+        # the kubelet would restart a mirror pod in place
+        evictable=agreed and pod.owner_kind != "Node" and not protected,
+        protected=protected,
         idle_shutdown=_annotated(pod.annotations, IDLE_SHUTDOWN_ANNOTATION, partial(parse, LongerThanZero)),
         keep_until=_annotated(pod.annotations, KEEP_UNTIL_ANNOTATION, _time),
         bound_at=pod.scheduled_since if pod.scheduled else None,
         running_since=pod.started_at,
         scheduler_says=pod.message if waits is PodPhase.WAITING else "",
         compute=pod.compute,
-    )
-
-
-def as_ended(pod: WorldPod) -> EndedPod:
-    """Return the core's value of a terminated pod."""
-    owner = f"{pod.owner_kind}/{pod.owner_name}" if pod.owner_kind else ""
-    return EndedPod(
-        uid=pod.uid,
-        workload=workload_name(pod.namespace, owner, pod.name),
-        succeeded=pod.phase == "Succeeded",
-        at=pod.finished_at,
     )
 
 
@@ -112,10 +109,8 @@ def protects(pod: WorldPod) -> bool:
     return wished or pod.annotations.get(SAFE_TO_EVICT_ANNOTATION, "").lower() == "false"
 
 
-def _is_evictable(pod: WorldPod) -> bool:
-    """Return True when the pod's owner consented to its eviction. The kubelet would restart a mirror pod in place."""
-    agreed = pod.annotations.get(SAFE_TO_EVICT_ANNOTATION, "").lower() == "true"
-    return agreed and pod.owner_kind != "Node" and not protects(pod)
+def _owner(pod: WorldPod) -> str:
+    return f"{pod.owner_kind}/{pod.owner_name}" if pod.owner_kind else ""
 
 
 def _phase(pod: WorldPod) -> PodPhase:
@@ -169,56 +164,39 @@ def _gang(pod: WorldPod) -> str:
     return f"{pod.namespace}/{pod.gang}" if pod.gang else ""
 
 
-HOSTS = frozenset({"prometheus", "alertmanager", "gpu-autoscaler"})
-HOST_LABEL = "app.kubernetes.io/name"
-LEAVE_WITH_NODES = ("DaemonSet", "Node")  # pods that nothing evicts
-NO_LOAD: Mapping[str, int] = {}
-SCALABLE = frozenset({"Deployment", "ReplicaSet", "StatefulSet", "Job"})
-
-
-class WorldHolding(Switches):
+class WorldHolding(WorldPort):
     """The objects of a budget hold, as a world keeps them."""
 
-    _holding: HoldObjects
-
     def held_places(self, *, queues: bool) -> HeldPlaces:
-        """Return the quotas and queue stops that are ours."""
-        self.called("held_places")
-        held = [n for n, q in self._holding.cluster_queues.items() if STOP_POLICY_ANNOTATION in q.annotations]
+        holding = self._world.holding
+        held = [n for n, q in holding.cluster_queues.items() if STOP_POLICY_ANNOTATION in q.annotations]
         return HeldPlaces(
-            namespaces=tuple(sorted(n for n, q in self._holding.quotas.items() if q.ours)),
+            namespaces=tuple(sorted(n for n, q in holding.quotas.items() if q.ours)),
             cluster_queues=tuple(sorted(held)) if queues else (),
         )
 
     def hold_namespace(self, namespace: str, resources: Sequence[str], passing: Sequence[str]) -> Receipt:
-        """Create our quota in *namespace*."""
-        self.called("hold_namespace")
-        found = self._holding.quotas.get(namespace)
-        spec = {"resources": sorted(resources), "passing": sorted(passing)}
+        quotas = self._world.holding.quotas
+        found = quotas.get(namespace)
+        quota = HoldQuota(spec={"resources": sorted(resources), "passing": sorted(passing)})
         if found is not None and not found.ours:
             return Receipt(did=Did.DIFFERS, sentence=f"the quota of {namespace} is not ours and is left alone")
-        if found is not None and found.spec == spec:
+        if found == quota:
             return Receipt(did=Did.ALREADY, sentence=f"the quota of {namespace} exists already")
-        quotas = self._holding.quotas
         done = f"created the quota of {namespace}"
-        return self.receipt(
-            "hold_namespace", (namespace,), lambda: quotas.update({namespace: HoldQuota(spec=spec)}), done
-        )
+        return self.write(lambda: quotas.update({namespace: quota}), done, "hold_namespace", namespace)
 
     def release_namespace(self, namespace: str) -> Receipt:
-        """Delete our quota in *namespace*."""
-        self.called("release_namespace")
-        found = self._holding.quotas.get(namespace)
+        quotas = self._world.holding.quotas
+        found = quotas.get(namespace)
         if found is None or not found.ours:
             did = Did.ALREADY if found is None else Did.DIFFERS
             return Receipt(did=did, sentence=f"no quota of ours is in {namespace}")
         done = f"deleted the quota of {namespace}"
-        return self.receipt("release_namespace", (namespace,), lambda: self._holding.quotas.pop(namespace), done)
+        return self.write(lambda: quotas.pop(namespace), done, "release_namespace", namespace)
 
     def hold_queue(self, queue: str) -> Receipt:
-        """Set a ClusterQueue to Hold and note its previous stop policy."""
-        self.called("hold_queue")
-        found = self._holding.cluster_queues.get(queue)
+        found = self._world.holding.cluster_queues.get(queue)
         if found is None:
             return Receipt(did=Did.DIFFERS, sentence=f"there is no ClusterQueue {queue}")
         if found.stop_policy not in (None, "None"):
@@ -229,12 +207,10 @@ class WorldHolding(Switches):
             found.annotations.setdefault(STOP_POLICY_ANNOTATION, found.stop_policy or "")
             found.stop_policy = "Hold"
 
-        return self.receipt("hold_queue", (queue,), hold, f"put ClusterQueue {queue} on Hold")
+        return self.write(hold, f"put ClusterQueue {queue} on Hold", "hold_queue", queue)
 
     def release_queue(self, queue: str) -> Receipt:
-        """Restore a ClusterQueue's previous stop policy."""
-        self.called("release_queue")
-        found = self._holding.cluster_queues.get(queue)
+        found = self._world.holding.cluster_queues.get(queue)
         if found is None or STOP_POLICY_ANNOTATION not in found.annotations:
             return Receipt(did=Did.ALREADY, sentence=f"ClusterQueue {queue} is not held by us")
 
@@ -242,23 +218,19 @@ class WorldHolding(Switches):
             before = found.annotations.pop(STOP_POLICY_ANNOTATION) or None
             found.stop_policy = before if found.stop_policy == "Hold" else found.stop_policy
 
-        return self.receipt("release_queue", (queue,), release, f"released ClusterQueue {queue}")
+        return self.write(release, f"released ClusterQueue {queue}", "release_queue", queue)
 
 
 class WorldCluster(WorldHolding):
     """Kubernetes, answered by a World. Values are made once per object version, since most objects rarely change."""
 
     def __init__(self, world: World) -> None:
-        super().__init__()
+        super().__init__(world)
         self.refused: tuple[str, ...] = ()  # of the rights that a removal needs
-        self._world = world
-        self._holding = world.holding
         self._pods: dict[tuple[str, str], tuple[int, Pod]] = {}
         self._nodes: dict[str, tuple[int, ClusterNode]] = {}
 
     def look(self) -> ClusterFacts:
-        """Return the nodes, and the GPU pods that have not terminated."""
-        self.called("look")
         known, self._pods = self._pods, {}
         hosts: dict[str, list[str]] = {}
         others: dict[str, Counter[str]] = {}
@@ -293,71 +265,64 @@ class WorldCluster(WorldHolding):
             ),
         )
 
-    def missing_rights(self) -> Sequence[str]:
-        """Return the rights that we lack."""
-        self.called("missing_rights")
-        return self.refused
-
     def _look_at_nodes(
         self, hosts: Mapping[str, Sequence[str]], keepers: Mapping[str, Sequence[str]]
-    ) -> tuple[ClusterNode, ...]:
+    ) -> Iterator[ClusterNode]:
         known, self._nodes = self._nodes, {}
         for name, node in self._world.nodes.items():
             here, kept = tuple(hosts.get(name, ())), named(keepers.get(name, ()))
             before = known.get(name)
             same = before is not None and (before[0], before[1].hosts, before[1].kept_by) == (node.version, here, kept)
             self._nodes[name] = before if before and same else (node.version, as_node(node, here, kept))
-        return tuple(node for _, node in self._nodes.values())
+            yield self._nodes[name][1]
+
+    def missing_rights(self) -> Sequence[str]:
+        return self.refused
 
     def ended(self, namespaces: Collection[str]) -> Sequence[EndedPod]:
-        """Return the GPU pods of *namespaces* that have terminated and still exist."""
-        self.called("ended")
-        over = (p for p in self._world.pods.values() if p.over and p.requests and p.namespace in namespaces)
-        return [as_ended(p) for p in over]
+        return [
+            EndedPod(
+                uid=p.uid,
+                workload=workload_name(p.namespace, _owner(p), p.name),
+                succeeded=p.phase == "Succeeded",
+                at=p.finished_at,
+            )
+            for p in self._world.pods.values()
+            if p.over and p.requests and p.namespace in namespaces
+        ]
 
     def gpu_pods_on(self, node: str) -> Sequence[Pod]:
-        """Return the GPU pods bound to *node*."""
-        self.called("gpu_pods_on")
         return [as_pod(p) for p in self._world.pods_on(node) if p.requests]
 
     def cordon(self, node: str, action: str) -> Receipt:
-        """Cordon with our annotation. DIFFERS: no such node, cordoned by someone else, or our cordon was lifted."""
-        self.called("cordon")
         found = self._world.nodes.get(node)
         if found is None:
             return Receipt(did=Did.DIFFERS, sentence=f"there is no node {node}")
-        owner = found.annotations.get(CORDON_ANNOTATION)
         if _is_theirs(found):
             return Receipt(did=Did.DIFFERS, sentence=f"{node} was cordoned by someone else")
-        if found.unschedulable and owner == action:
-            return Receipt(did=Did.ALREADY, sentence=f"{node} is cordoned for this already")
-        if owner == action:
+        if found.annotations.get(CORDON_ANNOTATION) == action:
+            if found.unschedulable:
+                return Receipt(did=Did.ALREADY, sentence=f"{node} is cordoned for this already")
             return Receipt(did=Did.DIFFERS, sentence=f"someone made {node} schedulable again")
-        marks = {CORDON_ANNOTATION: action}
-        return self._patch("cordon", (node, action), f"cordoned {node}", unschedulable=True, annotations=marks)
+        patch = partial(self._world.patch_node, node, unschedulable=True, annotations={CORDON_ANNOTATION: action})
+        return self.write(patch, f"cordoned {node}", "cordon", node, action)
 
     def uncordon(self, node: str) -> Receipt:
-        """Undo our cordon for a removal; one for a budget's stop stays."""
-        self.called("uncordon")
         found = self._world.nodes.get(node)
         if found is not None and _is_theirs(found):
             return Receipt(did=Did.DIFFERS, sentence=f"{node} was cordoned by someone else")
         return self._lift("uncordon", found, CORDON_ANNOTATION, STOP_ANNOTATION)
 
     def cordon_for_budget(self, node: str, why: str) -> Receipt:
-        """Cordon for a budget's stop. DIFFERS: no such node, or cordoned by someone else."""
-        self.called("cordon_for_budget")
         found = self._world.nodes.get(node)
         if found is None or _is_theirs(found):
             return Receipt(did=Did.DIFFERS, sentence=f"{node} is gone, or was cordoned by someone else")
         if found.unschedulable and found.annotations.get(STOP_ANNOTATION) == why:
             return Receipt(did=Did.ALREADY, sentence=f"{node} is closed already")
-        marks = {STOP_ANNOTATION: why}
-        return self._patch("cordon_for_budget", (node, why), f"closed {node}", unschedulable=True, annotations=marks)
+        patch = partial(self._world.patch_node, node, unschedulable=True, annotations={STOP_ANNOTATION: why})
+        return self.write(patch, f"closed {node}", "cordon_for_budget", node, why)
 
     def uncordon_for_budget(self, node: str) -> Receipt:
-        """Undo `cordon_for_budget`; a cordon for a removal stays."""
-        self.called("uncordon_for_budget")
         return self._lift("uncordon_for_budget", self._world.nodes.get(node), STOP_ANNOTATION, CORDON_ANNOTATION)
 
     def _lift(self, verb: str, found: WorldNode | None, annotation: str, other: str) -> Receipt:
@@ -365,24 +330,12 @@ class WorldCluster(WorldHolding):
         if found is None or annotation not in found.annotations:
             return Receipt(did=Did.ALREADY, sentence="it is gone, or was not cordoned for this")
         unschedulable = None if other in found.annotations else False
-        marks = {annotation: None}
-        done = f"undid the cordon of {found.name}"
-        return self._patch(verb, (found.name,), done, unschedulable=unschedulable, annotations=marks)
-
-    def _patch(self, verb: str, args: tuple[str, *tuple[object, ...]], done: str, **changes: Any) -> Receipt:
-        """Patch the node that is the first of *args*."""
-        return self.receipt(verb, args, lambda: self._world.patch_node(args[0], **changes), done)
+        patch = partial(self._world.patch_node, found.name, unschedulable=unschedulable, annotations={annotation: None})
+        return self.write(patch, f"undid the cordon of {found.name}", verb, found.name)
 
     def drain(
         self, node: str, *, consenting: bool = False, evicting: bool = False, cordoned_at: datetime | None = None
     ) -> Receipt:
-        """Evict the pods of *node*; with *consenting* GPU pods too if all of them consented, with *evicting* if all
-        yield.
-
-        DIFFERS, and nothing is evicted: a pod keeps the node (another GPU pod, a protected one, one of ours or of the
-        monitoring), or someone lifted our cordon. Raises TryLater until the node is empty.
-        """
-        self.called("drain")
         found = self._world.nodes.get(node)
         if found is not None and not (found.unschedulable and CORDON_ANNOTATION in found.annotations):
             return Receipt(did=Did.DIFFERS, sentence=f"someone lifted our cordon of {node}; nothing was evicted")
@@ -408,7 +361,7 @@ class WorldCluster(WorldHolding):
         raise TryLater(f"{len(here) - len(back)} pods are still leaving {node}", code="draining")
 
     def _evict(self, namespace: str, name: str) -> None:
-        self.write("evict", (namespace, name), lambda: self._world.evict(namespace, name))
+        self.write(lambda: self._world.evict(namespace, name), f"evicted {name}", "evict", namespace, name)
 
     def _refusal(self, pod: WorldPod, evict: Callable[[str, str], None]) -> str | None:
         """Return why *evict* refuses *pod*, None when it does not."""
@@ -420,34 +373,28 @@ class WorldCluster(WorldHolding):
         return None
 
     def apply_labels_and_taints(self, node: str, labels: Mapping[str, str], taints: Sequence[Taint]) -> Receipt:
-        """Put *labels* and *taints* on a node; a taint replaces one of the same key and effect. No node: DIFFERS."""
-        self.called("apply_labels_and_taints")
         found = self._world.nodes.get(node)
         if found is None:
             return Receipt(did=Did.DIFFERS, sentence=f"there is no node {node}")
-        marks = {(t.key, t.effect) for t in taints}
-        others = [t for t in found.taints if (t.key, t.effect) not in marks]
         if found.labels.items() >= labels.items() and set(taints) <= set(found.taints):
             return Receipt(did=Did.ALREADY, sentence=f"{node} has these labels and taints already")
+        marks = {(t.key, t.effect) for t in taints}
+        others = [t for t in found.taints if (t.key, t.effect) not in marks]
+        patch = partial(self._world.patch_node, node, labels=labels, taints=(*others, *taints))
         done = f"put {len(labels)} labels and {len(taints)} taints on {node}"
-        args = (node, dict(labels), tuple(taints))
-        return self._patch("apply_labels_and_taints", args, done, labels=labels, taints=(*others, *taints))
+        return self.write(patch, done, "apply_labels_and_taints", node, dict(labels), tuple(taints))
 
     def set_soft_taints(self, node: str, taints: Sequence[Taint]) -> Receipt:
-        """Let a node carry exactly *taints* of our soft ones. No node: DIFFERS."""
-        self.called("set_soft_taints")
         found = self._world.nodes.get(node)
         if found is None:
             return Receipt(did=Did.DIFFERS, sentence=f"there is no node {node}")
         if {t for t in found.taints if t in SOFT_TAINTS} == set(taints):
             return Receipt(did=Did.ALREADY, sentence=f"{node} carries these soft taints already")
-        others = (t for t in found.taints if t not in SOFT_TAINTS)
-        done = f"{node} carries {len(taints)} soft taints"
-        return self._patch("set_soft_taints", (node, tuple(taints)), done, taints=(*others, *taints))
+        others = [t for t in found.taints if t not in SOFT_TAINTS]
+        patch = partial(self._world.patch_node, node, taints=(*others, *taints))
+        return self.write(patch, f"{node} carries {len(taints)} soft taints", "set_soft_taints", node, tuple(taints))
 
     def scale_to_zero(self, pod: Pod) -> Receipt:
-        """Scale the pod's controller to zero, or suspend its Job. Raises WontWork for any other owner."""
-        self.called("scale_to_zero")
         kind, _, name = pod.owner.partition("/")
         if kind not in SCALABLE:
             raise WontWork(f"{pod.key} has no controller that can be scaled", code="not_scalable")
@@ -455,14 +402,12 @@ class WorldCluster(WorldHolding):
             return Receipt(did=Did.ALREADY, sentence=f"{pod.owner} of {pod.namespace} is at zero already")
         scale = partial(self._world.scale_to_zero, kind, pod.namespace, name)
         done = f"scaled {pod.owner} of {pod.namespace} to zero"
-        return self.receipt("scale_to_zero", (pod.namespace, pod.owner), scale, done)
+        return self.write(scale, done, "scale_to_zero", pod.namespace, pod.owner)
 
     def record_event(self, pod: Pod, *, reason: str, message: str) -> Receipt:
-        """Create an Event on *pod*."""
-        self.called("record_event")
         event = partial(self._world.record_event, kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid)
         write = partial(event, reason=reason, message=message, component="gpu-autoscaler")
-        return self.receipt("record_event", (pod.key, reason), write, f"created the Event {reason} on {pod.key}")
+        return self.write(write, f"created the Event {reason} on {pod.key}", "record_event", pod.key, reason)
 
     def _keeps(self, pod: WorldPod) -> str:
         """Return why *pod* keeps its node; empty when it does not, holds a GPU, or leaves with the node."""
@@ -482,7 +427,6 @@ class WorldCluster(WorldHolding):
 
 
 def _is_theirs(node: WorldNode) -> bool:
-    """Return True when *node* is cordoned, and not by us."""
     return node.unschedulable and not node.annotations.keys() & {CORDON_ANNOTATION, STOP_ANNOTATION}
 
 

@@ -14,83 +14,40 @@ from receiver.replay.world.config import POOL_LABEL, Denied
 from receiver.replay.world.objects import WorldPod
 from receiver.replay.world.world import World
 
+LATER_STATUSES = frozenset({408, 409, 423, 425, 429})
+SAMPLED = timedelta(minutes=2)
+HIGH, HIGH_FOR = 0.70, timedelta(minutes=5)  # utilization ratios of the rules
+LOW, LOW_FOR = 0.50, timedelta(minutes=10)
+YOUNG = timedelta(minutes=9)  # a younger pool has too few samples to count as idle
 
-class Switches:
-    """Faults for tests. *writes* are the calls that reached the world, also refused ones, as (verb, args)."""
 
-    def __init__(self) -> None:
+class WorldPort:
+    """A port over *world*. *writes* are the calls that reached it, also refused ones, as (verb, args)."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
         self.writes: list[tuple[str, tuple[object, ...]]] = []
-        self.down: Exception | None = None
-        self._failures: list[tuple[Exception, str | None]] = []
-        self._after: list[tuple[Exception, str]] = []
 
-    def fail_next(self, error: Exception, verb: str | None = None) -> None:
-        """Let the next call (of *verb*, if given) raise *error* without any effect."""
-        self._failures.append((error, verb))
-
-    def fail_after(self, error: Exception, verb: str) -> None:
-        """Let the next write *verb* take effect and then raise *error*, like a lost answer."""
-        self._after.append((error, verb))
-
-    def fail_always(self, error: Exception | None) -> None:
-        """Let every call raise *error*; None ends that."""
-        self.down = error
-
-    def called(self, verb: str) -> None:
-        """Raise a fault that is set for *verb*."""
-        if self.down is not None:
-            raise self.down
-        for index, (error, only) in enumerate(self._failures):
-            if only in (None, verb):
-                del self._failures[index]
-                raise error
-
-    def write(self, verb: str, args: tuple[object, ...], do: Callable[[], object]) -> None:
-        """Record and run a write. Raises a fault that is set for its answer."""
+    def write(self, do: Callable[[], object], done: str, verb: str, *args: object) -> Receipt:
+        """Record and run a write; *done* is the sentence of its receipt."""
         self.writes.append((verb, args))
         do()
-        for index, (error, only) in enumerate(self._after):
-            if only == verb:
-                del self._after[index]
-                raise error
-
-    def receipt(self, verb: str, args: tuple[object, ...], do: Callable[[], object], sentence: str) -> Receipt:
-        """Run a write and return its receipt."""
-        self.write(verb, args, do)
-        return Receipt(did=Did.DONE, sentence=sentence)
-
-
-LATER_CODES = frozenset(
-    {
-        "cannot_scale_already_rescaling_cluster",
-        "database_cluster_pool_instance_delete_failed",
-        "database_cluster_pool_no_sufficient_instances_available",
-        "database_quota_lock_failed",
-        "database_sizes_list",
-    }
-)
-LATER_STATUSES = frozenset({408, 409, 423, 425, 429})
+        return Receipt(did=Did.DONE, sentence=done)
 
 
 def as_port_error(refused: Denied) -> TryLater | WontWork:
-    """Return the port's error for a refusal: by its code first, then by its status, as the product's adapter does."""
+    """Return the port's error for a refusal, by its status as the product's adapter does."""
     detail = f"Civo refused: {refused.code}: {refused.reason}"
     if refused.details:
         detail += f" ({'; '.join(refused.details.splitlines())})"
-    later = refused.code in LATER_CODES or refused.status >= 500 or refused.status in LATER_STATUSES
+    later = refused.status >= 500 or refused.status in LATER_STATUSES
     return TryLater(detail, code=refused.code) if later else WontWork(detail, code=refused.code)
 
 
-class WorldCloud(Switches):
+class WorldCloud(WorldPort):
     """Civo, answered by a World."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__()
-        self._world = world
-
     def look(self) -> Mapping[str, CloudPool]:
-        """Return every pool by id, those without nodes too."""
-        self.called("look")
         return {
             pool.id: CloudPool(
                 id=pool.id,
@@ -105,8 +62,6 @@ class WorldCloud(Switches):
         }
 
     def resize(self, pool: str, *, decided_on: int, target: int, shown: int | None = None) -> Receipt:
-        """Set the count to *target* unless it is reached already or has changed since the decision."""
-        self.called("resize")
         required = self._required(pool)
         late = required == shown and required <= target
         if required >= target and not late:
@@ -119,27 +74,24 @@ class WorldCloud(Switches):
         if alive > target:
             sentence = f"{alive} nodes exist, more than the {target} to ask for"
             return Receipt(did=Did.DIFFERS, sentence=sentence, required=required)
+        sentence = f"set the count to {target} from {required}"
         try:
-            self.write("resize", (pool, target), lambda: self._world.resize(pool, target))
+            self.write(lambda: self._world.resize(pool, target), sentence, "resize", pool, target)
         except Denied as refused:
             raise as_port_error(refused) from None
-        after = self._required(pool)
-        return Receipt(did=Did.DONE, sentence=f"set the count to {target} from {required}", required=after)
+        return Receipt(did=Did.DONE, sentence=sentence, required=self._required(pool))
 
     def retire(self, pool: str, instance: str) -> Receipt:
-        """Delete one instance; ALREADY when it is gone."""
-        self.called("retire")
+        sentence = f"asked to delete instance {instance}"
         try:
-            self.write("retire", (pool, instance), lambda: self._world.delete_instance(pool, instance))
+            self.write(lambda: self._world.delete_instance(pool, instance), sentence, "retire", pool, instance)
         except Denied as refused:
             if refused.status == 404:
                 return Receipt(did=Did.ALREADY, sentence=f"instance {instance} is gone already")
             raise as_port_error(refused) from None
-        required = self._required(pool)
-        return Receipt(did=Did.DONE, sentence=f"asked to delete instance {instance}", required=required)
+        return Receipt(did=Did.DONE, sentence=sentence, required=self._required(pool))
 
     def machines(self) -> Mapping[str, Mapping[str, int]]:
-        """Return the compute resources of each size."""
         return {pool.size: pool.spec.machine for pool in self._world.pools.values()}
 
     def _required(self, pool: str) -> int:
@@ -148,19 +100,10 @@ class WorldCloud(Switches):
         return self._world.shown_count(pool)
 
 
-class WorldAccounts(Switches):
-    """The account's charges, answered by a World. *others* are charges beside its nodes; *asked* counts the queries."""
-
-    def __init__(self, world: World, others: tuple[Charge, ...] = ()) -> None:
-        super().__init__()
-        self._world = world
-        self.others = others
-        self.asked = 0
+class WorldAccounts(WorldPort):
+    """The account's charges, answered by a World."""
 
     def charges(self, frm: datetime, to: datetime) -> Charges:
-        """Return the records that overlap *frm* to *to*, in windows that Civo allows."""
-        self.asked += 1
-        self.called("charges")
         try:
             found = [self._world.charges(begin, end) for begin, end in windows(frm, to)]
         except Denied as refused:
@@ -180,13 +123,7 @@ class WorldAccounts(Switches):
             ]
             for answer in found
         )
-        return Charges(records=(*distinct(nodes), *self.others))
-
-
-SAMPLED = timedelta(minutes=2)
-HIGH_FOR = timedelta(minutes=5)
-LOW_FOR = timedelta(minutes=10)
-YOUNG = timedelta(minutes=9)  # a younger pool has too few samples to count as idle
+        return Charges(records=tuple(distinct(nodes)))
 
 
 def waiting_pods(world: World) -> list[WorldPod]:
@@ -203,23 +140,32 @@ def pool_hint(pod: WorldPod) -> str:
     return pod.node_selector.get(POOL_LABEL, UNASSIGNED)
 
 
-class WorldTelemetry(Switches):
+class WorldTelemetry(WorldPort):
     """Prometheus, answered by a World: utilization is the 5-minute average over a pool's GPUs."""
 
     def __init__(self, world: World) -> None:
-        super().__init__()
-        self._world = world
-        self.values: dict[str, float] = {}
+        super().__init__(world)
         self._waiting: dict[str, Pod] = {}  # by uid: a waiting pod's labels do not change
 
     def look(self) -> TelemetryFacts:
-        """Return the current values; none of GPUs while `telemetry_gone`."""
-        self.called("look")
         world = self._world
         with_gpus = [p for p in world.pools if world.gpus(p)]
         gone = world.faults.telemetry_gone
         found = {p: world.utilization(p) for p in with_gpus} if not gone else {}
-        self._waiting = {p.uid: self._waiting.get(p.uid) or _waiting(p) for p in waiting_pods(world)}
+        known = self._waiting
+        self._waiting = {
+            p.uid: known.get(p.uid)
+            or Pod(
+                namespace=p.namespace,
+                name=p.name,
+                uid=p.uid,
+                requests=p.requests,
+                phase=PodPhase.WAITING,
+                created_at=p.created_at,
+                pool_hint=pool_hint(p),
+            )
+            for p in waiting_pods(world)
+        }
         return TelemetryFacts(
             utilization={p: value for p, value in found.items() if value is not None},
             coverage=dict.fromkeys(with_gpus, 0.0 if gone else 1.0),
@@ -229,18 +175,12 @@ class WorldTelemetry(Switches):
         )
 
     def courses(self, window: timedelta) -> Mapping[str, Course]:
-        """Return the course over *window* (up to a day) of each pod that holds GPUs."""
-        self.called("courses")
         return self._world.courses(window)
 
-    def value(self, query: str, at: datetime) -> float | None:  # noqa: ARG002 (they do not change)
-        """Return an entry of *values*, at any time: the world has no metrics of the work itself."""
-        self.called("value")
-        return self.values.get(query)
+    def value(self, query: str, at: datetime) -> float | None:  # noqa: ARG002 (a world has no metrics of the work itself)
+        return None
 
     def samples(self) -> Mapping[str, Sequence[Sample]]:
-        """Return the current activity of each GPU of each pod, with the change of its memory over two minutes."""
-        self.called("samples")
         if self._world.faults.telemetry_gone:
             return {}
         courses = self._world.courses(SAMPLED)
@@ -255,54 +195,41 @@ class WorldTelemetry(Switches):
         return found
 
 
-class WorldAlarms(Switches):
-    """Alertmanager with our alert rules. Tests may set *silences* and *extra* alerts.
+class WorldAlarms(WorldPort):
+    """Alertmanager with our alert rules. Tests may set *silences* and *extra* alerts."""
 
-    *high* and *low* are the utilization ratios of the rules; *utilization* False leaves those two rules out.
-    """
-
-    def __init__(self, world: World, *, utilization: bool = True, high: float = 0.70, low: float = 0.50) -> None:
-        super().__init__()
-        self._world = world
-        self._utilization = utilization
-        self._high = high
-        self._low = low
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
         self._alerts: dict[tuple[str, str], Alert] = {}  # the firing ones
         self.silences: list[Silence] = []
         self.extra: list[Alert] = []
 
     def look(self) -> AlarmFacts:
-        """Return the firing alerts that are not silenced, and the silences."""
-        self.called("look")
         firing: dict[tuple[str, str], str] = {}
         if not self._world.faults.rules_dead:
             firing[HEARTBEAT_ALERT, ""] = "heartbeat"
             pending = {pool_hint(p) for p in waiting_pods(self._world)}
             firing.update({("GpuPodsPending", pool): "scale_up" for pool in sorted(pending)})
-            if self._utilization and not self._world.faults.telemetry_gone:
+            if not self._world.faults.telemetry_gone:
                 firing.update(self._by_utilization(pending))
         self._alerts = {key: self._alerts.get(key) or self._alert(*key, action) for key, action in firing.items()}
         live = tuple(s for s in self.silences if s.ends_at > self._world.now)
-        heard = (a for a in (*self._alerts.values(), *self.extra) if not any(_silences(s, a) for s in live))
+        alerts = (*self._alerts.values(), *self.extra)
+        heard = (a for a in alerts if not any(all(m.matches(a.labels) for m in s.matchers) for s in live))
         return AlarmFacts(alerts=tuple(heard), silences=live)
 
     def _by_utilization(self, pending: set[str]) -> Mapping[tuple[str, str], str]:
-        world = self._world
-        firing = {}
-        for pool in world.pools:
-            if not world.gpus(pool):
-                continue
+        world, firing = self._world, {}
+        for pool in filter(world.gpus, world.pools):
             short, long = world.utilization(pool, HIGH_FOR), world.utilization(pool, LOW_FOR)
-            if short is not None and short > self._high:
+            if short is not None and short > HIGH:
                 firing["GpuPoolBusy", pool] = "hold"
-            quiet = not pending & {pool, UNASSIGNED}
-            if long is not None and long < self._low and quiet and self._seen_for(pool) >= YOUNG:
+            if long is None or long >= LOW or pending & {pool, UNASSIGNED}:
+                continue
+            usable = [vm.usable_at for vm in world.pools[pool].instances if vm.living and vm.usable_at]
+            if usable and world.now - min(usable) >= YOUNG:
                 firing["GpuPoolUnderutilized", pool] = "scale_down"
         return firing
-
-    def _seen_for(self, pool: str) -> timedelta:
-        since = [vm.usable_at for vm in self._world.pools[pool].instances if vm.living and vm.usable_at]
-        return self._world.now - min(since) if since else timedelta(0)
 
     def _alert(self, name: str, pool: str, action: str) -> Alert:
         labels = {
@@ -317,19 +244,3 @@ class WorldAlarms(Switches):
         text = "\n".join(f"{k}={v}" for k, v in sorted(labels.items()))
         fingerprint = hashlib.sha256(text.encode()).hexdigest()[:16]
         return Alert(fingerprint=fingerprint, labels=labels, starts_at=self._world.now)
-
-
-def _waiting(pod: WorldPod) -> Pod:
-    return Pod(
-        namespace=pod.namespace,
-        name=pod.name,
-        uid=pod.uid,
-        requests=pod.requests,
-        phase=PodPhase.WAITING,
-        created_at=pod.created_at,
-        pool_hint=pool_hint(pod),
-    )
-
-
-def _silences(silence: Silence, alert: Alert) -> bool:
-    return all(m.matches(alert.labels) for m in silence.matchers)

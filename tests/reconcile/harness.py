@@ -12,13 +12,12 @@ from receiver.core.model.policy import Policy, Pool
 from receiver.core.model.signals import HEARTBEAT_ALERT, Alert
 from receiver.core.notices.workload_notices import ToldPods
 from receiver.ports import Cloud, Cluster, Delivery, Store, TryLater, WriterLostError
-from receiver.replay.kubernetes import WorldCluster
-from receiver.replay.ports import WorldAccounts, WorldAlarms, WorldCloud, WorldTelemetry
 from receiver.replay.world import Behaviour, Job, Timings, World, WorldConfig, WorldPool
 from receiver.step.carry_out import Hands
 from receiver.step.gather import Sources
 from receiver.step.reconcile import Stepped, step
 from tests.core.builders import HOURLY
+from tests.world_ports import FlakyAccounts, FlakyAlarms, FlakyCloud, FlakyCluster, FlakyTelemetry
 
 START = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 GPU = "nvidia.com/gpu"
@@ -91,11 +90,11 @@ class Life:
     writer: bool = True
     heartbeats: bool = True
     steps: list[Stepped] = field(default_factory=list)
-    cloud: WorldCloud = field(init=False)
-    cluster: WorldCluster = field(init=False)
-    telemetry: WorldTelemetry = field(init=False)
-    alarms: WorldAlarms = field(init=False)
-    accounts: WorldAccounts = field(init=False)
+    cloud: FlakyCloud = field(init=False)
+    cluster: FlakyCluster = field(init=False)
+    telemetry: FlakyTelemetry = field(init=False)
+    alarms: FlakyAlarms = field(init=False)
+    accounts: FlakyAccounts = field(init=False)
     told: ToldPods = field(default_factory=ToldPods)
     wrap_cloud: Any = None
     wrap_cluster: Any = None
@@ -104,9 +103,9 @@ class Life:
 
     def __post_init__(self) -> None:
         """Open the ports on the world."""
-        self.cloud, self.cluster = WorldCloud(self.world), WorldCluster(self.world)
-        self.telemetry, self.alarms = WorldTelemetry(self.world), WorldAlarms(self.world)
-        self.accounts = WorldAccounts(self.world)
+        self.cloud, self.cluster = FlakyCloud(self.world), FlakyCluster(self.world)
+        self.telemetry, self.alarms = FlakyTelemetry(self.world), FlakyAlarms(self.world)
+        self.accounts = FlakyAccounts(self.world)
 
     @property
     def now(self) -> datetime:

@@ -16,13 +16,13 @@ from receiver.core.model.charges import Charge, Charged, Comparison, DifferenceC
 from receiver.core.model.policy import Budget, Policy
 from receiver.core.money.budget import month_of
 from receiver.core.money.reconciliation import compare
-from receiver.replay.ports import WorldAccounts, WorldCloud
 from receiver.replay.world import VM, Behaviour, World, WorldPool
 from receiver.step.gather import Looked, Sources, look
 from receiver.step.parts import Parts
 from simulator.civo_shapes import charge_json
 from tests.adapters.civo_answers import CLUSTER, KEY
 from tests.reconcile.harness import FAST, GPU, PRICE, SIZE, a_policy, a_world
+from tests.world_ports import FlakyAccounts, FlakyCloud
 
 HOUR = timedelta(hours=1)
 BEGIN = datetime(2026, 11, 1, tzinfo=UTC)
@@ -55,7 +55,7 @@ class Month:
 
     def __post_init__(self) -> None:
         """Open the ports."""
-        self.cloud, self.accounts = WorldCloud(self.world), WorldAccounts(self.world, OTHERS)
+        self.cloud, self.accounts = FlakyCloud(self.world), FlakyAccounts(self.world, OTHERS)
 
     def live(self) -> Looked:
         """Go through the month; return the last look. What comes and goes is seen at once, but during an outage."""

@@ -12,9 +12,9 @@ from receiver.core.model.activity import Course
 from receiver.core.model.policy import KeepUntil, Policy
 from receiver.core.model.signals import Alert, Matcher, Silence
 from receiver.ports import IDLE_SHUTDOWN_ANNOTATION, KEEP_UNTIL_ANNOTATION, Store, TryLater, WontWork
-from receiver.replay.ports import WorldTelemetry
 from receiver.replay.world import PodSpec, World, WorldPool
 from tests.reconcile.harness import GPU, SIZE, START, Life, a_policy, a_world
+from tests.world_ports import FlakyTelemetry
 
 MINUTE = timedelta(minutes=1)
 WINDOW = 10 * MINUTE
@@ -333,7 +333,7 @@ def test_observe_mode_says_once_what_it_would_have_done(store: Store) -> None:
 # --- beside the pools
 
 
-class Telemetry(WorldTelemetry):
+class Telemetry(FlakyTelemetry):
     """Counts the questions for courses, and fails in a way that nobody foresaw if *broken*."""
 
     asked = 0

@@ -16,10 +16,10 @@ from receiver.core.money.attribution import Attributed, By, Part, attribute, key
 from receiver.core.money.budget import month_of
 from receiver.core.money.cost import in_cents, spend_by_pool
 from receiver.ports import Store, TryLater
-from receiver.replay.ports import WorldTelemetry
 from receiver.replay.world import WorldPool
 from receiver.reports.gather import costs_of
 from tests.reconcile.harness import GPU, PRICE, SIZE, START, TICK, Life, Wrapped, a_job, a_policy, a_world
+from tests.world_ports import FlakyTelemetry
 
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 
@@ -222,7 +222,7 @@ def test_without_dcgm_nothing_is_measured_and_nothing_is_idle(store: Store) -> N
     assert (row.measured, row.idle) == (0.0, 0.0)
 
 
-class Telemetry(WorldTelemetry):
+class Telemetry(FlakyTelemetry):
     """Counts the questions for samples, and fails in a way that nobody foresaw if *broken*."""
 
     asked = 0

@@ -196,7 +196,7 @@ def test_a_job_is_suspended_once() -> None:
     cluster: Cluster = WorldCluster(w)
     pod = seen(run(w, 10))
     assert [cluster.scale_to_zero(pod).did for _ in range(2)] == [Did.DONE, Did.ALREADY]
-    assert cluster.writes == [("scale_to_zero", ("default", "Job/j"))]  # type: ignore[attr-defined] # of Switches
+    assert cluster.writes == [("scale_to_zero", ("default", "Job/j"))]  # type: ignore[attr-defined] # of WorldPort
     assert not run(w, 60).pods
 
 

@@ -8,6 +8,7 @@ from receiver.replay.kubernetes import WorldCluster
 from receiver.replay.ports import WorldCloud
 from receiver.replay.world import GPU, Behaviour, Pdb, PodSpec, World
 from tests.replay.builders import L40S, job, pool, run, the_pod, vms, world
+from tests.world_ports import FlakyCloud
 
 # --- Civo ---
 
@@ -85,7 +86,7 @@ def test_an_instance_is_retired_once_and_then_gone_already() -> None:
 
 def test_a_port_fails_when_told_to_and_does_nothing_then() -> None:
     w = world()
-    cloud = WorldCloud(w)
+    cloud = FlakyCloud(w)
     cloud.fail_next(TryLater("no answer", code="timeout"), "resize")
     cloud.look()
     with pytest.raises(TryLater):
@@ -96,7 +97,7 @@ def test_a_port_fails_when_told_to_and_does_nothing_then() -> None:
 
 def test_an_answer_can_be_lost_after_the_write_took_effect() -> None:
     w = world()
-    cloud = WorldCloud(w)
+    cloud = FlakyCloud(w)
     cloud.fail_after(TryLater("no answer", code="timeout"), "resize")
     with pytest.raises(TryLater):
         cloud.resize("a", decided_on=0, target=1)
@@ -105,7 +106,7 @@ def test_an_answer_can_be_lost_after_the_write_took_effect() -> None:
 
 
 def test_a_port_can_be_down_for_as_long_as_asked() -> None:
-    cloud = WorldCloud(world())
+    cloud = FlakyCloud(world())
     cloud.fail_always(TryLater("down"))
     for _ in range(2):
         with pytest.raises(TryLater):

@@ -104,11 +104,6 @@ def test_a_pool_is_not_called_idle_while_it_is_young_or_pods_wait() -> None:
     assert fired(alarms) == {("scale_up", UNASSIGNED)}
 
 
-def test_the_utilization_rules_can_be_left_out() -> None:
-    w = run(half_busy(runs=60), 3600)
-    assert fired(WorldAlarms(w, utilization=False)) == set()
-
-
 @pytest.mark.parametrize("name, heard", [("GpuPodsPending", False), ("Other", True)])
 def test_a_silenced_alert_does_not_fire_and_a_silence_ends(name: str, heard: bool) -> None:
     w = world()
