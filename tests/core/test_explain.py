@@ -15,7 +15,6 @@ from receiver.core.explain.explain import (
     WHAT_TO_DO,
     Explanation,
     State,
-    _Fitting,
     explain,
     what_to_do,
 )
@@ -438,7 +437,7 @@ def test_of_many_pools_those_that_fit_are_named_and_the_first_others() -> None:
     pools = [replace(a_pool(f"p{n:03}"), id=f"pool-{n:03}") for n in range(100)]
     pod = a_pod(node_selector={POOL_LABEL: "pool-077"})
     found = facts(*(a_state(pool=pool.id) for pool in pools), waiting=[pod])
-    fits = _Fitting(found, a_policy(*pools)).of(pod)
+    fits = explained(found, a_policy(*pools))[pod.name].fits
     assert len(fits) == MOST_POOLS
     assert [fit.pool for fit in fits if fit.why is None] == ["pool-077"]
     assert [fit.pool for fit in fits][:2] == ["pool-000", "pool-001"]

@@ -1,6 +1,6 @@
 """Say of every pod that waits what becomes of it: where it fits, what it waits for, which rule holds it, what to do."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -13,9 +13,7 @@ from receiver.core.model.model import CordonedBy, Facts, Stage
 from receiver.core.model.pods import Pod, Workload
 from receiver.core.model.policy import Policy, Pool
 from receiver.core.model.text import cut, some
-from receiver.core.money.budget import Refusal
 from receiver.core.scaling.assign import Assignment, Wanted
-from receiver.core.scaling.capacity import HeldWorkload
 from receiver.core.scaling.demand import IGNORED_NAMESPACES, LONGEST_NAMED, new_node, refusal, take, workloads
 from receiver.core.scaling.market import Kind, LabelIndex, shape
 
@@ -82,54 +80,51 @@ class Place:
     @cached_property
     def on_its_way(self) -> Fate:
         """What becomes of all who were given room in nodes that are being provisioned."""
-        nodes, unlisted = self.coming, self.state.unlisted
-        moments = [self._usable_at(n.created_at) for n in nodes]
-        moments += [self._usable_at(self.state.required_since or self._now)] if unlisted else []
-        where = f"GPU pool {self.pool.name}"
-        if len(nodes) == 1 and not unlisted:
-            doing = nodes[0].note or STAGES.get(nodes[0].stage, "is on its way")
-            said = f"node {nodes[0].name} of {where} {doing}"
+        nodes, unlisted, usual = self.coming, self.state.unlisted, self.state.ready_in
+        where, only = f"GPU pool {self.pool.name}", nodes[0] if len(nodes) == 1 and not self.state.unlisted else None
+        if only is not None:
+            detail = f"node {only.name} of {where} {only.note or STAGES.get(only.stage, 'is on its way')}"
         elif nodes:
-            said = f"{some(len(nodes) + unlisted, 'node')} of {where} are on their way"
+            detail = f"{some(len(nodes) + unlisted, 'node')} of {where} are on their way"
         else:
-            said = f"{some(unlisted, 'node')} of {where} {'is' if unlisted == 1 else 'are'} asked for at Civo"
-        last = max(moments, default=None)
-        return Fate(
-            state=State.ON_ITS_WAY,
-            detail=f"{said}; {self._when(last)}" if last else said,
-            pool=self.pool.id,
-            node=nodes[0].name if len(nodes) == 1 and not unlisted else None,
-            expected_at=last,
-        )
+            detail = f"{some(unlisted, 'node')} of {where} {'is' if unlisted == 1 else 'are'} asked for at Civo"
+        begun = [n.created_at for n in nodes] + ([self.state.required_since or self._now] if unlisted else [])
+        last = max(begun) + (self.pool.provision_timeout if usual is None else usual) if begun else None
+        if last is not None and usual is None:
+            detail += f"; nodes not usable by {last:%H:%M:%S} UTC are reported as stuck"
+        elif last is not None:
+            said = "should have been usable" if last < self._now else "usually usable"
+            detail += f"; {said} about {last:%H:%M:%S} UTC"
+        node = only.name if only else None
+        return Fate(state=State.ON_ITS_WAY, detail=detail, pool=self.pool.id, node=node, expected_at=last)
 
     def asked(self, workload: Workload) -> Fate:
         """New nodes are wanted for *workload*: they are bought, or a rule holds them."""
-        refusal = self.wanted.refused.get(workload.key)
-        if refusal is not None:
-            return self._uncovered(refusal)
-        if not self._buys_for(workload):
-            return self._refused()
         before, after = self.decision.present, self.decision.target
+        refused = self.wanted.refused.get(workload.key)
+        if refused is not None:
+            return self.held(refused.rule, f"does not grow for it: {refused.rule}: {refused.why}")
+        if not self._buys_for(workload):
+            reason = _in_the_way(self.decision)
+            how_far = f"grows to {some(after, 'node')} only" if after > before else "does not grow"
+            return self.held(reason.rule, f"{how_far}: {reason.rule}: {reason.detail}")
         change = f"from {before} to {some(after, 'node')}"
         if self._observing:
             detail = f"GPU pool {self.pool.name} would grow {change}; in observe mode nothing is bought"
             return Fate(state=State.BUYING, detail=detail, pool=self.pool.id)
-        action = self.state.open_action
-        failing = action is not None and action.kind is ActionKind.GROW and action.last_error
-        tried = f"; the last try failed: {action.last_error}" if action is not None and failing else ""
-        usual = self.state.ready_in
+        action, usual = self.state.open_action, self.state.ready_in
+        error = action.last_error if action is not None and action.kind is ActionKind.GROW else ""
         return Fate(
             state=State.BUYING,
-            detail=f"GPU pool {self.pool.name} grows {change}{tried}",
+            detail=f"GPU pool {self.pool.name} grows {change}" + (f"; the last try failed: {error}" if error else ""),
             pool=self.pool.id,
             nodes=after - before,
-            expected_at=None if usual is None or failing else self._now + usual,
+            expected_at=None if usual is None or error else self._now + usual,
         )
 
-    def held(self, held: HeldWorkload) -> Fate:
-        """The assignment itself held it, with a sentence."""
-        state = State.GANG_INCOMPLETE if held.rule == "gang_is_complete" else State.HELD
-        return Fate(state=state, detail=held.detail, pool=self.pool.id, rule=held.rule)
+    def held(self, rule: str, why: str) -> Fate:
+        """*rule* keeps the pool from growing for it."""
+        return Fate(state=State.HELD, detail=f"GPU pool {self.pool.name} {why}", pool=self.pool.id, rule=rule)
 
     def _buys_for(self, workload: Workload) -> bool:
         """True when the nodes that the decision leaves reach *workload*; asked in the order of service.
@@ -139,41 +134,16 @@ class Place:
         bought = max(0, self.decision.target - self.decision.present)
         if bought == 0 or bought >= self.wanted.for_demand:
             return bought > 0
-        reached = [self._hand_out(pod, bought) for pod in workload.pods]
-        return workload.gang or all(reached)
-
-    def _hand_out(self, pod: Pod, bought: int) -> bool:
-        asks = pod.asks
-        if any(take(free, asks) for free in self._bought):
-            return True
-        if len(self._bought) >= bought:
-            return False
-        self._bought.append(new_node(self.pool, self.state))
-        return take(self._bought[-1], asks)
-
-    def _uncovered(self, refusal: Refusal) -> Fate:
-        detail = f"GPU pool {self.pool.name} does not grow for it: {refusal.rule}: {refusal.why}"
-        return Fate(state=State.HELD, detail=detail, pool=self.pool.id, rule=refusal.rule)
-
-    def _refused(self) -> Fate:
-        reason, grows = _in_the_way(self.decision), self.decision.target > self.decision.present
-        how_far = f"grows to {some(self.decision.target, 'node')} only" if grows else "does not grow"
-        return Fate(
-            state=State.HELD,
-            detail=f"GPU pool {self.pool.name} {how_far}: {reason.rule}: {reason.detail}",
-            pool=self.pool.id,
-            rule=reason.rule,
-        )
-
-    def _usable_at(self, begun: datetime) -> datetime:
-        usual = self.state.ready_in
-        return begun + (self.pool.provision_timeout if usual is None else usual)
-
-    def _when(self, moment: datetime) -> str:
-        if self.state.ready_in is None:
-            return f"nodes not usable by {moment:%H:%M:%S} UTC are reported as stuck"
-        said = "should have been usable" if moment < self._now else "usually usable"
-        return f"{said} about {moment:%H:%M:%S} UTC"
+        reached = True
+        for asks in (pod.asks for pod in workload.pods):
+            if any(take(free, asks) for free in self._bought):
+                continue
+            if len(self._bought) < bought:
+                self._bought.append(new_node(self.pool, self.state))
+                reached = take(self._bought[-1], asks) and reached
+            else:
+                reached = False
+        return workload.gang or reached
 
 
 def _in_the_way(decision: Decision) -> Reason:
@@ -214,14 +184,15 @@ def what_to_do(state: str, rule: str | None, *, namespace: str, pod: str, observ
     if state == State.BUYING and observing:
         return OBSERVED
     line = WHAT_TO_DO[State(state)]
-    if state == State.HELD and rule is not None:
-        line = (rule in RULES and RULES[rule].advice) or line
+    if state == State.HELD and rule is not None and rule in RULES:
+        line = RULES[rule].advice or line
     return line.format(namespace=namespace, pod=pod)
 
 
 CLAIMS_NAMED = 3
 MOST = 500  # pods that are explained in one step: the picture is kept at every step and must stay small
 MOST_POOLS = 30  # of which it says whether a pod fits
+NOT_COUNTED = "the last step did not count it as demand"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,19 +225,16 @@ def explain(
 ) -> tuple[Explanation, ...]:
     """Explain the first *most* waiting pods in the order of service (priority, then age), those that are no
     demand after all others. *decisions* are by pool id; *observing* is True where nothing is written."""
-    fitting = _Fitting(facts, policy)
+    fits = _fitting(facts, policy)
     found: list[Explanation] = []
     for workload, fate in fates(facts, assignment, decisions, policy, observing=observing):
+        found += [Explanation(pod=p, workload=workload, fate=fate, fits=fits(p)) for p in workload.pods]
         if len(found) >= most:
             return tuple(found[:most])
-        found += [Explanation(pod=p, workload=workload, fate=fate, fits=fitting.of(p)) for p in workload.pods]
-    demand = {p.key for w in workloads(facts.waiting, facts.bound_gangs) for p in w.pods}
-    others = [p for p in facts.waiting if p.key not in demand]
-    found += [
-        Explanation(pod=p, workload=None, fate=_no_demand(p), fits=() if p.claims else fitting.of(p))
-        for p in others[:most]
-    ]
-    return tuple(found[:most])
+    demand = {each.pod.key for each in found}
+    others = [p for p in facts.waiting if p.key not in demand][: most - len(found)]
+    found += [Explanation(pod=p, workload=None, fate=_no_demand(p), fits=() if p.claims else fits(p)) for p in others]
+    return tuple(found)
 
 
 def fates(
@@ -278,8 +246,37 @@ def fates(
     observing: bool = False,
 ) -> Iterator[tuple[Workload, Fate]]:
     """Yield what becomes of each waiting workload, in the order of service; the arguments are those of `explain`."""
-    found = _Fates(facts, assignment, decisions, policy, observing)
-    return ((workload, found.of(workload)) for workload in workloads(facts.waiting, facts.bound_gangs))
+    places = [Place(p, facts, assignment.pools[p.id], decisions[p.id], observing) for p in policy.pools]
+    misfits = {m.workload.key: m.detail for m in assignment.misfits}
+    held = {h.workload: (x, h) for x in places for h in x.wanted.held}
+    placed = {key: (x, instance) for x in places for key, instance in x.wanted.placed}
+    asking: dict[str, list[Place]] = {}
+    settled: dict[str, list[Place]] = {}
+    for place in places:
+        for work in place.wanted.asking:
+            asking.setdefault(work.key, []).append(place)
+        for key in place.wanted.settled:
+            settled.setdefault(key, []).append(place)
+    for workload in workloads(facts.waiting, facts.bound_gangs):
+        key, fate = workload.key, Fate(state=State.NOT_DEMAND, detail=NOT_COUNTED)
+        if key in misfits:
+            detail = misfits[key] if workload.gang else "no GPU pool can hold it"  # `fits` has each pool's reason
+            fate = Fate(state=State.FITS_NOWHERE, detail=detail)
+        elif key in held:
+            place, why = held[key]
+            state = State.GANG_INCOMPLETE if why.rule == "gang_is_complete" else State.HELD
+            fate = Fate(state=state, detail=why.detail, pool=place.pool.id, rule=why.rule)
+        elif key in asking:
+            asked = [place.asked(workload) for place in asking[key]]  # a gang may ask several pools
+            fate = next((f for f in asked if f.state is State.HELD), asked[0])
+        elif key in placed:
+            place, instance = placed[key]
+            fate = place.free(instance)
+        elif key in settled:  # a gang may have room in usable nodes alone, and in several pools
+            coming = [x for x in settled[key] if x.coming or x.state.unlisted]
+            place = (coming or settled[key])[0]
+            fate = place.on_its_way if coming or not workload.gang else place.free(None)
+        yield workload, fate
 
 
 def by_claim(pod: Pod) -> str:
@@ -300,88 +297,26 @@ def _no_demand(pod: Pod) -> Fate:
         why = "it is being deleted"
     elif pod.namespace in IGNORED_NAMESPACES:
         why = f"pods of namespace {pod.namespace} belong to the GPU operator, so no node is bought for them"
-    elif pod.claims:
-        why = by_claim(pod)
     else:
-        why = "the last step did not count it as demand"
+        why = by_claim(pod) if pod.claims else NOT_COUNTED
     return Fate(state=State.NOT_DEMAND, detail=why)
 
 
-class _Fitting:
-    """Which pools fit a pod; pods of one shape are matched once."""
+def _fitting(facts: Facts, policy: Policy) -> Callable[[Pod], tuple[Fit, ...]]:
+    """What says of each pool whether a pod fits, as the assignment judges it: of more than `MOST_POOLS` pools, those
+    that fit and the first others. Pods of one shape are matched once."""
+    by_label: LabelIndex[Pool] = LabelIndex(policy.pools, lambda pool: pool)
+    known: dict[Kind, tuple[Fit, ...]] = {}
 
-    def __init__(self, facts: Facts, policy: Policy) -> None:
-        self._facts, self._policy = facts, policy
-        self._by_label: LabelIndex[Pool] = LabelIndex(policy.pools, lambda pool: pool)
-        self._known: dict[Kind, tuple[Fit, ...]] = {}
+    def fits(pod: Pod) -> tuple[Fit, ...]:
+        kind, pools = shape(pod), policy.pools
+        if kind not in known:
+            if len(pools) > MOST_POOLS:
+                fitting = (p for p in by_label.selected(pod) if refusal(pod, p, facts.pool(p.id)) is None)
+                named = {p.id for p in islice(fitting, MOST_POOLS)}
+                named |= {p.id for p in pools[: MOST_POOLS - len(named)]}
+                pools = tuple(p for p in pools if p.id in named)
+            known[kind] = tuple(Fit(pool=p.id, name=p.name, why=refusal(pod, p, facts.pool(p.id))) for p in pools)
+        return known[kind]
 
-    def of(self, pod: Pod) -> tuple[Fit, ...]:
-        """Say of each pool whether *pod* fits, as the assignment judges it; of more than `MOST_POOLS` pools those that
-        fit, and the first others."""
-        kind = shape(pod)
-        if kind not in self._known:
-            self._known[kind] = tuple(self._fits(pod))
-        return self._known[kind]
-
-    def _fits(self, pod: Pod) -> Iterator[Fit]:
-        pools = self._policy.pools
-        if len(pools) > MOST_POOLS:
-            fitting = (pool for pool in self._by_label.selected(pod) if self._why(pod, pool) is None)
-            named = {pool.id for pool in islice(fitting, MOST_POOLS)}
-            named |= {pool.id for pool in pools[: MOST_POOLS - len(named)]}
-            pools = tuple(pool for pool in pools if pool.id in named)
-        return (Fit(pool=pool.id, name=pool.name, why=self._why(pod, pool)) for pool in pools)
-
-    def _why(self, pod: Pod, pool: Pool) -> str | None:
-        return refusal(pod, pool, self._facts.pool(pool.id))
-
-
-class _Fates:
-    """What becomes of each workload, asked in the order of service."""
-
-    def __init__(
-        self,
-        facts: Facts,
-        assignment: Assignment,
-        decisions: Mapping[str, Decision],
-        policy: Policy,
-        observing: bool,
-    ) -> None:
-        places = [Place(p, facts, assignment.pools[p.id], decisions[p.id], observing) for p in policy.pools]
-        self._misfits = {m.workload.key: m.detail for m in assignment.misfits}
-        self._held = {h.workload: (x, h) for x in places for h in x.wanted.held}
-        self._asking: dict[str, list[Place]] = {}
-        self._placed = {key: (x, instance) for x in places for key, instance in x.wanted.placed}
-        self._settled: dict[str, list[Place]] = {}
-        for place in places:
-            for workload in place.wanted.asking:
-                self._asking.setdefault(workload.key, []).append(place)
-            for key in place.wanted.settled:
-                self._settled.setdefault(key, []).append(place)
-
-    def of(self, workload: Workload) -> Fate:
-        """Return what becomes of *workload*."""
-        key = workload.key
-        if key in self._misfits:
-            detail = self._misfits[key] if workload.gang else "no GPU pool can hold it"  # `fits` has each pool's reason
-            return Fate(state=State.FITS_NOWHERE, detail=detail)
-        if key in self._held:
-            place, held = self._held[key]
-            return place.held(held)
-        if key in self._asking:
-            fates = [place.asked(workload) for place in self._asking[key]]  # a gang may ask several pools
-            return next((f for f in fates if f.state is State.HELD), fates[0])
-        if key in self._placed:
-            place, instance = self._placed[key]
-            return place.free(instance)
-        if key in self._settled:
-            return _settled(workload, self._settled[key])
-        return Fate(state=State.NOT_DEMAND, detail="the last step did not count it as demand")
-
-
-def _settled(workload: Workload, places: Sequence[Place]) -> Fate:
-    """A gang may have room in usable nodes alone, and in several pools; a single pod that has is `placed`."""
-    coming = [x for x in places if x.coming or x.state.unlisted]
-    if coming or not workload.gang:
-        return (coming or places)[0].on_its_way
-    return places[0].free(None)
+    return fits

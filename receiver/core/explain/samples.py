@@ -59,7 +59,7 @@ def turns(facts: Facts) -> tuple[NodeTurn, ...] | None:
 
 
 def doing(node: Node) -> Doing:
-    """Return what *node* does. GPUs in use although no pod holds them make it neither busy nor idle."""
+    """What *node* does. GPUs in use although no pod holds them make it neither busy nor idle."""
     if node.stage is not Stage.USABLE:
         return Doing(node.stage.value)
     if node.busy:

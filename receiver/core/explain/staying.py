@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 
-from receiver.core.explain.rules import plainly
-from receiver.core.model.actions import Action, Because, Decision, Verdict, Victim, VictimStage
+from receiver.core.explain.rules import SPEAKS_UP, plainly
+from receiver.core.model.actions import Action, Because, Decision, Victim, VictimStage
 from receiver.core.model.model import CordonedBy, Node, Stage
 from receiver.core.model.signals import SignalAction
 from receiver.core.scaling.guardrails import Case
@@ -32,21 +32,16 @@ def why_kept(action: Action, decision: Decision, case: Case) -> Mapping[str, str
 
 
 def _why(node: Node, because: Because, decision: Decision, case: Case) -> str:
-    if node.instance in decision.candidates:
-        return _held(decision)
+    if node.instance in decision.candidates:  # a guardrail leaves fewer nodes to go
+        held = [r for r in decision.reasons if r.verdict in SPEAKS_UP]
+        return f"{plainly(held[-1].rule)} ({held[-1].detail})" if held else _decided(decision)
     if node.busy and because not in EMPTIED:
         return f"{_some([pod.key for pod in node.pods])} started on it"
-    return _spoken(node, case) or _wanted(node, case) or _not_due(node, because, case) or _decided(decision)
+    return _claimed(node, case) or _wanted(node, case) or _not_due(node, because, case) or _decided(decision)
 
 
-def _held(decision: Decision) -> str:
-    """The guardrail that leaves fewer nodes to go."""
-    held = [r for r in decision.reasons if r.verdict in (Verdict.HOLDS, Verdict.LIMITS)]
-    return f"{plainly(held[-1].rule)} ({held[-1].detail})" if held else _decided(decision)
-
-
-def _spoken(node: Node, case: Case) -> str:
-    """Why the node must stay."""
+def _claimed(node: Node, case: Case) -> str:
+    """What keeps the node, whatever the pool needs."""
     backoff = case.state.removal_backoff
     if node.cordoned_by is CordonedBy.SOMEONE:
         return "someone else cordoned it"
