@@ -20,12 +20,8 @@ from receiver.core.notices.pool_concerns import of_pool
 from receiver.core.scaling.assign import Misfit
 
 SILENT_FOR = timedelta(minutes=2)  # a source that misses one answer is no news
-IGNORED_FOR = timedelta(minutes=2)  # the scheduler needs a moment after a node became usable
 NEWS_FOR = timedelta(minutes=5)  # a return is news for that long
-A_DAY = timedelta(days=1)
-LONGEST_REASON = 160  # characters of an error of another system
 CLEAR = "clear"
-SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 DOCTOR = "gpu-autoscaler doctor --only kubernetes"
 
 
@@ -34,7 +30,16 @@ def concerns(seen: Seen) -> Iterator[Concern]:
     yield from _sources(seen)
     yield from _rights(seen)
     yield from _budgets(seen)
-    yield from _signals(seen)
+    for signal in seen.facts.signals:
+        if signal.action in LOUD:
+            pool = seen.policy.pool(signal.pool) if signal.pool else None
+            yield Concern(
+                kind="signal",
+                what=f"{signal.alertname} fires: {LOUD[signal.action]}{f' in {pool.name}' if pool else ''}",
+                since=signal.starts_at,
+                doing="this ends when the alert does",
+                guide=f"runbooks/{signal.alertname}.md",
+            )
     for group in misfit_groups(seen.assignment.misfits):
         yield misfit(group, seen.policy)
     for pool in seen.policy.pools:
@@ -44,62 +49,50 @@ def concerns(seen: Seen) -> Iterator[Concern]:
 def notices_of(found: Iterable[Concern], policy: Policy, now: datetime) -> Iterator[Notice]:
     """Yield the messages about those of the concerns *found* that are worth one."""
     for concern in found:
-        if concern.topic:
-            yield _notice_of(concern, policy, now)
-
-
-def _notice_of(concern: Concern, policy: Policy, now: datetime) -> Notice:
-    pool = policy.pool(concern.pool)
-    where = f"GPU pool {pool.name if pool else concern.pool}: " if concern.pool else ""
-    return Notice(
-        cause=concern.kind,
-        topic=concern.topic,
-        key=concern.key,
-        title=concern.title or where + concern.what,
-        body=wording.worded(
-            f"since {wording.moment(concern.since, now)}" if concern.since is not None else "",
-            why=concern.why,
-            whose=concern.whose,
-            cost=concern.cost,
-            after=concern.doing,
-            do=concern.todo,
-        ),
-        severity=concern.severity,
-        pool=concern.pool or None,
-        decision=concern.decision,
-        guide="" if concern.guide == GUIDES.get(concern.kind) else concern.guide,
-    )
+        if not concern.topic:
+            continue
+        pool = policy.pool(concern.pool)
+        where = f"GPU pool {pool.name if pool else concern.pool}: " if concern.pool else ""
+        yield Notice(
+            cause=concern.kind,
+            topic=concern.topic,
+            key=concern.key,
+            title=concern.title or where + concern.what,
+            body=wording.worded(
+                f"since {wording.moment(concern.since, now)}" if concern.since is not None else "",
+                why=concern.why,
+                whose=concern.whose,
+                cost=concern.cost,
+                after=concern.doing,
+                do=concern.todo,
+            ),
+            severity=concern.severity,
+            pool=concern.pool or None,
+            decision=concern.decision,
+            guide="" if concern.guide == GUIDES.get(concern.kind) else concern.guide,
+        )
 
 
 def good_news(facts: Facts) -> Iterator[Notice]:
     """Yield the notices that a source answers again, and that rights are granted again; each once."""
+    found: list[tuple[Cause, str, str, datetime]] = []
     for state in facts.sources.values():
-        since = state.since
-        if state.configured and since is not None and state.up and facts.at - since < NEWS_FOR:
-            yield Notice(
-                cause=Cause.SOURCE_BACK,
-                topic=f"source:{state.source}",
-                key=CLEAR,
-                title=f"{SOURCES[state.source].title} answers again",
-                body=wording.worded(f"since {wording.moment(since, facts.at)}", after="what waited for it goes on"),
-                all_clear=True,
-            )
+        if state.configured and state.since is not None and state.up and facts.at - state.since < NEWS_FOR:
+            title = f"{SOURCES[state.source].title} answers again"
+            found.append((Cause.SOURCE_BACK, f"source:{state.source}", title, state.since))
     rights = facts.rights
     if rights is not None and rights.lacking == () and facts.at - rights.since < NEWS_FOR:
-        yield Notice(
-            cause=Cause.RIGHTS_BACK,
-            topic="rights",
-            key=CLEAR,
-            title="GPU nodes can be removed: pools grow again",
-            body=wording.worded(f"since {wording.moment(rights.since, facts.at)}", after="what waited for it goes on"),
-            all_clear=True,
-        )
+        title = "GPU nodes can be removed: pools grow again"
+        found.append((Cause.RIGHTS_BACK, "rights", title, rights.since))
+    for cause, topic, title, since in found:
+        body = wording.worded(f"since {wording.moment(since, facts.at)}", after="what waited for it goes on")
+        yield Notice(cause=cause, topic=topic, key=CLEAR, title=title, body=body, all_clear=True)
 
 
 # --- sources, rights, budgets, alerts
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class SourceGuide:
     """One source: its *title*, what it *tells*, whether growth and removal need it, what goes on without it."""
 
@@ -108,7 +101,7 @@ class SourceGuide:
     growth: bool
     removal: bool
     instead: str = ""
-    guide: str = "runbooks/GpuAutoscalerSourceDown.md"
+    guide: str = GUIDES[Cause.SOURCE_SILENT]
 
     @property
     def stops(self) -> str:
@@ -123,47 +116,44 @@ class SourceGuide:
         return self.instead if self.removal else ""
 
 
+UTILIZATION = "utilization, and demand where Kubernetes is silent"
 SOURCES = {
-    Source.CIVO: SourceGuide(
-        title="Civo", tells="which nodes there are; pools are changed there", growth=True, removal=True
-    ),
+    Source.CIVO: SourceGuide("Civo", "which nodes there are; pools are changed there", growth=True, removal=True),
     Source.KUBERNETES: SourceGuide(
-        title="Kubernetes",
-        tells="which pods wait and run, and which nodes are usable",
+        "Kubernetes",
+        "which pods wait and run, and which nodes are usable",
         growth=False,
         removal=True,
         instead="waiting pods are counted by kube-state-metrics meanwhile",
     ),
-    Source.PROMETHEUS: SourceGuide(
-        title="Prometheus", tells="utilization, and demand where Kubernetes is silent", growth=True, removal=True
-    ),
+    Source.PROMETHEUS: SourceGuide("Prometheus", UTILIZATION, growth=True, removal=True),
     Source.DCGM: SourceGuide(
-        title="DCGM (GPU telemetry)",
-        tells="whether GPUs are in use",
+        "DCGM (GPU telemetry)",
+        "whether GPUs are in use",
         growth=False,
         removal=False,
         instead="pods alone decide whether a node is busy or idle",
         guide="runbooks/GpuTelemetryMissing.md",
     ),
     Source.ALERTMANAGER: SourceGuide(
-        title="Alertmanager",
-        tells="which alerts fire, and which pools are silenced",
+        "Alertmanager",
+        "which alerts fire, and which pools are silenced",
         growth=False,
         removal=True,
         instead="alerts that were delivered count meanwhile; silences are not seen",
     ),
     Source.HEARTBEAT: SourceGuide(
-        title="Heartbeat",
-        tells="that alerts get from Prometheus through Alertmanager to here",
+        "Heartbeat",
+        "that alerts get from Prometheus through Alertmanager to here",
         growth=False,
         removal=True,
         guide="runbooks/GpuAutoscalerHeartbeat.md",
     ),
-    Source.STORE: SourceGuide(title="Store", tells="everything that a restart needs", growth=True, removal=True),
+    Source.STORE: SourceGuide("Store", "everything that a restart needs", growth=True, removal=True),
 }
 WITHOUT_PROMETHEUS = SourceGuide(
-    title="Prometheus",
-    tells="utilization, and demand where Kubernetes is silent",
+    "Prometheus",
+    UTILIZATION,
     growth=False,
     removal=True,
     instead="Kubernetes alone decides growth (fallback: kubernetes)",
@@ -187,13 +177,14 @@ def _sources(seen: Seen) -> Iterator[Concern]:
             continue
         known = source_guide(state.source, seen.policy)
         told = state.since is not None and seen.now - state.since >= SILENT_FOR
+        priced = ((p.price_usd_per_hour or Decimal(0)) * seen.facts.pool(p.id).required for p in seen.policy.pools)
         yield Concern(
             kind=Cause.SOURCE_SILENT,
             level=Level.BAD if known.removal else Level.WARN,
             what=f"{known.title} does not answer: {known.stops}",
             since=state.since,
             why=state.detail or "no answer",
-            cost=_of_all(seen),
+            cost=f"all pools together {wording.usd(sum(priced, Decimal(0)))} an hour",
             doing="; ".join(part for part in (known.goes_on, "running nodes stay") if part)
             + ". A message follows when it answers again",
             todo="To see every source: gpu-autoscaler status",
@@ -204,17 +195,12 @@ def _sources(seen: Seen) -> Iterator[Concern]:
         )
 
 
-def _of_all(seen: Seen) -> str:
-    """What the nodes of all pools cost an hour, as far as their prices are known."""
-    priced = ((p.price_usd_per_hour or Decimal(0)) * seen.facts.pool(p.id).required for p in seen.policy.pools)
-    return f"all pools together {wording.usd(sum(priced, Decimal(0)))} an hour"
-
-
 def _rights(seen: Seen) -> Iterator[Concern]:
     rights = seen.facts.rights
     if rights is None or rights.lacking == ():
         return
     said = ", ".join(rights.lacking) if rights.lacking is not None else "not known"
+    key = f"{said} since {rights.since.isoformat()}"
     if rights.lacking:
         yield Concern(
             kind=Cause.RIGHTS_MISSING,
@@ -225,27 +211,23 @@ def _rights(seen: Seen) -> Iterator[Concern]:
             cost="nodes that run now cost money until they can be removed",
             doing="nothing is bought; running nodes stay. A grant takes effect within a minute, without a restart",
             todo=f"To fix it: {BIND}. To see all that is missing: {DOCTOR}",
-            guide=GUIDES[Cause.RIGHTS_MISSING],
             severity=Severity.FAILURE,
             topic="rights",
-            key=f"{said} since {rights.since.isoformat()}",
+            key=key,
         )
         return
+    waits, goes_on = "GPU pools wait for the answer", "GPU pools grow anyway; a message follows if a removal is refused"
     waits_for_them = rights.holds_growth(seen.now)
     yield Concern(
         kind=Cause.RIGHTS_MISSING,
-        level=Level.WARN,
         what="It is unknown whether GPU nodes can be removed",
         since=rights.since,
         why=rights.detail or "no answer",
-        doing="GPU pools wait for the answer"
-        if waits_for_them
-        else "GPU pools grow anyway; a message follows if a removal is refused",
+        doing=waits if waits_for_them else goes_on,
         todo=f"To see each right: {DOCTOR}",
-        guide=GUIDES[Cause.RIGHTS_MISSING],
         # That Kubernetes is silent is a message of its own.
         topic="rights" if not waits_for_them and seen.facts.up(Source.KUBERNETES) else "",
-        key=f"{said} since {rights.since.isoformat()}",
+        key=key,
     )
 
 
@@ -262,7 +244,6 @@ def _budgets(seen: Seen) -> Iterator[Concern]:
         if view.unknown:
             yield Concern(
                 kind="budget_unknown",
-                level=Level.WARN,
                 what=f"{wording.capital(view.title)}: its spend is unknown",
                 why=view.unknown,
                 doing="what it pays for does not grow",
@@ -277,32 +258,16 @@ def _budgets(seen: Seen) -> Iterator[Concern]:
                 why=f"{wording.usd(view.spent)} of {view.monthly:,.2f} spent ({view.ratio:.0%})",
                 doing=doing,
                 todo="" if level is Level.WARN else "To raise it: gpu-autoscaler budget set",
-                guide=GUIDES[f"budget_{view.stage}"],
             )
         if view.unpriced:
             yield Concern(
                 kind="unpriced",
-                level=Level.WARN,
                 what=f"{wording.capital(view.title)} counts too little: no price for {', '.join(view.unpriced)}",
                 todo="set price_usd_per_hour of the pool, or a prices_file that has its size, and restart",
             )
 
 
 LOUD = {SignalAction.FREEZE: "nothing changes", SignalAction.PAUSE_SCALE_UP: "nothing grows"}
-
-
-def _signals(seen: Seen) -> Iterator[Concern]:
-    for signal in seen.facts.signals:
-        if signal.action in LOUD:
-            pool = seen.policy.pool(signal.pool) if signal.pool else None
-            yield Concern(
-                kind="signal",
-                level=Level.WARN,
-                what=f"{signal.alertname} fires: {LOUD[signal.action]}{f' in {pool.name}' if pool else ''}",
-                since=signal.starts_at,
-                doing="this ends when the alert does",
-                guide=f"runbooks/{signal.alertname}.md",
-            )
 
 
 # --- work that fits no pool
@@ -325,13 +290,11 @@ def misfit(group: Sequence[Misfit], policy: Policy) -> Concern:
     digest = hashlib.sha256(_reason(first).encode()).hexdigest()[:8]
     return Concern(
         kind=Cause.MISFIT,
-        level=Level.WARN,
         what=f"No GPU pool can hold {first.workload.key}{more}",
         why=first.detail.partition(". ")[2] or first.detail,
         whose=wording.whose(wording.asked_by([p for m in group for p in m.workload.pods], policy)),
         doing="it waits until the pod is changed, or a pool offers this; nothing is bought for it",
         todo=f"To see more: gpu-autoscaler explain pod {pod.key}",
-        guide=GUIDES[Cause.MISFIT],
         topic=f"misfit:{pod.namespace}/{pod.owner or pod.name}:{digest}",
         key=f"{first.workload.since.isoformat()}:{_reason(first)}",
     )

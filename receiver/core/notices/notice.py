@@ -125,13 +125,13 @@ class Concern:
     """One thing that needs attention. *what* is a clause, behind the name of *pool* (an id) where it is about one.
 
     *why* says what is known, *doing* what happens next, *todo* what a person can do, *guide* where that is explained (a
-    path below ``docs/``), *page* which of our pages has more; *whose* and *cost* are for messages alone. A message is
-    sent where there is a *topic*, once per *key*, titled *title* unless it is *what*.
+    path below ``docs/``, by default that of its *kind*), *page* which of our pages has more; *whose* and *cost* are for
+    messages alone. A message is sent where there is a *topic*, once per *key*, titled *title* unless it is *what*.
     """
 
     kind: str
-    level: Level
     what: str
+    level: Level = Level.WARN
     pool: str = ""
     since: datetime | None = None
     why: str = ""
@@ -147,6 +147,11 @@ class Concern:
     key: str = ""
     title: str = ""
     severity: Severity = Severity.WARNING
+
+    def __post_init__(self) -> None:
+        """Fill in the page of its kind."""
+        if not self.guide:
+            object.__setattr__(self, "guide", GUIDES.get(self.kind, ""))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,12 +1,13 @@
 """What needs a person in one pool: stuck nodes, back-offs, held work, requests of people, odd nodes and pods."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import timedelta
 
 from receiver.core.explain.rules import RULES, SPEAKS_UP, guide, plainly
 from receiver.core.model.actions import ActionKind, Decision, Reason
 from receiver.core.model.approval_request import sentence
-from receiver.core.model.model import Facts, Node, PoolState, Stage
+from receiver.core.model.model import Node, PoolState, Stage
 from receiver.core.model.pods import Pod, PodPhase, Workload
 from receiver.core.model.policy import Pool
 from receiver.core.model.text import cut, lasting, some
@@ -18,7 +19,6 @@ from receiver.core.scaling.waits import (
     LONGEST_PROVISIONING_BACKOFF,
     Direction,
     Shortage,
-    Wait,
     WaitKind,
     awaited_since,
     lost_nodes,
@@ -28,40 +28,27 @@ from receiver.core.scaling.waits import (
     waits,
 )
 
-SILENT_FOR = timedelta(minutes=2)  # a source that misses one answer is no news
 IGNORED_FOR = timedelta(minutes=2)  # the scheduler needs a moment after a node became usable
-NEWS_FOR = timedelta(minutes=5)  # a return is news for that long
 A_DAY = timedelta(days=1)
 LONGEST_REASON = 160  # characters of an error of another system
-CLEAR = "clear"
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
-DOCTOR = "gpu-autoscaler doctor --only kubernetes"
 
 
 def of_pool(pool: Pool, seen: Seen) -> Iterator[Concern]:
-    """Return everything about *pool* that needs a person, in no order."""
+    """Yield everything about *pool* that needs a person, in no order."""
     state, wanted = seen.facts.pool(pool.id), seen.assignment.pools[pool.id]
-    yield from _drifted(pool, state, seen)
-    yield from _stuck(pool, state, seen)
-    yield from _waits(pool, state, seen)
-    yield from _held(pool, wanted, seen)
-    yield from _asked(pool, state, wanted, seen)
-    yield from _by_people(pool, state, wanted)
-    yield from _unused(pool, state, wanted, seen)
-    yield from _unknown(pool, state, seen)
-    yield from _not_drained(pool, state, seen)
-    yield from _misdescribed(pool, state)
-    yield from _unjoined(pool, state)
-    yield from _slow_to_start(pool, state, seen)
-    if pool.price_usd_per_hour is None:
-        yield Concern(
-            kind="no_price",
-            level=Level.WARN,
-            what="cannot grow: its price is unknown",
-            pool=pool.id,
-            todo=RULES["price_is_known"].advice,
-            guide=guide("price_is_known"),
-        )
+    for concern in (
+        *_drifted(pool, state, seen),
+        *_stuck(pool, state, seen),
+        *_waits(pool, state, seen),
+        *_held(pool, wanted, seen),
+        *_requested(pool, state, wanted, seen),
+        *_unused(pool, state, wanted, seen),
+        *_odd_nodes(pool, state, seen),
+        *_unjoined(pool, state),
+        *_slow_to_start(pool, state, seen),
+    ):
+        yield replace(concern, pool=pool.id)
 
 
 def _drifted(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern]:
@@ -78,21 +65,17 @@ def _drifted(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern]:
         what = f"node count changed outside the autoscaler, {drift.from_count} -> {drift.to_count}"
         doing += "; idle nodes go in their time" if grew else "; the pool grows when GPU work waits"
         if undone is not None:
-            doing = (
-                f"this reverts our own change again: the count is left alone until {wording.moment(undone, seen.now)}"
-            )
+            until = wording.moment(undone, seen.now)
+            doing = f"this reverts our own change again: the count is left alone until {until}"
         cost = wording.costs(pool, seen.assignment.budgets, drift.to_count, drift.from_count)
         topic = f"drift:{pool.id}:{drift.from_count}:{drift.to_count}"  # a count that flaps is told once an hour
         key = f"{drift.at:%Y-%m-%dT%H}"
     yield Concern(
         kind=Cause.DRIFT,
-        level=Level.WARN,
         what=what,
-        pool=pool.id,
         cost=cost,
         doing=doing,
         todo="Look at: Terraform, Cluster Autoscaler, Civo's dashboard: only one of them should size a pool",
-        guide=GUIDES[Cause.DRIFT],
         topic=topic,
         key=key,
     )
@@ -112,23 +95,20 @@ def _stuck(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern]:
     failed = state.provisioning
     held = failed is not None and failed.holds(seen.now, LONGEST_PROVISIONING_BACKOFF)
     if names:
-        paid = [n for n in state.living if n.name in names]
-        instead = "The pool buys no node until that is resolved; other pools that fit take the work"
-        if failed is not None and held:
-            until = wording.moment(failed.until, seen.now)
-            instead = f"The pool buys no other node before {until}; other pools that fit take the work"
         known = {n.name: n.note or STAGES.get(n.stage, "not usable") for n in state.living}
+        left = wording.money_left(wording.tightest(seen.assignment.budgets, pool.id))
+        instead = "no node until that is resolved"
+        if failed is not None and held:
+            instead = f"no other node before {wording.moment(failed.until, seen.now)}"
         yield Concern(
             kind=Cause.STUCK,
             level=Level.BAD,
             what=f"not usable within {lasting(pool.provision_timeout)}: {wording.named(names, 2)}",
-            pool=pool.id,
             why="; ".join(f"{n}: {known[n]}" if n in known else n for n in names[: wording.NAMED]),
-            cost=f"{wording.an_hour(pool, len(paid))} for nothing;"
-            f" {wording.money_left(wording.tightest(seen.assignment.budgets, pool.id))}",
-            doing=f"a node that nothing runs on is removed by name. {instead}",
+            cost=f"{wording.an_hour(pool, sum(n.name in names for n in state.living))} for nothing; {left}",
+            doing=f"a node that nothing runs on is removed by name. The pool buys {instead};"
+            " other pools that fit take the work",
             todo="Look at: the instance at Civo, kubectl describe node, the GPU operator's pods",
-            guide=GUIDES[Cause.STUCK],
             topic=f"stuck:{pool.id}",
             key=",".join(names),
         )
@@ -137,7 +117,6 @@ def _stuck(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern]:
             kind="late",
             level=Level.BAD,
             what="a requested node is not usable yet",
-            pool=pool.id,
             since=since,
             doing="nothing more is bought here meanwhile; other pools that fit take the work",
             guide=GUIDES[Cause.STUCK],
@@ -148,7 +127,6 @@ def _stuck(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern]:
             kind="never_usable",
             level=Level.BAD,
             what=f"{some(failed.failures, 'node')} in a row never became usable",
-            pool=pool.id,
             why=failed.reason,
             doing=f"one node at a time is tried until one works; {until}",
             guide=GUIDES[Cause.STUCK],
@@ -164,22 +142,23 @@ SCARCE = {
 def _waits(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern]:
     """Back-offs, and changes that others revert; the message about each is that of the action that failed."""
     for wait in waits(pool, state, seen.policy, seen.now):
-        again = f"the next try is at {wording.moment(wait.until, seen.now)}"
+        until, reason = wording.moment(wait.until, seen.now), cut(wait.reason, LONGEST_REASON)
         if wait.kind is WaitKind.BACKOFF and wait.direction is Direction.GROW:
-            other = Cause.GROWTH_FAILED, cut(wait.reason, LONGEST_REASON)
-            kind, reason = SCARCE.get(shortage_of(wait.reason), other)
-            doing = f"other pools that fit take the work meanwhile; {again}"
-            yield Concern(
-                kind=kind, level=Level.BAD, what=f"cannot grow: {reason}", pool=pool.id, doing=doing, guide=GUIDES[kind]
-            )
+            kind, short = SCARCE.get(shortage_of(wait.reason), (Cause.GROWTH_FAILED, reason))
+            doing = f"other pools that fit take the work meanwhile; the next try is at {until}"
+            yield Concern(kind=kind, level=Level.BAD, what=f"cannot grow: {short}", doing=doing)
         elif wait.kind is WaitKind.BACKOFF:
-            yield _no_removal(pool, wait, again)
+            yield Concern(
+                kind=Cause.REMOVAL_STOPPED,
+                what=f"removal{f' of {wording.named(wait.nodes)}' if wait.nodes else ''} failed",
+                why=reason,
+                doing=f"the nodes stay and cost money; the next try is at {until}",
+            )
         elif wait.kind is WaitKind.UNDONE:
             yield Concern(
                 kind="undone",
                 level=Level.BAD,
-                what=f"is left alone until {wording.moment(wait.until, seen.now)}",
-                pool=pool.id,
+                what=f"is left alone until {until}",
                 why=wait.reason,
                 todo=RULES["not_undone_by_others"].advice,
                 guide=guide("not_undone_by_others"),
@@ -187,26 +166,8 @@ def _waits(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern]:
     action = state.open_action
     if action is not None and action.last_error:
         change = "growth" if action.kind is ActionKind.GROW else "removal"
-        yield Concern(
-            kind=f"{change}_fails",
-            level=Level.WARN,
-            what=f"{change} fails",
-            pool=pool.id,
-            why=cut(action.last_error, LONGEST_REASON),
-            doing="it is tried again",
-        )
-
-
-def _no_removal(pool: Pool, wait: Wait, again: str) -> Concern:
-    return Concern(
-        kind=Cause.REMOVAL_STOPPED,
-        level=Level.WARN,
-        what=f"removal{f' of {wording.named(wait.nodes)}' if wait.nodes else ''} failed",
-        pool=pool.id,
-        why=cut(wait.reason, LONGEST_REASON),
-        doing=f"the nodes stay and cost money; {again}",
-        guide=GUIDES[Cause.REMOVAL_STOPPED],
-    )
+        reason = cut(action.last_error, LONGEST_REASON)
+        yield Concern(kind=f"{change}_fails", what=f"{change} fails", why=reason, doing="it is tried again")
 
 
 def _held(pool: Pool, wanted: Wanted, seen: Seen) -> Iterator[Concern]:
@@ -214,7 +175,8 @@ def _held(pool: Pool, wanted: Wanted, seen: Seen) -> Iterator[Concern]:
     decision = seen.decisions[pool.id]
     told = [r for r in decision.reasons if r.verdict in SPEAKS_UP and r.rule in RULES and RULES[r.rule].told]
     reason = next(iter(told + [r for r in decision.reasons if r.rule == "gangs_whole"]), None)
-    waiting = wanted.asking or _held_back(wanted, seen.facts)
+    keys = dict.fromkeys(held.workload for held in wanted.held)  # they got no room
+    waiting = wanted.asking or tuple(Workload(key=k, pods=p) for k in keys if (p := seen.facts.waiting_of(k)))
     if reason is None or not waiting:
         return
     asking = wording.asked_by([p for w in waiting for p in w.pods], seen.policy)
@@ -225,7 +187,6 @@ def _held(pool: Pool, wanted: Wanted, seen: Seen) -> Iterator[Concern]:
         level=Level.BAD if reason.rule == "within_budget" else Level.WARN,
         what=f"{how_far}: {plainly(reason.rule)}",
         title=f"GPU pool {pool.name} {how_far}: {plainly(reason.rule)}",
-        pool=pool.id,
         why=_why_held(reason, wanted),
         whose=wording.whose(asking),
         cost=wording.costs(pool, seen.assignment.budgets, decision.target, teams=wording.teams_asking(asking)),
@@ -235,12 +196,6 @@ def _held(pool: Pool, wanted: Wanted, seen: Seen) -> Iterator[Concern]:
         topic=f"held:{pool.id}:{reason.rule}",  # a topic of its own: rules that take turns are no news
         key=f"{decision.at:%Y-%m-%d}",
     )
-
-
-def _held_back(wanted: Wanted, facts: Facts) -> tuple[Workload, ...]:
-    """The workloads that got no room, as their pods show them."""
-    keys = dict.fromkeys(held.workload for held in wanted.held)
-    return tuple(Workload(key=key, pods=pods) for key in keys if (pods := facts.waiting_of(key)))
 
 
 def _why_held(reason: Reason, wanted: Wanted) -> str:
@@ -262,29 +217,23 @@ def _what_would_change(reason: Reason, decision: Decision) -> str:
     return f"it waits. What would change that: {'; or '.join(ways)}" if ways else "it waits"
 
 
-def _asked(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iterator[Concern]:
+def _requested(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iterator[Concern]:
+    """What people are asked for, and what they requested: shown, so that it is not forgotten."""
     for question in (q for q in seen.facts.questions if q.pool == pool.id):
         if question.is_open(seen.now) and is_wanted(question, state, wanted):
             yield Concern(
                 kind="question",
-                level=Level.WARN,
                 what="waits for an approval",
-                pool=pool.id,
                 why=sentence(question, seen.now),
                 todo=f"answer from the message, or with `gpu-autoscaler answer {question.id} approve`",
                 guide=GUIDES[Cause.ASKS],
                 question=question.id,
             )
-
-
-def _by_people(pool: Pool, state: PoolState, wanted: Wanted) -> Iterator[Concern]:
-    """What people requested: shown, so that it is not forgotten."""
     if state.silence is not None:
         yield Concern(
             kind="silenced",
             level=Level.NOTE,
             what="is paused by a silence",
-            pool=pool.id,
             why=str(state.silence),
             doing="nothing grows and nothing is removed",
             todo=RULES["not_silenced"].advice,
@@ -292,16 +241,11 @@ def _by_people(pool: Pool, state: PoolState, wanted: Wanted) -> Iterator[Concern
         )
     for override in wanted.bounds.overrides.all:
         size = f" of {some(override.nodes, 'node')}" if override.nodes is not None else ""
-        yield Concern(
-            kind="override",
-            level=Level.NOTE,
-            what=f"has a {override.kind}{size} until {override.until:%Y-%m-%d %H:%M} UTC",
-            pool=pool.id,
-            why=f"{override.who}: {override.why}",
-        )
-
-
-# --- nodes and pods
+        what = f"has a {override.kind}{size} until {override.until:%Y-%m-%d %H:%M} UTC"
+        yield Concern(kind="override", level=Level.NOTE, what=what, why=f"{override.who}: {override.why}")
+    if pool.price_usd_per_hour is None:
+        what, rule = "cannot grow: its price is unknown", "price_is_known"
+        yield Concern(kind="no_price", what=what, todo=RULES[rule].advice, guide=guide(rule))
 
 
 def _unused(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iterator[Concern]:
@@ -317,16 +261,13 @@ def _unused(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iterato
             continue
         yield Concern(
             kind=Cause.UNUSED,
-            level=Level.WARN,
             what=f"{workload} waits beside a usable node",
             title=f"{workload} waits beside a usable node of GPU pool {pool.name}",
-            pool=pool.id,
             why=f"by the configuration {node.name} would hold it: {_differs(node, pool, pod)}",
             whose=wording.whose(wording.asked_by([pod], seen.policy)),
             cost=f"{wording.an_hour(pool, 1)} for a node that it does not use",
             doing="no other node is bought for it: it would be like this one",
             todo=f"Look at: kubectl describe pod -n {pod.namespace} {pod.name}, beside the node",
-            guide=GUIDES[Cause.UNUSED],
             topic=f"ignored:{workload}",
             key=f"{pod.uid}:{instance}",
         )
@@ -343,8 +284,8 @@ def _differs(node: Node, pool: Pool, pod: Pod) -> str:
     return (" and ".join(said) or usual) + scheduler
 
 
-def _unknown(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern]:
-    """Nodes that have been neither busy nor idle for long: nothing removes them, so a person must look."""
+def _odd_nodes(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern]:
+    """Nodes that are neither busy nor idle, that stay for a pod without a GPU, and that are not as configured."""
     for node in state.living:
         spells = [(node.unknown_since, "its GPUs are in use, but no GPU pod holds them")]
         if node.stage is Stage.BROKEN and node.busy:  # one that nothing runs on is removed, and told as such
@@ -354,63 +295,41 @@ def _unknown(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern]:
                 continue
             yield Concern(
                 kind=Cause.UNKNOWN,
-                level=Level.WARN,
                 what=f"cannot tell whether {node.name} is idle",
-                pool=pool.id,
                 why=f"since {wording.moment(since, seen.now)} {happened}",
                 whose=wording.whose(wording.asked_by(node.pods, seen.policy)),
                 cost=wording.an_hour(pool, 1),
                 doing="the node is kept until that is resolved",
                 todo=f"Look at: kubectl describe node {node.name}; nvidia-smi on it shows processes outside pods",
-                guide=GUIDES[Cause.UNKNOWN],
                 topic=f"unknown:{node.instance}",
                 key=since.isoformat(),
             )
-
-
-def _not_drained(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern]:
-    """Idle nodes that stay for a pod without a GPU: beyond their first paid unit they cost money for it."""
-    after = max(seen.policy.unknown_after, seen.policy.billing.granularity)
+    paid_for = max(seen.policy.unknown_after, seen.policy.billing.granularity)
     for node in state.of(Stage.USABLE):
-        if node.idle_since is None or not node.kept_by or seen.now - node.idle_since < after:
-            continue
-        yield Concern(
-            kind=Cause.NOT_DRAINED,
-            level=Level.WARN,
-            what=f"idle node {node.name} stays for a pod without a GPU",
-            pool=pool.id,
-            why="; ".join(node.kept_by),
-            cost=wording.an_hour(pool, 1),
-            doing="the node stays until that pod is gone, or may be evicted",
-            todo=f"To release the node: delete the pod, or kubectl annotate pod -n NAMESPACE POD {SAFE_TO_EVICT}=true;"
-            " for a pod of kube-system, add a PodDisruptionBudget that covers it",
-            guide=GUIDES[Cause.NOT_DRAINED],
-            topic=f"not drained:{node.instance}",
-            key="; ".join(node.kept_by),
-        )
-
-
-def _misdescribed(pool: Pool, state: PoolState) -> Iterator[Concern]:
-    """Usable nodes that offer other GPUs than configured: demand is worked out from a wrong number."""
-    for node in state.of(Stage.USABLE):
+        if node.idle_since is not None and node.kept_by and seen.now - node.idle_since >= paid_for:
+            release = f"delete the pod, or kubectl annotate pod -n NAMESPACE POD {SAFE_TO_EVICT}=true"
+            yield Concern(
+                kind=Cause.NOT_DRAINED,
+                what=f"idle node {node.name} stays for a pod without a GPU",
+                why="; ".join(node.kept_by),
+                cost=wording.an_hour(pool, 1),
+                doing="the node stays until that pod is gone, or may be evicted",
+                todo=f"To release the node: {release};"
+                " for a pod of kube-system, add a PodDisruptionBudget that covers it",
+                topic=f"not drained:{node.instance}",
+                key="; ".join(node.kept_by),
+            )
         offers = {r: node.allocatable.get(r, 0) for r in pool.resources}
         if offers != dict(pool.resources):
             yield Concern(
                 kind=Cause.MISDESCRIBED,
-                level=Level.WARN,
                 what=f"{node.name} offers other GPUs than configured",
-                pool=pool.id,
                 why=f"it offers {_listed(offers)}; the configuration says {_listed(pool.resources)}",
                 cost=f"{wording.an_hour(pool, 1)}, whatever it offers",
                 doing="the wrong number of nodes is bought until pools[].resources or the node is corrected",
-                guide=GUIDES[Cause.MISDESCRIBED],
                 topic=f"offers:{node.instance}",
                 key=_listed(offers),
             )
-
-
-def _listed(offers: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} {resource}" for resource, count in sorted(offers.items()))
 
 
 def _unjoined(pool: Pool, state: PoolState) -> Iterator[Concern]:
@@ -419,40 +338,37 @@ def _unjoined(pool: Pool, state: PoolState) -> Iterator[Concern]:
     if state.unjoined and any(not n.registered and n.stage in missing for n in state.living):
         yield Concern(
             kind=Cause.UNJOINED,
-            level=Level.WARN,
             what=f"{some(len(state.unjoined), 'node')} of no instance that Civo lists",
-            pool=pool.id,
             why=f"{wording.named(state.unjoined)}: the provider id names no instance of Civo, and some instances"
             " seem to have no node",
             doing="no instance without a node is removed until that is resolved",
             todo="Look at: spec.providerID (civo://INSTANCE) of the nodes, beside the instances at Civo",
-            guide=GUIDES[Cause.UNJOINED],
             topic=f"unjoined:{pool.id}",
             key=",".join(state.unjoined),
         )
 
 
+def _listed(offers: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {resource}" for resource, count in sorted(offers.items()))
+
+
 def _slow_to_start(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern]:
     """Pods that have a node and do not start: an image that cannot be pulled holds a paid GPU."""
-    for node in state.of(Stage.USABLE):
-        for pod in node.pods:
-            since = max(node.usable_since or pod.created_at, pod.created_at)
-            starting = pod.phase is PodPhase.STARTING and not (pod.daemon or pod.terminating)
-            if not starting or seen.now - since < pool.provision_timeout:
-                continue
-            yield Concern(
-                kind=Cause.SLOW_TO_START,
-                level=Level.WARN,
-                what=f"{pod.key} has a GPU and does not start",
-                title=f"{pod.key} has a GPU and does not start",
-                pool=pool.id,
-                why=f"it was given {node.name} of GPU pool {pool.name} and is not running after"
-                f" {lasting(pool.provision_timeout)}",
-                whose=wording.whose(wording.asked_by([pod], seen.policy)),
-                cost=wording.an_hour(pool, 1),
-                doing="the node is kept for it",
-                todo=f"Look at: kubectl describe pod -n {pod.namespace} {pod.name} (image, volume, init container)",
-                guide=GUIDES[Cause.SLOW_TO_START],
-                topic=f"starting:{pod.uid}",
-                key=node.instance,
-            )
+    for node, pod in ((n, p) for n in state.of(Stage.USABLE) for p in n.pods):
+        since = max(node.usable_since or pod.created_at, pod.created_at)
+        starting = pod.phase is PodPhase.STARTING and not (pod.daemon or pod.terminating)
+        if not starting or seen.now - since < pool.provision_timeout:
+            continue
+        late = f"is not running after {lasting(pool.provision_timeout)}"
+        yield Concern(
+            kind=Cause.SLOW_TO_START,
+            what=f"{pod.key} has a GPU and does not start",
+            title=f"{pod.key} has a GPU and does not start",
+            why=f"it was given {node.name} of GPU pool {pool.name} and {late}",
+            whose=wording.whose(wording.asked_by([pod], seen.policy)),
+            cost=wording.an_hour(pool, 1),
+            doing="the node is kept for it",
+            todo=f"Look at: kubectl describe pod -n {pod.namespace} {pod.name} (image, volume, init container)",
+            topic=f"starting:{pod.uid}",
+            key=node.instance,
+        )
