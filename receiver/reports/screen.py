@@ -8,6 +8,7 @@ from typing import Any
 from receiver.core.model.text import span
 
 OLD = timedelta(minutes=2)  # a picture older than this is told as old: the loop may stand still
+UNKNOWN = "unknown"
 
 
 def aligned(rows: Sequence[Sequence[str]], sides: str = "<", gap: str = "  ") -> Iterator[str]:
@@ -36,12 +37,47 @@ def known(count: Any) -> str:
     return "?" if count is None else str(count)
 
 
-def moment(text: Any) -> datetime | None:
-    """The time that *text* is, in UTC, or None."""
+def number(value: Any) -> Decimal | None:
+    """*value* as a finite Decimal, or None when it is no number."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
+        return None
     try:
-        return datetime.fromisoformat(text).astimezone(UTC) if isinstance(text, str) else None
+        found = Decimal(str(value))
+    except InvalidOperation:
+        return None
+    return found if found.is_finite() else None
+
+
+def dollars(value: Any, otherwise: str = UNKNOWN) -> str:
+    """USD with cents and separators, behind a dollar sign."""
+    found = number(value)
+    return otherwise if found is None else f"${found:,.2f}"
+
+
+def fine_dollars(value: Any) -> str:
+    """USD with cents, or with four digits where cents would hide it."""
+    found = number(value)
+    return dollars(value) if found is None or found >= 1 else f"${found:.4f}"
+
+
+def usd(value: Any) -> str:
+    """USD with cents and separators, or a question mark."""
+    return dollars(value, "?").removeprefix("$")
+
+
+def percent(value: Any, otherwise: str = UNKNOWN) -> str:
+    """A ratio 0-1 as whole percent."""
+    found = number(value)
+    return otherwise if found is None else f"{found * 100:.0f} %"
+
+
+def moment(value: Any) -> datetime | None:
+    """*value*, RFC 3339 text or an aware datetime, in UTC, or None when it is no time."""
+    try:
+        at = datetime.fromisoformat(value) if isinstance(value, str) else value
     except ValueError:
         return None
+    return at.astimezone(UTC) if isinstance(at, datetime) and at.tzinfo is not None else None
 
 
 def clock_time(at: datetime, beside: datetime | None) -> str:
@@ -72,14 +108,6 @@ def as_of(at: datetime | None, now: datetime) -> str:
         return "as of: no step has finished yet"
     old = f" - {span((now - at).total_seconds())} ago: the loop may stand still, see /healthz" if now - at > OLD else ""
     return f"as of {clock_time(at, now)}{old}"
-
-
-def usd(amount: Any) -> str:
-    """*amount* of USD with cents and separators, or a question mark."""
-    try:
-        return "?" if amount is None else f"{Decimal(str(amount)):,.2f}"
-    except InvalidOperation:
-        return "?"
 
 
 def printable(found: Any) -> Any:

@@ -15,6 +15,7 @@ from receiver.web.pages import approval_link, override_forms
 from receiver.web.pages.decision_page import add_decisions
 from receiver.web.pages.overview import add_overview, add_sources_page
 from receiver.web.pages.pool_page import add_pool_page
+from receiver.web.pages.show import FILTERS
 from receiver.web.parts import HEADERS, NO_STORE, LoopHealth, WebInstruments, WebParts
 
 __all__ = ["LoopHealth", "WebInstruments", "WebParts", "create_app"]
@@ -26,7 +27,7 @@ def create_app(parts: WebParts) -> Flask:
     # A picture kept by an older version lacks keys: they show as unknown, the page does not fail.
     app.jinja_options = {**app.jinja_options, "undefined": ChainableUndefined}
     app.json.sort_keys = False  # type: ignore[attr-defined]  # the default provider has it; fields keep their documented order
-    app.jinja_env.filters.update(reports.FILTERS)
+    app.jinja_env.filters.update(FILTERS)
     app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
     app.jinja_env.globals["version"] = parts.version
     errors.install(app)

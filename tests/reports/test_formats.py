@@ -20,6 +20,7 @@ from receiver.core.report.rightsizing import InUse
 from receiver.reports import formats
 from receiver.reports.document import ReportDocument
 from receiver.reports.formats import as_csv, as_text
+from receiver.reports.screen import dollars, fine_dollars, percent
 from receiver.web.api.reports import standalone
 from tests.core.report.builders import A100_X8, AFTER, L40S, MONTH, a_life, at
 from tests.core.report.simulated import a_month
@@ -54,7 +55,7 @@ def document(team: str | None, under_way: bool) -> dict[str, Any]:
 def parts(report: Mapping[str, Any], name: str, *keys: str) -> Iterator[str]:
     """The amounts and names of the rows of *name*."""
     for row in report[name]:
-        yield from (formats.usd(row[key]) for key in keys if row[key] is not None)
+        yield from (dollars(row[key]) for key in keys if row[key] is not None)
         yield formats.shorter(row["name"], formats.NAME)
 
 
@@ -66,80 +67,80 @@ def facts(report: Mapping[str, Any]) -> Iterator[str]:
     yield from of_right_sizing(report)
     yield from of_capacity(report)
     for day in report["days"]:
-        yield from (day["day"], formats.usd(day["usd"]), formats.usd(day["idle_usd"]))
+        yield from (day["day"], dollars(day["usd"]), dollars(day["idle_usd"]))
 
 
 def of_money(report: Mapping[str, Any]) -> Iterator[str]:
     yield from (
         report["month"],
-        formats.usd(report["usd"]),
-        formats.hours(report["gpu_hours"]),
-        formats.usd(report["idle"]["usd"]),
+        dollars(report["usd"]),
+        f"{report['gpu_hours']:,.1f}",
+        dollars(report["idle"]["usd"]),
     )
-    yield from (formats.moment(report["finalised"]), formats.moment(report["began"]), *report["unpriced"])
+    yield from (formats.minute(report["finalised"]), formats.minute(report["began"]), *report["unpriced"])
     for name, amount in report["paid_for"].items():
         if float(amount["usd"]):
-            yield from (name, formats.usd(amount["usd"]), formats.hours(amount["gpu_hours"]))
+            yield from (name, dollars(amount["usd"]), f"{amount['gpu_hours']:,.1f}")
     for ratio in ("efficiency", "efficiency_target", "memory_waste", "utilization", "measured"):
-        yield formats.percent(report[ratio])
+        yield percent(report[ratio])
     yield from parts(report, "kinds", "usd", "idle_usd")
     yield from parts(report, "consumers", "usd", "idle_usd")
     if report["team"] is None:
         yield from parts(report, "teams", "usd", "idle_usd")
-        yield formats.usd(report["unlabelled"]["usd"])
+        yield dollars(report["unlabelled"]["usd"])
     else:
-        yield formats.usd(report["nobodys"]["usd"])
+        yield dollars(report["nobodys"]["usd"])
 
 
 def of_budgets(report: Mapping[str, Any]) -> Iterator[str]:
     for line in report["budgets"]:
-        yield from (formats.usd(line[key]) for key in ("monthly_usd", "spent_usd", "left_usd"))
-        yield from (line["stage"], formats.percent(line["ratio"]))
+        yield from (dollars(line[key]) for key in ("monthly_usd", "spent_usd", "left_usd"))
+        yield from (line["stage"], percent(line["ratio"]))
         if formats.foreseen(line) is not None:
-            yield formats.usd(formats.foreseen(line))
+            yield dollars(formats.foreseen(line))
     for each in report["standstills"]:
-        yield from (formats.moment(each["from"]), each["pool"], each["why"].split()[-1])
+        yield from (formats.minute(each["from"]), each["pool"], each["why"].split()[-1])
 
 
 def of_work(report: Mapping[str, Any]) -> Iterator[str]:
     yield str(report["jobs"]["seen"])
     yield from (span(report["waits"][key]) for key in ("p50", "p95", "longest"))
-    yield from (formats.usd(report["per_workload_usd"]), formats.usd(report["per_completed_usd"]))
+    yield from (dollars(report["per_workload_usd"]), dollars(report["per_completed_usd"]))
     for unit in report["units"]:
-        yield from (unit["name"], unit["why_not"] if unit["usd_per"] is None else formats.fine_usd(unit["usd_per"]))
+        yield from (unit["name"], unit["why_not"] if unit["usd_per"] is None else fine_dollars(unit["usd_per"]))
 
 
 def of_right_sizing(report: Mapping[str, Any]) -> Iterator[str]:
-    yield formats.usd(report["right_sizes_usd"])
+    yield dollars(report["right_sizes_usd"])
     for size in report["right_sizes"]:
-        yield from (formats.shorter(size["workload"], 44), size["to"], formats.usd(size["saves_usd"]))
+        yield from (formats.shorter(size["workload"], 44), size["to"], dollars(size["saves_usd"]))
         yield from (
-            formats.percent(size["peak_memory"]),
-            formats.percent(size["peak_engine"]),
-            f"{formats.hours(size['hours'])} h",
+            percent(size["peak_memory"]),
+            percent(size["peak_engine"]),
+            f"{size['hours']:,.1f} h",
         )
         if size["gpus"] is not None:
             yield f"{size['gpus_used']} of {size['gpus']}"
     for peaks in report["tight"]:
-        yield from (formats.shorter(peaks["workload"], 36), formats.percent(peaks["peak_memory"]))
+        yield from (formats.shorter(peaks["workload"], 36), percent(peaks["peak_memory"]))
 
 
 def of_capacity(report: Mapping[str, Any]) -> Iterator[str]:
     for base in report["baselines"]:
-        yield from (base["size"], f"{formats.hours(base['any_hours'])} h")
+        yield from (base["size"], f"{base['any_hours']:,.1f} h")
     for offer in report["commitments"]:
-        yield from (offer["size"], f"{formats.usd(offer['usd_per_hour'])}/h")
+        yield from (offer["size"], f"{dollars(offer['usd_per_hour'])}/h")
         if offer["recommended"]:
-            yield formats.usd(offer["saves_usd"])
+            yield dollars(offer["saves_usd"])
     if report["always_on"] is not None:
         compared = report["always_on"]
         yield from (
-            formats.usd(compared["saved_usd"]),
-            formats.usd(compared["usd"]),
+            dollars(compared["saved_usd"]),
+            dollars(compared["usd"]),
             *compared["peaks"],
             *compared["left_out"],
         )
-        yield from (formats.moment(since) for since in compared["since"].values())
+        yield from (formats.minute(since) for since in compared["since"].values())
 
 
 def squeezed(said: str) -> str:

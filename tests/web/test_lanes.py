@@ -91,6 +91,13 @@ def test_living_nodes_stand_above_those_that_are_gone_and_the_newest_above_the_o
     assert [lane.life.name for lane in drawn(gone, old, new).lanes] == ["new", "old", "gone"]
 
 
+def test_a_node_that_was_just_created_is_drawn() -> None:
+    [lane] = drawn(living(created_at=NOW - timedelta(seconds=8))).lanes
+    assert [(piece.doing, piece.title.partition(",")[0]) for piece in lane.pieces] == [
+        (Doing.BUILDING, "building for 8 s")
+    ]
+
+
 def test_nodes_outside_the_time_are_left_out() -> None:
     assert drawn(living(created_at=at(-9), gone_at=at(-1))).lanes == ()
 

@@ -4,40 +4,23 @@ import calendar
 import re
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
-from importlib.resources import files
 from typing import Any
 
 from flask import Blueprint, Response, jsonify, render_template, request
-from jinja2 import ChainableUndefined, Environment, PackageLoader
 
 from receiver.core.money.attribution import By, Line
 from receiver.core.money.budget import Month, month_of
 from receiver.core.report.lines import told_by
 from receiver.core.report.report import Report
 from receiver.reports.document import EVERYBODY, ReportDocument, scope_of
-from receiver.reports.formats import assumed, foreseen, moment, standstill
 from receiver.reports.gather import costs_of, report_of
 from receiver.web.api.documents import CostsDocument, CostsLine
 from receiver.web.errors import Problem
-from receiver.web.pages import show
 from receiver.web.pages.pictures import month_picture
+from receiver.web.pages.show import alone
 from receiver.web.parts import WebParts
 
 HOUR = 3600.0  # seconds
-FILTERS = {
-    "count": show.count,
-    "usd": show.usd,
-    "percent": show.percent,
-    "stamp": show.stamp,
-    "ago": show.ago,
-    "hours": show.hours,
-    "lasting": show.lasting,
-    "fine_usd": show.fine_usd,
-    "foreseen": foreseen,
-    "assumed": assumed,
-    "moment": moment,
-    "standstill": standstill,
-}
 
 
 def add_report(routes: Blueprint, parts: WebParts) -> None:
@@ -170,14 +153,4 @@ def shown(document: Mapping[str, Any]) -> dict[str, Any]:
 
 def standalone(document: Mapping[str, Any], version: str) -> str:
     """Return the page as one file that needs no server: the style is in it, and it links nowhere."""
-    environment = Environment(
-        loader=PackageLoader("receiver.web", "templates"),
-        autoescape=True,
-        undefined=ChainableUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(FILTERS)
-    style = (files("receiver.web") / "static" / "style.css").read_text(encoding="utf-8")
-    page = environment.get_template("costs.html")
-    return page.render(layout="alone.html", style=style, version=version, **shown(document))
+    return alone("costs.html", ["style.css"], layout="alone.html", version=version, **shown(document))

@@ -2,16 +2,13 @@
 
 import json
 from collections.abc import Iterator
-from datetime import datetime
 from typing import Any
 
 from flask import Blueprint, render_template
 
 from receiver.core.explain.rules import RULES
-from receiver.core.model.text import span
 from receiver.web.api.documents import DecisionDocument, explained
 from receiver.web.api.routes import decision_number, no_such_decision
-from receiver.web.pages.show import time_of
 from receiver.web.parts import WebParts
 
 QUIET = "allows"
@@ -19,8 +16,6 @@ QUIET = "allows"
 
 def add_decisions(routes: Blueprint, parts: WebParts) -> None:
     """Add the page to *routes*."""
-    routes.add_app_template_filter(before, "before")
-    routes.add_app_template_filter(clock, "clock")
 
     @routes.get("/decisions/<number>")
     def decision(number: str) -> str:
@@ -56,18 +51,3 @@ def steps(decision: DecisionDocument, docs_url: str | None) -> Iterator[dict[str
             "asked": reason.verdict != QUIET or target != decision.from_count,
         }
         target = reason.target
-
-
-def clock(value: Any) -> str:
-    """Return a stored time as it was, to the second."""
-    at = time_of(value)
-    return f"{at:%Y-%m-%d %H:%M:%S} UTC" if at else "an unknown time"
-
-
-def before(value: Any, moment: Any) -> str:
-    """Return how long before *moment*, a time that was stored, *value* was: ``4 min before``; nothing if unknown."""
-    at, then = time_of(value), time_of(moment)
-    if not isinstance(at, datetime) or not isinstance(then, datetime):
-        return ""
-    seconds = (then - at).total_seconds()
-    return f"{span(seconds)} {'before' if seconds >= 0 else 'after'}"

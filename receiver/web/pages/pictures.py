@@ -16,7 +16,8 @@ from receiver.core.explain.samples import Doing, NodeTurn, PoolSample
 from receiver.core.model.memory import IN_A_ROW, NodeLife
 from receiver.core.model.text import some, span
 from receiver.reports.picture import ScopedBudget
-from receiver.web.pages.show import number, percent, usd
+from receiver.reports.screen import dollars, number
+from receiver.web.pages.show import percent
 
 LANES = 40
 SLOTS = 288  # of a lane: what a node did halfway through each of them is drawn
@@ -82,28 +83,32 @@ def lanes(
         by_node.setdefault(turn.instance, []).append(turn)
     watched = [since] if any(turn.at < since for of_node in by_node.values() for turn in of_node) else []
     watched += [sample.at for sample in samples]
-    slot = (now - since) / SLOTS
     found = []
     for n, life in enumerate(shown[:LANES]):
-        begin = _x((life.created_at - since) / (now - since))
-        end = _x((life.gone_at - since) / (now - since)) if life.gone_at else None
-        did: list[tuple[int, Doing]] = []
-        for n_slot in range(SLOTS):
-            at = since + (n_slot + 0.5) * slot
-            if life.created_at <= at < (life.gone_at or now):
-                did.append((n_slot, _doing(life, by_node.get(life.instance, []), watched, at, now)))
-        pieces = []
-        for doing, grouped in groupby(did, key=lambda each: each[1]):
-            slots = [n_slot for n_slot, _ in grouped]
-            first, last = since + slots[0] * slot, since + (slots[-1] + 1) * slot
+        begin, end = max(life.created_at, since), min(life.gone_at or now, now)
+        slots = max(1, round(SLOTS * ((end - begin) / (now - since))))
+        slot = (end - begin) / slots
+        moments = [begin + (number + 0.5) * slot for number in range(slots)]
+        doings = [_doing(life, by_node.get(life.instance, []), watched, at, now) for at in moments]
+        pieces, first = [], begin
+        for doing, grouped in groupby(doings):
+            last = first + len(list(grouped)) * slot
             name, height = LOOKS[doing]
-            x, until = max(_x(slots[0] / SLOTS), begin), min(_x((slots[-1] + 1) / SLOTS), end or NOW_AT)
             title = f"{name} for {span((last - first).total_seconds())}, {first:%d %b %H:%M} to {last:%d %b %H:%M} UTC"
-            pieces.append(Piece(doing, x, round(until - x, 3), round(BAR * height, 1), title))
-        total = Counter(doing for _, doing in did)
-        summed = tuple((LOOKS[doing][0], span((count * slot).total_seconds())) for doing, count in total.items())
-        y = TOP + n * LANE + LANE - BAR - 3
-        found.append(Lane(life=life, pieces=tuple(pieces), summed=summed, y=y, end=end))
+            x = _x(first, since, now)
+            pieces.append(Piece(doing, x, round(_x(last, since, now) - x, 3), round(BAR * height, 1), title))
+            first = last
+        found.append(
+            Lane(
+                life=life,
+                pieces=tuple(pieces),
+                summed=tuple(
+                    (LOOKS[d][0], span((count * slot).total_seconds())) for d, count in Counter(doings).items()
+                ),
+                y=TOP + n * LANE + LANE - BAR - 3,
+                end=_x(life.gone_at, since, now) if life.gone_at else None,
+            )
+        )
     living = sum(life.gone_at is None for life in shown)
     return Lanes(
         lanes=tuple(found),
@@ -137,8 +142,8 @@ def _doing(
     return next((doing for since, doing in stages if since is not None and since <= at), Doing.BUILDING)
 
 
-def _x(ratio: float) -> float:
-    return round(NOW_AT * min(max(ratio, 0.0), 1.0), 3)
+def _x(at: datetime, since: datetime, now: datetime) -> float:
+    return round(NOW_AT * ((at - since) / (now - since)), 3)
 
 
 def _ticks(since: datetime, now: datetime) -> Iterator[tuple[float, str]]:
@@ -147,7 +152,7 @@ def _ticks(since: datetime, now: datetime) -> Iterator[tuple[float, str]]:
     midnight = since.replace(hour=0, minute=0, second=0, microsecond=0)
     at = midnight + ((since - midnight) // each + 1) * each
     while at < now:
-        yield _x((at - since) / (now - since)), f"{at:%d %b}" if at.hour == 0 else f"{at:%H:%M}"
+        yield _x(at, since, now), f"{at:%d %b}" if at.hour == 0 else f"{at:%H:%M}"
         at += each
 
 
@@ -185,24 +190,25 @@ def month_picture(report: Mapping[str, Any], days_in_month: int) -> MonthPicture
     dearest = max(days, key=lambda day: day[1])
     top = max(dearest[1], pace, Decimal("0.01"))
     each = 100 / days_in_month
-    levels = [("pace", pace, f"- - even pace {usd(pace)}")] if pace else []
+    spent, idle = dollars(sum(day[1] for day in days)), dollars(sum(day[2] for day in days))
+    levels = [("pace", pace, f"- - even pace {dollars(pace)}")] if pace else []
     if dearest[1] > pace:
-        levels.append(("peak", dearest[1], usd(dearest[1])))
+        levels.append(("peak", dearest[1], dollars(dearest[1])))
     return MonthPicture(
         bars=tuple(
             Bar(
                 x=round((n + 0.1) * each, 3),
                 width=round(0.8 * each, 3),
-                used=round(float((whole - idle) / top) * HEIGHT, 2),
-                idle=round(float(idle / top) * HEIGHT, 2),
-                title=f"{day}: {usd(whole)}, of it {usd(idle)} idle",
+                used=round(float((whole - idly) / top) * HEIGHT, 2),
+                idle=round(float(idly / top) * HEIGHT, 2),
+                title=f"{day}: {dollars(whole)}, of it {dollars(idly)} idle",
             )
-            for n, (day, whole, idle) in enumerate(days)
+            for n, (day, whole, idly) in enumerate(days)
         ),
         levels=tuple((kind, round(GROUND - float(level / top) * HEIGHT, 2), label) for kind, level, label in levels),
         ticks=tuple((round((day - 0.5) * each, 3), day) for day in (1, *range(5, days_in_month + 1, 5))),
-        described=f"{usd(sum(usd_of_day for _, usd_of_day, _ in days))} spent on the days of {report['month']} so far "
-        f"shown, {usd(sum(idle for _, _, idle in days))} of it idle; the most on {dearest[0]} with {usd(dearest[1])}.",
+        described=f"{spent} spent on the days of {report['month']} so far shown, {idle} of it idle; the most on "
+        f"{dearest[0]} with {dollars(dearest[1])}.",
     )
 
 

@@ -3,39 +3,20 @@
 import base64
 import hashlib
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import StrictUndefined
 
-from receiver.core.model.text import brief, some
-from receiver.web.pages import show
-
-SHEETS = ("style.css", "replay.css")
-FILTERS = {
-    "usd": show.usd,
-    "percent": show.percent,
-    "hours": show.hours,
-    "brief": brief,
-    "some": some,
-}
+from receiver.web.pages.show import alone
 
 
 def replay_page(traces: Sequence[Mapping[str, Any]], ratios: Mapping[str, Any], version: str) -> str:
     """Return the page on *traces*, each a `replay.document.page_document`; *ratios* are over all of them."""
-    environment = Environment(
-        loader=PackageLoader("receiver.web", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(FILTERS)
-    sheets = [(files("receiver.web") / "static" / name).read_text(encoding="utf-8") for name in SHEETS]
-    style = "\n".join(sheets)
-    return environment.get_template("replay.html").render(
-        style=style,
-        policy=_policy(style),
+    return alone(
+        "replay.html",
+        ["style.css", "replay.css"],
+        StrictUndefined,
+        policy_of=_policy,
         version=version,
         traces=[_shown(trace) for trace in traces],
         ratios=ratios,
