@@ -5,8 +5,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from receiver.adapters.kubernetes.api import entries, section
-from receiver.adapters.kubernetes.nodes import GPU_PREFIX, words
+from receiver.adapters.kubernetes.api import entries, section, words
+from receiver.adapters.kubernetes.nodes import GPU_PREFIX
 from receiver.adapters.survey.cluster import CLUSTER_QUEUES, RESOURCE_FLAVORS
 from receiver.core.model.policy import Policy, Pool
 from receiver.doctor.checks import Area, Check, Finding, Installation

@@ -4,8 +4,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from receiver.adapters.kubernetes.api import entries, section
-from receiver.adapters.kubernetes.nodes import words
+from receiver.adapters.kubernetes.api import entries, section, words
 from receiver.adapters.survey.cluster import OURS, SeenNode, SurveyedPod
 from receiver.config import Configuration
 from receiver.core.model.pods import Toleration

@@ -6,17 +6,7 @@ from typing import Any
 import pytest
 
 from receiver.adapters.kubernetes.nodes import gpus, node_from
-from receiver.adapters.kubernetes.pods import (
-    CLAIMS,
-    NEVER,
-    DrainFate,
-    compute_requests,
-    doubts,
-    fate,
-    gpu_requests,
-    phase_of,
-    pod_from,
-)
+from receiver.adapters.kubernetes.pods import CLAIMS, NEVER, DrainFate, SeenPod
 from receiver.core.model.pods import PodPhase, Preference, Requirement, Toleration
 from receiver.core.model.policy import Taint
 from receiver.core.model.text import harmless
@@ -76,17 +66,19 @@ def container(requests: int = 0, limits: int = 0, *, sidecar: bool = False, reso
 def test_the_effective_request_follows_the_scheduler(
     containers: list[dict[str, Any]], init: list[dict[str, Any]], effective: dict[str, int]
 ) -> None:
-    assert gpu_requests({"containers": containers, "initContainers": init}) == effective
+    assert SeenPod({"spec": {"containers": containers, "initContainers": init}}).gpus == effective
 
 
 def test_a_runtimes_overhead_comes_on_top() -> None:
     overhead = {"overhead": {"memory": "160Mi", GPU: "1"}}
-    assert gpu_requests({"containers": [container(2)], "initContainers": [container(3)], **overhead}) == {GPU: 4}
+    assert SeenPod({"spec": {"containers": [container(2)], "initContainers": [container(3)], **overhead}}).gpus == {
+        GPU: 4
+    }
 
 
 def test_what_the_pod_asks_for_as_a_whole_takes_the_place_of_its_containers_requests() -> None:
     spec = {"containers": [container(1), container(1)], "resources": {"requests": {"cpu": "8", GPU: "4"}}}
-    assert gpu_requests(spec) == {GPU: 4}
+    assert SeenPod({"spec": spec}).gpus == {GPU: 4}
 
 
 def beside(**resources: str) -> dict[str, Any]:
@@ -134,19 +126,19 @@ def beside(**resources: str) -> dict[str, Any]:
 def test_compute_resources_follow_the_scheduler_and_take_a_slot(
     spec: dict[str, Any], effective: dict[str, int]
 ) -> None:
-    assert compute_requests(spec) == {**effective, "pods": 1}
+    assert SeenPod({"spec": spec}).compute == {**effective, "pods": 1}
 
 
 def test_a_bound_pod_with_a_device_of_unknown_kind_holds_its_node() -> None:
     spec = {"containers": [container(1, resource="nvidia.com/a100")]}
-    assert gpu_requests({**spec, "nodeName": "gpu-1"}) == {"nvidia.com/a100": 1}
-    assert gpu_requests(spec) == {}
+    assert SeenPod({"spec": {**spec, "nodeName": "gpu-1"}}).gpus == {"nvidia.com/a100": 1}
+    assert SeenPod({"spec": spec}).gpus == {}
 
 
 def test_a_bound_pod_with_claimed_devices_holds_its_node() -> None:
     spec = {"containers": [container()], "resourceClaims": [{"name": "gpu"}]}
-    assert gpu_requests({**spec, "nodeName": "gpu-1"}) == {CLAIMS: 1}
-    assert gpu_requests(spec) == {}
+    assert SeenPod({"spec": {**spec, "nodeName": "gpu-1"}}).gpus == {CLAIMS: 1}
+    assert SeenPod({"spec": spec}).gpus == {}
 
 
 @pytest.mark.parametrize(
@@ -164,20 +156,20 @@ def test_a_bound_pod_with_claimed_devices_holds_its_node() -> None:
     ids=["unschedulable", "not tried", "gated", "gates", "nominated", "bound", "running", "node lost"],
 )
 def test_a_pod_stands_where_the_scheduler_and_the_kubelet_say(pod: dict[str, Any], phase: PodPhase) -> None:
-    assert phase_of(pod) is phase
+    assert SeenPod(pod).phase is phase
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
 def test_a_terminated_pod_is_left_out(phase: str) -> None:
-    assert pod_from(a_pod(node="gpu-1", phase=phase)) is None
+    assert SeenPod(a_pod(node="gpu-1", phase=phase)).pod is None
 
 
 def test_a_pod_without_gpus_is_left_out() -> None:
-    assert pod_from(a_pod(gpus=0)) is None
+    assert SeenPod(a_pod(gpus=0)).pod is None
 
 
 def test_a_pod_carries_what_decides_where_it_fits() -> None:
-    pod = pod_from(
+    pod = SeenPod(
         a_pod(
             gpus=2,
             nodeSelector={"gpu": "on-demand"},
@@ -186,7 +178,7 @@ def test_a_pod_carries_what_decides_where_it_fits() -> None:
             tolerations=[{"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}, {"key": "a", "value": "b"}],
             ownerReferences=owned_by("Job", "train"),
         )
-    )
+    ).pod
     assert pod is not None
     assert (pod.key, pod.uid, pod.gpus, pod.node) == ("ml/train-0", "uid-of-train-0", 2, None)
     assert pod.created_at == datetime(2026, 11, 20, 10, tzinfo=UTC)
@@ -213,7 +205,7 @@ def test_required_node_affinity_becomes_alternatives_of_requirements() -> None:
         },
         {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["gpu-1"]}]},
     )
-    pod = pod_from(a_pod(affinity=affinity(*terms)))
+    pod = SeenPod(a_pod(affinity=affinity(*terms))).pod
     assert pod is not None
     assert pod.affinity == (
         (Requirement(key="gpu", operator="In", values=("a", "b")), Requirement(key="x", operator="Exists")),
@@ -222,7 +214,7 @@ def test_required_node_affinity_becomes_alternatives_of_requirements() -> None:
 
 
 def test_an_empty_affinity_term_matches_no_node_instead_of_every_node() -> None:
-    pod = pod_from(a_pod(affinity=affinity({})))
+    pod = SeenPod(a_pod(affinity=affinity({}))).pod
     assert pod is not None
     assert pod.affinity == ((NEVER,),)
 
@@ -230,7 +222,7 @@ def test_an_empty_affinity_term_matches_no_node_instead_of_every_node() -> None:
 def test_preferred_affinity_is_a_weighted_wish_and_no_requirement() -> None:
     wish = {"matchExpressions": [{"key": "gpu", "operator": "In", "values": ["l40s"]}]}
     terms = [{"weight": 10, "preference": wish}, {"weight": 5, "preference": {}}]
-    pod = pod_from(a_pod(affinity={"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": terms}}))
+    pod = SeenPod(a_pod(affinity={"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": terms}})).pod
     assert pod is not None
     term = (Requirement(key="gpu", operator="In", values=("l40s",)),)
     assert (pod.affinity, pod.preferred) == ((), (Preference(weight=10, term=term),))
@@ -252,17 +244,17 @@ SAFE = "cluster-autoscaler.kubernetes.io/safe-to-evict"
     ],
 )
 def test_an_owner_consents_or_protects(annotations: dict[str, str], evictable: bool, protected: bool) -> None:
-    pod = pod_from(a_pod(annotations=annotations))
+    pod = SeenPod(a_pod(annotations=annotations)).pod
     assert pod is not None
     assert (pod.evictable, pod.protected) == (evictable, protected)
 
 
 def test_an_idle_shutdown_and_its_snooze_are_read() -> None:
     annotations = {IDLE_SHUTDOWN_ANNOTATION: "1h30m", KEEP_UNTIL_ANNOTATION: "2026-11-21T20:00:00+02:00"}
-    pod = pod_from(a_pod(annotations=annotations))
+    pod = SeenPod(a_pod(annotations=annotations)).pod
     assert pod is not None
     assert (pod.idle_shutdown, pod.keep_until) == (timedelta(minutes=90), datetime(2026, 11, 21, 18, tzinfo=UTC))
-    assert doubts(a_pod(annotations=annotations)) == []
+    assert SeenPod(a_pod(annotations=annotations)).doubts == []
 
 
 @pytest.mark.parametrize(
@@ -278,22 +270,22 @@ def test_an_idle_shutdown_and_its_snooze_are_read() -> None:
 )
 def test_an_annotation_that_cannot_be_read_has_no_effect_and_is_named(name: str, text: str) -> None:
     raw = a_pod(annotations={name: text, GANG_ANNOTATION: "big"})
-    pod = pod_from(raw)
+    pod = SeenPod(raw).pod
     assert pod is not None
     assert (pod.idle_shutdown, pod.keep_until, pod.gang_min) == (None, None, None)
-    (doubt,) = doubts(raw)
+    (doubt,) = SeenPod(raw).doubts
     assert doubt.startswith(f'pod ml/train-0: annotation {name} is "{text}"')
 
 
 def test_a_book_in_an_annotation_is_not_told_whole() -> None:
-    (doubt,) = doubts(a_pod(annotations={IDLE_SHUTDOWN_ANNOTATION: "a word " * 10_000}))
+    (doubt,) = SeenPod(a_pod(annotations={IDLE_SHUTDOWN_ANNOTATION: "a word " * 10_000})).doubts
     assert len(doubt) < 300
 
 
 def test_the_schedulers_own_words_are_kept() -> None:
     words = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu."
     refused = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": words}
-    pod = pod_from(a_pod(conditions=[{"type": "Ready", "status": "False", "message": "no"}, refused]))
+    pod = SeenPod(a_pod(conditions=[{"type": "Ready", "status": "False", "message": "no"}, refused])).pod
     assert pod is not None
     assert pod.scheduler_says == words
 
@@ -310,13 +302,13 @@ def test_the_schedulers_own_words_are_kept() -> None:
     ],
 )
 def test_a_declared_gang_is_named_with_its_namespace(declared: dict[str, Any]) -> None:
-    pod = pod_from(a_pod(**declared))
+    pod = SeenPod(a_pod(**declared)).pod
     assert pod is not None
     assert pod.gang == "ml/big"
 
 
 def test_only_the_controller_counts_as_owner() -> None:
-    pod = pod_from(a_pod(ownerReferences=owned_by("DaemonSet", controller=False)))
+    pod = SeenPod(a_pod(ownerReferences=owned_by("DaemonSet", controller=False))).pod
     assert pod is not None
     assert (pod.owner, pod.owner_uid, pod.daemon) == ("", "", False)
 
@@ -327,7 +319,7 @@ def test_only_the_controller_counts_as_owner() -> None:
 def test_names_that_kubernetes_does_not_check_are_one_short_line(text: str) -> None:
     """An index of PostgreSQL refuses a name of 9000 characters, and with it everybody's step."""
     reference = {"apiVersion": "x/v1", "kind": text, "name": text, "uid": text, "controller": True}
-    pod = pod_from(a_pod(annotations={GANG_ANNOTATION: text}, ownerReferences=[reference]))
+    pod = SeenPod(a_pod(annotations={GANG_ANNOTATION: text}, ownerReferences=[reference])).pod
     assert pod is not None
     for said in (pod.owner.partition("/")[0], pod.owner.partition("/")[2], pod.owner_uid, (pod.gang or "")[3:]):
         assert 0 < len(said.encode()) <= 253
@@ -335,7 +327,7 @@ def test_names_that_kubernetes_does_not_check_are_one_short_line(text: str) -> N
 
 
 def test_a_daemonsets_pod_and_a_leaving_pod_are_marked() -> None:
-    pod = pod_from(a_pod(ownerReferences=owned_by("DaemonSet", "dcgm"), deletionTimestamp="2026-11-20T10:05:00Z"))
+    pod = SeenPod(a_pod(ownerReferences=owned_by("DaemonSet", "dcgm"), deletionTimestamp="2026-11-20T10:05:00Z")).pod
     assert pod is not None
     assert (pod.owner, pod.daemon, pod.terminating) == ("DaemonSet/dcgm", True, True)
 
@@ -343,7 +335,7 @@ def test_a_daemonsets_pod_and_a_leaving_pod_are_marked() -> None:
 @pytest.mark.parametrize("text", [None, "", "yesterday"])
 def test_a_pod_without_a_readable_age_is_named(text: object) -> None:
     with pytest.raises(TryLater, match="creationTimestamp of pod ml/train-0"):
-        pod_from(a_pod(creationTimestamp=text))
+        assert SeenPod(a_pod(creationTimestamp=text)).pod
 
 
 @pytest.mark.parametrize(
@@ -369,7 +361,7 @@ def test_a_pod_without_a_readable_age_is_named(text: object) -> None:
     ],
 )
 def test_what_draining_means_for_a_pod(pod: dict[str, Any], what: DrainFate) -> None:
-    assert fate(pod) is what
+    assert SeenPod(pod).fate() is what
 
 
 def test_a_node_is_read_with_instance_gpus_labels_and_taints() -> None:
@@ -432,19 +424,19 @@ def running(*started: str | None) -> dict[str, Any]:
     ids=["all of them", "one does not run", "nothing is known"],
 )
 def test_a_pod_runs_since_its_last_container_began_to(started: tuple[str | None, ...], since: datetime | None) -> None:
-    pod = pod_from(running(*started))
+    pod = SeenPod(running(*started)).pod
     assert pod is not None
     assert pod.running_since == since
 
 
 def test_a_pod_says_its_priority_class_and_when_it_was_given_its_node() -> None:
     bound = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-11-20T10:04:00Z"}
-    pod = pod_from(a_pod(node="gpu-1", priorityClassName="urgent", conditions=[bound]))
+    pod = SeenPod(a_pod(node="gpu-1", priorityClassName="urgent", conditions=[bound])).pod
     assert pod is not None
     assert (pod.priority_class, pod.bound_at) == ("urgent", datetime(2026, 11, 20, 10, 4, tzinfo=UTC))
 
 
 def test_a_pod_that_waits_has_no_time_of_binding() -> None:
-    pod = pod_from(a_pod())
+    pod = SeenPod(a_pod()).pod
     assert pod is not None
     assert (pod.priority_class, pod.bound_at) == ("", None)

@@ -9,7 +9,7 @@ import pytest
 from pytest_httpserver import HTTPServer
 
 from receiver.adapters.kubernetes.cluster import KubernetesCluster
-from receiver.adapters.kubernetes.pods import pod_from
+from receiver.adapters.kubernetes.pods import SeenPod
 from receiver.ports import CORDON_ANNOTATION, Did, TryLater, WontWork, WriterLostError
 from tests.adapters.kubernetes_objects import NODES, PODS, a_cluster_at, a_list, a_node, a_pod, owned_by
 from tests.adapters.wire import requests_sent
@@ -250,7 +250,7 @@ def test_an_event_is_left_on_the_pod(
     httpserver: HTTPServer, cluster: KubernetesCluster, reason: str, kind: str
 ) -> None:
     httpserver.expect_request(EVENTS, method="POST").respond_with_json({"kind": "Event"}, status=201)
-    pod = pod_from(a_pod())
+    pod = SeenPod(a_pod()).pod
     assert pod is not None
     assert cluster.record_event(pod, reason=reason, message="usable in about 8 minutes").did is Did.DONE
     (post,) = requests_sent(httpserver, "POST")
@@ -269,7 +269,7 @@ def test_an_event_is_left_on_the_pod(
 
 def test_two_events_never_share_a_name_and_long_names_fit(httpserver: HTTPServer, cluster: KubernetesCluster) -> None:
     httpserver.expect_request(EVENTS, method="POST").respond_with_json({"kind": "Event"}, status=201)
-    pod = pod_from(a_pod("x" * 253))
+    pod = SeenPod(a_pod("x" * 253)).pod
     assert pod is not None
     for _ in range(2):
         cluster.record_event(pod, reason="TriggeredScaleUp", message="m" * 5000)
@@ -291,7 +291,7 @@ def test_whoever_may_not_write_any_more_changes_nothing_and_reads_on(httpserver:
     adapter = a_cluster_at(httpserver.url_for(""), before_write=lost)
     serve_node(httpserver)
     httpserver.expect_request(PODS).respond_with_json(a_list())
-    waiting = pod_from(a_pod(name="train-0", gpus=1))
+    waiting = SeenPod(a_pod(name="train-0", gpus=1)).pod
     assert waiting is not None
     writes: tuple[Callable[[], object], ...] = (
         partial(adapter.cordon, "gpu-1", "action-7"),

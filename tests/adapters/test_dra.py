@@ -9,7 +9,7 @@ import pytest
 
 from receiver.adapters.kubernetes.cluster import KubernetesCluster, connect
 from receiver.adapters.kubernetes.nodes import Dra, DraServed, nodes_of, resources_of
-from receiver.adapters.kubernetes.pods import CLAIMS, DrainFate, claimant_from, fate, pod_from
+from receiver.adapters.kubernetes.pods import CLAIMS, DrainFate, SeenPod
 from receiver.core.model.pods import PodPhase, Toleration
 from receiver.ports import TryLater
 from receiver.replay.world import PodSpec
@@ -140,22 +140,22 @@ def a_pod(resource: str, *, node: str = "", **status: Any) -> dict[str, Any]:
 def test_a_resource_that_only_a_device_class_has_is_asked_for_by_claim(resource: str) -> None:
     """Its node looked empty, and could be removed under it."""
     waits = a_pod(resource)
-    assert pod_from(waits) is None
-    claimant = claimant_from(waits, {"example.com/gpu"})
+    assert SeenPod(waits).pod is None
+    claimant = SeenPod(waits).claimant({"example.com/gpu"})
     assert claimant is not None
     assert (claimant.claims, claimant.gpus) == ((resource,), 0)
     given = {"resourceClaimName": "p-extended-resources-x", "requestMappings": []}
     runs = a_pod(resource, node="n1", extendedResourceClaimStatus=given)
-    held = pod_from(runs)
+    held = SeenPod(runs).pod
     assert held is not None
     assert dict(held.requests) == {CLAIMS: 1}
-    assert fate(runs) is DrainFate.HOLDS_GPU
-    assert claimant_from(runs, {"example.com/gpu"}) is None
+    assert SeenPod(runs).fate() is DrainFate.HOLDS_GPU
+    assert SeenPod(runs).claimant({"example.com/gpu"}) is None
 
 
 def test_a_resource_that_nobody_serves_by_dra_is_no_claim() -> None:
-    assert claimant_from(a_pod("example.com/fpga"), {"example.com/gpu"}) is None
-    assert claimant_from(a_pod(GPU), {GPU}) is None  # it is demand as it is
+    assert SeenPod(a_pod("example.com/fpga")).claimant({"example.com/gpu"}) is None
+    assert SeenPod(a_pod(GPU)).claimant({GPU}) is None  # it is demand as it is
 
 
 def test_only_devices_of_the_gpu_driver_on_one_node_count() -> None:

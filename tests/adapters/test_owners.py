@@ -7,7 +7,7 @@ import pytest
 from pytest_httpserver import HTTPServer
 
 from receiver.adapters.kubernetes.cluster import KubernetesCluster
-from receiver.adapters.kubernetes.pods import pod_from
+from receiver.adapters.kubernetes.pods import SeenPod
 from receiver.core.model.pods import Pod
 from receiver.ports import IDLE_SHUTDOWN_ANNOTATION, KEEP_UNTIL_ANNOTATION, PROTECT_ANNOTATION, Did, TryLater, WontWork
 from tests.adapters.kubernetes_objects import a_cluster_at, a_pod
@@ -41,7 +41,7 @@ def serve_pod(httpserver: HTTPServer, owner: list[dict[str, Any]], **changes: An
     """Serve a running pod of *owner* that consented, and return it as the look saw it."""
     raw = a_pod("web-0", node="gpu-1", **{"annotations": CONSENT, "ownerReferences": owner, **changes})
     httpserver.expect_request(POD, method="GET").respond_with_json(raw)
-    pod = pod_from(raw)
+    pod = SeenPod(raw).pod
     assert pod is not None
     return pod
 
@@ -196,7 +196,7 @@ def test_a_stateful_set_that_would_delete_its_volumes_is_refused(
 def test_a_pod_whose_annotations_changed_since_the_look_keeps_its_owner(
     httpserver: HTTPServer, cluster: KubernetesCluster, annotations: dict[str, str]
 ) -> None:
-    seen = pod_from(a_pod("web-0", node="gpu-1", annotations=CONSENT))
+    seen = SeenPod(a_pod("web-0", node="gpu-1", annotations=CONSENT)).pod
     assert seen is not None
     serve_pod(httpserver, by("Deployment", "web"), annotations=annotations)
     assert cluster.scale_to_zero(seen).did is Did.DIFFERS
@@ -212,7 +212,7 @@ def test_a_pod_that_is_gone_or_going_changes_nothing(
     httpserver: HTTPServer, cluster: KubernetesCluster, change: str
 ) -> None:
     raw = a_pod("web-0", node="gpu-1", annotations=CONSENT, ownerReferences=by("Deployment", "web"))
-    seen = pod_from(raw)
+    seen = SeenPod(raw).pod
     assert seen is not None
     if change == "another uid":
         raw["metadata"]["uid"] = "another"

@@ -5,13 +5,12 @@ from collections.abc import Iterator
 
 import yaml
 
-from receiver.adapters.kubernetes import api, budget_hold, gangs, nodes, queues
+from receiver.adapters.kubernetes import api, budget_hold, gangs, nodes, owners, queues
 from receiver.adapters.kubernetes.reflector import ResourceKind
 from tests.docs.pages import ROOT, text_of
 from tests.manifests.uses import EVERYBODYS
 
 CALLED = re.compile(r"\.(reads|creates|patches|deletes)\((\w+)")
-SCALED = re.compile(r"_scalable\(\"\w+\", (\w+),")
 KEPT = re.compile(r"_lists\.every\(\s*\"\w+\",\s*(\w+)")  # listed, and then watched
 PATH = re.compile(r"/apis?(?:/([a-z0-9.]+))?/v\d(?:/namespaces/{namespace})?/(\w+)(/{name})?(/\w+)?")
 VERBS = {"creates": "create", "patches": "patch", "deletes": "delete"}
@@ -53,9 +52,10 @@ def _used() -> Iterator[tuple[str, str, str]]:
     for how, name in CALLED.findall(_code()):
         if name.isupper() and name not in BY_KIND:
             yield _right(paths[name], VERBS.get(how))
-    for name in SCALED.findall(_code()):
-        yield _right(paths[name])
-        yield _right(f"{paths[name]}/scale", "patch")
+    for plural, path in owners.SCALABLE.values():
+        yield _right(path)
+        if plural != "jobs":
+            yield _right(f"{path}/scale", "patch")
     for name in KEPT.findall(_code()):
         yield _right(paths[name])
         yield _right(paths[name], "watch")
@@ -95,6 +95,7 @@ def test_the_page_and_the_file_know_of_each_other() -> None:
 
 def test_no_call_to_the_cluster_is_of_a_kind_that_nobody_looks_for_here() -> None:
     named = [name for _, name in CALLED.findall(_code())]
-    assert {name for name in named if not name.isupper()} == {"path", "f"}  # the owners', see SCALED
-    assert _code().count("_api.reads(path)") == _code().count('patches(f"{path}/scale")') == 1
+    assert {name for name in named if not name.isupper()} == {"path", "f"}  # the owners'
+    assert _code().count("_api.reads(path)") == 2  # that of `Lists.every`, and the owners'
+    assert _code().count('patches(f"{path}/scale")') == 1
     assert not re.search(r"\bclient\.\w+Api\(|\.call_api\(", _code().replace("self._client.call_api(*request", ""))

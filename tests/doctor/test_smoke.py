@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from receiver.adapters.kubernetes.pods import pod_from
+from receiver.adapters.kubernetes.pods import SeenPod
 from receiver.cli.main import main
 from receiver.core.scaling.demand import misfit
 from receiver.doctor.checks import Finding, Installation
@@ -228,7 +228,7 @@ def test_the_pod_fits_its_pool_and_no_other(tmp_path: Path, resources: dict[str,
     first, second = told.settings.policy.pools
     made = manifest(Trial(pool=first), told.settings)
     made["metadata"] |= {"uid": "u", "creationTimestamp": "2026-03-02T08:00:00Z"}
-    found = pod_from(made)
+    found = SeenPod(made).pod
     assert found is not None
     assert misfit(found, first) is None
     assert misfit(found, second) is not None

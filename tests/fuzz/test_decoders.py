@@ -21,8 +21,7 @@ from hypothesis import strategies as st
 
 from receiver.adapters.civo.cloud import CivoCloud
 from receiver.adapters.kubernetes.cluster import KubernetesCluster
-from receiver.adapters.kubernetes.gangs import VOLCANO_ANNOTATIONS
-from receiver.adapters.kubernetes.pods import READERS
+from receiver.adapters.kubernetes.pods import READERS, VOLCANO_ANNOTATIONS
 from receiver.adapters.monitoring.alertmanager import AlertmanagerAlarms
 from receiver.adapters.monitoring.prometheus import PrometheusTelemetry
 from receiver.config import ConfigError, load_text

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from receiver.adapters.kubernetes.budget_hold import quota
-from receiver.adapters.kubernetes.pods import DrainFate, doubts, fate, pod_from
+from receiver.adapters.kubernetes.pods import DrainFate, SeenPod
 from receiver.config import FileSettings, load_text
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.policy import Policy
@@ -47,9 +47,9 @@ def as_demand(made: PodMade) -> Pod:
     """Return the pod as the adapter reads it, with the priority that its class gives it."""
     named = made.raw["spec"].get("priorityClassName")
     made.raw["spec"]["priority"] = CLASSES[named]["value"] if named else 0
-    pod = pod_from(made.raw)
+    pod = SeenPod(made.raw).pod
     assert pod is not None, made.of.name
-    assert doubts(made.raw) == []
+    assert SeenPod(made.raw).doubts == []
     return pod
 
 
@@ -86,8 +86,8 @@ def test_a_pod_for_whole_gpus_fits_the_pool_of_the_configuration_that_is_install
 
 @pytest.mark.parametrize("made", DAEMONS, ids=short)
 def test_a_daemonset_of_these_files_is_no_demand_and_keeps_no_node(made: PodMade) -> None:
-    assert pod_from(made.raw) is None  # asks for no GPU: it is not even looked at
-    assert fate(made.raw) is DrainFate.STAYS  # goes with its node
+    assert SeenPod(made.raw).pod is None  # asks for no GPU: it is not even looked at
+    assert SeenPod(made.raw).fate() is DrainFate.STAYS  # goes with its node
 
 
 def test_a_daemonset_pod_is_on_the_nodes_of_every_pool_before_the_gpu_operator_has_labelled_them() -> None:
@@ -103,7 +103,7 @@ def test_a_daemonset_pod_is_on_the_nodes_of_every_pool_before_the_gpu_operator_h
 def test_a_gpu_in_the_daemonset_would_hold_a_gpu_of_every_node() -> None:
     [made] = DAEMONS
     made.raw["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] = "1"
-    pod = pod_from(made.raw)
+    pod = SeenPod(made.raw).pod
     assert pod is not None
     assert pod.daemon
     assert workloads([replace(pod, phase=PodPhase.WAITING)]) == ()  # still no demand

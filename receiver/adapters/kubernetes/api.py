@@ -7,7 +7,6 @@ these. Credentials, connections and errors are still the client's.
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from datetime import timedelta
 from typing import Any
 
 from kubernetes import client
@@ -30,6 +29,8 @@ HANGS_AFTER = 10  # seconds after which a watch that should have ended is taken 
 HIDE_FROM = 8  # characters; a shorter word is no credential
 WORDS = 300  # characters of Kubernetes' own explanation that a message may carry
 
+Json = Mapping[str, Any]
+
 
 class ClusterWire:
     """Sends one call at a time with a timeout; *timeouts* are (connect, read) seconds.
@@ -50,9 +51,9 @@ class ClusterWire:
         self._client = api_client
         self._timeouts = timeouts
         self._clock = clock
-        self.wrote: Callable[[str, Mapping[str, Any] | None], None] = lambda _, __: None
+        self.wrote: Callable[[str, Json | None], None] = lambda _, __: None
 
-    def ask(self, verb: str, resource: str, call: Callable[..., Any], *args: Any, **options: Any) -> Mapping[str, Any]:
+    def ask(self, verb: str, resource: str, call: Callable[..., Any], *args: Any, **options: Any) -> Json:
         """Return the decoded answer of *call*; *verb* and *resource* are RBAC's words for it.
 
         Raises WontWork with code ``http_404`` when the object is not there, TryLater with ``conflict`` when it
@@ -75,9 +76,18 @@ class ClusterWire:
             self.wrote(resource, None if verb == "delete" else decoded)
         return decoded
 
+    def find(self, resource: str, call: Callable[..., Any], *parts: str) -> Json | None:
+        """Return the object that *call* gets, None when it is not there. Raises as `ask` does."""
+        try:
+            return self.ask("get", resource, call, *parts)
+        except WontWork as error:
+            if error.code == NOT_FOUND:
+                return None
+            raise
+
     def watch(
         self, resource: str, call: Callable[..., Any], opened: Callable[[Any], None], seconds: int, **options: Any
-    ) -> Iterator[Mapping[str, Any]]:
+    ) -> Iterator[Json]:
         """Yield the events of a watch as they come, with their objects as JSON, until the server ends it.
 
         *opened* is given the response as soon as its head is there. The server ends it after *seconds*; one that does
@@ -94,11 +104,7 @@ class ClusterWire:
             try:
                 for event in events:
                     yield dict(event)
-            except (
-                TypeError,
-                LookupError,
-                AttributeError,
-            ) as error:  # lines that are no event
+            except (TypeError, LookupError, AttributeError) as error:  # lines that are no event
                 raise ValueError("no event") from error
 
     @contextmanager
@@ -126,7 +132,7 @@ class ClusterWire:
                     answer = answer.replace(secret.encode(), b"***")
         return answer
 
-    def every(self, resource: str, call: Callable[..., Any], **options: Any) -> list[Mapping[str, Any]]:
+    def every(self, resource: str, call: Callable[..., Any], **options: Any) -> list[Json]:
         """Return every object of a list, as `listed` does."""
         return self.listed(resource, call, **options)[0]
 
@@ -134,7 +140,7 @@ class ClusterWire:
         self,
         resource: str,
         call: Callable[..., Any],
-        view: Callable[[Mapping[str, Any]], Any] | None = None,
+        view: Callable[[Json], Any] | None = None,
         **options: Any,
     ) -> tuple[list[Any], str]:
         """Return every object of a list, and the version to watch it from (empty: none was given).
@@ -189,27 +195,54 @@ def _explanation(error: ApiException) -> str:
     return "; ".join(said) if said else harmless(str(error.reason or ""))
 
 
-def at_least(delay: timedelta | None, least: timedelta) -> timedelta:
-    """Return the longer of what the server asked for and *least*."""
-    return max(delay or timedelta(0), least)
-
-
-def section(raw: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def section(raw: Json, name: str) -> Json:
     """Return the object under *name*, empty when it is absent or null."""
     value = raw.get(name)
     return value if isinstance(value, dict) else {}
 
 
-def entries(raw: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+def entries(raw: Json, name: str) -> list[Json]:
     """Return the list of objects under *name*, empty when it is absent or null."""
     value = raw.get(name)
     return [e for e in value if isinstance(e, dict)] if isinstance(value, list) else []
 
 
+def text(raw: Json, name: str) -> str:
+    """Return what is under *name* as text, empty when it is absent or null."""
+    return str(raw.get(name) or "")
+
+
+def words(raw: Json, name: str) -> dict[str, str]:
+    """Return the string map under *name* (labels, annotations, a node selector)."""
+    return {str(k): str(v) for k, v in section(raw, name).items()}
+
+
+def key_of(raw: Json) -> str:
+    """Return ``namespace/name``."""
+    metadata = section(raw, "metadata")
+    return f"{metadata.get('namespace') or ''}/{metadata.get('name') or ''}"
+
+
+def condition(status: Json, *kinds: str, holds: str = "True") -> Json:
+    """Return the first condition of an object's *status* that is of one of *kinds* and *holds*, empty without one."""
+    conditions = entries(status, "conditions")
+    return next((c for c in conditions if c.get("type") in kinds and c.get("status") == holds), {})
+
+
+def controller_of(metadata: Json) -> Json:
+    """Return the ownerReference of the object's controller, empty when it has none."""
+    return next((o for o in entries(metadata, "ownerReferences") if o.get("controller") is True), {})
+
+
+def versioned(raw: Json) -> dict[str, str]:
+    """Return the metadata that makes a change of *raw* a conflict once it is not as it was read any more."""
+    version = text(section(raw, "metadata"), "resourceVersion")
+    return {"resourceVersion": version} if version else {}
+
+
 # What a list of taints or containers in the change stands for is merged by name, as the client's own default does.
 STRATEGIC = "application/strategic-merge-patch+json"
 MERGE = "application/merge-patch+json"
-CREDENTIALS = ["BearerToken"]
 
 NODES = "/api/v1/nodes"
 NODE = "/api/v1/nodes/{name}"
@@ -262,39 +295,25 @@ class KubernetesApi:
 
         def call(*given: Any, _request_timeout: Any = None, _preload_content: bool = False, **options: Any) -> Any:
             assert not _preload_content  # nothing here knows the models
-            parts, body = given[: len(names)], given[len(names) :]
-            return self._send(
-                method,
-                path,
-                dict(zip(names, parts, strict=True)),
-                body[0] if body else None,
-                {_camel(name): value for name, value in options.items() if value is not None},
-                content if body else None,
-                _request_timeout,
+            body = given[len(names)] if len(given) > len(names) else None
+            headers = {
+                "Accept": "application/json",
+                **({"Content-Type": content} if content and body is not None else {}),
+            }
+            request = self._client.param_serialize(
+                method=method,
+                resource_path=path,
+                path_params=dict(zip(names, given, strict=False)),
+                query_params=[(_camel(name), value) for name, value in options.items() if value is not None],
+                header_params=headers,
+                body=body,
+                auth_settings=["BearerToken"],
             )
+            return self._send(request, _request_timeout)
 
         return call
 
-    def _send(
-        self,
-        method: str,
-        path: str,
-        parts: Mapping[str, str],
-        body: object,
-        query: Mapping[str, Any],
-        content: str | None,
-        timeout: object,
-    ) -> Any:
-        headers = {"Accept": "application/json", **({"Content-Type": content} if content else {})}
-        request = self._client.param_serialize(
-            method=method,
-            resource_path=path,
-            path_params=dict(parts),
-            query_params=list(query.items()),
-            header_params=headers,
-            body=body,
-            auth_settings=CREDENTIALS,
-        )
+    def _send(self, request: tuple[str, str, Any, Any, Any], timeout: object) -> Any:
         answer: Any = self._client.call_api(*request, _request_timeout=timeout)
         if not 200 <= answer.status <= 299:
             answer.read()
@@ -308,7 +327,8 @@ def _camel(option: str) -> str:
     return first + "".join(word.capitalize() for word in rest)
 
 
-def key_of(raw: Mapping[str, Any]) -> str:
-    """Return ``namespace/name``."""
-    metadata = section(raw, "metadata")
-    return f"{metadata.get('namespace') or ''}/{metadata.get('name') or ''}"
+class ClusterPart:
+    """What every part of `KubernetesCluster` uses."""
+
+    _api: KubernetesApi
+    _wire: ClusterWire

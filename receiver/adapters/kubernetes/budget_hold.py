@@ -11,45 +11,40 @@ evaluator matches it as a label selector does).
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from receiver.adapters.kubernetes.api import NOT_FOUND, QUOTA, QUOTAS, QUOTAS_OF, ClusterWire, KubernetesApi, section
-from receiver.adapters.kubernetes.nodes import words
-from receiver.adapters.kubernetes.reflector import CustomResources, Lists, ResourceKind
-from receiver.ports import (
-    QUOTA_LABEL,
-    QUOTA_NAME,
-    STOP_POLICY_ANNOTATION,
-    Did,
-    HeldPlaces,
-    Receipt,
-    WontWork,
+from receiver.adapters.kubernetes.api import (
+    NOT_FOUND,
+    QUOTA,
+    QUOTAS,
+    QUOTAS_OF,
+    ClusterPart,
+    Json,
+    section,
+    versioned,
+    words,
 )
+from receiver.adapters.kubernetes.reflector import CustomResources, Lists, ResourceKind
+from receiver.ports import QUOTA_LABEL, QUOTA_NAME, STOP_POLICY_ANNOTATION, Did, HeldPlaces, Receipt, WontWork
 
 CLUSTER_QUEUES = ResourceKind("kueue.x-k8s.io", "clusterqueues", ("v1beta2", "v1beta1"))
 RUNS = "None"  # Kueue's stop policy of a queue that runs, and its default
 HOLD = "Hold"
 
 
-class HoldingMeans:
+class HoldingMeans(ClusterPart):
     """The part of `KubernetesCluster` that `receiver.ports.WorkGate` describes."""
 
-    _api: KubernetesApi
-    _wire: ClusterWire
     _lists: Lists
     _resources: CustomResources
 
     def held_places(self, *, queues: bool) -> HeldPlaces:
         """See `WorkGate.held_places`. A cluster without Kueue has no queues."""
         quotas = self._lists.every("resourcequotas", QUOTAS, options={"label_selector": QUOTA_LABEL})
-        held = [
-            _name(q) for q in (self._cluster_queues() if queues else ()) if STOP_POLICY_ANNOTATION in _annotations(q)
-        ]
-        return HeldPlaces(
-            namespaces=tuple(sorted(str(section(q, "metadata").get("namespace")) for q in quotas)),
-            cluster_queues=tuple(sorted(held)),
-        )
+        namespaces = sorted(str(section(q, "metadata").get("namespace")) for q in quotas)
+        every = self._cluster_queues() if queues else ()
+        held = sorted(_name(q) for q in every if STOP_POLICY_ANNOTATION in _annotations(q))
+        return HeldPlaces(namespaces=tuple(namespaces), cluster_queues=tuple(held))
 
     def hold_namespace(self, namespace: str, resources: Sequence[str], passing: Sequence[str]) -> Receipt:
-        """See `WorkGate.hold_namespace`."""
         named = f"ResourceQuota {namespace}/{QUOTA_NAME}"
         wanted = quota(namespace, resources, passing)
         found = self._quota(namespace)
@@ -63,7 +58,6 @@ class HoldingMeans:
         return Receipt(did=Did.DONE, sentence=f"created {named}: no new pod there may ask for a GPU")
 
     def release_namespace(self, namespace: str) -> Receipt:
-        """See `WorkGate.release_namespace`."""
         named = f"ResourceQuota {namespace}/{QUOTA_NAME}"
         found = self._quota(namespace)
         if found is None:
@@ -89,7 +83,6 @@ class HoldingMeans:
         return Receipt(did=Did.DONE, sentence=f"put ClusterQueue {queue} on Hold")
 
     def release_queue(self, queue: str) -> Receipt:
-        """See `WorkGate.release_queue`."""
         found = self._cluster_queue(queue)
         if found is None or STOP_POLICY_ANNOTATION not in _annotations(found):
             return Receipt(did=Did.ALREADY, sentence=f"ClusterQueue {queue} is not held by us")
@@ -99,22 +92,15 @@ class HoldingMeans:
         left = f"ClusterQueue {queue} runs again" if said == HOLD else f"ClusterQueue {queue} stays {said or RUNS}"
         return Receipt(did=Did.DONE, sentence=left)
 
-    def _quota(self, namespace: str) -> Mapping[str, Any] | None:
-        call = self._api.reads(QUOTA)
-        try:
-            return self._wire.ask("get", "resourcequotas", call, namespace, QUOTA_NAME)
-        except WontWork as error:
-            if error.code == NOT_FOUND:
-                return None
-            raise
+    def _quota(self, namespace: str) -> Json | None:
+        return self._wire.find("resourcequotas", self._api.reads(QUOTA), namespace, QUOTA_NAME)
 
-    def _delete(self, namespace: str, found: Mapping[str, Any]) -> None:
+    def _delete(self, namespace: str, found: Json) -> None:
         """Delete exactly this quota, not a namesake that came after it."""
         options = {"preconditions": {"uid": str(section(found, "metadata").get("uid"))}}
-        call = self._api.deletes(QUOTA)
-        self._wire.ask("delete", "resourcequotas", call, namespace, QUOTA_NAME, options)
+        self._wire.ask("delete", "resourcequotas", self._api.deletes(QUOTA), namespace, QUOTA_NAME, options)
 
-    def _cluster_queues(self) -> list[Mapping[str, Any]]:
+    def _cluster_queues(self) -> list[Json]:
         try:
             return self._resources.every(CLUSTER_QUEUES)
         except WontWork as error:
@@ -122,16 +108,13 @@ class HoldingMeans:
                 return []
             raise
 
-    def _cluster_queue(self, name: str) -> Mapping[str, Any] | None:
+    def _cluster_queue(self, name: str) -> Json | None:
         return next((q for q in self._cluster_queues() if _name(q) == name), None)
 
-    def _patch(self, found: Mapping[str, Any], annotations: Mapping[str, str | None], spec: Mapping[str, Any]) -> None:
-        """Change a queue as it was read, by a merge patch: its resourceVersion makes a change in between a conflict."""
-        version = section(found, "metadata").get("resourceVersion")
-        metadata: dict[str, Any] = {"resourceVersion": version} if version else {}
-        if annotations:
-            metadata["annotations"] = dict(annotations)
-        self._resources.patch(CLUSTER_QUEUES, _name(found), {"metadata": metadata, "spec": dict(spec)})
+    def _patch(self, found: Json, annotations: Mapping[str, str | None], spec: Json) -> None:
+        """Change a queue as it was read, by a merge patch."""
+        metadata = {**versioned(found), **({"annotations": annotations} if annotations else {})}
+        self._resources.patch(CLUSTER_QUEUES, _name(found), {"metadata": metadata, "spec": spec})
 
 
 def quota(namespace: str, resources: Sequence[str], passing: Sequence[str]) -> dict[str, Any]:
@@ -148,18 +131,18 @@ def quota(namespace: str, resources: Sequence[str], passing: Sequence[str]) -> d
     }
 
 
-def _says(found: Mapping[str, Any]) -> dict[str, Any]:
+def _says(found: Json) -> dict[str, Any]:
     spec = section(found, "spec")
     return {name: spec[name] for name in ("hard", "scopeSelector") if spec.get(name)}
 
 
-def _is_ours(found: Mapping[str, Any]) -> bool:
+def _is_ours(found: Json) -> bool:
     return QUOTA_LABEL in words(section(found, "metadata"), "labels")
 
 
-def _name(found: Mapping[str, Any]) -> str:
+def _name(found: Json) -> str:
     return str(section(found, "metadata").get("name"))
 
 
-def _annotations(found: Mapping[str, Any]) -> Mapping[str, str]:
+def _annotations(found: Json) -> Mapping[str, str]:
     return words(section(found, "metadata"), "annotations")

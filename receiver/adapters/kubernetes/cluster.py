@@ -5,9 +5,9 @@ and never to delete anything but by eviction, and a ResourceQuota of our own.
 """
 
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -30,22 +30,13 @@ from receiver.adapters.kubernetes.api import (
 )
 from receiver.adapters.kubernetes.budget_hold import HoldingMeans
 from receiver.adapters.kubernetes.drain import Drain, Keepers
-from receiver.adapters.kubernetes.gangs import Declaration, PodGroups, Roll, with_siblings
-from receiver.adapters.kubernetes.node_marks import NodeMarks
+from receiver.adapters.kubernetes.gangs import PodGroups, Roll, with_siblings
 from receiver.adapters.kubernetes.nodes import Dra, node_from
 from receiver.adapters.kubernetes.owners import Owners
-from receiver.adapters.kubernetes.pods import (
-    TERMINATED,
-    SeenPod,
-    claimant_from,
-    ended_from,
-    load_of,
-    pod_from,
-)
+from receiver.adapters.kubernetes.pods import TERMINATED, Declaration, SeenPod
 from receiver.adapters.kubernetes.queues import Queues
 from receiver.adapters.kubernetes.reflector import WINDOW_SECONDS, CustomResources, Lists, Watching
 from receiver.core.model.pods import KEPT_BY_DEFAULT, KeepRule, Pod, PodPhase, named
-from receiver.core.model.policy import Taint
 from receiver.core.model.text import harmless
 from receiver.core.model.usage import EndedPod
 from receiver.ports import Clock, ClusterFacts, Did, Receipt, TryLater, WontWork
@@ -56,31 +47,15 @@ COMPONENT = "gpu-autoscaler"
 GOOD_NEWS = frozenset({"TriggeredScaleUp"})  # Event reasons of type Normal; every other one is a Warning
 NAME_ROOM = 200  # an Event's name is the pod's and a random part, 253 characters at most
 MESSAGE_ROOM = 1000  # the API allows 1024
+MOST = 200  # characters of what an authorizer says
 
 
-def connect(
-    kubeconfig: str | None = None,
-    *,
-    timeouts: tuple[float, float] = (5, 30),
-    kueue_queued: bool = False,
-    volcano_podgroups: bool = False,
-    keep_nodes_for: Collection[KeepRule] = KEPT_BY_DEFAULT,
-    before_write: Callable[[], None] | None = None,
-) -> "KubernetesCluster":
+def connect(kubeconfig: str | None = None, **options: Any) -> "KubernetesCluster":
     """Return the cluster of *kubeconfig* (a path, or several as in KUBECONFIG), or else the one we run in.
 
-    *kueue_queued* and *volcano_podgroups* say which queues count as demand, see `Queues`, *keep_nodes_for* which pods
-    keep their nodes, see `Keepers`; *before_write* is called before each write, see `ClusterWire`.
-    Raises WontWork when neither gives credentials; no call is made yet.
+    *options* are those of `KubernetesCluster`. Raises WontWork when neither gives credentials; no call is made yet.
     """
-    return KubernetesCluster(
-        credentials(kubeconfig),
-        timeouts=timeouts,
-        kueue_queued=kueue_queued,
-        volcano_podgroups=volcano_podgroups,
-        keep_nodes_for=keep_nodes_for,
-        before_write=before_write,
-    )
+    return KubernetesCluster(credentials(kubeconfig), **options)
 
 
 def credentials(kubeconfig: str | None) -> client.Configuration:
@@ -99,8 +74,31 @@ def credentials(kubeconfig: str | None) -> client.Configuration:
     return configuration
 
 
-class KubernetesCluster(HoldingMeans):
+@dataclass(frozen=True, slots=True)
+class Right:
+    """A verb on a resource (``pods/eviction``) of an API group, empty for the core's, as RBAC has it.
+
+    *name* is that of the one object it is needed for, empty where it is needed for any.
+    """
+
+    verb: str
+    group: str
+    resource: str
+    name: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.resource}{f'.{self.group}' if self.group else ''}"
+
+
+# Without one of these no node goes, or none on which any pod is that no DaemonSet put there.
+TO_REMOVE = (Right("get", "", "nodes"), Right("patch", "", "nodes"), Right("create", "", "pods/eviction"))
+
+
+class KubernetesCluster(Drain, Owners, HoldingMeans):
     """The nodes and GPU pods of the cluster that *configuration* names; *timeouts* are (connect, read) seconds.
+
+    *kueue_queued* and *volcano_podgroups* say which queues count as demand, see `Queues`, *keep_nodes_for* which pods
+    keep their nodes, see `Keepers`; *before_write* is called before each write, see `ClusterWire`.
 
     It takes the configuration and not a client of the caller's, because the retries that urllib3 makes by
     itself must be ours: the stock client repeats reads that timed out and sleeps as long as a server asks.
@@ -124,18 +122,13 @@ class KubernetesCluster(HoldingMeans):
         self._api = KubernetesApi(self._client)
         self._clock = clock or SystemClock()
         self._wire = ClusterWire(self._client, timeouts, self._clock, before_write)
-        self._access = AccessReviews(self._api, self._wire)
-        self._owners = Owners(self._api, self._wire)
-        self._marks = NodeMarks(self._api, self._wire)
         self._remarks = Remarks(self._clock)
         self._lists = Lists(self._api, self._wire)
-        resources = CustomResources(self._lists, self._wire, self._api, self._clock, self._remarks)
-        self._resources = resources
-        self._dra = Dra(resources, self._clock)
+        self._resources = CustomResources(self._lists, self._wire, self._api, self._clock, self._remarks)
+        self._dra = Dra(self._resources, self._clock)
         self._keepers = Keepers(self._lists, self._remarks, keep_nodes_for)
-        self._drain = Drain(self._api, self._wire, self._marks, self._keepers)
-        self._pod_groups = PodGroups(resources)
-        self._queues = Queues(resources, kueue=kueue_queued, volcano=volcano_podgroups)
+        self._pod_groups = PodGroups(self._resources)
+        self._queues = Queues(self._resources, kueue=kueue_queued, volcano=volcano_podgroups)
 
     def __repr__(self) -> str:
         return f"KubernetesCluster({self._wire.url!r})"
@@ -176,30 +169,33 @@ class KubernetesCluster(HoldingMeans):
         )
         found = {n.name: replace(n, dra=True) if n.name in served.nodes else n for n in nodes}
         gpu_nodes = {name for name, node in found.items() if node.allocatable or node.dra}
-        hosts: dict[str, list[str]] = {}
-        keepers: dict[str, list[str]] = {}
+        hosts, keepers = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
+        others, daemons = defaultdict[str, Counter[str]](Counter), defaultdict[str, Counter[str]](Counter)
         self._keepers.begin()
         for pod in pods:
-            if pod.hosts_us:
-                hosts.setdefault(pod.node, []).append(pod.key)
-            elif pod.node in gpu_nodes and not pod.daemon and not pod.gpus and (why := self._keepers.why(pod.raw)):
-                keepers.setdefault(pod.node, []).append(f"{pod.key} {why}")
             for doubt in pod.doubts:
                 self._remarks.warn("annotation not understood", doubt)
-        others, daemons = load_of(pods, gpu_nodes)
+            if pod.hosts_us:
+                hosts[pod.node].append(pod.key)
+            if pod.node not in gpu_nodes:
+                continue
+            if not (pod.hosts_us or pod.daemon or pod.gpus) and (why := self._keepers.why(pod)):
+                keepers[pod.node].append(f"{pod.key} {why}")
+            if not pod.gpus and not pod.terminated:
+                others[pod.node].update(pod.compute)
+            if pod.daemon and not pod.terminated:
+                daemons[pod.node].update(pod.compute)
         loaded = (
             replace(
                 node,
-                hosts=tuple(sorted(hosts.get(name, ()))),
-                kept_by=named(keepers.get(name, ())),
-                others=others.get(name, {}),
-                daemons=daemons.get(name, {}),
+                hosts=tuple(sorted(hosts[name])),
+                kept_by=named(keepers[name]),
+                others=dict(others[name]),
+                daemons=dict(daemons[name]),
             )
             for name, node in found.items()
         )
-        claimants = (
-            p for pod in pods if pod.may_claim and (p := claimant_from(pod.raw, served.resources or ())) is not None
-        )
+        claimants = (p for pod in pods if pod.may_claim and (p := pod.claimant(served.resources or ())) is not None)
         demand = (*self._demand(pods), *claimants)
         return ClusterFacts(nodes=tuple(loaded), pods=demand, dra_resources=served.resources)
 
@@ -207,73 +203,54 @@ class KubernetesCluster(HoldingMeans):
         """Return the GPU pods among *seen* with what their gangs need, and those that queues announce."""
         untried = frozenset(s.key for s in seen if s.untried)
         pods = with_siblings([s.pod for s in seen if s.pod is not None], untried)
-        roll = Roll([s.raw for s in seen if s.in_gang], frozenset(p.key for p in pods))
+        roll = Roll(seen, frozenset(p.key for p in pods))
         volcano = self._queues.volcano_groups()
         groups = self._pod_groups.of(roll.declarations, {} if volcano is None else {Declaration.VOLCANO: volcano})
         waiting = {p.gang for p in pods if p.gang and p.phase is PodPhase.WAITING}
-        least = roll.minimums(groups, self._succeeded(roll, roll.short_of_size() & waiting))
+        unfinished = {gang.partition("/")[0] for gang in roll.short_of_size() & waiting}
+        done = self._pods_of(unfinished, "status.phase=Succeeded")  # no node is needed for them again
+        least = roll.minimums(groups, roll.succeeded(done))
         pods = [replace(p, gang_min=least.get(p.gang)) if p.gang else p for p in pods]
-        queued = self._queues.waiting([s.raw for s in seen], volcano or (), [p for p in pods if p.key in untried])
+        queued = self._queues.waiting(seen, volcano or (), [p for p in pods if p.key in untried])
         announced = {p.key for p in queued}
         return (*(p for p in pods if p.key not in announced), *queued)
 
-    def _succeeded(self, roll: Roll, gangs: frozenset[str]) -> Mapping[str, int]:
-        """Return how many pods of each of *gangs* have done their work; no node is needed for them again."""
-        done: list[Mapping[str, Any]] = []
-        for namespace in sorted({gang.partition("/")[0] for gang in gangs}):
-            call = partial(self._api.reads(PODS_OF), namespace)
-            done += self._wire.every("pods", call, field_selector="status.phase=Succeeded")
-        return roll.succeeded(done)
-
     def ended(self, namespaces: Collection[str]) -> Sequence[EndedPod]:
         """Return the GPU pods of *namespaces* that have terminated; one list for each namespace."""
-        found: list[Mapping[str, Any]] = []
+        return [pod.ended for pod in self._pods_of(namespaces, TERMINATED) if pod.ended is not None]
+
+    def _pods_of(self, namespaces: Collection[str], selector: str) -> list[SeenPod]:
+        found: list[SeenPod] = []
         for namespace in sorted(namespaces):
             call = partial(self._api.reads(PODS_OF), namespace)
-            found += self._wire.every("pods", call, field_selector=TERMINATED)
-        return [end for raw in found if (end := ended_from(raw)) is not None]
+            found += map(SeenPod, self._wire.every("pods", call, field_selector=selector))
+        return found
 
-    def gpu_pods_on(self, node: str) -> Sequence[Pod]:
-        """Return the GPU pods bound to *node*, running, starting or leaving."""
-        return _gpu_pods(self._drain.pods_on(node))
+    def may(self, right: Right) -> bool:
+        """True when the API server says that we have *right* in every namespace. Raises TryLater and WontWork.
+
+        An authorizer that failed is no refusal: the server then answers "not allowed" and names the failure.
+        """
+        resource, _, below = right.resource.partition("/")
+        asked = {"verb": right.verb, "group": right.group, "resource": resource}
+        asked |= {"name": right.name} if right.name else {}
+        body = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": {**asked, **({"subresource": below} if below else {})}},
+        }
+        status = section(self._wire.ask("create", REVIEW, self._api.creates(REVIEWS), body), "status")
+        allowed, failed = status.get("allowed"), status.get("evaluationError")
+        if not isinstance(allowed, bool):
+            raise TryLater(f"Kubernetes did not say whether we may {right}", code="malformed")
+        if failed and not allowed and status.get("denied") is not True:
+            why = harmless(str(failed))[:MOST]
+            raise TryLater(f"Kubernetes could not work out whether we may {right}: {why}", code="evaluation")
+        return allowed
 
     def missing_rights(self) -> Sequence[str]:
-        """Return the rights that a removal needs and that the API server says we do not have."""
-        return self._access.missing(TO_REMOVE)
-
-    def cordon(self, node: str, action: str) -> Receipt:
-        """Make *node* unschedulable for *action*; see `receiver.adapters.kubernetes.node_marks`."""
-        return self._marks.cordon(node, action)
-
-    def uncordon(self, node: str) -> Receipt:
-        """Undo a cordon of ours for a removal."""
-        return self._marks.uncordon(node)
-
-    def cordon_for_budget(self, node: str, why: str) -> Receipt:
-        """Let no new pod start on *node* while a budget is at its stop; see `node_marks`."""
-        return self._marks.cordon_for_budget(node, why)
-
-    def uncordon_for_budget(self, node: str) -> Receipt:
-        """Undo `cordon_for_budget`."""
-        return self._marks.uncordon_for_budget(node)
-
-    def apply_labels_and_taints(self, node: str, labels: Mapping[str, str], taints: Sequence[Taint]) -> Receipt:
-        """Put *labels* and *taints* on *node*; see `receiver.adapters.kubernetes.node_marks`."""
-        return self._marks.apply_labels_and_taints(node, labels, taints)
-
-    def set_soft_taints(self, node: str, taints: Sequence[Taint]) -> Receipt:
-        """Let *node* carry *taints* of our soft ones; see `receiver.adapters.kubernetes.node_marks`."""
-        return self._marks.set_soft_taints(node, taints)
-
-    def drain(
-        self, node: str, *, consenting: bool = False, evicting: bool = False, cordoned_at: datetime | None = None
-    ) -> Receipt:
-        """Evict what may go from *node*; see `receiver.adapters.kubernetes.drain`."""
-        return self._drain.drain(node, consenting=consenting, evicting=evicting, cordoned_at=cordoned_at)
-
-    def scale_to_zero(self, pod: Pod) -> Receipt:
-        """Scale what owns *pod* to zero; see `receiver.adapters.kubernetes.owners`."""
-        return self._owners.scale_to_zero(pod)
+        """Return the rights that a removal needs and that the API server says we do not have. Raises as `may` does."""
+        return tuple(str(right) for right in TO_REMOVE if not self.may(right))
 
     def record_event(self, pod: Pod, *, reason: str, message: str) -> Receipt:
         """Leave an Event on *pod*: Normal for good news, Warning otherwise."""
@@ -301,64 +278,3 @@ class KubernetesCluster(HoldingMeans):
 def _needs_a_node_now(before: SeenPod | None, after: SeenPod) -> bool:
     """True for a pod that needs a node and did not a moment before."""
     return after.needs_node and not (before is not None and before.uid == after.uid and before.needs_node)
-
-
-def _gpu_pods(pods: Sequence[Mapping[str, Any]]) -> tuple[Pod, ...]:
-    return tuple(pod for raw in pods if (pod := pod_from(raw)) is not None)
-
-
-MOST = 200  # characters of what an authorizer says
-
-
-@dataclass(frozen=True, slots=True)
-class Right:
-    """A verb on a resource (``pods/eviction``) of an API group, empty for the core's, as RBAC has it.
-
-    *name* is that of the one object it is needed for, empty where it is needed for any.
-    """
-
-    verb: str
-    group: str
-    resource: str
-    name: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.verb} {self.resource}{f'.{self.group}' if self.group else ''}"
-
-
-# Without one of these no node goes, or none on which any pod is that no DaemonSet put there.
-TO_REMOVE = (Right("get", "", "nodes"), Right("patch", "", "nodes"), Right("create", "", "pods/eviction"))
-
-
-class AccessReviews:
-    """Our own rights, asked of the API server."""
-
-    def __init__(self, api: KubernetesApi, wire: ClusterWire) -> None:
-        self._api = api
-        self._wire = wire
-
-    def may(self, right: Right) -> bool:
-        """True when the API server says that we have *right* in every namespace. Raises TryLater and WontWork.
-
-        An authorizer that failed is no refusal: the server then answers "not allowed" and names the failure.
-        """
-        resource, _, below = right.resource.partition("/")
-        asked = {"verb": right.verb, "group": right.group, "resource": resource}
-        asked |= {"name": right.name} if right.name else {}
-        body = {
-            "apiVersion": "authorization.k8s.io/v1",
-            "kind": "SelfSubjectAccessReview",
-            "spec": {"resourceAttributes": {**asked, **({"subresource": below} if below else {})}},
-        }
-        status = section(self._wire.ask("create", REVIEW, self._api.creates(REVIEWS), body), "status")
-        allowed, failed = status.get("allowed"), status.get("evaluationError")
-        if not isinstance(allowed, bool):
-            raise TryLater(f"Kubernetes did not say whether we may {right}", code="malformed")
-        if failed and not allowed and status.get("denied") is not True:
-            why = harmless(str(failed))[:MOST]
-            raise TryLater(f"Kubernetes could not work out whether we may {right}: {why}", code="evaluation")
-        return allowed
-
-    def missing(self, rights: Iterable[Right]) -> tuple[str, ...]:
-        """Return those of *rights* that we do not have, in words. Raises as `may` does."""
-        return tuple(str(right) for right in rights if not self.may(right))

@@ -5,32 +5,24 @@ and then for less exact times.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from receiver.adapters.http.json_items import NoJson, items
 from receiver.adapters.http.sessions import moment
-from receiver.adapters.kubernetes.api import entries, key_of, section
-from receiver.adapters.kubernetes.gangs import whole
-from receiver.adapters.kubernetes.nodes import words
-from receiver.adapters.kubernetes.pods import (
-    CLAIMS,
-    controller_of,
-    controller_uid,
-    gpu_pod_from,
-    gpu_requests,
-    terminated,
-)
+from receiver.adapters.kubernetes.api import Json, condition, entries, key_of, section, text, words
+from receiver.adapters.kubernetes.pods import CLAIMS, SeenPod, latest, whole
 from receiver.ports import TryLater
 from receiver.ports.past import Past, PastPod, Trouble
 
-NO_GPU = {"Pod": "pods without a GPU", "Job": "Jobs without a GPU"}
-NEVER = "Jobs that never started"
 TEMPLATES = {"PyTorchJob": "pytorchReplicaSpecs", "TFJob": "tfReplicaSpecs", "MPIJob": "mpiReplicaSpecs"}
 EXPORT = "kubectl get jobs,pods -A -o json"  # lists of the API server itself leave out the kinds
 AGAIN = "export it again; do not edit it"
+FEWER_PODS = "Jobs have fewer pods in the export than they ran: what those held is missing"
+NO_PODS = "Jobs have no pods in the export: their time includes what they waited for a node"
 
 
 def read_export(path: Path, made_at: datetime | None = None) -> Past:
@@ -56,13 +48,13 @@ class _Export:
     def __init__(self) -> None:
         self._pods: list[PastPod] = []
         self._owned: Counter[str] = Counter()  # pods by the uid of their controller
-        self._jobs: list[Mapping[str, Any]] = []
+        self._jobs: list[Json] = []
         self._above: dict[str, str] = {}  # controllers of Jobs, by the Job's uid
-        self._seen: dict[str, str] = {}
+        self._seen: dict[str, int] = {}
         self._latest: datetime | None = None
         self._troubles: list[Trouble] = []
         self._uncounted: Counter[str] = Counter()
-        self._notes: list[str] = []
+        self._notes: Counter[str] = Counter()  # how many Jobs a note is about
 
     def wrong(self, where: str, name: str, problem: str, remedy: str) -> None:
         """Note that field *name* at *where* cannot be taken."""
@@ -86,161 +78,122 @@ class _Export:
         if uid in self._seen:
             self.wrong(where, "uid", f"it is there twice, first as item {self._seen[uid]}", "export it only once")
             return
-        self._seen[uid] = str(number)
+        self._seen[uid] = number
         if not self._times_are_fine(where, raw):
             return
-        try:
-            if kind == "Pod":
-                self._pod(where, raw)
-            else:
-                self._above[uid] = controller_of(metadata)
-                self._jobs.append(_slim(raw))
-        except TryLater as error:
-            self.wrong(where, "resources", str(error).partition(": ")[2] or str(error), AGAIN)
+        if kind == "Pod":
+            self._pod(where, SeenPod(raw))
+        else:
+            self._above[uid] = SeenPod(raw).controller
+            kept = {k: v for k, v in metadata.items() if k not in ("managedFields", "annotations")}
+            self._jobs.append({**raw, "metadata": kept})
 
     def past(self, made_at: datetime) -> Past:
         """Return what was taken until *made_at*, or until the latest moment in it where that is later."""
         for raw in self._jobs:
             self._job(raw)
-        pods = [
-            PastPod(
-                pod=p.pod, held_from=p.held_from, held_until=p.held_until, above=self._above.get(p.pod.owner_uid, "")
-            )
-            for p in self._pods
-        ]
-        running = any(p.held_from is not None and p.held_until is None for p in pods)
+        pods = [replace(p, above=self._above.get(p.pod.owner_uid, "")) for p in self._pods]
         until = max(made_at, self._latest) if self._latest is not None else made_at
-        if running:
-            self._notes.append(f"the export counts as made at {until:%Y-%m-%d %H:%M:%S} UTC (--until)")
+        notes = [f"{number} {said}" for said, number in self._notes.items()]
+        if any(p.held_from is not None and p.held_until is None for p in pods):
+            notes.append(f"the export counts as made at {until:%Y-%m-%d %H:%M:%S} UTC (--until)")
         return Past(
             pods=pods,
             until=until,
             troubles=tuple(self._troubles),
             uncounted=dict(self._uncounted),
-            notes=tuple(self._notes),
+            notes=tuple(notes),
         )
 
-    def _times_are_fine(self, where: str, raw: Mapping[str, Any]) -> bool:
+    def _times_are_fine(self, where: str, raw: Json) -> bool:
         """Tell which times are none; without any the latest moment of the export moves on."""
         metadata, status = section(raw, "metadata"), section(raw, "status")
         given = {"creationTimestamp": metadata.get("creationTimestamp")}
         given |= {name: status[name] for name in ("startTime", "completionTime") if status.get(name) is not None}
-        known = {name: moment(text) for name, text in given.items()}
-        for name, at in known.items():
-            if at is None:
-                self.wrong(where, name, f"{given[name]!r} is no time such as 2026-03-02T09:00:00Z", AGAIN)
-        told = [at for at in known.values() if at is not None]
-        if len(told) < len(known):
+        wrong = {name: said for name, said in given.items() if moment(said) is None}
+        for name, said in wrong.items():
+            self.wrong(where, name, f"{said!r} is no time such as 2026-03-02T09:00:00Z", AGAIN)
+        if wrong:
             return False
-        self._latest = max([*told, *([self._latest] if self._latest else [])])
+        last = latest(given.values())
+        self._latest = max(filter(None, (self._latest, last)))
         return True
 
-    def _pod(self, where: str, raw: Mapping[str, Any]) -> None:
-        self._owned[controller_uid(section(raw, "metadata"))] += 1
-        pod = gpu_pod_from(raw)
-        if pod is None:
-            self._uncounted[NO_GPU["Pod"]] += 1
+    def _pod(self, where: str, seen: SeenPod) -> None:
+        self._owned[seen.controller_uid] += 1
+        try:
+            pod = seen.gpu_pod
+        except TryLater as error:
+            self._not_understood(where, error)
             return
-        if CLAIMS in pod.requests:
+        if pod is None:
+            self._uncounted["pods without a GPU"] += 1
+        elif CLAIMS in pod.requests:
             problem = "its devices are claimed by Dynamic Resource Allocation, so nothing says how many"
             self.wrong(where, "resourceClaims", problem, "leave it out with --skip-bad")
-            return
-        self._pods.append(PastPod(pod=pod, held_from=_held_from(raw), held_until=_held_until(raw)))
+        else:
+            # From the moment the kubelet accepted the pod on, its GPUs are taken.
+            begun = moment(seen.status.get("startTime")) if seen.node else None
+            self._pods.append(PastPod(pod=pod, held_from=begun, held_until=_held_until(seen)))
 
-    def _job(self, raw: Mapping[str, Any]) -> None:
+    def _job(self, raw: Json) -> None:
         """Take a job by itself where the export has no pod of it."""
-        where = f"{raw['kind']} {key_of(raw)}"
-        uid = str(section(raw, "metadata").get("uid") or "")
+        uid = text(section(raw, "metadata"), "uid")
         ran = sum(whole(section(raw, "status").get(name)) or 0 for name in ("succeeded", "failed", "active"))
         if self._owned[uid]:
             if ran > self._owned[uid]:
-                self._note_once("Jobs have fewer pods in the export than they ran: what those held is missing")
+                self._notes[FEWER_PODS] += 1
             return
         try:
             pods = [p for p in _stand_ins(raw) if p is not None]
         except TryLater as error:
-            self.wrong(where, "resources", str(error).partition(": ")[2] or str(error), AGAIN)
+            self._not_understood(f"{raw['kind']} {key_of(raw)}", error)
             return
         if not pods:
-            self._uncounted[NO_GPU["Job"]] += 1
+            self._uncounted["Jobs without a GPU"] += 1
         elif all(p.held_from is None for p in pods):
-            self._uncounted[NEVER] += 1
+            self._uncounted["Jobs that never started"] += 1
         else:
-            self._note_once("Jobs have no pods in the export: their time includes what they waited for a node")
+            self._notes[NO_PODS] += 1
             self._pods.extend(pods)
 
-    def _note_once(self, text: str) -> None:
-        """Note *text* with how often it was noted."""
-        for i, note in enumerate(self._notes):
-            number, _, rest = note.partition(" ")
-            if rest == text:
-                self._notes[i] = f"{int(number) + 1} {rest}"
-                return
-        self._notes.append(f"1 {text}")
+    def _not_understood(self, where: str, error: TryLater) -> None:
+        self.wrong(where, "resources", str(error).partition(": ")[2] or str(error), AGAIN)
 
 
-def _slim(raw: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a job without what a large export is mostly made of."""
-    metadata = {k: v for k, v in section(raw, "metadata").items() if k not in ("managedFields", "annotations")}
-    return {**raw, "metadata": metadata}
-
-
-def _held_from(raw: Mapping[str, Any]) -> datetime | None:
-    """Return when the kubelet accepted the pod; from then on its GPUs are taken."""
-    if not section(raw, "spec").get("nodeName"):
-        return None
-    return moment(section(raw, "status").get("startTime"))
-
-
-def _held_until(raw: Mapping[str, Any]) -> datetime | None:
+def _held_until(seen: SeenPod) -> datetime | None:
     """Return when the last container ended, None while one runs; of an evicted pod, its last change."""
-    if not terminated(raw):
+    if not seen.terminated:
         return None
-    status = section(raw, "status")
-    ends = [
-        moment(section(section(container, "state"), "terminated").get("finishedAt"))
-        for container in entries(status, "containerStatuses")
-    ]
-    told = [at for at in ends if at is not None]
-    if told:
-        return max(told)
-    changed = [moment(c.get("lastTransitionTime")) for c in entries(status, "conditions")]
-    return max((at for at in changed if at is not None), default=moment(status.get("startTime")))
+    changed = [c.get("lastTransitionTime") for c in entries(seen.status, "conditions")]
+    ends = latest(seen.container_times("terminated", "finishedAt"))
+    return ends or latest(changed) or moment(seen.status.get("startTime"))
 
 
-def _stand_ins(raw: Mapping[str, Any]) -> Iterator[PastPod | None]:
+def _stand_ins(raw: Json) -> Iterator[PastPod | None]:
     """Yield the pods that a job must have had, from its template and its own times; None for one without GPUs."""
-    spec, status = section(raw, "spec"), section(raw, "status")
-    begun = moment(status.get("startTime"))
-    ended = moment(status.get("completionTime")) or _failed_at(entries(status, "conditions"))
-    metadata = section(raw, "metadata")
-    for name, count, template in _templates(str(raw["kind"]), spec):
+    metadata, status = section(raw, "metadata"), section(raw, "status")
+    # Only a complete Job has a completionTime (Job v1 batch).
+    failed = condition(status, "Failed", "Succeeded").get("lastTransitionTime")
+    begun, ended = moment(status.get("startTime")), moment(status.get("completionTime")) or moment(failed)
+    owner = {"controller": True, "kind": raw["kind"], "name": metadata.get("name"), "uid": metadata.get("uid")}
+    for name, count, template in _templates(str(raw["kind"]), section(raw, "spec")):
         own = section(template, "metadata")
-        for index in range(count if gpu_requests(section(template, "spec")) else 1):
-            pod = gpu_pod_from(
-                {
-                    "metadata": {
-                        **own,
-                        "labels": {**words(metadata, "labels"), **words(own, "labels")},
-                        "namespace": metadata.get("namespace"),
-                        "name": f"{metadata.get('name')}-{name}{index}",
-                        "creationTimestamp": metadata.get("creationTimestamp"),
-                        "ownerReferences": [
-                            {
-                                "controller": True,
-                                "kind": raw["kind"],
-                                "name": metadata.get("name"),
-                                "uid": metadata.get("uid"),
-                            }
-                        ],
-                    },
-                    "spec": section(template, "spec"),
-                }
-            )
+        inherited = {
+            **own,
+            "labels": {**words(metadata, "labels"), **words(own, "labels")},
+            "namespace": metadata.get("namespace"),
+            "creationTimestamp": metadata.get("creationTimestamp"),
+            "ownerReferences": [owner],
+        }
+        spec = section(template, "spec")
+        for index in range(count if SeenPod({"spec": spec}).gpus else 1):
+            named = {**inherited, "name": f"{metadata.get('name')}-{name}{index}"}
+            pod = SeenPod({"metadata": named, "spec": spec}).gpu_pod
             yield None if pod is None else PastPod(pod=pod, held_from=begun, held_until=ended)
 
 
-def _templates(kind: str, spec: Mapping[str, Any]) -> Iterable[tuple[str, int, Mapping[str, Any]]]:
+def _templates(kind: str, spec: Json) -> Iterable[tuple[str, int, Json]]:
     """Yield what a job runs: a part of the pods' names, how many at once, and their template."""
     if kind == "Job":
         at_once = whole(spec.get("parallelism", 1)) or 1
@@ -250,9 +203,3 @@ def _templates(kind: str, spec: Mapping[str, Any]) -> Iterable[tuple[str, int, M
     for role, replicas in section(spec, TEMPLATES[kind]).items():
         if isinstance(replicas, dict):
             yield f"{role.lower()}-", whole(replicas.get("replicas", 1)) or 1, section(replicas, "template")
-
-
-def _failed_at(conditions: Sequence[Mapping[str, Any]]) -> datetime | None:
-    """Return when a job failed; only a complete one has a completionTime (Job v1 batch)."""
-    over = (c for c in conditions if c.get("type") in ("Failed", "Succeeded") and c.get("status") == "True")
-    return next((moment(c.get("lastTransitionTime")) for c in over), None)

@@ -1,78 +1,21 @@
-"""Declared gangs: what a pod says of its gang, and how many of the gang's GPU pods must run together."""
+"""Declared gangs: how many of a gang's GPU pods must run together."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from enum import StrEnum
-from typing import Any
+from dataclasses import replace
 
-from receiver.adapters.kubernetes.api import entries, key_of, section
-from receiver.adapters.kubernetes.nodes import named, words
+from receiver.adapters.kubernetes.api import Json, controller_of, key_of, section, text
+from receiver.adapters.kubernetes.pods import Declaration, Gang, SeenPod, whole
 from receiver.adapters.kubernetes.reflector import CustomResources, ResourceKind
 from receiver.core.model.pods import Pod, PodPhase
-from receiver.ports import GANG_ANNOTATION, GANG_SIZE_ANNOTATION
-
-COSCHEDULING_LABEL = "scheduling.x-k8s.io/pod-group"
-VOLCANO_ANNOTATIONS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
-KUEUE_LABEL = "kueue.x-k8s.io/pod-group-name"
-KUEUE_SIZE_ANNOTATION = "kueue.x-k8s.io/pod-group-total-count"
 
 COSCHEDULING_GROUPS = ResourceKind("scheduling.x-k8s.io", "podgroups", ("v1alpha1",))
 VOLCANO_GROUPS = ResourceKind("scheduling.volcano.sh", "podgroups", ("v1beta1",))
-WITHOUT_GROUPS = "gangs of them count as complete with the pods that exist"
-
-
-class Declaration(StrEnum):
-    """How a pod names its gang; the first of these that it uses counts."""
-
-    OURS = "gpu-autoscaler.io/gang"
-    COSCHEDULING = "PodGroup of coscheduling"
-    VOLCANO = "PodGroup of Volcano"
-    KUEUE = "pod group of Kueue"
-
-
 GROUPS: Mapping[Declaration, ResourceKind] = {
     Declaration.COSCHEDULING: COSCHEDULING_GROUPS,
     Declaration.VOLCANO: VOLCANO_GROUPS,
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gang:
-    """A gang as one of its pods declares it; *size* counts all its pods, where the pod itself says so."""
-
-    key: str
-    by: Declaration
-    size: int | None = None
-
-
-def gang_of(raw: Mapping[str, Any]) -> Gang | None:
-    """Return the gang that the pod in *raw* declares, or None."""
-    metadata = section(raw, "metadata")
-    labels, annotations = words(metadata, "labels"), words(metadata, "annotations")
-    declared = (
-        (Declaration.OURS, annotations.get(GANG_ANNOTATION, ""), annotations.get(GANG_SIZE_ANNOTATION)),
-        (Declaration.COSCHEDULING, labels.get(COSCHEDULING_LABEL, ""), None),
-        (Declaration.VOLCANO, _volcano_name(annotations), None),
-        (Declaration.KUEUE, labels.get(KUEUE_LABEL, ""), annotations.get(KUEUE_SIZE_ANNOTATION)),
-    )
-    for by, name, size in declared:
-        if known := named(name):
-            return Gang(key=f"{metadata.get('namespace') or ''}/{known}", by=by, size=whole(size))
-    return None
-
-
-def volcano_group_of(raw: Mapping[str, Any]) -> str:
-    """Return the key of the Volcano PodGroup that the pod in *raw* belongs to, or an empty string."""
-    metadata = section(raw, "metadata")
-    name = _volcano_name(words(metadata, "annotations"))
-    return f"{metadata.get('namespace') or ''}/{name}" if name else ""
-
-
-def whole(value: object) -> int | None:
-    """Return *value* (``4`` or ``"4"``) as a whole number above zero, or None when it is none."""
-    text = str(value).strip()
-    return int(text) or None if text.isascii() and text.isdigit() and len(text) <= 9 else None
+WITHOUT_GROUPS = "gangs of them count as complete with the pods that exist"
 
 
 class PodGroups:
@@ -82,12 +25,9 @@ class PodGroups:
         self._resources = resources
 
     def of(
-        self, declarations: Iterable[Declaration], known: Mapping[Declaration, list[Mapping[str, Any]]]
-    ) -> dict[Declaration, list[Mapping[str, Any]]]:
-        """Return the PodGroups behind *declarations*, and those already *known*.
-
-        What cannot be read is left out: it is never a reason to fail.
-        """
+        self, declarations: Iterable[Declaration], known: Mapping[Declaration, list[Json]]
+    ) -> dict[Declaration, list[Json]]:
+        """Return the PodGroups behind *declarations*, and those already *known*; what cannot be read is left out."""
         found = dict(known)
         for by in sorted(set(declarations) & GROUPS.keys() - known.keys()):
             groups = self._resources.if_readable(GROUPS[by], WITHOUT_GROUPS)
@@ -104,21 +44,21 @@ class Roll:
     succeeded, those without GPUs, and those that the scheduler has nominated for a node.
     """
 
-    def __init__(self, raws: Sequence[Mapping[str, Any]], gpu_pods: frozenset[str]) -> None:
+    def __init__(self, pods: Iterable[SeenPod], gpu_pods: frozenset[str]) -> None:
         self.gangs: dict[str, Gang] = {}
         self._controllers: dict[str, set[str]] = {}
         self._living: Counter[str] = Counter()
         self._settled: Counter[str] = Counter()
-        for raw in raws:
-            gang = gang_of(raw)
+        for pod in pods:
+            gang = pod.gang
             if gang is None:
                 continue
             known = self.gangs.setdefault(gang.key, gang)
             if known.size is None and gang.size is not None:
                 self.gangs[gang.key] = gang
-            self._controllers.setdefault(gang.key, set()).add(_controller(raw))
+            self._controllers.setdefault(gang.key, set()).add(_controller(pod))
             self._living[gang.key] += 1
-            if key_of(raw) not in gpu_pods or _nominated(raw):
+            if pod.key not in gpu_pods or (pod.status.get("nominatedNodeName") and not pod.node):
                 self._settled[gang.key] += 1
 
     @property
@@ -130,14 +70,12 @@ class Roll:
         """Return the gangs that declare their own size and have fewer living pods than that."""
         return frozenset(k for k, g in self.gangs.items() if g.size is not None and self._living[k] < g.size)
 
-    def succeeded(self, terminated: Iterable[Mapping[str, Any]]) -> Counter[str]:
+    def succeeded(self, terminated: Iterable[SeenPod]) -> Counter[str]:
         """Return, by gang, how many of the *terminated* pods belong to it: same gang, same controller."""
-        keys = [(g.key, _controller(raw)) for raw in terminated if (g := gang_of(raw)) is not None]
+        keys = [(g.key, _controller(pod)) for pod in terminated if (g := pod.gang) is not None]
         return Counter(key for key, controller in keys if controller in self._controllers.get(key, ()))
 
-    def minimums(
-        self, groups: Mapping[Declaration, Sequence[Mapping[str, Any]]], succeeded: Mapping[str, int]
-    ) -> dict[str, int]:
+    def minimums(self, groups: Mapping[Declaration, Sequence[Json]], succeeded: Mapping[str, int]) -> dict[str, int]:
         """Return, by gang, how many GPU pods must run together; gangs without a minimum are left out.
 
         *succeeded* counts finished pods of gangs that declare their own size; a PodGroup counts its own.
@@ -164,15 +102,5 @@ def with_siblings(pods: Sequence[Pod], untried: frozenset[str]) -> list[Pod]:
     return [replace(p, phase=PodPhase.WAITING) if p.key in untried and p.gang in waiting else p for p in pods]
 
 
-def _volcano_name(annotations: Mapping[str, str]) -> str:
-    return next((annotations[a] for a in VOLCANO_ANNOTATIONS if annotations.get(a)), "")
-
-
-def _controller(raw: Mapping[str, Any]) -> str:
-    """Return the uid of the object that made the pod in *raw*, empty for a pod of its own."""
-    owners = entries(section(raw, "metadata"), "ownerReferences")
-    return next((str(o.get("uid") or "") for o in owners if o.get("controller") is True), "")
-
-
-def _nominated(raw: Mapping[str, Any]) -> bool:
-    return bool(section(raw, "status").get("nominatedNodeName")) and not section(raw, "spec").get("nodeName")
+def _controller(pod: SeenPod) -> str:
+    return text(controller_of(pod.metadata), "uid")

@@ -6,90 +6,79 @@ Promises never to touch a cordon of someone else, and to keep the labels and tai
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from receiver.adapters.kubernetes.api import NODE, NOT_FOUND, ClusterWire, KubernetesApi, entries, section
+from receiver.adapters.kubernetes.api import NODE, NOT_FOUND, ClusterPart, Json, entries, section, versioned
 from receiver.adapters.kubernetes.nodes import node_from, taint_from
 from receiver.core.model.policy import Taint
 from receiver.core.scaling.packing import SOFT_TAINTS
 from receiver.ports import CORDON_ANNOTATION, STOP_ANNOTATION, ClusterNode, Did, Receipt, WontWork
 
 
-class NodeMarks:
-    """Changes nodes through *wire*, each as it was read just before."""
-
-    def __init__(self, api: KubernetesApi, wire: ClusterWire) -> None:
-        self._wire = wire
-        self._api = api
+class NodeMarks(ClusterPart):
+    """The part of `KubernetesCluster` that changes nodes, each as it was read just before."""
 
     def cordon(self, node: str, action: str) -> Receipt:
         """Make *node* unschedulable for *action*; a node that is gone, or someone else's to decide on, DIFFERS."""
-        raw = self._read(node)
+        already = f"node {node} is cordoned for this action already"
+        return self._close(node, CORDON_ANNOTATION, action, already, f"cordoned node {node}")
+
+    def cordon_for_budget(self, node: str, why: str) -> Receipt:
+        """Make *node* unschedulable for a budget's stop, *why*; a node that is gone or someone else's DIFFERS."""
+        already = f"node {node} is closed to new work already"
+        return self._close(node, STOP_ANNOTATION, why, already, f"closed node {node} to new work")
+
+    def _close(self, node: str, annotation: str, value: str, already: str, done: str) -> Receipt:
+        raw = self._node(node)
         if raw is None:
             return _gone(node, Did.DIFFERS)
         found = node_from(raw)
-        owner = found.annotations.get(CORDON_ANNOTATION)
-        if found.unschedulable and owner == action:
-            return Receipt(did=Did.ALREADY, sentence=f"node {node} is cordoned for this action already")
         if _is_theirs(found):
             return Receipt(did=Did.DIFFERS, sentence=f"someone else cordoned node {node}; it is theirs")
-        if not found.unschedulable and owner == action:
-            return Receipt(did=Did.DIFFERS, sentence=f"someone made node {node} schedulable again; it stays")
-        if not self._patch(raw, {"annotations": {CORDON_ANNOTATION: action}}, {"unschedulable": True}):
-            return _gone(node, Did.DIFFERS)
-        return Receipt(did=Did.DONE, sentence=f"cordoned node {node}")
+        if found.annotations.get(annotation) == value:
+            if found.unschedulable:
+                return Receipt(did=Did.ALREADY, sentence=already)
+            if annotation == CORDON_ANNOTATION:
+                return Receipt(did=Did.DIFFERS, sentence=f"someone made node {node} schedulable again; it stays")
+        return self._change(raw, {"annotations": {annotation: value}}, {"unschedulable": True}, done)
 
     def uncordon(self, node: str) -> Receipt:
         """Undo a cordon of ours for a removal."""
-        raw = self._read(node)
+        raw = self._node(node)
         if raw is None:
             return _gone(node, Did.ALREADY)
         found = node_from(raw)
         if CORDON_ANNOTATION in found.annotations:
-            return self._lift(raw, CORDON_ANNOTATION, stays=STOP_ANNOTATION in found.annotations)
+            return self._lift(raw, found, CORDON_ANNOTATION, STOP_ANNOTATION)
         if _is_theirs(found):
             return Receipt(did=Did.DIFFERS, sentence=f"someone else cordoned node {node}; it is theirs")
         return Receipt(did=Did.ALREADY, sentence=f"node {node} is not cordoned for a removal")
 
-    def lifted(self, node: str) -> Receipt | None:
-        """Return DIFFERS when *node* no longer bears our cordon for a removal; None when it does, or is gone."""
-        raw = self._read(node)
-        if raw is None:
-            return None
-        found = node_from(raw)
-        if found.unschedulable and CORDON_ANNOTATION in found.annotations:
-            return None
-        return Receipt(did=Did.DIFFERS, sentence=f"someone lifted our cordon of node {node}; it stays")
-
-    def cordon_for_budget(self, node: str, why: str) -> Receipt:
-        """Make *node* unschedulable for a budget's stop, *why*; a node that is gone or someone else's DIFFERS."""
-        raw = self._read(node)
-        if raw is None:
-            return _gone(node, Did.DIFFERS)
-        found = node_from(raw)
-        if _is_theirs(found):
-            return Receipt(did=Did.DIFFERS, sentence=f"someone else cordoned node {node}; it is theirs")
-        if found.unschedulable and found.annotations.get(STOP_ANNOTATION) == why:
-            return Receipt(did=Did.ALREADY, sentence=f"node {node} is closed to new work already")
-        if not self._patch(raw, {"annotations": {STOP_ANNOTATION: why}}, {"unschedulable": True}):
-            return _gone(node, Did.DIFFERS)
-        return Receipt(did=Did.DONE, sentence=f"closed node {node} to new work")
-
     def uncordon_for_budget(self, node: str) -> Receipt:
         """Undo `cordon_for_budget`; a cordon for a removal stays."""
-        raw = self._read(node)
+        raw = self._node(node)
         if raw is None:
             return _gone(node, Did.ALREADY)
         found = node_from(raw)
         if STOP_ANNOTATION not in found.annotations:
             return Receipt(did=Did.ALREADY, sentence=f"node {node} is not closed to new work by us")
-        return self._lift(raw, STOP_ANNOTATION, stays=CORDON_ANNOTATION in found.annotations)
+        return self._lift(raw, found, STOP_ANNOTATION, CORDON_ANNOTATION)
 
-    def _lift(self, raw: Mapping[str, Any], annotation: str, *, stays: bool) -> Receipt:
-        """Take *annotation* off, and the cordon with it unless it *stays* for the other reason."""
-        name = str(section(raw, "metadata").get("name"))
-        if not self._patch(raw, {"annotations": {annotation: None}}, {} if stays else {"unschedulable": False}):
-            return _gone(name, Did.ALREADY)
-        done = f"node {name} stays cordoned for the other reason" if stays else f"made node {name} schedulable again"
-        return Receipt(did=Did.DONE, sentence=done)
+    def _lift(self, raw: Json, found: ClusterNode, annotation: str, other: str) -> Receipt:
+        """Take *annotation* off, and the cordon with it unless the *other* one is a reason for it too."""
+        metadata = {"annotations": {annotation: None}}
+        if other in found.annotations:
+            return self._change(
+                raw, metadata, {}, f"node {found.name} stays cordoned for the other reason", Did.ALREADY
+            )
+        done = f"made node {found.name} schedulable again"
+        return self._change(raw, metadata, {"unschedulable": False}, done, Did.ALREADY)
+
+    def lifted(self, node: str) -> Receipt | None:
+        """Return DIFFERS when *node* no longer bears our cordon for a removal; None when it does, or is gone."""
+        raw = self._node(node)
+        found = None if raw is None else node_from(raw)
+        if found is None or (found.unschedulable and CORDON_ANNOTATION in found.annotations):
+            return None
+        return Receipt(did=Did.DIFFERS, sentence=f"someone lifted our cordon of node {node}; it stays")
 
     def apply_labels_and_taints(self, node: str, labels: Mapping[str, str], taints: Sequence[Taint]) -> Receipt:
         """Put on *node* what it lacks of *labels* and *taints*; a node that is gone DIFFERS.
@@ -97,7 +86,7 @@ class NodeMarks:
         A label of ours with another value is replaced, and so is a taint of the same key and effect: Kubernetes
         allows one of each.
         """
-        raw = self._read(node)
+        raw = self._node(node)
         if raw is None:
             return _gone(node, Did.DIFFERS)
         found = node_from(raw)
@@ -106,46 +95,35 @@ class NodeMarks:
         if not new_labels and not new_taints:
             return Receipt(did=Did.ALREADY, sentence=f"node {node} has these labels and taints already")
         spec = {"taints": _with(entries(section(raw, "spec"), "taints"), new_taints)} if new_taints else {}
-        if not self._patch(raw, {"labels": new_labels} if new_labels else {}, spec):
-            return _gone(node, Did.DIFFERS)
-        what = [*(f"{key}={value}" for key, value in sorted(new_labels.items())), *(_words(t) for t in new_taints)]
-        return Receipt(did=Did.DONE, sentence=f"put {', '.join(what)} on node {node}")
+        what = [*(f"{key}={value}" for key, value in sorted(new_labels.items())), *map(_kubectl, new_taints)]
+        done = f"put {', '.join(what)} on node {node}"
+        return self._change(raw, {"labels": new_labels} if new_labels else {}, spec, done)
 
     def set_soft_taints(self, node: str, taints: Sequence[Taint]) -> Receipt:
         """Let *node* carry exactly *taints* of our soft ones; a node that is gone DIFFERS."""
-        raw = self._read(node)
+        raw = self._node(node)
         if raw is None:
             return _gone(node, Did.DIFFERS)
-        worn = node_from(raw).taints
-        if {t for t in worn if t in SOFT_TAINTS} == set(taints):
+        if {t for t in node_from(raw).taints if t in SOFT_TAINTS} == set(taints):
             return Receipt(did=Did.ALREADY, sentence=f"node {node} carries these soft taints already")
         others = [entry for entry in entries(section(raw, "spec"), "taints") if taint_from(entry) not in SOFT_TAINTS]
-        if not self._patch(raw, {}, {"taints": _with(others, taints)}):
-            return _gone(node, Did.DIFFERS)
-        return Receipt(
-            did=Did.DONE, sentence=f"node {node} carries {', '.join(map(_words, taints)) or 'no soft taint'}"
-        )
+        done = f"node {node} carries {', '.join(map(_kubectl, taints)) or 'no soft taint'}"
+        return self._change(raw, {}, {"taints": _with(others, taints)}, done)
 
-    def _read(self, name: str) -> Mapping[str, Any] | None:
+    def _node(self, name: str) -> Json | None:
+        return self._wire.find("nodes", self._api.reads(NODE), name)
+
+    def _change(self, raw: Json, metadata: Json, spec: Json, done: str, gone: Did = Did.DIFFERS) -> Receipt:
+        """Change a node as it was read; *gone* is what a node that is no longer there means."""
+        name = str(section(raw, "metadata").get("name"))
+        body: dict[str, Any] = {"metadata": {**metadata, **versioned(raw)}, **({"spec": spec} if spec else {})}
         try:
-            return self._wire.ask("get", "nodes", self._api.reads(NODE), name)
+            self._wire.ask("patch", "nodes", self._api.patches(NODE), name, body)
         except WontWork as error:
             if error.code == NOT_FOUND:
-                return None
+                return _gone(name, gone)
             raise
-
-    def _patch(self, raw: Mapping[str, Any], metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> bool:
-        """Change a node as it was read: its resourceVersion makes a change in between a conflict. False: it is gone."""
-        read = section(raw, "metadata")
-        version = {"resourceVersion": str(read["resourceVersion"])} if read.get("resourceVersion") else {}
-        body = {"metadata": {**metadata, **version}, **({"spec": dict(spec)} if spec else {})}
-        try:
-            self._wire.ask("patch", "nodes", self._api.patches(NODE), str(read.get("name")), body)
-        except WontWork as error:
-            if error.code == NOT_FOUND:
-                return False
-            raise
-        return True
+        return Receipt(did=Did.DONE, sentence=done)
 
 
 def _is_theirs(node: ClusterNode) -> bool:
@@ -157,13 +135,13 @@ def _gone(node: str, did: Did) -> Receipt:
     return Receipt(did=did, sentence=f"node {node} is gone")
 
 
-def _with(worn: Sequence[Mapping[str, Any]], taints: Sequence[Taint]) -> list[Mapping[str, Any]]:
+def _with(worn: Sequence[Json], taints: Sequence[Taint]) -> list[Json]:
     """Return the whole list of taints, because a patch replaces it; those that stay are sent back as they were read."""
     replaced = {(t.key, t.effect) for t in taints}
     kept = [raw for raw in worn if ((t := taint_from(raw)).key, t.effect) not in replaced]
     return [*kept, *({"key": t.key, "value": t.value, "effect": t.effect} for t in taints)]
 
 
-def _words(taint: Taint) -> str:
+def _kubectl(taint: Taint) -> str:
     """Return a taint as kubectl writes it."""
     return f"{taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}"

@@ -9,7 +9,7 @@ from typing import Any
 
 from kubernetes.utils.quantity import parse_quantity
 
-from receiver.adapters.kubernetes.api import entries, section
+from receiver.adapters.kubernetes.api import condition, entries, section, text, words
 from receiver.adapters.kubernetes.reflector import CustomResources, ResourceKind
 from receiver.core.model.policy import Taint
 from receiver.core.model.resources import CPU, MEMORY, SLOTS, STORAGE
@@ -29,12 +29,12 @@ def node_from(raw: Mapping[str, Any], hosts: Sequence[str] = (), *, dra: bool = 
     """Return the node in *raw* (Node v1 core); *hosts* are the pods on it that must not be cut off with it, *dra* says
     that a DRA driver shows GPUs on it."""
     metadata, spec, status = section(raw, "metadata"), section(raw, "spec"), section(raw, "status")
-    provider = str(spec.get("providerID") or "")
+    provider = text(spec, "providerID")
     offered = section(status, "allocatable")
     return ClusterNode(
-        name=str(metadata.get("name") or ""),
+        name=text(metadata, "name"),
         instance=provider.removeprefix(PROVIDER_PREFIX) if provider.startswith(PROVIDER_PREFIX) else "",
-        ready=any(c.get("type") == "Ready" and c.get("status") == "True" for c in entries(status, "conditions")),
+        ready=bool(condition(status, "Ready")),
         unschedulable=spec.get("unschedulable") is True,
         allocatable=gpus(offered),
         labels=words(metadata, "labels"),
@@ -64,16 +64,9 @@ def compute(quantities: Mapping[str, Any]) -> dict[str, int]:
     return found
 
 
-def words(raw: Mapping[str, Any], name: str) -> dict[str, str]:
-    """Return the string map under *name* (labels, annotations, a node selector)."""
-    return {str(k): str(v) for k, v in section(raw, name).items()}
-
-
 def taint_from(raw: Mapping[str, Any]) -> Taint:
     """Return the taint in *raw* (Taint v1 core)."""
-    return Taint(
-        key=str(raw.get("key") or ""), value=str(raw.get("value") or ""), effect=str(raw.get("effect") or "NoSchedule")
-    )
+    return Taint(key=text(raw, "key"), value=text(raw, "value"), effect=text(raw, "effect") or "NoSchedule")
 
 
 def named(value: object) -> str:
@@ -81,19 +74,17 @@ def named(value: object) -> str:
 
     A pod's author may put a long text with line breaks there, which a database index refuses.
     """
-    text = str(value or "")
-    if text.isascii() and text.isprintable() and len(text) <= LONGEST_NAME:
-        return text.strip()
-    plain = harmless(" ".join(text[: 2 * LONGEST_NAME].split()))
+    said = str(value or "")
+    if said.isascii() and said.isprintable() and len(said) <= LONGEST_NAME:
+        return said.strip()
+    plain = harmless(" ".join(said[: 2 * LONGEST_NAME].split()))
     return plain.encode()[:LONGEST_NAME].decode(errors="ignore")
 
 
 def _units(name: str, value: object) -> int:
-    """Return whole units of an extended resource; they may be written as a number or as ``2k``. More than any node has
-    are a number that is still quick to work with: ``1e999999999`` is eleven characters and a billion digits."""
+    """Return whole units of an extended resource; they may be written as a number or as ``2k``."""
     try:
-        amount: Decimal = parse_quantity(value)  # type: ignore[no-untyped-call]  # the client leaves it untyped
-        return int(max(Decimal(0), min(amount, MOST_UNITS)))
+        return int(_bounded(value, MOST_UNITS))
     except (ValueError, ArithmeticError):
         said = cut(repr(value), SHOWN)
         raise TryLater(f"Kubernetes' answer is not understood: {name} is {said}", code="malformed") from None
@@ -102,11 +93,15 @@ def _units(name: str, value: object) -> int:
 @lru_cache(maxsize=4096)  # the pods of a cluster ask for few different amounts
 def _amount(name: str, value: str) -> int | None:
     try:
-        amount: Decimal = parse_quantity(value)  # type: ignore[no-untyped-call]  # the client leaves it untyped
-        whole = max(Decimal(0), min(amount, MOST_BYTES)) * IN_A_WHOLE[name]
-        return int(whole.to_integral_value(ROUND_CEILING))
+        return int((_bounded(value, MOST_BYTES) * IN_A_WHOLE[name]).to_integral_value(ROUND_CEILING))
     except (ValueError, ArithmeticError):
         return None
+
+
+def _bounded(value: object, most: Decimal) -> Decimal:
+    """Return the quantity from 0 to *most*: ``1e999999999`` is eleven characters and a billion digits."""
+    amount: Decimal = parse_quantity(value)  # type: ignore[no-untyped-call]  # the client leaves it untyped
+    return max(Decimal(0), min(amount, most))
 
 
 DRA_GROUP = "resource.k8s.io"
@@ -156,23 +151,18 @@ class Dra:
                 raise
             self._resources.warn("ResourceSlices not read", f"{error}; {WITHOUT_SLICES}")
             return DraServed()
-        self._last = DraServed(
-            nodes=nodes_of(slices or ()), resources=None if classes is None else resources_of(classes)
-        )
+        resources = None if classes is None else resources_of(classes)
+        self._last = DraServed(nodes=nodes_of(slices or ()), resources=resources)
         return self._last
 
 
 def nodes_of(slices: Collection[Mapping[str, Any]]) -> frozenset[str]:
     """Return the names of the nodes on which *slices* show devices of the GPU driver."""
-    specs = [section(raw, "spec") for raw in slices]
-    return frozenset(
-        str(s["nodeName"])
-        for s in specs
-        if s.get("driver") == DRA_DRIVER and s.get("nodeName") and entries(s, "devices")
-    )
+    specs = (section(raw, "spec") for raw in slices)
+    shown = (s for s in specs if s.get("driver") == DRA_DRIVER and entries(s, "devices"))
+    return frozenset(text(s, "nodeName") for s in shown) - {""}
 
 
 def resources_of(classes: Collection[Mapping[str, Any]]) -> frozenset[str]:
     """Return the extended resources that *classes* answer to."""
-    named = (section(raw, "spec").get("extendedResourceName") for raw in classes)
-    return frozenset(str(name) for name in named if name)
+    return frozenset(text(section(raw, "spec"), "extendedResourceName") for raw in classes) - {""}

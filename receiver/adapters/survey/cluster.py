@@ -27,10 +27,11 @@ from receiver.adapters.kubernetes.api import (
     entries,
     key_of,
     section,
+    words,
 )
-from receiver.adapters.kubernetes.cluster import LIVING, AccessReviews, KubernetesCluster, Right
-from receiver.adapters.kubernetes.nodes import node_from, words
-from receiver.adapters.kubernetes.pods import HOST_LABEL, asked_or_held, controller_of, hosts_us
+from receiver.adapters.kubernetes.cluster import LIVING, KubernetesCluster
+from receiver.adapters.kubernetes.nodes import node_from
+from receiver.adapters.kubernetes.pods import HOST_LABEL, SeenPod
 from receiver.adapters.kubernetes.reflector import ResourceKind
 from receiver.ports import IDLE_SHUTDOWN_ANNOTATION, Clock, ClusterNode, TryLater, WontWork
 
@@ -100,7 +101,6 @@ class ClusterSurvey(KubernetesCluster):
         super().__init__(configuration, timeouts=timeouts, clock=clock)
         self._heard = _HeardApi(self._client, clock)
         self._api = self._heard
-        self._access = AccessReviews(self._heard, self._wire)
 
     @property
     def told(self) -> ClockReading | None:
@@ -112,8 +112,9 @@ class ClusterSurvey(KubernetesCluster):
         a DRA driver serves."""
         hosts: dict[str, list[str]] = {}
         for raw in self._pods():
-            if hosts_us(raw):
-                hosts.setdefault(str(section(raw, "spec").get("nodeName")), []).append(key_of(raw))
+            pod = SeenPod(raw)
+            if pod.hosts_us:
+                hosts.setdefault(pod.node, []).append(pod.key)
         found = []
         for raw in self._wire.every("nodes", self._api.reads(NODES)):
             metadata = section(raw, "metadata")
@@ -125,10 +126,6 @@ class ClusterSurvey(KubernetesCluster):
     def pods(self) -> list[SurveyedPod]:
         """Return every living pod."""
         return [_pod(raw) for raw in self._pods()]
-
-    def may(self, right: Right) -> bool:
-        """Return whether the current user has *right* in every namespace."""
-        return self._access.may(right)
 
     def groups(self) -> frozenset[str]:
         """Return the API groups that the cluster serves."""
@@ -166,14 +163,14 @@ def _pod(raw: Mapping[str, Any]) -> SurveyedPod:
         for key in ("command", "args"):
             given = container.get(key)
             said += [str(word) for word in given] if isinstance(given, list) else []
-    kind, _, owner = controller_of(metadata).partition("/")
+    kind, _, owner = SeenPod(raw).controller.partition("/")
     return SurveyedPod(
         key=key_of(raw),
         namespace=str(metadata.get("namespace") or ""),
         labels=words(metadata, "labels"),
         node=str(spec.get("nodeName") or ""),
         words=tuple(said),
-        gpus=asked_or_held(raw),
+        gpus=SeenPod(raw).held,
         daemon=owner if kind == "DaemonSet" else "",
         shuts_down=IDLE_SHUTDOWN_ANNOTATION in words(metadata, "annotations"),
     )
