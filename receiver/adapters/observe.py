@@ -17,15 +17,12 @@ class ObservedCloud:
         self._inner = inner
 
     def look(self) -> Mapping[str, CloudPool]:
-        """Return what *inner* sees."""
         return self._inner.look()
 
     def resize(self, pool: str, *, decided_on: int, target: int, shown: int | None = None) -> Receipt:
-        """Say what would be requested."""
         return _would(f"request {some(target, 'node')} in pool {pool} instead of {shown or decided_on}")
 
     def retire(self, pool: str, instance: str) -> Receipt:
-        """Say what would be deleted."""
         return _would(f"delete instance {instance} of pool {pool}")
 
 
@@ -36,35 +33,27 @@ class ObservedCluster:
         self._inner = inner
 
     def look(self) -> ClusterFacts:
-        """Return what *inner* sees."""
         return self._inner.look()
 
     def ended(self, namespaces: Collection[str]) -> Sequence[EndedPod]:
-        """Return what *inner* sees in *namespaces*."""
         return self._inner.ended(namespaces)
 
     def gpu_pods_on(self, node: str) -> Sequence[Pod]:
-        """Return what *inner* sees on *node*."""
         return self._inner.gpu_pods_on(node)
 
     def missing_rights(self) -> Sequence[str]:
-        """Return what *inner* sees."""
         return self._inner.missing_rights()
 
     def cordon(self, node: str, action: str) -> Receipt:
-        """Say what would be cordoned."""
         return _would(f"cordon node {node} for action {action}")
 
     def uncordon(self, node: str) -> Receipt:
-        """Say what would be uncordoned."""
         return _would(f"uncordon node {node} if the cordon is ours")
 
     def cordon_for_budget(self, node: str, why: str) -> Receipt:
-        """Say what would be cordoned."""
         return _would(f"cordon node {node} for a budget: {why}")
 
     def uncordon_for_budget(self, node: str) -> Receipt:
-        """Say what would be uncordoned."""
         return _would(f"uncordon node {node} if we cordoned it for a budget")
 
     def drain(
@@ -75,48 +64,38 @@ class ObservedCluster:
         evicting: bool = False,
         cordoned_at: datetime | None = None,  # noqa: ARG002
     ) -> Receipt:
-        """Say what would be drained."""
         too = ", including GPU pods" if evicting else ", including GPU pods that consented" if consenting else ""
         return _would(f"evict the pods of node {node} that may be evicted{too}")
 
     def apply_labels_and_taints(self, node: str, labels: Mapping[str, str], taints: Sequence[Taint]) -> Receipt:
-        """Say which labels and taints would be added to *node*."""
         what = [*(f"{k}={v}" for k, v in sorted(labels.items())), *(f"{t.key}={t.value}:{t.effect}" for t in taints)]
         return _would(f"add {', '.join(what)} to node {node}")
 
     def set_soft_taints(self, node: str, taints: Sequence[Taint]) -> Receipt:
-        """Say which soft taints *node* would have."""
         return _would(f"set the soft taints of node {node} to {', '.join(t.key for t in taints) or 'none'}")
 
     def scale_to_zero(self, pod: Pod) -> Receipt:
-        """Say what would be scaled to zero."""
         return _would(f"scale {pod.owner} of {pod.namespace} to zero")
 
     def held_places(self, *, queues: bool) -> HeldPlaces:
-        """Return what *inner* sees."""
         return self._inner.held_places(queues=queues)
 
     def hold_namespace(self, namespace: str, resources: Sequence[str], passing: Sequence[str]) -> Receipt:
-        """Say what would be forbidden."""
         but = f" except in the classes {', '.join(passing)}" if passing else ""
         return _would(
             f"create ResourceQuota {namespace}/{QUOTA_NAME}: no new pod may request {', '.join(resources)}{but}"
         )
 
     def release_namespace(self, namespace: str) -> Receipt:
-        """Say what would be deleted."""
         return _would(f"delete ResourceQuota {namespace}/{QUOTA_NAME} if it is ours")
 
     def hold_queue(self, queue: str) -> Receipt:
-        """Say which queue would be set to Hold."""
         return _would(f"set ClusterQueue {queue} to Hold unless others stopped it")
 
     def release_queue(self, queue: str) -> Receipt:
-        """Say which queue would be released."""
         return _would(f"restore the stop policy of ClusterQueue {queue} if we hold it")
 
     def record_event(self, pod: Pod, *, reason: str, message: str) -> Receipt:
-        """Say which Event would be written."""
         return _would(f"write the Event {reason} for pod {pod.key}: {message}")
 
 

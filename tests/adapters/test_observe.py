@@ -36,6 +36,7 @@ EXAMPLES: Mapping[str, Any] = {
     "shown": 2,
     "consenting": True,
     "evicting": True,
+    "cordoned_at": datetime(2026, 11, 20, tzinfo=UTC),
     "namespaces": ("ml",),
     "namespace": "ml",
     "queue": "gpus",

@@ -129,15 +129,7 @@ class Drain(NodeMarks):
         if speaking:
             return Receipt(did=Did.DIFFERS, sentence=f"node {node} stays: {', '.join(speaking)}")
         going = [pod for fate, pod in pods if fate is DrainFate.GOES]
-        held: dict[str, TryLater] = {}
-        for pod in going:
-            try:
-                self._evict(pod, dry_run="All")
-            except TryLater as error:
-                if error.code != TOO_MANY:
-                    raise
-                held[pod.key] = error
-        if held:
+        if held := self._held_back(going):
             raise _kept_by_a_budget(held, node, "; no pod is evicted there until all can go")
         leaving = [pod.key for fate, pod in pods if fate is DrainFate.LEAVES]
         for pod in going:
@@ -154,6 +146,18 @@ class Drain(NodeMarks):
             detail = f"{', '.join(sorted(leaving))} still leaving node {node}"
             raise TryLater(detail, code="draining", delay=LEAVING_DELAY)
         return Receipt(did=Did.DONE, sentence=f"nothing is left to evict from node {node}")
+
+    def _held_back(self, pods: Sequence[SeenPod]) -> Mapping[str, TryLater]:
+        """Which of *pods* a PodDisruptionBudget would hold, with its answer, by a dry run."""
+        held: dict[str, TryLater] = {}
+        for pod in pods:
+            try:
+                self._evict(pod, dry_run="All")
+            except TryLater as error:
+                if error.code != TOO_MANY:
+                    raise
+                held[pod.key] = error
+        return held
 
     def gpu_pods_on(self, node: str) -> Sequence[Pod]:
         """Return the GPU pods bound to *node*, running, starting or leaving."""
