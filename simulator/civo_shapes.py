@@ -156,7 +156,7 @@ def instance_json(vm: VM) -> JSON:
 
 def quota_json(world: World) -> JSON:
     """Return limits and usage. There is no GPU in it."""
-    usage = world.quota_usage()
+    usage = world.quota_usage
     shown: JSON = {
         "id": uid_of("quota"),
         "default_user_id": uid_of("user"),

@@ -42,7 +42,7 @@ def post(live: Live, namespace: str, api: str, body: Mapping[str, Any]) -> JSON:
         uid=target.get("uid", ""),
         reason=core.get("reason", ""),
         message=core.get("message", ""),
-        type_=core.get("type") or "Normal",
+        type=core.get("type") or "Normal",
         component=core.get("reportingComponent") or (core.get("source") or {}).get("component", ""),
     )
     name = metadata.get("name") or f"{metadata.get('generateName', '')}{event.id.rsplit('.', 1)[-1]}"

@@ -58,7 +58,7 @@ def state_json(live: Live, world: World) -> JSON:
             }
             for c in charges
         ],
-        "quota": {"usage": dict(world.quota_usage()), "limits": dict(world.config.quota)},
+        "quota": {"usage": dict(world.quota_usage), "limits": dict(world.config.quota)},
     }
 
 

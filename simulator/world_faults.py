@@ -201,7 +201,7 @@ def lift(live: Live) -> None:
     """Undo every world fault; what is stuck or gone stays so."""
     with live.moved():
         live.world.faults.clear()
-        for node in live.world.used_outside:
+        for node in list(live.world.used_outside):
             live.world.stop_using(node)
         live.world.limit(live.config.quota)
         live.world.behave(live.config.behaviour)

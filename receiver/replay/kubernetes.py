@@ -168,15 +168,14 @@ class WorldHolding(WorldPort):
     """The objects of a budget hold, as a world keeps them."""
 
     def held_places(self, *, queues: bool) -> HeldPlaces:
-        holding = self._world.holding
-        held = [n for n, q in holding.cluster_queues.items() if STOP_POLICY_ANNOTATION in q.annotations]
+        held = [n for n, q in self._world.cluster_queues.items() if STOP_POLICY_ANNOTATION in q.annotations]
         return HeldPlaces(
-            namespaces=tuple(sorted(n for n, q in holding.quotas.items() if q.ours)),
+            namespaces=tuple(sorted(n for n, q in self._world.quotas.items() if q.ours)),
             cluster_queues=tuple(sorted(held)) if queues else (),
         )
 
     def hold_namespace(self, namespace: str, resources: Sequence[str], passing: Sequence[str]) -> Receipt:
-        quotas = self._world.holding.quotas
+        quotas = self._world.quotas
         found = quotas.get(namespace)
         quota = HoldQuota(spec={"resources": sorted(resources), "passing": sorted(passing)})
         if found is not None and not found.ours:
@@ -187,7 +186,7 @@ class WorldHolding(WorldPort):
         return self.write(lambda: quotas.update({namespace: quota}), done, "hold_namespace", namespace)
 
     def release_namespace(self, namespace: str) -> Receipt:
-        quotas = self._world.holding.quotas
+        quotas = self._world.quotas
         found = quotas.get(namespace)
         if found is None or not found.ours:
             did = Did.ALREADY if found is None else Did.DIFFERS
@@ -196,7 +195,7 @@ class WorldHolding(WorldPort):
         return self.write(lambda: quotas.pop(namespace), done, "release_namespace", namespace)
 
     def hold_queue(self, queue: str) -> Receipt:
-        found = self._world.holding.cluster_queues.get(queue)
+        found = self._world.cluster_queues.get(queue)
         if found is None:
             return Receipt(did=Did.DIFFERS, sentence=f"there is no ClusterQueue {queue}")
         if found.stop_policy not in (None, "None"):
@@ -210,7 +209,7 @@ class WorldHolding(WorldPort):
         return self.write(hold, f"put ClusterQueue {queue} on Hold", "hold_queue", queue)
 
     def release_queue(self, queue: str) -> Receipt:
-        found = self._world.holding.cluster_queues.get(queue)
+        found = self._world.cluster_queues.get(queue)
         if found is None or STOP_POLICY_ANNOTATION not in found.annotations:
             return Receipt(did=Did.ALREADY, sentence=f"ClusterQueue {queue} is not held by us")
 

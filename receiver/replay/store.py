@@ -5,26 +5,22 @@ eighth of the processor time, and keeps nothing for chores, pages and reports.
 """
 
 from collections import deque
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from statistics import median
 from typing import Any
 
-from receiver.core.explain.samples import NodeTurn, PoolSample
 from receiver.core.model.actions import Action, ActionKind, Decision, Outcome, OutcomeKind, VictimStage
-from receiver.core.model.approval_request import Question
 from receiver.core.model.charges import Charged, Seed
 from receiver.core.model.memory import Control, Memory, NodeLife, PoolMemory
 from receiver.core.model.model import Backoff, Drift, LateCount, Offer
-from receiver.core.model.signals import Alert
-from receiver.core.model.usage import Accounted, Accounting, Usage
+from receiver.core.model.usage import Accounted
 from receiver.core.money.budget import UNSURE_FOR, may_have_landed
 from receiver.core.money.cost import EndedLog
 from receiver.core.notices.notice import Notice
-from receiver.core.report.rightsizing import InUse
 from receiver.core.scaling.waits import is_late, refused_counts
-from receiver.ports import Grounds, Snapshot, StoredAction, StoredDecision
+from receiver.ports import Grounds, StoredAction
 from receiver.replay.world.objects import FinishedJob
 
 HOUR = timedelta(hours=1)
@@ -117,10 +113,6 @@ class ReplayStore:
                 found.append((stored.action, stored.outcome))
         return found[::-1]
 
-    def remembered_alerts(self, since: datetime) -> tuple[Alert, ...]:  # noqa: ARG002 (there are none)
-        """Return none: a replay has no webhook."""
-        return ()
-
     def control(self) -> Control | None:
         return self._control
 
@@ -138,12 +130,6 @@ class ReplayStore:
         over = (x for x in self._ended.lives if x.gone_at is not None and x.gone_at > since)
         lives = [*over, *self._living.values()]
         return sorted(lives, key=lambda x: (x.created_at, x.instance))
-
-    def snapshot(self) -> Snapshot | None:
-        return None
-
-    def usage(self, month: str) -> Sequence[Usage]:  # noqa: ARG002
-        return ()
 
     # --- writes of a step
 
@@ -204,10 +190,6 @@ class ReplayStore:
             number = self._decisions
             self._last[decision.pool] = (number, said)
         return number
-
-    def decision(self, number: int) -> StoredDecision | None:  # noqa: ARG002 (none are kept)
-        """None: decisions are not kept."""
-        return None
 
     def opened(self, action: Action, provisioning: Backoff | None = None) -> bool:
         if action.pool in self._open or action.id in self._used_ids:
@@ -276,9 +258,6 @@ class ReplayStore:
         self._told[notice.topic] = (notice.key, at)
         return True
 
-    def stand(self, notices: Iterable[Notice], at: datetime) -> None:
-        """Nothing waits to be sent."""
-
     def keep_control(self, control: Control, deliveries: Sequence[int] = ()) -> None:  # noqa: ARG002 (none came)
         self._control = control
 
@@ -290,35 +269,18 @@ class ReplayStore:
 
     # --- for chores and people: nothing is kept
 
-    def keep_snapshot(self, snapshot: Mapping[str, Any], at: datetime) -> None:
-        pass
+    def _nothing(self, *_: Any, **__: Any) -> Any:
+        return None
 
-    def keep_samples(self, found: Sequence[PoolSample], doing: Sequence[NodeTurn] | None, at: datetime) -> None:
-        pass
+    def _none_of_them(self, *_: Any, **__: Any) -> Any:
+        return ()
+
+    snapshot = decision = stand = keep_snapshot = keep_samples = keep_in_use = question_done = _nothing
+    account = ask = end_override = resume_override = _nothing
+    remembered_alerts = usage = questions_standing = _none_of_them
 
     def accounted(self) -> Accounted:
         return Accounted()
-
-    def account(self, accounting: Accounting, since: datetime | None, at: datetime) -> bool:  # noqa: ARG002
-        return False
-
-    def keep_in_use(self, found: Sequence[InUse]) -> None:
-        pass
-
-    def ask(self, question: Question, notice: Notice) -> bool:  # noqa: ARG002
-        return False
-
-    def question_done(self, question: str, at: datetime) -> None:
-        pass
-
-    def questions_standing(self, now: datetime) -> Sequence[Question]:  # noqa: ARG002
-        return ()
-
-    def end_override(self, override: str, at: datetime, by: str | None, notice: Notice) -> bool:  # noqa: ARG002
-        return False
-
-    def resume_override(self, override: str, at: datetime, notice: Notice) -> bool:  # noqa: ARG002
-        return False
 
     def _kept(self, pool: str) -> _Pool:
         return self._pools.setdefault(pool, _Pool())

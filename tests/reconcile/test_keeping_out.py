@@ -30,7 +30,7 @@ def a_life(store: Store, usd: str = "1.50", **given: Any) -> Life:
     """A budget of which one node-hour (1.29) passes the hold line; the queue ``gpus`` exists."""
     budget = Budget(monthly_usd=Decimal(usd), keep_out=MEANS, passing=frozenset({"production"}))
     life = Life(world=a_world(), policy=a_policy(budget=budget), store=store, **given)
-    life.world.holding.cluster_queues["gpus"] = ClusterQueue(stop_policy="None")
+    life.world.cluster_queues["gpus"] = ClusterQueue(stop_policy="None")
     return life
 
 
@@ -59,8 +59,8 @@ def kept_out(life: Life) -> tuple[str, ...]:
 def test_the_hold_keeps_new_work_out_by_the_configured_means_and_says_so(store: Store) -> None:
     life = beyond_the_hold(a_life(store))
     assert kept_out(life) == HELD
-    assert life.world.holding.quotas["ml"] == HoldQuota(spec={"resources": [GPU], "passing": ["production"]})
-    queue = life.world.holding.cluster_queues["gpus"]
+    assert life.world.quotas["ml"] == HoldQuota(spec={"resources": [GPU], "passing": ["production"]})
+    queue = life.world.cluster_queues["gpus"]
     assert (queue.stop_policy, queue.annotations) == ("Hold", {STOP_POLICY_ANNOTATION: "None"})
     assert [t for t in life.notices() if "kept out" in t] == [
         f"New GPU work is kept out of {p}" for p in ("ml", "batch", "ClusterQueue gpus")
@@ -96,11 +96,11 @@ def test_a_cluster_beyond_its_line_is_held_while_the_accounts_spend_is_unknown(s
     assert budget is not None
     beyond_the_hold(life).accounts.fail_always(TryLater("timeout"))
     life.policy = replace(life.policy, budget=replace(budget, account_usd=Decimal(5000)))
-    life.world.holding.quotas.clear()
+    life.world.quotas.clear()
     life.world.advance(life.now + 2 * DAY)
     life.step()
     assert life.steps[-1].facts.spend.account is None
-    assert set(life.world.holding.quotas) == {"ml", "batch"}
+    assert set(life.world.quotas) == {"ml", "batch"}
 
 
 def test_an_unknown_spend_alone_does_not_end_a_hold(store: Store) -> None:
@@ -117,53 +117,53 @@ def test_an_unknown_spend_alone_does_not_end_a_hold(store: Store) -> None:
 def test_when_the_hold_ends_everything_is_as_it_was(store: Store) -> None:
     life = raised(beyond_the_hold(a_life(store)))
     life.step()
-    assert life.world.holding.quotas == {}
-    assert life.world.holding.cluster_queues == {"gpus": ClusterQueue(stop_policy="None")}
+    assert life.world.quotas == {}
+    assert life.world.cluster_queues == {"gpus": ClusterQueue(stop_policy="None")}
     assert kept_out(life) == ()
     assert "New GPU work is let into ml" in life.notices()
 
 
 def test_a_queue_that_had_no_stop_policy_has_none_again(store: Store) -> None:
     life = a_life(store)
-    life.world.holding.cluster_queues["gpus"] = ClusterQueue()
+    life.world.cluster_queues["gpus"] = ClusterQueue()
     raised(beyond_the_hold(life)).step()
-    assert life.world.holding.cluster_queues == {"gpus": ClusterQueue()}
+    assert life.world.cluster_queues == {"gpus": ClusterQueue()}
 
 
 def test_a_queue_that_somebody_else_stopped_is_left_alone_and_told(store: Store) -> None:
     life = a_life(store)
-    life.world.holding.cluster_queues["gpus"] = ClusterQueue(stop_policy="HoldAndDrain")
+    life.world.cluster_queues["gpus"] = ClusterQueue(stop_policy="HoldAndDrain")
     beyond_the_hold(life)
     raised(life).step()
-    assert life.world.holding.cluster_queues == {"gpus": ClusterQueue(stop_policy="HoldAndDrain")}
+    assert life.world.cluster_queues == {"gpus": ClusterQueue(stop_policy="HoldAndDrain")}
     assert life.writes("hold_queue", "release_queue") == []
     assert "New GPU work is not kept out of ClusterQueue gpus" in life.notices()
 
 
 def test_a_queue_that_somebody_drained_meanwhile_stays_drained(store: Store) -> None:
     life = beyond_the_hold(a_life(store))
-    life.world.holding.cluster_queues["gpus"].stop_policy = "HoldAndDrain"
+    life.world.cluster_queues["gpus"].stop_policy = "HoldAndDrain"
     raised(life).step()
-    assert life.world.holding.cluster_queues == {"gpus": ClusterQueue(stop_policy="HoldAndDrain")}
+    assert life.world.cluster_queues == {"gpus": ClusterQueue(stop_policy="HoldAndDrain")}
 
 
 def test_a_quota_of_that_name_that_is_not_ours_is_left_alone_and_told(store: Store) -> None:
     life = a_life(store)
-    theirs = life.world.holding.quotas["ml"] = HoldQuota(spec={}, ours=False)
+    theirs = life.world.quotas["ml"] = HoldQuota(spec={}, ours=False)
     beyond_the_hold(life)
     raised(life).step()
-    assert life.world.holding.quotas == {"ml": theirs}
+    assert life.world.quotas == {"ml": theirs}
     assert "New GPU work is not kept out of ml" in life.notices()
 
 
 def test_what_somebody_undoes_is_done_again_without_more_news(store: Store) -> None:
     life = beyond_the_hold(a_life(store))
     told = list(life.notices())
-    life.world.holding.quotas.clear()
-    life.world.holding.cluster_queues["gpus"].stop_policy = "None"
+    life.world.quotas.clear()
+    life.world.cluster_queues["gpus"].stop_policy = "None"
     life.step()
-    assert set(life.world.holding.quotas) == {"ml", "batch"}
-    assert life.world.holding.cluster_queues["gpus"].stop_policy == "Hold"
+    assert set(life.world.quotas) == {"ml", "batch"}
+    assert life.world.cluster_queues["gpus"].stop_policy == "Hold"
     assert list(life.notices()) == told
 
 
@@ -173,8 +173,8 @@ def test_a_restart_neither_forgets_nor_repeats_what_is_held(store: Store) -> Non
     again.step()
     assert again.writes("hold_namespace", "hold_queue") == []
     raised(again).step()
-    assert life.world.holding.quotas == {}
-    assert life.world.holding.cluster_queues["gpus"] == ClusterQueue(stop_policy="None")
+    assert life.world.quotas == {}
+    assert life.world.cluster_queues["gpus"] == ClusterQueue(stop_policy="None")
 
 
 def test_a_store_that_was_lost_during_the_hold_still_lets_work_in_again(store: Store, tmp_path: Any) -> None:
@@ -182,8 +182,8 @@ def test_a_store_that_was_lost_during_the_hold_still_lets_work_in_again(store: S
     other = open_store(migrated(tmp_path / "new.db"))
     raised(Life(world=life.world, policy=life.policy, store=other)).run(TICK + TICK)
     other.close()
-    assert life.world.holding.quotas == {}
-    assert life.world.holding.cluster_queues["gpus"].annotations == {}
+    assert life.world.quotas == {}
+    assert life.world.cluster_queues["gpus"].annotations == {}
 
 
 def test_means_that_left_the_configuration_during_the_hold_are_undone(store: Store) -> None:
@@ -192,8 +192,8 @@ def test_means_that_left_the_configuration_during_the_hold_are_undone(store: Sto
     assert budget is not None
     life.policy = replace(life.policy, budget=replace(budget, keep_out=KeepOut()))
     life.step()
-    assert life.world.holding.quotas == {}
-    assert life.world.holding.cluster_queues["gpus"] == ClusterQueue(stop_policy="None")
+    assert life.world.quotas == {}
+    assert life.world.cluster_queues["gpus"] == ClusterQueue(stop_policy="None")
 
 
 @pytest.mark.parametrize("lost", ["budget.hold", "the budget"])
@@ -208,8 +208,8 @@ def test_means_that_left_the_configuration_and_the_store_are_undone_at_the_start
     again.cluster.fail_next(TryLater("timeout"), "held_places")
     again.run(2 * TICK)
     other.close()
-    assert life.world.holding.quotas == {}
-    assert life.world.holding.cluster_queues == {"gpus": ClusterQueue(stop_policy="None")}
+    assert life.world.quotas == {}
+    assert life.world.cluster_queues == {"gpus": ClusterQueue(stop_policy="None")}
 
 
 def test_it_is_known_since_when_a_place_is_kept_out(store: Store) -> None:
@@ -227,12 +227,12 @@ def test_what_fails_is_told_when_a_person_must_act_and_tried_again(store: Store)
     life = a_life(store)
     life.submit(a_job())
     life.run(MINUTE)
-    life.world.holding.quotas.clear()
+    life.world.quotas.clear()
     life.cluster.fail_next(WontWork("forbidden", code="http_403"), "hold_namespace")
     life.step()
     assert "New GPU work is not kept out of ml" in life.notices()
     life.step()
-    assert set(life.world.holding.quotas) == {"ml", "batch"}
+    assert set(life.world.quotas) == {"ml", "batch"}
 
 
 def test_while_kubernetes_does_not_answer_the_hold_waits_and_pools_are_served(store: Store) -> None:
@@ -261,7 +261,7 @@ def test_quotas_are_placed_and_deleted_while_kueue_cannot_be_asked(store: Store)
     assert kept_out(life) == ("batch", "ml")
     assert "New GPU work is not kept out of ClusterQueues" in life.notices()
     raised(life).step()
-    assert life.world.holding.quotas == {}
+    assert life.world.quotas == {}
 
 
 def test_a_held_queue_is_not_forgotten_while_kueue_cannot_be_asked(store: Store) -> None:
@@ -272,7 +272,7 @@ def test_a_held_queue_is_not_forgotten_while_kueue_cannot_be_asked(store: Store)
     life.wrap_cluster = lambda cluster: cluster
     life.step()
     assert kept_out(life) == ()
-    assert life.world.holding.cluster_queues["gpus"] == ClusterQueue(stop_policy="None")
+    assert life.world.cluster_queues["gpus"] == ClusterQueue(stop_policy="None")
 
 
 def test_observe_mode_writes_nothing_and_says_what_would_be_done(store: Store) -> None:
@@ -280,7 +280,7 @@ def test_observe_mode_writes_nothing_and_says_what_would_be_done(store: Store) -
     life.world.resize("l40s-id", 1)
     life.run(3 * MINUTE)
     assert life.writes() == []
-    assert life.world.holding.quotas == {}
+    assert life.world.quotas == {}
     assert "New GPU work would be kept out of ml (observing)" in life.notices()
     assert kept_out(life) == ()
 

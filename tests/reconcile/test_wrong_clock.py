@@ -142,15 +142,15 @@ def test_a_wish_to_be_kept_outlives_a_step_under_a_clock_ahead(store: Store) -> 
 def test_one_step_under_the_clock_of_another_month_lets_no_work_into_what_a_hold_keeps_shut(store: Store) -> None:
     budget = Budget(monthly_usd=Decimal("3.00"), keep_out=KeepOut(namespaces=("ml",), cluster_queues=("gpus",)))
     life = Life(world=a_world(), policy=a_policy(budget=budget), store=store)
-    life.world.holding.cluster_queues["gpus"] = ClusterQueue(stop_policy="None")
+    life.world.cluster_queues["gpus"] = ClusterQueue(stop_policy="None")
     life.submit(a_job(duration=10 * HOUR))
     life.run(70 * MINUTE, tick=5 * MINUTE)  # two paid hours
-    assert set(life.world.holding.quotas) == {"ml"}
+    assert set(life.world.quotas) == {"ml"}
     a_step_ahead(life, life.now.replace(month=12, day=1, hour=0, minute=5) - life.now)
-    assert set(life.world.holding.quotas) == {"ml"}
-    assert life.world.holding.cluster_queues["gpus"].stop_policy == "Hold"
+    assert set(life.world.quotas) == {"ml"}
+    assert life.world.cluster_queues["gpus"].stop_policy == "Hold"
     life.run(MINUTE)
-    assert set(life.world.holding.quotas) == {"ml"}
+    assert set(life.world.quotas) == {"ml"}
     assert life.writes("release_namespace", "release_queue") == []
 
 
@@ -163,7 +163,7 @@ def test_a_month_that_began_lets_work_in_with_the_second_step(store: Store) -> N
     assert life.required() == 0
     life.world.advance(life.now.replace(month=12, day=1, hour=0, minute=5))
     life.step()
-    assert set(life.world.holding.quotas) == {"ml"}
+    assert set(life.world.quotas) == {"ml"}
     life.pass_time(timedelta(seconds=10))
     life.step()
-    assert life.world.holding.quotas == {}
+    assert life.world.quotas == {}

@@ -64,7 +64,7 @@ def test_quota_is_refused_with_one_line_for_each_that_is_exceeded() -> None:
     assert (refused.value.code, refused.value.status) == ("quota_limit_reached", 403)
     assert [line.split(":")[0] for line in refused.value.details.split("\n")] == ["cpu_core", "ram_mb"]
     w.resize("a", 1)
-    assert w.quota_usage() == {"instance_count": 1, "cpu_core": 12, "ram_mb": 98304, "disk_gb": 200}
+    assert w.quota_usage == {"instance_count": 1, "cpu_core": 12, "ram_mb": 98304, "disk_gb": 200}
 
 
 def test_what_else_the_account_holds_counts_against_quota() -> None:

@@ -128,7 +128,7 @@ def check(w: World, version: int) -> None:
         assert p.required >= 0
         assert p.late_decrements >= 0
         assert len(p.living) <= max(p.required, 0)
-    assert all(usage >= 0 for usage in w.quota_usage().values())
+    assert all(usage >= 0 for usage in w.quota_usage.values())
     running = {p.key for p in w.active_pods.values() if p.phase == "Running"}
     assert all(s.util == 0 or s.pod in running or s.node in w.used_outside for s in w.gpu_samples())
     check_gpus(w)

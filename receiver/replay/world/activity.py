@@ -1,7 +1,7 @@
 """GPUs: their holders, their activity now, pool averages of the last 15 minutes and pod courses of the last day."""
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -76,7 +76,6 @@ class GpuReading:
     slope: float = 0.0
 
     def memory_at(self, when: datetime) -> float:
-        """Return the used memory (ratio) at *when*."""
         grown = self.slope * (when - self.at).total_seconds() if self.slope else 0.0
         return max(0.0, min(1.0, self.memory + grown))
 
@@ -89,7 +88,6 @@ class Gaps:
         self._since: datetime | None = None
 
     def gone(self, now: datetime, gone: bool) -> None:
-        """Begin a gap at *now*, or end it."""
         if gone and self._since is None:
             self._since = now
         elif not gone and self._since is not None:
@@ -119,7 +117,6 @@ class History:
         self._readings: deque[tuple[datetime, GpuReading | None]] = deque()
 
     def note(self, now: datetime, reading: GpuReading | None) -> None:
-        """Record the reading from *now* on."""
         if self._readings and self._readings[-1][0] == now:
             self._readings.pop()
         self._readings.append((now, reading))
@@ -131,11 +128,16 @@ class History:
         engine: list[float] = []
         memory: list[float] = []
         seen = timedelta(0)
-        for reading, start, end in self._parts(now - window, now):
-            for begin, over in gaps.between(start, end):
-                seen += over - begin
-                engine.append(reading.engine)
-                memory += (reading.memory_at(begin), reading.memory_at(over))
+        start, later = now - window, now
+        for at, reading in reversed(self._readings):
+            if reading is not None:
+                for begin, over in gaps.between(max(at, start), later):
+                    seen += over - begin
+                    engine.append(reading.engine)
+                    memory += (reading.memory_at(begin), reading.memory_at(over))
+            if at <= start:
+                break
+            later = at
         coverage = seen / window
         if not engine:
             return Course(window=window, coverage=coverage)
@@ -147,16 +149,6 @@ class History:
             power_floor=watts(min(engine)),
             coverage=coverage,
         )
-
-    def _parts(self, start: datetime, now: datetime) -> Iterator[tuple[GpuReading, datetime, datetime]]:
-        """Yield each reading since *start* with its time span."""
-        later = now
-        for at, reading in reversed(self._readings):
-            if reading is not None:
-                yield reading, max(at, start), later
-            if at <= start:
-                return
-            later = at
 
 
 def held_memory(pod: WorldPod) -> float:
@@ -197,14 +189,12 @@ class Gpus:
     # --- nodes ---
 
     def node_up(self, name: str, vm: VM) -> None:
-        """Begin to report the GPUs of *vm*, whose driver runs."""
         kinds = [resource for resource, count in vm.spec.resources.items() for _ in range(count)]
         self._nodes[name] = _Gpus(vm, kinds, [None] * len(kinds))
         self._meter(vm.pool).change(self._agenda.now, len(kinds), 0.0)
         self._changed(name)
 
     def node_down(self, name: str) -> None:
-        """Stop reporting the node's GPUs."""
         known = self._nodes.pop(name, None)
         if known is None:
             return
@@ -213,17 +203,14 @@ class Gpus:
             self._histories[key].note(self._agenda.now, None)
 
     def use(self, name: str, engine: float, memory: float) -> None:
-        """Use every GPU of the node from outside Kubernetes."""
         self.outside[name] = GpuReading(self._agenda.now, engine, memory)
         self._changed(name)
 
     def stop_using(self, name: str) -> None:
-        """End the use of the node's GPUs from outside Kubernetes."""
         if self.outside.pop(name, None) is not None:
             self._changed(name)
 
     def telemetry_gone(self, gone: bool) -> None:
-        """Stop or resume all GPU metrics."""
         self._gaps.gone(self._agenda.now, gone)
 
     # --- pods ---
@@ -241,7 +228,6 @@ class Gpus:
         self._changed(node)
 
     def release(self, pod: WorldPod) -> None:
-        """Free the GPUs of *pod*."""
         gpus = self._nodes.get(pod.node or "")
         if gpus is not None and pod.node is not None and pod.key in gpus.holders:
             gpus.holders = [None if h == pod.key else h for h in gpus.holders]
@@ -257,7 +243,6 @@ class Gpus:
         self._does(pod, GpuReading(self._agenda.now, slope=slope))
 
     def warm(self, pod: WorldPod) -> None:
-        """End the warm-up of *pod*: it works from now on."""
         self._loading.discard(pod.key)
         self._does(pod, GpuReading(self._agenda.now, pod.gpu_util, held_memory(pod)))
 
@@ -267,7 +252,6 @@ class Gpus:
             self.warm(pod)
 
     def stop(self, pod: WorldPod) -> None:
-        """Stop *pod*, which ran."""
         self._count_to_now()
         self._running -= pod.gpus
         self._loading.discard(pod.key)
@@ -314,7 +298,6 @@ class Gpus:
     # --- metrics ---
 
     def gpu_seconds(self) -> float:
-        """Return the GPU-seconds that running pods have held so far."""
         self._count_to_now()
         return self._held
 
@@ -323,28 +306,48 @@ class Gpus:
         return self._meter(pool).average(self._agenda.now, window)
 
     def gpus(self, pool: str) -> int:
-        """Return how many GPUs of *pool* report now."""
         return self._meter(pool).gpus
 
-    def of_nodes(self) -> Iterator[tuple[str, Activity]]:
-        """Yield the DCGM values of the busiest GPU of each node."""
+    def of_nodes(self) -> Mapping[str, Activity]:
+        """Return the DCGM values of the busiest GPU of each node whose driver runs, by node name."""
+        found = {}
         for name, gpus in self._nodes.items():
             readings = [self._reading(name, holder) for holder in dict.fromkeys(gpus.holders)]
             if readings:
                 engine = max(r.engine for r in readings)
                 memory = max(r.memory for r in readings)
-                yield name, Activity(engine=engine, memory=memory, power=watts(engine))
+                found[name] = Activity(engine=engine, memory=memory, power=watts(engine))
+        return found
 
-    def courses(self, window: timedelta) -> Iterator[tuple[Key, Course]]:
-        """Yield the course of each pod that holds GPUs over *window* (up to a day)."""
-        for key, history in self._histories.items():
-            yield key, history.course(self._agenda.now, window, self._gaps)
+    def courses(self, window: timedelta) -> Mapping[str, Course]:
+        """Return the course over *window* (up to a day) of each pod that holds GPUs, by ``namespace/name``."""
+        now = self._agenda.now
+        return {"/".join(key): h.course(now, window, self._gaps) for key, h in self._histories.items()}
 
-    def samples(self) -> Iterable[GpuSample]:
-        """Yield the metrics of each GPU."""
+    def samples(self) -> list[GpuSample]:
+        """Return the current metrics of every GPU of the nodes whose driver runs."""
+        found = []
         for name, gpus in self._nodes.items():
             for index, holder in enumerate(gpus.holders):
-                yield _sample(name, gpus, index, self._reading(name, holder))
+                reading = self._reading(name, holder)
+                used = int(MEMORY_MIB * reading.memory)
+                found.append(
+                    GpuSample(
+                        node=name,
+                        pool=gpus.vm.pool,
+                        index=index,
+                        uuid=f"GPU-{gpus.vm.id[:-2]}{index:02x}",
+                        resource=gpus.kinds[index],
+                        model_name=gpus.vm.spec.model_name,
+                        util=reading.engine,
+                        memory_used=used,
+                        memory_free=MEMORY_MIB - used,
+                        power=watts(reading.engine),
+                        temperature=IDLE_CELSIUS + (FULL_CELSIUS - IDLE_CELSIUS) * reading.engine,
+                        pod=holder,
+                    )
+                )
+        return found
 
     def _meter(self, pool: str) -> Meter:
         if pool not in self._meters:
@@ -355,21 +358,3 @@ class Gpus:
         now = self._agenda.now
         self._held += self._running * (now - self._held_at).total_seconds()
         self._held_at = now
-
-
-def _sample(name: str, gpus: _Gpus, index: int, reading: GpuReading) -> GpuSample:
-    used = int(MEMORY_MIB * reading.memory)
-    return GpuSample(
-        node=name,
-        pool=gpus.vm.pool,
-        index=index,
-        uuid=f"GPU-{gpus.vm.id[:-2]}{index:02x}",
-        resource=gpus.kinds[index],
-        model_name=gpus.vm.spec.model_name,
-        util=reading.engine,
-        memory_used=used,
-        memory_free=MEMORY_MIB - used,
-        power=watts(reading.engine),
-        temperature=IDLE_CELSIUS + (FULL_CELSIUS - IDLE_CELSIUS) * reading.engine,
-        pod=gpus.holders[index],
-    )

@@ -15,7 +15,6 @@ LONGEST_WINDOW = timedelta(days=31)
 
 
 def needs(spec: WorldPool) -> Mapping[str, int]:
-    """Return what one node of *spec* uses of each quota."""
     return {"instance_count": 1, "cpu_core": spec.cpu_cores, "ram_mb": spec.ram_mb, "disk_gb": spec.disk_gb}
 
 
@@ -39,13 +38,11 @@ class StockAndQuota:
                 shelf[spec.size] = left - spec.gpu_units
 
     def restock(self, spec: WorldPool) -> None:
-        """Return the GPUs of a node that is gone to stock."""
         left = self._stock.get(spec.size)
         if left is not None:
             self._stock[spec.size] = left + spec.gpu_units
 
     def release_quota(self, spec: WorldPool) -> None:
-        """Subtract a node that is gone from the quota usage."""
         for name, amount in needs(spec).items():
             self.usage[name] -= amount
 
@@ -99,12 +96,10 @@ class WorldBooks:
         self._settled_gpu_seconds = 0.0
 
     def ordered(self, vm: VM) -> None:
-        """Begin to bill *vm*."""
         self.lives.append(vm)
         self._running[vm.id] = vm
 
     def ended(self, vm: VM) -> None:
-        """Settle the bill of *vm*, which is gone."""
         end = self._end_of(vm)
         if self._running.pop(vm.id, None) is not None and end is not None:
             self._settled += self._usd(vm, end)
@@ -193,7 +188,6 @@ class SimulatedCloud:
     # --- calls of Civo's API ---
 
     def pool(self, pool_id: str) -> CivoPool:
-        """Return a pool. Raises Denied (404)."""
         try:
             return self.pools[pool_id]
         except KeyError:
@@ -242,7 +236,6 @@ class SimulatedCloud:
         raise Denied("database_kubernetes_node_not_found", 404, "Failed to find the node")
 
     def create_pool(self, spec: WorldPool) -> None:
-        """POST a new pool and order its nodes."""
         if spec.id in self.pools:
             raise Denied("database_kubernetes_cluster_invalid", 400, "The pool exists already")
         if not self.behaviour.partial_fill:
@@ -252,7 +245,6 @@ class SimulatedCloud:
         self._follow(pool)
 
     def delete_pool(self, pool_id: str) -> None:
-        """DELETE a pool with all its instances."""
         pool = self.pool(pool_id)
         del self.pools[pool_id]
         self._require(pool, 0)
@@ -272,7 +264,6 @@ class SimulatedCloud:
 
     @property
     def changing(self) -> bool:
-        """True while a pool differs from its required count."""
         return any(
             p.coming or len(p.instances) != p.required or any(vm.status != "ACTIVE" for vm in p.instances)
             for p in self.pools.values()

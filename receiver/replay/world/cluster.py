@@ -29,7 +29,6 @@ class Agenda:
         heapq.heappush(self._heap, (max(when, self.now), next(self._numbers), what, args))
 
     def after(self, delay: timedelta, what: Callable[..., object], *args: object) -> None:
-        """Call *what* after *delay*."""
         self.at(self.now + delay, what, *args)
 
     def next_at(self) -> datetime | None:
@@ -56,16 +55,13 @@ class Dice:
         self._jitter = jitter
 
     def uuid(self) -> str:
-        """Return a random-looking UUID."""
         text = f"{self._names.getrandbits(128):032x}"
         return f"{text[:8]}-{text[8:12]}-4{text[13:16]}-8{text[17:20]}-{text[20:]}"
 
     def word(self, length: int) -> str:
-        """Return *length* hexadecimal digits."""
         return f"{self._names.getrandbits(4 * length):0{length}x}"
 
     def spread(self, duration: timedelta) -> timedelta:
-        """Return *duration* with jitter."""
         if not self._jitter:
             return duration
         return duration * (1 + self._jitter * self._times.uniform(-1, 1))
@@ -85,7 +81,6 @@ class Journal:
         self.oldest_version = 0
 
     def next_version(self) -> int:
-        """Return the version of the next change."""
         self.version += 1
         return self.version
 
@@ -108,7 +103,6 @@ class Journal:
         return [c for c in self.changes[self._index_after(version) :] if kind in (None, c.kind)]
 
     def compact(self, before_version: int) -> None:
-        """Drop the changes before *before_version*."""
         keep_from = self._index_after(before_version - 1)
         if keep_from:
             self.oldest_version = self.changes[keep_from - 1].version
@@ -136,35 +130,30 @@ class ClusterObjects:
     # --- nodes ---
 
     def node(self, name: str) -> WorldNode:
-        """Return a node. Raises Denied (404)."""
         try:
             return self.nodes[name]
         except KeyError:
             raise Denied("NotFound", 404, f'nodes "{name}" not found') from None
 
     def add_node(self, node: WorldNode) -> WorldNode:
-        """Create a node object."""
         node = replace(node, version=self.journal.next_version())
         self.nodes[node.name] = node
         self.journal.note("Node", "ADDED", node.name, node)
         return node
 
     def change_node(self, node: WorldNode, **changes: Any) -> WorldNode:
-        """Replace *node* by itself with *changes*."""
         changed = replace(node, version=self.journal.next_version(), **changes)
         self.nodes[node.name] = changed
         self.journal.note("Node", "MODIFIED", node.name, changed, node)
         return changed
 
     def drop_node(self, name: str) -> None:
-        """Delete a node object."""
         before = self.nodes.pop(name)
         self.journal.note("Node", "DELETED", name, replace(before, version=self.journal.next_version()), before)
 
     # --- pods ---
 
     def pod(self, key: Key) -> WorldPod:
-        """Return a pod. Raises Denied (404)."""
         try:
             return self.pods[key]
         except KeyError:
@@ -176,14 +165,12 @@ class ClusterObjects:
         return pod if pod is not None and pod.uid == uid else None
 
     def add_pod(self, pod: WorldPod) -> WorldPod:
-        """Create a pod object."""
         pod = replace(pod, version=self.journal.next_version())
         self.pods[pod.key] = self.active[pod.key] = pod
         self.journal.note("Pod", "ADDED", f"{pod.namespace}/{pod.name}", pod)
         return pod
 
     def change_pod(self, pod: WorldPod, **changes: Any) -> WorldPod:
-        """Replace *pod* by itself with *changes*."""
         changed = replace(pod, version=self.journal.next_version(), **changes)
         self.pods[changed.key] = changed
         if changed.over:
@@ -194,7 +181,6 @@ class ClusterObjects:
         return changed
 
     def drop_pod(self, key: Key) -> None:
-        """Delete a pod object."""
         before = self.pods.pop(key)
         self.active.pop(key, None)
         pod = replace(before, version=self.journal.next_version())
@@ -225,13 +211,11 @@ class ClusterObjects:
         return True
 
     def on(self, node: str) -> list[WorldPod]:
-        """Return the pods bound to *node* that have not terminated."""
         return [self.pods[key] for key in self.pods_on.get(node, ())]
 
     # --- events ---
 
     def record(self, event: WorldEvent) -> WorldEvent:
-        """Create an Event."""
         event = replace(event, version=self.journal.next_version())
         self.events.append(event)
         self.journal.note("Event", "ADDED", f"{event.namespace}/{event.id}", event)

@@ -3,18 +3,15 @@
 Each undocumented behaviour of Civo is a switch in `Behaviour`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from receiver.core.model.pods import Preference, Requirement, Toleration
 from receiver.core.model.policy import Taint
 from receiver.core.model.resources import CPU, GIB, MEMORY, MIB, STORAGE
-
-if TYPE_CHECKING:
-    from receiver.replay.world.nodes import Nodes
 
 GANG_ANNOTATION = "gpu-autoscaler.io/gang"
 POOL_LABEL = "kubernetes.civo.com/civo-node-pool"
@@ -63,7 +60,6 @@ class WorldPool:
 
     @property
     def machine(self) -> Mapping[str, int]:
-        """The compute resources of one machine (`receiver.core.model.resources`)."""
         return {CPU: self.cpu_cores * 1000, MEMORY: self.ram_mb * MIB, STORAGE: self.disk_gb * GIB}
 
     @property
@@ -156,7 +152,6 @@ class Pdb:
     name: str = "pdb"
 
     def covers(self, namespace: str, labels: Mapping[str, str]) -> bool:
-        """True for a pod with these *labels* in *namespace*."""
         return self.namespace == namespace and all(labels.get(k) == v for k, v in self.selector.items())
 
 
@@ -221,7 +216,6 @@ class Job(PodTemplate):
 
     @property
     def gpus(self) -> int:
-        """GPU units of the whole job."""
         return self.pods * self.gpus_per_pod
 
 
@@ -229,11 +223,15 @@ class Job(PodTemplate):
 class Faults:
     """The faults of a world. Counters are by pool id; each fault uses up one.
 
-    *stock* overrides the GPU units of a size that are left to buy. *rules_dead* stops all alerts. Faults of nodes and
-    of telemetry take effect on *nodes*, which the world sets.
+    *stock* overrides the GPU units of a size that are left to buy. *rules_dead* stops all alerts, *telemetry_gone* all
+    GPU metrics. The calls are those of `Nodes`, which the world sets.
     """
 
-    nodes: "Nodes" = field(init=False, repr=False)
+    lose_gpu: Callable[[str], None] = field(init=False, repr=False)
+    not_ready: Callable[[str], None] = field(init=False, repr=False)
+    recover: Callable[[str], None] = field(init=False, repr=False)
+    recover_all: Callable[[], None] = field(init=False, repr=False)
+    set_telemetry_gone: Callable[[bool], None] = field(init=False, repr=False)
     stock: dict[str, int | None] = field(default_factory=dict)
     rules_dead: bool = False
     _telemetry_gone: bool = False
@@ -242,25 +240,12 @@ class Faults:
 
     @property
     def telemetry_gone(self) -> bool:
-        """True while no GPU metrics arrive; settable."""
         return self._telemetry_gone
 
     @telemetry_gone.setter
     def telemetry_gone(self, gone: bool) -> None:
         self._telemetry_gone = gone
-        self.nodes.telemetry_gone(gone)
-
-    def lose_gpu(self, node: str) -> None:
-        """Crash the driver of *node*: no GPU is allocatable or reported until `recover`. Pods stay. Unknown: 404."""
-        self.nodes.lose_gpu(node)
-
-    def not_ready(self, node: str) -> None:
-        """Make a Ready *node* NotReady until `recover`. Its pods keep running. Unknown: 404."""
-        self.nodes.not_ready(node)
-
-    def recover(self, node: str) -> None:
-        """Undo `lose_gpu` and `not_ready`. Unknown: 404."""
-        self.nodes.recover(node)
+        self.set_telemetry_gone(gone)
 
     def refuse_rescale(
         self,
@@ -295,7 +280,7 @@ class Faults:
         self.telemetry_gone = self.rules_dead = False
         self._refusals.clear()
         self._coming.clear()
-        self.nodes.recover_all()
+        self.recover_all()
 
     def next_refusal(self) -> Denied | None:
         """Use up and return the refusal of the next resize, or None."""

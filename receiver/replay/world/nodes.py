@@ -107,7 +107,6 @@ class Nodes:
         self._gpus_up(node.name, vm)
 
     def _set_up(self, vm: VM) -> None:
-        """Remove the startup taints."""
         node = self._node_of(vm)
         if not vm.living or node is None or vm.usable_at is not None:
             return
@@ -125,7 +124,6 @@ class Nodes:
             self._change(node, labels={**node.labels, **_pool_labels(pool, bare=bare)})
 
     def pool_relabelled(self, pool: CivoPool) -> None:
-        """Set the pool's labels and taints on its living nodes."""
         for vm in pool.living:
             node = self._node_of(vm)
             if node is not None:
@@ -170,7 +168,7 @@ class Nodes:
     # --- faults ---
 
     def lose_gpu(self, name: str) -> None:
-        """See Faults. A node without a usable GPU stays as it is."""
+        """Crash the driver of a node: no GPU is allocatable or reported until `recover`. Pods stay. Unknown: 404."""
         node = self._cluster.node(name)
         if any(node.gpus.values()):
             self.crashed.add(name)
@@ -178,14 +176,14 @@ class Nodes:
             self._change(node, allocatable={**node.allocatable, **dict.fromkeys(node.gpus, 0)})
 
     def not_ready(self, name: str) -> None:
-        """See Faults."""
+        """Make a Ready node NotReady until `recover`. Its pods keep running. Unknown: 404."""
         node = self._cluster.node(name)
         if node.ready:
             self.silent.add(name)
             self._set_ready(node, ready=False)
 
     def recover(self, name: str) -> None:
-        """See Faults. A node whose machine is gone does not recover."""
+        """Undo `lose_gpu` and `not_ready`, unless the machine is gone. Unknown: 404."""
         self._cluster.node(name)
         vm = self._machines[name]
         if name in self.silent and vm.living:
@@ -198,13 +196,8 @@ class Nodes:
         self.crashed.discard(name)
 
     def recover_all(self) -> None:
-        """Recover every node."""
         for name in sorted(self.silent | self.crashed):
             self.recover(name)
-
-    def telemetry_gone(self, gone: bool) -> None:
-        """Stop or resume all GPU metrics."""
-        self._activity.telemetry_gone(gone)
 
     def _set_ready(self, node: WorldNode, *, ready: bool) -> None:
         taints = with_automatic(node.taints, ready=ready, unschedulable=node.unschedulable)

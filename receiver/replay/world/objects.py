@@ -32,7 +32,6 @@ class VM:
 
     @property
     def provider_id(self) -> str:
-        """The node's ``spec.providerID``."""
         return f"civo://{self.id}"
 
     @property
@@ -42,7 +41,6 @@ class VM:
 
     @property
     def living(self) -> bool:
-        """True until its deletion was accepted."""
         return self.deleted_at is None
 
 
@@ -67,7 +65,6 @@ class CivoPool:
 
     @property
     def living(self) -> list[VM]:
-        """The instances that are not being deleted, listed or not."""
         return [vm for vm in (*self.instances, *self.coming) if vm.living]
 
 
@@ -98,7 +95,6 @@ class WorldNode:
 
     @property
     def gpus(self) -> Mapping[str, int]:
-        """The GPU resources alone."""
         return {r: n for r, n in self.allocatable.items() if r not in COMPUTE}
 
     @property
@@ -131,7 +127,6 @@ class WorldPod(PodSpec):
 
     @property
     def key(self) -> tuple[str, str]:
-        """Namespace and name."""
         return (self.namespace, self.name)
 
     @property
@@ -141,12 +136,10 @@ class WorldPod(PodSpec):
 
     @property
     def gpus(self) -> int:
-        """Requested GPU units."""
         return sum(self.requests.values())
 
     @property
     def over(self) -> bool:
-        """True when it has terminated."""
         return self.phase in ("Succeeded", "Failed")
 
 
@@ -157,7 +150,7 @@ class WorldEvent:
     kind: str
     namespace: str
     name: str
-    uid: str
+    uid: str = ""
     reason: str
     message: str
     type: str = "Normal"
@@ -261,14 +254,3 @@ class HoldQuota:
 
     spec: Mapping[str, Any]
     ours: bool = True
-
-
-@dataclass(slots=True)
-class HoldObjects:
-    """ResourceQuotas by namespace and ClusterQueues by name. Tests may change them as another program would.
-
-    They have no effect in a world: no quota refuses a job, and no Kueue runs.
-    """
-
-    quotas: dict[str, HoldQuota] = field(default_factory=dict)
-    cluster_queues: dict[str, ClusterQueue] = field(default_factory=dict)

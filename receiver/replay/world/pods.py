@@ -28,8 +28,6 @@ NAME_LABEL = "batch.kubernetes.io/job-name"
 
 @dataclass(slots=True)
 class _Run:
-    """A job that has not ended."""
-
     job: Job
     submitted_at: datetime
     running: set[str] = field(default_factory=set)  # indexes that have run at least once
@@ -74,7 +72,6 @@ class JobRuns:
             )
 
     def ran(self, pod: WorldPod, now: datetime) -> None:
-        """Note that *pod* started."""
         run = self._of(pod)
         if run is not None and run.started_at is None:
             run.running.add(pod.labels.get(INDEX_LABEL, pod.name))
@@ -185,7 +182,6 @@ class Pods:
         return self._cluster.pods[key]
 
     def ungate(self, namespace: str, name: str) -> None:
-        """Remove a pod's scheduling gate."""
         pod = self._cluster.pod((namespace, name))
         if pod.gated:
             self._cluster.change_pod(pod, gated=False, scheduled=None, scheduled_since=None, reason="", message="")
@@ -338,7 +334,6 @@ class Pods:
             self._delete_owned(pod.owner_kind, pod.owner_name)
 
     def cancel_job(self, job_id: str) -> None:
-        """Delete a job's pods for good."""
         self._delete_owned(self._jobs.cancel(job_id), job_id)
 
     def _delete_owned(self, kind: str, name: str) -> None:
@@ -383,7 +378,6 @@ class Pods:
             )
 
     def node_removed(self, node: str) -> None:
-        """Delete the pods of a node object that is gone. Their controllers replace them."""
         for pod in self._cluster.on(node):
             self._remove(pod.key, pod.uid)
 
@@ -393,5 +387,4 @@ def _owner(pod: WorldPod) -> Owner:
 
 
 def _fields_of(one: PodTemplate, kind: type[PodTemplate]) -> dict[str, Any]:
-    """Return the values of *one* for the fields of *kind*."""
     return {each.name: getattr(one, each.name) for each in fields(kind)}

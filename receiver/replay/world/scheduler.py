@@ -137,7 +137,6 @@ class WaitingLine:
         heapq.heappush(self._groups.setdefault(group, []), (order, key))
 
     def leave(self, key: Key) -> None:
-        """Remove *key*."""
         self._orders.pop(key, None)
         group = self._group_of.pop(key, None)
         if group is not None:
@@ -158,7 +157,6 @@ class WaitingLine:
                     heapq.heappush(heads, head)
 
     def group_of(self, key: Key) -> Hashable:
-        """Return the group in which *key* waits."""
         return self._group_of[key]
 
     def _first(self, group: Hashable) -> tuple[Order, Key] | None:
@@ -210,7 +208,6 @@ class Scheduler:
         self._update_due = False
 
     def enqueue(self, pod: WorldPod) -> None:
-        """Try to place *pod* from now on."""
         place = (tuple(sorted(pod.node_selector.items())), pod.affinity, pod.tolerations)
         wish = _Wish(
             kind=self._number((tuple(sorted(pod.asks.items())), place)),
@@ -227,7 +224,6 @@ class Scheduler:
         self._ask_for_pass()
 
     def forget(self, pod: WorldPod) -> None:
-        """*pod* no longer waits."""
         self._line.leave(pod.key)
         self._wishes.pop(pod.key, None)
         self._fresh.pop(pod.key, None)
@@ -376,7 +372,6 @@ class Scheduler:
         return known[place]
 
     def _avoided(self, node: WorldNode, pod: WorldPod, place: int) -> int:
-        """Return how many soft taints of *node* the pod does not tolerate."""
         known = self._soft.setdefault(node.name, {})
         if place not in known:
             known[place] = soft(node.taints, pod.tolerations)

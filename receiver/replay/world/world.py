@@ -2,9 +2,10 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
+from functools import partial
+from typing import Any
 
-from receiver.core.model.activity import Activity, Course
 from receiver.replay.world.activity import Gpus
 from receiver.replay.world.cloud import SimulatedCloud, WorldBooks
 from receiver.replay.world.cluster import Agenda, ClusterObjects, Dice, Journal
@@ -13,9 +14,9 @@ from receiver.replay.world.nodes import Nodes
 from receiver.replay.world.objects import (
     VM,
     CivoPool,
+    ClusterQueue,
     FinishedJob,
-    GpuSample,
-    HoldObjects,
+    HoldQuota,
     Kill,
     WorldChange,
     WorldEvent,
@@ -29,13 +30,16 @@ class World:
     """A GPU cloud and its cluster. Time moves by `advance` alone; everything else happens at `now`.
 
     Refusals of Civo and Kubernetes raise Denied with the code and status of the HTTP answer. Most calls are those of
-    the part that answers them: `SimulatedCloud`, `WorldBooks`, `Nodes`, `Pods`. Mappings and sequences are live views.
+    the part that answers them: `SimulatedCloud`, `WorldBooks`, `Nodes`, `Pods`, `Gpus`. Mappings and sequences are live
+    views. *quotas* by namespace and *cluster_queues* by name are the objects of a budget hold, which have no effect
+    here: no quota refuses a job, and no Kueue runs.
     """
 
     def __init__(self, config: WorldConfig, start: datetime) -> None:
         self.config = config
         self.faults = faults = Faults()
-        self.holding = HoldObjects()
+        self.quotas: dict[str, HoldQuota] = {}
+        self.cluster_queues: dict[str, ClusterQueue] = {}
         timings = config.timings
         self._agenda = agenda = Agenda(start)
         self._journal = Journal(config.journal_limit)
@@ -45,9 +49,12 @@ class World:
         self._books = WorldBooks(config.behaviour, config.price, agenda)
         self._dice = dice = Dice(config.seed, timings.jitter)
         self._pods = pods = Pods(cluster, agenda, timings, dice, activity, jobs, config.packing)
-        self._nodes = Nodes(cluster, agenda, timings, dice, faults, activity, pods, config.region)
-        self._cloud = SimulatedCloud(config, agenda, faults, dice, self._books, self._nodes)
-        faults.nodes = self._nodes
+        self._nodes = nodes = Nodes(cluster, agenda, timings, dice, faults, activity, pods, config.region)
+        self._cloud = SimulatedCloud(config, agenda, faults, dice, self._books, nodes)
+        faults.lose_gpu, faults.not_ready = nodes.lose_gpu, nodes.not_ready
+        faults.recover, faults.recover_all = nodes.recover, nodes.recover_all
+        faults.set_telemetry_gone = activity.telemetry_gone
+        self.advance, self.next_event_at = agenda.advance, agenda.next_at
         self._show_civo()
         self._show_kubernetes()
 
@@ -55,6 +62,7 @@ class World:
         cloud, books = self._cloud, self._books
         self.pools: Mapping[str, CivoPool] = cloud.pools  # by id, those without nodes too
         self.lives: Sequence[VM] = books.lives  # every instance that ever was, oldest first
+        self.quota_usage: Mapping[str, int] = cloud.accounts.usage  # by name
         self.shown_count = cloud.shown_count
         self.listed_count = cloud.listed_count
         self.begin_with = cloud.begin_with
@@ -70,7 +78,7 @@ class World:
         self.paid_gpu_seconds = books.paid_gpu_seconds
 
     def _show_kubernetes(self) -> None:
-        cluster, pods = self._cluster, self._pods
+        cluster, pods, activity = self._cluster, self._pods, self._activity
         self.nodes: Mapping[str, WorldNode] = cluster.nodes  # by name
         self.pods: Mapping[tuple[str, str], WorldPod] = cluster.pods  # by namespace and name, terminated ones too
         self.active_pods: Mapping[tuple[str, str], WorldPod] = cluster.active  # those that have not terminated
@@ -80,6 +88,8 @@ class World:
         self.kills: Sequence[Kill] = pods.kills  # GPU pods that lost their node to a deletion
         self.finished: Sequence[FinishedJob] = self._jobs.finished
         self.failed: Mapping[str, datetime] = self._jobs.failed  # jobs beyond their backoff limit, and since when
+        self.crashed_nodes: Collection[str] = self._nodes.crashed  # by `Faults.lose_gpu`
+        self.silent_nodes: Collection[str] = self._nodes.silent  # by `Faults.not_ready`
         self.pods_on = cluster.on
         self.changes_since = self._journal.since
         self.note = self._journal.note_own
@@ -94,51 +104,28 @@ class World:
         self.work = pods.work
         self.delete_pod = pods.delete
         self.evict = pods.evict
+        self.rehearse_eviction = partial(pods.evict, dry_run=True)
         self.scale_to_zero = pods.scale_to_zero
         self.at_zero = pods.at_zero
         self.patch_node = self._nodes.patch
         self.delete_node = self._nodes.delete
-        self.utilization = self._activity.average
-        self.gpus = self._activity.gpus
-        self.stop_using = self._activity.stop_using
-
-    def behave(self, behaviour: Behaviour) -> None:
-        """Change Civo's behaviour from now on."""
-        self.config = replace(self.config, behaviour=behaviour)
-        self._cloud.behaviour = self._books.behaviour = behaviour
-
-    def limit(self, quota: Mapping[str, int]) -> None:
-        """Change the account's quota from now on (by name; absent: unlimited)."""
-        self.config = replace(self.config, quota=quota)
-        self._cloud.accounts.limits = quota
-
-    # --- the clock ---
+        self.used_outside: Collection[str] = activity.outside  # nodes whose GPUs are used from outside Kubernetes
+        self.utilization = activity.average
+        self.gpus = activity.gpus
+        self.stop_using = activity.stop_using
+        self.node_activity = activity.of_nodes
+        self.courses = activity.courses
+        self.gpu_samples = activity.samples
 
     @property
     def now(self) -> datetime:
         """The world's time, UTC."""
         return self._agenda.now
 
-    def advance(self, to: datetime) -> None:
-        """Let everything happen up to and including *to*. Raises ValueError when *to* lies in the past."""
-        self._agenda.advance(to)
-
-    def next_event_at(self) -> datetime | None:
-        """Return when something changes by itself, or None."""
-        return self._agenda.next_at()
-
-    # --- Civo ---
-
     @property
     def cluster_status(self) -> str:
         """ACTIVE, or SCALING while a pool changes and Behaviour.scaling_status is set."""
         return "SCALING" if self.config.behaviour.scaling_status and self._cloud.changing else "ACTIVE"
-
-    def quota_usage(self) -> Mapping[str, int]:
-        """Return the account's usage by name: instance_count, cpu_core, ram_mb, disk_gb."""
-        return dict(self._cloud.accounts.usage)
-
-    # --- Kubernetes ---
 
     @property
     def version(self) -> int:
@@ -151,73 +138,39 @@ class World:
         return self._journal.oldest_version
 
     @property
-    def crashed_nodes(self) -> Collection[str]:
-        """The nodes whose driver crashed (Faults.lose_gpu)."""
-        return frozenset(self._nodes.crashed)
+    def gpu_seconds(self) -> float:
+        """GPU-seconds that running pods have held so far."""
+        return self._activity.gpu_seconds()
 
-    @property
-    def silent_nodes(self) -> Collection[str]:
-        """The nodes whose kubelet does not answer (Faults.not_ready)."""
-        return frozenset(self._nodes.silent)
+    def behave(self, behaviour: Behaviour) -> None:
+        """Change Civo's behaviour from now on."""
+        self.config = replace(self.config, behaviour=behaviour)
+        self._cloud.behaviour = self._books.behaviour = behaviour
 
-    def rehearse_eviction(self, namespace: str, name: str) -> None:
-        """Answer as `evict` would, without evicting (``dryRun=All``)."""
-        self._pods.evict(namespace, name, dry_run=True)
+    def limit(self, quota: Mapping[str, int]) -> None:
+        """Change the account's quota from now on (by name; absent: unlimited)."""
+        self.config = replace(self.config, quota=quota)
+        self._cloud.accounts.limits = quota
 
     def record_event(
-        self,
-        *,
-        kind: str,
-        namespace: str,
-        name: str,
-        reason: str,
-        message: str,
-        type_: str = "Normal",
-        uid: str = "",
-        component: str = "",
+        self, *, kind: str, namespace: str, name: str, reason: str, message: str, **given: Any
     ) -> WorldEvent:
-        """Create a Kubernetes Event on an object."""
+        """Create a Kubernetes Event on an object; *given* are its type, uid and component."""
         return self._cluster.record(
             WorldEvent(
                 kind=kind,
                 namespace=namespace,
                 name=name,
-                uid=uid,
                 reason=reason,
                 message=message,
-                type=type_,
-                component=component,
                 at=self.now,
                 id=f"{name}.{self._dice.word(16)}",
+                **given,
             )
         )
-
-    # --- GPUs ---
 
     def use_gpu(self, node: str, *, engine: float = 0.9, memory: float = 0.5) -> None:
         """Use every GPU of *node* (ratios) from outside Kubernetes, beside its pods, until `stop_using`. Unknown:
         404."""
         self._cluster.node(node)
         self._activity.use(node, engine, memory)
-
-    @property
-    def used_outside(self) -> Collection[str]:
-        """The nodes whose GPUs are in use from outside Kubernetes."""
-        return tuple(self._activity.outside)
-
-    def node_activity(self) -> Mapping[str, Activity]:
-        """Return the DCGM values of the busiest GPU of each node whose driver runs, by node name."""
-        return dict(self._activity.of_nodes())
-
-    def courses(self, window: timedelta) -> Mapping[str, Course]:
-        """Return the course over *window* (up to a day) of each pod that holds GPUs, by ``namespace/name``."""
-        return {f"{namespace}/{name}": course for (namespace, name), course in self._activity.courses(window)}
-
-    def gpu_samples(self) -> list[GpuSample]:
-        """Return the current metrics of every GPU of the nodes whose driver runs."""
-        return list(self._activity.samples())
-
-    @property
-    def gpu_seconds(self) -> float:
-        """GPU-seconds that running pods have held so far."""
-        return self._activity.gpu_seconds()
