@@ -385,20 +385,20 @@ def test_nodes_are_known_by_their_pool() -> None:
 
 
 def test_a_warning_says_when_and_how_to_keep_the_workload() -> None:
-    said = workload_notices.idle_warning(the(a_web_pod()), a_case(policy=LISTED))
+    said = workload_notices.idle_notice(IdleStanding.WARNED, the(a_web_pod()), a_case(policy=LISTED))
     assert said.title == "GPU workload Deployment ml/web will be scaled to zero at 12:15 UTC"
     command = "kubectl annotate pod -n ml web-5d9c-a --overwrite gpu-autoscaler.io/keep-until=2026-11-21T12:00:00Z"
     assert command in said.body
 
 
 def test_a_warning_of_observe_mode_promises_nothing() -> None:
-    said = workload_notices.idle_warning(the(a_web_pod()), a_case(mode="observe"))
+    said = workload_notices.idle_notice(IdleStanding.WARNED, the(a_web_pod()), a_case(mode="observe"))
     assert "would be scaled to zero at 12:15 UTC (observing" in said.title
     assert "kubectl" not in said.body
 
 
 def test_where_a_snooze_is_not_honoured_the_warning_names_another_way() -> None:
-    said = workload_notices.idle_warning(the(a_web_pod()), a_case())
+    said = workload_notices.idle_notice(IdleStanding.WARNED, the(a_web_pod()), a_case())
     assert "keep-until" not in said.body
     assert "gpu-autoscaler.io/idle-shutdown-" in said.body
 
@@ -416,7 +416,7 @@ def test_where_a_snooze_is_not_honoured_the_warning_names_another_way() -> None:
     ids=["Deployment", "StatefulSet", "Job"],
 )
 def test_a_shutdown_is_told_with_the_command_that_undoes_it(pod: Pod, undo: str) -> None:
-    said = workload_notices.idle_done(the(pod), "scaled it", a_case())
+    said = workload_notices.idle_notice(IdleStanding.DONE, the(pod), a_case(), "scaled it")
     assert said.body.splitlines()[-1] == f"To start it again: {undo}"
     assert said.body.startswith("Scaled it.")
 

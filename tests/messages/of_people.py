@@ -5,14 +5,14 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from receiver.core.idle.idle_shutdown import Consenting, IdleCase, consenting
+from receiver.core.idle.idle_shutdown import Consenting, IdleCase, IdleStanding, consenting
 from receiver.core.model.overrides import Override, OverrideKind
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.policy import KeepUntil
 from receiver.core.model.windows import Window
 from receiver.core.notices import people_notices, workload_notices
 from receiver.core.notices.notice import Notice
-from receiver.core.notices.workload_notices import ignored_wishes
+from receiver.core.notices.workload_notices import idle_notice, ignored_wishes
 from receiver.core.scaling.assign import assign
 from receiver.core.scaling.bounds import topic_of
 from receiver.core.scaling.decide import case_of
@@ -50,7 +50,9 @@ def _evicted(mode: str = "act", nodes: int = 4, **more: Any) -> Iterator[Notice]
     found = known(pool_of(*running), **more)
     case = case_of(found.pool(L40S.id), assign(found, AT_NIGHT).pools[L40S.id], found, AT_NIGHT)
     return (
-        replace(said.notice, decision=NUMBER) for said in workload_notices.evictions_due(case, found.told_to_go, mode)
+        replace(said.notice, decision=NUMBER)
+        for said in workload_notices.evictions_due(case, found.told_to_go, mode)
+        if said.notice is not None
     )
 
 
@@ -93,18 +95,14 @@ CASES: Mapping[str, Callable[[], Notice]] = {
     "would_evict": lambda: next(_evicted("observe")),
     "evicts_no_more": _evicts_no_more,
     "keep_until_ignored": _wish,
-    "idle_warned": lambda: workload_notices.idle_warning(*_idle()),
-    "would_be_shut_down": lambda: workload_notices.idle_warning(*_idle("observe")),
-    "idle_kept": lambda: workload_notices.idle_kept(_idle()[0], NOW + timedelta(days=1), _idle()[1]),
-    "idle_stays": lambda: workload_notices.idle_cleared(*_idle()),
-    "idle_cannot": lambda: workload_notices.idle_cannot(*_idle(owner="DaemonSet/agent", labels={})),
-    "idle_shut_down": lambda: workload_notices.idle_done(
-        _idle()[0], "scaled Deployment ml/notebook from 2 to 0", _idle()[1]
-    ),
-    "idle_observed": lambda: workload_notices.idle_observed(
-        _idle()[0], "would scale Deployment ml/notebook to 0", _idle()[1]
-    ),
-    "idle_failed": lambda: workload_notices.idle_failed(
-        _idle()[0], "forbidden: may not patch deployments/scale in ml", _idle()[1]
+    "idle_warned": lambda: idle_notice(IdleStanding.WARNED, *_idle()),
+    "would_be_shut_down": lambda: idle_notice(IdleStanding.WARNED, *_idle("observe")),
+    "idle_kept": lambda: idle_notice(IdleStanding.KEPT, *_idle(), "2026-11-21 12:00 UTC"),
+    "idle_stays": lambda: workload_notices.idle_cleared(_idle()[0].topic, *_idle()),
+    "idle_cannot": lambda: idle_notice(IdleStanding.CANNOT, *_idle(owner="DaemonSet/agent", labels={})),
+    "idle_shut_down": lambda: idle_notice(IdleStanding.DONE, *_idle(), "scaled Deployment ml/notebook from 2 to 0"),
+    "idle_observed": lambda: idle_notice(IdleStanding.OBSERVED, *_idle(), "would scale Deployment ml/notebook to 0"),
+    "idle_failed": lambda: idle_notice(
+        IdleStanding.FAILED, *_idle(), "forbidden: may not patch deployments/scale in ml"
     ),
 }

@@ -53,7 +53,7 @@ def scale_idle_workloads_to_zero(
     courses = _courses(telemetry, windows(workloads, now))
     case = case_of(looked.facts, policy, mode, told, courses)
     for topic in left(workloads, case):
-        store.say(workload_notices.idle_gone(topic, case), now)
+        store.say(workload_notices.idle_cleared(topic, None, case), now)
     room = MOST_AT_ONCE
     for workload in workloads:
         verdict = judge(workload, case)
@@ -81,13 +81,13 @@ def _tell(
     notice: Notice | None = None
     until = kept_until(workload, case)
     if verdict is IdleVerdict.WARN:
-        notice = workload_notices.idle_warning(workload, case)
+        notice = workload_notices.idle_notice(IdleStanding.WARNED, workload, case)
     elif verdict is IdleVerdict.CLEAR:
-        notice = workload_notices.idle_cleared(workload, case)
+        notice = workload_notices.idle_cleared(workload.topic, workload, case)
     elif verdict is IdleVerdict.CANNOT:
-        notice = workload_notices.idle_cannot(workload, case)
+        notice = workload_notices.idle_notice(IdleStanding.CANNOT, workload, case)
     elif verdict is IdleVerdict.KEEP and until is not None:
-        notice = workload_notices.idle_kept(workload, until, case)
+        notice = workload_notices.idle_notice(IdleStanding.KEPT, workload, case, f"{until:%Y-%m-%d %H:%M} UTC")
     if notice is not None and store.say(notice, case.now) and verdict is IdleVerdict.WARN:
         _announce(workload, notice, hands, cluster)
 
@@ -112,10 +112,9 @@ def _scale(workload: Consenting, case: IdleCase, store: StepStore, hands: Hands,
         log.warning("idle workload not scaled to zero", workload=workload.key, error=str(error))
         told = standing_of(workload.topic, case)[0] is IdleStanding.FAILED
         if not told and (isinstance(error, WontWork) or overdue(workload, case) >= SILENT_FOR):
-            store.say(workload_notices.idle_failed(workload, str(error), case), case.now)
+            store.say(workload_notices.idle_notice(IdleStanding.FAILED, workload, case, str(error)), case.now)
     else:
-        if receipt.did is Did.OBSERVED:
-            store.say(workload_notices.idle_observed(workload, receipt.sentence, case), case.now)
-        elif receipt.did is not Did.DIFFERS:  # what differs is decided on anew
-            store.say(workload_notices.idle_done(workload, receipt.sentence, case), case.now)
+        if receipt.did is not Did.DIFFERS:  # what differs is decided on anew
+            standing = IdleStanding.OBSERVED if receipt.did is Did.OBSERVED else IdleStanding.DONE
+            store.say(workload_notices.idle_notice(standing, workload, case, receipt.sentence), case.now)
         log.info("idle workload", workload=workload.key, did=receipt.did.value, detail=receipt.sentence)

@@ -53,7 +53,7 @@ def _tell(work: StepContext) -> None:
     cases = _cases(work)
     for case in cases:
         for said in workload_notices.evictions_due(case, told, work.mode):
-            if work.store.say(said.notice, work.now):
+            if said.notice is not None and work.store.say(said.notice, work.now):
                 record_events(work, said.pods[:EVENTS_PER_POOL], "WindowEviction", said.event)
         if work.before is not None and work.mode == "act":
             for late in workload_notices.evictions_of_latecomers(case, work.before.at - SECOND):
