@@ -1,7 +1,7 @@
 """Write the table of guardrails in docs/guardrails.md from the rules' own records.
 
-A guardrail without a section gets one from its record and its docstring; the rest of the page is written by hand. With ``--check`` nothing is written, and the exit status is 1 when the page
-would change.
+A guardrail without a section gets one from its record and its docstring; the rest of the page is written by hand. With
+``--check`` nothing is written, and the exit status is 1 when the page would change.
 """
 
 import re
