@@ -1,10 +1,13 @@
 """The reach of one step: the functions and files that it enters, and how often it changes file.
 
 ``python -m tools.trace_step`` traces two steps over the simulated world with SQLite: one that buys a node for a waiting
-pod, and one that begins to remove an idle node. The simulated world itself is not counted.
+pod, and one that begins to remove an idle node. The simulated world itself is not counted. With ``--files`` it also
+lists the functions by file and the commonest changes from one file to another.
 """
 
 import sys
+from argparse import ArgumentParser
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -18,16 +21,15 @@ from tests.reconcile.harness import Life, a_job, a_policy, a_world
 
 HOME = f"{Path(receiver.__file__).parent}/"
 SIMULATED = "replay/"
+MOST_CHANGES = 60
 
 
 @dataclass
 class Trace:
     """The functions and files of one step."""
 
-    functions: set[str] = field(default_factory=set)
-    files: set[str] = field(default_factory=set)
-    calls: int = 0
-    changes: int = 0
+    functions: dict[str, Counter[str]] = field(default_factory=dict)  # calls by function, by file
+    changes: Counter[tuple[str, str]] = field(default_factory=Counter)  # by file left and file entered
     _last: str = ""
 
     def __call__(self, frame: FrameType, event: str, _arg: Any) -> None:
@@ -38,16 +40,25 @@ class Trace:
         file = code.co_filename.removeprefix(HOME)
         if file.startswith(SIMULATED):
             return
-        self.calls += 1
-        self.files.add(file)
-        self.functions.add(f"{file}:{code.co_qualname}")
-        self.changes += file != self._last
+        self.functions.setdefault(file, Counter())[code.co_qualname] += 1
+        if file != self._last:
+            self.changes[self._last, file] += 1
         self._last = file
 
     def __str__(self) -> str:
         """The figures in one line."""
-        entered = f"{len(self.functions)} functions in {len(self.files)} files"
-        return f"{entered}, {self.calls} calls, {self.changes} changes of file"
+        functions = sum(len(entered) for entered in self.functions.values())
+        calls = sum(entered.total() for entered in self.functions.values())
+        where = f"{functions} functions in {len(self.functions)} files"
+        return f"{where}, {calls} calls, {self.changes.total()} changes of file"
+
+    def files(self) -> str:
+        """The functions by file with their calls, and the commonest changes of file."""
+        lines = [
+            f"{len(entered):4} {file}: {', '.join(f'{name} {count}' for name, count in entered.most_common())}"
+            for file, entered in sorted(self.functions.items(), key=lambda item: -len(item[1]))
+        ]
+        return "\n".join([*lines, *(f"{n:4} {a} -> {b}" for (a, b), n in self.changes.most_common(MOST_CHANGES))])
 
 
 def traced(act: Callable[[], object]) -> Trace:
@@ -63,11 +74,17 @@ def traced(act: Callable[[], object]) -> Trace:
 
 def main() -> None:
     """Print both traces."""
+    parser = ArgumentParser(prog="python -m tools.trace_step", description="The reach of one step.")
+    parser.add_argument("--files", action="store_true", help="list the functions by file and the changes of file")
+    by_file = parser.parse_args().files
     with a_store() as store, silent_log([]):
         life = Life(world=a_world(), policy=a_policy(), store=store)
         life.run(timedelta(minutes=2))
         life.submit(a_job())
-        print(f"buys a node:             {traced(life.step)}")
+        trace = traced(life.step)
+        print(f"buys a node:             {trace}")
+        if by_file:
+            print(trace.files())
         assert life.required() == 1, "the step bought nothing"
         while True:
             due = life.wake_after_step(timedelta(seconds=10))
