@@ -1,23 +1,28 @@
-"""Carry out the pools' decisions and the other writes, then store the control state that the next step reads."""
+"""Act: continue or open each pool's action, make the other writes, and store the control state for the next step."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 
 import structlog
 
-from receiver.core.model.actions import Action, Outcome, OutcomeKind, VictimStage
+from receiver.core.explain.staying import why_kept
+from receiver.core.model.actions import Action, ActionKind, Change, Decision, Outcome, OutcomeKind, Verdict, VictimStage
 from receiver.core.model.memory import Control, SourceTurn
-from receiver.core.notices.action_notices import Around
-from receiver.ports import Did, TryLater, WontWork
-from receiver.step.chores.budget_hold import hold_new_work
-from receiver.step.chores.budget_stop import close_nodes
+from receiver.core.model.model import Source
+from receiver.core.money.budget import UNSURE_FOR
+from receiver.core.notices.action_notices import Around, instead_of
+from receiver.core.scaling.decide import case_of, join, plan
+from receiver.core.scaling.waits import provisioning_failed
+from receiver.ports import Did, StepStore, TryLater, WontWork
+from receiver.step.carry_out import SOON, Progress, carry_out, is_smaller_request, is_unanswered
+from receiver.step.chores.budget import close_nodes, hold_new_work
 from receiver.step.chores.idle_shutdown import scale_idle_workloads_to_zero
-from receiver.step.chores.node_upkeep import apply_labels_and_taints, apply_packing_taints
-from receiver.step.chores.window_eviction import announce_window_evictions
+from receiver.step.chores.node_upkeep import apply_labels_and_taints, apply_packing_taints, undo_orphaned_cordons
+from receiver.step.chores.notify import announce_window_evictions, record_pod_events
 from receiver.step.gather import Looked, Sources
-from receiver.step.parts import StepContext
-from receiver.step.serve_pools import serve_pools, told_of_end
+from receiver.step.parts import StepContext, decision_of, told_of_end
 
 log = structlog.get_logger("receiver")
 
@@ -29,18 +34,24 @@ def act(work: StepContext, looked: Looked, sources: Sources, *, chores: bool) ->
     Raises TryLater, WriterLostError.
     """
     parts, facts = work.parts, work.facts
-    _withdraw_orphans(looked.orphans, work)
-    with parts.part("close_nodes"):
-        close_nodes(work, looked.strays, steady=looked.steady)
+    kubernetes = work.hands.cluster is not None and facts.up(Source.KUBERNETES)
+    for action in looked.orphans:
+        with parts.part("orphans", action.pool):
+            _withdraw_orphan(action, work)
+    if kubernetes and facts.up(Source.CIVO):
+        with parts.part("close_nodes"):
+            close_nodes(work, looked.strays, steady=looked.steady)
     kept_out = facts.kept_out
-    with parts.part("keep_out"):
-        kept_out = hold_new_work(work, steady=looked.steady)
+    if kubernetes:
+        with parts.part("keep_out"):
+            kept_out = hold_new_work(work, steady=looked.steady)
     again = serve_pools(work)
-    with parts.part("labels_and_taints"):
-        apply_labels_and_taints(work)
-    with parts.part("soft_taints"):
-        change = apply_packing_taints(work)
-        again += [change] if change is not None else []
+    if kubernetes:
+        with parts.part("labels_and_taints"):
+            apply_labels_and_taints(work)
+        with parts.part("soft_taints"):
+            change = apply_packing_taints(work)
+            again += [change] if change is not None else []
     with parts.part("window_evictions"):
         announce_window_evictions(work, steady=looked.steady)  # only announced pods are evicted
     if chores:
@@ -57,21 +68,14 @@ def act(work: StepContext, looked: Looked, sources: Sources, *, chores: bool) ->
     return replace(work, facts=facts if facts.kept_out == kept_out else replace(facts, kept_out=kept_out)), again
 
 
-def _withdraw_orphans(orphans: Sequence[Action], work: StepContext) -> None:
-    """Withdraw the open actions of pools that are no longer configured, and lift their cordons."""
-    for action in orphans:
-        with work.parts.part("orphans", action.pool):
-            _withdraw_orphan(action, work)
-
-
 def _withdraw_orphan(action: Action, work: StepContext) -> None:
+    """Withdraw the open action of a pool that is no longer configured, and lift its cordons."""
     hands = work.hands
-    # A victim still stored as chosen may be cordoned already: a crash can come between the cordon and its record.
-    cordoned = [v for v in action.victims if v.stage in (VictimStage.CHOSEN, VictimStage.CORDONED)]
     did: list[Did] = []
     try:
-        for victim in cordoned:
-            if hands.cluster is not None:
+        for victim in action.victims:
+            # A victim still stored as chosen may be cordoned already: a crash can come between cordon and record.
+            if hands.cluster is not None and victim.stage in (VictimStage.CHOSEN, VictimStage.CORDONED):
                 hands.ready()
                 did.append(hands.cluster.uncordon(victim.node).did)
     except (TryLater, WontWork) as error:
@@ -82,3 +86,110 @@ def _withdraw_orphan(action: Action, work: StepContext) -> None:
     outcome = Outcome(kind=OutcomeKind.WITHDRAWN, at=work.now, detail="the pool left the configuration")
     notice = told_of_end(action, outcome, lambda: Around(policy=work.policy), work.parts)
     work.store.closed(action, outcome, None, notice)
+
+
+def serve_pools(work: StepContext) -> list[datetime]:
+    """Carry out each decision, except for pools set aside. Returns the moments at which to look again.
+
+    Raises TryLater when the store fails, WriterLostError when this replica may not write.
+    """
+
+    def failed_tries(pool: str) -> int:
+        action = work.facts.pool(pool).open_action
+        return action.attempts if action is not None else 0
+
+    again = [d.reconsider_at for d in work.decisions.values() if d.reconsider_at]
+    hung = False
+    for pool in sorted(work.decisions, key=failed_tries):  # pools whose calls hang are served last
+        if pool in work.parts.failures.set_aside:
+            continue
+        if hung:  # a call timed out: the next step begins at once and serves these pools first
+            again.append(work.now + SOON)
+            continue
+        decision = work.decisions[pool]
+        with work.parts.part("act", pool, sets_aside=True):
+            progress = _act(decision, work.numbers[pool], work) if work.facts.up(Source.CIVO) else None
+            if progress is not None:
+                _close(progress, decision, work)
+                again += [progress.again_at] if progress.again_at else []
+                hung = progress.hung
+            undo_orphaned_cordons(work.facts.pool(pool), progress, work)
+    return again
+
+
+def _act(decision: Decision, number: int, work: StepContext) -> Progress | None:
+    """Continue the pool's open action if the decision still wants it, else withdraw it and open another."""
+    state, store, now = work.facts.pool(decision.pool), work.store, work.now
+    action = state.open_action
+    carried: Action | None = None
+    if action is not None and action.kind is ActionKind.GROW and decision.target != action.to_count:
+        if decision.change is Change.GROW and decision.target < action.to_count and now - action.opened_at < UNSURE_FOR:
+            return None  # its PUT may have taken effect unseen: a lower count now could delete nodes
+        more = decision.change is Change.GROW and decision.target > action.to_count
+        if not more or not is_unanswered(action):
+            outcome = Outcome(kind=OutcomeKind.WITHDRAWN, at=now, detail=f"the decision is now {decision.target} nodes")
+            store.closed(action, outcome, None)
+            action, carried = None, action
+        # Otherwise repeat the same count before asking for more: a late PUT would lower a higher count.
+    if action is None:
+        action = plan(decision, state, work.policy)
+        if action is None or (work.mode == "observe" and _was_observed(action, decision, store)):
+            return None
+        action = replace(action, decision=number)
+        if carried is not None and action.kind is ActionKind.GROW:  # a changed count does not skip the retry time
+            action = replace(
+                action, attempts=carried.attempts, retry_at=carried.retry_at, last_error=carried.last_error
+            )
+        if not store.opened(action, provisioning_failed(action, state)):
+            return None
+    removed = decision.candidates[: decision.present - decision.target] if decision.change is Change.SHRINK else ()
+    kept: Mapping[str, str] = {}
+    unsure: tuple[str, ...] = ()
+    if action.kind is ActionKind.RETIRE:
+        action = join(action, decision, state)
+        with work.parts.part("why_kept", decision.pool):  # for messages only
+            case = case_of(state, work.assignment.pools[decision.pool], work.facts, work.policy)
+            kept = why_kept(action, decision, case)
+        if any(r.rule == "sources_answer" and r.verdict is Verdict.HOLDS for r in decision.reasons):
+            unsure = decision.candidates
+    return carry_out(action, state, removed, work.hands, now, kept=kept, unsure=unsure)
+
+
+def _was_observed(action: Action, decision: Decision, store: StepStore) -> bool:
+    """True when the pool's last action was the same observed change for the same work: it is reported once."""
+    last = next(iter(store.actions(pool=decision.pool, limit=1)), None)
+    if last is None or last.outcome is None or last.outcome.kind is not OutcomeKind.OBSERVED:
+        return False
+    before = decision_of(last.action, store)
+    if before is None or (last.action.from_count, last.action.to_count) != (action.from_count, action.to_count):
+        return False
+    same_work = before.evidence.get("asking") == decision.evidence.get("asking")
+    return same_work and {v.instance for v in last.action.victims} == {v.instance for v in action.victims}
+
+
+def _close(progress: Progress, decision: Decision, work: StepContext) -> None:
+    store, policy = work.store, work.policy
+    if progress.outcome is None:
+        store.progressed(progress.action)
+        return
+    action, outcome, pool = progress.action, progress.outcome, policy.pool(decision.pool)
+    grows = action.kind is ActionKind.GROW
+
+    def around() -> Around:
+        by_this = grows or action.decision == work.numbers[decision.pool]
+        return Around(
+            policy=policy,
+            budgets=work.assignment.budgets,
+            decision=decision if by_this else decision_of(action, store),
+            state=work.facts.pool(decision.pool),
+            backoff=progress.backoff,
+            instead=instead_of(pool, work.assignment.pools[pool.id], work.facts, policy) if pool and grows else (),
+        )
+
+    # A smaller request that is refused too is not news: the first refusal was reported.
+    failed = grows and outcome.kind is OutcomeKind.FAILED
+    known = failed and is_smaller_request(work.facts.pool(decision.pool), work.now)
+    notice = None if known else told_of_end(action, outcome, around, work.parts)
+    store.closed(action, outcome, progress.backoff, notice, late=progress.late)
+    if outcome.kind is OutcomeKind.CONFIRMED and grows:
+        work.unsaid.append(partial(record_pod_events, decision, work))

@@ -4,6 +4,7 @@ Every sub-step may be repeated after a crash: growth asks for an absolute count 
 removal names its instance and checks it before it deletes.
 """
 
+import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -15,10 +16,13 @@ from receiver.core.model.pods import Pod
 from receiver.core.model.text import some
 from receiver.core.notices.workload_notices import ToldPods
 from receiver.core.scaling.removal import LOOK_AGAIN_AFTER
-from receiver.core.scaling.waits import late_after
+from receiver.core.scaling.waits import LONGEST_GROWTH_BACKOFF, late_after
 from receiver.ports import Cloud, Cluster, Did, Receipt, TryLater, WontWork, WriterLostError
-from receiver.step.backoff import after_part, next_backoff, removals_stopped
 
+FIRST_BACKOFF = timedelta(minutes=1)
+FIRST_REMOVAL_BACKOFF = timedelta(minutes=5)
+LONGEST_BACKOFF = timedelta(minutes=30)
+COUNT_STUCK_BACKOFF = timedelta(hours=24)  # removals that Civo answers with replacements only cost money
 FIRST_RETRY = timedelta(seconds=2)
 LONGEST_RETRY = timedelta(minutes=1)
 LONGEST_DELAY = timedelta(hours=1)  # a longer Retry-After is ignored
@@ -71,6 +75,32 @@ class Progress:
     hung: bool = False
 
 
+def next_backoff(action: Action, state: PoolState, reason: str, now: datetime) -> Backoff:
+    """Return the pool's next backoff from growth (1 to 30 minutes) or from removal (5 to 30 minutes), doubling.
+
+    Up to a tenth is added as jitter, so that pools do not retry together. A growth that fails during a backoff from
+    growth was a smaller request after a refusal: the backoff that holds goes on.
+    """
+    grow = action.kind is ActionKind.GROW
+    if grow and state.backoff is not None and is_smaller_request(state, now):
+        return replace(state.backoff, reason=reason)
+    last, first = (state.backoff, FIRST_BACKOFF) if grow else (state.removal_backoff, FIRST_REMOVAL_BACKOFF)
+    failures = (last.failures if last else 0) + 1
+    base = min(first * 2 ** min(failures - 1, 10), LONGEST_BACKOFF)
+    spread = hashlib.sha256(action.id.encode()).digest()[0] / 255 * 0.1
+    return Backoff(failures=failures, until=now + base * (1 + spread), reason=reason)
+
+
+def is_smaller_request(state: PoolState, now: datetime) -> bool:
+    """True while the pool backs off from growth: a request made now is for fewer nodes than Civo just refused."""
+    return state.backoff is not None and state.backoff.holds(now, LONGEST_GROWTH_BACKOFF)
+
+
+def removals_stopped(why: str, now: datetime) -> Backoff:
+    """Return the backoff of a pool whose removed nodes Civo replaces: each removal would only cost money."""
+    return Backoff(failures=1, until=now + COUNT_STUCK_BACKOFF, reason=why)
+
+
 def is_unanswered(action: Action) -> bool:
     """True unless Civo refused the last request of *action*: an unanswered one may still take effect."""
     return not action.last_error.startswith(REFUSED)
@@ -79,10 +109,8 @@ def is_unanswered(action: Action) -> bool:
 def settled(action: Action, state: PoolState, now: datetime) -> Outcome | None:
     """Return how an open action ended, as Civo and Kubernetes show it, or None while it is under way."""
     if action.kind is ActionKind.GROW:
-        if state.required < action.to_count:
-            return None
-        detail = f"Civo is asked for {state.required} nodes"
-        return Outcome(kind=OutcomeKind.CONFIRMED, at=now, detail=detail)
+        done = Outcome(kind=OutcomeKind.CONFIRMED, at=now, detail=f"Civo is asked for {state.required} nodes")
+        return done if state.required >= action.to_count else None
     if any(v.stage not in (*FINISHED, VictimStage.DELETED) for v in action.victims):
         return None
     deleted = {v.instance for v in action.victims if v.stage is not VictimStage.SPARED}
@@ -114,8 +142,6 @@ def carry_out(
     """
     try:
         if action.kind is ActionKind.GROW:
-            if _too_early(action, now):
-                return Progress(action=action, again_at=action.retry_at)
             return _grow(action, state, hands, now)
         return _retire(action, state, wanted, kept or {}, unsure, hands, now)
     except TryLater as error:
@@ -125,8 +151,7 @@ def carry_out(
 
 
 def _too_early(action: Action, now: datetime) -> bool:
-    """True before the retry time. A retry time further away than any delay in use was set under a wrong clock."""
-    retry_at = action.retry_at
+    retry_at = action.retry_at  # one further away than any delay in use was set under a wrong clock
     return retry_at is not None and now < retry_at <= now + LONGEST_DELAY
 
 
@@ -143,6 +168,8 @@ def _later(action: Action, state: PoolState, error: TryLater, now: datetime) -> 
 
 
 def _grow(action: Action, state: PoolState, hands: Hands, now: datetime) -> Progress:
+    if _too_early(action, now):
+        return Progress(action=action, again_at=action.retry_at)
     hands.ready()
     shown = state.required + state.uncounted if state.uncounted else None
     receipt = hands.cloud.resize(action.pool, decided_on=action.from_count, target=action.to_count, shown=shown)
@@ -156,9 +183,12 @@ def _grow(action: Action, state: PoolState, hands: Hands, now: datetime) -> Prog
     if receipt.did is Did.DONE and (receipt.required is None or receipt.required < action.to_count):
         before = state.required + state.uncounted if receipt.required is None else receipt.required
         late = LateCount(expected=action.to_count, shown=before, since=now)  # accepted, and not visible yet
-    backoff = after_part(action, state, now) if kind is OutcomeKind.CONFIRMED else None
-    again_at = now + SOON if backoff is not None else None  # another pool may have what this one lacks
-    return Progress(action=action, outcome=outcome, late=late, backoff=backoff, again_at=again_at)
+    progress = Progress(action=action, outcome=outcome, late=late)
+    if state.backoff is None or kind is not OutcomeKind.CONFIRMED or not is_smaller_request(state, now):
+        return progress
+    # Some stock is there, so the rest is worth another request soon; and another pool may have what this one lacks.
+    backoff = next_backoff(action, replace(state, backoff=None), state.backoff.reason, now)
+    return replace(progress, backoff=backoff, again_at=now + SOON)
 
 
 def _retire(
@@ -221,7 +251,6 @@ def _retire(
 
 
 def _still_listed(victims: Sequence[Victim], state: PoolState, now: datetime) -> list[str]:
-    """The nodes whose DELETE Civo accepted and that it still lists after `MUST_GO_WITHIN`."""
     listed = {n.instance for n in state.nodes if not n.leaving}
     deleted = (v for v in victims if v.stage is VictimStage.DELETED and now - (v.since or now) > MUST_GO_WITHIN)
     return [v.node for v in deleted if v.instance in listed]
@@ -230,7 +259,6 @@ def _still_listed(victims: Sequence[Victim], state: PoolState, now: datetime) ->
 def _taken_further(
     victim: Victim, node: Node | None, stays: str, early: bool, action: Action, hands: Hands, now: datetime
 ) -> tuple[Victim, "TryLater | _RefusedError | None"]:
-    """Take one victim further; also return what it waits for or what refused it, so that the others can go on."""
     try:
         return _retire_one(victim, node, stays, early, action, hands, now), None
     except TryLater as error:
@@ -385,7 +413,6 @@ def _delete(victim: Victim, node: Node, action: Action, hands: Hands, now: datet
 
 
 def _made(receipt: Receipt) -> Did:
-    """What a write did. Raises _ObservedError in observe mode, which writes nothing."""
     if receipt.did is Did.OBSERVED:
         raise _ObservedError
     return receipt.did

@@ -1,19 +1,39 @@
-"""Assign the demand to pools and decide for each, from the facts alone."""
+"""Decide: assign the demand to pools and decide for each, from the facts alone."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from receiver.core.explain.evidence import with_grounds
+from receiver.core.model.actions import Decision
+from receiver.core.model.approval_request import Question
 from receiver.core.model.model import Facts
 from receiver.core.model.policy import Policy
-from receiver.core.scaling.assign import assign
+from receiver.core.scaling.approval import due_requests, uses_approvals
+from receiver.core.scaling.assign import Assignment, assign
 from receiver.core.scaling.decide import decide_all
-from receiver.step.chores.approvals import due
-from receiver.step.parts import Decided, Parts
+from receiver.step.parts import Parts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """The decisions, the *facts* they were made from, and the approval requests (*questions*) to send."""
+
+    facts: Facts
+    assignment: Assignment
+    decisions: Mapping[str, Decision]
+    questions: Sequence[Question]
 
 
 def decide(facts: Facts, policy: Policy, parts: Parts, *, steady: bool, chores: bool) -> Decided:
     """Assign the demand and decide for every pool. A pool whose decision fails with a bug keeps its size."""
+    grounds = with_grounds if chores else None
     assignment = assign(facts, policy, parts.failures)
-    decided = decide_all(
-        facts, assignment, policy, explained_by=with_grounds if chores else None, failures=parts.failures
-    )
-    facts, decided, questions = due(facts, assignment, decided, policy, parts, steady=steady)
-    return Decided(facts=facts, assignment=assignment, decisions=decided, questions=questions)
+    decisions = decide_all(facts, assignment, policy, explained_by=grounds, failures=parts.failures)
+    decided = Decided(facts=facts, assignment=assignment, decisions=decisions, questions=())
+    if steady and uses_approvals(policy):
+        with parts.part("approvals"):  # if it fails, the changes wait and the other pools scale
+            if questions := due_requests(facts, assignment, decisions, policy):
+                facts = replace(facts, questions=(*facts.questions, *questions))
+                decisions = decide_all(facts, assignment, policy, explained_by=grounds, failures=parts.failures)
+                decided = Decided(facts=facts, assignment=assignment, decisions=decisions, questions=questions)
+    return decided

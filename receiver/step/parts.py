@@ -4,18 +4,18 @@ Two errors pass through, because the step cannot continue: TryLater (the store f
 replica leads).
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 
 import structlog
 
-from receiver.core.model.actions import Decision
-from receiver.core.model.approval_request import Question
+from receiver.core.model.actions import Action, ActionKind, Decision, Outcome, OutcomeKind
 from receiver.core.model.memory import Control
 from receiver.core.model.model import Drift, Facts
 from receiver.core.model.policy import Policy
+from receiver.core.notices.action_notices import Around, ended
 from receiver.core.notices.notice import Cause, Concern, Notice
 from receiver.core.scaling.assign import Assignment
 from receiver.core.scaling.failures import Failure, Failures
@@ -68,7 +68,6 @@ class Parts:
     """The parts of one step. Each failure is logged and kept in *failures*."""
 
     def __init__(self) -> None:
-        """Start without failures."""
         self.failures = Failures()
         self._logged = 0
 
@@ -110,14 +109,22 @@ class Parts:
         return Notice(cause=cause, topic=topic, key=key, title=plainly, body="The full message failed; see the log.")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decided:
-    """The decisions, the *facts* they were made from, and the approval requests (*questions*) to send."""
+def decision_of(action: Action, store: StepStore) -> Decision | None:
+    """Return the decision that *action* was opened for; by the time it ends another one may be in force."""
+    stored = store.decision(action.decision) if action.decision is not None else None
+    return stored.decision if stored is not None else None
 
-    facts: Facts
-    assignment: Assignment
-    decisions: dict[str, Decision]
-    questions: Sequence[Question]
+
+def told_of_end(action: Action, outcome: Outcome, around: Callable[[], Around], parts: Parts) -> Notice:
+    """Return the notice of an ended *action*, a plain one if composing it fails: it is stored with the outcome."""
+    done = Cause.GREW if action.kind is ActionKind.GROW else Cause.SHRANK
+    return parts.composed(
+        lambda: ended(action, outcome, around()),
+        cause=done if outcome.kind is OutcomeKind.CONFIRMED else Cause.WITHDRAWN,
+        topic=f"action:{action.pool}",
+        key=f"plain:{action.id}",
+        plainly=f"GPU pool {action.pool}: {action.kind} {action.from_count} -> {action.to_count} nodes, {outcome.kind}",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,8 +152,4 @@ class StepContext:
 
     def say_later(self, make: Callable[[], Notice]) -> None:
         """Compose a notice and put it into the outbox after everything else in this step is done."""
-        self.unsaid.append(lambda: self.do_say(make()))
-
-    def do_say(self, notice: Notice) -> bool:
-        """Put *notice* into the outbox; True if it is new. Raises TryLater (store down)."""
-        return self.store.say(notice, self.now)
+        self.unsaid.append(lambda: self.store.say(make(), self.now))

@@ -5,6 +5,7 @@ state stored before.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -16,12 +17,14 @@ from receiver.core.explain.samples import PoolSample, minute_of, turns
 from receiver.core.model.actions import Decision, Verdict
 from receiver.core.model.model import Facts, Node, PoolState, Source, Stage
 from receiver.core.model.policy import Policy, Pool
+from receiver.core.money.accounting import StepSight, account, ended_in, is_due
 from receiver.core.money.cost import next_unit_at
 from receiver.core.notices.notice import Concern
+from receiver.core.report.rightsizing import in_use
 from receiver.core.scaling.assign import Assignment, Wanted
 from receiver.core.scaling.failures import Failure, Failures
 from receiver.core.scaling.waits import awaited_since, waits
-from receiver.ports import TryLater
+from receiver.ports import TryLater, WontWork
 from receiver.reports.picture import (
     ChargesDocument,
     ConcernDocument,
@@ -40,7 +43,6 @@ from receiver.reports.picture import (
     WaitingPod,
 )
 from receiver.step.chores.notify import send_standing_notices
-from receiver.step.chores.usage import account_for_usage
 from receiver.step.gather import Looked, Sources
 from receiver.step.parts import StepContext
 
@@ -236,6 +238,36 @@ def samples(shown: Picture, at: datetime) -> tuple[PoolSample, ...]:
         PoolSample(pool=pool.pool, at=minute_of(at), **{name: getattr(pool, name) for name in counts})
         for pool in shown.pools
     )
+
+
+def account_for_usage(looked: Looked, sources: Sources, policy: Policy, now: datetime) -> None:
+    """Account for usage up to *now* once a minute, and whenever other pods hold GPUs. Raises TryLater (store down).
+
+    While Civo or Kubernetes does not answer, usage is unknown: the account stays, and the next accounting covers that
+    time.
+    """
+    cluster, facts, store = sources.cluster, looked.facts, sources.store
+    if cluster is None or not (facts.up(Source.CIVO) and facts.up(Source.KUBERNETES)):
+        return
+    before = store.accounted()
+    nodes = tuple(node for pool in facts.pools for node in pool.nodes)
+    seen = StepSight(at=now, lives=looked.lives, nodes=nodes, pods=looked.pods)
+    if not is_due(before, seen):
+        return
+    if sources.telemetry is not None:  # without samples the time counts as not measured
+        try:
+            seen = replace(seen, samples=sources.telemetry.samples())
+        except (TryLater, WontWork) as error:
+            log.warning("GPU activity is not measured", error=str(error))
+    if namespaces := ended_in(before, seen):
+        try:
+            seen = replace(seen, ended=cluster.ended(namespaces))
+        except (TryLater, WontWork) as error:
+            log.warning("the results of ended pods are unknown", error=str(error))
+    if not store.account(account(before, seen, policy), before.at, now):
+        log.warning("another process has accounted for this time")
+        return
+    store.keep_in_use(in_use(before, seen, policy))
 
 
 def _log_step(facts: Facts, decisions: Mapping[str, Decision], mode: str) -> None:

@@ -1,15 +1,22 @@
-"""Store the decisions of a step before anything is done about them."""
+"""Record: store the decisions of a step, and send the approval requests, before anything else is done."""
 
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
+
+import structlog
 
 from receiver.config.environment import installed_version
 from receiver.core.model.policy import Policy
+from receiver.core.notices import people_notices
+from receiver.core.notices.notice import Cause
 from receiver.ports import Grounds, StepStore
 from receiver.step.carry_out import Hands
-from receiver.step.chores.approvals import ask
+from receiver.step.decide import Decided
 from receiver.step.gather import Looked
-from receiver.step.parts import Decided, Parts, StepContext
+from receiver.step.parts import Parts, StepContext
+
+log = structlog.get_logger("receiver")
 
 
 def record(
@@ -22,17 +29,29 @@ def record(
     now: datetime,
     parts: Parts,
 ) -> StepContext:
-    """Store the decisions and send the approval requests. Raises TryLater."""
+    """Store the decisions and the approval requests with their messages. Raises TryLater."""
     made = {"mode": mode, "version": installed_version()}
     decisions = {pool: replace(d, evidence={**d.evidence, **made}) for pool, d in decided.decisions.items()}
     made_from = Grounds(facts=decided.facts, policy=policy)
-    numbers = dict(looked.before.decisions) if looked.before is not None else {}
+    before = looked.before.decisions if looked.before is not None else {}
+    numbers = {pool: before.get(pool, 0) for pool in decisions}
     for pool, decision in decisions.items():
-        numbers.setdefault(pool, 0)
         with parts.part("record", pool, sets_aside=True):
             numbers[pool] = store.decided(decision, made_from)
-    numbers = {pool: numbers[pool] for pool in decisions}
-    work = StepContext(
+    for question in decided.questions:
+        with parts.part("approvals", question.pool):
+            wanted = decided.assignment.pools[question.pool]
+            notice = parts.composed(
+                partial(people_notices.asked, question, policy, wanted, numbers[question.pool]),
+                cause=Cause.ASKS,
+                topic=f"{people_notices.QUESTION_TOPIC}{question.id}",
+                key="asked",
+                plainly=f"Approval {question.id} is needed: {question.from_count} -> {question.to_count} nodes",
+            )
+            if store.ask(question, notice):
+                until = question.wait_ends.isoformat()
+                log.info("approval requested", question=question.id, pool=question.pool, until=until)
+    return StepContext(
         facts=decided.facts,
         assignment=decided.assignment,
         decisions=decisions,
@@ -46,6 +65,3 @@ def record(
         now=now,
         parts=parts,
     )
-    with parts.part("approvals"):
-        ask(decided.questions, work)
-    return work

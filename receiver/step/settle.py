@@ -1,4 +1,4 @@
-"""Close the actions, overrides and approvals that have ended, before anything is decided."""
+"""Settle: close the actions, overrides and approvals that have ended, before anything is decided."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -6,23 +6,25 @@ from datetime import datetime
 
 import structlog
 
-from receiver.core.model.actions import ActionKind, OutcomeKind
+from receiver.core.model.actions import ActionKind, Because, OutcomeKind
 from receiver.core.model.model import Facts, PoolState, Rights, Source, never_asked
 from receiver.core.model.policy import Policy
+from receiver.core.model.windows import is_open
 from receiver.core.money.budget import views
-from receiver.core.notices import people_notices
+from receiver.core.notices import people_notices, workload_notices
 from receiver.core.notices.action_notices import Around, removals_stop
 from receiver.core.notices.notice import Cause
+from receiver.core.scaling.approval import is_done, uses_approvals
+from receiver.core.scaling.bounds import TOPIC, evicts
 from receiver.core.scaling.decide import removals_under_way
 from receiver.core.scaling.waits import late_after
 from receiver.ports import Cluster, StepStore, TryLater, WontWork
-from receiver.step.backoff import removals_stopped
-from receiver.step.carry_out import Hands, settled
-from receiver.step.chores.approvals import asked_before
-from receiver.step.chores.window_eviction import not_emptied_before, told_before
+from receiver.step.carry_out import Hands, removals_stopped, settled
 from receiver.step.gather import Looked
-from receiver.step.parts import Parts
-from receiver.step.serve_pools import decision_of, told_of_end
+from receiver.step.parts import Parts, decision_of, told_of_end
+
+log = structlog.get_logger("receiver")
+ACTIONS_READ = 100  # of a pool while a window is open; a failed one is not repeated within five minutes
 
 
 def settle(
@@ -30,18 +32,42 @@ def settle(
 ) -> Facts:
     """Close what has ended, and add to the facts what earlier steps did and announced. Raises TryLater."""
     facts, before = _close_actions(looked.facts, store, policy, now, parts), looked.before
-    facts = _stop_removals(facts, looked.replaced, store, policy, now, parts)
+    if looked.replaced:
+        facts = _stop_removals(facts, looked.replaced, store, policy, now, parts)
     if looked.steady:  # closing an override is final; an expired one no longer applies either way
         _end_overrides(looked, store, policy, now, parts)
-    facts = replace(facts, kept_out=before.kept_out if before is not None else None)
     with parts.part("window_evictions"):  # if it fails, no window evicts in this step
         # Unless the clock is steady, how much of a grace period has passed is unknown.
-        told = told_before(store, mode) if looked.steady else {}
-        facts = replace(facts, given_up=not_emptied_before(store, policy, facts.at), told_to_go=told)
+        told = workload_notices.told_to_go(store.told(TOPIC), mode) if looked.steady else {}
+        facts = replace(facts, given_up=_not_emptied(store, policy, now), told_to_go=told)
     rights = before.rights if before is not None else None
     with parts.part("rights"):
-        rights = rights_now(hands.cluster, rights, facts, mode)
-    return asked_before(replace(facts, rights=rights), store, policy, now, parts, steady=looked.steady)
+        rights = _rights(hands.cluster, rights, facts, mode)
+    facts = replace(facts, kept_out=before.kept_out if before is not None else None, rights=rights)
+    if not uses_approvals(policy):
+        return facts
+    questions = []
+    for question in store.questions_standing(now):
+        with parts.part("approvals", question.pool):
+            if question.done_at is None and facts.up(Source.CIVO) and is_done(question, facts):
+                store.question_done(question.id, now)
+                question = replace(question, done_at=now)
+        # Unless the clock is steady, how long a request has waited is unknown: unanswered ones do not count.
+        if looked.steady or question.answer is not None:
+            questions.append(question)
+    return replace(facts, questions=tuple(questions))
+
+
+def _not_emptied(store: StepStore, policy: Policy, now: datetime) -> dict[str, datetime]:
+    """Return when an open window gave up emptying each node, by instance id, from the pools' actions."""
+    found: dict[str, datetime] = {}
+    for pool in policy.pools:
+        if any(evicts(window, pool) and is_open(window, now) for window in pool.windows):
+            for stored in reversed(store.actions(pool=pool.id, limit=ACTIONS_READ)):
+                for victim in reversed(stored.action.victims):
+                    if victim.refused and victim.because is Because.EVICTED and victim.since and victim.since <= now:
+                        found[victim.instance] = victim.since
+    return found
 
 
 def _close_actions(facts: Facts, store: StepStore, policy: Policy, now: datetime, parts: Parts) -> Facts:
@@ -93,8 +119,6 @@ def _stop_removals(
     facts: Facts, replaced: Mapping[str, str], store: StepStore, policy: Policy, now: datetime, parts: Parts
 ) -> Facts:
     """Back off from removals where Civo replaced the removed node instead of lowering the count, and send a message."""
-    if not replaced:
-        return facts
     pools: list[PoolState] = []
     for state in facts.pools:
         why = replaced.get(state.pool)
@@ -136,10 +160,7 @@ def _end_overrides(looked: Looked, store: StepStore, policy: Policy, now: dateti
             store.end_override(override.id, override.until, None, notice)
 
 
-log = structlog.get_logger("receiver")
-
-
-def rights_now(cluster: Cluster | None, known: Rights | None, facts: Facts, mode: str) -> Rights | None:
+def _rights(cluster: Cluster | None, known: Rights | None, facts: Facts, mode: str) -> Rights | None:
     """Return the RBAC rights that a removal needs, as far as known; None without a cluster and in observe mode.
 
     Kubernetes is asked when *known* is too old. While Kubernetes does not answer, the last answer counts. The result is

@@ -16,7 +16,7 @@ from receiver.core.scaling import waits
 from receiver.core.scaling.bounds import topic_of
 from receiver.core.scaling.decide import keeps_its_size
 from receiver.core.scaling.guardrails import GUARDRAILS
-from receiver.step import backoff
+from receiver.step import carry_out
 from tests.core.builders import (
     GPU,
     NOW,
@@ -123,10 +123,10 @@ def test_every_other_rule_on_the_page_speaks_in_the_code() -> None:
 def test_the_times_of_what_ends_by_itself_are_those_in_force() -> None:
     told = {(kind.strip("`"), way): long for kind, way, _, long, _ in table(section(PAGE, "What ends by itself"))}
     minute, hour = timedelta(minutes=1), timedelta(hours=1)
-    tried, removed, longest = backoff.FIRST_BACKOFF, backoff.FIRST_REMOVAL_BACKOFF, backoff.LONGEST_BACKOFF
+    tried, removed, longest = carry_out.FIRST_BACKOFF, carry_out.FIRST_REMOVAL_BACKOFF, carry_out.LONGEST_BACKOFF
     beside = waits.FIRST_BACKOFF_BESIDE_WORKING_NODES
     assert told["backoff", "growth"] == f"{tried // minute} to {longest // minute} minutes"
-    stuck = backoff.COUNT_STUCK_BACKOFF // hour
+    stuck = carry_out.COUNT_STUCK_BACKOFF // hour
     assert told["backoff", "removal"] == f"{removed // minute} to {longest // minute} minutes, or {stuck} hours"
     assert told["provisioning", "growth"] == f"{beside // minute} minutes to {waits.LONGEST_BACKOFF // hour} hours"
     assert told["undone", "either"] == f"{waits.GIVES_WAY_FOR // hour} hours"

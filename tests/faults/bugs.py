@@ -12,7 +12,7 @@ from tests.faults.scenario import Event, PoolPlan
 from tests.step_failures.planting import Whose, functions, planted
 
 FOR_PEOPLE = (
-    "step/chores/usage.py:account_for_usage",
+    "step/publish.py:account_for_usage",
     "core/notices/action_notices.py:ended",
     "core/notices/people_notices.py:asked",
     "core/notices/money_notices.py:budget_lines",
@@ -47,7 +47,7 @@ FOR_A_POOL = (
     "core/scaling/decide.py:plan",
     "core/scaling/removal.py:removable",
     "step/pool_states.py:pool_state",
-    "step/serve_pools.py:_close",
+    "step/act.py:_close",
     "step/chores/node_upkeep.py:undo_orphaned_cordons",
 )
 SHARE_OF_WORLDS = 0.3

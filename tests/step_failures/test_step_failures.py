@@ -14,7 +14,6 @@ from tests.step_failures.table import Row, table
 SHARED = (
     "adapters/store/",
     "step/gather.py:",
-    "step/chores/approvals.py:",
     "step/reconcile_charges.py:",
     "core/scaling/capacity.py:Allowance.__init__",
     "core/scaling/capacity.py:Allowance.mark",
@@ -65,10 +64,8 @@ SHARED = (
     "step/settle.py:settle",
     "step/decide.py:decide",
     "step/record.py:record",
-    "step/act.py:_withdraw_orphans",
     "step/act.py:act",
-    "step/serve_pools.py:_failed_tries",
-    "step/serve_pools.py:serve_pools",
+    "step/act.py:serve_pools",
     "step/pool_states.py:strays",
 )
 

@@ -1,18 +1,15 @@
 """Warn idle workloads that opted in, and scale them to zero after their idle time.
 
-Every part may be repeated: a workload's standing is read from the store, and its owner is read again before it is
-changed. A failed read or write is left to a later step.
+Every part may be repeated: a workload's standing is read from the store. A failure is left to a later step.
 """
 
-from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import structlog
 
 from receiver.core.idle.idle_shutdown import (
     TOPIC,
     Consenting,
-    Courses,
     IdleCase,
     IdleStanding,
     IdleVerdict,
@@ -31,7 +28,7 @@ from receiver.core.model.policy import Policy
 from receiver.core.notices import workload_notices
 from receiver.core.notices.concerns import SILENT_FOR
 from receiver.core.notices.notice import Notice
-from receiver.ports import Cluster, Did, StepStore, Telemetry, TryLater, WontWork
+from receiver.ports import Cluster, Did, StepStore, TryLater, WontWork
 from receiver.step.carry_out import Hands
 from receiver.step.gather import Looked, Sources
 
@@ -46,58 +43,49 @@ def scale_idle_workloads_to_zero(
     """Check the workloads that opted in, once a minute. Raises TryLater when the store fails, WriterLostError when this
     replica may not write."""
     telemetry, cluster, store = sources.telemetry, hands.cluster, sources.store
-    if telemetry is None or cluster is None or not can_tell(looked.facts) or not is_new_minute(looked.before, now):
+    if telemetry is None or cluster is None or not is_new_minute(looked.before, now) or not can_tell(looked.facts):
         return
-    workloads = consenting(looked.pods)
-    told = store.told(TOPIC)
-    courses = _courses(telemetry, windows(workloads, now))
+    workloads, told = consenting(looked.pods), store.told(TOPIC)
+    if not workloads and not told:
+        return
+    courses = {}
+    for window in windows(workloads, now):
+        try:
+            courses[window] = telemetry.courses(window)
+        except (TryLater, WontWork) as error:
+            log.warning("cannot read GPU utilization", window=str(window), error=str(error))
     case = case_of(looked.facts, policy, mode, told, courses)
     for topic in left(workloads, case):
         store.say(workload_notices.idle_cleared(topic, None, case), now)
     room = MOST_AT_ONCE
     for workload in workloads:
         verdict = judge(workload, case)
-        _tell(workload, verdict, case, store, hands, cluster)
+        notice = _notice(workload, verdict, case)
+        if notice is not None and store.say(notice, now) and verdict is IdleVerdict.WARN:
+            _record_warning(workload, notice, hands, cluster)
         if verdict is IdleVerdict.SCALE and room:
             room -= 1
             _scale(workload, case, store, hands, cluster)
 
 
-def _courses(telemetry: Telemetry, asked: Sequence[timedelta]) -> Courses:
-    """Return GPU utilization over each window; a window without an answer is missing."""
-    found = {}
-    for window in asked:
-        try:
-            found[window] = telemetry.courses(window)
-        except (TryLater, WontWork) as error:
-            log.warning("cannot read GPU utilization", window=str(window), error=str(error))
-    return found
-
-
-def _tell(
-    workload: Consenting, verdict: IdleVerdict, case: IdleCase, store: StepStore, hands: Hands, cluster: Cluster
-) -> None:
-    """Send the message that the verdict asks for. A warning is also recorded as an Event on the pods."""
-    notice: Notice | None = None
+def _notice(workload: Consenting, verdict: IdleVerdict, case: IdleCase) -> Notice | None:
     until = kept_until(workload, case)
     if verdict is IdleVerdict.WARN:
-        notice = workload_notices.idle_notice(IdleStanding.WARNED, workload, case)
-    elif verdict is IdleVerdict.CLEAR:
-        notice = workload_notices.idle_cleared(workload.topic, workload, case)
-    elif verdict is IdleVerdict.CANNOT:
-        notice = workload_notices.idle_notice(IdleStanding.CANNOT, workload, case)
-    elif verdict is IdleVerdict.KEEP and until is not None:
-        notice = workload_notices.idle_notice(IdleStanding.KEPT, workload, case, f"{until:%Y-%m-%d %H:%M} UTC")
-    if notice is not None and store.say(notice, case.now) and verdict is IdleVerdict.WARN:
-        _announce(workload, notice, hands, cluster)
+        return workload_notices.idle_notice(IdleStanding.WARNED, workload, case)
+    if verdict is IdleVerdict.CLEAR:
+        return workload_notices.idle_cleared(workload.topic, workload, case)
+    if verdict is IdleVerdict.CANNOT:
+        return workload_notices.idle_notice(IdleStanding.CANNOT, workload, case)
+    if verdict is IdleVerdict.KEEP and until is not None:
+        return workload_notices.idle_notice(IdleStanding.KEPT, workload, case, f"{until:%Y-%m-%d %H:%M} UTC")
+    return None
 
 
-def _announce(workload: Consenting, notice: Notice, hands: Hands, cluster: Cluster) -> None:
-    message = f"{notice.title}. {notice.body}"
+def _record_warning(workload: Consenting, notice: Notice, hands: Hands, cluster: Cluster) -> None:
     for pod in workload.staying[:EVENTS_PER_WORKLOAD]:
         try:
             hands.ready()
-            cluster.record_event(pod, reason="IdleShutdown", message=message)
+            cluster.record_event(pod, reason="IdleShutdown", message=f"{notice.title}. {notice.body}")
         except (TryLater, WontWork) as error:
             log.warning("Events not written", pod=pod.key, error=str(error))
             return

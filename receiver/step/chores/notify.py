@@ -1,7 +1,11 @@
-"""Tell people what a step came to: Kubernetes Events on the pods that wait, notices for everybody else."""
+"""Send what no action sends: standing notices, Kubernetes Events on waiting pods, announcements of window evictions.
+
+An announcement is stored, and the grace period counts from it: without an announcement no pod is evicted.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import timedelta
 from itertools import islice
 
 import structlog
@@ -13,46 +17,46 @@ from receiver.core.model.pods import Pod
 from receiver.core.notices import money_notices, workload_notices
 from receiver.core.notices.concerns import concerns, good_news, notices_of
 from receiver.core.notices.notice import Notice, Seen, scale_up_event
-from receiver.core.notices.workload_notices import held_events
+from receiver.core.scaling.bounds import TOPIC, evicts
+from receiver.core.scaling.decide import case_of
 from receiver.ports import TryLater, WontWork
 from receiver.step.parts import StepContext
 
 log = structlog.get_logger("receiver")
 CLAIMS = f"{State.NOT_DEMAND}:None:None"  # of a pod that asks for devices by claim, as the last picture has it
-EVENTS_PER_ACTION = 50  # pods told by a Kubernetes Event about one growth
+EVENTS_PER_POOL = 50  # pods that get an Event about one growth or one eviction
 EVENTS_PER_STEP = 50  # and about not growing: a thousand pods must not keep the loop from scaling
-MOST_LOOKED_AT = 5_000  # workloads of which a step looks whether they were told
+MOST_LOOKED_AT = 5_000  # workloads that a step checks for missing Events
+SECOND = timedelta(seconds=1)  # Kubernetes cuts moments to it
 
 
 def record_pod_events(decision: Decision, work: StepContext) -> None:
-    """Leave an Event on the pods that a growth is for."""
+    """Write an Event for the pods that a growth is for."""
     wanted = work.assignment.pools[decision.pool]
     asking = [p for w in wanted.asking if w.key not in wanted.refused for p in w.pods]
     said = scale_up_event(decision, work.policy, work.facts.pool(decision.pool).ready_in)
-    record_events(work, asking[:EVENTS_PER_ACTION], "TriggeredScaleUp", said)
+    record_events(work, asking[:EVENTS_PER_POOL], "TriggeredScaleUp", said)
 
 
 def send_standing_notices(work: StepContext) -> None:
-    """Tell, once each, what no action would tell: misfits, budget stages, silent sources, holds, stuck nodes."""
+    """Send, once each, what no action sends: misfits, budget stages, silent sources, holds, stuck nodes."""
     facts, assignment, policy = work.facts, work.assignment, work.policy
-    _tell_held(work)
+    if facts.waiting and facts.up(Source.KUBERNETES):
+        _record_why_pods_wait(work)
     closes = work.mode == "act" and work.hands.cluster is not None
     told = work.store.told(money_notices.BUDGET_TOPIC) if assignment.budgets.views else {}
-    # Who waits beside free room may only just have been let in.
+    # Pods that wait beside free room may only just have been admitted.
     reopened = money_notices.when_reopened(work.store.told(money_notices.CLOSED_TOPIC) if facts.waiting else {})
-    work.concerns.extend(
-        concerns(
-            Seen(
-                facts=facts,
-                assignment=assignment,
-                decisions=work.decisions,
-                policy=policy,
-                drifts=work.drifts,
-                numbers=work.numbers,
-                reopened=reopened,
-            )
-        )
+    seen = Seen(
+        facts=facts,
+        assignment=assignment,
+        decisions=work.decisions,
+        policy=policy,
+        drifts=work.drifts,
+        numbers=work.numbers,
+        reopened=reopened,
     )
+    work.concerns.extend(concerns(seen))
     standing: list[Notice] = [
         *notices_of(work.concerns, policy, work.now),
         *good_news(facts),
@@ -60,46 +64,41 @@ def send_standing_notices(work: StepContext) -> None:
         *money_notices.of_charges(facts, policy),
     ]
     for notice in standing:
-        work.store.say(_beside_its_decision(notice, work), work.now)
+        number = work.numbers.get(notice.pool or "")  # its page shows all facts behind the notice
+        work.store.say(notice if notice.decision is not None else replace(notice, decision=number), work.now)
     for notice, ignored in workload_notices.ignored_wishes(facts.pools, policy.keep_until, work.now).items():
         standing.append(notice)
         if work.store.say(notice, work.now):
-            record_events(work, ignored[:EVENTS_PER_ACTION], "KeepUntilIgnored", notice.body)
+            record_events(work, ignored[:EVENTS_PER_POOL], "KeepUntilIgnored", notice.body)
     if facts.up(Source.CIVO) and facts.up(Source.KUBERNETES):  # otherwise it is unknown what has ended
         work.store.stand(standing, work.now)
 
 
-def _beside_its_decision(notice: Notice, work: StepContext) -> Notice:
-    """Return *notice* with its pool's decision, whose page shows all facts behind it."""
-    number = work.numbers.get(notice.pool or "")
-    return notice if notice.decision is not None or number is None else replace(notice, decision=number)
-
-
-def _tell_held(work: StepContext) -> None:
-    """Tell each pod once, by an Event, why it gets no node; what is too much for one step is told in the next ones."""
+def _record_why_pods_wait(work: StepContext) -> None:
+    """Write one Event for each pod on why it gets no node; later steps go on where this one stops."""
     told, facts, room = work.hands.told, work.facts, EVENTS_PER_STEP
-    if not facts.up(Source.KUBERNETES):
-        return
     if not told.begun:
         kept = work.store.snapshot()
         told.begin(kept[0] if kept is not None else {}, facts.waiting)
     known = {misfit.workload.key: misfit.detail for misfit in work.assignment.misfits}
     observing = work.mode == "observe"
     found = fates(facts, work.assignment, work.decisions, work.policy, observing=observing)
-    for event in held_events(islice(found, MOST_LOOKED_AT), known):
+    for event in workload_notices.held_events(islice(found, MOST_LOOKED_AT), known):
         pods = [p for p in event.pods if told.wants(p, event.about)][:room]
         record_events(work, pods, "NotTriggerScaleUp", event.message, event.about)
         room -= len(pods)
         if room <= 0:
             return
-    claiming = [p for p in facts.waiting if p.claims and not p.daemon and not p.terminating]
-    for pod in [p for p in claiming if told.wants(p, CLAIMS)][:room]:
+    claiming = [p for p in facts.waiting if p.claims and not p.daemon and not p.terminating and told.wants(p, CLAIMS)]
+    for pod in claiming[:room]:
         record_events(work, [pod], "NotTriggerScaleUp", by_claim(pod), CLAIMS)
 
 
 def record_events(work: StepContext, pods: Sequence[Pod], reason: str, message: str, about: str = "") -> None:
-    """Leave an Event on each of *pods*, *about* what keeps it waiting if anything does; ones that cannot be written
-    must neither fail nor hold up the step, and none gets the same message again within minutes."""
+    """Write an Event for each of *pods*; *about* identifies what keeps it waiting, if anything does.
+
+    A failed write neither fails nor delays the step, and no pod gets the same message again within minutes.
+    """
     hands, told, now = work.hands, work.hands.told, work.now
     if hands.cluster is None:
         return
@@ -114,6 +113,33 @@ def record_events(work: StepContext, pods: Sequence[Pod], reason: str, message: 
             if isinstance(error, TryLater):
                 told.rest(now)
             else:
-                told.told(pod, about, message, now)  # it never will be
+                told.told(pod, about, message, now)  # it will never succeed
             return
         told.told(pod, about, message, now)
+
+
+def announce_window_evictions(work: StepContext, *, steady: bool) -> None:
+    """Send the announcements that are due, pool by pool, and take back those that no longer hold.
+
+    Unless the clock is *steady* nothing is announced and earlier announcements are taken back: how much of a grace
+    period has passed is unknown. While a source is silent, only what holds whatever the nodes show is taken back.
+    """
+    facts, policy, store, now = work.facts, work.policy, work.store, work.now
+    pools = [pool for pool in policy.pools if any(evicts(window, pool) for window in pool.windows)]
+    announces = steady and facts.up(Source.CIVO) and facts.up(Source.KUBERNETES)
+    told = facts.told_to_go if steady else workload_notices.told_to_go(store.told(TOPIC), work.mode)
+    for notice in workload_notices.windows_gone(told, policy) if announces and told else ():
+        store.say(notice, now)
+    for pool in pools:
+        case = case_of(facts.pool(pool.id), work.assignment.pools[pool.id], facts, policy)
+        if not announces:
+            take_back = workload_notices.evictions_overruled if steady else workload_notices.evictions_doubted
+            for notice in take_back(case, told):
+                store.say(notice, now)
+            continue
+        for said in workload_notices.evictions_due(case, told, work.mode):
+            if said.notice is not None and store.say(said.notice, now):
+                record_events(work, said.pods[:EVENTS_PER_POOL], "WindowEviction", said.event)
+        if work.before is not None and work.mode == "act":
+            for late in workload_notices.evictions_of_latecomers(case, work.before.at - SECOND):
+                record_events(work, late.pods[:EVENTS_PER_POOL], "WindowEviction", late.event)

@@ -16,7 +16,7 @@ from tests.faults.processes.faces import ALERTMANAGER_ILLS, PROMETHEUS_ILLS
 TROUBLED = 9.0  # seconds
 What = dict[str, Any]
 ACT, STORE = "step/carry_out", "adapters/store/"
-PHASES = {"step/settle": 100, "step/act.py": 80}
+PHASES = {"step/settle": 100, "step/act.py": 150}
 WITHIN = (ACT, ACT, ACT, *PHASES, "step/gather", "step/chores/node_upkeep", STORE, "")
 LINES = {ACT: 60, **PHASES, "": 1500, STORE: 600}
 

@@ -1,0 +1,175 @@
+"""Enforce budgets in Kubernetes: refuse new GPU work during a hold, cordon nodes during a stop, and undo both after.
+
+Each step compares the cluster with what it should be, so a restart, a lost store or a lost answer changes nothing, and
+a manual change is reverted. Failures are reported and tried again; they delay no pool.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from zlib import crc32
+
+import structlog
+
+from receiver.core.model.memory import is_new_minute
+from receiver.core.model.policy import Pool
+from receiver.core.money.budget import Intent, intent, month_of
+from receiver.core.notices import money_notices
+from receiver.core.scaling.bounds import lacks_price, to_close, to_open, why_closed
+from receiver.ports import Cluster, Did, HeldPlaces, Receipt, TryLater, WontWork
+from receiver.step.parts import StepContext
+
+log = structlog.get_logger("receiver")
+QUEUE = "ClusterQueue "
+ANSWERS_MISSED = 3  # in a row; then the other nodes of the pool wait for the next step
+Change = tuple[str, Callable[[], Receipt], bool]  # the place, what is done to it, and whether the hold is over
+
+
+def hold_new_work(work: StepContext, *, steady: bool) -> Mapping[str, datetime] | None:
+    """Apply or lift the hold. Returns the held places and since when, as far as is known; None before the first read.
+
+    When nothing should be held, the cluster is read only after a start or a long pause, and once a minute where a hold
+    is configured: an earlier process may have held places that are in neither configuration nor store. *steady* is
+    False then, and after a jump of the clock. Nothing is admitted in such a step: the clock may have jumped into
+    another month.
+    """
+    before, cluster, budget = work.facts.kept_out, work.hands.cluster, work.policy.budget
+    wanted = intent(work.assignment.budgets, work.policy, work.facts.spend.month)
+    if cluster is None or wanted is None:
+        return before
+    begins = before is None or not steady
+    holds_queues = budget is not None and bool(budget.keep_out.cluster_queues)
+    configured = holds_queues or (budget is not None and bool(budget.keep_out.namespaces))
+    if not (wanted.holds or before or begins or (configured and is_new_minute(work.before, work.now))):
+        return {}
+    held_queues = {place for place in before or () if place.startswith(QUEUE)}
+    asks_kueue = begins or holds_queues or bool(held_queues)
+    found, failure = _look(cluster, queues=asks_kueue)
+    there: set[str] = set()
+    if failure is not None and asks_kueue:  # a failure of Kueue must not stop the quotas
+        found, worse = _look(cluster, queues=False)
+        failure = worse or failure
+        wanted = replace(wanted, cluster_queues=())
+        there = held_queues
+    concerned = configured or bool(before)
+    if isinstance(failure, WontWork) and concerned:
+        place = "the cluster" if found is None else "ClusterQueues"
+        work.say_later(partial(money_notices.kept_out, place, "failed", str(failure), wanted))
+    if found is None:
+        may_not_ask = isinstance(failure, WontWork) and not concerned
+        return {} if may_not_ask else before  # without the right to read, nothing was ever held
+    there |= {*found.namespaces, *(f"{QUEUE}{queue}" for queue in found.cluster_queues)}
+    for place, write, over in _changes(wanted, found, cluster):
+        if over and not steady:
+            continue
+        with work.parts.part("keep_out"):
+            if _done(place, write, wanted, work, over=over):
+                there = there - {place} if over else there | {place}
+    if begins and isinstance(failure, TryLater):
+        return None  # Kueue's part is not known yet
+    return {place: (before or {}).get(place, work.now) for place in sorted(there)}
+
+
+def _look(cluster: Cluster, *, queues: bool) -> tuple[HeldPlaces | None, TryLater | WontWork | None]:
+    try:
+        return cluster.held_places(queues=queues), None
+    except (TryLater, WontWork) as error:
+        log.warning("cannot read the budget hold from the cluster", queues=queues, error=str(error))
+        return None, error
+
+
+def _changes(wanted: Intent, found: HeldPlaces, cluster: Cluster) -> Iterator[Change]:
+    for name in wanted.namespaces:
+        yield name, partial(cluster.hold_namespace, name, wanted.resources, wanted.passing), False
+    for name in wanted.cluster_queues:
+        yield f"{QUEUE}{name}", partial(cluster.hold_queue, name), False
+    for name in found.namespaces:
+        if name not in wanted.namespaces:
+            yield name, partial(cluster.release_namespace, name), True
+    for name in found.cluster_queues:
+        if name not in wanted.cluster_queues:
+            yield f"{QUEUE}{name}", partial(cluster.release_queue, name), True
+
+
+def _done(place: str, write: Callable[[], Receipt], wanted: Intent, work: StepContext, *, over: bool) -> bool:
+    """Make one write and send a message if it changed something; True when the place is as it should be now."""
+    work.hands.ready()
+    try:
+        receipt = write()
+    except (TryLater, WontWork) as error:
+        log.warning("budget hold not applied or not lifted", place=place, error=str(error))
+        if isinstance(error, WontWork):
+            work.say_later(partial(money_notices.kept_out, place, "failed", str(error), wanted, over=over))
+        return False
+    if receipt.did is not Did.ALREADY:
+        did, detail = receipt.did.value, receipt.sentence
+        log.info("budget hold", place=place, did=did, detail=detail)
+        work.say_later(partial(money_notices.kept_out, place, did, detail, wanted, over=over))
+    return receipt.did in (Did.DONE, Did.ALREADY)
+
+
+def close_nodes(work: StepContext, strays: Iterable[str], *, steady: bool) -> None:
+    """Cordon and uncordon the nodes of every pool as its budgets ask, and uncordon *strays*, the nodes of pools that
+    are no longer configured. Unless the clock is *steady* nothing is uncordoned: it may have jumped into another
+    month."""
+    for pool in work.policy.pools:
+        with work.parts.part("close_nodes", pool.id):
+            nodes, why = work.facts.pool(pool.id).nodes, why_closed(work.assignment.budgets, pool.id)
+            if closing := to_close(nodes, why):
+                _write_all(pool, [n.name for n in closing], why or "", work)
+            if steady and (opening := to_open(nodes, why)):
+                _write_all(pool, [n.name for n in opening], "", work, stopped=bool(why))
+            unpriced = lacks_price(work.assignment.budgets, pool.id)
+            if unpriced and any(n.closed_for is not None for n in nodes):
+                work.say_later(partial(money_notices.stay_closed, pool, unpriced))
+    for node in strays if steady else ():
+        try:
+            _write(node, "", work)
+        except (TryLater, WontWork) as error:
+            log.warning("node of a pool no longer configured not uncordoned", node=node, error=str(error))
+
+
+def _write_all(pool: Pool, nodes: Sequence[str], why: str, work: StepContext, *, stopped: bool = False) -> None:
+    """Cordon *nodes* because of *why*, or uncordon them if it is empty, and report what the budget's own message does
+    not say. A node that refuses delays no other. Nodes opened while the pool is still *stopped* host the autoscaler."""
+    refused: dict[str, WontWork] = {}
+    did: list[Did] = []
+    missed = 0
+    # In another order each time: nodes that never answer must not always come first.
+    for node in sorted(nodes, key=lambda name: crc32(f"{work.now} {name}".encode())):
+        try:
+            did.append(_write(node, why, work).did)
+            missed = 0
+        except (TryLater, WontWork) as error:
+            log.warning("node not cordoned or uncordoned", node=node, error=str(error))
+            if isinstance(error, WontWork):
+                refused[node] = error
+            missed = missed + 1 if isinstance(error, TryLater) else 0
+            if missed == ANSWERS_MISSED:
+                break
+    if Did.OBSERVED in did:
+        work.say_later(partial(money_notices.would_be_closed, pool, len(nodes), why))
+    elif Did.DONE in did and why and _was_over(pool, work):
+        work.say_later(partial(money_notices.closed_again, pool, why))
+    elif Did.DONE in did and not why and not stopped:
+        work.say_later(partial(money_notices.reopened, pool, did.count(Did.DONE), work.now))
+    if refused:
+        work.say_later(partial(money_notices.not_closed, pool, refused, why))
+
+
+def _was_over(pool: Pool, work: StepContext) -> bool:
+    """True when a message this month said that *pool* accepts new work again: each budget line is sent once a month."""
+    at = money_notices.when_reopened(work.store.told(money_notices.CLOSED_TOPIC)).get(pool.id)
+    zone = work.policy.timezone
+    return at is not None and month_of(at, zone) == month_of(work.now, zone)
+
+
+def _write(node: str, why: str, work: StepContext) -> Receipt:
+    cluster = work.hands.cluster
+    assert cluster is not None
+    work.hands.ready()
+    receipt = cluster.cordon_for_budget(node, why) if why else cluster.uncordon_for_budget(node)
+    if receipt.did not in (Did.ALREADY, Did.OBSERVED):
+        log.info("budget stop", node=node, did=receipt.did.value, detail=receipt.sentence)
+    return receipt
