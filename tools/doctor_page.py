@@ -18,9 +18,9 @@ WRITTEN = re.compile(r"(?<=<!-- checks -->\n).*?(?=<!-- end of checks -->)", re.
 
 def filled(page: str) -> str:
     """Return *page* with the table as the checks are now."""
-    rows = ["", "| check | what it looks at | can be | what to do |", "|---|---|---|---|"]
+    rows = ["", "| check | what it looks at | what to do |", "|---|---|---|"]
     rows += [
-        f"| `{check.name}` | {check.looks} | {', '.join(check.may)} | {check.remedy} |"
+        f"| `{check.name}` | {check.looks} | {check.remedy} |"
         for checks in (*((*area.checks, area.answers) for area in AREAS), smoke.CHECKS, release.CHECKS)
         for check in checks
     ]

@@ -1,7 +1,7 @@
 """Write what `gpu-autoscaler doctor` knows of the shipped rules: `python -m tools.shipped_rules`.
 
 The names of the rules by file with the action of each alert, the metrics that they read with the alerts that cannot
-fire without them, and the longest window: what the program must know where the files of ``rules/`` are not.
+fire without them: what the program must know where the files of ``rules/`` are not.
 """
 
 import json
@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import durationpy
 import yaml
 
 from tools.metric_names import LABELS_FOLLOW, TOKEN, WORDS, Token, metrics_in
@@ -24,7 +23,7 @@ OPEN, CLOSED = ("(", "{", "["), (")", "}", "]")
 
 
 def document() -> JSON:
-    """Return what `receiver.doctor.rules` reads."""
+    """Return what `receiver.doctor.prometheus` reads."""
     found = list(_rules())
     recorded = {rule["record"]: str(rule["expr"]) for _, rule in found if "record" in rule}
     names: dict[str, dict[str, str]] = {}
@@ -35,9 +34,7 @@ def document() -> JSON:
             metrics.setdefault(name, [])
         for name in needed(str(rule["expr"]), recorded) if "alert" in rule else ():
             metrics.setdefault(name, []).append(rule["alert"])
-    ranges = [window for _, rule in found for window in re.findall(r"\[(\w+)", str(rule["expr"]))]
-    longest = max(ranges, key=durationpy.from_str)
-    return {"longest_range": longest, "rules": names, "metrics": dict(sorted(metrics.items()))}
+    return {"rules": names, "metrics": dict(sorted(metrics.items()))}
 
 
 def _rules() -> Iterator[tuple[str, JSON]]:

@@ -18,7 +18,7 @@ from receiver.cli.client import UNUSABLE, DurationType, print_json
 from receiver.config import ConfigError, Settings, load
 from receiver.config.environment import installed_version
 from receiver.core.model.text import some
-from receiver.doctor.checks import NEEDS_REMEDY, VERDICTS, Finding, Installation
+from receiver.doctor.checks import PROBLEMS, VERDICTS, Finding, Installation
 from receiver.ports import Clock, TryLater, WontWork
 from receiver.reports.screen import printable
 
@@ -218,6 +218,7 @@ def run_smoke(
 
 def run_release(installation: Installation, tell: Teller, *, sure: bool) -> list[Finding]:
     """List the changes of mode act and undo them, showing each finding at once."""
+    from receiver.doctor import kubernetes
     from receiver.doctor import release as task
 
     def steps() -> Iterator[Finding]:
@@ -226,13 +227,13 @@ def run_release(installation: Installation, tell: Teller, *, sure: bool) -> list
         if server.verdict == "fail":
             return
         try:
-            with closing(task.opened(installation)) as cluster:
+            with closing(kubernetes.opened(installation)) as cluster:
                 marks, unseen = task.marks(cluster)
                 for mark in marks:
-                    click.echo(f"      {printable(str(mark))}", err=True)
+                    click.echo(f"      {printable(mark.said)}", err=True)
                 if marks:
                     _ask(f"Undo {'these ' if len(marks) > 1 else 'this '}{len(marks)}?", sure=sure)
-                yield from task.undone(cluster, marks, unseen)
+                yield from task.undone(marks, unseen)
         except (TryLater, WontWork) as error:
             yield task.UNDONE.failed(str(error))
 
@@ -278,7 +279,7 @@ def table(found: Found, *, problems: bool = False) -> Iterator[str]:
 
     With *problems* the table has only warnings and failures.
     """
-    shown = [f for _, findings in found for f in findings if not problems or f.verdict in NEEDS_REMEDY]
+    shown = [f for _, findings in found for f in findings if not problems or f.verdict in PROBLEMS]
     width = max((len(finding.check) for finding in shown), default=0)
     for finding in shown:
         yield from finding_lines(finding, width)

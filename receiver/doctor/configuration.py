@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from receiver.config import Configuration, Environment, Mode
 from receiver.config.environment import SHORTEST_TOKEN
 from receiver.config.values import Mistake
+from receiver.core.model.text import some
 from receiver.doctor.checks import Area, Check, Finding, Installation
 
 PLACEHOLDER = ".example"  # the shipped rules and examples use reserved host names (RFC 2606)
@@ -12,40 +13,33 @@ PLACEHOLDER = ".example"  # the shipped rules and examples use reserved host nam
 LOADS = Check(
     "configuration.loads",
     "whether the server could start with file and environment",
-    ("fail",),
     "correct the file or the variable; `gpu-autoscaler check-config` checks it again",
 )
 ODD = Check(
     "configuration.odd",
     "settings that are valid and probably a mistake: misspelt variables, a price far from the list, no budget",
-    ("warn",),
     "correct it, or ignore the warning if it is intended: docs/configuration.md has every key",
 )
 TOKENS = Check(
     "configuration.tokens",
     "whether the tokens of webhook, operator and reader are set, long enough and different",
-    ("warn",),
     "set another long random word, such as the output of `openssl rand -hex 32`",
 )
 MODE = Check(
     "configuration.mode",
     "whether it writes to Civo and the cluster (`act`) or only reports what it would do (`observe`)",
-    ("warn",),
     "once its decisions are what you want, set `mode: act` and restart (docs/operations.md, Observe first)",
 )
 LINKS = Check(
     "configuration.links",
     "whether `docs_url` and `public_url` are set to real hosts, so that messages link to runbooks and decisions",
-    ("warn",),
     "set docs_url to the URL where you publish docs/, and public_url to the URL of the pages",
 )
 HOLD = Check(
     "configuration.budget_hold",
     "whether a budget can keep new work out at its hold line",
-    ("warn", "skip"),
     "name namespaces in budget.hold.namespaces or ClusterQueues in budget.hold.kueue_cluster_queues",
 )
-CHECKS = (LOADS, ODD, TOKENS, MODE, LINKS, HOLD)
 
 
 def unreadable(mistakes: Sequence[Mistake]) -> list[Finding]:
@@ -55,54 +49,45 @@ def unreadable(mistakes: Sequence[Mistake]) -> list[Finding]:
 
 def look(installation: Installation) -> Iterator[Finding]:
     """Check the loaded settings."""
-    settings = installation.settings
-    pools = len(settings.configuration.pools)
-    yield LOADS.passed(f"file and environment are valid; {pools} pool{'s' if pools != 1 else ''} configured")
+    settings, configuration = installation.settings, installation.settings.configuration
+    yield LOADS.passed(f"file and environment are valid; {some(len(configuration.pools), 'pool')} configured")
     # Short tokens are reported below, with a better remedy.
     odd = [w for w in settings.warnings if not w.partition(":")[0].endswith("_TOKEN") or "shorter" not in w]
-    yield from [ODD.warned(warning) for warning in odd] or [ODD.passed("nothing is unusual")]
+    yield from ODD.warnings(odd, "nothing is unusual")
     yield tokens(settings.environment)
-    yield mode(settings.configuration.mode)
-    yield from links({"docs_url": settings.configuration.docs_url, "public_url": settings.configuration.public_url})
-    yield hold(settings.configuration)
+    observes = ["mode is observe: it reports what it would do and changes nothing"]
+    yield from MODE.warnings(observes if configuration.mode is Mode.OBSERVE else [], "mode is act")
+    yield from links({"docs_url": configuration.docs_url, "public_url": configuration.public_url})
+    yield hold(configuration)
 
 
 def tokens(environment: Environment) -> Finding:
     """Find short and missing tokens; the loader has refused equal ones."""
-    words = {
-        "WEBHOOK": [t.get_secret_value() for t in environment.webhook_tokens],
-        "OPERATOR": [environment.operator_token.get_secret_value()] if environment.operator_token else [],
-        "READER": [environment.reader_token.get_secret_value()] if environment.reader_token else [],
+    secrets = {
+        "WEBHOOK": environment.webhook_tokens,
+        "OPERATOR": [environment.operator_token] if environment.operator_token else [],
+        "READER": [environment.reader_token] if environment.reader_token else [],
     }
     short = [
-        f"GPU_AUTOSCALER_{name}_TOKEN" for name, said in words.items() if any(len(w) < SHORTEST_TOKEN for w in said)
+        f"GPU_AUTOSCALER_{name}_TOKEN"
+        for name, said in secrets.items()
+        if any(len(token.get_secret_value()) < SHORTEST_TOKEN for token in said)
     ]
     if short:
         return TOKENS.warned(f"shorter than {SHORTEST_TOKEN} characters, so they can be guessed: {', '.join(short)}")
-    if not words["OPERATOR"]:
-        said = "GPU_AUTOSCALER_OPERATOR_TOKEN is not set, so overrides and approvals are impossible"
-        return TOKENS.warned(said)
-    there = ", ".join(name.lower() for name, said in words.items() if said)
+    if not environment.operator_token:
+        return TOKENS.warned("GPU_AUTOSCALER_OPERATOR_TOKEN is not set, so overrides and approvals are impossible")
+    there = ", ".join(name.lower() for name, said in secrets.items() if said)
     return TOKENS.passed(f"set, long enough and different: {there}")
-
-
-def mode(said: Mode) -> Finding:
-    """Warn about mode observe, which is right at first and easily forgotten."""
-    if said is Mode.OBSERVE:
-        return MODE.warned("mode is observe: it reports what it would do and changes nothing")
-    return MODE.passed("mode is act")
 
 
 def links(addresses: Mapping[str, str | None]) -> Iterator[Finding]:
     """Judge *addresses* by key; None is not set."""
     missing = [key for key, url in addresses.items() if not url]
-    invented = [key for key, url in addresses.items() if url and is_placeholder(url)]
-    if missing:
-        yield LINKS.warned(f"not set, so messages lack these links: {', '.join(missing)}")
-    if invented:
-        yield LINKS.warned(f"still the placeholder of the examples: {', '.join(invented)}")
-    if not missing and not invented:
-        yield LINKS.passed(f"set: {', '.join(addresses)}")
+    invented = [key for key, url in addresses.items() if is_placeholder(url or "")]
+    said = [f"not set, so messages lack these links: {', '.join(missing)}"] if missing else []
+    said += [f"still the placeholder of the examples: {', '.join(invented)}"] if invented else []
+    yield from LINKS.warnings(said, f"set: {', '.join(addresses)}")
 
 
 def is_placeholder(url: str) -> bool:
@@ -116,17 +101,17 @@ def hold(configuration: Configuration) -> Finding:
     budget = configuration.budget
     if budget is None:
         return HOLD.skipped("there is no budget, so there is no hold")
-    if not budget.hold.namespaces and not budget.hold.kueue_cluster_queues:
-        line = f"at {budget.hold_at:.0%} of the budget no pool grows"
-        return HOLD.warned(f"{line}, but new pods may still use free GPUs: budget.hold is empty")
     named = [*budget.hold.namespaces, *budget.hold.kueue_cluster_queues]
-    return HOLD.passed(f"at the hold line new work is kept out of {', '.join(named)}")
+    if named:
+        return HOLD.passed(f"at the hold line new work is kept out of {', '.join(named)}")
+    line = f"at {budget.hold_at:.0%} of the budget no pool grows"
+    return HOLD.warned(f"{line}, but new pods may still use free GPUs: budget.hold is empty")
 
 
 AREA = Area(
     name="configuration",
     source="file and environment",
-    checks=CHECKS,
+    checks=(LOADS, ODD, TOKENS, MODE, LINKS, HOLD),
     look=look,
     remedy="run `gpu-autoscaler check-config`",
 )

@@ -1,168 +1,265 @@
-"""Prometheus itself: its clock, scrapes of what the rules read, retention, and the Alertmanagers it sends to."""
+"""Prometheus: its clock, and the rules of this version in it: loaded, without errors, labelled, evaluated in time.
 
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import timedelta
+The files in ``rules/`` are installed into Prometheus and not with this program, which carries only what it compares:
+``shipped_rules.json``, written by `python -m tools.shipped_rules`.
+"""
+
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import cache
+from importlib.resources import files
 from typing import Any
 
-import durationpy
-
+from receiver.adapters.http.sessions import moment
 from receiver.adapters.monitoring.http_apis import MonitoringApi
+from receiver.core.model.signals import COMPONENT, HEARTBEAT_ALERT
 from receiver.core.model.text import lasting, some
-from receiver.doctor.checks import Area, Check, Finding, Installation, few
-from receiver.doctor.rules import longest_range
+from receiver.doctor.checks import CALL_TIMEOUTS, Area, Check, Finding, Installation, few, text_map
+from receiver.doctor.configuration import is_placeholder
 
 FAR = timedelta(seconds=60)  # the alert GpuAutoscalerClockSkewed fires there
 NOTICEABLE = timedelta(seconds=5)
-SELDOM = timedelta(seconds=60)  # rules about an idle hour need a sample every minute
-A_WEEK = timedelta(days=7)
-OURS = ("kube-state-metrics", "gpu-autoscaler", "alertmanager")  # jobs that the rules or their alerts read
+LATE = 3  # intervals without an evaluation, and at least a minute
 
 CLOCK = Check(
     "prometheus.clock",
     "whether Prometheus' clock and the local one agree: within 5 s, at most a minute",
-    ("warn", "fail", "skip"),
     "run an NTP client (chrony, systemd-timesyncd) on both machines: ages, cooldowns and paid hours depend on the time",
 )
-TARGETS = Check(
-    "prometheus.targets",
-    "whether scrapes of kube-state-metrics, the DCGM exporter, Alertmanager and the autoscaler succeed",
-    ("warn", "skip"),
-    "the page /targets of Prometheus shows the error; the usual reasons are a NetworkPolicy or a port name",
+LOADED = Check(
+    "rules.loaded",
+    "whether Prometheus has loaded every recording and alert rule of this version, once",
+    "install the files of rules/ of this version (kubectl apply the PrometheusRule with the label that Prometheus"
+    " selects, such as `release`), and reload Prometheus",
 )
-INTERVALS = Check(
-    "prometheus.intervals",
-    "how often those are scraped: at least once a minute; a waiting pod is seen at the next scrape",
-    ("warn", "skip"),
-    "set interval: 15s in the ServiceMonitor, or scrape_interval in the job (kube-prometheus-stack has 30s)",
+HEALTHY = Check(
+    "rules.healthy",
+    "whether each rule was evaluated without an error",
+    "fix what the error names: an alert whose rule fails is resolved after minutes. many-to-many matching means that a"
+    " source is scraped twice",
 )
-RETENTION = Check(
-    "prometheus.retention",
-    "whether it keeps samples for the longest range of the rules, and a week for a replay of the past",
-    ("warn", "fail", "skip"),
-    "raise --storage.tsdb.retention.time (prometheus.prometheusSpec.retention), or replay from long-term storage"
-    " such as Thanos",
+SAME = Check(
+    "rules.same",
+    "whether each alert has the labels that route it and name its action, as this version ships them",
+    "install rules and program of one version, and keep the labels component, action and namespace of its alerts",
 )
-ALERTMANAGERS = Check(
-    "prometheus.alertmanagers",
-    "whether Prometheus sends its alerts to as many Alertmanagers as alertmanager.urls lists",
-    ("warn", "fail", "skip"),
-    "list every peer once in alerting.alertmanagers of Prometheus (spec.alerting with the operator)",
+TIMELY = Check(
+    "rules.timely",
+    "whether each rule was evaluated within the last three intervals",
+    "give Prometheus more CPU, or fewer series; prometheus_rule_group_iterations_missed_total counts the missed ones",
 )
-CHECKS = (CLOCK, TARGETS, INTERVALS, RETENTION, ALERTMANAGERS)
+HEARTBEAT = Check(
+    "rules.heartbeat",
+    "whether the alert GpuAutoscalerHeartbeat fires in Prometheus",
+    "load rules/heartbeat.alerts.yaml: without this alert no node is ever removed",
+)
+RUNBOOKS = Check(
+    "rules.runbooks",
+    "whether the alerts link to published runbooks, not to the placeholder of the shipped files",
+    "replace https://civo-gpu-autoscaler.example/ in the rule files by the URL where you publish docs/, as runbook_url",
+)
 
 
-def look(installation: Installation) -> Iterator[Finding]:
-    """Check the configured Prometheus."""
+@dataclass(frozen=True, slots=True)
+class ShippedRule:
+    """A rule of *file* by its *name*; *action* is the label of an alert, empty for a recording rule."""
+
+    file: str
+    name: str
+    action: str = ""
+
+    @property
+    def kind(self) -> str:
+        """Prometheus' name of its kind."""
+        return "alerting" if self.action else "recording"
+
+
+@cache
+def _carried() -> Mapping[str, Any]:
+    found: Mapping[str, Any] = json.loads(files(__package__).joinpath("shipped_rules.json").read_text(encoding="utf-8"))
+    return found
+
+
+def shipped_rules() -> tuple[ShippedRule, ...]:
+    """Return every rule, in the order of files, groups and rules."""
+    by_file = _carried()["rules"].items()
+    return tuple(ShippedRule(file, name, action) for file, rules in by_file for name, action in rules.items())
+
+
+def read_by_rules(prefix: str) -> tuple[str, ...]:
+    """Return the metrics with *prefix* that any rule reads, in order."""
+    return tuple(name for name in _carried()["metrics"] if name.startswith(prefix))
+
+
+def asleep_without(missing: Collection[str]) -> tuple[str, ...]:
+    """Return the names of the alerts that cannot fire without the metrics *missing*."""
+    asleep = {alert for name in missing for alert in _carried()["metrics"].get(name, ())}
+    return tuple(rule.name for rule in shipped_rules() if rule.name in asleep)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningRule:
+    """A rule in Prometheus. *health* is ``ok``, ``err`` or ``unknown``; *last* is its last evaluation."""
+
+    group: str
+    file: str
+    name: str
+    kind: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    runbook: str = ""
+    health: str = "ok"
+    error: str = ""
+    state: str = ""
+    interval: timedelta = timedelta(0)
+    last: datetime | None = None
+
+
+def running_rules(data: Mapping[str, Any]) -> tuple[RunningRule, ...]:
+    """Return the rules in *data*, the ``data`` of the answer to ``/api/v1/rules``."""
+    return tuple(
+        RunningRule(
+            group=str(group.get("name")),
+            file=str(group.get("file")),
+            name=str(rule.get("name")),
+            kind=str(rule.get("type")),
+            labels=text_map(rule.get("labels")),
+            runbook=text_map(rule.get("annotations")).get("runbook_url", ""),
+            health=str(rule.get("health") or "unknown"),
+            error=str(rule.get("lastError") or ""),
+            state=str(rule.get("state") or ""),
+            interval=timedelta(seconds=float(group.get("interval") or 0)),
+            last=moment(rule.get("lastEvaluation")) or moment(group.get("lastEvaluation")),
+        )
+        for group in data.get("groups") or ()
+        for rule in group.get("rules") or ()
+    )
+
+
+Pair = tuple[ShippedRule, RunningRule]
+
+
+def _look_at_clock(installation: Installation) -> Iterator[Finding]:
     url = installation.settings.configuration.prometheus.url
     if url is None:
         yield CLOCK.skipped("prometheus.url is not set")
         return
-    with MonitoringApi("Prometheus", url, installation.clock, installation.timeouts) as api:
-        ahead, uncertain = api.ahead()
-        yield clock(ahead, uncertain)
-        targets = api.told("targets", state="active")
-        yield from scrapes(active_targets(targets)) if targets is not None else [_unknown(TARGETS)]
-        info = api.told("status/runtimeinfo")
-        kept = info.get("storageRetention") if isinstance(info, Mapping) else None
-        yield retention(str(kept), length(longest_range())) if kept else _unknown(RETENTION)
-        told = api.told("alertmanagers")
-        peers = len(installation.settings.configuration.alertmanager.urls)
-        yield alertmanagers(told, peers) if told is not None else _unknown(ALERTMANAGERS)
-
-
-def _unknown(check: Check) -> Finding:
-    return check.skipped("this source does not report it (it is not Prometheus itself)")
+    with MonitoringApi("Prometheus", url, installation.clock, CALL_TIMEOUTS) as api:
+        yield clock(*api.ahead())
 
 
 def clock(ahead: timedelta, uncertain: timedelta) -> Finding:
     """Judge how far Prometheus' clock is *ahead* (negative: behind), with the error *uncertain*."""
     off = max(abs(ahead) - uncertain, timedelta(0))
-    said = (
-        f"Prometheus' clock is {lasting(abs(ahead))} {'ahead of' if ahead > timedelta(0) else 'behind'} the local one"
-    )
-    if off > FAR:
-        return CLOCK.failed(said)
-    if off > NOTICEABLE:
-        return CLOCK.warned(said)
-    return CLOCK.passed(
-        f"Prometheus' clock and the local one differ by at most {max(abs(ahead), uncertain).total_seconds():.1f} s"
-    )
+    if off <= NOTICEABLE:
+        most = max(abs(ahead), uncertain).total_seconds()
+        return CLOCK.passed(f"Prometheus' clock and the local one differ by at most {most:.1f} s")
+    side = "ahead of" if ahead > timedelta(0) else "behind"
+    said = f"Prometheus' clock is {lasting(abs(ahead))} {side} the local one"
+    return CLOCK.failed(said) if off > FAR else CLOCK.warned(said)
 
 
-def active_targets(data: Any) -> Sequence[Mapping[str, Any]]:
-    """Return the targets that the rules depend on among *data*, the answer to ``/api/v1/targets``."""
-    found = data.get("activeTargets") if isinstance(data, Mapping) else None
-    targets = [target for target in found or () if isinstance(target, Mapping)]
-    return [target for target in targets if _job(target) in OURS or "dcgm" in _job(target)]
-
-
-def _job(target: Mapping[str, Any]) -> str:
-    labels = target.get("labels")
-    return str(labels.get("job") or "") if isinstance(labels, Mapping) else ""
-
-
-def scrapes(targets: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
-    """Find targets that are down, and jobs that are scraped too rarely."""
-    if not targets:
-        yield TARGETS.skipped(
-            "no target has the job kube-state-metrics, gpu-autoscaler, alertmanager, or one with dcgm in its name"
-        )
+def look(installation: Installation) -> Iterator[Finding]:
+    """Check the rules of the configured Prometheus."""
+    url = installation.settings.configuration.prometheus.url
+    if url is None:
+        yield LOADED.skipped("prometheus.url is not set")
         return
-    down = [t for t in targets if t.get("health") == "down"]
-    for target in down:
-        where = f"{_job(target)} at {(target.get('labels') or {}).get('instance')}"
-        yield TARGETS.warned(f"{where} is down: {target.get('lastError') or 'no reason given'}")
-    if not down:
-        yield TARGETS.passed(f"{some(len(targets), 'target')} of {few(sorted({_job(t) for t in targets}))} up")
-    said = {_job(t): str(t.get("scrapeInterval") or "") for t in targets}
-    seldom = [job for job, every in said.items() if length(every) > SELDOM]
-    shown = ", ".join(f"{job} every {every}" for job, every in sorted(said.items()) if every)
-    if seldom:
-        yield INTERVALS.warned(f"scraped less than once a minute: {few(seldom)} ({shown})")
-    elif shown:
-        yield INTERVALS.passed(shown)
+    with MonitoringApi("Prometheus", url, installation.clock, CALL_TIMEOUTS) as api:
+        ahead, _ = api.ahead()
+        running = api.told("rules")
+    if running is None:
+        yield LOADED.skipped("this source has no /api/v1/rules; the ruler of Thanos or Mimir, or vmalert, has it")
+    else:
+        yield from judge(shipped_rules(), running_rules(running), installation.clock.now() + ahead)
 
 
-def length(duration: str) -> timedelta:
-    """Return the length of *duration* (``1h30m``, ``15d``, ``0s``), 0 if it is not a duration."""
-    try:
-        found: timedelta = durationpy.from_str(duration)
-    except (durationpy.DurationError, OverflowError):
-        return timedelta(0)
-    return found
+def judge(shipped: Sequence[ShippedRule], running: Sequence[RunningRule], now: datetime) -> Iterator[Finding]:
+    """Compare the *shipped* rules with the *running* ones of the same name and kind; *now* is Prometheus' time."""
+    by_name: dict[tuple[str, str], list[RunningRule]] = {}
+    for rule in running:
+        by_name.setdefault((rule.kind, rule.name), []).append(rule)
+    found = {rule: by_name.get((rule.kind, rule.name), []) for rule in shipped}
+    pairs = [(ours, one) for ours, ones in found.items() for one in ones]
+    yield from loaded(found)
+    if pairs:
+        yield from healthy(pairs)
+        wanted = {"component": COMPONENT, "namespace": COMPONENT}
+        lost = [
+            f"{rule.name} ({label})"
+            for ours, rule in pairs
+            if ours.action
+            for label, value in sorted({**wanted, "action": ours.action}.items())
+            if rule.labels.get(label) != value
+        ]
+        said = [f"alerts without the labels that route them and name their action: {few(lost)}"] if lost else []
+        yield from SAME.failures(said, "alerts have the labels that route them and name their action")
+        late = {
+            rule.group: f"{rule.group} ({lasting(now - rule.last)} ago)"
+            for _, rule in pairs
+            if rule.last is not None and now - rule.last > max(LATE * rule.interval, timedelta(minutes=1))
+        }
+        said = [f"last evaluated too long ago: {few(late.values())}"] if late else []
+        yield from TIMELY.failures(said, "evaluated on time")
+        states = [rule.state for _, rule in pairs if rule.name == HEARTBEAT_ALERT]
+        why = "is loaded and does not fire" if states else "is not loaded"
+        silent = [] if "firing" in states else [f"{HEARTBEAT_ALERT} {why}, so no node is removed"]
+        yield from HEARTBEAT.failures(silent, f"{HEARTBEAT_ALERT} fires")
+        yield from runbooks(pairs)
 
 
-def retention(kept: str, window: timedelta) -> Finding:
-    """Judge Prometheus' retention: ``15d``, ``10d or 50GiB``, or a size alone."""
-    lasts = length(kept.partition(" or ")[0])
-    if not lasts:
-        return RETENTION.skipped(f"it keeps {kept}, which is not a time")
-    if lasts < window:
-        return RETENTION.failed(f"it keeps {kept}, and rules look back {lasting(window)}")
-    if lasts < A_WEEK:
-        return RETENTION.warned(f"it keeps {kept}: a replay of less than a week has no weekend")
-    return RETENTION.passed(f"it keeps {kept}; `replay --since` can go back as far")
+def loaded(found: Mapping[ShippedRule, Sequence[RunningRule]]) -> Iterator[Finding]:
+    """Find rules that are missing, by file, and rules that are loaded more than once."""
+    missing = [rule for rule, ones in found.items() if not ones]
+    for file in sorted({rule.file for rule in missing}):
+        names = [rule.name for rule in missing if rule.file == file]
+        yield LOADED.failed(f"{some(len(names), 'rule')} of rules/{file} not loaded: {few(names)}")
+    twice = {rule.name: ones for rule, ones in found.items() if len(ones) > 1}
+    if twice:
+        sources = sorted({one.file for ones in twice.values() for one in ones})
+        said = f"{some(len(twice), 'rule')} loaded more than once, from {few(sources)}: {few(twice)}"
+        yield LOADED.warned(said, "keep one copy of the rules: two copies record the same series twice")
+    if not missing and not twice:
+        yield LOADED.passed(f"all {len(found)} rules are loaded")
 
 
-def alertmanagers(data: Any, configured: int) -> Finding:
-    """Compare the Alertmanagers in *data*, the answer of Prometheus, with the number of *configured* peers."""
-    listed = data.get("activeAlertmanagers") if isinstance(data, Mapping) else None
-    urls = [str(one.get("url") or "") for one in listed or () if isinstance(one, Mapping)]
-    named = sorted({url.partition("://")[2].partition("/")[0] for url in urls})
-    if not named:
-        return ALERTMANAGERS.failed("Prometheus sends its alerts to no Alertmanager")
-    if not configured:
-        return ALERTMANAGERS.skipped(f"alertmanager.urls is empty; Prometheus sends to {few(named)}")
-    if len(named) != configured:
-        said = f"Prometheus sends to {few(named)}: {len(named)}, and alertmanager.urls lists {configured}"
-        return ALERTMANAGERS.warned(said, "list every peer in alertmanager.urls: a silence may exist at one peer only")
-    return ALERTMANAGERS.passed(f"Prometheus sends to {few(named)}")
+def healthy(pairs: Sequence[Pair]) -> Iterator[Finding]:
+    """Find rules whose evaluation fails, and rules that have not been evaluated."""
+    bad = [
+        f"{rule.name} (rules/{ours.file}) fails: {rule.error or 'Prometheus gives no reason'}"
+        for ours, rule in pairs
+        if rule.health == "err" or rule.error
+    ]
+    yet = [rule.name for _, rule in pairs if rule.health == "unknown" and not rule.error]
+    if yet:
+        said = f"{some(len(yet), 'rule')} not evaluated yet: {few(yet)}"
+        yield HEALTHY.warned(said, "run the doctor again when Prometheus has run for a minute")
+    if bad or not yet:
+        yield from HEALTHY.failures(bad, f"{len(pairs)} rules evaluated without an error")
+
+
+def runbooks(pairs: Sequence[Pair]) -> Iterator[Finding]:
+    """Find alerts without a usable link to a runbook."""
+    urls = {rule.name: rule.runbook for ours, rule in pairs if ours.action}
+    invented = [name for name, url in urls.items() if is_placeholder(url)]
+    bare = [name for name, url in urls.items() if not url]
+    said = [f"the runbook links of {some(len(invented), 'alert')} point to the placeholder host"] if invented else []
+    said += [f"no runbook link: {few(bare)}"] if bare else []
+    yield from RUNBOOKS.warnings(said, f"{some(len(urls), 'alert')} with a link to a runbook")
 
 
 AREA = Area(
     name="prometheus",
     source="Prometheus",
-    checks=CHECKS,
-    look=look,
+    checks=(CLOCK,),
+    look=_look_at_clock,
     remedy="check prometheus.url and that this pod can reach it (NetworkPolicy): without Prometheus no node is removed",
+)
+RULES = Area(
+    name="rules",
+    source="Prometheus",
+    checks=(LOADED, HEALTHY, SAME, TIMELY, HEARTBEAT, RUNBOOKS),
+    look=look,
+    remedy="check prometheus.url and that this pod can reach it (NetworkPolicy)",
 )

@@ -1,6 +1,6 @@
 """Runs all areas in parallel, each with a timeout. No finding contains a secret of the environment."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Thread
 from time import monotonic
@@ -15,7 +15,6 @@ from receiver.doctor import (
     kueue,
     messages,
     prometheus,
-    rules,
     server,
     store,
     telemetry,
@@ -29,7 +28,7 @@ AREAS: tuple[Area, ...] = (
     kubernetes.AREA,
     kueue.AREA,
     prometheus.AREA,
-    rules.AREA,
+    prometheus.RULES,
     telemetry.AREA,
     alertmanager.AREA,
     messages.AREA,
@@ -48,47 +47,43 @@ class Visit:
     found: list[Finding] = field(default_factory=list)
     ended: bool = False
 
+    def run(self, installation: Installation) -> None:
+        """Collect the findings, those before an error included."""
+        area = self.area
+        try:
+            self.found.extend(area.look(installation))
+        except (TryLater, WontWork) as error:
+            self.found.append(area.answers.failed(f"{area.source}: {error}"))
+        except Exception as error:  # noqa: BLE001 (a bug in one area must not hide the others)
+            said = f"{area.source}: the check itself has a bug: {type(error).__name__}: {str(error)[:SAID_OF_ERROR]}"
+            remedy = "report this with the version; use `--only` for the other areas"
+            self.found.append(area.answers.failed(said, remedy))
+        self.ended = True
+
 
 def go_round(areas: Sequence[Area], installation: Installation) -> list[tuple[Area, list[Finding]]]:
     """Run all *areas* and return their findings, in their order. Never raises what an area raises."""
     secrets = secrets_of(installation)
     visits = [Visit(area) for area in areas]
-    threads = [Thread(target=_visit, args=(v, installation), name=f"doctor-{v.area.name}", daemon=True) for v in visits]
+    threads = [Thread(target=v.run, args=(installation,), name=f"doctor-{v.area.name}", daemon=True) for v in visits]
     began = monotonic()
     for thread in threads:
         thread.start()
+    found = []
     for visit, thread in zip(visits, threads, strict=True):
-        thread.join(max(0.0, began + visit.area.timeout - monotonic()))
-    return [(visit.area, [hidden(finding, secrets) for finding in _ended(visit)]) for visit in visits]
-
-
-def _visit(visit: Visit, installation: Installation) -> None:
-    try:
-        visit.found.extend(visit.area.look(installation))  # keeps the findings before an error
-    except (TryLater, WontWork) as error:
-        visit.found.append(visit.area.answers.failed(f"{visit.area.source}: {error}"))
-    except Exception as error:  # noqa: BLE001 (a bug in one area must not hide the others)
-        said = f"{visit.area.source}: the check itself has a bug: {type(error).__name__}: {str(error)[:SAID_OF_ERROR]}"
-        remedy = "report this with the version; use `--only` for the other areas"
-        visit.found.append(visit.area.answers.failed(said, remedy))
-    visit.ended = True
-
-
-def _ended(visit: Visit) -> list[Finding]:
-    """Return the findings of an area so far, and a failure if it has not ended."""
-    found, area = list(visit.found), visit.area
-    if not visit.ended:
-        found.append(area.answers.failed(f"{area.source} did not answer all calls within {area.timeout:g} s"))
+        area = visit.area
+        thread.join(max(0.0, began + area.timeout - monotonic()))
+        late = area.answers.failed(f"{area.source} did not answer all calls within {area.timeout:g} s")
+        findings = [*visit.found, *([] if visit.ended else [late])]
+        found.append((area, [hidden(finding, secrets) for finding in findings]))
     return found
 
 
 def secrets_of(installation: Installation) -> frozenset[str]:
     """Return the secrets of *installation*: those of the environment, and passwords in URLs of the file."""
     said = installation.settings.configuration
-    addresses = [said.prometheus.url or "", *said.alertmanager.urls]
-    passwords = (urlsplit(address).password or "" for address in addresses)
-    spelled = {spelling for word in passwords for spelling in (word, unquote(word))}
-    return secrets_in(installation.environ) | {word for word in spelled if len(word) >= HIDE_FROM}
+    passwords = [urlsplit(url).password or "" for url in (said.prometheus.url or "", *said.alertmanager.urls)]
+    return secrets_in(installation.environ) | _long_enough(w for p in passwords for w in (p, unquote(p)))
 
 
 def secrets_in(environ: Mapping[str, str]) -> frozenset[str]:
@@ -99,7 +94,11 @@ def secrets_in(environ: Mapping[str, str]) -> frozenset[str]:
         for word in (said, *said.split()):
             password = word.partition("://")[2].rpartition("@")[0].partition(":")[2]
             found |= {word, password, unquote(password)}  # a server may quote either spelling
-    return frozenset(word for word in found if len(word) >= HIDE_FROM)
+    return _long_enough(found)
+
+
+def _long_enough(words: Iterable[str]) -> frozenset[str]:
+    return frozenset(word for word in words if len(word) >= HIDE_FROM)
 
 
 def hidden(finding: Finding, secrets: Collection[str]) -> Finding:

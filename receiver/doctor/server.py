@@ -9,80 +9,65 @@ from receiver.adapters.http.sessions import quick_session
 from receiver.config import Settings
 from receiver.config.environment import installed_version
 from receiver.core.model.text import some
-from receiver.doctor.checks import Area, Check, Finding, Installation
+from receiver.doctor.checks import CALL_TIMEOUTS, Area, Check, Finding, Installation, skipped
 from receiver.ports import TryLater
 
 ANSWERS = Check(
     "server.reached",
     "whether the server answers at `GPU_AUTOSCALER_URL`",
-    ("warn", "fail"),
     "start it (`gpu-autoscaler serve`), or set GPU_AUTOSCALER_URL to where it listens (https where it has a "
     "certificate), perhaps after `kubectl port-forward -n gpu-autoscaler svc/gpu-autoscaler 8080:8080`",
 )
 HEALTH = Check(
     "server.health",
     "whether its loop runs (`/healthz`)",
-    ("fail", "skip"),
     "read its log; the kubelet restarts it, or restart it yourself",
 )
 READY = Check(
     "server.ready",
     "whether webhooks are accepted and stored, and steps succeed (`/readyz`)",
-    ("fail", "skip"),
     "fix the reason it gives: the store, or a failed step (see the log)",
 )
 VERSION = Check(
     "server.version",
     "whether it has the version of this command",
-    ("warn", "skip"),
     "run the doctor of the server's own version (in its pod), or finish the upgrade",
 )
 SAME = Check(
     "server.configuration",
     "whether it has the mode and the number of pools of the file here",
-    ("warn", "skip"),
     "restart it to read the file, or run the doctor with the server's own file and environment",
 )
 SOURCES = Check(
     "server.sources",
     "whether every source answered in its last step, the heartbeat included",
-    ("warn", "skip"),
     "see the page /sources for the consequences and remedies (docs/troubleshooting.md)",
 )
-RIGHTS = Check(
-    "server.rights",
-    "whether the running server may remove nodes: without that right it buys none",
-    ("warn", "fail", "skip"),
-    "`kubectl apply -k k8s/overlays/act/rights`; no restart is needed (docs/operations.md, Rights in the cluster)",
-)
-CHECKS = (ANSWERS, HEALTH, READY, VERSION, SAME, SOURCES, RIGHTS)
-URL = "GPU_AUTOSCALER_URL"
+CHECKS = (ANSWERS, HEALTH, READY, VERSION, SAME, SOURCES)
 
 
 def look(installation: Installation) -> Iterator[Finding]:
     """Check the probes, then the status."""
-    settings = installation.settings
     with closing(opened(installation)) as server:
         try:
             beats, health = server.probe("/healthz")
             takes, ready = server.probe("/readyz")
-        except TryLater as error:
-            named = bool(installation.environ.get(URL, "").strip())
-            yield (ANSWERS.failed if named else ANSWERS.warned)(str(error))
-            yield from (check.skipped("the server does not answer") for check in CHECKS[1:])
-            return
-        yield ANSWERS.passed(f"the server answers at {server.shown}")
-        yield beating(beats, health)
-        yield taking(takes, ready)
-        yield same_version(str(health.get("version")), installed_version())
-        yield same_configuration(health, ready, settings)
-        try:
             status, document = server.probe("/api/v1/status")
         except TryLater as error:
-            yield from (check.skipped(str(error)) for check in (SOURCES, RIGHTS))
-        else:
-            yield sources(status, document)
-            yield may_remove(document)
+            named = bool(installation.environ.get("GPU_AUTOSCALER_URL", "").strip())
+            yield (ANSWERS.failed if named else ANSWERS.warned)(str(error))
+            yield from skipped(CHECKS[1:], "the server does not answer")
+            return
+    yield ANSWERS.passed(f"the server answers at {server.shown}")
+    said = f"the loop is {health.get('loop')}, its last heartbeat {health.get('beat_age_seconds')} s ago"
+    yield HEALTH.passed(said) if beats == 200 else HEALTH.failed(said)
+    wrong = [] if takes == 200 else [f"not ready: {ready.get('reason') or 'no reason given'}"]
+    yield from READY.failures(wrong, "webhooks are accepted and stored, and steps succeed")
+    theirs, ours = str(health.get("version")), installed_version()
+    wrong = [] if theirs == ours else [f"the server is {theirs}, this command {ours}"]
+    yield from VERSION.warnings(wrong, f"both are {ours}")
+    yield same_configuration(health, ready, installation.settings)
+    yield sources(status, document)
 
 
 def opened(installation: Installation) -> ServerApi:
@@ -90,27 +75,7 @@ def opened(installation: Installation) -> ServerApi:
     told = installation.settings.environment
     token = told.reader_token or told.operator_token
     reader = token.get_secret_value() if token else None
-    return ServerApi(told.url, installation.timeouts, quick_session(repeats=0), reader)
-
-
-def beating(status: int, health: Mapping[str, Any]) -> Finding:
-    """Judge the answer of /healthz."""
-    said = f"the loop is {health.get('loop')}, its last heartbeat {health.get('beat_age_seconds')} s ago"
-    return HEALTH.passed(said) if status == 200 else HEALTH.failed(said)
-
-
-def taking(status: int, ready: Mapping[str, Any]) -> Finding:
-    """Judge the answer of /readyz."""
-    if status == 200:
-        return READY.passed("webhooks are accepted and stored, and steps succeed")
-    return READY.failed(f"not ready: {ready.get('reason') or 'no reason given'}")
-
-
-def same_version(theirs: str, ours: str) -> Finding:
-    """Compare versions."""
-    if theirs == ours:
-        return VERSION.passed(f"both are {ours}")
-    return VERSION.warned(f"the server is {theirs}, this command {ours}")
+    return ServerApi(told.url, CALL_TIMEOUTS, quick_session(repeats=0), reader)
 
 
 def same_configuration(health: Mapping[str, Any], ready: Mapping[str, Any], settings: Settings) -> Finding:
@@ -128,26 +93,11 @@ def sources(status: int, document: Mapping[str, Any]) -> Finding:
     found = document.get("sources")
     if status != 200 or not isinstance(found, list):
         return SOURCES.skipped(f"the server does not report it ({status}): no step has ended yet, or it needs a token")
-    asked = [s for s in found if isinstance(s, dict) and s.get("configured")]
+    asked = [source for source in found if source.get("configured")]
     silent = [f"{s.get('source')} ({s.get('detail') or 'no answer'})" for s in asked if not s.get("up")]
     if silent:
         return SOURCES.warned(f"the server gets no answer from {'; '.join(silent)}")
     return SOURCES.passed(f"all {len(asked)} configured sources answered")
-
-
-def may_remove(document: Mapping[str, Any]) -> Finding:
-    """Judge the rights that the server reports."""
-    rights = document.get("rights")
-    if not isinstance(rights, dict):
-        return RIGHTS.skipped("the server needs no right: it observes, reads no cluster, or has made no step yet")
-    said = str(rights.get("said"))
-    if rights.get("lacking"):
-        return RIGHTS.failed(f"the server reports: {said}")
-    if rights.get("lacking") is None or rights.get("detail"):
-        why = rights.get("detail") or "not answered yet"
-        untold = "make sure that the API server answers selfsubjectaccessreviews (ClusterRole system:basic-user)"
-        return RIGHTS.warned(f"the server cannot determine its rights: {why}", untold)
-    return RIGHTS.passed(said)
 
 
 AREA = Area(

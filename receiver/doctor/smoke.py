@@ -7,8 +7,8 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from receiver.adapters.kubernetes.api import CONFLICT
@@ -19,9 +19,9 @@ from receiver.config import Mode, Settings
 from receiver.core.model.policy import POOL_LABEL, Pool
 from receiver.core.model.text import lasting, span
 from receiver.doctor import civo, server
-from receiver.doctor.checks import Check, Finding, Installation
+from receiver.doctor.checks import CALL_TIMEOUTS, Check, Finding, Installation, skipped
 from receiver.doctor.nodes import of_pool
-from receiver.ports import TryLater, WontWork
+from receiver.ports import Clock, TryLater, WontWork
 
 IMAGE = "nvcr.io/nvidia/cuda:12.4.1-base-ubuntu22.04"
 NAME = "gpu-autoscaler-smoke"
@@ -31,43 +31,36 @@ STARTS_WITHIN = timedelta(minutes=10)  # in addition to provision_timeout: sched
 READY_TO = Check(
     "smoke.allowed",
     "whether the smoke test can start: mode act here and at the server, and the pod is accepted",
-    ("fail",),
     "set `mode: act`, restart the server, and let the user create, get and delete pods (docs/doctor.md, Smoke test)",
 )
 PENDING = Check(
     "smoke.pending",
     "whether the scheduler reports the pod as unschedulable",
-    ("fail", "skip"),
     "see `kubectl describe pod` for the reason: a quota, a scheduling gate, another scheduler",
 )
 ASKED = Check(
     "smoke.asked",
     "whether one more node of the pool was requested from Civo",
-    ("fail", "skip"),
     "`gpu-autoscaler explain pod NAMESPACE/gpu-autoscaler-smoke` and `explain pool NAME` give the reason",
 )
 READY = Check(
     "smoke.node_ready",
     "whether a new node of the pool became Ready",
-    ("fail", "skip"),
     "see docs/runbooks/GpuScaleUpStuck.md",
 )
 GPUS = Check(
     "smoke.gpus",
     "whether the new node's GPUs became allocatable",
-    ("fail", "skip"),
     "see docs/runbooks/GpuNodeWithoutGpus.md",
 )
 RUNNING = Check(
     "smoke.running",
     "whether the pod ran on it",
-    ("fail", "skip"),
     "see `kubectl describe pod` and `kubectl logs`: taints, the image, the driver",
 )
 CLEANED = Check(
     "smoke.cleaned",
     "whether the pod was deleted; its node is removed like every idle node",
-    ("fail",),
     "kubectl delete pod gpu-autoscaler-smoke: until then its node stays in use",
 )
 STAGES = (PENDING, ASKED, READY, GPUS, RUNNING)
@@ -88,25 +81,12 @@ class Trial:
     pool: Pool
     namespace: str = "default"
     timeout: timedelta = timedelta(minutes=30)
-    image: str = IMAGE
     wait: Callable[[float], None] = time.sleep
 
-
-@dataclass(slots=True)
-class SmokeProgress:
-    """When each stage was first seen."""
-
-    began: datetime
-    reached: dict[str, datetime] = field(default_factory=dict)
-
-    def reach(self, check: Check, now: datetime) -> Iterator[Finding]:
-        """Note that the stage of *check* was seen, and yield the time since the start and since the previous stage."""
-        if check.name in self.reached:
-            return
-        before = max(self.reached.values(), default=self.began)
-        self.reached[check.name] = now
-        total, step = (now - self.began).total_seconds(), (now - before).total_seconds()
-        yield check.passed(f"{SHOWS[check]} after {span(total)} (+{step:.0f} s)")
+    @property
+    def by_hand(self) -> str:
+        """How to delete the pod."""
+        return f"kubectl -n {self.namespace} delete pod {NAME}: until then its node stays in use"
 
 
 def chosen(settings: Settings, name: str | None) -> Pool:
@@ -130,7 +110,7 @@ def manifest(test: Trial, settings: Settings) -> dict[str, Any]:
     devices = {min(pool.resources): "1"}
     container = {
         "name": "nvidia-smi",
-        "image": test.image,
+        "image": IMAGE,
         "command": ["nvidia-smi"],
         "resources": {
             "requests": {"cpu": "100m", "memory": "128Mi", **devices},
@@ -187,16 +167,16 @@ def smoke(installation: Installation, test: Trial) -> Iterator[Finding]:
     except WontWork as error:
         yield READY_TO.failed(str(error))
         return
-    cluster = SmokeSurvey(where, installation.clock, installation.timeouts)
+    cluster = SmokeSurvey(where, clock=installation.clock, timeouts=CALL_TIMEOUTS)
     with closing(cluster), closing(civo.opened(installation)) as cloud:
         try:
             before = _look(cluster, cloud, test)
             uid = _created(cluster, test, manifest(test, installation.settings))
         except (TryLater, WontWork) as error:
-            yield READY_TO.failed(str(error), "" if isinstance(error, WontWork) else _by_hand(test))
+            yield READY_TO.failed(str(error), "" if isinstance(error, WontWork) else test.by_hand)
             return
         try:
-            yield from _watched(installation, test, cluster, cloud, before)
+            yield from _watched(installation.clock, test, cluster, cloud, before)
         finally:
             cleaned = _deleted(cluster, test, uid)
         yield cleaned
@@ -217,7 +197,7 @@ def _created(cluster: SmokeSurvey, test: Trial, pod: Mapping[str, Any]) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Around:
+class _PoolState:
     """The state of the pool: its required count, its nodes, those that are ready, those that offer a GPU."""
 
     required: int
@@ -226,10 +206,10 @@ class _Around:
     gpus: frozenset[str]
 
 
-def _look(cluster: SmokeSurvey, cloud: CivoSurvey, test: Trial) -> _Around:
+def _look(cluster: SmokeSurvey, cloud: CivoSurvey, test: Trial) -> _PoolState:
     pool = cloud.look().get(test.pool.id)
-    mine = [seen.node for seen in of_pool(cluster.nodes(), test.pool)]
-    return _Around(
+    mine = of_pool(cluster.nodes(), test.pool)
+    return _PoolState(
         required=pool.required if pool else 0,
         nodes=frozenset(node.name for node in mine),
         ready=frozenset(node.name for node in mine if node.ready),
@@ -238,56 +218,45 @@ def _look(cluster: SmokeSurvey, cloud: CivoSurvey, test: Trial) -> _Around:
 
 
 def _watched(
-    installation: Installation, test: Trial, cluster: SmokeSurvey, cloud: CivoSurvey, before: _Around
+    clock: Clock, test: Trial, cluster: SmokeSurvey, cloud: CivoSurvey, before: _PoolState
 ) -> Iterator[Finding]:
-    now = installation.clock.now
-    progress = SmokeProgress(began=now())
-    trouble, pod = "", PodState(phase="")
-    while now() - progress.began < test.timeout:
+    """Yield each stage when it is first seen, with the time since the start and since the previous stage."""
+    began = last = clock.now()
+    missing, trouble, pod = list(STAGES), "", PodState(phase="")
+    while clock.now() - began < test.timeout and RUNNING in missing and pod.phase != "Failed":
         try:
-            pod = cluster.state(test.namespace, NAME)
-            around = _look(cluster, cloud, test)
-            trouble = ""
+            pod, around, trouble = cluster.state(test.namespace, NAME), _look(cluster, cloud, test), ""
         except TryLater as error:
             trouble = str(error)
-            test.wait(POLL_SECONDS)
-            continue
         except WontWork as error:
             trouble = str(error)
             break
-        for check, shows in _shown(pod, around, before).items():
-            if shows:
-                yield from progress.reach(check, now())
-        if RUNNING.name in progress.reached or pod.phase == "Failed":
-            break
-        test.wait(POLL_SECONDS)
-    yield from concluded(progress, test, pod, trouble)
-
-
-def _shown(pod: PodState, around: _Around, before: _Around) -> Mapping[Check, bool]:
-    """Return which stages are visible now."""
-    return {
-        PENDING: pod.unschedulable,
-        ASKED: around.required > before.required,
-        READY: bool(around.ready - before.nodes),
-        GPUS: bool(around.gpus - before.nodes),
-        RUNNING: pod.phase in ("Running", "Succeeded"),
-    }
-
-
-def concluded(progress: SmokeProgress, test: Trial, pod: PodState, trouble: str) -> Iterator[Finding]:
-    """Yield findings for the stages not reached: the first has failed, unless the pod ran without it."""
-    missing = [check for check in STAGES if check.name not in progress.reached]
-    if RUNNING.name in progress.reached:
-        why = "the pod ran without it: a node had room, so none had to be bought"
-        yield from (check.skipped(why) for check in missing)
+        else:
+            shown = {
+                PENDING: pod.unschedulable,
+                ASKED: around.required > before.required,
+                READY: bool(around.ready - before.nodes),
+                GPUS: bool(around.gpus - before.nodes),
+                RUNNING: pod.phase in ("Running", "Succeeded"),
+            }
+            for check in [check for check in missing if shown[check]]:
+                missing.remove(check)
+                now = clock.now()
+                took = f"{span((now - began).total_seconds())} (+{(now - last).total_seconds():.0f} s)"
+                yield check.passed(f"{SHOWS[check]} after {took}")
+                last = now
+        if RUNNING in missing:
+            test.wait(POLL_SECONDS)
+    if RUNNING not in missing:
+        yield from skipped(missing, "the pod ran without it: a node had room, so none had to be bought")
         return
     first = RUNNING if pod.phase == "Failed" else missing[0]
-    what = f"the pod failed ({pod.says or 'no reason given'})" if pod.phase == "Failed" else "not seen"
-    said = f"{what}{'' if pod.phase == 'Failed' else f' within {lasting(test.timeout)}'}"
+    said = f"not seen within {lasting(test.timeout)}"
+    if pod.phase == "Failed":
+        said = f"the pod failed ({pod.says or 'no reason given'})"
     more = trouble or (f"the scheduler reports: {pod.says}" if pod.unschedulable else "")
-    yield first.failed(f"{said}{f'; {more}' if more else ''}")
-    yield from (check.skipped("not reached") for check in missing if check is not first)
+    yield first.failed(f"{said}; {more}" if more else said)
+    yield from skipped((check for check in missing if check is not first), "not reached")
 
 
 def _deleted(cluster: SmokeSurvey, test: Trial, uid: str) -> Finding:
@@ -295,17 +264,12 @@ def _deleted(cluster: SmokeSurvey, test: Trial, uid: str) -> Finding:
     for attempt in range(3):
         try:
             cluster.delete(test.namespace, NAME, uid)
-        except WontWork as error:
-            return CLEANED.failed(str(error), _by_hand(test))
-        except TryLater as error:
+        except (TryLater, WontWork) as error:
             trouble = str(error)
+            if isinstance(error, WontWork):
+                break
             test.wait(POLL_SECONDS * attempt)
         else:
-            return CLEANED.passed(
-                "the pod is deleted; its node is removed when idle, mostly at the end of its paid hour"
-            )
-    return CLEANED.failed(trouble, _by_hand(test))
-
-
-def _by_hand(test: Trial) -> str:
-    return f"kubectl -n {test.namespace} delete pod {NAME}: until then its node stays in use"
+            said = "the pod is deleted; its node is removed when idle, mostly at the end of its paid hour"
+            return CLEANED.passed(said)
+    return CLEANED.failed(trouble, test.by_hand)

@@ -46,6 +46,7 @@ class ClusterNode:
     daemons: Mapping[str, int] = field(default_factory=dict)
     dra: bool = False
     kept_by: tuple[str, ...] = ()  # pods without a GPU that draining it would lose, each with its reason
+    created_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,8 @@ from typing import Any
 import yaml
 
 from receiver.adapters.monitoring.http_apis import InstantSample
-from receiver.doctor.rules import read_by_rules
-from receiver.doctor.telemetry import KSM_ALWAYS, OTHERS, OWN_ALWAYS, POOL
+from receiver.doctor.prometheus import read_by_rules
+from receiver.doctor.telemetry import KSM_ALWAYS, OTHERS, POOL
 from tests.rules.files import RULES
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
@@ -33,15 +33,12 @@ def answers(**changes: Sequence[InstantSample]) -> Answers:
     found: Answers = {
         "ksm up": [one(job="kube-state-metrics", instance="ksm-0")],
         "ksm jobs": [one(3, job="kube-state-metrics")],
-        "ksm nodes": [one(node=node, instance="ksm-0") for node in ("gpu-1", "gpu-2", "cpu-1")],
+        "ksm nodes": [one(node=node) for node in ("gpu-1", "gpu-2", "cpu-1")],
         "ksm renamed": [],
         "ksm pools": _pools(),
         "ksm pods": [one(20)],
-        "ksm selectors": [one(20)],
-        "ksm shards": [],
         "ksm metrics": named(KSM_ALWAYS),
         "gpu nodes": [one(node="gpu-1"), one(node="gpu-2")],
-        "node pools": _pools(),
         "node ages": [one(7200, node=node) for node in ("gpu-1", "gpu-2", "cpu-1")],
         "pods on gpus": [one(1)],
         "dcgm ages": [one(12, Hostname="gpu-1"), one(14, hostname="gpu-2")],
@@ -49,7 +46,6 @@ def answers(**changes: Sequence[InstantSample]) -> Answers:
         "dcgm counters": named(read_by_rules("DCGM_")),
         "own up": [one(job="gpu-autoscaler")],
         "own builds": [one(job="gpu-autoscaler", version="1.2.3")],
-        "own metrics": named(OWN_ALWAYS),
         "others": named(OTHERS),
     }
     return {**found, **{name.replace("_", " "): samples for name, samples in changes.items()}}
@@ -71,7 +67,6 @@ def _group(file: str, group: JSON) -> JSON:
         "name": group["name"],
         "file": f"/etc/prometheus/{file}",
         "interval": _seconds(group["interval"]),
-        "evaluationTime": 0.004,
         "lastEvaluation": EVALUATED,
         "rules": [_rule(rule) for rule in group["rules"]],
     }
@@ -105,9 +100,3 @@ def group_of(data: JSON, name: str) -> JSON:
     """The group of the rule called *name* in *data*, to be changed."""
     found: JSON = next(group for group in data["groups"] if any(rule["name"] == name for rule in group["rules"]))
     return found
-
-
-def target(job: str, **changes: Any) -> JSON:
-    """One target as ``/api/v1/targets`` tells of it."""
-    labels = {"job": job, "instance": f"{job}:80"}
-    return {"labels": labels, "health": "up", "lastError": "", "scrapeInterval": "15s", **changes}

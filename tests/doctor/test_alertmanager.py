@@ -1,62 +1,32 @@
-"""Peers of Alertmanager, their silences, and the test alert that goes round, over what they answer."""
+"""Peers of Alertmanager, and the test alert that goes round, over what they answer."""
 
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 
 import pytest
-import yaml
 from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
 from receiver.adapters.clock import SystemClock
 from receiver.adapters.http.own_api import ServerApi
 from receiver.adapters.monitoring.http_apis import MonitoringApi
-from receiver.core.model.signals import Matcher, Silence
 from receiver.doctor.alertmanager import AlertmanagerPeer, AlertWait, ask, heard, judge, send
 from receiver.doctor.checks import Finding
 from receiver.ports import TryLater
-from tests.core.builders import a_policy
 from tests.doctor.monitored import NOW
-from tests.rules.files import RULES
-
-JSON = dict[str, Any]
-TEXT = (RULES / "alertmanager.yml").read_text(encoding="utf-8")
-PENDING = {"alertname": "GpuPodsPending", "component": "gpu-autoscaler", "action": "scale_up"}
-BEATS = {"alertname": "GpuAutoscalerHeartbeat", "component": "gpu-autoscaler", "action": "heartbeat"}
-ALERTS = (PENDING, BEATS)
-ROUTED = (("GpuAutoscalerHeartbeat", ("gpu-autoscaler",)), ("GpuPodsPending", ("gpu-autoscaler", "people")))
-CHAT = {"url": "https://chat.acme.net/hook", "send_resolved": True}
 
 
-def as_shipped() -> JSON:
-    """The configuration that we ship, with a channel behind people's receivers."""
-    config: JSON = yaml.safe_load(TEXT)
-    for receiver in config["receivers"]:
-        if receiver["name"].startswith("people"):
-            receiver["webhook_configs"] = [CHAT]
-    return config
-
-
-def peers(*changes: dict[str, Any], config: JSON | None = None) -> list[AlertmanagerPeer]:
-    """Two peers that see each other and run *config*, each with its *changes*."""
-    original = yaml.safe_dump(as_shipped() if config is None else config)
-    beat = {**BEATS, "cluster": "a"}
-    well = AlertmanagerPeer(url="http://a:9093", version="0.28.1", knows=2, original=original, beat=beat, routed=ROUTED)
+def peers(*changes: dict[str, Any]) -> list[AlertmanagerPeer]:
+    """Two peers that see each other, each with its *changes*."""
+    well = AlertmanagerPeer(url="http://a:9093", knows=2, beats=True)
     both = [well, replace(well, url="http://b:9093")]
     return [replace(peer, **change) for peer, change in zip(both, [*changes, {}, {}], strict=False)]
 
 
-def a_silence(**changes: Any) -> Silence:
-    matchers = (Matcher(name="component", value="gpu-autoscaler"), Matcher(name="pool", value="l40s.*", is_regex=True))
-    base = Silence(id="s1", matchers=matchers, ends_at=NOW + timedelta(hours=2), created_by="ada")
-    return replace(base, **changes)
-
-
 def found(said: Sequence[AlertmanagerPeer]) -> list[Finding]:
-    return [finding for finding in judge(said, ALERTS, a_policy(), NOW) if finding.verdict != "pass"]
+    return [finding for finding in judge(said) if finding.verdict != "pass"]
 
 
 def test_two_peers_that_are_well_raise_no_alarm() -> None:
@@ -76,12 +46,7 @@ def test_one_alertmanager_alone_raises_no_alarm() -> None:
         (peers({"knows": 0}, {"knows": 0}), "cluster", "warn", "without a cluster"),
         (peers({"knows": 1}, {"knows": 1}), "cluster", "warn", "sees 1"),
         ([replace(peers()[0], knows=2)], "cluster", "warn", "lists 1 peer"),
-        (peers({"version": "0.27.0"}), "versions", "warn", "0.27.0, 0.28.1"),
-        (peers({"version": "0.24.0"}, {"version": "0.24.0"}), "versions", "warn", "older than 0.25"),
-        (peers({"original": TEXT}), "versions", "warn", "different configurations"),
-        (peers({"beat": None}), "heartbeat", "fail", "not at http://a:9093"),
-        (peers({"beat": {**BEATS, "component": "x"}}), "heartbeat", "fail", "in its rule: component"),
-        (peers({"silences": (a_silence(),)}), "silences", "warn", "silence s1 by ada until 2026-11-22 14:00 UTC"),
+        (peers({"beats": False}), "heartbeat", "fail", "not at http://a:9093"),
     ],
 )
 def test_a_fault_is_found_named_and_has_a_remedy(
@@ -93,145 +58,25 @@ def test_a_fault_is_found_named_and_has_a_remedy(
     assert finding.remedy
 
 
-@pytest.mark.parametrize("named", ["l40s", "l40s-id"])
-def test_a_silence_that_pauses_a_pool_is_found_also_where_it_hits_no_alert(named: str) -> None:
-    """As the README writes it: ``amtool silence add component=gpu-autoscaler pool=l40s``."""
-    matchers = (Matcher(name="component", value="gpu-autoscaler"), Matcher(name="pool", value=named))
-    (finding,) = found(peers({"silences": (a_silence(matchers=matchers),)}))
-    assert (finding.check, finding.verdict) == ("alertmanager.silences", "warn")
-    assert "silence s1 by ada until 2026-11-22 14:00 UTC pauses GPU pool l40s" in finding.said
-    assert finding.remedy == "let it end, or expire it: amtool silence expire s1"
-
-
-def test_a_silence_that_pauses_a_pool_and_hits_alerts_is_one_finding() -> None:
-    (finding,) = found(peers({"silences": (a_silence(matchers=(Matcher(name="pool", value=".*", is_regex=True),)),)}))
-    assert "pauses GPU pool l40s, and mutes 2 alerts of the autoscaler" in finding.said
-
-
-def test_a_silence_that_is_over_or_hits_nothing_of_ours_is_not_told() -> None:
-    over = a_silence(ends_at=NOW)
-    others = a_silence(id="s2", matchers=(Matcher(name="component", value="db"),))
-    assert found(peers({"silences": (over, others)})) == []
-
-
 def test_of_no_peer_that_answers_nothing_else_is_said() -> None:
     away = peers({"problem": "no connection"}, {"problem": "no connection"})
     assert {finding.check for finding in found(away)} == {"alertmanager.peers"}
     assert len(found(away)) == 2
 
 
-def test_a_silence_of_one_cluster_mutes_the_alerts_that_carry_its_label() -> None:
-    of_a = a_silence(matchers=(Matcher(name="cluster", value="a"),))
-    of_b = a_silence(id="s2", matchers=(Matcher(name="cluster", value="b"),))
-    (finding,) = found(peers({"silences": (of_a, of_b)}))
-    assert "silence s1 by ada" in finding.said
-    assert "mutes 2 alerts of the autoscaler: GpuPodsPending, GpuAutoscalerHeartbeat" in finding.said
-
-
-def test_the_heartbeat_is_of_no_pool() -> None:
-    of_a_pool = a_silence(matchers=(Matcher(name="pool", value="l40s-id"),))
-    (finding,) = found(peers({"silences": (of_a_pool,)}))
-    assert "mutes 1 alert of the autoscaler: GpuPodsPending" in finding.said
-
-
-def webhook(config: JSON) -> list[Finding]:
-    """What is said of our webhook where both peers run *config*."""
-    said = judge(peers(config=config), ALERTS, a_policy(), NOW)
-    return [finding for finding in said if finding.check == "alertmanager.webhook"]
-
-
-# What the Prometheus Operator makes of our AlertmanagerConfig; Alertmanager hides the address.
-OPERATOR = """
-receivers:
-- {name: "null"}
-- {name: people, webhook_configs: [{url: <secret>}]}
-- name: gpu-autoscaler/gpu-autoscaler/gpu-autoscaler
-  webhook_configs:
-  - url: <secret>
-    http_config: {authorization: {type: Bearer, credentials: <secret>}}
-"""
-
-
-def test_the_webhook_that_we_ship_is_well() -> None:
-    (finding,) = webhook(as_shipped())
-    assert (finding.verdict, finding.said) == ("pass", "receiver gpu-autoscaler posts to the autoscaler with a token")
-
-
-def test_a_hidden_address_counts_by_the_name_of_its_receiver() -> None:
-    name = "gpu-autoscaler/gpu-autoscaler/gpu-autoscaler"
-    said = [replace(peer, original=OPERATOR, routed=(("GpuAutoscalerHeartbeat", (name,)),)) for peer in peers()]
-    (finding,) = [f for f in judge(said, ALERTS, a_policy(), NOW) if f.check == "alertmanager.webhook"]
-    assert finding.verdict == "pass"
-    assert "hides its URL" in finding.said
-
-
-@pytest.mark.parametrize(
-    "change, verdict, words",
-    [
-        ({"url": "http://example.org/hook"}, "fail", "no receiver has a webhook to the autoscaler"),
-        ({"http_config": {}}, "fail", "gets status 401"),
-        ({"http_config": {"basic_auth": {"username": "x"}}}, "fail", "gets status 401"),
-        ({"max_alerts": 10}, "warn", "after 10 alerts"),
-        ({"send_resolved": False}, "warn", "resolved"),
-    ],
-)
-def test_a_fault_in_the_webhook_is_found_named_and_has_a_remedy(change: JSON, verdict: str, words: str) -> None:
-    config = as_shipped()
-    next(r for r in config["receivers"] if r["name"] == "gpu-autoscaler")["webhook_configs"][0].update(change)
-    (finding,) = webhook(config)
-    assert finding.verdict == verdict
-    assert words in finding.said
-    assert finding.remedy
-
-
-def test_an_alert_that_alertmanager_routes_elsewhere_is_found() -> None:
-    (finding,) = found(peers({"routed": (ROUTED[0], ("GpuPodsPending", ("people",)))}))
-    assert (finding.check, finding.verdict) == ("alertmanager.webhook", "fail")
-    assert finding.said == "alerts routed to people and not to gpu-autoscaler: GpuPodsPending"
-
-
-def test_which_receivers_a_peer_names_is_read_for_alerts_that_are_not_for_people(httpserver: HTTPServer) -> None:
-    alerts = [
-        {"labels": {"alertname": "GpuPodsPending", "action": "scale_up"}, "receivers": [{"name": "ours"}]},
-        {"labels": {"alertname": "GpuIdleCostHigh", "action": "notify"}, "receivers": [{"name": "people"}]},
-    ]
-    beat = {"labels": {"alertname": "GpuAutoscalerHeartbeat", "action": "heartbeat"}, "receivers": [{"name": "a"}]}
+def test_a_peer_tells_whom_it_sees_and_whether_it_has_the_heartbeat(httpserver: HTTPServer) -> None:
     of_name = {"filter": 'alertname="GpuAutoscalerHeartbeat"'}
     httpserver.expect_request("/-/ready").respond_with_data("")
-    httpserver.expect_request("/api/v2/status").respond_with_json({"cluster": {"status": "disabled"}})
-    httpserver.expect_request("/api/v2/alerts", query_string=of_name).respond_with_json([beat])
-    ours = {"filter": 'component="gpu-autoscaler"'}
-    httpserver.expect_request("/api/v2/alerts", query_string=ours).respond_with_json(alerts)
-    httpserver.expect_request("/api/v2/alerts").respond_with_json([])
-    httpserver.expect_request("/api/v2/silences").respond_with_json([])
-    peer = ask(httpserver.url_for(""), SystemClock(), (1, 5))
-    assert peer.problem == ""
-    assert peer.routed == (("GpuAutoscalerHeartbeat", ("a",)), ("GpuPodsPending", ("ours",)))
-
-
-def test_a_webhook_at_a_host_of_another_name_is_ours_by_its_path() -> None:
-    config = as_shipped()
-    receiver = next(r for r in config["receivers"] if r["name"] == "gpu-autoscaler")
-    receiver["webhook_configs"][0]["url"] = "http://scaler.infra.svc/webhook"
-    assert [finding.verdict for finding in webhook(config)] == ["pass"]
-
-
-def test_a_chat_bridge_at_the_same_path_is_not_taken_for_us() -> None:
-    config = as_shipped()
-    chat = next(r for r in config["receivers"] if r["name"] == "people-chat")
-    chat["webhook_configs"] = [{"url": "http://bridge.chat.svc/webhook", "max_alerts": 3}]
-    assert [finding.verdict for finding in webhook(config)] == ["pass"]
-
-
-@pytest.mark.parametrize("original", ["", "route: [", "- a"])
-def test_a_configuration_that_cannot_be_read_is_not_judged(original: str) -> None:
-    said = [replace(peer, original=original) for peer in peers()]
-    verdicts = {f.check: f.verdict for f in judge(said, ALERTS, a_policy(), NOW)}
-    assert verdicts["alertmanager.webhook"] == "skip"
+    httpserver.expect_request("/api/v2/status").respond_with_json({"cluster": {"status": "ready", "peers": [{}, {}]}})
+    httpserver.expect_request("/api/v2/alerts", query_string=of_name).respond_with_json([{"labels": {}}])
+    with MonitoringApi("Alertmanager", httpserver.url_for(""), SystemClock()) as api:
+        peer = ask(api)
+    assert (peer.problem, peer.knows, peer.beats) == ("", 2, True)
 
 
 def test_a_peer_that_is_away_is_told_and_not_raised() -> None:
-    peer = ask("http://us:secret@127.0.0.1:1", SystemClock(), (1, 1))
+    with MonitoringApi("Alertmanager", "http://us:secret@127.0.0.1:1", SystemClock(), (1, 1)) as api:
+        peer = ask(api)
     assert "127.0.0.1:1" in peer.problem
     assert "secret" not in peer.problem
 
@@ -280,7 +125,7 @@ def go(line: Line, hours: Hours) -> list[Finding]:
     server = ServerApi(line.url)
     with MonitoringApi("Alertmanager", line.url, SystemClock()) as peer:
         try:
-            return list(send([peer], server, SystemClock(), hours.waiting()))
+            return [send([peer], server, SystemClock(), hours.waiting())]
         finally:
             server.close()
 
@@ -331,7 +176,7 @@ def go_anyway(httpserver: HTTPServer) -> list[Finding]:
     server, url = ServerApi(httpserver.url_for("").rstrip("/")), httpserver.url_for("")
     with MonitoringApi("Alertmanager", url, SystemClock()) as peer:
         try:
-            return list(send([peer], server, SystemClock(), Hours().waiting()))
+            return [send([peer], server, SystemClock(), Hours().waiting())]
         finally:
             server.close()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from receiver.doctor.checks import Check, Finding, Installation
+from receiver.doctor.checks import Finding, Installation
 from receiver.doctor.rounds import go_round, hidden, secrets_in
 from receiver.ports import TryLater, WontWork
 from tests.doctor.builders import KEY, OPERATOR, PAIN, WEBHOOK, area, document, environ, installation
@@ -83,10 +83,3 @@ def test_a_secret_that_a_file_holds_is_hidden_too(tmp_path: Path) -> None:
 def test_a_password_is_hidden_as_it_is_written_in_an_address_and_as_it_is_sent() -> None:
     secrets = secrets_in({"GPU_AUTOSCALER_DATABASE_URL": "postgresql://us:p%40ssword-1@127.0.0.1/x"})
     assert hidden(PAIN.failed("p%40ssword-1 is p@ssword-1"), secrets).said == "*** is ***"
-
-
-def test_bad_news_without_a_remedy_cannot_be_told() -> None:
-    with pytest.raises(ValueError, match="needs a remedy"):
-        Finding("a.b", "fail", "broken")
-    with pytest.raises(AssertionError):
-        Check("a.b", "x", ("fail",), "mend it").warned("not declared")

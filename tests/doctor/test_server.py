@@ -3,20 +3,20 @@
 from contextlib import AbstractContextManager, closing
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pytest_httpserver import HTTPServer
 
 from receiver.adapters.http.own_api import ServerApi
+from receiver.doctor import server
 from receiver.doctor.checks import Finding, Installation
 from receiver.doctor.rounds import go_round
-from receiver.doctor.server import AREA, may_remove, same_version
+from receiver.doctor.server import AREA
 from receiver.ports import TryLater
 from tests.adapters.wire import unused_url
 from tests.cli.asked import serving
 from tests.doctor.builders import document, installation, pool
-from tests.web.builders import Bench, a_full_store, a_right_to_remove
+from tests.web.builders import Bench, a_full_store
 
 
 def listening(bench: Bench) -> AbstractContextManager[str]:
@@ -76,24 +76,6 @@ def test_a_server_with_another_file_is_told(tmp_path: Path, changes: dict[str, o
     assert "restart" in finding.remedy
 
 
-@pytest.mark.parametrize(
-    ("rights", "verdict", "words"),
-    [
-        (a_right_to_remove(), "pass", "Kubernetes lets us remove nodes"),
-        (a_right_to_remove("patch nodes"), "fail", "Kubernetes does not let us patch nodes"),
-        ({**a_right_to_remove(), "lacking": None}, "warn", "not answered yet"),
-        ({**a_right_to_remove(), "detail": "405"}, "warn", "405"),
-        (None, "skip", "it observes"),
-    ],
-)
-def test_what_the_server_may_is_told_wherever_the_doctor_runs(
-    rights: dict[str, Any] | None, verdict: str, words: str
-) -> None:
-    finding = may_remove({"rights": rights})
-    assert (finding.check, finding.verdict) == ("server.rights", verdict)
-    assert words in finding.said
-
-
 def test_the_token_goes_out_although_a_netrc_names_the_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     netrc = tmp_path / "netrc"
     netrc.write_text("default login us password wrong\n", encoding="utf-8")
@@ -104,6 +86,10 @@ def test_the_token_goes_out_although_a_netrc_names_the_host(tmp_path: Path, monk
             assert asked.probe("/healthz") == (200, {})
 
 
-def test_another_version_is_told() -> None:
-    assert same_version("0.1.0", "0.1.0").verdict == "pass"
-    assert same_version("0.2.0", "0.1.0").verdict == "warn"
+def test_another_version_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "installed_version", lambda: "0.0.1")
+    with listening(Bench(store=a_full_store())) as url:
+        ((_, findings),) = go_round([AREA], at(tmp_path, url))
+    (finding,) = [f for f in findings if f.check == "server.version"]
+    assert finding.verdict == "warn"
+    assert "this command 0.0.1" in finding.said

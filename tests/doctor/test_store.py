@@ -4,12 +4,10 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from receiver.adapters.clock import SystemClock
 from receiver.adapters.leader.writer_lock import WriterLock
 from receiver.adapters.store import open_store
 from receiver.adapters.store.migrate import newest
@@ -20,7 +18,6 @@ from receiver.doctor.rounds import go_round
 from receiver.doctor.store import AREA, judged, located
 from tests.doctor.builders import installation
 from tests.store.builders import migrated, postgres_programs, postgres_server
-from tests.web.fakes import FakeClock
 
 GIB = 2**30
 
@@ -43,7 +40,7 @@ def test_a_store_beside_a_server_that_writes_raises_no_alarm_and_nobody_waits(tm
         files = {path.name for path in (tmp_path / "state").iterdir()}
         with closing(sqlite3.connect(tmp_path / "state" / "ledger.db")) as writing:
             writing.execute("BEGIN IMMEDIATE")
-            assert set(found(at(tmp_path, url))) == {"store.clock"}
+            assert found(at(tmp_path, url)) == {}
         assert lock.held()
         assert {path.name for path in (tmp_path / "state").iterdir()} == files
     finally:
@@ -71,7 +68,6 @@ def test_before_the_first_start_there_is_no_file_and_that_is_no_alarm(tmp_path: 
     assert {(f.check, f.verdict) for f in findings.values()} == {
         ("store.opens", "skip"),
         ("store.schema", "skip"),
-        ("store.clock", "skip"),
     }
     assert not (tmp_path / "ledger.db").exists()
 
@@ -149,12 +145,10 @@ def postgres_url() -> Iterator[str]:
         yield url
 
 
-def test_postgres_raises_no_alarm_and_a_skewed_clock_is_told(tmp_path: Path, postgres_url: str) -> None:
+def test_postgres_raises_no_alarm(tmp_path: Path, postgres_url: str) -> None:
     told = at(tmp_path, postgres_url)
     assert {f.verdict for f in found(told).values()} == {"skip"}
     assert set(found(told)) == {"store.space", "store.file_system"}
-    clock = FakeClock(SystemClock().now() + timedelta(minutes=5))
-    assert found(replace(told, clock=clock))["store.clock"].verdict == "fail"
 
 
 def test_a_postgres_that_takes_no_writes_fails(tmp_path: Path, postgres_url: str) -> None:

@@ -1,22 +1,17 @@
 """What Prometheus has stored of kube-state-metrics, DCGM and ourselves: each fault is named, a healthy world is not."""
 
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
 from receiver.doctor.checks import Finding
-from receiver.doctor.prometheus import active_targets, alertmanagers, clock, retention, scrapes
-from receiver.doctor.telemetry import POOL, QUERIES, judge_dcgm, judge_kube_state_metrics, judge_own
-from tests.doctor.monitored import POOLS, Answers, answers, named, one, target
+from receiver.doctor.prometheus import clock
+from receiver.doctor.telemetry import POOL, QUERIES, judge
+from tests.doctor.monitored import POOLS, Answers, answers, named, one
 
 
 def found(said: Answers) -> list[Finding]:
-    return [
-        *judge_kube_state_metrics(said, POOLS),
-        *judge_dcgm(said, POOLS),
-        *judge_own(said, "1.2.3"),
-    ]
+    return list(judge(said, POOLS))
 
 
 def trouble(said: Answers) -> list[Finding]:
@@ -39,9 +34,6 @@ def without(name: str, missing: str) -> Answers:
     return answers(**{name: [s for s in answers()[name.replace("_", " ")] if s.labels["__name__"] != missing]})
 
 
-TWO = [one(job="kube-state-metrics", instance="ksm-0"), one(job="kube-state-metrics", instance="ksm-1")]
-TWICE = [one(node="gpu-1", instance="ksm-0"), one(node="gpu-1", instance="ksm-1")]
-PARTS = [one(node="gpu-1", instance="ksm-0"), one(node="cpu-1", instance="ksm-1")]
 NO_LABELS = [one(node="gpu-1"), one(node="cpu-1")]
 HALF = [one(**{"node": "gpu-1", POOL: "pool-gpu"}), one(node="gpu-2"), one(**{"node": "cpu-1", POOL: "s"})]
 
@@ -55,14 +47,17 @@ PLANTED: list[tuple[str, Answers, str, str, str]] = [
         "fail",
         "fail",
     ),
-    ("two of it", answers(ksm_up=TWO, ksm_nodes=TWICE), "kube_state_metrics_once", "warn", "1 node shown by more"),
-    ("shards", answers(ksm_up=TWO, ksm_nodes=PARTS), "kube_state_metrics_once", "warn", "sharded: 2 instances"),
-    ("a shard is missing", answers(ksm_shards=[one(2)]), "kube_state_metrics_once", "warn", "1 of 2 shards"),
     ("honor_labels off", answers(ksm_renamed=[one()]), "kube_state_metrics_labels", "fail", "exported_pod"),
     ("no allowlist", answers(ksm_pools=[]), "node_pool_label", "fail", "not exported at all"),
     ("an allowlist without it", answers(ksm_pools=NO_LABELS), "node_pool_label", "fail", "lacks the label of the pool"),
     ("a node without it", answers(ksm_pools=HALF), "node_pool_label", "warn", "gpu-2"),
-    ("no selectors", answers(ksm_selectors=[]), "node_selectors", "warn", "unassigned"),
+    (
+        "no selectors",
+        without("ksm_metrics", "kube_pod_nodeselectors"),
+        "kube_state_metrics_families",
+        "warn",
+        "kube_pod_nodeselectors",
+    ),
     (
         "a metric is dropped",
         without("ksm_metrics", "kube_pod_status_phase"),
@@ -104,14 +99,6 @@ PLANTED: list[tuple[str, Answers, str, str, str]] = [
     ("we are not scraped", answers(own_up=[], own_builds=[]), "own", "fail", "does not scrape"),
     ("we do not answer", answers(own_up=[one(0)], own_builds=[]), "own", "fail", "fail"),
     ("under another job too", answers(own_up=[], own_builds=[one(job="gpu", version="1.2.3")]), "own", "warn", "gpu"),
-    ("two versions", answers(own_builds=[one(version="1.2.3"), one(version="1.2.2")]), "own_version", "warn", "1.2.2"),
-    (
-        "ours are dropped",
-        without("own_metrics", "gpu_autoscaler_source_up"),
-        "own_metrics",
-        "warn",
-        "GpuAutoscalerSourceDown",
-    ),
     (
         "nobody watches Alertmanager",
         without("others", "alertmanager_notifications_failed_total"),
@@ -130,11 +117,6 @@ def test_a_fault_is_found_named_and_has_a_remedy(said: Answers, check: str, verd
     assert finding.remedy
 
 
-def test_two_replicas_of_prometheus_that_are_asked_at_once_are_no_second_kube_state_metrics() -> None:
-    up = [one(job="kube-state-metrics", instance="ksm-0", prometheus_replica=replica) for replica in ("a", "b")]
-    assert trouble(answers(ksm_up=up)) == []
-
-
 def test_a_new_node_may_be_without_dcgm_for_a_while() -> None:
     young = [one(7200, node="gpu-1"), one(300, node="gpu-2"), one(7200, node="cpu-1")]
     assert trouble(answers(dcgm_ages=[one(9, Hostname="gpu-1")], node_ages=young)) == []
@@ -146,47 +128,3 @@ def test_a_new_node_may_be_without_dcgm_for_a_while() -> None:
 )
 def test_a_clock_that_differs_is_told_beyond_what_the_call_took(ahead: float, uncertain: float, verdict: str) -> None:
     assert clock(timedelta(seconds=ahead), timedelta(seconds=uncertain)).verdict == verdict
-
-
-@pytest.mark.parametrize(
-    "kept, verdict", [("15d", "pass"), ("10d or 50GiB", "pass"), ("4d", "warn"), ("2d", "fail"), ("50GiB", "skip")]
-)
-def test_retention_covers_the_rules_and_a_week(kept: str, verdict: str) -> None:
-    assert retention(kept, timedelta(days=3)).verdict == verdict
-
-
-@pytest.mark.parametrize(
-    "urls, configured, verdict",
-    [
-        (["http://a:9093/api/v2/alerts", "http://b:9093/api/v2/alerts"], 2, "pass"),
-        (["http://a:9093/api/v2/alerts", "http://b:9093/api/v2/alerts"], 1, "warn"),
-        (["http://a:9093/api/v2/alerts"], 2, "warn"),
-        (["http://a:9093/api/v2/alerts"], 0, "skip"),
-        ([], 1, "fail"),
-    ],
-)
-def test_prometheus_must_send_to_every_alertmanager(urls: list[str], configured: int, verdict: str) -> None:
-    assert alertmanagers({"activeAlertmanagers": [{"url": url} for url in urls]}, configured).verdict == verdict
-
-
-def _scraped(**changes: Any) -> list[Finding]:
-    targets = [target("kube-state-metrics", **changes), target("nvidia-dcgm-exporter"), target("node-exporter")]
-    return list(scrapes(active_targets({"activeTargets": targets})))
-
-
-def test_targets_that_answer_often_enough_are_told() -> None:
-    told = _scraped()
-    assert [finding.verdict for finding in told] == ["pass", "pass"]
-    assert "node-exporter" not in told[1].said
-
-
-def test_a_target_that_is_down_is_named_with_its_error() -> None:
-    told = _scraped(health="down", lastError="connection refused")
-    assert (told[0].check, told[0].verdict) == ("prometheus.targets", "warn")
-    assert "kube-state-metrics:80 is down: connection refused" in told[0].said
-
-
-def test_a_job_that_is_scraped_too_seldom_is_named() -> None:
-    told = _scraped(scrapeInterval="2m")
-    assert (told[1].check, told[1].verdict) == ("prometheus.intervals", "warn")
-    assert "kube-state-metrics" in told[1].said

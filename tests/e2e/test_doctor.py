@@ -97,16 +97,10 @@ def asked(stack: Stack, query: str) -> bool:
     return bool(stack.get("prometheus", "/api/v1/query", query=query)["data"]["result"])
 
 
-def loaded(stack: Stack, peer: str) -> str:
-    """The routes that *peer* has loaded."""
-    original: str = stack.get(peer, "/api/v2/status")["config"]["original"]
-    return str(yaml.safe_load(original)["route"])
-
-
 def test_a_line_that_is_well_raises_no_alarm(stack: Stack) -> None:
     found = findings(stack)
     assert [f for f in found if f["verdict"] in ("warn", "fail")] == []
-    assert len([f for f in found if f["verdict"] == "pass"]) >= 25
+    assert len([f for f in found if f["verdict"] == "pass"]) >= 20
 
 
 def test_a_test_alert_goes_round(stack: Stack) -> None:
@@ -132,26 +126,12 @@ def test_nothing_fails_anywhere_and_the_smoke_test_goes_from_nothing_to_a_runnin
     ]
 
 
-def test_a_silence_over_ours_is_told(stack: Stack) -> None:
-    peer = stack.places.alertmanagers[0]
-    matchers = [{"name": "alertname", "value": "GpuPods.*", "isRegex": True, "isEqual": True}]
-    lasts = {"startsAt": "2020-01-01T00:00:00Z", "endsAt": "2099-01-01T00:00:00Z"}
-    silence = stack.post(peer, "/api/v2/silences", {"matchers": matchers, "createdBy": "ada", "comment": "x", **lasts})
-    try:
-        told = trouble(stack, ("alertmanager",))
-    finally:
-        stack.delete(peer, f"/api/v2/silence/{silence['silenceID']}")
-    assert list(told) == ["alertmanager.silences"]
-    assert "GpuPodsPending" in told["alertmanager.silences"]
-
-
 def test_faults_in_prometheus_are_found_together(stack: Stack) -> None:
     def config(said: JSON) -> None:
         kube_state_metrics = said["scrape_configs"][0]
         kube_state_metrics["honor_labels"] = False
         kube_state_metrics["static_configs"][0]["labels"] = {"namespace": "kube-system", "pod": "ksm-0"}
         next(s for s in said["scrape_configs"] if s["job_name"] == "gpu-autoscaler")["metrics_path"] = "/nowhere"
-        said["alerting"]["alertmanagers"][0]["static_configs"][0]["targets"].pop()
 
     def rules(files: dict[str, JSON]) -> None:
         del files["waste.alerts.yaml"]
@@ -161,7 +141,6 @@ def test_faults_in_prometheus_are_found_together(stack: Stack) -> None:
         files["heartbeat.alerts.yaml"]["groups"][0]["rules"][0]["expr"] = "vector(1) > 1"
 
     wanted = {
-        "prometheus.alertmanagers": "warn Prometheus sends to",
         "rules.loaded": "rules/waste.alerts.yaml not loaded",
         "rules.healthy": " fails: ",
         "rules.same": "(component)",
@@ -169,7 +148,7 @@ def test_faults_in_prometheus_are_found_together(stack: Stack) -> None:
         "telemetry.kube_state_metrics_labels": "fail",
         "telemetry.own": "fail",
     }
-    areas = ("prometheus", "rules", "telemetry")
+    areas = ("rules", "telemetry")
     write_prometheus(stack, config)
     write_rules(stack, rules)
     try:
@@ -180,19 +159,6 @@ def test_faults_in_prometheus_are_found_together(stack: Stack) -> None:
         write_prometheus(stack, lambda _: None)
         write_rules(stack, lambda _: None)
     assert {check: words for check, words in wanted.items() if words not in told.get(check, "")} == {}
-
-
-def test_a_heartbeat_that_is_routed_elsewhere_is_found(stack: Stack) -> None:
-    def config(said: JSON) -> None:
-        said["route"]["routes"].insert(0, {"receiver": "nobody", "matchers": ['action="heartbeat"']})
-
-    write_routes(stack, config)
-    try:
-        until(lambda: all("nobody" in loaded(stack, peer) for peer in stack.places.alertmanagers), "the routes", 30)
-        told = trouble(stack, ("alertmanager",))
-    finally:
-        write_routes(stack, lambda _: None)
-    assert "routed to nobody and not to" in told["alertmanager.webhook"]
 
 
 def test_an_exporter_that_is_gone_is_found_with_the_pool(stack: Stack) -> None:

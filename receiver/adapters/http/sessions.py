@@ -6,7 +6,6 @@ Only a GET is ever retried, and no message contains credentials.
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -216,9 +215,6 @@ def _pools(say: Callable[[], None]) -> dict[str, type[HTTPConnectionPool]]:
     return {"http": PlainPool, "https": SecurePool}
 
 
-RESOLUTION = timedelta(seconds=1)  # a Date header is truncated to whole seconds
-
-
 def moment(text: object) -> datetime | None:
     """Return the RFC 3339 time *text* in UTC, or None if it is not one.
 
@@ -234,32 +230,6 @@ def moment(text: object) -> datetime | None:
         return parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed.astimezone(UTC)
     except (ValueError, OverflowError):  # the last day of year 9999, west of Greenwich
         return None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClockReading:
-    """The server's time *there* in an answer, the local time *here* on its arrival, and how long the call *took*."""
-
-    there: datetime
-    here: datetime
-    took: timedelta
-
-    @property
-    def ahead(self) -> timedelta:
-        """How far the local clock is ahead at least: latency and truncation are subtracted."""
-        apart = self.here - self.there
-        if apart >= timedelta(0):
-            return max(timedelta(0), apart - RESOLUTION - self.took)
-        return apart
-
-
-def http_date(text: str | None) -> datetime | None:
-    """Return the time of a ``Date`` header, None if it is missing or invalid."""
-    try:
-        found = parsedate_to_datetime(text or "")
-    except (ValueError, TypeError):
-        return None
-    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
 
 
 AGAIN = timedelta(hours=1)

@@ -84,9 +84,12 @@ class Keepers:
 def _covers(budget: Json, labels: Mapping[str, str]) -> bool:
     """True when the selector of *budget* (PodDisruptionBudget v1 policy) matches: without one it matches no pod."""
     selector = section(budget, "spec").get("selector")
-    if not isinstance(selector, dict):
-        return False
-    equal = all(labels.get(key) == value for key, value in words(selector, "matchLabels").items())
+    return isinstance(selector, dict) and selects(selector, labels)
+
+
+def selects(selector: Json, labels: Mapping[str, str]) -> bool:
+    """Return whether *selector* (LabelSelector v1 meta) selects a pod with *labels*; an empty one selects every pod."""
+    equal = words(selector, "matchLabels").items() <= labels.items()
     return equal and all(meets(labels, requirement_from(want)) for want in entries(selector, "matchExpressions"))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from kubernetes.utils.quantity import parse_quantity
 
+from receiver.adapters.http.sessions import moment
 from receiver.adapters.kubernetes.api import condition, entries, section, text, words
 from receiver.adapters.kubernetes.reflector import CustomResources, ResourceKind
 from receiver.core.model.policy import Taint
@@ -43,6 +44,7 @@ def node_from(raw: Mapping[str, Any], hosts: Sequence[str] = (), *, dra: bool = 
         hosts=tuple(hosts),
         compute=compute(offered),
         dra=dra,
+        created_at=moment(metadata.get("creationTimestamp")),
     )
 
 

@@ -7,16 +7,14 @@ import os
 import shutil
 import sqlite3
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 from sqlalchemy import URL, Connection, NullPool, create_engine, text
 from sqlalchemy.exc import DBAPIError
 
-from receiver.adapters.http.sessions import ClockReading
 from receiver.adapters.store.database import Database, database_file
 from receiver.adapters.store.migrate import missing, names_in, newest
-from receiver.ports import Clock, TryLater
+from receiver.ports import TryLater
 
 PASSING = frozenset({"overlay", "tmpfs", "ramfs"})  # a container's own layer, or memory: lost on restart
 NETWORK = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "glusterfs", "lustre", "fuse.sshfs"})
@@ -37,7 +35,8 @@ class Schema:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabasePlace:
-    """The place of a SQLite file: whether file and folder exist and are writable, free bytes, file system."""
+    """The place of a SQLite file: whether file and folder exist and are writable, free bytes, file system (empty:
+    unknown)."""
 
     file: Path
     exists: bool
@@ -46,24 +45,14 @@ class DatabasePlace:
     free: int
     kind: str
 
-    @property
-    def remote(self) -> bool:
-        """Whether it is a network file system, where SQLite's locks and shared memory do not work."""
-        return self.kind in NETWORK
-
-    @property
-    def passing(self) -> bool:
-        """Whether it is lost with the container or on a restart of the machine."""
-        return self.kind in PASSING
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Postgres:
-    """A PostgreSQL server: its version, whether it accepts writes, and its clock."""
+    """A PostgreSQL server: its version, whether it accepts writes, and the schema of the database."""
 
     version: str
     takes_writes: bool
-    told: ClockReading
+    schema: Schema
 
 
 def place(url: URL) -> DatabasePlace:
@@ -106,23 +95,20 @@ def sqlite_schema(file: Path) -> Schema:
         raise TryLater(f"{file}: {error.orig}", code="store") from None
 
 
-def postgres(url: URL, clock: Clock) -> tuple[Postgres, Schema]:
-    """Return the server of *url* and the schema of its database. Raises TryLater without the password."""
+def postgres(url: URL) -> Postgres:
+    """Return the server of *url*. Raises TryLater without the password."""
     database = Database(url)
     try:
         with database.read() as connection:
-            began = clock.now()
-            now: datetime = connection.execute(text("SELECT clock_timestamp()")).scalar_one()
-            here = clock.now()
-            version = str(connection.execute(text("SHOW server_version")).scalar_one())
             standby = bool(connection.execute(text("SELECT pg_is_in_recovery()")).scalar_one())
             closed = str(connection.execute(text("SHOW default_transaction_read_only")).scalar_one()) == "on"
-            schema = _schema(connection)
+            return Postgres(
+                version=str(connection.execute(text("SHOW server_version")).scalar_one()),
+                takes_writes=not standby and not closed,
+                schema=_schema(connection),
+            )
     finally:
         database.close()
-    told = ClockReading(there=now.astimezone(UTC), here=here, took=here - began)
-    server = Postgres(version=version, takes_writes=not standby and not closed, told=told)
-    return server, schema
 
 
 def _schema(connection: Connection) -> Schema:
