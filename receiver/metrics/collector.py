@@ -8,28 +8,43 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client import Counter, Histogram, disable_created_metrics
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from receiver.config.environment import installed_version
+from receiver.config.live import ConfigurationFile, LiveSecrets
 from receiver.core.model import memory
 from receiver.core.model.actions import ActionKind, Change, OutcomeKind
 from receiver.core.model.model import Source
 from receiver.core.model.overrides import OverrideKind
-from receiver.core.model.policy import Policy
+from receiver.core.model.policy import Policy, Pool
 from receiver.core.model.signals import SignalAction
 from receiver.core.scaling.failures import Failure
+from receiver.core.scaling.waits import Direction, Shortage, WaitKind, shortage_of
 from receiver.metrics.costs import CostFamilies, budgets
-from receiver.metrics.families import PREFIX, Row, counter, filled, gauge, histogram
-from receiver.metrics.pools import OnDisk, holding, thresholds, waiting
+from receiver.metrics.families import PREFIX, Row, counter, filled, gauge, histogram, single
 from receiver.ports import Clock, ReadStore, TryLater, WontWork
-from receiver.reports.picture import ChargesDocument, Picture, kept_picture
+from receiver.reports.picture import ChargesDocument, Picture, PoolDocument, kept_picture
 from receiver.step.parts import PARTS, counted_as
 
 METHODS = ("GET", "PUT", "DELETE")
 OUTCOMES = ("ok", "try_later", "wont_work")
+MODES = ("act", "observe")
+NODE_STATES = ("required", "ready", "building", "busy", "idle", "unknown")
+NOTICE_STATES = ("pending", "sent", "failed")
+MESSAGE_OUTCOMES = ("delivered", "failed")
+WEBHOOK_CODES = (202, 400, 401, 405, 413, 500, 503)
+WEBHOOK_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+
+
+def _counter(name: str, text: str, *labels: str) -> Counter:
+    return Counter(f"{PREFIX}_{name}", text, labels, registry=None)
+
+
+def _timings(name: str, text: str, *labels: str, buckets: Sequence[float] = BUCKETS) -> Histogram:
+    return Histogram(f"{PREFIX}_{name}", text, labels, registry=None, buckets=buckets)
 
 
 class CivoCalls(Collector):
@@ -37,16 +52,8 @@ class CivoCalls(Collector):
 
     def __init__(self) -> None:
         """Start every method and outcome at 0, so that a first failure is an increase."""
-        self._ended = Counter(
-            f"{PREFIX}_civo_requests", "Calls to Civo by outcome.", ["method", "outcome"], registry=None
-        )
-        self._seconds = Histogram(
-            f"{PREFIX}_civo_request_seconds",
-            "Time of a call to Civo, in seconds.",
-            ["method"],
-            registry=None,
-            buckets=BUCKETS,
-        )
+        self._ended = _counter("civo_requests", "Calls to Civo by outcome.", "method", "outcome")
+        self._seconds = _timings("civo_request_seconds", "Time of a call to Civo, in seconds.", "method")
         for method in METHODS:
             self._seconds.labels(method=method)
             for outcome in OUTCOMES:
@@ -54,8 +61,8 @@ class CivoCalls(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield both families."""
-        for metric in (self._ended, self._seconds):
-            yield from metric.collect()
+        yield from self._ended.collect()
+        yield from self._seconds.collect()
 
     def ended(self, method: str, outcome: str, seconds: float) -> None:
         """Count one call; *outcome* is one of OUTCOMES."""
@@ -76,15 +83,14 @@ class WatchCounts(Collector):
     """How the watch stands and how often it woke the loop."""
 
     def __init__(self) -> None:
-        """Start with the watch off."""
         self.state = WatchState.OFF
         self.ages: Callable[[], Mapping[str, float]] = dict
-        self._wakes = Counter(f"{PREFIX}_watch_wakes", "Times that the watch of pods woke the loop.", registry=None)
+        self._wakes = _counter("watch_wakes", "Times that the watch of pods woke the loop.")
 
     def collect(self) -> Iterator[Metric]:
         """Yield the families; a process that does not watch reports no state."""
-        rows = [((), float(self.state is WatchState.UP))] if self.state in (WatchState.UP, WatchState.DOWN) else []
-        yield gauge("watch_up", "Whether the watch of pods stands (1) or not (0).", rows)
+        up = self.state is WatchState.UP if self.state in (WatchState.UP, WatchState.DOWN) else None
+        yield single("watch_up", "Whether the watch of pods stands (1) or not (0).", up)
         ages = [((resource,), age) for resource, age in self.ages().items()]
         said = "Seconds since the API server last confirmed a list that a watch keeps."
         yield gauge("cache_age_seconds", said, ages, "resource")
@@ -107,13 +113,29 @@ class WatchCounts(Collector):
         self._wakes.inc()
 
 
-MODES = ("act", "observe")
-NODE_STATES = ("required", "ready", "building", "busy", "idle", "unknown")
-NOTICE_STATES = ("pending", "sent", "failed")
-MESSAGE_OUTCOMES = ("delivered", "failed")
-WEBHOOK_CODES = (202, 400, 401, 405, 413, 500, 503)
-WEBHOOK_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
-STEP_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+class OnDisk(Collector):
+    """Whether what is on the disk could be used, and whether it is what runs; 0 before it is watched."""
+
+    def __init__(self) -> None:
+        self._watched: tuple[LiveSecrets, ConfigurationFile] | None = None
+
+    def watch(self, secrets: LiveSecrets, file: ConfigurationFile) -> None:
+        """Ask *secrets* and *file* from now on."""
+        self._watched = secrets, file
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield every family once."""
+        refused, differs = [(("file",), False), (("secrets",), False)], False
+        if self._watched is not None:
+            secrets, file = self._watched
+            secrets.tokens()  # looks at the files
+            refused, differs = [(("file",), file.refused), (("secrets",), secrets.refused)], file.differs
+        text = (
+            "Whether what is on the disk cannot be used (1) or can (0): the configuration file, the files of secrets."
+        )
+        yield gauge("configuration_refused", text, refused, "part")
+        text = "Whether the configuration file on the disk is another one than the one that runs (1) or not (0)."
+        yield single("configuration_differs", text, differs)
 
 
 class Instruments(Collector):
@@ -123,13 +145,14 @@ class Instruments(Collector):
         """Start every known code and part at 0, so that a first error is an increase."""
         # The library has no annotation here; the _created series carry no news and double the output.
         disable_created_metrics()  # type: ignore[no-untyped-call]
-        self._requests = Counter(f"{PREFIX}_webhook_requests", "Webhook answers by HTTP code.", ["code"], registry=None)
-        self._request_seconds = _timings("webhook_seconds", "Time to answer a webhook, in seconds.", WEBHOOK_BUCKETS)
-        self._steps = Counter(f"{PREFIX}_loop_steps", "Steps of the loop, failed ones included.", registry=None)
-        self._errors = Counter(f"{PREFIX}_loop_errors", "Steps of the loop that failed.", registry=None)
+        self._requests = _counter("webhook_requests", "Webhook answers by HTTP code.", "code")
+        text = "Time to answer a webhook, in seconds."
+        self._request_seconds = _timings("webhook_seconds", text, buckets=WEBHOOK_BUCKETS)
+        self._steps = _counter("loop_steps", "Steps of the loop, failed ones included.")
+        self._errors = _counter("loop_errors", "Steps of the loop that failed.")
         text = "Parts of steps that failed while the step went on, by part."
-        self._failures = Counter(f"{PREFIX}_step_part_failures", text, ["part"], registry=None)
-        self._step_seconds = _timings("loop_step_seconds", "Duration of a step of the loop, in seconds.", STEP_BUCKETS)
+        self._failures = _counter("step_part_failures", text, "part")
+        self._step_seconds = _timings("loop_step_seconds", "Duration of a step of the loop, in seconds.")
         self.leads: Callable[[], bool] = lambda: False
         self.good_age: Callable[[], timedelta | None] = lambda: None
         self.civo = CivoCalls()
@@ -146,13 +169,11 @@ class Instruments(Collector):
         for metric in counted:
             yield from metric.collect()
         text = "Whether this process leads: it steps and writes outside (1), or waits and answers (0)."
-        yield gauge("leader", text, [((), float(self.leads()))])
-        good = self.good_age()
+        yield single("leader", text, self.leads())
         text = "Time since the last good step, or since this process began to lead, in seconds."
-        yield gauge("good_step_age_seconds", text, [] if good is None else [((), good.total_seconds())])
-        yield from self.civo.collect()
-        yield from self.watch.collect()
-        yield from self.on_disk.collect()
+        yield single("good_step_age_seconds", text, self.good_age())
+        for collector in (self.civo, self.watch, self.on_disk):
+            yield from collector.collect()
 
     def webhook_answered(self, code: int, seconds: float) -> None:
         """Count one answer with its HTTP status *code* and how long it took in seconds."""
@@ -169,6 +190,31 @@ class Instruments(Collector):
             self._failures.labels(part=counted_as(failure.part)).inc()
 
 
+# By name: the attribute of a pool, or of its published document, and its meaning.
+POLICY_OF_POOLS = (
+    ("policy_utilization_high_ratio", "utilization_high", "Utilization above which a pool is kept (0-1)."),
+    ("policy_utilization_low_ratio", "utilization_low", "Utilization below which a pool may shrink (0-1)."),
+    ("policy_underutilized_ratio", "underutilized", "Utilization below which people are told of a workload (0-1)."),
+    ("policy_idle_ratio", "idle", "Utilization below which a GPU that is held is idle (0-1)."),
+    ("policy_temperature_celsius", "temperature_celsius", "Degrees above which people are told of a GPU."),
+    (
+        "policy_provision_timeout_seconds",
+        "provision_timeout",
+        "How long a new node may take until its GPUs are allocatable, in seconds.",
+    ),
+)
+SEEN_OF_POOLS = (
+    ("pool_nodes_wanted", "wanted", "Nodes that demand, floors, standby and headroom ask for."),
+    ("pool_pending_gpus", "pending_gpus", "GPUs that waiting pods ask of a pool."),
+    ("pool_utilization_ratio", "utilization", "GPU utilization as the last step read it (0-1)."),
+    ("pool_ready_in_seconds", "ready_in_seconds", "Median time until a new node's GPUs are allocatable."),
+)
+BOUNDS_OF_POOLS = (
+    ("pool_nodes_min", "min_nodes", "Fewest nodes that policy and windows ask for now."),
+    ("pool_nodes_max", "max_nodes", "Most nodes that policy and windows allow now."),
+)
+
+
 class StoreCollector(Collector):
     """Policy from the configuration, everything else from the store's picture and totals.
 
@@ -182,15 +228,11 @@ class StoreCollector(Collector):
         policy: Policy,
         clock: Clock,
         *,
-        mode: str | None = None,
+        mode: str,
         version: str | None = None,
         destinations: Sequence[str] = (),
     ) -> None:
-        """Read *store* at each scrape.
-
-        *mode* is ``act`` or ``observe``, None for that of the last step; *version* None is the installed one.
-        *destinations* are the names of those that messages go to.
-        """
+        """Read *store* at each scrape. *version* None is the installed one, *destinations* name where messages go."""
         self._destinations = destinations
         self._store, self._policy, self._clock = store, policy, clock
         self._mode, self._version = mode, version or installed_version()
@@ -207,87 +249,115 @@ class StoreCollector(Collector):
             (found, seen_at), counts = kept_picture(self._store), self._store.counts()
             costs = self._costs.at(self._clock.now())
         except (TryLater, WontWork):
-            yield gauge(
-                "source_up", "Whether a source answered in the last step (1) or not (0).", [(("store",), 0)], "source"
-            )
+            yield self._sources_up([(("store",), 0)])
             return
-        if self._mode is None and found.mode:
-            yield _mode(found.mode)
         yield from self._seen(found)
         yield from self._open_actions(found, counts)
         yield from budgets(found, self._policy)
         yield from costs
         yield from self._charges(found.charges or ChargesDocument())
-        yield from self._sources(found, counts)
-        for name, at, text in (
+        sources = [s for s in found.sources if s.configured and s.source != Source.STORE]
+        yield self._sources_up([*(((s.source,), s.up) for s in sources), ((Source.STORE.value,), 1)])
+        for name, moment, text in (
+            ("last_heartbeat", "heartbeat_at", "When the heartbeat alert last reached the webhook (Unix seconds)."),
+            ("last_delivery", "last_delivery_at", "When a delivery was last kept (Unix seconds)."),
+        ):
+            if (at := counts.get(moment)) is not None:
+                yield single(f"{name}_timestamp_seconds", text, at)
+        for name, seen, text in (
             ("snapshot_age_seconds", seen_at, "Age of the picture that pages and API show, in seconds."),
             ("step_age_seconds", counts.get("last_step_at"), "Age of the last step that served the pools, in seconds."),
         ):
-            if at is not None:
-                yield gauge(name, text, [((), self._age(at))])
+            if seen is not None:
+                yield single(name, text, self._age(seen))
         yield from self._totals(counts)
+        yield from self._messages(counts)
+
+    def _age(self, at: datetime | None) -> timedelta | None:
+        return None if at is None else max(timedelta(0), self._clock.now() - at)
+
+    @staticmethod
+    def _sources_up(rows: Iterable[Row]) -> Metric:
+        return gauge("source_up", "Whether a source answered in the last step (1) or not (0).", rows, "source")
 
     def _configured(self) -> Iterator[Metric]:
         """What the operator said: there before the first step, because the alert rules compare with it."""
-        pools = self._policy.pools
-        info = GaugeMetricFamily(
-            f"{PREFIX}_pool_info", "A pool's id, name and Civo size.", labels=["pool", "pool_name", "size"]
-        )
-        for pool in pools:
-            info.add_metric([pool.id, pool.name, pool.size], 1)
-        yield info
-        yield from thresholds(self._policy)
-        prices = [((p.id,), float(p.price_usd_per_hour)) for p in pools if p.price_usd_per_hour is not None]
+        policy, pools = self._policy, self._policy.pools
+        info = [((p.id, p.name, p.size), 1) for p in pools]
+        yield gauge("pool_info", "A pool's id, name and Civo size.", info, "pool", "pool_name", "size")
+        for name, attribute, text in POLICY_OF_POOLS:
+            yield gauge(name, text, [((p.id,), getattr(p, attribute)) for p in pools], "pool")
+        waits = [((name,), longest) for name, longest in policy.queue_wait.items()]
+        text = "How long a GPU pod of a priority class may wait before people are told, in seconds."
+        yield gauge("policy_queue_wait_seconds", text, waits, "priority_class")
+        text = "USD per hour of idle GPUs from which people are told."
+        yield single("policy_idle_cost_usd_per_hour", text, policy.idle_cost_usd_per_hour)
+        text = "Nodes that all pools together may be asked for within an hour; absent without a limit."
+        yield single("policy_max_growth_per_hour", text, policy.limits.max_growth_per_hour)
+        prices = [((p.id,), p.price_usd_per_hour) for p in pools]
         yield gauge("pool_node_price_usd_per_hour", "Price of a node-hour in USD; absent when unknown.", prices, "pool")
-        if self._mode is not None:
-            yield _mode(self._mode)
-        if self._policy.budget is not None:
-            budget = self._policy.budget
-            stages = (("warn", budget.warn_at), ("hold", budget.hold_at), ("stop", budget.stop_at))
-            ratios = [((name,), float(at)) for name, at in stages]
+        yield gauge("mode", "The mode in force (1).", [((m,), m == self._mode) for m in MODES], "mode")
+        if (budget := policy.budget) is not None:
+            ratios = [(("warn",), budget.warn_at), (("hold",), budget.hold_at), (("stop",), budget.stop_at)]
             yield gauge("budget_threshold_ratio", "Where a stage of the budget begins (ratio of it).", ratios, "stage")
         text = "The clock of this process at the scrape (Unix seconds): Prometheus compares it with its own."
-        yield gauge("clock_timestamp_seconds", text, [((), self._clock.now().timestamp())])
+        yield single("clock_timestamp_seconds", text, self._clock.now())
         yield gauge("build_info", "The version that runs.", [((self._version,), 1)], "version")
-
-    def _age(self, at: datetime) -> float:
-        """Seconds since *at*."""
-        return max(0.0, (self._clock.now() - at).total_seconds())
 
     def _seen(self, found: Picture) -> Iterator[Metric]:
         """The pools as the last step found them."""
         known = [(pool, shown) for pool in self._policy.pools if (shown := found.pool(pool.id)) is not None]
-        counts = [((pool.id, state), getattr(shown, state)) for pool, shown in known for state in NODE_STATES]
-        states = [(labels, count) for labels, count in counts if count is not None]
+        states = [((pool.id, state), getattr(shown, state)) for pool, shown in known for state in NODE_STATES]
         text = "Nodes of a pool by state; required is what Civo was asked for."
         yield gauge("pool_nodes", text, states, "pool", "state")
-        for name, key, text in (
-            ("pool_nodes_wanted", "wanted", "Nodes that demand, floors, standby and headroom ask for."),
-            ("pool_pending_gpus", "pending_gpus", "GPUs that waiting pods ask of a pool."),
-            ("pool_utilization_ratio", "utilization", "GPU utilization as the last step read it (0-1)."),
-            ("pool_ready_in_seconds", "ready_in_seconds", "Median time until a new node's GPUs are allocatable."),
-        ):
-            rows = [((pool.id,), value) for pool, p in known if (value := getattr(p, key)) is not None]
-            yield gauge(name, text, rows, "pool")
+        for name, attribute, text in SEEN_OF_POOLS:
+            yield gauge(name, text, [((pool.id,), getattr(p, attribute)) for pool, p in known], "pool")
         seen = {pool.id: shown for pool, shown in known}
-        for name, key, text in (
-            ("pool_nodes_min", "min_nodes", "Fewest nodes that policy and windows ask for now."),
-            ("pool_nodes_max", "max_nodes", "Most nodes that policy and windows allow now."),
-        ):
-            bounds = [(p.id, getattr(seen.get(p.id), key, None), getattr(p, key)) for p in self._policy.pools]
+        for name, attribute, text in BOUNDS_OF_POOLS:
+            bounds = [
+                (p.id, getattr(seen.get(p.id), attribute, None), getattr(p, attribute)) for p in self._policy.pools
+            ]
             yield gauge(name, text, [((pool,), usual if now is None else now) for pool, now, usual in bounds], "pool")
         kinds = {pool.id: {override.kind for override in p.overrides} for pool, p in known}
-        said = [((pool, k.value), float(k in in_force)) for pool, in_force in kinds.items() for k in OverrideKind]
+        said = [((pool, k.value), k in in_force) for pool, in_force in kinds.items() for k in OverrideKind]
         text = "Whether an override of this kind is in force for a pool (1) or not (0)."
         yield gauge("override_active", text, said, "pool", "kind")
-        yield from holding(known)
-        yield from waiting(known, self._clock.now())
+        opened = [((pool.id, w.name), w.name in shown.windows) for pool, shown in known for w in pool.windows]
+        yield gauge("pool_window_open", "Whether a window of a pool is open (1) or not (0).", opened, "pool", "window")
+        rules = sorted({(pool.id, rule) for pool, shown in known for rule in shown.held_by})
+        text = "1 for each rule that took something from the last decision; absent where none did."
+        yield gauge("pool_held_by", text, [(labels, 1) for labels in rules], "pool", "rule")
+        yield from self._waits(known)
+
+    def _waits(self, known: Sequence[tuple[Pool, PoolDocument]]) -> Iterator[Metric]:
+        """What pools wait for."""
+        failed = {pool.id: [w for w in shown.waits if w.kind == WaitKind.BACKOFF] for pool, shown in known}
+        rows = [((pool,), bool(found)) for pool, found in failed.items()]
+        yield gauge("pool_backoff", "Whether a pool backs off after failures (1).", rows, "pool")
+        causes = {
+            pool: {shortage_of(wait.reason) for wait in found if wait.direction == Direction.GROW}
+            for pool, found in failed.items()
+        }
+        why = [((pool, cause.value), cause in found) for pool, found in causes.items() for cause in Shortage]
+        text = "Whether a pool's growth backs off for this cause (1) or not (0)."
+        yield gauge("pool_backoff_cause", text, why, "pool", "cause")
+        latest: dict[tuple[str, ...], datetime] = {}
+        for pool, shown in known:
+            for wait in shown.waits:
+                if wait.until is not None:
+                    labels = (pool.id, wait.direction, wait.kind)
+                    latest[labels] = max(latest.get(labels, wait.until), wait.until)
+        text = "When a cooldown or back-off of a pool ends (Unix seconds); absent when none holds."
+        yield gauge("pool_wait_until_timestamp_seconds", text, latest.items(), "pool", "direction", "kind")
+        ages = [((pool.id,), self._age(shown.awaited_since) or 0) for pool, shown in known]
+        text = "How long the oldest node on its way has been awaited, in seconds; 0 when none is."
+        yield gauge("pool_awaited_seconds", text, ages, "pool")
 
     def _open_actions(self, found: Picture, counts: Mapping[str, Any]) -> Iterator[Metric]:
         """The age of open actions: from the totals, which are younger than the picture, where they have it."""
         shown = {p.pool: p.open_action.opened_at for p in found.pools if p.open_action is not None}
         opened = counts.get("open_actions", shown)
-        ages = [((p.id,), self._age(at) if (at := opened.get(p.id)) else 0.0) for p in self._policy.pools]
+        ages = [((p.id,), self._age(opened.get(p.id)) or 0) for p in self._policy.pools]
         yield gauge("action_open_seconds", "Age of a pool's open action in seconds; 0 when none is open.", ages, "pool")
 
     def _charges(self, found: ChargesDocument) -> Iterator[Metric]:
@@ -300,78 +370,33 @@ class StoreCollector(Collector):
         yield gauge("charges_unpriced_seconds", text, unpriced, "code")
         if found.answered_at is not None:
             text = "Age of Civo's last answer on what it charged, in seconds."
-            yield gauge("charges_age_seconds", text, [((), self._age(found.answered_at))])
-
-    def _sources(self, found: Picture, counts: Mapping[str, Any]) -> Iterator[Metric]:
-        sources = [s for s in found.sources if s.configured and s.source != Source.STORE]
-        yield _sources_up([*(((s.source,), float(s.up)) for s in sources), ((Source.STORE.value,), 1)])
-        for name, key, text in (
-            ("last_heartbeat", "heartbeat_at", "When the heartbeat alert last reached the webhook (Unix seconds)."),
-            ("last_delivery", "last_delivery_at", "When a delivery was last kept (Unix seconds)."),
-        ):
-            if (at := counts.get(key)) is not None:
-                yield gauge(f"{name}_timestamp_seconds", text, [((), at.timestamp())])
+            yield single("charges_age_seconds", text, self._age(found.answered_at))
 
     def _totals(self, counts: Mapping[str, Any]) -> Iterator[Metric]:
         ids = [p.id for p in self._policy.pools]
-        changes = [(pool, change.value) for pool in ids for change in Change]
+        changes = filled(counts.get("decisions"), [(pool, change.value) for pool in ids for change in Change])
+        yield counter("decisions", "Decisions stored, by change.", changes, "pool", "change")
         outcomes = [(pool, kind.value, end.value) for pool in ids for kind in ActionKind for end in OutcomeKind]
-        yield counter(
-            "decisions", "Decisions stored, by change.", filled(counts.get("decisions"), changes), "pool", "change"
-        )
         ended = filled(counts.get("actions"), outcomes)
         yield counter("actions", "Actions that ended, by outcome.", ended, "pool", "kind", "outcome")
         drifts = filled(counts.get("drifts"), [(pool,) for pool in ids])
         yield counter("pool_drifts", "Required counts that others changed.", drifts, "pool")
-        yield _provisioning(ids, counts)
+        known = [(pool, stage) for pool in ids for stage in memory.STAGES]
+        sums = {labels: total / 1000 for labels, total in counts.get("provision_milliseconds", {}).items()}
+        buckets = counts.get("provision_buckets", {})
+        text = "How long the stages of provisioning a node took, in seconds."
+        yield histogram("provision_seconds", text, known, memory.BUCKETS, buckets, sums, "pool", "stage")
         said = filled(counts.get("alerts_by_action"), [(action.value,) for action in SignalAction])
         yield counter("alerts", "Alerts kept, by what they ask for.", said, "action")
         if (total := counts.get("deliveries")) is not None:
             yield counter("deliveries", "Webhook deliveries kept.", [((), total)])
-        yield from self._messages(counts)
 
     def _messages(self, counts: Mapping[str, Any]) -> Iterator[Metric]:
         """How many messages wait, and how each destination takes them."""
         notices = filled(counts.get("notices"), [(state,) for state in NOTICE_STATES])
         yield gauge("notices", "Notices in the outbox by state.", notices, "state")
-        since = counts.get("oldest_notice_at")
         text = "Age of the oldest pending notice; 0 when none is."
-        yield gauge("notices_oldest_seconds", text, [((), self._age(since) if since else 0.0)])
+        yield single("notices_oldest_seconds", text, self._age(counts.get("oldest_notice_at")) or 0)
         known = [(name, outcome) for name in self._destinations for outcome in MESSAGE_OUTCOMES]
         text = "Messages by destination: those that it took and tries that failed."
         yield counter("messages", text, filled(counts.get("messages"), known), "destination", "outcome")
-
-
-def register(
-    registry: CollectorRegistry,
-    *,
-    store: ReadStore,
-    policy: Policy,
-    clock: Clock,
-    instruments: Instruments,
-    mode: str | None = None,
-    version: str | None = None,
-) -> None:
-    """Fill *registry* with everything that /metrics says; nothing is read before the first scrape."""
-    registry.register(StoreCollector(store, policy, clock, mode=mode, version=version))
-    registry.register(instruments)
-
-
-def _timings(name: str, text: str, buckets: Sequence[float]) -> Histogram:
-    return Histogram(f"{PREFIX}_{name}", text, registry=None, buckets=buckets)
-
-
-def _mode(mode: str) -> Metric:
-    return gauge("mode", "The mode in force (1).", [((m,), float(m == mode)) for m in MODES], "mode")
-
-
-def _provisioning(ids: Sequence[str], counts: Mapping[str, Any]) -> Metric:
-    known = [(pool, stage) for pool in ids for stage in memory.STAGES]
-    sums = {labels: total / 1000 for labels, total in counts.get("provision_milliseconds", {}).items()}
-    buckets = counts.get("provision_buckets", {})
-    text = "How long the stages of provisioning a node took, in seconds."
-    return histogram("provision_seconds", text, known, memory.BUCKETS, buckets, sums, "pool", "stage")
-
-
-def _sources_up(rows: Iterable[Row]) -> Metric:
-    return gauge("source_up", "Whether a source answered in the last step (1) or not (0).", rows, "source")

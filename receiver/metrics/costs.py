@@ -1,6 +1,6 @@
 """This month's costs and budgets as metrics, with a bounded number of series."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from prometheus_client.core import Metric
@@ -10,7 +10,7 @@ from receiver.core.money.accounting import EVERY
 from receiver.core.money.attribution import By, Line, Part, Share, key_of, lines
 from receiver.core.money.budget import BudgetStage, month_of
 from receiver.core.report.always_on import always_on
-from receiver.metrics.families import Row, gauge
+from receiver.metrics.families import Row, gauge, single
 from receiver.ports import ReadStore
 from receiver.reports.gather import costs_of, told_by
 from receiver.reports.picture import Picture, ScopedBudget
@@ -28,8 +28,7 @@ FAMILIES = {
 
 
 class CostFamilies:
-    """The families of `cost_families`, worked out once a minute: usage is not accounted for more often, and a month of
-    thousands of nodes takes a second to share out."""
+    """The families of `cost_families`, worked out once a minute: a month of thousands of nodes takes a second."""
 
     def __init__(self, store: ReadStore, policy: Policy) -> None:
         self._store, self._policy = store, policy
@@ -50,15 +49,13 @@ def cost_families(store: ReadStore, policy: Policy, now: datetime) -> Iterator[M
     """
     month = month_of(now, policy.timezone)
     attributed = costs_of(store, policy, month, now)
-    running = {life.workload for life in store.workload_lives(now, now) if life.ended_at is None}
-    kinds = [((line.part.value, line.key), float(line.usd)) for line in told_by(attributed, By.GPU_KIND, policy)]
+    kinds = [((line.part.value, line.key), line.usd) for line in told_by(attributed, By.GPU_KIND, policy)]
     yield gauge("cost_usd", "This month's cost in USD, by what became of it.", kinds, "part", "gpu_kind")
-    observed = [] if attributed.observed_from is None else [((), attributed.observed_from.timestamp())]
     text = "From when on it is known who held GPUs this month, Unix time."
-    yield gauge("cost_observed_from_timestamp_seconds", text, observed)
-    teams = _bounded(_held(told_by(attributed, By.TEAM, policy)))
+    yield single("cost_observed_from_timestamp_seconds", text, attributed.observed_from)
+    teams = _bounded(told_by(attributed, By.TEAM, policy))
     yield gauge("cost_team_usd", "USD of what a team's workloads held this month.", _usd(teams), "team")
-    idle = [((key,), float(sum(line.idle_usd for line in found))) for key, found in teams.items()]
+    idle = [((key,), sum(line.idle_usd for line in found)) for key, found in teams.items()]
     yield gauge("cost_team_idle_usd", "USD of what a team held and did not use.", idle, "team")
     seconds = [
         ((key, state), sum(getattr(line, field) for line in found))
@@ -67,45 +64,38 @@ def cost_families(store: ReadStore, policy: Policy, now: datetime) -> Iterator[M
     ]
     yield gauge("team_gpu_seconds", "GPU-seconds of a team's workloads this month.", seconds, "team", "state")
     for by, (name, text) in FAMILIES.items():
-        yield gauge(name, text, _usd(_bounded(_held(told_by(attributed, by, policy)))), by.value)
-    spaces = _bounded(_held(told_by(attributed, By.NAMESPACE, policy)))
+        yield gauge(name, text, _usd(_bounded(told_by(attributed, by, policy))), by.value)
+    spaces = _usd(_bounded(told_by(attributed, By.NAMESPACE, policy)))
     text = "USD of what a namespace's workloads held this month."
-    yield gauge("cost_namespace_usd", text, _usd(spaces), "workload_namespace")
+    yield gauge("cost_namespace_usd", text, spaces, "workload_namespace")
+    running = {life.workload for life in store.workload_lives(now, now) if life.ended_at is None}
 
     def running_or_other(share: Share) -> str:
         name = key_of(share, By.WORKLOAD, policy)
         return name if name in running else OTHERS
 
-    workloads = _bounded(_held(lines(attributed, running_or_other)))
-    rows = [((key.partition("/")[0] if key != OTHERS else "", *row[0]), row[1]) for key, row in _named(workloads)]
+    workloads = _usd(_bounded(lines(attributed, running_or_other)))
+    rows = [((name.partition("/")[0] if name != OTHERS else "", name), usd) for (name,), usd in workloads]
     text = "USD of what a workload that runs has held this month."
     yield gauge("cost_workload_usd", text, rows, "workload_namespace", "workload")
     compared = always_on(store.node_lives(month.start), policy, month, now, store.watched())
     text = "USD of this month had every pool been at its peak for as long as it was watched."
-    yield gauge("always_on_usd", text, [((), float(compared.usd))])
-    text = "USD that the same pools did cost in the same time."
-    yield gauge("always_on_spent_usd", text, [((), float(compared.spent_usd))])
+    yield single("always_on_usd", text, compared.usd)
+    yield single("always_on_spent_usd", "USD that the same pools did cost in the same time.", compared.spent_usd)
 
 
-def _held(found: tuple[Line, ...]) -> list[Line]:
-    return [line for line in found if line.part is Part.HELD]
-
-
-def _bounded(found: list[Line]) -> dict[str, list[Line]]:
-    """Return the dearest lines by key, and what is left under one."""
+def _bounded(found: Iterable[Line]) -> dict[str, list[Line]]:
+    """Return the dearest lines of what workloads held by key, and what is left under one."""
     kept: dict[str, list[Line]] = {}
     for line in found:
-        full = len(kept.keys() - {OTHERS}) >= MOST_SERIES
-        kept.setdefault(OTHERS if full else line.key, []).append(line)
+        if line.part is Part.HELD:
+            full = len(kept.keys() - {OTHERS}) >= MOST_SERIES
+            kept.setdefault(OTHERS if full else line.key, []).append(line)
     return kept
 
 
-def _usd(found: dict[str, list[Line]]) -> list[Row]:
-    return [row for _, row in _named(found)]
-
-
-def _named(found: dict[str, list[Line]]) -> list[tuple[str, Row]]:
-    return [(key, ((key,), float(sum(line.usd for line in told)))) for key, told in found.items()]
+def _usd(found: Mapping[str, Sequence[Line]]) -> list[Row]:
+    return [((key,), sum(line.usd for line in told)) for key, told in found.items()]
 
 
 AMOUNTS = (
@@ -126,9 +116,8 @@ def budgets(found: Picture, policy: Policy) -> Iterator[Metric]:
     shown = found.budgets
     if not found.model_fields_set and policy.budget is not None:
         shown = (ScopedBudget(scope=Scope.CLUSTER, monthly_usd=policy.budget.monthly_usd),)
-    known = [((budget.scope, budget.name), budget) for budget in shown]
-    for name, key, text in AMOUNTS:
-        rows = [(labels, float(usd)) for labels, budget in known if (usd := getattr(budget, key)) is not None]
+    for name, attribute, text in AMOUNTS:
+        rows = [((budget.scope, budget.name), getattr(budget, attribute)) for budget in shown]
         yield gauge(f"budget_{name}", text, rows, "scope", "name")
-    stages = [((*labels, s.value), float(b.stage == s)) for labels, b in known if b.stage for s in BudgetStage]
+    stages = [((b.scope, b.name, s.value), b.stage == s) for b in shown if b.stage for s in BudgetStage]
     yield gauge("budget_stage", "Whether a budget is at this stage (1) or not (0).", stages, "scope", "name", "stage")

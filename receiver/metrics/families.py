@@ -1,16 +1,16 @@
-"""Metric families from the rows of a scrape.
-
-Names end in their unit; ratios are 0-1, money is USD.
-"""
+"""Metric families from the rows of a scrape. Names end in their unit; ratios are 0-1, money is USD."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 PREFIX = "gpu_autoscaler"
 
-Row = tuple[Sequence[str], float]
+Value = float | Decimal | timedelta | datetime | None
+Row = tuple[Sequence[str], Value]
 
 
 def filled(counts: Any, known: Iterable[tuple[str, ...]]) -> list[Row]:
@@ -23,18 +23,31 @@ def filled(counts: Any, known: Iterable[tuple[str, ...]]) -> list[Row]:
     return list(rows.items())
 
 
-def gauge(name: str, text: str, rows: Iterable[Row], *labels: str) -> Metric:
-    family = GaugeMetricFamily(f"{PREFIX}_{name}", text, labels=labels)
-    for values, value in rows:
-        family.add_metric(values, value)
+def _add(family: GaugeMetricFamily | CounterMetricFamily, rows: Iterable[Row]) -> Metric:
+    """Add *rows*: moments in Unix seconds, lengths in seconds, and nothing for what is not known."""
+    for labels, value in rows:
+        match value:
+            case None:
+                continue
+            case datetime():
+                value = value.timestamp()
+            case timedelta():
+                value = value.total_seconds()
+        family.add_metric(labels, float(value))
     return family
+
+
+def gauge(name: str, text: str, rows: Iterable[Row], *labels: str) -> Metric:
+    return _add(GaugeMetricFamily(f"{PREFIX}_{name}", text, labels=labels), rows)
+
+
+def single(name: str, text: str, value: Value) -> Metric:
+    """Return a gauge without labels."""
+    return gauge(name, text, [((), value)])
 
 
 def counter(name: str, text: str, rows: Iterable[Row], *labels: str) -> Metric:
-    family = CounterMetricFamily(f"{PREFIX}_{name}", text, labels=labels)
-    for values, value in rows:
-        family.add_metric(values, value)
-    return family
+    return _add(CounterMetricFamily(f"{PREFIX}_{name}", text, labels=labels), rows)
 
 
 def histogram(

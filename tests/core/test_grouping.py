@@ -87,29 +87,25 @@ def test_these_come_as_one(one: Notice, other: Notice) -> None:
 
 
 def test_the_first_goes_out_at_once() -> None:
-    (bundle,) = goes_out(waiting("a"), {}, NOW, EVERY).bundles
+    (bundle,) = goes_out(waiting("a"), None, NOW, EVERY)
     assert [part.notice.title for part in bundle.parts] == ["a"]
 
 
 def test_what_comes_within_the_interval_waits_for_its_end_and_goes_out_as_one() -> None:
     found = waiting("a", "b", "c", at=NOW + SECOND)
-    told = {group_of(a_notice()): NOW}
-    held = goes_out(found, told, NOW + EVERY - SECOND, EVERY)
-    assert (held.bundles, held.held) == ((), {group_of(a_notice()): NOW + EVERY})
-    (bundle,) = goes_out(found, told, NOW + EVERY, EVERY).bundles
+    assert list(goes_out(found, NOW, NOW + EVERY - SECOND, EVERY)) == []
+    (bundle,) = goes_out(found, NOW, NOW + EVERY, EVERY)
     assert [part.notice.title for part in bundle.parts] == ["a", "b", "c"]
 
 
 def test_another_kind_of_news_waits_for_nothing() -> None:
-    told = {group_of(a_notice()): NOW}
-    failed = Waiting(number=9, notice=a_notice(Cause.GROWTH_FAILED, severity=Severity.FAILURE), at=NOW)
-    (bundle,) = goes_out([*waiting("a"), failed], told, NOW, EVERY).bundles
-    assert bundle.parts == (failed,)
+    failed = a_notice(Cause.GROWTH_FAILED, severity=Severity.FAILURE)
+    assert group_of(failed) != group_of(a_notice())
 
 
 @pytest.mark.parametrize("ahead", [SECOND, timedelta(days=400)])
 def test_what_was_told_under_a_clock_ahead_of_this_one_holds_nothing_back(ahead: timedelta) -> None:
-    assert goes_out(waiting("a"), {group_of(a_notice()): NOW + ahead}, NOW, EVERY).held == {}
+    assert len(list(goes_out(waiting("a"), NOW + ahead, NOW, EVERY))) == 1
 
 
 CAUSES = st.sampled_from([Cause.GREW, Cause.SHRANK, Cause.STUCK, Cause.MISFIT, Cause.EVICTS])
@@ -148,23 +144,22 @@ def test_nothing_is_lost_or_told_twice_or_too_often_or_out_of_order_or_late(
     """A destination that takes everything, asked every few seconds until long after the last notice."""
     coming, every = the_course(course), every_seconds * SECOND
     pending: list[Waiting] = []
-    told: dict[str, list[datetime]] = {}
+    told: dict[str, list[Any]] = {}
     out: list[tuple[datetime, Bundle]] = []
     now, end = NOW, (coming[-1].at if coming else NOW) + every + 2 * round_seconds * SECOND
     while now <= end:
         while coming and coming[0].at <= now:
             pending.append(coming.pop(0))
-        found = goes_out(pending, {group: times[-1] for group, times in told.items()}, now, every)
-        for bundle in found.bundles:
-            out.append((now, bundle))
-            told.setdefault(group_of(bundle.parts[0].notice), []).append(now)
-        gone = {part.number for bundle in found.bundles for part in bundle.parts}
-        assert {part.number for part in pending} == gone | {
-            part.number for part in pending if group_of(part.notice) in found.held
-        }
-        pending = [part for part in pending if part.number not in gone]
+        for group in {group_of(part.notice) for part in pending}:
+            of_group = [part for part in pending if group_of(part.notice) == group]
+            for bundle in goes_out(of_group, told.get(group, [None])[-1], now, every):
+                assert bundle.parts == tuple(of_group)
+                out.append((now, bundle))
+                told.setdefault(group, []).append(now)
+                pending = [part for part in pending if part not in of_group]
         # A round that finds nothing to do is left out.
-        events = [*(found.held[group_of(part.notice)] for part in pending), *(part.at for part in coming[:1])]
+        held = [told[group_of(part.notice)][-1] + every for part in pending]
+        events = [*held, *(part.at for part in coming[:1])]
         now = max(now + round_seconds * SECOND, min(events, default=end))
     numbers = [part.number for _, bundle in out for part in bundle.parts]
     assert sorted(numbers) == list(range(len(course)))  # none lost, none twice

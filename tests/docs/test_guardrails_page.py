@@ -47,6 +47,12 @@ def test_the_table_of_guardrails_is_that_of_the_rules() -> None:
     assert filled(PAGE) == PAGE, "run python -m tools.guardrails_page"
 
 
+def test_a_guardrail_without_a_section_gets_one_from_its_record() -> None:
+    written = filled(PAGE.replace(f"### {NAMES[-1]}\n", "", 1))
+    said = section(written, NAMES[-1])
+    assert [part for part in ("Upholds", "Holds when", "What to do") if f"**{part}:**" not in said] == []
+
+
 def test_every_guardrail_has_its_heading_in_the_order_in_which_they_run() -> None:
     assert headings(section(PAGE, "Guardrails"), 3) == NAMES
 

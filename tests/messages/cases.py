@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 
-from receiver.core.notices.grouping import Links, PageLinks, Seal, compose
+from receiver.core.notices.grouping import PageLinks, Seal, compose
 from receiver.core.notices.notice import Notice
 from tests.messages import of_many, of_money, of_people, of_pools, of_questions
 
@@ -21,7 +21,7 @@ CASES: Mapping[str, Callable[[], Notice]] = {
 }
 
 
-def written(name: str, links: Links = PAGES) -> str:
+def written(name: str, links: PageLinks = PAGES) -> str:
     """The message *name* as people get it: title, an empty line, the text."""
     message = compose(CASES[name](), links)
     return f"{message.title}\n\n{message.body}\n"

@@ -3,10 +3,13 @@
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
+from sqlalchemy.dialects import sqlite
 
-from receiver.adapters.store.actions import victim_of, victim_values
+from receiver.adapters.store.columns import Json, to_json
+from receiver.adapters.store.schema import actions
 from receiver.core.model.actions import Action, ActionKind, Outcome, OutcomeKind, Victim, VictimStage
 from receiver.core.model.model import PoolState
 from receiver.core.model.signals import Alert
@@ -18,6 +21,7 @@ from tests.reconcile.harness import GPU, SIZE, START, Life, a_job, a_policy, a_w
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
+VICTIMS: Any = actions.c.victims.type
 HELD = "ml/web-0 may not be evicted: The disruption budget keep-web needs 1 healthy pods"
 
 
@@ -133,9 +137,22 @@ def a_removal(*victims: Victim) -> Action:
     )
 
 
+def stored_form(victim: Victim) -> dict[str, Any]:
+    """The stored form of *victim*."""
+    text = VICTIMS.process_bind_param((victim,), sqlite.dialect())
+    found: list[dict[str, Any]] = Json().process_result_value(text, sqlite.dialect())
+    return found[0]
+
+
+def read_back(stored: dict[str, Any]) -> tuple[Victim, ...]:
+    """The victim in *stored*."""
+    found: tuple[Victim, ...] = VICTIMS.process_result_value(to_json([stored]), sqlite.dialect())
+    return found
+
+
 def test_a_removal_that_was_stored_without_reasons_opens_and_ends() -> None:
     stored = {"instance": "i-1", "node": "n1", "because": "idle", "stage": "spared", "since": START, "refused": False}
-    victim = victim_of(stored)
+    (victim,) = read_back(stored)
     assert victim.why == ""
     outcome = settled(a_removal(victim), PoolState(pool="l40s-id", required=1), START)
     assert outcome is not None
@@ -144,8 +161,8 @@ def test_a_removal_that_was_stored_without_reasons_opens_and_ends() -> None:
 
 def test_a_victim_of_a_newer_version_opens_and_an_older_version_reads_ours() -> None:
     plain = Victim(instance="i-1", node="n1")
-    values = victim_values(plain)
+    values = stored_form(plain)
     assert set(values) == {"instance", "node", "because", "stage", "since", "refused"}
-    assert victim_of({**values, "mood": "good"}) == plain
-    values = victim_values(replace(plain, why="it is protected", asked_at=START))
-    assert victim_of(values) == replace(plain, why="it is protected", asked_at=START)
+    assert read_back({**values, "mood": "good"}) == (plain,)
+    values = stored_form(replace(plain, why="it is protected", asked_at=START))
+    assert read_back(values) == (replace(plain, why="it is protected", asked_at=START),)

@@ -24,7 +24,7 @@ from receiver.adapters.messages.delivery import Outbox
 from receiver.core.model.policy import Policy
 from receiver.core.notices.grouping import PageLinks
 from receiver.core.scaling.failures import Failure
-from receiver.metrics.collector import Instruments, register
+from receiver.metrics.collector import Instruments, StoreCollector
 from receiver.ports import TryLater, WriterLostError
 from receiver.replay.world.config import POOL_LABEL
 from simulator.clocks import ManualClock
@@ -61,9 +61,8 @@ class Hours:
         self.pages: dict[str, Callable[[], str]] = {}
         self.skew = timedelta(0)  # by which the receiver's own clock is ahead where it is scraped
         self._registry = CollectorRegistry()
-        register(
-            self._registry, store=store, policy=policy, clock=_Skewed(self), instruments=self.instruments, mode="act"
-        )
+        self._registry.register(StoreCollector(store, policy, _Skewed(self), mode="act"))
+        self._registry.register(self.instruments)
         self._outbox = Outbox(store, [], self.clock, links=PageLinks())
         app = Flask("simulator")
         app.register_blueprint(metrics_face(self.live))

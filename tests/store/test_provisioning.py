@@ -4,9 +4,10 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import type_coerce, update
 
 from receiver.adapters.store import SqlStore
+from receiver.adapters.store.columns import Json
 from receiver.adapters.store.database import Database, parse
 from receiver.adapters.store.schema import actions
 from receiver.core.model.actions import ActionKind, Because, OutcomeKind, Victim
@@ -246,6 +247,6 @@ def test_a_victim_kept_without_a_reason_was_idle(store: SqlStore, url: str) -> N
     database = Database(parse(url))
     with database.write() as connection:
         old = [{"instance": "i", "node": "n", "stage": "chosen", "since": None}]
-        connection.execute(update(actions).values(victims=old))
+        connection.execute(update(actions).values(victims=type_coerce(old, Json)))
     database.close()
     assert remembered(store).open_action == retire(1, Victim(instance="i", node="n"))

@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from receiver.core.model.policy import Policy
 from receiver.core.scaling.failures import Failure
-from receiver.metrics.collector import Instruments, register
+from receiver.metrics.collector import Instruments, StoreCollector
 from receiver.ports import TryLater, WontWork
 from receiver.step.parts import PARTS
 from tests.web.builders import A100, L40S, NOW, a_full_store, a_picture, a_policy
@@ -37,24 +37,15 @@ TOTALS: Mapping[str, Any] = {
 }
 
 
-def a_registry(store: FakeStore, policy: Policy | None = None, mode: str | None = "act") -> CollectorRegistry:
+def a_registry(store: FakeStore, policy: Policy | None = None, mode: str = "act") -> CollectorRegistry:
     """Return a registry as bootstrap fills it."""
     registry = CollectorRegistry()
-    clock = FakeClock(NOW)
-    instruments = Instruments()
-    register(
-        registry,
-        store=store,
-        policy=policy or a_policy(),
-        clock=clock,
-        instruments=instruments,
-        mode=mode,
-        version="0.1.0",
-    )
+    registry.register(StoreCollector(store, policy or a_policy(), FakeClock(NOW), mode=mode, version="0.1.0"))
+    registry.register(Instruments())
     return registry
 
 
-def text_of(store: FakeStore, policy: Policy | None = None, mode: str | None = "act") -> str:
+def text_of(store: FakeStore, policy: Policy | None = None, mode: str = "act") -> str:
     """Return what a scrape reads."""
     return generate_latest(a_registry(store, policy, mode)).decode()
 
@@ -227,13 +218,6 @@ def test_before_the_first_step_there_is_no_age() -> None:
 def test_the_mode_in_force_is_one_and_the_other_zero(mode: str, act: int, observe: int) -> None:
     found = samples(text_of(FakeStore(), mode=mode))
     assert (found['mode{mode="act"}'], found['mode{mode="observe"}']) == (act, observe)
-
-
-def test_a_mode_that_nobody_said_is_that_of_the_last_step() -> None:
-    store = FakeStore(picture=(a_picture(mode="observe"), NOW))
-    found = samples(text_of(store, mode=None))
-    assert (found['mode{mode="act"}'], found['mode{mode="observe"}']) == (0, 1)
-    assert not named(samples(text_of(FakeStore(), mode=None)), "mode")
 
 
 def test_the_version_is_a_label() -> None:

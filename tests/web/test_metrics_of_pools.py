@@ -55,7 +55,7 @@ def test_messages_are_counted_by_destination_and_start_at_0() -> None:
     store = a_full_store()
     store.totals = {**TOTALS, "messages": {("destination 1 (slack)", "delivered"): 4}}
     names = ("destination 1 (slack)", "of team vision destination 1 (tgram)")
-    collector = StoreCollector(store, a_policy(), FakeClock(NOW), destinations=names)
+    collector = StoreCollector(store, a_policy(), FakeClock(NOW), mode="act", destinations=names)
     registry = CollectorRegistry()
     registry.register(collector)
     found = named(samples(generate_latest(registry).decode()), "messages_total")

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 import structlog
 
 from receiver.adapters.messages.destinations import Destination, keep_secrets_out_of_logs, opened
-from receiver.core.notices.grouping import AT_MOST_EVERY, Links, Waiting, compose, goes_out, group_of, is_over
+from receiver.core.notices.grouping import AT_MOST_EVERY, PageLinks, Waiting, compose, goes_out, group_of, is_over
 from receiver.ports import Clock, OutboxStore, StoredNotice, Telling, TryLater
 
 log = structlog.get_logger("receiver")
@@ -38,7 +38,7 @@ class Outbox:
         clock: Clock,
         of_teams: Mapping[str, Sequence[str]] | None = None,
         *,
-        links: Links,
+        links: PageLinks,
         every: timedelta = AT_MOST_EVERY,
         may_send: Callable[[], bool] = lambda: True,
     ) -> None:
@@ -122,7 +122,7 @@ class Outbox:
             return
         last = self._store.reached_last(group, destination.digest, now)
         waiting = [Waiting(number=n.id, notice=n.notice, at=n.created_at) for n in missing]
-        for bundle in goes_out(waiting, {group: last} if last else {}, now, self._every).bundles:
+        for bundle in goes_out(waiting, last, now, self._every):
             if not self._may_send():
                 return
             notice = bundle.as_one(now)

@@ -1,17 +1,16 @@
 """Actions: one open at a time per pool, updated while it is open, and closed once together with its consequences."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
-from sqlalchemy import Connection, RowMapping, bindparam, case, or_, select, update
+from sqlalchemy import Connection, RowMapping, Update, bindparam, case, or_, select, update
 
 from receiver.adapters.store import outbox
 from receiver.adapters.store.columns import Moment
-from receiver.adapters.store.database import StorePart, Values, fields_of, insert, put
+from receiver.adapters.store.database import StorePart, Values, fields_of, insert, put, value_of
+from receiver.adapters.store.figures import count
 from receiver.adapters.store.schema import actions, pools
-from receiver.adapters.store.totals import count
-from receiver.core.model.actions import Action, ActionKind, Because, Outcome, OutcomeKind, Victim, VictimStage
+from receiver.core.model.actions import Action, ActionKind, Outcome, OutcomeKind, VictimStage
 from receiver.core.model.model import Backoff, LateCount
 from receiver.core.money.budget import UNSURE_FOR
 from receiver.core.notices.notice import Notice
@@ -19,13 +18,7 @@ from receiver.ports import StoredAction
 
 TOOK_EFFECT = (OutcomeKind.CONFIRMED, OutcomeKind.OBSERVED)
 REMOVED = (VictimStage.DELETED, VictimStage.GONE)
-PROGRESS = (
-    "from_count",
-    "to_count",
-    "attempts",
-    "retry_at",
-    "last_error",
-)  # and the victims change while it is open
+PROGRESS = ("victims", "from_count", "to_count", "attempts", "retry_at", "last_error")  # change while it is open
 GROWTH, REMOVAL, PROVISIONING = "backoff", "removal_backoff", "provisioning"  # prefixes of a back-off's columns
 BACKOFF_OF = {ActionKind.GROW: GROWTH, ActionKind.RETIRE: REMOVAL}
 IS_OPEN = actions.c.closed_at.is_(None)
@@ -36,9 +29,7 @@ CLOSED_SINCE = select(
     actions.c.kind, actions.c.outcome, actions.c.from_count, actions.c.to_count, actions.c.victims, actions.c.closed_at
 ).where(CLOSED_BETWEEN, actions.c.closed_at > bindparam("since", type_=Moment))
 ENDED_GROWTH = (
-    select(actions)
-    .where(actions.c.kind == ActionKind.GROW.value, CLOSED_BETWEEN)
-    .order_by(actions.c.closed_at, actions.c.id)
+    select(actions).where(actions.c.kind == ActionKind.GROW, CLOSED_BETWEEN).order_by(actions.c.closed_at, actions.c.id)
 )
 
 
@@ -48,7 +39,7 @@ class SqlActions(StorePart):
     def opened(self, action: Action, provisioning: Backoff | None = None) -> bool:
         # The primary key and the index `one_open_action_per_pool` refuse a second one.
         with self._write_memory() as connection:
-            statement = insert(connection, actions).values(_values(action)).on_conflict_do_nothing()
+            statement = insert(connection, actions).values(fields_of(action)).on_conflict_do_nothing()
             if connection.execute(statement.returning(actions.c.id)).first() is None:
                 return False
             if provisioning is not None:
@@ -56,9 +47,8 @@ class SqlActions(StorePart):
         return True
 
     def progressed(self, action: Action) -> None:
-        ours = update(actions).where(actions.c.id == action.id, IS_OPEN)
         with self._database.write() as connection:
-            connection.execute(ours.values(_progress(action)))
+            connection.execute(_progress(action))
 
     def closed(
         self,
@@ -83,24 +73,25 @@ class SqlActions(StorePart):
 
     def actions(self, *, pool: str | None = None, limit: int = 50) -> Sequence[StoredAction]:
         query = NEWEST_FIRST if pool is None else NEWEST_FIRST.where(actions.c.pool == pool)
-        with self._database.read() as connection:
-            return tuple(_action(row) for row in connection.execute(query.limit(limit)).mappings())
+        return tuple(stored_action(row) for row in self._rows(query.limit(limit)))
 
     def followed(self, number: int) -> Sequence[StoredAction]:
         query = select(actions).where(actions.c.decision == number).order_by(actions.c.opened_at, actions.c.id)
-        with self._database.read() as connection:
-            return tuple(_action(row) for row in connection.execute(query).mappings())
+        return tuple(stored_action(row) for row in self._rows(query))
+
+
+def _progress(action: Action, **ending: object) -> Update:
+    """Update the row of *action* while it is open."""
+    values = {name: getattr(action, name) for name in PROGRESS}
+    return update(actions).where(actions.c.id == action.id, IS_OPEN).values(**values, **ending)
 
 
 def _close(
     connection: Connection, action: Action, outcome: Outcome, backoff: Backoff | None, late: LateCount | None
 ) -> None:
     """Close *action* once and update its pool. Closing it again changes nothing."""
-    ending = {"closed_at": outcome.at, "outcome": outcome.kind.value, "detail": outcome.detail}
-    found = connection.execute(
-        update(actions).where(actions.c.id == action.id, IS_OPEN).values({**_progress(action), **ending})
-    )
-    if found.rowcount != 1:
+    closing = _progress(action, closed_at=outcome.at, outcome=outcome.kind, detail=outcome.detail)
+    if connection.execute(closing).rowcount != 1:
         return
     count(connection, "actions", action.pool, action.kind.value, outcome.kind.value)
     effects: Values = {}
@@ -113,13 +104,14 @@ def _close(
             effects["last_shrink_at"] = outcome.at
     if late is not None:
         effects |= late_values(late)
-    if effects:
-        _write_pool(connection, action, effects)
     if action.kind is ActionKind.GROW and outcome.kind is OutcomeKind.CONFIRMED:
+        if late is not None:  # Civo still shows the old count, but the new nodes have been requested as of now
+            effects["required_since"] = outcome.at
+        _write_pool(connection, action, effects)
         if late is None:
             _expect(connection, action, outcome.at)
-        else:  # Civo still shows the old count, but the new nodes have been requested as of now
-            _write_pool(connection, action, {"required_since": outcome.at})
+    elif effects:
+        _write_pool(connection, action, effects)
 
 
 def _expect(connection: Connection, action: Action, at: datetime) -> None:
@@ -142,11 +134,6 @@ def _write_pool(connection: Connection, action: Action, values: Values) -> None:
     put(connection, pools, {"pool": action.pool, **values}, required=action.from_count)
 
 
-def open_actions(connection: Connection) -> dict[str, Action]:
-    """Return the open action of each pool that has one."""
-    return {row["pool"]: _action(row).action for row in connection.execute(OPEN).mappings()}
-
-
 def changed_since(connection: Connection, since: datetime, until: datetime) -> tuple[int, int, datetime | None]:
     """Return the numbers of nodes added and removed by the actions closed after *since* and by *until*, and when the
     first of these was closed.
@@ -157,9 +144,9 @@ def changed_since(connection: Connection, since: datetime, until: datetime) -> t
     first: datetime | None = None
     for row in connection.execute(CLOSED_SINCE, {"since": since, "until": until}):
         before = grown, removed
-        if row.kind == ActionKind.RETIRE:
-            removed += sum(victim_of(v).stage in REMOVED for v in row.victims)
-        elif row.outcome == OutcomeKind.CONFIRMED:
+        if row.kind is ActionKind.RETIRE:
+            removed += sum(victim.stage in REMOVED for victim in row.victims)
+        elif row.outcome is OutcomeKind.CONFIRMED:
             grown += row.to_count - row.from_count
         if (grown, removed) != before:
             first = row.closed_at if first is None else min(first, row.closed_at)
@@ -172,71 +159,32 @@ def ended_growth(connection: Connection, now: datetime) -> tuple[tuple[Action, O
     Growth dated further ahead was closed under a wrong clock: its reservation would last as long.
     """
     ended = connection.execute(ENDED_GROWTH, {"since": now - UNSURE_FOR, "until": now + UNSURE_FOR}).mappings()
-    found = (_action(row) for row in ended)
+    found = (stored_action(row) for row in ended)
     return tuple((s.action, s.outcome) for s in found if s.outcome is not None)
 
 
-def _values(action: Action) -> Values:
-    return {**fields_of(action), "kind": action.kind.value, **_progress(action)}
-
-
-def _progress(action: Action) -> Values:
-    return {
-        "victims": [victim_values(v) for v in action.victims],
-        **{name: getattr(action, name) for name in PROGRESS},
-    }
-
-
-def victim_values(victim: Victim) -> Values:
-    """Return the stored form of a victim, without empty fields that older versions do not know."""
-    newer = {name: value for name in ("why", "asked_at") if not (value := getattr(victim, name))}
-    values = {name: value for name, value in fields_of(victim).items() if name not in newer}
-    return {**values, "because": victim.because.value, "stage": victim.stage.value}
-
-
-def victim_of(values: Mapping[str, Any]) -> Victim:
-    """Return a victim. One stored without a reason was idle; fields of newer versions are ignored."""
-    known = {name: value for name, value in values.items() if name in Victim.__slots__}
-    because = Because(values.get("because", Because.IDLE))
-    return Victim(**{**known, "because": because, "stage": VictimStage(values["stage"])})
-
-
-def _action(row: RowMapping) -> StoredAction:
-    outcome = None
-    if row["closed_at"] is not None:
-        outcome = Outcome(kind=OutcomeKind(row["outcome"]), at=row["closed_at"], detail=row["detail"])
-    values = {name: row[name] for name in Action.__slots__}
-    victims = tuple(victim_of(v) for v in row["victims"])
-    return StoredAction(
-        action=Action(**{**values, "kind": ActionKind(row["kind"]), "victims": victims}), outcome=outcome
-    )
+def stored_action(row: RowMapping) -> StoredAction:
+    """The action in *row*, with its outcome if it is closed."""
+    closed_at = row["closed_at"]
+    outcome = None if closed_at is None else Outcome(kind=row["outcome"], at=closed_at, detail=row["detail"])
+    return StoredAction(action=value_of(Action, row), outcome=outcome)
 
 
 def backoff_values(prefix: str, backoff: Backoff | None) -> Values:
     """Columns of one of a pool's back-offs; all empty for none."""
-    return {
-        f"{prefix}_failures": backoff.failures if backoff else None,
-        f"{prefix}_until": backoff.until if backoff else None,
-        f"{prefix}_reason": backoff.reason if backoff else None,
-        f"{prefix}_instances": list(backoff.instances) if backoff else None,
-    }
+    return {f"{prefix}_{name}": getattr(backoff, name, None) for name in Backoff.__slots__}
 
 
 def backoff_of(row: RowMapping, prefix: str) -> Backoff | None:
     """One of a pool's back-offs, or None."""
     if row[f"{prefix}_until"] is None:
         return None
-    return Backoff(
-        failures=row[f"{prefix}_failures"],
-        until=row[f"{prefix}_until"],
-        reason=row[f"{prefix}_reason"],
-        instances=tuple(row[f"{prefix}_instances"] or ()),
-    )
+    return Backoff(**{name: row[f"{prefix}_{name}"] for name in Backoff.__slots__})
 
 
 def late_values(late: LateCount | None) -> Values:
     """Columns of a pool's late count; all empty for none."""
-    return {f"late_{name}": getattr(late, name) if late else None for name in LateCount.__slots__}
+    return {f"late_{name}": getattr(late, name, None) for name in LateCount.__slots__}
 
 
 def late_of(row: RowMapping) -> LateCount | None:

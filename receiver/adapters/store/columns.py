@@ -6,9 +6,11 @@
 import json
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import is_dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import Any
+from enum import StrEnum
+from typing import Any, get_type_hints
 
 from sqlalchemy import BigInteger, DateTime, Dialect, Integer, Text
 from sqlalchemy.types import TypeDecorator
@@ -31,15 +33,12 @@ class Moment(TypeDecorator[datetime]):
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """Convert to UTC."""
         return None if value is None else _in_utc(value)
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """Return an aware datetime in UTC."""
         return None if value is None else value.astimezone(UTC)
 
     def bind_processor(self, dialect: Dialect) -> Callable[[Any], Any] | None:
-        """Write SQLite's text directly."""
         return _to_text if dialect.name == "sqlite" else super().bind_processor(dialect)
 
     def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any] | None:
@@ -78,8 +77,24 @@ class PlainText(TypeDecorator[str]):
     cache_ok = True
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
-        """Replace unstorable characters."""
         return None if value is None else storable(value)
+
+
+class Word(TypeDecorator[Any]):
+    """An enum of texts, stored by value."""
+
+    impl = Text
+    cache_ok = True
+
+    def __init__(self, kind: type[StrEnum]) -> None:
+        super().__init__()
+        self.kind = kind
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        return None if value is None else str(value)
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> StrEnum | None:
+        return None if value is None else self.kind(value)
 
 
 class Exact(TypeDecorator[Decimal]):
@@ -89,7 +104,6 @@ class Exact(TypeDecorator[Decimal]):
     cache_ok = True
 
     def process_bind_param(self, value: Decimal | None, dialect: Dialect) -> str | None:
-        """Write the number as text."""
         if value is None:
             return None
         if not isinstance(value, Decimal) or not value.is_finite():
@@ -97,21 +111,16 @@ class Exact(TypeDecorator[Decimal]):
         return str(value)
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> Decimal | None:
-        """Read the number from text."""
         return None if value is None else Decimal(value)
 
 
 class Count(TypeDecorator[int]):
-    """An integer from outside, limited to what the column holds.
-
-    A pod may request 9223372036854775807 GPUs, which must not fail the step.
-    """
+    """An integer, limited to what the column holds: a pod may request 9223372036854775807 GPUs."""
 
     impl = Integer
     cache_ok = True
 
     def process_bind_param(self, value: int | None, dialect: Dialect) -> int | None:
-        """Limit the number."""
         return None if value is None else min(value, MOST)
 
 
@@ -122,11 +131,9 @@ class Duration(TypeDecorator[timedelta]):
     cache_ok = True
 
     def process_bind_param(self, value: timedelta | None, dialect: Dialect) -> int | None:
-        """Convert to microseconds."""
         return None if value is None else value // A_MICROSECOND
 
     def process_result_value(self, value: int | None, dialect: Dialect) -> timedelta | None:
-        """Return the duration."""
         return None if value is None else value * A_MICROSECOND
 
 
@@ -137,14 +144,47 @@ class Json(TypeDecorator[Any]):
     cache_ok = True
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
-        """Write the value as JSON."""
         return None if value is None else to_json(value)
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
-        """Read the value from JSON."""
         if value is None:
             return None
         return json.loads(value, object_hook=_untag) if TAGGED in value else json.loads(value)
+
+
+class Items(Json):
+    """A tuple of texts, or of dataclasses without further ones within, as a JSON array.
+
+    Of a dataclass, *without* names the fields that are not stored, and *unless_empty* those that are stored only when
+    they are not empty, because older versions do not know them. Fields of newer versions are ignored.
+    """
+
+    cache_ok = True
+
+    def __init__(self, kind: type, without: tuple[str, ...] = (), unless_empty: tuple[str, ...] = ()) -> None:
+        super().__init__()
+        self.kind, self.without, self.unless_empty = kind, without, unless_empty
+        hints = get_type_hints(kind) if is_dataclass(kind) else {}
+        self._enums = {n: h for n, h in hints.items() if isinstance(h, type) and issubclass(h, StrEnum)}
+        self._fields = tuple(name for name in hints if name not in without)
+
+    def process_bind_param(self, value: tuple[Any, ...] | None, dialect: Dialect) -> str | None:
+        if value is None:
+            return None
+        return to_json([self._stored(item) if self._fields else item for item in value])
+
+    def _stored(self, item: Any) -> dict[str, Any]:
+        found = {name: getattr(item, name) for name in self._fields}
+        return {name: value for name, value in found.items() if value or name not in self.unless_empty}
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> tuple[Any, ...]:
+        found = super().process_result_value(value, dialect) or ()
+        if not self._fields:
+            return tuple(found)
+        return tuple(
+            self.kind(**{n: self._enums[n](v) if n in self._enums else v for n, v in item.items() if n in self._fields})
+            for item in found
+        )
 
 
 _encode = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode  # json.dumps would create an encoder per call
@@ -168,7 +208,6 @@ def _tag(value: Any) -> Any:
 
 
 def _tag_rarer(value: Any) -> Any:
-    """Do the same for the other types."""
     match value:
         case int() | str():  # of a subclass, such as an enum
             return value
@@ -197,23 +236,19 @@ def _key(key: Any) -> str:
     return key
 
 
+UNTAG: Mapping[str, Callable[[Any], Any]] = {
+    "float": float,
+    "decimal": Decimal,
+    "datetime": datetime.fromisoformat,
+    "microseconds": lambda value: timedelta(microseconds=value),
+    "tuple": tuple,
+    "object": dict,
+}
+
+
 def _untag(found: dict[str, Any]) -> Any:
     """Undo `_tag` for one object; json.loads calls it for inner objects first."""
     if found.keys() != {TAG}:
         return found
     kind, value = found[TAG]
-    match kind:
-        case "float":
-            return float(value)
-        case "decimal":
-            return Decimal(value)
-        case "datetime":
-            return datetime.fromisoformat(value)
-        case "microseconds":
-            return timedelta(microseconds=value)
-        case "tuple":
-            return tuple(value)
-        case "object":
-            return dict(value)
-        case _:
-            raise ValueError(f"unknown kind of stored value: {kind}")
+    return UNTAG[kind](value)

@@ -13,13 +13,14 @@ from copy import copy
 from functools import cache
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 
-from sqlalchemy import URL, Connection, Engine, Insert, QueuePool, Table, create_engine, event, make_url
+from sqlalchemy import URL, Connection, Engine, Insert, QueuePool, RowMapping, Table, create_engine, event, make_url
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError, StatementError
 
 from receiver.core.model.memory import Memory
+from receiver.core.model.usage import Owner
 from receiver.ports import TryLater, WontWork
 
 VARIABLE = "GPU_AUTOSCALER_DATABASE_URL"
@@ -247,6 +248,7 @@ ANSWER_SECONDS = 12.0  # more than the server's own limit for a statement
 
 Fence = Callable[[Connection], None]  # raises to end a transaction that must not happen
 Values = dict[str, Any]  # of a row, by column
+T = TypeVar("T")
 
 
 class WriteTurn:
@@ -375,10 +377,23 @@ class StorePart:
         with self._database.write() as connection:
             yield connection
 
+    def _rows(self, query: Any, values: Values | None = None) -> Sequence[RowMapping]:
+        """Return the rows of one query."""
+        with self._database.read() as connection:
+            return connection.execute(query, values).mappings().all()
+
 
 def fields_of(value: Any) -> Values:
-    """The fields of a frozen dataclass with slots, by name: columns have the same names."""
-    return {name: getattr(value, name) for name in type(value).__slots__}
+    """The fields of a frozen dataclass with slots, by name: columns have the same names. An owner's lie beside them."""
+    found = {name: getattr(value, name) for name in type(value).__slots__}
+    owner = found.pop("owner", None)
+    return found if owner is None else found | fields_of(owner)
+
+
+def value_of(kind: type[T], row: RowMapping) -> T:
+    """The value of the dataclass *kind* in *row*; further columns are ignored."""
+    names = kind.__slots__  # type: ignore[attr-defined]
+    return kind(**{name: value_of(Owner, row) if name == "owner" else row[name] for name in names})
 
 
 def insert_in(dialect: str, table: Table) -> Any:

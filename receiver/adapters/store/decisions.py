@@ -18,16 +18,16 @@ from pydantic import TypeAdapter, ValidationError
 from sqlalchemy import Connection, RowMapping, bindparam, func, or_, select
 from sqlalchemy import insert as plain_insert
 
-from receiver.adapters.store.database import AT_ONCE, StorePart, Values, fields_of, insert
+from receiver.adapters.store.database import AT_ONCE, StorePart, fields_of, insert, value_of
+from receiver.adapters.store.figures import count
 from receiver.adapters.store.schema import decisions, grounds
-from receiver.adapters.store.totals import count
-from receiver.core.model.actions import Decision, Reason, Verdict
+from receiver.core.model.actions import Decision, Verdict
 from receiver.core.model.model import Facts
 from receiver.core.model.policy import Policy
 from receiver.core.report.budget_lines import RULES, Spoke
 from receiver.ports import Grounds, GroundsKept, StoredDecision, WontWork
 
-LEAVES = (Verdict.HOLDS.value, Verdict.LIMITS.value)
+LEAVES = (Verdict.HOLDS, Verdict.LIMITS)
 LAST = (
     select(decisions.c.id, decisions.c.present, decisions.c.target, decisions.c.verdicts)
     .where(decisions.c.pool == bindparam("of_pool"))
@@ -44,7 +44,7 @@ Said = tuple[int, int, list[list[str]]]  # present and target size, verdicts as 
 class SqlDecisions(StorePart):
     """Decisions. Each pool's last one is cached, so that a step that decides the same again does not query."""
 
-    _written: tuple[Grounds, Mapping[str, bytes]] | None = None  # of the last step that decided anew
+    _written: tuple[Grounds | None, Mapping[str, bytes]] = None, {}  # of the last step that decided anew
     _newest: int | None = None  # the last decision's number, when `memory` was read
     _said: Mapping[str, tuple[int, Said]] = {}  # each pool's last decision, while it is known
 
@@ -55,21 +55,15 @@ class SqlDecisions(StorePart):
         with self._database.read() as connection:
             number = _in_force(connection, decision)
         if number is None:
+            if self._written[0] is not made_from:
+                self._written = made_from, grounds_values(made_from) if made_from is not None else {}
             with self._database.write() as connection:
-                number = _insert(connection, decision, self._written_once(made_from))
+                number = _insert(connection, decision, self._written[1])
             if self._newest is not None and number == self._newest + 1:
                 self._newest = number
         if self._newest is not None:
             self._said = {**self._said, decision.pool: (number, said)}
         return number
-
-    def _written_once(self, made_from: Grounds | None) -> Mapping[str, bytes] | None:
-        """The stored form of *made_from*, which the decisions of a step share."""
-        if made_from is None:
-            return None
-        if self._written is None or self._written[0] is not made_from:
-            self._written = (made_from, grounds_values(made_from))
-        return self._written[1]
 
     def _forget_what_others_follow(self, connection: Connection) -> None:
         """Drop the cache before the first step, and when another process has stored a decision."""
@@ -81,17 +75,25 @@ class SqlDecisions(StorePart):
         query = select(decisions).order_by(decisions.c.id.desc()).limit(limit)
         if pool is not None:
             query = query.where(decisions.c.pool == pool)
-        with self._database.read() as connection:
-            return tuple(_stored(row) for row in connection.execute(query).mappings())
+        return tuple(_stored(row) for row in self._rows(query))
 
     def decision(self, number: int) -> StoredDecision | None:
-        with self._database.read() as connection:
-            row = connection.execute(select(decisions).where(decisions.c.id == number)).mappings().first()
-        return None if row is None else _stored(row)
+        return next((_stored(row) for row in self._rows(select(decisions).where(decisions.c.id == number))), None)
 
     def grounds(self, number: int) -> GroundsKept | None:
-        with self._database.read() as connection:
-            return _kept_grounds(connection, number)
+        query = (
+            select(grounds, (grounds.c.digest == decisions.c.facts).label("is_facts"))
+            .join(decisions, grounds.c.digest.in_([decisions.c.facts, decisions.c.policy]))
+            .where(decisions.c.id == number)
+        )
+        found = {row["is_facts"]: row for row in self._rows(query)}
+        if len(found) < 2:
+            return None
+        return GroundsKept(
+            format=max(row["format"] for row in found.values()),
+            facts=decompressed(found[True]["body"]),
+            policy=decompressed(found[False]["body"]),
+        )
 
     def beside(self, stored: StoredDecision) -> tuple[int | None, int | None]:
         of_pool = decisions.c.pool == stored.decision.pool
@@ -110,13 +112,18 @@ class SqlDecisions(StorePart):
         with self._database.read() as connection:
             found = connection.execute(query).all()
             held = [row.id for row in found if any(rule in RULES and said in LEAVES for rule, said, *_ in row.verdicts)]
-            details = _details(connection, held)
+            details: dict[int, str] = {}  # how budgets held growth back
+            for start in range(0, len(held), AT_ONCE):
+                chosen = decisions.c.id.in_(held[start : start + AT_ONCE])
+                for row in connection.execute(select(decisions.c.id, decisions.c.reasons).where(chosen)):
+                    said = [r for r in row.reasons if r.rule in RULES and r.verdict in LEAVES]
+                    details[row.id] = "; ".join(f"{r.rule}: {r.detail}" for r in said)
         return tuple(Spoke(pool=row.pool, at=row.at, detail=details.get(row.id, "")) for row in found)
 
 
 def _said(decision: Decision) -> Said:
     """The part of *decision* that is compared with the pool's last one."""
-    return decision.present, decision.target, _verdicts(decision)
+    return decision.present, decision.target, [list(pair) for pair in decision.verdicts]
 
 
 def _in_force(connection: Connection, decision: Decision) -> int | None:
@@ -127,101 +134,36 @@ def _in_force(connection: Connection, decision: Decision) -> int | None:
     return int(before.id)
 
 
-def _insert(connection: Connection, decision: Decision, made_from: Mapping[str, bytes] | None) -> int:
-    """Insert *decision* with its inputs, *made_from*, unless it equals the pool's last one; return the number of the
+def _insert(connection: Connection, decision: Decision, bodies: Mapping[str, bytes]) -> int:
+    """Insert *decision* with the *bodies* of its inputs, unless it equals the pool's last one; return the number of the
     one in force."""
     before = _in_force(connection, decision)
     if before is not None:
         return before
     count(connection, "decisions", decision.pool, decision.change.value)
-    grounds_of = _keep_grounds(connection, made_from) if made_from is not None else {"facts": None, "policy": None}
-    statement = plain_insert(decisions).returning(decisions.c.id)
-    return int(connection.execute(statement, {**_values(decision), **grounds_of}).scalar_one())
-
-
-def _verdicts(decision: Decision) -> list[list[str]]:
-    return [list(pair) for pair in decision.verdicts]
-
-
-def _values(decision: Decision) -> Values:
-    return {
-        **fields_of(decision),
-        "change": decision.change.value,
-        "verdicts": _verdicts(decision),
-        "reasons": [
-            {"rule": r.rule, "verdict": r.verdict.value, "target": r.target, "detail": r.detail}
-            for r in decision.reasons
-        ],
-        "evidence": dict(decision.evidence),
-        "candidates": list(decision.candidates),
-        "evicted": list(decision.evicted),
-    }
+    digests = {name: sha256(body).hexdigest() for name, body in bodies.items()}
+    if bodies:
+        rows = [{"digest": digests[name], "format": FORMAT, "body": body} for name, body in bodies.items()]
+        connection.execute(insert(connection, grounds).on_conflict_do_nothing(), rows)
+    values = {**fields_of(decision), **digests, "change": decision.change.value, "verdicts": _said(decision)[2]}
+    return int(connection.execute(plain_insert(decisions).returning(decisions.c.id), values).scalar_one())
 
 
 def _stored(row: RowMapping) -> StoredDecision:
-    values = {name: row[name] for name in Decision.__slots__}
-    values["reasons"] = tuple(Reason(**{**r, "verdict": Verdict(r["verdict"])}) for r in row["reasons"])
-    values["candidates"], values["evicted"] = tuple(row["candidates"]), tuple(row["evicted"])
-    return StoredDecision(id=row["id"], decision=Decision(**values))
+    return StoredDecision(id=row["id"], decision=value_of(Decision, row))
 
 
-def _details(connection: Connection, numbers: Sequence[int]) -> dict[int, str]:
-    """How budgets held growth back in the decisions *numbers*."""
-    found: dict[int, str] = {}
-    for start in range(0, len(numbers), AT_ONCE):
-        chosen = decisions.c.id.in_(numbers[start : start + AT_ONCE])
-        for row in connection.execute(select(decisions).where(chosen)).mappings():
-            said = [r for r in _stored(row).decision.reasons if r.rule in RULES and r.verdict.value in LEAVES]
-            found[row["id"]] = "; ".join(f"{r.rule}: {r.detail}" for r in said)
-    return found
-
-
-def newest_numbers(connection: Connection) -> list[int]:
-    """Return the number of each pool's last decision, which its next one is compared with."""
-    return list(connection.execute(select(func.max(decisions.c.id)).group_by(decisions.c.pool)).scalars())
-
-
-@cache
-def _facts() -> TypeAdapter[Facts]:
-    return TypeAdapter(Facts)  # takes 0.1 s to build: once, when first needed
-
-
-@cache
-def _policy() -> TypeAdapter[Policy]:
-    return TypeAdapter(Policy)
+@cache  # takes 0.1 s to build: once, when first needed
+def _adapter(kind: type) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
 
 
 def grounds_values(made_from: Grounds) -> Mapping[str, bytes]:
     """Return the stored form of *made_from*, by the column of a decision that refers to it."""
     return {
-        "facts": zlib.compress(_facts().dump_json(made_from.facts), LEVEL),
-        "policy": zlib.compress(_policy().dump_json(made_from.policy), LEVEL),
+        "facts": zlib.compress(_adapter(Facts).dump_json(made_from.facts), LEVEL),
+        "policy": zlib.compress(_adapter(Policy).dump_json(made_from.policy), LEVEL),
     }
-
-
-def _keep_grounds(connection: Connection, bodies: Mapping[str, bytes]) -> dict[str, str]:
-    """Store *bodies* unless they exist; return the columns of a decision that refer to them."""
-    digests = {name: sha256(body).hexdigest() for name, body in bodies.items()}
-    bodies_of = [{"digest": digests[name], "format": FORMAT, "body": body} for name, body in bodies.items()]
-    connection.execute(insert(connection, grounds).on_conflict_do_nothing(), bodies_of)
-    return digests
-
-
-def _kept_grounds(connection: Connection, number: int) -> GroundsKept | None:
-    """Return the inputs of decision *number* as they are stored, or None."""
-    row = connection.execute(select(decisions.c.facts, decisions.c.policy).where(decisions.c.id == number)).first()
-    if row is None:
-        return None
-    found = {
-        kept.digest: kept
-        for kept in connection.execute(select(grounds).where(grounds.c.digest.in_([row.facts, row.policy])))
-    }
-    if row.facts not in found or row.policy not in found:
-        return None
-    facts, policy = found[row.facts], found[row.policy]
-    return GroundsKept(
-        format=max(facts.format, policy.format), facts=decompressed(facts.body), policy=decompressed(policy.body)
-    )
 
 
 def read_grounds(found: GroundsKept) -> Grounds:
@@ -234,8 +176,8 @@ def read_grounds(found: GroundsKept) -> Grounds:
         )
     try:
         return Grounds(
-            facts=_facts().validate_json(json.dumps(found.facts)),
-            policy=_policy().validate_json(json.dumps(found.policy)),
+            facts=_adapter(Facts).validate_json(json.dumps(found.facts)),
+            policy=_adapter(Policy).validate_json(json.dumps(found.policy)),
         )
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]

@@ -5,19 +5,19 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import Connection, RowMapping, bindparam, func, insert, select, update
+from sqlalchemy import Connection, bindparam, func, insert, select, update
 
 from receiver.adapters.store.columns import Moment
-from receiver.adapters.store.database import StorePart, Values
+from receiver.adapters.store.database import StorePart, fields_of, value_of
+from receiver.adapters.store.figures import HEARTBEAT, LAST_DELIVERY, count_all, mark_all
 from receiver.adapters.store.schema import alerts, deliveries
-from receiver.adapters.store.totals import HEARTBEAT, LAST_DELIVERY, count_all, mark_all
 from receiver.core.model.signals import HEARTBEAT_ALERT, Alert, SignalAction
-from receiver.ports import Delivery, TryLater
+from receiver.ports import Arrival, Delivery, TryLater
 
 DELIVERIES_AT_ONCE = 6  # of the server's threads: the others keep answering while the database hangs
 ENTRY_SECONDS = 1.0
 ACTIONS = frozenset(SignalAction)
-ALERT = ("fingerprint", "starts_at", "firing", "labels", "annotations")  # fields of `Alert` stored under their names
+DELIVERY = ("receiver", "group_key", "body", "truncated", "warnings")  # fields stored under their names
 NOT_CONSIDERED = select(deliveries.c.id).where(deliveries.c.considered_at.is_(None)).order_by(deliveries.c.id)
 # One at a time: an IN (...) of each length would be another statement to compile and cache.
 CONSIDER = (
@@ -45,53 +45,29 @@ class SqlInbox(StorePart):
             self._entry.release()
 
     def remembered_alerts(self, since: datetime) -> tuple[Alert, ...]:
-        with self._database.read() as connection:
-            return tuple(alert_of(row) for row in connection.execute(REMEMBERED, {"since": since}).mappings())
+        return tuple(value_of(Alert, row) for row in self._rows(REMEMBERED, {"since": since}))
+
+    def arrivals(self, since: datetime, until: datetime, *, limit: int = 500) -> Sequence[Arrival]:
+        same = alerts.c.fingerprint, alerts.c.starts_at, alerts.c.firing
+        first = select(func.min(alerts.c.id)).where(alerts.c.received_at.between(since, until)).group_by(*same)
+        query = select(alerts).where(alerts.c.id.in_(first)).order_by(alerts.c.id.desc()).limit(limit)
+        return tuple(Arrival(alert=value_of(Alert, row), at=row["received_at"]) for row in self._rows(query))
 
 
 def _remember(connection: Connection, delivery: Delivery, at: datetime) -> int:
-    number: int = connection.execute(
-        insert(deliveries).returning(deliveries.c.id),
-        {
-            "receiver": delivery.receiver,
-            "group_key": delivery.group_key,
-            "body": delivery.body,
-            "truncated": delivery.truncated,
-            "warnings": list(delivery.warnings),
-            "received_at": at,
-        },
-    ).scalar_one()
+    values = {name: getattr(delivery, name) for name in DELIVERY}
+    statement = insert(deliveries).returning(deliveries.c.id)
+    number: int = connection.execute(statement, {**values, "received_at": at}).scalar_one()
     if delivery.alerts:
-        received = [{"delivery": number, "received_at": at, **_alert_values(alert)} for alert in delivery.alerts]
+        received = [{**fields_of(alert), "delivery": number, "received_at": at} for alert in delivery.alerts]
         connection.execute(insert(alerts), received)
-    by_action = Counter(_action(alert) for alert in delivery.alerts)
+    # Arbitrary values of a sender must not become labels of a metric.
+    actions = (alert.labels.get("action", "") for alert in delivery.alerts)
+    by_action = Counter(action if action in ACTIONS else "other" for action in actions)
     count_all(connection, {("deliveries",): 1, **{("alerts", action): n for action, n in by_action.items()}})
-    mark_all(connection, {LAST_DELIVERY: at, **({HEARTBEAT: at} if _is_heartbeat(delivery) else {})})
+    beats = any(a.firing and a.labels.get("alertname") == HEARTBEAT_ALERT for a in delivery.alerts)
+    mark_all(connection, {LAST_DELIVERY: at, **({HEARTBEAT: at} if beats else {})})
     return number
-
-
-def _alert_values(alert: Alert) -> Values:
-    return {name: getattr(alert, name) for name in ALERT}
-
-
-def alert_of(row: RowMapping) -> Alert:
-    """Return one alert as it was delivered."""
-    return Alert(delivery=row["delivery"], **{name: row[name] for name in ALERT})
-
-
-def _is_heartbeat(delivery: Delivery) -> bool:
-    return any(a.firing and a.labels.get("alertname") == HEARTBEAT_ALERT for a in delivery.alerts)
-
-
-def _action(alert: Alert) -> str:
-    """The label `action`, or `other`: arbitrary values of a sender must not become labels of a metric."""
-    action = alert.labels.get("action", "")
-    return action if action in ACTIONS else "other"
-
-
-def not_considered(connection: Connection) -> tuple[int, ...]:
-    """Return the numbers of the deliveries that no finished step has considered."""
-    return tuple(connection.execute(NOT_CONSIDERED).scalars())
 
 
 def considered(connection: Connection, numbers: Sequence[int], at: datetime) -> None:

@@ -10,6 +10,7 @@ from sqlalchemy import Connection, RowMapping, bindparam, or_, select, update
 
 from receiver.adapters.store.actions import (
     GROWTH,
+    OPEN,
     PROVISIONING,
     REMOVAL,
     backoff_of,
@@ -18,15 +19,15 @@ from receiver.adapters.store.actions import (
     ended_growth,
     late_of,
     late_values,
-    open_actions,
 )
 from receiver.adapters.store.columns import Moment
-from receiver.adapters.store.database import AT_ONCE, Values, fields_of, insert, put
+from receiver.adapters.store.database import AT_ONCE, Values, fields_of, insert, put, value_of
 from receiver.adapters.store.decisions import SqlDecisions
-from receiver.adapters.store.inbox import not_considered
+from receiver.adapters.store.figures import HEARTBEAT, PROVISION_BUCKETS, PROVISION_MILLISECONDS, count, marked
+from receiver.adapters.store.inbox import NOT_CONSIDERED
 from receiver.adapters.store.overrides import changes_in_force, not_ended, ran_out_early
-from receiver.adapters.store.schema import drifts, node_lives, pools
-from receiver.adapters.store.totals import HEARTBEAT, PROVISION_BUCKETS, PROVISION_MILLISECONDS, count, marked
+from receiver.adapters.store.schema import drifts as drift_rows
+from receiver.adapters.store.schema import node_lives, pools
 from receiver.adapters.store.usage import charged, seed
 from receiver.core.model import memory
 from receiver.core.model.actions import Action
@@ -48,9 +49,9 @@ LIVES = (
     .order_by(node_lives.c.created_at, node_lives.c.instance)
 )
 DRIFTS = (
-    select(drifts)
-    .where(drifts.c.at > bindparam("since", type_=Moment), drifts.c.at <= bindparam("now", type_=Moment))
-    .order_by(drifts.c.at)
+    select(drift_rows)
+    .where(drift_rows.c.at > bindparam("since", type_=Moment), drift_rows.c.at <= bindparam("now", type_=Moment))
+    .order_by(drift_rows.c.at)
 )
 NODES_OF_A_MEDIAN = 20
 STORED_LIVES = select(*(node_lives.c[name] for name in LIFE)).where(
@@ -81,7 +82,7 @@ class SqlMemory(SqlDecisions):
 
     def node_lives(self, since: datetime) -> Sequence[NodeLife]:
         with self._database.read() as connection:
-            return _lives(connection, since)
+            return _lives(connection, LIVES, {"since": since})
 
     def saw(
         self,
@@ -93,19 +94,31 @@ class SqlMemory(SqlDecisions):
         drifts: Mapping[str, Drift] | None = None,
         offers: Mapping[str, Offer] | None = None,
     ) -> None:
-        last_read = self._last_read
-        if last_read is not None:  # what equals it need not be compared with the rows
-            if not drifts and not _is_news(last_read, lives, required, works, offers or {}):
+        last, offers = self._last_read, offers or {}
+        if last is not None:  # what equals it need not be compared with the rows
+            held = {life.instance: life for life in last.lives}
+            lives = [life for life in lives if held.get(life.instance) != life]
+            stored = {pool: past.offer for pool, past in last.pools.items()}
+            offers = {pool: offer for pool, offer in offers.items() if _differ(stored.get(pool), offer)}
+            if not (drifts or lives or offers or _are_news(last, required, works)):
                 return
-            lives = _unlike(last_read, lives)
         with self._write_memory() as connection:
-            new = _new_offers(last_read, offers or {})
-            _write(connection, lives, required, at, works, drifts or {}, new)
+            _write_counts(connection, required, at)
+            for pool, offer in offers.items():
+                connection.execute(update(pools).where(pools.c.pool == pool).values(offer=_offer_values(offer)))
+            _write_lives(connection, lives, at)
+            if works:
+                ended = pools.c.pool.in_(list(works)), pools.c.provisioning_until.is_not(None)
+                connection.execute(update(pools).where(*ended).values(backoff_values(PROVISIONING, None)))
+            for pool, drift in (drifts or {}).items():
+                new = insert(connection, drift_rows).values({"pool": pool, **fields_of(drift)})
+                if connection.execute(new.on_conflict_do_nothing().returning(drift_rows.c.id)).first() is not None:
+                    count(connection, "drifts", pool)
 
 
 def _memory(connection: Connection, now: datetime, since: datetime, account: Charged | None) -> Memory:
     """Return everything a step at *now* needs."""
-    under_way = open_actions(connection)
+    under_way = {row["pool"]: value_of(Action, row) for row in connection.execute(OPEN).mappings()}
     known = {row["pool"]: row for row in connection.execute(POOLS).mappings()}
     drifted, growth = _drifts(connection, now), ended_growth(connection, now)
     grown, removed, first = changed_since(connection, now - HOUR, now + HOUR)  # later ones: under a wrong clock
@@ -114,13 +127,13 @@ def _memory(connection: Connection, now: datetime, since: datetime, account: Cha
             pool: _pool(known.get(pool), under_way.get(pool), drifted.get(pool, ()))
             for pool in sorted({*known, *under_way})
         },
-        lives=_lives(connection, since),
+        lives=_lives(connection, LIVES, {"since": since}),
         grown_last_hour=grown,
         removed_last_hour=removed,
         first_changed_at=first,
         watched_since=min((row["watched_since"] for row in known.values() if row["watched_since"]), default=None),
-        heartbeat_at=marked(connection, HEARTBEAT),
-        deliveries=not_considered(connection),
+        heartbeat_at=marked(connection).get(HEARTBEAT),
+        deliveries=tuple(connection.execute(NOT_CONSIDERED).scalars()),
         overrides=not_ended(connection),
         ran_out_early=ran_out_early(connection, now),
         charged=account,
@@ -131,12 +144,9 @@ def _memory(connection: Connection, now: datetime, since: datetime, account: Cha
     )
 
 
-def _lives(connection: Connection, since: datetime) -> tuple[NodeLife, ...]:
-    return tuple(_life(row) for row in connection.execute(LIVES, {"since": since}))
-
-
-def _life(row: Sequence[Any]) -> NodeLife:
-    return NodeLife(**dict(zip(LIFE, row, strict=True)))
+def _lives(connection: Connection, query: Any, values: Values) -> tuple[NodeLife, ...]:
+    """The lives of *query*, by position: a step reads hundreds."""
+    return tuple(NodeLife(**dict(zip(LIFE, row, strict=True))) for row in connection.execute(query, values))
 
 
 def _pool(row: RowMapping | None, open_action: Action | None, drifted: tuple[Drift, ...]) -> PoolMemory:
@@ -145,15 +155,11 @@ def _pool(row: RowMapping | None, open_action: Action | None, drifted: tuple[Dri
         assert open_action is not None
         return PoolMemory(required=open_action.from_count, open_action=open_action)
     return PoolMemory(
-        required=row["required"],
-        required_since=row["required_since"],
-        last_grow_at=row["last_grow_at"],
-        last_shrink_at=row["last_shrink_at"],
+        **{name: row[name] for name in ("required", "required_since", "last_grow_at", "last_shrink_at", "ready_in")},
         backoff=backoff_of(row, GROWTH),
         removal_backoff=backoff_of(row, REMOVAL),
         provisioning=backoff_of(row, PROVISIONING),
         late=late_of(row),
-        ready_in=row["ready_in"],
         drifts=drifted,
         offer=_offer(row["offer"]),
         open_action=open_action,
@@ -164,21 +170,12 @@ def _drifts(connection: Connection, now: datetime) -> dict[str, tuple[Drift, ...
     """The drifts of the last two days by pool, oldest first: three within a day stop scaling for another day."""
     found: dict[str, tuple[Drift, ...]] = {}
     for row in connection.execute(DRIFTS, {"since": now - 2 * DAY, "now": now}).mappings():
-        drift = Drift(**{name: row[name] for name in Drift.__slots__})
-        found[row["pool"]] = (*found.get(row["pool"], ()), drift)
+        found[row["pool"]] = (*found.get(row["pool"], ()), value_of(Drift, row))
     return found
 
 
-def _is_news(
-    memory: Memory,
-    lives: Sequence[NodeLife],
-    required: Mapping[str, int],
-    works: Collection[str],
-    offers: Mapping[str, Offer],
-) -> bool:
-    """True when any of it differs from *memory*, which equals what the store holds."""
-    if _new_offers(memory, offers):
-        return True
+def _are_news(memory: Memory, required: Mapping[str, int], works: Collection[str]) -> bool:
+    """True when counts or working pools differ from *memory*, which equals what the store holds."""
     if any(p.provisioning is not None and pool in works for pool, p in memory.pools.items()):
         return True
     for pool, shown in required.items():
@@ -187,65 +184,19 @@ def _is_news(
             return True
         if past.late is not None and not is_late(past.late, shown):
             return True
-    return bool(_unlike(memory, lives))
-
-
-def _new_offers(memory: Memory | None, offers: Mapping[str, Offer]) -> Mapping[str, Offer]:
-    """Those of *offers* that differ from the stored ones, or are an hour newer."""
-    held = {pool: past.offer for pool, past in memory.pools.items()} if memory else {}
-    return {pool: offer for pool, offer in offers.items() if _differ(held.get(pool), offer)}
+    return False
 
 
 def _differ(held: Offer | None, offer: Offer) -> bool:
+    """True when *offer* differs from the stored one, or is an hour newer."""
     return held is None or offer.at - held.at >= HOUR or replace(held, at=offer.at) != offer
-
-
-def _unlike(memory: Memory | None, lives: Sequence[NodeLife]) -> Sequence[NodeLife]:
-    """Return those of *lives* that differ from *memory*; all of them without one."""
-    if memory is None:
-        return lives
-    held = {life.instance: life for life in memory.lives}
-    return [life for life in lives if held.get(life.instance) != life]
-
-
-def _write(
-    connection: Connection,
-    lives: Sequence[NodeLife],
-    required: Mapping[str, int],
-    at: datetime,
-    works: Collection[str],
-    changed: Mapping[str, Drift],
-    offers: Mapping[str, Offer],
-) -> None:
-    """Write the *lives* and counts that differ from what is stored, and what follows from them."""
-    _write_counts(connection, required, at)
-    for pool, offer in offers.items():
-        connection.execute(update(pools).where(pools.c.pool == pool).values(_offer_values(offer)))
-    _write_lives(connection, lives, at)
-    if works:
-        working = pools.c.pool.in_(list(works))
-        connection.execute(
-            update(pools)
-            .where(working, pools.c.provisioning_until.is_not(None))
-            .values(backoff_values(PROVISIONING, None))
-        )
-    for pool, drift in changed.items():
-        statement = (
-            insert(connection, drifts)
-            .values({"pool": pool, **fields_of(drift)})
-            .on_conflict_do_nothing()
-            .returning(drifts.c.id)
-        )
-        if connection.execute(statement).first() is not None:
-            count(connection, "drifts", pool)
 
 
 def _write_lives(connection: Connection, lives: Sequence[NodeLife], at: datetime) -> None:
     stored: dict[str, NodeLife] = {}
     for start in range(0, len(lives), AT_ONCE):
         chosen = {"instances": [x.instance for x in lives[start : start + AT_ONCE]]}
-        found = (_life(row) for row in connection.execute(STORED_LIVES, chosen))
-        stored |= {before.instance: before for before in found}
+        stored |= {before.instance: before for before in _lives(connection, STORED_LIVES, chosen)}
     became_usable: set[str] = set()
     for life in lives:
         before = stored.get(life.instance)
@@ -258,15 +209,11 @@ def _write_lives(connection: Connection, lives: Sequence[NodeLife], at: datetime
         if life.usable_at is not None and (before is None or before.usable_at is None):
             became_usable.add(life.pool)
     for pool in became_usable:
-        _write_ready_in(connection, pool)
-
-
-def _write_ready_in(connection: Connection, pool: str) -> None:
-    """Store the median time to usable of the pool's last nodes with the pool: every step reads it."""
-    found = connection.execute(LAST_USABLE, {"of_pool": pool})
-    took = [max(usable_at - created_at, timedelta(0)) for created_at, usable_at in found]
-    if took:
-        connection.execute(update(pools).where(pools.c.pool == pool).values(ready_in=median(took)))
+        # The median time to usable of the pool's last nodes is stored with the pool: every step reads it.
+        found = connection.execute(LAST_USABLE, {"of_pool": pool})
+        took = [max(usable_at - created_at, timedelta(0)) for created_at, usable_at in found]
+        if took:
+            connection.execute(update(pools).where(pools.c.pool == pool).values(ready_in=median(took)))
 
 
 def _write_counts(connection: Connection, required: Mapping[str, int], at: datetime) -> None:
@@ -287,9 +234,8 @@ def _write_counts(connection: Connection, required: Mapping[str, int], at: datet
 
 
 def _offer_values(offer: Offer) -> Values:
-    taints = [[t.key, t.value, t.effect] for t in offer.taints]
-    values = {"node": offer.node, "at": offer.at, "configured": offer.configured, "taints": taints}
-    return {"offer": {**values, "allocatable": dict(offer.allocatable), "labels": dict(offer.labels)}}
+    stored = {name: value for name, value in fields_of(offer).items() if name != "others"}
+    return {**stored, "taints": [[t.key, t.value, t.effect] for t in offer.taints]}
 
 
 def _offer(stored: Mapping[str, Any] | None) -> Offer | None:

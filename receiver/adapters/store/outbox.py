@@ -8,12 +8,12 @@ from sqlalchemy import ColumnElement, Connection, RowMapping, bindparam, delete,
 from sqlalchemy import insert as plain_insert
 
 from receiver.adapters.store.columns import storable
-from receiver.adapters.store.database import StorePart, fields_of, put
+from receiver.adapters.store.database import StorePart, fields_of, put, value_of
+from receiver.adapters.store.figures import MESSAGES, count
 from receiver.adapters.store.schema import outbox, tellings, topics
-from receiver.adapters.store.totals import MESSAGES, count
 from receiver.core.notices.grouping import OVER, SAID_EACH_STEP, group_of
-from receiver.core.notices.notice import Notice, Severity
-from receiver.ports import StoredNotice, Telling
+from receiver.core.notices.notice import Notice
+from receiver.ports import StoredNotice, Telling, Told
 
 LONGEST_WAIT = timedelta(minutes=30)  # of a retry, or of a notice held back
 
@@ -41,23 +41,24 @@ class SqlOutbox(StorePart):
 
     def told(self, prefix: str) -> Mapping[str, tuple[str, datetime]]:
         escaped = prefix.replace("/", "//").replace("%", "/%").replace("_", "/_")
-        with self._database.read() as connection:
-            found = connection.execute(TOLD, {"pattern": f"{escaped}%"})
-            return {row.topic: (row.key, row.told_at) for row in found}
+        return {row["topic"]: (row["key"], row["told_at"]) for row in self._rows(TOLD, {"pattern": f"{escaped}%"})}
 
     def notices_due(self, now: datetime, limit: int = 20) -> Sequence[StoredNotice]:
         # A time further away than LONGEST_WAIT was set under a clock that was ahead.
         at = outbox.c.retry_at
         ready = or_(at.is_(None), at <= now, at > now + LONGEST_WAIT)
         query = select(outbox).where(*_undelivered(), ready).order_by(outbox.c.id).limit(limit)
-        with self._database.read() as connection:
-            return tuple(stored_notice(row) for row in connection.execute(query).mappings())
+        return tuple(_stored(row) for row in self._rows(query))
 
     def notices_like(self, group: str, limit: int = 1000) -> Sequence[StoredNotice]:
         query = select(outbox).where(outbox.c.grouped == group, *_undelivered()).order_by(outbox.c.id).limit(limit)
         with self._database.read() as connection:
-            found = [stored_notice(row) for row in connection.execute(query).mappings()]
-            tellings_of, newest = _tellings(connection, group), _newest(connection, found)
+            found = [_stored(row) for row in connection.execute(query).mappings()]
+            tellings_of: dict[int, dict[str, Telling]] = {}
+            of_them = select(tellings).join(outbox).where(outbox.c.grouped == group, *_undelivered())
+            for row in connection.execute(of_them).mappings():
+                tellings_of.setdefault(row["notice"], {})[row["destination"]] = value_of(Telling, row)
+            newest = _newest(connection, found)
         return tuple(
             replace(one, tellings=tellings_of.get(one.id, {}), followed_by=cause if number > one.id else None)
             for one in found
@@ -99,14 +100,26 @@ class SqlOutbox(StorePart):
                 put(connection, tellings, {"notice": notice, "destination": destination, **fields_of(telling)})
             count(connection, MESSAGES, *outcome)
 
+    def messages(
+        self, since: datetime, until: datetime, *, pool: str | None = None, limit: int = 200
+    ) -> Sequence[Told]:
+        query = select(outbox).where(outbox.c.created_at.between(since, until)).order_by(outbox.c.id.desc())
+        if pool is not None:
+            query = query.where(outbox.c.pool == pool)
+        return tuple(_told(row) for row in self._rows(query.limit(limit)))
+
+    def undelivered(self, *, limit: int = 20) -> Sequence[Told]:
+        query = select(outbox).where(*_undelivered()).order_by(outbox.c.id).limit(limit)
+        return tuple(_told(row) for row in self._rows(query))
+
 
 def say(connection: Connection, notice: Notice, at: datetime) -> bool:
     """Insert *notice* unless the last one of its topic had the same key, or it is the all-clear of nothing."""
     if _is_old(connection, notice):
         return False
     put(connection, topics, {"topic": notice.topic, "key": notice.key, "told_at": at})
-    values = {**fields_of(notice), "severity": notice.severity.value, "grouped": group_of(notice)}
-    connection.execute(plain_insert(outbox), {**values, "created_at": at, "attempts": 0, "last_error": ""})
+    values = {"grouped": group_of(notice), "created_at": at, "attempts": 0, "last_error": ""}
+    connection.execute(plain_insert(outbox), {**fields_of(notice), **values})
     return True
 
 
@@ -118,7 +131,7 @@ def _is_old(connection: Connection, notice: Notice) -> bool:
 def _said_each_step(connection: Connection) -> Sequence[StoredNotice]:
     """Return the undelivered notices that every step repeats while they are true."""
     query = select(outbox).where(outbox.c.cause.in_(SAID_EACH_STEP), *_undelivered())
-    return tuple(stored_notice(row) for row in connection.execute(query).mappings())
+    return tuple(_stored(row) for row in connection.execute(query).mappings())
 
 
 def _stand(connection: Connection, standing: Mapping[str, Notice], at: datetime) -> None:
@@ -129,7 +142,8 @@ def _stand(connection: Connection, standing: Mapping[str, Notice], at: datetime)
         notice, now = stored.notice, standing.get(stored.notice.topic)
         if now is None:
             _over(connection, [stored.id], at)
-            if not _was_delivered(connection, stored.id):
+            reached = select(tellings).where(tellings.c.notice == stored.id, tellings.c.reached_at.is_not(None))
+            if connection.execute(reached).first() is None:
                 connection.execute(delete(topics).where(topics.c.topic == notice.topic, topics.c.key == notice.key))
         elif storable(now.key) == notice.key and (now.title, now.body) != (notice.title, notice.body):
             _update(connection, stored.id, {"title": now.title, "body": now.body, "created_at": at})
@@ -139,22 +153,6 @@ def _over(connection: Connection, numbers: Collection[int], at: datetime) -> Non
     """End *numbers* undelivered, because they are no longer true: that is not a failure."""
     ended = {"given_up_at": at, "last_error": OVER}
     connection.execute(update(outbox).where(outbox.c.id.in_(numbers), *_undelivered()).values(ended))
-
-
-def _was_delivered(connection: Connection, notice: int) -> bool:
-    query = select(func.count()).where(tellings.c.notice == notice, tellings.c.reached_at.is_not(None))
-    return bool(connection.execute(query).scalar())
-
-
-def _tellings(connection: Connection, group: str) -> Mapping[int, Mapping[str, Telling]]:
-    """The progress of each undelivered notice of *group*, by destination."""
-    found: dict[int, dict[str, Telling]] = {}
-    of_them = select(tellings).join(outbox).where(outbox.c.grouped == group, *_undelivered())
-    for row in connection.execute(of_them).mappings():
-        found.setdefault(row["notice"], {})[row["destination"]] = Telling(
-            **{name: row[name] for name in Telling.__slots__}
-        )
-    return found
 
 
 def _newest(connection: Connection, found: Sequence[StoredNotice]) -> Mapping[str, tuple[int, str]]:
@@ -176,12 +174,12 @@ def _update(connection: Connection, notice: int, values: Mapping[str, object]) -
     return bool(found.rowcount == 1)
 
 
-def notice_of(row: RowMapping) -> Notice:
-    """Return the notice of a row."""
-    values = {name: row[name] for name in Notice.__slots__}
-    return Notice(**{**values, "severity": Severity(row["severity"])})
+def _stored(row: RowMapping) -> StoredNotice:
+    return StoredNotice(
+        id=row["id"], notice=value_of(Notice, row), attempts=row["attempts"], created_at=row["created_at"]
+    )
 
 
-def stored_notice(row: RowMapping) -> StoredNotice:
-    """Return the notice of a row with its number and attempts."""
-    return StoredNotice(id=row["id"], notice=notice_of(row), attempts=row["attempts"], created_at=row["created_at"])
+def _told(row: RowMapping) -> Told:
+    outcome = {name: row[name] for name in ("id", "attempts", "sent_at", "given_up_at", "last_error")}
+    return Told(notice=value_of(Notice, row), at=row["created_at"], **outcome)

@@ -1,59 +1,104 @@
 """The tables of the store. `receiver/adapters/migrations` creates them; a test compares the two."""
 
-from sqlalchemy import BigInteger, Boolean, Column, Float, ForeignKey, Index, Integer, LargeBinary, MetaData, Table
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+from decimal import Decimal
+from types import NoneType
+from typing import Any, get_args, get_origin, get_type_hints
 
-from receiver.adapters.store.columns import Count, Duration, Exact, Json, Moment, PlainText
+from sqlalchemy import BigInteger, Boolean, Column, Float, ForeignKey, Index, Integer, LargeBinary, MetaData, Table
+from sqlalchemy.schema import SchemaItem
+
+from receiver.adapters.store.columns import Count, Duration, Exact, Items, Json, Moment, PlainText, Word
+from receiver.core.explain.samples import NodeTurn, PoolSample
+from receiver.core.model.actions import Action, Decision, OutcomeKind, Reason, Victim
+from receiver.core.model.approval_request import Question
+from receiver.core.model.charges import Charged, Seed
+from receiver.core.model.memory import NodeLife
+from receiver.core.model.model import Drift
+from receiver.core.model.overrides import Override
+from receiver.core.model.policy import BudgetChange
+from receiver.core.model.signals import Alert
+from receiver.core.model.usage import GpuHolding, Owner, Unwatched, Usage, WorkloadLife
+from receiver.core.notices.notice import Notice
+from receiver.core.report.lines import Counted
+from receiver.core.report.rightsizing import InUse
+from receiver.ports import Telling
 
 metadata = MetaData()
 
 Number = BigInteger().with_variant(Integer(), "sqlite")  # SQLite numbers rows only as INTEGER
+TYPES: Mapping[Any, Any] = {
+    str: PlainText,
+    int: Count,
+    bool: Boolean,
+    float: Float,
+    Decimal: Exact,
+    datetime: Moment,
+    timedelta: Duration,
+    Mapping: Json,
+}
+
+
+def _columns(kind: type, key: tuple[str, ...]) -> Iterator[Column[Any]]:
+    """A column for each field of the dataclass *kind*, and of its owner. Those of *key* identify a row."""
+    for name, hint in get_type_hints(kind).items():
+        if hint is Owner:
+            yield from _columns(Owner, key)
+            continue
+        optional = NoneType in get_args(hint)
+        inner = next(arg for arg in get_args(hint) if arg is not NoneType) if optional else hint
+        form: Any = TYPES.get(get_origin(inner) or inner)
+        if get_origin(inner) is tuple:
+            form = Items(get_args(inner)[0])
+        elif form is None:
+            form = Word(inner)
+        yield Column(name, form, primary_key=name in key, nullable=optional)
+
+
+def _table(name: str, kind: type, *more: SchemaItem, key: tuple[str, ...] = ("id",), **options: Any) -> Table:
+    """A table of values of *kind*, with *more* columns and indexes; a column in *more* replaces that of its field."""
+    replaced = {item.name for item in more if isinstance(item, Column)}
+    return Table(name, metadata, *(c for c in _columns(kind, key) if c.name not in replaced), *more, **options)
+
+
+def _number() -> Column[int]:
+    return Column("id", Number, primary_key=True, autoincrement=True)
+
 
 deliveries = Table(
     "deliveries",
     metadata,
-    Column("id", Number, primary_key=True, autoincrement=True),
+    _number(),
     Column("receiver", PlainText, nullable=False),
     Column("group_key", PlainText, nullable=False),
     Column("body", PlainText, nullable=False),
     Column("truncated", Integer, nullable=False),
-    Column("warnings", Json, nullable=False),
+    Column("warnings", Items(str), nullable=False),
     Column("received_at", Moment, nullable=False),
     Column("considered_at", Moment),
     Index("deliveries_by_considered_at", "considered_at"),
     sqlite_autoincrement=True,  # a pruned number is not reused
 )
 
-alerts = Table(
+alerts = _table(
     "alerts",
-    metadata,
-    Column("id", Number, primary_key=True, autoincrement=True),
+    Alert,
+    _number(),
     Column("delivery", Number, ForeignKey("deliveries.id", ondelete="CASCADE"), nullable=False),
-    Column("fingerprint", PlainText, nullable=False),
-    Column("starts_at", Moment, nullable=False),
-    Column("firing", Boolean, nullable=False),
-    Column("labels", Json, nullable=False),
-    Column("annotations", Json, nullable=False),
     Column("received_at", Moment, nullable=False),
     Index("alerts_by_delivery", "delivery"),
     Index("alerts_by_received_at", "received_at"),
     sqlite_autoincrement=True,
 )
 
-decisions = Table(
+decisions = _table(
     "decisions",
-    metadata,
-    Column("id", Number, primary_key=True, autoincrement=True),
-    Column("pool", PlainText, nullable=False),
-    Column("at", Moment, nullable=False),
-    Column("present", Integer, nullable=False),
-    Column("target", Integer, nullable=False),
+    Decision,
+    _number(),
     Column("change", PlainText, nullable=False),
     Column("verdicts", Json, nullable=False),
-    Column("reasons", Json, nullable=False),
-    Column("evidence", Json, nullable=False),
-    Column("candidates", Json, nullable=False),
-    Column("evicted", Json, nullable=False),
-    Column("reconsider_at", Moment),
+    Column("reasons", Items(Reason, without=("because", "until")), nullable=False),
     Column("facts", PlainText),  # digests of its inputs
     Column("policy", PlainText),
     Index("decisions_by_pool", "pool", "id"),
@@ -69,23 +114,13 @@ grounds = Table(  # inputs of decisions, each stored once
     Column("body", LargeBinary, nullable=False),
 )
 
-actions = Table(
+actions = _table(
     "actions",
-    metadata,
-    Column("id", PlainText, primary_key=True),
-    Column("pool", PlainText, nullable=False),
-    Column("kind", PlainText, nullable=False),
-    Column("opened_at", Moment, nullable=False),
-    Column("closed_at", Moment),
-    Column("from_count", Integer, nullable=False),
-    Column("to_count", Integer, nullable=False),
-    Column("victims", Json, nullable=False),
+    Action,
+    Column("victims", Items(Victim, unless_empty=("why", "asked_at")), nullable=False),
     Column("decision", Number),  # no foreign key: the decision may be pruned first
-    Column("reserved_usd", Exact, nullable=False),
-    Column("attempts", Integer, nullable=False),
-    Column("retry_at", Moment),
-    Column("last_error", PlainText, nullable=False),
-    Column("outcome", PlainText),
+    Column("closed_at", Moment),
+    Column("outcome", Word(OutcomeKind)),
     Column("detail", PlainText),
     Index("actions_by_pool", "pool", "opened_at"),
     Index("actions_by_decision", "decision"),
@@ -99,33 +134,21 @@ one_open_action_per_pool = Index(
     postgresql_where=actions.c.closed_at.is_(None),
 )
 
-node_lives = Table(
+node_lives = _table(
     "node_lives",
-    metadata,
-    Column("instance", PlainText, primary_key=True),
-    Column("pool", PlainText, nullable=False),
-    Column("name", PlainText, nullable=False),
-    Column("size", PlainText, nullable=False),
-    Column("created_at", Moment, nullable=False),
-    Column("price_usd_per_hour", Exact),
-    Column("gone_at", Moment),
-    Column("active_at", Moment),
-    Column("registered_at", Moment),
-    Column("ready_at", Moment),
-    Column("usable_at", Moment),
-    Column("bound_at", Moment),
-    Column("running_at", Moment),
-    Column("idle_since", Moment),
-    Column("lost_at", Moment),
-    Column("unknown_since", Moment),
-    Column("seen_at", Moment),
-    Column("kept_until", Moment),
-    Column("kept_for", PlainText, nullable=False),
-    Column("gpus", Float, nullable=False),
+    NodeLife,
     Column("changed_at", Moment, nullable=False),
     Index("node_lives_by_gone_at", "gone_at"),
     Index("node_lives_by_usable_at", "pool", "usable_at"),
+    key=("instance",),
 )
+
+
+def _backoff(prefix: str) -> list[Column[Any]]:
+    """The columns of one of a pool's back-offs."""
+    types: dict[str, Any] = {"failures": Integer, "until": Moment, "reason": PlainText, "instances": Items(str)}
+    return [Column(f"{prefix}_{name}", form) for name, form in types.items()]
+
 
 pools = Table(
     "pools",
@@ -136,18 +159,9 @@ pools = Table(
     Column("watched_since", Moment),  # when its count was first read
     Column("last_grow_at", Moment),
     Column("last_shrink_at", Moment),
-    Column("backoff_failures", Integer),
-    Column("backoff_until", Moment),
-    Column("backoff_reason", PlainText),
-    Column("backoff_instances", Json),
-    Column("removal_backoff_failures", Integer),
-    Column("removal_backoff_until", Moment),
-    Column("removal_backoff_reason", PlainText),
-    Column("removal_backoff_instances", Json),
-    Column("provisioning_failures", Integer),
-    Column("provisioning_until", Moment),
-    Column("provisioning_reason", PlainText),
-    Column("provisioning_instances", Json),
+    *_backoff("backoff"),
+    *_backoff("removal_backoff"),
+    *_backoff("provisioning"),
     Column("late_expected", Integer),
     Column("late_shown", Integer),
     Column("late_since", Moment),
@@ -155,90 +169,31 @@ pools = Table(
     Column("ready_in", Duration),  # derived from node_lives whenever a node becomes usable
 )
 
-drifts = Table(  # required counts changed by others
+drifts = _table(  # required counts changed by others
     "drifts",
-    metadata,
-    Column("id", Number, primary_key=True, autoincrement=True),
+    Drift,
+    _number(),
     Column("pool", PlainText, nullable=False),
-    Column("at", Moment, nullable=False),
-    Column("from_count", Integer, nullable=False),
-    Column("to_count", Integer, nullable=False),
-    Column("undoes", Boolean, nullable=False),
     Index("one_drift_per_pool_and_step", "pool", "at", unique=True),
     Index("drifts_by_at", "at"),
 )
 
-OWNER = ("team", "project", "workload_class", "environment", "cost_center", "priority_class")  # the fields of `Owner`
-
-
-def _owner(*, primary_key: bool = False) -> list[Column[str]]:
-    """The columns of an owner."""
-    return [Column(name, PlainText, primary_key=primary_key, nullable=False) for name in OWNER]
-
-
-usage = Table(  # what each workload held of each node, by the month in which the paid unit began
-    "usage",
-    metadata,
-    Column("month", PlainText, primary_key=True),
-    Column("instance", PlainText, primary_key=True),
-    Column("workload", PlainText, primary_key=True),
-    Column("life", PlainText, primary_key=True),
-    Column("namespace", PlainText, nullable=False),
-    *_owner(primary_key=True),
-    Column("held", Float, nullable=False),
-    Column("node_seconds", Float),
-    Column("measured", Float, nullable=False),
-    Column("idle", Float, nullable=False),
-    Column("busy", Float, nullable=False),
-    Column("memory", Float, nullable=False),
-    Column("peak_engine", Float),
-    Column("peak_memory", Float),
+usage = _table(  # what each workload held of each node, by the month in which the paid unit began
+    "usage", Usage, key=("month", "instance", "workload", "life", *Owner.__slots__)
 )
 
-unwatched = Table(  # unobserved GPU-seconds
-    "unwatched",
-    metadata,
-    Column("month", PlainText, primary_key=True),
-    Column("instance", PlainText, primary_key=True),
-    Column("seconds", Float, nullable=False),
-    Column("node_seconds", Float),
-)
+unwatched = _table("unwatched", Unwatched, key=("month", "instance"))  # unobserved GPU-seconds
 
-workload_lives = Table(
+workload_lives = _table(
     "workload_lives",
-    metadata,
-    Column("workload", PlainText, primary_key=True),
-    Column("created_at", Moment, primary_key=True),
-    Column("life", PlainText, primary_key=True),
-    Column("namespace", PlainText, nullable=False),
-    *_owner(),
-    Column("gpus", Count, nullable=False),
-    Column("bound_at", Moment),
-    Column("ended_at", Moment),
-    Column("completed", Boolean),
+    WorkloadLife,
     Index("workload_lives_by_ended_at", "ended_at"),
+    key=("workload", "created_at", "life"),
 )
 
-holdings = Table(  # the pods that held GPUs when usage was last accounted for
-    "holdings",
-    metadata,
-    Column("uid", PlainText, primary_key=True),
-    Column("instance", PlainText, nullable=False),
-    Column("workload", PlainText, nullable=False),
-    Column("gpus", Float, nullable=False),
-    Column("life", PlainText, nullable=False),
-    *_owner(),
-    Column("until", Moment),
-)
+holdings = _table("holdings", GpuHolding, key=("uid",))  # pods that held GPUs when usage was last accounted for
 
-unit_counts = Table(  # the last results of the queries of units of work
-    "unit_counts",
-    metadata,
-    Column("month", PlainText, primary_key=True),
-    Column("name", PlainText, primary_key=True),
-    Column("count", Float, nullable=False),
-    Column("at", Moment, nullable=False),
-)
+unit_counts = _table("unit_counts", Counted, key=("month", "name"))  # the last results of units' queries
 
 closed_reports = Table(  # the documents of finished months; never deleted
     "closed_reports",
@@ -249,32 +204,13 @@ closed_reports = Table(  # the documents of finished months; never deleted
     Column("document", Json, nullable=False),
 )
 
-in_use = Table(  # the GPUs that each workload held and used at once
-    "in_use",
-    metadata,
-    Column("month", PlainText, primary_key=True),
-    Column("workload", PlainText, primary_key=True),
-    Column("life", PlainText, primary_key=True),
-    Column("gpus", Count, nullable=False),
-    Column("used", Count, nullable=False),
-    Column("seconds", Float, nullable=False),
-)
+in_use = _table("in_use", InUse, key=("month", "workload", "life"))  # the GPUs of each workload at once
 
-outbox = Table(
+outbox = _table(
     "outbox",
-    metadata,
-    Column("id", Number, primary_key=True, autoincrement=True),
-    Column("topic", PlainText, nullable=False),
-    Column("key", PlainText, nullable=False),
-    Column("title", PlainText, nullable=False),
-    Column("body", PlainText, nullable=False),
-    Column("severity", PlainText, nullable=False),
-    Column("pool", PlainText),
+    Notice,
+    _number(),
     Column("decision", Number),
-    Column("all_clear", Boolean, nullable=False),
-    Column("cause", PlainText, nullable=False),
-    Column("guide", PlainText, nullable=False),
-    Column("question", PlainText),
     Column("grouped", PlainText, nullable=False),  # receiver.core.notices.grouping.group_of
     Column("created_at", Moment, nullable=False),
     Column("attempts", Integer, nullable=False),
@@ -288,15 +224,11 @@ outbox = Table(
     sqlite_autoincrement=True,
 )
 
-tellings = Table(  # progress of each notice with each destination (a digest of its URL)
+tellings = _table(  # progress of each notice with each destination (a digest of its URL)
     "tellings",
-    metadata,
+    Telling,
     Column("notice", Number, ForeignKey("outbox.id", ondelete="CASCADE"), primary_key=True),
     Column("destination", PlainText, primary_key=True),
-    Column("attempts", Integer, nullable=False),  # failed ones
-    Column("retry_at", Moment),
-    Column("reached_at", Moment),
-    Column("given_up_at", Moment),
 )
 
 topics = Table(  # the last notice per topic, kept longer than the notice
@@ -308,58 +240,17 @@ topics = Table(  # the last notice per topic, kept longer than the notice
     Index("topics_by_told_at", "told_at"),
 )
 
-budget_changes = Table(  # allowances set at run time; the last one of a scope and month is in force
-    "budget_changes",
-    metadata,
-    Column("id", Number, primary_key=True, autoincrement=True),
-    Column("scope", PlainText, nullable=False),
-    Column("name", PlainText, nullable=False),
-    Column("month", PlainText, nullable=False),
-    Column("monthly_usd", Exact),
-    Column("who", PlainText, nullable=False),
-    Column("why", PlainText, nullable=False),
-    Column("at", Moment, nullable=False),
-)
+budget_changes = _table("budget_changes", BudgetChange, _number())  # the last one of a scope and month is in force
 
-overrides = Table(
+overrides = _table(
     "overrides",
-    metadata,
-    Column("id", PlainText, primary_key=True),
-    Column("kind", PlainText, nullable=False),
-    Column("pool", PlainText),
-    Column("nodes", Integer),
-    Column("who", PlainText, nullable=False),
-    Column("why", PlainText, nullable=False),
-    Column("at", Moment, nullable=False),
-    Column("until", Moment, nullable=False),
+    Override,
     Column("ended_at", Moment),
     Column("ended_by", PlainText),
     Index("overrides_by_ended_at", "ended_at"),
 )
 
-questions = Table(  # approval requests
-    "questions",
-    metadata,
-    Column("id", PlainText, primary_key=True),
-    Column("pool", PlainText, nullable=False),
-    Column("asks", PlainText, nullable=False),
-    Column("from_count", Integer, nullable=False),
-    Column("to_count", Integer, nullable=False),
-    Column("asked_at", Moment, nullable=False),
-    Column("due_at", Moment, nullable=False),
-    Column("wait_ends", Moment, nullable=False),
-    Column("expires_at", Moment, nullable=False),
-    Column("unanswered", PlainText, nullable=False),
-    Column("instances", Json, nullable=False),
-    Column("nodes", Json, nullable=False),
-    Column("usd_per_hour", Exact),
-    Column("answer", PlainText),
-    Column("who", PlainText, nullable=False),
-    Column("why", PlainText, nullable=False),
-    Column("answered_at", Moment),
-    Column("done_at", Moment),
-    Index("questions_by_expires_at", "expires_at"),
-)
+questions = _table("questions", Question, Index("questions_by_expires_at", "expires_at"))  # approval requests
 
 control = Table(  # control state: the input that a step leaves for the next (`receiver.core.model.memory`)
     "control",
@@ -377,30 +268,10 @@ snapshot = Table(
     Column("picture", Json, nullable=False),
 )
 
-samples = Table(  # the counts of each pool by minute; NULL is unknown
-    "samples",
-    metadata,
-    Column("pool", PlainText, primary_key=True),
-    Column("at", Moment, primary_key=True),
-    Column("required", Integer),
-    Column("ready", Integer),
-    Column("building", Integer),
-    Column("busy", Integer),
-    Column("idle", Integer),
-    Column("unknown", Integer),
-    Column("pending_gpus", Count),
-    Column("utilization", Float),
-    Index("samples_by_at", "at"),
-)
+samples = _table("samples", PoolSample, Index("samples_by_at", "at"), key=("pool", "at"))  # by minute; NULL is unknown
 
-turns = Table(  # changes of what each node does
-    "turns",
-    metadata,
-    Column("instance", PlainText, primary_key=True),
-    Column("at", Moment, primary_key=True),
-    Column("pool", PlainText, nullable=False),
-    Column("doing", PlainText, nullable=False),
-    Index("turns_by_pool", "pool", "at"),
+turns = _table(  # changes of what each node does
+    "turns", NodeTurn, Index("turns_by_pool", "pool", "at"), key=("instance", "at")
 )
 
 totals = Table(  # counters for /metrics, which pruning does not decrease
@@ -418,27 +289,12 @@ marks = Table(  # the last time of events
     Column("at", Moment, nullable=False),
 )
 
-charges = Table(  # Civo's last answer on the charges of each month
-    "charges",
-    metadata,
-    Column("month", PlainText, primary_key=True),
-    Column("asked_at", Moment, nullable=False),
-    Column("answered_at", Moment),
-    Column("records", Json, nullable=False),
-    Column("unreadable", Json, nullable=False),
-    Column("failure", PlainText, nullable=False),
-    Column("failing_since", Moment),
+charges = _table(  # Civo's last answer on the charges of each month
+    "charges", Charged, Column("records", Json, nullable=False), key=("month",)
 )
 
-seeds = Table(  # the cost of a month before this store began
-    "seeds",
-    metadata,
-    Column("month", PlainText, primary_key=True),
-    Column("at", Moment, nullable=False),
-    Column("hours", Json, nullable=False),
-    Column("usd", Exact, nullable=False),
-    Column("stated", Exact),
-    Column("elsewhere", Json, nullable=False),
+seeds = _table(  # the cost of a month before this store began
+    "seeds", Seed, Column("elsewhere", Json, nullable=False), key=("month",)
 )
 
 lease = Table(  # the leader of several replicas: one row, on PostgreSQL (`receiver.adapters.store.lease_table`)

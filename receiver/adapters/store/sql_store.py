@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from pydantic import TypeAdapter
-from sqlalchemy import Connection, Delete, delete, make_url, or_, select, union_all
+from sqlalchemy import Delete, delete, func, make_url, or_, select, union_all
 
 from receiver.adapters.store import inbox, schema
 from receiver.adapters.store.actions import SqlActions
@@ -26,13 +26,12 @@ from receiver.adapters.store.database import (
     parse,
     put,
 )
-from receiver.adapters.store.decisions import newest_numbers
-from receiver.adapters.store.history import SqlHistory
+from receiver.adapters.store.figures import SqlFigures, count, mark_all
 from receiver.adapters.store.inbox import SqlInbox
 from receiver.adapters.store.memory import SqlMemory
 from receiver.adapters.store.migrate import upgrade
 from receiver.adapters.store.outbox import SqlOutbox
-from receiver.adapters.store.overrides import SqlOverrides, SqlQuestions
+from receiver.adapters.store.overrides import SqlOverrides
 from receiver.adapters.store.schema import (
     actions,
     charges,
@@ -53,7 +52,6 @@ from receiver.adapters.store.schema import (
     usage,
     workload_lives,
 )
-from receiver.adapters.store.totals import SqlTotals, count, mark
 from receiver.adapters.store.usage import KEPT_FROM, SqlReports, SqlUsage
 from receiver.core.explain.samples import Doing
 from receiver.core.model.memory import Control
@@ -72,7 +70,7 @@ CHARGES_KEPT = timedelta(days=400)
 SAMPLES_KEPT = timedelta(days=8)  # the pages draw seven
 
 
-def _deletions(connection: Connection, now: datetime) -> tuple[Delete, ...]:
+def _deletions(now: datetime) -> tuple[Delete, ...]:
     """The statements that delete what is too old at *now*, in order."""
     kept_from = now - LIVES_KEPT
     oldest = f"{kept_from:%Y-%m}"  # months sort as text does
@@ -82,13 +80,12 @@ def _deletions(connection: Connection, now: datetime) -> tuple[Delete, ...]:
     goes_on = ~select(later.c.at).where(later.c.instance == turns.c.instance, later.c.at > turns.c.at).exists()
     settled = or_(outbox.c.sent_at < now - NOTICES_KEPT, outbox.c.given_up_at < now - NOTICES_KEPT)
     names = (select(column).where(column.is_not(None)) for column in (decisions.c.facts, decisions.c.policy))
+    newest = select(func.max(decisions.c.id)).group_by(decisions.c.pool)  # which each pool's next one is compared with
     return (
         delete(deliveries).where(
             deliveries.c.considered_at < now - DELIVERIES_KEPT, deliveries.c.received_at < now - DELIVERIES_KEPT
         ),
-        delete(decisions).where(
-            decisions.c.at < now - DECISIONS_KEPT, decisions.c.id.not_in(newest_numbers(connection))
-        ),
+        delete(decisions).where(decisions.c.at < now - DECISIONS_KEPT, decisions.c.id.not_in(newest)),
         delete(grounds).where(grounds.c.digest.not_in(union_all(*names))),
         delete(actions).where(actions.c.closed_at < now - ACTIONS_KEPT),
         delete(outbox).where(settled),
@@ -104,7 +101,7 @@ def _deletions(connection: Connection, now: datetime) -> tuple[Delete, ...]:
         delete(unit_counts).where(unit_counts.c.month < oldest),
         delete(in_use).where(in_use.c.month < oldest),
         delete(samples).where(samples.c.at < now - SAMPLES_KEPT),
-        delete(turns).where(turns.c.at < now - SAMPLES_KEPT, or_(~goes_on, turns.c.doing == Doing.GONE.value)),
+        delete(turns).where(turns.c.at < now - SAMPLES_KEPT, or_(~goes_on, turns.c.doing == Doing.GONE)),
     )
 
 
@@ -121,11 +118,9 @@ class SqlStore(
     SqlActions,
     SqlOutbox,
     SqlOverrides,
-    SqlQuestions,
     SqlUsage,
     SqlReports,
-    SqlHistory,
-    SqlTotals,
+    SqlFigures,
 ):
     """The durable memory; safe to use from many threads. `open_store` makes one."""
 
@@ -208,8 +203,8 @@ class SqlStore(
         pool's last decision, and the last turn of living nodes.
         """
         with self._write_memory() as connection:
-            mark(connection, KEPT_FROM, now - LIVES_KEPT)
-            return sum(connection.execute(statement).rowcount for statement in _deletions(connection, now))
+            mark_all(connection, {KEPT_FROM: now - LIVES_KEPT})
+            return sum(connection.execute(statement).rowcount for statement in _deletions(now))
 
     def check(self) -> None:
         self._database.gate.go_through()

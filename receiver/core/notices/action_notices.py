@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from receiver.core.explain.rules import why
+from receiver.core.explain.staying import UNKNOWN
 from receiver.core.model.actions import Action, ActionKind, Because, Decision, Outcome, OutcomeKind, Victim, VictimStage
 from receiver.core.model.model import Backoff, Facts, PoolState
 from receiver.core.model.policy import Policy, Pool
@@ -15,8 +16,6 @@ from receiver.core.notices.notice import Cause, Notice, Severity
 from receiver.core.scaling.assign import Wanted
 from receiver.core.scaling.demand import refusal
 from receiver.core.scaling.waits import Shortage, refused_counts, shortage_of, smaller_request
-
-WANTED_AGAIN = "its removal is no longer allowed"  # of an action that an older version began
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,24 +34,25 @@ class Around:
 
 def ended(action: Action, outcome: Outcome, around: Around) -> Notice:
     """The notice of an *action* that ended with *outcome*."""
-    pool, decision = around.policy.pool(action.pool), around.decision
-    name = pool.name if pool else action.pool
-    news, title, severity = _headline(action, outcome)
-    asking = wording.asked_in(decision.evidence.get("workloads", ())) if decision else []
-    grows = action.kind is ActionKind.GROW
-    confirmed = outcome.kind is OutcomeKind.CONFIRMED
-    facts = f"{action.kind}:{action.from_count}:{action.to_count}:{outcome.kind}"
-    subject = ",".join(v.instance for v in action.victims) or ",".join(_asking(decision))
-    told_again = outcome.kind in (OutcomeKind.CONFIRMED, OutcomeKind.WITHDRAWN)
+    pool, evidence = around.policy.pool(action.pool), around.decision.evidence if around.decision else {}
+    cause, title, severity = _headline(action, outcome)
+    asking = wording.asked_in(evidence.get("workloads", ()))
+    confirmed, grows = outcome.kind is OutcomeKind.CONFIRMED, action.kind is ActionKind.GROW
+    told_again = confirmed or outcome.kind is OutcomeKind.WITHDRAWN
+    subject = ",".join(v.instance for v in action.victims) or ",".join(evidence.get("asking", ()))
+    what = _spared(action) if confirmed else ""
+    if not confirmed and outcome.kind is not OutcomeKind.OBSERVED:
+        code, _, rest = outcome.detail.partition(": ")  # Civo's own sentence repeats its code
+        what = rest if code.isidentifier() and code in rest else outcome.detail
     return Notice(
-        cause=news,
+        cause=cause,
         topic=f"action:{action.pool}",
-        key=f"{facts}:{action.id}" if told_again else f"{facts}:{subject}:{outcome.detail}",
-        title=f"GPU pool {name}: {title}",
+        key=f"{action.kind}:{action.from_count}:{action.to_count}:{outcome.kind}:"
+        + (action.id if told_again else f"{subject}:{outcome.detail}"),
+        title=f"GPU pool {pool.name if pool else action.pool}: {title}",
         body=wording.worded(
-            _spared(action) if confirmed else "",
-            "" if confirmed or outcome.kind is OutcomeKind.OBSERVED else _without_code(outcome.detail),
-            why=_why(action, outcome, decision),
+            what,
+            why=_why(action, outcome, around.decision),
             whose=wording.whose(asking) if grows else "",
             cost=_cost(action, outcome, pool, around, wording.teams_asking(asking)),
             after=_next(action, outcome, pool, around),
@@ -73,7 +73,7 @@ def instead_of(pool: Pool, wanted: Wanted, facts: Facts, policy: Policy) -> tupl
         and other.id != pool.id
         and other.price_usd_per_hour is not None
         and facts.pool(other.id).required < other.max_nodes
-        and not _left_off(facts.pool(other.id), facts.at)
+        and not ((backoff := facts.pool(other.id).backoff) and facts.at < backoff.until)
         and not any(refusal(pod, other, facts.pool(other.id)) for pod in pods)
     )
 
@@ -97,20 +97,6 @@ def removals_stop(state: PoolState, backoff: Backoff, policy: Policy, now: datet
     )
 
 
-def _without_code(detail: str) -> str:
-    """*detail* without the code in front that Civo's own sentence repeats."""
-    code, _, rest = detail.partition(": ")
-    return rest if code.isidentifier() and code in rest else detail
-
-
-def _left_off(state: PoolState, now: datetime) -> bool:
-    return state.backoff is not None and now < state.backoff.until
-
-
-def _asking(decision: Decision | None) -> list[str]:
-    return list(decision.evidence.get("asking", [])) if decision else []
-
-
 def _gone(action: Action) -> list[str]:
     return [v.node for v in action.victims if v.stage in (VictimStage.DELETED, VictimStage.GONE)]
 
@@ -128,16 +114,15 @@ def _headline(action: Action, outcome: Outcome) -> tuple[Cause, str, Severity]:
             change = f"{action.from_count} -> {action.to_count} nodes"
             return Cause.WOULD_CHANGE, f"would go {change} (observing, nothing was changed)", Severity.INFO
         case OutcomeKind.FAILED if grows:
-            free = "no GPU" if action.to_count - action.from_count == 1 else "too few GPUs"
-            short = {
-                Shortage.STOCK: (Cause.OUT_OF_STOCK, f"Civo has {free} free, {action.from_count} -> {wanted} refused"),
-                Shortage.QUOTA: (
-                    Cause.OUT_OF_STOCK,
-                    f"Civo's quota is used up, {action.from_count} -> {wanted} refused",
-                ),
+            free, refused = "no GPU", f"{action.from_count} -> {wanted} refused"
+            if action.to_count - action.from_count > 1:
+                free = "too few GPUs"
+            cause, short = {
+                Shortage.STOCK: (Cause.OUT_OF_STOCK, f"Civo has {free} free, {refused}"),
+                Shortage.QUOTA: (Cause.OUT_OF_STOCK, f"Civo's quota is used up, {refused}"),
                 Shortage.OTHER: (Cause.GROWTH_FAILED, f"could not grow to {wanted}"),
             }[shortage_of(outcome.detail)]
-            return *short, Severity.FAILURE
+            return cause, short, Severity.FAILURE
         case OutcomeKind.FAILED:
             return Cause.REMOVAL_STOPPED, "removal stopped", Severity.FAILURE
         case _:
@@ -146,70 +131,60 @@ def _headline(action: Action, outcome: Outcome) -> tuple[Cause, str, Severity]:
 
 
 def _why(action: Action, outcome: Outcome, decision: Decision | None) -> str:
-    if decision is not None and action.kind is ActionKind.RETIRE:
-        going = _going(action, outcome)
-        return why(decision, [v.node for v in going]) + _idle_since(going, decision, outcome.at)
-    if decision is not None:
+    if decision is None:
+        gone = _gone(action)
+        said = f"{wording.named(gone)} removed" if gone else outcome.detail
+        return said if outcome.kind is OutcomeKind.CONFIRMED else ""
+    if action.kind is not ActionKind.RETIRE:
         return why(decision)
-    if outcome.kind is not OutcomeKind.CONFIRMED:
-        return ""
-    gone = _gone(action)
-    return f"{wording.named(gone)} removed" if gone else outcome.detail
-
-
-def _going(action: Action, outcome: Outcome) -> Sequence[Victim]:
-    """The victims that a message is about: of a removal that is over those that went, else all."""
-    if outcome.kind is not OutcomeKind.CONFIRMED:
-        return action.victims
-    return [v for v in action.victims if v.stage is not VictimStage.SPARED]
+    over = outcome.kind is OutcomeKind.CONFIRMED  # then it is about those that went alone
+    going = [v for v in action.victims if not (over and v.stage is VictimStage.SPARED)]
+    return why(decision, [v.node for v in going]) + _idle_since(going, decision, outcome.at)
 
 
 def _spared(action: Action) -> str:
     """Which nodes went and which stay after all, and why; empty where all went."""
-    stay = [v for v in action.victims if v.stage is VictimStage.SPARED]
-    if not stay:
-        return ""
     reasons: dict[str, list[str]] = {}
-    for victim in stay:
-        reasons.setdefault(victim.why or WANTED_AGAIN, []).append(victim.node)
+    for victim in action.victims:
+        if victim.stage is VictimStage.SPARED:
+            reasons.setdefault(victim.why or UNKNOWN, []).append(victim.node)
     kept = [f"{wording.named(nodes)} kept: {because}" for because, nodes in reasons.items()]
-    return "; ".join([f"{wording.named(_gone(action))} removed", *kept])
+    return "; ".join([f"{wording.named(_gone(action))} removed", *kept]) if kept else ""
 
 
 def _idle_since(going: Sequence[Victim], decision: Decision, now: datetime) -> str:
     """Since when the nodes that go have run nothing, where that is why they go."""
     idle = {v.instance for v in going if v.because is Because.IDLE}
-    nodes = [n for n in decision.evidence.get("nodes", ()) if n["instance"] in idle and n["idle_since"]]
-    if not nodes:
+    since = [n["idle_since"] for n in decision.evidence.get("nodes", ()) if n["instance"] in idle and n["idle_since"]]
+    if not since:
         return ""
-    latest = datetime.fromisoformat(max(n["idle_since"] for n in nodes))
-    return f"; idle since {wording.moment(latest, now)}" + (" or longer" if len(nodes) > 1 else "")
+    latest = wording.moment(datetime.fromisoformat(max(since)), now)
+    return f"; idle since {latest}" + (" or longer" if len(since) > 1 else "")
 
 
 def _cost(action: Action, outcome: Outcome, pool: Pool | None, around: Around, teams: Collection[str]) -> str:
     if pool is None:
         return ""
     if outcome.kind is OutcomeKind.CONFIRMED and action.kind is ActionKind.RETIRE:
-        left = action.from_count - len(_gone(action))
-        return wording.costs(pool, around.budgets, left, action.from_count)
+        return wording.costs(pool, around.budgets, action.from_count - len(_gone(action)), action.from_count)
     if outcome.kind in (OutcomeKind.CONFIRMED, OutcomeKind.OBSERVED):
         return wording.costs(pool, around.budgets, action.to_count, action.from_count, teams)
     return wording.costs(pool, around.budgets, action.from_count, teams=teams)
 
 
 def _next(action: Action, outcome: Outcome, pool: Pool | None, around: Around) -> str:
-    grows, now = action.kind is ActionKind.GROW, outcome.at
+    grows = action.kind is ActionKind.GROW
     if pool is None:
         return "nothing: the pool is no longer in the configuration"
     match outcome.kind:
         case OutcomeKind.CONFIRMED if grows:
-            return _usable(pool, around.state, now)
+            return _usable(pool, around.state, outcome.at)
         case OutcomeKind.CONFIRMED:
             return "it grows again when GPU work waits"
         case OutcomeKind.OBSERVED:
             return "nothing while mode is observe; a message follows when the change or its reason differs"
         case OutcomeKind.FAILED:
-            return _tried_again(around, now, grows=grows, fewer=grows and _asks_for_fewer(action, outcome, around))
+            return _tried_again(action, outcome, around)
         case _:
             return "the next decision starts from what is found then"
 
@@ -224,24 +199,18 @@ def _usable(pool: Pool, state: PoolState | None, now: datetime) -> str:
     return f"{usual}; if not by {late}, a message says that it is stuck"
 
 
-def _asks_for_fewer(action: Action, outcome: Outcome, around: Around) -> bool:
-    """True when a smaller request follows at once: for all but a single node and a gang that is alone."""
+def _tried_again(action: Action, outcome: Outcome, around: Around) -> str:
+    backoff, again = around.backoff, "it is tried again"
+    if backoff is not None:
+        what = "these nodes are" if backoff.instances else "it is"
+        lasts = span((backoff.until - outcome.at).total_seconds())
+        again = f"{what} not tried again before {wording.moment(backoff.until, outcome.at)} (in {lasts})"
+    if action.kind is not ActionKind.GROW:
+        return f"{again}; the nodes stay and cost money"
     asking = list(around.decision.evidence.get("workloads", ())) if around.decision is not None else []
     gang_alone = len(asking) == 1 and asking[0]["pods"] > 1
     refused = refused_counts([(action, outcome)], outcome.at).get(action.pool, 0)
-    return not gang_alone and smaller_request(action.from_count, refused) is not None
-
-
-def _tried_again(around: Around, now: datetime, *, grows: bool, fewer: bool) -> str:
-    backoff = around.backoff
-    again = "it is tried again"
-    if backoff is not None:
-        what = "these nodes are" if backoff.instances else "it is"
-        lasts = span((backoff.until - now).total_seconds())
-        again = f"{what} not tried again before {wording.moment(backoff.until, now)} (in {lasts})"
-    if not grows:
-        return f"{again}; the nodes stay and cost money"
-    if fewer:
+    if not gang_alone and smaller_request(action.from_count, refused) is not None:
         again = f"fewer nodes are requested at once, and a message follows if any come. After that {again}"
     if around.instead:
         return f"{again}. Until then {wording.named(around.instead)} can take the work"

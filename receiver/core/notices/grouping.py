@@ -1,11 +1,11 @@
 """A notice as people get it: what goes out as one message and when, where it leads, and the seal on its links."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import takewhile
-from typing import Protocol
 
 from itsdangerous import BadSignature, Signer
 
@@ -111,68 +111,31 @@ class Bundle:
         return replace(newest.notice, body="\n".join([*body, *said]))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Round:
-    """What goes out now, and until when each of the other groups waits."""
-
-    bundles: tuple[Bundle, ...]
-    held: Mapping[str, datetime]
-
-
-def goes_out(waiting: Sequence[Waiting], told: Mapping[str, datetime], now: datetime, every: timedelta) -> Round:
-    """Return what of *waiting* (oldest first) goes out at *now*.
-
-    *told* is when each group last went out. A time after *now* was stored under a clock ahead of this one and delays
-    nothing: the delay would have no known end.
+def goes_out(waiting: Sequence[Waiting], last: datetime | None, now: datetime, every: timedelta) -> Iterator[Bundle]:
+    """Yield *waiting*, which is of one group, oldest first, as one message, unless the group went out at *last*, less
+    than *every* ago. A time after *now* was stored under a clock ahead of this one and delays nothing: the delay would
+    have no known end.
     """
-    groups: dict[str, list[Waiting]] = {}
-    for one in waiting:
-        groups.setdefault(group_of(one.notice), []).append(one)
-    held = {group: told[group] + every for group in groups if group in told and _holds(told[group], now, every)}
-    free = (parts for group, parts in groups.items() if group not in held)
-    return Round(bundles=tuple(Bundle(parts=tuple(parts)) for parts in free), held=held)
-
-
-def _holds(told: datetime, now: datetime, every: timedelta) -> bool:
-    return told <= now < told + every
+    if waiting and not (last is not None and last <= now < last + every):
+        yield Bundle(parts=tuple(waiting))
 
 
 def _more(others: Sequence[Waiting], newest: Waiting, now: datetime) -> str:
     """``And 11 more like it since 03:12 UTC: 3 -> 4 nodes (6 times), 4 -> 3 nodes (5 times).``"""
-    titles = [one.notice.title.split() for one in others]
-    head = _shared_head([*titles, newest.notice.title.split()])
-    kinds: dict[str, int] = {}
-    for title in titles:
-        kind = " ".join(title[head:])
-        kinds[kind] = kinds.get(kind, 0) + 1
+    *titles, last = [one.notice.title.split() for one in (*others, newest)]
+    # What all titles begin with up to a colon, such as ``GPU pool l40s:``, need not be said again.
+    alike = takewhile(lambda words: len(set(words)) == 1, zip(*titles, last, strict=False))
+    head = max((n for n, words in enumerate(alike, start=1) if words[0].endswith(":")), default=0)
+    kinds = Counter(" ".join(title[head:]) for title in titles)
     listed = [kind if count == 1 else f"{kind} ({count} times)" for kind, count in kinds.items()]
     end = ", ..." if len(listed) > KINDS_LISTED else "."
-    same = kinds.keys() == {" ".join(newest.notice.title.split()[head:])}
+    same = kinds.keys() == {" ".join(last[head:])}
     news = "." if same else f": {', '.join(listed[:KINDS_LISTED])}{end}"
     return f"And {len(others)} more like it since {moment(others[0].at, now)}{news}"
 
 
-def _shared_head(titles: Sequence[Sequence[str]]) -> int:
-    """How many words all *titles* begin with alike, up to a colon: ``GPU pool l40s:`` need not be said again."""
-    alike = list(takewhile(lambda words: len(set(words)) == 1, zip(*titles, strict=False)))
-    return max((n for n, words in enumerate(alike, start=1) if words[0].endswith(":")), default=0)
-
-
 LONGEST_TITLE = 100  # characters: what a lock screen shows
 LONGEST_BODY = 1200  # without its end
-
-
-class Links(Protocol):
-    """Where messages link to; None without a configured public address."""
-
-    def decision(self, number: int) -> str | None:
-        """Return the address of the page of the decision with this *number*."""
-
-    def guide(self, path: str) -> str | None:
-        """Return the address of the page *path* below ``docs/`` (``runbooks/GpuBudgetStop.md``)."""
-
-    def answers(self, question: str) -> Sequence[tuple[str, str]]:
-        """Return label and address of each answer to the open *question*; empty where none can be given by a link."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,27 +144,6 @@ class Message:
 
     title: str
     body: str
-
-
-def compose(notice: Notice, links: Links) -> Message:
-    """Return *notice* with its answers and with where to read on; without an address, the command and the file.
-
-    Whatever names and errors are in it, it stays within one screen; the end is never cut.
-    """
-    said = [cut(notice.body, LONGEST_BODY)] if notice.body else []
-    return Message(title=cut(notice.title, LONGEST_TITLE), body="\n".join([*said, *_end(notice, links)]))
-
-
-def _end(notice: Notice, links: Links) -> Iterator[str]:
-    if notice.question is not None:
-        for label, address in links.answers(notice.question):
-            yield f"{label}: {address}"
-    if notice.decision is not None:
-        where = links.decision(notice.decision) or f"gpu-autoscaler explain decision {notice.decision}"
-        yield f"Decision {notice.decision}: {where}"
-    guide = notice.guide or GUIDES.get(notice.cause)
-    if guide:
-        yield f"What to do: {links.guide(guide) or f'docs/{guide}'}"
 
 
 SALT = "gpu-autoscaler answer to a question"
@@ -228,7 +170,7 @@ class Seal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageLinks:
-    """`receiver.core.notices.grouping.Links` below the two addresses of the configuration; neither ends with a slash.
+    """Where messages link to, below the two addresses of the configuration; neither ends with a slash.
 
     *seal* gives what signs now: the operator's token may change while the program runs.
     """
@@ -254,3 +196,20 @@ class PageLinks:
         if not self.public_url or seal is None:
             return ()
         return ((ANSWER, f"{self.public_url}/answer/{seal.sign(question)}"),)
+
+
+def compose(notice: Notice, links: PageLinks) -> Message:
+    """Return *notice* with its answers and with where to read on; without an address, the command and the file.
+
+    Whatever names and errors are in it, it stays within one screen; the end is never cut.
+    """
+    lines = [cut(notice.body, LONGEST_BODY)] if notice.body else []
+    if notice.question is not None:
+        lines += [f"{label}: {address}" for label, address in links.answers(notice.question)]
+    if notice.decision is not None:
+        where = links.decision(notice.decision) or f"gpu-autoscaler explain decision {notice.decision}"
+        lines.append(f"Decision {notice.decision}: {where}")
+    guide = notice.guide or GUIDES.get(notice.cause)
+    if guide:
+        lines.append(f"What to do: {links.guide(guide) or f'docs/{guide}'}")
+    return Message(title=cut(notice.title, LONGEST_TITLE), body="\n".join(lines))

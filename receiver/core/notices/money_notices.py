@@ -33,17 +33,27 @@ def budget_lines(budgets: Budgets, told: Told, now: datetime, *, closes: bool = 
     *closes* is False where no node is closed to new work at the stop: in observe mode, and without Kubernetes.
     """
     for view in budgets.views:
-        found = _budget_line(view, told.get(_budget_topic(view)), now, closes=closes)
-        if found is not None:
-            yield found
+        if view.unknown:
+            continue  # neither a line nor an all-clear can be told
+        topic = f"{BUDGET_TOPIC}{view.scope}:{view.name}"
+        parts = told[topic][0].split("|") if topic in told else []
+        if len(parts) != 3 or parts[2] not in set(BudgetStage):
+            parts = ["", "", BudgetStage.OK]  # a key that an older version wrote says nothing
+        same, stage = parts[:2] == [view.month, f"{view.monthly:f}"], BudgetStage(parts[2])
+        if view.stage is not BudgetStage.OK:
+            due = not (same and _STAGES.index(view.stage) <= _STAGES.index(stage))
+        else:
+            due = stage is not BudgetStage.OK and not (same or view.uncounted or view.unpriced)
+        if due:
+            yield _budget_line(view, topic, now, closes=closes)
 
 
 def budget_changed(change: BudgetChange, title: str) -> Notice:
     """The notice of an amount that an operator set or reset; *title* is what people call the budget."""
-    if change.monthly_usd is None:
-        said = f"The {title} is back to the configured amount"
-    else:
+    said, reset = f"The {title} is back to the configured amount", ""
+    if change.monthly_usd is not None:
         said = f"The {title} of {change.month} was set to {wording.usd(change.monthly_usd)}"
+        reset = f"To reset it: gpu-autoscaler budget reset{_option(change.scope, change.name)} --why REASON"
     return Notice(
         cause=Cause.BUDGET_CHANGED,
         topic=f"budget-change:{change.scope}:{change.name}",
@@ -52,99 +62,55 @@ def budget_changed(change: BudgetChange, title: str) -> Notice:
         body=wording.worded(
             why=f"{change.who}: {change.why}",
             after=f"it applies to {change.month} only, from the next step on; then the configured amount is back",
-            do=f"To reset it: gpu-autoscaler budget reset{_option(change.scope, change.name)} --why REASON"
-            if change.monthly_usd is not None
-            else "",
+            do=reset,
         ),
         severity=Severity.WARNING,
         pool=change.name if change.scope is Scope.POOL else None,
     )
 
 
-def _budget_topic(view: BudgetView) -> str:
-    return f"{BUDGET_TOPIC}{view.scope}:{view.name}"
-
-
-def _budget_line(view: BudgetView, told: tuple[str, datetime] | None, now: datetime, *, closes: bool) -> Notice | None:
-    month, monthly, stage = _last_told(told)
-    same = (month, monthly) == (view.month, f"{view.monthly:f}")
-    if view.unknown:
-        return None  # neither a line nor an all-clear can be told
-    if view.stage is not BudgetStage.OK and not (same and _STAGES.index(view.stage) <= _STAGES.index(stage)):
-        return _reached(view, now, closes=closes)
-    is_behind = stage is not BudgetStage.OK and view.stage is BudgetStage.OK and not same
-    return _all_clear(view) if is_behind and not (view.uncounted or view.unpriced) else None
-
-
-def _last_told(told: tuple[str, datetime] | None) -> tuple[str, str, BudgetStage]:
-    """Month, allowance and stage of the last notice; a key that an older version wrote says nothing."""
-    parts = told[0].split("|") if told is not None else []
-    if len(parts) != 3 or parts[2] not in set(BudgetStage):
-        return "", "", BudgetStage.OK
-    return parts[0], parts[1], BudgetStage(parts[2])
-
-
-def _reached(view: BudgetView, now: datetime, *, closes: bool) -> Notice:
-    ratio, severity = {
-        BudgetStage.WARN: (view.warn_at, Severity.WARNING),
-        BudgetStage.HOLD: (view.hold_at, Severity.WARNING),
-        BudgetStage.STOP: (view.stop_at, Severity.FAILURE),
-    }[view.stage]
-    if view.stage is BudgetStage.WARN:
-        effect, after = "", f"growth goes on; at {_line_ahead(view, view.hold_at, now)} it stops"
-    else:
-        effect = _on_hold(view) if view.stage is BudgetStage.HOLD else _on_stop(view, closes=closes)
-        until = f"the month ends ({wording.moment(view.ends_at, now)})" if view.ends_at else "the month ends"
-        after = f"this lasts until {until} or the budget is raised"
-    raise_it = f"To raise it: gpu-autoscaler budget set USD{_option(view.scope, view.shown or view.name)} --why REASON"
+def _budget_line(view: BudgetView, topic: str, now: datetime, *, closes: bool) -> Notice:
+    """The notice that a line is reached, or that the budget is below its lines again."""
+    title, effect, do = f"{view.month}: below its lines again", "", ""
+    after, severity = "pools grow as before", Severity.SUCCESS
+    if view.stage is not BudgetStage.OK:
+        ratio = {BudgetStage.WARN: view.warn_at, BudgetStage.HOLD: view.hold_at}.get(view.stage, view.stop_at)
+        title = f"{view.month} has reached its {view.stage} line ({ratio:.0%})"
+        severity = Severity.FAILURE if view.stage is BudgetStage.STOP else Severity.WARNING
+        option = _option(view.scope, view.shown or view.name)
+        do = f"To raise it: gpu-autoscaler budget set USD{option} --why REASON"
+        if view.stage is BudgetStage.WARN:
+            after = f"growth goes on; at {_line_ahead(view, view.hold_at, now)} it stops"
+        else:
+            effect = _effect(view, closes=closes)
+            until = f"the month ends ({wording.moment(view.ends_at, now)})" if view.ends_at else "the month ends"
+            after = f"this lasts until {until} or the budget is raised"
+    left = view.monthly - view.spent
+    rest = f"{wording.usd(left)} left" if left >= 0 else f"overspent by {wording.usd(-left)}"
+    more = f". Not counted: {wording.named(view.uncounted)}" if view.uncounted else ""
+    cost, burn = f"{wording.usd(view.per_hour)} an hour now", view.forecast.burn
     return Notice(
         cause=_BUDGET_CAUSES[view.stage],
-        topic=_budget_topic(view),
-        key=_budget_key(view),
-        title=f"GPU {view.title} {view.month} has reached its {view.stage} line ({ratio:.0%})",
-        body=wording.worded(_spent(view), effect, why=_who_set_it(view), cost=_rate(view), after=after, do=raise_it),
+        topic=topic,
+        key=f"{view.month}|{view.monthly:f}|{view.stage}",
+        title=f"GPU {view.title} {title}",
+        body=wording.worded(
+            f"{wording.usd(view.spent)} of {view.monthly:,.2f} spent ({view.ratio:.0%}), {rest}{more}",
+            effect,
+            why=f"{view.change.who} set this amount: {view.change.why}" if view.change is not None else "",
+            cost=cost if burn is None else f"{cost}; at this rate {wording.usd(burn)} by the month's end",
+            after=after,
+            do=do,
+        ),
         severity=severity,
         pool=view.name if view.scope is Scope.POOL else None,
+        all_clear=view.stage is BudgetStage.OK,
     )
-
-
-def _all_clear(view: BudgetView) -> Notice:
-    return Notice(
-        cause=_BUDGET_CAUSES[view.stage],
-        topic=_budget_topic(view),
-        key=_budget_key(view),
-        title=f"GPU {view.title} {view.month}: below its lines again",
-        body=wording.worded(_spent(view), why=_who_set_it(view), cost=_rate(view), after="pools grow as before"),
-        severity=Severity.SUCCESS,
-        pool=view.name if view.scope is Scope.POOL else None,
-        all_clear=True,
-    )
-
-
-def _budget_key(view: BudgetView) -> str:
-    return f"{view.month}|{view.monthly:f}|{view.stage}"
 
 
 def _option(scope: Scope, name: str) -> str:
     """The option of ``gpu-autoscaler budget`` that names the budget of *scope*."""
     return {Scope.CLUSTER: "", Scope.ACCOUNT: " --account"}.get(scope, f" --{scope} {name}")
-
-
-def _spent(view: BudgetView) -> str:
-    left = view.monthly - view.spent
-    rest = f"{wording.usd(left)} left" if left >= 0 else f"overspent by {wording.usd(-left)}"
-    more = f". Not counted: {wording.named(view.uncounted)}" if view.uncounted else ""
-    return f"{wording.usd(view.spent)} of {view.monthly:,.2f} spent ({view.ratio:.0%}), {rest}{more}"
-
-
-def _rate(view: BudgetView) -> str:
-    """What runs now costs an hour, and what that comes to by the month's end."""
-    now = f"{wording.usd(view.per_hour)} an hour now"
-    return (
-        now
-        if view.forecast.burn is None
-        else f"{now}; at this rate {wording.usd(view.forecast.burn)} by the month's end"
-    )
 
 
 def _line_ahead(view: BudgetView, ratio: Decimal, now: datetime) -> str:
@@ -158,83 +124,59 @@ def _line_ahead(view: BudgetView, ratio: Decimal, now: datetime) -> str:
     return f"{line}, reached at this rate at {wording.moment(at, now)}," if within else line
 
 
-def _who_set_it(view: BudgetView) -> str:
-    change = view.change
-    return f"{change.who} set this amount: {change.why}" if change is not None else ""
-
-
-def _on_hold(view: BudgetView) -> str:
-    whose = {Scope.POOL: "The pool no longer grows", Scope.TEAM: "No node is bought for the team"}
-    passing = ", except for passing priority classes"
-    return f"{whose.get(view.scope, 'Pools no longer grow')}{passing}; running work goes on"
-
-
-def _on_stop(view: BudgetView, *, closes: bool) -> str:
+def _effect(view: BudgetView, *, closes: bool) -> str:
+    """What the hold or the stop does."""
+    if view.stage is BudgetStage.HOLD:
+        whose = {Scope.POOL: "The pool no longer grows", Scope.TEAM: "No node is bought for the team"}
+        said = whose.get(view.scope, "Pools no longer grow")
+        return f"{said}, except for passing priority classes; running work goes on"
     if view.scope is Scope.TEAM:
         return "No node is bought for the team; running work goes on"
-    what, whose = ("The pool does not grow", "its") if view.scope is Scope.POOL else ("Nothing grows", "all")
-    closed = f". Until the stop ends {whose} nodes are cordoned, so no new work begins on them" if closes else ""
+    what, whose_nodes = ("The pool does not grow", "its") if view.scope is Scope.POOL else ("Nothing grows", "all")
+    closed = f". Until the stop ends {whose_nodes} nodes are cordoned, so no new work begins on them" if closes else ""
     return f"{what} and no empty node enters another paid hour; running work goes on{closed}"
 
 
 # --- closing
 
 CLOSED_TOPIC = "closed:"
-NOT_CLOSED_TOPIC = "not-closed:"
 NODES_IN_KEY = 5  # further nodes at the end are no news
 NO_STOP = "no budget for this pool is at its stop any more"
-RAISE = "To raise the budget: gpu-autoscaler budget set USD --why REASON"
 REOPENED = "reopened:"
+
+
+def _closing(
+    pool: Pool, key: str, title: str, body: str, *, cause: Cause = Cause.CLOSED, severity: Severity = Severity.WARNING
+) -> Notice:
+    topic = f"{'not-' if cause is Cause.NOT_CLOSED else ''}{CLOSED_TOPIC}{pool.id}"
+    title = f"GPU pool {pool.name}{title}"
+    return Notice(cause=cause, topic=topic, key=key, title=title, body=body, severity=severity, pool=pool.id)
 
 
 def reopened(pool: Pool, nodes: int, now: datetime) -> Notice:
     """The notice that new work may start again on *nodes* nodes of *pool*."""
-    return Notice(
-        cause=Cause.REOPENED,
-        topic=f"{CLOSED_TOPIC}{pool.id}",
-        key=f"{REOPENED}{now:%Y-%m-%dT%H:%M}",
-        title=f"GPU pool {pool.name} takes new work again",
-        body=wording.worded(
-            why=NO_STOP,
-            after=f"{some(nodes, 'node')} made schedulable; the pool grows again when GPU work waits",
-        ),
-        severity=Severity.SUCCESS,
-        pool=pool.id,
-    )
+    after = f"{some(nodes, 'node')} made schedulable; the pool grows again when GPU work waits"
+    body, key = wording.worded(why=NO_STOP, after=after), f"{REOPENED}{now:%Y-%m-%dT%H:%M}"
+    return _closing(pool, key, " takes new work again", body, cause=Cause.REOPENED, severity=Severity.SUCCESS)
 
 
 def closed_again(pool: Pool, why: str) -> Notice:
     """The notice that nodes of *pool* take no new work again, after a notice that they do."""
-    return Notice(
-        cause=Cause.CLOSED,
-        topic=f"{CLOSED_TOPIC}{pool.id}",
-        key=f"again:{why}",
-        title=f"GPU pool {pool.name} is closed to new work again",
-        body=wording.worded(
-            why=why,
-            after="its nodes stay cordoned until the stop is over; running work goes on",
-            do=RAISE,
-        ),
-        severity=Severity.WARNING,
-        pool=pool.id,
-    )
+    after = "its nodes stay cordoned until the stop is over; running work goes on"
+    do = "To raise the budget: gpu-autoscaler budget set USD --why REASON"
+    body = wording.worded(why=why, after=after, do=do)
+    return _closing(pool, f"again:{why}", " is closed to new work again", body)
 
 
 def stay_closed(pool: Pool, unpriced: Sequence[str]) -> Notice:
     """The notice that nodes of *pool* stay closed: without the price of the sizes *unpriced* the end of the stop is
     unknown."""
-    return Notice(
-        cause=Cause.CLOSED,
-        topic=f"{CLOSED_TOPIC}{pool.id}",
-        key=f"unpriced:{','.join(unpriced)}",
-        title=f"GPU pool {pool.name}: nodes stay closed to new work",
-        body=wording.worded(
-            why=f"it is unknown whether a budget is still at its stop: {', '.join(unpriced)} has no price",
-            after="they open once the size has a price (price_usd_per_hour or prices_file) and the stop is over",
-        ),
-        severity=Severity.WARNING,
-        pool=pool.id,
+    sizes = ", ".join(unpriced)
+    body = wording.worded(
+        why=f"it is unknown whether a budget is still at its stop: {sizes} has no price",
+        after="they open once the size has a price (price_usd_per_hour or prices_file) and the stop is over",
     )
+    return _closing(pool, f"unpriced:{','.join(unpriced)}", ": nodes stay closed to new work", body)
 
 
 def not_closed(pool: Pool, refused: Mapping[str, Exception], why: str) -> Notice:
@@ -244,32 +186,18 @@ def not_closed(pool: Pool, refused: Mapping[str, Exception], why: str) -> Notice
     for node in sorted(refused):
         by_answer.setdefault(str(refused[node]), []).append(node)
     said = "; ".join(f"{wording.named(nodes)}: {answer}" for answer, nodes in by_answer.items())
-    return Notice(
-        cause=Cause.NOT_CLOSED,
-        topic=f"{NOT_CLOSED_TOPIC}{pool.id}",
-        key=f"{why}:{','.join(sorted(refused)[:NODES_IN_KEY])}",
-        title=f"GPU pool {pool.name}: nodes could not be {'closed to' if why else 'opened to'} new work",
-        body=wording.worded(
-            said,
-            why=why or NO_STOP,
-            after="each step tries again" + ("; until then new work may start on them" if why else ""),
-        ),
-        severity=Severity.WARNING,
-        pool=pool.id,
-    )
+    after = "each step tries again" + ("; until then new work may start on them" if why else "")
+    title = f": nodes could not be {'closed to' if why else 'opened to'} new work"
+    key = f"{why}:{','.join(sorted(refused)[:NODES_IN_KEY])}"
+    return _closing(pool, key, title, wording.worded(said, why=why or NO_STOP, after=after), cause=Cause.NOT_CLOSED)
 
 
 def would_be_closed(pool: Pool, nodes: int, why: str) -> Notice:
-    """The notice of what would be closed or opened, in observe mode."""
-    what = "closed to" if why else "opened to"
-    return Notice(
-        cause=Cause.CLOSED if why else Cause.REOPENED,
-        topic=f"{CLOSED_TOPIC}{pool.id}",
-        key=f"observed:{why}",
-        title=f"GPU pool {pool.name}: {some(nodes, 'node')} would be {what} new work (observing)",
-        body=wording.worded(why=why or NO_STOP, after="nothing while mode is observe"),
-        pool=pool.id,
-    )
+    """The notice of what would be closed, or opened where *why* is empty, in observe mode."""
+    title = f": {some(nodes, 'node')} would be {'closed to' if why else 'opened to'} new work (observing)"
+    body = wording.worded(why=why or NO_STOP, after="nothing while mode is observe")
+    cause = Cause.CLOSED if why else Cause.REOPENED
+    return _closing(pool, f"observed:{why}", title, body, cause=cause, severity=Severity.INFO)
 
 
 def when_reopened(told: Mapping[str, tuple[str, datetime]]) -> Mapping[str, datetime]:
@@ -279,32 +207,25 @@ def when_reopened(told: Mapping[str, tuple[str, datetime]]) -> Mapping[str, date
 
 # --- hold
 
-KEPT_OUT_TOPIC = "kept-out:"
-
 
 def kept_out(place: str, did: str, sentence: str, wanted: Intent, *, over: bool = False) -> Notice:
     """The notice of what was done at *place*; *did* is a word of `receiver.ports.Did` or ``failed``."""
-    title = {
-        "done": f"New GPU work is {'let into' if over else 'kept out of'} {place}",
-        "observed": f"New GPU work would be {'let into' if over else 'kept out of'} {place} (observing)",
-    }.get(did, f"New GPU work is not {'let into' if over else 'kept out of'} {place}")
-    why = "the budget hold is over" if over else wanted.why
+    way = "let into" if over else "kept out of"
+    after = "new GPU work may start there" if over else "running work goes on; new work may start when the hold is over"
+    title = f"New GPU work is {way} {place}"
+    if did == "observed":
+        title, after = f"New GPU work would be {way} {place} (observing)", "nothing while mode is observe"
+    elif did != "done":
+        title = f"New GPU work is not {way} {place}"
+        after = "temporary errors are tried again; the others need a person"
     return Notice(
         cause=Cause.KEPT_OUT,
-        topic=f"{KEPT_OUT_TOPIC}{place}",
+        topic=f"kept-out:{place}",
         key=f"{wanted.month}:{'over' if over else 'held'}:{did}",
         title=title,
-        body=wording.worded(sentence, why=why, after=_after_kept_out(did, over=over)),
+        body=wording.worded(sentence, why="the budget hold is over" if over else wanted.why, after=after),
         severity=Severity.INFO if did in ("done", "observed") else Severity.WARNING,
     )
-
-
-def _after_kept_out(did: str, *, over: bool) -> str:
-    if did == "observed":
-        return "nothing while mode is observe"
-    if did != "done":
-        return "temporary errors are tried again; the others need a person"
-    return "new GPU work may start there" if over else "running work goes on; new work may start when the hold is over"
 
 
 # --- charges
@@ -334,14 +255,9 @@ def of_charges(facts: Facts, policy: Policy) -> Iterable[Notice]:
             severity=Severity.WARNING,
         )
     elif charged.answered_at == facts.at:  # once per answer, not with every step
-        yield Notice(
-            cause=Cause.CHARGES_BACK,
-            topic="charges",
-            key="clear",
-            title="Civo's charges answer again",
-            body=wording.worded(after="our ledger is checked against Civo's charges again"),
-            all_clear=True,
-        )
+        body = wording.worded(after="our ledger is checked against Civo's charges again")
+        title = "Civo's charges answer again"
+        yield Notice(cause=Cause.CHARGES_BACK, topic="charges", key="clear", title=title, body=body, all_clear=True)
     for size in compared.sizes:
         lines = [d for d in compared.differences if d.size == size.size and d.cause in WORTH_TELLING]
         off = sum((abs(d.usd) for d in lines if d.usd is not None), Decimal(0))
@@ -357,17 +273,13 @@ def _differ(size: str, lines: list[Difference], off: Decimal, month: str) -> Not
         for d in most
     ]
     more = [f"and {some(len(lines) - DIFFERENCES_NAMED, 'node')} more"] if len(lines) > DIFFERENCES_NAMED else []
+    after = "this changes nothing; this message comes once a month"
     return Notice(
         cause=Cause.CHARGES_DIFFER,
         topic=f"charges:{size}",
         key=month,
         title=f"Civo's charges and our ledger differ by {wording.usd(off)} for {size} in {month}",
-        body=wording.worded(
-            *named,
-            *more,
-            after="this changes nothing; this message comes once a month",
-            do="All of them: GET /api/v1/charges",
-        ),
+        body=wording.worded(*named, *more, after=after, do="All of them: GET /api/v1/charges"),
         severity=Severity.WARNING,
     )
 
@@ -407,9 +319,9 @@ def _report_lines(found: Report) -> Iterator[str]:
     waited = f"; the median wait was {span(waits.p50.total_seconds())}" if waits.p50 is not None else ""
     yield f"{some(jobs.completed, 'workload')} completed, {jobs.failed} failed{waited}."
     if found.team is None and found.teams:
-        yield "Teams: " + ", ".join(_cost_of(part, "no label") for part in found.teams[:CONSUMERS]) + "."
+        yield f"Teams: {_costs_of(found.teams, 'no label')}."
     if found.workloads:
-        yield "Most: " + ", ".join(_cost_of(part, "?") for part in found.workloads[:CONSUMERS]) + "."
+        yield f"Most: {_costs_of(found.workloads, '?')}."
     for cost in found.units:
         if cost.usd_per is not None:
             per = f"{cost.unit.per} {cost.unit.name}" if cost.unit.per != 1 else cost.unit.name
@@ -432,5 +344,5 @@ def _efficiency(found: Report) -> str:
     return f"Efficiency {whole.efficiency:.0%} (target {found.efficiency_target:.0%}): {', '.join(parts)}."
 
 
-def _cost_of(part: Subtotal, unnamed: str) -> str:
-    return f"{part.name or unnamed} USD {part.total.usd:,.2f}"
+def _costs_of(parts: Sequence[Subtotal], unnamed: str) -> str:
+    return ", ".join(f"{part.name or unnamed} USD {part.total.usd:,.2f}" for part in parts[:CONSUMERS])

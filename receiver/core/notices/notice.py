@@ -4,12 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Self
 
 from receiver.core.model.actions import Decision
 from receiver.core.model.model import Drift, Facts
 from receiver.core.model.policy import Policy
 from receiver.core.scaling.assign import Assignment
 
+ODD = "troubleshooting.md"
 OF_TEAMS = ("report", "budget", "budget-change")  # topics that name a scope
 
 
@@ -23,55 +25,67 @@ class Severity(StrEnum):
 
 
 class Cause(StrEnum):
-    """What kind of news a notice is: with its pool, what messages are grouped by."""
+    """What kind of news a notice is: with its pool, what messages are grouped by. *guide* is the page below ``docs/``
+    that says what to do."""
 
-    GREW = "grew"
-    SHRANK = "shrank"
-    WOULD_CHANGE = "would_change"
-    GROWTH_FAILED = "growth_failed"
-    OUT_OF_STOCK = "out_of_stock"
-    REMOVAL_STOPPED = "removal_stopped"
-    WITHDRAWN = "withdrawn"
-    HELD = "held"
-    MISFIT = "misfit"
-    STUCK = "stuck"
-    UNKNOWN = "unknown"
-    MISDESCRIBED = "misdescribed"
-    NOT_DRAINED = "not_drained"
-    UNJOINED = "unjoined"
-    SLOW_TO_START = "slow_to_start"
-    UNUSED = "unused"
-    DRIFT = "drift"
-    SOURCE_SILENT = "source_silent"
-    SOURCE_BACK = "source_back"
-    RIGHTS_MISSING = "rights_missing"
-    RIGHTS_BACK = "rights_back"
-    BUDGET_WARN = "budget_warn"
-    BUDGET_HOLD = "budget_hold"
-    BUDGET_STOP = "budget_stop"
-    BUDGET_CLEAR = "budget_clear"
-    BUDGET_CHANGED = "budget_changed"
-    KEPT_OUT = "kept_out"
-    CLOSED = "closed"
-    REOPENED = "reopened"
-    NOT_CLOSED = "not_closed"
-    ASKS = "asks"
-    ANSWERED = "answered"
-    OVERRIDE_SET = "override_set"
-    OVERRIDE_ENDED = "override_ended"
-    EVICTS = "evicts"
-    EVICTS_NO_MORE = "evicts_no_more"
-    KEEP_UNTIL_IGNORED = "keep_until_ignored"
-    IDLE_WARNED = "idle_warned"
-    IDLE_KEPT = "idle_kept"
-    IDLE_STAYS = "idle_stays"
-    IDLE_CANNOT = "idle_cannot"
-    IDLE_SHUT_DOWN = "idle_shut_down"
-    IDLE_FAILED = "idle_failed"
-    CHARGES_DIFFER = "charges_differ"
-    CHARGES_SILENT = "charges_silent"
-    CHARGES_BACK = "charges_back"
-    REPORT = "report"
+    guide: str
+
+    def __new__(cls, word: str, guide: str) -> Self:
+        """Make the member *word*."""
+        found = str.__new__(cls, word)
+        found._value_, found.guide = word, guide
+        return found
+
+    GREW = "grew", f"{ODD}#a-cold-start-takes-long"
+    SHRANK = "shrank", "guardrails.md#idle_nodes"
+    WOULD_CHANGE = "would_change", "operations.md#observe-first"
+    GROWTH_FAILED = "growth_failed", f"{ODD}#civo-refuses"
+    OUT_OF_STOCK = "out_of_stock", "runbooks/GpuPoolOutOfStock.md"
+    REMOVAL_STOPPED = "removal_stopped", f"{ODD}#removals-have-stopped"
+    WITHDRAWN = "withdrawn", "how-it-decides.md#one-step"
+    HELD = "held", "runbooks/GpuPodsPending.md"
+    MISFIT = "misfit", f"{ODD}#no-pool-can-hold-a-pod"
+    STUCK = "stuck", "runbooks/GpuScaleUpStuck.md"
+    UNKNOWN = "unknown", f"{ODD}#a-node-is-told-as-neither-busy-nor-idle"
+    MISDESCRIBED = "misdescribed", f"{ODD}#a-node-offers-other-gpus-than-configured"
+    NOT_DRAINED = "not_drained", "how-it-decides.md#what-drains-and-what-keeps-a-node"
+    UNJOINED = "unjoined", f"{ODD}#nodes-that-belong-to-no-instance"
+    SLOW_TO_START = "slow_to_start", f"{ODD}#a-pod-has-its-node-and-does-not-start"
+    UNUSED = "unused", f"{ODD}#a-pod-waits-beside-a-usable-node"
+    DRIFT = "drift", f"{ODD}#somebody-else-changes-a-pool"
+    SOURCE_SILENT = "source_silent", "runbooks/GpuAutoscalerSourceDown.md"
+    SOURCE_BACK = "source_back", "runbooks/GpuAutoscalerSourceDown.md"
+    RIGHTS_MISSING = "rights_missing", "operations.md#rights-in-the-cluster"
+    RIGHTS_BACK = "rights_back", "operations.md#rights-in-the-cluster"
+    BUDGET_WARN = "budget_warn", "runbooks/GpuBudgetWarn.md"
+    BUDGET_HOLD = "budget_hold", "runbooks/GpuBudgetHold.md"
+    BUDGET_STOP = "budget_stop", "runbooks/GpuBudgetStop.md"
+    BUDGET_CLEAR = "budget_clear", "operations.md#raise-this-months-budget"
+    BUDGET_CHANGED = "budget_changed", "operations.md#raise-this-months-budget"
+    KEPT_OUT = "kept_out", "operations.md#keep-new-work-out-while-the-budget-holds"
+    CLOSED = "closed", "runbooks/GpuBudgetStop.md"
+    REOPENED = "reopened", f"{ODD}#a-node-stays-closed"
+    NOT_CLOSED = "not_closed", f"{ODD}#a-node-stays-closed"
+    ASKS = "asks", "operations.md#when-you-are-asked"
+    ANSWERED = "answered", "operations.md#when-you-are-asked"
+    OVERRIDE_SET = "override_set", "operations.md#override-policy-for-a-while"
+    OVERRIDE_ENDED = "override_ended", "operations.md#override-policy-for-a-while"
+    EVICTS = "evicts", "how-it-decides.md#windows-that-evict"
+    EVICTS_NO_MORE = "evicts_no_more", "how-it-decides.md#windows-that-evict"
+    KEEP_UNTIL_IGNORED = "keep_until_ignored", "operations.md#keep-a-node-for-a-while"
+    IDLE_WARNED = "idle_warned", "operations.md#keep-an-idle-workload"
+    IDLE_KEPT = "idle_kept", "operations.md#keep-an-idle-workload"
+    IDLE_STAYS = "idle_stays", "operations.md#keep-an-idle-workload"
+    IDLE_CANNOT = "idle_cannot", f"{ODD}#an-idle-workload-is-not-scaled-to-zero"
+    IDLE_SHUT_DOWN = "idle_shut_down", "operations.md#keep-an-idle-workload"
+    IDLE_FAILED = "idle_failed", f"{ODD}#an-idle-workload-is-not-scaled-to-zero"
+    CHARGES_DIFFER = "charges_differ", f"{ODD}#civos-charges-differ-from-ours"
+    CHARGES_SILENT = "charges_silent", "operations.md#the-ledger-differs-from-civos-charges"
+    CHARGES_BACK = "charges_back", "operations.md#the-ledger-differs-from-civos-charges"
+    REPORT = "report", "reports.md"
+
+
+GUIDES: Mapping[str, str] = {cause: cause.guide for cause in Cause}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,55 +196,3 @@ def scale_up_event(decision: Decision, policy: Policy, ready_in: timedelta | Non
     else:
         when = f"usable within {pool.provision_timeout} at the latest" if pool else "on its way"
     return f"GPU pool {name} grows from {decision.present} to {decision.target} nodes for waiting GPU pods, {when}"
-
-
-ODD = "troubleshooting.md"
-GUIDES: Mapping[str, str] = {
-    Cause.GREW: f"{ODD}#a-cold-start-takes-long",
-    Cause.SHRANK: "guardrails.md#idle_nodes",
-    Cause.WOULD_CHANGE: "operations.md#observe-first",
-    Cause.GROWTH_FAILED: f"{ODD}#civo-refuses",
-    Cause.OUT_OF_STOCK: "runbooks/GpuPoolOutOfStock.md",
-    Cause.REMOVAL_STOPPED: f"{ODD}#removals-have-stopped",
-    Cause.WITHDRAWN: "how-it-decides.md#one-step",
-    Cause.HELD: "runbooks/GpuPodsPending.md",
-    Cause.MISFIT: f"{ODD}#no-pool-can-hold-a-pod",
-    Cause.STUCK: "runbooks/GpuScaleUpStuck.md",
-    Cause.UNKNOWN: f"{ODD}#a-node-is-told-as-neither-busy-nor-idle",
-    Cause.MISDESCRIBED: f"{ODD}#a-node-offers-other-gpus-than-configured",
-    Cause.NOT_DRAINED: "how-it-decides.md#what-drains-and-what-keeps-a-node",
-    Cause.UNJOINED: f"{ODD}#nodes-that-belong-to-no-instance",
-    Cause.SLOW_TO_START: f"{ODD}#a-pod-has-its-node-and-does-not-start",
-    Cause.UNUSED: f"{ODD}#a-pod-waits-beside-a-usable-node",
-    Cause.DRIFT: f"{ODD}#somebody-else-changes-a-pool",
-    Cause.SOURCE_SILENT: "runbooks/GpuAutoscalerSourceDown.md",
-    Cause.SOURCE_BACK: "runbooks/GpuAutoscalerSourceDown.md",
-    Cause.RIGHTS_MISSING: "operations.md#rights-in-the-cluster",
-    Cause.RIGHTS_BACK: "operations.md#rights-in-the-cluster",
-    Cause.BUDGET_WARN: "runbooks/GpuBudgetWarn.md",
-    Cause.BUDGET_HOLD: "runbooks/GpuBudgetHold.md",
-    Cause.BUDGET_STOP: "runbooks/GpuBudgetStop.md",
-    Cause.BUDGET_CLEAR: "operations.md#raise-this-months-budget",
-    Cause.BUDGET_CHANGED: "operations.md#raise-this-months-budget",
-    Cause.KEPT_OUT: "operations.md#keep-new-work-out-while-the-budget-holds",
-    Cause.CLOSED: "runbooks/GpuBudgetStop.md",
-    Cause.REOPENED: f"{ODD}#a-node-stays-closed",
-    Cause.NOT_CLOSED: f"{ODD}#a-node-stays-closed",
-    Cause.OVERRIDE_SET: "operations.md#override-policy-for-a-while",
-    Cause.OVERRIDE_ENDED: "operations.md#override-policy-for-a-while",
-    Cause.EVICTS: "how-it-decides.md#windows-that-evict",
-    Cause.EVICTS_NO_MORE: "how-it-decides.md#windows-that-evict",
-    Cause.KEEP_UNTIL_IGNORED: "operations.md#keep-a-node-for-a-while",
-    Cause.IDLE_WARNED: "operations.md#keep-an-idle-workload",
-    Cause.IDLE_KEPT: "operations.md#keep-an-idle-workload",
-    Cause.IDLE_STAYS: "operations.md#keep-an-idle-workload",
-    Cause.IDLE_CANNOT: f"{ODD}#an-idle-workload-is-not-scaled-to-zero",
-    Cause.IDLE_SHUT_DOWN: "operations.md#keep-an-idle-workload",
-    Cause.IDLE_FAILED: f"{ODD}#an-idle-workload-is-not-scaled-to-zero",
-    Cause.CHARGES_DIFFER: f"{ODD}#civos-charges-differ-from-ours",
-    Cause.CHARGES_SILENT: "operations.md#the-ledger-differs-from-civos-charges",
-    Cause.CHARGES_BACK: "operations.md#the-ledger-differs-from-civos-charges",
-    Cause.ASKS: "operations.md#when-you-are-asked",
-    Cause.ANSWERED: "operations.md#when-you-are-asked",
-    Cause.REPORT: "reports.md",
-}

@@ -1,21 +1,22 @@
 """Messages about what people requested: approvals and overrides."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from decimal import Decimal
 
 from receiver.core.model.approval_request import LABELS, Answer, Asks, Question, about, does, does_not, named
 from receiver.core.model.model import PoolState
 from receiver.core.model.overrides import Override, OverrideKind
-from receiver.core.model.policy import Billing, Policy, Pool
+from receiver.core.model.policy import Policy, Pool
 from receiver.core.model.text import some
+from receiver.core.money.cost import HOUR
 from receiver.core.notices import wording
-from receiver.core.notices.notice import Cause, Notice, Severity
+from receiver.core.notices.notice import GUIDES, Cause, Notice, Severity
 from receiver.core.scaling.assign import Wanted
 
 # --- approval
 
 QUESTION_TOPIC = "question:"
-ANSWER_GUIDE = "operations.md#when-you-are-asked"
 
 
 def asked(question: Question, policy: Policy, wanted: Wanted, decision: int | None = None) -> Notice:
@@ -32,7 +33,7 @@ def asked(question: Question, policy: Policy, wanted: Wanted, decision: int | No
         severity=Severity.WARNING,
         pool=pool.id,
         decision=decision,
-        guide=ANSWER_GUIDE,
+        guide=GUIDES[Cause.ASKS],
         question=question.id,
     )
 
@@ -41,29 +42,23 @@ def in_short(question: Question) -> str:
     """The question itself: ``remove n1 at 14:55 UTC?``."""
     if question.asks is Asks.GROWTH:
         return f"grow from {question.from_count} to {question.to_count} nodes?"
-    nodes = question.nodes[0] if len(question.nodes) == 1 else some(len(question.nodes), "node")
     what = "remove" if question.asks is Asks.REMOVAL else "empty and remove"
-    moment = "from" if len(question.nodes) > 1 else "at"
-    return f"{what} {nodes} {moment} {question.due_at:%H:%M} UTC{' on' if moment == 'from' else ''}?"
+    if len(question.nodes) == 1:
+        return f"{what} {question.nodes[0]} at {question.due_at:%H:%M} UTC?"
+    return f"{what} {some(len(question.nodes), 'node')} from {question.due_at:%H:%M} UTC on?"
 
 
 def _removal(question: Question, policy: Policy) -> Sequence[str]:
     many = len(question.nodes) > 1
+    keeping = f"Keeping {'them' if many else 'it'} costs {hourly_cost(question)}"
     why = f"{named(question.nodes)} {'run' if many else 'runs'} no GPU pod"
     if question.asks is Asks.EMPTYING:
         why = f"The pods of {named(question.nodes)} may be moved, and fit on other nodes"
     if not policy.billing.by_the_hour:
-        return [f"{why}. Keeping {'them' if many else 'it'} costs {hourly_cost(question)} an hour."]
-    unit, end = _unit(policy.billing), f"{question.expires_at:%H:%M} UTC"
+        return [f"{why}. {keeping} an hour."]
+    unit, end = "hour" if policy.billing.granularity == HOUR else "unit", f"{question.expires_at:%H:%M} UTC"
     begins = f"their next paid {unit}s start by {end}" if many else f"the next paid {unit} starts at {end}"
-    return [
-        f"{why}, and {begins}.",
-        f"Keeping {'them' if many else 'it'} costs {hourly_cost(question)} for another hour.",
-    ]
-
-
-def _unit(billing: Billing) -> str:
-    return "hour" if billing.granularity.total_seconds() == 3600 else "unit"
+    return [f"{why}, and {begins}.", f"{keeping} for another hour."]
 
 
 def _growth(question: Question, pool: Pool, wanted: Wanted, policy: Policy) -> Sequence[str]:
@@ -88,13 +83,11 @@ def hourly_cost(question: Question) -> str:
 
 def unanswered(question: Question) -> str:
     """What happens without an answer, and when."""
-    goes = question.proceeds_at
-    many = len(question.nodes) > 1
-    again = "" if question.asks is Asks.GROWTH else f" and {'keep' if many else 'keeps'} costing money"
+    goes, many = question.proceeds_at, len(question.nodes) > 1
     if goes is None:
-        return (
-            f"Without an answer by {question.expires_at:%H:%M} UTC {does_not(question)}{again}; a new request follows."
-        )
+        again = "" if question.asks is Asks.GROWTH else f" and {'keep' if many else 'keeps'} costing money"
+        no = f"Without an answer by {question.expires_at:%H:%M} UTC {does_not(question)}"
+        return f"{no}{again}; a new request follows."
     each = ", each before its next paid unit" if many else ""
     return f"Without an answer by {goes:%H:%M} UTC {does(question)}{each}."
 
@@ -106,8 +99,7 @@ def answered(question: Question, answer: Answer, who: str, override: Override | 
     what = "approved" if answer is Answer.APPROVE else f"answered: {LABELS[answer]}"
     lines = [f"Requested: {about(question)}."]
     if override is not None:
-        lines.append(f"Set: {override}.")
-        lines.append(f"To end it earlier: `gpu-autoscaler override end {override.id}`")
+        lines += [f"Set: {override}.", f"To end it earlier: `gpu-autoscaler override end {override.id}`"]
     return Notice(
         cause=Cause.ANSWERED,
         topic=f"{QUESTION_TOPIC}{question.id}",
@@ -120,7 +112,6 @@ def answered(question: Question, answer: Answer, who: str, override: Override | 
 
 # --- override
 
-OVERRIDE_TOPIC = "override:"
 MEANING = {
     OverrideKind.PIN: "pinned to {nodes}",
     OverrideKind.FLOOR: "at least {nodes}",
@@ -146,55 +137,35 @@ def was_set(override: Override, policy: Policy, idle: Sequence[str] = ()) -> Not
 
     *idle* are the nodes of its pools that are idle now.
     """
-    return _notice(
-        override,
-        policy,
-        "set",
-        f"{meaning(override)} until {override.until:%Y-%m-%d %H:%M} UTC",
-        wording.worded(
-            why=f"{override.who}: {override.why}",
-            after=f"until then {EFFECT[override.kind]}. After that {_afterwards(override, idle)}",
-            do=f"To end it earlier: gpu-autoscaler override end {override.id}",
-        ),
-        Severity.WARNING,
-    )
+    after = f"until then {EFFECT[override.kind]}. After that {_afterwards(override, idle)}"
+    return _set(override, policy, "set", "", f"{override.who}: {override.why}", after)
+
+
+def goes_on(override: Override, policy: Policy) -> Notice:
+    """The notice that an override is in force again, which a step under a clock that was ahead had ended."""
+    ended = f"our clock was ahead for a moment and had ended the {override.kind} set by {override.who}"
+    why = f"{ended} (reason: {override.why})"
+    return _set(override, policy, "goes on", "again ", why, f"until then {EFFECT[override.kind]}")
 
 
 def was_ended(override: Override, by: str, policy: Policy) -> Notice:
     """The notice that *by* ended an override early."""
-    body = wording.worded(
-        why=f"{by} ended the {override.kind} that {override.who} had set until"
-        f" {wording.moment(override.until, override.at)} (reason: {override.why})",
-        after=_afterwards(override),
-    )
-    return _notice(override, policy, "ended", f"no longer {meaning(override)}", body)
+    until = wording.moment(override.until, override.at)
+    why = f"{by} ended the {override.kind} that {override.who} had set until {until} (reason: {override.why})"
+    body = wording.worded(why=why, after=_afterwards(override))
+    return _notice(override, policy, "ended", f"no longer {_meaning(override)}", body)
 
 
 def ran_out(override: Override, policy: Policy, pools: Iterable[PoolState] = ()) -> Notice:
     """The notice that an override has expired; *pools* as found now."""
     nodes = [n for state in pools if override.concerns(state.pool) for n in state.nodes]
     idle = [n.name for n in nodes if n.idle_since is not None]
-    body = wording.worded(
-        why=f"the {override.kind} set by {override.who} has expired (reason: {override.why})",
-        after=_afterwards(override, idle),
-    )
-    return _notice(override, policy, "ran out", f"no longer {meaning(override)}", body)
+    why = f"the {override.kind} set by {override.who} has expired (reason: {override.why})"
+    body = wording.worded(why=why, after=_afterwards(override, idle))
+    return _notice(override, policy, "ran out", f"no longer {_meaning(override)}", body)
 
 
-def goes_on(override: Override, policy: Policy) -> Notice:
-    """The notice that an override is in force again, which a step under a clock that was ahead had ended."""
-    body = wording.worded(
-        why=f"our clock was ahead for a moment and had ended the {override.kind} set by {override.who} (reason:"
-        f" {override.why})",
-        after=f"until then {EFFECT[override.kind]}",
-        do=f"To end it earlier: gpu-autoscaler override end {override.id}",
-    )
-    title = f"again {meaning(override)} until {override.until:%Y-%m-%d %H:%M} UTC"
-    return _notice(override, policy, "goes on", title, body, Severity.WARNING)
-
-
-def meaning(override: Override) -> str:
-    """What it does, in a few words: ``pinned to 3 nodes``."""
+def _meaning(override: Override) -> str:
     nodes = "" if override.nodes is None else some(override.nodes, "node")
     return MEANING[override.kind].format(nodes=nodes)
 
@@ -205,17 +176,21 @@ def _afterwards(override: Override, idle: Sequence[str] = ()) -> str:
     return AFTERWARDS[override.kind] + (f" (idle now: {wording.named(idle)})" if idle else "")
 
 
-def _notice(
-    override: Override, policy: Policy, key: str, title: str, body: str, severity: Severity = Severity.INFO
-) -> Notice:
+def _set(override: Override, policy: Policy, key: str, again: str, why: str, after: str) -> Notice:
+    title = f"{again}{_meaning(override)} until {override.until:%Y-%m-%d %H:%M} UTC"
+    do = f"To end it earlier: gpu-autoscaler override end {override.id}"
+    notice = _notice(override, policy, key, title, wording.worded(why=why, after=after, do=do))
+    return replace(notice, cause=Cause.OVERRIDE_SET, severity=Severity.WARNING)
+
+
+def _notice(override: Override, policy: Policy, key: str, title: str, body: str) -> Notice:
     pool = policy.pool(override.pool) if override.pool is not None else None
-    whose = "all GPU pools" if override.pool is None else f"GPU pool {pool.name if pool else override.pool}"
+    whose = "All GPU pools" if override.pool is None else f"GPU pool {pool.name if pool else override.pool}"
     return Notice(
-        cause=Cause.OVERRIDE_SET if key in ("set", "goes on") else Cause.OVERRIDE_ENDED,
-        topic=f"{OVERRIDE_TOPIC}{override.id}",
+        cause=Cause.OVERRIDE_ENDED,
+        topic=f"override:{override.id}",
         key=key,
-        title=f"{whose[:1].upper()}{whose[1:]}: {title}",
+        title=f"{whose}: {title}",
         body=body,
-        severity=severity,
         pool=override.pool,
     )

@@ -97,47 +97,40 @@ def costs(
     return each if pool is None else f"{each}; {money_left(tightest(budgets, pool.id, teams))}"
 
 
-def owner_in(namespace: str, pod: str, owner: str) -> str:
-    """What people know a *pod* by: ``Job ml/train`` of its *owner*, or ``pod ml/train-0`` where nothing owns it."""
-    kind, _, name = owner.partition("/")
-    return f"{kind} {namespace}/{name}" if name else f"pod {namespace}/{pod}"
+# Pods and GPUs by what people know their workload by (``Job ml/train``, or ``pod ml/train-0`` where nothing owns it)
+# and by its team.
+Asking = Mapping[tuple[str, str], tuple[int, int]]
 
 
-def asked_by(pods: Iterable[Pod], policy: Policy) -> list[dict[str, Any]]:
-    """Who asks with *pods*: what people know each by, its team, pods and GPUs."""
-    return _together((owner_in(p.namespace, p.name, p.owner), team_of(p, policy), 1, p.gpus) for p in pods)
+def asked_by(pods: Iterable[Pod], policy: Policy) -> Asking:
+    """Who asks with *pods*."""
+    return _together((p.key, p.owner, team_of(p, policy), 1, p.gpus) for p in pods)
 
 
-def asked_in(workloads: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def asked_in(workloads: Iterable[Mapping[str, Any]]) -> Asking:
     """Who asks by the evidence of a decision (its ``workloads``), as `asked_by` tells it of pods."""
-    found = []
-    for said in workloads:
-        namespace, _, name = str(said["workload"]).partition("/")
-        found.append((owner_in(namespace, name, said["owner"]), said["team"], said["pods"], said["gpus"]))
-    return _together(found)
+    return _together((w["workload"], w["owner"], w["team"], w["pods"], w["gpus"]) for w in workloads)
 
 
-def _together(found: Iterable[tuple[str, str, int, int]]) -> list[dict[str, Any]]:
-    sums: dict[tuple[str, str], dict[str, Any]] = {}
-    for workload, team, pods, gpus in found:
-        entry = sums.setdefault((workload, team), {"workload": workload, "team": team, "pods": 0, "gpus": 0})
-        entry["pods"] += pods
-        entry["gpus"] += gpus
-    return list(sums.values())
+def _together(found: Iterable[tuple[str, str, str, int, int]]) -> Asking:
+    sums: dict[tuple[str, str], tuple[int, int]] = {}
+    for key, owner, team, pods, gpus in found:
+        kind, _, name = owner.partition("/")
+        known_as = f"{kind} {key.partition('/')[0]}/{name}" if name else f"pod {key}"
+        before = sums.get((known_as, team), (0, 0))
+        sums[known_as, team] = before[0] + pods, before[1] + gpus
+    return sums
 
 
-def whose(asking: Sequence[Mapping[str, Any]]) -> str:
-    """Who asked, as `asked_by` found it: ``Job ml/train of team vision (2 pods, 2 GPUs)``."""
-    return named([_asker(entry) for entry in asking], 2)
+def whose(asking: Asking) -> str:
+    """Who asked: ``Job ml/train of team vision (2 pods, 2 GPUs)``."""
+    said = []
+    for (workload, team), (pods, gpus) in asking.items():
+        what = some(gpus, "GPU") if pods == 1 else f"{pods} pods, {some(gpus, 'GPU')}"
+        said.append(f"{workload}{f' of team {team}' if team else ', no team label'} ({what})")
+    return named(said, 2)
 
 
-def teams_asking(asking: Iterable[Mapping[str, Any]]) -> frozenset[str]:
+def teams_asking(asking: Asking) -> frozenset[str]:
     """The teams among those who ask."""
-    return frozenset(str(entry["team"]) for entry in asking if entry["team"])
-
-
-def _asker(entry: Mapping[str, Any]) -> str:
-    team = f" of team {entry['team']}" if entry["team"] else ", no team label"
-    gpus = some(entry["gpus"], "GPU")
-    what = gpus if entry["pods"] == 1 else f"{entry['pods']} pods, {gpus}"
-    return f"{entry['workload']}{team} ({what})"
+    return frozenset(team for _, team in asking if team)
