@@ -151,13 +151,13 @@ class Escalator:
         hard = self._sample.hard_delete_grace_period
         for node in group.tainted:
             since = now - self._tainted[node.instance or ""]
-            ripe = since > self._sample.soft_delete_grace_period and node.empty
+            ripe = since > self._sample.soft_delete_grace_period and node.free == node.gpus
             if ripe or (hard is not None and since > hard):
                 remove(self._world, node)
                 self.actions += 1
 
     def _will_go(self, node: PeerNode) -> bool:
-        return node.empty or self._sample.hard_delete_grace_period is not None
+        return node.free == node.gpus or self._sample.hard_delete_grace_period is not None
 
     def _taint(self, node: PeerNode, now: datetime) -> None:
         self._tainted[node.instance or ""] = now

@@ -132,7 +132,7 @@ def contest(
 
 def _run(jobs: Sequence[Job], one: Contestant | Reckoned, setting: Setting, progress: Progress) -> Result:
     if isinstance(one, Reckoned):
-        bound = Result(name=one.name, kind="bound", figures=one.bound.reckon(jobs, one.pools, setting), played=None)
+        bound = Result(name=one.name, kind="bound", figures=one.bound(jobs, one.pools, setting), played=None)
         progress(one.name, len(jobs))
         return bound
     world = setting.world(one.pools)

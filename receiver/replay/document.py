@@ -72,7 +72,7 @@ def page_document(replayed: Replayed) -> dict[str, Any]:
     played = {result.name: result.played for result in replayed.results if result.played is not None}
     return {
         **document(replayed),
-        "by_hour": {name: [asdict(hour) for hour in by_hour(it)] for name, it in played.items()},
+        "by_hour": {name: by_hour(it) for name, it in played.items()},
     }
 
 

@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from itertools import pairwise
@@ -15,7 +15,7 @@ from receiver.replay.world.objects import VM
 
 HOUR = timedelta(hours=1)
 A_SECOND = 1.0  # added to both waits of a ratio, so that a policy without waits can be compared
-ROUNDING = timedelta(seconds=1)
+ROUNDING_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,15 +35,15 @@ class Figures:
     gpu_hours_started: int
     usd: Decimal | None
     utilization: float
-    wait_mean_s: float
-    wait_p50_s: float
-    wait_p95_s: float
-    wait_max_s: float
+    wait_mean_s: float = 0.0
+    wait_p50_s: float = 0.0
+    wait_p95_s: float = 0.0
+    wait_max_s: float = 0.0
     node_starts: int
-    actions: int
-    kills: int
+    actions: int = 0
+    kills: int = 0
     jobs: int
-    jobs_lost: int
+    jobs_lost: int = 0
     usd_second: Decimal | None = None
     usd_started: Decimal | None = None
 
@@ -81,13 +81,15 @@ def cost(nodes: Sequence[Billed], *, by_the_hour: bool) -> dict[str, Any]:
     }
 
 
+def started_hours(length: timedelta) -> int:
+    """Return the hours that are billed when every started hour is."""
+    return max(1, math.ceil(length / HOUR))
+
+
 def figures(name: str, played: Played, prices: Mapping[str, Decimal | None], *, by_the_hour: bool) -> Figures:
     """Return the figures of *played*; *prices* are USD per node-hour by size."""
     lasted = [(vm, _until(vm, played.end) - vm.created_at) for vm in played.lives if vm.created_at < played.end]
-    nodes = [
-        Billed(vm.gpus, prices.get(vm.size), length.total_seconds(), max(1, math.ceil(length / HOUR)))
-        for vm, length in lasted
-    ]
+    nodes = [Billed(vm.gpus, prices.get(vm.size), it.total_seconds(), started_hours(it)) for vm, it in lasted]
     gpu_seconds = sum(node.seconds * node.gpus for node in nodes)
     held = sum(_ran_for(placed) for placed in played.placements.all)
     waits = sorted(job.wait.total_seconds() for job in played.finished)
@@ -137,23 +139,14 @@ def _usd(hours: Iterable[tuple[Decimal | None, float]]) -> Decimal | None:
     return total.quantize(Decimal("0.01"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HourOfDay:
-    """The finished jobs that were submitted in one hour of the day (UTC), and their waits in seconds."""
-
-    hour: int
-    jobs: int
-    wait_mean_s: float
-    wait_p95_s: float
-
-
-def by_hour(played: Played) -> list[HourOfDay]:
-    """Return the waits of all 24 hours; those without a job are 0."""
+def by_hour(played: Played) -> list[dict[str, float]]:
+    """Return, for each hour of the day (UTC), the number of finished jobs that were submitted in it and their waits in
+    seconds, 0 without a job."""
     hours = []
     for hour in range(24):
         waits = sorted(job.wait.total_seconds() for job in played.finished if job.submitted_at.hour == hour)
-        p95 = quantile(waits, 0.95)
-        hours.append(HourOfDay(hour=hour, jobs=len(waits), wait_mean_s=mean(waits), wait_p95_s=p95))
+        found = {"hour": hour, "jobs": len(waits), "wait_mean_s": mean(waits), "wait_p95_s": quantile(waits, 0.95)}
+        hours.append(found)
     return hours
 
 
@@ -179,15 +172,9 @@ def ratio(one: Figures, other: Figures, *, by_the_hour: bool) -> Ratio | None:
 
 
 def over_all(found: Iterable[Ratio]) -> Ratio:
-    """Return the geometric means of at least one ratio."""
-    ratios = list(found)
-    return Ratio(*(_geometric_mean([getattr(r, name) for r in ratios]) for name in ("cost", "wait", "starts")))
-
-
-def _geometric_mean(values: Sequence[float]) -> float:
-    if min(values) <= 0:
-        return 0.0
-    return round(math.exp(sum(math.log(v) for v in values) / len(values)), 4)
+    """Return the geometric means of at least one ratio; a ratio of 0 makes its mean 0."""
+    each = zip(*(astuple(ratio) for ratio in found), strict=True)
+    return Ratio(*(round(math.exp(sum(map(math.log, v)) / len(v)), 4) if min(v) > 0 else 0.0 for v in each))
 
 
 # --- the check ---
@@ -201,10 +188,18 @@ def violations(jobs: Sequence[Job], played: Played, most: Mapping[str, int] | No
     its GPUs were usable or after it was gone. A job that lost no pod held its GPUs for its duration. GPUs that were
     held existed, and GPUs that existed were paid.
     """
+    caps = {
+        pool: _most_at_once((vm.created_at, vm.deleted_at or played.end, 1) for vm in played.lives if vm.pool == pool)
+        for pool in most or {}
+    }
     return [
         *_jobs(jobs, played),
         *_starts(played),
-        *_caps(played, most or {}),
+        *(
+            f"{pool} may have {limit} nodes and had {caps[pool]}"
+            for pool, limit in (most or {}).items()
+            if caps[pool] > limit
+        ),
         *_nodes(played),
         *_held(jobs, played),
         *_paid(played),
@@ -244,14 +239,6 @@ def _starts(played: Played) -> Iterator[str]:
                 yield f"{vm.hostname} lived in the wrong order"
 
 
-def _caps(played: Played, most: Mapping[str, int]) -> Iterator[str]:
-    for pool, limit in most.items():
-        here = [vm for vm in played.lives if vm.pool == pool]
-        at_once = _most_at_once([(vm.created_at, vm.deleted_at or played.end, 1) for vm in here])
-        if at_once > limit:
-            yield f"{pool} may have {limit} nodes and had {at_once}"
-
-
 def _nodes(played: Played) -> Iterator[str]:
     nodes = {vm.hostname: vm for vm in played.lives}
     by_node: dict[str, list[Placement]] = {}
@@ -289,7 +276,7 @@ def _held(jobs: Sequence[Job], played: Played) -> Iterator[str]:
     names = {f"{job.namespace}/{job.id}-{index}" for job in jobs if job.id in undisturbed for index in range(job.pods)}
     ran = [p for p in played.placements.all if p.pod in names]
     held = sum(map(_ran_for, ran))
-    if abs(held - wanted) > ROUNDING.total_seconds() * max(1, len(ran)):
+    if abs(held - wanted) > ROUNDING_S * max(1, len(ran)):
         yield f"jobs held {held:.0f} GPU-seconds and should have held {wanted:.0f}"
 
 

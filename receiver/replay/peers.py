@@ -8,15 +8,17 @@ import heapq
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import partial
 
-from receiver.core.model.pods import Requirement, Toleration
 from receiver.core.model.policy import Taint
 from receiver.replay.play import Controller
-from receiver.replay.world.config import POOL_LABEL, Denied, Job, Timings
+from receiver.replay.world.config import POOL_LABEL, Denied, Job
 from receiver.replay.world.objects import CivoPool, WorldPod
 from receiver.replay.world.scheduler import selects, untolerated
 from receiver.replay.world.world import World
+
+SOFT_TAINT = Taint(key="DeletionCandidateOfClusterAutoscaler", effect="PreferNoSchedule")
+BATCH_IDLE = timedelta(seconds=1)
+BATCH_MAX = timedelta(seconds=10)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -31,11 +33,6 @@ class PeerNode:
     gpus: int
     free: int
     usable: bool = False
-
-    @property
-    def empty(self) -> bool:
-        """True without GPU pods."""
-        return self.free == self.gpus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +63,6 @@ class Eyes:
         self._let_in: dict[Hashable, frozenset[str]] = {}
 
     def look(self) -> View:
-        """Return the current view."""
         world = self._world
         used: dict[str, int] = {}
         waiting: list[Asking] = []
@@ -103,11 +99,8 @@ class Eyes:
         """Return the pools whose nodes *pod* fits."""
         asks = (tuple(pod.requests.items()), tuple(pod.node_selector.items()), pod.affinity, pod.tolerations)
         if asks not in self._let_in:
-            self._let_in[asks] = frozenset(
-                pool.id
-                for pool in self._world.pools.values()
-                if lets_in(pool, pod.requests, pod.node_selector, pod.affinity, pod.tolerations)
-            )
+            pools = self._world.pools.values()
+            self._let_in[asks] = frozenset(pool.id for pool in pools if lets_in(pool, pod.requests, pod))
         return self._let_in[asks]
 
 
@@ -116,28 +109,20 @@ def gpus_of(world: World, pool: str) -> int:
     return sum(world.pools[pool].spec.resources.values())
 
 
-def lets_in(
-    pool: CivoPool,
-    requests: Mapping[str, int],
-    node_selector: Mapping[str, str],
-    affinity: tuple[tuple[Requirement, ...], ...],
-    tolerations: tuple[Toleration, ...],
-) -> bool:
-    """Return True when an empty node of *pool* could run a pod with these requests."""
+def lets_in(pool: CivoPool, requests: Mapping[str, int], of: WorldPod | Job) -> bool:
+    """Return True when an empty node of *pool* could run a pod *of* this template with these requests."""
     spec = pool.spec
     labels = {
         "node.kubernetes.io/instance-type": pool.size,
         "kubernetes.civo.com/civo-node-size": pool.size,
-        "nvidia.com/gpu.present": "true",
-        "nvidia.com/gpu.count": str(spec.gpu_units),
-        "nvidia.com/gpu.product": spec.model_name.replace(" ", "-"),
+        **spec.gpu_labels,
         POOL_LABEL: pool.id,
         **pool.labels,
     }
     return (
         all(spec.resources.get(resource, 0) >= count for resource, count in requests.items())
-        and selects(labels, node_selector, affinity)
-        and untolerated(pool.taints, tolerations) is None
+        and selects(labels, of.node_selector, of.affinity)
+        and untolerated(pool.taints, of.tolerations) is None
     )
 
 
@@ -206,15 +191,10 @@ class Rests:
         resting = {
             node.instance: node
             for place, node in enumerate(seen.nodes)
-            if node.instance and node.usable and node.empty and place not in taken
+            if node.instance and node.usable and node.free == node.gpus and place not in taken
         }
         self._since = {instance: self._since.get(instance, seen.now) for instance in resting}
         return [(node, self._since[instance]) for instance, node in resting.items()]
-
-
-SOFT_TAINT = Taint(key="DeletionCandidateOfClusterAutoscaler", effect="PreferNoSchedule")
-BATCH_IDLE = timedelta(seconds=1)
-BATCH_MAX = timedelta(seconds=10)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,28 +241,21 @@ class ClusterAutoscaler:
         if calls:
             self.actions += calls
             self._grew_at = now
-        again = [at for at in ripe_at if at > now]
         resting = self._rests.at(seen, taken)
-        removal = self._shrink(resting, now)
+        later = self._shrink(resting, now)
         self._taint({node.name for node, _ in resting})
-        return min([*again, *([removal] if removal else [])], default=None)
+        return min([*later, *(at for at in ripe_at if at > now)], default=None)
 
-    def _shrink(self, resting: Sequence[tuple[PeerNode, datetime]], now: datetime) -> datetime | None:
-        """Remove the resting nodes that are due; return when the next one is."""
-        due: list[PeerNode] = []
-        later: list[datetime] = []
-        for node, since in resting:
-            ready = max(since + self._flags.unneeded_time, self._grew_at + self._flags.delay_after_add)
-            if ready <= now:
-                due.append(node)
-            else:
-                later.append(ready)
+    def _shrink(self, resting: Sequence[tuple[PeerNode, datetime]], now: datetime) -> list[datetime]:
+        """Remove the resting nodes that are due; return when the others are."""
+        settled_at = self._grew_at + self._flags.delay_after_add
+        ready = [(node, max(since + self._flags.unneeded_time, settled_at)) for node, since in resting]
+        due = [node for node, at in ready if at <= now]
         for node in due[: self._flags.max_empty_bulk_delete]:
             remove(self._world, node)
             self.actions += 1
-        if len(due) > self._flags.max_empty_bulk_delete:
-            later.append(now)
-        return min(later, default=None)
+        rest = [now] if len(due) > self._flags.max_empty_bulk_delete else []
+        return rest + [at for _, at in ready if at > now]
 
     def _taint(self, unneeded: Set[str]) -> None:
         """Let the *unneeded* nodes, and no others, carry the soft taint."""
@@ -297,16 +270,16 @@ class WhenEmpty:
 
     Pending pods are batched until one second passes without a new one, or ten seconds (`BATCH_IDLE_DURATION`,
     `BATCH_MAX_DURATION`). They are packed by first fit, largest first, onto existing and upcoming nodes and new ones of
-    the smallest size that fits. A node that has been empty for *consolidate_after*, and that no waiting pod would use,
-    is removed. Sources: https://karpenter.sh/docs/reference/settings/ (the durations) and
+    the smallest size that fits. A node that has been empty for CONSOLIDATE_AFTER, and that no waiting pod would use, is
+    removed. Sources: https://karpenter.sh/docs/reference/settings/ (the durations) and
     https://karpenter.sh/docs/concepts/disruption/ (consolidation). Its node pools are the cloud's pools here. Its
     disruption budget (10 % of the nodes at a time) is left out: it would delay removals by seconds only.
     """
 
-    def __init__(
-        self, world: World, most: Mapping[str, int], *, consolidate_after: timedelta = timedelta(seconds=30)
-    ) -> None:
-        self._world, self._most, self._consolidate_after = world, most, consolidate_after
+    CONSOLIDATE_AFTER = timedelta(seconds=30)
+
+    def __init__(self, world: World, most: Mapping[str, int]) -> None:
+        self._world, self._most = world, most
         self._eyes, self._rests = Eyes(world), Rests()
         self._batched: set[str] = set()  # pods of earlier batches
         self.actions = 0
@@ -324,11 +297,11 @@ class WhenEmpty:
             self._batched = {pod.uid for pod in seen.waiting}
             self.actions += bought(self._world, self._most, left, seen)
         for node, since in self._rests.at(seen, taken):
-            if since + self._consolidate_after <= now:
+            if since + self.CONSOLIDATE_AFTER <= now:
                 remove(self._world, node)
                 self.actions += 1
             else:
-                again.append(since + self._consolidate_after)
+                again.append(since + self.CONSOLIDATE_AFTER)
         return min(again, default=None)
 
 
@@ -342,9 +315,12 @@ class AlwaysOnPeer:
     actions = 0
 
     def __init__(self, world: World, most: Mapping[str, int], jobs: Sequence[Job]) -> None:
-        sizes = {pool: gpus_of(world, pool) for pool in most}
-        fits = partial(_fits, world)
-        for pool, count in peak(jobs, sizes, most, lasts=_besides(world.config.timings), fits=fits).items():
+        def fits(pool: str, job: Job) -> bool:
+            return lets_in(world.pools[pool], {job.resource: job.gpus_per_pod}, job)
+
+        sizes, timings = {pool: gpus_of(world, pool) for pool in most}, world.config.timings
+        lasts = timings.schedule + timings.image_pull * (1 + timings.jitter)  # before a pod runs, at the longest
+        for pool, count in peak(jobs, sizes, most, lasts=lasts, fits=fits).items():
             world.begin_with(pool, count)
 
     def look(self, now: datetime) -> datetime | None:  # noqa: ARG002 (it needs no time)
@@ -390,28 +366,13 @@ def peak(
     return counts
 
 
-def _fits(world: World, pool: str, job: Job) -> bool:
-    requests = {job.resource: job.gpus_per_pod}
-    return lets_in(world.pools[pool], requests, job.node_selector, job.affinity, job.tolerations)
-
-
-def _besides(timings: Timings) -> timedelta:
-    """Return the longest time for which a pod holds its GPUs before it runs."""
-    return timings.schedule + timings.image_pull * (1 + timings.jitter)
-
-
-Make = Callable[[World, Mapping[str, int], Sequence[Job]], Controller]
-TEN_SECONDS = timedelta(seconds=10)
-
-
 @dataclass(frozen=True, slots=True)
 class PeerPolicy:
-    """An autoscaler. *about* is one line, *every* the interval of its loop. *make* takes a world that has not begun,
-    the maximum nodes by pool, and the trace."""
+    """An autoscaler with the interval *every* of its loop. *make* takes a world that has not begun, the maximum nodes
+    by pool, and the trace."""
 
-    about: str
     every: timedelta
-    make: Make
+    make: Callable[[World, Mapping[str, int], Sequence[Job]], Controller]
 
     def __call__(self, world: World, most: Mapping[str, int], jobs: Sequence[Job]) -> Controller:
         """Return a controller for *world*."""
@@ -427,34 +388,25 @@ class _Paced:
 
     @property
     def actions(self) -> int:
-        """See Controller."""
         return self._controller.actions
 
     def look(self, now: datetime) -> datetime | None:
-        """See Controller."""
         if self._next_at is not None and now < self._next_at:
             return self._next_at
         self._next_at = now + self._every
         return self._controller.look(now)
 
 
-def _cluster_autoscaler(minutes: int) -> PeerPolicy:
-    idle = timedelta(minutes=minutes)
+def _cluster_autoscaler(idle: timedelta) -> PeerPolicy:
+    """Return Cluster Autoscaler when it removes empty nodes after *idle*."""
     flags = ClusterAutoscalerFlags(unneeded_time=idle, delay_after_add=idle)
-    about = f"Cluster Autoscaler that removes empty nodes after {minutes} min"
-    return PeerPolicy(about, TEN_SECONDS, lambda world, most, _: ClusterAutoscaler(world, most, flags))
+    return PeerPolicy(timedelta(seconds=10), lambda world, most, _: ClusterAutoscaler(world, most, flags))
 
 
 PEERS: Mapping[str, PeerPolicy] = {
-    "always-on": PeerPolicy(
-        "nodes for the peak, bought before the first job and kept to the end", timedelta(minutes=1), AlwaysOnPeer
-    ),
-    "cluster-autoscaler": _cluster_autoscaler(10),  # its defaults
-    "cluster-autoscaler-1m": _cluster_autoscaler(1),
-    "cluster-autoscaler-30m": _cluster_autoscaler(30),
-    "karpenter-when-empty": PeerPolicy(
-        "Karpenter's WhenEmpty: exact need, empty nodes are removed after 30 s",
-        timedelta(seconds=1),
-        lambda world, most, _: WhenEmpty(world, most),
-    ),
+    "always-on": PeerPolicy(timedelta(minutes=1), AlwaysOnPeer),
+    "cluster-autoscaler": _cluster_autoscaler(timedelta(minutes=10)),  # its defaults
+    "cluster-autoscaler-1m": _cluster_autoscaler(timedelta(minutes=1)),
+    "cluster-autoscaler-30m": _cluster_autoscaler(timedelta(minutes=30)),
+    "karpenter-when-empty": PeerPolicy(timedelta(seconds=1), lambda world, most, _: WhenEmpty(world, most)),
 }

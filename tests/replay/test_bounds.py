@@ -31,8 +31,8 @@ def test_no_peer_without_losses_pays_less_than_who_knows_the_future_and_he_no_le
     setting: Setting,
 ) -> None:
     pools = [a_pool(8)]
-    knowing = BOUNDS["clairvoyant"].reckon(JOBS, pools, setting)
-    fluid = BOUNDS["fluid"].reckon(JOBS, pools, setting)
+    knowing = BOUNDS["clairvoyant"](JOBS, pools, setting)
+    fluid = BOUNDS["fluid"](JOBS, pools, setting)
     assert fluid.usd is not None
     assert knowing.usd is not None
     assert fluid.usd <= knowing.usd
@@ -44,38 +44,38 @@ def test_no_peer_without_losses_pays_less_than_who_knows_the_future_and_he_no_le
 
 
 def test_a_job_alone_costs_who_knows_the_future_its_node_from_before_it_came() -> None:
-    found = BOUNDS["clairvoyant"].reckon([at("alone", 3600, runs=3600)], [a_pool(8)], BY_SECOND)
+    found = BOUNDS["clairvoyant"]([at("alone", 3600, runs=3600)], [a_pool(8)], BY_SECOND)
     assert found.node_hours_second == pytest.approx((3600 + 150) / 3600, abs=0.001)
     assert (found.node_starts, found.wait_max_s) == (1, 0.0)
 
 
 def test_of_several_pools_the_cheaper_way_is_taken() -> None:
     pools = [a_pool(1), a_pool(8)]
-    lone = BOUNDS["clairvoyant"].reckon([at("lone", 0, runs=3000, gpus=1)], pools, HOURLY)
+    lone = BOUNDS["clairvoyant"]([at("lone", 0, runs=3000, gpus=1)], pools, HOURLY)
     assert lone.gpu_hours_started == 1
-    together = BOUNDS["clairvoyant"].reckon([at(f"j{n}", 0, runs=3000, gpus=1) for n in range(8)], pools, HOURLY)
+    together = BOUNDS["clairvoyant"]([at(f"j{n}", 0, runs=3000, gpus=1) for n in range(8)], pools, HOURLY)
     assert together.gpu_hours_started == 8
 
 
 def test_the_fluid_bound_is_what_is_used_at_the_price_of_the_cheapest_gpus() -> None:
-    found = BOUNDS["fluid"].reckon([at("j", 0, runs=7200, gpus=4)], [a_pool(4), a_pool(8, "6")], BY_SECOND)
+    found = BOUNDS["fluid"]([at("j", 0, runs=7200, gpus=4)], [a_pool(4), a_pool(8, "6")], BY_SECOND)
     assert found.usd_second == Decimal("6.00")
     assert found.utilization == 1.0
 
 
 def test_a_pod_that_no_pool_can_hold_has_no_bound() -> None:
     with pytest.raises(ValueError, match="nodes have 8"):
-        BOUNDS["clairvoyant"].reckon([at("big", 0, gpus=16)], [a_pool(8)], HOURLY)
+        BOUNDS["clairvoyant"]([at("big", 0, gpus=16)], [a_pool(8)], HOURLY)
 
 
 def test_a_size_without_a_price_costs_nobody_knows_what() -> None:
     free = Pool(id="p8", name="p8", size="x8", resources={GPU: 8}, max_nodes=1)
-    assert BOUNDS["clairvoyant"].reckon(JOBS, [free], HOURLY).usd is None
+    assert BOUNDS["clairvoyant"](JOBS, [free], HOURLY).usd is None
 
 
 def test_the_schedule_keeps_a_node_while_that_is_cheaper_than_another() -> None:
     near = [at("a", 0, runs=600), at("b", 1200, runs=600)]
     far = [at("a", 0, runs=600), at("b", 20 * 3600, runs=600)]
-    assert BOUNDS["clairvoyant"].reckon(near, [a_pool(8)], HOURLY).node_starts == 1
-    assert BOUNDS["clairvoyant"].reckon(far, [a_pool(8)], HOURLY).node_starts == 2
+    assert BOUNDS["clairvoyant"](near, [a_pool(8)], HOURLY).node_starts == 1
+    assert BOUNDS["clairvoyant"](far, [a_pool(8)], HOURLY).node_starts == 2
     assert HOURLY.lead == timedelta(seconds=150)

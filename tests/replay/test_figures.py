@@ -62,7 +62,7 @@ def test_a_bound_that_starts_no_node_has_no_mean_of_starts() -> None:
 def test_waits_are_told_by_the_hour_in_which_a_job_was_submitted() -> None:
     jobs = [a_job("first", submit_at=START), a_job("second", submit_at=START + timedelta(hours=25))]
     found = by_hour(played_by(by_product, jobs))
-    assert [(hour.hour, hour.jobs) for hour in found if hour.jobs] == [(12, 1), (13, 1)]
+    assert [(hour["hour"], hour["jobs"]) for hour in found if hour["jobs"]] == [(12, 1), (13, 1)]
     assert len(found) == 24
-    assert found[12].wait_mean_s == found[12].wait_p95_s > 140
-    assert found[0].wait_mean_s == 0.0
+    assert found[12]["wait_mean_s"] == found[12]["wait_p95_s"] > 140
+    assert found[0]["wait_mean_s"] == 0.0

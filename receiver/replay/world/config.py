@@ -69,6 +69,15 @@ class WorldPool:
             return self.gpus
         return self.resources.get(GPU, 1 if self.resources else 0)
 
+    @property
+    def gpu_labels(self) -> Mapping[str, str]:
+        """The labels that GPU feature discovery sets once the driver runs."""
+        return {
+            "nvidia.com/gpu.present": "true",
+            "nvidia.com/gpu.count": str(self.gpu_units),
+            "nvidia.com/gpu.product": self.model_name.replace(" ", "-"),
+        }
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timings:

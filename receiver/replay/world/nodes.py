@@ -94,16 +94,8 @@ class Nodes:
             self._agenda.after(self._dice.spread(self._timings.set_up), self._set_up, vm)
         else:
             vm.usable_at = self._agenda.now
-        gpu_labels = {
-            "nvidia.com/gpu.present": "true",
-            "nvidia.com/gpu.count": str(vm.spec.gpu_units),
-            "nvidia.com/gpu.product": vm.spec.model_name.replace(" ", "-"),
-        }
-        self._change(
-            node,
-            allocatable={**node.allocatable, **vm.spec.resources},
-            labels={**node.labels, **gpu_labels},
-        )
+        offered = {**node.allocatable, **vm.spec.resources}
+        self._change(node, allocatable=offered, labels={**node.labels, **vm.spec.gpu_labels})
         self._gpus_up(node.name, vm)
 
     def _set_up(self, vm: VM) -> None:

@@ -53,8 +53,3 @@ def test_slices_of_gpus_are_counted_as_they_are_asked_for(name: str) -> None:
     played = played_on(name, jobs, WorldPool(id="p8", size=L40S, resources={GPU: 8}), slices)
     assert {vm.pool for vm in played.lives} == {"mig"}
     assert not played.left
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_what_a_peer_is_takes_one_line(name: str) -> None:
-    assert 20 < len(ALL[name].about) < 90
