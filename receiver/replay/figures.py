@@ -188,19 +188,10 @@ def violations(jobs: Sequence[Job], played: Played, most: Mapping[str, int] | No
     its GPUs were usable or after it was gone. A job that lost no pod held its GPUs for its duration. GPUs that were
     held existed, and GPUs that existed were paid.
     """
-    caps = {
-        pool: _most_at_once((vm.created_at, vm.deleted_at or played.end, 1) for vm in played.lives if vm.pool == pool)
-        for pool in most or {}
-    }
     return [
         *_jobs(jobs, played),
         *_starts(played),
-        *(
-            f"{pool} may have {limit} nodes and had {caps[pool]}"
-            for pool, limit in (most or {}).items()
-            if caps[pool] > limit
-        ),
-        *_nodes(played),
+        *_nodes(played, most or {}),
         *_held(jobs, played),
         *_paid(played),
     ]
@@ -239,7 +230,11 @@ def _starts(played: Played) -> Iterator[str]:
                 yield f"{vm.hostname} lived in the wrong order"
 
 
-def _nodes(played: Played) -> Iterator[str]:
+def _nodes(played: Played, most: Mapping[str, int]) -> Iterator[str]:
+    for pool, limit in most.items():
+        spans = [(vm.created_at, vm.deleted_at or played.end, 1) for vm in played.lives if vm.pool == pool]
+        if (at_once := _most_at_once(spans)) > limit:
+            yield f"{pool} may have {limit} nodes and had {at_once}"
     nodes = {vm.hostname: vm for vm in played.lives}
     by_node: dict[str, list[Placement]] = {}
     for placed in played.placements.all:
@@ -255,12 +250,12 @@ def _nodes(played: Played) -> Iterator[str]:
             yield f"{early[0]} was on {name} before its GPUs were usable"
         if late:
             yield f"{late[0]} was on {name} after it was gone"
-        most = _most_at_once([(p.bound_at, p.ended_at or played.end, p.gpus) for p in here])
-        if most > vm.gpus:
-            yield f"{name} has {vm.gpus} GPUs, and {most} were held at once"
+        held = _most_at_once([(p.bound_at, p.ended_at or played.end, p.gpus) for p in here])
+        if held > vm.gpus:
+            yield f"{name} has {vm.gpus} GPUs, and {held} were held at once"
 
 
-def _most_at_once(spans: Iterable[tuple[datetime, datetime, int]]) -> int:
+def _most_at_once(spans: Sequence[tuple[datetime, datetime, int]]) -> int:
     """Return the peak. Ends count before beginnings: a GPU may be taken at the moment at which it is freed."""
     moments = sorted(moment for begin, end, count in spans for moment in ((begin, count), (end, -count)))
     most = held = 0

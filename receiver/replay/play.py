@@ -13,7 +13,7 @@ from typing import Literal, Protocol
 
 from receiver.core.model.policy import Pool
 from receiver.replay.world.config import Behaviour, Job, Timings, WorldConfig, WorldPool
-from receiver.replay.world.objects import VM, FinishedJob, Kill, WorldChange, WorldNode, WorldPod
+from receiver.replay.world.objects import VM, FinishedJob, Kill, WorldNode, WorldPod
 from receiver.replay.world.world import World
 
 ZERO = timedelta(0)
@@ -48,7 +48,7 @@ class Reaction:
         """Return when the controller looks after a change at *at*; *waits*: a pod found no node."""
         known = [at + self.watch] if waits and self.watch is not None else []
         if waits and self.scrape:
-            known.append(self._alert_at(at))
+            known.append(self._on(self._on(at, self.scrape), self.evaluation) + self.group_wait)
         return min((self.tick_at(at), *known))
 
     def tick_at(self, at: datetime) -> datetime:
@@ -58,10 +58,6 @@ class Reaction:
     def wakes_at(self, moment: datetime) -> datetime:
         """Return when the controller looks after naming *moment*."""
         return moment if self.by_itself else self.tick_at(moment)
-
-    def _alert_at(self, at: datetime) -> datetime:
-        assert self.scrape is not None
-        return self._on(self._on(at, self.scrape), self.evaluation) + self.group_wait
 
     def _on(self, at: datetime, every: timedelta) -> datetime:
         return self.start - ((self.start - at) // every) * every  # ceiling division
@@ -99,7 +95,6 @@ class Setting:
 
     @property
     def by_the_hour(self) -> bool:
-        """True when every started hour of a node is billed."""
         return self.billing == "hour"
 
     @property
@@ -117,10 +112,8 @@ class Setting:
         return World(
             WorldConfig(
                 pools=tuple(
-                    WorldPool(
-                        id=pool.id, size=pool.size, resources=pool.resources, labels=pool.labels, taints=pool.taints
-                    )
-                    for pool in pools
+                    WorldPool(id=p.id, size=p.size, resources=p.resources, labels=p.labels, taints=p.taints)
+                    for p in pools
                 ),
                 timings=Timings(
                     create=ZERO,
@@ -186,15 +179,18 @@ class Placements:
     found_no_room: int = 0  # pods that the scheduler found no node for
     _open: dict[str, Placement] = field(default_factory=dict)
     _told: set[str] = field(default_factory=set)
+    _version: int = 0
 
-    def note(self, changes: Iterable[WorldChange], now: datetime) -> None:
-        """Record *changes*, all of which happened at *now*."""
-        for change in changes:
-            pod = change.obj
-            if isinstance(pod, WorldPod) and pod.requests:
-                self._pod(pod, deleted=change.verb == "DELETED", now=now)
-            elif isinstance(pod, WorldNode) and change.verb == "ADDED":
-                self.registered.append(pod.name)
+    def follow(self, world: World) -> None:
+        """Record the changes of *world* since the last call, all of which happened now."""
+        if world.version > self._version:
+            for change in world.changes_since(self._version):
+                pod = change.obj
+                if isinstance(pod, WorldPod) and pod.requests:
+                    self._pod(pod, deleted=change.verb == "DELETED", now=world.now)
+                elif isinstance(pod, WorldNode) and change.verb == "ADDED":
+                    self.registered.append(pod.name)
+            self._version = world.version
 
     def _pod(self, pod: WorldPod, *, deleted: bool, now: datetime) -> None:
         key = pod.uid
@@ -274,9 +270,8 @@ def play(
     """
     start = world.now
     queue = sorted(jobs, key=lambda job: job.submit_at)
-    placements = Placements()
+    placements = Placements(_version=world.version)
     begun = looks = 0
-    version = world.version
     moved_at = start
     wake: datetime | None = reaction.tick_at(start)
     while len(world.finished) + len(world.failed) < len(queue):
@@ -294,7 +289,7 @@ def play(
         if len(world.finished) + len(world.failed) > done:
             moved_at = now
         before = placements.found_no_room
-        version = _recorded(placements, world, version)
+        placements.follow(world)
         if changed:
             noticed = reaction.noticed(now, waits=placements.found_no_room > before)
             wake = noticed if wake is None else min(wake, noticed)
@@ -304,7 +299,7 @@ def play(
             wake = None if again is None else reaction.wakes_at(max(again, now + A_MOMENT))
             if progress is not None:
                 progress(now, len(world.finished))
-            version = _recorded(placements, world, version)
+            placements.follow(world)
     over = {job.id for job in world.finished}
     return Played(
         start=start,
@@ -318,10 +313,3 @@ def play(
         paid_gpu_seconds=world.paid_gpu_seconds(),
         placements=placements,
     )
-
-
-def _recorded(placements: Placements, world: World, version: int) -> int:
-    """Record the world's changes since *version*; return its version now."""
-    if world.version > version:
-        placements.note(world.changes_since(version), world.now)
-    return world.version

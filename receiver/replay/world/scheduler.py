@@ -8,10 +8,10 @@ import heapq
 from bisect import insort
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
-from receiver.core.model.pods import Preference, Requirement, Toleration
+from receiver.core.model.pods import Requirement, Toleration
 from receiver.core.model.policy import Taint
 from receiver.replay.world.cluster import Agenda, ClusterObjects, Key
 from receiver.replay.world.config import CLAIMS, Packing
@@ -26,11 +26,6 @@ def untolerated(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> T
         if taint.effect != "PreferNoSchedule" and not any(_tolerates(t, taint) for t in tolerations):
             return taint
     return None
-
-
-def soft(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> int:
-    """Return how many soft taints (PreferNoSchedule) a pod with *tolerations* does not tolerate."""
-    return sum(t.effect == "PreferNoSchedule" and not any(_tolerates(x, t) for x in tolerations) for t in taints)
 
 
 def _tolerates(toleration: Toleration, taint: Taint) -> bool:
@@ -50,11 +45,6 @@ def selects(
     if any(labels.get(k) != v for k, v in node_selector.items()):
         return False
     return not affinity or any(term and all(_holds(r, labels) for r in term) for term in affinity)
-
-
-def preference(labels: Mapping[str, str], preferred: Iterable[Preference]) -> int:
-    """Return the sum of the weights of the terms that *labels* satisfy; an empty term counts as 0."""
-    return sum(p.weight for p in preferred if p.term and all(_holds(r, labels) for r in p.term))
 
 
 def _holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
@@ -118,27 +108,24 @@ class WaitingLine:
 
     def __init__(self) -> None:
         self._orders: dict[Key, Order] = {}
-        self._group_of: dict[Key, Hashable] = {}
+        self.group_of: dict[Key, Hashable] = {}
         self._groups: dict[Hashable, list[tuple[Order, Key]]] = {}
         self._numbers = 0
 
     def __len__(self) -> int:
         return len(self._orders)
 
-    def __contains__(self, key: Key) -> bool:
-        return key in self._orders
-
     def join(self, key: Key, group: Hashable, priority: int, since: datetime) -> None:
         """Add *key* to *group*, behind older pods of the same priority."""
         self._numbers += 1
         order = (-priority, since, self._numbers)
         self._orders[key] = order
-        self._group_of[key] = group
+        self.group_of[key] = group
         heapq.heappush(self._groups.setdefault(group, []), (order, key))
 
     def leave(self, key: Key) -> None:
         self._orders.pop(key, None)
-        group = self._group_of.pop(key, None)
+        group = self.group_of.pop(key, None)
         if group is not None:
             self._first(group)
 
@@ -150,14 +137,11 @@ class WaitingLine:
         heapq.heapify(heads)
         while heads:
             _, key = heapq.heappop(heads)
-            group = self._group_of[key]
+            group = self.group_of[key]
             if place(key):
                 head = self._first(group)
                 if head is not None:
                     heapq.heappush(heads, head)
-
-    def group_of(self, key: Key) -> Hashable:
-        return self._group_of[key]
 
     def _first(self, group: Hashable) -> tuple[Order, Key] | None:
         """Return the group's first waiting pod, dropping those that left, and the group when it is empty."""
@@ -171,13 +155,11 @@ class WaitingLine:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class _Wish:
+class _Wish(NamedTuple):
     """The requirements of a pod, each as a number: equal numbers mean equal requirements."""
 
     kind: int  # all that decides whether it fits
-    place: int  # the part about labels and taints
-    preferred: int
+    place: int  # the part about labels and taints, and preferences
 
 
 class Scheduler:
@@ -196,9 +178,7 @@ class Scheduler:
         self._numbers: dict[Hashable, int] = {}
         self._wishes: dict[Key, _Wish] = {}
         self._open: dict[str, None] = {}  # Ready nodes with a free GPU
-        self._matches: dict[str, dict[int, bool]] = {}
-        self._scores: dict[str, dict[int, int]] = {}
-        self._soft: dict[str, dict[int, int]] = {}
+        self._judged: dict[str, dict[int, tuple[int, int] | None]] = {}  # by node and place
         self._gangs: dict[Gang, list[tuple[int, int, Key]]] = {}  # waiting members, largest first
         self._started_gangs: set[Gang] = set()
         self._enqueued = 0
@@ -209,12 +189,10 @@ class Scheduler:
 
     def enqueue(self, pod: WorldPod) -> None:
         place = (tuple(sorted(pod.node_selector.items())), pod.affinity, pod.tolerations)
-        wish = _Wish(
-            kind=self._number((tuple(sorted(pod.asks.items())), place)),
-            place=self._number(place),
-            preferred=self._number(pod.preferred),
+        self._wishes[pod.key] = wish = _Wish(
+            kind=self._numbers.setdefault((tuple(sorted(pod.asks.items())), place), len(self._numbers)),
+            place=self._numbers.setdefault((place, pod.preferred), len(self._numbers)),
         )
-        self._wishes[pod.key] = wish
         self._fresh[pod.key] = None
         gang = _gang_of(pod)
         if gang is not None:
@@ -235,9 +213,7 @@ class Scheduler:
 
     def node_changed(self, name: str) -> None:
         """Note that a node was added, removed or relabelled."""
-        self._matches.pop(name, None)
-        self._scores.pop(name, None)
-        self._soft.pop(name, None)
+        self._judged.pop(name, None)
         self.room_changed(name)
 
     def room_changed(self, name: str) -> None:
@@ -245,9 +221,6 @@ class Scheduler:
         self._open_or_close(name)
         self._room_came = True
         self._ask_for_pass()
-
-    def _number(self, what: Hashable) -> int:
-        return self._numbers.setdefault(what, len(self._numbers))
 
     def _open_or_close(self, name: str) -> None:
         node = self._cluster.nodes.get(name)
@@ -266,7 +239,7 @@ class Scheduler:
         self._pass_due = False
         again = self._room_came
         self._room_came = False
-        self._line.serve(None if again else {self._line.group_of(key) for key in self._fresh}, self._try)
+        self._line.serve(None if again else {self._line.group_of[key] for key in self._fresh}, self._try)
         self._set_messages(self._fresh)
         self._fresh.clear()
         if again and self._wishes and not self._update_due:
@@ -281,7 +254,9 @@ class Scheduler:
         gang = _gang_of(pod)
         places = self._places_for([pod], 1) if gang is None else self._places_for(*self._members(gang))
         for member, name in places:
-            self._place(member, name)
+            self.forget(member)
+            self._bind(member, name)
+            self._open_or_close(name)  # free GPUs only fell: no other pod needs another try
         if gang is not None and places:
             self._started_gangs.add(gang)
         return bool(places)
@@ -317,11 +292,6 @@ class Scheduler:
                 here[resource] = here.get(resource, 0) + count
         return places if len(places) >= least else []
 
-    def _place(self, pod: WorldPod, name: str) -> None:
-        self.forget(pod)
-        self._bind(pod, name)
-        self._open_or_close(name)  # free GPUs only fell: no other pod needs another try
-
     def _choose(self, pod: WorldPod, wish: _Wish, taken: Taken) -> str | None:
         """Return the best node that fits: with the fewest soft taints, then most preferred, by packing, then the
         oldest. Soft taints outweigh the rest in kube-scheduler too."""
@@ -329,11 +299,9 @@ class Scheduler:
         for name in self._open if pod.requests else self._cluster.nodes:
             node = self._cluster.nodes[name]
             left = self._left_over(pod, node, taken)
-            if left is None or not self._accepts(node, pod, wish.place):
+            if left is None or (judged := self._judge(node, pod, wish.place)) is None:
                 continue
-            avoided = self._avoided(node, pod, wish.place)
-            preferred = self._score(node, pod, wish.preferred)
-            rank = (avoided, -preferred, self._cost(left, node, pod), node.created_at, name)
+            rank = (*judged, self._cost(left, node, pod), node.created_at, name)
             if best is None or rank < best:
                 best = rank
         return None if best is None else best[4]
@@ -361,27 +329,24 @@ class Scheduler:
             left += free - count
         return float(left)
 
-    def _accepts(self, node: WorldNode, pod: WorldPod, place: int) -> bool:
-        known = self._matches.setdefault(node.name, {})
+    def _judge(self, node: WorldNode, pod: WorldPod, place: int) -> tuple[int, int] | None:
+        """Return how many soft taints of *node* the pod does not tolerate, and the preference against it; None where it
+        may not run. A cordon is a taint too, and a pod that tolerates everything passes it."""
+        known = self._judged.setdefault(node.name, {})
         if place not in known:
-            known[place] = (
-                node.ready  # a cordon is a taint too, and a pod that tolerates everything passes it
+            known[place] = None
+            if (
+                node.ready
                 and untolerated(node.taints, pod.tolerations) is None
                 and selects(node.labels, pod.node_selector, pod.affinity)
-            )
+            ):
+                soft = sum(
+                    t.effect == "PreferNoSchedule" and not any(_tolerates(x, t) for x in pod.tolerations)
+                    for t in node.taints
+                )
+                liked = sum(p.weight for p in pod.preferred if p.term and all(_holds(r, node.labels) for r in p.term))
+                known[place] = soft, -liked
         return known[place]
-
-    def _avoided(self, node: WorldNode, pod: WorldPod, place: int) -> int:
-        known = self._soft.setdefault(node.name, {})
-        if place not in known:
-            known[place] = soft(node.taints, pod.tolerations)
-        return known[place]
-
-    def _score(self, node: WorldNode, pod: WorldPod, preferred: int) -> int:
-        known = self._scores.setdefault(node.name, {})
-        if preferred not in known:
-            known[preferred] = preference(node.labels, pod.preferred)
-        return known[preferred]
 
     # --- messages ---
 
