@@ -6,20 +6,19 @@ carry passwords and a kubeconfig) out of every message.
 
 import re
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from datetime import datetime, timedelta
+from functools import partial
 from time import monotonic
 
 import requests
 import structlog
-from requests.auth import AuthBase
 
 from receiver.adapters.civo.answers import charges_of, cloud_pools, machines_of, required_pools
 from receiver.adapters.civo.errors import GONE, refusal
 from receiver.adapters.clock import SystemClock
 from receiver.adapters.http.sessions import (
-    LastWord,
-    quick_retry,
+    Bearer,
+    mount_last_word,
     quick_session,
     retry_after,
     shown,
@@ -39,19 +38,6 @@ IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # an id must not be able
 log = structlog.get_logger("receiver")
 
 
-class _Bearer(AuthBase):
-    """Sets the key as an auth hook: that outranks ~/.netrc, and the session itself holds no key."""
-
-    __slots__ = ("_key",)
-
-    def __init__(self, key: str) -> None:
-        self._key = key
-
-    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        request.headers["Authorization"] = f"bearer {self._key}"
-        return request
-
-
 class KnownSizes:
     """Caches what *ask* (``GET /v2/sizes``) answered last. Sizes do not change, so it is called rarely; a failed call,
     or a response that omits a size, leaves what is known."""
@@ -62,7 +48,6 @@ class KnownSizes:
         self._known: Mapping[str, Mapping[str, int]] = {}
 
     def machines(self) -> Mapping[str, Mapping[str, int]]:
-        """Return what the machine of each size has; see `receiver.ports.Sizes`."""
         now = self._now()
         if self._due is not None and now < self._due:
             return self._known
@@ -106,26 +91,27 @@ class CivoCloud:
         self.cluster_id = cluster_id.strip()
         if not IDENTIFIER.fullmatch(self.cluster_id):
             raise ValueError("CIVO_CLUSTER_ID is empty or contains characters that are invalid in an id")
+        self._cluster_path = f"/v2/kubernetes/clusters/{self.cluster_id}"
         self._url = api_url.strip().rstrip("/")
         self._key: Callable[[], str] = (lambda: api_key) if isinstance(api_key, str) else api_key
         if not re.fullmatch(r"[!-~]+", self._key().strip()):
             raise ValueError("CIVO_API_KEY is empty or contains characters that are invalid in a key")
         self._session = session or quick_session()
-        self._last_word = LastWord(last_word or (lambda: None))
         if session is None and last_word is not None:
-            self._last_word.mount(self._session, quick_retry())
+            mount_last_word(self._session, last_word)
         self._timeouts = timeouts
         self._briefly = (timeouts[0], min(timeouts[1], writes_wait))
         self._before_write = before_write
         self._ended = ended
         self._clock = SystemClock()
-        self._sizes = KnownSizes(self._list_sizes, self._clock.now)
+        self._sizes = KnownSizes(
+            lambda: self._send("GET", "/v2/sizes", "list the sizes", timeouts=SIZES_TIMEOUTS), self._clock.now
+        )
 
     def __repr__(self) -> str:
         return f"CivoCloud({shown(self._url)!r}, region={self.region!r}, cluster_id={self.cluster_id!r})"
 
     def close(self) -> None:
-        """Close the connections."""
         self._session.close()
 
     def ping(self) -> None:
@@ -148,7 +134,8 @@ class CivoCloud:
         if required != decided_on and not outdated:
             sentence = f"the pool's count at Civo is {required}, the decision assumed {decided_on}; nothing was sent"
             return Receipt(did=Did.DIFFERS, sentence=sentence, required=required)
-        alive = self._alive(cluster, pool)
+        found = self._pools(cluster, self._briefly).get(pool)  # what Civo lists, whatever its count says
+        alive = sum(i.status != "DELETING" for i in found.instances) if found else 0
         if alive > target:
             sentence = f"{some(alive, 'node')} exist, more than the {target} wanted; nothing was sent"
             return Receipt(did=Did.DIFFERS, sentence=sentence, required=required)
@@ -184,18 +171,10 @@ class CivoCloud:
         return Charges(records=records, unreadable=tuple(u for charges in found for u in charges.unreadable))
 
     def machines(self) -> Mapping[str, Mapping[str, int]]:
-        """Return what the machine of each size has, by the size's name; see `receiver.ports.Sizes`."""
         return self._sizes.machines()
-
-    def _list_sizes(self) -> object:
-        return self._send("GET", "/v2/sizes", "list the sizes", timeouts=SIZES_TIMEOUTS)
 
     def _pool_path(self, pool: str) -> str:
         return f"{self._cluster_path}/pools/{_identifier(pool, 'the pool id')}"
-
-    @property
-    def _cluster_path(self) -> str:
-        return f"/v2/kubernetes/clusters/{self.cluster_id}"
 
     def _cluster(self, timeouts: tuple[float, float] | None = None) -> object:
         return self._send("GET", self._cluster_path, "get the cluster", timeouts=timeouts)
@@ -207,20 +186,14 @@ class CivoCloud:
             raise WontWork(detail, code="database_cluster_pool_not_found")
         return wanted.count
 
-    def _alive(self, cluster: object, pool: str) -> int:
-        """Return how many instances of *pool* Civo lists that are not being deleted, whatever its count says."""
-        found = self._pools(cluster, self._briefly).get(pool)
-        return sum(i.status != "DELETING" for i in found.instances) if found else 0
-
     def _is_gone(self, instance: str) -> bool:
         """A 404 without Civo's code may come from a wrong URL too: the instance is gone if the pools do not list it."""
         pools = self._pools(self._cluster(self._briefly), self._briefly)
         return all(instance != i.id for pool in pools.values() for i in pool.instances)
 
     def _pools(self, cluster: object, timeouts: tuple[float, float] | None = None) -> Mapping[str, CloudPool]:
-        def listing() -> object:
-            return self._send("GET", f"{self._cluster_path}/instances", "list the instances", timeouts=timeouts)
-
+        path = f"{self._cluster_path}/instances"
+        listing = partial(self._send, "GET", path, "list the instances", timeouts=timeouts)
         return cloud_pools(cluster, listing, self._clock.now())
 
     def _send(
@@ -240,17 +213,16 @@ class CivoCloud:
             self._before_write()
         began, outcome, key = monotonic(), "try_later", self._key().strip()
         try:
-            with self._last_word.guarding() if method != "GET" else nullcontext():
-                response = self._session.request(
-                    method,
-                    self._url + path,
-                    params={"region": self.region} if query is None else dict(query),
-                    json=body,
-                    headers={"Accept": "application/json", "Content-Type": "application/json"},
-                    auth=_Bearer(key),
-                    timeout=timeouts or self._timeouts,
-                    allow_redirects=False,
-                )
+            response = self._session.request(
+                method,
+                self._url + path,
+                params={"region": self.region} if query is None else dict(query),
+                json=body,
+                headers={"Accept": "application/json", "Content-Type": "application/json"},
+                auth=Bearer(key, "bearer"),
+                timeout=timeouts or self._timeouts,
+                allow_redirects=False,
+            )
             decoded = self._decoded(response, method, doing, key)
             outcome = "ok"
             return decoded

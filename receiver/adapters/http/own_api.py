@@ -11,18 +11,10 @@ from urllib.parse import quote, urlsplit
 
 import requests
 
-from receiver.adapters.http.sessions import moment, quick_session, shown, wire_failure
+from receiver.adapters.http.sessions import Bearer, moment, quick_session, shown, wire_failure
 from receiver.ports import TryLater
 
 SNAPSHOT_HEADER = "Gpu-Autoscaler-Snapshot-At"
-
-
-class NotThereError(Exception):
-    """The server answered 404; *document* is its answer, which explains it."""
-
-    def __init__(self, document: Mapping[str, Any]) -> None:
-        super().__init__(str(document.get("error")))
-        self.document = document
 
 
 class RefusedError(Exception):
@@ -31,6 +23,10 @@ class RefusedError(Exception):
     def __init__(self, document: Mapping[str, Any]) -> None:
         super().__init__(str(document.get("error")))
         self.document = document
+
+
+class NotThereError(RefusedError):
+    """The server answered 404; *document* explains it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +72,7 @@ class ServerApi:
 
         Raises NotThereError for a 404 of the API, RefusedError for a wrong token, TryLater without a usable answer.
         """
-        return self._one("GET", path, params=dict(query or {}), **self._reads)
+        return _answer(self._send("GET", path, params=dict(query or {}), **self._reads))
 
     def probe(self, path: str) -> tuple[int, Mapping[str, Any]]:
         """Return status and JSON object of *path*, such as ``/healthz``, whatever the status.
@@ -88,10 +84,7 @@ class ServerApi:
         except (requests.RequestException, OSError, ValueError) as error:
             code, phrase = wire_failure(error)
             raise TryLater(f"{self.shown}: {phrase}", code=code) from None
-        try:
-            document = response.json()
-        except ValueError:
-            document = None
+        document = _json(response)
         if not isinstance(document, dict):
             said = f"{self.shown} answered {response.status_code}, but not as a GPU autoscaler: it is another server"
             raise TryLater(said, code="malformed")
@@ -100,25 +93,19 @@ class ServerApi:
     def get_list(self, *path: str) -> Sequence[Mapping[str, Any]]:
         """Return the JSON array of ``/api/v1/PATH``. Raises what `get` raises."""
         response = self._send("GET", path, **self._reads)
-        try:
-            found = response.json()
-        except ValueError:
-            found = None
+        found = _json(response)
         if response.status_code == 200 and isinstance(found, list):
             return found
-        self._answer(response)
+        _answer(response)
         raise TryLater("it did not answer with a list: it is another server", code="malformed")
 
     def post(self, *path: str, body: Mapping[str, Any], token: str) -> ServerAnswer:
         """Send *body* as JSON with the operator's *token*. Raises what `get` raises, and RefusedError."""
-        return self._one("POST", path, json=dict(body), auth=Bearer(token))
+        return _answer(self._send("POST", path, json=dict(body), auth=Bearer(token)))
 
     def delete(self, *path: str, query: Mapping[str, str], token: str) -> ServerAnswer:
         """Delete with the operator's *token*. Raises what `get` raises, and RefusedError."""
-        return self._one("DELETE", path, params=dict(query), auth=Bearer(token))
-
-    def _one(self, method: str, path: Sequence[str], **more: Any) -> ServerAnswer:
-        return self._answer(self._send(method, path, **more))
+        return _answer(self._send("DELETE", path, params=dict(query), auth=Bearer(token)))
 
     def _send(self, method: str, path: Sequence[str], **more: Any) -> requests.Response:
         address = "/".join([f"{self._url}/api/v1", *(quote(part, safe="") for part in path)])
@@ -128,37 +115,24 @@ class ServerApi:
             code, phrase = wire_failure(error)
             raise TryLater(phrase, code=code) from None
 
-    def _answer(self, response: requests.Response) -> ServerAnswer:
-        document = _document(response)
-        if response.status_code == 404:
-            raise NotThereError(document)
-        if response.status_code in (400, 401, 409):
-            raise RefusedError(document)
-        if response.status_code not in (200, 201):
-            said = f"it answered {response.status_code}: {document.get('error')}; {document.get('remedy')}"
-            raise TryLater(said, code=f"http_{response.status_code}")
-        return ServerAnswer(document=document, at=moment(response.headers.get(SNAPSHOT_HEADER)))
 
-
-class Bearer(requests.auth.AuthBase):
-    """A bearer token. (A plain header would be overridden by credentials in the URL or a .netrc.)"""
-
-    def __init__(self, token: str) -> None:
-        self._token = token
-
-    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        request.headers["Authorization"] = f"Bearer {self._token}"
-        return request
-
-
-def _document(response: requests.Response) -> Mapping[str, Any]:
-    """Return the JSON object of an answer; raise TryLater if it is not from this API."""
-    try:
-        document = response.json()
-    except ValueError:
-        document = None
-    ours = isinstance(document, dict) and (response.status_code in (200, 201) or {"error", "remedy"} <= set(document))
-    if not ours:
-        said = f"it answered {response.status_code}, but not as a GPU autoscaler: it is another server or a login page"
+def _answer(response: requests.Response) -> ServerAnswer:
+    document, status = _json(response), response.status_code
+    if not isinstance(document, dict) or not (status in (200, 201) or {"error", "remedy"} <= set(document)):
+        said = f"it answered {status}, but not as a GPU autoscaler: it is another server or a login page"
         raise TryLater(said, code="malformed")
-    return document  # type: ignore[no-any-return]  # a dict, as was just seen
+    if status == 404:
+        raise NotThereError(document)
+    if status in (400, 401, 409):
+        raise RefusedError(document)
+    if status not in (200, 201):
+        said = f"it answered {status}: {document.get('error')}; {document.get('remedy')}"
+        raise TryLater(said, code=f"http_{status}")
+    return ServerAnswer(document=document, at=moment(response.headers.get(SNAPSHOT_HEADER)))
+
+
+def _json(response: requests.Response) -> Any:
+    try:
+        return response.json()
+    except ValueError:
+        return None

@@ -3,12 +3,9 @@
 Only a GET is ever retried, and no message contains credentials.
 """
 
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
-from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit, urlunsplit
@@ -30,6 +27,7 @@ from urllib3.exceptions import TimeoutError as Urllib3TimeoutError
 from urllib3.response import BaseHTTPResponse
 from urllib3.util.retry import Retry
 
+from receiver.config.environment import installed_version
 from receiver.ports import Clock
 
 LONGEST_DELAY = timedelta(hours=1)
@@ -55,16 +53,11 @@ class QuickRetry(Retry):
         """Return the retries left, or raise the error that ends them."""
         if isinstance(error, ReadTimeoutError):
             raise error
-        if error is not None and _pool is not None and (method != "GET" or _vanished(error)):
+        # urllib3 counts a refused connection and an unresolved name as a timeout, too.
+        timed_out = isinstance(error, ConnectTimeoutError) and type(error) is not NewConnectionError
+        if error is not None and _pool is not None and (method != "GET" or timed_out):
             raise MaxRetryError(_pool, url or "", error) from error
         return super().increment(method, url, response, error, _pool, _stacktrace)
-
-
-def _vanished(error: Exception) -> bool:
-    """Return whether a connection or DNS lookup timed out; urllib3 counts a refused connection as a timeout, too."""
-    if isinstance(error, NameResolutionError):
-        return True
-    return isinstance(error, ConnectTimeoutError) and not isinstance(error, NewConnectionError)
 
 
 def quick_retry(repeats: int = 2) -> QuickRetry:
@@ -91,10 +84,18 @@ def quick_session(repeats: int = 2) -> requests.Session:
 
 def user_agent() -> str:
     """Return the User-Agent, such as ``civo-gpu-autoscaler/0.1.0``."""
-    try:
-        return f"civo-gpu-autoscaler/{version('civo-gpu-autoscaler')}"
-    except PackageNotFoundError:
-        return "civo-gpu-autoscaler"
+    return f"civo-gpu-autoscaler/{installed_version()}"
+
+
+class Bearer(requests.auth.AuthBase):
+    """A token as an auth hook: credentials in the URL or in ~/.netrc would override a header of the session."""
+
+    def __init__(self, token: str, scheme: str = "Bearer") -> None:
+        self._text = f"{scheme} {token}"
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        request.headers["Authorization"] = self._text
+        return request
 
 
 def shown(url: str) -> str:
@@ -118,7 +119,10 @@ def without(secret: str, value: Any) -> Any:
 
 def wire_failure(error: BaseException) -> tuple[str, str]:
     """Return a code and a phrase for an error of requests or urllib3; the phrase does not quote it."""
-    causes = _causes(error)
+    causes = [error]  # with what it wraps: requests keeps urllib3's error in args, urllib3 keeps it in ``reason``
+    for known in causes:  # grows while it is walked
+        inner = (getattr(known, "reason", None), *known.args[:1], known.__cause__)
+        causes.extend(e for e in inner if isinstance(e, BaseException) and not any(e is f for f in causes))
     if any(isinstance(e, requests.exceptions.SSLError | Urllib3SSLError) for e in causes):
         return "tls", "its certificate is not trusted"
     if any(isinstance(e, NameResolutionError) for e in causes):
@@ -129,90 +133,55 @@ def wire_failure(error: BaseException) -> tuple[str, str]:
     return "unreachable", "no connection, or it was closed"
 
 
-def _causes(error: BaseException) -> list[BaseException]:
-    """Return *error* and what it wraps: requests keeps urllib3's error in args, urllib3 keeps it in ``reason``."""
-    found = [error]
-    for known in found:  # grows while it is walked
-        inner = [getattr(known, "reason", None), *known.args[:1], known.__cause__]
-        found.extend(e for e in inner if isinstance(e, BaseException) and not any(e is f for f in found))
-    return found
+def http_date(text: str | None) -> datetime | None:
+    """Return the time of a header such as ``Date``, None if it is missing or invalid."""
+    try:
+        found = parsedate_to_datetime(text or "")
+        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    except (ValueError, TypeError, OverflowError):  # OverflowError: a time zone offset of ten digits
+        return None
 
 
 def retry_after(headers: Mapping[str, str] | None, now: datetime) -> timedelta | None:
     """Return the wait of a ``Retry-After`` header (seconds or an HTTP date), at most an hour."""
     text = (headers.get("Retry-After") or "").strip() if headers else ""
-    if not text:
-        return None
     if text.isascii() and text.isdigit():
         return min(timedelta(seconds=int(text[:9])), LONGEST_DELAY)
-    try:
-        until = parsedate_to_datetime(text)
-    except (ValueError, OverflowError):  # OverflowError: a time zone offset of ten digits
-        return None
-    if until.tzinfo is None:
-        until = until.replace(tzinfo=UTC)
-    return min(max(until - now, timedelta(0)), LONGEST_DELAY)
+    until = http_date(text)
+    return None if until is None else min(max(until - now, timedelta(0)), LONGEST_DELAY)
 
 
-class LastWord:
-    """Calls *check* right before the bytes of a guarded request are sent; if it raises, they are not.
+def mount_last_word(session: requests.Session, check: Callable[[], None]) -> None:
+    """Call *check* right before the bytes of a write of *session* are sent; if it raises, they are not.
 
     The server then has an incomplete request at most. Requests through a proxy are not guarded.
     """
 
-    def __init__(self, check: Callable[[], None]) -> None:
-        self._check = check
-        self._thread = threading.local()
+    def guarding(connection: Any) -> type:
+        class Guarding(connection):  # type: ignore[misc]  # either of urllib3's classes
+            writes = False
 
-    def mount(self, session: requests.Session, retries: Retry) -> None:
-        """Send the requests of *session* through this, with the policy *retries*."""
-        for prefix in ("http://", "https://"):
-            session.mount(prefix, _Adapter(self._say, max_retries=retries))
+            def putrequest(self, method: str, *given: Any, **options: Any) -> None:
+                self.writes = method != "GET"
+                super().putrequest(method, *given, **options)
 
-    @contextmanager
-    def guarding(self) -> Iterator[None]:
-        """Guard the requests of this thread within the context."""
-        self._thread.guards = True
-        try:
-            yield
-        finally:
-            self._thread.guards = False
+            def send(self, data: Any) -> None:
+                if self.writes:
+                    check()
+                super().send(data)
 
-    def _say(self) -> None:
-        if getattr(self._thread, "guards", False):
-            self._check()
+        return Guarding
 
+    class Adapter(HTTPAdapter):
+        def init_poolmanager(self, *given: Any, **options: Any) -> None:
+            super().init_poolmanager(*given, **options)
+            self.poolmanager.pool_classes_by_scheme = {
+                "http": type("GuardingPool", (HTTPConnectionPool,), {"ConnectionCls": guarding(HTTPConnection)}),
+                "https": type("GuardingPool", (HTTPSConnectionPool,), {"ConnectionCls": guarding(HTTPSConnection)}),
+            }
 
-class _Adapter(HTTPAdapter):
-    """Opens connections that call *say* before each send."""
-
-    def __init__(self, say: Callable[[], None], **options: Any) -> None:
-        self._say = say
-        super().__init__(**options)
-
-    def init_poolmanager(self, *given: Any, **options: Any) -> None:
-        super().init_poolmanager(*given, **options)
-        self.poolmanager.pool_classes_by_scheme = _pools(self._say)
-
-
-def _pools(say: Callable[[], None]) -> dict[str, type[HTTPConnectionPool]]:
-    class Plain(HTTPConnection):
-        def send(self, data: Any) -> None:
-            say()
-            super().send(data)
-
-    class Secure(HTTPSConnection):
-        def send(self, data: Any) -> None:
-            say()
-            super().send(data)
-
-    class PlainPool(HTTPConnectionPool):
-        ConnectionCls = Plain
-
-    class SecurePool(HTTPSConnectionPool):
-        ConnectionCls = Secure
-
-    return {"http": PlainPool, "https": SecurePool}
+    for prefix in ("http://", "https://"):
+        session.mount(prefix, Adapter(max_retries=quick_retry()))
 
 
 def moment(text: object) -> datetime | None:
