@@ -1,13 +1,12 @@
-"""Civo's responses as values: pools and instances, sizes, charges.
+"""Civo's responses as values (pools and instances, sizes, charges), and its refusals as TryLater or WontWork.
 
 Fields may be absent, and numbers may come as text. Shapes are those of civogo (``kubernetes.go``, ``pool.go``,
-``charge.go``) and of responses seen live. Errors name what is missing and never quote a response, which may carry
-passwords, tokens and a kubeconfig. They are TryLater with the code ``malformed``.
+``charge.go``) and of responses seen live. Errors never quote a response: it may carry passwords and a kubeconfig.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import NamedTuple
 
@@ -15,16 +14,13 @@ from receiver.adapters.http.sessions import moment
 from receiver.core.model.charges import Charge
 from receiver.core.model.resources import CPU, GIB, MEMORY, MIB, STORAGE
 from receiver.core.model.text import harmless
-from receiver.ports import Charges, CloudPool, Instance, TryLater
+from receiver.ports import Charges, CloudPool, Instance, TryLater, WontWork
 
 DIGITS = 6  # of a count; no pool has a million nodes, and databases do not take every number
 SIZE_UNITS = {"cpu_cores": (CPU, 1000), "ram_mb": (MEMORY, MIB), "disk_gb": (STORAGE, GIB)}
 MOST_OF_SIZE = 10**7  # a larger number of cores, MB or GB is no machine's
 MOST_CHARGED = Decimal(10_000_000)  # hours of a thousand years, GB of ten petabytes, nodes
 LEAST_CHARGED = Decimal("0.000001")  # less counts as zero
-
-
-# --- pools and instances
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +67,11 @@ def cloud_pools(cluster: object, listing: Callable[[], object], now: datetime) -
     wanted, existing = required_pools(cluster), _by_id(cluster, "pools")
     found = {pool: _instances(fields) for pool, fields in existing.items()}
     if not all(i.complete for instances in found.values() for i in instances):
-        known = _known(listing())
+        response = listing()
+        records = response.get("items") if isinstance(response, dict) else response
+        if not isinstance(records, list):
+            raise malformed("the list of instances")
+        known = [_found(_fields(record, "an instance")) for record in records]
         found = {pool: [_filled(i, known) for i in instances] for pool, instances in found.items()}
     nothing = Required(0, "")
     return {
@@ -86,7 +86,6 @@ def cloud_pools(cluster: object, listing: Callable[[], object], now: datetime) -
 
 
 def _by_id(cluster: object, name: str) -> dict[str, Mapping[str, object]]:
-    """Return the pools that *cluster* lists under *name*, by id."""
     found: dict[str, Mapping[str, object]] = {}
     for record in _list(_fields(cluster, "the cluster"), name):
         fields = _fields(record, f"an entry of {name}")
@@ -112,13 +111,6 @@ def _found(fields: Mapping[str, object]) -> _Found:
         status=_word(fields, "status").upper(),
         created_at=moment(fields.get("created_at")),
     )
-
-
-def _known(response: object) -> Sequence[_Found]:
-    records = response.get("items") if isinstance(response, dict) else response
-    if not isinstance(records, list):
-        raise malformed("the list of instances")
-    return [_found(_fields(record, "an instance")) for record in records]
 
 
 def _filled(instance: _Found, known: Sequence[_Found]) -> _Found:
@@ -156,21 +148,18 @@ def _count(fields: Mapping[str, object], pool: str) -> int:
     return value
 
 
-# --- sizes
-
-
 def machines_of(response: object) -> Mapping[str, Mapping[str, int]]:
     """Return CPU, memory and disk of each size's machine (`receiver.core.model.resources`), by the size's name."""
     if not isinstance(response, list):
         raise malformed("the list of sizes")
-    records = (record for record in response if isinstance(record, dict) and isinstance(record.get("name"), str))
-    found = {record["name"]: _machine(record) for record in records}
-    return {name: machine for name, machine in found.items() if machine}
-
-
-def _machine(record: Mapping[str, object]) -> dict[str, int]:
-    read = {resource: (whole(record.get(name)), unit) for name, (resource, unit) in SIZE_UNITS.items()}
-    return {r: n * unit for r, (n, unit) in read.items() if n is not None and 0 < n <= MOST_OF_SIZE}
+    found: dict[str, Mapping[str, int]] = {}
+    for record in response:
+        if isinstance(record, dict) and isinstance(record.get("name"), str):
+            read = ((resource, whole(record.get(name)), unit) for name, (resource, unit) in SIZE_UNITS.items())
+            machine = {resource: n * unit for resource, n, unit in read if n is not None and 0 < n <= MOST_OF_SIZE}
+            if machine:
+                found[record["name"]] = machine
+    return found
 
 
 def whole(value: object) -> int | None:
@@ -181,9 +170,6 @@ def whole(value: object) -> int | None:
         return int(float(value))
     except (ValueError, OverflowError):
         return None
-
-
-# --- charges
 
 
 def charges_of(response: object) -> Charges:
@@ -238,12 +224,9 @@ def _amount(value: object) -> Decimal | None:
         number = Decimal(str(value).strip())
     except InvalidOperation:
         return None
-    if not number.is_finite() or not 0 <= number <= MOST_CHARGED:
-        return None
-    return number if number >= LEAST_CHARGED else Decimal(0)
-
-
-# --- fields
+    if number.is_finite() and 0 <= number <= MOST_CHARGED:
+        return number if number >= LEAST_CHARGED else Decimal(0)
+    return None
 
 
 def _fields(value: object, what: str) -> Mapping[str, object]:
@@ -269,3 +252,80 @@ def _word(fields: Mapping[str, object], name: str) -> str:
 def malformed(what: str) -> TryLater:
     """Return the error for a response in which *what* cannot be read."""
     return TryLater(f"cannot read Civo's response: {what} is missing or malformed", code="malformed")
+
+
+# A 403 from Civo is as often "no GPU is free" as "wrong key", so refusals are told apart by their ``code``. Codes are
+# those of civogo (``errors.go``) and ``gpu_count_exceeded``, which is seen live and missing there.
+REMEDIES: Mapping[str, str] = {
+    "quota_limit_reached": "ask Civo to raise the account's quota, or free what uses it up",
+    "gpu_count_exceeded": "not enough GPUs of this kind are free in the region; wait, or use another size or region",
+    "out_of_capacity": "the region has no capacity left; wait, or use another region",
+    "region_unavailable": "check CIVO_REGION",
+    "disabled_service": "the service is disabled in this region or for this account; ask Civo",
+    "database_kubernetes_cluster_not_found": "check CIVO_CLUSTER_ID and CIVO_REGION",
+    "database_kubernetes_cluster_no_pools": "check CIVO_CLUSTER_ID: the cluster has no pools",
+    "database_cluster_pool_not_found": "check civo_pool_id in the configuration",
+    "database_size_not_found": "check the pool's size",
+}
+LATER = frozenset(
+    {
+        "cannot_scale_already_rescaling_cluster",
+        "database_cluster_pool_instance_delete_failed",
+        "database_cluster_pool_no_sufficient_instances_available",
+        "database_sizes_list",
+    }
+)
+LATER_STATUSES = frozenset({408, 409, 423, 425, 429})
+GONE = frozenset(
+    {
+        "database_cluster_pool_instance_not_found",
+        "database_instance_not_found",
+        "database_kubernetes_node_not_found",
+        "database_cluster_pool_not_found",  # a pool whose last instance went is no longer listed
+    }
+)
+LONGEST_EXPLANATION = 300  # characters of Civo's own text that a message may carry
+
+
+def refusal(status: int, body: object, doing: str, delay: timedelta | None) -> TryLater | WontWork:
+    """Return the error that a response of *status* >= 300 to the request to do *doing* stands for.
+
+    Of *body*, the decoded JSON or None, only ``code``, ``reason`` and ``details`` are quoted, the last two only if
+    they are text.
+    """
+    fields = body if isinstance(body, dict) else {}
+    status = 500 if fields.get("status") == 500 else status  # civogo: a 500 inside the body outranks the real one
+    code = _text(fields.get("code"))[:80]
+    if not code:
+        locked_out = fields.get("result") == "requires_authentication" or status == 401
+        code = "authentication_required" if locked_out else f"http_{status}"
+    said = "; ".join(filter(None, (_text(fields.get("reason")), _text(fields.get("details")))))
+    if code.startswith("authentication_"):
+        detail = f"Civo refused CIVO_API_KEY ({code}): put a valid key into the secret that sets CIVO_API_KEY"
+        return WontWork(detail, code=code)
+    said = f"{code} ({said})" if said else code
+    later = TryLater(f"Civo could not {doing}: {said}", code=code, delay=delay)
+    detail = f"Civo rejected the request to {doing}: {said}"
+    if code in LATER or code.endswith("_lock_failed"):
+        return later
+    remedy = REMEDIES.get(code)
+    if code.startswith("account_not_enabled"):
+        remedy = "enable the Civo account (payment details) in the dashboard"
+    if remedy is not None:
+        return WontWork(f"{detail}: {remedy}", code=code)
+    if code.endswith("_not_found"):
+        return WontWork(detail, code=code)
+    if status >= 500 or status in LATER_STATUSES:
+        return later
+    if status < 400 or code == "http_404":
+        detail += ": check CIVO_API_URL"
+    return WontWork(detail, code=code)
+
+
+def _text(value: object) -> str:
+    """Return *value* on one line, cut to `LONGEST_EXPLANATION`, if it is text: other types may hold secrets."""
+    if not isinstance(value, str):
+        return ""
+    return harmless("; ".join(" ".join(line.split()) for line in value.splitlines() if line.strip()))[
+        :LONGEST_EXPLANATION
+    ]

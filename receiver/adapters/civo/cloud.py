@@ -13,8 +13,7 @@ from time import monotonic
 import requests
 import structlog
 
-from receiver.adapters.civo.answers import charges_of, cloud_pools, machines_of, required_pools
-from receiver.adapters.civo.errors import GONE, refusal
+from receiver.adapters.civo.answers import GONE, charges_of, cloud_pools, machines_of, refusal, required_pools
 from receiver.adapters.clock import SystemClock
 from receiver.adapters.http.sessions import (
     Bearer,
