@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from receiver.adapters.leader.writer_lock import WriterLock
+from receiver.adapters.leader import WriterLock
 from receiver.adapters.store import open_store
 from receiver.adapters.store.migrate import newest
 from receiver.adapters.survey import store as survey

@@ -1,6 +1,6 @@
 """SIGTERM, as Kubernetes sends it: the step under way is finished, the lock is given up, the exit status is 0."""
 
-from receiver.adapters.leader.writer_lock import WriterLock
+from receiver.adapters.leader import WriterLock
 from simulator.server import Simulator
 from tests.e2e.clouds import calls, last_call, submit
 from tests.e2e.payloads import a_payload

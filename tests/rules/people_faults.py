@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from receiver.adapters.leader.writer_lock import WriterLock
+from receiver.adapters.leader import WriterLock
 from receiver.config import load
 from receiver.config.live import ConfigurationFile, LiveSecrets
 from receiver.core.model.actions import Action, ActionKind

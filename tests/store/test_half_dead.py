@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import make_url, text
 from sqlalchemy.exc import OperationalError
 
-from receiver.adapters.leader.lease import Lease, Terms
+from receiver.adapters.leader import Lease, Terms
 from receiver.adapters.store import migrate, open_store
 from receiver.adapters.store.database import Database, parse
 from receiver.adapters.store.lease_table import LeaseTable

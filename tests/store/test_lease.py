@@ -14,7 +14,7 @@ from sqlalchemy import text, update
 from sqlalchemy.exc import OperationalError
 from structlog.testing import capture_logs
 
-from receiver.adapters.leader.lease import Lease, Terms
+from receiver.adapters.leader import Lease, Terms
 from receiver.adapters.store import SqlStore, open_store, schema
 from receiver.adapters.store.database import Database, parse
 from receiver.adapters.store.lease_table import LeaseTable

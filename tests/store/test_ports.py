@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from receiver.adapters.leader.writer_lock import WriterLock
+from receiver.adapters.leader import WriterLock
 from receiver.adapters.store import open_store
 from receiver.ports import Store
 from receiver.runtime.loop import Writer

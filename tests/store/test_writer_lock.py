@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from receiver.adapters.leader.writer_lock import WriterLock
+from receiver.adapters.leader import WriterLock
 from tests.store.test_durability import python
 
 HOLD = """
 import sys, time
-from receiver.adapters.leader.writer_lock import WriterLock
+from receiver.adapters.leader import WriterLock
 lock = WriterLock(sys.argv[1])
 print(lock.try_acquire(), lock.held(), flush=True)
 time.sleep(60)
@@ -118,7 +118,7 @@ def test_a_fork_of_the_holder_does_not_hold_it(url: str, monkeypatch: pytest.Mon
 
 ORPHAN = """
 import os, sys, time
-from receiver.adapters.leader.writer_lock import WriterLock
+from receiver.adapters.leader import WriterLock
 ready, go = os.pipe(), os.pipe()
 if os.fork():
     os.read(ready[0], 1)

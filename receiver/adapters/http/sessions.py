@@ -133,22 +133,16 @@ def wire_failure(error: BaseException) -> tuple[str, str]:
     return "unreachable", "no connection, or it was closed"
 
 
-def http_date(text: str | None) -> datetime | None:
-    """Return the time of a header such as ``Date``, None if it is missing or invalid."""
-    try:
-        found = parsedate_to_datetime(text or "")
-        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
-    except (ValueError, TypeError, OverflowError):  # OverflowError: a time zone offset of ten digits
-        return None
-
-
 def retry_after(headers: Mapping[str, str] | None, now: datetime) -> timedelta | None:
     """Return the wait of a ``Retry-After`` header (seconds or an HTTP date), at most an hour."""
     text = (headers.get("Retry-After") or "").strip() if headers else ""
     if text.isascii() and text.isdigit():
         return min(timedelta(seconds=int(text[:9])), LONGEST_DELAY)
-    until = http_date(text)
-    return None if until is None else min(max(until - now, timedelta(0)), LONGEST_DELAY)
+    try:
+        until = parsedate_to_datetime(text)
+    except (ValueError, TypeError, OverflowError):  # OverflowError: a time zone offset of ten digits
+        return None
+    return min(max((until if until.tzinfo else until.replace(tzinfo=UTC)) - now, timedelta(0)), LONGEST_DELAY)
 
 
 def mount_last_word(session: requests.Session, check: Callable[[], None]) -> None:

@@ -12,8 +12,7 @@ from gunicorn.errors import AppImportError
 
 from receiver.adapters.clock import SystemClock
 from receiver.adapters.kubernetes.cluster import KubernetesCluster
-from receiver.adapters.leader.lease import Lease
-from receiver.adapters.leader.writer_lock import WriterLock
+from receiver.adapters.leader import Lease, WriterLock
 from receiver.adapters.store import SqlStore
 from receiver.config import ConfigError, Settings, load
 from receiver.ports import TryLater, WontWork

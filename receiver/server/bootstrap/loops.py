@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 
 from receiver.adapters.kubernetes.cluster import KubernetesCluster
 from receiver.adapters.kubernetes.reflector import Watching
-from receiver.adapters.leader.lease import Lease
+from receiver.adapters.leader import Lease
 from receiver.adapters.messages.delivery import Outbox
 from receiver.adapters.messages.destinations import check_every_destination
 from receiver.config.environment import installed_version

@@ -10,8 +10,7 @@ import structlog
 
 from receiver.adapters.civo.cloud import CivoCloud
 from receiver.adapters.kubernetes.cluster import KubernetesCluster, connect
-from receiver.adapters.leader.lease import Lease, Terms
-from receiver.adapters.leader.writer_lock import WriterLock
+from receiver.adapters.leader import Lease, Terms, WriterLock
 from receiver.adapters.monitoring.alertmanager import AlertmanagerAlarms
 from receiver.adapters.monitoring.prometheus import PrometheusTelemetry
 from receiver.adapters.observe import ObservedCloud, ObservedCluster

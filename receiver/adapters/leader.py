@@ -1,15 +1,17 @@
-"""Leader election for replicas that share a PostgreSQL store: a lease that is renewed while this process runs and
-expires by the database's clock when it does not.
+"""Leader election: for processes that share a SQLite file a file lock, held for as long as the process lives; for
+replicas that share a PostgreSQL store a lease that is renewed meanwhile and expires by the database's clock.
 
 Before `held` allows a write, the lease outlasts the longest call, according to the database. A takeover happens no
 earlier than the end of the last lease plus its owner's longest call (docs/decisions/0043).
 """
 
+import fcntl
 import os
 import socket
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from uuid import uuid4
@@ -18,6 +20,7 @@ import structlog
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
+from receiver.adapters.store.database import beside, parse
 from receiver.adapters.store.lease_table import LeaseTable, is_in_force
 from receiver.ports import Leader, WriterLostError
 
@@ -35,21 +38,6 @@ class Terms:
     lasts: timedelta
     longest_call: timedelta
 
-    @property
-    def renewed_every(self) -> timedelta:
-        """The interval between renewals."""
-        return self.lasts / RENEWALS
-
-    @property
-    def heartbeat(self) -> timedelta:
-        """The interval between the heartbeats of the thread beside the loop."""
-        return min(timedelta(seconds=LONGEST_HEARTBEAT_SECONDS), self.renewed_every)
-
-
-def own_name() -> str:
-    """Return a unique name for this process: its host's (in Kubernetes the pod's) name and more."""
-    return f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:6]}"
-
 
 def boot_seconds() -> float:
     """Return seconds of a clock that never goes back and, where the system has one, runs while the machine sleeps."""
@@ -63,14 +51,10 @@ class Lease:
     """
 
     def __init__(
-        self,
-        table: LeaseTable,
-        terms: Terms,
-        name: str | None = None,
-        seconds: Callable[[], float] = boot_seconds,
+        self, table: LeaseTable, terms: Terms, name: str | None = None, seconds: Callable[[], float] = boot_seconds
     ) -> None:
         self._table, self._terms, self._seconds = table, terms, seconds
-        self.name = name or own_name()
+        self.name = name or f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:6]}"  # in Kubernetes the pod's name
         self._parent, self._process = os.getppid(), os.getpid()
         self._guard = threading.Lock()
         self._term: int | None = None
@@ -83,8 +67,6 @@ class Lease:
         self._nudging = False
         self._rouse, self._stopping = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._keep_alive, name="lease", daemon=True)
-
-    # --- for the loop
 
     def try_acquire(self) -> bool:
         """Begin a term if the last lease has expired; True while a term of ours lasts.
@@ -144,23 +126,17 @@ class Lease:
             return self._leader
         return Leader(name=self.name, term=self._term, mine=self._seconds() < self._ends)
 
-    # --- for what the loop writes to the store
-
     def fence(self, connection: Connection) -> None:
         """Raise WriterLostError unless our term is in force; it then is until *connection*'s transaction ends."""
         term = self._term
         if term is None or not is_in_force(connection, self.name, term):
             raise WriterLostError("this replica no longer leads: the rest of its last step is not stored")
 
-    # --- for replicas that do not lead
-
     def nudge_leader(self) -> None:
         """Wake the leader's loop soon; returns at once. Does nothing on the leader, whose loop is woken directly."""
         if self._term is None:
             self._nudging = True
             self._rouse.set()
-
-    # --- the thread beside the loop
 
     def start(self, wake: Callable[[], None]) -> None:
         """Renew the lease from now on; call *wake* for our loop when another replica nudges the leader."""
@@ -179,7 +155,13 @@ class Lease:
         """As the leader, renew the lease when due and look for nudges; as another replica, pass our nudge on."""
         try:
             if self._term is None:
-                self._pass_nudge_on()
+                if self._nudging:
+                    self._nudging = False
+                    try:
+                        self._table.wake()
+                    except SQLAlchemyError:
+                        self._nudging = True
+                        raise
                 return
             if self._may_not_lead():
                 return  # the lease expires, or whatever stops us releases it
@@ -192,7 +174,7 @@ class Lease:
             self._unreachable(error)
 
     def _keep_alive(self) -> None:
-        interval = self._terms.heartbeat.total_seconds()
+        interval = min(LONGEST_HEARTBEAT_SECONDS, self._terms.lasts.total_seconds() / RENEWALS)
         while not self._stopping.is_set():
             try:
                 self.heartbeat()
@@ -202,23 +184,13 @@ class Lease:
                 self._rouse.clear()
                 self._stopping.wait(WAKE_SPACING_SECONDS)
 
-    def _pass_nudge_on(self) -> None:
-        if self._nudging:
-            self._nudging = False
-            try:
-                self._table.wake()
-            except SQLAlchemyError:
-                self._nudging = True
-                raise
-
     def _take(self) -> bool:
         began = self._seconds()
         found = self._table.read()
         self._leader = Leader(name=found.owner, term=found.term) if found and found.owner else None
         self._trouble = ""
-        if found is not None and not found.is_free_to(self.name):
-            return False
-        term = self._table.take(self.name, self._terms.lasts, self._terms.longest_call)
+        free = found is None or found.is_free_to(self.name)
+        term = self._table.take(self.name, self._terms.lasts, self._terms.longest_call) if free else None
         if term is None:
             return False
         with self._guard:
@@ -228,7 +200,6 @@ class Lease:
         return True
 
     def _renew(self) -> None:
-        """Raises SQLAlchemyError."""
         term, began = self._term, self._seconds()
         if term is None:
             return
@@ -242,7 +213,7 @@ class Lease:
 
     def _lasts_from(self, began: float) -> None:
         self._ends = began + self._terms.lasts.total_seconds()
-        self._renew_at = began + self._terms.renewed_every.total_seconds()
+        self._renew_at = began + self._terms.lasts.total_seconds() / RENEWALS
 
     def _outlasts(self, ends: float) -> bool:
         return ends - self._seconds() >= self._terms.longest_call.total_seconds()
@@ -262,3 +233,105 @@ class Lease:
         if self._trouble != type(error).__name__:
             self._trouble = type(error).__name__
             log.warning("lease out of reach", error=self._trouble, detail="the database does not answer in time")
+
+
+class WriterLock:
+    """An exclusive `flock` on ``<db file>.loop.lock``, which the kernel releases when the process dies. Safe to use
+    from several threads.
+
+    The file is never removed: that would let two processes lock two files of one name.
+    """
+
+    def __init__(self, url: str) -> None:
+        """Prepare the lock of the SQLite store at *url*; WontWork for a URL that `open_store` would refuse too."""
+        self._path = beside(parse(url), ".loop.lock")
+        self._file: int | None = None
+        self._parent = os.getppid()
+        self._owner: int | None = None  # the process that took the lock: a fork inherits the file, not the lock
+        self._trouble = ""  # what was logged last
+        self._guard = threading.Lock()
+
+    def try_acquire(self) -> bool:
+        """Take the lock if it is free; True while this process has it.
+
+        Also False when the lock file cannot be opened or locked: the loop waits, and the reason is logged once.
+        """
+        with self._guard:
+            if self._orphaned():
+                return False
+            if self._is_ours():
+                return True
+            self._drop()
+            self._owner = os.getpid() if self._take() else None
+            return self._owner is not None
+
+    def held(self) -> bool:
+        """True while the lock is ours and the process that started us lives.
+
+        Called before each write to the outside. An orphaned worker must stop: the next gunicorn may have
+        started its own.
+        """
+        with self._guard:
+            return not self._orphaned() and self._is_ours()
+
+    def release(self) -> None:
+        with self._guard:
+            if self._owner == os.getpid():
+                self._drop()
+            self._owner = None
+
+    @property
+    def leader(self) -> Leader | None:
+        """The process that has the lock, by its number; None while that is unknown."""
+        mine, process = self._owner == os.getpid(), str(self._owner)
+        if not mine:
+            try:
+                process = self._path.read_text(encoding="ascii", errors="replace").strip()[:20]
+            except OSError:
+                return None
+        return Leader(name=f"process {process}", mine=mine) if process else None
+
+    def _take(self) -> bool:
+        doing = "open"
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)  # Python closes it in child processes
+            doing = "lock"
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                os.close(file)
+                raise
+        except BlockingIOError:
+            self._trouble = ""
+            return False
+        except OSError as error:
+            trouble = f"cannot {doing} {self._path}: {error.strerror}"
+            if trouble != self._trouble:
+                log.warning("cannot take the writer lock", error=trouble)
+            self._trouble = trouble
+            return False
+        self._file, self._trouble = file, ""
+        with suppress(OSError):  # a full disk
+            os.ftruncate(file, 0)
+            os.write(file, f"{os.getpid()}\n".encode())  # shows people which process has it
+        return True
+
+    def _is_ours(self) -> bool:
+        """True while this process has the lock on the file that is at the path now."""
+        if self._file is None or self._owner != os.getpid():
+            return False
+        try:
+            there = self._path.stat()
+        except OSError:
+            return False
+        here = os.fstat(self._file)
+        return (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino)
+
+    def _drop(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def _orphaned(self) -> bool:
+        return os.getppid() != self._parent

@@ -1,1 +1,0 @@
-"""Leader election: a file lock beside a SQLite store, a lease in PostgreSQL."""
