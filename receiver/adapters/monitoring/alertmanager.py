@@ -20,6 +20,10 @@ LONGEST = 1000  # characters of a pattern; people write a few dozen
 MOST_WAYS = 300_000  # some milliseconds
 REPEATED = 65  # ways of one repetition, such as .*, in a pool's id or name
 MANY = MOST_WAYS + 1
+ALERTS = "/api/v2/alerts"
+SILENCES = "/api/v2/silences"
+OURS = {"filter": f'component="{COMPONENT}"', "active": "true", "silenced": "true", "inhibited": "true"}
+WHY_ALL = "it may have a silence that the others lack"
 _PARTS = re.compile(
     r"""(?P<class>\[\^?\]?(?:[^\]\\]|\\.)*\])      # a character class, which may begin with a bracket
     |(?P<flags>\(\?[ims]+\))
@@ -33,11 +37,8 @@ _PARTS = re.compile(
 
 def evaluable(pattern: str) -> bool:
     """Return whether Python can evaluate *pattern*, and in milliseconds for any pool name."""
-    return len(pattern) <= LONGEST and _ways(pattern) <= MOST_WAYS and _compiles(pattern)
-
-
-def _compiles(pattern: str) -> bool:
-    """Return whether Python accepts *pattern*."""
+    if len(pattern) > LONGEST or _ways(pattern) > MOST_WAYS:
+        return False
     try:
         re.compile(pattern)
     except (re.error, RecursionError, OverflowError):
@@ -88,11 +89,6 @@ def _kinds(pattern: str) -> Iterator[str]:
         at = found.end()
 
 
-ALERTS = "/api/v2/alerts"
-SILENCES = "/api/v2/silences"
-OURS = {"filter": f'component="{COMPONENT}"', "active": "true", "silenced": "true", "inhibited": "true"}
-
-
 class AlertmanagerAlarms:
     """Alerts and silences at the peers *urls*; *timeout* is seconds per request. Raises ValueError without a peer."""
 
@@ -125,50 +121,25 @@ class AlertmanagerAlarms:
         silences: dict[str, Silence] = {}
         for url in self._urls:
             for raw in self._get(url, ALERTS, OURS):
-                alert = self._alert(raw, url)
+                alert = _alert(raw, url)
                 firing.setdefault(alert.fingerprint, alert)
                 if _status(raw).get("silencedBy"):
                     silenced.add(alert.fingerprint)
             for raw in self._get(url, SILENCES, {}):
                 if _status(raw).get("state") == "active":
-                    silence = self._silence(raw, url)
+                    silence = _silence(raw, url)
                     silences.setdefault(silence.id, silence)
         alerts = tuple(firing[f] for f in sorted(firing) if f not in silenced)
         return AlarmFacts(alerts=alerts, silences=tuple(silences[i] for i in sorted(silences)))
-
-    def _alert(self, raw: Mapping[str, Any], url: str) -> Alert:
-        starts_at, fingerprint = moment(raw.get("startsAt")), raw.get("fingerprint")
-        if starts_at is None or not isinstance(fingerprint, str) or not isinstance(raw.get("labels"), dict):
-            raise _malformed(url, "an alert")
-        return Alert(
-            fingerprint=fingerprint,
-            labels=_words(raw["labels"]),
-            starts_at=starts_at,
-            annotations=_words(raw.get("annotations")),
-        )
-
-    def _silence(self, raw: Mapping[str, Any], url: str) -> Silence:
-        ends_at, number, matchers = moment(raw.get("endsAt")), raw.get("id"), raw.get("matchers")
-        if ends_at is None or not isinstance(number, str) or not isinstance(matchers, list) or not matchers:
-            raise _malformed(url, "a silence")
-        if not all(isinstance(m, dict) and isinstance(m.get("name"), str) for m in matchers):
-            raise _malformed(url, "a silence's matchers")
-        return Silence(
-            id=number,
-            matchers=tuple(_matcher(m) for m in matchers),
-            ends_at=ends_at,
-            created_by=_text(raw.get("createdBy") or ""),
-            comment=_text(raw.get("comment") or ""),
-        )
 
     def _get(self, url: str, path: str, params: Mapping[str, str]) -> list[Mapping[str, Any]]:
         try:
             response = self._session.get(url + path, params=params, timeout=self._timeout, allow_redirects=False)
         except (requests.RequestException, OSError, ValueError) as error:
             code, phrase = wire_failure(error)
-            raise TryLater(f"Alertmanager at {shown(url)}: {phrase}; {_WHY_ALL}", code=code) from None
+            raise TryLater(f"Alertmanager at {shown(url)}: {phrase}; {WHY_ALL}", code=code) from None
         if response.status_code != 200:
-            detail = f"Alertmanager at {shown(url)} answered {path} with {response.status_code}; {_WHY_ALL}"
+            detail = f"Alertmanager at {shown(url)} answered {path} with {response.status_code}; {WHY_ALL}"
             raise TryLater(detail, code=f"http_{response.status_code}")
         try:
             records = response.json()
@@ -179,7 +150,31 @@ class AlertmanagerAlarms:
         return records
 
 
-_WHY_ALL = "it may have a silence that the others lack"
+def _alert(raw: Mapping[str, Any], url: str) -> Alert:
+    starts_at, fingerprint = moment(raw.get("startsAt")), raw.get("fingerprint")
+    if starts_at is None or not isinstance(fingerprint, str) or not isinstance(raw.get("labels"), dict):
+        raise _malformed(url, "an alert")
+    return Alert(
+        fingerprint=fingerprint,
+        labels=_words(raw["labels"]),
+        starts_at=starts_at,
+        annotations=_words(raw.get("annotations")),
+    )
+
+
+def _silence(raw: Mapping[str, Any], url: str) -> Silence:
+    ends_at, number, matchers = moment(raw.get("endsAt")), raw.get("id"), raw.get("matchers")
+    if ends_at is None or not isinstance(number, str) or not isinstance(matchers, list) or not matchers:
+        raise _malformed(url, "a silence")
+    if not all(isinstance(m, dict) and isinstance(m.get("name"), str) for m in matchers):
+        raise _malformed(url, "a silence's matchers")
+    return Silence(
+        id=number,
+        matchers=tuple(_matcher(m) for m in matchers),
+        ends_at=ends_at,
+        created_by=_text(raw.get("createdBy") or ""),
+        comment=_text(raw.get("comment") or ""),
+    )
 
 
 def _matcher(raw: Mapping[str, Any]) -> Matcher:

@@ -11,14 +11,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from itertools import pairwise
-from typing import Any
 
-import requests
-from prometheus_api_client import PrometheusConnect
-from prometheus_api_client.exceptions import PrometheusApiClientException
-
-from receiver.adapters.http.sessions import quick_retry, quick_session, shown, wire_failure
-from receiver.adapters.monitoring.prometheus import status_of
+from receiver.adapters.monitoring.prometheus import PrometheusReader
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.policy import POOL_LABEL
 from receiver.ports import TryLater, WontWork
@@ -76,34 +70,24 @@ def queries(span: timedelta, step: timedelta, team_label: str) -> Mapping[str, s
     started = f"timestamp(kube_pod_start_time{{{STATE}}}) and on ({BY}) ({REQUESTS} or {INITIAL})"
     alive = f"{started} unless on ({BY}) {OVER} == 1"
     apps = f"sum by ({BY}, resource) ({latest(REQUESTS, f'{BY}, container, resource')})"
+    inits = latest(INITIAL, f"{BY}, resource")
+    moments = (
+        named("created", f"kube_pod_created{{{STATE}}}"),
+        named("start", f"kube_pod_start_time{{{STATE}}}"),
+        named("completion", f"kube_pod_completion_time{{{STATE}}}"),
+        named("over", OVER),
+    )
+    controllers = f'{{{STATE}, owner_is_controller="true"}}'
     return {
-        Ask.REQUESTED: f'label_replace({apps}, "of", "app", "", "")'
-        f' or label_replace({latest(INITIAL, f"{BY}, resource")}, "of", "init", "", "")',
-        Ask.TIMES: "("
-        + " or ".join(
-            (
-                named("created", f"kube_pod_created{{{STATE}}}"),
-                named("start", f"kube_pod_start_time{{{STATE}}}"),
-                named("completion", f"kube_pod_completion_time{{{STATE}}}"),
-                named("over", OVER),
-            )
-        )
-        + f") {ours}",
+        Ask.REQUESTED: f'label_replace({apps}, "of", "app", "", "") or label_replace({inits}, "of", "init", "", "")',
+        Ask.TIMES: f"({' or '.join(moments)}) {ours}",
         Ask.HELD: f"max by ({BY}) (max_over_time(({alive}){steps}))",
-        Ask.OWNERS: latest(f'kube_pod_owner{{{STATE}, owner_is_controller="true"}}', f"{BY}, owner_kind, owner_name")
-        + f" {ours}",
-        Ask.OWNERS_OF_JOBS: latest(
-            f'kube_job_owner{{{STATE}, owner_is_controller="true"}}', "namespace, job_name, owner_kind, owner_name"
-        ),
+        Ask.OWNERS: f"{latest(f'kube_pod_owner{controllers}', f'{BY}, owner_kind, owner_name')} {ours}",
+        Ask.OWNERS_OF_JOBS: latest(f"kube_job_owner{controllers}", "namespace, job_name, owner_kind, owner_name"),
         Ask.TEAMS: latest(f'kube_pod_labels{{{STATE}, {team}!=""}}', f"{BY}, {team}") + f" {ours}",
         Ask.POOLS: latest(f'kube_pod_nodeselectors{{{STATE}, {pool}!=""}}', f"{BY}, {pool}") + f" {ours}",
         Ask.USE: f"{use('sum')} or {use('count')}",
     }
-
-
-def rate_of_scrapes(span: timedelta) -> str:
-    """Return the query for the number of scrapes of kube-state-metrics within *span*."""
-    return f"max(count_over_time(up{{{STATE}}}[{_seconds(span)}s]))"
 
 
 def _by_pod(series: str) -> str:
@@ -204,16 +188,15 @@ class PodBook:
             try:
                 found.append(self._pod(key, seen, until, step, span))
             except ValueError as error:
-                name, remedy = str(error), "let Prometheus scrape and keep it, or leave the pod out with --skip-bad"
-                where = f"Pod {key[0]}/{key[1]}"
+                remedy = "let Prometheus scrape and keep it, or leave the pod out with --skip-bad"
+                where, name = f"Pod {key[0]}/{key[1]}", str(error)
                 troubles.append(Trouble(where=where, field=name, problem="there is none of it", remedy=remedy))
         return found, troubles
 
     def _pod(self, key: Key, seen: _Seen, until: datetime, step: timedelta, span: timedelta) -> PastPod:
         """Raises ValueError with the name of a metric that is missing."""
         namespace, name, uid = key
-        created = _moment(seen.times.get("created"))
-        begun = _moment(seen.times.get("start"))
+        created, begun = _moment(seen.times.get("created")), _moment(seen.times.get("start"))
         if created is None:
             raise ValueError("kube_pod_created")
         ended = _ended(seen, begun, until, step)
@@ -243,10 +226,8 @@ class PodBook:
         if begun is None:
             return None
         first, last = begun.timestamp(), (ended + span).timestamp()
-        spans = [told for at, told in self._use.get(pod, {}).items() if first <= at <= last]
-        mine = [
-            told for told in spans if "sum" in told and told.get("count")
-        ]  # a sample that is not a number invalidates the sum
+        spans = (told for at, told in self._use.get(pod, {}).items() if first <= at <= last)
+        mine = [told for told in spans if "sum" in told and told.get("count")]  # of a sample without a number: no sum
         counted = sum(told["count"] for told in mine)
         return sum(told["sum"] for told in mine) / counted if counted else None
 
@@ -260,13 +241,6 @@ def gaps(scrapes: Iterable[float], since: datetime, until: datetime, step: timed
         for before, after in pairwise(ordered)
         if after - before > longest
     ]
-
-
-def lost_sight(pods: Iterable[PastPod], holes: Sequence[Gap], step: timedelta) -> int:
-    """Return the number of pods that were last seen right before one of *holes*."""
-    near = max(UNSEEN, 3 * step)
-    ends = [p.held_until for p in pods if p.held_until is not None]
-    return sum(any(abs(end - hole.begin) <= near and end <= hole.end for hole in holes) for end in ends)
 
 
 def _ended(seen: _Seen, begun: datetime | None, until: datetime, step: timedelta) -> datetime | None:
@@ -286,15 +260,13 @@ def _ended(seen: _Seen, begun: datetime | None, until: datetime, step: timedelta
 
 def _requests(told: Mapping[str, Mapping[str, float]]) -> dict[str, int]:
     """Return the larger request, of all containers or the largest init container, by resource."""
-    names = sorted({name for mine in told.values() for name in mine})
-    return {_resource(name): round(max(mine.get(name, 0) for mine in told.values())) for name in names}
-
-
-def _resource(name: str) -> str:
-    """Return the resource behind *name* in kube-state-metrics: ``nvidia_com_mig_1g_10gb`` is a MIG slice."""
-    if name.startswith(MIG):
-        return "nvidia.com/mig-" + name.removeprefix(MIG).replace("_", ".")
-    return RESOURCES.get(name, name)
+    found: dict[str, int] = {}
+    for name in sorted({name for mine in told.values() for name in mine}):
+        # nvidia_com_mig_1g_10gb in kube-state-metrics is the MIG slice nvidia.com/mig-1g.10gb
+        mig = f"nvidia.com/mig-{name.removeprefix(MIG).replace('_', '.')}"
+        resource = mig if name.startswith(MIG) else RESOURCES.get(name, name)
+        found[resource] = round(max(mine.get(name, 0) for mine in told.values()))
+    return found
 
 
 def _moment(seconds: float | None) -> datetime | None:
@@ -306,6 +278,7 @@ SHOWN = 60
 PAGE = 24  # spans per query
 A_WHILE = timedelta(minutes=30)
 SIGHTING = timedelta(seconds=60)  # the resolution of gaps
+SCRAPES = f"max(count_over_time(up{{{STATE}}}[{_seconds(A_WHILE)}s]))"  # of kube-state-metrics within that time
 SMALLER = "a span of an hour is too much for it: raise its --query.max-samples, or --query-timeout here"
 TOO_LARGE = frozenset({"http_422", "http_503", "timeout"})  # a query for fewer spans may succeed
 
@@ -313,21 +286,14 @@ Progress = Callable[[int, int], None]
 Series = Sequence[tuple[Mapping[str, str], list[tuple[float, float]]]]
 
 
-class PrometheusHistory:
+class PrometheusHistory(PrometheusReader):
     """The history in the Prometheus at *url*; *timeout* is seconds per query."""
 
-    def __init__(self, url: str, timeout: float = 60, team_label: str = "team") -> None:
-        self.shown = shown(url.strip().rstrip("/"))
-        self._session = quick_session()
-        self._timeout = timeout
-        self._team_label = team_label
-        self._prometheus = PrometheusConnect(
-            url=url.strip().rstrip("/"), retry=quick_retry(), session=self._session, timeout=timeout + 5
-        )
+    SHAPE = "a range vector"
 
-    def close(self) -> None:
-        """Close the connections."""
-        self._session.close()
+    def __init__(self, url: str, timeout: float = 60, team_label: str = "team") -> None:
+        super().__init__(url, timeout + 5)
+        self._timeout, self._team_label = timeout, team_label
 
     def past(self, since: datetime, until: datetime, step: timedelta, progress: Progress | None = None) -> Past:
         """Return the GPU pods between *since* and *until*, looked for every *step*, best the scrape interval.
@@ -356,16 +322,8 @@ class PrometheusHistory:
             if progress is not None:
                 progress(number, len(pages))
         pods, troubles = book.pods(until, step, SPAN)
-        holes = gaps(scrapes, since, until, step)
-        unsure = lost_sight(pods, holes, step)
-        return Past(
-            pods=pods,
-            since=since,
-            until=until,
-            tolerations_known=False,
-            troubles=troubles,
-            notes=list(_notes(holes, unsure, every, pods, until)),
-        )
+        notes = list(_notes(gaps(scrapes, since, until, step), every, pods, until, step))
+        return Past(pods=pods, since=since, until=until, tolerations_known=False, troubles=troubles, notes=notes)
 
     def _scrapes(self, since: datetime, until: datetime) -> tuple[list[float], float]:
         """Return the scrapes of kube-state-metrics at the resolution of gaps, and their interval in seconds."""
@@ -375,7 +333,7 @@ class PrometheusHistory:
                 scrapes.extend(value for _, value in values)
         counts = [0.0]
         for first, last in _pages(since, until, SPAN, 24 * 31):
-            for _, values in self._range(rate_of_scrapes(A_WHILE), first, last, SPAN):
+            for _, values in self._range(SCRAPES, first, last, SPAN):
                 counts.extend(value for _, value in values)
         return scrapes, A_WHILE.total_seconds() / max(1.0, *counts)
 
@@ -393,39 +351,17 @@ class PrometheusHistory:
         return [*self._range(query, first, middle, step), *self._range(query, middle + step, last, step)]
 
     def _asked(self, query: str, first: datetime, last: datetime, step: timedelta) -> Series:
-        """Errors are raised ``from None``: those of the client contain whole answers."""
+        said = repr(query if len(query) <= SHOWN else f"{query[:SHOWN]}...")  # whole ones fill a screen
+        every, params = f"{round(step.total_seconds())}s", {"timeout": f"{self._timeout:g}s"}
+        result = self._result(said, lambda: self._prometheus.custom_query_range(query, first, last, every, params))
+        found: list[tuple[Labels, list[tuple[float, float]]]] = []
         try:
-            result = self._prometheus.custom_query_range(
-                query, first, last, f"{round(step.total_seconds())}s", {"timeout": f"{self._timeout:g}s"}
-            )
-        except PrometheusApiClientException as error:
-            code = status_of(error)
-            detail = f"Prometheus at {self.shown} answered {_short(query)} with {code.removeprefix('http_')}"
-            raise TryLater(detail, code=code) from None
-        except (requests.exceptions.JSONDecodeError, KeyError, TypeError):
-            raise self._malformed(query) from None
-        except (requests.RequestException, OSError, ValueError) as error:
-            code, phrase = wire_failure(error)
-            raise TryLater(f"Prometheus at {self.shown} did not answer {_short(query)}: {phrase}", code=code) from None
-        if not isinstance(result, list):
-            raise self._malformed(query)
-        return [self._series(record, query) for record in result]
-
-    def _series(self, record: Any, query: str) -> tuple[Mapping[str, str], list[tuple[float, float]]]:
-        try:
-            labels = {str(k): str(v) for k, v in record["metric"].items()}
-            return labels, [(float(at), float(text)) for at, text in record["values"]]
+            for record in result:
+                labels = {str(k): str(v) for k, v in record["metric"].items()}
+                found.append((labels, [(float(at), float(text)) for at, text in record["values"]]))
         except (KeyError, TypeError, ValueError, AttributeError):
-            raise self._malformed(query) from None
-
-    def _malformed(self, query: str) -> TryLater:
-        detail = f"Prometheus at {self.shown} answered {_short(query)} with something else than a range vector"
-        return TryLater(detail, code="malformed")
-
-
-def _short(query: str) -> str:
-    """Return the beginning of a query: whole ones fill a screen."""
-    return repr(query if len(query) <= SHOWN else f"{query[:SHOWN]}...")
+            raise self._malformed(said) from None
+        return found
 
 
 def _pages(since: datetime, until: datetime, span: timedelta, most: int) -> Iterator[tuple[datetime, datetime]]:
@@ -437,11 +373,15 @@ def _pages(since: datetime, until: datetime, span: timedelta, most: int) -> Iter
         yield begin + index * span, begin + min(index + most - 1, points - 1) * span
 
 
-def _notes(holes: Sequence[Gap], unsure: int, every: float, pods: Sequence[Any], until: datetime) -> Iterator[str]:
+def _notes(
+    holes: Sequence[Gap], every: float, pods: Sequence[PastPod], until: datetime, step: timedelta
+) -> Iterator[str]:
     unseen = "pods that came and went between two scrapes are not in it"
     yield f"history until {until:%Y-%m-%d %H:%M} UTC, scraped about every {every:.0f} s: {unseen}"
     for hole in holes:
         yield f"Prometheus has no samples from {hole}: pods that existed only then are missing"
+    near, ends = max(UNSEEN, 3 * step), [p.held_until for p in pods if p.held_until is not None]
+    unsure = sum(any(abs(end - hole.begin) <= near and end <= hole.end for hole in holes) for end in ends)
     if unsure:
         yield f"{unsure} pods were last seen right before a gap: assumed to have ended then"
     if pods and not any(p.gpu_util is not None for p in pods):

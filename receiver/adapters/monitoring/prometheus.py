@@ -42,26 +42,58 @@ SAMPLES = " or ".join(
     )
 )
 GPU_LABELS = ("node", "gpu", "UUID", "GPU_I_ID")
-
 _WITNESS = re.compile("node:dcgm_(engine|memory|power):max")
 
 
-class PrometheusTelemetry:
-    """The latest values of the recording rules at *url*; *timeout* is seconds per query."""
+class PrometheusReader:
+    """Queries of the Prometheus at *url*; *timeout* is seconds until a query is given up."""
 
-    def __init__(self, url: str, timeout: float = 10) -> None:
-        self._shown = shown(url.strip().rstrip("/"))
+    SHAPE = "an instant vector"  # of its answers
+
+    def __init__(self, url: str, timeout: float) -> None:
+        url = url.strip().rstrip("/")
+        self.shown = shown(url)
         self._session = quick_session()
-        self._prometheus = PrometheusConnect(
-            url=url.strip().rstrip("/"), retry=quick_retry(), session=self._session, timeout=timeout
-        )
+        self._prometheus = PrometheusConnect(url=url, retry=quick_retry(), session=self._session, timeout=timeout)
 
     def __repr__(self) -> str:
-        return f"PrometheusTelemetry({self._shown!r})"
+        return f"{type(self).__name__}({self.shown!r})"
 
     def close(self) -> None:
         """Close the connections."""
         self._session.close()
+
+    def _result(self, query: str, ask: Callable[[], Any]) -> list[Any]:
+        """Return what *ask* gets for *query*, as messages show it.
+
+        Errors are raised ``from None``: those of the client contain whole answers.
+        """
+        try:
+            result = ask()
+        except PrometheusApiClientException as error:
+            found = re.match(r"HTTP Status Code (\d{3})", str(error))  # the only place that has the status
+            code = f"http_{found[1]}" if found else "malformed"
+            detail = f"Prometheus at {self.shown} answered {query} with {code.removeprefix('http_')}"
+            raise TryLater(detail, code=code) from None
+        except (requests.exceptions.JSONDecodeError, KeyError, TypeError, RecursionError):
+            raise self._malformed(query) from None
+        except (requests.RequestException, OSError, ValueError) as error:
+            code, phrase = wire_failure(error)
+            raise TryLater(f"Prometheus at {self.shown} did not answer {query}: {phrase}", code=code) from None
+        if not isinstance(result, list):
+            raise self._malformed(query)
+        return result
+
+    def _malformed(self, query: str) -> TryLater:
+        detail = f"Prometheus at {self.shown} answered {query} with something else than {self.SHAPE}"
+        return TryLater(detail, code="malformed")
+
+
+class PrometheusTelemetry(PrometheusReader):
+    """The latest values of the recording rules at *url*; *timeout* is seconds per query."""
+
+    def __init__(self, url: str, timeout: float = 10) -> None:
+        super().__init__(url, timeout)
 
     def ping(self) -> None:
         """Raise TryLater unless a query is answered."""
@@ -69,13 +101,12 @@ class PrometheusTelemetry:
 
     def look(self) -> TelemetryFacts:
         """Return the current values of the recording rules."""
-        alive = self._query(HEARTBEAT)
         return TelemetryFacts(
             utilization=self._by_pool(UTILIZATION, max),
             coverage=self._by_pool(COVERAGE, min),
             waiting=self._waiting(),
             nodes=self._nodes(),
-            rules_alive=any(value > 0 for _, value, _ in alive),
+            rules_alive=any(value > 0 for _, value, _ in self._query(HEARTBEAT)),
         )
 
     def value(self, query: str, at: datetime) -> float | None:
@@ -125,8 +156,7 @@ class PrometheusTelemetry:
         """Return values by pool; of several replicas the value that removes fewer nodes counts."""
         found: dict[str, float] = {}
         for labels, value, _ in self._query(query):
-            pool = labels.get("pool", "")
-            if pool:
+            if pool := labels.get("pool"):
                 found[pool] = of_two(found[pool], value) if pool in found else value
         return found
 
@@ -153,37 +183,19 @@ class PrometheusTelemetry:
         return tuple(sorted(pods.values(), key=lambda p: (p.created_at, p.key)))
 
     def _query(self, query: str, at: datetime | None = None) -> list[tuple[Mapping[str, str], float, float]]:
-        """Return (labels, value, time) of an instant vector at *at*, or now, without values that are not numbers.
-
-        Errors are raised ``from None``: those of the client contain whole answers.
-        """
+        """Return (labels, value, time) of an instant vector at *at*, or now, without values that are not numbers."""
+        params = {"time": at.timestamp()} if at else None
+        result = self._result(repr(query), lambda: self._prometheus.custom_query(query, params))
+        found: list[tuple[Mapping[str, str], float, float]] = []
         try:
-            result = self._prometheus.custom_query(query, {"time": at.timestamp()} if at else None)
-        except PrometheusApiClientException as error:
-            code = status_of(error)
-            detail = f"Prometheus at {self._shown} answered {query!r} with {code.removeprefix('http_')}"
-            raise TryLater(detail, code=code) from None
-        except (requests.exceptions.JSONDecodeError, KeyError, TypeError, RecursionError):
-            raise self._malformed(query) from None
-        except (requests.RequestException, OSError, ValueError) as error:
-            code, phrase = wire_failure(error)
-            raise TryLater(f"Prometheus at {self._shown} did not answer {query!r}: {phrase}", code=code) from None
-        if not isinstance(result, list):
-            raise self._malformed(query)
-        return [sample for record in result if (sample := self._sample(record, query)) is not None]
-
-    def _sample(self, record: Any, query: str) -> tuple[Mapping[str, str], float, float] | None:
-        try:
-            at, text = record["value"]
-            value, labels = float(text), record["metric"]
-            found = {str(k): str(v) for k, v in labels.items()}
-            return (found, value, float(at)) if math.isfinite(value) else None
+            for record in result:
+                moment, text = record["value"]
+                value, labels = float(text), {str(k): str(v) for k, v in record["metric"].items()}
+                if math.isfinite(value):
+                    found.append((labels, value, float(moment)))
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
-            raise self._malformed(query) from None
-
-    def _malformed(self, query: str) -> TryLater:
-        detail = f"Prometheus at {self._shown} answered {query!r} with something else than an instant vector"
-        return TryLater(detail, code="malformed")
+            raise self._malformed(repr(query)) from None
+        return found
 
 
 def course_queries(window: timedelta) -> tuple[str, str, str, str, str]:
@@ -216,9 +228,3 @@ def course_queries(window: timedelta) -> tuple[str, str, str, str, str]:
 
 def _key(labels: Mapping[str, str]) -> str:
     return f"{labels.get('namespace', '')}/{labels.get('pod', '')}"
-
-
-def status_of(error: PrometheusApiClientException) -> str:
-    """Return ``http_503`` from the client's message, the only place that has the status."""
-    found = re.match(r"HTTP Status Code (\d{3})", str(error))
-    return f"http_{found[1]}" if found else "malformed"
