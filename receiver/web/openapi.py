@@ -20,14 +20,14 @@ from receiver.reports.document import ReportDocument
 from receiver.reports.picture import ChargesDocument, PoolDocument, WaitingPod
 from receiver.reports.published import SUFFIX
 from receiver.web.api import documents as api
-from receiver.web.api.request_parts import DEFAULT_LIMIT, MAX_LIMIT
+from receiver.web.api.request_parts import DEFAULT_LIMIT, LONGEST_TEXT, MAX_LIMIT
 from receiver.web.parts import WebParts
 
 Schema = dict[str, Any]
 MOMENT: Schema = {"type": "string", "format": "date-time"}
 COUNT: Schema = {"type": "integer", "minimum": 0}
 TEXT: Schema = {"type": "string"}
-WORDS: Schema = {**TEXT, "minLength": 1, "maxLength": api.LONGEST_TEXT, "pattern": r"\S"}
+WORDS: Schema = {**TEXT, "minLength": 1, "maxLength": LONGEST_TEXT, "pattern": r"\S"}
 
 _STEP = {
     "Gpu-Autoscaler-Snapshot-At": {

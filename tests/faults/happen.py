@@ -13,7 +13,7 @@ from receiver.core.notices.notice import Notice, Severity
 from receiver.ports import CORDON_ANNOTATION, PROTECT_ANNOTATION, STOP_ANNOTATION, Delivery, Store
 from receiver.replay.ports import WorldAlarms
 from receiver.replay.world import VM, Denied, Pdb, PodSpec, World, WorldNode
-from receiver.web.api.questions import size_of, take_answer
+from receiver.web.api.changes import size_of, take_answer
 from tests.faults.bugs import Bugs
 from tests.faults.build import job_of
 from tests.faults.doors import Doors

@@ -11,7 +11,7 @@ from receiver.adapters.store import open_store
 from receiver.core.model.approval_request import Answer, Question
 from receiver.core.model.policy import Approval, Budget, Unanswered
 from receiver.ports import Store
-from receiver.web.api.questions import size_of, take_answer
+from receiver.web.api.changes import size_of, take_answer
 from tests.reconcile.harness import PRICE, START, Life, a_job, a_policy, a_world
 from tests.reconcile.test_overrides import say
 from tests.stories.bench import HOUR, MINUTE

@@ -31,9 +31,9 @@ from receiver.reports.picture import (
     WaitingPod,
 )
 from receiver.reports.published import Count, Instant, Listed, Month, Positive, Published, Ratio, Usd, extra, says, word
+from receiver.web.api.request_parts import LONGEST_TEXT
 from receiver.web.parts import WebParts
 
-LONGEST_TEXT = 500  # characters of a name or a reason
 WORDS = {"minLength": 1, "maxLength": LONGEST_TEXT, "pattern": r"\S"}
 Reason = Annotated[str, says("the reason", json_schema_extra=WORDS)]
 Person = Annotated[str, says("the person", json_schema_extra=WORDS)]

@@ -3,18 +3,35 @@
 import json
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import Any
+from enum import StrEnum
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
 from flask import Request, request
 
 from receiver.config.values import did_you_mean
 from receiver.core.model.policy import Pool
+from receiver.web.auth.tokens import OPERATOR, require_bearer
 from receiver.web.errors import REMEDIES, Problem
 from receiver.web.parts import WebParts
 
 DEFAULT_LIMIT = 50
 MAX_LIMIT = 500
+LARGEST_FORM = LARGEST_BODY = 16 * 1024  # bytes
+MOST_FIELDS = 20
+LONGEST_TEXT = 500  # characters of a name or a reason
+Word = TypeVar("Word", bound=StrEnum)
+
+
+def invalid(field: str, error: str, remedy: str) -> Problem:
+    """Return the 400 for *field* of a request."""
+    return Problem(400, error, remedy, field=field)
+
+
+def require_operator(parts: WebParts) -> None:
+    """Raise Unauthorized unless the request holds the operator's token."""
+    token = parts.operator_token
+    require_bearer(request.headers.get("Authorization"), (token,) if token else (), OPERATOR)
 
 
 def limit_asked() -> int:
@@ -24,12 +41,8 @@ def limit_asked() -> int:
         return DEFAULT_LIMIT
     number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
     if not 1 <= number <= MAX_LIMIT:
-        raise Problem(
-            400,
-            "limit is not a number that can be used",
-            f"give a whole number from 1 to {MAX_LIMIT}, or leave it out for {DEFAULT_LIMIT}",
-            field="limit",
-        )
+        remedy = f"give a whole number from 1 to {MAX_LIMIT}, or leave it out for {DEFAULT_LIMIT}"
+        raise invalid("limit", "limit is not a number that can be used", remedy)
     return number
 
 
@@ -38,13 +51,8 @@ def pool_called(parts: WebParts, name_or_id: str) -> Pool:
     pool = parts.policy.pool(name_or_id)
     if pool is None:
         known = [{"name": p.name, "pool": p.id} for p in parts.policy.pools]
-        raise Problem(
-            404,
-            "no pool has this id or name",
-            "use one of: " + ", ".join(p.name for p in parts.policy.pools) if known else "configure a pool",
-            field="pool",
-            known=known,
-        )
+        remedy = "use one of: " + ", ".join(p.name for p in parts.policy.pools) if known else "configure a pool"
+        raise Problem(404, "no pool has this id or name", remedy, field="pool", known=known)
     return pool
 
 
@@ -54,17 +62,39 @@ def pool_asked(parts: WebParts) -> str | None:
     return pool_called(parts, asked).id if asked is not None else None
 
 
-LARGEST_FORM = LARGEST_BODY = 16 * 1024  # bytes
-MOST_FIELDS = 20
+def choice_asked(said: Mapping[str, Any], field: str, kinds: type[Word]) -> Word:
+    """Return the word of *kinds* in *field* of *said*; Problem 400 for any other."""
+    known, word = [kind.value for kind in kinds], said.get(field)
+    if word is None:
+        raise invalid(field, f"{field} is missing", f"say one of: {', '.join(known)}")
+    if word not in known:
+        raise invalid(field, f"there is no such {field}", did_you_mean(str(word), known))
+    return kinds(word)
+
+
+def words_asked(said: Mapping[str, Any], field: str, remedy: str) -> str:
+    """Return the text in *field* of *said* on one line; Problem 400 with *remedy* when there is none."""
+    text = said.get(field)
+    if text is None or (isinstance(text, str) and not text.strip()):
+        raise invalid(field, f"{field} is missing", remedy)
+    if not isinstance(text, str):
+        raise invalid(field, f"{field} is no text", remedy)
+    plain = one_line(text)
+    if len(plain) > LONGEST_TEXT:
+        raise invalid(field, f"{field} is longer than {LONGEST_TEXT} characters", "say it shorter")
+    return plain
+
+
+def one_line(text: str) -> str:
+    """Return *text* on one line, without what cannot be printed."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
 def read_form(incoming: Request) -> dict[str, str]:
     """Return the fields of a page's form, of one name the first; Problem 413 or 400 for what no page sends."""
-    body = read_body(incoming, LARGEST_FORM, "say it shorter")
+    body = read_body(incoming, LARGEST_FORM, "say it shorter").decode("utf-8", "replace")
     try:
-        pairs = parse_qsl(
-            body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=MOST_FIELDS, errors="replace"
-        )
+        pairs = parse_qsl(body, keep_blank_values=True, max_num_fields=MOST_FIELDS, errors="replace")
     except ValueError:
         raise Problem(400, "the form has more fields than any page sends", "open the page and send its form") from None
     return dict(reversed(pairs))
@@ -83,7 +113,7 @@ def read_object(incoming: Request, fields: Sequence[str], example: str) -> Mappi
         raise Problem(400, "the body is no JSON object", f"send one such as {example}")
     for field in said:
         if field not in fields:
-            raise Problem(400, "there is no such field", did_you_mean(field, fields), field=field)
+            raise invalid(field, "there is no such field", did_you_mean(field, fields))
     return said
 
 
@@ -92,22 +122,12 @@ def read_body(incoming: Request, limit: int, remedy: str = REMEDIES[413]) -> byt
 
     A chunked body has no Content-Length, so what is read counts too.
     """
-    too_large = Problem(
-        413,
-        f"the body is larger than {limit} bytes",
-        remedy,
-        limit_bytes=limit,
-    )
+    too_large = Problem(413, f"the body is larger than {limit} bytes", remedy, limit_bytes=limit)
     if incoming.content_length is not None and incoming.content_length > limit:
         raise too_large
-    parts: list[bytes] = []
-    left = limit + 1
-    while left > 0:
-        part = incoming.stream.read(left)
-        if not part:
-            break
-        parts.append(part)
-        left -= len(part)
-    if left <= 0:
-        raise too_large
-    return b"".join(parts)
+    read = bytearray()
+    while part := incoming.stream.read(limit + 1 - len(read)):
+        read += part
+        if len(read) > limit:
+            raise too_large
+    return bytes(read)

@@ -74,11 +74,6 @@ READER = TokenAdvice(
 )
 
 
-def require_operator(header: str | None, token: str | None) -> None:
-    """Raise Unauthorized unless *header* holds the operator's *token* (None: the server has none)."""
-    require_bearer(header, (token,) if token else (), OPERATOR)
-
-
 def require_bearer(header: str | None, tokens: Sequence[str], advice: TokenAdvice = WEBHOOK) -> None:
     """Raise Unauthorized unless *header* (Authorization, as the WSGI server decoded it) holds one of *tokens*.
 

@@ -21,8 +21,8 @@ from receiver.core.model.approval_request import (
 from receiver.core.notices.grouping import Seal
 from receiver.core.notices.people_notices import hourly_cost, in_short, unanswered
 from receiver.reports.picture import kept_picture
-from receiver.web.api.questions import answer_once, size_of
-from receiver.web.api.request_parts import read_form
+from receiver.web.api.changes import answer_once, size_of
+from receiver.web.api.request_parts import one_line, read_form
 from receiver.web.errors import Problem
 from receiver.web.parts import WebParts
 
@@ -54,7 +54,8 @@ def blueprint(parts: WebParts) -> Blueprint:
         said = form.get("answer", "")
         if said not in set(Answer):
             return _page(question, signed, parts, wrong=NONE_CHOSEN, status=400)
-        taken = answer_once(question, Answer(said), _name(form.get("who", "")), "", parts)
+        who = one_line(form.get("who", ""))[:LONGEST_NAME] or UNNAMED
+        taken = answer_once(question, Answer(said), who, "", parts)
         if taken is None:
             return _page(question, signed, parts, wrong=UNKNOWN_SIZE, status=503)
         kept = parts.store.question(question.id) or question
@@ -81,12 +82,6 @@ def _asked(signed: str, parts: WebParts) -> Question:
     if question is None:
         raise Problem(404, "this question is not kept here any more", "`gpu-autoscaler questions` lists those that are")
     return question
-
-
-def _name(said: str) -> str:
-    """Who answers, on one line; who says nothing stays unknown."""
-    plain = " ".join("".join(c if c.isprintable() else " " for c in said).split())
-    return plain[:LONGEST_NAME] or UNNAMED
 
 
 def _page(question: Question, signed: str, parts: WebParts, *, wrong: str = "", status: int = 200) -> Response:

@@ -17,8 +17,8 @@ from werkzeug.wrappers import Response
 from receiver.core.model.overrides import EVERY_POOL, Override
 from receiver.core.model.text import lasting
 from receiver.ports import StoredOverride, TryLater
+from receiver.web.api.changes import end_override, keep_override, override_of
 from receiver.web.api.documents import OverrideDocument
-from receiver.web.api.overrides import end_override, keep_override, override_of
 from receiver.web.api.request_parts import MAX_LIMIT, pool_called, read_form
 from receiver.web.auth.access import Access, same_token
 from receiver.web.errors import Problem, retry_after

@@ -6,15 +6,15 @@ from typing import Any
 
 from flask import Blueprint, render_template, url_for
 
+from receiver.core.explain.explain import State
 from receiver.core.model.model import Source
 from receiver.core.model.policy import Policy
 from receiver.core.model.text import some, span
 from receiver.core.notices.concerns import source_guide, titled
 from receiver.core.notices.grouping import Seal
 from receiver.core.notices.wording import capital, sentence
-from receiver.reports.picture import OpenAction, Picture, PoolDocument, SourceDocument, kept_picture
-from receiver.web.api.documents import DecisionDocument
-from receiver.web.api.waiting import waiting_rows
+from receiver.reports.picture import OpenAction, Picture, PoolDocument, SourceDocument, WaitingPod, kept_picture
+from receiver.web.api.documents import DecisionDocument, mode_of, waiting_document
 from receiver.web.health import alive
 from receiver.web.pages.attention import Scene, concerns, headline, parted
 from receiver.web.pages.pictures import budget_bar
@@ -24,6 +24,7 @@ from receiver.web.parts import WebParts
 REFRESH_SECONDS = 15
 LATEST_DECISIONS = 20
 MISFITS = 20
+ROWS = 20  # of waiting pods; the API has all that are kept
 
 
 def scene_of(parts: WebParts) -> Scene:
@@ -89,6 +90,22 @@ def add_overview(routes: Blueprint, parts: WebParts) -> None:
             down=[titled(s.source) for s in found.sources if s.down],
             decisions=[DecisionDocument.of_stored(d, parts) for d in parts.store.decisions(limit=LATEST_DECISIONS)],
         )
+
+
+def waiting_rows(found: Picture, parts: WebParts) -> list[tuple[WaitingPod, int]]:
+    """Return the page's rows, each with its number of pods: pods of one owner and one fate share a row, which has the
+    first one's words and the GPUs of all. Those that no pool fits have their own list."""
+    rows: dict[tuple[str | None, ...], tuple[WaitingPod, int]] = {}
+    for pod in found.waiting:
+        if pod.state == State.FITS_NOWHERE:
+            continue
+        key = (pod.namespace, pod.owner or pod.name, pod.state, pod.pool, pod.rule, pod.node)
+        if key in rows:
+            first, pods = rows[key]
+            rows[key] = (first.model_copy(update={"gpus": first.gpus + pod.gpus}), pods + 1)
+        elif len(rows) < ROWS:
+            rows[key] = (waiting_document(pod, parts, mode_of(found, parts)), 1)
+    return list(rows.values())
 
 
 def under_way(pools: Iterable[PoolDocument], now: datetime) -> Iterable[dict[str, Any]]:

@@ -1,0 +1,388 @@
+"""What people change: /api/v1/overrides, the answers to /api/v1/questions, and this month's allowance, /api/v1/budget.
+
+Each is checked field by field, takes the operator's token, is stored with its message in one transaction, and wakes the
+step that acts on it.
+"""
+
+import secrets
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any, TypeVar
+
+import structlog
+from flask import Blueprint, Response, jsonify, make_response, request
+
+from receiver.config.document import parse
+from receiver.config.values import LabelValue, LongerThanZero, Money, Wrong, did_you_mean, nearest
+from receiver.core.model.actions import ActionKind
+from receiver.core.model.approval_request import Answer, Question, needs_size, sentence
+from receiver.core.model.approval_request import override_of as override_of_answer
+from receiver.core.model.overrides import EVERY_POOL, SIZES, Override, OverrideKind
+from receiver.core.model.policy import BudgetChange, Policy, Pool, Scope
+from receiver.core.model.text import lasting
+from receiver.core.money.budget import month_of, title_of
+from receiver.core.notices.money_notices import budget_changed
+from receiver.core.notices.people_notices import answered, was_ended, was_set
+from receiver.ports import StoredOverride, WebStore
+from receiver.reports.picture import kept_picture
+from receiver.web.api.documents import BudgetChangeDocument, OverrideDocument, QuestionDocument, as_list
+from receiver.web.api.request_parts import (
+    MAX_LIMIT,
+    choice_asked,
+    invalid,
+    limit_asked,
+    one_line,
+    pool_asked,
+    read_object,
+    require_operator,
+    words_asked,
+)
+from receiver.web.errors import Problem
+from receiver.web.parts import WebParts
+
+UNNAMED = "an operator"
+FIELDS = ("kind", "pool", "nodes", "for", "until", "who", "why")
+EXAMPLE = '{"kind": "pause", "for": "2h", "who": "", "why": ""}'
+MOMENT = "such as 2026-11-21T18:00:00Z"
+DURATION = "write a duration with its unit, such as 90m or 2h"
+T = TypeVar("T")
+
+log = structlog.get_logger(__name__)
+
+
+def add_overrides(routes: Blueprint, parts: WebParts) -> None:
+    """Add the routes of overrides to *routes*."""
+
+    def answer(stored: StoredOverride, status: int = 200) -> Response:
+        document = OverrideDocument.of_stored(stored, parts, parts.clock.now()).document()
+        return make_response(jsonify(document), status)
+
+    @routes.get("/overrides")
+    def overrides() -> Response:
+        """List those that are not over, the newest first; with ``ended=true`` those that are, behind them."""
+        pool, limit, now = pool_asked(parts), limit_asked(), parts.clock.now()
+        with_ended = request.args.get("ended", "false")
+        if with_ended not in ("true", "false"):
+            raise invalid("ended", "ended is neither true nor false", "write true, or leave it out")
+        found = [s for s in parts.store.overrides(limit=MAX_LIMIT) if pool is None or s.override.concerns(pool)]
+        over = [s for s in found if s.ended_at is not None or s.override.until <= now]
+        listed = [s for s in found if s not in over] + (over if with_ended == "true" else [])
+        return jsonify(as_list(OverrideDocument.of_stored(s, parts, now) for s in listed[:limit]))
+
+    @routes.post("/overrides")
+    def set_one() -> Response:
+        require_operator(parts)
+        said = read_object(request, FIELDS, EXAMPLE)
+        override, problems = override_of(said, parts.policy, parts.clock.now())
+        if override is None:
+            raise problems[0]
+        keep_override(override, parts)
+        response = answer(StoredOverride(override=override), 201)
+        response.headers["Location"] = f"/api/v1/overrides/{override.id}"
+        return response
+
+    @routes.get("/overrides/<number>")
+    def one(number: str) -> Response:
+        return answer(_kept_override(parts, number))
+
+    @routes.delete("/overrides/<number>")
+    def end_one(number: str) -> Response:
+        """End one before its time; the query's ``who`` is told as the one who did."""
+        require_operator(parts)
+        return answer(end_override(number, request.args.get("who", ""), parts))
+
+
+def keep_override(override: Override, parts: WebParts) -> None:
+    """Store *override* and its message in one transaction, and wake the loop. Raises TryLater."""
+    pools = [pool for pool in kept_picture(parts.store)[0].pools if override.concerns(pool.pool)]
+    idle = tuple(str(node.name) for pool in pools for node in pool.nodes if node.idle_since is not None)
+    parts.store.set_override(override, was_set(override, parts.policy, idle))
+    parts.wake()
+    log.info("override set", override=override.id, said=str(override))
+
+
+def end_override(number: str, who: str, parts: WebParts) -> StoredOverride:
+    """End the override with the id *number*, send a message that names *who*, wake the loop, and return it.
+
+    Raises TryLater, and Problem 404 for one that is not there or not in force.
+    """
+    now, stored = parts.clock.now(), _kept_override(parts, number)
+    by = one_line(who)[:100] or UNNAMED
+    notice = was_ended(stored.override, by, parts.policy)
+    if stored.ended_at is not None or not parts.store.end_override(number, now, by, notice):
+        raise Problem(404, "this override has ended already", "see /api/v1/overrides for those in force", field="id")
+    parts.wake()
+    log.info("override ended", override=number, by=by)
+    return StoredOverride(override=stored.override, ended_at=now, ended_by=by)
+
+
+def _kept_override(parts: WebParts, number: str) -> StoredOverride:
+    stored = parts.store.override(number)
+    if stored is None:
+        raise Problem(404, "no override has this id", "see /api/v1/overrides for those in force", field="id")
+    return stored
+
+
+def override_of(
+    said: Mapping[str, Any], policy: Policy, now: datetime, once: str = ""
+) -> tuple[Override | None, list[Problem]]:
+    """Return the override that *said* asks for, or None and what is wrong with each field.
+
+    Its id ends with *once*, else with something new.
+    """
+    problems: list[Problem] = []
+
+    def checked(check: Callable[[], T]) -> T | None:
+        try:
+            return check()
+        except Problem as problem:
+            problems.append(problem)
+            return None
+
+    kind = checked(lambda: choice_asked(said, "kind", OverrideKind))
+    pool = checked(lambda: _pool(said.get("pool"), policy))
+    # How many nodes may be said depends on kind and pool: nothing is told of them while those are wrong.
+    nodes = checked(lambda: _nodes(said, kind, pool, policy)) if kind is not None and not problems else None
+    until = checked(lambda: _until(said, policy, now))
+    who = checked(lambda: words_asked(said, "who", "say who sets it, such as alice"))
+    why = checked(lambda: words_asked(said, "why", "say why in one sentence"))
+    if problems or kind is None or until is None or who is None or why is None:
+        return None, problems
+    override = Override(
+        id=f"{kind}-{pool.name if pool else EVERY_POOL}-{once or secrets.token_hex(4)}",
+        kind=kind,
+        pool=pool.id if pool else None,
+        nodes=nodes,
+        who=who,
+        why=why,
+        at=now,
+        until=until,
+    )
+    return override, []
+
+
+def _pool(said: Any, policy: Policy) -> Pool | None:
+    if said in (None, EVERY_POOL):
+        return None
+    found = policy.pool(said) if isinstance(said, str) else None
+    if found is not None:
+        return found
+    names = [p.name for p in policy.pools]
+    close = nearest(str(said), [*names, EVERY_POOL])
+    listed = f"use one of: {', '.join(names)}, or {EVERY_POOL} for every pool"
+    raise invalid("pool", "no pool has this id or name", f"did you mean {close}? {listed}" if close else listed)
+
+
+def _nodes(said: Mapping[str, Any], kind: OverrideKind, pool: Pool | None, policy: Policy) -> int | None:
+    nodes = said.get("nodes")
+    if kind not in SIZES:
+        if nodes is not None:
+            raise invalid("nodes", f"a {kind} has no nodes", "leave nodes out")
+        return None
+    if nodes is None:
+        raise invalid("nodes", f"nodes is missing: a {kind} says how many", "give a whole number")
+    if isinstance(nodes, bool) or not isinstance(nodes, int):
+        raise invalid("nodes", "nodes is no whole number", "give a number such as 4, without quotes")
+    if nodes < 0:
+        raise invalid("nodes", "nodes is negative", "give 0 or more")
+    most = pool.max_nodes if pool else max(p.max_nodes for p in policy.pools)
+    if nodes > most:
+        whose = f"max_nodes of {pool.name}" if pool else "max_nodes of every pool"
+        remedy = f"give at most {most}; nothing but the configuration goes beyond max_nodes"
+        raise invalid("nodes", f"nodes is above {whose} ({most})", remedy)
+    return nodes
+
+
+def _until(said: Mapping[str, Any], policy: Policy, now: datetime) -> datetime:
+    length, end = said.get("for"), said.get("until")
+    longest = policy.longest_override
+    if (length is None) is (end is None):
+        problem = "until is missing" if end is None else "until and for are both given"
+        raise invalid("until", problem, f"give either until ({MOMENT}) or for (such as 2h)")
+    field = "until" if length is None else "for"
+    until = _moment(end) if length is None else now + _length(length)
+    if until <= now:
+        raise invalid(field, f"{field} is not ahead: it is {now:%Y-%m-%dT%H:%M:%SZ} now", "give a later time")
+    if until > now + longest:
+        latest = f"give at most {lasting(longest)}, until {now + longest:%Y-%m-%dT%H:%M:%SZ}"
+        remedy = f"{latest}, or raise overrides.longest in the configuration"
+        raise invalid(field, f"{field} is more than {lasting(longest)} ahead", remedy)
+    return until
+
+
+def _moment(said: Any) -> datetime:
+    try:
+        moment = datetime.fromisoformat(said) if isinstance(said, str) else None
+        if moment is not None and moment.tzinfo is not None:
+            return moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        pass
+    raise invalid("until", "until is no time with a zone", f"write it as RFC 3339 does, {MOMENT}")
+
+
+def _length(said: Any) -> timedelta:
+    if not isinstance(said, str) or not said.strip():
+        raise invalid("for", "for is missing" if isinstance(said, str) else "for is no text", DURATION)
+    try:
+        length: timedelta = parse(LongerThanZero, said)
+    except Wrong as wrong:
+        raise invalid("for", f"for: {wrong.problem}", wrong.remedy) from wrong
+    return length
+
+
+# --- approval requests and their answers
+
+
+def size_of(pool: str, store: WebStore) -> int | None:
+    """Return how many nodes the pool (an id) has by the last step's picture, those that were just asked for included;
+    None where that is not known."""
+    found = kept_picture(store)[0].pool(pool)
+    if found is None or found.required is None:
+        return None
+    action = found.open_action
+    return max(found.required, action.to_count if action is not None and action.kind == ActionKind.GROW else 0)
+
+
+def take_answer(
+    question: Question,
+    answer: Answer,
+    who: str,
+    why: str,
+    store: WebStore,
+    policy: Policy,
+    now: datetime,
+    *,
+    present: int,
+) -> bool:
+    """Store the *answer* of *who* while the pool has *present* nodes; False unless *question* stands unanswered."""
+    pool = policy.pool(question.pool)
+    most = present if pool is None else min(present, pool.max_nodes)
+    override = override_of_answer(answer, question, policy, now, present=most, who=who, why=why)
+    notice = answered(question, answer, who, override, policy)
+    return store.answer_question(question.id, answer, who, why, now, notice, override)
+
+
+def answer_once(question: Question, answer: Answer, who: str, why: str, parts: WebParts) -> bool | None:
+    """Keep *answer* and wake the loop; False when it is answered or over, None when *answer* says a number of nodes
+    and the pool's size is not known."""
+    present = size_of(question.pool, parts.store)
+    if present is None and needs_size(answer, question):
+        return None
+    size = question.from_count if present is None else present
+    if not take_answer(question, answer, who, why, parts.store, parts.policy, parts.clock.now(), present=size):
+        return False
+    parts.wake()
+    log.info("question answered", question=question.id, answer=answer.value, who=who)
+    return True
+
+
+def add_questions(routes: Blueprint, parts: WebParts) -> None:
+    """Add the routes of approval requests to *routes*."""
+
+    def kept(number: str) -> Question:
+        question = parts.store.question(number)
+        if question is None:
+            raise Problem(404, "no question has this id", "see /api/v1/questions for those that were asked", field="id")
+        return question
+
+    @routes.get("/questions")
+    def questions() -> Response:
+        """List approval requests, newest first."""
+        pool, limit, now = pool_asked(parts), limit_asked(), parts.clock.now()
+        found = parts.store.questions(pool=pool, limit=limit)
+        return jsonify(as_list(QuestionDocument.of_question(q, parts, now) for q in found))
+
+    @routes.get("/questions/<number>")
+    def one_question(number: str) -> Response:
+        return jsonify(QuestionDocument.of_question(kept(number), parts, parts.clock.now()).document())
+
+    @routes.post("/questions/<number>")
+    def answer(number: str) -> Response:
+        require_operator(parts)
+        said = read_object(request, ("answer", "who", "why"), '{"answer": "approve", "who": "alice"}')
+        word = choice_asked(said, "answer", Answer)
+        who = words_asked(said, "who", "say who answers, such as alice")
+        why = words_asked(said, "why", "") if said.get("why") else ""
+        taken = answer_once(kept(number), word, who, why, parts)
+        if taken is None:
+            raise Problem(503, "the pool's size is not known now", "try again in a minute, or approve", field="answer")
+        question, now = kept(number), parts.clock.now()
+        if not taken and question.answer is not word:
+            remedy, state = "set an override instead: see `gpu-autoscaler override`", question.standing(now).value
+            raise Problem(409, f"nothing was changed: {sentence(question, now)}", remedy, state=state)
+        return jsonify(QuestionDocument.of_question(question, parts, now).document())
+
+
+# --- the allowance of a month
+
+
+def add_budget_changes(routes: Blueprint, parts: WebParts) -> None:
+    """Add the routes that change an allowance to *routes*."""
+
+    def keep(said: Mapping[str, Any], usd: Decimal | None) -> Response:
+        change = _budget_change(said, usd, parts.policy, parts.clock.now())
+        shown = parts.pool_name(change.name) if change.name else ""
+        parts.store.change_budget(change, budget_changed(change, title_of(change.scope, shown)))
+        parts.wake()
+        log.info("budget changed", scope=change.scope.value, name=change.name, usd=str(change.monthly_usd))
+        return jsonify(BudgetChangeDocument.of(change, name=shown).document())
+
+    @routes.post("/budget")
+    def set_budget() -> Response:
+        require_operator(parts)
+        example = '{"scope": "cluster", "monthly_usd": "6000", "who": "", "why": ""}'
+        said = read_object(request, ("scope", "name", "monthly_usd", "who", "why"), example)
+        return keep(said, _amount(said.get("monthly_usd")))
+
+    @routes.delete("/budget")
+    def reset_budget() -> Response:
+        """Return to the configured allowance."""
+        require_operator(parts)
+        return keep(request.args, None)
+
+
+def _amount(said: Any) -> Decimal:
+    if said is None:
+        raise invalid("monthly_usd", "monthly_usd is missing", "give an amount of USD such as 1250.50")
+    if isinstance(said, bool) or not isinstance(said, str | int | Decimal):
+        raise invalid("monthly_usd", "monthly_usd is no amount of USD", "write digits and a point")
+    try:
+        return Decimal(parse(Money, str(said)))
+    except Wrong as wrong:
+        raise invalid("monthly_usd", f"monthly_usd: {wrong.problem}", wrong.remedy) from wrong
+
+
+def _budget_change(said: Mapping[str, Any], usd: Decimal | None, policy: Policy, now: datetime) -> BudgetChange:
+    if policy.budget is None:
+        raise invalid("scope", "no budget is configured", "add budget.monthly_usd to the configuration")
+    scope = choice_asked(said, "scope", Scope)
+    return BudgetChange(
+        scope=scope,
+        name=_budget_name(said.get("name"), scope, policy),
+        month=month_of(now, policy.budget.timezone).name,
+        monthly_usd=usd,
+        who=words_asked(said, "who", "say who sets it, such as alice"),
+        why=words_asked(said, "why", "say why in one sentence"),
+        at=now,
+    )
+
+
+def _budget_name(said: Any, scope: Scope, policy: Policy) -> str:
+    """The pool's id or the team; empty where the scope says it all."""
+    if scope in (Scope.ACCOUNT, Scope.CLUSTER):
+        if said not in (None, ""):
+            raise invalid("name", f"there is one {scope} only", "leave name out")
+        return ""
+    if not isinstance(said, str) or not said:
+        raise invalid("name", f"name is missing: which {scope}?", f"give the name of the {scope}")
+    if scope is Scope.TEAM:
+        try:
+            return str(parse(LabelValue, said))
+        except Wrong as wrong:
+            raise invalid("name", f"name: {wrong.problem}", wrong.remedy) from wrong
+    pool = policy.pool(said)
+    if pool is None:
+        remedy = did_you_mean(said, [p.name for p in policy.pools])
+        raise invalid("name", "no pool has this id or name", remedy)
+    return pool.id
