@@ -13,7 +13,7 @@ from receiver.web.api import reports, routes
 from receiver.web.auth import access, login
 from receiver.web.pages import approval_link, override_forms
 from receiver.web.pages.decision_page import add_decisions
-from receiver.web.pages.overview import add_overview, add_sources_page
+from receiver.web.pages.overview import add_overview
 from receiver.web.pages.pool_page import add_pool_page
 from receiver.web.pages.show import FILTERS
 from receiver.web.parts import HEADERS, NO_STORE, LoopHealth, WebInstruments, WebParts
@@ -64,6 +64,6 @@ def create_app(parts: WebParts) -> Flask:
 def _pages(parts: WebParts) -> Blueprint:
     """Return /, /pools/{pool}, /decisions/{id}, /costs and /sources, rendered from the store."""
     found = Blueprint("pages", __name__)
-    for add in (add_overview, add_pool_page, add_decisions, add_sources_page, reports.add_costs):
+    for add in (add_overview, add_pool_page, add_decisions, reports.add_costs):
         add(found, parts)
     return found

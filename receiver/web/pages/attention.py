@@ -1,6 +1,6 @@
 """What a person should know first: what the last step published, and how the loop and the outbox do."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -9,13 +9,11 @@ from receiver.core.model.text import some, span
 from receiver.core.notices.notice import Level
 from receiver.core.notices.wording import capital, sentence
 from receiver.ports import Told
-from receiver.reports.picture import Picture
-from receiver.web.health import steps_well
+from receiver.reports.picture import Picture, kept_picture
+from receiver.web.health import alive, steps_well
 from receiver.web.pages.show import ago
-from receiver.web.parts import LoopHealth
+from receiver.web.parts import LoopHealth, WebParts
 
-SHOWN = 4  # and every one that is bad, up to MOST
-MOST = 8
 PLURAL = {"is": "are", "has": "have", "waits": "wait", "grows": "grow", "does": "do"}
 LONGEST = 400  # characters of what another system or a person wrote
 
@@ -48,20 +46,46 @@ class Scene:
     at: datetime | None
     now: datetime
     health: LoopHealth
-    beating: bool
     policy: Policy
-    undelivered: Sequence[Told] = ()
+    undelivered: Sequence[Told]
 
     @property
-    def stale(self) -> bool:
-        """True when the picture is older than a loop that beats would leave it."""
-        return self.at is not None and self.now - self.at > self.health.fresh
+    def beating(self) -> bool:
+        """True while the loop beats."""
+        return alive(self.health)
+
+
+def scene_of(parts: WebParts) -> Scene:
+    """Return what the last step saw, how the loop does, and what waits to be told."""
+    found, at = kept_picture(parts.store)
+    return Scene(
+        found=found,
+        at=at,
+        now=parts.clock.now(),
+        health=parts.heartbeat(),
+        policy=parts.policy,
+        undelivered=parts.store.undelivered(),
+    )
 
 
 def concerns(scene: Scene) -> list[ShownConcern]:
     """Return everything that needs attention, the worst first; what several pools have in common is told once."""
-    found = [*_ourselves(scene), *_published(scene), *_messages(scene)]
-    return sorted(_joined(found), key=lambda concern: concern.level.rank)
+    by_cause: dict[tuple[str, str], ShownConcern] = {}
+    for concern in (*_ourselves(scene), *_published(scene), *_messages(scene)):
+        key = (concern.kind, concern.what)
+        before = by_cause.get(key)
+        if before is None:
+            by_cause[key] = concern
+            continue
+        verb, _, rest = concern.what.partition(" ")
+        by_cause[key] = replace(
+            before,
+            what=f"{PLURAL.get(verb, verb)} {rest}",
+            pools=(*before.pools, *concern.pools),
+            doing=before.doing if before.doing == concern.doing else "",  # what differs is on the pools' pages
+            decision=None,
+        )
+    return sorted(by_cause.values(), key=lambda concern: concern.level.rank)
 
 
 def headline(scene: Scene, found: Sequence[ShownConcern]) -> str:
@@ -77,47 +101,19 @@ def headline(scene: Scene, found: Sequence[ShownConcern]) -> str:
     return f"All is well with {some(len(scene.found.pools or scene.policy.pools), 'pool')}."
 
 
-def parted(found: Sequence[ShownConcern]) -> tuple[Sequence[ShownConcern], Sequence[ShownConcern]]:
-    """Return those that a person sees at once, and the rest."""
-    first = min(MOST, max(SHOWN, sum(concern.level is Level.BAD for concern in found)))
-    return found[:first], found[first:]
-
-
-def _joined(found: Iterable[ShownConcern]) -> list[ShownConcern]:
-    """One entry per cause; what differs between its pools is on their pages."""
-    by_cause: dict[tuple[str, str], ShownConcern] = {}
-    for concern in found:
-        key = (concern.kind, concern.what)
-        before = by_cause.get(key)
-        if before is None:
-            by_cause[key] = concern
-        else:
-            by_cause[key] = replace(
-                before,
-                what=_of_several(concern.what),
-                pools=(*before.pools, *concern.pools),
-                doing=before.doing if before.doing == concern.doing else "",
-                decision=None,
-            )
-    return list(by_cause.values())
-
-
-def _of_several(what: str) -> str:
-    """*what* with its verb, the first word, in the plural."""
-    verb, _, rest = what.partition(" ")
-    return f"{PLURAL.get(verb, verb)} {rest}"
-
-
 def _ourselves(scene: Scene) -> Iterator[ShownConcern]:
+    health = scene.health
     if not scene.beating:
         yield ShownConcern(
             kind="loop",
             level=Level.BAD,
             what="The loop is not running.",
-            doing=f"Its last heartbeat was {span(scene.health.beat_age.total_seconds())} ago (state: "
-            f"{scene.health.state}). Alerts are kept and nothing is decided until it runs again.",
+            doing=f"Its last heartbeat was {span(health.beat_age.total_seconds())} ago (state: {health.state}). Alerts "
+            "are kept and nothing is decided until it runs again.",
             guide="runbooks/GpuAutoscalerDown.md",
         )
+    # Older than a loop that beats would leave it.
+    stale = scene.at is not None and scene.now - scene.at > health.fresh
     if scene.at is None:
         yield ShownConcern(
             kind="no_step",
@@ -126,7 +122,7 @@ def _ourselves(scene: Scene) -> Iterator[ShownConcern]:
             doing=f"Nothing is known about the {some(len(scene.policy.pools), 'configured pool')}; the first step "
             "looks at Civo and the cluster.",
         )
-    elif scene.stale:
+    elif stale:
         yield ShownConcern(
             kind="stale",
             level=Level.BAD,
@@ -134,12 +130,12 @@ def _ourselves(scene: Scene) -> Iterator[ShownConcern]:
             doing=f"The last finished step was {ago(scene.at, scene.now)}; the numbers below may no longer hold.",
             guide="runbooks/GpuAutoscalerStepsFail.md",
         )
-    if scene.beating and not scene.stale and not steps_well(scene.health) and scene.health.good_age is not None:
+    if scene.beating and not stale and not steps_well(health) and health.good_age is not None:
         yield ShownConcern(
             kind="steps_fail",
             level=Level.BAD,
             what="Steps fail.",
-            doing=f"No step has succeeded for {span(scene.health.good_age.total_seconds())}. Alerts are kept; pools may"
+            doing=f"No step has succeeded for {span(health.good_age.total_seconds())}. Alerts are kept; pools may"
             " neither grow nor shrink.",
             guide="runbooks/GpuAutoscalerStepsFail.md",
         )
