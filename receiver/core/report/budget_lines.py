@@ -1,13 +1,13 @@
 """Budgets of a month (allowance, spend, forecast), and the times in which pools could not grow."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 
 from receiver.core.model.overrides import EVERY_POOL, Override, OverrideKind
-from receiver.core.model.policy import Budget, BudgetChange, Policy, Scope
+from receiver.core.model.policy import BudgetChange, Policy, Scope
 from receiver.core.money.budget import BudgetStage, Forecast, stage_of, title_of
 from receiver.core.report.lines import CostLine, PaidFor
 
@@ -50,82 +50,65 @@ class BudgetLine:
         return None if self.spent_usd is None else self.monthly_usd - self.spent_usd
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spent:
-    """The month's spend: all cost lines, the seeded USD that may belong to each pool (by id), and the *account*'s USD
-    (None: unknown). *forecasts* are those of the last step, by scope and name."""
-
-    lines: Sequence[CostLine]
-    seeded_pools: Mapping[str, Decimal] = field(default_factory=dict)
-    account: Decimal | None = None
-    forecasts: Mapping[tuple[Scope, str], Forecast] = field(default_factory=dict)
-
-
 def budget_lines(
-    spent: Spent, allowances: Iterable[BudgetChange], policy: Policy, team: str | None
+    lines: Sequence[CostLine],
+    allowances: Iterable[BudgetChange],
+    policy: Policy,
+    team: str | None,
+    *,
+    seeded_pools: Mapping[str, Decimal],
+    account: Decimal | None,
+    forecasts: Mapping[tuple[Scope, str], Forecast],
 ) -> tuple[BudgetLine, ...]:
-    """Return the lines of all budgets of a month, or of one *team*'s."""
+    """Return the lines of all budgets of a month, or of one *team*'s.
+
+    *lines* are the costs of all teams, *seeded_pools* the seeded USD that may belong to each pool (by id), *account*
+    the account's USD (None: unknown), *forecasts* those of the last step, by scope and name.
+    """
     budget = policy.budget
     if budget is None:
         return ()
     changes = {(c.scope, c.name): c for c in allowances if c.monthly_usd is not None}
-    lines = (
-        _of_team(spent, changes, budget, team) if team is not None else _of_everybody(spent, changes, policy, budget)
-    )
-    return tuple(replace(line, forecast=spent.forecasts.get((line.scope, line.name), Forecast())) for line in lines)
+    seeded = _sum(line for line in lines if line.whose.paid_for is PaidFor.SEEDED)
+    found: list[BudgetLine] = []
 
-
-Changes = Mapping[tuple[Scope, str], BudgetChange]
-
-
-def _of_everybody(spent: Spent, changes: Changes, policy: Policy, budget: Budget) -> Iterator[BudgetLine]:
-    whole = _sum(spent.lines, lambda _: True)
-    seeded = _sum(spent.lines, lambda line: line.whose.paid_for is PaidFor.SEEDED)
-    account = None if spent.account is None else max(spent.account, whole)
-    yield from _line(Scope.ACCOUNT, "", budget.account_usd, account, changes.get((Scope.ACCOUNT, "")), budget, seeded)
-    yield from _line(Scope.CLUSTER, "", budget.monthly_usd, whole, changes.get((Scope.CLUSTER, "")), budget, seeded)
-    for pool in policy.pools:
-        of_pool = _sum(spent.lines, lambda line, name=pool.name: line.whose.pool == name)  # type: ignore[misc]
-        before = spent.seeded_pools.get(pool.id, NOTHING)
-        change = changes.get((Scope.POOL, pool.id))
-        yield from _line(Scope.POOL, pool.name, pool.budget_usd, of_pool + before, change, budget, before)
-    for team in sorted({*budget.teams, *(name for scope, name in changes if scope is Scope.TEAM)}):
-        yield from _of_team(spent, changes, budget, team)
-
-
-def _of_team(spent: Spent, changes: Changes, budget: Budget, team: str) -> Iterator[BudgetLine]:
-    held = _sum(spent.lines, lambda line: bool(line.whose.workload) and line.whose.owner.team == team)
-    seeded = _sum(spent.lines, lambda line: line.whose.paid_for is PaidFor.SEEDED)
-    said, change = budget.teams.get(team), changes.get((Scope.TEAM, team))
-    yield from _line(Scope.TEAM, team, said, held + seeded, change, budget, seeded)
-
-
-def _line(
-    scope: Scope,
-    name: str,
-    said: Decimal | None,
-    spent: Decimal | None,
-    change: BudgetChange | None,
-    budget: Budget,
-    seeded: Decimal,
-) -> Iterator[BudgetLine]:
-    monthly = change.monthly_usd if change is not None else said
-    if monthly is not None:
-        yield BudgetLine(
-            scope=scope,
-            name=name,
-            monthly_usd=monthly,
-            spent_usd=spent,
-            stage=None if spent is None else stage_of(spent, budget, monthly),
-            hold_at=budget.hold_at,
-            stop_at=budget.stop_at,
-            seeded_usd=seeded,
-            change=change,
+    def add(scope: Scope, name: str, said: Decimal | None, spent: Decimal | None, before: Decimal, key: str) -> None:
+        change = changes.get((scope, key))
+        monthly = change.monthly_usd if change is not None else said
+        if monthly is None:
+            return
+        found.append(
+            BudgetLine(
+                scope=scope,
+                name=name,
+                monthly_usd=monthly,
+                spent_usd=spent,
+                stage=None if spent is None else stage_of(spent, budget, monthly),
+                hold_at=budget.hold_at,
+                stop_at=budget.stop_at,
+                seeded_usd=before,
+                forecast=forecasts.get((scope, name), Forecast()),
+                change=change,
+            )
         )
 
+    teams = [team] if team is not None else sorted({*budget.teams, *(n for s, n in changes if s is Scope.TEAM)})
+    if team is None:
+        whole = _sum(lines)
+        add(Scope.ACCOUNT, "", budget.account_usd, None if account is None else max(account, whole), seeded, "")
+        add(Scope.CLUSTER, "", budget.monthly_usd, whole, seeded, "")
+        for pool in policy.pools:
+            before = seeded_pools.get(pool.id, NOTHING)
+            spent = _sum(line for line in lines if line.whose.pool == pool.name) + before
+            add(Scope.POOL, pool.name, pool.budget_usd, spent, before, pool.id)
+    for name in teams:
+        held = _sum(line for line in lines if bool(line.whose.workload) and line.whose.owner.team == name)
+        add(Scope.TEAM, name, budget.teams.get(name), held + seeded, seeded, name)
+    return tuple(found)
 
-def _sum(lines: Iterable[CostLine], counts: Callable[[CostLine], bool]) -> Decimal:
-    return sum((line.usd for line in lines if counts(line)), NOTHING)
+
+def _sum(lines: Iterable[CostLine]) -> Decimal:
+    return sum((line.usd for line in lines), NOTHING)
 
 
 RULES = ("within_budget", "spend_is_known", "price_is_known")  # the guardrails of budgets
@@ -174,7 +157,7 @@ def standstills(
     """
     found = [*_held(spoken, policy)]
     if team is not None:
-        found = [each for each in found if f"{title_of(Scope.TEAM, team)}" in each.why]
+        found = [each for each in found if title_of(Scope.TEAM, team) in each.why]
     else:
         found += _paused(said, policy, until)
     within = (each for each in found if each.since < until and (each.until is None or each.until > start))
@@ -187,10 +170,8 @@ def _held(spoken: Iterable[Spoke], policy: Policy) -> Iterator[Standstill]:
         before = open_now.get(spoke.pool)
         if spoke.detail and before is None:
             pool = policy.pool(spoke.pool)
-            name = pool.name if pool else spoke.pool
-            open_now[spoke.pool] = Standstill(
-                kind=Stood.BUDGET, pool=name, since=spoke.at, until=None, why=spoke.detail
-            )
+            name, why = pool.name if pool else spoke.pool, spoke.detail
+            open_now[spoke.pool] = Standstill(kind=Stood.BUDGET, pool=name, since=spoke.at, until=None, why=why)
         elif not spoke.detail and before is not None:
             yield replace(open_now.pop(spoke.pool), until=spoke.at)
     yield from open_now.values()

@@ -1,6 +1,7 @@
 """The report of a month, as a value: costs, workloads, suggestions and budgets, of all teams or one."""
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -13,10 +14,9 @@ from receiver.core.model.usage import Owner, Usage, WorkloadLife
 from receiver.core.money.attribution import Attributed
 from receiver.core.money.budget import Forecast, Month
 from receiver.core.report.always_on import AlwaysOn, Baseline, CommitmentAdvice, advice, always_on, baselines
-from receiver.core.report.budget_lines import BudgetLine, Spent, Spoke, Standstill, budget_lines, standstills
+from receiver.core.report.budget_lines import BudgetLine, Spoke, Standstill, budget_lines, standstills
 from receiver.core.report.lines import (
     CostLine,
-    CostPiece,
     Day,
     Subtotal,
     UnitCost,
@@ -33,15 +33,11 @@ from receiver.core.report.rightsizing import (
     Measured,
     Peaks,
     RightSize,
-    cost_by_life,
     measured,
     peaks,
-    per_gpu_hour,
     prices_of_kinds,
     right_sizes,
     tight,
-    whole_gpus,
-    widest,
 )
 
 
@@ -81,13 +77,9 @@ def of_month(workloads: Iterable[WorkloadLife], start: datetime, until: datetime
     return tuple(w for w in workloads if w.created_at < until and (w.ended_at is None or w.ended_at >= start))
 
 
-def count_jobs(workloads: Iterable[WorkloadLife], until: datetime) -> Jobs:
+def count_jobs(workloads: Sequence[WorkloadLife], until: datetime) -> Jobs:
     """Count *workloads* of the month by their state at *until*."""
-    count = dict.fromkeys(("seen", "completed", "failed", "running", "waiting", "gone", "gave_up"), 0)
-    for found in workloads:
-        count["seen"] += 1
-        count[_standing(found, until)] += 1
-    return Jobs(**count)
+    return Jobs(seen=len(workloads), **Counter(_standing(found, until) for found in workloads))
 
 
 def _standing(found: WorkloadLife, until: datetime) -> str:
@@ -97,11 +89,6 @@ def _standing(found: WorkloadLife, until: datetime) -> str:
     if found.completed is None:
         return "gone" if bound else "gave_up"
     return "completed" if found.completed else "failed"
-
-
-def ended_within(found: WorkloadLife, start: datetime, until: datetime) -> bool:
-    """True when *found* ended between *start* and *until* with a known result."""
-    return found.ended_at is not None and start <= found.ended_at < until and found.completed is not None
 
 
 def queue_waits(workloads: Iterable[WorkloadLife], start: datetime, until: datetime) -> Waits:
@@ -118,7 +105,7 @@ def queue_waits(workloads: Iterable[WorkloadLife], start: datetime, until: datet
         started=len(took),
         p50=percentile(took, 0.50),
         p95=percentile(took, 0.95),
-        longest=took[-1] if took else None,
+        longest=max(took, default=None),
         still=len(still),
         still_longest=max(still, default=None),
     )
@@ -152,10 +139,6 @@ class Found:
     account_usd: Decimal | None = None
     seeded_pools: Mapping[str, Decimal] = field(default_factory=dict)
     forecasts: Mapping[tuple[Scope, str], Forecast] = field(default_factory=dict)
-
-    def spent(self, lines: Sequence[CostLine]) -> Spent:
-        """The spend of the month with these cost *lines*."""
-        return Spent(lines=lines, seeded_pools=self.seeded_pools, account=self.account_usd, forecasts=self.forecasts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,18 +200,24 @@ class Report:
 
 def report(found: Found, policy: Policy, month: Month, now: datetime, team: str | None = None) -> Report:
     """Return the report of *month* as known at *now*: of all teams, or one *team* (empty: without a label)."""
-    until = max(min(now, month.end), month.start)
+    start, until = month.start, max(min(now, month.end), month.start)
+
+    def theirs(owner: Owner) -> bool:
+        return team is None or owner.team == team
+
     every_piece = tuple(pieces(found.attributed, policy))
+    own_pieces = [p for p in every_piece if team is None or (p.whose.workload and theirs(p.whose.owner))]
     every_line = cost_lines(every_piece)
-    lines = tuple(x for x in every_line if team is None or _is_of(x.whose, team))
+    lines = tuple(x for x in every_line if team is None or (x.whose.workload and theirs(x.whose.owner)))
     held = [x for x in lines if x.whose.workload]
     without = [x for x in held if not x.whose.owner.team]
-    usage = [u for u in found.usage if team is None or u.owner.team == team]
-    alive = of_month([w for w in found.workloads if team is None or w.owner.team == team], month.start, until)
+    usage = [u for u in found.usage if theirs(u.owner)]
+    shares = [s for s in found.attributed.shares if s.usage is not None and theirs(s.usage.owner)]
+    alive = of_month([w for w in found.workloads if theirs(w.owner)], start, until)
     by_workload = by(lambda whose: whose.workload, held)
-    seen = _peaks(found, usage, alive, policy, team)
+    seen = peaks(usage, found.lives, shares, found.in_use, alive, policy)
     lives = found.lives if team is None else ()
-    began = _began(found.watched, month)
+    began = min(found.watched.values(), default=start)
     return Report(
         month=month,
         timezone=policy.timezone,
@@ -246,42 +235,34 @@ def report(found: Found, policy: Policy, month: Month, now: datetime, team: str 
         efficiency_target=float(policy.reports.efficiency_target),
         measured=measured(usage),
         jobs=count_jobs(alive, until),
-        waits=queue_waits(alive, month.start, until),
+        waits=queue_waits(alive, start, until),
         per_workload_usd=add_up(held).total.usd / len(by_workload) if by_workload else None,
-        per_completed_usd=_per_completed(by_workload, alive, month.start, until),
+        per_completed_usd=_per_completed(by_workload, alive, start, until),
         units=tuple(_units(lines, found.counts, policy, team)),
         right_sizes=right_sizes(seen, prices_of_kinds(policy)),
         tight=tight(seen),
-        baselines=baselines(lives, month.start, until),
-        commitments=advice(policy.reports.commitments if team is None else (), lives, month.start, until),
+        baselines=baselines(lives, start, until),
+        commitments=advice(policy.reports.commitments if team is None else (), lives, start, until),
         always_on=always_on(lives, policy, month, now, found.watched) if team is None else None,
-        budgets=budget_lines(found.spent(every_line), found.allowances, policy, team),
-        standstills=standstills(found.spoken, found.overrides, policy, month.start, until, team),
-        days=days(found.lives, _of_team(every_piece, team), lines, month, policy, now),
-        began=began,
+        budgets=_budgets(every_line, found, policy, team),
+        standstills=standstills(found.spoken, found.overrides, policy, start, until, team),
+        days=days(found.lives, own_pieces, lines, month, policy, now),
+        began=began if began > start else None,
         observed_from=found.attributed.observed_from,
-        complete=found.attributed.complete and began is None,
+        complete=found.attributed.complete and began <= start,
     )
 
 
-def _peaks(
-    found: Found, usage: Sequence[Usage], alive: Iterable[WorkloadLife], policy: Policy, team: str | None
-) -> tuple[Peaks, ...]:
-    cost = cost_by_life(found.attributed.shares, policy, team)
-    return peaks(usage, whole_gpus(found.lives, policy), cost, per_gpu_hour(found.lives), found.in_use, widest(alive))
-
-
-def _of_team(every_piece: Iterable[CostPiece], team: str | None) -> list[CostPiece]:
-    return [piece for piece in every_piece if team is None or _is_of(piece.whose, team)]
-
-
-def _began(watched: Mapping[str, datetime], month: Month) -> datetime | None:
-    began = min(watched.values(), default=month.start)
-    return began if began > month.start else None
-
-
-def _is_of(whose: Whose, team: str) -> bool:
-    return bool(whose.workload) and whose.owner.team == team
+def _budgets(lines: Sequence[CostLine], found: Found, policy: Policy, team: str | None) -> tuple[BudgetLine, ...]:
+    return budget_lines(
+        lines,
+        found.allowances,
+        policy,
+        team,
+        seeded_pools=found.seeded_pools,
+        account=found.account_usd,
+        forecasts=found.forecasts,
+    )
 
 
 def _per_completed(
@@ -291,7 +272,7 @@ def _per_completed(
 
     Cost is known by name, and names are reused: every run counts, and the cost of each name once.
     """
-    ended = [w for w in workloads if ended_within(w, start, until)]
+    ended = [w for w in workloads if w.completed is not None and w.ended_at and start <= w.ended_at < until]
     names = {w.workload for w in ended}
     completed = sum(w.completed is True for w in ended)
     usd = sum((found.total.usd for found in by_workload if found.name in names), Decimal(0))

@@ -32,14 +32,18 @@ COMPUTE_SLICES = 7  # a GPU with MIG has seven compute slices and eight memory s
 MEMORY_SLICES = 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class MigProfile:
     """A part of a GPU: *compute* of 7 compute slices, *memory* of 8 memory slices, *memory_gb* of memory."""
 
-    name: str
     compute: int
     memory: int
     memory_gb: int
+
+    @property
+    def name(self) -> str:
+        """NVIDIA's name of it."""
+        return f"{self.compute}g.{self.memory_gb}gb"
 
     @property
     def share(self) -> float:
@@ -57,27 +61,18 @@ class GpuKind:
     mig: tuple[MigProfile, ...] = ()
 
 
-def _mig(*profiles: tuple[int, int, int]) -> tuple[MigProfile, ...]:
-    return tuple(
-        MigProfile(name=f"{compute}g.{gb}gb", compute=compute, memory=memory, memory_gb=gb)
-        for compute, memory, gb in profiles
-    )
+def _mig(*memory_gb: int) -> tuple[MigProfile, ...]:
+    """The five profiles of a GPU, by their memory."""
+    slices = ((1, 1), (1, 2), (2, 2), (3, 4), (4, 4))
+    return tuple(MigProfile(compute, memory, gb) for (compute, memory), gb in zip(slices, memory_gb, strict=True))
 
 
 KINDS: Mapping[str, GpuKind] = {
     "L40S": GpuKind(memory_gb=48, tflops=362, bandwidth=864),
-    "A100-40": GpuKind(
-        memory_gb=40, tflops=312, bandwidth=1555, mig=_mig((1, 1, 5), (1, 2, 10), (2, 2, 10), (3, 4, 20), (4, 4, 20))
-    ),
-    "A100-80": GpuKind(
-        memory_gb=80, tflops=312, bandwidth=2039, mig=_mig((1, 1, 10), (1, 2, 20), (2, 2, 20), (3, 4, 40), (4, 4, 40))
-    ),
-    "H100": GpuKind(
-        memory_gb=80, tflops=989, bandwidth=3350, mig=_mig((1, 1, 10), (1, 2, 20), (2, 2, 20), (3, 4, 40), (4, 4, 40))
-    ),
-    "H200": GpuKind(
-        memory_gb=141, tflops=989, bandwidth=4800, mig=_mig((1, 1, 18), (1, 2, 35), (2, 2, 35), (3, 4, 71), (4, 4, 71))
-    ),
+    "A100-40": GpuKind(memory_gb=40, tflops=312, bandwidth=1555, mig=_mig(5, 10, 10, 20, 20)),
+    "A100-80": GpuKind(memory_gb=80, tflops=312, bandwidth=2039, mig=_mig(10, 20, 20, 40, 40)),
+    "H100": GpuKind(memory_gb=80, tflops=989, bandwidth=3350, mig=_mig(10, 20, 20, 40, 40)),
+    "H200": GpuKind(memory_gb=141, tflops=989, bandwidth=4800, mig=_mig(18, 35, 35, 71, 71)),
 }
 
 
@@ -157,12 +152,14 @@ def tight(found: Iterable[Peaks]) -> tuple[Peaks, ...]:
 def _options(peaks: Peaks, prices: Mapping[str, Decimal]) -> Iterable[RightSize]:
     if peaks.coverage < COVERAGE_ENOUGH or peaks.hours < OBSERVED_HOURS or not peaks.kind:
         return
-    yield from _fewer(peaks)
-    has = KINDS.get(peaks.kind)
-    engine, memory = peaks.peak_engine, peaks.peak_memory
-    if has is None or engine is None or memory is None:
+    gpus, used = peaks.gpus, peaks.gpus_used  # none in use is idle time, which is reported as such
+    if gpus is not None and used and used < gpus and peaks.gpus_hours >= OBSERVED_HOURS:
+        saves = peaks.usd * (1 - Decimal(used) / Decimal(gpus))
+        yield RightSize(peaks=peaks, to=f"{used} of {gpus} GPUs", way=Way.FEWER, saves_usd=saves)
+    has, engine = KINDS.get(peaks.kind), peaks.peak_engine
+    if has is None or engine is None or peaks.peak_memory is None:
         return
-    needs_gb = memory * has.memory_gb * MEMORY_ROOM
+    needs_gb = peaks.peak_memory * has.memory_gb * MEMORY_ROOM
     price = peaks.usd_per_gpu_hour or prices.get(peaks.kind)
     for name, kind in KINDS.items():
         other = prices.get(name)
@@ -170,51 +167,14 @@ def _options(peaks: Peaks, prices: Mapping[str, Decimal]) -> Iterable[RightSize]
             continue
         if needs_gb <= kind.memory_gb and engine * slowdown(has, kind) <= ENGINE_FULL:
             yield RightSize(peaks=peaks, to=name, way=Way.KIND, saves_usd=peaks.usd * (1 - other / price))
-    yield from _slices(peaks, has, needs_gb, engine)
-
-
-def _fewer(peaks: Peaks) -> Iterable[RightSize]:
-    """The number of GPUs that were ever in use at once; 0 is idle time, which is reported as such."""
-    gpus, used = peaks.gpus, peaks.gpus_used
-    if gpus is None or not used or used >= gpus or peaks.gpus_hours < OBSERVED_HOURS:
-        return
-    saves = peaks.usd * (1 - Decimal(used) / Decimal(gpus))
-    yield RightSize(peaks=peaks, to=f"{used} of {gpus} GPUs", way=Way.FEWER, saves_usd=saves)
-
-
-def _slices(peaks: Peaks, has: GpuKind, needs_gb: float, engine: float) -> Iterable[RightSize]:
-    """The smallest MIG profile that fits: with 1/7 of the compute, work takes at most 7 times as long."""
-    for profile in has.mig:
+    for profile in has.mig:  # with 1/7 of the compute, work takes at most 7 times as long
         if needs_gb <= profile.memory_gb and engine * COMPUTE_SLICES / profile.compute <= ENGINE_FULL:
-            saved = Decimal(str(round(1 - profile.share, 6)))
-            yield RightSize(peaks=peaks, to=profile.name, way=Way.MIG, saves_usd=peaks.usd * saved)
+            saves = peaks.usd * Decimal(str(round(1 - profile.share, 6)))
+            yield RightSize(peaks=peaks, to=profile.name, way=Way.MIG, saves_usd=saves)
             return
 
 
 WHOLE_GPU = "nvidia.com/gpu"
-
-
-def whole_gpus(lives: Iterable[NodeLife], policy: Policy) -> Mapping[str, str]:
-    """The kind of GPU by instance, for pools of whole GPUs: peaks of slices say nothing about the GPU."""
-    pools = {life.pool: policy.pool(life.pool) for life in lives}
-    sliced = {i for i, pool in pools.items() if pool is not None and set(pool.resources) != {WHOLE_GPU}}
-    return {x.instance: policy.gpu_kinds.get(x.size, "") for x in lives if x.pool not in sliced}
-
-
-def widest(workloads: Iterable[WorkloadLife]) -> Mapping[tuple[str, str], int]:
-    """The highest number of GPUs that each of *workloads* requested at once, by name and life."""
-    found: dict[tuple[str, str], int] = {}
-    for each in workloads:
-        named = (each.workload, each.life)
-        found[named] = max(each.gpus, found.get(named, 0))
-    return found
-
-
-def per_gpu_hour(lives: Iterable[NodeLife]) -> Mapping[str, Decimal]:
-    """USD per GPU-hour by instance, at the price in force when the node was first seen."""
-    return {
-        x.instance: x.price_usd_per_hour / Decimal(x.gpus) for x in lives if x.price_usd_per_hour is not None and x.gpus
-    }
 
 
 def prices_of_kinds(policy: Policy) -> Mapping[str, Decimal]:
@@ -226,17 +186,6 @@ def prices_of_kinds(policy: Policy) -> Mapping[str, Decimal]:
             each = pool.price_usd_per_hour / pool.gpus_per_node
             pools[kind] = min(each, pools.get(kind, each))
     return {**policy.gpu_prices, **pools}
-
-
-def cost_by_life(shares: Iterable[Share], policy: Policy, team: str | None) -> Mapping[tuple[str, str, str], Decimal]:
-    """USD in cents of held shares by workload, life and kind of GPU: of all teams, or one *team*."""
-    found: dict[tuple[str, str, str], Decimal] = {}
-    for share in shares:
-        row = share.usage
-        if row is not None and (team is None or row.owner.team == team):
-            key = (row.workload, row.life, key_of(share, By.GPU_KIND, policy))
-            found[key] = found.get(key, Decimal(0)) + share.usd
-    return to_cents(found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,17 +207,16 @@ def in_use(before: Accounted, seen: StepSight, policy: Policy) -> tuple[InUse, .
     """Return the GPUs in use by the samples of *seen*, for the time since *before* (two minutes at most)."""
     passed = timedelta(0) if before.at is None else max(min(seen.at - before.at, SAMPLED), timedelta(0))
     together: dict[tuple[str, str], list[Pod]] = {}
-    for node in seen.nodes:
+    for node in seen.nodes if passed else ():
         for pod in node.pods:
             if pod.uid and pod.gpus:
                 together.setdefault((workload_of(pod), life_of(pod)), []).append(pod)
-    month = month_of(seen.at, policy.timezone).name
+    month, seconds = month_of(seen.at, policy.timezone).name, passed.total_seconds()
     found = []
     for (workload, life), pods in sorted(together.items(), key=lambda named: named[0]):
         used = _used(pods, seen)
-        if used is not None and passed:
+        if used is not None:
             gpus = sum(pod.gpus for pod in pods)
-            seconds = passed.total_seconds()
             found.append(InUse(month=month, workload=workload, life=life, gpus=gpus, used=used, seconds=seconds))
     return tuple(found)
 
@@ -315,46 +263,50 @@ def _ratio(part: float, whole: float) -> float:
 
 def peaks(
     usage: Iterable[Usage],
-    kinds: Mapping[str, str],
-    cost: Mapping[tuple[str, str, str], Decimal],
-    prices: Mapping[str, Decimal],
+    lives: Sequence[NodeLife],
+    shares: Iterable[Share],
     in_use: Iterable[InUse],
-    widest: Mapping[tuple[str, str], int],
+    workloads: Iterable[WorkloadLife],
+    policy: Policy,
 ) -> tuple[Peaks, ...]:
-    """Return the peaks of each workload's life on each kind of GPU.
+    """Return the peaks of each workload's life on each kind of GPU, by its *usage* of *lives*; *shares* are their cost.
 
-    *kinds* is the kind by instance, *cost* the USD by workload, life and kind, *prices* the USD per GPU-hour by
-    instance, *widest* the highest number of GPUs requested at once.
+    Pools of parts of GPUs are left out: peaks of slices say nothing about the GPU.
     """
+    pools = {life.pool: policy.pool(life.pool) for life in lives}
+    sliced = {i for i, pool in pools.items() if pool is not None and set(pool.resources) != {WHOLE_GPU}}
+    kinds = {x.instance: policy.gpu_kinds.get(x.size, "") for x in lives if x.pool not in sliced}
+    prices = {  # USD per GPU-hour, as in force when the node was first seen
+        x.instance: x.price_usd_per_hour / Decimal(x.gpus) for x in lives if x.price_usd_per_hour is not None and x.gpus
+    }
+    used = {(row.workload, row.life): row for row in in_use}
+    widest: dict[tuple[str, str], int] = {}  # GPUs requested at once
+    for each in workloads:
+        widest[each.workload, each.life] = max(each.gpus, widest.get((each.workload, each.life), 0))
     together: dict[tuple[str, str, str], list[Usage]] = {}
     for row in usage:
         if row.instance in kinds:
             together.setdefault((row.workload, row.life, kinds[row.instance]), []).append(row)
-    used = {(row.workload, row.life): row for row in in_use}
-    return tuple(
-        _peaks_of(
-            rows,
-            kind=kind,
-            usd=cost.get((workload, life, kind), Decimal(0)),
-            prices=prices,
-            used=used.get((workload, life)),
-            widest=widest.get((workload, life), 0),
-        )
-        for (workload, life, kind), rows in sorted(together.items(), key=lambda named: named[0])
-    )
+    exact: dict[tuple[str, str, str], Decimal] = {}
+    for share in shares:
+        if share.usage is not None:
+            key = (share.usage.workload, share.usage.life, key_of(share, By.GPU_KIND, policy))
+            exact[key] = exact.get(key, Decimal(0)) + share.usd
+    cost = to_cents(exact)
+    found = []
+    for (work, life, kind), rows in sorted(together.items(), key=lambda named: named[0]):
+        usd, most = cost.get((work, life, kind), Decimal(0)), widest.get((work, life), 0)
+        found.append(_peaks_of(rows, kind, usd, prices, used.get((work, life)), most))
+    return tuple(found)
 
 
 def _peaks_of(
-    rows: Sequence[Usage],
-    *,
-    kind: str,
-    usd: Decimal,
-    prices: Mapping[str, Decimal],
-    used: InUse | None,
-    widest: int,
+    rows: Sequence[Usage], kind: str, usd: Decimal, prices: Mapping[str, Decimal], used: InUse | None, widest: int
 ) -> Peaks:
     seen = sum(row.measured for row in rows)
     gpus = max(used.gpus if used else 0, widest, 1)  # an hour of all of them together is one hour
+    priced = [(Decimal(row.held), prices[row.instance]) for row in rows if row.instance in prices and row.held > 0]
+    held = sum((seconds for seconds, _ in priced), Decimal(0))
     return Peaks(
         workload=rows[0].workload,
         team=max(rows, key=lambda row: row.held).owner.team,
@@ -367,12 +319,5 @@ def _peaks_of(
         gpus=used.gpus if used else None,
         gpus_used=used.used if used else None,
         gpus_hours=used.seconds / 3600 if used else 0.0,
-        usd_per_gpu_hour=_paid(rows, prices),
+        usd_per_gpu_hour=sum((s * price for s, price in priced), Decimal(0)) / held if held else None,
     )
-
-
-def _paid(rows: Iterable[Usage], prices: Mapping[str, Decimal]) -> Decimal | None:
-    """The mean USD per GPU-hour of *rows*; None if no node of them has a price."""
-    priced = [(Decimal(row.held), prices[row.instance]) for row in rows if row.instance in prices and row.held > 0]
-    held = sum((seconds for seconds, _ in priced), Decimal(0))
-    return sum((seconds * price for seconds, price in priced), Decimal(0)) / held if held else None
