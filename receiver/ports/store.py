@@ -20,8 +20,8 @@ from receiver.core.model.signals import Alert
 from receiver.core.model.usage import Accounted, Accounting, Unwatched, Usage, WorkloadLife
 from receiver.core.money.attribution import Watch
 from receiver.core.notices.notice import Notice
-from receiver.core.report.budget_lines import Spoke
 from receiver.core.report.lines import Counted
+from receiver.core.report.report import Spoke
 from receiver.core.report.rightsizing import InUse
 
 Snapshot = tuple[Mapping[str, Any], datetime]  # the picture of a step, and its time

@@ -13,9 +13,8 @@ from pydantic import AfterValidator, BeforeValidator, model_validator
 
 from receiver.core.model.policy import Scope
 from receiver.core.money.budget import BudgetStage
-from receiver.core.report.budget_lines import Stood
 from receiver.core.report.lines import PaidFor
-from receiver.core.report.report import Report
+from receiver.core.report.report import Report, Stood
 from receiver.core.report.rightsizing import Way
 from receiver.reports.published import (
     Cents,

@@ -14,8 +14,7 @@ import pytest
 from receiver.core.model.overrides import Override, OverrideKind
 from receiver.core.model.policy import Budget
 from receiver.core.model.text import span
-from receiver.core.report.budget_lines import Spoke
-from receiver.core.report.report import report
+from receiver.core.report.report import Spoke, report
 from receiver.core.report.rightsizing import InUse
 from receiver.reports import formats
 from receiver.reports.document import ReportDocument

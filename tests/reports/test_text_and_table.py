@@ -11,8 +11,7 @@ import pytest
 
 from receiver.core.model.policy import Budget, ReportPolicy, UnitOfWork
 from receiver.core.model.usage import Owner
-from receiver.core.report.budget_lines import Spoke
-from receiver.core.report.report import Report, report
+from receiver.core.report.report import Report, Spoke, report
 from receiver.reports.document import ReportDocument
 from receiver.reports.formats import COLUMNS, as_csv, as_text, shorter
 from tests.core.report.builders import AFTER, H100, MONTH, a_life, a_policy, a_usage, a_workload, at

@@ -8,8 +8,8 @@ from receiver.adapters.store import SqlStore, open_store
 from receiver.core.model.actions import Verdict
 from receiver.core.model.charges import Charge, Charged, RunsElsewhere, Seed
 from receiver.core.model.overrides import Override, OverrideKind
-from receiver.core.report.budget_lines import Spoke
 from receiver.core.report.lines import Counted
+from receiver.core.report.report import Spoke
 from receiver.core.report.rightsizing import InUse
 from tests.store.builders import NOW, POOL, after, decision, notice, reason
 

@@ -15,8 +15,8 @@ from receiver.core.model.signals import Alert
 from receiver.core.model.usage import Unwatched, Usage, WorkloadLife
 from receiver.core.money.attribution import Watch
 from receiver.core.notices.notice import Notice
-from receiver.core.report.budget_lines import Spoke
 from receiver.core.report.lines import Counted
+from receiver.core.report.report import Spoke
 from receiver.core.report.rightsizing import InUse
 from receiver.ports import (
     Arrival,

@@ -24,7 +24,7 @@ from receiver.adapters.store.schema import decisions, grounds
 from receiver.core.model.actions import Decision, Verdict
 from receiver.core.model.model import Facts
 from receiver.core.model.policy import Policy
-from receiver.core.report.budget_lines import RULES, Spoke
+from receiver.core.report.report import RULES, Spoke
 from receiver.ports import Grounds, GroundsKept, StoredDecision, WontWork
 
 LEAVES = (Verdict.HOLDS, Verdict.LIMITS)

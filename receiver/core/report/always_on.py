@@ -1,5 +1,6 @@
 """Savings against always-on capacity, baselines by size, and advice on committed capacity."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -43,13 +44,12 @@ def occupancy(lives: Iterable[NodeLife], start: datetime, until: datetime) -> Oc
         begin, end = max(life.created_at, start), min(life.gone_at or until, until)
         if begin < end:
             changes += [(begin, 1), (end, -1)]
-    exactly: dict[int, timedelta] = {}
+    exactly: defaultdict[int, timedelta] = defaultdict(timedelta)
     level, since = 0, start
     for at, change in sorted(changes):  # an end sorts before a beginning of the same moment
-        if at > since:
-            exactly[level] = exactly.get(level, NOTHING) + (at - since)
+        exactly[level] += max(at - since, NOTHING)
         level, since = level + change, at
-    longest_first = [exactly.get(n, NOTHING) for n in range(max(exactly, default=0), 0, -1)]
+    longest_first = [exactly[n] for n in range(max((n for n, lasted in exactly.items() if lasted), default=0), 0, -1)]
     return Occupancy(length=max(until - start, NOTHING), at_least=tuple(reversed(list(accumulate(longest_first)))))
 
 
@@ -92,9 +92,9 @@ def always_on(
     *watched* is when the ledger first knew each pool, by id; its nodes before that are unknown.
     """
     until = min(now, month.end)
-    by_pool: dict[str, list[NodeLife]] = {}
+    by_pool: defaultdict[str, list[NodeLife]] = defaultdict(list)
     for life in lives:
-        by_pool.setdefault(life.pool, []).append(life)
+        by_pool[life.pool].append(life)
     usd = spent = Decimal(0)
     peaks: dict[str, int] = {}
     since: dict[str, datetime] = {}
@@ -106,20 +106,15 @@ def always_on(
             continue
         pool = policy.pool(pool_id)
         name = pool.name if pool else pool_id
-        units = {life: _units(life, start, month, now, policy) for life in members}
         price = max(members, key=lambda life: (life.created_at, life.instance)).price_usd_per_hour
         if price is None or any(life.price_usd_per_hour is None for life in members):
             left_out.append(name)
             continue
         peaks[name], since[name] = found.peak, start
         usd += found.peak * -(-found.length // policy.billing.granularity) * unit_price(price, policy.billing)
-        spent += sum(
-            (
-                begun * unit_price(life.price_usd_per_hour or Decimal(0), policy.billing)
-                for life, begun in units.items()
-            ),
-            Decimal(0),
-        )
+        for life in members:
+            each = unit_price(life.price_usd_per_hour or Decimal(0), policy.billing)
+            spent += _units(life, start, month, now, policy) * each
     return AlwaysOn(usd=usd, spent_usd=spent, peaks=peaks, since=since, left_out=tuple(left_out))
 
 
@@ -177,21 +172,17 @@ def advice(
     found = _by_size(lives, start, until)
     said = []
     for offer in offers:
-        seen, price = found.get(offer.size, (None, None))
-        recommended, saves = 0, Decimal(0)
-        for lasted in seen.at_least if seen is not None and price is not None else ():
-            assert price is not None
-            assert seen is not None
-            gain = hours(lasted) * price - hours(seen.length) * offer.usd_per_hour
-            if gain > 0:
-                recommended, saves = recommended + 1, saves + gain
+        seen, price = found.get(offer.size, (Occupancy(length=NOTHING), None))
+        committed = hours(seen.length) * offer.usd_per_hour
+        gains = [hours(lasted) * price - committed for lasted in seen.at_least] if price is not None else []
+        paying = [gain for gain in gains if gain > 0]
         said.append(
             CommitmentAdvice(
                 commitment=offer,
                 on_demand_usd_per_hour=price,
                 break_even=offer.usd_per_hour / price if price else None,
-                recommended=recommended,
-                saves_usd=saves,
+                recommended=len(paying),
+                saves_usd=sum(paying, Decimal(0)),
             )
         )
     return tuple(said)
@@ -201,13 +192,13 @@ def _by_size(
     lives: Iterable[NodeLife], start: datetime, until: datetime
 ) -> dict[str, tuple[Occupancy, Decimal | None]]:
     """The occupancy and the last known price of each size."""
-    by_size: dict[str, list[NodeLife]] = {}
+    by_size: defaultdict[str, list[NodeLife]] = defaultdict(list)
     for life in sorted(lives, key=lambda x: (x.created_at, x.instance)):
-        by_size.setdefault(life.size, []).append(life)
+        by_size[life.size].append(life)
     found = {}
     for size, members in by_size.items():
         seen = occupancy(members, start, until)
         if seen.peak:
-            priced = [x.price_usd_per_hour for x in members if x.price_usd_per_hour is not None]
-            found[size] = (seen, priced[-1] if priced else None)
+            prices = [x.price_usd_per_hour for x in members if x.price_usd_per_hour is not None]
+            found[size] = seen, prices[-1] if prices else None
     return found

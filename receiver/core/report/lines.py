@@ -1,7 +1,8 @@
 """Cost lines of a month, in whole cents: by line, in subtotals, per unit of work and by day."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -81,11 +82,11 @@ def cost_lines(found: Iterable[CostPiece]) -> tuple[CostLine, ...]:
     The month's sum is rounded to cents by team (and unheld part), then by workload and line, so that every level adds
     up to the one above.
     """
-    exact: dict[Whose, Decimal] = {}
-    seconds: dict[Whose, float] = {}
+    exact: defaultdict[Whose, Decimal] = defaultdict(Decimal)
+    seconds: defaultdict[Whose, float] = defaultdict(float)
     for piece in found:
-        exact[piece.whose] = exact.get(piece.whose, Decimal(0)) + piece.usd
-        seconds[piece.whose] = seconds.get(piece.whose, 0.0) + piece.seconds
+        exact[piece.whose] += piece.usd
+        seconds[piece.whose] += piece.seconds
     cents = level_by_level(exact, {whose: (_team(whose), whose.workload) for whose in exact})
     made = [CostLine(whose=whose, gpu_hours=seconds[whose] / 3600, usd=cents[whose]) for whose in exact]
     return tuple(sorted(made, key=lambda line: (-line.usd, line.whose.workload, line.whose.pool, line.whose.paid_for)))
@@ -95,15 +96,14 @@ def told_by(attributed: Attributed, by: By, policy: Policy) -> tuple[Told, ...]:
     """Return *attributed* by one dimension, the most expensive first, with the same cents as the report's lines."""
     found = [(share, piece) for share in attributed.shares for piece in _pieces_of(share, policy)]
     filed = {piece.whose: (share.part, key_of(share, by, policy)) for share, piece in found}
-    usd: dict[tuple[Part, str], Decimal] = {}
-    idle: dict[tuple[Part, str], Decimal] = {}
+    usd: defaultdict[tuple[Part, str], Decimal] = defaultdict(Decimal)
+    idle: defaultdict[tuple[Part, str], Decimal] = defaultdict(lambda: Decimal("0.00"))
     for line in cost_lines(piece for _, piece in found):
-        under = filed[line.whose]
-        usd[under] = usd.get(under, Decimal(0)) + line.usd
+        usd[filed[line.whose]] += line.usd
         if line.whose.paid_for is PaidFor.IDLE:
-            idle[under] = idle.get(under, Decimal(0)) + line.usd
+            idle[filed[line.whose]] += line.usd
     told = (
-        replace(line, usd=usd[line.part, line.key], idle_usd=idle.get((line.part, line.key), Decimal("0.00")))
+        replace(line, usd=usd[line.part, line.key], idle_usd=idle[line.part, line.key])
         for line in attributed_lines(attributed, lambda share: key_of(share, by, policy))
     )
     return tuple(sorted(told, key=lambda line: (-line.usd, line.part, line.key)))
@@ -144,9 +144,9 @@ class Amount:
     gpu_hours: float = 0.0
     usd: Decimal = Decimal("0.00")
 
-    def plus(self, gpu_hours: float, usd: Decimal) -> "Amount":
-        """The sum with more."""
-        return Amount(gpu_hours=self.gpu_hours + gpu_hours, usd=self.usd + usd)
+    def __add__(self, other: "Amount") -> "Amount":
+        """The sum of both."""
+        return Amount(gpu_hours=self.gpu_hours + other.gpu_hours, usd=self.usd + other.usd)
 
 
 NOTHING = Amount()
@@ -161,11 +161,7 @@ class Subtotal:
 
     def of(self, *paid_for: PaidFor) -> Amount:
         """The amount for these uses, by default for all."""
-        found = NOTHING
-        for each in paid_for or tuple(PaidFor):
-            amount = self.amounts.get(each, NOTHING)
-            found = found.plus(amount.gpu_hours, amount.usd)
-        return found
+        return sum((self.amounts.get(each, NOTHING) for each in paid_for or PaidFor), NOTHING)
 
     @property
     def total(self) -> Amount:
@@ -186,18 +182,17 @@ class Subtotal:
 
 def add_up(lines: Iterable[CostLine], name: str = "") -> Subtotal:
     """Return *lines* as one subtotal."""
-    amounts: dict[PaidFor, Amount] = {}
+    amounts: defaultdict[PaidFor, Amount] = defaultdict(Amount)
     for line in lines:
-        paid_for = line.whose.paid_for
-        amounts[paid_for] = amounts.get(paid_for, NOTHING).plus(line.gpu_hours, line.usd)
-    return Subtotal(name=name, amounts=amounts)
+        amounts[line.whose.paid_for] += Amount(gpu_hours=line.gpu_hours, usd=line.usd)
+    return Subtotal(name=name, amounts=dict(amounts))
 
 
 def by(key: Callable[[Whose], str], lines: Iterable[CostLine]) -> tuple[Subtotal, ...]:
     """Return *lines* in subtotals by *key*, the most expensive first."""
-    sorted_in: dict[str, list[CostLine]] = {}
+    sorted_in: defaultdict[str, list[CostLine]] = defaultdict(list)
     for line in lines:
-        sorted_in.setdefault(key(line.whose), []).append(line)
+        sorted_in[key(line.whose)].append(line)
     found = [add_up(members, name) for name, members in sorted_in.items()]
     return tuple(sorted(found, key=lambda part: (-part.total.usd, part.name)))
 
@@ -280,12 +275,11 @@ def days(
     A node's uses are known per month, so all its days have the same ratio. Spend from before the ledger began is in no
     day. The days of each `PaidFor` add up to *lines*.
     """
-    parts: dict[str, dict[PaidFor, Decimal]] = {}
+    parts: defaultdict[str, defaultdict[PaidFor, Decimal]] = defaultdict(lambda: defaultdict(Decimal))
     for piece in pieces:
-        here = parts.setdefault(piece.instance, {})
-        here[piece.whose.paid_for] = here.get(piece.whose.paid_for, Decimal(0)) + piece.usd
+        parts[piece.instance][piece.whose.paid_for] += piece.usd
     bounds = tuple(_bounds(month, policy.timezone, now))
-    usd_for: list[dict[PaidFor, Decimal]] = [{} for _ in bounds]
+    exact: defaultdict[PaidFor, defaultdict[int, Decimal]] = defaultdict(lambda: defaultdict(Decimal))
     for life in lives:
         whole = units_between(life, month.start, month.end, now, policy.billing)
         if not whole or life.instance not in parts:
@@ -293,25 +287,15 @@ def days(
         for number, (_, start, end) in enumerate(bounds):
             begun = units_between(life, start, end, now, policy.billing)
             for paid_for, usd in parts[life.instance].items() if begun else ():
-                here = usd_for[number]
-                here[paid_for] = here.get(paid_for, Decimal(0)) + usd * begun / whole
-    in_whole_cents = _as_the_month(usd_for, lines)
-    return tuple(Day(day=day, usd_for=found) for (day, _, _), found in zip(bounds, in_whole_cents, strict=True))
-
-
-def _as_the_month(
-    exact: Sequence[Mapping[PaidFor, Decimal]], lines: Iterable[CostLine]
-) -> list[dict[PaidFor, Decimal]]:
-    """The days' *exact* amounts in cents, which add up to *lines* for each use."""
-    of_month: dict[PaidFor, Decimal] = {}
+                exact[paid_for][number] += usd * begun / whole
+    of_month: defaultdict[PaidFor, Decimal] = defaultdict(Decimal)
     for line in lines:
-        of_month[line.whose.paid_for] = of_month.get(line.whose.paid_for, Decimal(0)) + line.usd
-    found: list[dict[PaidFor, Decimal]] = [{} for _ in exact]
-    for paid_for in PaidFor:
-        by_day = {number: day[paid_for] for number, day in enumerate(exact) if paid_for in day}
-        for number, usd in to_cents(by_day, of_month.get(paid_for, Decimal(0))).items() if by_day else ():
-            found[number][paid_for] = usd
-    return found
+        of_month[line.whose.paid_for] += line.usd
+    cents = {paid_for: to_cents(by_day, of_month[paid_for]) for paid_for, by_day in exact.items()}
+    return tuple(
+        Day(day=day, usd_for={each: cents[each][number] for each in PaidFor if number in cents.get(each, ())})
+        for number, (day, _, _) in enumerate(bounds)
+    )
 
 
 def _bounds(month: Month, zone: str, now: datetime) -> Iterator[tuple[date, datetime, datetime]]:

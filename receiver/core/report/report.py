@@ -3,21 +3,23 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
+from enum import StrEnum
 
 from receiver.core.model.memory import NodeLife
-from receiver.core.model.overrides import Override
+from receiver.core.model.overrides import EVERY_POOL, Override, OverrideKind
 from receiver.core.model.policy import BudgetChange, Policy, Scope
 from receiver.core.model.usage import Owner, Usage, WorkloadLife
 from receiver.core.money.attribution import Attributed
-from receiver.core.money.budget import Forecast, Month
+from receiver.core.money.budget import BudgetStage, Forecast, Month, stage_of, title_of
 from receiver.core.report.always_on import AlwaysOn, Baseline, CommitmentAdvice, advice, always_on, baselines
-from receiver.core.report.budget_lines import BudgetLine, Spoke, Standstill, budget_lines, standstills
 from receiver.core.report.lines import (
     CostLine,
+    CostPiece,
     Day,
+    PaidFor,
     Subtotal,
     UnitCost,
     Whose,
@@ -39,6 +41,9 @@ from receiver.core.report.rightsizing import (
     right_sizes,
     tight,
 )
+
+NOTHING = Decimal(0)
+RULES = ("within_budget", "spend_is_known", "price_is_known")  # the guardrails of budgets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,48 +77,68 @@ class Jobs:
     gave_up: int = 0
 
 
-def of_month(workloads: Iterable[WorkloadLife], start: datetime, until: datetime) -> tuple[WorkloadLife, ...]:
-    """Return the *workloads* that existed between *start* and *until*."""
-    return tuple(w for w in workloads if w.created_at < until and (w.ended_at is None or w.ended_at >= start))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetLine:
+    """Allowance and spend in USD of *scope* and *name* (a pool's name, a team).
+
+    *spent_usd* and *stage* are None if the account's charges are unknown. *change* is set if an operator set the
+    allowance. *forecast* is for the current month. *seeded_usd* is the part of *spent_usd* from before the ledger
+    began; its owner is unknown, so it counts in full in each budget, as in decisions.
+    """
+
+    scope: Scope
+    name: str
+    monthly_usd: Decimal
+    spent_usd: Decimal | None
+    stage: BudgetStage | None
+    hold_at: Decimal
+    stop_at: Decimal
+    seeded_usd: Decimal = NOTHING
+    forecast: Forecast = field(default_factory=Forecast)
+    change: BudgetChange | None = None
+
+    @property
+    def title(self) -> str:
+        """The title of the budget."""
+        return title_of(self.scope, self.name)
+
+    @property
+    def ratio(self) -> Decimal | None:
+        """Spent / allowed, None if the allowance is 0 or the spend unknown."""
+        return self.spent_usd / self.monthly_usd if self.monthly_usd and self.spent_usd is not None else None
+
+    @property
+    def left_usd(self) -> Decimal | None:
+        """Allowed less spent; negative beyond the allowance."""
+        return None if self.spent_usd is None else self.monthly_usd - self.spent_usd
 
 
-def count_jobs(workloads: Sequence[WorkloadLife], until: datetime) -> Jobs:
-    """Count *workloads* of the month by their state at *until*."""
-    return Jobs(seen=len(workloads), **Counter(_standing(found, until) for found in workloads))
+class Stood(StrEnum):
+    """Why a pool could not grow."""
+
+    BUDGET = "budget"
+    PAUSE = "pause"
 
 
-def _standing(found: WorkloadLife, until: datetime) -> str:
-    bound = found.bound_at is not None and found.bound_at <= until
-    if found.ended_at is None or found.ended_at >= until:
-        return "running" if bound else "waiting"
-    if found.completed is None:
-        return "gone" if bound else "gave_up"
-    return "completed" if found.completed else "failed"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spoke:
+    """A stored decision about *pool* at *at*; *detail* is how a budget held its growth back, or empty."""
+
+    pool: str
+    at: datetime
+    detail: str = ""
 
 
-def queue_waits(workloads: Iterable[WorkloadLife], start: datetime, until: datetime) -> Waits:
-    """Return the queue waits of *workloads* between *start* and *until*."""
-    took: list[timedelta] = []
-    still: list[timedelta] = []
-    for found in workloads:
-        if found.bound_at is not None and start <= found.bound_at < until:
-            took.append(max(found.bound_at - found.created_at, timedelta(0)))  # clocks of two machines may differ
-        elif _standing(found, until) == "waiting":
-            still.append(until - found.created_at)
-    took.sort()
-    return Waits(
-        started=len(took),
-        p50=percentile(took, 0.50),
-        p95=percentile(took, 0.95),
-        longest=max(took, default=None),
-        still=len(still),
-        still_longest=max(still, default=None),
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standstill:
+    """*pool* (a name, or ``all``) could not grow from *since* to *until* (None: it still cannot). *who* paused it."""
 
-
-def percentile(ordered: Sequence[timedelta], ratio: float) -> timedelta | None:
-    """Return the smallest of *ordered* that at least *ratio* of them do not exceed (nearest rank); None of nothing."""
-    return ordered[max(math.ceil(ratio * len(ordered)), 1) - 1] if ordered else None
+    kind: Stood
+    pool: str
+    since: datetime
+    until: datetime | None
+    why: str
+    who: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +147,8 @@ class Found:
 
     *attributed* is the cost of *lives*, shared out. *counts* are the results of the queries of units of work by name,
     *allowances* those that operators set for the month, *watched* when the ledger first knew each pool, by id.
-    *spoken* and *overrides* are the input of `standstills`. *account_usd* is the charges of the whole account (None:
+    *spoken* are the decisions of the month and each pool's last one before it, in
+    order, *overrides* those of the month with their ends. *account_usd* is the charges of the whole account (None:
     unknown), *seeded_pools* the USD by pool id from before the ledger began, *forecasts* those of the last step.
     """
 
@@ -205,10 +231,12 @@ def report(found: Found, policy: Policy, month: Month, now: datetime, team: str 
     def theirs(owner: Owner) -> bool:
         return team is None or owner.team == team
 
+    def own(found: CostPiece | CostLine) -> bool:
+        return team is None or (bool(found.whose.workload) and theirs(found.whose.owner))
+
     every_piece = tuple(pieces(found.attributed, policy))
-    own_pieces = [p for p in every_piece if team is None or (p.whose.workload and theirs(p.whose.owner))]
     every_line = cost_lines(every_piece)
-    lines = tuple(x for x in every_line if team is None or (x.whose.workload and theirs(x.whose.owner)))
+    lines = tuple(filter(own, every_line))
     held = [x for x in lines if x.whose.workload]
     without = [x for x in held if not x.whose.owner.team]
     usage = [u for u in found.usage if theirs(u.owner)]
@@ -244,24 +272,12 @@ def report(found: Found, policy: Policy, month: Month, now: datetime, team: str 
         baselines=baselines(lives, start, until),
         commitments=advice(policy.reports.commitments if team is None else (), lives, start, until),
         always_on=always_on(lives, policy, month, now, found.watched) if team is None else None,
-        budgets=_budgets(every_line, found, policy, team),
-        standstills=standstills(found.spoken, found.overrides, policy, start, until, team),
-        days=days(found.lives, own_pieces, lines, month, policy, now),
+        budgets=budget_lines(every_line, found, policy, team),
+        standstills=standstills(found, policy, start, until, team),
+        days=days(found.lives, filter(own, every_piece), lines, month, policy, now),
         began=began if began > start else None,
         observed_from=found.attributed.observed_from,
         complete=found.attributed.complete and began <= start,
-    )
-
-
-def _budgets(lines: Sequence[CostLine], found: Found, policy: Policy, team: str | None) -> tuple[BudgetLine, ...]:
-    return budget_lines(
-        lines,
-        found.allowances,
-        policy,
-        team,
-        seeded_pools=found.seeded_pools,
-        account=found.account_usd,
-        forecasts=found.forecasts,
     )
 
 
@@ -293,3 +309,136 @@ def _units(
 def _counts_for(whose: Whose, only: Mapping[str, str]) -> bool:
     said = {"namespace": whose.namespace, **{key: getattr(whose.owner, key) for key in Owner.__slots__}}
     return not only or (bool(whose.workload) and all(said[key] == value for key, value in only.items()))
+
+
+def of_month(workloads: Iterable[WorkloadLife], start: datetime, until: datetime) -> tuple[WorkloadLife, ...]:
+    """Return the *workloads* that existed between *start* and *until*."""
+    return tuple(w for w in workloads if w.created_at < until and (w.ended_at is None or w.ended_at >= start))
+
+
+def count_jobs(workloads: Sequence[WorkloadLife], until: datetime) -> Jobs:
+    """Count *workloads* of the month by their state at *until*."""
+    return Jobs(seen=len(workloads), **Counter(_standing(found, until) for found in workloads))
+
+
+def _standing(found: WorkloadLife, until: datetime) -> str:
+    bound = found.bound_at is not None and found.bound_at <= until
+    if found.ended_at is None or found.ended_at >= until:
+        return "running" if bound else "waiting"
+    if found.completed is None:
+        return "gone" if bound else "gave_up"
+    return "completed" if found.completed else "failed"
+
+
+def queue_waits(workloads: Iterable[WorkloadLife], start: datetime, until: datetime) -> Waits:
+    """Return the queue waits of *workloads* between *start* and *until*."""
+    took: list[timedelta] = []
+    still: list[timedelta] = []
+    for found in workloads:
+        if found.bound_at is not None and start <= found.bound_at < until:
+            took.append(max(found.bound_at - found.created_at, timedelta(0)))  # clocks of two machines may differ
+        elif _standing(found, until) == "waiting":
+            still.append(until - found.created_at)
+    took.sort()
+    return Waits(
+        started=len(took),
+        p50=percentile(took, 0.50),
+        p95=percentile(took, 0.95),
+        longest=max(took, default=None),
+        still=len(still),
+        still_longest=max(still, default=None),
+    )
+
+
+def percentile(ordered: Sequence[timedelta], ratio: float) -> timedelta | None:
+    """Return the smallest of *ordered* that at least *ratio* of them do not exceed (nearest rank); None of nothing."""
+    return ordered[max(math.ceil(ratio * len(ordered)), 1) - 1] if ordered else None
+
+
+def budget_lines(lines: Sequence[CostLine], found: Found, policy: Policy, team: str | None) -> tuple[BudgetLine, ...]:
+    """Return the lines of all budgets of a month, or of one *team*'s; *lines* are the costs of all teams."""
+    budget = policy.budget
+    if budget is None:
+        return ()
+    changes = {(c.scope, c.name): c for c in found.allowances if c.monthly_usd is not None}
+    seeded = _sum(line for line in lines if line.whose.paid_for is PaidFor.SEEDED)
+    made: list[BudgetLine] = []
+
+    def add(scope: Scope, name: str, said: Decimal | None, spent: Decimal | None, before: Decimal, key: str) -> None:
+        change = changes.get((scope, key))
+        monthly = change.monthly_usd if change is not None else said
+        if monthly is None:
+            return
+        made.append(
+            BudgetLine(
+                scope=scope,
+                name=name,
+                monthly_usd=monthly,
+                spent_usd=spent,
+                stage=None if spent is None else stage_of(spent, budget, monthly),
+                hold_at=budget.hold_at,
+                stop_at=budget.stop_at,
+                seeded_usd=before,
+                forecast=found.forecasts.get((scope, name), Forecast()),
+                change=change,
+            )
+        )
+
+    teams = [team] if team is not None else sorted({*budget.teams, *(n for s, n in changes if s is Scope.TEAM)})
+    if team is None:
+        account, whole = found.account_usd, _sum(lines)
+        add(Scope.ACCOUNT, "", budget.account_usd, None if account is None else max(account, whole), seeded, "")
+        add(Scope.CLUSTER, "", budget.monthly_usd, whole, seeded, "")
+        for pool in policy.pools:
+            before = found.seeded_pools.get(pool.id, NOTHING)
+            spent = _sum(line for line in lines if line.whose.pool == pool.name) + before
+            add(Scope.POOL, pool.name, pool.budget_usd, spent, before, pool.id)
+    for name in teams:
+        held = _sum(line for line in lines if bool(line.whose.workload) and line.whose.owner.team == name)
+        add(Scope.TEAM, name, budget.teams.get(name), held + seeded, seeded, name)
+    return tuple(made)
+
+
+def _sum(lines: Iterable[CostLine]) -> Decimal:
+    return sum((line.usd for line in lines), NOTHING)
+
+
+def standstills(
+    found: Found, policy: Policy, start: datetime, until: datetime, team: str | None
+) -> tuple[Standstill, ...]:
+    """Return the standstills between *start* and *until*, in order. A *team* gets those that its own budget caused."""
+    stood = [*_held(found.spoken, policy)]
+    if team is not None:
+        stood = [each for each in stood if title_of(Scope.TEAM, team) in each.why]
+    else:
+        stood += _paused(found.overrides, policy, until)
+    within = (each for each in stood if each.since < until and (each.until is None or each.until > start))
+    return tuple(sorted(within, key=lambda each: (each.since, each.pool, each.kind)))
+
+
+def _held(spoken: Iterable[Spoke], policy: Policy) -> Iterator[Standstill]:
+    open_now: dict[str, Standstill] = {}
+    for spoke in spoken:
+        before = open_now.get(spoke.pool)
+        if spoke.detail and before is None:
+            pool = policy.pool(spoke.pool)
+            name, why = pool.name if pool else spoke.pool, spoke.detail
+            open_now[spoke.pool] = Standstill(kind=Stood.BUDGET, pool=name, since=spoke.at, until=None, why=why)
+        elif not spoke.detail and before is not None:
+            yield replace(open_now.pop(spoke.pool), until=spoke.at)
+    yield from open_now.values()
+
+
+def _paused(said: Iterable[tuple[Override, datetime | None]], policy: Policy, now: datetime) -> Iterator[Standstill]:
+    for override, ended_at in said:
+        if override.kind is OverrideKind.PAUSE:
+            pool = policy.pool(override.pool) if override.pool is not None else None
+            end = min(override.until, ended_at or override.until)
+            yield Standstill(
+                kind=Stood.PAUSE,
+                pool=pool.name if pool else override.pool or EVERY_POOL,
+                since=override.at,
+                until=end if end <= now else None,
+                why=override.why,
+                who=override.who,
+            )

@@ -7,8 +7,7 @@ from receiver.core.model.overrides import Override, OverrideKind
 from receiver.core.model.policy import Budget, BudgetChange, Policy, Scope
 from receiver.core.money.attribution import attribute
 from receiver.core.money.budget import BudgetStage, Forecast
-from receiver.core.report.budget_lines import BudgetLine, Spoke, Standstill, Stood
-from receiver.core.report.report import Found, Report, report
+from receiver.core.report.report import BudgetLine, Found, Report, Spoke, Standstill, Stood, report
 from tests.core.report.builders import AFTER, MONTH, a_life, a_policy, a_usage, at
 
 BUDGET = Budget(monthly_usd=Decimal(20), account_usd=Decimal(40), teams={"vision": Decimal(10)})
