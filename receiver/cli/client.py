@@ -1,18 +1,19 @@
-"""What the commands share: asking the server, where what goes wrong ends a command with its exit status and a remedy;
-printing; durations."""
+"""What the commands share: calls of the server, exit statuses, printing, durations, and completion in a shell."""
 
 import getpass
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, NoReturn
 
 import click
+from click.shell_completion import get_completion_class
 
 from receiver.adapters.http.own_api import NotThereError, RefusedError, ServerApi
+from receiver.adapters.http.sessions import quick_session
 from receiver.config import ConfigError, operator_token, reading_token, server_url
 from receiver.config.document import parse
 from receiver.config.values import Duration, Wrong
@@ -24,8 +25,10 @@ NOT_FOUND = 1
 UNUSABLE = 2  # the exit status for a configuration that cannot be used, as for a wrong command line
 UNREACHABLE = 3
 PORT_FORWARD = "kubectl port-forward -n gpu-autoscaler svc/gpu-autoscaler 8080:8080"
-
 NEVER = "none"
+PROGRAM = "gpu-autoscaler"
+VARIABLE = "_GPU_AUTOSCALER_COMPLETE"  # as click derives it from the program's name
+COMPLETION_SECONDS = 1.0  # a person has pressed a key and waits
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print what the server answered, as JSON.")
 
@@ -41,7 +44,7 @@ def refuse(error: ConfigError) -> NoReturn:
 
 @contextmanager
 def server(*, as_json: bool) -> Iterator[ServerApi]:
-    """The server to ask, until it has answered."""
+    """Yield the server; where it cannot answer, tell why and exit."""
     try:
         found = ServerApi(server_url(os.environ), reader=reading_token(os.environ))
     except ConfigError as error:
@@ -49,10 +52,7 @@ def server(*, as_json: bool) -> Iterator[ServerApi]:
     try:
         yield found
     except (NotThereError, RefusedError) as error:
-        if as_json:
-            print_json(error.document)
-        else:
-            print_lines(about_problem(error.document), err=True)
+        tell_problem(error, as_json=as_json)
         sys.exit(NOT_FOUND if isinstance(error, NotThereError) else UNUSABLE)
     except TryLater as error:
         click.echo(f"cannot reach the server at {found.shown}: {error}", err=True)
@@ -65,12 +65,19 @@ def server(*, as_json: bool) -> Iterator[ServerApi]:
         found.close()
 
 
-def about_problem(document: Mapping[str, Any]) -> Iterator[str]:
-    """Lines on something that the server does not have, from its 404."""
-    yield str(document.get("error"))
-    yield from listed("known: ", [str(line) for line in document.get("history") or ()])
-    yield from listed("it can mean: ", [str(m) for m in document.get("can_mean") or ()])
-    yield f"what to do: {document.get('remedy')}"
+def tell_problem(error: NotThereError | RefusedError, *, as_json: bool) -> None:
+    """Print the server's answer to a request for something that is missing or refused."""
+    document = error.document
+    if as_json:
+        print_json(document)
+        return
+    lines = [
+        str(document.get("error")),
+        *listed("known: ", [str(line) for line in document.get("history") or ()]),
+        *listed("it can mean: ", [str(m) for m in document.get("can_mean") or ()]),
+        f"what to do: {document.get('remedy')}",
+    ]
+    print_lines(lines, err=True)
 
 
 def print_lines(lines: Iterable[str], *, err: bool = False) -> None:
@@ -101,16 +108,21 @@ def acting_token() -> str:
         refuse(error)
 
 
-def who_asks() -> str:
-    """The login name; empty where the machine has none for us."""
+def login_name() -> str:
+    """Return the login name, empty without one."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):
         return ""
 
 
+def option_who(does: str) -> Callable[..., Any]:
+    """Return the option that names the person who *does* it."""
+    return click.option("--who", default=login_name, help=f"Who {does} it.", show_default="your login name")
+
+
 class DurationType(click.ParamType[timedelta | None]):
-    """A length of time as the configuration takes it; *never* adds the word none, for what there is not."""
+    """A length of time as the configuration takes it; *never* adds the word none."""
 
     name = "duration"
 
@@ -126,3 +138,46 @@ class DurationType(click.ParamType[timedelta | None]):
         except Wrong as error:
             self.fail(f"{error}; {error.remedy}" + (f", or {NEVER}" if self._never else ""), param, ctx)
         return length
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    """Print the script that completes commands, pools, pods, decisions and overrides behind TAB.
+
+    \b
+    bash: gpu-autoscaler completion bash > ~/.local/share/bash-completion/completions/gpu-autoscaler
+    zsh:  gpu-autoscaler completion zsh > "${fpath[1]}/_gpu-autoscaler"
+    fish: gpu-autoscaler completion fish > ~/.config/fish/completions/gpu-autoscaler.fish
+
+    Names come from the server that GPU_AUTOSCALER_URL names; where it does not answer within a second, none are
+    offered. bash must be 4.4 or later.
+    """
+    kind = get_completion_class(shell)
+    if kind is None:  # click knows all three
+        raise click.UsageError(f"no completion for {shell}")
+    click.echo(kind(ctx.find_root().command, {}, PROGRAM, VARIABLE).source())
+
+
+def _completion(path: str, name: Callable[[Mapping[str, Any]], str]) -> Callable[..., list[str]]:
+    """Return what completes with the names in ``/api/v1/PATH``; with none while the server does not answer at once."""
+
+    def complete(_ctx: click.Context | None, _param: click.Parameter | None, incomplete: str) -> list[str]:
+        session = quick_session(repeats=0)
+        try:
+            api = ServerApi(server_url(os.environ), COMPLETION_SECONDS, session, reader=reading_token(os.environ))
+            found = [name(entry) for entry in api.get_list(path)]
+        except (ConfigError, NotThereError, RefusedError, TryLater):
+            return []
+        finally:
+            session.close()
+        return [each for each in found if each.startswith(incomplete)]
+
+    return complete
+
+
+pool_names = _completion("pools", lambda pool: str(pool.get("name")))
+waiting_pods = _completion("waiting", lambda pod: f"{pod.get('namespace')}/{pod.get('name')}")
+decision_numbers = _completion("decisions", lambda decision: str(decision.get("id")))
+override_ids = _completion("overrides", lambda override: str(override.get("id")))

@@ -3,17 +3,15 @@
 import os
 import signal
 import sys
-import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import closing
 from datetime import datetime, timedelta
 from typing import Any
 
 import click
 from click.core import ParameterSource
 
-from receiver.adapters.clock import SystemClock
 from receiver.cli.client import UNUSABLE, DurationType, print_json
 from receiver.config import ConfigError, Settings, load
 from receiver.config.environment import installed_version
@@ -26,7 +24,6 @@ FAILED = 1
 OF_A_ROUND = frozenset({"only", "problems", "send_test_alert", "send_test_message"})
 OF_SMOKE = frozenset({"pool", "namespace", "timeout"})
 SENDS = {"send_test_alert": "alertmanager", "send_test_message": "messages"}  # the area of an option
-Teller = Callable[[Finding], None]
 STOPPED = 128 + signal.SIGTERM
 Found = Sequence[tuple[str, Sequence[Finding]]]  # findings by the name of the area
 COLOURS = {"pass": "green", "warn": "yellow", "fail": "red", "skip": "bright_black"}
@@ -87,7 +84,9 @@ def doctor(
     did or you declined, and 2 for a wrong command line or an invalid configuration.
     """
     _refuse_what_does_not_fit(ctx)
-    clock: Clock = ctx.obj or SystemClock()
+    from receiver.doctor.rounds import AREAS, go_round
+
+    clock: Clock = ctx.obj
     installation = Installation(
         settings=_loaded(clock, as_json=as_json),
         environ=os.environ,
@@ -97,14 +96,18 @@ def doctor(
     )
     visited: Found
     if smoke:
-        tried = run_smoke(installation, _teller(as_json), pool=pool, namespace=namespace, timeout=timeout, sure=yes)
-        visited = [("smoke", tried)]
+        tried = run_smoke(installation, pool=pool, namespace=namespace, timeout=timeout, sure=yes)
+        visited = [("smoke", _shown(installation, tried, as_json=as_json))]
     elif release:
-        visited = [("release", run_release(installation, _teller(as_json), sure=yes))]
+        visited = [("release", _shown(installation, run_release(installation, sure=yes), as_json=as_json))]
     else:
-        visited = _round(installation, only)
+        areas = [area for area in AREAS if not only or area.name in only]
+        visited = [(area.name, findings) for area, findings in go_round(areas, installation)]
     mode = installation.settings.configuration.mode.value
-    _show(visited, mode, clock.now(), as_json=as_json, problems=problems, told=smoke or release)
+    if as_json:
+        print_json(document(visited, mode=mode, at=clock.now()))
+    else:
+        print_styled([summary(visited)] if smoke or release else table(visited, problems=problems))
     if any(finding.verdict == "fail" for _, findings in visited for finding in findings):
         sys.exit(FAILED)
 
@@ -145,55 +148,18 @@ def _loaded(clock: Clock, *, as_json: bool) -> Settings:
         return load(os.environ)
     except ConfigError as error:
         secrets = secrets_in(os.environ)
-        found = [hidden(finding, secrets) for finding in unreadable(error.mistakes)]
-        _show([("configuration", found)], None, clock.now(), as_json=as_json)
+        found = [("configuration", [hidden(finding, secrets) for finding in unreadable(error.mistakes)])]
+        if as_json:
+            print_json(document(found, mode=None, at=clock.now()))
+        else:
+            print_styled(table(found))
         sys.exit(UNUSABLE)
 
 
-def _round(installation: Installation, only: Collection[str]) -> Found:
-    from receiver.doctor.rounds import AREAS, go_round
-
-    areas = [area for area in AREAS if not only or area.name in only]
-    return [(area.name, findings) for area, findings in go_round(areas, installation)]
-
-
-def _teller(as_json: bool) -> Teller:
-    """Return a function that shows a finding at once; JSON is printed at the end."""
-
-    def tell(finding: Finding) -> None:
-        for line in () if as_json else finding_lines(finding):
-            click.echo(line)
-
-    return tell
-
-
-def _show(
-    found: Found,
-    mode: str | None,
-    at: datetime,
-    *,
-    as_json: bool,
-    problems: bool = False,
-    told: bool = False,
-) -> None:
-    if as_json:
-        print_json(document(found, version=installed_version(), mode=mode, at=at))
-        return
-    for line in [summary(found)] if told else table(found, problems=problems):
-        click.echo(line)
-
-
 def run_smoke(
-    installation: Installation,
-    tell: Teller,
-    *,
-    pool: str | None,
-    namespace: str,
-    timeout: timedelta | None,
-    sure: bool,
-    wait: Callable[[float], None] = time.sleep,
-) -> list[Finding]:
-    """Run the smoke test on *pool* (None: the cheapest), show each finding at once, and return them all."""
+    installation: Installation, *, pool: str | None, namespace: str, timeout: timedelta | None, sure: bool
+) -> Iterator[Finding]:
+    """Run the smoke test on *pool* (None: the cheapest) unless the user declines."""
     from receiver.doctor import smoke as test
 
     try:
@@ -201,43 +167,38 @@ def run_smoke(
     except LookupError as error:
         names = ", ".join(p.name for p in installation.settings.policy.pools)
         raise click.BadParameter(f"unknown pool {error}; use one of: {names}", param_hint="--pool") from None
-    plan = test.Trial(
-        pool=tried,
-        namespace=namespace,
-        timeout=timeout or test.longest(tried),
-        wait=wait,
-    )
     price = f"USD {tried.price_usd_per_hour}" if tried.price_usd_per_hour is not None else "an unknown price"
-    asked = (
-        f"The smoke test creates the pod {namespace}/{test.NAME}, for which a node of pool {tried.name} may be bought"
-    )
+    asked = f"The smoke test creates the pod {namespace}/{test.NAME}"
+    asked += f", for which a node of pool {tried.name} may be bought"
     _ask(f"{asked}: at least one hour at {price}. Continue?", sure=sure)
-    with _stopped_in_order():
-        return _shown(installation, test.smoke(installation, plan), tell)
+    # SIGTERM ends the test like Ctrl-C, so that it cleans up.
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(STOPPED))
+    try:
+        plan = test.Trial(pool=tried, namespace=namespace, timeout=timeout or test.longest(tried))
+        yield from test.smoke(installation, plan)
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
-def run_release(installation: Installation, tell: Teller, *, sure: bool) -> list[Finding]:
-    """List the changes of mode act and undo them, showing each finding at once."""
+def run_release(installation: Installation, *, sure: bool) -> Iterator[Finding]:
+    """List the changes of mode act and undo them unless the user declines."""
     from receiver.doctor import kubernetes
     from receiver.doctor import release as task
 
-    def steps() -> Iterator[Finding]:
-        server = task.server(installation)
-        yield server
-        if server.verdict == "fail":
-            return
-        try:
-            with closing(kubernetes.opened(installation)) as cluster:
-                marks, unseen = task.marks(cluster)
-                for mark in marks:
-                    click.echo(f"      {printable(mark.said)}", err=True)
-                if marks:
-                    _ask(f"Undo {'these ' if len(marks) > 1 else 'this '}{len(marks)}?", sure=sure)
-                yield from task.undone(marks, unseen)
-        except (TryLater, WontWork) as error:
-            yield task.UNDONE.failed(str(error))
-
-    return _shown(installation, steps(), tell)
+    server = task.server(installation)
+    yield server
+    if server.verdict == "fail":
+        return
+    try:
+        with closing(kubernetes.opened(installation)) as cluster:
+            marks, unseen = task.marks(cluster)
+            for mark in marks:
+                click.echo(f"      {printable(mark.said)}", err=True)
+            if marks:
+                _ask(f"Undo {'these ' if len(marks) > 1 else 'this '}{len(marks)}?", sure=sure)
+            yield from task.undone(marks, unseen)
+    except (TryLater, WontWork) as error:
+        yield task.UNDONE.failed(str(error))
 
 
 def _ask(question: str, *, sure: bool) -> None:
@@ -245,8 +206,11 @@ def _ask(question: str, *, sure: bool) -> None:
         click.confirm(question, abort=True, err=True)
 
 
-def _shown(installation: Installation, findings: Iterable[Finding], tell: Teller) -> list[Finding]:
-    """Show each of *findings* without secrets and return them; the generator is always closed, so that it cleans up."""
+def _shown(installation: Installation, findings: Iterator[Finding], *, as_json: bool) -> list[Finding]:
+    """Return *findings* without secrets, each shown at once (JSON: at the end).
+
+    The generator is always closed, so that it cleans up.
+    """
     from receiver.doctor.rounds import hidden, secrets_of
 
     secrets, found = secrets_of(installation), []
@@ -254,18 +218,14 @@ def _shown(installation: Installation, findings: Iterable[Finding], tell: Teller
     with closing(generator):
         for finding in generator:
             found.append(hidden(finding, secrets))
-            tell(found[-1])
+            print_styled(() if as_json else finding_lines(found[-1]))
     return found
 
 
-@contextmanager
-def _stopped_in_order() -> Iterator[None]:
-    """Handle SIGTERM like Ctrl-C, so that the test cleans up."""
-    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(STOPPED))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+def print_styled(lines: Iterable[str]) -> None:
+    """Print *lines* with their colours."""
+    for line in lines:
+        click.echo(line)
 
 
 def counts(found: Found) -> dict[str, int]:
@@ -275,10 +235,7 @@ def counts(found: Found) -> dict[str, int]:
 
 
 def table(found: Found, *, problems: bool = False) -> Iterator[str]:
-    """Yield a table, area by area, with remedies, and a summary at the end.
-
-    With *problems* the table has only warnings and failures.
-    """
+    """Yield a table, area by area, with remedies, only *problems* if asked to, and a summary at the end."""
     shown = [f for _, findings in found for f in findings if not problems or f.verdict in PROBLEMS]
     width = max((len(finding.check) for finding in shown), default=0)
     for finding in shown:
@@ -297,19 +254,14 @@ def finding_lines(finding: Finding, width: int = 16) -> Iterator[str]:
 def summary(found: Found) -> str:
     """Return the summary line."""
     number = counts(found)
-    parts = [
-        f"{number['pass']} passed",
-        some(number["warn"], "warning"),
-        f"{number['fail']} failed",
-        f"{number['skip']} skipped",
-    ]
-    return ", ".join(parts)
+    warnings = some(number["warn"], "warning")
+    return f"{number['pass']} passed, {warnings}, {number['fail']} failed, {number['skip']} skipped"
 
 
-def document(found: Found, *, version: str, mode: str | None, at: datetime) -> dict[str, Any]:
+def document(found: Found, *, mode: str | None, at: datetime) -> dict[str, Any]:
     """Return the document of ``--json``; docs/doctor.md describes its keys."""
     return {
-        "version": version,
+        "version": installed_version(),
         "at": at.isoformat(timespec="seconds"),
         "mode": mode,
         "summary": counts(found),

@@ -7,26 +7,26 @@ from pathlib import Path
 
 import click
 
-from receiver.cli.approval import answer as answer_question
-from receiver.cli.approval import questions
-from receiver.cli.budget import budget
-from receiver.cli.client import refuse
-from receiver.cli.completion import completion
+from receiver.adapters.clock import SystemClock
+from receiver.cli.client import completion, print_json, print_lines, refuse, server
 from receiver.cli.doctor import doctor
 from receiver.cli.explain import explain
-from receiver.cli.override import override
+from receiver.cli.operate import answer, budget, override, questions
 from receiver.cli.replay import replay
-from receiver.cli.report import report
 from receiver.cli.status import status
 from receiver.config import ConfigError, load, load_file
 from receiver.config.environment import installed_version
 from receiver.config.show import describe
+from receiver.reports.formats import as_csv, as_text
+from receiver.web.api.reports import standalone
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(installed_version(), prog_name="gpu-autoscaler")
-def main() -> None:
+@click.pass_context
+def main(ctx: click.Context) -> None:
     """Scale Civo GPU node pools from Prometheus alerts, within a budget, and say why."""
+    ctx.obj = ctx.obj or SystemClock()
 
 
 @main.command("check-config")
@@ -71,16 +71,32 @@ def serve() -> None:
     os.execv(sys.executable, command)  # noqa: S606 (our own interpreter and arguments; gunicorn takes over the process)
 
 
-main.add_command(doctor)
-main.add_command(status)
-main.add_command(explain)
-main.add_command(override)
-main.add_command(questions)
-main.add_command(answer_question)
-main.add_command(budget)
-main.add_command(report)
-main.add_command(replay)
-main.add_command(completion)
+@main.command()
+@click.option("--month", metavar="YYYY-MM", help="Which month; the current one unless it is given.")
+@click.option("--team", help="The report of one team, by its label; an empty one is of work without the label.")
+@click.option("--format", "form", type=click.Choice(["text", "csv", "json", "html"]), default="text", show_default=True)
+def report(month: str | None, team: str | None, form: str) -> None:
+    """Say what a month cost, whose it was, and what lay idle.
+
+    The server is asked that GPU_AUTOSCALER_URL names, as with explain, with the same exit statuses: 1 is a team that
+    the month does not know. csv has every cost line, html is the page /costs in one file.
+    """
+    query = {name: value for name, value in (("month", month), ("team", team)) if value is not None}
+    with server(as_json=form == "json") as api:
+        document = api.get("report", query=query).document
+    match form:
+        case "json":
+            print_json(document)
+        case "csv":
+            click.echo(as_csv(document), nl=False)
+        case "html":
+            click.echo(standalone(document, installed_version()))
+        case _:
+            print_lines(as_text(document))
+
+
+for command in (doctor, status, explain, override, questions, answer, budget, replay, completion):
+    main.add_command(command)
 
 
 if __name__ == "__main__":

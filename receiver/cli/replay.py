@@ -12,8 +12,7 @@ import click
 from click.core import ParameterSource
 
 from receiver.adapters.clock import SystemClock
-from receiver.cli.client import UNUSABLE, DurationType, print_lines
-from receiver.cli.completion import decision_numbers
+from receiver.cli.client import UNUSABLE, DurationType, decision_numbers, print_lines
 
 Command = Callable[..., None]
 

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from receiver.adapters.http.own_api import NotThereError, ServerApi
 from receiver.adapters.store.decisions import read_grounds
-from receiver.cli.client import UNUSABLE, about_problem, print_json, print_lines, server
+from receiver.cli.client import UNUSABLE, print_json, print_lines, server, tell_problem
 from receiver.config import ConfigError, load_file
 from receiver.config.environment import installed_version
 from receiver.core.explain.evidence import with_grounds
@@ -120,10 +120,7 @@ def decide_again(number: str, config: Path | None, *, as_json: bool) -> int:
         try:
             then, kept = _asked(api, number)
         except NotThereError as error:
-            if as_json:
-                print_json(error.document)
-            else:
-                print_lines(about_problem(error.document), err=True)
+            tell_problem(error, as_json=as_json)
             sys.exit(UNUSABLE)
     try:
         made_from = read_grounds(kept)

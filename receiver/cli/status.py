@@ -10,7 +10,6 @@ from typing import Any
 
 import click
 
-from receiver.adapters.clock import SystemClock
 from receiver.cli.client import as_json, print_json, server
 from receiver.core.model.approval_request import Standing
 from receiver.core.model.policy import Scope
@@ -34,7 +33,7 @@ NARROWEST = 24  # columns that a note gets at least, beside the table
 )
 @as_json
 @click.pass_obj
-def status(clock: Clock | None, color: bool | None, as_json: bool) -> None:
+def status(clock: Clock, color: bool | None, as_json: bool) -> None:
     """Show pools, budget, silent sources, what waits, and the latest decisions on one screen.
 
     GPU_AUTOSCALER_URL names the server (default http://127.0.0.1:8080). The exit status is 0 if
@@ -49,7 +48,7 @@ def status(clock: Clock | None, color: bool | None, as_json: bool) -> None:
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     if color is None and os.environ.get("NO_COLOR"):  # https://no-color.org
         color = False
-    for line in about_status(printable(answer.document), (clock or SystemClock()).now(), width):
+    for line in about_status(printable(answer.document), clock.now(), width):
         click.echo(line, color=color)
 
 

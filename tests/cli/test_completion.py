@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from receiver.cli.completion import VARIABLE
+from receiver.cli.client import VARIABLE
 from receiver.cli.main import main
 from receiver.ports import TryLater
 from tests.adapters.wire import unused_url

@@ -1,0 +1,309 @@
+"""Commands by which people intervene: `override`, `questions` and `answer`, and `budget`."""
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+import click
+
+from receiver.cli.client import (
+    acting_token,
+    as_json,
+    option_who,
+    override_ids,
+    pool_names,
+    server,
+    show,
+)
+from receiver.cli.explain import override_line
+from receiver.core.model.approval_request import Answer, Standing
+from receiver.core.model.overrides import EVERY_POOL
+from receiver.core.model.text import span
+from receiver.ports import Clock
+from receiver.reports.picture import ScopedBudget
+from receiver.reports.screen import OLD, aligned, clock_time, since, usd
+from receiver.web.api.documents import BudgetChangeDocument, BudgetDocument, OverrideDocument, QuestionDocument
+
+WHY = click.option("--why", required=True, help="The reason, in one sentence; it is shown to everyone.")
+SIZED = {
+    "pin": "Keep POOL at exactly NODES nodes.",
+    "floor": "Keep POOL at NODES nodes or more, whatever the windows say.",
+    "ceiling": "Keep POOL at NODES nodes or fewer; idle nodes beyond that go at once.",
+}
+UNSIZED = {
+    "pause": "Change nothing in POOL, or with --all in any pool.",
+    "snooze": "Remove no node of POOL, or with --all of any pool; dead ones go all the same.",
+}
+
+
+def _with(*options: Callable[..., Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator that adds *options*, the last one first in the help."""
+
+    def add(command: Callable[..., None]) -> Callable[..., None]:
+        for option in options:
+            command = option(command)
+        return command
+
+    return add
+
+
+@click.group()
+def override() -> None:
+    """Override policy for a while: pin, floor, ceiling, pause, snooze.
+
+    GPU_AUTOSCALER_URL names the server (default http://127.0.0.1:8080), with the token in
+    GPU_AUTOSCALER_OPERATOR_TOKEN. The exit status is 0 if it was done, 1 if there is no such override, 2 for what
+    the server refuses, a wrong command line or token, and 3 if the server cannot be reached.
+    """
+
+
+_common = _with(
+    click.option("--for", "length", metavar="DURATION", help="How long, such as 30m, 2h or 3d."),
+    click.option("--until", metavar="TIME", help="Until when instead, such as 2026-11-21T18:00:00Z."),
+    WHY,
+    option_who("sets"),
+    as_json,
+)
+
+
+def _set(kind: str, pool: str, nodes: int | None, given: dict[str, Any]) -> None:
+    if not pool.strip():
+        raise click.UsageError("POOL is empty: name the pool (is a variable unset?)")
+    asked = {"kind": kind, "pool": pool, "why": given["why"], "who": given["who"]}
+    more = {"nodes": nodes, "for": given["length"], "until": given["until"]}
+    body = {**asked, **{key: value for key, value in more.items() if value is not None}}
+    with server(as_json=given["as_json"]) as api:
+        answer = api.post("overrides", body=body, token=acting_token())
+    show(given["as_json"], answer.document, about_override(OverrideDocument.model_validate(answer.document)))
+
+
+def _sized(kind: str, says: str) -> None:
+    @override.command(kind, help=says)
+    @click.argument("pool", shell_complete=pool_names)
+    @click.argument("nodes", type=int)
+    @_common
+    def command(pool: str, nodes: int, **given: Any) -> None:
+        _set(kind, pool, nodes, given)
+
+
+def _unsized(kind: str, says: str) -> None:
+    @override.command(kind, help=says)
+    @click.argument("pool", required=False, shell_complete=pool_names)
+    @click.option("--all", "every_pool", is_flag=True, help="Every pool.")
+    @_common
+    def command(pool: str | None, every_pool: bool, **given: Any) -> None:
+        if (pool is None) is not every_pool:
+            raise click.UsageError("name one pool, or give --all for every pool")
+        _set(kind, EVERY_POOL if pool is None else pool, None, given)
+
+
+for _kind, _says in SIZED.items():
+    _sized(_kind, _says)
+for _kind, _says in UNSIZED.items():
+    _unsized(_kind, _says)
+
+
+@override.command("list")
+@as_json
+@click.pass_obj
+def list_overrides(clock: Clock, as_json: bool) -> None:
+    """List what is in force."""
+    with server(as_json=as_json) as api:
+        found = api.get_list("overrides")
+    show(as_json, found, about_overrides([OverrideDocument.model_validate(each) for each in found], clock.now()))
+
+
+@override.command("end")
+@click.argument("number", metavar="ID", shell_complete=override_ids)
+@option_who("ends")
+@as_json
+def end_override(number: str, who: str, as_json: bool) -> None:
+    """End the override ID before its time."""
+    with server(as_json=as_json) as api:
+        answer = api.delete("overrides", number, query={"who": who}, token=acting_token())
+    show(as_json, answer.document, about_override(OverrideDocument.model_validate(answer.document)))
+
+
+def about_override(override: OverrideDocument) -> Iterator[str]:
+    """Lines on one override that was set or ended."""
+    yield f"{override.id}: {override_line(override)}"
+    if override.ended_at is not None:
+        yield f"ended by {override.ended_by}; what it did is undone by the next step as policy says"
+    else:
+        yield "the next step acts on it; see `gpu-autoscaler explain pool`"
+        yield f"to end it earlier: gpu-autoscaler override end {override.id}"
+
+
+def about_overrides(overrides: Sequence[OverrideDocument], now: datetime) -> Iterator[str]:
+    """Lines on all that are in force or to come."""
+    for override in overrides:
+        ends = override.until
+        left = f" (in {span((ends - now).total_seconds())})" if ends is not None and ends > now else ""
+        begun = "" if override.in_force else ", not in force yet"
+        yield f"{override.id}: {override_line(override)}{left}{begun}"
+    if not overrides:
+        yield "no override is in force"
+
+
+@click.command()
+@click.option("--all", "everything", is_flag=True, help="Also those that were answered or are over.")
+@as_json
+@click.pass_obj
+def questions(clock: Clock, everything: bool, as_json: bool) -> None:
+    """List the approval requests that have no answer yet.
+
+    GPU_AUTOSCALER_URL names the server (default http://127.0.0.1:8080). The exit status is 0,
+    or 3 if the server cannot be reached.
+    """
+    with server(as_json=as_json) as api:
+        found = [q for q in api.get_list("questions") if everything or q.get("state") == "open"]
+    lines = [_question(QuestionDocument.model_validate(question), clock.now()) for question in found]
+    show(as_json, found, lines or ["no approval is requested"])
+
+
+@click.command()
+@click.argument("number", metavar="ID")
+@click.argument("word", metavar="ANSWER", type=click.Choice([answer.value for answer in Answer]))
+@option_who("answers")
+@click.option("--why", default="", help="The reason, in one sentence; it is shown to everyone.")
+@as_json
+@click.pass_obj
+def answer(clock: Clock, number: str, word: str, who: str, why: str, as_json: bool) -> None:
+    """Answer the question ID with approve, snooze-1h, snooze-4h, snooze-tomorrow or pin.
+
+    The token in GPU_AUTOSCALER_OPERATOR_TOKEN is sent. The exit status is 0 if the answer counts, 1 if there is no such
+    question, 2 if it was answered otherwise or is over, for a wrong command line or token, and 3 if the server cannot
+    be reached.
+    """
+    token = acting_token()
+    body: dict[str, Any] = {"answer": word, "who": who, **({"why": why} if why else {})}
+    with server(as_json=as_json) as api:
+        document = api.post("questions", number, body=body, token=token).document
+    question = QuestionDocument.model_validate(document)
+    then = "it set an override; see `gpu-autoscaler override list`"
+    if question.answer == Answer.APPROVE:
+        then = "the next step acts on it; see `gpu-autoscaler explain pool`"
+    show(as_json, document, [_question(question, clock.now()), then])
+
+
+def _question(question: QuestionDocument, now: datetime) -> str:
+    """A line on *question*, with how long an answer still counts."""
+    ends = question.expires_at
+    left = (ends - now).total_seconds() if ends is not None and question.state == Standing.OPEN else 0
+    counts = f" (an answer counts for {span(left)})" if left > 0 else ""
+    return f"{question.id}: GPU pool {question.pool_name}: {question.said}{counts}"
+
+
+@click.group()
+def budget() -> None:
+    """Show this month's budgets, or set one until the month ends.
+
+    GPU_AUTOSCALER_URL names the server (default http://127.0.0.1:8080); setting takes the token
+    in GPU_AUTOSCALER_OPERATOR_TOKEN. The exit status is 0 if it was done, 2 for what the server refuses, a wrong
+    command line or token, and 3 if the server cannot be reached.
+    """
+
+
+_whose = _with(
+    click.option("--pool", metavar="NAME", shell_complete=pool_names, help="A pool's own, not the cluster's."),
+    click.option("--team", metavar="NAME", help="A team's budget."),
+    click.option("--account", is_flag=True, help="The whole account's budget."),
+    WHY,
+    option_who("sets"),
+    as_json,
+)
+
+
+def _asked(given: dict[str, Any]) -> dict[str, str]:
+    """Return the request for the budget that *given* names."""
+    named = [(scope, given[scope]) for scope in ("pool", "team") if given[scope] is not None]
+    for scope, name in named:
+        if not name.strip():
+            raise click.UsageError(f"--{scope} is empty: name the {scope} (is a variable unset?)")
+    if len(named) + given["account"] > 1:
+        raise click.UsageError("name one budget: --pool, --team or --account, or none of them for the cluster's")
+    scope, name = named[0] if named else ("account" if given["account"] else "cluster", "")
+    return {"scope": scope, "name": name, "who": given["who"], "why": given["why"]}
+
+
+@budget.command("show")
+@as_json
+@click.pass_obj
+def show_budgets(clock: Clock, as_json: bool) -> None:
+    """Show every budget: spent, reserved, its stage, what the month will cost, and who set it."""
+    with server(as_json=as_json) as api:
+        answer = api.get("budget")
+    show(
+        as_json, answer.document, about_budgets(BudgetDocument.model_validate(answer.document), answer.at, clock.now())
+    )
+
+
+@budget.command("set")
+@click.argument("amount", metavar="USD")
+@_whose
+def set_budget(amount: str, **given: Any) -> None:
+    """Set the allowance of this month to USD; the next month has the configured one again."""
+    body = {**_asked(given), "monthly_usd": amount}
+    with server(as_json=given["as_json"]) as api:
+        _show_change(api.post("budget", body=body, token=acting_token()).document, given["as_json"])
+
+
+@budget.command()
+@_whose
+def reset(**given: Any) -> None:
+    """Go back to the configured allowance before the month ends."""
+    query = _asked(given)
+    with server(as_json=given["as_json"]) as api:
+        _show_change(api.delete("budget", query=query, token=acting_token()).document, given["as_json"])
+
+
+def _show_change(document: Any, as_json: bool) -> None:
+    change = BudgetChangeDocument.model_validate(document)
+    usd_now = change.document()["monthly_usd"]
+    said = f"USD {usd_now} in {change.month}" if usd_now is not None else "what the configuration says again"
+    whose = f"{change.scope} {change.name}".rstrip()
+    show(as_json, document, [f"budget of the {whose}: {said}; by {change.who}: {change.why}"])
+
+
+def about_budgets(found: BudgetDocument, at: datetime | None, now: datetime) -> Iterator[str]:
+    """Lines on every budget; *at* is when the step looked."""
+    if not found.configured:
+        yield "no budget is configured: only max_nodes and limits bound the spend"
+        return
+    if not found.scopes:
+        yield "no step has finished yet"
+        return
+    yield f"budgets of {found.month}, USD"
+    rows = [("BUDGET", "SPENT", "RESERVED", "OF", "STAGE", "MONTH'S END")]
+    yield from aligned([*rows, *map(_row, found.scopes)], "<>>><")
+    pace = next((scope.forecast_since for scope in found.scopes if scope.forecast_since), None)
+    if pace is not None:
+        yield f"at this rate: what runs now goes on running; trend: the pace since {clock_time(pace, None)} goes on"
+    for scope in found.scopes:
+        yield from _notes(scope)
+    for kept in found.kept_out or ():
+        yield f"new GPU work is kept out of {kept.place} {since(kept.since, None)}"
+    if at is not None and now - at > OLD:
+        yield f"as of {clock_time(at, None)}, {span((now - at).total_seconds())} ago: the loop may stand still"
+
+
+def _row(scope: ScopedBudget) -> tuple[str, ...]:
+    return (
+        scope.title,
+        "unknown" if scope.unknown else usd(scope.spent_usd),
+        usd(scope.reserved_usd),
+        usd(scope.monthly_usd),
+        str(scope.stage),
+        f"{usd(scope.forecast_burn_usd)} at this rate, {usd(scope.forecast_trend_usd)} by the trend",
+    )
+
+
+def _notes(scope: ScopedBudget) -> Iterator[str]:
+    if scope.unknown:
+        yield f"{scope.title}: nothing grows while its spend is unknown: {scope.unknown}"
+    if scope.unpriced:
+        yield f"{scope.title}: nothing grows until these have a price: {', '.join(scope.unpriced)}"
+    if scope.uncounted:
+        yield f"{scope.title}: not counted, for lack of a price: {', '.join(scope.uncounted)}"
+    if scope.set_by is not None:
+        yield f"{scope.title}: set for this month by {scope.set_by.who}: {scope.set_by.why}"
