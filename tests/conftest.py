@@ -35,7 +35,7 @@ silence()
 @pytest.fixture
 def own_logs(monkeypatch: pytest.MonkeyPatch) -> None:
     """For who builds the whole application: its loggers are kept, with this test's output, which is closed later."""
-    configure_logs: Callable[[], None] = importlib.import_module("receiver.server.bootstrap.outside").configure_logs
+    configure_logs: Callable[[], None] = importlib.import_module("receiver.server.bootstrap").configure_logs
 
     def configure() -> None:
         configure_logs()

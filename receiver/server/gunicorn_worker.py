@@ -100,11 +100,6 @@ class RequestBuffer:
         return self._head > 0
 
     @property
-    def urgent(self) -> bool:
-        """Whether this is a delivery or a probe."""
-        return self.bytes.startswith(URGENT)
-
-    @property
     def wants_continue(self) -> bool:
         """Whether the client waits for "100 Continue" before it sends the body."""
         return self.head_complete and bool(_EXPECTS.search(self.bytes, 0, self._head))
@@ -122,15 +117,13 @@ class RequestBuffer:
             chunked = _CHUNKED.search(self.bytes, 0, self._head) is not None
             if len(_LENGTHS.findall(self.bytes, 0, self._head)) > (0 if chunked else 1):
                 return True  # two lengths are request smuggling: refused unread
-            self._needed = None if chunked else self._head + self._length()
+            found = _LENGTH.search(self.bytes, 0, self._head)
+            digits = found[1].lstrip(b"0") if found else b""  # gunicorn ignores leading zeros, too
+            length = int(digits[:MOST_DIGITS] or b"0")  # cut off it is still larger than any accepted length
+            self._needed = None if chunked else self._head + length
         if self._needed is None:
             return self._last_chunk_came()
         return len(self.bytes) >= self._needed or self._needed - self._head > largest
-
-    def _length(self) -> int:
-        found = _LENGTH.search(self.bytes, 0, self._head)
-        digits = found[1].lstrip(b"0") if found else b""  # gunicorn ignores leading zeros, too
-        return int(digits[:MOST_DIGITS] or b"0")  # cut off it is still larger than any accepted length
 
     def _last_chunk_came(self) -> bool:
         while True:
@@ -154,8 +147,9 @@ class CarefulLogger(Logger):  # type: ignore[misc]  # gunicorn leaves it untyped
     def warning(self, msg: str, *args: Any, **kwargs: Any) -> None:
         """Log *msg*; of a refused request only the client and the kind of mistake."""
         if isinstance(msg, str) and msg.startswith(REFUSED):
-            who, _, wrong = msg.partition(": ")
-            msg, args = "%s: %s", (who, _kind(wrong))
+            who, _, wrong = msg.partition(": ")  # such as "Invalid HTTP Header: 'Bearer ...'"
+            kind = re.split(r"[:'\"(]", wrong, maxsplit=1)[0].strip()[:60]
+            msg, args = "%s: %s", (who, kind or "not understood")
         super().warning(msg, *args, **kwargs)
 
     def exception(self, msg: str, *args: Any, **kwargs: Any) -> None:
@@ -163,13 +157,6 @@ class CarefulLogger(Logger):  # type: ignore[misc]  # gunicorn leaves it untyped
         if isinstance(msg, str) and msg.startswith(BROKEN):
             msg, args = BROKEN, ()
         super().exception(msg, *args, **kwargs)
-
-
-def _kind(wrong: str) -> str:
-    """Return ``Invalid HTTP Header`` of ``Invalid HTTP Header: 'Bearer ...'``."""
-    for mark in (":", "'", '"', "("):
-        wrong = wrong.partition(mark)[0]
-    return wrong.strip()[:60] or "not understood"
 
 
 class Next(Enum):
@@ -184,7 +171,6 @@ class TimedTlsSocket(ssl.SSLSocket):
     """A TLS socket that blocks for at most `SEND_SECONDS`: OpenSSL repeats a system call that timed out."""
 
     def setblocking(self, flag: bool) -> None:
-        """Block for a limited time, or not at all."""
         self.settimeout(SEND_SECONDS if flag else 0)
 
 
@@ -352,7 +338,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no annotations
         self._answering[conn] = len(arriving.bytes)
         self._held += len(arriving.bytes)
         conn.data_ready = True
-        if arriving.urgent:
+        if arriving.bytes.startswith(URGENT):
             super().enqueue_req(conn)
         elif len(self._slow) < max(1, self.cfg.threads - RESERVED):
             self._answer_slowly(conn)

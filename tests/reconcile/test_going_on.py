@@ -15,8 +15,7 @@ from receiver.ports import Store, TryLater
 from receiver.runtime import loop as loops
 from receiver.runtime.loop import Beat, Loop
 from receiver.runtime.store_opener import Opening
-from receiver.server.bootstrap.loops import loop_of
-from receiver.server.bootstrap.outside import Outside, reach_out
+from receiver.server.bootstrap import Outside, loop_of, reach_out
 from receiver.step.gather import look
 from receiver.step.parts import Parts
 from receiver.step.reconcile import Stepped

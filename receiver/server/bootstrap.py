@@ -1,0 +1,418 @@
+"""The composition root: the only module that knows the classes behind the ports."""
+
+import atexit
+import os
+import sys
+from collections.abc import Callable, Mapping, MutableMapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from pathlib import Path as File
+from time import monotonic
+from typing import Any
+
+import structlog
+from flask import Flask
+from gunicorn.errors import AppImportError
+from prometheus_client import CollectorRegistry
+
+from receiver import web
+from receiver.adapters.civo.cloud import CivoCloud
+from receiver.adapters.clock import SystemClock
+from receiver.adapters.kubernetes.cluster import KubernetesCluster, connect
+from receiver.adapters.kubernetes.reflector import Watching
+from receiver.adapters.leader import Lease, Terms, WriterLock
+from receiver.adapters.messages.delivery import Outbox
+from receiver.adapters.messages.destinations import check_every_destination
+from receiver.adapters.monitoring.alertmanager import AlertmanagerAlarms
+from receiver.adapters.monitoring.prometheus import PrometheusTelemetry
+from receiver.adapters.observe import ObservedCloud, ObservedCluster
+from receiver.adapters.store import SqlStore, store_at
+from receiver.adapters.store.database import is_sqlite, parse
+from receiver.adapters.store.lease_table import LeaseTable
+from receiver.config import ConfigError, Settings, load
+from receiver.config.environment import installed_version
+from receiver.config.live import ConfigurationFile, LiveSecrets
+from receiver.config.model import GroupDemand, Mode, QueueDemand
+from receiver.core.model.memory import is_trusted, steady_since
+from receiver.core.model.text import harmless
+from receiver.core.notices.grouping import PageLinks, Seal
+from receiver.metrics.collector import Instruments, StoreCollector
+from receiver.ports import Clock, TryLater, WontWork, WriterLostError
+from receiver.reports.monthly import MonthEnd
+from receiver.runtime.loop import LONGEST_CALL, Beat, Courier, Loop
+from receiver.runtime.store_opener import Opening, WarmUp
+from receiver.runtime.wakeups import WakeupBurst
+from receiver.step.carry_out import LEAD_LOST, Hands
+from receiver.step.gather import Sources
+from receiver.step.reconcile import Stepped, step
+
+EXTENSION = "gpu_autoscaler"
+GRACE_SECONDS = 5.0  # for a message, a watch or opening the store to end after they were told to
+LAST_MOMENT_SECONDS = 0.5  # the same if the loop has used up that time
+PRUNE_EVERY = timedelta(hours=1)
+SPARE = timedelta(seconds=10)  # for the other calls of a source beside its slowest one
+
+log = structlog.get_logger("receiver")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outside:
+    """The adapters that the parts of a process share.
+
+    *store* is for webhooks and the API, which every replica serves. Writes of the loop to *loops_store* are refused
+    once this replica no longer leads. *only_looks* are the writers of a step that only reports. *beat* is
+    called by a step that makes progress.
+    """
+
+    settings: Settings
+    secrets: LiveSecrets
+    file: ConfigurationFile
+    instruments: Instruments
+    beat: Beat
+    store: SqlStore
+    loops_store: SqlStore
+    writer: WriterLock | Lease
+    sources: Sources
+    hands: Hands
+    only_looks: Hands
+
+    @property
+    def mode(self) -> str:
+        """``act`` or ``observe``."""
+        return self.settings.configuration.mode.value
+
+
+def reach_out(settings: Settings, environ: Mapping[str, str]) -> Outside:
+    """Create all adapters without a call to the outside. Raises WontWork and ConfigError."""
+    said, told = settings.configuration, settings.environment
+    secrets, file = LiveSecrets(environ, told), ConfigurationFile(File(environ["GPU_AUTOSCALER_CONFIG"].strip()))
+    instruments, beat, store = Instruments(), Beat(), store_at(told.database_url.get_secret_value())
+    instruments.on_disk.watch(secrets, file)
+    writer = _writer(settings)
+    loops_store = store.fenced(writer.fence) if isinstance(writer, Lease) else store
+
+    # The adapters check leadership right before each write: they read first, and meanwhile the parent may have died or
+    # another replica may have become the leader.
+    def may_write() -> bool:
+        beat()  # a step that writes makes progress, however many nodes it handles
+        return writer.held()
+
+    def before_write() -> None:
+        if not may_write():
+            raise WriterLostError(LEAD_LOST)
+
+    civo = _civo(settings, secrets, writer, before_write, instruments)
+    cluster = None
+    if said.kubernetes.enabled:
+        cluster = connect(
+            told.kubeconfig,
+            timeouts=said.leader.timeouts,
+            before_write=before_write,
+            kueue_queued=said.kueue.demand is QueueDemand.QUEUED,
+            volcano_podgroups=said.volcano.demand is GroupDemand.PODGROUPS,
+            keep_nodes_for=said.kubernetes.keep_nodes_for,
+        )
+    observed = ObservedCluster(cluster) if cluster else None
+    only_looks = Hands(cloud=ObservedCloud(civo), cluster=observed, may_write=may_write)
+    return Outside(
+        settings=settings,
+        secrets=secrets,
+        file=file,
+        instruments=instruments,
+        beat=beat,
+        store=store,
+        loops_store=loops_store,
+        writer=writer,
+        sources=Sources(
+            cloud=civo,
+            accounts=civo,
+            sizes=civo,
+            cluster=cluster,
+            telemetry=PrometheusTelemetry(said.prometheus.url) if said.prometheus.url else None,
+            alarms=AlertmanagerAlarms(said.alertmanager.urls) if said.alertmanager.urls else None,
+            store=loops_store,
+            goes_on=beat,
+            payload_life=said.alertmanager.payload_life,
+        ),
+        hands=only_looks if said.mode is Mode.OBSERVE else Hands(cloud=civo, cluster=cluster, may_write=may_write),
+        only_looks=only_looks,
+    )
+
+
+def _writer(settings: Settings) -> WriterLock | Lease:
+    database = settings.environment.database_url.get_secret_value()
+    if is_sqlite(parse(database)):
+        return WriterLock(database)
+    leader = settings.configuration.leader
+    return Lease(LeaseTable(parse(database)), Terms(lasts=leader.lease, longest_call=leader.longest_call))
+
+
+def _civo(
+    settings: Settings,
+    secrets: LiveSecrets,
+    writer: WriterLock | Lease,
+    before_write: Callable[[], None],
+    instruments: Instruments,
+) -> CivoCloud:
+    def last_word() -> None:
+        if isinstance(writer, Lease) and not writer.lasts():
+            raise WriterLostError(LEAD_LOST)
+
+    told = settings.environment
+    try:
+        return CivoCloud(
+            api_url=told.civo_api_url,
+            api_key=secrets.civo_key,
+            region=told.civo_region,
+            cluster_id=told.civo_cluster_id,
+            timeouts=settings.configuration.leader.timeouts,
+            before_write=before_write,
+            last_word=last_word,
+            ended=instruments.civo.ended,
+        )
+    except ValueError as error:  # a key or an id that cannot be sent; the message names the variable
+        raise WontWork(str(error), code="configuration") from None
+
+
+class Stepping:
+    """The steps over *outside*; *begun* is the start of the process."""
+
+    def __init__(self, outside: Outside, begun: datetime) -> None:
+        said, store = outside.settings, outside.loops_store
+        self._outside = outside
+        self._warm_up = WarmUp(store, said.configuration.warm_up)
+        watched = outside.sources.cluster is not None
+        self._month_end = MonthEnd(store, outside.sources.telemetry, said.policy, watched=watched)
+        self._pruned_at = begun
+        self._believed: datetime | None = None
+
+    def __call__(self, now: datetime) -> Stepped:
+        """Take the step of *now*. Raises what `receiver.step.reconcile.step` raises."""
+        outside, policy = self._outside, self._outside.settings.policy
+        outside.file.look()
+        warm_at = self._warm_up.ends_at(now)
+        if warm_at is None:
+            stepped = step(outside.sources, outside.hands, policy, outside.mode, now)
+        else:
+            stepped = step(outside.sources, outside.only_looks, policy, Mode.OBSERVE.value, now)
+            stepped = replace(stepped, reconsider_at=min(warm_at, stepped.reconsider_at or warm_at))
+        self._believed = steady_since(self._believed, now, steady=stepped.steady)
+        if stepped.steady:  # a clock jump must not prune rows or send a monthly report
+            if abs(now - self._pruned_at) > PRUNE_EVERY:
+                self._pruned_at = now
+                try:
+                    outside.loops_store.prune(now)
+                except TryLater as error:  # pruning can wait, scaling cannot
+                    log.warning("old rows not deleted", error=str(error))
+            self._month_end.look(now, sure=is_trusted(self._believed, now))
+        return stepped
+
+
+def loop_of(outside: Outside, opening: Opening, clock: Clock) -> Loop:
+    """Return the loop, which steps once the store is open, and connect it with the instruments."""
+    said, instruments = outside.settings.configuration, outside.instruments
+    stepping = Stepping(outside, clock.now())
+    loop = Loop(
+        stepping,
+        outside.writer,
+        clock,
+        said.tick,
+        instruments,
+        may_begin=opening.is_open,
+        beat=outside.beat,
+        longest_call=max(LONGEST_CALL, said.leader.longest_call + SPARE),
+    )
+    instruments.leads, instruments.good_age = loop.leads, loop.good_age
+    return loop
+
+
+def watch_cluster(outside: Outside, loop: Loop) -> KubernetesCluster | None:
+    """Start the watches that keep the cluster's lists current and wake *loop* for pods; None if they are disabled."""
+    cluster, counts = outside.sources.cluster, outside.instruments.watch
+    if not isinstance(cluster, KubernetesCluster) or not outside.settings.configuration.kubernetes.watch:
+        return None
+
+    def wake() -> None:
+        if loop.leads():
+            counts.woke()
+            loop.wake()
+
+    counts.not_ours()
+    counts.ages = cluster.cache_ages
+    burst = WakeupBurst(wake)
+    cluster.watch(
+        Watching(leads=loop.leads, wake=burst.found, stands=counts.stands, fell=counts.fell, idle=counts.not_ours)
+    )
+    return cluster
+
+
+def outbox_of(outside: Outside, clock: Clock) -> Outbox:
+    said, tokens = outside.settings.configuration, outside.secrets.tokens
+    everybody, of_teams = outside.settings.environment.destinations()
+    links = PageLinks(
+        public_url=said.public_url,
+        docs_url=said.docs_url,
+        seal=lambda: Seal(token) if (token := tokens().operator) else None,
+    )
+    # Not fenced: a delivery is recorded even by a replica that has lost the lead, so that it is not repeated.
+    store, every = outside.store, said.notify.at_most_every
+    return Outbox(store, everybody, clock, of_teams, links=links, every=every, may_send=outside.writer.held)
+
+
+def web_of(outside: Outside, loop: Loop, clock: Clock, messages_to: tuple[str, ...]) -> Flask:
+    """Return webhook, pages, API and metrics; *messages_to* are the names of the destinations of messages."""
+    said, policy, instruments = outside.settings.configuration, outside.settings.policy, outside.instruments
+    registry = CollectorRegistry()
+    registry.register(instruments)
+    registry.register(StoreCollector(outside.store, policy, clock, mode=outside.mode, destinations=messages_to))
+
+    def wake() -> None:
+        loop.wake()
+        if isinstance(outside.writer, Lease):
+            outside.writer.nudge_leader()
+
+    return web.create_app(
+        web.WebParts(
+            tokens=outside.secrets.tokens,
+            store=outside.store,
+            wake=wake,
+            clock=clock,
+            policy=policy,
+            mode=outside.mode,
+            heartbeat=loop.health,
+            registry=registry,
+            instruments=instruments,
+            max_body_bytes=said.webhook.max_bytes,
+            version=installed_version(),
+            reading=said.web.reading,
+            public_url=said.public_url,
+            hosts=said.web.hosts,
+            docs_url=said.docs_url,
+            messages_to=messages_to,
+            watch=lambda: instruments.watch.state,
+        )
+    )
+
+
+@dataclass(slots=True)
+class Running:
+    """One process: what was opened, and the threads to stop."""
+
+    store: SqlStore
+    writer: WriterLock | Lease
+    opening: Opening
+    loop: Loop
+    courier: Courier
+    watched: KubernetesCluster | None
+    told_at: float = 0.0  # when the threads were told to stop, in seconds of `monotonic`; 0 before
+
+    def start(self) -> None:
+        """Start the threads."""
+        if isinstance(self.writer, Lease):
+            self.writer.start(self.loop.wake)
+        self.loop.start()
+        self.courier.start()
+
+    def tell(self) -> None:
+        """Tell every thread to stop without waiting. The loop gives up leadership when its step is over."""
+        self.told_at = self.told_at or monotonic()
+        for part in self._beside():
+            part.stop(0)
+        self.loop.stop(0)
+
+    def stop(self) -> None:
+        """Stop the threads, then close the store. All are told before any is waited for: gunicorn kills the process
+        `graceful_timeout` after SIGTERM, and a hanging message must not use up the time of the loop's last step."""
+        self.tell()
+        self.loop.stop()
+        for part in self._beside():
+            part.stop(max(LAST_MOMENT_SECONDS, self.told_at + GRACE_SECONDS - monotonic()))
+        if isinstance(self.writer, Lease):
+            self.writer.close()
+        self.store.close()
+
+    def _beside(self) -> tuple[Opening | KubernetesCluster | Courier, ...]:
+        return tuple(part for part in (self.opening, self.watched, self.courier) if part is not None)
+
+
+def create_app(environ: Mapping[str, str] | None = None) -> Flask:
+    """Build the application from the environment.
+
+    An unreachable database is retried in the background. Raises ConfigError with every mistake at once, and WontWork
+    for a problem that a person must fix first.
+    """
+    environ = os.environ if environ is None else environ
+    settings = load(environ)
+    configure_logs()
+    for warning in (*settings.warnings, *check_every_destination(*settings.environment.destinations())):
+        log.warning("configuration", detail=warning)
+    clock = SystemClock()
+    outside = reach_out(settings, environ)
+    opening = Opening(outside.store.open)
+    loop = loop_of(outside, opening, clock)
+    outbox = outbox_of(outside, clock)
+    app = web_of(outside, loop, clock, outbox.destinations)
+    opening.begin()
+    app.extensions[EXTENSION] = Running(
+        store=outside.store,
+        writer=outside.writer,
+        opening=opening,
+        loop=loop,
+        courier=Courier(outbox.deliver_due, loop, clock),
+        watched=watch_cluster(outside, loop),
+    )
+    return app
+
+
+def load_app() -> Flask:
+    """Build the application for gunicorn; a failure to start is reported without a stack trace.
+
+    gunicorn prints the text of an AppImportError and exits with status 4 instead of booting one worker after another.
+    """
+    try:
+        return create_app()
+    except (ConfigError, WontWork, TryLater) as error:
+        raise AppImportError(f"cannot start: {error}") from None
+
+
+def start(app: Flask) -> None:
+    """Start the threads of *app*'s process."""
+    running: Running = app.extensions[EXTENSION]
+    running.start()
+    atexit.register(stop, app)
+
+
+def tell_to_stop(app: Flask) -> None:
+    """Tell the threads of *app*'s process to stop; `stop` waits for them."""
+    running: Running | None = app.extensions.get(EXTENSION)
+    if running is not None:
+        running.tell()
+
+
+def stop(app: Flask) -> None:
+    """Stop the threads of *app*'s process; idempotent."""
+    running: Running | None = app.extensions.pop(EXTENSION, None)
+    if running is not None:
+        running.stop()
+
+
+def configure_logs() -> None:
+    """Write one line per event to standard output: JSON unless it is a terminal."""
+    terminal = sys.stdout.isatty()
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            *([_shown] if terminal else []),
+            structlog.dev.ConsoleRenderer() if terminal else structlog.processors.JSONRenderer(),
+        ],
+        logger_factory=structlog.PrintLoggerFactory(sys.stdout),
+        cache_logger_on_first_use=True,  # each delivery writes a line
+    )
+
+
+def _shown(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Remove terminal control characters from external text; the JSON renderer escapes them."""
+    return {key: harmless(value) if isinstance(value, str) else value for key, value in event.items()}
