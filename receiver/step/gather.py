@@ -23,7 +23,7 @@ from receiver.core.model.policy import Policy, Scope
 from receiver.core.model.signals import PAYLOAD_LIFE, Alert, numbered, signals_from, silenced_pools
 from receiver.core.money.attribution import attribute, by_team
 from receiver.core.money.budget import Month, month_of
-from receiver.core.money.cost import A_WEEK, elsewhere_per_hour, spend_by_pool, spent
+from receiver.core.money.cost import A_WEEK, elsewhere_per_hour, spend_by_pool
 from receiver.core.scaling.waits import why_removals_stop
 from receiver.ports import (
     Accounts,
@@ -260,7 +260,7 @@ def _spend(
     forecasts: bool,
 ) -> Spend:
     """Return what the ledger says of *month*."""
-    pools, unpriced = spent(memory.ended, lives, month.start, now, policy.billing)
+    pools, unpriced = spend_by_pool(lives, month.start, now, policy.billing, memory.ended)
     seen: Mapping[str, Decimal] = {}
     since: datetime | None = None
     if forecasts:

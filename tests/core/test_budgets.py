@@ -14,7 +14,7 @@ from receiver.core.model.actions import Action, ActionKind, Change, Decision, Ve
 from receiver.core.model.model import Facts, Node, Spend, Stage
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.policy import Budget, BudgetChange, Policy, Scope
-from receiver.core.money.budget import BudgetStage, BudgetView, Key, Outlook, views
+from receiver.core.money.budget import BudgetStage, BudgetView, Key, Month, forecast, views
 from receiver.core.notices import money_notices
 from receiver.core.scaling.assign import Assignment
 from receiver.step.publish import picture
@@ -405,10 +405,11 @@ def test_a_pools_spend_is_its_own() -> None:
 
 def test_a_month_is_forecast_by_what_runs_now_and_by_the_days_behind() -> None:
     since, end = NOW - timedelta(hours=9), NOW + timedelta(hours=10)
-    given: dict[str, Any] = {"at": NOW, "start": since, "end": end, "burn": Decimal(2), "seen": Decimal(5)}
-    found = Outlook(**given, since=since).forecast(Decimal(100))
+    month = Month(name="2026-11", start=since, end=end)
+    burn, seen = Decimal(2), Decimal(5)
+    found = forecast(Decimal(100), burn, seen, since, Decimal(0), month, NOW)
     assert (found.burn, found.trend, found.since) == (Decimal(120), Decimal(105), since)
-    assert Outlook(**given, since=None).forecast(Decimal(100)).trend is None
+    assert forecast(Decimal(100), burn, seen, None, Decimal(0), month, NOW).trend is None
 
 
 def test_the_forecast_of_a_pool_is_that_of_its_own_nodes_and_its_own_pace() -> None:

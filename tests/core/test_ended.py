@@ -8,7 +8,7 @@ import pytest
 
 from receiver.core.model.memory import NodeLife
 from receiver.core.model.policy import Anchor, Billing, Rounding
-from receiver.core.money.cost import EndedLog, paid_units, spend_by_pool, spent
+from receiver.core.money.cost import EndedLog, paid_units, spend_by_pool
 from tests.core.builders import NOW
 
 HOUR = timedelta(hours=1)
@@ -44,7 +44,7 @@ def test_what_ended_lives_and_others_cost_is_what_counting_all_of_them_gives(bil
         life = a_life(dice, number, NOW - dice.uniform(0, 50) * HOUR)
         ended.add(life)
         all_of_them.append(life)
-        assert spent(ended, living, since, NOW, billing) == spend_by_pool(all_of_them, since, NOW, billing)
+        assert spend_by_pool(living, since, NOW, billing, ended) == spend_by_pool(all_of_them, since, NOW, billing)
 
 
 def test_another_month_is_counted_anew() -> None:

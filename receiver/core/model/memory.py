@@ -1,5 +1,6 @@
 """What a step reads from the store: the ledger, the state that the last step left (`Control`), and clock checks."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -57,7 +58,7 @@ class EndedLives(Protocol):
     def lives(self) -> Sequence[NodeLife]:
         """The lives added so far, in that order."""
 
-    def paid_units(self, since: datetime, billing: Billing) -> tuple[dict[tuple[str, Decimal], int], frozenset[str]]:
+    def paid_units(self, since: datetime, billing: Billing) -> tuple[Counter[tuple[str, Decimal]], frozenset[str]]:
         """Return the paid units begun since *since* by pool and price, and the sizes without a price."""
 
 

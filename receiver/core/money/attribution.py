@@ -1,6 +1,6 @@
 """Cost attribution: the cost of each node of a month shared out by GPU-seconds, to the exact cent of the ledger."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -34,10 +34,6 @@ class Watch:
             return None
         return max(self.since, month.start)
 
-    def lags(self, now: datetime) -> bool:
-        """True when accounting continues, so that the next one covers the time since *until*."""
-        return self.until is not None and now - self.until <= CONTINUOUS
-
 
 def is_settled(month: Month, watch: Watch | None, now: datetime, billing: Billing) -> bool:
     """True when *month* is final: its last paid unit is over and accounted for, and an hour has passed in which Civo
@@ -47,7 +43,7 @@ def is_settled(month: Month, watch: Watch | None, now: datetime, billing: Billin
     return known and now >= last + SETTLED_AFTER
 
 
-def unseen_in(
+def _unseen(
     life: NodeLife, known: float, month: Month, now: datetime, billing: Billing, watch: Watch | None
 ) -> tuple[float, float]:
     """Seconds of *life* in *month* that were never accounted for, and those that the next accounting will cover.
@@ -66,7 +62,8 @@ def unseen_in(
     if before or late or watch.observed_from(month) is None:
         return max((end - begin).total_seconds() - known, 0.0), 0.0
     rest = max((end - max(begin, watch.until or begin)).total_seconds(), 0.0)
-    return (0.0, rest) if watch.lags(now) else (rest, 0.0)
+    continues = watch.until is not None and now - watch.until <= CONTINUOUS  # the next accounting covers the rest
+    return (0.0, rest) if continues else (rest, 0.0)
 
 
 FINEST = Decimal("1E-12")  # USD: finer than any bill; sums of millions of them are exact
@@ -218,7 +215,7 @@ def _shared_out(
     if blind is not None:
         told = blind.seconds / gpus if blind.node_seconds is None else blind.node_seconds
         known.append((Part.UNWATCHED, told, blind.seconds, None))
-    unseen, soon = unseen_in(life, sum(took for _, took, _, _ in known), month, now, billing, watch)
+    unseen, soon = _unseen(life, sum(took for _, took, _, _ in known), month, now, billing, watch)
     known.append((Part.UNWATCHED, unseen, unseen * life.gpus, None))
     known.append((Part.AHEAD, ahead + soon, (ahead + soon) * life.gpus, None))
     offered = units * billing.granularity.total_seconds()
@@ -233,13 +230,7 @@ def _shared_out(
         share = usd - given if number == len(taking) else (usd * Decimal(took) / Decimal(whole)).quantize(FINEST)
         given += share
         yield Share(
-            part=part,
-            usd=share,
-            seconds=seconds,
-            size=life.size,
-            pool=life.pool,
-            usage=row,
-            instance=life.instance,
+            part=part, usd=share, seconds=seconds, size=life.size, pool=life.pool, usage=row, instance=life.instance
         )
 
 
@@ -279,8 +270,7 @@ def lines(attributed: Attributed, key: Callable[[Share], str]) -> tuple[Line, ..
     found: dict[tuple[Part, str], list[Share]] = {}
     for share in attributed.shares:
         found.setdefault((share.part, key(share)), []).append(share)
-    exact = {filed: sum((s.usd for s in shares), Decimal(0)) for filed, shares in found.items()}
-    cents = to_cents(exact)
+    cents = to_cents({filed: sum((s.usd for s in shares), Decimal(0)) for filed, shares in found.items()})
     made = (_line(*filed, shares, cents[filed]) for filed, shares in found.items())
     return tuple(sorted(made, key=lambda line: (-line.usd, line.part, line.key)))
 
@@ -295,24 +285,17 @@ def by_team(attributed: Attributed) -> Mapping[str, Decimal]:
     return found
 
 
-def _line(part: Part, key: str, shares: Iterable[Share], usd: Decimal) -> Line:
-    seconds = measured = idle = busy = memory = 0.0
-    idle_usd = Decimal(0)
-    for share in shares:
-        seconds += share.seconds
-        row = share.usage
-        if row is not None and row.held > 0:
-            measured, idle = measured + row.measured, idle + row.idle
-            busy, memory = busy + row.busy, memory + row.memory
-            idle_usd += share.usd * Decimal(min(1.0, row.idle / row.held))
+def _line(part: Part, key: str, shares: Sequence[Share], usd: Decimal) -> Line:
+    held = [(share, row) for share in shares if (row := share.usage) is not None and row.held > 0]
+    idle_usd = sum((share.usd * Decimal(min(1.0, row.idle / row.held)) for share, row in held), Decimal(0))
     return Line(
         part=part,
         key=key,
         usd=usd,
-        seconds=seconds,
-        measured=measured,
-        idle=idle,
-        busy=busy,
-        memory=memory,
+        seconds=sum(share.seconds for share in shares),
+        measured=sum(row.measured for _, row in held),
+        idle=sum(row.idle for _, row in held),
+        busy=sum(row.busy for _, row in held),
+        memory=sum(row.memory for _, row in held),
         idle_usd=min(usd, in_cents(idle_usd)),
     )

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
 from functools import lru_cache
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from receiver.core.model.actions import Action, ActionKind, Outcome, OutcomeKind
@@ -20,6 +21,16 @@ from receiver.core.model.resources import gpus_of
 from receiver.core.money.cost import unit_price
 
 HOUR = timedelta(hours=1)
+NOTHING = Decimal(0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Month:
+    """A calendar month in a zone, as UTC moments; *name* like ``2026-11``."""
+
+    name: str
+    start: datetime
+    end: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,31 +43,18 @@ class Forecast:
     since: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outlook:
-    """The input of a forecast at *at* of a month from *start* to *end*. No decision depends on it.
+def forecast(
+    spent: Decimal, burn: Decimal, seen: Decimal, since: datetime | None, beside: Decimal, month: Month, now: datetime
+) -> Forecast:
+    """Return the forecast of the *month*'s cost, of which *spent* USD are spent already. No decision depends on it.
 
     *burn* is USD per hour of what runs now, *seen* the USD that the ledger has observed *since* then (None: no trend),
     *beside* the USD that the account has spent this month on other things than nodes.
     """
-
-    at: datetime
-    start: datetime
-    end: datetime
-    burn: Decimal
-    seen: Decimal
-    since: datetime | None
-    beside: Decimal = Decimal(0)
-
-    def forecast(self, spent: Decimal) -> Forecast:
-        """Return the forecast of the month's cost, of which *spent* USD are spent already."""
-        hours = Decimal(max(0, round((self.end - self.at).total_seconds()))) / Decimal(3600)
-        beside = _pace(self.beside, self.start, self.at)
-        burn = spent + (self.burn + beside) * hours
-        if self.since is None:
-            return Forecast(burn=burn)
-        trend = spent + (_pace(self.seen, self.since, self.at) + beside) * hours
-        return Forecast(burn=burn, trend=trend, since=self.since)
+    hours = Decimal(max(0, round((month.end - now).total_seconds()))) / Decimal(3600)
+    other = _pace(beside, month.start, now)
+    trend = None if since is None else spent + (_pace(seen, since, now) + other) * hours
+    return Forecast(burn=spent + (burn + other) * hours, trend=trend, since=since)
 
 
 def _pace(usd: Decimal, since: datetime, now: datetime) -> Decimal:
@@ -77,15 +75,6 @@ class BudgetStage(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Month:
-    """A calendar month in a zone, as UTC moments; *name* like ``2026-11``."""
-
-    name: str
-    start: datetime
-    end: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetView:
     """One budget in a step, in USD. *reserved* is the next paid unit of the nodes that exist or are requested, and of
     nodes that unanswered growth may still bring.
@@ -93,7 +82,8 @@ class BudgetView:
     *unknown* is the reason why the spend is not known (*spent* is its lower bound then; empty: it is known) and
     *unpriced* are sizes without a price: either stops growth. *uncounted* are charges that are not in *spent* and stop
     nothing. *change* is set if an operator set the allowance of this month, *shown* is the display name of *name*.
-    *per_hour* is the hourly cost of what runs, *ends_at* the end of the month, *outlook* the input of the forecast.
+    *per_hour* is the hourly cost of what runs, *ends_at* the end of the month; *forecast* is empty if the spend is
+    unknown.
     """
 
     month: str
@@ -110,20 +100,14 @@ class BudgetView:
     shown: str = ""
     unknown: str = ""
     uncounted: tuple[str, ...] = ()
-    outlook: Outlook | None = None
+    forecast: Forecast = Forecast()
     change: BudgetChange | None = None
     per_hour: Decimal = Decimal(0)
     ends_at: datetime | None = None
 
     @property
     def key(self) -> Key:
-        """Scope and name."""
         return self.scope, self.name
-
-    @property
-    def forecast(self) -> Forecast:
-        """The forecast; empty if the spend is not known."""
-        return Forecast() if self.unknown or self.outlook is None else self.outlook.forecast(self.spent)
 
     @property
     def title(self) -> str:
@@ -152,11 +136,6 @@ class BudgetView:
         closed = (BudgetStage.STOP,) if passing else (BudgetStage.HOLD, BudgetStage.STOP)
         return self.stage in closed or bool(self.unpriced) or bool(self.unknown)
 
-    @property
-    def in_the_way(self) -> str:
-        """The guardrail that refuses more: `within_budget`, unless the spend or a price is unknown."""
-        return "spend_is_known" if self.unknown else "price_is_known" if self.unpriced else "within_budget"
-
     def why_not(self, *, passing: bool = False) -> str:
         """The reason for refusing more, with threshold and figures; *passing* work may exceed the hold line."""
         if self.unknown:
@@ -180,12 +159,12 @@ class Refusal:
 
     @property
     def rule(self) -> str:
-        """The guardrail that refuses."""
-        return self.view.in_the_way
+        """The guardrail that refuses: `within_budget`, unless the spend or a price is unknown."""
+        view = self.view
+        return "spend_is_known" if view.unknown else "price_is_known" if view.unpriced else "within_budget"
 
     @property
     def why(self) -> str:
-        """The reason as a clause, with the figures."""
         return self.view.why_not(passing=self.passing)
 
 
@@ -225,28 +204,23 @@ def title_of(scope: Scope, shown: str = "") -> str:
     return f"budget of {scope} {shown}" if shown else f"{scope} budget"
 
 
-@lru_cache(maxsize=8)  # a step uses the same month several times
 def month_of(now: datetime, timezone: str) -> Month:
     """The calendar month around *now* in *timezone* (an IANA name)."""
-    zone = ZoneInfo(timezone)
-    local = now.astimezone(zone)
-    start = datetime(local.year, local.month, 1, tzinfo=zone)
-    year, month = (local.year + 1, 1) if local.month == 12 else (local.year, local.month + 1)
-    end = datetime(year, month, 1, tzinfo=zone)
-    return Month(name=f"{local:%Y-%m}", start=start.astimezone(UTC), end=end.astimezone(UTC))
+    local = now.astimezone(ZoneInfo(timezone))
+    return _month(local.year, local.month, timezone)
+
+
+@lru_cache(maxsize=32)  # a step uses the same month thousands of times
+def _month(year: int, month: int, timezone: str) -> Month:
+    start, end = (datetime(year + m // 12, m % 12 + 1, 1, tzinfo=ZoneInfo(timezone)) for m in (month - 1, month))
+    return Month(name=f"{start:%Y-%m}", start=start.astimezone(UTC), end=end.astimezone(UTC))
 
 
 def stage_of(spent: Decimal, budget: Budget, monthly: Decimal | None = None) -> BudgetStage:
     """The stage that *spent* USD has reached of *monthly* (None: of the cluster's allowance)."""
     allowance = budget.monthly_usd if monthly is None else monthly
-    for stage, ratio in (
-        (BudgetStage.STOP, budget.stop_at),
-        (BudgetStage.HOLD, budget.hold_at),
-        (BudgetStage.WARN, budget.warn_at),
-    ):
-        if spent >= allowance * ratio:
-            return stage
-    return BudgetStage.OK
+    lines = {BudgetStage.STOP: budget.stop_at, BudgetStage.HOLD: budget.hold_at, BudgetStage.WARN: budget.warn_at}
+    return next((stage for stage, ratio in lines.items() if spent >= allowance * ratio), BudgetStage.OK)
 
 
 def teams_of(workload: Workload, policy: Policy, budgets: Budgets) -> frozenset[str]:
@@ -286,21 +260,30 @@ def may_have_landed(action: Action, outcome: Outcome) -> bool:
 
 def unseen(facts: Facts) -> Mapping[str, int]:
     """Nodes by pool id, of the pools in *facts*, that unanswered growth may still bring and that have not shown up."""
-    most: dict[str, int] = {}
-    for action in _all(facts):
-        most[action.pool] = max(action.to_count, most.get(action.pool, 0))  # counts are absolute: they do not add up
-    found = {s.pool: most.get(s.pool, 0) - nodes_of(s) for s in facts.pools}
+    requested = _unanswered(facts)
+    found = {s.pool: highest(requested, s.pool) - nodes_of(s) for s in facts.pools}
     return {pool: nodes for pool, nodes in found.items() if nodes > 0}
 
 
-def kept_elsewhere(facts: Facts) -> Decimal:
+def highest(actions: Iterable[Action], pool: str) -> int:
+    """The highest count that *actions* requested in *pool*, 0 for none. Counts are absolute: they do not add up."""
+    return max((a.to_count for a in actions if a.pool == pool), default=0)
+
+
+def _kept_elsewhere(facts: Facts) -> Decimal:
     """USD that unanswered growth of pools that are no longer configured may still cost."""
     ours = {s.pool for s in facts.pools}
     most: dict[str, Decimal] = {}
-    for action in _all(facts):
+    for action in _unanswered(facts):
         if action.pool not in ours:
-            most[action.pool] = max(action.reserved_usd, most.get(action.pool, Decimal(0)))
-    return sum(most.values(), Decimal(0))
+            most[action.pool] = max(action.reserved_usd, most.get(action.pool, NOTHING))
+    return sum(most.values(), NOTHING)
+
+
+def _unanswered(facts: Facts) -> list[Action]:
+    """Growth that ended without an answer, or was still open when the step began."""
+    opened = [s.open_action for s in facts.pools if s.open_action is not None]
+    return [*facts.unanswered, *(action for action in opened if action.kind is ActionKind.GROW)]
 
 
 def nodes_of(state: PoolState) -> int:
@@ -309,123 +292,80 @@ def nodes_of(state: PoolState) -> int:
     return max(state.required, len(state.nodes) - going)
 
 
-def highest(actions: Iterable[Action], pool: str) -> int:
-    """The highest count that one of *actions* requested in *pool*, 0 for none."""
-    return max((a.to_count for a in actions if a.pool == pool), default=0)
-
-
-def _all(facts: Facts) -> Iterator[Action]:
-    """Unanswered growth: ended without an answer, or still open when the step began."""
-    yield from facts.unanswered
-    for state in facts.pools:
-        if state.open_action is not None and state.open_action.kind is ActionKind.GROW:
-            yield state.open_action
-
-
-NOTHING = Decimal(0)
-
-
 def views(facts: Facts, policy: Policy) -> Budgets:
     """Return the budgets as of *facts*; none if none are configured."""
     if policy.budget is None:
         return Budgets()
-    seen = _Seen(facts, policy, policy.budget)
-    return Budgets(views=(*seen.account(), *seen.cluster(), *seen.pools(), *seen.teams()))
+    return Budgets(views=tuple(view for view in _Views(facts, policy, policy.budget).all() if view is not None))
 
 
-class _Seen:
-    """Builds the views of one step: the spend of each scope, and the hourly cost of its nodes."""
+class _Views:
+    """Builds the views of one step."""
 
     def __init__(self, facts: Facts, policy: Policy, budget: Budget) -> None:
-        self._facts, self._policy, self._budget, self._spend = facts, policy, budget, facts.spend
+        self._facts, self._policy, self._budget = facts, policy, budget
         self._month = month_of(facts.at, budget.timezone)
         self._changes = {
             (c.scope, c.name): c
             for c in facts.budget_changes
             if c.month == facts.spend.month and c.monthly_usd is not None
         }
-        self._hourly = {p.id: _price(p) * nodes_of(facts.pool(p.id)) for p in policy.pools}
+
+    def all(self) -> Iterator[BudgetView | None]:
+        """Yield the view of each budget, None for one that is not set. A team's counts all the spend from before the
+        ledger began, of which no team is known."""
+        facts, policy, budget, spend = self._facts, self._policy, self._budget, self._facts.spend
         coming = unseen(facts)
-        self._kept = {p.id: coming.get(p.id, 0) * unit_price(_price(p), policy.billing) for p in policy.pools}
-        self._all_kept = sum(self._kept.values(), kept_elsewhere(facts))
-        self._everything = sum(self._hourly.values(), facts.spend.elsewhere_per_hour)
-        self._unpriced = _unpriced(facts, policy)
-
-    def account(self) -> Iterator[BudgetView]:
-        spend = self._spend
+        hourly = {p.id: _price(p) * nodes_of(facts.pool(p.id)) for p in policy.pools}
+        kept = {p.id: coming.get(p.id, 0) * unit_price(_price(p), policy.billing) for p in policy.pools}
+        everything = sum(hourly.values(), spend.elsewhere_per_hour)
+        seen, all_kept = sum(spend.seen.values(), NOTHING), sum(kept.values(), _kept_elsewhere(facts))
+        # Nodes in the ledger without a price, and pools with nodes whose price has since been removed.
+        lost = (p.size for p in policy.pools if p.price_usd_per_hour is None and nodes_of(facts.pool(p.id)))
+        more: dict[str, Any] = {"unpriced": tuple(sorted({*facts.spend.unpriced, *lost}))}
         account = spend.account_at_least if spend.account is None else spend.account
-        return self._view(
-            Scope.ACCOUNT,
-            "",
-            self._budget.account_usd,
-            account,
-            self._everything,
-            sum(spend.seen.values(), NOTHING),
-            "" if spend.account is not None else "Civo's charges were not read yet",
-            self._all_kept,
-            beside=max(NOTHING, account - spend.usd),
-            unpriced=self._unpriced,
-            uncounted=spend.account_unpriced,
+        unknown = "" if spend.account is not None else "Civo's charges were not read yet"
+        beside = max(NOTHING, account - spend.usd)
+        of_account = {**more, "uncounted": spend.account_unpriced}
+        yield self._view(
+            (Scope.ACCOUNT, ""), budget.account_usd, account, everything, seen, unknown, all_kept, beside, **of_account
         )
-
-    def cluster(self) -> Iterator[BudgetView]:
-        return self._view(
-            Scope.CLUSTER,
-            "",
-            self._budget.monthly_usd,
-            self._spend.usd,
-            self._everything,
-            sum(self._spend.seen.values(), NOTHING),
-            self._spend.unknown,
-            self._all_kept,
-            unpriced=self._unpriced,
-        )
-
-    def pools(self) -> Iterator[BudgetView]:
-        for pool in self._policy.pools:
-            yield from self._view(
-                Scope.POOL,
-                pool.id,
-                pool.budget_usd,
-                self._spend.pools.get(pool.id, Decimal(0)),
-                self._hourly[pool.id],
-                self._spend.seen.get(pool.id, NOTHING),
-                self._spend.unknown,
-                self._kept[pool.id],
-                shown=pool.name,
-            )
-
-    def teams(self) -> Iterator[BudgetView]:
-        """The teams' views. Spend from before the ledger began has no known team: it counts in full for each."""
-        spend, per_hour = self._spend, shares(self._facts, self._policy)
+        cluster = Scope.CLUSTER, ""
+        yield self._view(cluster, budget.monthly_usd, spend.usd, everything, seen, spend.unknown, all_kept, **more)
+        for pool in policy.pools:
+            key, spent = (Scope.POOL, pool.id), spend.pools.get(pool.id, NOTHING)
+            seen = spend.seen.get(pool.id, NOTHING)
+            burn = hourly[pool.id]
+            yield self._view(key, pool.budget_usd, spent, burn, seen, spend.unknown, kept[pool.id], shown=pool.name)
+        per_hour = _team_shares(facts, policy)
         unknown = "" if spend.teams is not None else "what teams use is not attributed yet"
-        for team in sorted({*self._budget.teams, *(name for scope, name in self._changes if scope is Scope.TEAM)}):
-            held, said = (spend.teams or {}).get(team, Decimal(0)), self._budget.teams.get(team)
-            burn = per_hour.get(team, Decimal(0))
-            yield from self._view(Scope.TEAM, team, said, held + spend.seeded, burn, held, unknown)
+        for team in sorted({*budget.teams, *(name for scope, name in self._changes if scope is Scope.TEAM)}):
+            key, burn = (Scope.TEAM, team), per_hour.get(team, NOTHING)
+            held = (spend.teams or {}).get(team, NOTHING)
+            yield self._view(key, budget.teams.get(team), held + spend.seeded, burn, held, unknown)
 
     def _view(
         self,
-        scope: Scope,
-        name: str,
+        key: Key,
         said: Decimal | None,
         spent: Decimal,
         per_hour: Decimal,
         seen: Decimal,
-        unknown: str = "",
+        unknown: str,
         kept: Decimal = NOTHING,
         beside: Decimal = NOTHING,
-        **more: object,
-    ) -> Iterator[BudgetView]:
-        """Yield the view of one budget, if the configuration or an operator set one. *seen* is the spend that this
-        ledger has observed, *beside* the account's spend on other things than nodes, in USD."""
-        budget, policy, facts = self._budget, self._policy, self._facts
-        change = self._changes.get((scope, name))
+        **more: Any,
+    ) -> BudgetView | None:
+        """Return the view of one budget, if the configuration (*said*) or an operator set one. *seen* is the spend that
+        this ledger has observed, *beside* the account's spend on other things than nodes, in USD."""
+        budget, policy, spend, month = self._budget, self._policy, self._facts.spend, self._month
+        change = self._changes.get(key)
         monthly = change.monthly_usd if change is not None else said
         if monthly is None:
-            return
-        yield BudgetView(
-            month=self._spend.month,
+            return None
+        ahead = forecast(spent, per_hour, seen, spend.seen_since, beside, month, self._facts.at)
+        return BudgetView(
+            month=spend.month,
             monthly=monthly,
             spent=spent,
             reserved=unit_price(per_hour, policy.billing) + kept,
@@ -433,37 +373,23 @@ class _Seen:
             warn_at=budget.warn_at,
             hold_at=budget.hold_at,
             stop_at=budget.stop_at,
-            scope=scope,
-            name=name,
+            scope=key[0],
+            name=key[1],
             unknown=unknown,
-            outlook=Outlook(
-                at=facts.at,
-                start=self._month.start,
-                end=self._month.end,
-                burn=per_hour,
-                seen=seen,
-                since=self._spend.seen_since,
-                beside=beside,
-            ),
+            forecast=Forecast() if unknown else ahead,
             change=change,
             per_hour=per_hour,
-            ends_at=self._month.end,
-            **more,  # type: ignore[arg-type]  # the three that only some scopes have
+            ends_at=month.end,
+            **more,
         )
 
 
 def _price(pool: Pool) -> Decimal:
-    """USD per node-hour; 0 for an unpriced pool, which is in `unpriced` and stops all growth."""
-    return pool.price_usd_per_hour or Decimal(0)
+    """USD per node-hour; 0 for an unpriced pool, whose size is `unpriced` and stops all growth."""
+    return pool.price_usd_per_hour or NOTHING
 
 
-def _unpriced(facts: Facts, policy: Policy) -> tuple[str, ...]:
-    """Sizes without a price: of nodes in the ledger, and of pools with nodes whose price has since been removed."""
-    lost = (p.size for p in policy.pools if p.price_usd_per_hour is None and nodes_of(facts.pool(p.id)))
-    return tuple(sorted({*facts.spend.unpriced, *lost}))
-
-
-def shares(facts: Facts, policy: Policy) -> Mapping[str, Decimal]:
+def _team_shares(facts: Facts, policy: Policy) -> Mapping[str, Decimal]:
     """USD per hour of the GPUs that the running pods of each team hold, by their share of the node; a slice counts as
     a fraction of a GPU, as in attribution."""
     found: dict[str, Decimal] = {}
@@ -471,10 +397,9 @@ def shares(facts: Facts, policy: Policy) -> Mapping[str, Decimal]:
         for node in facts.pool(pool.id).living:
             gpus = max(gpus_of(node.allocatable, node.labels), gpus_of(pool.resources, node.labels))
             for pod in node.pods:
-                team = team_of(pod, policy)
-                if team:
+                if team := team_of(pod, policy):
                     share = Decimal(gpus_of(pod.requests, node.labels)) / Decimal(gpus) * _price(pool)
-                    found[team] = found.get(team, Decimal(0)) + share
+                    found[team] = found.get(team, NOTHING) + share
     return found
 
 
@@ -492,7 +417,6 @@ class Intent:
 
     @property
     def holds(self) -> bool:
-        """True when any work should be kept out."""
         return bool(self.namespaces or self.cluster_queues)
 
 

@@ -1,5 +1,6 @@
 """Costs of node lives: paid units, the cost of a month, ended lives, and rounding to cents."""
 
+from collections import Counter
 from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_FLOOR, ROUND_HALF_UP, Decimal
@@ -9,9 +10,10 @@ from receiver.core.model.memory import EndedLives, NodeLife
 from receiver.core.model.policy import Anchor, Billing, Rounding
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+THE_END = datetime.max.replace(tzinfo=UTC)
 HOUR = timedelta(hours=1)
 A_WEEK = timedelta(days=7)
-Units = dict[tuple[str, Decimal], int]  # paid units by pool id and USD per hour: prices are few, lives many
+Units = Counter[tuple[str, Decimal]]  # paid units by pool id and USD per hour: prices are few, lives many
 
 
 def unit_price(price_usd_per_hour: Decimal, billing: Billing) -> Decimal:
@@ -20,42 +22,40 @@ def unit_price(price_usd_per_hour: Decimal, billing: Billing) -> Decimal:
     return price_usd_per_hour * seconds / Decimal(3600)
 
 
-def _clock_floor(at: datetime, billing: Billing) -> datetime:
-    return EPOCH + ((at - EPOCH) // billing.granularity) * billing.granularity
+def first_unit_began(created: datetime, billing: Billing) -> datetime:
+    """When the first paid unit of a node created at *created* began: billed by the clock, that may be earlier."""
+    if billing.anchor is Anchor.INSTANCE:
+        return created
+    return EPOCH + ((created - EPOCH) // billing.granularity) * billing.granularity
 
 
 def _begun_before(created: datetime, at: datetime, billing: Billing) -> int:
     """How many paid units of a node created at *created* have begun strictly before *at*."""
     if at <= created:
         return 0
-    start = created if billing.anchor is Anchor.INSTANCE else _clock_floor(created, billing)
+    start = first_unit_began(created, billing)
     return -((start - at) // billing.granularity)  # ceiling division
+
+
+def unit_begin(created: datetime, at: datetime, billing: Billing) -> datetime:
+    """When the paid unit that contains *at* began, for a node created at *created*, and not before that."""
+    start = first_unit_began(created, billing)
+    return max(created, start + ((at - start) // billing.granularity) * billing.granularity)
 
 
 def next_unit_at(created: datetime, now: datetime, billing: Billing) -> datetime:
     """The first moment after *now* at which a node created at *created* starts another paid unit."""
     if now < created:
         return created
-    start = created if billing.anchor is Anchor.INSTANCE else _clock_floor(created, billing)
+    start = first_unit_began(created, billing)
     return start + ((now - start) // billing.granularity + 1) * billing.granularity
-
-
-def unit_begin(created: datetime, at: datetime, billing: Billing) -> datetime:
-    """When the paid unit that contains *at* began, for a node created at *created*, and not before that."""
-    start = created if billing.anchor is Anchor.INSTANCE else _clock_floor(created, billing)
-    return max(created, start + ((at - start) // billing.granularity) * billing.granularity)
-
-
-def first_unit_began(created: datetime, billing: Billing) -> datetime:
-    """When the first paid unit of a node created at *created* began: billed by the clock, that may be earlier."""
-    return created if billing.anchor is Anchor.INSTANCE else _clock_floor(created, billing)
 
 
 def first_unit_from(created: datetime, at: datetime, billing: Billing) -> datetime:
     """When the first paid unit that begins at *at* or later does."""
     if at <= created:
         return created
-    start = created if billing.anchor is Anchor.INSTANCE else _clock_floor(created, billing)
+    start = first_unit_began(created, billing)
     return start - ((start - at) // billing.granularity) * billing.granularity  # ceiling division
 
 
@@ -90,32 +90,31 @@ def paid_units(
     lives: Iterable[NodeLife], since: datetime, now: datetime, billing: Billing
 ) -> tuple[Units, frozenset[str]]:
     """Paid units of *lives* begun since *since*, and the sizes without a price, which must not count as free."""
-    found: Units = {}
+    found = Units()
     unpriced: set[str] = set()
     for life in lives:
         count = units_since(life, since, now, billing)
         if life.price_usd_per_hour is not None:
-            key = life.pool, life.price_usd_per_hour
-            found[key] = found.get(key, 0) + count
+            found[life.pool, life.price_usd_per_hour] += count
         elif count:
             unpriced.add(life.size)
     return found, frozenset(unpriced)
 
 
-def usd_by_pool(units: Units, billing: Billing) -> dict[str, Decimal]:
-    """USD of *units* by pool id."""
+def spend_by_pool(
+    lives: Iterable[NodeLife], since: datetime, now: datetime, billing: Billing, ended: EndedLives | None = None
+) -> tuple[dict[str, Decimal], tuple[str, ...]]:
+    """USD by pool id for units begun since *since*, of *lives* and of those that *ended*, and the sizes without a
+    price."""
+    units, unpriced = paid_units(lives, since, now, billing)
+    if ended is not None:
+        more, more_unpriced = ended.paid_units(since, billing)
+        units.update(more)
+        unpriced |= more_unpriced
     found: dict[str, Decimal] = {}
     for (pool, price), count in units.items():
         found[pool] = found.get(pool, Decimal(0)) + count * unit_price(price, billing)
-    return found
-
-
-def spend_by_pool(
-    lives: Iterable[NodeLife], since: datetime, now: datetime, billing: Billing
-) -> tuple[dict[str, Decimal], tuple[str, ...]]:
-    """USD of the priced ones of *lives* for units begun since *since*, by pool id, and the sizes without a price."""
-    units, unpriced = paid_units(lives, since, now, billing)
-    return usd_by_pool(units, billing), tuple(sorted(unpriced))
+    return found, tuple(sorted(unpriced))
 
 
 def elsewhere_per_hour(lives: Iterable[NodeLife], pools: Container[str]) -> Decimal:
@@ -129,7 +128,9 @@ class EndedLog:
 
     def __init__(self, lives: Iterable[NodeLife] = ()) -> None:
         self._lives = list(lives)
-        self._counted: _Counted | None = None
+        self._counted_for: tuple[datetime, Billing] | None = None
+        self._counted = 0  # how many lives are in the two below
+        self._units, self._unpriced = Units(), frozenset[str]()
 
     def add(self, life: NodeLife) -> None:
         """Add *life*. Raises ValueError if it has not ended."""
@@ -143,54 +144,20 @@ class EndedLog:
         return tuple(self._lives)
 
     def paid_units(self, since: datetime, billing: Billing) -> tuple[Units, frozenset[str]]:
-        """`paid_units` of all lives."""
-        if self._counted is None or (self._counted.since, self._counted.billing) != (since, billing):
-            self._counted = _Counted(since, billing)
-        return self._counted.up_to(self._lives)
+        """`paid_units` of all lives. Each is counted once."""
+        if self._counted_for != (since, billing):
+            self._counted_for, self._counted = (since, billing), 0
+            self._units, self._unpriced = Units(), frozenset()
+        units, unpriced = paid_units(self._lives[self._counted :], since, THE_END, billing)
+        self._units.update(units)
+        self._unpriced |= unpriced
+        self._counted = len(self._lives)
+        return self._units, self._unpriced
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, EndedLog) and self._lives == other._lives
 
     __hash__ = None  # type: ignore[assignment]  # it grows
-
-
-class _Counted:
-    """Running totals of a log since one moment, so that each life is counted once."""
-
-    def __init__(self, since: datetime, billing: Billing) -> None:
-        self.since, self.billing = since, billing
-        self._first = 0
-        self._units: Units = {}
-        self._unpriced: set[str] = set()
-
-    def up_to(self, lives: Sequence[NodeLife]) -> tuple[Units, frozenset[str]]:
-        for life in lives[self._first :]:
-            self._count(life)
-        self._first = len(lives)
-        return dict(self._units), frozenset(self._unpriced)
-
-    def _count(self, life: NodeLife) -> None:
-        assert life.gone_at is not None
-        count = units_since(life, self.since, life.gone_at, self.billing)
-        if life.price_usd_per_hour is not None:
-            key = life.pool, life.price_usd_per_hour
-            self._units[key] = self._units.get(key, 0) + count
-        elif count:
-            self._unpriced.add(life.size)
-
-
-def spent(
-    ended: EndedLives | None, lives: Iterable[NodeLife], since: datetime, now: datetime, billing: Billing
-) -> tuple[dict[str, Decimal], tuple[str, ...]]:
-    """USD by pool id for units begun since *since*, of *lives* and of those that *ended*, and the sizes without a
-    price."""
-    if ended is None:
-        return spend_by_pool(lives, since, now, billing)
-    units, unpriced = ended.paid_units(since, billing)
-    more, more_unpriced = paid_units(lives, since, now, billing)
-    for key, count in more.items():
-        units[key] = units.get(key, 0) + count
-    return usd_by_pool(units, billing), tuple(sorted(unpriced | more_unpriced))
 
 
 K = TypeVar("K", bound=Hashable)
