@@ -1,12 +1,11 @@
-"""Ask every source once and join what they say into one `Facts` value.
+"""Gather: ask every source once and join the answers into one `Facts` value.
 
-Promises not to decide and not to write. A source that fails becomes a SourceState that says so; what it
-would have told is unknown, never zero.
+Decides nothing. A source that fails becomes a SourceState that says so; what it would have told is unknown, never zero.
 """
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import TypeVar
@@ -14,45 +13,33 @@ from typing import TypeVar
 import structlog
 
 from receiver.core.model.actions import Action, ActionKind
-from receiver.core.model.charges import Charged, Seed
 from receiver.core.model.memory import Control, Memory, NodeLife, PoolMemory, is_steady
 from receiver.core.model.model import Drift, Facts, PoolState, Source, SourceState, Spend, Stage
 from receiver.core.model.overrides import Override
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.policy import Policy, Scope
-from receiver.core.model.signals import PAYLOAD_LIFE, Alert, numbered, signals_from, silenced_pools
+from receiver.core.model.signals import PAYLOAD_LIFE, numbered, signals_from, silenced_pools
 from receiver.core.money.attribution import attribute, by_team
-from receiver.core.money.budget import Month, month_of
+from receiver.core.money.budget import Month, highest, month_of
 from receiver.core.money.cost import A_WEEK, elsewhere_per_hour, spend_by_pool
-from receiver.core.scaling.waits import why_removals_stop
-from receiver.ports import (
-    Accounts,
-    AlarmFacts,
-    Alarms,
-    Cloud,
-    CloudPool,
-    Cluster,
-    ClusterFacts,
-    Sizes,
-    StepStore,
-    Telemetry,
-    TelemetryFacts,
-    TryLater,
-    WontWork,
-)
+from receiver.core.scaling.waits import drift, why_removals_stop
+from receiver.ports import Accounts, Alarms, Cloud, Cluster, Sizes, StepStore, Telemetry, TryLater, WontWork
 from receiver.step.parts import Parts
-from receiver.step.pool_states import SourceAnswers, by_node, drift_of, lives_of, pool_state, strays, unjoined_nodes
-from receiver.step.reconcile_charges import reconcile_charges
+from receiver.step.pool_states import Answers, lives_of, pool_state, strays
+from receiver.step.reconcile_charges import ReconciledCharges, reconcile_charges
 
 SILENT_BEFORE_FALLBACK = timedelta(minutes=1)
+MISSED_HEARTBEATS = 3
+COVERAGE_NEEDED = 0.8  # share of usable nodes whose GPUs must report before their activity is believed
 T = TypeVar("T")
+log = structlog.get_logger("receiver")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """Where `look` asks. None means that the operator configured no such source. *goes_on* is called before each is
-    asked: a step that waits for one after the other is slow, and not stuck. *payload_life* is how long an alert counts
-    after its last delivery where Alertmanager's API does not say what fires."""
+    """The sources of a step; None: not configured. *goes_on* is called before each is asked: a step that waits for one
+    after the other is slow, not stuck. *payload_life* is how long an alert counts after its last delivery where
+    Alertmanager's API does not say what fires."""
 
     cloud: Cloud
     cluster: Cluster | None
@@ -67,185 +54,206 @@ class Sources:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Looked:
-    """The facts, and what the ledger should keep of them: node lives, required counts as Civo shows them, drifts.
+    """The facts, and what the rest of the step needs beside them.
 
-    *works* are the pools of which a node has just become usable, *replaced* those whose removals Civo answers
-    otherwise than by one node less, with the sentence that says how. *orphans* are open actions of pools that left
-    the configuration, *strays* nodes of such pools that we closed to new work, *resumed* overrides that go on although
-    a step under a clock ahead had ended them, *pods* every GPU pod of the cluster, those on nodes of no configured pool
-    too. *charged* is a new answer of Civo's on what it charged, *seed* what a month had cost before this store, where
-    new. *before* is what the step before this one left. *steady* says that the clock can be believed.
+    *replaced* says of each pool whose removals Civo answers with other than one node less how it does. *orphans* are
+    open actions of pools that left the configuration, *strays* nodes of such pools that we closed to new work,
+    *resumed* overrides that go on although a step under a clock ahead had ended them, *pods* every GPU pod of the
+    cluster. *before* is what the previous step left; *steady* is True when the clock can be trusted.
     """
 
     facts: Facts
     lives: tuple[NodeLife, ...]
-    required: Mapping[str, int]
-    works: frozenset[str] = frozenset()
-    drifts: Mapping[str, Drift] = field(default_factory=dict)
-    replaced: Mapping[str, str] = field(default_factory=dict)
-    orphans: tuple[Action, ...] = ()
-    resumed: tuple[Override, ...] = ()
-    before: Control | None = None
-    steady: bool = False
-    strays: tuple[str, ...] = ()
-    pods: tuple[Pod, ...] = ()
-    charged: Charged | None = None
-    seed: Seed | None = None
+    drifts: Mapping[str, Drift]
+    replaced: Mapping[str, str]
+    orphans: tuple[Action, ...]
+    resumed: tuple[Override, ...]
+    before: Control | None
+    steady: bool
+    strays: tuple[str, ...]
+    pods: tuple[Pod, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Answers:
-    """What each source said (None: it did not answer), and the state of all of them."""
+def gather(sources: Sources, policy: Policy, now: datetime, parts: Parts, *, chores: bool = True) -> Looked:
+    """Return what is true at *now*, and store what only a look can tell. Raises TryLater only when the store fails.
 
-    cloud: Mapping[str, CloudPool] | None
-    cluster: ClusterFacts | None
-    telemetry: TelemetryFacts | None
-    alarms: AlarmFacts | None
-    states: dict[Source, SourceState]
-
-
-def gather(sources: Sources, policy: Policy, now: datetime, parts: Parts, *, chores: bool) -> Looked:
-    """Look, and store what only a look can tell, before anything is decided from it. Raises TryLater."""
-    looked, store = look(sources, policy, now, parts, forecasts=chores), sources.store
-    offers = {s.pool: s.offer for s in looked.facts.pools if s.offer is not None}
-    store.saw(looked.lives, looked.required, now, works=looked.works, drifts=looked.drifts, offers=offers)
-    if looked.charged is not None:
-        store.keep_charged(looked.charged)
-    if looked.seed is not None:
-        store.keep_seed(looked.seed)
-    return looked
-
-
-def look(sources: Sources, policy: Policy, now: datetime, parts: Parts, *, forecasts: bool = True) -> Looked:
-    """Return what is true at *now*. Raises TryLater only when the store cannot be read.
-
-    A pool that cannot be worked out is set aside in *parts*. Without the month's spend there is no step.
-
-    Without *forecasts* what the ledger has watched itself is left out, which nothing else needs.
+    A pool that cannot be worked out is set aside in *parts*. Without the month's spend there is no step. Without
+    *chores* there is no forecast of it.
     """
-    month = month_of(now, policy.timezone)
-    memory = sources.store.memory(now, min(month.start, now - A_WEEK))
-    said = _ask_everybody(sources, memory, policy, now)
-    before = sources.store.control()
+    store, month = sources.store, month_of(now, policy.timezone)
+    memory = store.memory(now, min(month.start, now - A_WEEK))
+    said = _ask_all(sources, policy, now, parts)
+    before = store.control()
     steady = is_steady(before.at if before is not None else None, now)
-    resumed = memory.ran_out_early if steady else ()
-    lives = lives_of(said.cloud, said.cluster, said.telemetry, memory, policy, now, parts, steady=steady)
-    pools = _pools(sources, said, memory, lives, policy, now, parts)
-    judge_dcgm(pools, said.telemetry, said.states, now)
-    date_changes(said.states, before, now)
-    seen = said.cloud is not None
+    lives = lives_of(said, memory, policy, parts, steady=steady)
+    pools, drifts, replaced = _pool_states(said, memory, lives, policy, parts)
+    states = _judged(said, pools, memory, policy, before)
     sources.goes_on()
-    spend = _spend(sources, memory, lives, month, policy, now, parts, forecasts=forecasts)
-    books = reconcile_charges(sources.accounts, memory, lives, spend.usd, policy, month, now, nodes_seen=seen)
-    orphans = _orphans(memory, policy)
+    spend = _spend(sources, memory, lives, month, policy, now, parts, forecasts=chores)
+    nodes_seen = said.cloud is not None
+    books = reconcile_charges(sources.accounts, memory, lives, spend, policy, month, now, nodes_seen=nodes_seen)
+    _keep(store, said, memory, lives, pools, drifts, books)
+    ids = {pool.id for pool in policy.pools}
+    left = [past.open_action for pool, past in memory.pools.items() if pool not in ids]
+    orphans = tuple(action for action in left if action is not None)
+    resumed = memory.ran_out_early if steady else ()
+    pods = said.cluster.pods if said.cluster else ()
+    remembered = said.alarms is None or memory.deliveries
+    kept = store.remembered_alerts(now - sources.payload_life) if remembered else ()
     facts = Facts(
         at=now,
         pools=pools,
-        waiting=_waiting(said.cluster, said.telemetry, said.states[Source.KUBERNETES], now),
-        signals=signals_from(_alerts(sources, said.alarms, memory, now), policy),
-        sources=said.states,
-        spend=books.added_to(spend),
+        waiting=_waiting(said, states[Source.KUBERNETES]),
+        signals=signals_from(kept if said.alarms is None else numbered(said.alarms.alerts, kept), policy),
+        sources=states,
+        spend=books.spend,
         budget_changes=memory.budget_changes,
         grown_last_hour=memory.grown_last_hour,
         removed_last_hour=memory.removed_last_hour,
         first_changed_at=memory.first_changed_at,
-        bound_gangs=_bound_gangs(said.cluster),
+        bound_gangs=Counter(p.gang for p in pods if p.gang is not None and p.node and not p.terminating),
         deliveries=memory.deliveries,
         charges=books.compared,
         unanswered=(*memory.unanswered, *(a for a in orphans if a.kind is ActionKind.GROW)),
         overrides=(*memory.overrides, *resumed),
     )
-    cloud = said.cloud or {}
-    required = {p.id: cloud[p.id].required for p in policy.pools if p.id in cloud}
     return Looked(
         facts=facts,
         lives=lives,
-        required=required,
-        works=_work_since_now(lives, memory),
-        drifts=_drifts(required, memory, now, parts),
-        replaced=_replaced(pools, required, memory, now, parts),
+        drifts=drifts,
+        replaced=replaced,
         orphans=orphans,
         resumed=resumed,
         before=before,
         steady=steady,
-        strays=strays(pools, said.cluster, {p.id for p in policy.pools}) if seen else (),
-        pods=said.cluster.pods if said.cluster else (),
-        charged=books.charged,
-        seed=books.seed,
+        strays=strays(pools, said.cluster, ids) if nodes_seen else (),
+        pods=pods,
     )
 
 
-def _ask_everybody(sources: Sources, memory: Memory, policy: Policy, now: datetime) -> _Answers:
-    """Ask each source once; who does not answer is marked as silent."""
-    states: dict[Source, SourceState] = {Source.STORE: SourceState(source=Source.STORE, up=True, at=now)}
+def _keep(
+    store: StepStore,
+    said: Answers,
+    memory: Memory,
+    lives: Sequence[NodeLife],
+    pools: Sequence[PoolState],
+    drifts: Mapping[str, Drift],
+    books: ReconciledCharges,
+) -> None:
+    cloud = said.cloud or {}
+    required = {state.pool: cloud[state.pool].required for state in pools if state.pool in cloud}
+    worked = {life.instance for life in memory.lives if life.usable_at is not None}
+    works = {life.pool for life in lives if life.usable_at is not None and life.instance not in worked}
+    offers = {state.pool: state.offer for state in pools if state.offer is not None}
+    store.saw(lives, required, said.at, works=works, drifts=drifts, offers=offers)
+    if books.charged is not None:
+        store.keep_charged(books.charged)
+    if books.seed is not None:
+        store.keep_seed(books.seed)
+
+
+def _ask_all(sources: Sources, policy: Policy, now: datetime, parts: Parts) -> Answers:
+    states = {Source.STORE: SourceState(source=Source.STORE, up=True, at=now)}
 
     def answer(source: Source, question: Callable[[], T] | None) -> T | None:
         sources.goes_on()
-        return ask(source, question, states, now)
+        if question is None:
+            states[source] = SourceState(source=source, up=False, detail="not configured", configured=False)
+            return None
+        try:
+            said = question()
+        except (TryLater, WontWork) as error:
+            states[source] = SourceState(source=source, up=False, at=now, detail=str(error))
+            return None
+        except Exception as error:  # an unexpected response must not stop every pool for good
+            log.exception("an answer was not understood", source=source.value)
+            detail = f"its answer was not understood ({type(error).__name__}); the log has where"
+            states[source] = SourceState(source=source, up=False, at=now, detail=detail)
+            return None
+        states[source] = SourceState(source=source, up=True, at=now)
+        return said
 
-    said = _Answers(
-        cloud=answer(Source.CIVO, sources.cloud.look),
-        cluster=answer(Source.KUBERNETES, sources.cluster.look if sources.cluster else None),
-        telemetry=answer(Source.PROMETHEUS, sources.telemetry.look if sources.telemetry else None),
-        alarms=answer(Source.ALERTMANAGER, sources.alarms.look if sources.alarms else None),
-        states=states,
-    )
-    judge_prometheus(said.telemetry, states, now)
-    judge_heartbeat(memory, policy, states, now)
-    return said
-
-
-def _pools(
-    sources: Sources,
-    said: _Answers,
-    memory: Memory,
-    lives: Sequence[NodeLife],
-    policy: Policy,
-    now: datetime,
-    parts: Parts,
-) -> tuple[PoolState, ...]:
-    """Return the state of each configured pool; of one that cannot be worked out, only how many nodes it has."""
-    seen = SourceAnswers(
-        cloud=said.cloud,
-        cluster=said.cluster,
-        telemetry=said.telemetry,
-        memory=memory,
-        lives={life.instance: life for life in lives},
-        silenced=silenced_pools(said.alarms.silences if said.alarms else (), policy),
-        nodes={n.instance: n for n in said.cluster.nodes} if said.cluster else {},
-        pods=by_node(said.cluster),
-        unjoined=unjoined_nodes(said.cloud, said.cluster),
-        at=now,
-        machines=_machines(sources, parts),
-        startup_taints=policy.startup_taints,
-    )
-    states = []
-    for pool in policy.pools:
-        shown = (said.cloud or {}).get(pool.id)
-        past = memory.pools.get(pool.id, PoolMemory())
-        counted = shown.required if shown is not None else past.required
-        state = PoolState(pool=pool.id, required=counted or 0, nodes=(), open_action=past.open_action)
-        with parts.part("pool_state", pool.id, sets_aside=True):
-            state = pool_state(pool, seen)
-        states.append(state)
-    return tuple(states)
-
-
-def _machines(sources: Sources, parts: Parts) -> Mapping[str, Mapping[str, int]]:
-    """Return the resources of each size's machine; empty without a source or if the call fails."""
+    cloud = answer(Source.CIVO, sources.cloud.look)
+    cluster = answer(Source.KUBERNETES, sources.cluster.look if sources.cluster else None)
+    telemetry = answer(Source.PROMETHEUS, sources.telemetry.look if sources.telemetry else None)
+    alarms = answer(Source.ALERTMANAGER, sources.alarms.look if sources.alarms else None)
+    machines: Mapping[str, Mapping[str, int]] = {}
     if sources.sizes is not None:
         sources.goes_on()
         with parts.part("sizes"):
-            return sources.sizes.machines()
-    return {}
+            machines = sources.sizes.machines()
+    pods: dict[str, list[Pod]] = {}
+    for pod in cluster.pods if cluster else ():
+        if pod.node:
+            pods.setdefault(pod.node, []).append(pod)
+    listed = {i.id for found in (cloud or {}).values() for i in found.instances}
+    nodes = cluster.nodes if cluster else ()
+    return Answers(
+        at=now,
+        cloud=cloud,
+        cluster=cluster,
+        telemetry=telemetry,
+        alarms=alarms,
+        states=states,
+        nodes={n.instance: n for n in nodes},
+        pods=pods,
+        unjoined=[n for n in nodes if n.ready and n.instance not in listed] if cloud is not None else (),
+        silenced=silenced_pools(alarms.silences if alarms else (), policy),
+        machines=machines,
+    )
 
 
-def _alerts(sources: Sources, alarms: AlarmFacts | None, memory: Memory, now: datetime) -> Sequence[Alert]:
-    """Return what fires: by Alertmanager, numbered by the deliveries that brought it, or by the deliveries alone."""
-    kept: Sequence[Alert] = ()
-    if alarms is None or memory.deliveries:
-        kept = sources.store.remembered_alerts(now - sources.payload_life)
-    return list(kept) if alarms is None else numbered(alarms.alerts, kept)
+def _pool_states(
+    said: Answers, memory: Memory, lives: Sequence[NodeLife], policy: Policy, parts: Parts
+) -> tuple[tuple[PoolState, ...], Mapping[str, Drift], Mapping[str, str]]:
+    """Return each pool's state, the changes of its count that are not ours, and why its removals stop.
+
+    Of a pool that cannot be worked out, the state has only the number of nodes.
+    """
+    states: list[PoolState] = []
+    drifts: dict[str, Drift] = {}
+    replaced: dict[str, str] = {}
+    by_instance, cloud = {life.instance: life for life in lives}, said.cloud or {}
+    for pool in policy.pools:
+        past = memory.pools.get(pool.id, PoolMemory())
+        shown = cloud[pool.id].required if pool.id in cloud else None
+        with parts.part("drift", pool.id, sets_aside=True):
+            found = None if shown is None else drift(past, shown, said.at, highest(memory.unanswered, pool.id))
+            if found is not None:
+                drifts[pool.id] = found
+        counted = past.required if shown is None else shown
+        state = PoolState(pool=pool.id, required=counted or 0, nodes=(), open_action=past.open_action)
+        with parts.part("pool_state", pool.id, sets_aside=True):
+            state = pool_state(pool, said, memory, by_instance, policy.startup_taints, drifts.get(pool.id))
+        with parts.part("removals", pool.id, sets_aside=True):
+            why = None if shown is None else why_removals_stop(past.late, shown, len(state.living), said.at)
+            if why is not None:
+                replaced[pool.id] = why
+        states.append(state)
+    return tuple(states), drifts, replaced
+
+
+def _judged(
+    said: Answers, pools: Sequence[PoolState], memory: Memory, policy: Policy, before: Control | None
+) -> Mapping[Source, SourceState]:
+    """Return the state of every source, with the time since which it is up or down as the step *before* saw it."""
+    states, now, telemetry = dict(said.states), said.at, said.telemetry
+    # An answer of Prometheus without our rules is silence, not calm.
+    if telemetry is not None and not telemetry.rules_alive:
+        detail = "it answers, but GpuAutoscalerHeartbeat does not fire there: are the rules loaded?"
+        states[Source.PROMETHEUS] = SourceState(source=Source.PROMETHEUS, up=False, at=now, detail=detail)
+    heard = memory.heartbeat_at
+    late = heard is None or abs(now - heard) > MISSED_HEARTBEATS * policy.heartbeat_interval  # or from the future
+    detail = "" if not late else ("none heard yet" if heard is None else f"the last one came at {heard:%H:%M:%S} UTC")
+    states[Source.HEARTBEAT] = SourceState(source=Source.HEARTBEAT, up=not late, at=heard, detail=detail)
+    reported = telemetry.coverage if telemetry is not None else {}
+    blind = [p.pool for p in pools if p.of(Stage.USABLE) and reported.get(p.pool, 0.0) < COVERAGE_NEEDED]
+    detail = f"no activity reported for pools {', '.join(blind)}" if blind else ""
+    states[Source.DCGM] = SourceState(source=Source.DCGM, up=not blind, at=now, detail=detail)
+    for source, state in states.items():
+        old = before.sources.get(source) if before is not None else None
+        states[source] = replace(state, since=old.since if old is not None and old.up == state.up else now)
+    return states
 
 
 def _spend(
@@ -269,7 +277,11 @@ def _spend(
             seen = spend_by_pool(lives, since, now, policy.billing)[0]
     teams: Mapping[str, Decimal] | None = None
     with parts.part("teams"):  # a budget of a team whose spend is not known holds the team's growth
-        teams = _teams(sources, memory, lives, month, policy, now)
+        # Sharing out a month of thousands of nodes takes a while: only where a team has a budget.
+        set_now = any(c.scope is Scope.TEAM and c.month == month.name for c in memory.budget_changes)
+        if sources.cluster is not None and policy.budget is not None and (policy.budget.teams or set_now):
+            used = sources.store.usage(month.name)
+            teams = by_team(attribute(lives, used, (), month, now, policy.billing))
     return Spend(
         month=month.name,
         usd=sum(pools.values(), Decimal(0)),
@@ -282,135 +294,13 @@ def _spend(
     )
 
 
-def _orphans(memory: Memory, policy: Policy) -> tuple[Action, ...]:
-    """Return the open actions of pools that left the configuration."""
-    ours = {p.id for p in policy.pools}
-    return tuple(m.open_action for i, m in memory.pools.items() if m.open_action is not None and i not in ours)
-
-
-def _work_since_now(lives: Sequence[NodeLife], memory: Memory) -> frozenset[str]:
-    """Return the pools of which a node has just become usable."""
-    worked = {life.instance for life in memory.lives if life.usable_at is not None}
-    return frozenset(x.pool for x in lives if x.usable_at is not None and x.instance not in worked)
-
-
-def _teams(
-    sources: Sources, memory: Memory, lives: Sequence[NodeLife], month: Month, policy: Policy, now: datetime
-) -> Mapping[str, Decimal] | None:
-    """What the workloads of each team held this month; None where no team has a budget or no cluster says who holds
-    what. Sharing out a month of thousands of nodes takes a while, so it is done only for those who need it."""
-    set_now = any(c.scope is Scope.TEAM and c.month == month.name for c in memory.budget_changes)
-    if sources.cluster is None or policy.budget is None or not (policy.budget.teams or set_now):
-        return None
-    return by_team(attribute(lives, sources.store.usage(month.name), (), month, now, policy.billing))
-
-
-def _drifts(required: Mapping[str, int], memory: Memory, now: datetime, parts: Parts) -> Mapping[str, Drift]:
-    found: dict[str, Drift] = {}
-    for pool, shown in required.items():
-        with parts.part("drift", pool, sets_aside=True):
-            drift = drift_of(pool, shown, memory, now)
-            if drift is not None:
-                found[pool] = drift
-    return found
-
-
-def _replaced(
-    pools: Sequence[PoolState], required: Mapping[str, int], memory: Memory, now: datetime, parts: Parts
-) -> Mapping[str, str]:
-    found: dict[str, str] = {}
-    for state in pools:
-        with parts.part("removals", state.pool, sets_aside=True):
-            if state.pool in required and state.pool in memory.pools:
-                late, living = memory.pools[state.pool].late, len(state.living)
-                why = why_removals_stop(late, required[state.pool], living, now)
-                if why is not None:
-                    found[state.pool] = why
-    return found
-
-
-def _bound_gangs(cluster: ClusterFacts | None) -> Mapping[str, int]:
-    """How many pods of each gang have a node."""
-    bound = (p.gang for p in cluster.pods if p.node and not p.terminating) if cluster else ()
-    return Counter(gang for gang in bound if gang is not None)
-
-
-def _waiting(
-    cluster: ClusterFacts | None, telemetry: TelemetryFacts | None, kubernetes: SourceState, now: datetime
-) -> tuple[Pod, ...]:
-    """Pods that may be demand: from Kubernetes, or as kube-state-metrics knows them when it cannot be asked.
+def _waiting(said: Answers, kubernetes: SourceState) -> tuple[Pod, ...]:
+    """Return the pods that may be demand: from Kubernetes, or as kube-state-metrics knows them when it cannot be asked.
 
     That is older by a scrape and an evaluation, so it is not used before Kubernetes has been silent for a while.
     """
-    if cluster is not None:
-        return tuple(p for p in cluster.pods if p.phase is PodPhase.WAITING)
-    if kubernetes.configured and (kubernetes.since is None or now - kubernetes.since < SILENT_BEFORE_FALLBACK):
+    if said.cluster is not None:
+        return tuple(p for p in said.cluster.pods if p.phase is PodPhase.WAITING)
+    if kubernetes.configured and (kubernetes.since is None or said.at - kubernetes.since < SILENT_BEFORE_FALLBACK):
         return ()
-    return telemetry.waiting if telemetry is not None else ()
-
-
-log = structlog.get_logger("receiver")
-MISSED_HEARTBEATS = 3
-COVERAGE_NEEDED = 0.8  # share of usable nodes whose GPUs must report before their activity is believed
-
-
-def ask(source: Source, question: Callable[[], T] | None, states: dict[Source, SourceState], now: datetime) -> T | None:
-    """Call *source* and record the outcome in *states*; None if it did not answer or is not configured."""
-    if question is None:
-        states[source] = SourceState(source=source, up=False, detail="not configured", configured=False)
-        return None
-    try:
-        answer = question()
-    except (TryLater, WontWork) as error:
-        states[source] = SourceState(source=source, up=False, at=now, detail=str(error))
-        return None
-    except Exception as error:  # an unexpected response must not stop every pool for good
-        log.exception("an answer was not understood", source=source.value)
-        detail = f"its answer was not understood ({type(error).__name__}); the log has where"
-        states[source] = SourceState(source=source, up=False, at=now, detail=detail)
-        return None
-    states[source] = SourceState(source=source, up=True, at=now)
-    return answer
-
-
-def judge_prometheus(telemetry: TelemetryFacts | None, states: dict[Source, SourceState], now: datetime) -> None:
-    """Prometheus counts as up only while it evaluates our rules: an answer without them is silence, not calm."""
-    if telemetry is not None and not telemetry.rules_alive:
-        detail = "it answers, but GpuAutoscalerHeartbeat does not fire there: are the rules loaded?"
-        states[Source.PROMETHEUS] = SourceState(source=Source.PROMETHEUS, up=False, at=now, detail=detail)
-
-
-def judge_heartbeat(memory: Memory, policy: Policy, states: dict[Source, SourceState], now: datetime) -> None:
-    """The heartbeat counts as heard until three of its intervals have passed without a delivery of it."""
-    heard = memory.heartbeat_at
-    life = MISSED_HEARTBEATS * policy.heartbeat_interval
-    late = heard is None or abs(now - heard) > life  # one from the future came under a wrong clock
-    detail = "" if not late else ("none heard yet" if heard is None else f"the last one came at {heard:%H:%M:%S} UTC")
-    states[Source.HEARTBEAT] = SourceState(source=Source.HEARTBEAT, up=not late, at=heard, detail=detail)
-
-
-def judge_dcgm(
-    pools: Sequence[PoolState], telemetry: TelemetryFacts | None, states: dict[Source, SourceState], now: datetime
-) -> None:
-    """DCGM is up when every pool with usable nodes reports activity for enough of them."""
-    blind = [
-        p.pool
-        for p in pools
-        if p.of(Stage.USABLE) and (telemetry is None or telemetry.coverage.get(p.pool, 0.0) < COVERAGE_NEEDED)
-    ]
-    detail = f"no activity reported for pools {', '.join(blind)}" if blind else ""
-    states[Source.DCGM] = SourceState(source=Source.DCGM, up=not blind, at=now, detail=detail)
-
-
-def date_changes(states: dict[Source, SourceState], before: Control | None, now: datetime) -> None:
-    """Set `since` of every state: when it last went up or down, as the step *before* this one saw it."""
-    for source, state in states.items():
-        old = before.sources.get(source) if before is not None else None
-        states[source] = SourceState(
-            source=source,
-            up=state.up,
-            at=state.at,
-            since=old.since if old is not None and old.up == state.up else now,
-            detail=state.detail,
-            configured=state.configured,
-        )
+    return said.telemetry.waiting if said.telemetry is not None else ()

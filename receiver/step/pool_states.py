@@ -4,26 +4,26 @@ Calls no source. Missing data count as unknown, never as zero.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from receiver.core.model.actions import ActionKind, VictimStage
 from receiver.core.model.activity import Use, judge
 from receiver.core.model.memory import Memory, NodeLife, PoolMemory
-from receiver.core.model.model import CordonedBy, Drift, Node, PoolState, Stage
+from receiver.core.model.model import CordonedBy, Drift, Node, PoolState, Source, SourceState, Stage
 from receiver.core.model.pods import Pod, PodPhase, kept
 from receiver.core.model.policy import POOL_LABEL, Policy, Pool, Taint
 from receiver.core.model.resources import gpus_of
 from receiver.core.model.signals import PoolSilence
-from receiver.core.money.budget import highest
 from receiver.core.scaling.capacity import SHORT_LOSS
 from receiver.core.scaling.demand import offer_of, room_beside_gpus
-from receiver.core.scaling.waits import drift, expected_count
+from receiver.core.scaling.waits import expected_count
 from receiver.ports import (
     CORDON_ANNOTATION,
     PROTECT_ANNOTATION,
     STOP_ANNOTATION,
+    AlarmFacts,
     CloudPool,
     ClusterFacts,
     ClusterNode,
@@ -34,276 +34,229 @@ from receiver.step.parts import Parts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SourceAnswers:
-    """What each source said (None: it did not answer), for joining."""
+class Answers:
+    """What each source said at *at* (None: it did not answer), also by what it is joined by.
 
+    *unjoined* are ready nodes whose provider id names no listed instance, of any pool or none.
+    """
+
+    at: datetime
     cloud: Mapping[str, CloudPool] | None
     cluster: ClusterFacts | None
     telemetry: TelemetryFacts | None
-    memory: Memory
-    lives: Mapping[str, NodeLife]
-    silenced: Mapping[str, PoolSilence]
+    alarms: AlarmFacts | None
+    states: Mapping[Source, SourceState]
     nodes: Mapping[str, ClusterNode]  # by instance id
-    pods: Mapping[str, tuple[Pod, ...]]  # GPU pods by the node they are bound to
-    at: datetime
-    unjoined: tuple[ClusterNode, ...] = ()  # ready nodes whose provider id names no listed instance
-    machines: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # by size, as far as it is known
-    startup_taints: tuple[str, ...] = ()
+    pods: Mapping[str, Sequence[Pod]]  # GPU pods by the node they are bound to
+    unjoined: Sequence[ClusterNode]
+    silenced: Mapping[str, PoolSilence]  # by pool
+    machines: Mapping[str, Mapping[str, int]]  # resources by size, as far as known
 
 
-def pool_state(pool: Pool, seen: SourceAnswers) -> PoolState:
+def pool_state(
+    pool: Pool,
+    said: Answers,
+    memory: Memory,
+    lives: Mapping[str, NodeLife],
+    startup_taints: tuple[str, ...],
+    drifted: Drift | None,
+) -> PoolState:
     """Return what is known of *pool*."""
-    past = seen.memory.pools.get(pool.id, PoolMemory())
-    found = seen.cloud.get(pool.id) if seen.cloud is not None else None
-    shown = past.required if seen.cloud is None else (found.required if found else 0)
-    required = expected_count(past.late, shown, seen.at)
-    nodes = tuple(_node(i, pool, seen, past) for i in (found.instances if found else ()))
-    offer = offer_of(pool, nodes, past.offer, seen.at, seen.startup_taints)
-    found_drift = drift_of(pool.id, shown, seen.memory, seen.at) if found is not None else None
+    past, now = memory.pools.get(pool.id, PoolMemory()), said.at
+    found = said.cloud.get(pool.id) if said.cloud is not None else None
+    shown = past.required if said.cloud is None else (found.required if found else 0)
+    required = expected_count(past.late, shown, now)
+    action = past.open_action
+    victims = action.victims if action is not None and action.kind is ActionKind.RETIRE else ()
+    deleted = {v.instance for v in victims if v.stage is VictimStage.DELETED}  # whatever Civo's list still says
+    nodes = []
+    for instance in found.instances if found else ():
+        node = _node(instance, pool, said, lives.get(instance.id), startup_taints)
+        nodes.append(replace(node, stage=Stage.DELETING) if instance.id in deleted else node)
+    offer = offer_of(pool, nodes, past.offer, now, startup_taints)
     return PoolState(
         pool=pool.id,
         required=required,
-        nodes=nodes,
-        open_action=past.open_action,
+        nodes=tuple(nodes),
+        open_action=action,
         last_grow_at=past.last_grow_at,
         last_shrink_at=past.last_shrink_at,
         backoff=past.backoff,
-        refused=seen.memory.refused.get(pool.id),
+        refused=memory.refused.get(pool.id),
         removal_backoff=past.removal_backoff,
-        required_since=past.required_since if past.required == shown else seen.at,
+        required_since=past.required_since if past.required == shown else now,
         uncounted=shown - required,
         provisioning=past.provisioning,
         ready_in=past.ready_in,
-        drifts=(*past.drifts, *([found_drift] if found_drift else [])),
+        drifts=past.drifts if drifted is None else (*past.drifts, drifted),
         offer=offer,
-        compute=room_beside_gpus(seen.machines.get(pool.size, {}), offer),
+        compute=room_beside_gpus(said.machines.get(pool.size, {}), offer),
         unjoined=tuple(
             n.name
-            for n in seen.unjoined
+            for n in said.unjoined
             if n.labels.get(POOL_LABEL) == pool.id or ((n.allocatable or n.dra) and POOL_LABEL not in n.labels)
         ),
-        utilization=seen.telemetry.utilization.get(pool.id) if seen.telemetry else None,
-        silence=seen.silenced.get(pool.id),
+        utilization=said.telemetry.utilization.get(pool.id) if said.telemetry else None,
+        silence=said.silenced.get(pool.id),
     )
 
 
-def _node(instance: Instance, pool: Pool, seen: SourceAnswers, past: PoolMemory) -> Node:
-    node, life = seen.nodes.get(instance.id), seen.lives.get(instance.id)
-    stage = stage_of(instance, node, seen.cluster is not None, pool, seen.startup_taints)
-    taint = startup_taint(node, pool, seen.startup_taints) if node and offers_gpus(node, pool) else None
-    was_usable = life is not None and life.usable_at is not None
-    if was_usable and stage in (Stage.BOOTING, Stage.INSTALLING):
-        # It was usable before: a node that lost its GPUs or went NotReady is not on its way.
-        stage = _retainted(life, pool, seen.at) if taint and stage is Stage.INSTALLING else Stage.BROKEN
-    elif stage is Stage.BOOTING and node is None and _lost_for(life, seen.at) > SHORT_LOSS:
+def _node(
+    instance: Instance, pool: Pool, said: Answers, life: NodeLife | None, startup_taints: tuple[str, ...]
+) -> Node:
+    found = said.nodes.get(instance.id)
+    life = life or NodeLife(
+        instance=instance.id, pool=pool.id, name=instance.hostname, size=pool.size, created_at=instance.created_at
+    )
+    stage = stage_of(instance, found, said.cluster is not None, pool, startup_taints)
+    taint = startup_taint(found, pool, startup_taints) if found and offers_gpus(found, pool) else None
+    lost_for = said.at - life.lost_at if life.lost_at is not None else timedelta(0)
+    if life.usable_at is not None and stage is Stage.INSTALLING and taint:
+        # A startup taint again: for a moment that changes nothing, then the node is no room for pods, then broken.
+        late = Stage.INSTALLING if lost_for <= pool.provision_timeout else Stage.BROKEN
+        stage = Stage.USABLE if lost_for <= SHORT_LOSS else late
+    elif life.usable_at is not None and stage in (Stage.BOOTING, Stage.INSTALLING):
+        stage = Stage.BROKEN  # a node that lost its GPUs or went NotReady is not on its way
+    elif stage is Stage.BOOTING and found is None and lost_for > SHORT_LOSS:
         stage = Stage.BROKEN  # it was in Kubernetes, and one list without it may be a partial one
-    cordoned_for = node.annotations.get(CORDON_ANNOTATION) if node else None
-    closed_for = node.annotations.get(STOP_ANNOTATION) if node else None
-    cordoned_by = None
-    if node is not None and node.unschedulable:
-        cordoned_by = CordonedBy.US if cordoned_for or closed_for is not None else CordonedBy.SOMEONE
-    pods = seen.pods.get(node.name if node else instance.hostname, ())
+    node = found or ClusterNode(name=instance.hostname, instance=instance.id, ready=False, unschedulable=False)
+    cordoned_for, closed_for = node.annotations.get(CORDON_ANNOTATION), node.annotations.get(STOP_ANNOTATION)
+    ours = CordonedBy.US if cordoned_for or closed_for is not None else CordonedBy.SOMEONE
+    allocatable, dra = dict(node.allocatable), served_by_dra(node, pool)
+    if dra:
+        # The status never shows what a DRA driver serves: as configured, for what a DeviceClass answers to.
+        served = said.cluster.dra_resources if said.cluster is not None else None
+        allocatable = {r: n for r, n in pool.resources.items() if served is None or r in served}
+    pods = tuple(said.pods.get(node.name, ()))
     return Node(
-        name=node.name if node else instance.hostname,
+        name=node.name,
         instance=instance.id,
-        stage=Stage.DELETING if _is_deleted(instance.id, past) else stage,
-        created_at=life.created_at if life else instance.created_at,
-        registered=node is not None,
-        ready=node is not None and node.ready,
-        was_usable=was_usable,
-        usable_since=life.usable_at if life else None,
-        seen_since=life.seen_at if life else None,
-        unknown_since=life.unknown_since if life else None,
-        lost_at=life.lost_at if life else None,
-        kept_until=life.kept_until if life else None,
-        kept_for=life.kept_for if life else "",
-        allocatable=_allocatable(node, pool, seen) if node else {},
+        stage=stage,
+        created_at=life.created_at,
+        registered=found is not None,
+        ready=node.ready,
+        was_usable=life.usable_at is not None,
+        usable_since=life.usable_at,
+        seen_since=life.seen_at,
+        unknown_since=life.unknown_since,
+        lost_at=life.lost_at,
+        kept_until=life.kept_until,
+        kept_for=life.kept_for,
+        allocatable=allocatable,
         pods=pods,
-        idle_since=life.idle_since if life and stage is Stage.USABLE and not pods else None,
-        cordoned_by=cordoned_by,
+        idle_since=life.idle_since if stage is Stage.USABLE and not pods else None,
+        cordoned_by=ours if node.unschedulable else None,
         cordoned_for=cordoned_for,
         closed_for=closed_for,
         leaving=instance.status == "DELETING",
-        protected=node is not None and node.annotations.get(PROTECT_ANNOTATION, "false").lower() != "false",
-        hosts=node.hosts if node else (),
-        kept_by=node.kept_by if node and node.ready else (),
-        labels=dict(node.labels) if node else {},
-        taints=node.taints if node else (),
+        protected=node.annotations.get(PROTECT_ANNOTATION, "false").lower() != "false",
+        hosts=node.hosts,
+        kept_by=node.kept_by if node.ready else (),
+        labels=dict(node.labels),
+        taints=node.taints,
         startup_taint=taint.key if taint else "",
-        dra=node is not None and served_by_dra(node, pool),
-        activity=seen.telemetry.nodes.get(node.name) if seen.telemetry and node else None,
-        compute=node.compute if node else {},
-        others=node.others if node else {},
-        daemons=node.daemons if node else {},
+        dra=dra,
+        activity=said.telemetry.nodes.get(node.name) if said.telemetry and found else None,
+        compute=node.compute,
+        others=node.others,
+        daemons=node.daemons,
     )
 
 
-def _allocatable(node: ClusterNode, pool: Pool, seen: SourceAnswers) -> Mapping[str, int]:
-    """What *node* offers. Its status never shows what a DRA driver serves: that is believed to be as configured, for
-    the resources that a DeviceClass answers to."""
-    if not served_by_dra(node, pool):
-        return dict(node.allocatable)
-    served = seen.cluster.dra_resources if seen.cluster is not None else None
-    return {r: n for r, n in pool.resources.items() if served is None or r in served}
-
-
-def _retainted(life: NodeLife | None, pool: Pool, now: datetime) -> Stage:
-    """The stage of a node that was usable and carries a startup taint again: for a moment that changes nothing, then it
-    is no room for pods, and after the provision timeout it is broken."""
-    lasted = _lost_for(life, now)
-    if lasted <= SHORT_LOSS:
-        return Stage.USABLE
-    return Stage.INSTALLING if lasted <= pool.provision_timeout else Stage.BROKEN
-
-
-def _lost_for(life: NodeLife | None, now: datetime) -> timedelta:
-    return now - life.lost_at if life is not None and life.lost_at is not None else timedelta(0)
-
-
-def drift_of(pool: str, shown: int, memory: Memory, now: datetime) -> Drift | None:
-    """Return how Civo's count *shown* of *pool* (an id) changed without us, or None."""
-    return drift(memory.pools.get(pool), shown, now, highest(memory.unanswered, pool))
-
-
-def _is_deleted(instance: str, past: PoolMemory) -> bool:
-    """True when our own DELETE of *instance* was accepted, whatever Civo's list still says."""
-    action = past.open_action
-    if action is None or action.kind is not ActionKind.RETIRE:
-        return False
-    return any(v.instance == instance and v.stage is VictimStage.DELETED for v in action.victims)
-
-
-SEEN = (
-    "gone_at",
-    "active_at",
-    "registered_at",
-    "ready_at",
-    "usable_at",
-    "bound_at",
-    "running_at",
-    "idle_since",
-    "lost_at",
-    "unknown_since",
-    "seen_at",
-)
+MOMENTS = tuple(f.name for f in fields(NodeLife) if f.name.endswith(("_at", "_since")) and f.name != "created_at")
 AFTER_BUILDING = (Stage.BOOTING, Stage.INSTALLING, Stage.USABLE)
 # Where a node that was usable stands when it goes NotReady, loses its GPUs, or Civo says something new of it.
 LOST = (Stage.BOOTING, Stage.INSTALLING, Stage.BROKEN)
 
 
 def lives_of(
-    cloud: Mapping[str, CloudPool] | None,
-    cluster: ClusterFacts | None,
-    telemetry: TelemetryFacts | None,
-    memory: Memory,
-    policy: Policy,
-    now: datetime,
-    parts: Parts,
-    *,
-    steady: bool = False,
+    said: Answers, memory: Memory, policy: Policy, parts: Parts, *, steady: bool = False
 ) -> tuple[NodeLife, ...]:
     """Bring the node lives of the ledger up to date with what Civo lists now.
 
     Where the clock is *steady*, moments that lie ahead are corrected: they were noted under another one.
     """
-    past = tuple(_believed(life, now) for life in memory.lives) if steady else memory.lives
-    known = {life.instance: life for life in past}
-    if cloud is None:
+    past = tuple(_believed(life, said.at) for life in memory.lives) if steady else memory.lives
+    if said.cloud is None:
         return past
-    nodes = {n.instance: n for n in cluster.nodes} if cluster else {}
-    held = by_node(cluster)
-    active = {name for name, seen in telemetry.nodes.items() if judge(seen) is Use.ACTIVE} if telemetry else set()
+    known = {life.instance: life for life in past}
     listed: dict[str, NodeLife] = {}
-    for found in cloud.values():
+    for found in said.cloud.values():
         pool = policy.pool(found.id)
         for instance in found.instances:
             old = known.get(instance.id)
+            if old is not None:  # without a pool it still costs what it cost
+                listed[instance.id] = old if pool is not None else _with(old, idle_since=None)
             if pool is not None:
-                if old is not None:
-                    listed[instance.id] = old  # if what it is now cannot be told
                 with parts.part("node_life", pool.id, sets_aside=True):
-                    node = nodes.get(instance.id)
-                    known_as = node.name if node else instance.hostname
-                    sight = _Sight(
-                        stage=stage_of(instance, node, cluster is not None, pool, policy.startup_taints),
-                        set_up=node is not None and offers_gpus(node, pool),
-                        pods=held.get(known_as, ()),
-                        active=known_as in active,
-                        labels=node.labels if node else None,
-                    )
-                    life = _life(old, instance, pool, sight, now)
-                    until, kept_for = kept((life.kept_until, life.kept_for), sight.pods, policy.keep_until, now)
-                    # While it builds, Civo may leave its creation out: then it was noted by a clock that was ahead.
-                    created_at = min(life.created_at, instance.created_at) if steady else life.created_at
-                    listed[instance.id] = _with(life, created_at=created_at, kept_until=until, kept_for=kept_for)
-            elif old is not None:  # its pool left the configuration: it still costs what it cost
-                listed[instance.id] = _with(old, idle_since=None)
+                    listed[instance.id] = _life(old, instance, pool, said, policy, steady=steady)
     gone = (
-        life if life.gone_at else replace(life, gone_at=now, idle_since=None)
+        _priced(life if life.gone_at else replace(life, gone_at=said.at, idle_since=None), policy)
         for life in past
         if life.instance not in listed
     )
-    return (*listed.values(), *(_priced(life, policy) for life in gone))
+    return (*listed.values(), *gone)
 
 
 def _believed(life: NodeLife, now: datetime) -> NodeLife:
-    """*life* without moments that lie ahead: a step saw them under a clock that was ahead. They were by now at the
-    latest, and what has ended goes on costing no longer."""
-    ahead: dict[str, Any] = {name: now for name in SEEN if (at := getattr(life, name)) is not None and at > now}
+    """Return *life* without moments that lie ahead: they were by now at the latest."""
+    ahead: dict[str, Any] = {name: now for name in MOMENTS if (at := getattr(life, name)) is not None and at > now}
     return replace(life, **ahead) if ahead else life
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Sight:
-    """What was seen of an instance: its stage, its GPU pods, whether DCGM shows its GPUs in use, its node's *labels*
-    (None: it has no node, or Kubernetes did not answer). *set_up* is True once its GPUs are allocatable."""
-
-    stage: Stage
-    set_up: bool
-    pods: tuple[Pod, ...]
-    active: bool
-    labels: Mapping[str, str] | None
-
-
-def _life(old: NodeLife | None, instance: Instance, pool: Pool, sight: _Sight, now: datetime) -> NodeLife:
-    """The life of a listed instance. The first `created_at` counts: while it builds, Civo may leave it out.
+def _life(
+    old: NodeLife | None, instance: Instance, pool: Pool, said: Answers, policy: Policy, *, steady: bool
+) -> NodeLife:
+    """Return the life of a listed instance.
 
     GPUs in use on a usable node without a GPU pod make it neither busy nor idle: it is unknown.
     """
+    now, node = said.at, said.nodes.get(instance.id)
     past = old or NodeLife(
         instance=instance.id, pool=pool.id, name=instance.hostname, size=pool.size, created_at=instance.created_at
     )
-    usable = sight.stage is Stage.USABLE
-    registered_at = past.registered_at or past.ready_at or (None if sight.labels is None else now)
+    stage = stage_of(instance, node, said.cluster is not None, pool, policy.startup_taints)
+    name = node.name if node else instance.hostname
+    pods = said.pods.get(name, ())
+    activity = said.telemetry.nodes.get(name) if said.telemetry else None
+    active = activity is not None and judge(activity) is Use.ACTIVE
+    usable = stage is Stage.USABLE
+    registered_at = past.registered_at or past.ready_at or (now if node else None)
     # A node that was in Kubernetes and is gone is not being built: its Node object was deleted.
-    vanished = sight.stage is Stage.BOOTING and sight.labels is None and registered_at is not None
+    vanished = stage is Stage.BOOTING and node is None and registered_at is not None
     # A startup taint that comes back does not begin the idle time anew.
-    retainted = sight.stage is Stage.INSTALLING and sight.set_up and past.usable_at is not None
-    empty = (usable or retainted) and not sight.pods
-    runs = any(p.phase is PodPhase.RUNNING for p in sight.pods)
+    retainted = (
+        stage is Stage.INSTALLING and past.usable_at is not None and node is not None and offers_gpus(node, pool)
+    )
+    empty = (usable or retainted) and not pods
+    kept_until, kept_for = kept((past.kept_until, past.kept_for), pods, policy.keep_until, now)
     return _with(
         past,
         pool=pool.id,
         name=instance.hostname,
         size=pool.size,
+        # While it builds, Civo may leave its creation out: then it was noted by a clock that was ahead.
+        created_at=min(past.created_at, instance.created_at) if steady else past.created_at,
         price_usd_per_hour=pool.price_usd_per_hour if past.price_usd_per_hour is None else past.price_usd_per_hour,
-        gpus=past.gpus if past.gpus and sight.labels is None else gpus_of(pool.resources, sight.labels or {}),
+        gpus=past.gpus if past.gpus and node is None else gpus_of(pool.resources, node.labels if node else {}),
         gone_at=None,
         seen_at=past.seen_at or now,
-        active_at=past.active_at or (now if sight.stage in AFTER_BUILDING else None),
+        active_at=past.active_at or (now if stage in AFTER_BUILDING else None),
         registered_at=registered_at,
-        ready_at=past.ready_at or (now if sight.stage in (Stage.INSTALLING, Stage.USABLE) else None),
+        ready_at=past.ready_at or (now if stage in (Stage.INSTALLING, Stage.USABLE) else None),
         usable_at=past.usable_at or (now if usable else None),
-        bound_at=past.bound_at or (now if sight.pods else None),
-        running_at=past.running_at or (now if runs else None),
+        bound_at=past.bound_at or (now if pods else None),
+        running_at=past.running_at or (now if any(p.phase is PodPhase.RUNNING for p in pods) else None),
         idle_since=(past.idle_since or now) if empty else None,
-        unknown_since=(past.unknown_since or now) if empty and sight.active else None,
-        lost_at=(past.lost_at or now) if vanished or (sight.stage in LOST and past.usable_at) else None,
+        unknown_since=(past.unknown_since or now) if empty and active else None,
+        lost_at=(past.lost_at or now) if vanished or (stage in LOST and past.usable_at) else None,
+        kept_until=kept_until,
+        kept_for=kept_for,
     )
 
 
 def _with(life: NodeLife, **seen: Any) -> NodeLife:
-    """*life* with what was *seen*; itself where that is nothing new, as it is at most steps."""
+    """Return *life* with what was *seen*; itself where that is nothing new, as it is at most steps."""
     news = {name: value for name, value in seen.items() if getattr(life, name) != value}
     return replace(life, **news) if news else life
 
@@ -314,15 +267,6 @@ def _priced(life: NodeLife, policy: Policy) -> NodeLife:
     if life.price_usd_per_hour is not None or pool is None or pool.size != life.size:
         return life
     return replace(life, price_usd_per_hour=pool.price_usd_per_hour)
-
-
-def by_node(cluster: ClusterFacts | None) -> Mapping[str, tuple[Pod, ...]]:
-    """The GPU pods that hold a node, running or about to, by its name."""
-    held: dict[str, list[Pod]] = {}
-    for pod in cluster.pods if cluster else ():
-        if pod.node:
-            held.setdefault(pod.node, []).append(pod)
-    return {name: tuple(pods) for name, pods in held.items()}
 
 
 def stage_of(
@@ -363,14 +307,6 @@ def startup_taint(node: ClusterNode, pool: Pool, prefixes: tuple[str, ...]) -> T
     with it."""
     hard = (t for t in node.taints if t.effect != "PreferNoSchedule" and t not in pool.taints)
     return next((t for t in hard if t.key.startswith(prefixes)), None)
-
-
-def unjoined_nodes(cloud: Mapping[str, CloudPool] | None, cluster: ClusterFacts | None) -> tuple[ClusterNode, ...]:
-    """The ready Kubernetes nodes whose provider id names no listed instance, of any pool or none."""
-    if cloud is None or cluster is None:
-        return ()
-    listed = {i.id for found in cloud.values() for i in found.instances}
-    return tuple(n for n in cluster.nodes if n.ready and n.instance not in listed)
 
 
 def strays(pools: Sequence[PoolState], cluster: ClusterFacts | None, ours: Collection[str]) -> tuple[str, ...]:

@@ -19,54 +19,29 @@ STALE = timedelta(days=1)  # older answers are not used for the account
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReconciledCharges:
-    """The account's charges compared with the ledger. *charged* and *seed* are to be stored, None if unchanged.
+    """The account's charges compared with the ledger, and the month's *spend* completed by them and by the seed.
 
-    *seeded* is the month's cost before the ledger began, *unknown* why that is not known yet, *account_at_least* the
-    account's cost by Civo's last answer, however old.
+    *charged* and *seed* are to be stored, None if unchanged.
     """
 
-    compared: Comparison | None = None
-    charged: Charged | None = None
-    seed: Seed | None = None
-    seeded: Decimal = Decimal(0)
-    seeded_pools: tuple[tuple[str, Decimal], ...] = ()
-    unpriced: tuple[str, ...] = ()
-    unknown: str = ""
-    account_at_least: Decimal = Decimal(0)
-
-    def added_to(self, spend: Spend) -> Spend:
-        """Return *spend*, the ledger's, completed by the seed and the account's charges."""
-        usd = spend.usd + self.seeded
-        unpriced = tuple(sorted({*spend.unpriced, *self.unpriced}))
-        pools = dict(spend.pools)
-        for pool, more in self.seeded_pools:
-            pools[pool] = pools.get(pool, Decimal(0)) + more
-        found = self.compared.account_usd if self.compared is not None else None
-        return replace(
-            spend,
-            usd=usd,
-            unpriced=unpriced,
-            pools=pools,
-            seeded=self.seeded,
-            unknown=self.unknown,
-            account=None if found is None else max(found, usd),
-            account_at_least=max(self.account_at_least, usd),
-            account_unpriced=_without_price(self.compared, unpriced),
-        )
+    spend: Spend
+    compared: Comparison | None
+    charged: Charged | None
+    seed: Seed | None
 
 
 def reconcile_charges(
     accounts: Accounts | None,
     memory: Memory,
     lives: Sequence[NodeLife],
-    ledger_usd: Decimal,
+    spend: Spend,
     policy: Policy,
     month: Month,
     now: datetime,
     *,
     nodes_seen: bool,
 ) -> ReconciledCharges:
-    """Return the account's charges compared with *lives*, which cost *ledger_usd* this month.
+    """Return the account's charges compared with *lives*, which cost *spend* by the ledger.
 
     *nodes_seen* is True when Civo listed the nodes in this step, which a seed requires.
     """
@@ -80,26 +55,29 @@ def reconcile_charges(
     told: Decimal | None = None
     if held is not None and held.month == month.name:
         compared = compare(held, lives, policy, month.start, seed.at if seed else None)
-        fresh = _is_fresh(held, now)
-        told = account(compared, ledger_usd, month.start, policy)
-        compared = replace(compared, account_usd=told if fresh else None)
-    made = new_seed(seed, compared, ledger_usd, policy, month.name, now) if nodes_seen else None
+        told = account(compared, spend.usd, month.start, policy)
+        compared = replace(compared, account_usd=told if _is_fresh(held, now) else None)
+    made = new_seed(seed, compared, spend.usd, policy, month.name, now) if nodes_seen else None
     seed = made or seed
     counted = beside(seed, ((life.instance, life.name) for life in lives))
     seeded, unpriced = seeded_usd(counted, policy, month.name)
-    unknown = ""
-    if awaited and seed is None and accounts is not None:
-        unknown = _why_unknown(held, nodes_seen=nodes_seen)
-    return ReconciledCharges(
-        compared=compared,
-        charged=asked,
-        seed=made,
-        seeded=seeded,
-        seeded_pools=seeded_by_pool(counted, policy, month.name),
+    usd, unpriced = spend.usd + seeded, tuple(sorted({*spend.unpriced, *unpriced}))
+    pools = dict(spend.pools)
+    for pool, more in seeded_by_pool(counted, policy, month.name):
+        pools[pool] = pools.get(pool, Decimal(0)) + more
+    found = compared.account_usd if compared is not None else None
+    completed = replace(
+        spend,
+        usd=usd,
         unpriced=unpriced,
-        unknown=unknown,
-        account_at_least=told or Decimal(0),
+        pools=pools,
+        seeded=seeded,
+        unknown=_why_unknown(held, nodes_seen=nodes_seen) if awaited and seed is None and accounts is not None else "",
+        account=None if found is None else max(found, usd),
+        account_at_least=max(told or Decimal(0), usd),
+        account_unpriced=_without_price(compared, unpriced),
     )
+    return ReconciledCharges(spend=completed, compared=compared, charged=asked, seed=made)
 
 
 def _ask(accounts: Accounts, held: Charged | None, month: Month, now: datetime) -> Charged:

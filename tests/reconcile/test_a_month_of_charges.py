@@ -17,7 +17,7 @@ from receiver.core.model.policy import Budget, Policy
 from receiver.core.money.budget import month_of
 from receiver.core.money.reconciliation import compare
 from receiver.replay.world import VM, Behaviour, World, WorldPool
-from receiver.step.gather import Looked, Sources, look
+from receiver.step.gather import Looked, Sources, gather
 from receiver.step.parts import Parts
 from simulator.civo_shapes import charge_json
 from tests.adapters.civo_answers import CLUSTER, KEY
@@ -94,17 +94,11 @@ class Month:
             self.seen = there
 
     def see(self) -> Looked:
-        """One look, kept as a step keeps it."""
+        """Look once, as a step does."""
         sources = Sources(
             cloud=self.cloud, cluster=None, telemetry=None, alarms=None, store=self.store, accounts=self.accounts
         )
-        looked = look(sources, self.policy, self.world.now, Parts())
-        self.store.saw(looked.lives, looked.required, self.world.now)
-        if looked.charged is not None:
-            self.store.keep_charged(looked.charged)
-        if looked.seed is not None:
-            self.store.keep_seed(looked.seed)
-        return looked
+        return gather(sources, self.policy, self.world.now, Parts())
 
 
 @pytest.fixture(scope="module")

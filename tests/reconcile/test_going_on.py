@@ -16,7 +16,7 @@ from receiver.runtime import loop as loops
 from receiver.runtime.loop import Beat, Loop
 from receiver.runtime.store_opener import Opening
 from receiver.server.bootstrap import Outside, loop_of, reach_out
-from receiver.step.gather import look
+from receiver.step.gather import gather
 from receiver.step.parts import Parts
 from receiver.step.reconcile import Stepped
 from receiver.web.health import alive
@@ -101,7 +101,7 @@ def test_a_step_shows_that_it_goes_on_before_each_source_that_it_asks(store: Sto
         accounts=Wrapped(life.accounts, charges=unanswered("charges")),
         goes_on=lambda: order.append("on"),
     )
-    look(sources, life.policy, life.now, Parts())
+    gather(sources, life.policy, life.now, Parts())
     expected = ["civo", "kubernetes", "prometheus", "alertmanager", "sizes", "charges"]
     assert order == [word for source in expected for word in ("on", source)]
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from receiver.core.model.signals import Alert, SignalAction, payload_life
 from receiver.ports import Delivery, Store, TryLater
-from receiver.step.gather import Sources, look
+from receiver.step.gather import Sources, gather
 from receiver.step.parts import Parts
 from tests.reconcile.harness import START, Life, a_job, a_policy, a_world
 from tests.reconcile.test_going_on import outside_of
@@ -62,7 +62,7 @@ def test_an_alert_counts_as_long_as_the_configured_intervals_say(store: Store, a
     tell(store, action.value, START)
 
     def signals(passed: timedelta) -> list[SignalAction]:
-        return [s.action for s in look(sources, life.policy, START + passed, Parts()).facts.signals]
+        return [s.action for s in gather(sources, life.policy, START + passed, Parts()).facts.signals]
 
     assert signals(4 * MINUTE) == [action]
     assert signals(5 * MINUTE) == []

@@ -53,8 +53,6 @@ SHARED = (
     "core/model/resources.py:",
     "core/model/activity.py:judge",
     "step/pool_states.py:_believed",
-    "step/pool_states.py:by_node",
-    "step/pool_states.py:unjoined_nodes",
     "step/pool_states.py:lives_of",
     "step/parts.py:Parts.",
     "step/reconcile.py:step",
