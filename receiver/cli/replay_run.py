@@ -21,8 +21,7 @@ from receiver.config.environment import installed_version
 from receiver.config.values import did_you_mean
 from receiver.core.model.pods import Toleration
 from receiver.core.model.policy import Attribution, Pool
-from receiver.ports import TryLater, WontWork
-from receiver.ports.past import Past
+from receiver.ports import Past, TryLater, WontWork
 from receiver.replay.bounds import BOUNDS
 from receiver.replay.contest import Contestant, Progress, Reckoned, a_peer, contest, the_product
 from receiver.replay.document import Replayed, as_means, as_table, document, page_document, several

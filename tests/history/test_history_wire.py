@@ -10,8 +10,7 @@ from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
 from receiver.adapters.monitoring.history import SCRAPED, Ask, PrometheusHistory, queries
-from receiver.ports import TryLater
-from receiver.ports.past import Past
+from receiver.ports import Past, TryLater
 from tests.adapters.wire import hanging_server, unused_url
 
 RANGE = "/api/v1/query_range"

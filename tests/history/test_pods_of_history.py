@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from receiver.adapters.monitoring.history import Ask, Gap, PodBook, gaps, sanitized
-from receiver.ports.past import PastPod, Trouble
+from receiver.ports import PastPod, Trouble
 
 T0 = datetime(2026, 3, 1, tzinfo=UTC)
 UNTIL = T0 + timedelta(days=1)

@@ -15,8 +15,7 @@ from receiver.adapters.http.json_items import NoJson, items
 from receiver.adapters.http.sessions import moment
 from receiver.adapters.kubernetes.api import Json, condition, entries, key_of, section, text, words
 from receiver.adapters.kubernetes.pods import CLAIMS, SeenPod, latest, whole
-from receiver.ports import TryLater
-from receiver.ports.past import Past, PastPod, Trouble
+from receiver.ports import Past, PastPod, Trouble, TryLater
 
 TEMPLATES = {"PyTorchJob": "pytorchReplicaSpecs", "TFJob": "tfReplicaSpecs", "MPIJob": "mpiReplicaSpecs"}
 EXPORT = "kubectl get jobs,pods -A -o json"  # lists of the API server itself leave out the kinds

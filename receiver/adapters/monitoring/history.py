@@ -15,8 +15,7 @@ from itertools import pairwise
 from receiver.adapters.monitoring.prometheus import PrometheusReader
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.policy import POOL_LABEL
-from receiver.ports import TryLater, WontWork
-from receiver.ports.past import Past, PastPod, Trouble
+from receiver.ports import Past, PastPod, Trouble, TryLater, WontWork
 
 STATE = 'job="kube-state-metrics"'
 GPUS = 'resource=~"nvidia_com_(gpu|gpu_shared|mig_.+)"'

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from receiver.ports.past import Past, PastPod, Trouble
+from receiver.ports import Past, PastPod, Trouble
 from receiver.replay.traces.pods import trace_of_pods
 from receiver.replay.traces.tidy import COLUMNS, read_tidy
 from receiver.replay.traces.trace import FORMATS, BadTrace, Format, Trace, TraceReading, error_lines

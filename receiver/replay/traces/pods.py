@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from receiver.core.model.text import some
 from receiver.core.scaling.demand import IGNORED_NAMESPACES
 from receiver.ports import PROTECT_ANNOTATION, SAFE_TO_EVICT_ANNOTATION
-from receiver.ports.past import Past, PastPod
+from receiver.ports import Past, PastPod
 from receiver.replay.traces.trace import Findings, TraceReading, Trace
 from receiver.replay.world.config import Job
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from datetime import timedelta
 
 from receiver.config.values import did_you_mean
-from receiver.ports.past import Trouble
+from receiver.ports import Trouble
 from receiver.replay.traces.trace import NOTHING, BadTrace, Findings, TraceReading, Trace
 from receiver.replay.world.config import Job
 

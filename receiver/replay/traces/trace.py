@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Literal
 from receiver.core.model.pods import Toleration
-from receiver.ports.past import Trouble
+from receiver.ports import Trouble
 from receiver.replay.world.config import Job
 from collections.abc import Iterable, Sequence
 from receiver.core.model.policy import Pool
-from receiver.ports.past import Trouble
+from receiver.ports import Trouble
 from receiver.replay.world.config import Job
 from receiver.replay.world.scheduler import selects, untolerated
 
