@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
-from receiver.adapters.http.own_api import NotThereError, ServerApi
+from receiver.adapters.http.own_api import NotThereError
 from receiver.adapters.store.decisions import read_grounds
-from receiver.cli.client import UNUSABLE, print_json, print_lines, server, tell_problem
+from receiver.cli.client import UNUSABLE, print_lines, server, show, tell_problem
 from receiver.config import ConfigError, load_file
 from receiver.config.environment import installed_version
 from receiver.core.explain.evidence import with_grounds
@@ -22,10 +22,19 @@ from receiver.ports import Grounds, GroundsKept, WontWork
 from receiver.reports.screen import aligned
 
 Said = Mapping[str, Any]  # a decision, or one of its reasons, as in GET /api/v1/decisions/ID
-Key = tuple[str, int]  # a rule, and the number of its reason
 
+DIFFERS = 1
 SAME, CHANGED, APPEARED, VANISHED = "same", "changed", "appeared", "vanished"
-FIELDS = ("from", "to", "verdict", "candidates", "evicted", "reconsider_at")
+SIGNS = {SAME: " ", APPEARED: "+", VANISHED: "-"}
+# The compared fields, and their titles.
+FIELDS = {
+    "from": "nodes then",
+    "to": "nodes wanted",
+    "verdict": "verdict",
+    "candidates": "removable, soonest first",
+    "evicted": "evicted of these",
+    "reconsider_at": "next look at",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,18 +73,19 @@ def said(decision: Decision) -> dict[str, Any]:
 def compared(then: Said, now: Said) -> dict[str, Any]:
     """Return the differences of two decisions: fields as ``[then, now]``, and rules with other reasons."""
     found: dict[str, Any] = {name: [then[name], now[name]] for name in FIELDS if then[name] != now[name]}
+    rules = list(ruled(then["reasons"], now["reasons"]))
     for what in (APPEARED, VANISHED, CHANGED):
-        rules = [rule for rule in ruled(then["reasons"], now["reasons"]) if rule.what == what]
-        if rules:
-            found[what] = [_both(rule) if what == CHANGED else rule.now or rule.then for rule in rules]
-    if _order(then) != _order(now) and not {APPEARED, VANISHED} & found.keys():
-        found["order"] = [_order(then), _order(now)]
+        if those := [rule for rule in rules if rule.what == what]:
+            found[what] = [{"then": r.then, "now": r.now} if what == CHANGED else r.now or r.then for r in those]
+    order = [[str(reason["rule"]) for reason in decision["reasons"]] for decision in (then, now)]
+    if order[0] != order[1] and not {APPEARED, VANISHED} & found.keys():
+        found["order"] = order
     return found
 
 
 def ruled(then: Sequence[Said], now: Sequence[Said]) -> Iterator[RuleChange]:
     """Pair the reasons of two decisions by rule, in the order of now, those that vanished last."""
-    before, after = dict(_numbered(then)), dict(_numbered(now))
+    before, after = _numbered(then), _numbered(now)
     for key, reason in after.items():
         was = before.get(key)
         what = APPEARED if was is None else SAME if dict(was) == dict(reason) else CHANGED
@@ -85,31 +95,15 @@ def ruled(then: Sequence[Said], now: Sequence[Said]) -> Iterator[RuleChange]:
             yield RuleChange(what=VANISHED, then=reason, now=None)
 
 
-def _numbered(reasons: Iterable[Said]) -> Iterator[tuple[Key, Said]]:
+def _numbered(reasons: Iterable[Said]) -> dict[tuple[str, int], Said]:
+    """Return *reasons* by rule, and by their number among those of that rule."""
     times: Counter[str] = Counter()
+    found = {}
     for reason in reasons:
         rule = str(reason["rule"])
         times[rule] += 1
-        yield (rule, times[rule]), reason
-
-
-def _order(decision: Said) -> list[str]:
-    return [str(reason["rule"]) for reason in decision["reasons"]]
-
-
-def _both(rule: RuleChange) -> dict[str, Said | None]:
-    return {"then": rule.then, "now": rule.now}
-
-
-DIFFERS = 1
-WORDS = {
-    "from": "nodes then",
-    "to": "nodes wanted",
-    "verdict": "verdict",
-    "candidates": "removable, soonest first",
-    "evicted": "evicted of these",
-    "reconsider_at": "next look at",
-}
+        found[rule, times[rule]] = reason
+    return found
 
 
 def decide_again(number: str, config: Path | None, *, as_json: bool) -> int:
@@ -118,32 +112,34 @@ def decide_again(number: str, config: Path | None, *, as_json: bool) -> int:
     and with 3 when the server cannot be reached."""
     with server(as_json=as_json) as api:
         try:
-            then, kept = _asked(api, number)
+            then = api.get("decisions", number).document
+            kept = api.get("decisions", number, "grounds").document
         except NotThereError as error:
             tell_problem(error, as_json=as_json)
             sys.exit(UNUSABLE)
     try:
-        made_from = read_grounds(kept)
+        made_from = read_grounds(GroundsKept(format=int(kept["format"]), facts=kept["facts"], policy=kept["policy"]))
     except WontWork as error:
         _refuse(str(error))
     if config is not None:
         made_from = replace(made_from, policy=_policy(config, then, made_from))
     now = said(made_again(made_from, str(then["pool"])))
     differs = compared(then, now)
-    if as_json:
-        print_json(_document(then, now, differs, config))
-    else:
-        print_lines(_lines(then, now, differs, config))
+    shown = {
+        "decision": then["id"],
+        "pool": then["pool"],
+        "at": then["at"],
+        "policy": str(config) if config is not None else None,
+        "same": not differs,
+        "then": {"version": then.get("version"), **{name: then[name] for name in (*FIELDS, "reasons")}},
+        "now": {"version": installed_version(), **now},
+        "differs": differs,
+    }
+    show(as_json, shown, _lines(then, now, differs, config))
     return DIFFERS if differs else 0
 
 
-def _asked(api: ServerApi, number: str) -> tuple[Mapping[str, Any], GroundsKept]:
-    then = api.get("decisions", number).document
-    kept = api.get("decisions", number, "grounds").document
-    return then, GroundsKept(format=int(kept["format"]), facts=kept["facts"], policy=kept["policy"])
-
-
-def _policy(path: Path, then: Mapping[str, Any], made_from: Grounds) -> Policy:
+def _policy(path: Path, then: Said, made_from: Grounds) -> Policy:
     """Return the policy in a file. Exits with 2 where it has pools that the decision did not know."""
     try:
         policy = load_file(path).policy
@@ -163,46 +159,27 @@ def _refuse(*lines: str) -> NoReturn:
     sys.exit(UNUSABLE)
 
 
-def _document(
-    then: Mapping[str, Any], now: Mapping[str, Any], differs: Mapping[str, Any], config: Path | None
-) -> dict[str, Any]:
-    parts = (*FIELDS, "reasons")
-    return {
-        "decision": then["id"],
-        "pool": then["pool"],
-        "at": then["at"],
-        "policy": str(config) if config is not None else None,
-        "same": not differs,
-        "then": {"version": then.get("version"), **{name: then[name] for name in parts}},
-        "now": {"version": installed_version(), **{name: now[name] for name in parts}},
-        "differs": dict(differs),
-    }
-
-
-def _lines(
-    then: Mapping[str, Any], now: Mapping[str, Any], differs: Mapping[str, Any], config: Path | None
-) -> Iterator[str]:
+def _lines(then: Said, now: Said, differs: Said, config: Path | None) -> Iterator[str]:
     yield f"decision {then['id']} of GPU pool {then['pool_name']} ({then['pool']}), made at {then['at']}"
     policy = "the stored policy" if config is None else str(config)
     yield f"then: version {then.get('version') or 'unknown'}; now: version {installed_version()}, under {policy}"
-    yield "same decision" if not differs else f"differs: {', '.join(WORDS.get(d, d) for d in differs)}"
+    yield "same decision" if not differs else f"differs: {', '.join(FIELDS.get(d, d) for d in differs)}"
     yield ""
-    yield from aligned(
-        [("", "then", "now"), *((WORDS[name], _shown(then[name]), _shown(now[name])) for name in FIELDS)]
-    )
+    rows = [(title, _shown(then[name]), _shown(now[name])) for name, title in FIELDS.items()]
+    yield from aligned([("", "then", "now"), *rows])
     yield ""
     yield "rules in the order of now (+ appeared, - vanished, ~ changed):"
-    signs = {APPEARED: "+", VANISHED: "-", CHANGED: "~"}
     for rule in ruled(then["reasons"], now["reasons"]):
-        if rule.what == CHANGED and rule.then is not None and rule.now is not None:
+        if rule.what == CHANGED:
             yield f"~ {_reason(rule.then)}"
             yield f"  now: {_reason(rule.now)}"
         else:
-            yield f"{signs.get(rule.what, ' ')} {_reason(rule.now or rule.then or {})}"
+            yield f"{SIGNS[rule.what]} {_reason(rule.now or rule.then)}"
 
 
-def _reason(reason: Mapping[str, Any]) -> str:
-    return f"{reason.get('rule')} {reason.get('verdict')} {reason.get('target')}: {reason.get('detail')}"
+def _reason(reason: Said | None) -> str:
+    found = reason or {}
+    return f"{found.get('rule')} {found.get('verdict')} {found.get('target')}: {found.get('detail')}"
 
 
 def _shown(value: Any) -> str:

@@ -45,8 +45,6 @@ pools:
     price_usd_per_hour: {price}
 """
 
-ReadingProgress = Callable[[int, int], None]  # pages read, of how many
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remembered:
@@ -65,8 +63,19 @@ def trace_from_file(path: Path, reading: TraceReading) -> Trace:
     return read_trace(path, reading, _export)
 
 
-def trace_from_prometheus(asked: Remembered, reading: TraceReading, progress: ReadingProgress | None = None) -> Trace:
-    """Return the history of a Prometheus as a trace. Raises BadTrace, TryLater, WontWork."""
+def _export(path: Path, made_at: datetime | None) -> Past:
+    from receiver.adapters.kubernetes.export import read_export  # imports a client that takes a second to load
+
+    return read_export(path, made_at)
+
+
+def trace_from_prometheus(
+    asked: Remembered, reading: TraceReading, progress: Callable[[int, int], None] | None = None
+) -> Trace:
+    """Return the history of a Prometheus as a trace; *progress* is given how many pages are read, of how many.
+
+    Raises BadTrace, TryLater, WontWork.
+    """
     from receiver.adapters.monitoring.history import PrometheusHistory  # imports clients that nothing else here needs
 
     history = PrometheusHistory(asked.url, asked.timeout.total_seconds(), reading.team_label)
@@ -75,12 +84,6 @@ def trace_from_prometheus(asked: Remembered, reading: TraceReading, progress: Re
         return trace_of_pods(past, history.shown, "prometheus", reading)
     finally:
         history.close()
-
-
-def _export(path: Path, made_at: datetime | None) -> Past:
-    from receiver.adapters.kubernetes.export import read_export  # imports a client that takes a second to load
-
-    return read_export(path, made_at)
 
 
 class BadInput(Exception):
@@ -130,8 +133,13 @@ class Lineup:
 def lineup(asked: ReplayRequest, peers: Mapping[str, PeerPolicy] = PEERS) -> Lineup:
     """Return the policies to replay; *peers* are those that can be named. Raises BadInput."""
     first = _first(asked)
-    setting = _setting(asked, first)
-    pools = first.policy.pools
+    said, pools = first.configuration, first.policy.pools
+    configured: dict[str, Any] = {
+        "billing": "hour" if first.policy.billing.by_the_hour else "second",
+        "tick": said.tick,
+        **({} if said.kubernetes.enabled and said.kubernetes.watch else {"watch": None}),
+    }
+    setting = replace(asked.setting, **{name: value for name, value in configured.items() if name not in asked.typed})
     found: list[Contestant | Reckoned] = [_ours(OURS, first, setting)]
     for number, word in enumerate(asked.compare):
         if word in asked.compare[:number] or word == OURS:
@@ -140,8 +148,12 @@ def lineup(asked: ReplayRequest, peers: Mapping[str, PeerPolicy] = PEERS) -> Lin
             found.append(a_peer(word, peers[word], pools))
         elif word in BOUNDS:
             found.append(Reckoned(name=word, pools=pools, bound=BOUNDS[word]))
+        elif Path(word).exists():
+            found.append(_ours(word, _loaded(Path(word)), setting))
         else:
-            found.append(_ours(word, _loaded(_file(word, [*peers, *BOUNDS])), setting))
+            known = [*peers, *BOUNDS]
+            meant = did_you_mean(word, known) or f"name a file, or one of {', '.join(known)}"
+            raise BadInput([f"--compare {word}: neither a file nor a known policy: {meant}"])
     return Lineup(
         setting=setting,
         contestants=found,
@@ -150,24 +162,36 @@ def lineup(asked: ReplayRequest, peers: Mapping[str, PeerPolicy] = PEERS) -> Lin
     )
 
 
-def read(path: Path, asked: ReplayRequest, those: Lineup) -> Trace:
-    """Return the trace in a file. Raises BadInput with every error in it."""
+@contextmanager
+def _refusing(source: str) -> Iterator[None]:
+    """Turn what reading a trace from *source* raises into BadInput."""
     try:
-        return trace_from_file(path, _reading(asked, those))
-    except OSError as error:
-        raise BadInput([f"{path}: {error.strerror or error}"]) from error
+        yield
     except BadTrace as error:
-        raise BadInput(f"{path}: {line}" for line in error_lines(error.troubles, error.more)) from error
-
-
-def recall(remembered: Remembered, asked: ReplayRequest, those: Lineup, progress: ReadingProgress) -> Trace:
-    """Return the history of a Prometheus as a trace. Raises BadInput."""
-    try:
-        return trace_from_prometheus(remembered, _reading(asked, those), progress)
+        lines = error_lines(error.troubles, error.more)
+        raise BadInput(f"{source}: {line}" if source else line for line in lines) from error
     except (TryLater, WontWork) as error:
         raise BadInput([str(error)]) from error
-    except BadTrace as error:
-        raise BadInput(error_lines(error.troubles, error.more)) from error
+    except OSError as error:
+        raise BadInput([f"{source}: {error.strerror or error}"]) from error
+
+
+def read(path: Path, asked: ReplayRequest, those: Lineup) -> Trace:
+    """Return the trace in a file. Raises BadInput with every error in it."""
+    with _refusing(str(path)):
+        return trace_from_file(path, _reading(asked, those))
+
+
+def _recalled(remembered: Remembered, asked: ReplayRequest, those: Lineup, *, shown: bool) -> Trace:
+    """Read a Prometheus page by page, with a progress bar."""
+    with click.progressbar(length=1, label="reading history", file=sys.stderr, hidden=not shown) as bar:
+
+        def report(done: int, of: int) -> None:
+            bar.length = of
+            bar.update(done - bar.pos)
+
+        with _refusing(""):
+            return trace_from_prometheus(remembered, _reading(asked, those), report)
 
 
 def _reading(asked: ReplayRequest, those: Lineup) -> TraceReading:
@@ -196,18 +220,6 @@ def fitting(trace: Trace, asked: ReplayRequest, those: Lineup) -> Trace:
     return replace(trace, jobs=kept, left_out=[*trace.left_out, *wrong.values()])
 
 
-def _setting(asked: ReplayRequest, first: FileSettings) -> Setting:
-    said, typed = first.configuration, asked.typed
-    configured: dict[str, Any] = {}
-    if "billing" not in typed:
-        configured["billing"] = "hour" if first.policy.billing.by_the_hour else "second"
-    if "tick" not in typed:
-        configured["tick"] = said.tick
-    if "watch" not in typed and not (said.kubernetes.enabled and said.kubernetes.watch):
-        configured["watch"] = None
-    return replace(asked.setting, **configured)
-
-
 def _first(asked: ReplayRequest) -> FileSettings:
     if asked.config is not None:
         return _loaded(asked.config)
@@ -231,14 +243,6 @@ def _loaded(path: Path) -> FileSettings:
     return found
 
 
-def _file(word: str, known: Sequence[str]) -> Path:
-    path = Path(word)
-    if not path.exists():
-        meant = did_you_mean(word, known) or f"name a file, or one of {', '.join(known)}"
-        raise BadInput([f"--compare {word}: neither a file nor a known policy: {meant}"])
-    return path
-
-
 def _ours(name: str, settings: FileSettings, setting: Setting) -> Contestant:
     try:
         return the_product(name, settings.policy, setting)
@@ -254,8 +258,14 @@ def run(traces: Sequence[Path], asked: ReplayRequest, *, as_json: bool, html: Pa
     found = _traces(traces, asked, those, shown=bar)
     for trace in found:
         print_lines([f"{trace.source}: {line}" for line in trace.report], err=True)
+    played = []
     with _silent(), _progress(sum(len(trace.jobs) for trace in found) * len(those.contestants), shown=bar) as progress:
-        played = [_played(trace, those, progress) for trace in found]
+        for trace in found:
+            setting = replace(those.setting, start=trace.start)
+            results = contest(trace.jobs, those.contestants, setting, progress)
+            played.append(
+                Replayed(trace=trace, pools=those.pools, setting=setting, results=results, against=those.against)
+            )
     documents = [document(each) for each in played]
     whole = documents[0] if len(documents) == 1 else several(documents)
     if as_json:
@@ -266,8 +276,15 @@ def run(traces: Sequence[Path], asked: ReplayRequest, *, as_json: bool, html: Pa
         if len(documents) > 1:
             print_lines(as_means(whole))
     if html is not None:
-        _write(html, played, whole.get("ratios", {}))
-    return WRONG if any(_is_wrong(policy) for trace in documents for policy in trace["policies"]) else FINE
+        from receiver.web.pages.replay_page import replay_page  # templates take a while to load
+
+        page = replay_page([page_document(each) for each in played], whole.get("ratios", {}), installed_version())
+        with _refusing(str(html)):
+            html.write_text(page, encoding="utf-8")
+    # A policy does not add up, or is ours and took the node from a pod; kills of peers do not count.
+    policies = [policy for trace in documents for policy in trace["policies"]]
+    wrong = any(p["violations"] or (p["kind"] == "policy" and p["kills"] > 0) for p in policies)
+    return WRONG if wrong else FINE
 
 
 def _traces(paths: Sequence[Path], asked: ReplayRequest, those: Lineup, *, shown: bool) -> list[Trace]:
@@ -285,44 +302,6 @@ def _traces(paths: Sequence[Path], asked: ReplayRequest, those: Lineup, *, shown
     if wrong:
         raise BadInput(wrong)
     return found
-
-
-def _write(html: Path, played: Sequence[Replayed], ratios: Mapping[str, Any]) -> None:
-    from receiver.web.pages.replay_page import replay_page  # templates take a while to load
-
-    page = replay_page([page_document(each) for each in played], ratios, installed_version())
-    try:
-        html.write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise BadInput([f"{html}: {error.strerror or error}"]) from error
-
-
-def _recalled(remembered: Remembered, asked: ReplayRequest, those: Lineup, *, shown: bool) -> Trace:
-    """Read a Prometheus page by page, with a progress bar."""
-    with click.progressbar(length=1, label="reading history", file=sys.stderr, hidden=not shown) as bar:
-
-        def report(done: int, of: int) -> None:
-            bar.length = of
-            bar.update(done - bar.pos)
-
-        return recall(remembered, asked, those, report)
-
-
-def _played(trace: Trace, those: Lineup, progress: Progress) -> Replayed:
-    setting = replace(those.setting, start=trace.start)
-    return Replayed(
-        trace=trace,
-        pools=those.pools,
-        setting=setting,
-        results=contest(trace.jobs, those.contestants, setting, progress),
-        against=those.against,
-    )
-
-
-def _is_wrong(policy: Mapping[str, Any]) -> bool:
-    """Return True when a policy does not add up, or is ours and took the node from a pod. Kills of peers do not
-    count."""
-    return bool(policy["violations"]) or (policy["kind"] == "policy" and policy["kills"] > 0)
 
 
 @contextmanager

@@ -16,9 +16,9 @@ from receiver.core.model.policy import Scope
 from receiver.core.model.text import some, span
 from receiver.core.money.budget import BudgetStage
 from receiver.ports import Clock
-from receiver.reports.picture import PoolDocument, RightsDocument, SourceDocument
+from receiver.reports.picture import PoolDocument
 from receiver.reports.screen import OLD, aligned, clock_time, known, printable, usd
-from receiver.web.api.documents import BudgetDocument, DecisionLine, MessagesDocument, StatusDocument
+from receiver.web.api.documents import BudgetDocument, DecisionLine, StatusDocument
 
 COLUMNS = (("WANT", "wanted"), ("HAVE", "required"), ("READY", "ready"), ("BUILD", "building"), ("BUSY", "busy"),
            ("IDLE", "idle"), ("?", "unknown"), ("PEND", "pending_gpus"))  # fmt: skip
@@ -60,12 +60,32 @@ def about_status(document: Mapping[str, Any], now: datetime, width: int | None =
     yield ""
     yield from _pools(status.pools, now, width)
     yield ""
-    yield from _questions(status.pools)
-    yield from _silent(status.sources, now)
-    yield from _rights(status.rights)
-    yield from _waiting(status)
+    for pool in status.pools:
+        for question in pool.questions:
+            if question.state == Standing.OPEN and question.wanted:
+                yield click.style(f"{pool.name}: {question.said}", fg="yellow")
+                yield f"  gpu-autoscaler answer {question.id} approve, or see gpu-autoscaler questions"
+    for source in status.sources:
+        if source.down:
+            began = source.since
+            when = f" since {clock_time(began, now)} ({span((now - began).total_seconds())})" if began else ""
+            yield click.style(f"silent source: {source.source}{when}: {source.detail or 'no answer'}", fg="red")
+    rights = status.rights
+    if rights is not None and rights.lacking != ():
+        effect = ": nothing is bought" if rights.holds_growth else ": pools grow all the same"
+        yield click.style(f"{rights.said}{effect}", fg="red")
+    total, lost = status.waiting_total, status.fits_nowhere
+    if total:
+        nowhere = click.style(f", {lost} of them fit{'s' if lost == 1 else ''} no pool", fg="red") if lost else ""
+        yield f"{some(total, 'pod')} waiting{nowhere}: gpu-autoscaler explain pod NAMESPACE/NAME says why"
     yield from _decisions(status.decisions, now, width)
-    yield from _messages(status.messages)
+    messages = status.messages
+    where = ", ".join(messages.to) or "the log alone (GPU_AUTOSCALER_NOTIFY_URLS is not set)"
+    failing, waiting = messages.failing, messages.undelivered - messages.failing
+    late = f"; {some(waiting, 'message')} waiting to be sent together with others like it" if waiting else ""
+    failed = f"; {some(failing, 'message')} not delivered, last error: {messages.last_error}" if failing else ""
+    line = f"messages go to {where}{late}{failed}"
+    yield click.style(line, fg="yellow") if failed else line
 
 
 def _head(status: StatusDocument, now: datetime) -> Iterator[str]:
@@ -106,25 +126,22 @@ def _budgets(budget: BudgetDocument) -> Iterator[str]:
 
 def _pools(pools: Sequence[PoolDocument], now: datetime, width: int | None) -> Iterator[str]:
     """The table; what does not fit behind a pool goes on below it."""
-    titles = ["POOL", *(title for title, _ in COLUMNS), "UTIL"]
-    head, *fronts = aligned([titles, *map(_numbers, pools)], "<>", gap=" ")
+    rows = [["POOL", *(title for title, _ in COLUMNS), "UTIL"]]
+    for pool in pools:
+        busy = "?" if pool.utilization is None else f"{pool.utilization:.0%}"
+        rows.append([pool.name, *(known(getattr(pool, field)) for _, field in COLUMNS), busy])
+    head, *fronts = aligned(rows, "<>", gap=" ")
     indent = len(head) + 2
+    room = None if width is None else max(NARROWEST, width - indent)
     yield click.style(f"{head}  HELD BY, WAITS, OVERRIDES", bold=True)
     for pool, front in zip(pools, fronts, strict=True):
-        notes = [line for note, colour in _notes(pool, now) for line in _folded(note, colour, indent, width)]
+        notes = [
+            click.style(line, fg=colour)
+            for note, colour in _notes(pool, now)
+            for line in ([note] if room is None else textwrap.wrap(note, room, subsequent_indent="  "))
+        ]
         yield f"{front.ljust(indent)}{notes[0]}".rstrip() if notes else front
         yield from (" " * indent + line for line in notes[1:])
-
-
-def _numbers(pool: PoolDocument) -> list[str]:
-    busy = "?" if pool.utilization is None else f"{pool.utilization:.0%}"
-    return [pool.name, *(known(getattr(pool, field)) for _, field in COLUMNS), busy]
-
-
-def _folded(note: str, colour: str | None, indent: int, width: int | None) -> list[str]:
-    room = None if width is None else max(NARROWEST, width - indent)
-    lines = [note] if room is None else textwrap.wrap(note, room, subsequent_indent="  ")
-    return [click.style(line, fg=colour) for line in lines]
 
 
 def _notes(pool: PoolDocument, now: datetime) -> Iterator[tuple[str, str | None]]:
@@ -156,35 +173,6 @@ def _left(ends: datetime | None, now: datetime) -> str:
     return f"for {span(left)}, until {clock_time(ends, now)}" if left > 0 else f"until {clock_time(ends, now)}"
 
 
-def _rights(rights: RightsDocument | None) -> Iterator[str]:
-    if rights is not None and rights.lacking != ():
-        effect = ": nothing is bought" if rights.holds_growth else ": pools grow all the same"
-        yield click.style(f"{rights.said}{effect}", fg="red")
-
-
-def _questions(pools: Sequence[PoolDocument]) -> Iterator[str]:
-    for pool in pools:
-        for question in pool.questions:
-            if question.state == Standing.OPEN and question.wanted:
-                yield click.style(f"{pool.name}: {question.said}", fg="yellow")
-                yield f"  gpu-autoscaler answer {question.id} approve, or see gpu-autoscaler questions"
-
-
-def _silent(sources: Sequence[SourceDocument], now: datetime) -> Iterator[str]:
-    for source in sources:
-        if source.down:
-            began = source.since
-            when = f" since {clock_time(began, now)} ({span((now - began).total_seconds())})" if began else ""
-            yield click.style(f"silent source: {source.source}{when}: {source.detail or 'no answer'}", fg="red")
-
-
-def _waiting(status: StatusDocument) -> Iterator[str]:
-    total, lost = status.waiting_total, status.fits_nowhere
-    if total:
-        nowhere = click.style(f", {lost} of them fit{'s' if lost == 1 else ''} no pool", fg="red") if lost else ""
-        yield f"{some(total, 'pod')} waiting{nowhere}: gpu-autoscaler explain pod NAMESPACE/NAME says why"
-
-
 def _decisions(decisions: Sequence[DecisionLine], now: datetime, width: int | None) -> Iterator[str]:
     if not decisions:
         return
@@ -200,12 +188,3 @@ def _decisions(decisions: Sequence[DecisionLine], now: datetime, width: int | No
         if room is not None and len(text) > room:
             text = f"{text[: max(0, room - 3)]}..." if room > NARROWEST else ""
         yield f"{front}{click.style(change, fg=VERDICTS.get(decision.verdict))}  {text}".rstrip()
-
-
-def _messages(messages: MessagesDocument) -> Iterator[str]:
-    where = ", ".join(messages.to) or "the log alone (GPU_AUTOSCALER_NOTIFY_URLS is not set)"
-    failing, waiting = messages.failing, messages.undelivered - messages.failing
-    late = f"; {some(waiting, 'message')} waiting to be sent together with others like it" if waiting else ""
-    failed = f"; {some(failing, 'message')} not delivered, last error: {messages.last_error}" if failing else ""
-    line = f"messages go to {where}{late}{failed}"
-    yield click.style(line, fg="yellow") if failed else line
