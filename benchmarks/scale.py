@@ -32,15 +32,17 @@ from receiver.core.model.policy import Policy, Pool
 from receiver.ports import Cluster, StepStore
 from receiver.replay.kubernetes import WorldCluster
 from receiver.replay.play import Setting
-from receiver.replay.ports import WorldAlarms, WorldCloud, WorldTelemetry
+from receiver.replay.ports import WorldAlarms, WorldCloud
 from receiver.replay.store import ReplayStore
-from receiver.replay.world import Job, PodSpec, World
+from receiver.replay.world.config import Job, PodSpec
 from receiver.step.carry_out import Hands
 from receiver.step.gather import Sources
 from receiver.step.reconcile import step
 from simulator.kubernetes_objects import node_json, pod_json
+from simulator.world import SimulatedTelemetry, World
 
 START = datetime(2026, 9, 1, 12, 0, tzinfo=UTC)
+SETTING = Setting(start=START, driver=timedelta(0))
 GPU = "nvidia.com/gpu"
 POOL_LABEL = "kubernetes.civo.com/civo-node-pool"
 NODES, PENDING = 2, 5  # for each pool
@@ -99,7 +101,7 @@ class Bench:
         self.sources = Sources(
             cloud=cloud,
             cluster=WorldCluster(world),
-            telemetry=WorldTelemetry(world),
+            telemetry=SimulatedTelemetry(world),
             alarms=WorldAlarms(world),
             store=store,
             accounts=None,
@@ -146,7 +148,7 @@ def measure(kind: str, size: int) -> dict[str, float]:
 def _growing(kind: str, pools: int, folder: str) -> Bench:
     """Return *pools* pools that have bought their nodes, with pods that go on waiting."""
     policy = Policy(pools=tuple(_pool(n) for n in range(pools)))
-    bench = Bench(kind, policy, Setting(start=START, driver=timedelta(0)).world(policy.pools), folder)
+    bench = Bench(kind, policy, World(SETTING.world_config(policy.pools), START), folder)
     for job in _jobs(pools):
         bench.world.submit(job)
     for _ in range(SETTLES):
@@ -160,7 +162,7 @@ def _full(nodes: int, folder: str) -> Bench:
     """Return a few pools of *nodes* nodes in all, each with pods that run."""
     each = nodes // FULL_POOLS
     pools = tuple(replace(_pool(n), max_nodes=each, resources={GPU: PODS_ON_EACH}) for n in range(FULL_POOLS))
-    world = Setting(start=START, driver=timedelta(0)).world(pools)
+    world = World(SETTING.world_config(pools), START)
     for pool in pools:
         world.begin_with(pool.id, each)
     world.advance(START + timedelta(minutes=10))

@@ -7,7 +7,7 @@ from typing import Any
 
 from flask import Blueprint, Response, abort, g, jsonify, request
 
-from receiver.replay.world import Denied, World
+from receiver.replay.world.config import Denied
 from simulator.civo_bodies import body_of_request, count_in
 from simulator.civo_pools import add_pools
 from simulator.civo_shapes import (
@@ -19,6 +19,7 @@ from simulator.civo_shapes import (
 )
 from simulator.live import Live
 from simulator.sizes import rendered, sizes_of
+from simulator.world import World
 
 JSON = dict[str, Any]
 PER_PAGE = 20

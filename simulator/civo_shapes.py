@@ -8,9 +8,10 @@ from datetime import datetime
 from typing import Any
 
 from receiver.core.model.policy import Taint
-from receiver.replay.world import VM, CivoPool, World, WorldCharge
+from receiver.replay.world.objects import VM, CivoPool, WorldCharge
 from simulator.kubernetes_objects import address_of, stamp, uid_of
 from simulator.live import Live
+from simulator.world import World
 
 JSON = dict[str, Any]
 # Recognizable stand-ins for what must never reach a log.

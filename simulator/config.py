@@ -10,7 +10,7 @@ from typing import Any, Literal
 import yaml
 
 from receiver.replay.traces import BadTrace, load_jobs
-from receiver.replay.world import Behaviour, Job, Pdb, Timings, WorldConfig, WorldPool
+from receiver.replay.world.config import Behaviour, Job, Pdb, Timings, WorldConfig, WorldPool
 from simulator.demo_jobs import demo_jobs
 from simulator.reading import Unreadable, read
 from simulator.sizes import PRICES

@@ -4,10 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from receiver.replay.world import GpuSample, World, WorldPool
+from receiver.replay.world.config import WorldPool
 from simulator.config import MetricsFace
 from simulator.exposition import Family
+from simulator.gpu_metrics import GpuSample
 from simulator.kubernetes_objects import CONTAINER
+from simulator.world import World
 
 DRIVER = "570.148.08"
 RESERVED_MIB = 612

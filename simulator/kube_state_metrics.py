@@ -4,11 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from receiver.core.model.resources import CPU, MEMORY, MIB, STORAGE
-from receiver.replay.world import World, WorldNode, WorldPod
+from receiver.replay.world.objects import WorldNode, WorldPod
 from simulator.config import MetricsFace
 from simulator.exposition import Family, label_name, sanitized
 from simulator.kubernetes_objects import CONTAINER, address_of
 from simulator.kubernetes_owners import deployment_of
+from simulator.world import World
 
 PHASES = ("Pending", "Succeeded", "Failed", "Unknown", "Running")
 STATUSES = ("true", "false", "unknown")

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from receiver.replay.world import WorldNode
+from receiver.replay.world.objects import WorldNode
 from simulator.kubernetes_objects import stamp, uid_of
 from simulator.live import Live
 

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from receiver.replay.world import Denied, WorldEvent
+from receiver.replay.world.config import Denied
+from receiver.replay.world.objects import WorldEvent
 from simulator.kubernetes_objects import micro_stamp, stamp, uid_of
 from simulator.live import Live
 

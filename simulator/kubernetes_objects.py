@@ -7,7 +7,8 @@ from typing import Any
 
 from receiver.core.model.pods import Requirement
 from receiver.core.model.resources import CPU, GIB, MEMORY
-from receiver.replay.world import CLAIMS, WorldNode, WorldPod
+from receiver.replay.world.config import CLAIMS
+from receiver.replay.world.objects import WorldNode, WorldPod
 
 JSON = dict[str, Any]
 OWNER_VERSIONS: Mapping[str, str] = {

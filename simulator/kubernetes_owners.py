@@ -9,11 +9,13 @@ from typing import Any
 
 from flask import Blueprint, request
 
-from receiver.replay.world import Denied, World, WorldPod
+from receiver.replay.world.config import Denied
+from receiver.replay.world.objects import WorldPod
 from simulator.kubernetes_objects import stamp, uid_of
 from simulator.kubernetes_rights import need
 from simulator.kubernetes_writes import patch_of
 from simulator.live import Live
+from simulator.world import World
 
 JSON = dict[str, Any]
 HASH_LABEL = "pod-template-hash"

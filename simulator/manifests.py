@@ -10,7 +10,7 @@ from typing import Any
 
 from receiver.core.model.pods import Preference, Requirement, Toleration
 from receiver.core.model.resources import CPU, MEMORY, STORAGE
-from receiver.replay.world import CLAIMS, Denied, PodSpec
+from receiver.replay.world.config import CLAIMS, Denied, PodSpec
 
 DURATION_ANNOTATION = "simulator/duration-seconds"
 UTILIZATION_ANNOTATION = "simulator/gpu-utilization"

@@ -11,7 +11,6 @@ import yaml
 from flask import Flask, Response
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 
-from receiver.replay.world import World
 from simulator.civo import civo_face
 from simulator.clocks import Clock, SystemClock
 from simulator.config import Config, parse
@@ -21,6 +20,7 @@ from simulator.http_faults import HttpFaults
 from simulator.kubernetes_api import kubernetes_face
 from simulator.live import Live
 from simulator.metrics import metrics_face
+from simulator.world import World
 
 LOG = logging.getLogger("simulator")
 TICK_SECONDS = 0.1

@@ -3,10 +3,10 @@
 from datetime import timedelta
 from typing import Any
 
-from receiver.replay.world import World
 from receiver.replay.world.cloud import LONGEST_WINDOW
 from simulator.kubernetes_objects import stamp
 from simulator.live import Live
+from simulator.world import World
 
 JSON = dict[str, Any]
 

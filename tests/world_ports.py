@@ -8,8 +8,8 @@ from typing import Any
 from receiver.core.model.charges import Charge
 from receiver.ports import Accounts, Alarms, Charges, Cloud, Cluster, Receipt, Telemetry
 from receiver.replay.kubernetes import WorldCluster
-from receiver.replay.ports import WorldAccounts, WorldAlarms, WorldCloud, WorldPort, WorldTelemetry
-from receiver.replay.world.world import World
+from receiver.replay.ports import WorldAccounts, WorldAlarms, WorldCloud, WorldPort
+from simulator.world import SimulatedTelemetry, World
 
 CALLS = {name for port in (Accounts, Alarms, Cloud, Cluster, Telemetry) for name in dir(port) if name[0] != "_"}
 
@@ -72,7 +72,7 @@ class FlakyAlarms(Flaky, WorldAlarms):
     """Alertmanager with faults."""
 
 
-class FlakyTelemetry(Flaky, WorldTelemetry):
+class FlakyTelemetry(Flaky, SimulatedTelemetry):
     """Prometheus with faults; *values* are its answers to single queries."""
 
     def __init__(self, world: World) -> None:

@@ -109,35 +109,34 @@ class Setting:
 
     def world(self, pools: Sequence[Pool]) -> World:
         """Return a world with *pools* without nodes."""
-        return World(
-            WorldConfig(
-                pools=tuple(
-                    WorldPool(id=p.id, size=p.size, resources=p.resources, labels=p.labels, taints=p.taints)
-                    for p in pools
-                ),
-                timings=Timings(
-                    create=ZERO,
-                    build=self.build,
-                    boot=self.boot,
-                    driver=self.driver,
-                    image_pull=self.image_pull,
-                    warmup=ZERO,
-                    delete=self.delete,
-                    node_lingers=ZERO,
-                    terminate=ZERO,
-                    quota_lag=ZERO,
-                    schedule=timedelta(milliseconds=1),  # a pod is visible as waiting before it is placed
-                    finished_lingers=ZERO,
-                    jitter=self.jitter,
-                ),
-                behaviour=Behaviour(granularity=self.unit),
-                price={pool.size: pool.price_usd_per_hour for pool in pools if pool.price_usd_per_hour is not None},
-                seed=self.seed,
-                backoff_limit=BACKOFF_LIMIT,
-                packing="first_fit" if self.packing == "first_fit" else "least_allocated",
-                journal_limit=CHANGES_KEPT,
+        return World(self.world_config(pools), self.start)
+
+    def world_config(self, pools: Sequence[Pool]) -> WorldConfig:
+        return WorldConfig(
+            pools=tuple(
+                WorldPool(id=p.id, size=p.size, resources=p.resources, labels=p.labels, taints=p.taints) for p in pools
             ),
-            self.start,
+            timings=Timings(
+                create=ZERO,
+                build=self.build,
+                boot=self.boot,
+                driver=self.driver,
+                image_pull=self.image_pull,
+                warmup=ZERO,
+                delete=self.delete,
+                node_lingers=ZERO,
+                terminate=ZERO,
+                quota_lag=ZERO,
+                schedule=timedelta(milliseconds=1),  # a pod is visible as waiting before it is placed
+                finished_lingers=ZERO,
+                jitter=self.jitter,
+            ),
+            behaviour=Behaviour(granularity=self.unit),
+            price={pool.size: pool.price_usd_per_hour for pool in pools if pool.price_usd_per_hour is not None},
+            seed=self.seed,
+            backoff_limit=BACKOFF_LIMIT,
+            packing="first_fit" if self.packing == "first_fit" else "least_allocated",
+            journal_limit=CHANGES_KEPT,
         )
 
     def reaction(self) -> Reaction:

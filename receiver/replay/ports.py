@@ -15,7 +15,6 @@ from receiver.replay.world.objects import WorldPod
 from receiver.replay.world.world import World
 
 LATER_STATUSES = frozenset({408, 409, 423, 425, 429})
-SAMPLED = timedelta(minutes=2)
 HIGH, HIGH_FOR = 0.70, timedelta(minutes=5)  # utilization ratios of the rules
 LOW, LOW_FOR = 0.50, timedelta(minutes=10)
 YOUNG = timedelta(minutes=9)  # a younger pool has too few samples to count as idle
@@ -174,25 +173,16 @@ class WorldTelemetry(WorldPort):
             rules_alive=not world.faults.rules_dead,
         )
 
-    def courses(self, window: timedelta) -> Mapping[str, Course]:
-        return self._world.courses(window)
+    # A world has no metrics of the work itself, and a replay asks for none.
 
-    def value(self, query: str, at: datetime) -> float | None:  # noqa: ARG002 (a world has no metrics of the work itself)
+    def courses(self, window: timedelta) -> Mapping[str, Course]:  # noqa: ARG002
+        return {}
+
+    def value(self, query: str, at: datetime) -> float | None:  # noqa: ARG002
         return None
 
     def samples(self) -> Mapping[str, Sequence[Sample]]:
-        if self._world.faults.telemetry_gone:
-            return {}
-        courses = self._world.courses(SAMPLED)
-        found: dict[str, list[Sample]] = {}
-        for gpu in self._world.gpu_samples():
-            if gpu.pod is not None:
-                key = "/".join(gpu.pod)
-                memory = gpu.memory_used / (gpu.memory_used + gpu.memory_free)
-                least = max(0.0, memory - (courses[key].memory or 0.0))
-                sample = Sample(engine=gpu.util, memory=memory, peak_memory=memory, least_memory=least)
-                found.setdefault(key, []).append(sample)
-        return found
+        return {}
 
 
 class WorldAlarms(WorldPort):

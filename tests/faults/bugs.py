@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from receiver.replay.world import World
+from simulator.world import World
 from tests.faults.scenario import Event, PoolPlan
 from tests.step_failures.planting import Whose, functions, planted
 

@@ -20,7 +20,8 @@ from receiver.core.model.policy import (
 )
 from receiver.core.model.resources import allocatable
 from receiver.core.model.windows import Window
-from receiver.replay.world import Behaviour, Job, Timings, World, WorldConfig, WorldPool
+from receiver.replay.world.config import Behaviour, Job, Timings, WorldConfig, WorldPool
+from simulator.world import World
 from tests.faults.scenario import PoolPlan, Scenario
 
 BESIDE_GPUS = allocatable(WorldPool(id="any", size="any", resources={}).machine)

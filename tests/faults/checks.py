@@ -17,7 +17,7 @@ from receiver.core.scaling.assign import assign
 from receiver.core.scaling.decide import decide_all
 from receiver.core.scaling.demand import CORDON
 from receiver.ports import CORDON_ANNOTATION, PROTECT_ANNOTATION, Receipt
-from receiver.replay.world import VM, WorldPod
+from receiver.replay.world.objects import VM, WorldPod
 from receiver.replay.world.scheduler import untolerated
 from receiver.step.reconcile import Stepped
 from tests.faults.beyond import BeyondTheLine

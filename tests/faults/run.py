@@ -11,10 +11,11 @@ from receiver.core.model.signals import HEARTBEAT_ALERT, Alert
 from receiver.core.scaling.approval import without_approvals
 from receiver.ports import Cloud, Cluster, Delivery, TryLater, WriterLostError
 from receiver.replay.kubernetes import WorldCluster
-from receiver.replay.ports import WorldAlarms, WorldCloud, WorldTelemetry
+from receiver.replay.ports import WorldAlarms, WorldCloud
 from receiver.step.carry_out import Hands
 from receiver.step.gather import Sources
 from receiver.step.reconcile import Stepped, step
+from simulator.world import SimulatedTelemetry
 from tests.faults.build import HEARTBEAT, policy_of, world_of
 from tests.faults.checks import Checks, sentence
 from tests.faults.doors import WRITES, Door, Doors, OurWorld
@@ -190,7 +191,7 @@ class Run:
         self._kubernetes = WorldCluster(ours)
         self._kubernetes.refused = self._doors.refused
         cluster: Any = Door("cluster", self._kubernetes, self._doors)
-        telemetry: Any = Door("telemetry", WorldTelemetry(self.world), self._doors)
+        telemetry: Any = Door("telemetry", SimulatedTelemetry(self.world), self._doors)
         alarms: Any = Door("alarms", self._alarms, self._doors)
         store: Any = Door("store", self._store, self._doors)
         self._sources = Sources(

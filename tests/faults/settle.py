@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from receiver.ports import CORDON_ANNOTATION, STOP_ANNOTATION
-from receiver.replay.world import WorldPod
+from receiver.replay.world.objects import WorldPod
 from tests.faults.scenario import PoolPlan
 from tests.faults.truth import nodes_for
 

@@ -12,7 +12,6 @@ from receiver.core.scaling.bounds import Grace
 from receiver.ports import Did, Receipt
 from receiver.replay.kubernetes import WorldCluster
 from receiver.replay.ports import WorldCloud
-from receiver.replay.world import World
 from tests.faults.campaign import judge
 from tests.faults.doors import OurWorld
 from tests.faults.generate import scenario
@@ -46,7 +45,7 @@ def test_a_busy_node_that_is_deleted_instead_of_the_idle_one_is_seen(
     real = WorldCloud.retire
 
     def retire(self: WorldCloud, pool: str, instance: str) -> Receipt:
-        world: World = self._world
+        world = self._world
         busy = [vm for vm in world.pools[pool].living if any(p.requests for p in world.pods_on(vm.hostname))]
         return real(self, pool, busy[0].id if busy else instance)
 

@@ -7,8 +7,9 @@ from decimal import Decimal
 
 from receiver.core.model.policy import Budget
 from receiver.ports import CORDON_ANNOTATION, SAFE_TO_EVICT_ANNOTATION, STOP_ANNOTATION
-from receiver.replay.world import VM, World, WorldNode, WorldPod
+from receiver.replay.world.objects import VM, WorldNode, WorldPod
 from receiver.replay.world.scheduler import selects, untolerated
+from simulator.world import World
 from tests.faults.build import offers_of, start_of, taints_of
 from tests.faults.scenario import STARTUP_TAINTS, PoolPlan, Scenario
 from tests.faults.spoken import Words

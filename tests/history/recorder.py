@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from receiver.replay.world import World
 from simulator.config import MetricsFace
 from simulator.dcgm import Ills, dcgm, samples_on
 from simulator.exposition import Family, exposed
 from simulator.kube_state_metrics import kube_state_metrics
+from simulator.world import World
 from tests.rules.files import run
 
 SCRAPE = timedelta(seconds=30)

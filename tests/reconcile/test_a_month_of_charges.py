@@ -16,10 +16,12 @@ from receiver.core.model.charges import Charge, Charged, Comparison, DifferenceC
 from receiver.core.model.policy import Budget, Policy
 from receiver.core.money.budget import month_of
 from receiver.core.money.reconciliation import compare
-from receiver.replay.world import VM, Behaviour, World, WorldPool
+from receiver.replay.world.config import Behaviour, WorldPool
+from receiver.replay.world.objects import VM
 from receiver.step.gather import Looked, Sources, gather
 from receiver.step.parts import Parts
 from simulator.civo_shapes import charge_json
+from simulator.world import World
 from tests.adapters.civo_answers import CLUSTER, KEY
 from tests.reconcile.harness import FAST, GPU, PRICE, SIZE, a_policy, a_world
 from tests.world_ports import FlakyAccounts, FlakyCloud

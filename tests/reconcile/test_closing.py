@@ -12,7 +12,7 @@ from receiver.adapters.store import open_store
 from receiver.core.model.policy import Billing, Budget, BudgetChange, Scope
 from receiver.core.notices.money_notices import budget_changed
 from receiver.ports import CORDON_ANNOTATION, STOP_ANNOTATION, Store, TryLater, WontWork
-from receiver.replay.world import WorldNode
+from receiver.replay.world.objects import WorldNode
 from tests.reconcile.harness import TICK, Life, a_job, a_policy, a_world
 from tests.store.builders import migrated
 

@@ -4,7 +4,9 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from receiver.replay.world import GPU, VM, Behaviour, Job, Timings, World, WorldConfig, WorldPod, WorldPool
+from receiver.replay.world.config import GPU, Behaviour, Job, Timings, WorldConfig, WorldPool
+from receiver.replay.world.objects import VM, WorldPod
+from simulator.world import World
 
 T0 = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 L40S = "an.g1.l40s.kube.x1"

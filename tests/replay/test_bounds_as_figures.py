@@ -12,7 +12,7 @@ from receiver.replay.bounds import BOUNDS
 from receiver.replay.contest import Reckoned, Result, contest, the_product
 from receiver.replay.figures import Figures
 from receiver.replay.play import Setting
-from receiver.replay.world import Job
+from receiver.replay.world.config import Job
 from tests.reconcile.harness import GPU, START, a_job
 from tests.replay.test_play import a_trace_policy, some_jobs
 

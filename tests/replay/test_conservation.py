@@ -11,7 +11,9 @@ import pytest
 from receiver.replay.figures import violations
 from receiver.replay.peers import PEERS
 from receiver.replay.play import Placement, Placements, Played, Reaction, play
-from receiver.replay.world import VM, Job, World, WorldConfig
+from receiver.replay.world.config import Job, WorldConfig
+from receiver.replay.world.objects import VM
+from simulator.world import World
 from tests.replay.builders import L40S, PRICE, T0, job, pool, seconds
 
 MOST = {"a": 4}

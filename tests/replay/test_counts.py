@@ -4,7 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from receiver.replay.world import Behaviour, Denied, Timings, World
+from receiver.replay.world.config import Behaviour, Denied, Timings
+from simulator.world import World
 from tests.replay.builders import after, pool, run, seconds, vms, world
 
 

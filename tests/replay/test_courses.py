@@ -7,9 +7,9 @@ import pytest
 
 from receiver.core.model.activity import Activity, Course
 from receiver.ports import Telemetry
-from receiver.replay.ports import WorldTelemetry
-from receiver.replay.world import GPU, PodSpec, Timings, World
 from receiver.replay.world.activity import watts
+from receiver.replay.world.config import GPU, PodSpec, Timings
+from simulator.world import SimulatedTelemetry, World
 from tests.replay.builders import job, pool, run, seconds, vms, world
 
 HOUR = timedelta(hours=1)
@@ -25,13 +25,13 @@ def loading(**given: Any) -> World:
 
 def course(w: World, window: timedelta = HOUR, pod: str = "default/j-0") -> Course:
     """What the port says of a pod."""
-    telemetry: Telemetry = WorldTelemetry(w)
+    telemetry: Telemetry = SimulatedTelemetry(w)
     return telemetry.courses(window)[pod]
 
 
 def activity(w: World) -> Activity:
     """What the port says of the only node."""
-    ((node, found),) = WorldTelemetry(w).look().nodes.items()
+    ((node, found),) = SimulatedTelemetry(w).look().nodes.items()
     assert node == vms(w)[0].hostname
     return found
 
@@ -53,13 +53,13 @@ def test_the_busiest_gpu_speaks_for_its_node() -> None:
 def test_nothing_is_said_of_nodes_while_telemetry_is_gone() -> None:
     w = run(world(pool(count=1)), 10)
     w.faults.telemetry_gone = True
-    assert WorldTelemetry(w).look().nodes == {}
+    assert SimulatedTelemetry(w).look().nodes == {}
 
 
 def test_a_node_says_nothing_before_its_driver_runs() -> None:
     w = world()
     w.resize("a", 1)
-    assert WorldTelemetry(run(w, 319)).look().nodes == {}
+    assert SimulatedTelemetry(run(w, 319)).look().nodes == {}
     assert activity(run(w, 320)).engine == 0.0
 
 
@@ -181,8 +181,8 @@ def test_only_pods_that_hold_gpus_have_a_course() -> None:
     w.submit(job("done", runs=100))
     w.submit(job("waits", gpus_per_pod=2))
     w.add_pod(PodSpec(namespace="default", name="cpu"))
-    assert set(WorldTelemetry(run(w, 50)).courses(HOUR)) == {"default/done-0"}
-    assert set(WorldTelemetry(run(w, 200)).courses(HOUR)) == set()
+    assert set(SimulatedTelemetry(run(w, 50)).courses(HOUR)) == {"default/done-0"}
+    assert set(SimulatedTelemetry(run(w, 200)).courses(HOUR)) == set()
 
 
 def test_a_history_keeps_no_more_than_a_day_of_changes() -> None:

@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
-from receiver.replay.world import GPU, Denied, PodSpec, Timings, World, WorldChange
+from receiver.replay.world.config import GPU, Denied, PodSpec, Timings
+from receiver.replay.world.objects import WorldChange
+from simulator.world import World
 from tests.replay.builders import job, pool, run, vms, world
 
 

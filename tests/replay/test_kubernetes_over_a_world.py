@@ -18,7 +18,8 @@ from receiver.ports import (
     WontWork,
 )
 from receiver.replay.kubernetes import WorldCluster
-from receiver.replay.world import GPU, Pdb, PodSpec, World
+from receiver.replay.world.config import GPU, Pdb, PodSpec
+from simulator.world import World
 from tests.replay.builders import job, pool, run, the_pod, vms, world
 
 MAY_MOVE = {SAFE_TO_EVICT_ANNOTATION: "true"}

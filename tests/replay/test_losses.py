@@ -2,7 +2,8 @@
 
 import pytest
 
-from receiver.replay.world import GPU, PodSpec, World
+from receiver.replay.world.config import GPU, PodSpec
+from simulator.world import World
 from tests.replay.builders import after, job, pool, run, seconds, the_pod, vms, world
 
 

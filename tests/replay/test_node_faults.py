@@ -8,7 +8,8 @@ import pytest
 from receiver.core.model.policy import Taint
 from receiver.replay.kubernetes import WorldCluster
 from receiver.replay.ports import WorldCloud
-from receiver.replay.world import GPU, Behaviour, Denied, World
+from receiver.replay.world.config import GPU, Behaviour, Denied
+from simulator.world import World
 from tests.replay.builders import job, pool, run, the_pod, vms, world
 
 LAG = Behaviour(list_lag=timedelta(minutes=10))

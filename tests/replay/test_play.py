@@ -20,7 +20,8 @@ from receiver.replay.figures import Figures, figures, quantile, started_hours, v
 from receiver.replay.peers import ClusterAutoscaler
 from receiver.replay.play import Controller, Played, Reaction, play, rare_collections
 from receiver.replay.store import ReplayStore
-from receiver.replay.world import Job, Timings, World, WorldConfig, WorldPool
+from receiver.replay.world.config import Job, Timings, WorldConfig, WorldPool
+from simulator.world import World
 from tests.reconcile.harness import GPU, PRICE, SIZE, START, Life, a_job
 
 SECOND = timedelta(seconds=1)

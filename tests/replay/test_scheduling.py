@@ -8,8 +8,7 @@ import pytest
 from receiver.core.model.pods import Preference, Requirement, Toleration
 from receiver.core.model.policy import Taint
 from receiver.core.model.resources import CPU, GIB, MEMORY
-from receiver.replay.world import GPU, Denied, PodSpec
-from receiver.replay.world.config import Packing
+from receiver.replay.world.config import GPU, Denied, Packing, PodSpec
 from tests.replay.builders import job, placed, pool, run, seconds, the_pod, vms, world
 
 

@@ -6,8 +6,9 @@ import pytest
 
 from receiver.core.model.signals import UNASSIGNED, Matcher, Silence
 from receiver.ports import Alarms, Telemetry
-from receiver.replay.ports import WorldAlarms, WorldTelemetry
-from receiver.replay.world import GPU, POOL_LABEL, World
+from receiver.replay.ports import WorldAlarms
+from receiver.replay.world.config import GPU, POOL_LABEL
+from simulator.world import SimulatedTelemetry, World
 from tests.replay.builders import after, job, pool, run, world
 
 
@@ -25,7 +26,7 @@ def half_busy(runs: float) -> World:
 
 
 def test_telemetry_shows_utilization_and_coverage_of_pools_with_gpus() -> None:
-    telemetry: Telemetry = WorldTelemetry(run(world(pool("a", count=1), pool("b")), 300))
+    telemetry: Telemetry = SimulatedTelemetry(run(world(pool("a", count=1), pool("b")), 300))
     facts = telemetry.look()
     assert facts.utilization == {"a": 0.0}
     assert facts.coverage == {"a": 1.0}
@@ -35,7 +36,7 @@ def test_telemetry_shows_utilization_and_coverage_of_pools_with_gpus() -> None:
 def test_without_dcgm_there_is_no_utilization_and_no_coverage() -> None:
     w = run(world(pool(count=1)), 300)
     w.faults.telemetry_gone = True
-    facts = WorldTelemetry(w).look()
+    facts = SimulatedTelemetry(w).look()
     assert facts.utilization == {}
     assert facts.coverage == {"a": 0.0}
     assert facts.rules_alive
@@ -44,7 +45,7 @@ def test_without_dcgm_there_is_no_utilization_and_no_coverage() -> None:
 def test_dead_rules_are_not_alive_and_fire_nothing() -> None:
     w = run(world(), 10)
     w.faults.rules_dead = True
-    assert not WorldTelemetry(w).look().rules_alive
+    assert not SimulatedTelemetry(w).look().rules_alive
     assert WorldAlarms(w).look().alerts == ()
 
 
@@ -52,7 +53,7 @@ def test_waiting_pods_carry_the_pool_that_their_selector_names_or_unassigned() -
     w = world()
     w.submit(job("x", node_selector={POOL_LABEL: "a"}))
     w.submit(job("y"))
-    waiting = WorldTelemetry(run(w, 1)).look().waiting
+    waiting = SimulatedTelemetry(run(w, 1)).look().waiting
     assert {p.name: (p.pool_hint, p.requests) for p in waiting} == {
         "x-0": ("a", {GPU: 1}),
         "y-0": (UNASSIGNED, {GPU: 1}),

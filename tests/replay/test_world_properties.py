@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from receiver.replay.world import GPU, Behaviour, Denied, PodSpec, Timings, World
+from receiver.replay.world.config import GPU, Behaviour, Denied, PodSpec, Timings
+from simulator.world import World
 from tests.replay.builders import L40S, job, pool, seconds, vms, world
 
 

@@ -1,7 +1,7 @@
 """The demo's own workload."""
 
-from receiver.replay.world import World
 from simulator.demo_jobs import DemoPlan, demo_jobs
+from simulator.world import World
 from tests.replay.builders import T0, after, pool, run, world
 
 

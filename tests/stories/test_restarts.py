@@ -10,7 +10,7 @@ import pytest
 from receiver.adapters.store import SqlStore, open_in_memory, open_store
 from receiver.core.model.policy import Policy
 from receiver.ports import CORDON_ANNOTATION, Store
-from receiver.replay.world import World
+from simulator.world import World
 from tests.reconcile.harness import START, TICK, Life, a_job, a_policy, a_world
 from tests.store.builders import migrated
 from tests.stories.bench import (

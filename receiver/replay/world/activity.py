@@ -1,13 +1,13 @@
 """GPUs: their holders, their activity now, pool averages of the last 15 minutes and pod courses of the last day."""
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from receiver.core.model.activity import Activity, Course
+from receiver.core.model.activity import Activity
 from receiver.replay.world.cluster import Agenda, Key
-from receiver.replay.world.objects import VM, GpuSample, WorldPod
+from receiver.replay.world.objects import VM, WorldPod
 
 METERED = timedelta(minutes=15)
 REMEMBERED = timedelta(hours=24)
@@ -80,77 +80,6 @@ class GpuReading:
         return max(0.0, min(1.0, self.memory + grown))
 
 
-class Gaps:
-    """The times without GPU metrics, in the whole world."""
-
-    def __init__(self) -> None:
-        self._over: deque[Span] = deque()
-        self._since: datetime | None = None
-
-    def gone(self, now: datetime, gone: bool) -> None:
-        if gone and self._since is None:
-            self._since = now
-        elif not gone and self._since is not None:
-            self._over.append((self._since, now))
-            self._since = None
-        while self._over and self._over[0][1] < now - REMEMBERED:
-            self._over.popleft()
-
-    def between(self, start: datetime, end: datetime) -> Iterator[Span]:
-        """Yield the parts of *start* to *end* with metrics."""
-        spans: Iterable[Span] = self._over if self._since is None else (*self._over, (self._since, end))
-        for begin, over in spans:
-            if over < start or begin > end:
-                continue
-            if begin > start:
-                yield start, begin
-            start = over
-            if start >= end:
-                return
-        yield start, end
-
-
-class History:
-    """The readings of one pod's GPUs, which all do the same; None while their node is down."""
-
-    def __init__(self) -> None:
-        self._readings: deque[tuple[datetime, GpuReading | None]] = deque()
-
-    def note(self, now: datetime, reading: GpuReading | None) -> None:
-        if self._readings and self._readings[-1][0] == now:
-            self._readings.pop()
-        self._readings.append((now, reading))
-        while len(self._readings) > 1 and self._readings[1][0] <= now - REMEMBERED:
-            self._readings.popleft()
-
-    def course(self, now: datetime, window: timedelta, gaps: Gaps) -> Course:
-        """Return peaks and coverage of the *window* (up to a day) that ends *now*."""
-        engine: list[float] = []
-        memory: list[float] = []
-        seen = timedelta(0)
-        start, later = now - window, now
-        for at, reading in reversed(self._readings):
-            if reading is not None:
-                for begin, over in gaps.between(max(at, start), later):
-                    seen += over - begin
-                    engine.append(reading.engine)
-                    memory += (reading.memory_at(begin), reading.memory_at(over))
-            if at <= start:
-                break
-            later = at
-        coverage = seen / window
-        if not engine:
-            return Course(window=window, coverage=coverage)
-        return Course(
-            window=window,
-            engine=max(engine),
-            memory=max(memory) - min(memory),
-            power=watts(max(engine)),
-            power_floor=watts(min(engine)),
-            coverage=coverage,
-        )
-
-
 def held_memory(pod: WorldPod) -> float:
     """Return the used memory (ratio) of each GPU of *pod* after its warm-up."""
     return 0.12 + 0.7 * pod.gpu_util if pod.gpu_memory is None else pod.gpu_memory
@@ -170,7 +99,7 @@ class Gpus:
     """GPUs of the nodes whose driver runs, and the pods that hold them.
 
     A pod holds its GPUs from its binding on. It loads from its start until it is `warm`: the engine is idle and memory
-    grows evenly. Use from outside Kubernetes comes on top.
+    grows evenly.
     """
 
     def __init__(self, agenda: Agenda) -> None:
@@ -179,12 +108,6 @@ class Gpus:
         self._meters: dict[str, Meter] = {}
         self._readings: dict[Key, GpuReading] = {}  # of running pods
         self._loading: set[Key] = set()
-        self._histories: dict[Key, History] = {}
-        self._gaps = Gaps()
-        self._running = 0
-        self._held = 0.0
-        self._held_at = agenda.now
-        self.outside: dict[str, GpuReading] = {}  # by node
 
     # --- nodes ---
 
@@ -199,19 +122,6 @@ class Gpus:
         if known is None:
             return
         self._meter(known.vm.pool).change(self._agenda.now, -len(known.kinds), -known.busy)
-        for key in filter(None, set(known.holders)):
-            self._histories[key].note(self._agenda.now, None)
-
-    def use(self, name: str, engine: float, memory: float) -> None:
-        self.outside[name] = GpuReading(self._agenda.now, engine, memory)
-        self._changed(name)
-
-    def stop_using(self, name: str) -> None:
-        if self.outside.pop(name, None) is not None:
-            self._changed(name)
-
-    def telemetry_gone(self, gone: bool) -> None:
-        self._gaps.gone(self._agenda.now, gone)
 
     # --- pods ---
 
@@ -224,7 +134,6 @@ class Gpus:
             free = [i for i, kind in enumerate(gpus.kinds) if kind == resource and gpus.holders[i] is None]
             for index in free[:count]:
                 gpus.holders[index] = pod.key
-        self._histories.setdefault(pod.key, History())
         self._changed(node)
 
     def release(self, pod: WorldPod) -> None:
@@ -232,12 +141,9 @@ class Gpus:
         if gpus is not None and pod.node is not None and pod.key in gpus.holders:
             gpus.holders = [None if h == pod.key else h for h in gpus.holders]
             self._changed(pod.node)
-        self._histories.pop(pod.key, None)
 
     def run(self, pod: WorldPod, warmup: timedelta) -> None:
-        """Start *pod*: it counts as running, and loads for *warmup*."""
-        self._count_to_now()
-        self._running += pod.gpus
+        """Start *pod*, which loads for *warmup*."""
         self._loading.add(pod.key)
         slope = held_memory(pod) / warmup.total_seconds() if warmup else 0.0
         self._does(pod, GpuReading(self._agenda.now, slope=slope))
@@ -252,8 +158,6 @@ class Gpus:
             self.warm(pod)
 
     def stop(self, pod: WorldPod) -> None:
-        self._count_to_now()
-        self._running -= pod.gpus
         self._loading.discard(pod.key)
         if self._readings.pop(pod.key, None) is not None and pod.node is not None:
             self._changed(pod.node)
@@ -264,42 +168,24 @@ class Gpus:
             self._changed(pod.node)
 
     def _changed(self, name: str) -> None:
-        """Update the meter of the node's pool and the histories of its pods."""
+        """Update the meter of the node's pool."""
         gpus = self._nodes.get(name)
         if gpus is None:
             return
-        now = self._agenda.now
         busy = 0.0
-        noted: dict[Key, GpuReading] = {}
         for holder in gpus.holders:
-            if holder is None:
-                busy += self._reading(name, None).engine
-                continue
-            if holder not in noted:
-                noted[holder] = self._reading(name, holder)
-                self._histories[holder].note(now, noted[holder])
-            busy += noted[holder].engine
+            busy += self._reading(name, holder).engine
         if busy != gpus.busy:
-            self._meter(gpus.vm.pool).change(now, 0, busy - gpus.busy)
+            self._meter(gpus.vm.pool).change(self._agenda.now, 0, busy - gpus.busy)
             gpus.busy = busy
 
-    def _reading(self, node: str, holder: Key | None) -> GpuReading:
+    def _reading(self, node: str, holder: Key | None) -> GpuReading:  # noqa: ARG002 (a subclass asks for it)
         """Return the current state of a GPU of *node* that *holder* holds."""
         now = self._agenda.now
         own = self._readings.get(holder) if holder is not None else None
-        other = self.outside.get(node)
-        if other is None:
-            return GpuReading(now) if own is None else GpuReading(now, own.engine, own.memory_at(now), own.slope)
-        if own is None:
-            return other
-        memory = min(1.0, own.memory_at(now) + other.memory)
-        return GpuReading(now, max(own.engine, other.engine), memory, own.slope)
+        return GpuReading(now) if own is None else GpuReading(now, own.engine, own.memory_at(now), own.slope)
 
     # --- metrics ---
-
-    def gpu_seconds(self) -> float:
-        self._count_to_now()
-        return self._held
 
     def average(self, pool: str, window: timedelta = timedelta(minutes=5)) -> float | None:
         """Return a pool's activity (ratio) over GPUs and *window* (up to 15 minutes), None without GPUs in it."""
@@ -319,42 +205,7 @@ class Gpus:
                 found[name] = Activity(engine=engine, memory=memory, power=watts(engine))
         return found
 
-    def courses(self, window: timedelta) -> Mapping[str, Course]:
-        """Return the course over *window* (up to a day) of each pod that holds GPUs, by ``namespace/name``."""
-        now = self._agenda.now
-        return {"/".join(key): h.course(now, window, self._gaps) for key, h in self._histories.items()}
-
-    def samples(self) -> list[GpuSample]:
-        """Return the current metrics of every GPU of the nodes whose driver runs."""
-        found = []
-        for name, gpus in self._nodes.items():
-            for index, holder in enumerate(gpus.holders):
-                reading = self._reading(name, holder)
-                used = int(MEMORY_MIB * reading.memory)
-                found.append(
-                    GpuSample(
-                        node=name,
-                        pool=gpus.vm.pool,
-                        index=index,
-                        uuid=f"GPU-{gpus.vm.id[:-2]}{index:02x}",
-                        resource=gpus.kinds[index],
-                        model_name=gpus.vm.spec.model_name,
-                        util=reading.engine,
-                        memory_used=used,
-                        memory_free=MEMORY_MIB - used,
-                        power=watts(reading.engine),
-                        temperature=IDLE_CELSIUS + (FULL_CELSIUS - IDLE_CELSIUS) * reading.engine,
-                        pod=holder,
-                    )
-                )
-        return found
-
     def _meter(self, pool: str) -> Meter:
         if pool not in self._meters:
             self._meters[pool] = Meter(self._agenda.now)
         return self._meters[pool]
-
-    def _count_to_now(self) -> None:
-        now = self._agenda.now
-        self._held += self._running * (now - self._held_at).total_seconds()
-        self._held_at = now

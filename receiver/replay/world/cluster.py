@@ -90,12 +90,6 @@ class Journal:
         if len(self.changes) > self._limit:
             self.compact(self.changes[len(self.changes) // 2].version)
 
-    def note_own(self, kind: str, verb: str, key: str, make: Callable[[int], Any], before: Any = None) -> Any:
-        """Keep a change of an object that is served beside the world's own; *make* gives it its version."""
-        obj = make(self.next_version())
-        self.note(kind, verb, key, obj, before)
-        return obj
-
     def since(self, version: int, kind: str | None = None) -> list[WorldChange]:
         """Return the changes after *version*. Raises Denied (410) when some of them were compacted away."""
         if version < self.oldest_version:

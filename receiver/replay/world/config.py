@@ -3,7 +3,7 @@
 Each undocumented behaviour of Civo is a switch in `Behaviour`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -17,6 +17,7 @@ GANG_ANNOTATION = "gpu-autoscaler.io/gang"
 POOL_LABEL = "kubernetes.civo.com/civo-node-pool"
 GPU = "nvidia.com/gpu"
 CLAIMS = "resource.k8s.io/claims"  # a request by ResourceClaim, which this scheduler never places
+Fault = Literal["stuck", "gpu_never", "bare", "odd"]
 Packing = Literal["most_allocated", "least_allocated", "first_fit"]
 
 
@@ -228,82 +229,19 @@ class Job(PodTemplate):
         return self.pods * self.gpus_per_pod
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class Faults:
-    """The faults of a world. Counters are by pool id; each fault uses up one.
+    """The faults of a world, none in a replay. *stock* overrides the GPU units of a size that are left to buy.
+    *rules_dead* stops all alerts, *telemetry_gone* all GPU metrics."""
 
-    *stock* overrides the GPU units of a size that are left to buy. *rules_dead* stops all alerts, *telemetry_gone* all
-    GPU metrics. The calls are those of `Nodes`, which the world sets.
-    """
-
-    lose_gpu: Callable[[str], None] = field(init=False, repr=False)
-    not_ready: Callable[[str], None] = field(init=False, repr=False)
-    recover: Callable[[str], None] = field(init=False, repr=False)
-    recover_all: Callable[[], None] = field(init=False, repr=False)
-    set_telemetry_gone: Callable[[bool], None] = field(init=False, repr=False)
     stock: dict[str, int | None] = field(default_factory=dict)
     rules_dead: bool = False
-    _telemetry_gone: bool = False
-    _refusals: list[tuple[Denied, int | None]] = field(default_factory=list)
-    _coming: dict[tuple[str, str], tuple[int, str]] = field(default_factory=dict)  # by fault and pool: how many, value
-
-    @property
-    def telemetry_gone(self) -> bool:
-        return self._telemetry_gone
-
-    @telemetry_gone.setter
-    def telemetry_gone(self, gone: bool) -> None:
-        self._telemetry_gone = gone
-        self.set_telemetry_gone(gone)
-
-    def refuse_rescale(
-        self,
-        code: str = "cannot_scale_already_rescaling_cluster",
-        *,
-        status: int = 409,
-        reason: str = "The cluster is already being rescaled",
-        times: int | None = 1,
-    ) -> None:
-        """Refuse the next *times* resizes with *code* (None: until `clear`)."""
-        self._refusals.append((Denied(code, status, reason), times))
-
-    def stuck_building(self, pool: str, count: int = 1) -> None:
-        """The next *count* instances of *pool* never leave BUILDING."""
-        self._coming["stuck", pool] = (count, "")
-
-    def gpu_never(self, pool: str, count: int = 1) -> None:
-        """The next *count* nodes of *pool* become Ready without ever offering a GPU."""
-        self._coming["gpu_never", pool] = (count, "")
-
-    def bare_labels(self, pool: str, count: int = 1) -> None:
-        """The next *count* nodes of *pool* register without the pool's labels and taints."""
-        self._coming["bare", pool] = (count, "")
-
-    def odd_status(self, pool: str, count: int = 1, status: str = "ERROR") -> None:
-        """The next *count* instances of *pool* go to *status* instead of ACTIVE and stay there."""
-        self._coming["odd", pool] = (count, status)
-
-    def clear(self) -> None:
-        """End all faults. Instances that are stuck stay stuck, and nodes without labels stay so."""
-        self.stock.clear()
-        self.telemetry_gone = self.rules_dead = False
-        self._refusals.clear()
-        self._coming.clear()
-        self.recover_all()
+    telemetry_gone: bool = False
 
     def next_refusal(self) -> Denied | None:
         """Use up and return the refusal of the next resize, or None."""
-        if not self._refusals:
-            return None
-        refusal, times = self._refusals.pop(0)
-        if times is None or times > 1:
-            self._refusals.insert(0, (refusal, None if times is None else times - 1))
-        return refusal
+        return None
 
-    def takes(self, fault: Literal["stuck", "gpu_never", "bare", "odd"], pool: str) -> str | None:
+    def takes(self, fault: Fault, pool: str) -> str | None:  # noqa: ARG002
         """Use up one *fault* of *pool* and return its value (the odd status), or None when none is left."""
-        left, value = self._coming.get((fault, pool), (0, ""))
-        if left <= 0:
-            return None
-        self._coming[fault, pool] = (left - 1, value)
-        return value
+        return None

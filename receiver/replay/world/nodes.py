@@ -30,8 +30,6 @@ class Nodes:
     _region: str
     _by_instance: dict[str, str] = field(default_factory=dict)  # node names
     _machines: dict[str, VM] = field(default_factory=dict)  # by node name
-    crashed: set[str] = field(default_factory=set)  # nodes whose driver crashed
-    silent: set[str] = field(default_factory=set)  # nodes whose kubelet does not answer
 
     # --- start ---
 
@@ -59,7 +57,7 @@ class Nodes:
             uid=self._dice.uuid(),
             dra=vm.spec.dra,
             allocatable=allocatable(vm.spec.machine),
-            labels={**self._platform_labels(vm), **({} if late else _pool_labels(pool, bare=bare))},
+            labels={**self._platform_labels(vm), **({} if late else pool_labels(pool, bare=bare))},
             taints=with_automatic(
                 (*(() if bare else pool.taints), *vm.spec.startup_taints), ready=False, unschedulable=False
             ),
@@ -113,14 +111,7 @@ class Nodes:
     def _label(self, vm: VM, pool: CivoPool, bare: bool) -> None:
         node = self._node_of(vm)
         if node is not None:
-            self._change(node, labels={**node.labels, **_pool_labels(pool, bare=bare)})
-
-    def pool_relabelled(self, pool: CivoPool) -> None:
-        for vm in pool.living:
-            node = self._node_of(vm)
-            if node is not None:
-                taints = with_automatic(pool.taints, ready=node.ready, unschedulable=node.unschedulable)
-                self._change(node, labels={**node.labels, **_pool_labels(pool)}, taints=taints)
+            self._change(node, labels={**node.labels, **pool_labels(pool, bare=bare)})
 
     # --- end ---
 
@@ -145,9 +136,6 @@ class Nodes:
 
     def _drop_object(self, name: str) -> None:
         self._machines.pop(name, None)
-        self.crashed.discard(name)
-        self.silent.discard(name)
-        self._activity.stop_using(name)
         self._cluster.drop_node(name)
         self._pods.node_removed(name)
         self._pods.scheduler.node_changed(name)
@@ -156,40 +144,6 @@ class Nodes:
         """Return whether the node of *vm* is Ready, and whether it is cordoned."""
         node = self._node_of(vm)
         return (False, False) if node is None else (node.ready, node.unschedulable)
-
-    # --- faults ---
-
-    def lose_gpu(self, name: str) -> None:
-        """Crash the driver of a node: no GPU is allocatable or reported until `recover`. Pods stay. Unknown: 404."""
-        node = self._cluster.node(name)
-        if any(node.gpus.values()):
-            self.crashed.add(name)
-            self._activity.node_down(name)
-            self._change(node, allocatable={**node.allocatable, **dict.fromkeys(node.gpus, 0)})
-
-    def not_ready(self, name: str) -> None:
-        """Make a Ready node NotReady until `recover`. Its pods keep running. Unknown: 404."""
-        node = self._cluster.node(name)
-        if node.ready:
-            self.silent.add(name)
-            self._set_ready(node, ready=False)
-
-    def recover(self, name: str) -> None:
-        """Undo `lose_gpu` and `not_ready`, unless the machine is gone. Unknown: 404."""
-        self._cluster.node(name)
-        vm = self._machines[name]
-        if name in self.silent and vm.living:
-            self._set_ready(self._cluster.node(name), ready=True)
-        if name in self.crashed and vm.living:
-            node = self._cluster.node(name)
-            self._change(node, allocatable={**node.allocatable, **vm.spec.resources})
-            self._gpus_up(name, vm)
-        self.silent.discard(name)
-        self.crashed.discard(name)
-
-    def recover_all(self) -> None:
-        for name in sorted(self.silent | self.crashed):
-            self.recover(name)
 
     def _set_ready(self, node: WorldNode, *, ready: bool) -> None:
         taints = with_automatic(node.taints, ready=ready, unschedulable=node.unschedulable)
@@ -218,15 +172,6 @@ class Nodes:
         changes = {k: v for k, v in wanted.items() if v != getattr(node, k)}
         return self._change(node, **changes) if changes else node
 
-    def delete(self, name: str) -> None:
-        """Delete the node object alone: its VM stays and is billed, and the pool's count stays. Unknown: 404."""
-        self._cluster.node(name)
-        vm = self._machines[name]
-        self._activity.node_down(name)
-        self._pods.node_died(name, vm, "delete_node")
-        self._by_instance.pop(vm.id, None)
-        self._drop_object(name)
-
     def _change(self, node: WorldNode, **changes: Any) -> WorldNode:
         changed = self._cluster.change_node(node, **changes)
         self._pods.scheduler.node_changed(node.name)
@@ -251,7 +196,8 @@ def with_automatic(taints: Iterable[Taint], *, ready: bool, unschedulable: bool)
     return kept + ((UNSCHEDULABLE,) if unschedulable else ()) + (() if ready else (NOT_READY,))
 
 
-def _pool_labels(pool: CivoPool, *, bare: bool = False) -> Mapping[str, str]:
+def pool_labels(pool: CivoPool, *, bare: bool = False) -> Mapping[str, str]:
+    """Return the labels that the nodes of *pool* carry, without its own ones where they are *bare*."""
     return {
         POOL_LABEL: pool.id,
         "kubernetes.civo.com/civo-node-size": pool.size,

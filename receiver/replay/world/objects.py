@@ -221,25 +221,6 @@ class FinishedJob:
         return self.started_at - self.submitted_at
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GpuSample:
-    """The metrics of one GPU: *util* ratio 0-1, memory in MiB, power in W, temperature in Celsius. *pod* is the holder
-    (namespace, name), or None."""
-
-    node: str
-    pool: str
-    index: int
-    uuid: str
-    resource: str
-    model_name: str
-    util: float
-    memory_used: int
-    memory_free: int
-    power: float
-    temperature: float
-    pod: tuple[str, str] | None = None
-
-
 @dataclass(slots=True, kw_only=True)
 class ClusterQueue:
     """A ClusterQueue of Kueue; *stop_policy* None is not set."""

@@ -1,12 +1,12 @@
 """Pods and the jobs they belong to: created, tried, bound, running, finished, evicted, or lost with their node."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from receiver.replay.world.activity import Gpus
-from receiver.replay.world.cluster import Agenda, ClusterObjects, Dice, Key, merged
+from receiver.replay.world.cluster import Agenda, ClusterObjects, Dice, Key
 from receiver.replay.world.config import (
     GANG_ANNOTATION,
     Denied,
@@ -152,11 +152,6 @@ class Pods:
         """Create a job's pods now, whatever its *submit_at*."""
         return [self.add(spec) for spec in self._jobs.pods_of(job, self._agenda.now)]
 
-    def submit_later(self, jobs: Iterable[Job]) -> None:
-        """Submit each job at its *submit_at*, or now when that has passed."""
-        for job in jobs:
-            self._agenda.at(job.submit_at, self.submit, job)
-
     def add(self, spec: PodSpec, origin: tuple[str, int] | None = None) -> WorldPod:
         """Create a pod. Raises Denied (409) when the name is taken."""
         key = (spec.namespace, spec.name)
@@ -180,41 +175,6 @@ class Pods:
         elif not spec.gated:
             self._agenda.after(self._timings.schedule, self._tried, key, pod.uid)
         return self._cluster.pods[key]
-
-    def ungate(self, namespace: str, name: str) -> None:
-        pod = self._cluster.pod((namespace, name))
-        if pod.gated:
-            self._cluster.change_pod(pod, gated=False, scheduled=None, scheduled_since=None, reason="", message="")
-            self._agenda.after(self._timings.schedule, self._tried, pod.key, pod.uid)
-
-    def patch(
-        self,
-        namespace: str,
-        name: str,
-        *,
-        labels: Mapping[str, str | None] | None = None,
-        annotations: Mapping[str, str | None] | None = None,
-    ) -> WorldPod:
-        """Change a pod's labels or annotations; a value of None removes the key."""
-        pod = self._cluster.pod((namespace, name))
-        wanted = {"labels": merged(pod.labels, labels), "annotations": merged(pod.annotations, annotations)}
-        changes = {k: v for k, v in wanted.items() if v != getattr(pod, k)}
-        return self._cluster.change_pod(pod, **changes) if changes else pod
-
-    def bind(self, namespace: str, name: str, node: str) -> None:
-        """Bind a waiting pod to *node* past the scheduler, whatever its taints. Raises Denied (409) when bound."""
-        pod = self._cluster.pod((namespace, name))
-        self._cluster.node(node)
-        if pod.node is not None:
-            raise Denied("Conflict", 409, f"pod {pod.name} is already assigned to node {pod.node!r}")
-        self.scheduler.forget(pod)
-        self._bind(pod, node)
-
-    def work(self, namespace: str, name: str, *, engine: float, memory: float | None = None) -> None:
-        """Change what each GPU of a pod does (ratios), now or at the end of its warm-up; *memory* None leaves it."""
-        pod = self._cluster.pod((namespace, name))
-        held = pod.gpu_memory if memory is None else memory
-        self._activity.change(self._cluster.change_pod(pod, gpu_util=engine, gpu_memory=held))
 
     def _tried(self, key: Key, uid: str) -> None:
         pod = self._cluster.living(key, uid)
@@ -332,9 +292,6 @@ class Pods:
             self.add(replace(spec, name=f"{first}-r{times + 1}", node=None), (first, times + 1))
         elif pod.owner_name in self._jobs.failed:
             self._delete_owned(pod.owner_kind, pod.owner_name)
-
-    def cancel_job(self, job_id: str) -> None:
-        self._delete_owned(self._jobs.cancel(job_id), job_id)
 
     def _delete_owned(self, kind: str, name: str) -> None:
         for key in [k for k, p in self._cluster.active.items() if (p.owner_kind, p.owner_name) == (kind, name)]:

@@ -1,15 +1,14 @@
 """The world: Civo and its cluster behind one clock."""
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from receiver.replay.world.activity import Gpus
 from receiver.replay.world.cloud import SimulatedCloud, WorldBooks
 from receiver.replay.world.cluster import Agenda, ClusterObjects, Dice, Journal
-from receiver.replay.world.config import Behaviour, Faults, WorldConfig
+from receiver.replay.world.config import Faults, WorldConfig
 from receiver.replay.world.nodes import Nodes
 from receiver.replay.world.objects import (
     VM,
@@ -35,25 +34,31 @@ class World:
     here: no quota refuses a job, and no Kueue runs.
     """
 
+    parts: ClassVar[tuple[type[Faults], type[Gpus], type[Pods], type[Nodes], type[SimulatedCloud]]] = (
+        Faults,
+        Gpus,
+        Pods,
+        Nodes,
+        SimulatedCloud,
+    )
+
     def __init__(self, config: WorldConfig, start: datetime) -> None:
         self.config = config
-        self.faults = faults = Faults()
+        new_faults, new_gpus, new_pods, new_nodes, new_cloud = self.parts
+        self.faults = faults = new_faults()
         self.quotas: dict[str, HoldQuota] = {}
         self.cluster_queues: dict[str, ClusterQueue] = {}
         timings = config.timings
         self._agenda = agenda = Agenda(start)
         self._journal = Journal(config.journal_limit)
         self._cluster = cluster = ClusterObjects(agenda, self._journal)
-        self._activity = activity = Gpus(agenda)
+        self._activity = activity = new_gpus(agenda)
         self._jobs = jobs = JobRuns(config.backoff_limit)
         self._books = WorldBooks(config.behaviour, config.price, agenda)
         self._dice = dice = Dice(config.seed, timings.jitter)
-        self._pods = pods = Pods(cluster, agenda, timings, dice, activity, jobs, config.packing)
-        self._nodes = nodes = Nodes(cluster, agenda, timings, dice, faults, activity, pods, config.region)
-        self._cloud = SimulatedCloud(config, agenda, faults, dice, self._books, nodes)
-        faults.lose_gpu, faults.not_ready = nodes.lose_gpu, nodes.not_ready
-        faults.recover, faults.recover_all = nodes.recover, nodes.recover_all
-        faults.set_telemetry_gone = activity.telemetry_gone
+        self._pods = pods = new_pods(cluster, agenda, timings, dice, activity, jobs, config.packing)
+        self._nodes = nodes = new_nodes(cluster, agenda, timings, dice, faults, activity, pods, config.region)
+        self._cloud = new_cloud(config, agenda, faults, dice, self._books, nodes)
         self.advance, self.next_event_at = agenda.advance, agenda.next_at
         self._show_civo()
         self._show_kubernetes()
@@ -64,15 +69,9 @@ class World:
         self.lives: Sequence[VM] = books.lives  # every instance that ever was, oldest first
         self.quota_usage: Mapping[str, int] = cloud.accounts.usage  # by name
         self.shown_count = cloud.shown_count
-        self.listed_count = cloud.listed_count
         self.begin_with = cloud.begin_with
         self.resize = cloud.resize
-        self.relabel = cloud.relabel
         self.delete_instance = cloud.delete_instance
-        self.recycle = cloud.recycle
-        self.create_pool = cloud.create_pool
-        self.delete_pool = cloud.delete_pool
-        self.replace_pools = cloud.replace_pools
         self.charges = books.charges
         self.paid = books.paid
         self.paid_gpu_seconds = books.paid_gpu_seconds
@@ -88,34 +87,19 @@ class World:
         self.kills: Sequence[Kill] = pods.kills  # GPU pods that lost their node to a deletion
         self.finished: Sequence[FinishedJob] = self._jobs.finished
         self.failed: Mapping[str, datetime] = self._jobs.failed  # jobs beyond their backoff limit, and since when
-        self.crashed_nodes: Collection[str] = self._nodes.crashed  # by `Faults.lose_gpu`
-        self.silent_nodes: Collection[str] = self._nodes.silent  # by `Faults.not_ready`
         self.pods_on = cluster.on
         self.changes_since = self._journal.since
-        self.note = self._journal.note_own
-        self.compact = self._journal.compact
         self.submit = pods.submit
-        self.submit_later = pods.submit_later
-        self.cancel_job = pods.cancel_job
         self.add_pod = pods.add
-        self.bind = pods.bind
-        self.ungate = pods.ungate
-        self.patch_pod = pods.patch
-        self.work = pods.work
         self.delete_pod = pods.delete
         self.evict = pods.evict
         self.rehearse_eviction = partial(pods.evict, dry_run=True)
         self.scale_to_zero = pods.scale_to_zero
         self.at_zero = pods.at_zero
         self.patch_node = self._nodes.patch
-        self.delete_node = self._nodes.delete
-        self.used_outside: Collection[str] = activity.outside  # nodes whose GPUs are used from outside Kubernetes
         self.utilization = activity.average
         self.gpus = activity.gpus
-        self.stop_using = activity.stop_using
         self.node_activity = activity.of_nodes
-        self.courses = activity.courses
-        self.gpu_samples = activity.samples
 
     @property
     def now(self) -> datetime:
@@ -123,34 +107,9 @@ class World:
         return self._agenda.now
 
     @property
-    def cluster_status(self) -> str:
-        """ACTIVE, or SCALING while a pool changes and Behaviour.scaling_status is set."""
-        return "SCALING" if self.config.behaviour.scaling_status and self._cloud.changing else "ACTIVE"
-
-    @property
     def version(self) -> int:
         """The resourceVersion: it grows with every visible change of the cluster."""
         return self._journal.version
-
-    @property
-    def oldest_version(self) -> int:
-        """Changes up to this version were compacted away."""
-        return self._journal.oldest_version
-
-    @property
-    def gpu_seconds(self) -> float:
-        """GPU-seconds that running pods have held so far."""
-        return self._activity.gpu_seconds()
-
-    def behave(self, behaviour: Behaviour) -> None:
-        """Change Civo's behaviour from now on."""
-        self.config = replace(self.config, behaviour=behaviour)
-        self._cloud.behaviour = self._books.behaviour = behaviour
-
-    def limit(self, quota: Mapping[str, int]) -> None:
-        """Change the account's quota from now on (by name; absent: unlimited)."""
-        self.config = replace(self.config, quota=quota)
-        self._cloud.accounts.limits = quota
 
     def record_event(
         self, *, kind: str, namespace: str, name: str, reason: str, message: str, **given: Any
@@ -168,9 +127,3 @@ class World:
                 **given,
             )
         )
-
-    def use_gpu(self, node: str, *, engine: float = 0.9, memory: float = 0.5) -> None:
-        """Use every GPU of *node* (ratios) from outside Kubernetes, beside its pods, until `stop_using`. Unknown:
-        404."""
-        self._cluster.node(node)
-        self._activity.use(node, engine, memory)

@@ -16,9 +16,9 @@ from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 from werkzeug.wrappers import Request, Response
 
 from receiver.ports import TelemetryFacts
-from receiver.replay.ports import WorldTelemetry
 from simulator.gate import hung_up
 from simulator.server import Simulator
+from simulator.world import SimulatedTelemetry
 from tests.faults.blur import BLURS, blurred
 
 BEAT = {"alertname": "GpuAutoscalerHeartbeat", "alertstate": "firing"}
@@ -102,7 +102,7 @@ class Faces:
 
     def _vector(self, request: Request, how: str) -> object:
         with self.cloud.moved() as world:
-            facts, now = WorldTelemetry(world).look(), world.now.timestamp()
+            facts, now = SimulatedTelemetry(world).look(), world.now.timestamp()
         if how in BLURS and how != "nan":
             facts = blurred(facts, how)
         shown = "NaN" if how == "nan" else None

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import requests
 
 from receiver.ports import CORDON_ANNOTATION
-from receiver.replay.world import World
+from simulator.world import World
 from tests.faults.processes.schedule import PoolPlan
 from tests.faults.processes.stage import Stage
 

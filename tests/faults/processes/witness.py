@@ -12,9 +12,10 @@ from werkzeug.test import run_wsgi_app
 from werkzeug.wrappers import Request, Response
 
 from receiver.ports import CORDON_ANNOTATION, SAFE_TO_EVICT_ANNOTATION, STOP_ANNOTATION
-from receiver.replay.world import VM, World, WorldPod
+from receiver.replay.world.objects import VM, WorldPod
 from simulator.gate import face_of
 from simulator.server import Simulator
+from simulator.world import World
 from tests.faults.processes.schedule import PoolPlan, Schedule
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import pytest
 
 from receiver.core.model.pods import Pod, PodPhase, Toleration
 from receiver.replay.traces import BadTrace, Past, PastPod, TraceReading, Trace, Trouble, trace_of_pods
-from receiver.replay.world import GPU
+from receiver.replay.world.config import GPU
 
 T0 = datetime(2026, 3, 2, 9, tzinfo=UTC)
 UNTIL = T0 + timedelta(days=1)

@@ -8,7 +8,7 @@ import pytest
 
 from receiver.core.model.policy import Taint
 from receiver.replay.traces import BadTrace, TraceReading, Trace, load_jobs, read_tidy
-from receiver.replay.world import Job
+from receiver.replay.world.config import Job
 from receiver.replay.world.scheduler import untolerated
 from receiver.replay.world.nodes import UNSCHEDULABLE
 from tests.replay.builders import T0, after, seconds

@@ -1,0 +1,370 @@
+"""The world of the simulator and of tests: a replay's, with faults, GPU metrics, and what people do to a cluster."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from receiver.core.model.activity import Course, Sample
+from receiver.core.model.policy import Taint
+from receiver.replay.ports import WorldTelemetry
+from receiver.replay.world.cloud import SimulatedCloud
+from receiver.replay.world.cluster import merged
+from receiver.replay.world.config import Behaviour, Denied, Fault, Faults, Job, WorldConfig, WorldPool
+from receiver.replay.world.nodes import Nodes, pool_labels, with_automatic
+from receiver.replay.world.objects import CivoPool, WorldPod
+from receiver.replay.world.pods import Pods
+from receiver.replay.world.world import World as ReplayWorld
+from simulator.gpu_metrics import ObservedGpus
+
+SAMPLED = timedelta(minutes=2)
+
+
+class WorldFaults(Faults):
+    """The faults of a world. Counters are by pool id; each fault uses up one. Faults of nodes are those of
+    `FaultyNodes`, which the world sets."""
+
+    lose_gpu: Callable[[str], None]
+    not_ready: Callable[[str], None]
+    recover: Callable[[str], None]
+    recover_all: Callable[[], None]
+    set_telemetry_gone: Callable[[bool], None] | None = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._refusals: list[tuple[Denied, int | None]] = []
+        self._coming: dict[tuple[str, str], tuple[int, str]] = {}  # by fault and pool: how many, value
+
+    @property
+    def telemetry_gone(self) -> bool:
+        """True while no GPU metrics arrive."""
+        return self._telemetry_gone
+
+    @telemetry_gone.setter
+    def telemetry_gone(self, gone: bool) -> None:
+        self._telemetry_gone = gone
+        if self.set_telemetry_gone is not None:
+            self.set_telemetry_gone(gone)
+
+    def refuse_rescale(
+        self,
+        code: str = "cannot_scale_already_rescaling_cluster",
+        *,
+        status: int = 409,
+        reason: str = "The cluster is already being rescaled",
+        times: int | None = 1,
+    ) -> None:
+        """Refuse the next *times* resizes with *code* (None: until `clear`)."""
+        self._refusals.append((Denied(code, status, reason), times))
+
+    def stuck_building(self, pool: str, count: int = 1) -> None:
+        """The next *count* instances of *pool* never leave BUILDING."""
+        self._coming["stuck", pool] = (count, "")
+
+    def gpu_never(self, pool: str, count: int = 1) -> None:
+        """The next *count* nodes of *pool* become Ready without ever offering a GPU."""
+        self._coming["gpu_never", pool] = (count, "")
+
+    def bare_labels(self, pool: str, count: int = 1) -> None:
+        """The next *count* nodes of *pool* register without the pool's labels and taints."""
+        self._coming["bare", pool] = (count, "")
+
+    def odd_status(self, pool: str, count: int = 1, status: str = "ERROR") -> None:
+        """The next *count* instances of *pool* go to *status* instead of ACTIVE and stay there."""
+        self._coming["odd", pool] = (count, status)
+
+    def clear(self) -> None:
+        """End all faults. Instances that are stuck stay stuck, and nodes without labels stay so."""
+        self.stock.clear()
+        self.telemetry_gone = self.rules_dead = False
+        self._refusals.clear()
+        self._coming.clear()
+        self.recover_all()
+
+    def next_refusal(self) -> Denied | None:
+        """Use up and return the refusal of the next resize, or None."""
+        if not self._refusals:
+            return None
+        refusal, times = self._refusals.pop(0)
+        if times is None or times > 1:
+            self._refusals.insert(0, (refusal, None if times is None else times - 1))
+        return refusal
+
+    def takes(self, fault: Fault, pool: str) -> str | None:
+        """Use up one *fault* of *pool* and return its value (the odd status), or None when none is left."""
+        left, value = self._coming.get((fault, pool), (0, ""))
+        if left <= 0:
+            return None
+        self._coming[fault, pool] = (left - 1, value)
+        return value
+
+
+class FaultyNodes(Nodes):
+    """Nodes whose driver may crash and whose kubelet may fall silent."""
+
+    _activity: ObservedGpus
+
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(*parts)
+        self.crashed: set[str] = set()  # nodes whose driver crashed
+        self.silent: set[str] = set()  # nodes whose kubelet does not answer
+
+    def lose_gpu(self, name: str) -> None:
+        """Crash the driver of a node: no GPU is allocatable or reported until `recover`. Pods stay. Unknown: 404."""
+        node = self._cluster.node(name)
+        if any(node.gpus.values()):
+            self.crashed.add(name)
+            self._activity.node_down(name)
+            self._change(node, allocatable={**node.allocatable, **dict.fromkeys(node.gpus, 0)})
+
+    def not_ready(self, name: str) -> None:
+        """Make a Ready node NotReady until `recover`. Its pods keep running. Unknown: 404."""
+        node = self._cluster.node(name)
+        if node.ready:
+            self.silent.add(name)
+            self._set_ready(node, ready=False)
+
+    def recover(self, name: str) -> None:
+        """Undo `lose_gpu` and `not_ready`, unless the machine is gone. Unknown: 404."""
+        self._cluster.node(name)
+        vm = self._machines[name]
+        if name in self.silent and vm.living:
+            self._set_ready(self._cluster.node(name), ready=True)
+        if name in self.crashed and vm.living:
+            node = self._cluster.node(name)
+            self._change(node, allocatable={**node.allocatable, **vm.spec.resources})
+            self._gpus_up(name, vm)
+        self.silent.discard(name)
+        self.crashed.discard(name)
+
+    def recover_all(self) -> None:
+        for name in sorted(self.silent | self.crashed):
+            self.recover(name)
+
+    def pool_relabelled(self, pool: CivoPool) -> None:
+        for vm in pool.living:
+            node = self._node_of(vm)
+            if node is not None:
+                taints = with_automatic(pool.taints, ready=node.ready, unschedulable=node.unschedulable)
+                self._change(node, labels={**node.labels, **pool_labels(pool)}, taints=taints)
+
+    def delete(self, name: str) -> None:
+        """Delete the node object alone: its VM stays and is billed, and the pool's count stays. Unknown: 404."""
+        self._cluster.node(name)
+        vm = self._machines[name]
+        self._activity.node_down(name)
+        self._pods.node_died(name, vm, "delete_node")
+        self._by_instance.pop(vm.id, None)
+        self._drop_object(name)
+
+    def _drop_object(self, name: str) -> None:
+        self.crashed.discard(name)
+        self.silent.discard(name)
+        self._activity.stop_using(name)
+        super()._drop_object(name)
+
+
+class CivoCloud(SimulatedCloud):
+    """Civo with the calls that the product never makes."""
+
+    _nodes: FaultyNodes
+
+    def recycle(self, hostname: str) -> None:
+        """Replace one node: same count, new instance, new name, no drain. Unknown: 404."""
+        for pool in self.pools.values():
+            for vm in pool.instances:
+                if vm.hostname == hostname and vm.living:
+                    self._retire(pool, vm, "recycle")
+                    self._follow(pool)
+                    return
+        raise Denied("database_kubernetes_node_not_found", 404, "Failed to find the node")
+
+    def create_pool(self, spec: WorldPool) -> None:
+        if spec.id in self.pools:
+            raise Denied("database_kubernetes_cluster_invalid", 400, "The pool exists already")
+        if not self.behaviour.partial_fill:
+            self.accounts.check(spec, spec.count)
+        pool = self._add_pool(spec)
+        self._require(pool, spec.count)
+        self._follow(pool)
+
+    def delete_pool(self, pool_id: str) -> None:
+        pool = self.pool(pool_id)
+        del self.pools[pool_id]
+        self._require(pool, 0)
+        for vm in pool.living:
+            self._retire(pool, vm, "delete_pool")
+
+    def relabel(
+        self, pool_id: str, *, labels: Mapping[str, str] | None = None, taints: tuple[Taint, ...] | None = None
+    ) -> None:
+        """PUT a pool's labels or taints, which its nodes take over; None leaves them."""
+        pool = self.pool(pool_id)
+        if labels is not None:
+            pool.labels = dict(labels)
+        if taints is not None:
+            pool.taints = taints
+        self._nodes.pool_relabelled(pool)
+
+    def listed_count(self, pool_id: str) -> int:
+        """Return the ``count`` in a list of pools (Behaviour.list_count). Unknown: 404."""
+        if self.behaviour.list_count == "desired":
+            return self.shown_count(pool_id)
+        return len(self.pool(pool_id).instances)
+
+    def replace_pools(self, counts: Mapping[str, int]) -> None:
+        """PUT the cluster with a full list of pools: those not listed are deleted. Unknown: 404."""
+        for pool in counts:
+            self.pool(pool)
+        for pool in [p for p in self.pools if p not in counts]:
+            self.delete_pool(pool)
+        for pool, count in counts.items():
+            self.resize(pool, count)
+
+
+class ChangingPods(Pods):
+    """Pods that people and other programs change."""
+
+    def submit_later(self, jobs: Iterable[Job]) -> None:
+        """Submit each job at its *submit_at*, or now when that has passed."""
+        for job in jobs:
+            self._agenda.at(job.submit_at, self.submit, job)
+
+    def ungate(self, namespace: str, name: str) -> None:
+        pod = self._cluster.pod((namespace, name))
+        if pod.gated:
+            self._cluster.change_pod(pod, gated=False, scheduled=None, scheduled_since=None, reason="", message="")
+            self._agenda.after(self._timings.schedule, self._tried, pod.key, pod.uid)
+
+    def patch(
+        self,
+        namespace: str,
+        name: str,
+        *,
+        labels: Mapping[str, str | None] | None = None,
+        annotations: Mapping[str, str | None] | None = None,
+    ) -> WorldPod:
+        """Change a pod's labels or annotations; a value of None removes the key."""
+        pod = self._cluster.pod((namespace, name))
+        wanted = {"labels": merged(pod.labels, labels), "annotations": merged(pod.annotations, annotations)}
+        changes = {k: v for k, v in wanted.items() if v != getattr(pod, k)}
+        return self._cluster.change_pod(pod, **changes) if changes else pod
+
+    def bind(self, namespace: str, name: str, node: str) -> None:
+        """Bind a waiting pod to *node* past the scheduler, whatever its taints. Raises Denied (409) when bound."""
+        pod = self._cluster.pod((namespace, name))
+        self._cluster.node(node)
+        if pod.node is not None:
+            raise Denied("Conflict", 409, f"pod {pod.name} is already assigned to node {pod.node!r}")
+        self.scheduler.forget(pod)
+        self._bind(pod, node)
+
+    def work(self, namespace: str, name: str, *, engine: float, memory: float | None = None) -> None:
+        """Change what each GPU of a pod does (ratios), now or at the end of its warm-up; *memory* None leaves it."""
+        pod = self._cluster.pod((namespace, name))
+        held = pod.gpu_memory if memory is None else memory
+        self._activity.change(self._cluster.change_pod(pod, gpu_util=engine, gpu_memory=held))
+
+    def cancel_job(self, job_id: str) -> None:
+        self._delete_owned(self._jobs.cancel(job_id), job_id)
+
+
+class World(ReplayWorld):
+    """A GPU cloud and its cluster, to which everything can happen."""
+
+    faults: WorldFaults
+    _activity: ObservedGpus
+    _nodes: FaultyNodes
+    _cloud: CivoCloud
+    _pods: ChangingPods
+    parts = (WorldFaults, ObservedGpus, ChangingPods, FaultyNodes, CivoCloud)
+
+    def __init__(self, config: WorldConfig, start: datetime) -> None:
+        super().__init__(config, start)
+        faults, nodes, cloud = self.faults, self._nodes, self._cloud
+        pods, activity = self._pods, self._activity
+        faults.lose_gpu, faults.not_ready = nodes.lose_gpu, nodes.not_ready
+        faults.recover, faults.recover_all = nodes.recover, nodes.recover_all
+        faults.set_telemetry_gone = activity.telemetry_gone
+        self.crashed_nodes: Collection[str] = nodes.crashed  # by `WorldFaults.lose_gpu`
+        self.silent_nodes: Collection[str] = nodes.silent  # by `WorldFaults.not_ready`
+        self.delete_node = nodes.delete
+        self.listed_count = cloud.listed_count
+        self.relabel = cloud.relabel
+        self.recycle = cloud.recycle
+        self.create_pool = cloud.create_pool
+        self.delete_pool = cloud.delete_pool
+        self.replace_pools = cloud.replace_pools
+        self.submit_later = pods.submit_later
+        self.cancel_job = pods.cancel_job
+        self.bind = pods.bind
+        self.ungate = pods.ungate
+        self.patch_pod = pods.patch
+        self.work = pods.work
+        self.used_outside: Collection[str] = activity.outside  # nodes whose GPUs are used from outside Kubernetes
+        self.stop_using = activity.stop_using
+        self.courses = activity.courses
+        self.gpu_samples = activity.samples
+        self.compact = self._journal.compact
+
+    @property
+    def cluster_status(self) -> str:
+        """ACTIVE, or SCALING while a pool changes and Behaviour.scaling_status is set."""
+        return "SCALING" if self.config.behaviour.scaling_status and self._cloud.changing else "ACTIVE"
+
+    @property
+    def oldest_version(self) -> int:
+        """Changes up to this version were compacted away."""
+        return self._journal.oldest_version
+
+    @property
+    def gpu_seconds(self) -> float:
+        """GPU-seconds that running pods have held so far."""
+        return self._activity.gpu_seconds()
+
+    def behave(self, behaviour: Behaviour) -> None:
+        """Change Civo's behaviour from now on."""
+        self.config = replace(self.config, behaviour=behaviour)
+        self._cloud.behaviour = self._books.behaviour = behaviour
+
+    def limit(self, quota: Mapping[str, int]) -> None:
+        """Change the account's quota from now on (by name; absent: unlimited)."""
+        self.config = replace(self.config, quota=quota)
+        self._cloud.accounts.limits = quota
+
+    def note(self, kind: str, verb: str, key: str, make: Callable[[int], Any], before: Any = None) -> Any:
+        """Keep a change of an object that is served beside the world's own; *make* gives it its version."""
+        obj = make(self._journal.next_version())
+        self._journal.note(kind, verb, key, obj, before)
+        return obj
+
+    def use_gpu(self, node: str, *, engine: float = 0.9, memory: float = 0.5) -> None:
+        """Use every GPU of *node* (ratios) from outside Kubernetes, beside its pods, until `stop_using`. Unknown:
+        404."""
+        self._cluster.node(node)
+        self._activity.use(node, engine, memory)
+
+
+class SimulatedTelemetry(WorldTelemetry):
+    """Prometheus with the metrics of pods."""
+
+    _world: World
+
+    def courses(self, window: timedelta) -> Mapping[str, Course]:
+        """Return the course over *window* (up to a day) of each pod that holds GPUs."""
+        return self._world.courses(window)
+
+    def samples(self) -> Mapping[str, Sequence[Sample]]:
+        """Return the current activity of each GPU of each pod, with the change of its memory over two minutes."""
+        if self._world.faults.telemetry_gone:
+            return {}
+        courses = self._world.courses(SAMPLED)
+        found: dict[str, list[Sample]] = {}
+        for gpu in self._world.gpu_samples():
+            if gpu.pod is not None:
+                key = "/".join(gpu.pod)
+                memory = gpu.memory_used / (gpu.memory_used + gpu.memory_free)
+                least = max(0.0, memory - (courses[key].memory or 0.0))
+                sample = Sample(engine=gpu.util, memory=memory, peak_memory=memory, least_memory=least)
+                found.setdefault(key, []).append(sample)
+        return found
