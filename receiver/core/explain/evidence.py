@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from receiver.core.explain.reasons import lacking
-from receiver.core.explain.rules import RULES, remedies, sentence, why
+from receiver.core.explain.rules import RULES, remedies, sentence, why, with_sentences
 from receiver.core.model.actions import Decision, Reason, Verdict
 from receiver.core.model.approval_request import Question
 from receiver.core.model.model import Source, SourceState
@@ -34,7 +34,7 @@ def with_grounds(decision: Decision, case: Case) -> Decision:
 
     The sentences are stored too: they are shown as they were, whatever a later version would say.
     """
-    reasons = tuple(replace(reason, detail=sentence(reason, case)) for reason in decision.reasons)
+    reasons = with_sentences(decision.reasons, case)
     decision = replace(decision, reasons=reasons, evidence=evidence_of(case, reasons))
     said = {"because": why(decision), "what_would_change": remedies(decision, case)}
     return replace(decision, evidence={**decision.evidence, **said})
@@ -42,8 +42,7 @@ def with_grounds(decision: Decision, case: Case) -> Decision:
 
 def evidence_of(case: Case, reasons: Sequence[Reason]) -> dict[str, Any]:
     """Return what is known of *case*, whose decision has *reasons*."""
-    wanted, state, pool, action = case.wanted, case.state, case.pool, case.state.open_action
-    bounds = wanted.bounds
+    wanted, state, pool, bounds = case.wanted, case.state, case.pool, case.wanted.bounds
     lists: dict[str, tuple[Sequence[Any], int]] = {
         "woken_by": (case.facts.deliveries, DELIVERIES),
         "asking": (wanted.asking, WORKLOADS),
@@ -79,9 +78,7 @@ def evidence_of(case: Case, reasons: Sequence[Reason]) -> dict[str, Any]:
             _fields(o, "id kind nodes who why until", every_pool=o.pool is None) for o in bounds.overrides.all
         ],
         "questions": [_question(q) for q in case.questions[-QUESTIONS:]],
-        "silence": None
-        if state.silence is None
-        else _fields(state.silence, "id by comment until", said=str(state.silence)),
+        "silence": _fields(state.silence, "id by comment until", said=str(state.silence)) if state.silence else None,
         "signals": [
             _fields(s, "alertname action fingerprint starts_at delivery", of_pool=s.pool is not None)
             for s in kept["signals"]
@@ -97,7 +94,7 @@ def evidence_of(case: Case, reasons: Sequence[Reason]) -> dict[str, Any]:
         "limits": _fields(case.policy.limits, "max_gpus max_growth_per_hour max_removals_per_hour"),
         "waits": [_fields(w, "direction kind until reason") for w in waits(pool, state, case.policy, case.now)],
         "stuck": list(stuck_on_the_way(pool, state, case.now)),
-        "open_action": None if action is None else _fields(action, "id kind opened_at last_error"),
+        "open_action": _fields(state.open_action, "id kind opened_at last_error") if state.open_action else None,
         "behind": list(_behind(case, reasons)),
         "left_out": cut,
     }
@@ -136,7 +133,7 @@ def _behind(case: Case, reasons: Sequence[Reason]) -> Iterator[dict[str, str]]:
         held = None if uncounted and reason.rule in COUNTING else rules[reason.rule](target, case)
         if held is not None:
             uncounted = uncounted or RULES[reason.rule].uncounted
-            objection = replace(reason, verdict=Verdict.HOLDS, because=held.because)
+            objection = replace(reason, verdict=Verdict.HOLDS, because=held.because, until=held.until)
             yield {"rule": reason.rule, "detail": sentence(objection, case)}
 
 

@@ -4,12 +4,12 @@ A reason of a decision is named after its rule: a guardrail (`core.scaling.guard
 docs/guardrails.md has each under its name.
 """
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from receiver.core.explain import reasons as says
-from receiver.core.explain.reasons import Changes
+from receiver.core.explain.reasons import Changes, Said
 from receiver.core.model.actions import Change, Decision, Reason, Verdict
 from receiver.core.model.approval_request import sentence as asked
 from receiver.core.model.text import some
@@ -22,23 +22,22 @@ SPEAKS_UP = (Verdict.HOLDS, Verdict.LIMITS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One rule. *says* makes the sentence of its reason, *changes* is or makes what would change its answer. *meaning*
-    is a sentence for the decision's page, *plain* a clause for titles, *advice* what the owner of a held pool does.
+    """One rule. *says* makes the sentence of its reason, and what would change its answer unless *changes* says so
+    whatever the figures. *meaning* is a sentence for the decision's page, *plain* a clause for titles, *advice* what
+    the owner of a held pool does.
 
     *page* is the page below ``docs/`` that says what to do, if not docs/guardrails.md. *told* is True if a hold needs
-    a message, *shown_elsewhere* if the overview shows its cause anyway, or it ends within moments, *passing* if it ends
-    within seconds. *noted* is True for a note that says what would start a change, *uncounted* for a guardrail that
-    leaves nothing for those behind it to count.
+    a message, *passing* if it ends within seconds. *noted* is True for a note that says what would start a change,
+    *uncounted* for a guardrail that leaves nothing for those behind it to count.
     """
 
     meaning: str
-    says: Callable[[Reason, Case], str] | None = None
+    says: Callable[[Reason, Case], Said] | None = None
     plain: str = ""
     advice: str = ""
-    changes: Callable[[Reason, Case], Changes] | tuple[str, ...] | None = None
+    changes: tuple[str, ...] = ()
     page: str = ""
     told: bool = False
-    shown_elsewhere: bool = False
     passing: bool = False
     noted: bool = False
     uncounted: bool = False
@@ -49,7 +48,12 @@ def sentence(reason: Reason, case: Case) -> str:
     rule = RULES.get(reason.rule)
     if reason.detail or reason.verdict is Verdict.ALLOWS or rule is None or rule.says is None:
         return reason.detail
-    return rule.says(reason, case)
+    return rule.says(reason, case)[0]
+
+
+def with_sentences(reasons: Iterable[Reason], case: Case) -> tuple[Reason, ...]:
+    """Return *reasons*, each with its sentence."""
+    return tuple(replace(reason, detail=sentence(reason, case)) for reason in reasons)
 
 
 def plainly(rule: str) -> str:
@@ -110,12 +114,9 @@ def remedies(decision: Decision, case: Case) -> list[dict[str, Any]]:
 
 def _changes(reason: Reason, case: Case) -> Changes:
     rule = RULES.get(reason.rule)
-    if rule is None or rule.changes is None:
-        yield f"see the reason: {reason.detail}", None
-    elif isinstance(rule.changes, tuple):
-        yield from ((text, None) for text in rule.changes)
-    else:
-        yield from rule.changes(reason, case)
+    if rule is not None and rule.says is not None and not rule.changes:
+        return rule.says(reason, case)[1]
+    return [(text, None) for text in rule.changes] if rule is not None else ()
 
 
 RULES: Mapping[str, Rule] = {
@@ -125,8 +126,6 @@ RULES: Mapping[str, Rule] = {
         says=says.sources_answer,
         plain="a source does not answer",
         advice="bring back the source that the reason names; the Sources page shows what each one answered",
-        changes=says.change_sources_answer,
-        shown_elsewhere=True,
     ),
     "nodes_may_be_removed": Rule(
         meaning="No node is bought that the cluster would not let us remove again.",
@@ -139,16 +138,13 @@ RULES: Mapping[str, Rule] = {
                 "(k8s/overlays/act/rights), and no restart"
             ),
         ),
-        shown_elsewhere=True,
     ),
     "price_is_known": Rule(
         meaning="A pool without a known price does not grow: unknown never counts as 0.",
-        says=lambda reason, _: f"size {reason.because.size} has no price: add price_usd_per_hour to the pool",
+        says=says.price_is_known,
         plain="its price is unknown",
         advice="set price_usd_per_hour of the pool, or a prices_file that has its size, and restart",
-        changes=says.change_price_is_known,
         told=True,
-        shown_elsewhere=True,
         uncounted=True,
     ),
     "spend_is_known": Rule(
@@ -158,7 +154,6 @@ RULES: Mapping[str, Rule] = {
         advice=(
             "see the reason; Civo's charges are read again every minute, or state budget.spent_usd_stated and restart"
         ),
-        changes=says.change_spend_is_known,
         page="runbooks/GpuSpendUnknown.md",
         told=True,
         uncounted=True,
@@ -168,17 +163,15 @@ RULES: Mapping[str, Rule] = {
         says=says.within_budget,
         plain="the budget does not cover it",
         advice="raise the budget (gpu-autoscaler budget set), end other GPU work, or wait for the next month",
-        changes=says.change_within_budget,
         page="runbooks/GpuBudgetHold.md",
         told=True,
         uncounted=True,
     ),
     "within_maximum": Rule(
         meaning="The pool never has more nodes than its maximum, an open window, a ceiling or a pin allows.",
-        says=lambda r, _: f"at most {some(r.because.max_nodes, 'node')}{r.because.why_most}",
+        says=says.within_maximum,
         plain="it is at its maximum",
         advice="raise max_nodes and restart, or wait for a free GPU, or until the window or override ends",
-        changes=says.change_within_maximum,
         told=True,
         uncounted=True,
     ),
@@ -187,7 +180,6 @@ RULES: Mapping[str, Rule] = {
         says=says.within_limits,
         plain="the limits over all pools are reached",
         advice="wait, or raise limits.max_gpus or limits.max_growth_per_hour and restart",
-        changes=says.change_within_limits,
         told=True,
         uncounted=True,
     ),
@@ -196,76 +188,60 @@ RULES: Mapping[str, Rule] = {
         says=says.alert_holds,
         plain="an alert stops every change",
         advice="find out why the alert in the reason fires; it freezes the pool",
-        changes=says.change_alert_holds,
         told=True,
     ),
     "not_silenced": Rule(
         meaning="A silence in Alertmanager that names the pool pauses it.",
-        says=lambda reason, _: str(reason.because),
+        says=says.not_silenced,
         plain="a silence in Alertmanager pauses it",
         advice="expire the silence in Alertmanager (`amtool silence expire`) if the pool may grow again",
-        changes=says.change_not_silenced,
-        shown_elsewhere=True,
     ),
     "not_paused": Rule(
         meaning="A person's pause stops every change.",
-        says=lambda reason, _: str(reason.because),
+        says=says.override_holds,
         plain="it is paused by an override",
         advice="end the pause in the reason (`gpu-autoscaler override list`, then `override end ID`)",
-        changes=says.change_paused,
-        shown_elsewhere=True,
     ),
     "growth_is_not_paused": Rule(
         meaning="An alert with action pause_scale_up stops growth.",
         says=says.alert_holds,
         plain="an alert stops growth",
         advice="find out why the alert in the reason fires; it pauses growth",
-        changes=says.change_alert_holds,
         told=True,
     ),
     "removal_is_not_snoozed": Rule(
         meaning="A person's snooze keeps every node that is not dead.",
-        says=lambda reason, _: str(reason.because),
+        says=says.override_holds,
         plain="removals are snoozed by an override",
-        changes=says.change_paused,
     ),
     "above_the_floor": Rule(
         meaning="The pool does not shrink below its minimum.",
-        says=lambda r, _: f"at least {some(r.because.min_nodes, 'node')}{r.because.why_least}",
+        says=says.above_the_floor,
         plain="it is at its minimum",
-        changes=says.change_above_the_floor,
     ),
     "not_backing_off": Rule(
         meaning="A failed change is not tried again before its back-off ends.",
         says=says.not_backing_off,
         plain="it waits after a failure",
         advice="read the error in the reason; the change is tried again when the back-off ends",
-        changes=says.change_not_backing_off,
-        shown_elsewhere=True,
     ),
     "not_undone_by_others": Rule(
         meaning="A change that another system reverted three times in a day is not tried again for a day.",
         says=says.not_undone_by_others,
         plain="another system keeps reverting our changes",
         advice="find out what else changes the pool's count at Civo, and let only one system size the pool",
-        changes=says.change_not_undone_by_others,
-        shown_elsewhere=True,
     ),
     "provisioning_works": Rule(
         meaning="While nodes of the pool do not become usable, no others are bought.",
         says=says.provisioning_works,
         plain="its last nodes never became usable",
         advice="check the node in the reason, at Civo and with `kubectl describe node`",
-        changes=says.change_provisioning_works,
-        shown_elsewhere=True,
     ),
     "cooled_down": Rule(
         meaning="A pool that has just changed is left alone for its cooldown.",
         says=says.cooled_down,
         plain="it changed a moment ago",
         advice="nothing: it ends at the time in the reason",
-        changes=says.change_cooled_down,
-        shown_elsewhere=True,
         passing=True,
     ),
     "approved": Rule(
@@ -273,16 +249,12 @@ RULES: Mapping[str, Rule] = {
         says=says.approved,
         plain="it waits for an approval",
         advice="approve it, from the message or with `gpu-autoscaler answer`; the reason says until when",
-        changes=says.change_approved,
-        shown_elsewhere=True,
     ),
     "one_change_at_a_time": Rule(
         meaning="A change under way is finished before another starts.",
         says=says.one_change_at_a_time,
         plain="another change is under way",
         advice="nothing, if it ends within a minute; else look at the open action's last error",
-        changes=says.change_one_change_at_a_time,
-        shown_elsewhere=True,
         passing=True,
     ),
     "internal_error": Rule(
@@ -302,16 +274,14 @@ RULES: Mapping[str, Rule] = {
     "floor": Rule(
         meaning="The pool has fewer nodes than its minimum.",
         says=says.floor,
-        changes=says.change_above_the_floor,
     ),
     "standby": Rule(
         meaning="The pool has fewer empty spare nodes than it should keep.",
-        says=lambda _, case: some(case.wanted.bounds.standby_nodes, "spare node"),
-        changes=says.change_standby,
+        says=says.standby,
     ),
     "headroom": Rule(
         meaning="Fewer GPUs are free than the demand of the last minutes suggests will be needed next.",
-        says=lambda _, case: f"{case.wanted.headroom}: {some(case.wanted.for_headroom, 'more node')}",
+        says=lambda _, case: (f"{case.wanted.headroom}: {some(case.wanted.for_headroom, 'more node')}", ()),
         changes=("no node would be bought for what may come with objective: cost, and a restart",),
     ),
     "dead_nodes": Rule(
@@ -322,20 +292,18 @@ RULES: Mapping[str, Rule] = {
     "override": Rule(
         meaning="A person's temporary request: pin, floor, ceiling, pause or snooze.",
         says=says.override,
-        changes=says.change_override,
     ),
     "silence": Rule(
         meaning="A silence in Alertmanager that names the pool is in force.",
-        says=lambda reason, _: str(reason.because),
+        says=lambda reason, _: (str(reason.because), ()),
     ),
     "question": Rule(
         meaning="An approval is requested, or was answered.",
-        says=lambda reason, case: asked(reason.because, case.now),
+        says=lambda reason, case: (asked(reason.because, case.now), ()),
     ),
     "evict_after": Rule(
         meaning="A window allows fewer nodes, and the grace that it gives running work is over or runs.",
         says=lambda reason, case: says.evict_after(reason, case, sentence),
-        changes=says.change_evict_after,
     ),
     "idle_nodes": Rule(
         meaning="Nodes without a GPU pod have been idle for long enough to be removed now.",
@@ -360,12 +328,12 @@ RULES: Mapping[str, Rule] = {
         meaning="A gang gets all the nodes it needs at once, or none.",
         plain="pods that start together do not all get room",
         advice="make room for all of it at once (the reason names what is short), or make the gang smaller",
-        changes=lambda reason, _: [(f"room for all of the gang at once: {reason.detail}", None)],
+        says=lambda r, _: (r.detail, [(f"room for all of the gang at once: {r.detail}", None)]),
         noted=True,
     ),
     "nothing_wanted": Rule(
         meaning="Nothing asks for another size.",
-        says=lambda _, case: says.nothing_wanted(case, sentence),
+        says=lambda _, case: (says.nothing_wanted(case, sentence), ()),
         changes=("a waiting GPU pod that fits this pool and has no room on an existing node or one on its way",),
         noted=True,
     ),
