@@ -210,6 +210,36 @@ class Leader:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LoopHealth:
+    """How the loop does at this moment (docs/http-api.md, /healthz and /readyz).
+
+    *state* is ``starting``, ``leading``, ``waiting`` (for the leader lock) or ``stopped``. *beat_age* is the time since
+    the last beat, or since the start when there was none; up to *fresh* it counts as alive. *good_age* is the age of
+    the last good step, or the time since this loop began to lead; None where it does not lead. From *good_within* on
+    steps count as failing. *steps* and *errors* count since the process started.
+    """
+
+    state: str
+    beat_age: timedelta
+    fresh: timedelta
+    steps: int
+    errors: int
+    good_age: timedelta | None
+    good_within: timedelta
+    leader: Leader | None
+
+    @property
+    def alive(self) -> bool:
+        """True while the loop beats; one that waits for the leader lock is as healthy as the leader."""
+        return self.state != "stopped" and self.beat_age <= self.fresh
+
+    @property
+    def steps_well(self) -> bool:
+        """True unless this loop leads and no step of it has gone well for too long."""
+        return self.good_age is None or self.good_age <= self.good_within
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterNode:
     """A Kubernetes node. *instance* is the id in ``spec.providerID`` (``civo://<id>``), empty if there is none.
 

@@ -6,7 +6,6 @@ one is never lost.
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from time import monotonic
 from typing import Protocol
@@ -14,7 +13,7 @@ from typing import Protocol
 import structlog
 
 from receiver.core.scaling.failures import Failure
-from receiver.ports import Clock, Leader, TryLater, WriterLostError
+from receiver.ports import Clock, Leader, LoopHealth, TryLater, WriterLostError
 from receiver.runtime.wakeups import WakeupLimiter
 from receiver.step.reconcile import Stepped
 
@@ -68,23 +67,6 @@ class Beat:
         return timedelta(seconds=monotonic() - self._at)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Health:
-    """How the loop does at this moment (docs/http-api.md, /healthz and /readyz).
-
-    *good_age* is the age of the last good step, or the time since this loop began to lead; None where it does not lead.
-    """
-
-    state: str
-    beat_age: timedelta
-    fresh: timedelta
-    steps: int
-    errors: int
-    good_age: timedelta | None = None
-    good_within: timedelta = WITHOUT_A_GOOD_STEP
-    leader: Leader | None = None
-
-
 class Loop(threading.Thread):
     """Run *step* for as long as we are the one writer."""
 
@@ -132,10 +114,10 @@ class Loop(threading.Thread):
         if self.is_alive():
             self.join(timeout)
 
-    def health(self) -> Health:
+    def health(self) -> LoopHealth:
         """Return the loop's heartbeat for /healthz, and how its steps go for /readyz."""
         fresh = 3 * self._tick + self._longest_call
-        return Health(
+        return LoopHealth(
             state="stopped" if self._stopping.is_set() else self._state,
             beat_age=self._beat.age,
             fresh=fresh,

@@ -16,9 +16,9 @@ from receiver.web.pages.decision_page import add_decisions
 from receiver.web.pages.overview import add_overview
 from receiver.web.pages.pool_page import add_pool_page
 from receiver.web.pages.show import FILTERS
-from receiver.web.parts import HEADERS, NO_STORE, LoopHealth, WebInstruments, WebParts
+from receiver.web.parts import HEADERS, NO_STORE, WebInstruments, WebParts
 
-__all__ = ["LoopHealth", "WebInstruments", "WebParts", "create_app"]
+__all__ = ["WebInstruments", "WebParts", "create_app"]
 
 
 def create_app(parts: WebParts) -> Flask:

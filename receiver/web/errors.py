@@ -29,10 +29,7 @@ class Problem(Exception):
 
     def __init__(self, status: int, error: str, remedy: str, *, field: str | None = None, **more: Any) -> None:
         super().__init__(error)
-        self.status = status
-        self.remedy = remedy
-        self.field = field
-        self.more = more
+        self.status, self.remedy, self.field, self.more = status, remedy, field, more
 
 
 def for_machines(path: str) -> bool:
@@ -47,13 +44,11 @@ def loggable(path: str) -> str:
 
 def retry_after(error: TryLater) -> int:
     """Return whole seconds to wait: what the other side said, rounded up, else a short default."""
-    if error.delay is None:
-        return RETRY_AFTER_SECONDS
-    return max(1, math.ceil(error.delay.total_seconds()))
+    return RETRY_AFTER_SECONDS if error.delay is None else max(1, math.ceil(error.delay.total_seconds()))
 
 
-def answer(status: int, error: str, remedy: str, **more: Any) -> Response:
-    """Return the answer in the form that fits the path. Under a host that is none no page could link anywhere."""
+def _answer(status: int, error: str, remedy: str, **more: Any) -> Response:
+    """The answer in the form that fits the path. Under a host that is none no page could link anywhere."""
     if for_machines(request.path) or isinstance(request.routing_exception, BadHost):
         response = make_response(jsonify({"error": error, "remedy": remedy, **more}))
     else:
@@ -62,57 +57,52 @@ def answer(status: int, error: str, remedy: str, **more: Any) -> Response:
     return response
 
 
-def on_problem(problem: Problem) -> Response:
-    """Answer a refusal of ours."""
+def _on_problem(problem: Problem) -> Response:
     more = dict(problem.more)
     if problem.field is not None:
         more["field"] = problem.field
     wait = more.pop("retry_after", RETRY_AFTER_SECONDS if problem.status == 503 else None)
-    response = answer(problem.status, str(problem), problem.remedy, **more)
+    response = _answer(problem.status, str(problem), problem.remedy, **more)
     if wait is not None:
         response.headers["Retry-After"] = str(wait)
     return response
 
 
-def on_unauthorized(error: Unauthorized) -> Response:
-    """Answer 401 with its challenge."""
-    response = answer(401, str(error), error.remedy)
+def _on_unauthorized(error: Unauthorized) -> Response:
+    response = _answer(401, str(error), error.remedy)
     response.headers["WWW-Authenticate"] = error.challenge
     return response
 
 
-def on_try_later(error: TryLater) -> Response:
+def _on_try_later(error: TryLater) -> Response:
     """Answer 503: the store is down. Alertmanager retries on 5xx only."""
     log.warning("store unavailable", path=loggable(request.path), code=error.code, error=str(error))
-    response = answer(
-        503,
-        f"the store does not answer: {error}",
-        "try again; if it lasts, check the volume or database behind GPU_AUTOSCALER_DATABASE_URL",
-    )
+    remedy = "try again; if it lasts, check the volume or database behind GPU_AUTOSCALER_DATABASE_URL"
+    response = _answer(503, f"the store does not answer: {error}", remedy)
     response.headers["Retry-After"] = str(retry_after(error))
     return response
 
 
-def on_http(error: HTTPException) -> Response:
+def _on_http(error: HTTPException) -> Response:
     """Answer what Flask and Werkzeug refuse (unknown path, wrong method, a client that went away)."""
     status = error.code or 500
-    response = answer(status, (error.name or "error").lower(), REMEDIES.get(status, "see docs/http-api.md"))
+    response = _answer(status, (error.name or "error").lower(), REMEDIES.get(status, "see docs/http-api.md"))
     for name, value in error.get_headers(request.environ):
         if name.lower() == "allow":
             response.headers[name] = value
     return response
 
 
-def on_anything(error: Exception) -> Response:
+def _on_anything(error: Exception) -> Response:
     """Answer 500 and log the trace: what broke is for the operator, not for who asked."""
     log.error("request failed", path=loggable(request.path), method=request.method, exc_info=error)
-    return answer(500, "internal error", "the server's log has the details")
+    return _answer(500, "internal error", "the server's log has the details")
 
 
 def install(app: Flask) -> None:
     """Register every handler on *app*."""
-    app.register_error_handler(Problem, on_problem)
-    app.register_error_handler(Unauthorized, on_unauthorized)
-    app.register_error_handler(TryLater, on_try_later)
-    app.register_error_handler(HTTPException, on_http)
-    app.register_error_handler(Exception, on_anything)
+    app.register_error_handler(Problem, _on_problem)
+    app.register_error_handler(Unauthorized, _on_unauthorized)
+    app.register_error_handler(TryLater, _on_try_later)
+    app.register_error_handler(HTTPException, _on_http)
+    app.register_error_handler(Exception, _on_anything)

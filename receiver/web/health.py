@@ -7,26 +7,16 @@ from flask import Blueprint, Response, jsonify, make_response, request
 from prometheus_client.exposition import choose_encoder
 
 from receiver.core.model.text import span
-from receiver.ports import TryLater, WontWork
+from receiver.ports import LoopHealth, TryLater, WontWork
 from receiver.web.api.documents import HealthDocument, LoopDocument, ReadinessDocument
-from receiver.web.parts import LoopHealth, WebParts
-
-
-def alive(health: LoopHealth) -> bool:
-    """True while the loop beats; one that waits for the leader lock is as healthy as the leader."""
-    return health.state != "stopped" and health.beat_age <= health.fresh
-
-
-def steps_well(health: LoopHealth) -> bool:
-    """True unless this loop leads and no step of it has gone well for too long."""
-    return health.good_age is None or health.good_age <= health.good_within
+from receiver.web.parts import WebParts
 
 
 def loop_document(health: LoopHealth, **more: Any) -> LoopDocument:
     """Return how the loop is doing and who leads; *more* makes it a document of health."""
     good, leader = health.good_age, health.leader
     return (HealthDocument if more else LoopDocument)(
-        status="ok" if alive(health) else "stale",
+        status="ok" if health.alive else "stale",
         loop=str(health.state),
         beat_age_seconds=round(health.beat_age.total_seconds(), 3),
         fresh_seconds=round(health.fresh.total_seconds(), 3),
@@ -49,7 +39,7 @@ def blueprint(parts: WebParts) -> Blueprint:
         """Answer 200 while the loop beats; 503 makes the kubelet restart the pod. The store is not asked."""
         health = parts.heartbeat()
         document = loop_document(health, watch=parts.watch(), mode=parts.mode, version=parts.version).document()
-        return make_response(jsonify(document), 200 if alive(health) else 503)
+        return make_response(jsonify(document), 200 if health.alive else 503)
 
     @routes.get("/readyz")
     def readyz() -> Response:
@@ -67,7 +57,7 @@ def blueprint(parts: WebParts) -> Blueprint:
                 parts.store.check()
             except (TryLater, WontWork) as error:
                 reason = f"store: {str(error).removeprefix('store: ')}"
-        if not reason and request.args.get("exclude") != "steps" and not steps_well(health):
+        if not reason and request.args.get("exclude") != "steps" and not health.steps_well:
             reason = f"no step has succeeded for {span((health.good_age or timedelta()).total_seconds())}: see the log"
         document = ReadinessDocument(
             ready=not reason,

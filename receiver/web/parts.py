@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import Protocol
 
 from prometheus_client import CollectorRegistry
@@ -11,36 +10,7 @@ from receiver.config.live import Tokens
 from receiver.config.model import ReadAccess
 from receiver.core.model.policy import Policy
 from receiver.core.notices.grouping import PageLinks
-from receiver.ports import Clock, Leader, WebStore
-
-
-class LoopHealth(Protocol):
-    """How the loop is doing at this moment.
-
-    *state* is ``starting``, ``leading``, ``waiting`` (for the leader lock) or ``stopped``. *beat_age* is the
-    time since the last beat, or since the start when there was none; a loop that waits for the lock beats
-    too. *fresh* is the age up to which a beat counts as alive (three ticks and the longest call timeout).
-    *steps* and *errors* count since the process started. *good_age* is the age of the last good step, None where the
-    loop does not lead; *good_within* is the age from which steps count as failing. *leader* is None where
-    no leader is known.
-    """
-
-    @property
-    def state(self) -> str: ...
-    @property
-    def beat_age(self) -> timedelta: ...
-    @property
-    def fresh(self) -> timedelta: ...
-    @property
-    def steps(self) -> int: ...
-    @property
-    def errors(self) -> int: ...
-    @property
-    def good_age(self) -> timedelta | None: ...
-    @property
-    def good_within(self) -> timedelta: ...
-    @property
-    def leader(self) -> Leader | None: ...
+from receiver.ports import Clock, LoopHealth, WebStore
 
 
 class WebInstruments(Protocol):
@@ -54,14 +24,10 @@ class WebInstruments(Protocol):
 class WebParts:
     """Everything `create_app` needs.
 
-    *tokens* says which bearer tokens are valid now: POST /webhook takes any of its own, two of them during a rotation;
-    with none every delivery is refused. The operator's is the one that people send with what they change; None
-    disables changes. *max_body_bytes* bounds a delivery. *reading* TOKEN requires the reader's or the operator's token
-    for pages and API. *public_url* is the address of the pages (None: not configured), *hosts* its other
-    names, *docs_url* where they read docs/. *messages_to* names the destinations of messages,
-    without their secrets.
-    *wake* tells the loop to step now and must return at once. *mode* is ``act`` or ``observe``. *watch* says how the
-    watch of pods stands (`receiver.metrics.collector.WatchState`).
+    *tokens* says which bearer tokens are valid now: without one for the webhook every delivery is refused, without the
+    operator's every change. *max_body_bytes* bounds a delivery. *public_url* is the address of the pages, *hosts* its
+    other names, *docs_url* where people read docs/, *messages_to* names the destinations of messages. *wake* must
+    return at once. *mode* is ``act`` or ``observe``, *watch* a `receiver.metrics.collector.WatchState`.
     """
 
     tokens: Callable[[], Tokens] = field(repr=False)

@@ -17,6 +17,7 @@ from tests.adapters.wire import unused_url
 from tests.cli.asked import serving
 from tests.doctor.builders import document, installation, pool
 from tests.web.builders import Bench, a_full_store
+from tests.web.fakes import FakeHealth
 
 
 def listening(bench: Bench) -> AbstractContextManager[str]:
@@ -59,7 +60,7 @@ def test_another_server_there_is_told(tmp_path: Path) -> None:
 
 def test_a_loop_that_does_not_beat_and_a_store_that_refuses_fail(tmp_path: Path) -> None:
     bench = Bench(store=a_full_store())
-    bench.health.beat_age = timedelta(hours=1)
+    bench.health = FakeHealth(beat_age=timedelta(hours=1))
     bench.store.down = TryLater("store: disk full", code="store")
     with listening(bench) as url:
         findings = found(at(tmp_path, url))

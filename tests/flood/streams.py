@@ -19,10 +19,10 @@ from receiver.core.notices.grouping import PageLinks
 from receiver.metrics.collector import Instruments
 from receiver.ports import Told
 from receiver.replay.world.config import Timings, WorldPool
-from receiver.runtime.loop import Health
 from receiver.web import WebParts, create_app
 from tests.e2e.payloads import a_payload, an_alert, stamp
 from tests.reconcile.harness import GPU, PRICE, SIZE, Life, a_job, a_policy, a_world
+from tests.web.fakes import FakeHealth
 
 LABEL = "team.example/pool"
 TOKEN = "SECRET-webhook-token-of-the-flood"
@@ -79,7 +79,7 @@ class Flood:
         self.server.expect_request("/chat", method="POST").respond_with_data("ok")
         chat = self.server.url_for("/chat").replace("http://", "json://")
         self.outbox = Outbox(self.store, [chat], self, links=PageLinks(), every=EVERY)
-        health = Health(state="leading", beat_age=SECOND, fresh=EVERY, steps=1, errors=0)
+        health = FakeHealth()
         parts = WebParts(
             tokens=lambda: Tokens(webhook=(TOKEN,)),
             store=self.store,

@@ -19,7 +19,6 @@ from receiver.server.bootstrap import Outside, loop_of, reach_out
 from receiver.step.gather import gather
 from receiver.step.parts import Parts
 from receiver.step.reconcile import Stepped
-from receiver.web.health import alive
 from tests.config.builders import ENVIRONMENT, QUIET, one_pool
 from tests.reconcile.harness import Life, Wrapped, a_policy, a_world
 from tests.reconcile.test_leading import _Right
@@ -67,7 +66,7 @@ def test_a_step_is_stuck_when_it_shows_nothing_and_not_when_it_lasts(seconds: Se
             seconds.now += 60
             if shows:
                 beat()
-        found.put(alive(loop.health()))
+        found.put(loop.health().alive)
         raise TryLater("nobody answered")
 
     loop = Loop(step, right, SystemClock(), timedelta(seconds=10), right, beat=beat)

@@ -17,7 +17,6 @@ from receiver.runtime import loop as loops
 from receiver.runtime.loop import Loop
 from receiver.server.bootstrap import EXTENSION, start, stop
 from receiver.step.reconcile import Stepped
-from receiver.web.health import alive, steps_well
 from tests.core.builders import a_policy, a_state, facts, run
 from tests.e2e.payloads import a_payload
 from tests.e2e.waiting import until
@@ -79,16 +78,16 @@ def test_a_leader_without_a_good_step_for_five_minutes_is_not_ready_and_stays_al
     steps: Steps, seconds: Seconds
 ) -> None:
     steps.end(())
-    assert steps_well(steps.loop.health())
+    assert steps.loop.health().steps_well
     for _ in range(2):
         seconds.now += BOUND.total_seconds() / 2
         steps.end(ALL_FAIL)
-        assert steps_well(steps.loop.health())
+        assert steps.loop.health().steps_well
     seconds.now += 1
-    assert not steps_well(steps.loop.health())
-    assert alive(steps.loop.health())
+    assert not steps.loop.health().steps_well
+    assert steps.loop.health().alive
     steps.end(())
-    assert steps_well(steps.loop.health())
+    assert steps.loop.health().steps_well
 
 
 def test_a_step_that_serves_no_pool_is_not_good(steps: Steps, seconds: Seconds) -> None:
@@ -96,16 +95,16 @@ def test_a_step_that_serves_no_pool_is_not_good(steps: Steps, seconds: Seconds) 
     steps.end((pool.id,))
     seconds.now += BOUND.total_seconds() + 1
     steps.end((pool.id,))
-    assert not steps_well(steps.loop.health())
+    assert not steps.loop.health().steps_well
 
 
 def test_a_first_step_has_as_long(steps: Steps, seconds: Seconds) -> None:
     until(steps.loop.leads, "a leader", 5)
     assert steps.loop.good_age() == timedelta(0)
     seconds.now += BOUND.total_seconds()
-    assert steps_well(steps.loop.health())
+    assert steps.loop.health().steps_well
     seconds.now += 1
-    assert not steps_well(steps.loop.health())
+    assert not steps.loop.health().steps_well
 
 
 def test_a_loop_that_does_not_lead_has_nothing_to_answer_for(seconds: Seconds) -> None:
@@ -114,7 +113,7 @@ def test_a_loop_that_does_not_lead_has_nothing_to_answer_for(seconds: Seconds) -
     until(lambda: waiting.health().state == "waiting", "a loop that waits", 5)
     seconds.now += 10 * BOUND.total_seconds()
     assert waiting.good_age() is None
-    assert steps_well(waiting.health())
+    assert waiting.health().steps_well
     waiting.stop()
 
 

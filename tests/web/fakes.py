@@ -23,6 +23,7 @@ from receiver.ports import (
     Delivery,
     GroundsKept,
     Leader,
+    LoopHealth,
     StoredAction,
     StoredDecision,
     StoredOverride,
@@ -46,8 +47,8 @@ class FakeClock:
         return self.at
 
 
-@dataclass
-class FakeHealth:
+@dataclass(frozen=True, kw_only=True)
+class FakeHealth(LoopHealth):
     """A loop's health that a test writes down."""
 
     state: str = "leading"

@@ -25,7 +25,7 @@ from tests.faults.stores import a_store
 from tests.reconcile.harness import Life, a_job, a_policy, a_world
 from tests.reports.test_formats import document as everything_happened
 from tests.web.builders import L40S, NOW, OPERATOR, READER, TOKEN, Bench, a_full_store, a_payload
-from tests.web.fakes import FakeClock
+from tests.web.fakes import FakeClock, FakeHealth
 from tests.web.test_acting import kept
 
 PROGRAMS = ("/api/", "/webhook", "/healthz", "/readyz", "/metrics")
@@ -237,7 +237,7 @@ def test_while_the_store_is_down_the_answer_is_as_told(method: str, path: str) -
 
 def test_a_loop_that_does_not_beat_answers_as_told() -> None:
     bench = a_bench()
-    bench.health.state = "stopped"
+    bench.health = FakeHealth(state="stopped")
     response = ask(bench, "get", "/healthz", "/healthz", None)
     assert response.status_code == 503
     holds("get", "/healthz", response)

@@ -1,10 +1,7 @@
 """Access: what visitors, readers and operators may do, and the sessions of log-ins.
 
-A session is a signed cookie. Nothing is stored, so every replica knows it. Each role's key is made of that role's
-token: a new token ends every session that the old one began.
-
 Reading may be open or take a token. What changes something takes the operator's: in a header for programs, by a session
-(`receiver.web.auth.access`) and a form that carries its token for people in a browser.
+and a form that carries its token for people in a browser.
 """
 
 import hashlib
@@ -30,6 +27,14 @@ from receiver.web.parts import WebParts
 LASTS = timedelta(hours=12)
 SKEW = timedelta(minutes=5)  # by which the clocks of two replicas may differ
 SALT = "gpu-autoscaler session of "
+COOKIE = "gpu_autoscaler_session"
+# What never takes the reader's token: Alertmanager and the links in messages carry their own, a kubelet and a scraper
+# have none, and who logs in has none yet. Everything else is closed, also what is added some day.
+OPEN_BLUEPRINTS = frozenset({"webhook", "health", "login", "answers"})
+ASKED_BY_MACHINES = frozenset({"webhook", "health"})  # no browser: whatever name they have for us is fine
+OPEN_ENDPOINTS = frozenset({"static"})
+
+log = structlog.get_logger(__name__)
 
 
 class Role(StrEnum):
@@ -49,16 +54,15 @@ class Session:
 
 
 class Sessions:
-    """Signs and reads cookies with keys that are made of *tokens*; a role without a token has no sessions."""
+    """Signs and reads the cookies of sessions with keys that are made of *tokens*, a role's of that role's.
+
+    Nothing is stored, so every replica knows a session, and a new token ends those that the old one began.
+    """
 
     def __init__(self, tokens: Mapping[Role, str]) -> None:
+        signed = {"key_derivation": "hmac", "digest_method": hashlib.sha256}
         self._seals = {
-            role: URLSafeSerializer(
-                token,
-                salt=f"{SALT}{role}",
-                signer_kwargs={"key_derivation": "hmac", "digest_method": hashlib.sha256},
-            )
-            for role, token in tokens.items()
+            role: URLSafeSerializer(token, salt=f"{SALT}{role}", signer_kwargs=signed) for role, token in tokens.items()
         }
 
     def begin(self, role: Role, now: datetime) -> str:
@@ -81,16 +85,6 @@ class Sessions:
         return None
 
 
-COOKIE = "gpu_autoscaler_session"
-# What never takes the reader's token: Alertmanager and the links in messages carry their own, a kubelet and a scraper
-# have none, and who logs in has none yet. Everything else is closed, also what is added some day.
-OPEN_BLUEPRINTS = frozenset({"webhook", "health", "login", "answers"})
-ASKED_BY_MACHINES = frozenset({"webhook", "health"})  # no browser: whatever name they have for us is fine
-OPEN_ENDPOINTS = frozenset({"static"})
-
-log = structlog.get_logger(__name__)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visitor:
     """Who looks at a page. *can_log_in* and *can_act* say whether the server has tokens for that at all."""
@@ -109,6 +103,10 @@ class Visitor:
         """What the session's forms carry; empty without one."""
         return self.session.form_token if self.session else ""
 
+    def sent(self, form_token: str) -> bool:
+        """True when *form_token* is what the forms of the session carry."""
+        return bool(self.form_token) and hmac.compare_digest(form_token.encode(), self.form_token.encode())
+
 
 class Access:
     """The server's tokens and the sessions that they began."""
@@ -116,7 +114,6 @@ class Access:
     def __init__(self, parts: WebParts) -> None:
         self._parts = parts
         self.attempts = Attempts()
-        self._made_of: tuple[Mapping[Role, str], Sessions] = ({}, Sessions({}))
 
     @property
     def _tokens(self) -> Mapping[Role, str]:
@@ -125,26 +122,17 @@ class Access:
         found = {Role.OPERATOR: valid.operator, Role.READER: valid.reader}
         return {role: token.strip() for role, token in found.items() if token and token.strip()}
 
-    @property
-    def sessions(self) -> Sessions:
-        """The sessions of the tokens that are valid now: a changed one ends its sessions."""
-        valid = self._tokens
-        tokens, sessions = self._made_of
-        if tokens != valid:
-            sessions = Sessions(valid)
-            self._made_of = (valid, sessions)
-        return sessions
-
-    def role_of(self, token: str) -> Role | None:
-        """Return what *token* lets its holder do. Every token is compared, in constant time."""
-        given = token.strip().encode("utf-8", "replace")
-        found = [role for role, known in self._tokens.items() if is_one_of(given, (known,))]
-        return found[0] if found else None
+    def cookie_of(self, token: str) -> tuple[Role, str] | None:
+        """Return the role of *token* and the cookie of a new session. Every token is compared, in constant time."""
+        given, tokens = token.strip().encode("utf-8", "replace"), self._tokens
+        found = [role for role, known in tokens.items() if is_one_of(given, (known,))]
+        return (found[0], Sessions(tokens).begin(found[0], self._parts.clock.now())) if found else None
 
     def visitor(self, incoming: Request) -> Visitor:
         """Return who sends *incoming*, as far as a cookie says it."""
-        session = self.sessions.read(incoming.cookies.get(COOKIE), self._parts.clock.now())
-        return Visitor(session=session, can_log_in=bool(self._tokens), can_act=Role.OPERATOR in self._tokens)
+        tokens = self._tokens
+        session = Sessions(tokens).read(incoming.cookies.get(COOKIE), self._parts.clock.now())
+        return Visitor(session=session, can_log_in=bool(tokens), can_act=Role.OPERATOR in tokens)
 
     def by_https(self, incoming: Request) -> bool:
         """True when the browser came by https, as far as we saw it ourselves or the configuration says it.
@@ -158,11 +146,8 @@ class Access:
         """Raise Problem 421 for pages and API under a name that is none of ours (`receiver.web.auth.tokens`)."""
         if incoming.blueprint in ASKED_BY_MACHINES or is_ours(incoming.host, self._parts.public_url, self._parts.hosts):
             return
-        raise Problem(
-            421,
-            "this server is not known under the name that you asked for",
-            "set public_url to what the browser shows, or add the name to web.hosts",
-        )
+        remedy = "set public_url to what the browser shows, or add the name to web.hosts"
+        raise Problem(421, "this server is not known under the name that you asked for", remedy)
 
     def require_own_site(self, incoming: Request) -> None:
         """Raise Problem 403 for a form that another site sent.
@@ -177,11 +162,8 @@ class Access:
             ours = {incoming.host, urlsplit(self._parts.public_url or "/").netloc} - {""}
             own = origin is None or origin.partition("://")[2] in ours
         if not own:
-            raise Problem(
-                403,
-                "this form was sent by another site",
-                "open the page here and send its own form; behind a proxy set public_url to what the browser shows",
-            )
+            remedy = "open the page here and send its own form; behind a proxy set public_url to what the browser shows"
+            raise Problem(403, "this form was sent by another site", remedy)
 
     def require_no_guesser(self, incoming: Request) -> None:
         """Raise Problem 429 for a token from an address that tried many others within a minute.
@@ -230,11 +212,6 @@ def _bearer(incoming: Request) -> str:
     return sent.strip() if scheme.lower() == "bearer" else ""
 
 
-def same_token(sent: str, visitor: Visitor) -> bool:
-    """True when *sent* is what the forms of the visitor's session carry."""
-    return bool(visitor.form_token) and hmac.compare_digest(sent.encode(), visitor.form_token.encode())
-
-
 def own_path(text: str | None) -> str:
     """Return *text* when it is a path of ours that a browser may be sent to, else ``/``.
 
@@ -276,5 +253,4 @@ def install(app: Flask, access: Access) -> None:
 
     @app.context_processor
     def said_to_pages() -> dict[str, object]:
-        """What every template may ask: ``visitor``, and ``here`` to come back to."""
         return {"visitor": g.get("visitor", Visitor()), "here": here(request)}

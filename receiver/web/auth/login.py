@@ -8,7 +8,7 @@ from werkzeug.wrappers import Response
 
 from receiver.config.model import ReadAccess
 from receiver.web.api.request_parts import read_form
-from receiver.web.auth.access import COOKIE, LASTS, Access, Visitor, own_path, same_token
+from receiver.web.auth.access import COOKIE, LASTS, Access, Visitor, own_path
 from receiver.web.errors import Problem
 from receiver.web.parts import WebParts
 
@@ -23,6 +23,10 @@ def blueprint(access: Access, parts: WebParts) -> Blueprint:
 
     def page(wanted: str, *, error: str = "", status: int = 200) -> Response:
         return make_response(render_template("login.html", wanted=wanted, error=error, closed=closed), status)
+
+    def cookie() -> dict[str, Any]:
+        """The attributes of the session's cookie, the same when it is set and deleted."""
+        return {"secure": access.by_https(request), "httponly": True, "samesite": "Strict"}
 
     @routes.get("/login")
     def log_in() -> Response:
@@ -39,7 +43,6 @@ def blueprint(access: Access, parts: WebParts) -> Blueprint:
 
     @routes.post("/login")
     def try_token() -> Response:
-        """Begin a session of 12 hours for a valid token."""
         access.require_own_site(request)
         form = read_form(request)
         wanted, address = own_path(form.get("next")), request.remote_addr or ""
@@ -50,33 +53,27 @@ def blueprint(access: Access, parts: WebParts) -> Blueprint:
             response.headers["Retry-After"] = str(wait)
             return response
         token = form.get("token", "")
-        role = access.role_of(token)
-        if role is None:
-            failures = attempts.failed(address)
-            log.warning("log-in refused", address=address, failures=failures)
+        begun = access.cookie_of(token)
+        if begun is None:
+            log.warning("log-in refused", address=address, failures=attempts.failed(address))
             return page(wanted, error=_refusal(g.visitor, token), status=403)
+        role, session = begun
         log.info("log-in", role=role.value, address=address)
         response = redirect(wanted, 303)
-        session = access.sessions.begin(role, parts.clock.now())
-        response.set_cookie(COOKIE, session, max_age=LASTS, **_cookie(access))
+        response.set_cookie(COOKIE, session, max_age=LASTS, **cookie())
         return response
 
     @routes.post("/logout")
     def log_out() -> Response:
         """Forget the session in this browser."""
         access.require_own_site(request)
-        if g.visitor.session is not None and not same_token(read_form(request).get("form_token", ""), g.visitor):
+        if g.visitor.session is not None and not g.visitor.sent(read_form(request).get("form_token", "")):
             raise Problem(403, "this form is of another session", "open the page again and log out there")
         response = redirect("/", 303)
-        response.delete_cookie(COOKIE, **_cookie(access))
+        response.delete_cookie(COOKIE, **cookie())
         return response
 
     return routes
-
-
-def _cookie(access: Access) -> dict[str, Any]:
-    """The attributes of the session's cookie, the same when it is set and deleted."""
-    return {"secure": access.by_https(request), "httponly": True, "samesite": "Strict"}
 
 
 def _refusal(visitor: Visitor, token: str) -> str:

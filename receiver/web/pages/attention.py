@@ -8,11 +8,10 @@ from receiver.core.model.policy import Policy
 from receiver.core.model.text import some, span
 from receiver.core.notices.notice import Level
 from receiver.core.notices.wording import capital, sentence
-from receiver.ports import Told
+from receiver.ports import LoopHealth, Told
 from receiver.reports.picture import Picture, kept_picture
-from receiver.web.health import alive, steps_well
 from receiver.web.pages.show import ago
-from receiver.web.parts import LoopHealth, WebParts
+from receiver.web.parts import WebParts
 
 PLURAL = {"is": "are", "has": "have", "waits": "wait", "grows": "grow", "does": "do"}
 LONGEST = 400  # characters of what another system or a person wrote
@@ -48,11 +47,6 @@ class Scene:
     health: LoopHealth
     policy: Policy
     undelivered: Sequence[Told]
-
-    @property
-    def beating(self) -> bool:
-        """True while the loop beats."""
-        return alive(self.health)
 
 
 def scene_of(parts: WebParts) -> Scene:
@@ -103,7 +97,7 @@ def headline(scene: Scene, found: Sequence[ShownConcern]) -> str:
 
 def _ourselves(scene: Scene) -> Iterator[ShownConcern]:
     health = scene.health
-    if not scene.beating:
+    if not health.alive:
         yield ShownConcern(
             kind="loop",
             level=Level.BAD,
@@ -130,7 +124,7 @@ def _ourselves(scene: Scene) -> Iterator[ShownConcern]:
             doing=f"The last finished step was {ago(scene.at, scene.now)}; the numbers below may no longer hold.",
             guide="runbooks/GpuAutoscalerStepsFail.md",
         )
-    if scene.beating and not stale and not steps_well(health) and health.good_age is not None:
+    if health.alive and not stale and not health.steps_well and health.good_age is not None:
         yield ShownConcern(
             kind="steps_fail",
             level=Level.BAD,

@@ -20,7 +20,7 @@ from receiver.ports import StoredOverride, TryLater
 from receiver.web.api.changes import end_override, keep_override, override_of
 from receiver.web.api.documents import OverrideDocument
 from receiver.web.api.request_parts import MAX_LIMIT, pool_called, read_form
-from receiver.web.auth.access import Access, same_token
+from receiver.web.auth.access import Access
 from receiver.web.errors import Problem, retry_after
 from receiver.web.parts import WebParts
 
@@ -48,7 +48,7 @@ def blueprint(access: Access, parts: WebParts) -> Blueprint:
         if not g.visitor.is_operator:
             return _page(pool, parts, form, refused=LOGGED_OUT, status=403)
         name = _name_of(pool, parts)
-        if not same_token(form.get("form_token", ""), g.visitor):
+        if not g.visitor.sent(form.get("form_token", "")):
             return _page(name, parts, form, refused=OTHER_SESSION, status=403)
         override, problems = override_of(_said(form, name), parts.policy, parts.clock.now(), _once(form))
         if override is None:
@@ -68,7 +68,7 @@ def blueprint(access: Access, parts: WebParts) -> Blueprint:
         """End one and show the page of its pool."""
         access.require_own_site(request)
         form = read_form(request)
-        if not g.visitor.is_operator or not same_token(form.get("form_token", ""), g.visitor):
+        if not g.visitor.is_operator or not g.visitor.sent(form.get("form_token", "")):
             raise Problem(
                 403, "nothing was ended: the form is not of your session", "log in as operator, then end it again"
             )

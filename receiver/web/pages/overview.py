@@ -98,7 +98,6 @@ def add_overview(routes: Blueprint, parts: WebParts) -> None:
             **page_of(scene, parts),
             rows=[_row(s, scene.policy) for s in sorted(scene.found.sources, key=lambda source: not source.down)],
             headline="No data yet." if scene.at is None else said,
-            beating=scene.beating,
             state=STATES.get(scene.health.state, scene.health.state),
             watch=WATCHES[parts.watch()],
             counts=parts.store.counts(),
