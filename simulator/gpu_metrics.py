@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from receiver.core.model.activity import Course
+from receiver.core.model.usage import Course
 from receiver.replay.world.activity import GpuReading, Gpus, watts
 from receiver.replay.world.cluster import Agenda, Key
 from receiver.replay.world.objects import WorldPod

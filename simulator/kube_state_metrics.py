@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
-from receiver.core.model.resources import CPU, MEMORY, MIB, STORAGE
+from receiver.core.model.pods import CPU, MEMORY, MIB, STORAGE
 from receiver.replay.world.objects import WorldNode, WorldPod
 from simulator.config import MetricsFace
 from simulator.exposition import Family, label_name, sanitized

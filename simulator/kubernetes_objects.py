@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from receiver.core.model.pods import Requirement
-from receiver.core.model.resources import CPU, GIB, MEMORY
+from receiver.core.model.pods import CPU, GIB, MEMORY, Requirement
 from receiver.replay.world.config import CLAIMS
 from receiver.replay.world.objects import WorldNode, WorldPod
 

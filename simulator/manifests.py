@@ -8,8 +8,7 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
-from receiver.core.model.pods import Preference, Requirement, Toleration
-from receiver.core.model.resources import CPU, MEMORY, STORAGE
+from receiver.core.model.pods import CPU, MEMORY, STORAGE, Preference, Requirement, Toleration
 from receiver.replay.world.config import CLAIMS, Denied, PodSpec
 
 DURATION_ANNOTATION = "simulator/duration-seconds"

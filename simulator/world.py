@@ -5,8 +5,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from receiver.core.model.activity import Course, Sample
 from receiver.core.model.policy import Taint
+from receiver.core.model.usage import Course, Sample
 from receiver.replay.ports import WorldTelemetry
 from receiver.replay.world.cloud import SimulatedCloud
 from receiver.replay.world.cluster import merged

@@ -11,8 +11,8 @@ from click.shell_completion import CompletionItem
 from receiver.cli.client import as_json, decision_numbers, pool_names, server, show, waiting_pods
 from receiver.core.explain.explain import STAGES, State
 from receiver.core.model.actions import Verdict
-from receiver.core.model.approval_request import Standing
 from receiver.core.model.model import ON_ITS_WAY
+from receiver.core.model.overrides import Standing
 from receiver.core.model.text import some, span
 from receiver.ports import Clock
 from receiver.reports.picture import NodeDocument, OverrideInForce, PoolDocument, ReasonDocument, WaitingPod

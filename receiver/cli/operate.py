@@ -16,8 +16,7 @@ from receiver.cli.client import (
     show,
 )
 from receiver.cli.explain import override_line
-from receiver.core.model.approval_request import Answer, Standing
-from receiver.core.model.overrides import EVERY_POOL
+from receiver.core.model.overrides import EVERY_POOL, Answer, Standing
 from receiver.core.model.text import span
 from receiver.ports import Clock
 from receiver.reports.picture import ScopedBudget

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from receiver.cli.client import as_json, print_json, server
-from receiver.core.model.approval_request import Standing
+from receiver.core.model.overrides import Standing
 from receiver.core.model.policy import Scope
 from receiver.core.model.text import some, span
 from receiver.core.money.budget import BudgetStage

@@ -6,12 +6,11 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Protocol
 
-from receiver.core.model.activity import Activity, Course, Sample
 from receiver.core.model.charges import Charge
 from receiver.core.model.pods import Pod
 from receiver.core.model.policy import Taint
 from receiver.core.model.signals import Alert, Silence
-from receiver.core.model.usage import EndedPod
+from receiver.core.model.usage import Activity, Course, EndedPod, Sample
 from receiver.ports.store import Arrival as Arrival
 from receiver.ports.store import CommonStore as CommonStore
 from receiver.ports.store import Delivery as Delivery
@@ -128,7 +127,7 @@ class Sizes(Protocol):
     """The list of node sizes."""
 
     def machines(self) -> Mapping[str, Mapping[str, int]]:
-        """Return CPU, memory and ephemeral storage of each size's machine (`receiver.core.model.resources`), by name.
+        """Return CPU, memory and ephemeral storage of each size's machine (`receiver.core.model.pods`), by name.
 
         Unknown sizes are left out. Never raises, and usually answers from a cache.
         """
@@ -243,7 +242,7 @@ class LoopHealth:
 class ClusterNode:
     """A Kubernetes node. *instance* is the id in ``spec.providerID`` (``civo://<id>``), empty if there is none.
 
-    *compute* is its allocatable CPU, memory, storage and pod slots (`core.model.resources`); *others* is what bound
+    *compute* is its allocatable CPU, memory, storage and pod slots (`core.model.pods`); *others* is what bound
     pods without GPUs request of that, *daemons* what DaemonSets' and mirror pods request. *dra* is True where
     ResourceSlices show GPUs on it, which *allocatable* never does.
     """

@@ -10,11 +10,10 @@ from typing import Any, Protocol
 
 from receiver.core.explain.samples import NodeTurn, PoolSample
 from receiver.core.model.actions import Action, Decision, Outcome
-from receiver.core.model.approval_request import Answer, Question
 from receiver.core.model.charges import Charged, Seed
 from receiver.core.model.memory import Control, Memory, NodeLife
 from receiver.core.model.model import Backoff, Drift, Facts, LateCount, Offer
-from receiver.core.model.overrides import Override
+from receiver.core.model.overrides import Answer, Override, Question
 from receiver.core.model.policy import BudgetChange, Policy
 from receiver.core.model.signals import Alert
 from receiver.core.model.usage import Accounted, Accounting, Unwatched, Usage, WorkloadLife

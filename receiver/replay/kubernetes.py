@@ -9,9 +9,8 @@ from typing import TypeVar
 
 from receiver.config.document import parse
 from receiver.config.values import LongerThanZero
-from receiver.core.model.pods import PROTECTED, WHY, Pod, PodPhase, keeps_for, named
+from receiver.core.model.pods import COMPUTE, PROTECTED, WHY, Pod, PodPhase, keeps_for, named
 from receiver.core.model.policy import Taint
-from receiver.core.model.resources import COMPUTE
 from receiver.core.model.usage import EndedPod, workload_name
 from receiver.core.scaling.bounds import window_may_evict
 from receiver.core.scaling.demand import tolerates_cordon

@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from receiver.core.model.activity import Course, Sample
 from receiver.core.model.charges import Charge, distinct, windows
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.signals import COMPONENT, HEARTBEAT_ALERT, UNASSIGNED, Alert, Silence
+from receiver.core.model.usage import Course, Sample
 from receiver.ports import AlarmFacts, Charges, CloudPool, Did, Instance, Receipt, TelemetryFacts, TryLater, WontWork
 from receiver.replay.world.config import POOL_LABEL, Denied
 from receiver.replay.world.objects import WorldPod

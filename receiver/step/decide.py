@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 from receiver.core.explain.evidence import with_grounds
 from receiver.core.model.actions import Decision
-from receiver.core.model.approval_request import Question
 from receiver.core.model.model import Facts
+from receiver.core.model.overrides import Question
 from receiver.core.model.policy import Policy
 from receiver.core.scaling.approval import due_requests, uses_approvals
 from receiver.core.scaling.assign import Assignment, assign

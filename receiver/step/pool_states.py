@@ -9,13 +9,12 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from receiver.core.model.actions import ActionKind, VictimStage
-from receiver.core.model.activity import Use, judge
 from receiver.core.model.memory import Memory, NodeLife, PoolMemory
 from receiver.core.model.model import CordonedBy, Drift, Node, PoolState, Source, SourceState, Stage
-from receiver.core.model.pods import Pod, PodPhase, kept
+from receiver.core.model.pods import Pod, PodPhase, gpus_of, kept
 from receiver.core.model.policy import POOL_LABEL, Policy, Pool, Taint
-from receiver.core.model.resources import gpus_of
 from receiver.core.model.signals import PoolSilence
+from receiver.core.model.usage import Use, judge
 from receiver.core.scaling.capacity import SHORT_LOSS
 from receiver.core.scaling.demand import offer_of, room_beside_gpus
 from receiver.core.scaling.waits import expected_count

@@ -8,7 +8,7 @@ import pytest
 from pytest_httpserver import HTTPServer
 
 from receiver.adapters.civo.cloud import SIZES_READ_AGAIN, SIZES_RETRIED, CivoCloud, KnownSizes
-from receiver.core.model.resources import GIB
+from receiver.core.model.pods import GIB
 from receiver.ports import TryLater
 from tests.adapters.civo_answers import SIZE, a_cloud
 from tests.adapters.wire import hanging_server, requests_sent

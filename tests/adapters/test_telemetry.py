@@ -19,8 +19,8 @@ from receiver.adapters.monitoring.prometheus import (
     PrometheusTelemetry,
     course_queries,
 )
-from receiver.core.model.activity import Activity, Course, Sample
 from receiver.core.model.pods import PodPhase
+from receiver.core.model.usage import Activity, Course, Sample
 from receiver.ports import TelemetryFacts, TryLater
 from tests.adapters.wire import hanging_server, unused_url
 

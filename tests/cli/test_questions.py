@@ -4,7 +4,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from receiver.cli.main import main
-from receiver.core.model.approval_request import Answer
+from receiver.core.model.overrides import Answer
 from tests.adapters.wire import unused_url
 from tests.web.builders import NOW, OPERATOR, TOKEN, a_question
 from tests.web.fakes import FakeClock, FakeStore

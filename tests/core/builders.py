@@ -7,8 +7,8 @@ from typing import Any
 
 from receiver.core.explain.evidence import with_grounds
 from receiver.core.model.actions import Decision
-from receiver.core.model.approval_request import Asks, Question
 from receiver.core.model.model import Facts, Node, Offer, PoolState, Source, SourceState, Spend, Stage
+from receiver.core.model.overrides import Asks, Question
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.policy import Billing, Policy, Pool, Unanswered
 from receiver.core.model.signals import PoolSilence, Signal, SignalAction

@@ -11,12 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from receiver.core.model.activity import Sample
 from receiver.core.model.memory import NodeLife
 from receiver.core.model.model import Node
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.policy import Attribution, Billing
-from receiver.core.model.usage import Accounted, Accounting, EndedPod, GpuHolding, Owner, WorkloadLife
+from receiver.core.model.usage import Accounted, Accounting, EndedPod, GpuHolding, Owner, Sample, WorkloadLife
 from receiver.core.money.accounting import StepSight, account, ended_in, is_due
 from tests.core.builders import NOW, a_node, a_pod, a_policy, a_pool
 

@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from receiver.core.model.activity import (
+from receiver.core.model.usage import (
     COVERAGE_ENOUGH,
     ENGINE_FULL,
     ENGINE_IN_USE,

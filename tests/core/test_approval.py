@@ -9,9 +9,18 @@ import pytest
 
 from receiver.core.explain.evidence import with_grounds
 from receiver.core.model.actions import Action, ActionKind, Because, Decision, Reason, Victim, VictimStage
-from receiver.core.model.approval_request import Answer, Asks, Question, Standing, choices, next_morning, override_of
 from receiver.core.model.model import Facts, Node, Source, Spend, Stage
-from receiver.core.model.overrides import Override, OverrideKind
+from receiver.core.model.overrides import (
+    Answer,
+    Asks,
+    Override,
+    OverrideKind,
+    Question,
+    Standing,
+    choices,
+    next_morning,
+    override_of,
+)
 from receiver.core.model.pods import PodPhase
 from receiver.core.model.policy import Approval, Budget, Policy, Unanswered
 from receiver.core.model.signals import SignalAction

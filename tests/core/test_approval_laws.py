@@ -6,9 +6,8 @@ from decimal import Decimal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from receiver.core.model.approval_request import Answer, Asks, Question
 from receiver.core.model.model import Stage
-from receiver.core.model.overrides import OverrideKind
+from receiver.core.model.overrides import Answer, Asks, OverrideKind, Question
 from receiver.core.model.pods import PodPhase
 from receiver.core.model.policy import Approval, Unanswered
 from tests.core.builders import GPU, HOURLY, NOW, a_busy_node, a_node, a_pod, a_question, a_state, facts

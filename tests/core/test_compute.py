@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from receiver.core.model.model import Facts, PoolState, Stage
-from receiver.core.model.pods import Pod, PodPhase
+from receiver.core.model.pods import CPU, GIB, MEMORY, MIB, SLOTS, STORAGE, Pod, PodPhase, allocatable, amount, gpus_in
 from receiver.core.model.policy import Policy, Pool
-from receiver.core.model.resources import CPU, GIB, MEMORY, MIB, SLOTS, STORAGE, allocatable, amount, gpus_in
 from receiver.core.scaling.assign import assign
 from receiver.core.scaling.demand import offer_of, refusal, room_beside_gpus
 from tests.core.builders import GPU, NOW, a_node, a_pod, a_policy, a_pool, a_state, an_offer, facts

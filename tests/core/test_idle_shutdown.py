@@ -24,13 +24,13 @@ from receiver.core.idle.idle_shutdown import (
     shutdown_at,
     windows,
 )
-from receiver.core.model.activity import Course
 from receiver.core.model.model import Source, SourceState
 from receiver.core.model.overrides import Override, OverrideKind
 from receiver.core.model.pods import KEEP_UNTIL, Pod, PodPhase
 from receiver.core.model.policy import KeepUntil
 from receiver.core.model.signals import SignalAction
 from receiver.core.model.text import lasting
+from receiver.core.model.usage import Course
 from receiver.core.notices import workload_notices
 from tests.core.builders import NOW, a_node, a_pod, a_policy, a_signal, a_silence, a_state, all_up, facts
 

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from receiver.core.model.actions import Action, ActionKind, Because, Victim, VictimStage
-from receiver.core.model.approval_request import Answer, Question
 from receiver.core.model.model import ON_ITS_WAY, Backoff, Drift, Node, Stage
-from receiver.core.model.overrides import Override, OverrideKind
+from receiver.core.model.overrides import Answer, Override, OverrideKind, Question
 from receiver.core.model.pods import PodPhase
 from receiver.core.model.policy import Approval, Policy
 from receiver.core.model.signals import SignalAction

@@ -2,7 +2,7 @@
 
 import pytest
 
-from receiver.core.model.resources import gpus_of
+from receiver.core.model.pods import gpus_of
 
 SEVENTH = pytest.approx(1 / 7)
 

@@ -11,7 +11,6 @@ from hypothesis import HealthCheck, settings
 from hypothesis.strategies import SearchStrategy
 
 from receiver.core.model.actions import Action, ActionKind, Because, Decision, Victim, VictimStage
-from receiver.core.model.approval_request import Answer, Asks, Question
 from receiver.core.model.model import (
     Backoff,
     CordonedBy,
@@ -25,7 +24,7 @@ from receiver.core.model.model import (
     Spend,
     Stage,
 )
-from receiver.core.model.overrides import Override, OverrideKind
+from receiver.core.model.overrides import Answer, Asks, Override, OverrideKind, Question
 from receiver.core.model.pods import Pod, PodPhase, Preference, Requirement
 from receiver.core.model.policy import Approval, Billing, Budget, Fallback, Limits, Policy, Pool, Taint, Unanswered
 from receiver.core.model.signals import Signal, SignalAction

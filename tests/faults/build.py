@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from receiver.core.model.pods import Requirement, Toleration
+from receiver.core.model.pods import Requirement, Toleration, allocatable
 from receiver.core.model.policy import (
     Approval,
     Billing,
@@ -18,7 +18,6 @@ from receiver.core.model.policy import (
     Taint,
     Unanswered,
 )
-from receiver.core.model.resources import allocatable
 from receiver.core.model.windows import Window
 from receiver.replay.world.config import Behaviour, Job, Timings, WorldConfig, WorldPool
 from simulator.world import World

@@ -5,8 +5,7 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
-from receiver.core.model.approval_request import Answer, override_of
-from receiver.core.model.overrides import Override, OverrideKind
+from receiver.core.model.overrides import Answer, Override, OverrideKind, override_of
 from receiver.core.model.policy import Policy, Taint
 from receiver.core.model.signals import COMPONENT, Alert, Matcher, Silence
 from receiver.core.notices.notice import Notice, Severity

@@ -6,8 +6,8 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
-from receiver.core.model.approval_request import Answer, Asks, Question
 from receiver.core.model.model import Facts
+from receiver.core.model.overrides import Answer, Asks, Question
 from receiver.core.model.policy import Approval, Unanswered
 from receiver.core.notices.notice import Notice
 from receiver.core.notices.people_notices import answered, asked

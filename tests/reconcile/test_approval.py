@@ -8,7 +8,7 @@ from typing import Any
 
 from receiver.adapters.observe import ObservedCloud, ObservedCluster
 from receiver.adapters.store import open_store
-from receiver.core.model.approval_request import Answer, Question
+from receiver.core.model.overrides import Answer, Question
 from receiver.core.model.policy import Approval, Budget, Unanswered
 from receiver.ports import Store
 from receiver.web.api.changes import size_of, take_answer

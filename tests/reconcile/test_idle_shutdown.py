@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from receiver.adapters.observe import ObservedCluster
-from receiver.core.model.activity import Course
 from receiver.core.model.policy import KeepUntil, Policy
 from receiver.core.model.signals import Alert, Matcher, Silence
+from receiver.core.model.usage import Course
 from receiver.ports import IDLE_SHUTDOWN_ANNOTATION, KEEP_UNTIL_ANNOTATION, Store, TryLater, WontWork
 from receiver.replay.world.config import PodSpec, WorldPool
 from simulator.world import World

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from receiver.adapters.observe import ObservedCloud, ObservedCluster
-from receiver.core.model.activity import Use
 from receiver.core.model.overrides import Override, OverrideKind
 from receiver.core.model.pods import Toleration
 from receiver.core.model.policy import Budget, Pool
+from receiver.core.model.usage import Use
 from receiver.core.model.windows import Window
 from receiver.core.notices.people_notices import was_set
 from receiver.ports import PROTECT_ANNOTATION, SAFE_TO_EVICT_ANNOTATION, Store, TryLater

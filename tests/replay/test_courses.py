@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from receiver.core.model.activity import Activity, Course
+from receiver.core.model.usage import Activity, Course
 from receiver.ports import Telemetry
 from receiver.replay.world.activity import watts
 from receiver.replay.world.config import GPU, PodSpec, Timings

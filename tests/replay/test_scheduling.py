@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from receiver.core.model.pods import Preference, Requirement, Toleration
+from receiver.core.model.pods import CPU, GIB, MEMORY, Preference, Requirement, Toleration
 from receiver.core.model.policy import Taint
-from receiver.core.model.resources import CPU, GIB, MEMORY
 from receiver.replay.world.config import GPU, Denied, Packing, PodSpec
 from tests.replay.builders import job, placed, pool, run, seconds, the_pod, vms, world
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from receiver.adapters.monitoring.prometheus import PrometheusTelemetry
-from receiver.core.model.activity import Use, judge, was_idle
+from receiver.core.model.usage import Use, judge, was_idle
 from simulator.clocks import ManualClock
 from simulator.server import Simulator
 from tests.rules.files import RULE_FILES

@@ -8,8 +8,7 @@ import pytest
 
 from receiver.adapters.civo.cloud import CivoCloud
 from receiver.adapters.kubernetes.cluster import KubernetesCluster, connect
-from receiver.core.model.pods import PodPhase
-from receiver.core.model.resources import allocatable
+from receiver.core.model.pods import PodPhase, allocatable
 from receiver.ports import Did, TryLater, WontWork
 from simulator.manifests import pod_spec
 from simulator.server import Simulator

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from receiver.adapters.store import SqlStore, open_store
-from receiver.core.model.approval_request import Answer, Asks, Question
-from receiver.core.model.overrides import Override, OverrideKind
+from receiver.core.model.overrides import Answer, Asks, Override, OverrideKind, Question
 from receiver.core.model.policy import Unanswered
 from tests.store.builders import NOW, POOL, after, notice
 

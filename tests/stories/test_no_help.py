@@ -1,6 +1,6 @@
 """Stories of waiting pods that no further node helps: the GPU operator's own, and those that fit none."""
 
-from receiver.core.model.resources import CPU
+from receiver.core.model.pods import CPU
 from receiver.ports import Store
 from receiver.replay.world.config import PodSpec
 from tests.reconcile.harness import Life, a_job, a_policy, a_world

@@ -23,9 +23,9 @@ from receiver.core.model.actions import (
     Victim,
     VictimStage,
 )
-from receiver.core.model.approval_request import Asks, Question
 from receiver.core.model.memory import NodeLife
 from receiver.core.model.model import never_asked
+from receiver.core.model.overrides import Asks, Question
 from receiver.core.model.policy import Budget, Policy, Pool, Unanswered
 from receiver.core.model.usage import Owner, Usage, WorkloadLife
 from receiver.ports import GroundsKept, StoredAction, StoredDecision

@@ -6,10 +6,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from receiver.core.explain.samples import NodeTurn, PoolSample
-from receiver.core.model.approval_request import Answer, Question
 from receiver.core.model.charges import Charged, Seed
 from receiver.core.model.memory import NodeLife
-from receiver.core.model.overrides import Override
+from receiver.core.model.overrides import Answer, Override, Question
 from receiver.core.model.policy import BudgetChange
 from receiver.core.model.signals import Alert
 from receiver.core.model.usage import Unwatched, Usage, WorkloadLife

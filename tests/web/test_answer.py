@@ -7,8 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from receiver.config.model import ReadAccess
-from receiver.core.model.approval_request import Answer, Question
-from receiver.core.model.overrides import OverrideKind
+from receiver.core.model.overrides import Answer, OverrideKind, Question
 from receiver.core.notices.grouping import PageLinks, Seal
 from receiver.ports import TryLater
 from tests.web.builders import L40S, NOW, OPERATOR, READER, Bench, a_picture, a_question

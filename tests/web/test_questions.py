@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from receiver.core.model.approval_request import Answer
+from receiver.core.model.overrides import Answer
 from tests.web.builders import NOW, OPERATOR, TOKEN, Bench, a_picture, a_question
 from tests.web.fakes import FakeStore
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from receiver.adapters.http.sessions import moment
 from receiver.core.model.charges import Charge
-from receiver.core.model.resources import CPU, GIB, MEMORY, MIB, STORAGE
+from receiver.core.model.pods import CPU, GIB, MEMORY, MIB, STORAGE
 from receiver.core.model.text import harmless
 from receiver.ports import Charges, CloudPool, Instance, TryLater, WontWork
 
@@ -149,7 +149,7 @@ def _count(fields: Mapping[str, object], pool: str) -> int:
 
 
 def machines_of(response: object) -> Mapping[str, Mapping[str, int]]:
-    """Return CPU, memory and disk of each size's machine (`receiver.core.model.resources`), by the size's name."""
+    """Return CPU, memory and disk of each size's machine (`receiver.core.model.pods`), by the size's name."""
     if not isinstance(response, list):
         raise malformed("the list of sizes")
     found: dict[str, Mapping[str, int]] = {}

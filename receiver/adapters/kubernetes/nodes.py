@@ -12,8 +12,8 @@ from kubernetes.utils.quantity import parse_quantity
 from receiver.adapters.http.sessions import moment
 from receiver.adapters.kubernetes.api import condition, entries, section, text, words
 from receiver.adapters.kubernetes.reflector import CustomResources, ResourceKind
+from receiver.core.model.pods import CPU, MEMORY, SLOTS, STORAGE
 from receiver.core.model.policy import Taint
-from receiver.core.model.resources import CPU, MEMORY, SLOTS, STORAGE
 from receiver.core.model.text import cut, harmless
 from receiver.ports import Clock, ClusterNode, TryLater
 
@@ -55,7 +55,7 @@ def gpus(quantities: Mapping[str, Any]) -> dict[str, int]:
 
 
 def compute(quantities: Mapping[str, Any]) -> dict[str, int]:
-    """Return the compute resources among *quantities* (`receiver.core.model.resources`), rounded up as Kubernetes does.
+    """Return the compute resources among *quantities* (`receiver.core.model.pods`), rounded up as Kubernetes does.
 
     A pod that cannot be read is left out: one malformed object must not hide the others.
     """

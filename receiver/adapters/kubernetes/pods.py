@@ -13,8 +13,7 @@ from receiver.adapters.kubernetes.api import Json, condition, controller_of, ent
 from receiver.adapters.kubernetes.nodes import SHOWN, compute, gpus, named
 from receiver.config.document import parse
 from receiver.config.values import LongerThanZero, Wrong
-from receiver.core.model.pods import Pod, PodPhase, Preference, Requirement, Toleration
-from receiver.core.model.resources import SLOTS
+from receiver.core.model.pods import SLOTS, Pod, PodPhase, Preference, Requirement, Toleration
 from receiver.core.model.text import cut
 from receiver.core.model.usage import EndedPod, workload_name
 from receiver.ports import (
@@ -228,7 +227,7 @@ class SeenPod:
 
     @cached_property
     def compute(self) -> dict[str, int]:
-        """What it requests of a node's compute resources (`receiver.core.model.resources`): 1 slot or more."""
+        """What it requests of a node's compute resources (`receiver.core.model.pods`): 1 slot or more."""
         return {**{r: n for r, n in _effective(self.spec, compute).items() if n}, SLOTS: 1}
 
     @cached_property

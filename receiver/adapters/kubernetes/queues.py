@@ -16,8 +16,7 @@ from receiver.adapters.kubernetes.gangs import VOLCANO_GROUPS
 from receiver.adapters.kubernetes.nodes import GPU_PREFIX, compute, gpus
 from receiver.adapters.kubernetes.pods import KUEUE_LABEL, SeenPod, whole
 from receiver.adapters.kubernetes.reflector import CustomResources, ResourceKind
-from receiver.core.model.pods import Pod, PodPhase
-from receiver.core.model.resources import CPU
+from receiver.core.model.pods import CPU, Pod, PodPhase
 from receiver.core.notices.wording import named
 from receiver.ports import TryLater, WontWork
 

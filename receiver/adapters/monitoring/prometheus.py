@@ -14,9 +14,9 @@ from prometheus_api_client import PrometheusConnect
 from prometheus_api_client.exceptions import PrometheusApiClientException
 
 from receiver.adapters.http.sessions import quick_retry, quick_session, shown, wire_failure
-from receiver.core.model.activity import Activity, Course, Sample
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.signals import HEARTBEAT_ALERT
+from receiver.core.model.usage import Activity, Course, Sample
 from receiver.ports import TelemetryFacts, TryLater
 
 UTILIZATION = "pool:gpu_utilization:avg5m"

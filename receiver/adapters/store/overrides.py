@@ -15,8 +15,7 @@ from receiver.adapters.store import outbox
 from receiver.adapters.store.columns import Moment
 from receiver.adapters.store.database import StorePart, fields_of, value_of
 from receiver.adapters.store.schema import budget_changes, overrides, questions
-from receiver.core.model.approval_request import Answer, Question
-from receiver.core.model.overrides import Override
+from receiver.core.model.overrides import Answer, Override, Question
 from receiver.core.model.policy import BudgetChange
 from receiver.core.notices.notice import Notice
 from receiver.ports import StoredOverride

@@ -12,11 +12,10 @@ from sqlalchemy.schema import SchemaItem
 from receiver.adapters.store.columns import Count, Duration, Exact, Items, Json, Moment, PlainText, Word
 from receiver.core.explain.samples import NodeTurn, PoolSample
 from receiver.core.model.actions import Action, Decision, OutcomeKind, Reason, Victim
-from receiver.core.model.approval_request import Question
 from receiver.core.model.charges import Charged, Seed
 from receiver.core.model.memory import NodeLife
 from receiver.core.model.model import Drift
-from receiver.core.model.overrides import Override
+from receiver.core.model.overrides import Override, Question
 from receiver.core.model.policy import BudgetChange
 from receiver.core.model.signals import Alert
 from receiver.core.model.usage import GpuHolding, Owner, Unwatched, Usage, WorkloadLife

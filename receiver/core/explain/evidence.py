@@ -14,8 +14,8 @@ from typing import Any
 from receiver.core.explain.reasons import lacking
 from receiver.core.explain.rules import RULES, remedies, sentence, why, with_sentences
 from receiver.core.model.actions import Decision, Reason, Verdict
-from receiver.core.model.approval_request import Question
 from receiver.core.model.model import Source, SourceState
+from receiver.core.model.overrides import Question
 from receiver.core.model.pods import Workload
 from receiver.core.model.policy import Policy
 from receiver.core.model.windows import next_change

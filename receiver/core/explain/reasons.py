@@ -9,9 +9,8 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 from receiver.core.explain.prospects import Say, about_idle, planned, why_kept
 from receiver.core.model.actions import Reason, Verdict
-from receiver.core.model.approval_request import why_waiting
 from receiver.core.model.model import BIND, Node, Source, SourceState
-from receiver.core.model.overrides import Override
+from receiver.core.model.overrides import Override, why_waiting
 from receiver.core.model.signals import SignalAction
 from receiver.core.model.text import lasting, some
 from receiver.core.model.windows import next_change

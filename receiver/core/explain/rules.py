@@ -11,7 +11,7 @@ from typing import Any
 from receiver.core.explain import reasons as says
 from receiver.core.explain.reasons import Changes, Said
 from receiver.core.model.actions import Change, Decision, Reason, Verdict
-from receiver.core.model.approval_request import sentence as asked
+from receiver.core.model.overrides import sentence as asked
 from receiver.core.model.text import some
 from receiver.core.scaling.guardrails import Case
 

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from receiver.core.model.activity import Course, Use, was_idle
 from receiver.core.model.model import Facts, Source
 from receiver.core.model.overrides import overrides_in_force
 from receiver.core.model.pods import Pod, PodPhase, honoured
 from receiver.core.model.policy import KeepUntil, Policy
 from receiver.core.model.signals import SignalAction
+from receiver.core.model.usage import Course, Use, was_idle
 
 TOPIC = "idle-shutdown:"
 TEMPLATE_HASH = "pod-template-hash"  # the name of a Deployment's ReplicaSet ends with this label's value

@@ -7,14 +7,12 @@ from decimal import Decimal
 from enum import StrEnum
 
 from receiver.core.model.actions import Action
-from receiver.core.model.activity import Activity
-from receiver.core.model.approval_request import Question
 from receiver.core.model.charges import Comparison
-from receiver.core.model.overrides import Override
-from receiver.core.model.pods import Pod
+from receiver.core.model.overrides import Override, Question
+from receiver.core.model.pods import Pod, less
 from receiver.core.model.policy import BudgetChange, Indexed, Taint
-from receiver.core.model.resources import less
 from receiver.core.model.signals import PoolSilence, Signal
+from receiver.core.model.usage import Activity
 
 GRANTED_FOR = timedelta(minutes=5)  # rights change only when a manifest is applied
 AGAIN_AFTER = timedelta(seconds=30)  # missing rights hold growth, so a grant must be seen soon
@@ -112,7 +110,7 @@ class Node:
     """One instance of a pool joined with its Kubernetes node.
 
     *allocatable* are GPU resources (where a DRA driver serves them, *dra*: those configured), *compute* its allocatable
-    compute resources (`core.model.resources`), of which pods without GPUs request *others* and DaemonSets' pods
+    compute resources (`core.model.pods`), of which pods without GPUs request *others* and DaemonSets' pods
     *daemons*. *pods* are the GPU pods bound to it. *idle_since* is None while a pod holds a GPU there, and while that
     is unknown (*stage* UNKNOWN). *unknown_since* is when its GPUs were first seen in use without a pod (None: they are
     not).

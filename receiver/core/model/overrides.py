@@ -1,10 +1,18 @@
-"""Temporary overrides that people set on pools: pin, floor, ceiling, pause, snooze, always with who, why and until."""
+"""What people set on pools: overrides (pin, floor, ceiling, pause, snooze), and answers to approval requests.
 
-from collections.abc import Iterable
+An approval covers what was asked for and no more: the named nodes until their paid unit ends, or growth to the named
+count, once. Every other answer is an ordinary override, as if it had been set from the command line.
+"""
+
+import hashlib
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, time, timedelta
+from decimal import Decimal
 from enum import StrEnum
+from zoneinfo import ZoneInfo
 
+from receiver.core.model.policy import Policy, Pool, Unanswered
 from receiver.core.model.text import some
 
 EVERY_POOL = "all"  # how people name every pool
@@ -88,3 +96,292 @@ def overrides_in_force(pool: str, overrides: Iterable[Override], now: datetime) 
     """
     found = sorted((o for o in overrides if o.concerns(pool) and o.holds(now)), key=lambda o: (o.at, o.id))
     return OverridesInForce(**{o.kind.value: o for o in found})
+
+
+NAMED = 3  # nodes in a sentence
+STANDS_FOR = timedelta(hours=1)  # after its wait, unless a paid unit ends it
+
+
+class Standing(StrEnum):
+    """The state of an approval request."""
+
+    OPEN = "open"
+    ANSWERED = "answered"
+    DONE = "done"  # nothing is left to approve
+    EXPIRED = "expired"
+
+
+class Asks(StrEnum):
+    """What an approval request is for."""
+
+    REMOVAL = "removal"  # of idle nodes
+    EMPTYING = "emptying"  # of busy nodes whose pods consented to be moved; they go when they are empty
+    GROWTH = "growth"
+
+
+class Answer(StrEnum):
+    """The possible answers."""
+
+    APPROVE = "approve"
+    SNOOZE_1H = "snooze-1h"
+    SNOOZE_4H = "snooze-4h"
+    SNOOZE_TOMORROW = "snooze-tomorrow"
+    PIN = "pin"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A request of *asked_at* to approve that *pool* (an id) goes from *from_count* to *to_count* nodes.
+
+    A removal names its *instances* (and in the same order their *nodes*); *due_at* is when they go at the earliest, for
+    growth at once. From *wait_ends* on *unanswered* applies; at *expires_at* the request ends, whatever was answered.
+    *usd_per_hour* is the cost of the nodes in question (None: unknown). *done_at* is when nothing was left of it:
+    growth had reached *to_count*, and more growth needs another request.
+    """
+
+    id: str
+    pool: str
+    asks: Asks
+    from_count: int
+    to_count: int
+    asked_at: datetime
+    due_at: datetime
+    wait_ends: datetime
+    expires_at: datetime
+    unanswered: Unanswered
+    instances: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    usd_per_hour: Decimal | None = None
+    answer: Answer | None = None
+    who: str = ""
+    why: str = ""
+    answered_at: datetime | None = None
+    done_at: datetime | None = None
+
+    def stands(self, now: datetime) -> bool:
+        """True while it has not expired, and, should the clock have been ahead when it was sent, has begun."""
+        return self.asked_at <= now < self.expires_at
+
+    def is_open(self, now: datetime) -> bool:
+        """True while an answer still changes something."""
+        return self.stands(now) and self.answer is None and self.done_at is None
+
+    def standing(self, now: datetime) -> Standing:
+        """Its state: an answered request stays answered after it has ended."""
+        if self.answer is not None:
+            return Standing.ANSWERED
+        if self.done_at is not None:
+            return Standing.DONE
+        return Standing.OPEN if self.stands(now) else Standing.EXPIRED
+
+    def is_approved(self, now: datetime) -> bool:
+        """True when its change may be made: it was approved, or not answered in time where that is enough."""
+        waited_out = self.answer is None and self.unanswered is Unanswered.PROCEED and now >= self.wait_ends
+        return self.stands(now) and (self.answer is Answer.APPROVE or waited_out)
+
+    def covers(self, now: datetime) -> bool:
+        """True when no other request is needed for what it asks: it is open, or approved."""
+        return self.is_open(now) or (self.is_approved(now) and self.done_at is None)
+
+    @property
+    def proceeds_at(self) -> datetime | None:
+        """When the change happens without an answer at the earliest; None: it does not."""
+        at = max(self.due_at, self.wait_ends)
+        return at if self.unanswered is Unanswered.PROCEED and at < self.expires_at else None
+
+
+def question_id(pool: Pool, asks: Asks, from_count: int, to_count: int, instances: Iterable[str], at: datetime) -> str:
+    """Return the id of a request made at *at*: it depends only on the facts, and names what it is about."""
+    said = f"{pool.id} {asks} {from_count} {to_count} {sorted(instances)} {at.isoformat()}"
+    return f"{pool.name}-{asks}-{hashlib.sha256(said.encode()).hexdigest()[:12]}"
+
+
+def approved_instances(questions: Iterable[Question], now: datetime, *, busy: bool) -> frozenset[str]:
+    """The instances whose removal is approved. Only a request to empty *busy* nodes covers them; it then also covers
+    them once they are empty."""
+    return frozenset(i for q in questions if _fits(q, busy=busy) and q.is_approved(now) for i in q.instances)
+
+
+def covered_instances(questions: Iterable[Question], now: datetime, *, busy: bool) -> frozenset[str]:
+    """The instances that need no other request."""
+    return frozenset(i for q in questions if _fits(q, busy=busy) and q.covers(now) for i in q.instances)
+
+
+def _fits(question: Question, *, busy: bool) -> bool:
+    return question.asks is Asks.EMPTYING or (question.asks is Asks.REMOVAL and not busy)
+
+
+def approved_growth(questions: Iterable[Question], now: datetime) -> int:
+    """The highest count up to which a pool may grow by an approval that is not used up; 0 for none."""
+    return max((q.to_count for q in _growth(questions) if q.is_approved(now) and q.done_at is None), default=0)
+
+
+def growth_ever_approved(questions: Iterable[Question], now: datetime) -> int:
+    """The highest count of an approval that still stands, used up or not; 0 for none."""
+    return max((q.to_count for q in _growth(questions) if q.is_approved(now)), default=0)
+
+
+def growth_covered(questions: Iterable[Question], now: datetime) -> int:
+    """The highest count that needs no other request; 0 for none."""
+    return max((q.to_count for q in _growth(questions) if q.covers(now)), default=0)
+
+
+def _growth(questions: Iterable[Question]) -> Iterable[Question]:
+    return (q for q in questions if q.asks is Asks.GROWTH)
+
+
+def why_waiting(names: Collection[str], asks: Collection[Asks], questions: Iterable[Question], now: datetime) -> str:
+    """Say what is waited for before nodes called *names* go, or before a pool grows: the open requests."""
+    found = [q for q in questions if q.asks in asks and q.is_open(now) and (not names or set(names) & set(q.nodes))]
+    if not found:
+        return f"{', '.join(sorted(names)) or 'growth of this cost'}: an approval is needed and not requested yet"
+    return "; ".join(sentence(q, now) for q in found)
+
+
+def sentence(question: Question, now: datetime) -> str:
+    """Return the request and its state: the answer, or until when an answer is awaited and what happens then."""
+    what = about(question)
+    if question.answer is Answer.APPROVE:
+        return f"{question.who} approved: {what}"
+    if question.answer is not None:
+        return f"{question.who} answered {question.answer} to the request: {what}"
+    then = does(question) if question.proceeds_at else does_not(question)
+    if now < question.wait_ends:
+        until = f"{question.wait_ends:%Y-%m-%d %H:%M:%S} UTC"
+        return f"approval requested until {until}: {what}; without an answer {then}"
+    still = "" if question.proceeds_at else f", and an answer counts until {question.expires_at:%Y-%m-%d %H:%M:%S} UTC"
+    return f"no answer to the request: {what}; {then}{still}"
+
+
+def about(question: Question) -> str:
+    """What is requested: ``remove n1 and n2``, ``grow the pool from 2 to 8 nodes``."""
+    if question.asks is Asks.GROWTH:
+        return f"grow the pool from {question.from_count} to {question.to_count} nodes"
+    verb = "remove" if question.asks is Asks.REMOVAL else "empty and remove"
+    return f"{verb} {named(question.nodes)}"
+
+
+def named(nodes: Sequence[str]) -> str:
+    """The first of *nodes* by name, and how many more there are: ``n1 and n2``, ``n1, n2, n3 and 4 more nodes``."""
+    if len(nodes) <= NAMED:
+        return " and ".join([", ".join(nodes[:-1]), nodes[-1]] if len(nodes) > 1 else nodes)
+    return f"{', '.join(nodes[:NAMED])} and {some(len(nodes) - NAMED, 'more node')}"
+
+
+def does(question: Question) -> str:
+    """What happens on approval: ``it grows``, ``they are removed``."""
+    if question.asks is Asks.GROWTH:
+        return "it grows"
+    return "they are removed" if len(question.nodes) > 1 else "it is removed"
+
+
+def does_not(question: Question) -> str:
+    """What happens otherwise: ``it stays``."""
+    if question.asks is Asks.GROWTH:
+        return "it does not grow"
+    return "they stay" if len(question.nodes) > 1 else "it stays"
+
+
+MORNING = time(8)  # when "until tomorrow" ends, in the budget's zone
+PINNED_FOR = timedelta(days=1)
+LENGTHS = {
+    Answer.SNOOZE_1H: timedelta(hours=1),
+    Answer.SNOOZE_4H: timedelta(hours=4),
+    Answer.PIN: PINNED_FOR,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """One answer as people see it: the *label* of its button and what it *does*, in a sentence."""
+
+    answer: Answer
+    label: str
+    does: str
+
+
+def next_morning(now: datetime, timezone: str) -> datetime:
+    """Return the next moment (UTC) after *now* at which a clock in *timezone* shows 08:00, whatever its offset then."""
+    zone = ZoneInfo(timezone)
+    there = now.astimezone(zone)
+    today = datetime.combine(there.date(), MORNING, tzinfo=zone)
+    found = today.astimezone(UTC)
+    return found if found > now else datetime.combine(there.date() + timedelta(days=1), MORNING, zone).astimezone(UTC)
+
+
+def until_of(answer: Answer, policy: Policy, now: datetime) -> datetime | None:
+    """Return until when *answer*, given at *now*, applies: at most the longest override ahead; None for approval."""
+    if answer is Answer.APPROVE:
+        return None
+    until = now + LENGTHS[answer] if answer in LENGTHS else next_morning(now, policy.timezone)
+    return min(until, now + policy.longest_override)
+
+
+def choices(question: Question, policy: Policy, now: datetime, present: int) -> Sequence[Choice]:
+    """Return the possible answers to *question* at *now*, while its pool has *present* nodes."""
+    return [Choice(answer=a, label=LABELS[a], does=_does(a, question, policy, now, present)) for a in Answer]
+
+
+LABELS = {
+    Answer.APPROVE: "Approve",
+    Answer.SNOOZE_1H: "Snooze 1 h",
+    Answer.SNOOZE_4H: "Snooze 4 h",
+    Answer.SNOOZE_TOMORROW: "Snooze until tomorrow",
+    Answer.PIN: "Keep as it is (pin)",
+}
+
+
+def override_of(
+    answer: Answer, question: Question, policy: Policy, now: datetime, *, present: int, who: str, why: str = ""
+) -> Override | None:
+    """Return the override that *answer*, given at *now* by *who*, sets; None for approval, which sets none.
+
+    A snooze keeps every node of the pool; for growth it keeps the pool at the *present* size, as a ceiling. A pin keeps
+    that size both ways.
+    """
+    until = until_of(answer, policy, now)
+    if until is None:
+        return None
+    kind = _kind(answer, question)
+    return Override(
+        id=override_id(answer, question),
+        kind=kind,
+        pool=question.pool,
+        nodes=None if kind is OverrideKind.SNOOZE else present,
+        who=who,
+        why=why or f"{answer} in answer to {question.id}",
+        at=now,
+        until=until,
+    )
+
+
+def override_id(answer: Answer, question: Question) -> str:
+    """The id of the override that *answer* to *question* sets: a request is answered once."""
+    return f"{_kind(answer, question)}-{question.id}"
+
+
+def needs_size(answer: Answer, question: Question) -> bool:
+    """True when *answer* sets a number of nodes, so that the pool's present size must be known."""
+    return answer is not Answer.APPROVE and _kind(answer, question) is not OverrideKind.SNOOZE
+
+
+def _kind(answer: Answer, question: Question) -> OverrideKind:
+    if answer is Answer.PIN:
+        return OverrideKind.PIN
+    return OverrideKind.CEILING if question.asks is Asks.GROWTH else OverrideKind.SNOOZE
+
+
+def _does(answer: Answer, question: Question, policy: Policy, now: datetime, present: int) -> str:
+    until = until_of(answer, policy, now)
+    if until is None and question.asks is Asks.GROWTH:
+        return f"The pool may grow to {question.to_count} nodes at once."
+    if until is None:
+        moment = max(now, question.due_at)
+        return f"{named(question.nodes)} may be removed from {moment:%H:%M:%S} UTC on, if still idle then."
+    end = f"{until:%Y-%m-%d %H:%M} UTC"
+    kind = _kind(answer, question)
+    if kind is OverrideKind.SNOOZE:
+        return f"No node of the pool is removed before {end}."
+    if kind is OverrideKind.CEILING:
+        return f"The pool stays at {present} or fewer nodes until {end}, whatever waits."
+    return f"The pool stays at exactly {some(present, 'node')} until {end}, whatever it needs."

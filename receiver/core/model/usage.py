@@ -1,7 +1,13 @@
-"""Usage of paid nodes by workloads, as the ledger stores it: the basis of attribution and reports."""
+"""GPU activity by engine, memory and power, and usage of paid nodes by workloads as the ledger stores it.
 
+Activity never makes a node idle: a node with a GPU pod is busy whatever its GPUs do, because a pod that loads its model
+shows 0 % for minutes. `judge` and `was_idle` err towards keeping; nothing is removed because of `at_rest`.
+"""
+
+from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from enum import StrEnum
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,12 +34,12 @@ class Usage:
     *month* (``2026-11``) is that in which the paid unit began, so that usage and cost fall into the same month.
     *workload* is ``namespace/Kind/name`` of the controller of its pods (of the pod itself if there is none).
     All seconds are GPU-seconds: *held* were allocated to it, *measured* of them have DCGM samples, *idle* of those
-    had an engine and a memory at rest (`core.model.activity.at_rest`), *busy* is engine utilization (ratio 0-1)
+    had an engine and a memory at rest (`at_rest`), *busy* is engine utilization (ratio 0-1)
     times seconds, *memory* is used memory (ratio 0-1) times seconds. *peak_engine* and *peak_memory* are the highest
     of one GPU (ratio 0-1), None if not measured.
 
     *life* is the uid of that controller (of the pod), because names are reused. Slices and shares of a GPU count as
-    fractions (`core.model.resources`). *node_seconds* is the same time as a part of the node, by the GPUs that the node
+    fractions (`core.model.pods`). *node_seconds* is the same time as a part of the node, by the GPUs that the node
     offered *then*, so that later knowledge does not change the past (None: by the GPUs of its life).
     """
 
@@ -137,3 +143,190 @@ class EndedPod:
     succeeded: bool
     at: datetime | None = None
     life: str = ""
+
+
+# Share of time. On a node without pods, less than NVML's smallest step (1 %) is noise.
+ENGINE_IN_USE = 0.01
+# Over a window the peak counts, and DCGM averages the engine over the 30 s between two readings: 0.1 % of them is
+# a single request of 30 ms. Serving pods stay below 5 % for an hour and work all the same.
+ENGINE_QUIET = 0.001
+# A stuck counter (seen on idle Blackwell GPUs) reads 100 %. So does work, so the other signals decide.
+ENGINE_FULL = 0.99
+# A mean below this counts as unused: occasional requests stay below it.
+ENGINE_UNUSED = 0.05
+# Used memory. The driver itself keeps about 570 MiB of an L40S (1.2 %, its `Reserved`), which exporters without
+# DCGM_FI_DEV_FB_RESERVED may count as used; a CUDA context takes 0.3 to 1 GB. A model takes far more.
+MEMORY_HELD = 0.02
+# Change of used memory. Without a process at work it stays the same to the MiB; the least that a new CUDA context
+# takes is 0.16 % of a B200 (300 of 183359 MiB).
+MEMORY_STILL = 0.001
+# Watts. With a model loaded and nothing to do an A100 draws 80, an L40S 102, an H100 122 to 145, a B200 192 to
+# 196; without a process 54, 36, 72 for the first three (arXiv:2605.23918 and nvidia-smi outputs in public issues:
+# wilicc/gpu-burn#114, NVIDIA/TensorRT-LLM#10278). More than this is work; less proves nothing by itself, since
+# small GPUs work at 70.
+POWER_AT_REST = 250.0
+# Watts between the lowest and the highest reading. A CUDA context that comes or goes moves an A100 by 26, the
+# least of the GPUs measured there; resident memory moves it by less than 0.02 per GB.
+POWER_STEADY = 20.0
+# Share of the window that must have samples: a Prometheus that has just started knows of no work.
+COVERAGE_ENOUGH = 0.8
+
+
+class Use(StrEnum):
+    """The combined result of the signals."""
+
+    ACTIVE = "active"
+    QUIET = "quiet"
+    UNKNOWN = "unknown"  # contradictory or too few signals
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Activity:
+    """The present activity of a node's GPUs by DCGM, None where it is not reported.
+
+    *engine* is the share of time the engine worked (ratio), *memory* used memory of used, free and reserved
+    (ratio), *power* watts. Each is the highest among the node's GPUs.
+    """
+
+    engine: float | None = None
+    memory: float | None = None
+    power: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """The activity of one GPU of a pod over the last two minutes, as ratios, None where DCGM does not report it.
+
+    *engine* is the mean share of time the engine worked, *memory* mean used memory, *peak_memory* and *least_memory*
+    its highest and lowest.
+    """
+
+    engine: float | None = None
+    memory: float | None = None
+    peak_memory: float | None = None
+    least_memory: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """The activity of a pod's GPUs over the last *window*, None where it was not observed.
+
+    *engine* is the highest share of time that one of them worked (ratio), *memory* by how much one's used memory
+    changed (highest less lowest, ratio of that GPU's), *power* the highest watts, *power_floor* those less the
+    widest swing of one GPU: for a pod with one GPU the lowest watts. *coverage* is the share of the window that
+    has samples (ratio).
+    """
+
+    window: timedelta
+    engine: float | None = None
+    memory: float | None = None
+    power: float | None = None
+    power_floor: float | None = None
+    coverage: float = 0.0
+
+
+def judge(seen: Activity) -> Use:
+    """Return whether the GPUs of a node without a GPU pod are in use.
+
+    =================  ==================  =====================================================
+    engine             memory              verdict (power: `rest`, `work` above it, `-` unknown)
+    =================  ==================  =====================================================
+    any or unknown     held                active: a process holds it, whether or not it computes
+    1 % to 99 %        empty or unknown    active
+    full (99 %)        empty or unknown    active at `work`; unknown at `rest`: the counter is stuck
+    full (99 %)        empty               unknown at `-`: nothing that works holds no memory
+    full (99 %)        unknown             active at `-`: no signal contradicts
+    below 1 %          empty               quiet at `rest` or `-`; unknown at `work`
+    below 1 %          unknown             quiet at `rest`; unknown at `work` or `-`
+    unknown            empty               quiet at `rest`; unknown at `work` or `-`
+    unknown            unknown             unknown: watts alone prove nothing
+    =================  ==================  =====================================================
+    """
+    if seen.memory is not None and seen.memory >= MEMORY_HELD:
+        return Use.ACTIVE
+    works_hard = None if seen.power is None else seen.power > POWER_AT_REST
+    if seen.engine is not None and seen.engine >= ENGINE_IN_USE:
+        stuck = seen.engine >= ENGINE_FULL and not works_hard and (seen.memory is not None or works_hard is False)
+        return Use.UNKNOWN if stuck else Use.ACTIVE
+    quiet = [seen.engine is not None, seen.memory is not None, works_hard is False]
+    return Use.QUIET if sum(quiet) >= 2 and not works_hard else Use.UNKNOWN
+
+
+def was_idle(course: Course) -> Use:
+    """Return QUIET only if a pod's GPUs did nothing for the whole window.
+
+    ====================  ===================  ========================================================
+    engine, its peak      memory               verdict (power: `steady`, `moved` or high, `-` unknown)
+    ====================  ===================  ========================================================
+    any or unknown        changed              active: memory is being loaded or released
+    0.1 % to 99 %         still or unknown     active
+    full (99 %)           still or unknown     active at `moved` or `-`; unknown at `steady`: stuck
+    below 0.1 %           still                quiet at `steady` or `-`; unknown at `moved`
+    below 0.1 %           unknown              quiet at `steady`; unknown at `moved` or `-`
+    unknown               still or unknown     unknown: nothing else measures work
+    ====================  ===================  ========================================================
+
+    If less than 80 % of the window has samples, quiet becomes unknown; observed work still counts. A course is stored
+    by pod name, so a pod younger than the window may have the course of its predecessor (StatefulSets): the caller
+    compares ages.
+    """
+    if course.memory is not None and course.memory > MEMORY_STILL:
+        return Use.ACTIVE
+    if course.engine is None:
+        return Use.UNKNOWN
+    steady = _steady(course)
+    if course.engine >= ENGINE_QUIET:
+        return Use.UNKNOWN if course.engine >= ENGINE_FULL and steady else Use.ACTIVE
+    agreed = steady is not False and (steady or course.memory is not None)
+    return Use.QUIET if agreed and course.coverage >= COVERAGE_ENOUGH else Use.UNKNOWN
+
+
+def at_rest(sample: Sample) -> bool | None:
+    """Return whether a held GPU was idle: engine below 5 % and memory unchanged. None: not all of it is known.
+
+    A loaded model without requests is idle; one that is being loaded is not.
+    """
+    if sample.engine is None or sample.memory is None or sample.peak_memory is None or sample.least_memory is None:
+        return None
+    return sample.engine < ENGINE_UNUSED and sample.peak_memory - sample.least_memory <= MEMORY_STILL
+
+
+def _steady(course: Course) -> bool | None:
+    """Return whether the power stayed at an idle GPU's level, None if unknown."""
+    if course.power is None:
+        return None
+    if course.power > POWER_AT_REST:
+        return False
+    return None if course.power_floor is None else course.power - course.power_floor <= POWER_STEADY
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """Means over the GPUs of a pod: the sampled *share* of them, and the other values for that share.
+
+    *idle* is the part at rest, *engine* and *memory* are means, *peak_engine* and *peak_memory* the highest of one GPU
+    (None without samples); all ratios 0-1.
+    """
+
+    share: float = 0.0
+    idle: float = 0.0
+    engine: float = 0.0
+    memory: float = 0.0
+    peak_engine: float | None = None
+    peak_memory: float | None = None
+
+
+def measure(samples: Iterable[Sample], devices: int) -> Measure:
+    """Return the measure of a pod that holds that many *devices*."""
+    told = [(s, rest) for s in samples if (rest := at_rest(s)) is not None]
+    if not told or not devices:
+        return Measure()
+    count = len(told)
+    return Measure(
+        share=min(1.0, count / devices),
+        idle=sum(rest for _, rest in told) / count,
+        engine=sum(s.engine or 0.0 for s, _ in told) / count,
+        memory=sum(s.memory or 0.0 for s, _ in told) / count,
+        peak_engine=max(s.engine or 0.0 for s, _ in told),
+        peak_memory=max(s.peak_memory or 0.0 for s, _ in told),
+    )

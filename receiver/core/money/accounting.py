@@ -10,21 +10,22 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from receiver.core.model.activity import Measure, Sample, measure
 from receiver.core.model.memory import NodeLife
 from receiver.core.model.model import Node
-from receiver.core.model.pods import Pod
+from receiver.core.model.pods import Pod, gpus_of
 from receiver.core.model.policy import Attribution, Policy
-from receiver.core.model.resources import gpus_of
 from receiver.core.model.usage import (
     Accounted,
     Accounting,
     EndedPod,
     GpuHolding,
+    Measure,
     Owner,
+    Sample,
     Unwatched,
     Usage,
     WorkloadLife,
+    measure,
     workload_name,
 )
 from receiver.core.money.budget import month_of

@@ -15,9 +15,8 @@ from zoneinfo import ZoneInfo
 
 from receiver.core.model.actions import Action, ActionKind, Outcome, OutcomeKind
 from receiver.core.model.model import Facts, PoolState, Stage
-from receiver.core.model.pods import Pod, Workload
+from receiver.core.model.pods import Pod, Workload, gpus_of
 from receiver.core.model.policy import Budget, BudgetChange, Policy, Pool, Scope
-from receiver.core.model.resources import gpus_of
 from receiver.core.money.cost import unit_price
 
 HOUR = timedelta(hours=1)

@@ -4,9 +4,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from decimal import Decimal
 
-from receiver.core.model.approval_request import LABELS, Answer, Asks, Question, about, does, does_not, named
 from receiver.core.model.model import PoolState
-from receiver.core.model.overrides import Override, OverrideKind
+from receiver.core.model.overrides import (
+    LABELS,
+    Answer,
+    Asks,
+    Override,
+    OverrideKind,
+    Question,
+    about,
+    does,
+    does_not,
+    named,
+)
 from receiver.core.model.policy import Policy, Pool
 from receiver.core.model.text import some
 from receiver.core.money.cost import HOUR

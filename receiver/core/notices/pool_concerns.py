@@ -6,8 +6,8 @@ from datetime import timedelta
 
 from receiver.core.explain.rules import RULES, SPEAKS_UP, guide, plainly
 from receiver.core.model.actions import ActionKind, Decision, Reason
-from receiver.core.model.approval_request import sentence
 from receiver.core.model.model import Node, PoolState, Stage
+from receiver.core.model.overrides import sentence
 from receiver.core.model.pods import Pod, PodPhase, Workload
 from receiver.core.model.policy import Pool
 from receiver.core.model.text import cut, lasting, some

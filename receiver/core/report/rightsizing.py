@@ -6,11 +6,10 @@ from datetime import timedelta
 from decimal import Decimal
 from enum import StrEnum
 
-from receiver.core.model.activity import COVERAGE_ENOUGH, at_rest
 from receiver.core.model.memory import NodeLife
 from receiver.core.model.pods import Pod
 from receiver.core.model.policy import Policy
-from receiver.core.model.usage import Accounted, Usage, WorkloadLife
+from receiver.core.model.usage import COVERAGE_ENOUGH, Accounted, Usage, WorkloadLife, at_rest
 from receiver.core.money.accounting import SAMPLED, StepSight, life_of, workload_of
 from receiver.core.money.attribution import By, Share, key_of
 from receiver.core.money.budget import month_of

@@ -10,7 +10,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from receiver.core.model.actions import Decision
-from receiver.core.model.approval_request import (
+from receiver.core.model.model import Facts, Node, PoolState
+from receiver.core.model.overrides import (
     STANDS_FOR,
     Asks,
     Question,
@@ -18,7 +19,6 @@ from receiver.core.model.approval_request import (
     growth_covered,
     question_id,
 )
-from receiver.core.model.model import Facts, Node, PoolState
 from receiver.core.model.policy import Approval, Policy
 from receiver.core.money.cost import next_unit_at
 from receiver.core.scaling.assign import Assignment, Wanted, floor_gives_way

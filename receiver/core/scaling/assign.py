@@ -11,9 +11,8 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
 from receiver.core.model.model import Facts
-from receiver.core.model.pods import Pod, Workload
+from receiver.core.model.pods import Pod, Workload, gpus_of
 from receiver.core.model.policy import Policy, Pool, Scope
-from receiver.core.model.resources import gpus_of
 from receiver.core.model.text import some
 from receiver.core.money.budget import Budgets, BudgetView, Refusal, teams_of, views
 from receiver.core.money.cost import unit_price

@@ -15,11 +15,10 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from receiver.core.model.actions import Because, VictimStage
-from receiver.core.model.approval_request import Question, approved_growth, growth_ever_approved
 from receiver.core.model.model import ON_ITS_WAY, CordonedBy, Facts, Node, PoolState, Stage
-from receiver.core.model.pods import Workload
+from receiver.core.model.overrides import Question, approved_growth, growth_ever_approved
+from receiver.core.model.pods import COMPUTE, Workload, gpus_in
 from receiver.core.model.policy import Policy, Pool, Scope
-from receiver.core.model.resources import COMPUTE, gpus_in
 from receiver.core.model.signals import SignalAction
 from receiver.core.money.budget import Budgets, BudgetView, Key, Refusal, highest, passes_hold, teams_of, unseen
 from receiver.core.money.cost import unit_price

@@ -6,9 +6,18 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from receiver.core.model.model import Node, Offer, PoolState, Stage
-from receiver.core.model.pods import Pod, PodPhase, Requirement, Toleration, Workload
+from receiver.core.model.pods import (
+    COMPUTE,
+    Pod,
+    PodPhase,
+    Requirement,
+    Toleration,
+    Workload,
+    allocatable,
+    less,
+    too_much,
+)
 from receiver.core.model.policy import POOL_LABEL, Pool, Taint
-from receiver.core.model.resources import COMPUTE, allocatable, less, too_much
 from receiver.core.model.signals import UNASSIGNED
 from receiver.core.model.text import cut
 

@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from receiver.core.model.pods import Pod, Workload
-from receiver.core.model.resources import COMPUTE
+from receiver.core.model.pods import COMPUTE, Pod, Workload
 from receiver.core.scaling.capacity import RULES, Allowance, Bin, Given, Requests, Tally, new_bin
 from receiver.core.scaling.demand import take
 from receiver.core.scaling.market import gang_kind, price

@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from receiver.core.model.actions import Action, ActionKind, Reason, Verdict
-from receiver.core.model.approval_request import Asks, Question
 from receiver.core.model.model import Backoff, Facts, Node, PoolState, Rights, Source, SourceState
-from receiver.core.model.overrides import Override
+from receiver.core.model.overrides import Asks, Override, Question
 from receiver.core.model.policy import Fallback, Limits, Policy, Pool
 from receiver.core.model.signals import PoolSilence, Signal, SignalAction
 from receiver.core.model.windows import next_change

@@ -7,9 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Generic, TypeVar
 
-from receiver.core.model.pods import Pod, Workload, owner_of
+from receiver.core.model.pods import COMPUTE, Pod, Workload, gpus_in, owner_of
 from receiver.core.model.policy import Objective, Policy, Pool
-from receiver.core.model.resources import COMPUTE, gpus_in
 from receiver.core.scaling.capacity import Requests, Tally
 from receiver.core.scaling.demand import new_node, preference, refusal, take
 

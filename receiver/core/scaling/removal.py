@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from receiver.core.model.actions import Because, Reason, Victim, VictimStage
-from receiver.core.model.approval_request import approved_instances
 from receiver.core.model.model import ON_ITS_WAY, CordonedBy, Node, Stage
+from receiver.core.model.overrides import approved_instances
 from receiver.core.model.pods import Pod
 from receiver.core.model.policy import Policy, Pool
 from receiver.core.model.signals import SignalAction

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from receiver.core.model.activity import Activity
+from receiver.core.model.usage import Activity
 from receiver.replay.world.cluster import Agenda, Key
 from receiver.replay.world.objects import VM, WorldPod
 

@@ -9,9 +9,8 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Literal
 
-from receiver.core.model.pods import Preference, Requirement, Toleration
+from receiver.core.model.pods import CPU, GIB, MEMORY, MIB, STORAGE, Preference, Requirement, Toleration
 from receiver.core.model.policy import Taint
-from receiver.core.model.resources import CPU, GIB, MEMORY, MIB, STORAGE
 
 GANG_ANNOTATION = "gpu-autoscaler.io/gang"
 POOL_LABEL = "kubernetes.civo.com/civo-node-pool"
@@ -169,7 +168,7 @@ class Pdb:
 class PodTemplate:
     """The parts that pods and jobs share. *gpu_util* and *gpu_memory* are the activity and used memory (ratios 0-1) of
     each GPU after warm-up; memory None follows from the activity. *compute* are the requests beside GPUs in millicores
-    and bytes (`receiver.core.model.resources`)."""
+    and bytes (`receiver.core.model.pods`)."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from receiver.core.model.pods import allocatable
 from receiver.core.model.policy import Taint
-from receiver.core.model.resources import allocatable
 from receiver.replay.world.activity import Gpus
 from receiver.replay.world.cluster import Agenda, ClusterObjects, Dice, merged
 from receiver.replay.world.config import POOL_LABEL, Faults, Timings

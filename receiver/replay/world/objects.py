@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from receiver.core.model.pods import COMPUTE
 from receiver.core.model.policy import Taint
-from receiver.core.model.resources import COMPUTE
 from receiver.replay.world.config import PodSpec, WorldPool
 
 
@@ -72,7 +72,7 @@ class CivoPool:
 class WorldNode:
     """A Kubernetes node as it was at *version*.
 
-    *allocatable* are the compute resources (`core.model.resources`) and, once the driver runs, the GPU resources. Those
+    *allocatable* are the compute resources (`core.model.pods`) and, once the driver runs, the GPU resources. Those
     that a DRA driver serves (*dra*) are included, although its status does not show them. *taints* include those that
     Kubernetes sets itself.
     """

@@ -16,9 +16,17 @@ from flask import Blueprint, Response, jsonify, make_response, request
 from receiver.config.document import parse
 from receiver.config.values import LabelValue, LongerThanZero, Money, Wrong, did_you_mean, nearest
 from receiver.core.model.actions import ActionKind
-from receiver.core.model.approval_request import Answer, Question, needs_size, sentence
-from receiver.core.model.approval_request import override_of as override_of_answer
-from receiver.core.model.overrides import EVERY_POOL, SIZES, Override, OverrideKind
+from receiver.core.model.overrides import (
+    EVERY_POOL,
+    SIZES,
+    Answer,
+    Override,
+    OverrideKind,
+    Question,
+    needs_size,
+    sentence,
+)
+from receiver.core.model.overrides import override_of as override_of_answer
 from receiver.core.model.policy import BudgetChange, Policy, Pool, Scope
 from receiver.core.model.text import lasting
 from receiver.core.money.budget import month_of, title_of

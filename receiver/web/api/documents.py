@@ -11,8 +11,7 @@ from receiver.config.model import Mode
 from receiver.core.explain.explain import what_to_do
 from receiver.core.explain.rules import why
 from receiver.core.model.actions import ActionKind, Change, OutcomeKind, VictimStage
-from receiver.core.model.approval_request import Answer, Question, sentence
-from receiver.core.model.overrides import OverrideKind
+from receiver.core.model.overrides import Answer, OverrideKind, Question, sentence
 from receiver.core.model.policy import Scope, Unanswered
 from receiver.core.money.attribution import By, Part
 from receiver.core.money.cost import amount

@@ -8,7 +8,7 @@ from typing import Any
 from flask import Blueprint, make_response, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
-from receiver.core.model.approval_request import (
+from receiver.core.model.overrides import (
     LABELS,
     Answer,
     Asks,

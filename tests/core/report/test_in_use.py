@@ -3,8 +3,7 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from receiver.core.model.activity import Sample
-from receiver.core.model.usage import Accounted
+from receiver.core.model.usage import Accounted, Sample
 from receiver.core.report.rightsizing import InUse, in_use
 from tests.core.builders import NOW
 from tests.core.test_accounting import MINUTE, POLICY, RESTS, WORKS, bound, seen
