@@ -94,6 +94,7 @@ def test_what_never_can_be_read_holds_up_the_look_for_a_few_minutes_only() -> No
 class _Unreadable:
     def __init__(self) -> None:
         self.said: list[str] = []
+        self.remarks = self
 
     def if_allowed(self, *_: Any, **__: Any) -> None:
         raise TryLater("500", code="http_500")

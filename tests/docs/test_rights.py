@@ -10,10 +10,11 @@ from receiver.adapters.kubernetes.reflector import ResourceKind
 from tests.docs.pages import ROOT, text_of
 from tests.manifests.uses import EVERYBODYS
 
-CALLED = re.compile(r"\.(reads|creates|patches|deletes)\((\w+)")
+ASKED = re.compile(r'\._wire\.ask\(\s*"(\w+)", [\w."/]+, (\w+)')
+FOUND = re.compile(r'\._wire\.find\("\w+", (\w+)')
+LISTED = re.compile(r'\._wire\.every\("\w+", (\w+)')
 KEPT = re.compile(r"_lists\.every\(\s*\"\w+\",\s*(\w+)")  # listed, and then watched
 PATH = re.compile(r"/apis?(?:/([a-z0-9.]+))?/v\d(?:/namespaces/{namespace})?/(\w+)(/{name})?(/\w+)?")
-VERBS = {"creates": "create", "patches": "patch", "deletes": "delete"}
 BY_KIND = frozenset({"CUSTOM", "CUSTOM_ONE"})
 RBAC = (ROOT / "k8s" / "base" / "rbac.yaml").read_text(encoding="utf-8")
 VERB = re.compile(r"^  - (get|list|watch|create|update|patch|delete|deletecollection)\b(.*)$", re.MULTILINE)
@@ -39,6 +40,13 @@ def _code() -> str:
     return "".join(path.read_text(encoding="utf-8") for path in files)
 
 
+def _called() -> list[tuple[str, str]]:
+    """Return the verb and the path's name of each call."""
+    code = _code()
+    calls = [*ASKED.findall(code), *(("get", name) for name in FOUND.findall(code))]
+    return [*calls, *(("list", name) for name in LISTED.findall(code))]
+
+
 def _right(path: str, verb: str | None = None) -> tuple[str, str, str]:
     """Return group, resource and verb; a read is a get of one object or a list of all."""
     found = PATH.fullmatch(path)
@@ -49,13 +57,12 @@ def _right(path: str, verb: str | None = None) -> tuple[str, str, str]:
 
 def _used() -> Iterator[tuple[str, str, str]]:
     paths = vars(api)
-    for how, name in CALLED.findall(_code()):
+    for verb, name in _called():
         if name.isupper() and name not in BY_KIND:
-            yield _right(paths[name], VERBS.get(how))
+            yield _right(paths[name], verb)
     for plural, path in owners.SCALABLE.values():
         yield _right(path)
-        if plural != "jobs":
-            yield _right(f"{path}/scale", "patch")
+        yield _right(path if plural == "jobs" else f"{path}/scale", "patch")
     for name in KEPT.findall(_code()):
         yield _right(paths[name])
         yield _right(paths[name], "watch")
@@ -94,8 +101,11 @@ def test_the_page_and_the_file_know_of_each_other() -> None:
 
 
 def test_no_call_to_the_cluster_is_of_a_kind_that_nobody_looks_for_here() -> None:
-    named = [name for _, name in CALLED.findall(_code())]
-    assert {name for name in named if not name.isupper()} == {"path", "f"}  # the owners'
-    assert _code().count("_api.reads(path)") == 2  # that of `Lists.every`, and the owners'
-    assert _code().count('patches(f"{path}/scale")') == 1
-    assert not re.search(r"\bclient\.\w+Api\(|\.call_api\(", _code().replace("self._client.call_api(*request", ""))
+    code = _code()
+    everywhere = len(re.findall(r"_wire\.(?:ask|find|every|listed|watch)\(", code))
+    # Of owners, and of `Lists`.
+    by_path = ("find(plural, path,", 'ask("patch", resource, path,', "every(resource, path,")
+    assert all(code.count(f"_wire.{call}") == 1 for call in by_path)
+    by_reflectors = len(re.findall(r"_wire\.(?:listed|watch)\(self\.resource, self\._path", code))
+    assert everywhere == len([n for _, n in _called() if n.isupper()]) + len(by_path) + by_reflectors
+    assert not re.search(r"\bclient\.\w+Api\(|\.call_api\(", code.replace("self._client.call_api(*request", ""))

@@ -5,7 +5,8 @@ these. Credentials, connections and errors are still the client's.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
 
@@ -28,6 +29,34 @@ TOO_MANY = "http_429"
 HANGS_AFTER = 10  # seconds after which a watch that should have ended is taken for dead
 HIDE_FROM = 8  # characters; a shorter word is no credential
 WORDS = 300  # characters of Kubernetes' own explanation that a message may carry
+
+# In a strategic merge a list of taints or containers is merged by name, as the client's own default does.
+STRATEGIC = "application/strategic-merge-patch+json"
+MERGE = "application/merge-patch+json"
+METHODS = {  # by RBAC's verb, with the type of a body; the others are GET
+    "create": ("POST", "application/json"),
+    "patch": ("PATCH", STRATEGIC),
+    "delete": ("DELETE", "application/json"),
+}
+
+NODES = "/api/v1/nodes"
+NODE = "/api/v1/nodes/{name}"
+PODS = "/api/v1/pods"
+PODS_OF = "/api/v1/namespaces/{namespace}/pods"
+POD = "/api/v1/namespaces/{namespace}/pods/{name}"
+EVICTION = "/api/v1/namespaces/{namespace}/pods/{name}/eviction"
+EVENTS_OF = "/api/v1/namespaces/{namespace}/events"
+BUDGETS_OF = "/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets"
+QUOTAS = "/api/v1/resourcequotas"
+QUOTAS_OF = "/api/v1/namespaces/{namespace}/resourcequotas"
+QUOTA = "/api/v1/namespaces/{namespace}/resourcequotas/{name}"
+DEPLOYMENT = "/apis/apps/v1/namespaces/{namespace}/deployments/{name}"
+STATEFUL_SET = "/apis/apps/v1/namespaces/{namespace}/statefulsets/{name}"
+REPLICA_SET = "/apis/apps/v1/namespaces/{namespace}/replicasets/{name}"
+JOB = "/apis/batch/v1/namespaces/{namespace}/jobs/{name}"
+REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+CUSTOM = "/apis/{group}/{version}/{plural}"  # of a cluster, or of all namespaces
+CUSTOM_ONE = "/apis/{group}/{version}/{plural}/{name}"
 
 Json = Mapping[str, Any]
 
@@ -53,8 +82,12 @@ class ClusterWire:
         self._clock = clock
         self.wrote: Callable[[str, Json | None], None] = lambda _, __: None
 
-    def ask(self, verb: str, resource: str, call: Callable[..., Any], *args: Any, **options: Any) -> Json:
-        """Return the decoded answer of *call*; *verb* and *resource* are RBAC's words for it.
+    def ask(self, verb: str, resource: str, path: str, *given: Any, content: str | None = None, **options: Any) -> Json:
+        """Return the decoded answer of a call; *verb* and *resource* are RBAC's words for it.
+
+        *given* are the parts of *path* in the order in which they stand there, then a body, of type *content* if it is
+        not the verb's usual one. *options* are the API's own, in snake case with an underscore before Python's words
+        (``_continue``).
 
         Raises WontWork with code ``http_404`` when the object is not there, TryLater with ``conflict`` when it
         changed meanwhile and with ``http_429`` when something (a PodDisruptionBudget, load) asks to wait.
@@ -64,7 +97,7 @@ class ClusterWire:
             self._before_write()
         try:
             with self._understood(verb, resource):
-                response = call(*args, _request_timeout=self._timeouts, _preload_content=False, **options)
+                response = self._send(verb, path, given, options, self._timeouts, content)
                 decoded = json.loads(self._blotted(response.data))
             if not isinstance(decoded, dict):
                 raise TryLater(f"Kubernetes' answer to {verb} {resource} is not understood", code="malformed")
@@ -76,17 +109,23 @@ class ClusterWire:
             self.wrote(resource, None if verb == "delete" else decoded)
         return decoded
 
-    def find(self, resource: str, call: Callable[..., Any], *parts: str) -> Json | None:
-        """Return the object that *call* gets, None when it is not there. Raises as `ask` does."""
+    def find(self, resource: str, path: str, *parts: str) -> Json | None:
+        """Return the object at *path*, None when it is not there. Raises as `ask` does."""
         try:
-            return self.ask("get", resource, call, *parts)
+            return self.ask("get", resource, path, *parts)
         except WontWork as error:
             if error.code == NOT_FOUND:
                 return None
             raise
 
     def watch(
-        self, resource: str, call: Callable[..., Any], opened: Callable[[Any], None], seconds: int, **options: Any
+        self,
+        resource: str,
+        path: str,
+        parts: Sequence[str],
+        opened: Callable[[Any], None],
+        seconds: int,
+        **options: Any,
     ) -> Iterator[Json]:
         """Yield the events of a watch as they come, with their objects as JSON, until the server ends it.
 
@@ -94,8 +133,8 @@ class ClusterWire:
         not is given up ten seconds later. Raises as `ask` does, with ``http_410`` for a version that is forgotten.
         """
 
-        def asked(**given: Any) -> Any:  # undocumented: from a docstring the library would take a model to build
-            response = call(_request_timeout=(self._timeouts[0], seconds + HANGS_AFTER), **given)
+        def asked(_preload_content: bool, **given: Any) -> Any:  # undocumented: a docstring would name a model
+            response = self._send("watch", path, parts, given, (self._timeouts[0], seconds + HANGS_AFTER))
             opened(response)
             return response
 
@@ -106,6 +145,63 @@ class ClusterWire:
                     yield dict(event)
             except (TypeError, LookupError, AttributeError) as error:  # lines that are no event
                 raise ValueError("no event") from error
+
+    def every(self, resource: str, path: str, *parts: str, **options: Any) -> list[Json]:
+        """Return every object of a list, as `listed` does."""
+        return self.listed(resource, path, *parts, **options)[0]
+
+    def listed(
+        self, resource: str, path: str, *parts: str, view: Callable[[Json], Any] | None = None, **options: Any
+    ) -> tuple[list[Any], str]:
+        """Return every object of a list, and the version to watch it from (empty: none was given).
+
+        *view* is applied page by page, so that no more than a page is held of what it leaves out.
+        No ``resourceVersion`` is sent: the API server then answers with what is true now (quorum), not from a cache.
+        """
+        found: list[Any] = []
+        version, more = "", dict[str, str]()
+        while True:
+            page = self.ask("list", resource, path, *parts, limit=PAGE, **more, **options)
+            if not isinstance(page.get("items"), list):
+                raise TryLater(f"Kubernetes' answer to list {resource} is not understood: no items", code="malformed")
+            found += entries(page, "items") if view is None else map(view, entries(page, "items"))
+            metadata = section(page, "metadata")
+            version = version or text(metadata, "resourceVersion")
+            token = text(metadata, "continue")
+            if not token:
+                return found, version
+            if token == more.get("_continue"):  # the same page for ever
+                raise TryLater(f"Kubernetes' answer to list {resource} never ends", code="malformed")
+            more = {"_continue": token}
+
+    def _send(
+        self,
+        verb: str,
+        path: str,
+        given: Sequence[Any],
+        options: Mapping[str, Any],
+        timeouts: tuple[float, float],
+        content: str | None = None,
+    ) -> Any:
+        """Return urllib3's response, unread. Raises ApiException for a status other than 2xx."""
+        names = re.findall(r"{(\w+)}", path)
+        body = given[len(names)] if len(given) > len(names) else None
+        method, usual = METHODS.get(verb, ("GET", ""))
+        headers = {"Accept": "application/json"} | ({} if body is None else {"Content-Type": content or usual})
+        request = self._client.param_serialize(
+            method=method,
+            resource_path=path,
+            path_params=dict(zip(names, given, strict=False)),
+            query_params=[(_camel(name), value) for name, value in options.items() if value is not None],
+            header_params=headers,
+            body=body,
+            auth_settings=["BearerToken"],
+        )
+        answer: Any = self._client.call_api(*request, _request_timeout=timeouts)
+        if not 200 <= answer.status <= 299:
+            answer.read()
+            raise ApiException.from_response(http_resp=answer, body=None, data=None)
+        return answer.response
 
     @contextmanager
     def _understood(self, verb: str, resource: str) -> Iterator[None]:
@@ -131,38 +227,6 @@ class ClusterWire:
                 if len(secret) >= HIDE_FROM:
                     answer = answer.replace(secret.encode(), b"***")
         return answer
-
-    def every(self, resource: str, call: Callable[..., Any], **options: Any) -> list[Json]:
-        """Return every object of a list, as `listed` does."""
-        return self.listed(resource, call, **options)[0]
-
-    def listed(
-        self,
-        resource: str,
-        call: Callable[..., Any],
-        view: Callable[[Json], Any] | None = None,
-        **options: Any,
-    ) -> tuple[list[Any], str]:
-        """Return every object of a list, and the version to watch it from (empty: none was given).
-
-        *view* is applied page by page, so that no more than a page is held of what it leaves out.
-        No ``resourceVersion`` is sent: the API server then answers with what is true now (quorum), not from a cache.
-        """
-        found: list[Any] = []
-        version, more = "", dict[str, str]()
-        while True:
-            page = self.ask("list", resource, call, limit=PAGE, **more, **options)
-            if not isinstance(page.get("items"), list):
-                raise TryLater(f"Kubernetes' answer to list {resource} is not understood: no items", code="malformed")
-            found += entries(page, "items") if view is None else map(view, entries(page, "items"))
-            metadata = section(page, "metadata")
-            version = version or str(metadata.get("resourceVersion") or "")
-            token = str(metadata.get("continue") or "")
-            if not token:
-                return found, version
-            if token == more.get("_continue"):  # the same page for ever
-                raise TryLater(f"Kubernetes' answer to list {resource} never ends", code="malformed")
-            more = {"_continue": token}
 
     def _refusal(self, error: ApiException, verb: str, resource: str) -> TryLater | WontWork:
         status = error.status or 0
@@ -240,87 +304,6 @@ def versioned(raw: Json) -> dict[str, str]:
     return {"resourceVersion": version} if version else {}
 
 
-# What a list of taints or containers in the change stands for is merged by name, as the client's own default does.
-STRATEGIC = "application/strategic-merge-patch+json"
-MERGE = "application/merge-patch+json"
-
-NODES = "/api/v1/nodes"
-NODE = "/api/v1/nodes/{name}"
-PODS = "/api/v1/pods"
-PODS_OF = "/api/v1/namespaces/{namespace}/pods"
-POD = "/api/v1/namespaces/{namespace}/pods/{name}"
-EVICTION = "/api/v1/namespaces/{namespace}/pods/{name}/eviction"
-EVENTS_OF = "/api/v1/namespaces/{namespace}/events"
-BUDGETS_OF = "/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets"
-QUOTAS = "/api/v1/resourcequotas"
-QUOTAS_OF = "/api/v1/namespaces/{namespace}/resourcequotas"
-QUOTA = "/api/v1/namespaces/{namespace}/resourcequotas/{name}"
-DEPLOYMENT = "/apis/apps/v1/namespaces/{namespace}/deployments/{name}"
-STATEFUL_SET = "/apis/apps/v1/namespaces/{namespace}/statefulsets/{name}"
-REPLICA_SET = "/apis/apps/v1/namespaces/{namespace}/replicasets/{name}"
-JOB = "/apis/batch/v1/namespaces/{namespace}/jobs/{name}"
-REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-CUSTOM = "/apis/{group}/{version}/{plural}"  # of a cluster, or of all namespaces
-CUSTOM_ONE = "/apis/{group}/{version}/{plural}/{name}"
-
-
-class KubernetesApi:
-    """Calls through *api_client*. Each takes the parts of its path in the order in which they stand there, then a body.
-
-    Options are the API's own, in snake case with an underscore before Python's words (``_continue``). They return
-    urllib3's response, unread; ApiException for a status other than 2xx.
-    """
-
-    def __init__(self, api_client: client.ApiClient) -> None:
-        self._client = api_client
-
-    def reads(self, path: str) -> Callable[..., Any]:
-        """Return the call that gets the object or list at *path*, such as ``/api/v1/nodes/{name}``."""
-        return self._call("GET", path)
-
-    def creates(self, path: str) -> Callable[..., Any]:
-        """Return the call that posts its last argument to *path*."""
-        return self._call("POST", path, "application/json")
-
-    def patches(self, path: str, kind: str = STRATEGIC) -> Callable[..., Any]:
-        """Return the call that changes the object at *path* by its last argument, a patch of *kind*."""
-        return self._call("PATCH", path, kind)
-
-    def deletes(self, path: str) -> Callable[..., Any]:
-        """Return the call that deletes the object at *path*, on the conditions that its last argument may give."""
-        return self._call("DELETE", path, "application/json")
-
-    def _call(self, method: str, path: str, content: str | None = None) -> Callable[..., Any]:
-        names = [part.partition("}")[0] for part in path.split("{")[1:]]
-
-        def call(*given: Any, _request_timeout: Any = None, _preload_content: bool = False, **options: Any) -> Any:
-            assert not _preload_content  # nothing here knows the models
-            body = given[len(names)] if len(given) > len(names) else None
-            headers = {
-                "Accept": "application/json",
-                **({"Content-Type": content} if content and body is not None else {}),
-            }
-            request = self._client.param_serialize(
-                method=method,
-                resource_path=path,
-                path_params=dict(zip(names, given, strict=False)),
-                query_params=[(_camel(name), value) for name, value in options.items() if value is not None],
-                header_params=headers,
-                body=body,
-                auth_settings=["BearerToken"],
-            )
-            return self._send(request, _request_timeout)
-
-        return call
-
-    def _send(self, request: tuple[str, str, Any, Any, Any], timeout: object) -> Any:
-        answer: Any = self._client.call_api(*request, _request_timeout=timeout)
-        if not 200 <= answer.status <= 299:
-            answer.read()
-            raise ApiException.from_response(http_resp=answer, body=None, data=None)
-        return answer.response
-
-
 def _camel(option: str) -> str:
     """``_continue`` is ``continue``, ``label_selector`` is ``labelSelector``."""
     first, *rest = option.strip("_").split("_")
@@ -330,5 +313,4 @@ def _camel(option: str) -> str:
 class ClusterPart:
     """What every part of `KubernetesCluster` uses."""
 
-    _api: KubernetesApi
     _wire: ClusterWire

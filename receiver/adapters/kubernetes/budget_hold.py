@@ -54,7 +54,7 @@ class HoldingMeans(ClusterPart):
             return Receipt(did=Did.ALREADY, sentence=f"{named} is there already")
         if found is not None:  # what a quota is scoped to cannot be changed
             self._delete(namespace, found)
-        self._wire.ask("create", "resourcequotas", self._api.creates(QUOTAS_OF), namespace, wanted)
+        self._wire.ask("create", "resourcequotas", QUOTAS_OF, namespace, wanted)
         return Receipt(did=Did.DONE, sentence=f"created {named}: no new pod there may ask for a GPU")
 
     def release_namespace(self, namespace: str) -> Receipt:
@@ -93,12 +93,12 @@ class HoldingMeans(ClusterPart):
         return Receipt(did=Did.DONE, sentence=left)
 
     def _quota(self, namespace: str) -> Json | None:
-        return self._wire.find("resourcequotas", self._api.reads(QUOTA), namespace, QUOTA_NAME)
+        return self._wire.find("resourcequotas", QUOTA, namespace, QUOTA_NAME)
 
     def _delete(self, namespace: str, found: Json) -> None:
         """Delete exactly this quota, not a namesake that came after it."""
         options = {"preconditions": {"uid": str(section(found, "metadata").get("uid"))}}
-        self._wire.ask("delete", "resourcequotas", self._api.deletes(QUOTA), namespace, QUOTA_NAME, options)
+        self._wire.ask("delete", "resourcequotas", QUOTA, namespace, QUOTA_NAME, options)
 
     def _cluster_queues(self) -> list[Json]:
         try:

@@ -8,7 +8,6 @@ import uuid
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import yaml
@@ -25,7 +24,6 @@ from receiver.adapters.kubernetes.api import (
     REVIEW,
     REVIEWS,
     ClusterWire,
-    KubernetesApi,
     section,
 )
 from receiver.adapters.kubernetes.budget_hold import HoldingMeans
@@ -119,12 +117,11 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
         configuration.connection_pool_maxsize = CONNECTIONS
         self._client = client.ApiClient(configuration)
         self._client.user_agent = user_agent()
-        self._api = KubernetesApi(self._client)
         self._clock = clock or SystemClock()
         self._wire = ClusterWire(self._client, timeouts, self._clock, before_write)
         self._remarks = Remarks(self._clock)
-        self._lists = Lists(self._api, self._wire)
-        self._resources = CustomResources(self._lists, self._wire, self._api, self._clock, self._remarks)
+        self._lists = Lists(self._wire)
+        self._resources = CustomResources(self._lists, self._wire, self._clock, self._remarks)
         self._dra = Dra(self._resources, self._clock)
         self._keepers = Keepers(self._lists, self._remarks, keep_nodes_for)
         self._pod_groups = PodGroups(self._resources)
@@ -154,7 +151,7 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
 
     def ping(self) -> None:
         """Raise TryLater or WontWork unless nodes may be listed."""
-        self._wire.ask("list", "nodes", self._api.reads(NODES), limit=1)
+        self._wire.ask("list", "nodes", NODES, limit=1)
 
     def look(self) -> ClusterFacts:
         """Return the nodes, then the living GPU pods, then what queues hold back.
@@ -222,8 +219,7 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
     def _pods_of(self, namespaces: Collection[str], selector: str) -> list[SeenPod]:
         found: list[SeenPod] = []
         for namespace in sorted(namespaces):
-            call = partial(self._api.reads(PODS_OF), namespace)
-            found += map(SeenPod, self._wire.every("pods", call, field_selector=selector))
+            found += map(SeenPod, self._wire.every("pods", PODS_OF, namespace, field_selector=selector))
         return found
 
     def may(self, right: Right) -> bool:
@@ -239,7 +235,7 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
             "kind": "SelfSubjectAccessReview",
             "spec": {"resourceAttributes": {**asked, **({"subresource": below} if below else {})}},
         }
-        status = section(self._wire.ask("create", REVIEW, self._api.creates(REVIEWS), body), "status")
+        status = section(self._wire.ask("create", REVIEW, REVIEWS, body), "status")
         allowed, failed = status.get("allowed"), status.get("evaluationError")
         if not isinstance(allowed, bool):
             raise TryLater(f"Kubernetes did not say whether we may {right}", code="malformed")
@@ -271,7 +267,7 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
             "lastTimestamp": now,
             "count": 1,
         }
-        self._wire.ask("create", "events", self._api.creates(EVENTS_OF), pod.namespace, body)
+        self._wire.ask("create", "events", EVENTS_OF, pod.namespace, body)
         return Receipt(did=Did.DONE, sentence=f"left the Event {reason} on pod {pod.key}")
 
 

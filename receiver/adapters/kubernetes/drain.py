@@ -169,7 +169,7 @@ class Drain(NodeMarks):
     def _pods_on(self, node: str) -> list[SeenPod]:
         if not node:
             raise WontWork("a node without a name cannot be asked about", code="bad_name")
-        raws = self._wire.every("pods", self._api.reads(PODS), field_selector=f"spec.nodeName={node}")
+        raws = self._wire.every("pods", PODS, field_selector=f"spec.nodeName={node}")
         return [pod for pod in map(SeenPod, raws) if pod.node == node]
 
     def _evict(self, pod: SeenPod, **options: str) -> bool:
@@ -182,7 +182,7 @@ class Drain(NodeMarks):
             "deleteOptions": {"preconditions": {"uid": str(pod.metadata.get("uid"))}},
         }
         try:
-            self._wire.ask("create", "pods/eviction", self._api.creates(EVICTION), namespace, name, body, **options)
+            self._wire.ask("create", "pods/eviction", EVICTION, namespace, name, body, **options)
         except WontWork as error:
             if error.code == NOT_FOUND:
                 return False

@@ -111,14 +111,14 @@ class NodeMarks(ClusterPart):
         return self._change(raw, {}, {"taints": _with(others, taints)}, done)
 
     def _node(self, name: str) -> Json | None:
-        return self._wire.find("nodes", self._api.reads(NODE), name)
+        return self._wire.find("nodes", NODE, name)
 
     def _change(self, raw: Json, metadata: Json, spec: Json, done: str, gone: Did = Did.DIFFERS) -> Receipt:
         """Change a node as it was read; *gone* is what a node that is no longer there means."""
         name = str(section(raw, "metadata").get("name"))
         body: dict[str, Any] = {"metadata": {**metadata, **versioned(raw)}, **({"spec": spec} if spec else {})}
         try:
-            self._wire.ask("patch", "nodes", self._api.patches(NODE), name, body)
+            self._wire.ask("patch", "nodes", NODE, name, body)
         except WontWork as error:
             if error.code == NOT_FOUND:
                 return _gone(name, gone)

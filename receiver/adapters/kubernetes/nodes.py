@@ -151,7 +151,7 @@ class Dra:
             self._unread_since = self._unread_since or now
             if timedelta(0) <= now - self._unread_since < UNREAD_FOR:
                 raise
-            self._resources.warn("ResourceSlices not read", f"{error}; {WITHOUT_SLICES}")
+            self._resources.remarks.warn("ResourceSlices not read", f"{error}; {WITHOUT_SLICES}")
             return DraServed()
         resources = None if classes is None else resources_of(classes)
         self._last = DraServed(nodes=nodes_of(slices or ()), resources=resources)

@@ -44,7 +44,7 @@ class Owners(ClusterPart):
 
     def scale_to_zero(self, pod: Pod) -> Receipt:
         """See `Cluster.scale_to_zero`. A pod that is gone, or whose annotations changed since: DIFFERS."""
-        raw = self._wire.find("pods", self._api.reads(POD), pod.namespace, pod.name)
+        raw = self._wire.find("pods", POD, pod.namespace, pod.name)
         found = SeenPod(raw).pod if raw is not None else None
         if raw is None or found is None or found.uid != pod.uid or found.terminating:
             return Receipt(did=Did.DIFFERS, sentence=f"pod {pod.key} is gone or going")
@@ -62,7 +62,7 @@ class Owners(ClusterPart):
         if _kind(reference) not in SCALABLE:
             raise WontWork(f"{told} cannot be scaled to zero by us; {WORKS}", code="not_scalable")
         plural, path = SCALABLE[_kind(reference)]
-        raw = self._wire.find(plural, self._api.reads(path), namespace, text(reference, "name"))
+        raw = self._wire.find(plural, path, namespace, text(reference, "name"))
         if raw is None or section(raw, "metadata").get("uid") != text(reference, "uid"):
             return Receipt(did=Did.DIFFERS, sentence=f"{told} is gone, or another one has its name")
         above = controller_of(section(raw, "metadata"))
@@ -82,7 +82,7 @@ class Owners(ClusterPart):
         replicas = spec.get("replicas", 1)  # absent means one
         if replicas == 0:
             return Receipt(did=Did.ALREADY, sentence=f"{told} is at zero replicas already")
-        self._modify(f"{plural}/scale", self._api.patches(f"{path}/scale"), raw, {"replicas": 0})
+        self._modify(f"{plural}/scale", f"{path}/scale", raw, {"replicas": 0})
         return Receipt(did=Did.DONE, sentence=f"scaled {told} from {replicas} to 0 replicas")
 
     def _suspend(self, raw: Json, told: str) -> Receipt:
@@ -92,13 +92,13 @@ class Owners(ClusterPart):
             return Receipt(did=Did.ALREADY, sentence=f"{told} is suspended already")
         if condition(section(raw, "status"), "Complete", "Failed"):
             return Receipt(did=Did.ALREADY, sentence=f"{told} is finished")
-        self._modify("jobs", self._api.patches(JOB), raw, {"suspend": True})
+        self._modify("jobs", JOB, raw, {"suspend": True})
         return Receipt(did=Did.DONE, sentence=f"suspended {told}")
 
-    def _modify(self, resource: str, call: Any, raw: Json, spec: Mapping[str, Any]) -> None:
+    def _modify(self, resource: str, path: str, raw: Json, spec: Mapping[str, Any]) -> None:
         metadata = section(raw, "metadata")
         body = {"spec": dict(spec), "metadata": versioned(raw)}
-        self._wire.ask("patch", resource, call, str(metadata.get("namespace")), str(metadata.get("name")), body)
+        self._wire.ask("patch", resource, path, str(metadata.get("namespace")), str(metadata.get("name")), body)
 
 
 def _kind(reference: Json) -> tuple[str, str]:

@@ -165,10 +165,10 @@ class VolcanoQueues:
         for group in groups:
             priority = priorities.get(text(section(group, "spec"), "priorityClassName"), 0)
             made = partial(_announcement, group, jobs.get(_owning_job(group)), priority)
-            announcement = understood(made, key_of(group), self._resources.warn)
+            announcement = understood(made, key_of(group), self._resources.remarks.warn)
             if announcement.total:
                 found.append((announcement, _queue_of(group)))
-        counted = frozenset(a.key for a in bounded([a for a, _ in found], self._resources.warn))
+        counted = frozenset(a.key for a in bounded([a for a, _ in found], self._resources.remarks.warn))
         return [(a.pods(), queue) for a, queue in found if a.key in counted]
 
 
@@ -273,7 +273,7 @@ class Queues:
         if self._kueue:
             workloads = self._required(KUEUE_WORKLOADS, 'kueue.demand is "queued"')
             at_work = _at_work(seen)
-            warn = self._resources.warn
+            warn = self._resources.remarks.warn
             queued = [w for w in workloads if _queued(w) and not _names(w) & at_work]
             waiting = [understood(partial(_announced, w), key_of(w), warn) for w in queued]
             found += [pod for announcement in bounded(waiting, warn) for pod in announcement.pods()]

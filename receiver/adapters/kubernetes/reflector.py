@@ -9,10 +9,9 @@ import os
 import random
 import socket
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
 from time import monotonic
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
@@ -27,9 +26,10 @@ from receiver.adapters.kubernetes.api import (
     MERGE,
     NOT_FOUND,
     ClusterWire,
-    KubernetesApi,
+    Json,
     key_of,
     section,
+    text,
 )
 from receiver.ports import Clock, TryLater, WontWork
 
@@ -45,7 +45,6 @@ FAILURES_LOGGED = 3  # in a row; a single one is normal
 CHANGES = frozenset({"ADDED", "MODIFIED", "DELETED"})
 
 T = TypeVar("T")
-Json = Mapping[str, Any]
 Wanted = Callable[[Any, Any], bool]
 
 
@@ -84,17 +83,19 @@ class Reflector(threading.Thread, Generic[T]):
         self,
         resource: str,
         wire: ClusterWire,
-        call: Callable[..., Any],
+        path: str,
+        parts: Sequence[str],
         options: Mapping[str, str],
         view: Callable[[Json], T],
         watching: Watching,
         wanted: Wanted | None = None,
         window: int = WINDOW_SECONDS,
+        seconds: Callable[[], float] = monotonic,
     ) -> None:
         super().__init__(name=f"watch of {resource}", daemon=True)
         self.resource = resource
-        self._wire, self._call, self._options, self._view = wire, call, options, view
-        self._watching, self._wanted, self._window = watching, wanted, window
+        self._wire, self._path, self._parts, self._options, self._view = wire, path, parts, options, view
+        self._watching, self._wanted, self._window, self._seconds = watching, wanted, window, seconds
         self._reading = threading.Lock()  # one list at a time
         self._changed = threading.Condition()  # guards all that follows
         self._kept: dict[str, _Kept[T]] = {}
@@ -123,7 +124,7 @@ class Reflector(threading.Thread, Generic[T]):
     def age(self) -> float | None:
         """Seconds since the server last confirmed the cache; None while there is none."""
         with self._changed:
-            return monotonic() - self._heard_at if self._version else None
+            return self._seconds() - self._heard_at if self._version else None
 
     def wrote(self, answer: Json | None) -> None:
         """Note a write of ours to this resource: the next read shows it. *answer* is the object that the server
@@ -162,17 +163,15 @@ class Reflector(threading.Thread, Generic[T]):
                 version, epoch = self._version, self._epoch
             pause = self._follow(version, epoch) if version else None
 
-    # --- listing ----------------------------------------------------------------------------------------------
-
     def _list(self) -> list[T]:
-        began, before = monotonic(), self._kept
+        began, before = self._seconds(), self._kept
 
         def keep(raw: Json) -> tuple[str, _Kept[T]]:
             key = key_of(raw)
             return key, self._keep(raw, before.get(key))
 
         try:
-            found, version = self._wire.listed(self.resource, self._call, keep, **self._options)
+            found, version = self._wire.listed(self.resource, self._path, *self._parts, view=keep, **self._options)
         except (TryLater, WontWork):
             self._hurries = True
             raise
@@ -199,7 +198,7 @@ class Reflector(threading.Thread, Generic[T]):
         return _Kept(version, self._view(raw))
 
     def _is_fresh(self) -> bool:
-        now = monotonic()
+        now = self._seconds()
         recent = now - self._heard_at <= STALE_AFTER_SECONDS and now - self._listed_at <= RELIST_AFTER_SECONDS
         return self._stands and recent
 
@@ -210,15 +209,13 @@ class Reflector(threading.Thread, Generic[T]):
             self._epoch += 1
             _hang_up(self._response)
 
-    # --- watching ---------------------------------------------------------------------------------------------
-
     def _follow(self, version: str, epoch: int) -> float | None:
         """Watch from *version* to the end of the window; return the seconds to wait before the next watch."""
-        began = monotonic()
+        began = self._seconds()
         error: Exception = TryLater(f"the watch of {self.resource} ended at once")
         try:
             self._watch(version, epoch)
-            if monotonic() - began >= min(SHORTEST_WATCH_SECONDS, self._window / 2):
+            if self._seconds() - began >= min(SHORTEST_WATCH_SECONDS, self._window / 2):
                 self._failures, self._hurries = 0, True
                 return 0.0
         except (TryLater, WontWork) as raised:
@@ -233,7 +230,7 @@ class Reflector(threading.Thread, Generic[T]):
             lost = isinstance(error, TryLater) and error.code in (GONE, "malformed")
             if lost:
                 self._version = ""
-        stood = monotonic() - began >= SHORTEST_WATCH_SECONDS
+        stood = self._seconds() - began >= SHORTEST_WATCH_SECONDS
         self._failures = 1 if stood else self._failures + 1
         self._hurries = self._hurries or stood
         pause = self._failed(error)
@@ -249,17 +246,13 @@ class Reflector(threading.Thread, Generic[T]):
                     _hang_up(response)
                     return
                 self._stands = True
-            self._opened()
+            self._watching.stands()
+            if self._logged:
+                self._logged = False
+                log.info("watched again", resource=self.resource)
 
-        events = self._wire.watch(
-            self.resource,
-            self._call,
-            opened,
-            self._window,
-            resource_version=version,
-            allow_watch_bookmarks=True,
-            **self._options,
-        )
+        options = {**self._options, "resource_version": version, "allow_watch_bookmarks": True}
+        events = self._wire.watch(self.resource, self._path, self._parts, opened, self._window, **options)
         try:
             for event in events:
                 if not self._apply(event, epoch):
@@ -288,17 +281,11 @@ class Reflector(threading.Thread, Generic[T]):
                     wakes = self._wanted is not None and self._wanted(before.seen if before else None, kept.seen)
                 if kind == "DELETED" or not _is_before(version, self._awaited.get(key, "")):
                     self._awaited.pop(key, None)
-            self._version, self._heard_at = version, monotonic()
+            self._version, self._heard_at = version, self._seconds()
             self._changed.notify_all()
         if wakes:
             self._watching.wake()
         return True
-
-    def _opened(self) -> None:
-        self._watching.stands()
-        if self._logged:
-            self._logged = False
-            log.info("watched again", resource=self.resource)
 
     def _failed(self, error: Exception) -> float:
         self._watching.fell()
@@ -314,7 +301,7 @@ class Reflector(threading.Thread, Generic[T]):
 
 
 def _version_of(raw: Json) -> str:
-    return str(section(raw, "metadata").get("resourceVersion") or "")
+    return text(section(raw, "metadata"), "resourceVersion")
 
 
 def _is_before(version: str, other: str) -> bool:
@@ -349,15 +336,11 @@ class ResourceKind:
         return f"{self.plural}.{self.group}"
 
 
-def _as_it_is(raw: Json) -> Json:
-    return raw
-
-
 class Lists:
     """Reads whole lists: from the API server, or from reflectors once `watch` was called."""
 
-    def __init__(self, api: KubernetesApi, wire: ClusterWire) -> None:
-        self._api, self._wire = api, wire
+    def __init__(self, wire: ClusterWire) -> None:
+        self._wire = wire
         self._watching: Watching | None = None
         self._window: int = WINDOW_SECONDS
         self._reflectors: dict[tuple[object, ...], Reflector[Any]] = {}
@@ -373,22 +356,21 @@ class Lists:
         path: str,
         *parts: str,
         options: Mapping[str, str] = MappingProxyType({}),
-        view: Callable[[Json], Any] = _as_it_is,
+        view: Callable[[Json], Any] = lambda raw: raw,
         wanted: Wanted | None = None,
     ) -> list[Any]:
         """Return every object of the list at *path* as *view* reads it. Raises TryLater and WontWork.
 
-        *resource* is RBAC's word for it, *parts* and *options* are as `KubernetesApi` takes them. The loop is woken for
-        a change that is *wanted*.
+        *resource*, *parts* and *options* are as `ClusterWire.ask` takes them. The loop is woken for a change that is
+        *wanted*.
         """
-        call = partial(self._api.reads(path), *parts)
         if self._watching is None:
-            return self._wire.listed(resource, call, view, **options)[0]
+            return self._wire.every(resource, path, *parts, view=view, **options)
         key = (path, parts, tuple(sorted(options.items())))
         reflector = self._reflectors.get(key)
         if reflector is None:
             watching = self._watching if wanted else Watching(leads=self._watching.leads, wake=lambda: None)
-            reflector = Reflector(resource, self._wire, call, options, view, watching, wanted, self._window)
+            reflector = Reflector(resource, self._wire, path, parts, options, view, watching, wanted, self._window)
             self._reflectors[key] = reflector
         try:
             return reflector.objects()
@@ -424,16 +406,13 @@ class Lists:
 class CustomResources:
     """Reads whole lists over all namespaces."""
 
-    def __init__(self, lists: Lists, wire: ClusterWire, api: KubernetesApi, clock: Clock, remarks: Remarks) -> None:
-        self._lists = lists
-        self._wire = wire
-        self._api = api
-        self._clock = clock
-        self._remarks = remarks
+    def __init__(self, lists: Lists, wire: ClusterWire, clock: Clock, remarks: Remarks) -> None:
+        self._lists, self._wire, self._clock = lists, wire, clock
+        self.remarks = remarks
         self._served: dict[ResourceKind, str] = {}
         self._absent: dict[ResourceKind, datetime] = {}
 
-    def every(self, kind: ResourceKind, **options: str) -> list[Mapping[str, Any]]:
+    def every(self, kind: ResourceKind, **options: str) -> list[Json]:
         """Return every object of *kind*, in the version that is served; *options* are the API's own.
 
         Raises WontWork with code ``http_404`` where none is (for a minute without asking again), and as `Lists.every`.
@@ -458,13 +437,13 @@ class CustomResources:
         since = self._absent.get(kind)
         return since is not None and timedelta(0) <= self._clock.now() - since < lasts
 
-    def patch(self, kind: ResourceKind, name: str, change: Mapping[str, Any]) -> None:
+    def patch(self, kind: ResourceKind, name: str, change: Json) -> None:
         """Apply a merge patch to the cluster-wide object *name* of *kind*, in the version that `every` found served."""
         version = self._served.get(kind, kind.versions[0])
-        call = self._api.patches(CUSTOM_ONE, MERGE)
-        self._wire.ask("patch", kind.name, call, kind.group, version, kind.plural, name, dict(change))
+        where = (kind.group, version, kind.plural, name)
+        self._wire.ask("patch", kind.name, CUSTOM_ONE, *where, dict(change), content=MERGE)
 
-    def if_readable(self, kind: ResourceKind, without: str) -> list[Mapping[str, Any]] | None:
+    def if_readable(self, kind: ResourceKind, without: str) -> list[Json] | None:
         """Return every object of *kind*, or None where they cannot be read; never raises.
 
         For a failure a warning says what is lost *without* them.
@@ -472,10 +451,10 @@ class CustomResources:
         try:
             return self.if_allowed(kind, without)
         except TryLater as error:
-            self._remarks.warn("custom resources not read", f"{error}; {without}")
+            self.remarks.warn("custom resources not read", f"{error}; {without}")
             return None
 
-    def if_allowed(self, kind: ResourceKind, without: str, **options: str) -> list[Mapping[str, Any]] | None:
+    def if_allowed(self, kind: ResourceKind, without: str, **options: str) -> list[Json] | None:
         """Return every object of *kind*, or None where it is not installed or we may not list it. Raises TryLater.
 
         A kind that is not installed is asked for again after ten minutes. For any other refusal a warning says what is
@@ -487,9 +466,5 @@ class CustomResources:
             return self.every(kind, **options)
         except WontWork as error:
             if error.code != NOT_FOUND:
-                self._remarks.warn("custom resources not read", f"{error}; {without}")
+                self.remarks.warn("custom resources not read", f"{error}; {without}")
             return None
-
-    def warn(self, event: str, detail: str) -> None:
-        """Log what is odd about what was read, once an hour."""
-        self._remarks.warn(event, detail)

@@ -6,7 +6,6 @@ pod that it created.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from receiver.adapters.kubernetes.api import (
@@ -59,27 +58,27 @@ class ClusterSurvey(KubernetesCluster):
 
     def nodes(self, dra: frozenset[str] = frozenset()) -> list[ClusterNode]:
         """Return every node; *dra* are the names of those whose GPUs a DRA driver serves."""
-        found = map(node_from, self._wire.every("nodes", self._api.reads(NODES)))
+        found = map(node_from, self._wire.every("nodes", NODES))
         return [replace(node, dra=True) if node.name in dra else node for node in found]
 
     def pods(self) -> list[SurveyedPod]:
         """Return every living pod."""
-        return [SurveyedPod(raw) for raw in self._wire.every("pods", self._api.reads(PODS), field_selector=LIVING)]
+        return [SurveyedPod(raw) for raw in self._wire.every("pods", PODS, field_selector=LIVING)]
 
     def groups(self) -> frozenset[str]:
         """Return the API groups that the cluster serves."""
-        answer = self._wire.ask("get", "apis", self._api.reads("/apis"))
+        answer = self._wire.ask("get", "apis", "/apis")
         return frozenset(str(group.get("name")) for group in entries(answer, "groups"))
 
     def core(self, plural: str) -> list[Mapping[str, Any]]:
         """Return every object of a kind of the core group, such as ``namespaces``."""
-        return self._wire.every(plural, self._api.reads(f"/api/v1/{plural}"))
+        return self._wire.every(plural, f"/api/v1/{plural}")
 
     def every(self, kind: ResourceKind) -> list[Mapping[str, Any]]:
         """Return every object of *kind* in the served version."""
         for version in kind.versions:
             try:
-                return self._wire.every(kind.name, partial(self._api.reads(CUSTOM), kind.group, version, kind.plural))
+                return self._wire.every(kind.name, CUSTOM, kind.group, version, kind.plural)
             except WontWork as error:
                 if error.code != NOT_FOUND:
                     raise
@@ -109,20 +108,20 @@ class SmokeSurvey(ClusterSurvey):
 
     def create(self, namespace: str, manifest: Mapping[str, Any]) -> str:
         """Create the pod and return its uid. Raises TryLater and WontWork."""
-        made = self._wire.ask("create", "pods", self._api.creates(PODS_OF), namespace, dict(manifest))
+        made = self._wire.ask("create", "pods", PODS_OF, namespace, dict(manifest))
         return str(section(made, "metadata").get("uid"))
 
     def made(self, namespace: str, name: str, mark: str) -> str | None:
         """Return the uid of the pod with *mark*, for a creation without an answer. Raises TryLater."""
         try:
-            metadata = section(self._wire.ask("get", "pods", self._api.reads(POD), namespace, name), "metadata")
+            metadata = section(self._wire.ask("get", "pods", POD, namespace, name), "metadata")
         except WontWork:
             return None
         return str(metadata.get("uid")) if words(metadata, "annotations").get(MARK) == mark else None
 
     def state(self, namespace: str, name: str) -> PodState:
         """Return the state of the pod. Raises TryLater and WontWork (``http_404``: it is gone)."""
-        status = section(self._wire.ask("get", "pods", self._api.reads(POD), namespace, name), "status")
+        status = section(self._wire.ask("get", "pods", POD, namespace, name), "status")
         refused = condition(status, "PodScheduled", holds="False")
         stuck = refused.get("reason") == "Unschedulable"
         states = [section(c, "state") for c in entries(status, "containerStatuses")]
@@ -137,7 +136,7 @@ class SmokeSurvey(ClusterSurvey):
         """Delete the pod with *uid* if it still exists. Raises TryLater and WontWork."""
         options = {"preconditions": {"uid": uid}}
         try:
-            self._wire.ask("delete", "pods", self._api.deletes(POD), namespace, name, options)
+            self._wire.ask("delete", "pods", POD, namespace, name, options)
         except (TryLater, WontWork) as error:
             if error.code not in (CONFLICT, NOT_FOUND):
                 raise
