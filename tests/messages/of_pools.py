@@ -12,9 +12,7 @@ from receiver.core.model.pods import PodPhase
 from receiver.core.model.policy import Limits, Policy
 from receiver.core.model.signals import SignalAction
 from receiver.core.notices.action_notices import removals_stop
-from receiver.core.notices.concerns import misfit, misfit_groups, notices_of
 from receiver.core.notices.notice import Notice
-from receiver.core.scaling.assign import assign
 from tests.core.builders import GPU, NOW, a_node, a_pool, a_signal, a_state, all_up
 from tests.messages.scene import (
     BUDGET,
@@ -76,8 +74,7 @@ def _held(found: Facts, policy: Policy = POLICY) -> Notice:
 
 def _misfit() -> Notice:
     found = known(a_state(), waiting=jobs(0, 1, 2, requests={GPU: 4}))
-    (group,) = misfit_groups(assign(found, POLICY).misfits)
-    (notice,) = notices_of([misfit(group, POLICY)], POLICY, found.at)
+    (notice,) = [n for n in standing(found, POLICY) if n.topic.startswith("misfit:")]
     return notice
 
 

@@ -17,7 +17,7 @@ from receiver.adapters.kubernetes.nodes import GPU_PREFIX, compute, gpus
 from receiver.adapters.kubernetes.pods import KUEUE_LABEL, SeenPod, whole
 from receiver.adapters.kubernetes.reflector import CustomResources, ResourceKind
 from receiver.core.model.pods import CPU, Pod, PodPhase
-from receiver.core.notices.wording import named
+from receiver.core.model.text import listed
 from receiver.ports import TryLater, WontWork
 
 MOST_OF_ONE = 1_000  # pods that one object announces: room for a gang is looked for pod by pod and node by node
@@ -106,7 +106,7 @@ def bounded(announced: Sequence[Announcement], warn: Callable[[str, str], None])
         if room < 0:
             left_out.append(key)
     if left_out:
-        warn("queue too long", f"not counted, as all announce more than {MOST_OF_ALL} pods: {named(left_out)}")
+        warn("queue too long", f"not counted, as all announce more than {MOST_OF_ALL} pods: {listed(left_out)}")
     refused = frozenset(left_out)
     return [each for each in announced if each.key not in refused]
 

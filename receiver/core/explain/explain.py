@@ -12,7 +12,7 @@ from receiver.core.model.actions import ActionKind, Decision, Reason, Verdict
 from receiver.core.model.model import CordonedBy, Facts, Stage
 from receiver.core.model.pods import Pod, Workload
 from receiver.core.model.policy import Policy, Pool
-from receiver.core.model.text import cut, some
+from receiver.core.model.text import cut, listed, some
 from receiver.core.scaling.assign import Assignment, Wanted
 from receiver.core.scaling.demand import IGNORED_NAMESPACES, LONGEST_NAMED, new_node, refusal, take, workloads
 from receiver.core.scaling.market import Kind, LabelIndex, shape
@@ -189,7 +189,6 @@ def what_to_do(state: str, rule: str | None, *, namespace: str, pod: str, observ
     return line.format(namespace=namespace, pod=pod)
 
 
-CLAIMS_NAMED = 3
 MOST = 500  # pods that are explained in one step: the picture is kept at every step and must stay small
 MOST_POOLS = 30  # of which it says whether a pod fits
 NOT_COUNTED = "the last step did not count it as demand"
@@ -281,10 +280,9 @@ def fates(
 
 def by_claim(pod: Pod) -> str:
     """Why no node is bought for *pod*, which asks for devices by Dynamic Resource Allocation."""
-    more = f" and {len(pod.claims) - CLAIMS_NAMED} more" if len(pod.claims) > CLAIMS_NAMED else ""
-    asked = ", ".join(cut(name, LONGEST_NAMED) for name in pod.claims[:CLAIMS_NAMED])
+    asked = listed([cut(name, LONGEST_NAMED) for name in pod.claims])
     return (
-        f"it asks for {asked}{more} by Dynamic Resource Allocation (ResourceClaim, DeviceClass), which is not supported"
+        f"it asks for {asked} by Dynamic Resource Allocation (ResourceClaim, DeviceClass), which is not supported"
         " as demand yet: no node is bought for it. A node on which it runs is kept. To get a node, ask for a resource"
         " of a pool, such as nvidia.com/gpu"
     )

@@ -7,7 +7,7 @@ from datetime import datetime
 from receiver.core.model.actions import ActionKind, Reason, Verdict
 from receiver.core.model.model import Node, Stage
 from receiver.core.model.signals import SignalAction
-from receiver.core.model.text import some
+from receiver.core.model.text import listed, some
 from receiver.core.scaling.bounds import Grace
 from receiver.core.scaling.decide import later
 from receiver.core.scaling.guardrails import GUARDRAILS, Case, apply, approved
@@ -150,8 +150,7 @@ def why_kept(case: Case, say: Say) -> str:
         return f"{first.name} is emptied at {clock(at, case.now)}{_because(why)}"
     held = case.firing(SignalAction.HOLD)
     pods = [f"{pod.key} on {node.name}" for node in usable for pod in node.pods]
-    more = f" and {len(pods) - PODS_NAMED} more" if len(pods) > PODS_NAMED else ""
     why = (
         f"{held.alertname} fires (hold)" if held else "none may be emptied without its pods' consent and room elsewhere"
     )
-    return f"every node runs a GPU pod, and {why}: {', '.join(pods[:PODS_NAMED])}{more}"
+    return f"every node runs a GPU pod, and {why}: {listed(pods, PODS_NAMED)}"

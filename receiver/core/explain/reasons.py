@@ -12,7 +12,7 @@ from receiver.core.model.actions import Reason, Verdict
 from receiver.core.model.model import BIND, Node, Source, SourceState
 from receiver.core.model.overrides import Override, why_waiting
 from receiver.core.model.signals import SignalAction
-from receiver.core.model.text import lasting, some
+from receiver.core.model.text import lasting, listed, some
 from receiver.core.model.windows import next_change
 from receiver.core.money.budget import BudgetStage, Refusal, month_of
 from receiver.core.money.cost import HOUR, amount, unit_price
@@ -265,9 +265,8 @@ def demand(_reason: Reason, case: Case) -> Said:
     wanted = case.wanted
     names = [w.key for w in wanted.asking]
     gpus = sum(w.gpus for w in wanted.asking)
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     wait = "GPU waits" if gpus == 1 else "GPUs wait"
-    return f"{gpus} {wait} for {', '.join(names[:3])}{more}: {some(wanted.for_demand, 'more node')}", ()
+    return f"{gpus} {wait} for {listed(names)}: {some(wanted.for_demand, 'more node')}", ()
 
 
 def standby(_reason: Reason, case: Case) -> Said:

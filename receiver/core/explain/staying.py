@@ -1,26 +1,31 @@
 """Why a node whose removal was begun stays after all: the one reason that was true."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from receiver.core.explain.rules import SPEAKS_UP, plainly
 from receiver.core.model.actions import Action, Because, Decision, Victim, VictimStage
 from receiver.core.model.model import CordonedBy, Node, Stage
 from receiver.core.model.signals import SignalAction
+from receiver.core.model.text import listed
 from receiver.core.scaling.guardrails import Case
 from receiver.core.scaling.removal import is_kept, removable_at, removal_backs_off
 
 EMPTIED = (Because.CONSOLIDATED, Because.EVICTED)
-NAMED = 3  # in a sentence
 UNKNOWN = "its removal is no longer allowed"  # of a victim that was stored before a reason was kept with it
 
 
-def why_spared(victims: Iterable[Victim]) -> str:
-    """Return why each of *victims* that was spared stays: ``n1, n2: the reason; n3: another``."""
+def spared(victims: Iterable[Victim]) -> Mapping[str, Sequence[str]]:
+    """Return those of *victims* that stay, by the reason why."""
     nodes: dict[str, list[str]] = {}
     for victim in victims:
         if victim.stage is VictimStage.SPARED:
             nodes.setdefault(victim.why or UNKNOWN, []).append(victim.node or victim.instance)
-    return "; ".join(f"{', '.join(names)}: {why}" for why, names in nodes.items())
+    return nodes
+
+
+def why_spared(victims: Iterable[Victim]) -> str:
+    """Return why each of *victims* that was spared stays: ``n1, n2: the reason; n3: another``."""
+    return "; ".join(f"{', '.join(names)}: {why}" for why, names in spared(victims).items())
 
 
 def why_kept(action: Action, decision: Decision, case: Case) -> Mapping[str, str]:
@@ -36,8 +41,14 @@ def _why(node: Node, because: Because, decision: Decision, case: Case) -> str:
         held = [r for r in decision.reasons if r.verdict in SPEAKS_UP]
         return f"{plainly(held[-1].rule)} ({held[-1].detail})" if held else _decided(decision)
     if node.busy and because not in EMPTIED:
-        return f"{_some([pod.key for pod in node.pods])} started on it"
-    return _claimed(node, case) or _wanted(node, case) or _not_due(node, because, case) or _decided(decision)
+        return f"{listed([pod.key for pod in node.pods])} started on it"
+    if claimed := _claimed(node, case):
+        return claimed
+    if node.instance in case.wanted.needed:
+        placed = [workload for workload, instance in case.wanted.placed if instance == node.instance]
+        names = listed(placed or list(case.wanted.settled))
+        return f"waiting work fits on it: {names}" if names else "waiting work fits on it"
+    return _not_due(node, because, case) or _decided(decision)
 
 
 def _claimed(node: Node, case: Case) -> str:
@@ -48,22 +59,13 @@ def _claimed(node: Node, case: Case) -> str:
     if node.protected:
         return "it is protected by an annotation"
     if node.hosts:
-        return f"it runs {_some(node.hosts)}"
+        return f"it runs {listed(node.hosts)}"
     if is_kept(node, case) and node.kept_until is not None:
         whose = f"{node.kept_for} asks" if node.kept_for else "a workload asks"
         return f"{whose} to keep it until {node.kept_until:%Y-%m-%d %H:%M} UTC"
     if node.unknown_since is not None:
         return "its GPUs are in use although no pod holds them"
     return backoff.reason if backoff is not None and removal_backs_off(node, case) else ""
-
-
-def _wanted(node: Node, case: Case) -> str:
-    """The waiting work that would use the node."""
-    if node.instance not in case.wanted.needed:
-        return ""
-    placed = [workload for workload, instance in case.wanted.placed if instance == node.instance]
-    names = _some(placed or list(case.wanted.settled))
-    return f"waiting work fits on it: {names}" if names else "waiting work fits on it"
 
 
 def _not_due(node: Node, because: Because, case: Case) -> str:
@@ -92,9 +94,3 @@ def _not_due(node: Node, because: Because, case: Case) -> str:
 def _decided(decision: Decision) -> str:
     reason = decision.deciding
     return f"the pool is to have {decision.target} nodes now ({reason.detail or plainly(reason.rule)})"
-
-
-def _some(names: Iterable[str]) -> str:
-    found = list(names)
-    more = len(found) - NAMED
-    return ", ".join(found[:NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Sequence
 from datetime import timedelta
 
 # Control characters but tab and line breaks; what turns the direction of reading around; separators that some readers
@@ -22,6 +23,12 @@ def cut(text: str, longest: int) -> str:
 def some(count: int, noun: str) -> str:
     """*count* and *noun*, in the plural unless there is exactly one: ``1 node``, ``0 nodes``."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def listed(names: Sequence[str], most: int = 3) -> str:
+    """*names* as a list that does not grow: ``a, b, c and 4 more``."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def lasting(length: timedelta) -> str:

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from receiver.core.explain.rules import why
-from receiver.core.explain.staying import UNKNOWN
+from receiver.core.explain.staying import spared
 from receiver.core.model.actions import Action, ActionKind, Because, Decision, Outcome, OutcomeKind, Victim, VictimStage
 from receiver.core.model.model import Backoff, Facts, PoolState
 from receiver.core.model.policy import Policy, Pool
-from receiver.core.model.text import some, span
+from receiver.core.model.text import listed, some, span
 from receiver.core.money.budget import Budgets
 from receiver.core.notices import wording
 from receiver.core.notices.notice import Cause, Notice, Severity
@@ -40,7 +40,8 @@ def ended(action: Action, outcome: Outcome, around: Around) -> Notice:
     confirmed, grows = outcome.kind is OutcomeKind.CONFIRMED, action.kind is ActionKind.GROW
     told_again = confirmed or outcome.kind is OutcomeKind.WITHDRAWN
     subject = ",".join(v.instance for v in action.victims) or ",".join(evidence.get("asking", ()))
-    what = _spared(action) if confirmed else ""
+    kept = [f"{listed(nodes)} kept: {because}" for because, nodes in spared(action.victims).items()]
+    what = "; ".join([f"{listed(_gone(action))} removed", *kept]) if confirmed and kept else ""
     if not confirmed and outcome.kind is not OutcomeKind.OBSERVED:
         code, _, rest = outcome.detail.partition(": ")  # Civo's own sentence repeats its code
         what = rest if code.isidentifier() and code in rest else outcome.detail
@@ -133,23 +134,13 @@ def _headline(action: Action, outcome: Outcome) -> tuple[Cause, str, Severity]:
 def _why(action: Action, outcome: Outcome, decision: Decision | None) -> str:
     if decision is None:
         gone = _gone(action)
-        said = f"{wording.named(gone)} removed" if gone else outcome.detail
+        said = f"{listed(gone)} removed" if gone else outcome.detail
         return said if outcome.kind is OutcomeKind.CONFIRMED else ""
     if action.kind is not ActionKind.RETIRE:
         return why(decision)
     over = outcome.kind is OutcomeKind.CONFIRMED  # then it is about those that went alone
     going = [v for v in action.victims if not (over and v.stage is VictimStage.SPARED)]
     return why(decision, [v.node for v in going]) + _idle_since(going, decision, outcome.at)
-
-
-def _spared(action: Action) -> str:
-    """Which nodes went and which stay after all, and why; empty where all went."""
-    reasons: dict[str, list[str]] = {}
-    for victim in action.victims:
-        if victim.stage is VictimStage.SPARED:
-            reasons.setdefault(victim.why or UNKNOWN, []).append(victim.node)
-    kept = [f"{wording.named(nodes)} kept: {because}" for because, nodes in reasons.items()]
-    return "; ".join([f"{wording.named(_gone(action))} removed", *kept]) if kept else ""
 
 
 def _idle_since(going: Sequence[Victim], decision: Decision, now: datetime) -> str:
@@ -213,5 +204,5 @@ def _tried_again(action: Action, outcome: Outcome, around: Around) -> str:
     if not gang_alone and smaller_request(action.from_count, refused) is not None:
         again = f"fewer nodes are requested at once, and a message follows if any come. After that {again}"
     if around.instead:
-        return f"{again}. Until then {wording.named(around.instead)} can take the work"
+        return f"{again}. Until then {listed(around.instead)} can take the work"
     return f"{again}. No other pool can take the work now, so it waits"

@@ -4,7 +4,8 @@ A concern is a value: `notices_of` makes the messages, and the picture publishes
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -40,8 +41,7 @@ def concerns(seen: Seen) -> Iterator[Concern]:
                 doing="this ends when the alert does",
                 guide=f"runbooks/{signal.alertname}.md",
             )
-    for group in misfit_groups(seen.assignment.misfits):
-        yield misfit(group, seen.policy)
+    yield from _misfits(seen)
     for pool in seen.policy.pools:
         yield from of_pool(pool, seen)
 
@@ -231,6 +231,7 @@ def _rights(seen: Seen) -> Iterator[Concern]:
     )
 
 
+LOUD = {SignalAction.FREEZE: "nothing changes", SignalAction.PAUSE_SCALE_UP: "nothing grows"}
 BUDGETS = {
     BudgetStage.WARN: (Level.WARN, "growth goes on"),
     BudgetStage.HOLD: (Level.BAD, "nothing grows except for passing priority classes; running work goes on"),
@@ -267,39 +268,23 @@ def _budgets(seen: Seen) -> Iterator[Concern]:
             )
 
 
-LOUD = {SignalAction.FREEZE: "nothing changes", SignalAction.PAUSE_SCALE_UP: "nothing grows"}
-
-
-# --- work that fits no pool
-
-
-def misfit_groups(misfits: Sequence[Misfit]) -> list[list[Misfit]]:
-    """Group what no pool can hold by owner and reason: one Job of many pods is one piece of news."""
-    groups: dict[tuple[str, str, str], list[Misfit]] = {}
-    for found in misfits:
-        pod = found.workload.pods[0]
-        groups.setdefault((pod.namespace, pod.owner or pod.name, _reason(found)), []).append(found)
-    return list(groups.values())
-
-
-def misfit(group: Sequence[Misfit], policy: Policy) -> Concern:
-    """Work of one owner that no pool can ever hold; told once per owner, reason and oldest pod."""
-    first = min(group, key=lambda m: (m.workload.since, m.workload.key))
-    pod = first.workload.pods[0]
-    more = f" and {len(group) - 1} more of {pod.owner or pod.namespace}" if len(group) > 1 else ""
-    digest = hashlib.sha256(_reason(first).encode()).hexdigest()[:8]
-    return Concern(
-        kind=Cause.MISFIT,
-        what=f"No GPU pool can hold {first.workload.key}{more}",
-        why=first.detail.partition(". ")[2] or first.detail,
-        whose=wording.whose(wording.asked_by([p for m in group for p in m.workload.pods], policy)),
-        doing="it waits until the pod is changed, or a pool offers this; nothing is bought for it",
-        todo=f"To see more: gpu-autoscaler explain pod {pod.key}",
-        topic=f"misfit:{pod.namespace}/{pod.owner or pod.name}:{digest}",
-        key=f"{first.workload.since.isoformat()}:{_reason(first)}",
-    )
-
-
-def _reason(found: Misfit) -> str:
-    """Why no pool holds it, without its own name: the same for every pod of an owner."""
-    return found.detail.replace(found.workload.key, "")
+def _misfits(seen: Seen) -> Iterator[Concern]:
+    """Work that no pool can ever hold, by owner and reason: one Job of many pods is told once, at its oldest pod."""
+    groups: defaultdict[tuple[str, str, str], list[Misfit]] = defaultdict(list)
+    for found in seen.assignment.misfits:
+        pod, reason = found.workload.pods[0], found.detail.replace(found.workload.key, "")
+        groups[pod.namespace, pod.owner or pod.name, reason].append(found)
+    for (namespace, owner, reason), group in groups.items():
+        first = min(group, key=lambda m: (m.workload.since, m.workload.key))
+        pod = first.workload.pods[0]
+        more = f" and {len(group) - 1} more of {pod.owner or namespace}" if len(group) > 1 else ""
+        yield Concern(
+            kind=Cause.MISFIT,
+            what=f"No GPU pool can hold {first.workload.key}{more}",
+            why=first.detail.partition(". ")[2] or first.detail,
+            whose=wording.whose(wording.asked_by([p for m in group for p in m.workload.pods], seen.policy)),
+            doing="it waits until the pod is changed, or a pool offers this; nothing is bought for it",
+            todo=f"To see more: gpu-autoscaler explain pod {pod.key}",
+            topic=f"misfit:{namespace}/{owner}:{hashlib.sha256(reason.encode()).hexdigest()[:8]}",
+            key=f"{first.workload.since.isoformat()}:{reason}",
+        )

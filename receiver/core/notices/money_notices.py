@@ -7,7 +7,7 @@ from decimal import Decimal
 from receiver.core.model.charges import EXPLAINED, WORTH_TELLING, Difference
 from receiver.core.model.model import Facts
 from receiver.core.model.policy import BudgetChange, Policy, Pool, Scope
-from receiver.core.model.text import some, span
+from receiver.core.model.text import listed, some, span
 from receiver.core.money.budget import Budgets, BudgetStage, BudgetView, Intent
 from receiver.core.notices import wording
 from receiver.core.notices.notice import Cause, Notice, Severity
@@ -87,7 +87,7 @@ def _budget_line(view: BudgetView, topic: str, now: datetime, *, closes: bool) -
             after = f"this lasts until {until} or the budget is raised"
     left = view.monthly - view.spent
     rest = f"{wording.usd(left)} left" if left >= 0 else f"overspent by {wording.usd(-left)}"
-    more = f". Not counted: {wording.named(view.uncounted)}" if view.uncounted else ""
+    more = f". Not counted: {listed(view.uncounted)}" if view.uncounted else ""
     cost, burn = f"{wording.usd(view.per_hour)} an hour now", view.forecast.burn
     return Notice(
         cause=_BUDGET_CAUSES[view.stage],
@@ -185,7 +185,7 @@ def not_closed(pool: Pool, refused: Mapping[str, Exception], why: str) -> Notice
     by_answer: dict[str, list[str]] = {}
     for node in sorted(refused):
         by_answer.setdefault(str(refused[node]), []).append(node)
-    said = "; ".join(f"{wording.named(nodes)}: {answer}" for answer, nodes in by_answer.items())
+    said = "; ".join(f"{listed(nodes)}: {answer}" for answer, nodes in by_answer.items())
     after = "each step tries again" + ("; until then new work may start on them" if why else "")
     title = f": nodes could not be {'closed to' if why else 'opened to'} new work"
     key = f"{why}:{','.join(sorted(refused)[:NODES_IN_KEY])}"

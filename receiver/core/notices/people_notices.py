@@ -18,7 +18,7 @@ from receiver.core.model.overrides import (
     named,
 )
 from receiver.core.model.policy import Policy, Pool
-from receiver.core.model.text import some
+from receiver.core.model.text import listed, some
 from receiver.core.money.cost import HOUR
 from receiver.core.notices import wording
 from receiver.core.notices.notice import GUIDES, Cause, Notice, Severity
@@ -183,7 +183,7 @@ def _meaning(override: Override) -> str:
 def _afterwards(override: Override, idle: Sequence[str] = ()) -> str:
     if override.kind not in AFTERWARDS:
         return "the configured size and demand apply again"
-    return AFTERWARDS[override.kind] + (f" (idle now: {wording.named(idle)})" if idle else "")
+    return AFTERWARDS[override.kind] + (f" (idle now: {listed(idle)})" if idle else "")
 
 
 def _set(override: Override, policy: Policy, key: str, again: str, why: str, after: str) -> Notice:

@@ -10,7 +10,7 @@ from receiver.core.model.model import Node, PoolState, Stage
 from receiver.core.model.overrides import sentence
 from receiver.core.model.pods import Pod, PodPhase, Workload
 from receiver.core.model.policy import Pool
-from receiver.core.model.text import cut, lasting, some
+from receiver.core.model.text import cut, lasting, listed, some
 from receiver.core.notices import wording
 from receiver.core.notices.notice import GUIDES, Cause, Concern, Level, Seen
 from receiver.core.scaling.approval import is_wanted
@@ -103,8 +103,8 @@ def _stuck(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern]:
         yield Concern(
             kind=Cause.STUCK,
             level=Level.BAD,
-            what=f"not usable within {lasting(pool.provision_timeout)}: {wording.named(names, 2)}",
-            why="; ".join(f"{n}: {known[n]}" if n in known else n for n in names[: wording.NAMED]),
+            what=f"not usable within {lasting(pool.provision_timeout)}: {listed(names, 2)}",
+            why="; ".join(f"{n}: {known[n]}" if n in known else n for n in names[:3]),
             cost=f"{wording.an_hour(pool, sum(n.name in names for n in state.living))} for nothing; {left}",
             doing=f"a node that nothing runs on is removed by name. The pool buys {instead};"
             " other pools that fit take the work",
@@ -150,7 +150,7 @@ def _waits(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern]:
         elif wait.kind is WaitKind.BACKOFF:
             yield Concern(
                 kind=Cause.REMOVAL_STOPPED,
-                what=f"removal{f' of {wording.named(wait.nodes)}' if wait.nodes else ''} failed",
+                what=f"removal{f' of {listed(wait.nodes)}' if wait.nodes else ''} failed",
                 why=reason,
                 doing=f"the nodes stay and cost money; the next try is at {until}",
             )
@@ -339,7 +339,7 @@ def _unjoined(pool: Pool, state: PoolState) -> Iterator[Concern]:
         yield Concern(
             kind=Cause.UNJOINED,
             what=f"{some(len(state.unjoined), 'node')} of no instance that Civo lists",
-            why=f"{wording.named(state.unjoined)}: the provider id names no instance of Civo, and some instances"
+            why=f"{listed(state.unjoined)}: the provider id names no instance of Civo, and some instances"
             " seem to have no node",
             doing="no instance without a node is removed until that is resolved",
             todo="Look at: spec.providerID (civo://INSTANCE) of the nodes, beside the instances at Civo",

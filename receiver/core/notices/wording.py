@@ -4,17 +4,16 @@ Every message has its parts in one order, each on a line of its own: what is not
 costs, what happens next.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 from receiver.core.model.pods import Pod
 from receiver.core.model.policy import Policy, Pool, Scope
-from receiver.core.model.text import cut, some
+from receiver.core.model.text import cut, listed, some
 from receiver.core.money.budget import Budgets, BudgetStage, BudgetView, team_of
 
-NAMED = 3  # of a list, before "and N more"
 LONGEST_SENTENCE = 280  # characters of a text from outside: Civo, a scheduler, a person
 
 
@@ -39,12 +38,6 @@ def capital(text: str) -> str:
     """*text* with a capital letter, unless it begins with a name such as ``l40s-2``."""
     first = text.split(maxsplit=1)[0] if text else ""
     return text[:1].upper() + text[1:] if first.rstrip(".,:;").isalpha() else text
-
-
-def named(names: Sequence[str], most: int = NAMED) -> str:
-    """*names* as a list that does not grow: ``a, b, c and 4 more``."""
-    rest = len(names) - most
-    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def moment(at: datetime, now: datetime) -> str:
@@ -128,7 +121,7 @@ def whose(asking: Asking) -> str:
     for (workload, team), (pods, gpus) in asking.items():
         what = some(gpus, "GPU") if pods == 1 else f"{pods} pods, {some(gpus, 'GPU')}"
         said.append(f"{workload}{f' of team {team}' if team else ', no team label'} ({what})")
-    return named(said, 2)
+    return listed(said, 2)
 
 
 def teams_asking(asking: Asking) -> frozenset[str]:

@@ -13,7 +13,7 @@ from receiver.core.model.model import Node, PoolState
 from receiver.core.model.pods import KEEP_UNTIL, Pod, Workload, honoured
 from receiver.core.model.policy import KeepUntil, Policy, Pool
 from receiver.core.model.signals import SignalAction
-from receiver.core.model.text import lasting, some
+from receiver.core.model.text import lasting, listed, some
 from receiver.core.model.windows import Window
 from receiver.core.notices import wording
 from receiver.core.notices.notice import Cause, Notice, Severity
@@ -109,7 +109,7 @@ def _announced(grace: Grace, nodes: Sequence[Node], case: Case, mode: str) -> An
     ends_at = case.now + grace.evict_after
     pods = tuple(p for n in nodes for p in n.pods if not p.terminating)
     living, observing = len(case.state.living), mode == "observe"
-    shown = [f"{n.name} ({wording.named([p.key for p in n.pods], 2)})" for n in nodes]
+    shown = [f"{n.name} ({listed([p.key for p in n.pods], 2)})" for n in nodes]
     when = f"from {ends_at:%H:%M} UTC on"
     title, after, do = f"would be evicted {when} (observing, nothing is changed)", OBSERVED, ""
     if not observing:
@@ -128,7 +128,7 @@ def _announced(grace: Grace, nodes: Sequence[Node], case: Case, mode: str) -> An
         key=f"warned:{mode}:{case.now.isoformat()}",
         title=f"GPU pool {case.pool.name}: GPU work {title}",
         body=wording.worded(
-            f"chosen among {wording.named(shown)}",
+            f"chosen among {listed(shown)}",
             why=f"window {grace.window} allows {some(grace.max_nodes, 'node')}; {living} are there",
             whose=wording.whose(wording.asked_by(pods, case.policy)),
             cost=f"{wording.an_hour(case.pool, grace.max_nodes, living)} from then on",
