@@ -4,16 +4,16 @@ import os
 import signal
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import click
 from click.core import ParameterSource
 
 from receiver.cli.client import UNUSABLE, DurationType, print_json
-from receiver.config import ConfigError, Settings, load
+from receiver.config import ConfigError, Mode, load
 from receiver.config.environment import installed_version
 from receiver.core.model.text import some
 from receiver.doctor.checks import PROBLEMS, VERDICTS, Finding, Installation
@@ -84,11 +84,19 @@ def doctor(
     did or you declined, and 2 for a wrong command line or an invalid configuration.
     """
     _refuse_what_does_not_fit(ctx)
-    from receiver.doctor.rounds import AREAS, go_round
+    from receiver.doctor.configuration import unreadable
+    from receiver.doctor.rounds import AREAS, go_round, hidden, secrets_in
 
     clock: Clock = ctx.obj
+    try:
+        settings = load(os.environ)
+    except ConfigError as error:
+        secrets = secrets_in(os.environ)
+        mistakes = [hidden(finding, secrets) for finding in unreadable(error.mistakes)]
+        _print([("configuration", mistakes)], None, clock, as_json=as_json)
+        sys.exit(UNUSABLE)
     installation = Installation(
-        settings=_loaded(clock, as_json=as_json),
+        settings=settings,
         environ=os.environ,
         clock=clock,
         send_test_alert=send_test_alert,
@@ -103,11 +111,7 @@ def doctor(
     else:
         areas = [area for area in AREAS if not only or area.name in only]
         visited = [(area.name, findings) for area, findings in go_round(areas, installation)]
-    mode = installation.settings.configuration.mode.value
-    if as_json:
-        print_json(document(visited, mode=mode, at=clock.now()))
-    else:
-        print_styled([summary(visited)] if smoke or release else table(visited, problems=problems))
+    _print(visited, settings.configuration.mode, clock, as_json=as_json, problems=problems, shown=smoke or release)
     if any(finding.verdict == "fail" for _, findings in visited for finding in findings):
         sys.exit(FAILED)
 
@@ -137,23 +141,6 @@ def _refuse_what_does_not_fit(ctx: click.Context) -> None:
 
 def _options(parameters: Collection[str]) -> str:
     return " and ".join(f"--{name.replace('_', '-')}" for name in sorted(parameters))
-
-
-def _loaded(clock: Clock, *, as_json: bool) -> Settings:
-    """Return the settings; show their mistakes and exit if they are invalid."""
-    from receiver.doctor.configuration import unreadable
-    from receiver.doctor.rounds import hidden, secrets_in
-
-    try:
-        return load(os.environ)
-    except ConfigError as error:
-        secrets = secrets_in(os.environ)
-        found = [("configuration", [hidden(finding, secrets) for finding in unreadable(error.mistakes)])]
-        if as_json:
-            print_json(document(found, mode=None, at=clock.now()))
-        else:
-            print_styled(table(found))
-        sys.exit(UNUSABLE)
 
 
 def run_smoke(
@@ -218,29 +205,40 @@ def _shown(installation: Installation, findings: Iterator[Finding], *, as_json: 
     with closing(generator):
         for finding in generator:
             found.append(hidden(finding, secrets))
-            print_styled(() if as_json else finding_lines(found[-1]))
+            for line in () if as_json else finding_lines(found[-1]):
+                click.echo(line)
     return found
 
 
-def print_styled(lines: Iterable[str]) -> None:
-    """Print *lines* with their colours."""
-    for line in lines:
-        click.echo(line)
+def _print(
+    found: Found, mode: Mode | None, clock: Clock, *, as_json: bool, problems: bool = False, shown: bool = False
+) -> None:
+    """Print a table, area by area, with remedies (only *problems*; nothing of it if *shown* already), and a summary.
 
-
-def counts(found: Found) -> dict[str, int]:
-    """Return the number of findings of every verdict."""
+    JSON is one document; docs/doctor.md describes its keys.
+    """
     counted = Counter(finding.verdict for _, findings in found for finding in findings)
-    return {verdict: counted[verdict] for verdict in VERDICTS}
-
-
-def table(found: Found, *, problems: bool = False) -> Iterator[str]:
-    """Yield a table, area by area, with remedies, only *problems* if asked to, and a summary at the end."""
-    shown = [f for _, findings in found for f in findings if not problems or f.verdict in PROBLEMS]
-    width = max((len(finding.check) for finding in shown), default=0)
-    for finding in shown:
-        yield from finding_lines(finding, width)
-    yield summary(found)
+    number = {verdict: counted[verdict] for verdict in VERDICTS}
+    if as_json:
+        document = {
+            "version": installed_version(),
+            "at": clock.now().isoformat(timespec="seconds"),
+            "mode": mode,
+            "summary": number,
+            "findings": [
+                {"area": area, "check": f.check, "verdict": f.verdict, "said": f.said, "remedy": f.remedy or None}
+                for area, findings in found
+                for f in findings
+            ],
+        }
+        print_json(document)
+        return
+    rows = [f for _, findings in found for f in findings if not shown and (not problems or f.verdict in PROBLEMS)]
+    width = max((len(finding.check) for finding in rows), default=0)
+    for line in (line for finding in rows for line in finding_lines(finding, width)):
+        click.echo(line)
+    warnings = some(number["warn"], "warning")
+    click.echo(f"{number['pass']} passed, {warnings}, {number['fail']} failed, {number['skip']} skipped")
 
 
 def finding_lines(finding: Finding, width: int = 16) -> Iterator[str]:
@@ -249,25 +247,3 @@ def finding_lines(finding: Finding, width: int = 16) -> Iterator[str]:
     yield f"{verdict}  {finding.check:{width}}  {printable(finding.said)}"
     if finding.remedy:
         yield f"      {'':{width}}  what to do: {printable(finding.remedy)}"
-
-
-def summary(found: Found) -> str:
-    """Return the summary line."""
-    number = counts(found)
-    warnings = some(number["warn"], "warning")
-    return f"{number['pass']} passed, {warnings}, {number['fail']} failed, {number['skip']} skipped"
-
-
-def document(found: Found, *, mode: str | None, at: datetime) -> dict[str, Any]:
-    """Return the document of ``--json``; docs/doctor.md describes its keys."""
-    return {
-        "version": installed_version(),
-        "at": at.isoformat(timespec="seconds"),
-        "mode": mode,
-        "summary": counts(found),
-        "findings": [
-            {"area": area, "check": f.check, "verdict": f.verdict, "said": f.said, "remedy": f.remedy or None}
-            for area, findings in found
-            for f in findings
-        ],
-    }

@@ -110,8 +110,8 @@ def judge(peers: Sequence[AlertmanagerPeer]) -> Iterator[Finding]:
     if well:
         yield cluster(peers, well)
         deaf = [peer.url for peer in well if not peer.beats]
-        lost = [f"{HEARTBEAT_ALERT} is not at {few(deaf)}, so Prometheus does not send there"] if deaf else []
-        yield from ARRIVES.failures(lost, f"{HEARTBEAT_ALERT} is at {some(len(well), 'peer')}")
+        lost = f"{HEARTBEAT_ALERT} is not at {few(deaf)}, so Prometheus does not send there"
+        yield ARRIVES.failed_if(deaf, lost, f"{HEARTBEAT_ALERT} is at {some(len(well), 'peer')}")
 
 
 def cluster(peers: Sequence[AlertmanagerPeer], well: Sequence[AlertmanagerPeer]) -> Finding:
@@ -123,9 +123,8 @@ def cluster(peers: Sequence[AlertmanagerPeer], well: Sequence[AlertmanagerPeer])
         said = f"{few(alone)} runs without a cluster beside {some(len(peers) - 1, 'other peer')}: each sends all alerts"
         return CLUSTER.warned(said)
     wrong = [f"{peer.url} sees {peer.knows}" for peer in well if peer.knows != len(peers)]
-    if wrong:
-        return CLUSTER.warned(f"alertmanager.urls lists {some(len(peers), 'peer')}, but {few(wrong)}")
-    return CLUSTER.passed(f"{some(len(peers), 'peer')} see each other")
+    listed = some(len(peers), "peer")
+    return CLUSTER.warned_if(wrong, f"alertmanager.urls lists {listed}, but {few(wrong)}", f"{listed} see each other")
 
 
 def heard(server: ServerApi, now: datetime) -> Finding:
@@ -139,9 +138,8 @@ def heard(server: ServerApi, now: datetime) -> Finding:
         return HEARD.skipped("the server has completed no step yet")
     at = moment(source.get("at"))
     ago = f"{lasting(max(now - at, timedelta(0)))} ago" if at else "never"
-    if source.get("up"):
-        return HEARD.passed(f"the autoscaler received the heartbeat {ago}")
-    return HEARD.failed(f"the autoscaler does not receive the heartbeat (last: {ago})")
+    lost = f"the autoscaler does not receive the heartbeat (last: {ago})"
+    return HEARD.failed_if(not source.get("up"), lost, f"the autoscaler received the heartbeat {ago}")
 
 
 def send(peers: Sequence[MonitoringApi], server: ServerApi, clock: Clock, waiting: AlertWait) -> Finding:

@@ -54,6 +54,14 @@ class Check:
         """Return that the check was not possible or not needed; *said* gives the reason."""
         return Finding(self.name, "skip", said)
 
+    def warned_if(self, problem: object, said: str, otherwise: str) -> Finding:
+        """Return a warning if there is a *problem*, or else that the check passed."""
+        return self.warned(said) if problem else self.passed(otherwise)
+
+    def failed_if(self, problem: object, said: str, otherwise: str) -> Finding:
+        """Return a failure if there is a *problem*, or else that the check passed."""
+        return self.failed(said) if problem else self.passed(otherwise)
+
     def warnings(self, problems: Iterable[str], otherwise: str) -> Iterator[Finding]:
         """Yield a warning for each of *problems*, or else that the check passed."""
         yield from [self.warned(problem) for problem in problems] or [self.passed(otherwise)]
@@ -108,11 +116,6 @@ def few(names: Iterable[str]) -> str:
     listed = list(dict.fromkeys(names))
     more = len(listed) - SHOWN
     return ", ".join(listed[:SHOWN]) + (f" and {more} more" if more > 0 else "")
-
-
-def text_map(value: object) -> Mapping[str, str]:
-    """Return a JSON object such as labels as text, empty if it is not an object."""
-    return {str(k): str(v) for k, v in value.items()} if isinstance(value, Mapping) else {}
 
 
 def taint_text(taint: Taint) -> str:

@@ -91,8 +91,8 @@ def look(installation: Installation) -> Iterator[Finding]:
         why = "its budget cannot be enforced" if policy.budget is not None else "its cost is unknown"
         bare = [f"{pool.name} ({pool.size})" for pool in policy.pools if pool.price_usd_per_hour is None]
         prices = ", ".join(f"{pool.name} {pool.price_usd_per_hour} USD/h" for pool in policy.pools)
-        no_price = [f"no price is known for {', '.join(bare)}: it does not grow, because {why}"] if bare else []
-        yield from PRICE.failures(no_price, f"known: {prices}")
+        no_price = f"no price is known for {', '.join(bare)}: it does not grow, because {why}"
+        yield PRICE.failed_if(bare, no_price, f"known: {prices}")
         try:
             sizes = civo.sizes()
             yield from offered(policy.pools, sizes)
@@ -106,8 +106,8 @@ def look(installation: Installation) -> Iterator[Finding]:
             yield CHARGES.warned(str(error))
         else:
             bad = charges.unreadable
-            lost = [f"{len(bad)} of this month's charges cannot be read, the first: {bad[0]}"] if bad else []
-            yield from CHARGES.warnings(lost, f"{len(charges.records)} charges of this month can be read")
+            lost = f"{len(bad)} of this month's charges cannot be read, the first: {''.join(bad[:1])}"
+            yield CHARGES.warned_if(bad, lost, f"{len(charges.records)} charges of this month can be read")
 
 
 def opened(installation: Installation) -> CivoSurvey:
@@ -150,10 +150,9 @@ def at_civo(wanted: Sequence[Pool], found: Mapping[str, PoolAtCivo]) -> Iterator
         if pool.id not in found:
             continue
         at = found[pool.id]
-        if at.size and at.size != pool.size:
-            yield SIZE.failed(f"nodes of pool {pool.name} are {at.size} at Civo, and {pool.size} in the configuration")
-        else:
-            yield SIZE.passed(f"pool {pool.name}: {at.size or 'Civo does not return its size'}")
+        differs = f"nodes of pool {pool.name} are {at.size} at Civo, and {pool.size} in the configuration"
+        size = at.size or "Civo does not return its size"
+        yield SIZE.failed_if(at.size and at.size != pool.size, differs, f"pool {pool.name}: {size}")
         labels = None if at.labels is None else [f"{k}={v}" for k, v in at.labels.items()]
         yield _equal(LABELS, pool, [f"{k}={v}" for k, v in pool.labels.items()], labels)
         taints = None if at.taints is None else [taint_text(taint) for taint in at.taints]
@@ -187,15 +186,14 @@ def offered(wanted: Sequence[Pool], sizes: Mapping[str, SizeAtCivo]) -> Iterator
         if size is None:
             yield OFFERED.warned(f"Civo lists no size {pool.size} (pool {pool.name})")
             continue
-        gone = [] if size.selectable else [f"Civo does not offer {pool.size} (pool {pool.name}) at present"]
-        yield from OFFERED.warnings(gone, f"pool {pool.name}: {pool.size} is offered")
+        gone = f"Civo does not offer {pool.size} (pool {pool.name}) at present"
+        yield OFFERED.warned_if(not size.selectable, gone, f"pool {pool.name}: {pool.size} is offered")
         if set(pool.resources) != {GPU}:
             yield GPUS.skipped(f"pool {pool.name} offers {', '.join(pool.resources)}, which Civo does not know")
-        elif size.gpus != pool.resources[GPU]:
-            said = f"a node of {pool.size} has {some(size.gpus, 'GPU')} at Civo"
-            yield GPUS.failed(f"{said}, and {pool.resources[GPU]} in the configuration of pool {pool.name}")
-        else:
-            yield GPUS.passed(f"pool {pool.name}: {some(size.gpus, 'GPU')} each")
+            continue
+        said = f"a node of {pool.size} has {some(size.gpus, 'GPU')} at Civo"
+        said += f", and {pool.resources[GPU]} in the configuration of pool {pool.name}"
+        yield GPUS.failed_if(size.gpus != pool.resources[GPU], said, f"pool {pool.name}: {some(size.gpus, 'GPU')} each")
 
 
 def quota(

@@ -55,8 +55,8 @@ def look(installation: Installation) -> Iterator[Finding]:
     odd = [w for w in settings.warnings if not w.partition(":")[0].endswith("_TOKEN") or "shorter" not in w]
     yield from ODD.warnings(odd, "nothing is unusual")
     yield tokens(settings.environment)
-    observes = ["mode is observe: it reports what it would do and changes nothing"]
-    yield from MODE.warnings(observes if configuration.mode is Mode.OBSERVE else [], "mode is act")
+    observes = "mode is observe: it reports what it would do and changes nothing"
+    yield MODE.warned_if(configuration.mode is Mode.OBSERVE, observes, "mode is act")
     yield from links({"docs_url": configuration.docs_url, "public_url": configuration.public_url})
     yield hold(configuration)
 
@@ -102,10 +102,9 @@ def hold(configuration: Configuration) -> Finding:
     if budget is None:
         return HOLD.skipped("there is no budget, so there is no hold")
     named = [*budget.hold.namespaces, *budget.hold.kueue_cluster_queues]
-    if named:
-        return HOLD.passed(f"at the hold line new work is kept out of {', '.join(named)}")
-    line = f"at {budget.hold_at:.0%} of the budget no pool grows"
-    return HOLD.warned(f"{line}, but new pods may still use free GPUs: budget.hold is empty")
+    said = f"at {budget.hold_at:.0%} of the budget no pool grows, but new pods may still use free GPUs"
+    kept_out = f"at the hold line new work is kept out of {', '.join(named)}"
+    return HOLD.warned_if(not named, f"{said}: budget.hold is empty", kept_out)
 
 
 AREA = Area(

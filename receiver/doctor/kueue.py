@@ -56,7 +56,7 @@ def held(queues: Sequence[str], policy: Policy) -> Finding:
     if not named:
         return HELD.skipped("budget.hold names no ClusterQueue")
     missing = [name for name in named if name not in queues]
-    return HELD.failed(f"there is no ClusterQueue {', '.join(missing)}") if missing else HELD.passed("they exist")
+    return HELD.failed_if(missing, f"there is no ClusterQueue {', '.join(missing)}", "they exist")
 
 
 def compared(queues: Objects, flavors: Objects, policy: Policy) -> Iterator[Finding]:

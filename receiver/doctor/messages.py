@@ -48,8 +48,7 @@ def look(installation: Installation) -> Iterator[Finding]:
     destinations = [*opened(urls), *(d for team, told in of_teams.items() for d in opened(told, f"of team {team} "))]
     lost = f"GPU_AUTOSCALER_NOTIFY_URLS is not set: messages go {'to teams' if of_teams else 'to the log'} only"
     beside = f", and those of {some(len(of_teams), 'team')}" if of_teams else ""
-    told = f"{some(len(urls), 'destination')} for all messages{beside}"
-    yield from ANYBODY.warnings([] if urls else [lost], told)
+    yield ANYBODY.warned_if(not urls, lost, f"{some(len(urls), 'destination')} for all messages{beside}")
     wrong = check_every_destination(urls, of_teams)
     if destinations or wrong:
         names = few(destination.name for destination in destinations)

@@ -66,8 +66,8 @@ def judged(nodes: Nodes, policy: Policy, mode: Mode, now: datetime) -> Iterator[
     """Judge the nodes of every configured pool."""
     civo = [node for node in nodes if node.instance]
     bare = sorted(node.name for node in civo if POOL_LABEL not in node.labels)
-    said = [f"{some(len(bare), 'node')} without {POOL_LABEL}: {few(bare)}"] if bare else []
-    yield from POOL_LABELS.warnings(said, f"{some(len(civo), 'Civo node')}, each with its pool's id")
+    said = f"{some(len(bare), 'node')} without {POOL_LABEL}: {few(bare)}"
+    yield POOL_LABELS.warned_if(bare, said, f"{some(len(civo), 'Civo node')}, each with its pool's id")
     for pool in policy.pools:
         mine = of_pool(nodes, pool)
         if not mine:
@@ -80,20 +80,17 @@ def judged(nodes: Nodes, policy: Policy, mode: Mode, now: datetime) -> Iterator[
             lacking = [
                 f"{n.name} lacks {k}={v}" for n in dressed for k, v in pool.labels.items() if n.labels.get(k) != v
             ]
-            said = [f"pool {pool.name}: {few(lacking)}; pods that select it cannot run there"] if lacking else []
-            yield from NODE_LABELS.failures(
-                said, f"pool {pool.name}: {some(len(dressed), 'node')} with every configured label"
-            )
+            said = f"pool {pool.name}: {few(lacking)}; pods that select it cannot run there"
+            well = f"pool {pool.name}: {some(len(dressed), 'node')} with every configured label"
+            yield NODE_LABELS.failed_if(lacking, said, well)
             yield node_taints(dressed, pool, policy.startup_taints, now)
         else:
             yield from skipped((NODE_LABELS, NODE_TAINTS), f"pool {pool.name}: {DRESSING}")
         yield from allocatable(mine, pool, now)
     ours = [node.name for node in nodes if node.annotations.keys() & {CORDON_ANNOTATION, STOP_ANNOTATION}]
     stay = f"cordoned by the autoscaler, which does not uncordon in mode observe: {few(ours)}"
-    yield from CORDONS.warnings(
-        [stay] if ours and mode is Mode.OBSERVE else [],
-        f"{some(len(ours), 'node')} cordoned by the autoscaler, which uncordons or removes them",
-    )
+    well = f"{some(len(ours), 'node')} cordoned by the autoscaler, which uncordons or removes them"
+    yield CORDONS.warned_if(ours and mode is Mode.OBSERVE, stay, well)
 
 
 def node_taints(mine: Nodes, pool: Pool, startup_taints: tuple[str, ...], now: datetime) -> Finding:

@@ -6,7 +6,7 @@ The files in ``rules/`` are installed into Prometheus and not with this program,
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
 from importlib.resources import files
@@ -16,9 +16,10 @@ from receiver.adapters.http.sessions import moment
 from receiver.adapters.monitoring.http_apis import MonitoringApi
 from receiver.core.model.signals import COMPONENT, HEARTBEAT_ALERT
 from receiver.core.model.text import lasting, some
-from receiver.doctor.checks import CALL_TIMEOUTS, Area, Check, Finding, Installation, few, text_map
+from receiver.doctor.checks import CALL_TIMEOUTS, Area, Check, Finding, Installation, few
 from receiver.doctor.configuration import is_placeholder
 
+Json = Mapping[str, Any]
 FAR = timedelta(seconds=60)  # the alert GpuAutoscalerClockSkewed fires there
 NOTICEABLE = timedelta(seconds=5)
 LATE = 3  # intervals without an evaluation, and at least a minute
@@ -99,45 +100,9 @@ def asleep_without(missing: Collection[str]) -> tuple[str, ...]:
     return tuple(rule.name for rule in shipped_rules() if rule.name in asleep)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunningRule:
-    """A rule in Prometheus. *health* is ``ok``, ``err`` or ``unknown``; *last* is its last evaluation."""
-
-    group: str
-    file: str
-    name: str
-    kind: str
-    labels: Mapping[str, str] = field(default_factory=dict)
-    runbook: str = ""
-    health: str = "ok"
-    error: str = ""
-    state: str = ""
-    interval: timedelta = timedelta(0)
-    last: datetime | None = None
-
-
-def running_rules(data: Mapping[str, Any]) -> tuple[RunningRule, ...]:
-    """Return the rules in *data*, the ``data`` of the answer to ``/api/v1/rules``."""
-    return tuple(
-        RunningRule(
-            group=str(group.get("name")),
-            file=str(group.get("file")),
-            name=str(rule.get("name")),
-            kind=str(rule.get("type")),
-            labels=text_map(rule.get("labels")),
-            runbook=text_map(rule.get("annotations")).get("runbook_url", ""),
-            health=str(rule.get("health") or "unknown"),
-            error=str(rule.get("lastError") or ""),
-            state=str(rule.get("state") or ""),
-            interval=timedelta(seconds=float(group.get("interval") or 0)),
-            last=moment(rule.get("lastEvaluation")) or moment(group.get("lastEvaluation")),
-        )
-        for group in data.get("groups") or ()
-        for rule in group.get("rules") or ()
-    )
-
-
-Pair = tuple[ShippedRule, RunningRule]
+def running_rules(data: Json) -> list[Json]:
+    """Return the rules in *data*, the ``data`` of the answer to ``/api/v1/rules``, each with its ``group``."""
+    return [{**rule, "group": group} for group in data.get("groups") or () for rule in group.get("rules") or ()]
 
 
 def _look_at_clock(installation: Installation) -> Iterator[Finding]:
@@ -175,41 +140,40 @@ def look(installation: Installation) -> Iterator[Finding]:
         yield from judge(shipped_rules(), running_rules(running), installation.clock.now() + ahead)
 
 
-def judge(shipped: Sequence[ShippedRule], running: Sequence[RunningRule], now: datetime) -> Iterator[Finding]:
+def judge(shipped: Sequence[ShippedRule], running: Sequence[Json], now: datetime) -> Iterator[Finding]:
     """Compare the *shipped* rules with the *running* ones of the same name and kind; *now* is Prometheus' time."""
-    by_name: dict[tuple[str, str], list[RunningRule]] = {}
+    by_name: dict[tuple[str, str], list[Json]] = {}
     for rule in running:
-        by_name.setdefault((rule.kind, rule.name), []).append(rule)
+        by_name.setdefault((rule["type"], rule["name"]), []).append(rule)
     found = {rule: by_name.get((rule.kind, rule.name), []) for rule in shipped}
     pairs = [(ours, one) for ours, ones in found.items() for one in ones]
     yield from loaded(found)
     if pairs:
         yield from healthy(pairs)
-        wanted = {"component": COMPONENT, "namespace": COMPONENT}
         lost = [
-            f"{rule.name} ({label})"
+            f"{ours.name} ({label})"
             for ours, rule in pairs
             if ours.action
-            for label, value in sorted({**wanted, "action": ours.action}.items())
-            if rule.labels.get(label) != value
+            for label, value in (("action", ours.action), ("component", COMPONENT), ("namespace", COMPONENT))
+            if (rule.get("labels") or {}).get(label) != value
         ]
-        said = [f"alerts without the labels that route them and name their action: {few(lost)}"] if lost else []
-        yield from SAME.failures(said, "alerts have the labels that route them and name their action")
-        late = {
-            rule.group: f"{rule.group} ({lasting(now - rule.last)} ago)"
-            for _, rule in pairs
-            if rule.last is not None and now - rule.last > max(LATE * rule.interval, timedelta(minutes=1))
-        }
-        said = [f"last evaluated too long ago: {few(late.values())}"] if late else []
-        yield from TIMELY.failures(said, "evaluated on time")
-        states = [rule.state for _, rule in pairs if rule.name == HEARTBEAT_ALERT]
+        without = f"alerts without the labels that route them and name their action: {few(lost)}"
+        yield SAME.failed_if(lost, without, "alerts have the labels that route them and name their action")
+        yield timely([rule for _, rule in pairs], now)
+        states = [rule.get("state") for ours, rule in pairs if ours.name == HEARTBEAT_ALERT]
         why = "is loaded and does not fire" if states else "is not loaded"
-        silent = [] if "firing" in states else [f"{HEARTBEAT_ALERT} {why}, so no node is removed"]
-        yield from HEARTBEAT.failures(silent, f"{HEARTBEAT_ALERT} fires")
-        yield from runbooks(pairs)
+        silent = f"{HEARTBEAT_ALERT} {why}, so no node is removed"
+        yield HEARTBEAT.failed_if("firing" not in states, silent, f"{HEARTBEAT_ALERT} fires")
+        urls = {o.name: (r.get("annotations") or {}).get("runbook_url", "") for o, r in pairs if o.action}
+        invented = [name for name, url in urls.items() if is_placeholder(url)]
+        bare = [name for name, url in urls.items() if not url]
+        said = f"no runbook link: {few(bare)}"
+        if invented:
+            said = f"the runbook links of {some(len(invented), 'alert')} point to the placeholder host"
+        yield RUNBOOKS.warned_if(invented or bare, said, f"{some(len(urls), 'alert')} with a link to a runbook")
 
 
-def loaded(found: Mapping[ShippedRule, Sequence[RunningRule]]) -> Iterator[Finding]:
+def loaded(found: Mapping[ShippedRule, Sequence[Json]]) -> Iterator[Finding]:
     """Find rules that are missing, by file, and rules that are loaded more than once."""
     missing = [rule for rule, ones in found.items() if not ones]
     for file in sorted({rule.file for rule in missing}):
@@ -217,21 +181,21 @@ def loaded(found: Mapping[ShippedRule, Sequence[RunningRule]]) -> Iterator[Findi
         yield LOADED.failed(f"{some(len(names), 'rule')} of rules/{file} not loaded: {few(names)}")
     twice = {rule.name: ones for rule, ones in found.items() if len(ones) > 1}
     if twice:
-        sources = sorted({one.file for ones in twice.values() for one in ones})
+        sources = sorted({str(one["group"].get("file")) for ones in twice.values() for one in ones})
         said = f"{some(len(twice), 'rule')} loaded more than once, from {few(sources)}: {few(twice)}"
         yield LOADED.warned(said, "keep one copy of the rules: two copies record the same series twice")
     if not missing and not twice:
         yield LOADED.passed(f"all {len(found)} rules are loaded")
 
 
-def healthy(pairs: Sequence[Pair]) -> Iterator[Finding]:
+def healthy(pairs: Sequence[tuple[ShippedRule, Json]]) -> Iterator[Finding]:
     """Find rules whose evaluation fails, and rules that have not been evaluated."""
     bad = [
-        f"{rule.name} (rules/{ours.file}) fails: {rule.error or 'Prometheus gives no reason'}"
+        f"{ours.name} (rules/{ours.file}) fails: {rule.get('lastError') or 'Prometheus gives no reason'}"
         for ours, rule in pairs
-        if rule.health == "err" or rule.error
+        if rule.get("health") == "err" or rule.get("lastError")
     ]
-    yet = [rule.name for _, rule in pairs if rule.health == "unknown" and not rule.error]
+    yet = [ours.name for ours, rule in pairs if rule.get("health") == "unknown" and not rule.get("lastError")]
     if yet:
         said = f"{some(len(yet), 'rule')} not evaluated yet: {few(yet)}"
         yield HEALTHY.warned(said, "run the doctor again when Prometheus has run for a minute")
@@ -239,14 +203,16 @@ def healthy(pairs: Sequence[Pair]) -> Iterator[Finding]:
         yield from HEALTHY.failures(bad, f"{len(pairs)} rules evaluated without an error")
 
 
-def runbooks(pairs: Sequence[Pair]) -> Iterator[Finding]:
-    """Find alerts without a usable link to a runbook."""
-    urls = {rule.name: rule.runbook for ours, rule in pairs if ours.action}
-    invented = [name for name, url in urls.items() if is_placeholder(url)]
-    bare = [name for name, url in urls.items() if not url]
-    said = [f"the runbook links of {some(len(invented), 'alert')} point to the placeholder host"] if invented else []
-    said += [f"no runbook link: {few(bare)}"] if bare else []
-    yield from RUNBOOKS.warnings(said, f"{some(len(urls), 'alert')} with a link to a runbook")
+def timely(rules: Sequence[Json], now: datetime) -> Finding:
+    """Find groups whose last evaluation is too long ago."""
+    late: dict[str, str] = {}
+    for rule in rules:
+        group = rule["group"]
+        last = moment(rule.get("lastEvaluation")) or moment(group.get("lastEvaluation"))
+        longest = max(LATE * timedelta(seconds=group.get("interval") or 0), timedelta(minutes=1))
+        if last is not None and now - last > longest:
+            late[group["name"]] = f"{group['name']} ({lasting(now - last)} ago)"
+    return TIMELY.failed_if(late, f"last evaluated too long ago: {few(late.values())}", "evaluated on time")
 
 
 AREA = Area(

@@ -60,12 +60,11 @@ def look(installation: Installation) -> Iterator[Finding]:
             return
     yield ANSWERS.passed(f"the server answers at {server.shown}")
     said = f"the loop is {health.get('loop')}, its last heartbeat {health.get('beat_age_seconds')} s ago"
-    yield HEALTH.passed(said) if beats == 200 else HEALTH.failed(said)
-    wrong = [] if takes == 200 else [f"not ready: {ready.get('reason') or 'no reason given'}"]
-    yield from READY.failures(wrong, "webhooks are accepted and stored, and steps succeed")
-    theirs, ours = str(health.get("version")), installed_version()
-    wrong = [] if theirs == ours else [f"the server is {theirs}, this command {ours}"]
-    yield from VERSION.warnings(wrong, f"both are {ours}")
+    yield HEALTH.failed_if(beats != 200, said, said)
+    why = ready.get("reason") or "no reason given"
+    yield READY.failed_if(takes != 200, f"not ready: {why}", "webhooks are accepted and stored, and steps succeed")
+    theirs, ours = health.get("version"), installed_version()
+    yield VERSION.warned_if(theirs != ours, f"the server is {theirs}, this command {ours}", f"both are {ours}")
     yield same_configuration(health, ready, installation.settings)
     yield sources(status, document)
 
@@ -95,9 +94,8 @@ def sources(status: int, document: Mapping[str, Any]) -> Finding:
         return SOURCES.skipped(f"the server does not report it ({status}): no step has ended yet, or it needs a token")
     asked = [source for source in found if source.get("configured")]
     silent = [f"{s.get('source')} ({s.get('detail') or 'no answer'})" for s in asked if not s.get("up")]
-    if silent:
-        return SOURCES.warned(f"the server gets no answer from {'; '.join(silent)}")
-    return SOURCES.passed(f"all {len(asked)} configured sources answered")
+    said = f"the server gets no answer from {'; '.join(silent)}"
+    return SOURCES.warned_if(silent, said, f"all {len(asked)} configured sources answered")
 
 
 AREA = Area(

@@ -50,8 +50,9 @@ def look(installation: Installation) -> Iterator[Finding]:
         yield OPENS.failed(str(error))
         return
     yield OPENS.passed(f"PostgreSQL {server.version} answers")
-    wrong = [] if server.takes_writes else ["the server is a standby or read-only"]
-    yield from WRITABLE.failures(wrong, "the server accepts writes")
+    yield WRITABLE.failed_if(
+        not server.takes_writes, "the server is a standby or read-only", "the server accepts writes"
+    )
     yield from skipped((SPACE, FILE_SYSTEM), "the store is PostgreSQL")
     yield judged(server.schema)
 
@@ -79,19 +80,16 @@ def located(where: DatabasePlace) -> Iterator[Finding]:
     if not where.exists:
         yield OPENS.skipped(f"{where.file} does not exist yet; the server creates it on its first start")
         yield SCHEMA.skipped("there is no database yet")
-    closed = [] if where.writable else [f"{where.file} or its folder is not writable for this user"]
-    yield from WRITABLE.failures(closed, f"{folder} is writable")
+    closed = f"{where.file} or its folder is not writable for this user"
+    yield WRITABLE.failed_if(not where.writable, closed, f"{folder} is writable")
     judge = SPACE.failed if where.free < FAIL_BELOW else SPACE.warned if where.free < WARN_BELOW else SPACE.passed
     yield judge(f"{where.free / GIB:.1f} GiB free at {folder}")
     if not where.kind:
         yield FILE_SYSTEM.skipped("the file system is unknown here")
         return
-    said, bad = f"{folder} is on {where.kind}", []
-    if where.kind in survey.NETWORK:
-        bad = [said]
-    elif where.kind in survey.PASSING:
-        bad = [f"{said}: it is lost with the container, or when the machine restarts"]
-    yield from FILE_SYSTEM.warnings(bad, said)
+    said, passing = f"{folder} is on {where.kind}", where.kind in survey.PASSING
+    lost = ": it is lost with the container, or when the machine restarts" if passing else ""
+    yield FILE_SYSTEM.warned_if(passing or where.kind in survey.NETWORK, f"{said}{lost}", said)
 
 
 def judged(schema: Schema) -> Finding:

@@ -146,9 +146,8 @@ def _values(samples: Sequence[InstantSample], label: str) -> set[str]:
 def _stored(check: Check, always: Collection[str], samples: Sequence[InstantSample]) -> Finding:
     """Compare the metrics of *samples* with those that *always* exist."""
     missing = sorted({*always} - _values(samples, "__name__"))
-    if missing:
-        return check.warned(f"not stored: {few(missing)}{_hurt(asleep_without(missing))}")
-    return check.passed(f"all {some(len(always), 'metric')} that the rules read are there")
+    said = f"not stored: {few(missing)}{_hurt(asleep_without(missing))}"
+    return check.warned_if(missing, said, f"all {some(len(always), 'metric')} that the rules read are there")
 
 
 def _hurt(silent: Sequence[str]) -> str:
@@ -217,23 +216,20 @@ def judge_dcgm(answers: Answers, pools: Mapping[str, str]) -> Iterator[Finding]:
         return
     yield from present(answers, gpu_nodes, set(ages), pools)
     old = [f"{node} ({span(age)})" for node, age in sorted(ages.items()) if age > FRESH]
-    stale = [f"stale: {few(old)}"] if old else []
-    yield from FRESHNESS.failures(stale, f"the oldest is {span(max(ages.values()))} old")
+    yield FRESHNESS.failed_if(old, f"stale: {few(old)}", f"the oldest is {span(max(ages.values()))} old")
     nodes = _values(answers["node ages"], "node")
     if not nodes:
         yield NAMES.skipped("kube-state-metrics shows no node to compare with")
     else:
         strange = sorted(name or "(none)" for name in ages.keys() - nodes)
-        lost = [f"no Kubernetes node is called {few(strange)}, so its GPUs belong to no pool"] if strange else []
-        yield from NAMES.failures(lost, "every name is the name of a node")
+        said = f"no Kubernetes node is called {few(strange)}, so its GPUs belong to no pool"
+        yield NAMES.failed_if(strange, said, "every name is the name of a node")
     held, named = (int(sum(sample.value for sample in answers[name])) for name in ("pods on gpus", "dcgm pods"))
     if not held:
         yield PODS.skipped("no pod has held a GPU for two minutes")
-    elif not named:
-        said = f"{some(held, 'pod')} on GPUs and no DCGM series that names one: idle and used GPUs look the same"
-        yield PODS.warned(said)
     else:
-        yield PODS.passed(f"{named} series with a pod's name, {some(held, 'pod')} on GPUs")
+        said = f"{some(held, 'pod')} on GPUs and no DCGM series that names one: idle and used GPUs look the same"
+        yield PODS.warned_if(not named, said, f"{named} series with a pod's name, {some(held, 'pod')} on GPUs")
     yield counters(answers)
 
 
