@@ -26,7 +26,6 @@ from receiver.ports.store import StoredDecision as StoredDecision
 from receiver.ports.store import StoredNotice as StoredNotice
 from receiver.ports.store import StoredOverride as StoredOverride
 from receiver.ports.store import Telling as Telling
-from receiver.ports.store import Told as Told
 from receiver.ports.store import WebStore as WebStore
 
 CORDON_ANNOTATION = "gpu-autoscaler.io/cordoned-for"

@@ -105,20 +105,9 @@ class Telling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredNotice:
-    """A notice in the outbox; *attempts* counts failures, *tellings* has its progress by digest of the destination.
-    *followed_by* is the cause of the newest notice of its topic, if that is newer."""
-
-    id: int
-    notice: Notice
-    attempts: int
-    created_at: datetime
-    tellings: Mapping[str, Telling] = field(default_factory=dict)
-    followed_by: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """A notice and its outcome: *sent_at* and *given_up_at* are None until it is delivered or given up."""
+    """A notice put into the outbox *at* a time, and its outcome: *sent_at* and *given_up_at* are None until it is
+    delivered or given up. *attempts* counts failures, *tellings* has its progress by digest of the destination, and
+    *followed_by* is the cause of the newest notice of its topic, if that is newer (both by `notices_like` only)."""
 
     id: int
     notice: Notice
@@ -127,31 +116,26 @@ class Told:
     sent_at: datetime | None = None
     given_up_at: datetime | None = None
     last_error: str = ""
+    tellings: Mapping[str, Telling] = field(default_factory=dict)
+    followed_by: str | None = None
 
 
 class CommonStore(Protocol):
     """Calls that both the step and the server need."""
 
-    def snapshot(self) -> Snapshot | None:
-        """Return the latest picture and its time, or None before the first step."""
+    def snapshot(self) -> Snapshot | None: ...  # None before the first step
 
     def remembered_alerts(self, since: datetime) -> tuple[Alert, ...]:
         """Return, per fingerprint, the newest alert of the deliveries received after *since*."""
 
-    def decision(self, number: int) -> StoredDecision | None:
-        """Return one decision."""
-
-    def actions(self, *, pool: str | None = None, limit: int = 50) -> Sequence[StoredAction]:
-        """Return actions, newest first."""
+    def decision(self, number: int) -> StoredDecision | None: ...
+    def actions(self, *, pool: str | None = None, limit: int = 50) -> Sequence[StoredAction]: ...  # newest first
 
     def told(self, prefix: str) -> Mapping[str, tuple[str, datetime]]:
         """Return key and time of the last notice of each topic that begins with *prefix*."""
 
-    def node_lives(self, since: datetime) -> Sequence[NodeLife]:
-        """Return the node lives that continue or ended after *since*, oldest first."""
-
-    def usage(self, month: str) -> Sequence[Usage]:
-        """Return the usage of *month*, one row per instance, workload and owner."""
+    def node_lives(self, since: datetime) -> Sequence[NodeLife]: ...  # not gone by *since*, oldest first
+    def usage(self, month: str) -> Sequence[Usage]: ...  # one row per instance, workload and owner
 
     def end_override(self, override: str, at: datetime, by: str | None, notice: Notice) -> bool:
         """End the override of that id, *by* an operator or because it expired (None), and put *notice* into the outbox.
@@ -162,18 +146,13 @@ class CommonStore(Protocol):
 class StepStore(CommonStore, Protocol):
     """Calls of the step."""
 
-    # --- from one step to the next
-
     def memory(self, now: datetime, since: datetime) -> Memory:
         """Return the memory for a step at *now*, with the node lives that continue or ended after *since*."""
 
-    def control(self) -> Control | None:
-        """Return the control state of the last step, or None before the first."""
+    def control(self) -> Control | None: ...  # None before the first step
 
     def keep_control(self, control: Control, deliveries: Sequence[int] = ()) -> None:
         """Store the control state for the next step and, in the same transaction, mark *deliveries* as considered."""
-
-    # --- observations
 
     def saw(
         self,
@@ -191,13 +170,8 @@ class StepStore(CommonStore, Protocol):
         pools in which a node became usable, which ends their provisioning back-off. *drifts* are kept for a week.
         *offers* replace the stored ones, by pool; their times are updated hourly."""
 
-    def keep_charged(self, charged: Charged) -> None:
-        """Store Civo's charges, replacing an older answer for the same month."""
-
-    def keep_seed(self, seed: Seed) -> None:
-        """Store the cost of a month before this store began, replacing an older value for the same month."""
-
-    # --- decisions and actions
+    def keep_charged(self, charged: Charged) -> None: ...  # replaces an older answer for the same month
+    def keep_seed(self, seed: Seed) -> None: ...  # replaces an older one for the same month
 
     def decided(self, decision: Decision, made_from: Grounds | None = None) -> int:
         """Store *decision* with its inputs, *made_from*, if its target, present size or (rule, verdict) pairs differ
@@ -209,8 +183,7 @@ class StepStore(CommonStore, Protocol):
 
         *provisioning* is stored in the same transaction, for an action that removes nodes that never became usable."""
 
-    def progressed(self, action: Action) -> None:
-        """Update an open action's victims, attempts, retry time and last error."""
+    def progressed(self, action: Action) -> None: ...  # victims, attempts, retry time and last error
 
     def closed(
         self,
@@ -230,8 +203,6 @@ class StepStore(CommonStore, Protocol):
     def stop_removals(self, pool: str, backoff: Backoff, notice: Notice, at: datetime) -> None:
         """Set the removal back-off of *pool*, clear its late count and put *notice* into the outbox."""
 
-    # --- messages
-
     def say(self, notice: Notice, at: datetime) -> bool:
         """Put *notice* into the outbox unless the last one of its topic had the same key; True when it was added.
 
@@ -245,29 +216,21 @@ class StepStore(CommonStore, Protocol):
         They get their present words; waiting notices that are not among them are never sent, and may be repeated if
         they reached no destination."""
 
-    # --- approval requests and overrides
-
     def ask(self, question: Question, notice: Notice) -> bool:
         """Store *question* and put *notice* into the outbox.
 
         False, and nothing is written, when its id exists, or when another question of its pool was answered after this
         one was to be asked: the step that asks has not seen that answer."""
 
-    def question_done(self, question: str, at: datetime) -> None:
-        """Mark the question of that id as done: what it asked about no longer applies."""
-
-    def questions_standing(self, now: datetime) -> Sequence[Question]:
-        """Return the questions that have not expired at *now*, answered or not, oldest first."""
+    def question_done(self, question: str, at: datetime) -> None: ...  # what it asked about no longer applies
+    def questions_standing(self, now: datetime) -> Sequence[Question]: ...  # not expired at *now*, oldest first
 
     def resume_override(self, override: str, at: datetime, notice: Notice) -> bool:
         """Undo the expiry of the override of that id, and put *notice* into the outbox.
 
         False, and nothing is written, when it does not exist, continues, or was ended by an operator."""
 
-    # --- usage, the picture and samples
-
-    def accounted(self) -> Accounted:
-        """Return the time up to which usage is accounted for, and what was held then."""
+    def accounted(self) -> Accounted: ...
 
     def account(self, accounting: Accounting, since: datetime | None, at: datetime) -> bool:
         """Add *accounting*, which covers *since* to *at*, and move the account to *at*, in one transaction.
@@ -295,95 +258,48 @@ class StepStore(CommonStore, Protocol):
 class ReadStore(CommonStore, Protocol):
     """Calls of pages, API, metrics and reports that read."""
 
-    # --- decisions
-
-    def decisions(self, *, pool: str | None = None, limit: int = 50) -> Sequence[StoredDecision]:
-        """Return decisions, newest first. They are kept for 90 days."""
-
-    def grounds(self, number: int) -> GroundsKept | None:
-        """Return the inputs of decision *number*; None if they are not stored."""
-
-    def beside(self, stored: StoredDecision) -> tuple[int | None, int | None]:
-        """Return the numbers of the pool's decisions before and after *stored*, None where there is none."""
-
-    def followed(self, number: int) -> Sequence[StoredAction]:
-        """Return the actions that decision *number* led to, oldest first."""
+    def decisions(self, *, pool: str | None = None, limit: int = 50) -> Sequence[StoredDecision]: ...  # newest first
+    def grounds(self, number: int) -> GroundsKept | None: ...  # None: not stored
+    def beside(self, stored: StoredDecision) -> tuple[int | None, int | None]: ...  # None: there is none
+    def followed(self, number: int) -> Sequence[StoredAction]: ...  # oldest first
 
     def spoken(self, since: datetime, until: datetime) -> Sequence[Spoke]:
         """Return the decisions between *since* and *until* and each pool's last one before, oldest first."""
 
-    # --- overrides, questions and budgets
-
     def overrides(self, *, limit: int = 50) -> Sequence[StoredOverride]:
         """Return overrides: first those that have not ended, then the newest first."""
 
-    def overrides_between(self, since: datetime, until: datetime) -> Sequence[StoredOverride]:
-        """Return the overrides that were in force at any time from *since* to *until*, oldest first."""
-
-    def override(self, override: str) -> StoredOverride | None:
-        """Return the override of that id."""
-
-    def questions(self, *, pool: str | None = None, limit: int = 50) -> Sequence[Question]:
-        """Return questions, newest first."""
-
-    def question(self, question: str) -> Question | None:
-        """Return the question of that id."""
-
-    def allowances_set(self, month: str) -> Sequence[BudgetChange]:
-        """Return the changes in force in *month*: the last of each scope and name."""
-
-    # --- usage and costs
-
-    def unwatched(self, month: str) -> Sequence[Unwatched]:
-        """Return the unobserved time of *month*, one row per instance."""
-
-    def watch(self) -> Watch:
-        """Return the period for which usage is accounted for, and which months were pruned."""
-
-    def workload_lives(self, since: datetime, until: datetime) -> Sequence[WorkloadLife]:
-        """Return the workloads that existed at any time from *since* to *until*, oldest first."""
-
-    def in_use(self, month: str) -> Sequence[InUse]:
-        """Return how many of its GPUs each workload of *month* used at once."""
-
-    def seed_of(self, month: str) -> Seed | None:
-        """Return the cost of *month* before this store began, or None when it covers the whole month."""
-
-    def charged_of(self, month: str) -> Charged | None:
-        """Return Civo's last answer on the charges of *month*."""
-
-    def watched(self) -> Mapping[str, datetime]:
-        """Return since when each pool is known, by its id."""
-
-    # --- reports
-
-    def unit_counts(self, month: str) -> Mapping[str, Counted]:
-        """Return the last count of each unit of work of *month*, by name."""
+    def overrides_between(self, since: datetime, until: datetime) -> Sequence[StoredOverride]: ...  # oldest first
+    def override(self, override: str) -> StoredOverride | None: ...
+    def questions(self, *, pool: str | None = None, limit: int = 50) -> Sequence[Question]: ...  # newest first
+    def question(self, question: str) -> Question | None: ...
+    def allowances_set(self, month: str) -> Sequence[BudgetChange]: ...  # the last of each scope and name
+    def unwatched(self, month: str) -> Sequence[Unwatched]: ...  # one row per instance
+    def watch(self) -> Watch: ...
+    def workload_lives(self, since: datetime, until: datetime) -> Sequence[WorkloadLife]: ...  # oldest first
+    def in_use(self, month: str) -> Sequence[InUse]: ...
+    def seed_of(self, month: str) -> Seed | None: ...  # None: the store covers the whole month
+    def charged_of(self, month: str) -> Charged | None: ...  # Civo's last answer
+    def watched(self) -> Mapping[str, datetime]: ...  # by pool id
+    def unit_counts(self, month: str) -> Mapping[str, Counted]: ...  # the last of each, by name
 
     def closed_report(self, month: str, scope: str, now: datetime) -> Mapping[str, Any] | None:
         """Return the document of *scope* (`receiver.reports.document.scope_of`) closed by *now*, or None."""
 
-    def closed_scopes(self, month: str, now: datetime) -> frozenset[str]:
-        """Return the scopes of *month* whose documents were closed by *now*."""
-
-    # --- over time
-
-    def samples(self, since: datetime, until: datetime, *, pool: str) -> Sequence[PoolSample]:
-        """Return the samples of *pool* from *since* to *until*, oldest first."""
+    def closed_scopes(self, month: str, now: datetime) -> frozenset[str]: ...  # of documents closed by *now*
+    def samples(self, since: datetime, until: datetime, *, pool: str) -> Sequence[PoolSample]: ...  # oldest first
 
     def turns(self, pool: str, since: datetime, until: datetime) -> Sequence[NodeTurn]:
         """Return the turns of the nodes of *pool* between *since* and *until*, and each node's last one before."""
 
-    def arrivals(self, since: datetime, until: datetime, *, limit: int = 500) -> Sequence[Arrival]:
-        """Return the alerts received from *since* to *until*, newest first."""
+    def arrivals(self, since: datetime, until: datetime, *, limit: int = 500) -> Sequence[Arrival]: ...  # newest first
 
     def messages(
         self, since: datetime, until: datetime, *, pool: str | None = None, limit: int = 200
-    ) -> Sequence[Told]:
+    ) -> Sequence[StoredNotice]:
         """Return the notices created from *since* to *until*, newest first; with *pool* those about it."""
 
-    def undelivered(self, *, limit: int = 20) -> Sequence[Told]:
-        """Return the waiting notices, oldest first."""
+    def undelivered(self, *, limit: int = 20) -> Sequence[StoredNotice]: ...  # oldest first
 
     def counts(self) -> Mapping[str, Any]:
         """Return totals since the store was created; they do not fall when rows are pruned.
@@ -406,8 +322,7 @@ class WebStore(ReadStore, Protocol):
     def remember(self, delivery: Delivery, at: datetime) -> int:
         """Store *delivery* and return its number; the commit is on disk when this returns."""
 
-    def set_override(self, override: Override, notice: Notice) -> None:
-        """Store *override* and put *notice* into the outbox."""
+    def set_override(self, override: Override, notice: Notice) -> None: ...
 
     def answer_question(
         self,
@@ -423,8 +338,7 @@ class WebStore(ReadStore, Protocol):
 
         False, and nothing is written, unless the question is open at *at* and unanswered."""
 
-    def change_budget(self, change: BudgetChange, notice: Notice) -> None:
-        """Store *change*, which supersedes the one before it, and put *notice* into the outbox."""
+    def change_budget(self, change: BudgetChange, notice: Notice) -> None: ...  # supersedes the one before it
 
     def check(self) -> None:
         """Raise TryLater unless a write succeeds: only a write detects a full disk or a missing file."""
@@ -433,8 +347,7 @@ class WebStore(ReadStore, Protocol):
 class OutboxStore(Protocol):
     """Calls of the courier, which delivers notices."""
 
-    def notices_due(self, now: datetime, limit: int = 20) -> Sequence[StoredNotice]:
-        """Return the undelivered notices that are due at *now*, oldest first."""
+    def notices_due(self, now: datetime, limit: int = 20) -> Sequence[StoredNotice]: ...  # oldest first
 
     def notices_like(self, group: str, limit: int = 1000) -> Sequence[StoredNotice]:
         """Return the undelivered notices of *group* (`core.notices.grouping`), oldest first, with their tellings."""
@@ -446,14 +359,9 @@ class OutboxStore(Protocol):
         """Store the progress of each notice with *destination* (a digest, never a URL) after one message to it, and
         count that message by *outcome*: the destination's name, and ``delivered`` or ``failed``."""
 
-    def notices_wait(self, numbers: Collection[int], until: datetime) -> None:
-        """Do not deliver these notices before *until*."""
-
-    def notices_over(self, numbers: Collection[int], at: datetime) -> None:
-        """Never send these notices: they are no longer true."""
-
-    def notice_sent(self, notice: int, at: datetime) -> None:
-        """Mark a notice as delivered."""
+    def notices_wait(self, numbers: Collection[int], until: datetime) -> None: ...  # none is delivered before *until*
+    def notices_over(self, numbers: Collection[int], at: datetime) -> None: ...  # never sent: no longer true
+    def notice_sent(self, notice: int, at: datetime) -> None: ...
 
     def notice_failed(self, notice: int, at: datetime, retry_at: datetime | None, error: str) -> None:
         """Count a failed delivery; the next attempt is at *retry_at*, None gives the notice up."""
@@ -462,8 +370,7 @@ class OutboxStore(Protocol):
 class Store(StepStore, WebStore, OutboxStore, Protocol):
     """The whole store: all of the above, and the writes of reports."""
 
-    def keep_unit_count(self, counted: Counted) -> None:
-        """Store *counted*, replacing the last count of its month and name."""
+    def keep_unit_count(self, counted: Counted) -> None: ...  # replaces the last one of its month and name
 
     def close_report(self, month: str, scope: str, document: Mapping[str, Any], at: datetime) -> None:
         """Store the finished *document* of a report for good. An existing one is replaced only if it is dated later

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from receiver.cli.main import main
 from receiver.cli.status import about_status
 from receiver.core.notices.notice import Cause, Notice
-from receiver.ports import Told
+from receiver.ports import StoredNotice
 from tests.adapters.wire import unused_url
 from tests.web.builders import A100, NOW, a_picture, a_pool, a_right_to_remove
 from tests.web.fakes import FakeClock, FakeStore
@@ -68,10 +68,10 @@ def test_everything_is_on_one_screen(url: str) -> None:
 
 def test_messages_that_wait_are_counted_apart_from_those_that_failed(url: str, store: FakeStore) -> None:
     notice = Notice(cause=Cause.GREW, topic="t", key="k", title="title", body="")
-    waits = Told(id=1, notice=notice, at=NOW)
+    waits = StoredNotice(id=1, notice=notice, at=NOW)
     store.kept_messages = [waits, waits]
     assert status(url).stdout.splitlines()[-1].endswith("; 2 messages waiting to be sent together with others like it")
-    store.kept_messages = [waits, Told(id=2, notice=notice, at=NOW, attempts=3, last_error="slack: 404")]
+    store.kept_messages = [waits, StoredNotice(id=2, notice=notice, at=NOW, attempts=3, last_error="slack: 404")]
     last = status(url).stdout.splitlines()[-1]
     assert last.endswith("with others like it; 1 message not delivered, last error: slack: 404")
     assert json.loads(status(url, "--json").stdout)["messages"]["failing"] == 1

@@ -17,7 +17,7 @@ from receiver.config.live import Tokens
 from receiver.core.model.policy import Billing, Pool
 from receiver.core.notices.grouping import PageLinks
 from receiver.metrics.collector import Instruments
-from receiver.ports import Told
+from receiver.ports import StoredNotice
 from receiver.replay.world.config import Timings, WorldPool
 from receiver.web import WebParts, create_app
 from tests.e2e.payloads import a_payload, an_alert, stamp
@@ -126,7 +126,7 @@ class Flood:
         """What the destination got, oldest first."""
         return [json.loads(request.get_data()) for request, _ in self.server.log]
 
-    def said(self) -> Sequence[Told]:
+    def said(self) -> Sequence[StoredNotice]:
         """Every notice that was put into the outbox, newest first."""
         return self.store.messages(self.now() - timedelta(days=1), self.now(), limit=100_000)
 

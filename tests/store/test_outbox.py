@@ -22,7 +22,7 @@ def test_a_notice_comes_back_exactly(store: SqlStore) -> None:
     )
     assert store.say(said, NOW)
     (found,) = store.notices_due(NOW)
-    assert found == StoredNotice(id=found.id, notice=said, attempts=0, created_at=NOW)
+    assert found == StoredNotice(id=found.id, notice=said, attempts=0, at=NOW)
 
 
 def test_the_same_key_is_told_once(store: SqlStore) -> None:

@@ -25,8 +25,8 @@ from receiver.ports import (
     LoopHealth,
     StoredAction,
     StoredDecision,
+    StoredNotice,
     StoredOverride,
-    Told,
     TryLater,
 )
 
@@ -103,7 +103,7 @@ class FakeStore:
     kept_samples: list[PoolSample] = field(default_factory=list)
     kept_turns: list[NodeTurn] = field(default_factory=list)
     kept_arrivals: list[Arrival] = field(default_factory=list)
-    kept_messages: list[Told] = field(default_factory=list)
+    kept_messages: list[StoredNotice] = field(default_factory=list)
     kept_questions: dict[str, Question] = field(default_factory=dict)
 
     def _called(self, name: str) -> None:
@@ -242,12 +242,12 @@ class FakeStore:
 
     def messages(
         self, since: datetime, until: datetime, *, pool: str | None = None, limit: int = 200
-    ) -> Sequence[Told]:
+    ) -> Sequence[StoredNotice]:
         self._called("messages")
         found = [m for m in reversed(self.kept_messages) if since <= m.at <= until]
         return [m for m in found if pool in (None, m.notice.pool)][:limit]
 
-    def undelivered(self, *, limit: int = 20) -> Sequence[Told]:
+    def undelivered(self, *, limit: int = 20) -> Sequence[StoredNotice]:
         self._called("undelivered")
         return [m for m in self.kept_messages if m.sent_at is None and m.given_up_at is None][:limit]
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from receiver.core.notices.grouping import Seal
 from receiver.core.notices.notice import Notice, Severity
-from receiver.ports import Told
+from receiver.ports import StoredNotice
 from tests.web.builders import (
     A100,
     L40S,
@@ -143,9 +143,9 @@ def test_only_an_operator_gets_the_link_that_answers() -> None:
 def test_messages_that_fail_to_get_out_are_told_and_those_on_their_way_are_not() -> None:
     store = showing()
     notice = Notice(topic="t", key="k", title="grew", body="", severity=Severity.INFO, cause="grew")
-    store.kept_messages = [Told(id=1, notice=notice, at=NOW)]
+    store.kept_messages = [StoredNotice(id=1, notice=notice, at=NOW)]
     assert concerns(store) == []
-    store.kept_messages = [Told(id=1, notice=notice, at=NOW, attempts=3, last_error="slack: 404")]
+    store.kept_messages = [StoredNotice(id=1, notice=notice, at=NOW, attempts=3, last_error="slack: 404")]
     (found,) = concerns(store)
     assert "1 message could not be delivered: slack: 404." in found
 

@@ -9,7 +9,7 @@ from receiver.core.explain.samples import Doing, NodeTurn
 from receiver.core.model.overrides import Override, OverrideKind
 from receiver.core.model.signals import Alert
 from receiver.core.notices.notice import Notice, Severity
-from receiver.ports import Arrival, StoredOverride, Told
+from receiver.ports import Arrival, StoredNotice, StoredOverride
 from tests.web.builders import (
     A100,
     L40S,
@@ -43,11 +43,11 @@ def an_alert(minutes: float, *, firing: bool = True, began: float | None = None,
     return Arrival(alert=alert, at=NOW - timedelta(minutes=minutes))
 
 
-def told(minutes: float, **more: Any) -> Told:
+def told(minutes: float, **more: Any) -> StoredNotice:
     notice = Notice(
         topic="t", key="k", title="l40s: 3 -> 4 nodes", body="", severity=Severity.INFO, pool=L40S, cause="x"
     )
-    return Told(**{"id": 1, "notice": notice, "at": NOW - timedelta(minutes=minutes), "sent_at": NOW, **more})
+    return StoredNotice(**{"id": 1, "notice": notice, "at": NOW - timedelta(minutes=minutes), "sent_at": NOW, **more})
 
 
 @pytest.mark.parametrize("name", [L40S, "l40s"])

@@ -13,7 +13,7 @@ from receiver.core.scaling.assign import assign
 from receiver.core.scaling.decide import case_of
 from receiver.core.scaling.guardrails import sources_answer
 from receiver.metrics.collector import WatchState
-from receiver.ports import Told
+from receiver.ports import StoredNotice
 from receiver.web.pages.overview import WATCHES
 from tests.core import builders as core
 from tests.web.builders import NOW, a_full_store, a_picture, a_policy, ago
@@ -89,7 +89,9 @@ def test_deliveries_heartbeat_and_messages_are_told() -> None:
         "oldest_notice_at": NOW - timedelta(hours=1),
     }
     notice = Notice(topic="t", key="k", title="l40s grew", body="", severity=Severity.INFO, cause="grew")
-    store.kept_messages = [Told(id=1, notice=notice, at=NOW - timedelta(hours=1), attempts=4, last_error="slack: 404")]
+    store.kept_messages = [
+        StoredNotice(id=1, notice=notice, at=NOW - timedelta(hours=1), attempts=4, last_error="slack: 404")
+    ]
     text = words(page("/sources", store))
     assert "Last delivery by Alertmanager 3 min ago 40 in all Last heartbeat 50 s ago" in text
     assert "31 on the way, 12 delivered, 2 given up; the oldest waits since 1 h ago" in text

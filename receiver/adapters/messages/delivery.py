@@ -121,7 +121,7 @@ class Outbox:
         if not due or self._rests_until(destination) is not None:
             return
         last = self._store.reached_last(group, destination.digest, now)
-        waiting = [Waiting(number=n.id, notice=n.notice, at=n.created_at) for n in missing]
+        waiting = [Waiting(number=n.id, notice=n.notice, at=n.at) for n in missing]
         for bundle in goes_out(waiting, last, now, self._every):
             if not self._may_send():
                 return

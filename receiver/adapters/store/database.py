@@ -8,7 +8,7 @@ libpq then waits forever, so `limit_answers` adds a limit.
 import sqlite3
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from copy import copy
 from functools import cache
 from pathlib import Path
@@ -25,7 +25,7 @@ from receiver.ports import TryLater, WontWork
 
 VARIABLE = "GPU_AUTOSCALER_DATABASE_URL"
 EXAMPLES = "sqlite:////var/lib/gpu-autoscaler/store.db or postgresql://user:password@host:5432/database"
-POOL_SIZE = 12  # the loop, the courier, deliveries and pages; more callers queue for a moment
+POOL_SIZE, OVERFLOW = 12, 4  # the loop, the courier, deliveries and pages; more callers queue for a moment
 POSTGRES: dict[str, str | int] = {
     "connect_timeout": 5,
     "keepalives_idle": 10,
@@ -87,24 +87,21 @@ def beside(url: URL, suffix: str) -> Path:
 def connect(url: URL, lock_wait: float, answers_within: float) -> Engine:
     """Return the engine of *url*, which waits *lock_wait* seconds for a lock or a free connection, and
     *answers_within* seconds for a PostgreSQL server that does not answer."""
-    if is_in_memory(url):  # one connection, which is the database; threads queue for it
-        engine = create_engine(
-            url,
-            poolclass=QueuePool,
-            pool_size=1,
-            max_overflow=0,
-            pool_timeout=lock_wait,
-            connect_args={"check_same_thread": False},
-        )
-        _durable_sqlite(engine)
-        return engine
-    sizes = {"pool_size": POOL_SIZE, "max_overflow": 4, "pool_timeout": lock_wait}
-    if is_sqlite(url):
-        engine = create_engine(url, connect_args={"timeout": lock_wait}, **sizes)
-        _durable_sqlite(engine)
-    else:
+    if not is_sqlite(url):
+        sizes = {"pool_size": POOL_SIZE, "max_overflow": OVERFLOW, "pool_timeout": lock_wait}
         engine = create_engine(url, pool_pre_ping=True, connect_args=postgres_arguments(url), **sizes)
         limit_answers(engine, answers_within)
+        return engine
+    one = is_in_memory(url)  # its only connection is the database; threads queue for it
+    engine = create_engine(
+        url,
+        poolclass=QueuePool,
+        pool_size=1 if one else POOL_SIZE,
+        max_overflow=0 if one else OVERFLOW,
+        pool_timeout=lock_wait,
+        connect_args={"timeout": lock_wait, "check_same_thread": False},
+    )
+    _durable_sqlite(engine)
     return engine
 
 
@@ -251,21 +248,6 @@ Values = dict[str, Any]  # of a row, by column
 T = TypeVar("T")
 
 
-class WriteTurn:
-    """A lock that raises TryLater after *longest* seconds of waiting."""
-
-    def __init__(self, longest: float) -> None:
-        self._lock = threading.Lock()
-        self._longest = longest
-
-    def __enter__(self) -> None:
-        if not self._lock.acquire(timeout=self._longest):
-            raise TryLater("store: database is locked", code="store")
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
-
-
 class Gate:
     """Refuses reads and writes until the schema is what this version expects."""
 
@@ -273,11 +255,9 @@ class Gate:
         self._closed = ""
 
     def close(self, because: str) -> None:
-        """Refuse everything, *because* of this."""
         self._closed = because
 
     def open(self) -> None:
-        """Allow everything."""
         self._closed = ""
 
     def go_through(self) -> None:
@@ -292,14 +272,13 @@ class Database:
     def __init__(
         self, url: URL, *, lock_wait: float = LOCK_WAIT_SECONDS, answers_within: float = ANSWER_SECONDS
     ) -> None:
-        """Prepare to connect to *url*. Waits *lock_wait* seconds for a lock of another process, and *answers_within*
-        seconds for a server that does not answer."""
+        """Prepare to `connect` to *url*."""
         self.url = url
         self.gate = Gate()
         self._fence: Fence | None = None
         self._files = SameFiles(url) if is_sqlite(url) and not is_in_memory(url) else None
-        # SQLite's writers of this process queue here: SQLite itself waits for its lock by polling with growing sleeps.
-        self._writer: AbstractContextManager[object] = WriteTurn(lock_wait) if is_sqlite(url) else nullcontext()
+        self._writer = threading.Lock() if is_sqlite(url) else None
+        self._lock_wait = lock_wait
         self.engine = connect(url, lock_wait, answers_within)
 
     @contextmanager
@@ -321,7 +300,7 @@ class Database:
     @contextmanager
     def preparing(self) -> Iterator[Connection]:
         """As `write`, and allowed while the gate is closed: for migrations."""
-        with self._errors(), self._writer, self.engine.connect() as connection:
+        with self._errors(), self._turn(), self.engine.connect() as connection:
             connection = connection.execution_options(gpu_autoscaler_write=True)
             with connection.begin():
                 if self._files is not None:
@@ -329,6 +308,17 @@ class Database:
                 if self._fence is not None:
                     self._fence(connection)
                 yield connection
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Let SQLite's writers of this process queue: SQLite itself polls for its lock with growing sleeps."""
+        if self._writer is not None and not self._writer.acquire(timeout=self._lock_wait):
+            raise TryLater("store: database is locked", code="store")
+        try:
+            yield
+        finally:
+            if self._writer is not None:
+                self._writer.release()
 
     def fenced(self, fence: Fence) -> "Database":
         """Return the same database, over the same connections, each of whose writes begins with *fence*."""
@@ -407,16 +397,11 @@ def insert(connection: Connection, table: Table) -> Any:
     return insert_in(connection.dialect.name, table)
 
 
-def put(connection: Connection, table: Table, values: Mapping[str, Any], **only_new: Any) -> None:
-    """Insert a row, or update the row with its primary key, with *values*; a new row also gets *only_new*."""
-    put_all(connection, table, [values], **only_new)
-
-
-def put_all(connection: Connection, table: Table, values: Sequence[Mapping[str, Any]], **only_new: Any) -> None:
-    """Do the same with rows that all have the same columns."""
-    if values:
-        statement = _upsert(connection.dialect.name, table, tuple(values[0]))
-        connection.execute(statement, [{**only_new, **row} for row in values])
+def put(connection: Connection, table: Table, *rows: Mapping[str, Any], **only_new: Any) -> None:
+    """Insert each of *rows*, which all have the same columns, or update the row with its primary key; a new row also
+    gets *only_new*."""
+    statement = _upsert(connection.dialect.name, table, tuple(rows[0]))
+    connection.execute(statement, [{**only_new, **row} for row in rows])
 
 
 @cache  # building a statement takes longer than running it

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, func, select
 
 from receiver.adapters.store.columns import Moment
-from receiver.adapters.store.database import StorePart, fields_of, insert, insert_in, put_all, value_of
+from receiver.adapters.store.database import StorePart, fields_of, insert, insert_in, put, value_of
 from receiver.adapters.store.schema import actions, control, marks, outbox, samples, totals, turns
 from receiver.core.explain.samples import Doing, NodeTurn, PoolSample, minute_of
 
@@ -60,7 +60,7 @@ def mark_all(connection: Connection, moments: Mapping[str, datetime]) -> None:
 
     Each replaces a later time, which was recorded under a wrong clock.
     """
-    put_all(connection, marks, [{"name": name, "at": at} for name, at in sorted(moments.items())])
+    put(connection, marks, *({"name": name, "at": at} for name, at in sorted(moments.items())))
 
 
 def marked(connection: Connection) -> dict[str, datetime]:

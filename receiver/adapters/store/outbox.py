@@ -13,7 +13,7 @@ from receiver.adapters.store.figures import MESSAGES, count
 from receiver.adapters.store.schema import outbox, tellings, topics
 from receiver.core.notices.grouping import OVER, SAID_EACH_STEP, group_of
 from receiver.core.notices.notice import Notice
-from receiver.ports import StoredNotice, Telling, Told
+from receiver.ports import StoredNotice, Telling
 
 LONGEST_WAIT = timedelta(minutes=30)  # of a retry, or of a notice held back
 
@@ -102,15 +102,15 @@ class SqlOutbox(StorePart):
 
     def messages(
         self, since: datetime, until: datetime, *, pool: str | None = None, limit: int = 200
-    ) -> Sequence[Told]:
+    ) -> Sequence[StoredNotice]:
         query = select(outbox).where(outbox.c.created_at.between(since, until)).order_by(outbox.c.id.desc())
         if pool is not None:
             query = query.where(outbox.c.pool == pool)
-        return tuple(_told(row) for row in self._rows(query.limit(limit)))
+        return tuple(_stored(row) for row in self._rows(query.limit(limit)))
 
-    def undelivered(self, *, limit: int = 20) -> Sequence[Told]:
+    def undelivered(self, *, limit: int = 20) -> Sequence[StoredNotice]:
         query = select(outbox).where(*_undelivered()).order_by(outbox.c.id).limit(limit)
-        return tuple(_told(row) for row in self._rows(query))
+        return tuple(_stored(row) for row in self._rows(query))
 
 
 def say(connection: Connection, notice: Notice, at: datetime) -> bool:
@@ -175,11 +175,5 @@ def _update(connection: Connection, notice: int, values: Mapping[str, object]) -
 
 
 def _stored(row: RowMapping) -> StoredNotice:
-    return StoredNotice(
-        id=row["id"], notice=value_of(Notice, row), attempts=row["attempts"], created_at=row["created_at"]
-    )
-
-
-def _told(row: RowMapping) -> Told:
     outcome = {name: row[name] for name in ("id", "attempts", "sent_at", "given_up_at", "last_error")}
-    return Told(notice=value_of(Notice, row), at=row["created_at"], **outcome)
+    return StoredNotice(notice=value_of(Notice, row), at=row["created_at"], **outcome)

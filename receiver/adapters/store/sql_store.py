@@ -5,7 +5,7 @@ The Protocols of `receiver.ports.store` document each call; the part named after
 
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -57,59 +57,49 @@ from receiver.core.explain.samples import Doing
 from receiver.core.model.memory import Control
 from receiver.ports import Snapshot, TryLater, WontWork
 
-DELIVERIES_KEPT = timedelta(days=7)
-NOTICES_KEPT = timedelta(days=7)
-DRIFTS_KEPT = timedelta(days=7)
-DECISIONS_KEPT = timedelta(days=90)
-TOPICS_KEPT = timedelta(days=90)
-ACTIONS_KEPT = timedelta(days=400)
-OVERRIDES_KEPT = timedelta(days=400)
-QUESTIONS_KEPT = timedelta(days=400)
 LIVES_KEPT = timedelta(days=400)  # a year of spend and what a month's start still needs: 13 months
-CHARGES_KEPT = timedelta(days=400)
 SAMPLES_KEPT = timedelta(days=8)  # the pages draw seven
+DECISIONS_KEPT = timedelta(days=90)
+KEPT = {  # how long after the time in this column a row is kept
+    outbox.c.sent_at: timedelta(days=7),
+    outbox.c.given_up_at: timedelta(days=7),
+    drifts.c.at: timedelta(days=7),
+    samples.c.at: SAMPLES_KEPT,
+    topics.c.told_at: timedelta(days=90),
+    actions.c.closed_at: timedelta(days=400),
+    overrides.c.ended_at: timedelta(days=400),
+    questions.c.expires_at: timedelta(days=400),
+    charges.c.asked_at: timedelta(days=400),
+}
 
 
-def _deletions(now: datetime) -> tuple[Delete, ...]:
+def _deletions(now: datetime) -> Iterator[Delete]:
     """The statements that delete what is too old at *now*, in order."""
+    week = now - timedelta(days=7)
+    yield delete(deliveries).where(deliveries.c.considered_at < week, deliveries.c.received_at < week)
+    newest = select(func.max(decisions.c.id)).group_by(decisions.c.pool)  # which each pool's next one is compared with
+    yield delete(decisions).where(decisions.c.at < now - DECISIONS_KEPT, decisions.c.id.not_in(newest))
+    names = (select(column).where(column.is_not(None)) for column in (decisions.c.facts, decisions.c.policy))
+    yield delete(grounds).where(grounds.c.digest.not_in(union_all(*names)))
+    for column, kept in KEPT.items():
+        yield delete(column.table).where(column < now - kept)
     kept_from = now - LIVES_KEPT
-    oldest = f"{kept_from:%Y-%m}"  # months sort as text does
     # Whole months only, so that none looks cheaper than it was; in some zones the month begins the day before.
     lived = kept_from.replace(day=1, hour=0, minute=0, second=0, microsecond=0) - timedelta(days=1)
+    yield delete(node_lives).where(node_lives.c.gone_at < lived)
+    yield delete(workload_lives).where(workload_lives.c.ended_at < lived)
+    for table in (usage, unwatched, unit_counts, in_use):
+        yield delete(table).where(table.c.month < f"{kept_from:%Y-%m}")  # months sort as text does
     later = turns.alias()
     goes_on = ~select(later.c.at).where(later.c.instance == turns.c.instance, later.c.at > turns.c.at).exists()
-    settled = or_(outbox.c.sent_at < now - NOTICES_KEPT, outbox.c.given_up_at < now - NOTICES_KEPT)
-    names = (select(column).where(column.is_not(None)) for column in (decisions.c.facts, decisions.c.policy))
-    newest = select(func.max(decisions.c.id)).group_by(decisions.c.pool)  # which each pool's next one is compared with
-    return (
-        delete(deliveries).where(
-            deliveries.c.considered_at < now - DELIVERIES_KEPT, deliveries.c.received_at < now - DELIVERIES_KEPT
-        ),
-        delete(decisions).where(decisions.c.at < now - DECISIONS_KEPT, decisions.c.id.not_in(newest)),
-        delete(grounds).where(grounds.c.digest.not_in(union_all(*names))),
-        delete(actions).where(actions.c.closed_at < now - ACTIONS_KEPT),
-        delete(outbox).where(settled),
-        delete(drifts).where(drifts.c.at < now - DRIFTS_KEPT),
-        delete(overrides).where(overrides.c.ended_at < now - OVERRIDES_KEPT),
-        delete(questions).where(questions.c.expires_at < now - QUESTIONS_KEPT),
-        delete(topics).where(topics.c.told_at < now - TOPICS_KEPT),
-        delete(charges).where(charges.c.asked_at < now - CHARGES_KEPT),
-        delete(node_lives).where(node_lives.c.gone_at < lived),
-        delete(workload_lives).where(workload_lives.c.ended_at < lived),
-        delete(usage).where(usage.c.month < oldest),
-        delete(unwatched).where(unwatched.c.month < oldest),
-        delete(unit_counts).where(unit_counts.c.month < oldest),
-        delete(in_use).where(in_use.c.month < oldest),
-        delete(samples).where(samples.c.at < now - SAMPLES_KEPT),
-        delete(turns).where(turns.c.at < now - SAMPLES_KEPT, or_(~goes_on, turns.c.doing == Doing.GONE)),
-    )
+    yield delete(turns).where(turns.c.at < now - SAMPLES_KEPT, or_(~goes_on, turns.c.doing == Doing.GONE))
 
 
 THE_ONE = 1  # the only row of the snapshot, and of the control state
-CONTROL = select(schema.control.c.state).where(schema.control.c.id == THE_ONE)
+CONTROL = select(schema.control.c.state)
 CONTROL_STATE = TypeAdapter(Control)
-SNAPSHOT_AT = select(schema.snapshot.c.at).where(schema.snapshot.c.id == THE_ONE)
-SNAPSHOT = select(schema.snapshot.c.picture, schema.snapshot.c.at).where(schema.snapshot.c.id == THE_ONE)
+SNAPSHOT_AT = select(schema.snapshot.c.at)
+SNAPSHOT = select(schema.snapshot.c.picture, schema.snapshot.c.at)
 
 
 class SqlStore(
@@ -140,34 +130,19 @@ class SqlStore(
         Raises WontWork when an operator must act (a newer schema, a file that is not a database), TryLater when the
         database does not answer, or rejects these credentials.
         """
-        gate = self._database.gate
-        try:
-            self._upgrade()
-        except (TryLater, WontWork) as error:
-            gate.close(f"not open since this process started: {str(error).removeprefix('store: ')}")
-            raise
-        gate.open()
-
-    def _upgrade(self) -> None:
         try:
             upgrade(self._database)
-        except TryLater as error:
-            if "file is not a database" in str(error):
-                raise WontWork(
-                    f"the file that {VARIABLE} names is not a SQLite database: name another file, or move it away",
-                    code="store",
-                ) from None
-            raise
-        except OSError as error:  # the lock file beside the database
-            raise WontWork(
-                f"cannot write beside the file that {VARIABLE} names: {error.strerror}", code="store"
-            ) from error
+        except (TryLater, WontWork, OSError) as error:
+            found = _remedied(error)
+            self._database.gate.close(f"not open since this process started: {str(found).removeprefix('store: ')}")
+            if found is error:
+                raise
+            raise found from None
+        self._database.gate.open()
 
     def close(self) -> None:
         """Close every connection that is not in use."""
         self._database.close()
-
-    # --- from one step to the next
 
     def keep_control(self, control: Control, deliveries: Sequence[int] = ()) -> None:
         state = CONTROL_STATE.dump_python(control, mode="json")
@@ -189,12 +164,11 @@ class SqlStore(
     def snapshot(self) -> Snapshot | None:
         with self._database.read() as connection:
             known = self._picture
-            if known is not None and connection.execute(SNAPSHOT_AT).scalar() == known[1]:
-                return known  # parsed once: a step reads it several times
-            row = connection.execute(SNAPSHOT).first()
-        kept = None if row is None else (row.picture, row.at)
-        self._picture = kept
-        return kept
+            if known is None or connection.execute(SNAPSHOT_AT).scalar() != known[1]:
+                row = connection.execute(SNAPSHOT).first()
+                known = None if row is None else (row.picture, row.at)
+        self._picture = known  # parsed once: a step reads it several times
+        return known
 
     def prune(self, now: datetime) -> int:
         """Delete what is too old to matter; return the number of rows. Totals stay as they are.
@@ -213,6 +187,17 @@ class SqlStore(
             raise TryLater("store: the database file is gone", code="store")
         with self._database.write() as connection:
             count(connection, "checks")
+
+
+def _remedied(error: Exception) -> Exception:
+    """*error* of opening the store, or WontWork where an operator must act."""
+    if isinstance(error, OSError):  # the lock file beside the database
+        return WontWork(f"cannot write beside the file that {VARIABLE} names: {error.strerror}", code="store")
+    if isinstance(error, TryLater) and "file is not a database" in str(error):
+        return WontWork(
+            f"the file that {VARIABLE} names is not a SQLite database: name another file, or move it away", code="store"
+        )
+    return error
 
 
 def open_store(url: str, *, lock_wait: float = LOCK_WAIT_SECONDS) -> SqlStore:

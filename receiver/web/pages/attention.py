@@ -8,7 +8,7 @@ from receiver.core.model.policy import Policy
 from receiver.core.model.text import some, span
 from receiver.core.notices.notice import Level
 from receiver.core.notices.wording import capital, sentence
-from receiver.ports import LoopHealth, Told
+from receiver.ports import LoopHealth, StoredNotice
 from receiver.reports.picture import Picture, kept_picture
 from receiver.web.pages.show import ago
 from receiver.web.parts import WebParts
@@ -46,7 +46,7 @@ class Scene:
     now: datetime
     health: LoopHealth
     policy: Policy
-    undelivered: Sequence[Told]
+    undelivered: Sequence[StoredNotice]
 
 
 def scene_of(parts: WebParts) -> Scene:

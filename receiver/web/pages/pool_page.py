@@ -10,7 +10,7 @@ from receiver.core.explain.rules import why
 from receiver.core.model.policy import Pool
 from receiver.core.model.text import some
 from receiver.core.notices.grouping import OVER
-from receiver.ports import Arrival, StoredAction, StoredDecision, StoredOverride, Told
+from receiver.ports import Arrival, StoredAction, StoredDecision, StoredNotice, StoredOverride
 from receiver.web.api.documents import DecisionDocument
 from receiver.web.api.request_parts import invalid, pool_called
 from receiver.web.pages.attention import concerns, scene_of
@@ -80,7 +80,7 @@ def _action(stored: StoredAction) -> Iterator[Event]:
         yield Event(at=outcome.at, kind="action", what=what, detail=outcome.detail, look=look, decision=number)
 
 
-def _message(told: Told) -> Event:
+def _message(told: StoredNotice) -> Event:
     state, look = "", "notes"
     if told.sent_at is None and told.last_error == OVER:
         state = f"not sent: {OVER}"
