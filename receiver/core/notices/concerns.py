@@ -92,71 +92,55 @@ def good_news(facts: Facts) -> Iterator[Notice]:
 # --- sources, rights, budgets, alerts
 
 
+NO_CHANGE, NO_REMOVAL = "no GPU pool changes", "no GPU node is removed; growth goes on"
+
+
 @dataclass(frozen=True, slots=True)
 class SourceGuide:
-    """One source: its *title*, what it *tells*, whether growth and removal need it, what goes on without it."""
+    """One source: its *title* and what it *tells*; while it is silent, which changes it *stops* and what *goes_on*
+    without it, both as clauses."""
 
     title: str
     tells: str
-    growth: bool
-    removal: bool
-    instead: str = ""
+    stops: str = NO_CHANGE
+    goes_on: str = ""
+    level: Level = Level.BAD
     guide: str = GUIDES[Cause.SOURCE_SILENT]
-
-    @property
-    def stops(self) -> str:
-        """Which changes stop while it is silent, as a clause."""
-        if self.growth and self.removal:
-            return "no GPU pool changes"
-        return "no GPU node is removed; growth goes on" if self.removal else self.instead
-
-    @property
-    def goes_on(self) -> str:
-        """What goes on without it, unless `stops` says so; empty where nothing does."""
-        return self.instead if self.removal else ""
 
 
 UTILIZATION = "utilization, and demand where Kubernetes is silent"
 SOURCES = {
-    Source.CIVO: SourceGuide("Civo", "which nodes there are; pools are changed there", growth=True, removal=True),
+    Source.CIVO: SourceGuide("Civo", "which nodes there are; pools are changed there"),
     Source.KUBERNETES: SourceGuide(
         "Kubernetes",
         "which pods wait and run, and which nodes are usable",
-        growth=False,
-        removal=True,
-        instead="waiting pods are counted by kube-state-metrics meanwhile",
+        NO_REMOVAL,
+        "waiting pods are counted by kube-state-metrics meanwhile",
     ),
-    Source.PROMETHEUS: SourceGuide("Prometheus", UTILIZATION, growth=True, removal=True),
+    Source.PROMETHEUS: SourceGuide("Prometheus", UTILIZATION),
     Source.DCGM: SourceGuide(
         "DCGM (GPU telemetry)",
         "whether GPUs are in use",
-        growth=False,
-        removal=False,
-        instead="pods alone decide whether a node is busy or idle",
+        "pods alone decide whether a node is busy or idle",
+        level=Level.WARN,
         guide="runbooks/GpuTelemetryMissing.md",
     ),
     Source.ALERTMANAGER: SourceGuide(
         "Alertmanager",
         "which alerts fire, and which pools are silenced",
-        growth=False,
-        removal=True,
-        instead="alerts that were delivered count meanwhile; silences are not seen",
+        NO_REMOVAL,
+        "alerts that were delivered count meanwhile; silences are not seen",
     ),
     Source.HEARTBEAT: SourceGuide(
         "Heartbeat",
         "that alerts get from Prometheus through Alertmanager to here",
-        growth=False,
-        removal=True,
+        NO_REMOVAL,
         guide="runbooks/GpuAutoscalerHeartbeat.md",
     ),
-    Source.STORE: SourceGuide("Store", "everything that a restart needs", growth=True, removal=True),
+    Source.STORE: SourceGuide("Store", "everything that a restart needs"),
 }
 WITHOUT_PROMETHEUS = SourceGuide(
-    "Prometheus",
-    UTILIZATION,
-    growth=False,
-    removal=True,
-    instead="Kubernetes alone decides growth (fallback: kubernetes)",
+    "Prometheus", UTILIZATION, NO_REMOVAL, "Kubernetes alone decides growth (fallback: kubernetes)"
 )
 
 
@@ -180,7 +164,7 @@ def _sources(seen: Seen) -> Iterator[Concern]:
         priced = ((p.price_usd_per_hour or Decimal(0)) * seen.facts.pool(p.id).required for p in seen.policy.pools)
         yield Concern(
             kind=Cause.SOURCE_SILENT,
-            level=Level.BAD if known.removal else Level.WARN,
+            level=known.level,
             what=f"{known.title} does not answer: {known.stops}",
             since=state.since,
             why=state.detail or "no answer",

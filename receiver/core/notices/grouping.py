@@ -13,51 +13,22 @@ from receiver.core.model.text import cut
 from receiver.core.notices.notice import GUIDES, Cause, Notice, Severity
 from receiver.core.notices.wording import moment
 
+
+def _causes(names: str) -> frozenset[Cause]:
+    return frozenset(Cause[name] for name in names.split())
+
+
 # They start a time after which something is done to people's work: a message later leaves less of it.
-GRACES = frozenset({Cause.EVICTS, Cause.IDLE_WARNED})
+GRACES = _causes("EVICTS IDLE_WARNED")
 # There are as many topics of these as workloads.
-OF_WORKLOADS = frozenset(
-    {
-        Cause.MISFIT,
-        Cause.KEEP_UNTIL_IGNORED,
-        Cause.IDLE_KEPT,
-        Cause.IDLE_STAYS,
-        Cause.IDLE_CANNOT,
-        Cause.IDLE_SHUT_DOWN,
-        Cause.IDLE_FAILED,
-    }
-)
+OF_WORKLOADS = _causes("MISFIT KEEP_UNTIL_IGNORED IDLE_KEPT IDLE_STAYS IDLE_CANNOT IDLE_SHUT_DOWN IDLE_FAILED")
 # What happened stays true. All other news say how something is, until the next of their topic says otherwise.
-HAPPENED = frozenset(
-    {
-        Cause.GREW,
-        Cause.SHRANK,
-        Cause.WITHDRAWN,
-        Cause.DRIFT,
-        Cause.BUDGET_CHANGED,
-        Cause.ANSWERED,
-        Cause.OVERRIDE_ENDED,
-        Cause.IDLE_SHUT_DOWN,
-        Cause.IDLE_FAILED,
-        Cause.CHARGES_DIFFER,
-        Cause.REPORT,
-    }
+HAPPENED = _causes("GREW SHRANK WITHDRAWN DRIFT BUDGET_CHANGED ANSWERED OVERRIDE_ENDED") | _causes(
+    "IDLE_SHUT_DOWN IDLE_FAILED CHARGES_DIFFER REPORT"
 )
 STATES = frozenset(Cause) - HAPPENED
 # Of these, the ones that every step says anew while they are true: nothing says that they are over.
-SAID_EACH_STEP = frozenset(
-    {
-        Cause.HELD,
-        Cause.MISFIT,
-        Cause.STUCK,
-        Cause.UNKNOWN,
-        Cause.MISDESCRIBED,
-        Cause.UNJOINED,
-        Cause.SLOW_TO_START,
-        Cause.UNUSED,
-        Cause.KEEP_UNTIL_IGNORED,
-    }
-)
+SAID_EACH_STEP = _causes("HELD MISFIT STUCK UNKNOWN MISDESCRIBED UNJOINED SLOW_TO_START UNUSED KEEP_UNTIL_IGNORED")
 OVER = "it was over before it was sent"  # why such a one was not
 AT_MOST_EVERY = timedelta(minutes=5)
 KINDS_LISTED = 5

@@ -62,23 +62,20 @@ def evictions_due(case: Case, told: Mapping[str, datetime], mode: str) -> Iterat
             yield Announced(notice=_taken_back(topic, grace, stopped, case))
 
 
-def evictions_doubted(case: Case, told: Mapping[str, datetime]) -> Iterator[Notice]:
-    """Take back every announcement about the pool: the clock jumped, or no step ran for a while.
+def evictions_taken_back(case: Case, told: Mapping[str, datetime], *, steady: bool) -> Iterator[Notice]:
+    """Take back what an override, an alert or a budget overrules: that is known without a look at the nodes. Unless
+    the clock is *steady*, take back every announcement about the pool.
 
-    If a window has begun to empty a node, its grace was over before: the announcement stands until that is done."""
-    why = "the clock jumped or no step ran for a while, so it is unknown how much of the grace has passed"
-    for topic, _, _ in () if evicting(case.state) else _windows(case):
-        if topic in told:
-            yield _taken_back(topic, None, why, case)
-
-
-def evictions_overruled(case: Case, told: Mapping[str, datetime]) -> Iterator[Notice]:
-    """Take back what an override, an alert or a budget overrules: that is known without a look at the nodes."""
+    If a window has begun to empty a node, its grace was over before: without a steady clock the announcement stands
+    until that is done."""
     stopped = _why_stopped(case)
+    doubt = "the clock jumped or no step ran for a while, so it is unknown how much of the grace has passed"
     for topic, window, grace in _windows(case):
         lifted = "" if grace is None or grace.max_nodes == window.max_nodes else "the window's maximum is lifted"
-        if topic in told and (grace is None or stopped or lifted):
+        if topic in told and steady and (grace is None or stopped or lifted):
             yield _taken_back(topic, grace, stopped or lifted, case)
+        elif topic in told and not steady and not evicting(case.state):
+            yield _taken_back(topic, None, doubt, case)
 
 
 def evictions_of_latecomers(case: Case, since: datetime) -> Iterator[Announced]:

@@ -133,8 +133,7 @@ def announce_window_evictions(work: StepContext, *, steady: bool) -> None:
     for pool in pools:
         case = case_of(facts.pool(pool.id), work.assignment.pools[pool.id], facts, policy)
         if not announces:
-            take_back = workload_notices.evictions_overruled if steady else workload_notices.evictions_doubted
-            for notice in take_back(case, told):
+            for notice in workload_notices.evictions_taken_back(case, told, steady=steady):
                 store.say(notice, now)
             continue
         for said in workload_notices.evictions_due(case, told, work.mode):
