@@ -116,6 +116,17 @@ def login_name() -> str:
         return ""
 
 
+def options(*given: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a decorator that adds the options *given* to a command; the last one comes first in the help."""
+
+    def add(command: Any) -> Any:
+        for option in given:
+            command = option(command)
+        return command
+
+    return add
+
+
 def option_who(does: str) -> Callable[..., Any]:
     """Return the option that names the person who *does* it."""
     return click.option("--who", default=login_name, help=f"Who {does} it.", show_default="your login name")

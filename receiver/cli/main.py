@@ -2,7 +2,6 @@
 
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -38,20 +37,17 @@ def check_config(file: Path | None) -> None:
     server would on its start. The exit status is 0 if it can be used and 2 if not.
     """
     try:
-        lines = list(describe(load_file(file)) if file is not None else _describe_everything())
+        if file is not None:
+            lines = describe(load_file(file))
+        else:
+            from receiver.adapters.messages.destinations import check_every_destination  # loads Apprise: slow
+
+            settings = load(os.environ)
+            lines = describe(settings, check_every_destination(*settings.environment.destinations()))
     except ConfigError as error:
         refuse(error)
     for line in lines:
         click.echo(line)
-
-
-def _describe_everything() -> Iterator[str]:
-    """Yield how file and environment were understood, and which destinations of messages were not."""
-    from receiver.adapters.messages.destinations import check_every_destination  # Apprise takes a while to load
-
-    settings = load(os.environ)
-    urls, of_teams = settings.environment.destinations()
-    yield from describe(settings, check_every_destination(urls, of_teams))
 
 
 @main.command()

@@ -1,6 +1,6 @@
 """Commands by which people intervene: `override`, `questions` and `answer`, and `budget`."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
@@ -10,6 +10,7 @@ from receiver.cli.client import (
     acting_token,
     as_json,
     option_who,
+    options,
     override_ids,
     pool_names,
     server,
@@ -35,17 +36,6 @@ UNSIZED = {
 }
 
 
-def _with(*options: Callable[..., Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator that adds *options*, the last one first in the help."""
-
-    def add(command: Callable[..., None]) -> Callable[..., None]:
-        for option in options:
-            command = option(command)
-        return command
-
-    return add
-
-
 @click.group()
 def override() -> None:
     """Override policy for a while: pin, floor, ceiling, pause, snooze.
@@ -56,7 +46,7 @@ def override() -> None:
     """
 
 
-_common = _with(
+_common = options(
     click.option("--for", "length", metavar="DURATION", help="How long, such as 30m, 2h or 3d."),
     click.option("--until", metavar="TIME", help="Until when instead, such as 2026-11-21T18:00:00Z."),
     WHY,
@@ -109,7 +99,13 @@ def list_overrides(clock: Clock, as_json: bool) -> None:
     """List what is in force."""
     with server(as_json=as_json) as api:
         found = api.get_list("overrides")
-    show(as_json, found, about_overrides([OverrideDocument.model_validate(each) for each in found], clock.now()))
+    lines = []
+    for override in map(OverrideDocument.model_validate, found):
+        ends, now = override.until, clock.now()
+        left = f" (in {span((ends - now).total_seconds())})" if ends is not None and ends > now else ""
+        begun = "" if override.in_force else ", not in force yet"
+        lines.append(f"{override.id}: {override_line(override)}{left}{begun}")
+    show(as_json, found, lines or ["no override is in force"])
 
 
 @override.command("end")
@@ -131,17 +127,6 @@ def about_override(override: OverrideDocument) -> Iterator[str]:
     else:
         yield "the next step acts on it; see `gpu-autoscaler explain pool`"
         yield f"to end it earlier: gpu-autoscaler override end {override.id}"
-
-
-def about_overrides(overrides: Sequence[OverrideDocument], now: datetime) -> Iterator[str]:
-    """Lines on all that are in force or to come."""
-    for override in overrides:
-        ends = override.until
-        left = f" (in {span((ends - now).total_seconds())})" if ends is not None and ends > now else ""
-        begun = "" if override.in_force else ", not in force yet"
-        yield f"{override.id}: {override_line(override)}{left}{begun}"
-    if not overrides:
-        yield "no override is in force"
 
 
 @click.command()
@@ -203,7 +188,7 @@ def budget() -> None:
     """
 
 
-_whose = _with(
+_whose = options(
     click.option("--pool", metavar="NAME", shell_complete=pool_names, help="A pool's own, not the cluster's."),
     click.option("--team", metavar="NAME", help="A team's budget."),
     click.option("--account", is_flag=True, help="The whole account's budget."),

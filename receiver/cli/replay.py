@@ -1,7 +1,6 @@
 """`gpu-autoscaler replay`: the cost and waits of policies on a recorded trace."""
 
 import sys
-from collections.abc import Callable, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,9 +11,7 @@ import click
 from click.core import ParameterSource
 
 from receiver.adapters.clock import SystemClock
-from receiver.cli.client import UNUSABLE, DurationType, decision_numbers, print_lines
-
-Command = Callable[..., None]
+from receiver.cli.client import UNUSABLE, DurationType, decision_numbers, options, print_lines
 
 A_FILE = click.Path(path_type=Path, dir_okay=False)
 # The names of PEERS and BOUNDS, which are loaded on demand; a test compares them.
@@ -98,17 +95,6 @@ IMPORTS = (
 )  # fmt: skip
 
 
-def _each_of(options: Sequence[Callable[[Command], Command]]) -> Callable[[Command], Command]:
-    """Return a decorator that adds *options* to a command, in order."""
-
-    def add(command: Command) -> Command:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return add
-
-
 @click.command(epilog="\b\n" + fill(f"Names for --compare: {', '.join(NAMES)}.", 76, break_on_hyphens=False))
 @click.option("--trace", "traces", type=A_FILE, multiple=True, metavar="FILE",
               help="A trace (CSV, kubectl -o json). Several are replayed one by one.")  # fmt: skip
@@ -123,9 +109,9 @@ def _each_of(options: Sequence[Callable[[Command], Command]]) -> Callable[[Comma
               help="Without --config: maximum GPUs at once.")  # fmt: skip
 @click.option("--billing", type=click.Choice(["hour", "second"]),
               help="Bill started hours or seconds.  [default: as configured]")  # fmt: skip
-@_each_of(CIRCUMSTANCES)
+@options(*reversed(CIRCUMSTANCES))
 @START
-@_each_of(IMPORTS)
+@options(*reversed(IMPORTS))
 @click.option("--split-pods", is_flag=True, help="Split the pods of a job into pods of one GPU.")
 @click.option("--skip-misfits", is_flag=True, help="Leave out and report jobs that fit no pool.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")

@@ -118,10 +118,6 @@ def cluster(peers: Sequence[AlertmanagerPeer], well: Sequence[AlertmanagerPeer])
     """Judge whether the peers form one cluster of the configured size."""
     if len(peers) == 1 and well[0].knows <= 1:
         return CLUSTER.passed("one Alertmanager without peers")
-    alone = [peer.url for peer in well if peer.knows == 0]
-    if alone:
-        said = f"{few(alone)} runs without a cluster beside {some(len(peers) - 1, 'other peer')}: each sends all alerts"
-        return CLUSTER.warned(said)
     wrong = [f"{peer.url} sees {peer.knows}" for peer in well if peer.knows != len(peers)]
     listed = some(len(peers), "peer")
     return CLUSTER.warned_if(wrong, f"alertmanager.urls lists {listed}, but {few(wrong)}", f"{listed} see each other")

@@ -125,25 +125,22 @@ def operator(daemon_sets: Objects, policy: Policy) -> Iterator[Finding]:
 
 def others(pods: Sequence[SurveyedPod], nodes: Sequence[ClusterNode], policy: Policy) -> Iterator[Finding]:
     """Find pods of other autoscalers, by their images, and their taints on nodes of the pools."""
-    found = list(_found(pods, nodes, policy))
-    yield from found or [AUTOSCALERS.passed("no other autoscaler acts on a configured pool")]
-
-
-def _found(pods: Sequence[SurveyedPod], nodes: Sequence[ClusterNode], policy: Policy) -> Iterator[Finding]:
     ours = {pool.id: f"pool {pool.name}" for pool in policy.pools} | {EVERY_POOL: "every pool"}
+    found = []
     for pod in pods:
         if CLUSTER_AUTOSCALER in pod.image and not pod.is_ours:
             named = set(TARGET.findall(pod.words)) or {EVERY_POOL}
             named = named - {EVERY_POOL} or named  # beside the name of a pool ``workers`` has no effect
             if taken := sorted(ours[pool] for pool in named & ours.keys()):
-                yield AUTOSCALERS.failed(f"{pod.key} is Cluster Autoscaler and resizes {', '.join(taken)}")
+                found.append(f"{pod.key} is Cluster Autoscaler and resizes {', '.join(taken)}")
         elif other := next((name for name in OTHERS if name in pod.image), None):
             said = f"{pod.key} is {other}, which may remove nodes of configured pools"
             yield AUTOSCALERS.warned(said, "exclude the configured pools")
     for pool in policy.pools:
         marked = [node.name for node in of_pool(nodes, pool) if any(taint.key in MARKS for taint in node.taints)]
         if marked:
-            yield AUTOSCALERS.failed(f"Cluster Autoscaler has tainted nodes of pool {pool.name}: {', '.join(marked)}")
+            found.append(f"Cluster Autoscaler has tainted nodes of pool {pool.name}: {', '.join(marked)}")
+    yield from AUTOSCALERS.failures(found, "Cluster Autoscaler acts on no configured pool")
 
 
 def network(policies: Objects, ours: Sequence[SurveyedPod]) -> Finding:

@@ -132,7 +132,7 @@ def look(installation: Installation) -> Iterator[Finding]:
 
 def judge(answers: Answers, pools: Mapping[str, str]) -> Iterator[Finding]:
     """Judge the *answers*; *pools* are the configured pools' names by id."""
-    yield from judge_kube_state_metrics(answers, pools)
+    yield from judge_kube_state_metrics(answers)
     yield from judge_dcgm(answers, pools)
     yield scraped(answers)
     yield _stored(WATCHED, OTHERS, answers["others"])
@@ -154,7 +154,7 @@ def _hurt(silent: Sequence[str]) -> str:
     return f"; these alerts cannot fire: {few(silent)}" if silent else ""
 
 
-def judge_kube_state_metrics(answers: Answers, pools: Mapping[str, str]) -> Iterator[Finding]:
+def judge_kube_state_metrics(answers: Answers) -> Iterator[Finding]:
     """Judge whether kube-state-metrics is scraped, under which job, and what it shows."""
     others = sorted(_values(answers["ksm jobs"], "job") - {"kube-state-metrics"})
     if not any(sample.value == 1 for sample in answers["ksm up"]):
@@ -172,28 +172,21 @@ def judge_kube_state_metrics(answers: Answers, pools: Mapping[str, str]) -> Iter
         yield LABELS.skipped("it shows no pod")
     else:
         yield LABELS.passed("namespace and pod are those of the objects")
-    yield allowed(answers, pools)
+    yield allowed(answers)
     if answers["ksm pods"] and answers["ksm nodes"]:
         yield _stored(FAMILIES, KSM_ALWAYS, answers["ksm metrics"])
     else:
         yield FAMILIES.skipped("it shows no pod, or no node")
 
 
-def allowed(answers: Answers, pools: Mapping[str, str]) -> Finding:
-    """Judge whether nodes carry the label of their pool."""
+def allowed(answers: Answers) -> Finding:
+    """Judge whether nodes carry the label of their pool; `kubernetes.pool_label` finds single ones without it."""
     nodes, known = _values(answers["ksm nodes"], "node"), _pool_of(answers)
     if not nodes:
         return ALLOWED.skipped("it shows no node")
-    if not any(known.values()):
-        why = "kube_node_labels is not exported at all" if not known else "kube_node_labels lacks the label of the pool"
-        return ALLOWED.failed(f"{why}, so no node is known to be in a pool")
-    without = sorted(node for node in nodes if not known.get(node))
-    if without:
-        said = f"{some(len(without), 'node')} without the label {POOL_LABEL}: {few(without)}"
-        return ALLOWED.warned(said, "Civo sets it; if it was removed, recycle the node")
-    seen = sorted(name for pool, name in pools.items() if pool in known.values())
-    said = f"{some(len(nodes), 'node')}, each with its pool; configured pools with nodes now: {few(seen) or 'none'}"
-    return ALLOWED.passed(said)
+    why = "kube_node_labels lacks the label of the pool" if known else "kube_node_labels is not exported at all"
+    lost = f"{why}, so no node is known to be in a pool"
+    return ALLOWED.failed_if(not any(known.values()), lost, f"{some(len(nodes), 'node')}, with their pools")
 
 
 def _pool_of(answers: Answers) -> dict[str, str]:

@@ -43,7 +43,7 @@ def test_one_alertmanager_alone_raises_no_alarm() -> None:
     [
         (peers({"problem": "Alertmanager at http://a:9093: it did not answer"}), "peers", "fail", "http://a:9093"),
         (peers({"knows": 3}, {"knows": 3}), "cluster", "warn", "http://a:9093 sees 3"),
-        (peers({"knows": 0}, {"knows": 0}), "cluster", "warn", "without a cluster"),
+        (peers({"knows": 0}, {"knows": 0}), "cluster", "warn", "http://a:9093 sees 0"),
         (peers({"knows": 1}, {"knows": 1}), "cluster", "warn", "sees 1"),
         ([replace(peers()[0], knows=2)], "cluster", "warn", "lists 1 peer"),
         (peers({"beats": False}), "heartbeat", "fail", "not at http://a:9093"),

@@ -6,7 +6,7 @@ import pytest
 
 from receiver.doctor.checks import Finding
 from receiver.doctor.prometheus import clock
-from receiver.doctor.telemetry import POOL, QUERIES, judge
+from receiver.doctor.telemetry import QUERIES, judge
 from tests.doctor.monitored import POOLS, Answers, answers, named, one
 
 
@@ -35,7 +35,6 @@ def without(name: str, missing: str) -> Answers:
 
 
 NO_LABELS = [one(node="gpu-1"), one(node="cpu-1")]
-HALF = [one(**{"node": "gpu-1", POOL: "pool-gpu"}), one(node="gpu-2"), one(**{"node": "cpu-1", POOL: "s"})]
 
 PLANTED: list[tuple[str, Answers, str, str, str]] = [
     ("no kube-state-metrics", answers(ksm_up=[], ksm_jobs=[]), "kube_state_metrics", "fail", "no target"),
@@ -50,7 +49,6 @@ PLANTED: list[tuple[str, Answers, str, str, str]] = [
     ("honor_labels off", answers(ksm_renamed=[one()]), "kube_state_metrics_labels", "fail", "exported_pod"),
     ("no allowlist", answers(ksm_pools=[]), "node_pool_label", "fail", "not exported at all"),
     ("an allowlist without it", answers(ksm_pools=NO_LABELS), "node_pool_label", "fail", "lacks the label of the pool"),
-    ("a node without it", answers(ksm_pools=HALF), "node_pool_label", "warn", "gpu-2"),
     (
         "no selectors",
         without("ksm_metrics", "kube_pod_nodeselectors"),
