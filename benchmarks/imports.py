@@ -22,7 +22,7 @@ from demo.configs import ROOT, plain_environment
 from demo.processes import Process, answers, free_port
 from demo.stack import binary
 from receiver.cli.replay_run import Remembered, trace_from_file, trace_from_prometheus
-from receiver.replay.traces import TraceReading
+from receiver.replay.traces.trace import TraceReading
 
 MEGABYTES = 20
 PODS = (100, 1_000)

@@ -9,7 +9,8 @@ from typing import Any, Literal
 
 import yaml
 
-from receiver.replay.traces import BadTrace, load_jobs
+from receiver.replay.traces import load_jobs
+from receiver.replay.traces.trace import BadTrace
 from receiver.replay.world.config import Behaviour, Job, Pdb, Timings, WorldConfig, WorldPool
 from simulator.demo_jobs import demo_jobs
 from simulator.reading import Unreadable, read

@@ -160,7 +160,7 @@ def replay(
 def _taken(given: dict[str, Any]) -> dict[str, Any]:
     """Remove the values of IMPORTS from *given*, and return *reading* and *remembered* (None: no Prometheus)."""
     from receiver.cli.replay_run import Remembered  # not needed by the other commands
-    from receiver.replay.traces import TraceReading
+    from receiver.replay.traces.trace import TraceReading
 
     until = given.pop("until")
     until = None if until is None else until.replace(tzinfo=UTC)

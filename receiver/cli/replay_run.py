@@ -27,8 +27,9 @@ from receiver.replay.contest import Contestant, Progress, Reckoned, a_peer, cont
 from receiver.replay.document import Replayed, as_means, as_table, document, page_document, several
 from receiver.replay.peers import PEERS, PeerPolicy
 from receiver.replay.play import Setting
-from receiver.replay.traces import BadTrace, Trace, TraceReading, error_lines, read_trace, trace_of_pods
-from receiver.replay.traces.trace import misfits
+from receiver.replay.traces import read_trace
+from receiver.replay.traces.pods import trace_of_pods
+from receiver.replay.traces.trace import BadTrace, Trace, TraceReading, error_lines, misfits
 
 FINE = 0
 WRONG = 1  # something does not add up, or a policy of ours took the node from a pod

@@ -35,8 +35,6 @@ class Product:
     """
 
     def __init__(self, world: World, policy: Policy) -> None:
-        """Raises ValueError for budgets of teams: a replay does not account for who held what."""
-        _check(policy)
         self._policy = without_approvals(policy)
         self.budgets = BudgetLog() if policy.budget is not None else None
         self._cloud, cluster = WorldCloud(world), WorldCluster(world)
@@ -64,11 +62,6 @@ class Product:
         if self.budgets is not None:
             self.budgets.note(stepped.assignment, now)
         return stepped.reconsider_at
-
-
-def _check(policy: Policy) -> None:
-    if policy.budget is not None and policy.budget.teams:
-        raise ValueError("budgets of teams cannot be replayed: leave budget.teams out")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,8 +99,10 @@ class Result:
 
 
 def the_product(name: str, policy: Policy, setting: Setting) -> Contestant:
-    """Return the product under *policy*, billed as *setting* says. Raises ValueError for budgets of teams."""
-    _check(policy)
+    """Return the product under *policy*, billed as *setting* says. Raises ValueError for budgets of teams: a
+    replay does not account for who held what."""
+    if policy.budget is not None and policy.budget.teams:
+        raise ValueError("budgets of teams cannot be replayed: leave budget.teams out")
     billed = replace(policy, billing=replace(policy.billing, granularity=setting.unit))
     return Contestant(
         name=name, kind="policy", pools=policy.pools, make=lambda world, _most, _jobs: Product(world, billed)

@@ -6,7 +6,7 @@ classes beyond its hold line, every job beyond its stop line, and before them th
 does not cover the reservation. The start of the node after that is not part of the delay.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -66,7 +66,6 @@ class Delays:
 
     @property
     def never_ran(self) -> tuple[str, ...]:
-        """The delayed jobs that had not begun when the replay ended."""
         return tuple(delay.job for delay in self.jobs if not delay.ran)
 
     def document(self) -> dict[str, Any]:
@@ -146,7 +145,7 @@ class BudgetLog:
             self._over.append(ended)
         for key in refused.keys() - self._refused.keys():
             workload = refused[key]
-            self._refused[key] = _Refused(_job_of(workload), workload.gpus, now)
+            self._refused[key] = _Refused(workload.pods[0].owner.partition("/")[2], workload.gpus, now)
 
     def _pause(self, view: BudgetView, now: datetime) -> None:
         past = self._paused.get(view.key)
@@ -157,30 +156,29 @@ class BudgetLog:
         if past is None and view.stage in PAUSING:
             self._paused[view.key] = view, now
 
+    def refused(self) -> Sequence[_Refused]:
+        """Return the times of refusal of each workload; those without an end go on."""
+        return [*self._over, *self._refused.values()]
+
     def pauses(self, end: datetime) -> Iterator[Pause]:
         """Yield all pauses; those that have not ended go on at *end*."""
         yield from self._pauses
         for view, since in self._paused.values():
             yield _paused(view, since, end, goes_on=True)
 
-    def spans(self, end: datetime) -> Iterator[tuple[str, int, datetime, datetime]]:
-        """Yield the times of refusal of each workload: its job, its GPUs, from when, until when (at most *end*)."""
-        for found in (*self._over, *self._refused.values()):
-            yield found.job, found.gpus, found.since, found.until or end
-
 
 def delays(played: Played, log: BudgetLog) -> Delays:
     """Return the delays that *log* recorded in *played*."""
-    waiting = {job.id for job in played.left} - _begun(played)
+    ran = (p.pod for p in played.placements.all if p.started_at is not None)
+    waiting = {job.id for job in played.left} - {name.partition("/")[2].rpartition("-")[0] for name in ran}
     began = {job.id: job.started_at for job in played.finished}
     spans: dict[str, list[tuple[datetime, datetime]]] = {}
     gpu_hours: dict[str, float] = {}
-    for job, gpus, since, seen_until in log.spans(played.end):
-        until = min(
-            seen_until, max(since, began.get(job, seen_until))
-        )  # a pod that found room began before the next step
+    for refused in log.refused():
+        job, since, seen_until = refused.job, refused.since, refused.until or played.end
+        until = min(seen_until, max(since, began.get(job, seen_until)))  # a pod that found room began before the step
         spans.setdefault(job, []).append((since, until))
-        gpu_hours[job] = gpu_hours.get(job, 0.0) + gpus * ((until - since) / HOUR)
+        gpu_hours[job] = gpu_hours.get(job, 0.0) + refused.gpus * ((until - since) / HOUR)
     found = (
         Delay(
             job=job,
@@ -206,19 +204,8 @@ def _refused(pools: Mapping[str, Wanted]) -> dict[str, Workload]:
     return {w.key: w for w in (*alone, *gangs) if w.key not in taken}
 
 
-def _job_of(workload: Workload) -> str:
-    """Return the job of *workload*, which is the owner of its pods."""
-    return workload.pods[0].owner.partition("/")[2]
-
-
 def _paused(view: BudgetView, since: datetime, until: datetime, *, goes_on: bool = False) -> Pause:
     return Pause(budget=view.title, stage=view.stage, month=view.month, since=since, until=until, goes_on=goes_on)
-
-
-def _begun(played: Played) -> set[str]:
-    """Return the jobs of which a pod ran."""
-    ran = (p.pod for p in played.placements.all if p.started_at is not None)
-    return {name.partition("/")[2].rpartition("-")[0] for name in ran}
 
 
 def _covered(times: Iterable[tuple[datetime, datetime]]) -> timedelta:

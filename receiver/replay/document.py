@@ -12,7 +12,7 @@ from receiver.core.money.cost import amount
 from receiver.replay.contest import Result
 from receiver.replay.figures import Ratio, by_hour, over_all, ratio
 from receiver.replay.play import Setting
-from receiver.replay.traces import Trace
+from receiver.replay.traces.trace import Trace
 from receiver.reports.screen import aligned
 
 
@@ -107,48 +107,35 @@ LENGTHS = frozenset(
     {"build", "boot", "driver", "delete", "image_pull", "tick", "watch", "scrape", "evaluation", "group_wait"}
 )
 
-Column = tuple[str, str, Callable[[Mapping[str, Any]], str]]
+
+def _whole(value: float) -> str:
+    return f"{value:.0f}"
 
 
-def _number(name: str) -> Callable[[Mapping[str, Any]], str]:
-    return lambda policy: "-" if policy.get(name) is None else f"{policy[name]}"
+def _usd(value: str | None) -> str:
+    return "?" if value is None else f"{Decimal(value):.0f}"
 
 
-def _hours(name: str) -> Callable[[Mapping[str, Any]], str]:
-    return lambda policy: f"{policy[name]:.0f}"
-
-
-def _usd(name: str) -> Callable[[Mapping[str, Any]], str]:
-    return lambda policy: "?" if policy[name] is None else f"{Decimal(policy[name]):.0f}"
-
-
-def _wait(name: str) -> Callable[[Mapping[str, Any]], str]:
-    return lambda policy: brief(policy[name])
-
-
+Column = tuple[str, str, str, Callable[[Any], str]]  # two lines of its header, its field, and how that is shown
 COLUMNS: Sequence[Column] = (
-    ("", "policy", lambda policy: str(policy["name"])),
-    ("GPU-hours", "second", _hours("gpu_hours_second")),
-    ("", "hour", _hours("gpu_hours_started")),
-    ("node-hours", "second", _hours("node_hours_second")),
-    ("", "hour", _hours("node_hours_started")),
-    ("USD", "second", _usd("usd_second")),
-    ("", "hour", _usd("usd_started")),
-    ("in use", "%", lambda policy: f"{100 * policy['utilization']:.0f}"),
-    ("wait", "mean", _wait("wait_mean_s")),
-    ("", "p50", _wait("wait_p50_s")),
-    ("", "p95", _wait("wait_p95_s")),
-    ("", "max", _wait("wait_max_s")),
-    ("nodes", "started", _number("node_starts")),
-    ("", "actions", _number("actions")),
-    ("", "kills", _number("kills")),
-    ("jobs", "lost", _number("jobs_lost")),
+    ("", "policy", "name", str),
+    ("GPU-hours", "second", "gpu_hours_second", _whole),
+    ("", "hour", "gpu_hours_started", _whole),
+    ("node-hours", "second", "node_hours_second", _whole),
+    ("", "hour", "node_hours_started", _whole),
+    ("USD", "second", "usd_second", _usd),
+    ("", "hour", "usd_started", _usd),
+    ("in use", "%", "utilization", lambda ratio: f"{100 * ratio:.0f}"),
+    ("wait", "mean", "wait_mean_s", brief),
+    ("", "p50", "wait_p50_s", brief),
+    ("", "p95", "wait_p95_s", brief),
+    ("", "max", "wait_max_s", brief),
+    ("nodes", "started", "node_starts", str),
+    ("", "actions", "actions", str),
+    ("", "kills", "kills", str),
+    ("jobs", "lost", "jobs_lost", str),
 )
-BUDGET: Column = (
-    "budget",
-    "pauses",
-    lambda policy: "-" if not policy["budget"] else f"{len(policy['budget']['pauses'])}",
-)
+BUDGET: Column = ("budget", "pauses", "budget", lambda budget: f"{len(budget['pauses'])}" if budget else "-")
 
 
 def as_table(replayed: Mapping[str, Any]) -> Iterator[str]:
@@ -163,8 +150,8 @@ def as_table(replayed: Mapping[str, Any]) -> Iterator[str]:
     policies = replayed["policies"]
     budgets = [(policy["name"], policy["budget"]["sentences"]) for policy in policies if policy["budget"] is not None]
     columns = [*COLUMNS, BUDGET] if budgets else COLUMNS
-    rows = [[write(policy) for _, _, write in columns] for policy in policies]
-    yield from aligned([[top for top, _, _ in columns], [name for _, name, _ in columns], *rows], "<>")
+    rows = [[show(policy[field]) for _, _, field, show in columns] for policy in policies]
+    yield from aligned([[column[0] for column in columns], [column[1] for column in columns], *rows], "<>")
     compared = [
         policy for policy in policies if policy["against"] is not None and policy["name"] != replayed["against"]
     ]

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from receiver.cli.main import main
 from receiver.cli.replay_run import Remembered, trace_from_prometheus
 from receiver.ports import WontWork
-from receiver.replay.traces import Trace, TraceReading
+from receiver.replay.traces.trace import Trace, TraceReading
 from receiver.replay.world.config import GPU, Job, PodSpec, Timings, WorldConfig, WorldPool
 from receiver.replay.world.objects import FinishedJob
 from simulator.world import World

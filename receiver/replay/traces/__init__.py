@@ -5,28 +5,11 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from receiver.ports import Past, PastPod, Trouble
+from receiver.ports import Past, Trouble
 from receiver.replay.traces.pods import trace_of_pods
 from receiver.replay.traces.tidy import COLUMNS, read_tidy
 from receiver.replay.traces.trace import FORMATS, BadTrace, Format, Trace, TraceReading, error_lines
 from receiver.replay.world.config import Job
-
-__all__ = [
-    "error_lines",
-    "FORMATS",
-    "BadTrace",
-    "Format",
-    "Past",
-    "PastPod",
-    "TraceReading",
-    "Trace",
-    "Trouble",
-    "load_jobs",
-    "read_tidy",
-    "read_trace",
-    "recognised",
-    "trace_of_pods",
-]
 
 BOM = b"\xef\xbb\xbf"
 UTF16 = (b"\xff\xfe", b"\xfe\xff")
@@ -60,10 +43,11 @@ def recognised(path: Path) -> Format:
     if text[0] in "{[":
         return "kubernetes"
     if text.startswith(("apiVersion:", "---", "items:", "kind:")):
-        raise _unknown("it is YAML", f"export with {KUBECTL}")
+        raise _bad("line 1", "format", "it is YAML", f"export with {KUBECTL}")
     if {name.strip().strip('"').lower() for mark in ",;\t" for name in first.split(mark)} & set(COLUMNS):
         return "csv"
-    raise _unknown(f"it is none of {', '.join(FORMATS)}", "say which with --format, or see docs/replay-traces.md")
+    remedy = "say which with --format, or see docs/replay-traces.md"
+    raise _bad("line 1", "format", f"it is none of {', '.join(FORMATS)}", remedy)
 
 
 def lines(path: Path) -> Iterator[str]:
@@ -75,9 +59,7 @@ def lines(path: Path) -> Iterator[str]:
             except UnicodeDecodeError as error:
                 problem = f"byte 0x{raw[error.start]:02x} is not UTF-8"
                 remedy = "save the file as UTF-8 (iconv -f latin1 -t utf-8)"
-                raise BadTrace(
-                    [Trouble(where=f"line {number}", field="text", problem=problem, remedy=remedy)]
-                ) from None
+                raise _bad(f"line {number}", "text", problem, remedy) from None
 
 
 def _beginning(path: Path) -> str:
@@ -86,18 +68,14 @@ def _beginning(path: Path) -> str:
         head = file.read(BEGINNING)
     for magic, tool in PACKED.items():
         if head.startswith(magic):
-            raise _bad("is compressed", f"unpack it first ({tool})")
+            raise _bad("file", "text", "is compressed", f"unpack it first ({tool})")
     if head.startswith(UTF16) or b"\0" in head[:200]:
-        raise _bad("is UTF-16 or binary", "save it as UTF-8 (iconv -f utf-16 -t utf-8)")
+        raise _bad("file", "text", "is UTF-16 or binary", "save it as UTF-8 (iconv -f utf-16 -t utf-8)")
     text = head.removeprefix(BOM).decode("utf-8", errors="replace")
     if not text.strip():
-        raise _bad("is empty", "export it again")
+        raise _bad("file", "text", "is empty", "export it again")
     return text
 
 
-def _bad(problem: str, remedy: str) -> BadTrace:
-    return BadTrace([Trouble(where="file", field="text", problem=problem, remedy=remedy)])
-
-
-def _unknown(problem: str, remedy: str) -> BadTrace:
-    return BadTrace([Trouble(where="line 1", field="format", problem=problem, remedy=remedy)])
+def _bad(where: str, field: str, problem: str, remedy: str) -> BadTrace:
+    return BadTrace([Trouble(where=where, field=field, problem=problem, remedy=remedy)])

@@ -8,7 +8,7 @@ misspelled one would count as missing.
 
 import csv
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 
 from receiver.config.values import did_you_mean
@@ -29,8 +29,7 @@ COLUMNS = (
 )
 NEEDED = COLUMNS[:6]
 LONGEST_SECONDS = 10 * 365 * 86400
-SECONDS = "write seconds from the beginning of the trace"
-RUNTIME = "write the seconds that it ran"
+COUNT = "write a whole number of at least 1"
 
 
 def read_tidy(lines: Iterable[str], source: str, reading: TraceReading) -> Trace:
@@ -101,12 +100,14 @@ class _Line:
         job_id = self._text("job_id")
         if not job_id:
             self._wrong("job_id", "is empty", "give every job an id")
-        submit = self._seconds("submit_s", SECONDS)
-        duration = self._seconds("duration_s", RUNTIME)
-        gpus, pods, each = self._whole("gpus"), self._whole("pods"), self._whole("gpus_per_pod")
+        submit = self._read("submit_s", _no_time, "write seconds from the beginning of the trace")
+        duration = self._read("duration_s", _no_time, "write the seconds that it ran")
+        gpus, pods, each = (int(self._read(name, _no_count, COUNT)) for name in ("gpus", "pods", "gpus_per_pod"))
         if gpus and pods and each and gpus != pods * each:
             self._wrong("gpus", f"{gpus} is not pods x gpus_per_pod = {pods * each}", "correct one of the three")
-        util = self._ratio("gpu_util", reading.gpu_util)
+        util = reading.gpu_util
+        if self._text("gpu_util"):
+            util = self._read("gpu_util", _no_ratio, "write a ratio from 0 to 1, or leave it empty")
         if job_id in first_seen:
             self._wrong("job_id", f"{job_id!r} is also in line {first_seen[job_id]}", "give each job its own id")
         elif job_id:
@@ -136,46 +137,30 @@ class _Line:
     def _text(self, name: str) -> str:
         return (self._row.get(name) or "").strip()
 
-    def _number_of(self, name: str, remedy: str) -> float | None:
+    def _read(self, name: str, wrong: Callable[[float], str], remedy: str) -> float:
+        """Return a number, 0 after an error; *wrong* says what is wrong with one."""
         text = self._text(name)
         try:
             value = float(text)
         except ValueError:
-            self._wrong(name, f"{text!r} is not a number" if text else "is empty", remedy)
-            return None
-        if not math.isfinite(value):
-            self._wrong(name, f"{text!r} is not a finite number", remedy)
-            return None
-        return value
-
-    def _seconds(self, name: str, remedy: str) -> float:
-        value = self._number_of(name, remedy)
-        if value is None:
-            return 0.0
-        if value < 0:
-            self._wrong(name, f"{value:g} is negative", remedy)
-            return 0.0
-        if value > LONGEST_SECONDS:
-            self._wrong(name, f"{value:,.0f} seconds are more than ten years", remedy)
+            problem = f"{text!r} is not a number" if text else "is empty"
+        else:
+            problem = wrong(value) if math.isfinite(value) else f"{text!r} is not a finite number"
+        if problem:
+            self._wrong(name, problem, remedy)
             return 0.0
         return value
 
-    def _whole(self, name: str) -> int:
-        """Return a count, 0 after an error."""
-        remedy = "write a whole number of at least 1"
-        value = self._number_of(name, remedy)
-        if value is None:
-            return 0
-        if value < 1 or value != int(value):
-            self._wrong(name, f"{value:g} is not a valid count", remedy)
-            return 0
-        return int(value)
 
-    def _ratio(self, name: str, default: float) -> float:
-        if not self._text(name):
-            return default
-        remedy = "write a ratio from 0 to 1, or leave it empty"
-        value = self._number_of(name, remedy)
-        if value is not None and not 0 <= value <= 1:
-            self._wrong(name, f"{value:g} is not between 0 and 1", remedy)
-        return value if value is not None else default
+def _no_time(value: float) -> str:
+    if value < 0:
+        return f"{value:g} is negative"
+    return f"{value:,.0f} seconds are more than ten years" if value > LONGEST_SECONDS else ""
+
+
+def _no_count(value: float) -> str:
+    return "" if value >= 1 and value == int(value) else f"{value:g} is not a valid count"
+
+
+def _no_ratio(value: float) -> str:
+    return "" if 0 <= value <= 1 else f"{value:g} is not between 0 and 1"

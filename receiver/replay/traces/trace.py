@@ -95,22 +95,19 @@ class Trace:
 
 
 class Findings:
-    """Collects errors, counts and notes while a trace is read; the first *kept* errors one by one."""
+    """Collects errors, counts and notes while a trace is read; the first KEPT errors one by one."""
 
-    def __init__(self, kept: int = KEPT) -> None:
-        self._kept = kept
+    def __init__(self) -> None:
         self._more: Counter[str] = Counter()
         self.troubles: list[Trouble] = []
         self.uncounted: Counter[str] = Counter()
         self.notes: list[str] = []
 
     def wrong(self, where: str, name: str, problem: str, remedy: str) -> None:
-        """Record an error in field *name* at *where*."""
         self.take(Trouble(where=where, field=name, problem=problem, remedy=remedy))
 
     def take(self, trouble: Trouble) -> None:
-        """Record *trouble*."""
-        if len(self.troubles) < self._kept:
+        if len(self.troubles) < KEPT:
             self.troubles.append(trouble)
         else:
             self._more[trouble.field] += 1
@@ -122,37 +119,25 @@ class Findings:
         """
         if self.troubles and not reading.skip_bad:
             raise BadTrace(self.troubles, self._more)
-        ordered = sorted(jobs, key=_submitted)
+        ordered = sorted(jobs, key=lambda job: job.submit_at)
         if not ordered:
             kinds = [f"{kind}: {number}" for kind, number in self.uncounted.items()]
             if self.troubles:
                 kinds.append(f"wrong: {len(self.troubles) + self._more.total()}")
             problem = f"none held GPUs ({', '.join(kinds)})" if kinds else "there are none"
-            nothing = Trouble(where="trace", field="jobs", problem=problem, remedy=MORE)
+            nothing = Trouble(where="trace", field="jobs", problem=problem, remedy="export a longer time, or another cluster")
             raise BadTrace([*self.troubles, nothing], self._more)
         if self._more:
             self.notes.append(error_lines((), self._more)[0])
         return Trace(
             source=source,
             format=form,
-            start=start if start is not None else full_hour(ordered[0].submit_at),
+            start=start or ordered[0].submit_at.replace(minute=0, second=0, microsecond=0),
             jobs=ordered,
             left_out=tuple(self.troubles),
             uncounted=dict(self.uncounted),
             notes=tuple(self.notes),
         )
-
-
-MORE = "export a longer time, or another cluster"
-
-
-def full_hour(at: datetime) -> datetime:
-    """Return the beginning of the hour of *at*."""
-    return at.replace(minute=0, second=0, microsecond=0)
-
-
-def _submitted(job: Job) -> datetime:
-    return job.submit_at
 
 
 def misfits(jobs: Iterable[Job], pools: Sequence[Pool]) -> dict[str, Trouble]:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from receiver.cli.replay_run import trace_from_file
-from receiver.replay.traces import BadTrace, TraceReading
+from receiver.replay.traces.trace import BadTrace, TraceReading
 
 BAD = Path(__file__).parent / "bad"
 FILES = sorted(file for file in BAD.iterdir() if file.suffix != ".txt")

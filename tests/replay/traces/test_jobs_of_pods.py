@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from receiver.core.model.pods import Pod, PodPhase, Toleration
-from receiver.replay.traces import BadTrace, Past, PastPod, TraceReading, Trace, Trouble, trace_of_pods
+from receiver.replay.traces.trace import BadTrace, TraceReading, Trace
+from receiver.ports import Past, PastPod, Trouble
+from receiver.replay.traces.pods import trace_of_pods
 from receiver.replay.world.config import GPU
 
 T0 = datetime(2026, 3, 2, 9, tzinfo=UTC)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from receiver.core.model.pods import Requirement, Toleration
-from receiver.replay.traces import TraceReading
+from receiver.replay.traces.trace import TraceReading
 from receiver.replay.world.config import Job
 from tests.replay.traces.exports import JSON, WRITTEN, a_job, a_pod, ended, exported, owned_by
 

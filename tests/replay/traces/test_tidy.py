@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from receiver.core.model.policy import Taint
-from receiver.replay.traces import BadTrace, TraceReading, Trace, load_jobs, read_tidy
+from receiver.replay.traces.trace import BadTrace, TraceReading, Trace
+from receiver.replay.traces import load_jobs
+from receiver.replay.traces.tidy import read_tidy
 from receiver.replay.world.config import Job
 from receiver.replay.world.scheduler import untolerated
 from receiver.replay.world.nodes import UNSCHEDULABLE
