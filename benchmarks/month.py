@@ -4,7 +4,7 @@ import math
 from datetime import datetime, timedelta
 from random import Random
 
-from receiver.replay.world.config import Job
+from receiver.replay.world.objects import Job
 
 DAY = timedelta(days=1)
 MEDIAN_SECONDS = 900.0  # of a job; the mean is 4.5 times that

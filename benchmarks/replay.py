@@ -26,7 +26,7 @@ from receiver.core.model.policy import Budget, Policy, Pool
 from receiver.replay.contest import the_product
 from receiver.replay.figures import violations
 from receiver.replay.play import Setting, play
-from receiver.replay.world.config import GPU, Job
+from receiver.replay.world.objects import GPU, Job
 
 SEED = 1
 HOUR = timedelta(hours=1)

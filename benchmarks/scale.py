@@ -34,7 +34,7 @@ from receiver.replay.kubernetes import WorldCluster
 from receiver.replay.play import Setting
 from receiver.replay.ports import WorldAlarms, WorldCloud
 from receiver.replay.store import ReplayStore
-from receiver.replay.world.config import Job, PodSpec
+from receiver.replay.world.objects import Job, PodSpec
 from receiver.step.carry_out import Hands
 from receiver.step.gather import Sources
 from receiver.step.reconcile import step

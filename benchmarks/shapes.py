@@ -21,7 +21,7 @@ from receiver.replay.contest import Contestant, Result, a_peer, contest, the_pro
 from receiver.replay.peers import PEERS
 from receiver.replay.play import Setting
 from receiver.replay.traces import load_jobs
-from receiver.replay.world.config import GPU
+from receiver.replay.world.objects import GPU
 
 ZERO = timedelta(0)
 MOST_GPUS = 320

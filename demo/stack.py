@@ -187,7 +187,7 @@ class Stack:
         return found
 
     def submit(self, *jobs: dict[str, Any]) -> list[str]:
-        """Submit jobs (fields of receiver.replay.world.config.Job, durations as text); return their names."""
+        """Submit jobs (fields of receiver.replay.world.objects.Job, durations as text); return their names."""
         pods: list[str] = self.post("simulator", "/_jobs", list(jobs))
         return pods
 

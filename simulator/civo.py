@@ -7,7 +7,7 @@ from typing import Any
 
 from flask import Blueprint, Response, abort, g, jsonify, request
 
-from receiver.replay.world.config import Denied
+from receiver.replay.world.objects import Denied
 from simulator.civo_bodies import body_of_request, count_in
 from simulator.civo_pools import add_pools
 from simulator.civo_shapes import (

@@ -6,7 +6,7 @@ from typing import Any
 from flask import request
 
 from receiver.core.model.policy import Taint
-from receiver.replay.world.config import Denied
+from receiver.replay.world.objects import Denied
 
 
 def body_of_request() -> Mapping[str, Any]:

@@ -6,8 +6,7 @@ from typing import Any
 from flask import Blueprint, Response, jsonify
 
 from receiver.core.model.policy import Taint
-from receiver.replay.world.config import Denied
-from receiver.replay.world.objects import CivoPool
+from receiver.replay.world.objects import CivoPool, Denied
 from simulator.civo_bodies import body_of_request, count_in, labels_in, taints_in
 from simulator.civo_shapes import pool_json
 from simulator.live import Live

@@ -11,7 +11,7 @@ import yaml
 
 from receiver.replay.traces import load_jobs
 from receiver.replay.traces.trace import BadTrace
-from receiver.replay.world.config import Behaviour, Job, Pdb, Timings, WorldConfig, WorldPool
+from receiver.replay.world.objects import Behaviour, Job, Pdb, Timings, WorldConfig, WorldPool
 from simulator.demo_jobs import demo_jobs
 from simulator.reading import Unreadable, read
 from simulator.sizes import PRICES

@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 from flask import Blueprint, Response, jsonify, request
 
-from receiver.replay.world.config import Denied
+from receiver.replay.world.objects import Denied
 from simulator.gate import RequestLog
 from simulator.http_faults import HttpFault, HttpFaults, Kind
 from simulator.live import Live

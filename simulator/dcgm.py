@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from receiver.replay.world.config import WorldPool
+from receiver.replay.world.objects import WorldPool
 from simulator.config import MetricsFace
 from simulator.exposition import Family
 from simulator.gpu_metrics import GpuSample

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from receiver.core.model.pods import Toleration
-from receiver.replay.world.config import Job
+from receiver.replay.world.objects import Job
 
 TOLERATES_GPU_TAINT = (Toleration(key="gpu", operator="Exists"),)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from flask import Blueprint, Response, abort, jsonify, request
 
-from receiver.replay.world.config import Denied, Pdb
+from receiver.replay.world.objects import Denied, Pdb
 from simulator.gate import hung_up
 from simulator.kubernetes_daemons import daemon_sets, overlaid
 from simulator.kubernetes_dra import DRA, install, resource_slices, slice_of

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from receiver.replay.world.config import Denied
-from receiver.replay.world.objects import WorldEvent
+from receiver.replay.world.objects import Denied, WorldEvent
 from simulator.kubernetes_objects import micro_stamp, stamp, uid_of
 from simulator.live import Live
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from flask import Blueprint, Response, abort, request
 
-from receiver.replay.world.config import Denied
+from receiver.replay.world.objects import Denied
 from simulator.kubernetes_rights import need
 from simulator.kubernetes_writes import body_of, patch_of
 from simulator.live import Live

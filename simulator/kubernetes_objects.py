@@ -6,8 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from receiver.core.model.pods import CPU, GIB, MEMORY, Requirement
-from receiver.replay.world.config import CLAIMS
-from receiver.replay.world.objects import WorldNode, WorldPod
+from receiver.replay.world.objects import CLAIMS, WorldNode, WorldPod
 
 JSON = dict[str, Any]
 OWNER_VERSIONS: Mapping[str, str] = {

@@ -9,8 +9,7 @@ from typing import Any
 
 from flask import Blueprint, request
 
-from receiver.replay.world.config import Denied
-from receiver.replay.world.objects import WorldPod
+from receiver.replay.world.objects import Denied, WorldPod
 from simulator.kubernetes_objects import stamp, uid_of
 from simulator.kubernetes_rights import need
 from simulator.kubernetes_writes import patch_of

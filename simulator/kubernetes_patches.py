@@ -8,7 +8,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
-from receiver.replay.world.config import Denied
+from receiver.replay.world.objects import Denied
 
 JSON = dict[str, Any]
 JSON_PATCH = "application/json-patch+json"

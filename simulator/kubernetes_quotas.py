@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from receiver.replay.world.config import Denied, PodSpec
-from receiver.replay.world.objects import WorldPod
+from receiver.replay.world.objects import Denied, PodSpec, WorldPod
 from simulator.kubernetes_custom import Note
 from simulator.kubernetes_objects import stamp, uid_of
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from flask import Response, jsonify, request
 
-from receiver.replay.world.config import Denied
+from receiver.replay.world.objects import Denied
 from simulator.kubernetes_objects import status_json
 from simulator.live import Live
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from receiver.replay.world.config import Denied
+from receiver.replay.world.objects import Denied
 
 JSON = Mapping[str, Any]
 Matches = Callable[[JSON], bool]

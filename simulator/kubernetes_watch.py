@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from receiver.replay.world.config import Denied
-from receiver.replay.world.objects import WorldChange
+from receiver.replay.world.objects import Denied, WorldChange
 from simulator.kubernetes_objects import status_json
 from simulator.kubernetes_selectors import Matches
 from simulator.live import Live

@@ -6,8 +6,7 @@ from typing import Any
 from flask import Blueprint, Response, jsonify, request
 
 from receiver.core.model.policy import Taint
-from receiver.replay.world.config import Denied
-from receiver.replay.world.objects import WorldNode, WorldPod
+from receiver.replay.world.objects import Denied, WorldNode, WorldPod
 from simulator.kubernetes_events import CORE_API, NEW_API, find, in_words_of, post
 from simulator.kubernetes_objects import node_json, pod_json, status_json
 from simulator.kubernetes_patches import patched

@@ -8,8 +8,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Literal
 
-from receiver.replay.world.config import Denied, Job, Pdb, PodSpec
-from receiver.replay.world.objects import WorldNode, WorldPod
+from receiver.replay.world.objects import Denied, Job, Pdb, PodSpec, WorldNode, WorldPod
 from simulator.clocks import Clock, ManualClock
 from simulator.config import Config
 from simulator.kubernetes_custom import CustomResources

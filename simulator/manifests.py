@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from receiver.core.model.pods import CPU, MEMORY, STORAGE, Preference, Requirement, Toleration
-from receiver.replay.world.config import CLAIMS, Denied, PodSpec
+from receiver.replay.world.objects import CLAIMS, Denied, PodSpec
 
 DURATION_ANNOTATION = "simulator/duration-seconds"
 UTILIZATION_ANNOTATION = "simulator/gpu-utilization"

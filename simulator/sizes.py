@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from receiver.replay.world.config import WorldPool
+from receiver.replay.world.objects import WorldPool
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,18 @@ from receiver.core.model.usage import Course, Sample
 from receiver.replay.ports import WorldTelemetry
 from receiver.replay.world.cloud import SimulatedCloud
 from receiver.replay.world.cluster import merged
-from receiver.replay.world.config import Behaviour, Denied, Fault, Faults, Job, WorldConfig, WorldPool
 from receiver.replay.world.nodes import Nodes, pool_labels, with_automatic
-from receiver.replay.world.objects import CivoPool, WorldPod
+from receiver.replay.world.objects import (
+    Behaviour,
+    CivoPool,
+    Denied,
+    Fault,
+    Faults,
+    Job,
+    WorldConfig,
+    WorldPod,
+    WorldPool,
+)
 from receiver.replay.world.pods import Pods
 from receiver.replay.world.world import World as ReplayWorld
 from simulator.gpu_metrics import ObservedGpus
@@ -334,7 +343,8 @@ class World(ReplayWorld):
 
     def note(self, kind: str, verb: str, key: str, make: Callable[[int], Any], before: Any = None) -> Any:
         """Keep a change of an object that is served beside the world's own; *make* gives it its version."""
-        obj = make(self._journal.next_version())
+        self._journal.version += 1
+        obj = make(self._journal.version)
         self._journal.note(kind, verb, key, obj, before)
         return obj
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields, replace
 from datetime import timedelta
 from typing import Any, Literal
 
-from receiver.replay.world.config import Behaviour
+from receiver.replay.world.objects import Behaviour
 from simulator.dcgm import FIELDS, XID
 from simulator.live import Live
 from simulator.reading import Unreadable, read

@@ -22,9 +22,9 @@ from receiver.config.values import did_you_mean
 from receiver.core.model.pods import Toleration
 from receiver.core.model.policy import Attribution, Pool
 from receiver.ports import Past, TryLater, WontWork
-from receiver.replay.bounds import BOUNDS
 from receiver.replay.contest import Contestant, Progress, Reckoned, a_peer, contest, the_product
 from receiver.replay.document import Replayed, as_means, as_table, document, page_document, several
+from receiver.replay.figures import BOUNDS
 from receiver.replay.peers import PEERS, PeerPolicy
 from receiver.replay.play import Setting
 from receiver.replay.traces import read_trace

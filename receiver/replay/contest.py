@@ -8,15 +8,14 @@ from typing import Literal
 
 from receiver.core.model.policy import Policy, Pool
 from receiver.core.scaling.approval import without_approvals
-from receiver.replay.bounds import Bound
 from receiver.replay.delays import BudgetLog, Delays, delays
-from receiver.replay.figures import Figures, figures, violations
+from receiver.replay.figures import Bound, Figures, figures, violations
 from receiver.replay.kubernetes import WorldCluster
 from receiver.replay.peers import PeerPolicy
 from receiver.replay.play import Controller, Played, Reaction, Setting, play
 from receiver.replay.ports import WorldAccounts, WorldAlarms, WorldCloud, WorldTelemetry
 from receiver.replay.store import ReplayStore
-from receiver.replay.world.config import Job
+from receiver.replay.world.objects import Job
 from receiver.replay.world.world import World
 from receiver.step.carry_out import Hands
 from receiver.step.gather import Sources

@@ -32,8 +32,7 @@ from receiver.ports import (
     WontWork,
 )
 from receiver.replay.ports import WorldPort
-from receiver.replay.world.config import CLAIMS, Denied
-from receiver.replay.world.objects import HoldQuota, WorldNode, WorldPod
+from receiver.replay.world.objects import CLAIMS, Denied, HoldQuota, WorldNode, WorldPod
 from receiver.replay.world.world import World
 
 T = TypeVar("T")

@@ -11,8 +11,7 @@ from datetime import datetime, timedelta
 
 from receiver.core.model.policy import Taint
 from receiver.replay.play import Controller
-from receiver.replay.world.config import POOL_LABEL, Denied, Job
-from receiver.replay.world.objects import CivoPool, WorldPod
+from receiver.replay.world.objects import POOL_LABEL, CivoPool, Denied, Job, WorldPod
 from receiver.replay.world.scheduler import selects, untolerated
 from receiver.replay.world.world import World
 

@@ -12,8 +12,18 @@ from datetime import UTC, datetime, timedelta
 from typing import Literal, Protocol
 
 from receiver.core.model.policy import Pool
-from receiver.replay.world.config import Behaviour, Job, Timings, WorldConfig, WorldPool
-from receiver.replay.world.objects import VM, FinishedJob, Kill, WorldNode, WorldPod
+from receiver.replay.world.objects import (
+    VM,
+    Behaviour,
+    FinishedJob,
+    Job,
+    Kill,
+    Timings,
+    WorldConfig,
+    WorldNode,
+    WorldPod,
+    WorldPool,
+)
 from receiver.replay.world.world import World
 
 ZERO = timedelta(0)

@@ -10,8 +10,7 @@ from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.signals import COMPONENT, HEARTBEAT_ALERT, UNASSIGNED, Alert, Silence
 from receiver.core.model.usage import Course, Sample
 from receiver.ports import AlarmFacts, Charges, CloudPool, Did, Instance, Receipt, TelemetryFacts, TryLater, WontWork
-from receiver.replay.world.config import POOL_LABEL, Denied
-from receiver.replay.world.objects import WorldPod
+from receiver.replay.world.objects import POOL_LABEL, Denied, WorldPod
 from receiver.replay.world.world import World
 
 LATER_STATUSES = frozenset({408, 409, 423, 425, 429})

@@ -6,7 +6,7 @@ eighth of the processor time, and keeps nothing for chores, pages and reports.
 
 from collections import deque
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from statistics import median
 from typing import Any
@@ -30,14 +30,6 @@ TOOK_EFFECT = (OutcomeKind.CONFIRMED, OutcomeKind.OBSERVED)
 REMOVED = (VictimStage.DELETED, VictimStage.GONE)
 
 
-@dataclass(slots=True)
-class _Pool:
-    """A pool's memory, and how long its last nodes took to become usable."""
-
-    memory: PoolMemory = field(default_factory=PoolMemory)
-    took: deque[timedelta] = field(default_factory=lambda: deque(maxlen=NODES_OF_A_MEDIAN))
-
-
 class ReplayStore:
     """The store of one replay, which has no overrides, answers or alerts.
 
@@ -48,7 +40,8 @@ class ReplayStore:
     def __init__(self, *, priced: bool = True, finished: Sequence[FinishedJob] = ()) -> None:
         self._priced = priced
         self._finished = finished
-        self._pools: dict[str, _Pool] = {}
+        self._pools: dict[str, PoolMemory] = {}
+        self._took: dict[str, deque[timedelta]] = {}  # how long the last nodes took to become usable
         self._living: dict[str, NodeLife] = {}
         self._ended = EndedLog()
         self._open: dict[str, Action] = {}
@@ -70,10 +63,7 @@ class ReplayStore:
         grown, removed, first = self._changed(now)
         growth = self._ended_growth(now)
         return Memory(
-            pools={
-                pool: replace(kept.memory, open_action=self._open.get(pool))
-                for pool, kept in sorted(self._pools.items())
-            },
+            pools={pool: replace(kept, open_action=self._open.get(pool)) for pool, kept in sorted(self._pools.items())},
             lives=tuple(sorted(self._living.values(), key=lambda x: (x.created_at, x.instance))),
             ended=self._ended if self._priced else None,
             grown_last_hour=grown,
@@ -147,7 +137,7 @@ class ReplayStore:
         for pool, shown in required.items():
             self._count(pool, shown, at)
         for pool, offer in (offers or {}).items():
-            held = self._kept(pool).memory.offer
+            held = self._kept(pool).offer
             if held is None or offer.at - held.at >= HOUR or replace(held, at=offer.at) != offer:
                 self._change(pool, offer=offer)
         for life in lives:
@@ -163,24 +153,24 @@ class ReplayStore:
             if life.usable_at is not None and (before is None or before.usable_at is None):
                 self._became_usable(life)
         for pool in works:
-            if self._kept(pool).memory.provisioning is not None:
+            if self._kept(pool).provisioning is not None:
                 self._change(pool, provisioning=None)
         for pool, drift in (drifts or {}).items():
-            past = self._kept(pool).memory.drifts
+            past = self._kept(pool).drifts
             self._change(pool, drifts=(*(d for d in past if d.at > at - 2 * DAY), drift))
 
     def _count(self, pool: str, shown: int, at: datetime) -> None:
-        past = self._kept(pool).memory
+        past = self._kept(pool)
         if past.required_since is None or past.required != shown:
             self._change(pool, required=shown, required_since=at)
         if past.late is not None and not is_late(past.late, shown):
             self._change(pool, late=None)
 
     def _became_usable(self, life: NodeLife) -> None:
-        kept = self._kept(life.pool)
         if life.usable_at is not None and life.seen_at is not None and life.usable_at > life.seen_at:
-            kept.took.appendleft(max(life.usable_at - life.created_at, timedelta(0)))
-            self._change(life.pool, ready_in=timedelta(seconds=median(x.total_seconds() for x in kept.took)))
+            took = self._took.setdefault(life.pool, deque(maxlen=NODES_OF_A_MEDIAN))
+            took.appendleft(max(life.usable_at - life.created_at, timedelta(0)))
+            self._change(life.pool, ready_in=timedelta(seconds=median(x.total_seconds() for x in took)))
 
     def decided(self, decision: Decision, made_from: Grounds | None = None) -> int:  # noqa: ARG002 (not read)
         said = (decision.present, decision.target, tuple(decision.verdicts))
@@ -238,7 +228,7 @@ class ReplayStore:
             self._expect(action, outcome.at, late)
 
     def _expect(self, action: Action, at: datetime, late: LateCount | None) -> None:
-        past = self._kept(action.pool).memory
+        past = self._kept(action.pool)
         if late is not None:
             self._change(action.pool, required_since=at)
             return
@@ -282,9 +272,8 @@ class ReplayStore:
     def accounted(self) -> Accounted:
         return Accounted()
 
-    def _kept(self, pool: str) -> _Pool:
-        return self._pools.setdefault(pool, _Pool())
+    def _kept(self, pool: str) -> PoolMemory:
+        return self._pools.get(pool) or PoolMemory()
 
     def _change(self, pool: str, **changes: Any) -> None:
-        kept = self._kept(pool)
-        kept.memory = replace(kept.memory, **changes)
+        self._pools[pool] = replace(self._kept(pool), **changes)

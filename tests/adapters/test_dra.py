@@ -12,7 +12,7 @@ from receiver.adapters.kubernetes.nodes import Dra, DraServed, nodes_of, resourc
 from receiver.adapters.kubernetes.pods import CLAIMS, DrainFate, SeenPod
 from receiver.core.model.pods import PodPhase, Toleration
 from receiver.ports import TryLater
-from receiver.replay.world.config import PodSpec
+from receiver.replay.world.objects import PodSpec
 from simulator.clocks import ManualClock
 from simulator.server import Simulator
 from tests.simulator.builders import GPU_POOL, START, config

@@ -14,7 +14,7 @@ from demo.stack import Stack
 from receiver.adapters.clock import SystemClock
 from receiver.adapters.store import open_store
 from receiver.config import load
-from receiver.replay.world.config import Job
+from receiver.replay.world.objects import Job
 from simulator.server import Simulator
 from tests.reconcile.harness import Life
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from demo.plan import OPERATOR_TOKEN, PoolPlan, StackPlan
 from receiver.adapters.clock import SystemClock
-from receiver.replay.world.config import Job
+from receiver.replay.world.objects import Job
 from tests.browser.live import LiveStack
 
 NAMESPACE = "ml"

@@ -19,7 +19,7 @@ from receiver.cli.main import main
 from receiver.cli.replay import NAMES, replay
 from receiver.cli.replay_run import ReplayRequest
 from receiver.replay import contest
-from receiver.replay.bounds import BOUNDS
+from receiver.replay.figures import BOUNDS
 from receiver.replay.peers import PEERS
 from receiver.replay.play import Setting
 

@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 from flask import Flask
 
-from receiver.replay.world.config import PodSpec
+from receiver.replay.world.objects import PodSpec
 from simulator.clocks import ManualClock
 from simulator.metrics import metrics_face
 from simulator.server import Simulator

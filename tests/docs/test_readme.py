@@ -15,7 +15,7 @@ from werkzeug.serving import make_server
 from receiver.adapters.store import SqlStore, open_store
 from receiver.cli.main import main
 from receiver.config import load_text
-from receiver.replay.world.config import WorldPool
+from receiver.replay.world.objects import WorldPool
 from receiver.web import create_app
 from tests.docs.commands import fenced, words_of
 from tests.docs.pages import ROOT, text_of

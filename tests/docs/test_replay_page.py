@@ -12,8 +12,8 @@ import pytest
 
 from receiver.cli.replay_run import USD_PER_GPU_HOUR, WITHOUT_CONFIG, ReplayRequest
 from receiver.config import load_text
-from receiver.replay.bounds import BOUNDS
 from receiver.replay.document import _setting
+from receiver.replay.figures import BOUNDS
 from receiver.replay.peers import PEERS
 from receiver.replay.play import Setting
 from receiver.replay.traces import load_jobs

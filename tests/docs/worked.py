@@ -9,7 +9,7 @@ from decimal import Decimal
 
 from receiver.adapters.store import SqlStore
 from receiver.core.model.policy import Budget, Pool
-from receiver.replay.world.config import WorldPool
+from receiver.replay.world.objects import WorldPool
 from tests.docs.pages import ROOT
 from tests.faults.stores import a_store
 from tests.reconcile.harness import GPU, PRICE, SIZE, START, TICK, Life, a_job, a_policy, a_world

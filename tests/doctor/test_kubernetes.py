@@ -16,7 +16,7 @@ from receiver.doctor.kubernetes import AREA
 from receiver.doctor.rounds import go_round
 from receiver.doctor.surroundings import classes, operator
 from receiver.ports import IDLE_SHUTDOWN_ANNOTATION, QUOTA_LABEL
-from receiver.replay.world.config import PodSpec
+from receiver.replay.world.objects import PodSpec
 from simulator.server import Simulator
 from tests.doctor.builders import document, installation, pool
 from tests.doctor.cluster import gpu_pool, node_of, put, run, run_image, well_kept

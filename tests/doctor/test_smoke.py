@@ -14,7 +14,7 @@ from receiver.cli.main import main
 from receiver.core.scaling.demand import misfit
 from receiver.doctor.checks import Finding, Installation
 from receiver.doctor.smoke import CHECKS, IMAGE, NAME, Trial, chosen, longest, manifest, smoke
-from receiver.replay.world.config import PodSpec
+from receiver.replay.world.objects import PodSpec
 from simulator.clocks import ManualClock
 from simulator.server import Simulator
 from tests.doctor.builders import document, environ, installation, pool

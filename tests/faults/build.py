@@ -19,7 +19,7 @@ from receiver.core.model.policy import (
     Unanswered,
 )
 from receiver.core.model.windows import Window
-from receiver.replay.world.config import Behaviour, Job, Timings, WorldConfig, WorldPool
+from receiver.replay.world.objects import Behaviour, Job, Timings, WorldConfig, WorldPool
 from simulator.world import World
 from tests.faults.scenario import PoolPlan, Scenario
 

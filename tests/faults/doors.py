@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from receiver.ports import TryLater, WontWork
-from receiver.replay.world.config import Denied
+from receiver.replay.world.objects import Denied
 from simulator.world import World
 from tests.faults.blur import blurred
 from tests.faults.lines import CrashError

@@ -7,8 +7,7 @@ from typing import Any
 
 from receiver.core.model.actions import Decision, Verdict
 from receiver.ports import CORDON_ANNOTATION, PROTECT_ANNOTATION, SAFE_TO_EVICT_ANNOTATION
-from receiver.replay.world.config import Denied
-from receiver.replay.world.objects import CivoPool, WorldNode, WorldPod
+from receiver.replay.world.objects import CivoPool, Denied, WorldNode, WorldPod
 from tests.faults.truth import Counted, Truth
 
 TOPIC = "evict:"

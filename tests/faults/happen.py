@@ -11,8 +11,7 @@ from receiver.core.model.signals import COMPONENT, Alert, Matcher, Silence
 from receiver.core.notices.notice import Notice, Severity
 from receiver.ports import CORDON_ANNOTATION, PROTECT_ANNOTATION, STOP_ANNOTATION, Delivery, Store
 from receiver.replay.ports import WorldAlarms
-from receiver.replay.world.config import Denied, Pdb, PodSpec
-from receiver.replay.world.objects import VM, WorldNode
+from receiver.replay.world.objects import VM, Denied, Pdb, PodSpec, WorldNode
 from receiver.web.api.changes import size_of, take_answer
 from simulator.world import World
 from tests.faults.bugs import Bugs

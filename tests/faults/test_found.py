@@ -7,7 +7,7 @@ from receiver.core.model.memory import PoolMemory
 from receiver.core.model.model import Backoff
 from receiver.core.model.policy import Billing, Limits
 from receiver.ports import Store, TryLater
-from receiver.replay.world.config import WorldPool
+from receiver.replay.world.objects import WorldPool
 from tests.core.builders import NOW, a_pod, a_state, facts, run
 from tests.core.builders import a_policy as a_core_policy
 from tests.reconcile.harness import GPU, SIZE, Life, a_policy, a_world, until_cordoned

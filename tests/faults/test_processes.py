@@ -8,7 +8,7 @@ import pytest
 import requests
 
 from demo.plan import API_KEY
-from receiver.replay.world.config import PodSpec
+from receiver.replay.world.objects import PodSpec
 from tests.faults.planted import ROOT, bugs
 from tests.faults.processes.play import play
 from tests.faults.processes.schedule import Event, PoolPlan, Schedule, schedule

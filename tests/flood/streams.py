@@ -18,7 +18,7 @@ from receiver.core.model.policy import Billing, Pool
 from receiver.core.notices.grouping import PageLinks
 from receiver.metrics.collector import Instruments
 from receiver.ports import StoredNotice
-from receiver.replay.world.config import Timings, WorldPool
+from receiver.replay.world.objects import Timings, WorldPool
 from receiver.web import WebParts, create_app
 from tests.e2e.payloads import a_payload, an_alert, stamp
 from tests.reconcile.harness import GPU, PRICE, SIZE, Life, a_job, a_policy, a_world

@@ -18,7 +18,7 @@ from receiver.core.notices.money_notices import budget_changed
 from receiver.core.notices.people_notices import was_set
 from receiver.metrics.collector import Instruments, StoreCollector
 from receiver.ports import Delivery, Store
-from receiver.replay.world.config import WorldPool
+from receiver.replay.world.objects import WorldPool
 from tests.core.report.builders import AFTER
 from tests.core.report.simulated import a_month
 from tests.faults.stores import a_store

@@ -12,8 +12,7 @@ from receiver.cli.main import main
 from receiver.cli.replay_run import Remembered, trace_from_prometheus
 from receiver.ports import WontWork
 from receiver.replay.traces.trace import Trace, TraceReading
-from receiver.replay.world.config import GPU, Job, PodSpec, Timings, WorldConfig, WorldPool
-from receiver.replay.world.objects import FinishedJob
+from receiver.replay.world.objects import GPU, FinishedJob, Job, PodSpec, Timings, WorldConfig, WorldPool
 from simulator.world import World
 from tests.history.recorder import QUIET, SCRAPE, record
 from tests.rules.servers import running

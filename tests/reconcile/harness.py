@@ -12,7 +12,7 @@ from receiver.core.model.policy import Policy, Pool
 from receiver.core.model.signals import HEARTBEAT_ALERT, Alert
 from receiver.core.notices.workload_notices import ToldPods
 from receiver.ports import Cloud, Cluster, Delivery, Store, TryLater, WriterLostError
-from receiver.replay.world.config import Behaviour, Job, Timings, WorldConfig, WorldPool
+from receiver.replay.world.objects import Behaviour, Job, Timings, WorldConfig, WorldPool
 from receiver.step.carry_out import Hands
 from receiver.step.gather import Sources
 from receiver.step.reconcile import Stepped, step

@@ -16,8 +16,7 @@ from receiver.core.model.charges import Charge, Charged, Comparison, DifferenceC
 from receiver.core.model.policy import Budget, Policy
 from receiver.core.money.budget import month_of
 from receiver.core.money.reconciliation import compare
-from receiver.replay.world.config import Behaviour, WorldPool
-from receiver.replay.world.objects import VM
+from receiver.replay.world.objects import VM, Behaviour, WorldPool
 from receiver.step.gather import Looked, Sources, gather
 from receiver.step.parts import Parts
 from simulator.civo_shapes import charge_json

@@ -13,8 +13,7 @@ import pytest
 from receiver.core.model.policy import Billing, Budget
 from receiver.core.scaling.removal import SAFETY_MINIMUM
 from receiver.ports import Store
-from receiver.replay.world.config import Behaviour, WorldPool
-from receiver.replay.world.objects import VM, WorldPod
+from receiver.replay.world.objects import VM, Behaviour, WorldPod, WorldPool
 from tests.reconcile.harness import GPU, SIZE, Life, a_job, a_policy, a_world
 
 MINUTE = timedelta(minutes=1)

@@ -9,7 +9,7 @@ from receiver.core.model.model import Source
 from receiver.core.model.policy import Budget, Limits
 from receiver.core.model.signals import HEARTBEAT_ALERT, Alert
 from receiver.ports import Delivery, Did, Receipt, Store, TryLater, WontWork
-from receiver.replay.world.config import Behaviour
+from receiver.replay.world.objects import Behaviour
 from receiver.step.reconcile import step
 from tests.core.builders import a_pod
 from tests.reconcile.harness import FAST, START, Life, Wrapped, a_job, a_policy, a_world

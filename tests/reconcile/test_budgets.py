@@ -7,7 +7,7 @@ from decimal import Decimal
 from receiver.core.model.policy import Budget, BudgetChange, Scope
 from receiver.core.notices.money_notices import budget_changed
 from receiver.ports import Store, TryLater
-from receiver.replay.world.config import WorldPool
+from receiver.replay.world.objects import WorldPool
 from tests.reconcile.harness import GPU, PRICE, SIZE, Life, a_job, a_policy, a_world
 
 MINUTE = timedelta(minutes=1)

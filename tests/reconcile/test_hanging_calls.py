@@ -7,7 +7,7 @@ import pytest
 
 from receiver.core.model.model import CordonedBy
 from receiver.ports import Receipt, Store, TryLater
-from receiver.replay.world.config import WorldPool
+from receiver.replay.world.objects import WorldPool
 from tests.reconcile.harness import FAST, GPU, SIZE, Life, Wrapped, a_job, a_policy, a_world, until_cordoned
 
 SECOND = timedelta(seconds=1)

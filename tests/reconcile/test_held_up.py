@@ -8,7 +8,7 @@ import pytest
 
 from receiver.core.model.policy import Policy, Pool
 from receiver.ports import Receipt, Store, TryLater, WontWork
-from receiver.replay.world.config import Behaviour, PodSpec, WorldPool
+from receiver.replay.world.objects import Behaviour, PodSpec, WorldPool
 from simulator.world import World
 from tests.reconcile.harness import FAST, GPU, PRICE, SIZE, Life, Wrapped, a_job, a_policy, a_world
 

@@ -12,7 +12,7 @@ from receiver.core.model.policy import KeepUntil, Policy
 from receiver.core.model.signals import Alert, Matcher, Silence
 from receiver.core.model.usage import Course
 from receiver.ports import IDLE_SHUTDOWN_ANNOTATION, KEEP_UNTIL_ANNOTATION, Store, TryLater, WontWork
-from receiver.replay.world.config import PodSpec, WorldPool
+from receiver.replay.world.objects import PodSpec, WorldPool
 from simulator.world import World
 from tests.reconcile.harness import GPU, SIZE, START, Life, a_policy, a_world
 from tests.world_ports import FlakyTelemetry

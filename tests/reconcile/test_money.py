@@ -8,7 +8,7 @@ from receiver.core.model.actions import OutcomeKind
 from receiver.core.model.model import CordonedBy, Spend
 from receiver.core.model.policy import Billing, Budget, Limits
 from receiver.ports import Store, TryLater
-from receiver.replay.world.config import Behaviour, WorldPool
+from receiver.replay.world.objects import Behaviour, WorldPool
 from tests.core.builders import NOW, a_node, a_pod, a_pool, a_silence, a_state, facts, run
 from tests.core.builders import a_policy as core_policy
 from tests.reconcile.harness import GPU, PRICE, SIZE, Life, a_job, a_policy, a_world

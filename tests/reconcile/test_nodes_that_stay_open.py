@@ -6,7 +6,7 @@ from decimal import Decimal
 from receiver.core.model.policy import Budget
 from receiver.core.notices.money_notices import CLOSED_TOPIC
 from receiver.ports import STOP_ANNOTATION, Receipt, Store, TryLater, WontWork
-from receiver.replay.world.config import PodSpec
+from receiver.replay.world.objects import PodSpec
 from tests.reconcile.harness import SIZE, Life, Wrapped, a_policy, a_world
 from tests.reconcile.test_closing import MINUTE, WHY, at_the_stop, closed, nodes, with_budget
 

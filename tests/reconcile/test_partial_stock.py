@@ -7,7 +7,7 @@ import pytest
 
 from receiver.core.model.actions import OutcomeKind
 from receiver.ports import Receipt, Store, TryLater, WontWork
-from receiver.replay.world.config import Job, WorldPool
+from receiver.replay.world.objects import Job, WorldPool
 from tests.reconcile.harness import GPU, PRICE, SIZE, Life, Wrapped, a_job, a_policy, a_world
 
 SECONDS = timedelta(seconds=1)

@@ -12,7 +12,7 @@ from receiver.core.model.actions import OutcomeKind
 from receiver.core.model.policy import Billing, Budget
 from receiver.core.model.signals import Alert
 from receiver.ports import CORDON_ANNOTATION, Delivery, Store, TryLater, WontWork, WriterLostError
-from receiver.replay.world.config import Behaviour, PodSpec, Timings
+from receiver.replay.world.objects import Behaviour, PodSpec, Timings
 from tests.reconcile.harness import GPU, START, Life, a_job, a_policy, a_world, until_cordoned
 
 HOUR = timedelta(hours=1)

@@ -12,7 +12,7 @@ import pytest
 from receiver.adapters.observe import ObservedCloud, ObservedCluster
 from receiver.core.model.actions import VictimStage
 from receiver.ports import CORDON_ANNOTATION, Did, Receipt, Store, TryLater, WontWork
-from receiver.replay.world.config import Behaviour, WorldPool
+from receiver.replay.world.objects import Behaviour, WorldPool
 from receiver.runtime.loop import Loop
 from tests.core.builders import EVERY_SECOND, NOW, a_node, a_state, facts, run
 from tests.core.builders import a_policy as core_policy

@@ -11,7 +11,7 @@ from receiver.adapters.store import SqlStore
 from receiver.core.model.actions import Action, ActionKind, Victim, VictimStage
 from receiver.core.model.policy import Budget, Limits
 from receiver.ports import Store, TryLater
-from receiver.replay.world.config import Behaviour, WorldPool
+from receiver.replay.world.objects import Behaviour, WorldPool
 from receiver.reports.monthly import MonthEnd
 from receiver.server.bootstrap import EXTENSION, create_app, stop
 from receiver.step.carry_out import settled

@@ -10,7 +10,7 @@ from receiver.core.model.overrides import Override, OverrideKind
 from receiver.core.model.policy import Budget, Limits
 from receiver.core.notices.people_notices import was_set
 from receiver.ports import Receipt, Store, TryLater, WontWork
-from receiver.replay.world.config import WorldPool
+from receiver.replay.world.objects import WorldPool
 from tests.reconcile.harness import GPU, PRICE, SIZE, Life, Wrapped, a_job, a_policy, a_world
 
 MINUTE = timedelta(minutes=1)

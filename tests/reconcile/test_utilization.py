@@ -6,7 +6,7 @@ from typing import Any
 
 from receiver.core.model.policy import Billing, Packing
 from receiver.ports import SAFE_TO_EVICT_ANNOTATION, Store
-from receiver.replay.world.config import PodSpec, WorldPool
+from receiver.replay.world.objects import PodSpec, WorldPool
 from tests.reconcile.harness import GPU, Life, a_policy, a_world
 from tests.stories.bench import BIG_SIZE, HOUR, MINUTE, POOL, SECOND, bound, living
 

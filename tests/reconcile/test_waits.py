@@ -12,7 +12,7 @@ from receiver.adapters.store import open_store
 from receiver.core.model.policy import Billing
 from receiver.core.scaling.waits import Shortage, shortage_of
 from receiver.ports import Did, Receipt, TryLater, WontWork
-from receiver.replay.world.config import WorldPool
+from receiver.replay.world.objects import WorldPool
 from tests.reconcile.harness import GPU, SIZE, Life, Wrapped, a_job, a_policy, a_world
 from tests.store.builders import migrated
 from tests.stories.bench import HOUR, MINUTE, POOL, SECOND

@@ -16,7 +16,7 @@ from receiver.core.model.usage import Use
 from receiver.core.model.windows import Window
 from receiver.core.notices.people_notices import was_set
 from receiver.ports import PROTECT_ANNOTATION, SAFE_TO_EVICT_ANNOTATION, Store, TryLater
-from receiver.replay.world.config import Pdb, WorldPool
+from receiver.replay.world.objects import Pdb, WorldPool
 from receiver.step.reconcile import step
 from simulator.world import World
 from tests.faults.stores import a_store

@@ -4,8 +4,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from receiver.replay.world.config import GPU, Behaviour, Job, Timings, WorldConfig, WorldPool
-from receiver.replay.world.objects import VM, WorldPod
+from receiver.replay.world.objects import GPU, VM, Behaviour, Job, Timings, WorldConfig, WorldPod, WorldPool
 from simulator.world import World
 
 T0 = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)

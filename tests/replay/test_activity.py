@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from receiver.replay.world.config import GPU
+from receiver.replay.world.objects import GPU
 from tests.replay.builders import job, pool, run, the_pod, vms, world
 
 

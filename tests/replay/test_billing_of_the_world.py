@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from receiver.replay.world.config import Behaviour, Denied
+from receiver.replay.world.objects import Behaviour, Denied
 from simulator.world import World
 from tests.replay.builders import L40S, PRICE, T0, after, job, pool, run, vms, world
 

@@ -7,10 +7,10 @@ import pytest
 
 from benchmarks.peers import ALL
 from receiver.core.model.policy import Pool
-from receiver.replay.bounds import BOUNDS
 from receiver.replay.contest import a_peer, contest
+from receiver.replay.figures import BOUNDS
 from receiver.replay.play import Setting
-from receiver.replay.world.config import GPU
+from receiver.replay.world.objects import GPU
 from tests.replay.builders import T0, seconds
 from tests.replay.peers.small_worlds import at
 

@@ -8,11 +8,10 @@ from decimal import Decimal
 import pytest
 
 from receiver.core.model.policy import Pool
-from receiver.replay.bounds import BOUNDS
 from receiver.replay.contest import Reckoned, Result, contest, the_product
-from receiver.replay.figures import Figures
+from receiver.replay.figures import BOUNDS, Figures
 from receiver.replay.play import Setting
-from receiver.replay.world.config import Job
+from receiver.replay.world.objects import Job
 from tests.reconcile.harness import GPU, START, a_job
 from tests.replay.test_play import a_trace_policy, some_jobs
 

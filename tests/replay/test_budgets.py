@@ -14,7 +14,7 @@ from receiver.replay.contest import Result, contest, the_product
 from receiver.replay.delays import Delays
 from receiver.replay.figures import violations
 from receiver.replay.play import Setting
-from receiver.replay.world.config import Job
+from receiver.replay.world.objects import Job
 from tests.reconcile.harness import GPU, PRICE, SIZE, a_job
 
 HOUR = timedelta(hours=1)

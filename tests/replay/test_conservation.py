@@ -11,8 +11,7 @@ import pytest
 from receiver.replay.figures import violations
 from receiver.replay.peers import PEERS
 from receiver.replay.play import Placement, Placements, Played, Reaction, play
-from receiver.replay.world.config import Job, WorldConfig
-from receiver.replay.world.objects import VM
+from receiver.replay.world.objects import VM, Job, WorldConfig
 from simulator.world import World
 from tests.replay.builders import L40S, PRICE, T0, job, pool, seconds
 

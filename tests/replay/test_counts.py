@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from receiver.replay.world.config import Behaviour, Denied, Timings
+from receiver.replay.world.objects import Behaviour, Denied, Timings
 from simulator.world import World
 from tests.replay.builders import after, pool, run, seconds, vms, world
 

@@ -8,7 +8,7 @@ import pytest
 from receiver.core.model.usage import Activity, Course
 from receiver.ports import Telemetry
 from receiver.replay.world.activity import watts
-from receiver.replay.world.config import GPU, PodSpec, Timings
+from receiver.replay.world.objects import GPU, PodSpec, Timings
 from simulator.world import SimulatedTelemetry, World
 from tests.replay.builders import job, pool, run, seconds, vms, world
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from receiver.replay.world.config import GPU, PodSpec
+from receiver.replay.world.objects import GPU, PodSpec
 from tests.replay.builders import job, placed, pool, run, the_pod, vms, world
 
 

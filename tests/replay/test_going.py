@@ -2,7 +2,7 @@
 
 import pytest
 
-from receiver.replay.world.config import GPU, Pdb, PodSpec, Timings
+from receiver.replay.world.objects import GPU, Pdb, PodSpec, Timings
 from tests.replay.builders import job, pool, run, seconds, the_pod, world
 
 

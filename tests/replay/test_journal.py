@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from receiver.replay.world.config import GPU, Denied, PodSpec, Timings
-from receiver.replay.world.objects import WorldChange
+from receiver.replay.world.objects import GPU, Denied, PodSpec, Timings, WorldChange
 from simulator.world import World
 from tests.replay.builders import job, pool, run, vms, world
 

@@ -18,7 +18,7 @@ from receiver.ports import (
     WontWork,
 )
 from receiver.replay.kubernetes import WorldCluster
-from receiver.replay.world.config import GPU, Pdb, PodSpec
+from receiver.replay.world.objects import GPU, Pdb, PodSpec
 from simulator.world import World
 from tests.replay.builders import job, pool, run, the_pod, vms, world
 

@@ -3,7 +3,7 @@
 import pytest
 
 from receiver.core.model.policy import Taint
-from receiver.replay.world.config import GPU, POOL_LABEL, Behaviour, Denied, Timings
+from receiver.replay.world.objects import GPU, POOL_LABEL, Behaviour, Denied, Timings
 from tests.replay.builders import L40S, after, pool, run, seconds, vms, world
 
 STAGES = [  # seconds, instance status, node Ready (None: no node object), GPUs allocatable

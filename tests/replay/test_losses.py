@@ -2,7 +2,7 @@
 
 import pytest
 
-from receiver.replay.world.config import GPU, PodSpec
+from receiver.replay.world.objects import GPU, PodSpec
 from simulator.world import World
 from tests.replay.builders import after, job, pool, run, seconds, the_pod, vms, world
 

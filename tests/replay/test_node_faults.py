@@ -8,7 +8,7 @@ import pytest
 from receiver.core.model.policy import Taint
 from receiver.replay.kubernetes import WorldCluster
 from receiver.replay.ports import WorldCloud
-from receiver.replay.world.config import GPU, Behaviour, Denied
+from receiver.replay.world.objects import GPU, Behaviour, Denied
 from simulator.world import World
 from tests.replay.builders import job, pool, run, the_pod, vms, world
 

@@ -14,13 +14,12 @@ from receiver.adapters.store import open_in_memory
 from receiver.core.model.memory import Memory
 from receiver.core.model.policy import Billing, Budget, Policy, Pool
 from receiver.ports import Store
-from receiver.replay.bounds import fluid_gpu_hours, schedule
-from receiver.replay.contest import Product
-from receiver.replay.figures import Figures, figures, quantile, started_hours, violations
+from receiver.replay.contest import Product, the_product
+from receiver.replay.figures import Figures, figures, fluid_gpu_hours, quantile, schedule, started_hours, violations
 from receiver.replay.peers import ClusterAutoscaler
-from receiver.replay.play import Controller, Played, Reaction, play, rare_collections
+from receiver.replay.play import Controller, Played, Reaction, Setting, play, rare_collections
 from receiver.replay.store import ReplayStore
-from receiver.replay.world.config import Job, Timings, WorldConfig, WorldPool
+from receiver.replay.world.objects import Job, Timings, WorldConfig, WorldPool
 from simulator.world import World
 from tests.reconcile.harness import GPU, PRICE, SIZE, START, Life, a_job
 
@@ -144,7 +143,7 @@ def test_a_product_under_a_budget_leaves_jobs_waiting_and_says_how_many() -> Non
 def test_budgets_of_teams_are_refused_in_words() -> None:
     policy = a_trace_policy(budget=Budget(monthly_usd=Decimal(60), teams={"vision": Decimal(5)}))
     with pytest.raises(ValueError, match=r"leave budget\.teams out"):
-        Product(a_trace_world(), policy)
+        the_product("ours", policy, Setting())
 
 
 def test_the_peer_looks_at_a_gpu_pod_only_after_its_thirty_seconds() -> None:

@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 
 from receiver.replay.play import Reaction, play
-from receiver.replay.world.config import Job, WorldConfig, WorldPool
+from receiver.replay.world.objects import Job, WorldConfig, WorldPool
 from simulator.world import World
 from tests.reconcile.harness import GPU, SIZE, START, a_job
 

@@ -7,7 +7,7 @@ import pytest
 
 from receiver.core.model.pods import CPU, GIB, MEMORY, Preference, Requirement, Toleration
 from receiver.core.model.policy import Taint
-from receiver.replay.world.config import GPU, Denied, Packing, PodSpec
+from receiver.replay.world.objects import GPU, Denied, Packing, PodSpec
 from tests.replay.builders import job, placed, pool, run, seconds, the_pod, vms, world
 
 

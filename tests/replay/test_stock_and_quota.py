@@ -2,7 +2,7 @@
 
 import pytest
 
-from receiver.replay.world.config import Behaviour, Denied
+from receiver.replay.world.objects import Behaviour, Denied
 from tests.replay.builders import L40S, pool, run, vms, world
 
 

@@ -7,7 +7,7 @@ import pytest
 from receiver.core.model.signals import UNASSIGNED, Matcher, Silence
 from receiver.ports import Alarms, Telemetry
 from receiver.replay.ports import WorldAlarms
-from receiver.replay.world.config import GPU, POOL_LABEL
+from receiver.replay.world.objects import GPU, POOL_LABEL
 from simulator.world import SimulatedTelemetry, World
 from tests.replay.builders import after, job, pool, run, world
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from receiver.replay.world.config import GPU, Behaviour, Denied, PodSpec, Timings
+from receiver.replay.world.objects import GPU, Behaviour, Denied, PodSpec, Timings
 from simulator.world import World
 from tests.replay.builders import L40S, job, pool, seconds, vms, world
 

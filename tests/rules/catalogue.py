@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 from receiver.core.model.policy import Budget, Policy, Pool
-from receiver.replay.world.config import POOL_LABEL
+from receiver.replay.world.objects import POOL_LABEL
 from tests.reconcile.harness import GPU
 from tests.rules.hours import Hours
 

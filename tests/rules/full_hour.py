@@ -10,7 +10,7 @@ from receiver.core.model.overrides import Override, OverrideKind
 from receiver.core.model.policy import Budget, Limits, Policy, Pool, Stated
 from receiver.core.model.windows import Window
 from receiver.core.notices.notice import Notice
-from receiver.replay.world.config import POOL_LABEL
+from receiver.replay.world.objects import POOL_LABEL
 from tests.dashboards.scenario import workload
 from tests.reconcile.harness import GPU
 from tests.rules.catalogue import LARGE, LARGE_SIZE, ON_LARGE, ON_SMALL, SMALL, SMALL_SIZE, a_policy

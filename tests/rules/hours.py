@@ -26,7 +26,7 @@ from receiver.core.notices.grouping import PageLinks
 from receiver.core.scaling.failures import Failure
 from receiver.metrics.collector import Instruments, StoreCollector
 from receiver.ports import TryLater, WriterLostError
-from receiver.replay.world.config import POOL_LABEL
+from receiver.replay.world.objects import POOL_LABEL
 from simulator.clocks import ManualClock
 from simulator.metrics import metrics_face
 from simulator.server import Simulator

@@ -27,7 +27,7 @@ from receiver.ports import (
     TryLater,
 )
 from receiver.replay.kubernetes import WorldCluster
-from receiver.replay.world.config import Pdb, PodSpec
+from receiver.replay.world.objects import Pdb, PodSpec
 from simulator.server import Simulator
 from tests.simulator.builders import GPU_POOL
 

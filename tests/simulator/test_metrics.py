@@ -9,7 +9,7 @@ from typing import Any
 import requests
 from prometheus_client.parser import text_string_to_metric_families
 
-from receiver.replay.world.config import PodSpec
+from receiver.replay.world.objects import PodSpec
 from simulator.server import Simulator
 from tests.simulator.builders import GPU_POOL
 

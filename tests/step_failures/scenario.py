@@ -7,7 +7,7 @@ from datetime import timedelta
 from receiver.core.model.policy import Budget, Pool
 from receiver.core.model.signals import Alert
 from receiver.ports import Delivery, Store
-from receiver.replay.world.config import WorldPool
+from receiver.replay.world.objects import WorldPool
 from tests.reconcile.harness import GPU, PRICE, SIZE, START, Life, a_job, a_policy, a_world
 
 POOLS = ("bad-grow", "bad-shrink", "good-grow", "good-shrink")

@@ -9,8 +9,7 @@ from receiver.core.model.policy import Policy, Pool
 from receiver.core.model.signals import COMPONENT, Alert
 from receiver.core.notices.notice import Notice
 from receiver.ports import Delivery, Store
-from receiver.replay.world.config import PodSpec, WorldPool
-from receiver.replay.world.objects import VM
+from receiver.replay.world.objects import VM, PodSpec, WorldPool
 from tests.reconcile.harness import FAST, GPU, PRICE, SIZE, START, TICK, Life, a_policy, a_world
 
 SECOND = timedelta(seconds=1)

@@ -11,7 +11,7 @@ import pytest
 from receiver.adapters.store import open_store
 from receiver.core.model.policy import Pool
 from receiver.ports import Receipt, Store
-from receiver.replay.world.config import Behaviour, PodSpec, WorldPool
+from receiver.replay.world.objects import Behaviour, PodSpec, WorldPool
 from tests.reconcile.harness import FAST, GPU, PRICE, SIZE, Life, Wrapped, a_job, a_policy, a_world
 from tests.stories.bench import (
     BIG_SIZE,

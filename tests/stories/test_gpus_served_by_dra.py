@@ -5,7 +5,7 @@ from dataclasses import replace
 from receiver.core.model.model import Stage
 from receiver.core.scaling.demand import disproof
 from receiver.ports import ClusterFacts, Store
-from receiver.replay.world.config import CLAIMS, WorldPool
+from receiver.replay.world.objects import CLAIMS, WorldPool
 from tests.core.builders import a_pod
 from tests.reconcile.harness import GPU, SIZE, Life, a_job, a_policy, a_world
 from tests.stories.bench import HOUR, MINUTE, POOL, SECOND, bought, bound, living, titles, waiting

@@ -2,7 +2,7 @@
 
 from receiver.core.model.pods import CPU
 from receiver.ports import Store
-from receiver.replay.world.config import PodSpec
+from receiver.replay.world.objects import PodSpec
 from tests.reconcile.harness import Life, a_job, a_policy, a_world
 from tests.stories.bench import HOUR, MINUTE, SECOND, a_pool, bought, drive, titles, waiting
 

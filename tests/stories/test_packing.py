@@ -8,7 +8,7 @@ from receiver.core.model.policy import Packing
 from receiver.core.model.usage import Accounting, WorkloadLife
 from receiver.core.scaling.packing import FILL_OTHERS_FIRST, IDLE, SOFT_TAINTS
 from receiver.ports import Store
-from receiver.replay.world.config import WorldPool
+from receiver.replay.world.objects import WorldPool
 from tests.reconcile.harness import GPU, START, Life, a_job, a_policy, a_world
 from tests.stories.bench import BIG_SIZE, HOUR, MINUTE, POOL, SECOND, a_pool, bound, idle_nodes
 

@@ -6,7 +6,7 @@ from decimal import Decimal
 from receiver.core.model.policy import Anchor, Billing, Budget
 from receiver.core.model.windows import Window
 from receiver.ports import Store
-from receiver.replay.world.config import Behaviour, WorldPool
+from receiver.replay.world.objects import Behaviour, WorldPool
 from tests.reconcile.harness import GPU, SIZE, START, Life, a_job, a_policy, a_world
 from tests.stories.bench import HOUR, MINUTE, POOL, SECOND, a_pool, bought, idle_nodes, living, paid_hours, titles
 

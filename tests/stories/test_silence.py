@@ -8,7 +8,7 @@ import pytest
 from receiver.core.model.model import Source
 from receiver.core.notices.notice import Severity
 from receiver.ports import ClusterFacts, Store, TelemetryFacts, TryLater
-from receiver.replay.world.config import WorldPool
+from receiver.replay.world.objects import WorldPool
 from tests.reconcile.harness import PRICE, SIZE, START, Life, a_job, a_policy, a_world
 from tests.stories.bench import (
     HOUR,

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from receiver.ports import Store
-from receiver.replay.world.config import Behaviour
+from receiver.replay.world.objects import Behaviour
 from tests.reconcile.harness import START, Life, a_job, a_policy, a_world
 from tests.stories.bench import HOUR, MINUTE, POOL, PROVISIONING, SECOND, bought, drive, idle_nodes, living
 

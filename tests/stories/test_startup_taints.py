@@ -8,7 +8,7 @@ import pytest
 from receiver.core.model.model import Stage
 from receiver.core.model.policy import STARTUP_TAINTS, Taint
 from receiver.ports import Store
-from receiver.replay.world.config import WorldPool
+from receiver.replay.world.objects import WorldPool
 from tests.reconcile.harness import FAST, GPU, SIZE, START, Life, a_job, a_policy, a_world
 from tests.stories.bench import (
     HOUR,

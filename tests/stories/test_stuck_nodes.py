@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from receiver.ports import CloudPool, Store, TryLater
-from receiver.replay.world.config import WorldPool
+from receiver.replay.world.objects import WorldPool
 from tests.reconcile.harness import FAST, GPU, PRICE, SIZE, START, Life, a_job, a_policy, a_world
 from tests.stories.bench import BIG_SIZE, HOUR, MINUTE, POOL, SECOND, a_pool, bought, bound, idle_nodes, living, titles
 

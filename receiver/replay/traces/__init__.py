@@ -7,9 +7,9 @@ from pathlib import Path
 
 from receiver.ports import Past, Trouble
 from receiver.replay.traces.pods import trace_of_pods
-from receiver.replay.traces.tidy import COLUMNS, read_tidy
+from receiver.replay.traces.trace import COLUMNS, read_tidy
 from receiver.replay.traces.trace import FORMATS, BadTrace, Format, Trace, TraceReading, error_lines
-from receiver.replay.world.config import Job
+from receiver.replay.world.objects import Job
 
 BOM = b"\xef\xbb\xbf"
 UTF16 = (b"\xff\xfe", b"\xfe\xff")

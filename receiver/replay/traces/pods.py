@@ -10,7 +10,7 @@ from receiver.core.scaling.demand import IGNORED_NAMESPACES
 from receiver.ports import PROTECT_ANNOTATION, SAFE_TO_EVICT_ANNOTATION
 from receiver.ports import Past, PastPod
 from receiver.replay.traces.trace import Findings, TraceReading, Trace
-from receiver.replay.world.config import Job
+from receiver.replay.world.objects import Job
 
 # Controllers whose pods need each other: operators of distributed training, and kinds of groups.
 GANG_KINDS = frozenset(

@@ -5,9 +5,8 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from receiver.replay.world.cluster import Agenda, Dice
-from receiver.replay.world.config import Behaviour, Denied, Faults, WorldConfig, WorldPool
 from receiver.replay.world.nodes import Nodes
-from receiver.replay.world.objects import VM, CivoPool, WorldCharge
+from receiver.replay.world.objects import VM, Behaviour, CivoPool, Denied, Faults, WorldCharge, WorldConfig, WorldPool
 
 FIELDS = ("instance_count", "cpu_core", "ram_mb", "disk_gb")
 LONGEST_WINDOW = timedelta(days=31)
@@ -28,13 +27,11 @@ class StockAndQuota:
 
     def take(self, spec: WorldPool, *, from_stock: bool = True) -> None:
         """Count one node, unless *from_stock* is False without taking it from stock."""
-        for name, amount in needs(spec).items():
-            self.usage[name] += amount
-        if from_stock:
-            shelf = self._shelf(spec.size)
-            left = shelf.get(spec.size)
-            if left is not None:
-                shelf[spec.size] = left - spec.gpu_units
+        self._use(spec, 1)
+        shelf = self._shelf(spec.size)
+        left = shelf.get(spec.size)
+        if from_stock and left is not None:
+            shelf[spec.size] = left - spec.gpu_units
 
     def restock(self, spec: WorldPool) -> None:
         left = self._stock.get(spec.size)
@@ -42,8 +39,11 @@ class StockAndQuota:
             self._stock[spec.size] = left + spec.gpu_units
 
     def release_quota(self, spec: WorldPool) -> None:
+        self._use(spec, -1)
+
+    def _use(self, spec: WorldPool, nodes: int) -> None:
         for name, amount in needs(spec).items():
-            self.usage[name] -= amount
+            self.usage[name] += nodes * amount
 
     def affordable(self, spec: WorldPool, count: int) -> int:
         """Return how many of *count* nodes stock and quota allow now."""
@@ -249,6 +249,8 @@ class SimulatedCloud:
         pool.required = max(0, count)
 
     def _follow(self, pool: CivoPool) -> None:
+        if self.pools.get(pool.id) is not pool:
+            return  # it was deleted
         living = pool.living
         surplus = len(living) - max(0, pool.required - pool.late_decrements)
         if surplus > 0:
@@ -257,42 +259,34 @@ class SimulatedCloud:
             return
         fits = self.accounts.affordable(pool.spec, -surplus)
         for _ in range(fits):
-            self._order(pool)
+            vm = self._new_vm(pool)
+            self.accounts.take(pool.spec)
+            pool.coming.append(vm)
+            if self._timings.create:
+                self._agenda.after(self._dice.spread(self._timings.create), self._list, pool, vm)
+            else:
+                self._list(pool, vm)
         if fits < -surplus and pool.id not in self._retrying:
             self._retrying.add(pool.id)
             self._agenda.after(self._timings.fill_retry, self._retry, pool)
 
     def _retry(self, pool: CivoPool) -> None:
         self._retrying.discard(pool.id)
-        if self.pools.get(pool.id) is pool:
-            self._follow(pool)
+        self._follow(pool)
 
     def _decrement(self, pool: CivoPool) -> None:
         pool.late_decrements -= 1
         self._require(pool, pool.required - 1)
-        if self.pools.get(pool.id) is pool:
-            self._follow(pool)
+        self._follow(pool)
 
     def _victim_rank(self, vm: VM) -> tuple[int, float]:
         """Civo's order when a count is lowered: still building, not Ready, cordoned, the rest by age."""
-        age = self._agenda.now - vm.created_at
-        oldest_first = self.behaviour.victims_by_age == "oldest"
-        by_age = -age.total_seconds() if oldest_first else age.total_seconds()
+        age = (self._agenda.now - vm.created_at).total_seconds()
+        by_age = -age if self.behaviour.victims_by_age == "oldest" else age
         if not vm.listed or vm.status == "BUILDING":
-            return (0 if not vm.listed else 1, by_age)
+            return (1 if vm.listed else 0, by_age)
         ready, cordoned = self._nodes.health(vm)
-        if not ready:
-            return (2, by_age)
-        return (3 if cordoned else 4, by_age)
-
-    def _order(self, pool: CivoPool) -> None:
-        vm = self._new_vm(pool)
-        self.accounts.take(pool.spec)
-        pool.coming.append(vm)
-        if self._timings.create:
-            self._agenda.after(self._dice.spread(self._timings.create), self._list, pool, vm)
-        else:
-            self._list(pool, vm)
+        return ((3 if cordoned else 4) if ready else 2, by_age)
 
     def _list(self, pool: CivoPool, vm: VM) -> None:
         if not vm.living:
@@ -331,7 +325,7 @@ class SimulatedCloud:
         self.accounts.restock(vm.spec)
         self._agenda.after(self._timings.quota_lag, self.accounts.release_quota, vm.spec)
         self._nodes.machine_gone(vm)
-        if self.pools.get(pool.id) is pool and len(pool.living) < pool.required - pool.late_decrements:
+        if len(pool.living) < pool.required - pool.late_decrements:
             self._follow(pool)  # the count was not lowered, so Civo builds a replacement
 
     # --- creation ---

@@ -8,10 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeVar
 
-from receiver.replay.world.config import Denied
-from receiver.replay.world.objects import WorldChange, WorldEvent, WorldNode, WorldPod
+from receiver.replay.world.objects import Denied, WorldChange, WorldEvent, WorldNode, WorldPod
 
 
 class Agenda:
@@ -67,7 +66,7 @@ class Dice:
         return duration * (1 + self._jitter * self._times.uniform(-1, 1))
 
 
-Object = WorldNode | WorldPod | WorldEvent
+T = TypeVar("T", WorldNode, WorldPod, WorldEvent)
 Key = tuple[str, str]
 
 
@@ -80,11 +79,14 @@ class Journal:
         self.version = 0
         self.oldest_version = 0
 
-    def next_version(self) -> int:
+    def record(self, kind: str, verb: str, key: str, obj: T, before: T | None = None, **changes: Any) -> T:
+        """Record *obj*, with *changes*, as of the next version; return it."""
         self.version += 1
-        return self.version
+        obj = replace(obj, version=self.version, **changes)
+        self.note(kind, verb, key, obj, before)
+        return obj
 
-    def note(self, kind: str, verb: str, key: str, obj: Object, before: Object | None = None) -> None:
+    def note(self, kind: str, verb: str, key: str, obj: Any, before: Any = None) -> None:
         """Record a change at the current version."""
         self.changes.append(WorldChange(version=self.version, kind=kind, verb=verb, key=key, obj=obj, before=before))
         if len(self.changes) > self._limit:
@@ -129,21 +131,17 @@ class ClusterObjects:
         except KeyError:
             raise Denied("NotFound", 404, f'nodes "{name}" not found') from None
 
-    def add_node(self, node: WorldNode) -> WorldNode:
-        node = replace(node, version=self.journal.next_version())
-        self.nodes[node.name] = node
-        self.journal.note("Node", "ADDED", node.name, node)
-        return node
+    def add_node(self, node: WorldNode) -> None:
+        self.nodes[node.name] = self.journal.record("Node", "ADDED", node.name, node)
 
     def change_node(self, node: WorldNode, **changes: Any) -> WorldNode:
-        changed = replace(node, version=self.journal.next_version(), **changes)
+        changed = self.journal.record("Node", "MODIFIED", node.name, node, node, **changes)
         self.nodes[node.name] = changed
-        self.journal.note("Node", "MODIFIED", node.name, changed, node)
         return changed
 
     def drop_node(self, name: str) -> None:
         before = self.nodes.pop(name)
-        self.journal.note("Node", "DELETED", name, replace(before, version=self.journal.next_version()), before)
+        self.journal.record("Node", "DELETED", name, before, before)
 
     # --- pods ---
 
@@ -159,26 +157,23 @@ class ClusterObjects:
         return pod if pod is not None and pod.uid == uid else None
 
     def add_pod(self, pod: WorldPod) -> WorldPod:
-        pod = replace(pod, version=self.journal.next_version())
+        pod = self.journal.record("Pod", "ADDED", f"{pod.namespace}/{pod.name}", pod)
         self.pods[pod.key] = self.active[pod.key] = pod
-        self.journal.note("Pod", "ADDED", f"{pod.namespace}/{pod.name}", pod)
         return pod
 
     def change_pod(self, pod: WorldPod, **changes: Any) -> WorldPod:
-        changed = replace(pod, version=self.journal.next_version(), **changes)
+        changed = self.journal.record("Pod", "MODIFIED", f"{pod.namespace}/{pod.name}", pod, pod, **changes)
         self.pods[changed.key] = changed
         if changed.over:
             self.active.pop(changed.key, None)
         else:
             self.active[changed.key] = changed
-        self.journal.note("Pod", "MODIFIED", f"{pod.namespace}/{pod.name}", changed, pod)
         return changed
 
     def drop_pod(self, key: Key) -> None:
         before = self.pods.pop(key)
         self.active.pop(key, None)
-        pod = replace(before, version=self.journal.next_version())
-        self.journal.note("Pod", "DELETED", f"{pod.namespace}/{pod.name}", pod, before)
+        self.journal.record("Pod", "DELETED", f"{before.namespace}/{before.name}", before, before)
 
     def occupy(self, pod: WorldPod, node: str) -> None:
         """Count the requests of *pod* as used on *node*."""
@@ -206,14 +201,6 @@ class ClusterObjects:
 
     def on(self, node: str) -> list[WorldPod]:
         return [self.pods[key] for key in self.pods_on.get(node, ())]
-
-    # --- events ---
-
-    def record(self, event: WorldEvent) -> WorldEvent:
-        event = replace(event, version=self.journal.next_version())
-        self.events.append(event)
-        self.journal.note("Event", "ADDED", f"{event.namespace}/{event.id}", event)
-        return event
 
 
 def merged(have: Mapping[str, str], changes: Mapping[str, str | None] | None) -> Mapping[str, str]:

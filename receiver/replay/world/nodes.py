@@ -8,8 +8,7 @@ from receiver.core.model.pods import allocatable
 from receiver.core.model.policy import Taint
 from receiver.replay.world.activity import Gpus
 from receiver.replay.world.cluster import Agenda, ClusterObjects, Dice, merged
-from receiver.replay.world.config import POOL_LABEL, Faults, Timings
-from receiver.replay.world.objects import VM, CivoPool, WorldNode
+from receiver.replay.world.objects import POOL_LABEL, VM, CivoPool, Faults, Timings, WorldNode
 from receiver.replay.world.pods import Pods
 
 NOT_READY = Taint(key="node.kubernetes.io/not-ready", effect="NoSchedule")

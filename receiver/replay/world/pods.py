@@ -7,17 +7,20 @@ from typing import Any
 
 from receiver.replay.world.activity import Gpus
 from receiver.replay.world.cluster import Agenda, ClusterObjects, Dice, Key
-from receiver.replay.world.config import (
+from receiver.replay.world.objects import (
     GANG_ANNOTATION,
+    VM,
     Denied,
+    FinishedJob,
     Job,
+    Kill,
     Packing,
     Pdb,
     PodSpec,
     PodTemplate,
     Timings,
+    WorldPod,
 )
-from receiver.replay.world.objects import VM, FinishedJob, Kill, WorldPod
 from receiver.replay.world.scheduler import Scheduler
 
 Owner = tuple[str, str, str]  # kind, namespace, name
@@ -215,7 +218,7 @@ class Pods:
         self._free(pod)
         self._jobs.succeeded(pod, self._agenda.now)
         if self._timings.finished_lingers is not None:
-            self._agenda.after(self._timings.finished_lingers, self._collect, key, uid)
+            self._agenda.after(self._timings.finished_lingers, self._remove, key, uid)
 
     def delete(self, namespace: str, name: str) -> None:
         """Begin a pod's graceful deletion. Its controller replaces it."""
@@ -262,11 +265,6 @@ class Pods:
             and pdb.covers(p.namespace, p.labels)
             for p in self._cluster.active.values()
         )
-
-    def _collect(self, key: Key, uid: str) -> None:
-        pod = self._cluster.pods.get(key)
-        if pod is not None and pod.uid == uid:
-            self._drop(pod)
 
     def _remove(self, key: Key, uid: str) -> None:
         pod = self._cluster.pods.get(key)

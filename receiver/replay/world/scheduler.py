@@ -14,8 +14,7 @@ from typing import NamedTuple
 from receiver.core.model.pods import Requirement, Toleration
 from receiver.core.model.policy import Taint
 from receiver.replay.world.cluster import Agenda, ClusterObjects, Key
-from receiver.replay.world.config import CLAIMS, Packing
-from receiver.replay.world.objects import WorldNode, WorldPod
+from receiver.replay.world.objects import CLAIMS, Packing, WorldNode, WorldPod
 
 Used = Mapping[str, Mapping[str, int]]
 

@@ -8,16 +8,17 @@ from typing import Any, ClassVar
 from receiver.replay.world.activity import Gpus
 from receiver.replay.world.cloud import SimulatedCloud, WorldBooks
 from receiver.replay.world.cluster import Agenda, ClusterObjects, Dice, Journal
-from receiver.replay.world.config import Faults, WorldConfig
 from receiver.replay.world.nodes import Nodes
 from receiver.replay.world.objects import (
     VM,
     CivoPool,
     ClusterQueue,
+    Faults,
     FinishedJob,
     HoldQuota,
     Kill,
     WorldChange,
+    WorldConfig,
     WorldEvent,
     WorldNode,
     WorldPod,
@@ -115,15 +116,15 @@ class World:
         self, *, kind: str, namespace: str, name: str, reason: str, message: str, **given: Any
     ) -> WorldEvent:
         """Create a Kubernetes Event on an object; *given* are its type, uid and component."""
-        return self._cluster.record(
-            WorldEvent(
-                kind=kind,
-                namespace=namespace,
-                name=name,
-                reason=reason,
-                message=message,
-                at=self.now,
-                id=f"{name}.{self._dice.word(16)}",
-                **given,
-            )
+        event = WorldEvent(
+            kind=kind,
+            namespace=namespace,
+            name=name,
+            reason=reason,
+            message=message,
+            at=self.now,
+            id=f"{name}.{self._dice.word(16)}",
+            **given,
         )
+        self._cluster.events.append(self._journal.record("Event", "ADDED", f"{namespace}/{event.id}", event))
+        return self._cluster.events[-1]

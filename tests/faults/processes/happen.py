@@ -12,7 +12,7 @@ from datetime import timedelta
 
 import psycopg
 
-from receiver.replay.world.config import Denied, Job, PodSpec
+from receiver.replay.world.objects import Denied, Job, PodSpec
 from simulator.world_faults import lift
 from tests.e2e.receivers import Receiver
 from tests.faults.processes.mail import Mail

@@ -6,8 +6,7 @@ from datetime import datetime, timedelta
 from benchmarks.peers import ALL
 from receiver.replay.figures import violations
 from receiver.replay.play import Controller, Played, Reaction, play
-from receiver.replay.world.config import GPU, Job, Timings, WorldConfig, WorldPool
-from receiver.replay.world.objects import VM
+from receiver.replay.world.objects import GPU, VM, Job, Timings, WorldConfig, WorldPool
 from simulator.world import World
 from tests.replay.builders import L40S, PRICE, T0, after, job, seconds
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.peers import ALL
-from receiver.replay.world.config import GPU, POOL_LABEL, WorldPool
+from receiver.replay.world.objects import GPU, POOL_LABEL, WorldPool
 from tests.replay.builders import L40S
 from tests.replay.peers.small_worlds import at, played_by, played_on
 

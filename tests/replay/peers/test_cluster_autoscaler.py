@@ -4,7 +4,7 @@ import pytest
 
 from receiver.replay.peers import PEERS
 from receiver.replay.play import Reaction, play
-from receiver.replay.world.config import GPU, WorldPool
+from receiver.replay.world.objects import GPU, WorldPool
 from tests.replay.builders import L40S, T0
 from tests.replay.peers.small_worlds import asked_at, at, empty_world, kept_empty, played_by
 

@@ -9,7 +9,7 @@ from receiver.core.model.pods import Pod, PodPhase, Toleration
 from receiver.replay.traces.trace import BadTrace, TraceReading, Trace
 from receiver.ports import Past, PastPod, Trouble
 from receiver.replay.traces.pods import trace_of_pods
-from receiver.replay.world.config import GPU
+from receiver.replay.world.objects import GPU
 
 T0 = datetime(2026, 3, 2, 9, tzinfo=UTC)
 UNTIL = T0 + timedelta(days=1)

@@ -8,7 +8,7 @@ import pytest
 
 from receiver.core.model.pods import Requirement, Toleration
 from receiver.replay.traces.trace import TraceReading
-from receiver.replay.world.config import Job
+from receiver.replay.world.objects import Job
 from tests.replay.traces.exports import JSON, WRITTEN, a_job, a_pod, ended, exported, owned_by
 
 HOUR = timedelta(hours=1)

@@ -9,8 +9,8 @@ import pytest
 from receiver.core.model.policy import Taint
 from receiver.replay.traces.trace import BadTrace, TraceReading, Trace
 from receiver.replay.traces import load_jobs
-from receiver.replay.traces.tidy import read_tidy
-from receiver.replay.world.config import Job
+from receiver.replay.traces.trace import read_tidy
+from receiver.replay.world.objects import Job
 from receiver.replay.world.scheduler import untolerated
 from receiver.replay.world.nodes import UNSCHEDULABLE
 from tests.replay.builders import T0, after, seconds
