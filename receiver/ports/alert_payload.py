@@ -6,7 +6,7 @@ Format: https://prometheus.io/docs/alerting/latest/configuration/#webhook_config
 
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -44,30 +44,36 @@ def parse(body: bytes, *, received_at: datetime, pools: Collection[str] = ()) ->
     message mixes both. ``endsAt`` is ignored: an alert ends when it is reported as resolved or no longer found.
     """
     document = _document(body)
-    _check_version(document)
-    _check_status(document.get("status"), "status")
-    warnings: dict[str, None] = {}  # a set that keeps its order: 1000 alerts of one kind are one warning
+    warnings: list[str] = []
     alerts = []
-    for index, item in enumerate(_items(document)):
+    for index, item in enumerate(document["alerts"]):
         alert = _alert(item, f"alerts[{index}]", received_at, warnings)
         component = alert.labels.get("component", "")
-        if component not in ("", COMPONENT):
-            _warn(warnings, f"alert {_name(alert)} is not ours (component {_quoted(component)}) and was ignored")
-            continue
-        _check_labels(alert, pools, warnings)
-        alerts.append(alert)
-    truncated = _truncated(document, warnings)
+        if component in ("", COMPONENT):
+            _check_labels(alert, pools, warnings)
+            alerts.append(alert)
+        else:
+            warnings.append(f"alert {_name(alert)} is not ours (component {_quoted(component)}) and was ignored")
+    truncated = document.get("truncatedAlerts", 0)
+    if not isinstance(truncated, int) or isinstance(truncated, bool) or truncated <= 0:
+        truncated = 0
+    else:
+        warnings.append(f"Alertmanager left {truncated} alerts out of this message; set max_alerts: 0")
+    sentences = list(dict.fromkeys(warnings))  # 1000 alerts of one kind are one warning
+    if len(sentences) > MOST_WARNINGS:
+        sentences[MOST_WARNINGS:] = [f"and {len(sentences) - MOST_WARNINGS} more warnings"]
     return Delivery(
         receiver=_text(document.get("receiver")),
         group_key=_text(document.get("groupKey")),
         alerts=tuple(alerts),
-        truncated=truncated,
+        truncated=min(truncated, MOST_TRUNCATED),
         body=body.decode(),
-        warnings=_few(warnings),
+        warnings=tuple(sentences),
     )
 
 
 def _document(body: bytes) -> Mapping[str, Any]:
+    """The payload, with a supported version, a status and at least one alert."""
     try:
         document = json.loads(body.decode())
     except UnicodeDecodeError as error:
@@ -79,19 +85,20 @@ def _document(body: bytes) -> Mapping[str, Any]:
         raise BadPayload("is not readable JSON", field="body") from error
     if not isinstance(document, dict):
         raise BadPayload(f"must be an object, not {_kind(document)}", field="body")
-    return document
-
-
-def _check_version(document: Mapping[str, Any]) -> None:
-    said = document.get("version")
-    if said is None:
+    version, alerts = document.get("version"), document.get("alerts")
+    if version is None:
         raise BadPayload(f'is missing; this receiver supports "{VERSION}"', field="version")
-    if said != VERSION:
-        raise BadPayload(
-            f'{_quoted(said)} is unknown; this receiver supports "{VERSION}"',
-            field="version",
-            remedy='point a webhook_configs entry of Alertmanager 0.25 or newer at /webhook: it sends version "4"',
-        )
+    if version != VERSION:
+        remedy = 'point a webhook_configs entry of Alertmanager 0.25 or newer at /webhook: it sends version "4"'
+        problem = f'{_quoted(version)} is unknown; this receiver supports "{VERSION}"'
+        raise BadPayload(problem, field="version", remedy=remedy)
+    _check_status(document.get("status"), "status")
+    if not isinstance(alerts, list):
+        problem = "is missing" if alerts is None else f"must be a list, not {_kind(alerts)}"
+        raise BadPayload(problem, field="alerts")
+    if not alerts:
+        raise BadPayload("is empty; Alertmanager never sends a message without alerts", field="alerts")
+    return document
 
 
 def _check_status(status: object, field: str) -> None:
@@ -112,7 +119,7 @@ def _items(document: Mapping[str, Any]) -> list[Any]:
     return items
 
 
-def _alert(item: object, field: str, received_at: datetime, warnings: dict[str, None]) -> Alert:
+def _alert(item: object, field: str, received_at: datetime, warnings: list[str]) -> Alert:
     if not isinstance(item, dict):
         raise BadPayload(f"must be an object, not {_kind(item)}", field=field)
     labels = _string_map(item.get("labels"), f"{field}.labels")
@@ -124,12 +131,12 @@ def _alert(item: object, field: str, received_at: datetime, warnings: dict[str, 
     said = item.get("startsAt")
     starts_at = _timestamp(said, f"{field}.startsAt")
     if starts_at is None or not received_at - OLDEST <= starts_at <= received_at + FUTURE_TOLERANCE:
-        name = _short(labels.get("alertname") or _clean(fingerprint))
-        _warn(warnings, f"alert {name} has the impossible start time {said}: its time of arrival is used instead")
+        name = _short(labels.get("alertname") or harmless(fingerprint))
+        warnings.append(f"alert {name} has the impossible start time {said}: its time of arrival is used instead")
         starts_at = received_at.astimezone(UTC)
     annotations = item.get("annotations")
     return Alert(
-        fingerprint=_clean(fingerprint),
+        fingerprint=harmless(fingerprint),
         labels=labels,
         starts_at=starts_at,
         firing=item["status"] == "firing",
@@ -159,66 +166,37 @@ def _string_map(value: object, field: str) -> Mapping[str, str]:
         raise BadPayload(f"must be an object of strings, not {_kind(value)}", field=field)
     for key, item in value.items():
         if not isinstance(item, str):
-            raise BadPayload(f"must be a string, not {_kind(item)}", field=f"{field}.{_short(_clean(key))}")
+            raise BadPayload(f"must be a string, not {_kind(item)}", field=f"{field}.{_short(harmless(key))}")
     return _strings_of(value)
 
 
 def _strings_of(value: Mapping[str, object]) -> Mapping[str, str]:
     texts = ((key, item) for key, item in value.items() if isinstance(item, str))
-    return {_clean(key[:LONGEST_TEXT]): _clean(item[:LONGEST_TEXT]) for key, item in texts}
+    return {harmless(key[:LONGEST_TEXT]): harmless(item[:LONGEST_TEXT]) for key, item in texts}
 
 
-def _check_labels(alert: Alert, pools: Collection[str], warnings: dict[str, None]) -> None:
-    action = alert.labels.get("action", "")
+def _check_labels(alert: Alert, pools: Collection[str], warnings: list[str]) -> None:
+    action, pool = alert.labels.get("action", ""), alert.labels.get("pool", "")
     known = ", ".join(SignalAction)
     if not action:
-        _warn(warnings, f"alert {_name(alert)} has no label action and has no effect; known actions: {known}")
+        warnings.append(f"alert {_name(alert)} has no label action and has no effect; known actions: {known}")
     elif action not in tuple(SignalAction):
-        _warn(
-            warnings, f"action {_quoted(action)} of alert {_name(alert)} is unknown and has no effect; known: {known}"
-        )
-    pool = alert.labels.get("pool", "")
+        unknown = f"action {_quoted(action)} of alert {_name(alert)} is unknown"
+        warnings.append(f"{unknown} and has no effect; known: {known}")
     if pools and pool not in ("", UNASSIGNED, *pools):
-        _warn(warnings, f"pool {_quoted(pool)} of alert {_name(alert)} is not configured; known: {', '.join(pools)}")
-
-
-def _truncated(document: Mapping[str, Any], warnings: dict[str, None]) -> int:
-    count = document.get("truncatedAlerts", 0)
-    if not isinstance(count, int) or isinstance(count, bool) or count <= 0:
-        return 0
-    _warn(
-        warnings,
-        f"Alertmanager left {count} alerts out of this message; set max_alerts: 0",
-    )
-    return min(count, MOST_TRUNCATED)
-
-
-def _warn(warnings: dict[str, None], sentence: str) -> None:
-    warnings[sentence] = None
-
-
-def _few(warnings: Iterable[str]) -> tuple[str, ...]:
-    """The first warnings and the number of others: a payload may hold thousands of odd alerts."""
-    sentences = list(warnings)
-    if len(sentences) <= MOST_WARNINGS:
-        return tuple(sentences)
-    return (*sentences[:MOST_WARNINGS], f"and {len(sentences) - MOST_WARNINGS} more warnings")
+        unknown = f"pool {_quoted(pool)} of alert {_name(alert)} is not configured"
+        warnings.append(f"{unknown}; known: {', '.join(pools)}")
 
 
 def _name(alert: Alert) -> str:
     return _short(alert.labels.get("alertname") or alert.fingerprint)
 
 
-def _clean(text: str) -> str:
-    return harmless(text)  # also without characters that databases refuse
-
-
 def _text(value: object) -> str:
-    return _clean(value) if isinstance(value, str) else ""
+    return harmless(value) if isinstance(value, str) else ""
 
 
 def _quoted(value: object) -> str:
-    """*value* as JSON, shortened."""
     return _short(json.dumps(value))
 
 

@@ -1,8 +1,7 @@
 """Reconciliation of the ledger with Civo's charges, which are hours without amounts: matches nodes, explains gaps."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 from receiver.core.model.charges import (
@@ -17,44 +16,36 @@ from receiver.core.model.charges import (
     node_price,
 )
 from receiver.core.model.memory import NodeLife
-from receiver.core.model.policy import Billing, Policy
+from receiver.core.model.policy import Policy
 from receiver.core.money.cost import units_since
 
-HOUR = timedelta(hours=1)
-LAG = timedelta(
-    hours=2
-)  # a new node may be missing in the charges for this long (assumed: up to an hour, and rounding)
+LAG = timedelta(hours=2)  # charges may lack a new node for this long (assumed: up to an hour, and rounding)
+FOREVER = datetime.max.replace(tzinfo=UTC)  # the end of a record that still runs
 
 
 class _Frame:
-    """The period of a comparison (the month up to Civo's answer), the ledger's start, and the hours."""
+    """The hours of a comparison from *start* (the month's) to *at* (Civo's answer)."""
 
     def __init__(
-        self,
-        charged: Charged,
-        at: datetime,
-        lives: Sequence[NodeLife],
-        policy: Policy,
-        start: datetime,
-        began: datetime,
+        self, records: Sequence[Charge], lives: Sequence[NodeLife], start: datetime, at: datetime, policy: Policy
     ) -> None:
-        self.start, self.at, self.began, self.policy = start, at, began, policy
-        self._charged = {id(r): r.hours_in(start, at) for r in charged.records}  # records need not have ids
-        self._kept = {x.instance: _hours(x, start, at, policy.billing) for x in lives if x.created_at < at}
+        self.at, self.policy, billing = at, policy, policy.billing
+        self._charged = {id(r): r.hours_in(start, at) for r in records}  # records need not have ids
+        unit = Decimal(billing.granularity.total_seconds())
+        self._kept = {x.instance: units_since(x, start, at, billing) * unit / 3600 for x in lives if x.created_at < at}
 
-    def charged(self, records: Sequence[Charge]) -> Decimal:
+    def charged(self, *records: Charge) -> Decimal:
         """Hours of *records*."""
-        return sum([self._charged[id(r)] for r in records], Decimal(0))
+        return sum((self._charged[id(r)] for r in records), Decimal(0))
 
-    def kept(self, lives: Sequence[NodeLife]) -> Decimal:
+    def kept(self, *lives: NodeLife) -> Decimal:
         """Hours of *lives* in the ledger; nodes younger than the answer have none."""
-        return sum([self._kept.get(x.instance, Decimal(0)) for x in lives], Decimal(0))
+        return sum((self._kept.get(x.instance, Decimal(0)) for x in lives), Decimal(0))
 
     def difference(
         self, size: str, name: str, lives: Sequence[NodeLife], records: Sequence[Charge], cause: DifferenceCause
     ) -> Difference:
-        """The difference between *lives* and *records*."""
-        kept, charged = self.kept(lives), self.charged(records)
+        kept, charged = self.kept(*lives), self.charged(*records)
         price = node_price(size, self.policy)
         usd = None if price is None else (charged - kept) * price
         return Difference(size=size, name=name, ledger_hours=kept, charged_hours=charged, cause=cause, usd=usd)
@@ -70,22 +61,28 @@ def compare(
     """
     if charged.answered_at is None:
         return Comparison(charged=charged)
-    at = charged.answered_at
-    frame = _Frame(charged, at, lives, policy, start, began or at)
+    frame = _Frame(charged.records, lives, start, charged.answered_at, policy)
     ours = {p.size for p in policy.pools} | {life.size for life in lives}
-    there = [x for x in lives if frame.kept([x])]
-    nodes = [r for r in charged.records if r.size in ours and frame.charged([r])]
     sizes: list[SizeCompared] = []
     differences: list[Difference] = []
     for size in sorted(ours):
-        some = [x for x in there if x.size == size]
-        records = [r for r in nodes if r.size == size]
-        if some or records:
-            found, lines = _compare_size(size, some, records, frame)
+        there = [x for x in lives if x.size == size and frame.kept(x)]
+        records = [r for r in charged.records if r.size == size and frame.charged(r)]
+        if there or records:
+            found, lines = _compare_size(size, there, records, frame, began)
             sizes.append(found)
             differences += lines
-    compared = Comparison(charged=charged, sizes=tuple(sizes), differences=tuple(differences))
-    return replace(compared, unpriced=_unpriced(charged, frame))
+    unpriced: dict[str, Decimal] = {}
+    for record in charged.records:
+        hours = frame.charged(record)
+        if hours and cost(record, hours, policy) is None:
+            unpriced[record.code] = unpriced.get(record.code, Decimal(0)) + hours
+    return Comparison(
+        charged=charged,
+        sizes=tuple(sizes),
+        differences=tuple(differences),
+        unpriced=tuple(sorted(unpriced.items(), key=lambda item: (-item[1], item[0]))),  # the most hours first
+    )
 
 
 def account(compared: Comparison, ledger_usd: Decimal, start: datetime, policy: Policy) -> Decimal | None:
@@ -96,10 +93,8 @@ def account(compared: Comparison, ledger_usd: Decimal, start: datetime, policy: 
     at = compared.charged.answered_at
     if at is None:
         return None
-    usd = ledger_usd
     ours = {found.size for found in compared.sizes}
-    for found in compared.sizes:
-        usd += found.spare_hours * (node_price(found.size, policy) or 0)
+    usd = ledger_usd + sum(found.spare_hours * (node_price(found.size, policy) or 0) for found in compared.sizes)
     for record in compared.charged.records:
         if record.size not in ours:
             usd += cost(record, record.hours_in(start, at), policy) or 0
@@ -107,7 +102,7 @@ def account(compared: Comparison, ledger_usd: Decimal, start: datetime, policy: 
 
 
 def _compare_size(
-    size: str, lives: Sequence[NodeLife], records: Sequence[Charge], frame: _Frame
+    size: str, lives: Sequence[NodeLife], records: Sequence[Charge], frame: _Frame, began: datetime | None
 ) -> tuple[SizeCompared, list[Difference]]:
     mine = _matched(lives, records)
     taken = {id(r) for group in mine.values() for r in group}
@@ -119,16 +114,16 @@ def _compare_size(
         group = mine.get(life.instance)
         if not group:
             continue
-        if abs(frame.charged(group) - frame.kept([life])) <= len(group):
+        if abs(frame.charged(*group) - frame.kept(life)) <= len(group):
             equal += 1
         else:
             lines.append(frame.difference(size, life.name, [life], group, _why(life, group, frame)))
-    spare_hours = frame.charged(spare)
+    spare_hours = frame.charged(*spare)
     settled = [x for x in alone if frame.at - x.created_at >= LAG]  # charges may lag for younger ones
     elsewhere: tuple[RunsElsewhere, ...] = ()
     if spare and settled and not mine:  # labels are not names here
-        spare_hours = max(Decimal(0), spare_hours - frame.kept(settled))
-        if abs(frame.charged(spare) - frame.kept(alone)) <= max(len(spare), len(alone)):
+        spare_hours = max(Decimal(0), spare_hours - frame.kept(*settled))
+        if abs(frame.charged(*spare) - frame.kept(*alone)) <= max(len(spare), len(alone)):
             equal = min(len(spare), len(alone))
         else:
             lines.append(frame.difference(size, f"all of {size}", alone, spare, DifferenceCause.NOT_TOLD_APART))
@@ -136,16 +131,16 @@ def _compare_size(
         for life in alone:
             cause = DifferenceCause.NOT_CHARGED_YET if frame.at - life.created_at < LAG else DifferenceCause.NOT_CHARGED
             lines.append(frame.difference(size, life.name, [life], [], cause))
-        lines += [frame.difference(size, r.label or r.code, [], [r], _why_spare(r, frame)) for r in spare]
+        lines += [frame.difference(size, r.label or r.code, [], [r], _why_spare(r, began or frame.at)) for r in spare]
         elsewhere = tuple(
-            RunsElsewhere(size=size, label=r.label, product=r.product or "", hours=frame.charged([r]))
+            RunsElsewhere(size=size, label=r.label, product=r.product or "", hours=frame.charged(r))
             for r in spare
             if r.to is None or r.to >= frame.at - LAG
         )
     found = SizeCompared(
         size=size,
-        ledger_hours=frame.kept(lives),
-        charged_hours=frame.charged(records),
+        ledger_hours=frame.kept(*lives),
+        charged_hours=frame.charged(*records),
         lives=len(lives),
         records=len(records),
         equal=equal,
@@ -169,38 +164,18 @@ def _matched(lives: Sequence[NodeLife], records: Sequence[Charge]) -> Mapping[st
 
 def _why(life: NodeLife, records: Sequence[Charge], frame: _Frame) -> DifferenceCause:
     """Why the hours of one node differ between charges and ledger."""
-    ends = [r.to for r in records]
-    over = [end for end in ends if end is not None]
-    if frame.charged(records) > frame.kept([life]):
-        beyond = life.gone_at is not None and (None in ends or max(over) > life.gone_at)
+    last = max(r.to or FOREVER for r in records)
+    if frame.charged(*records) > frame.kept(life):
+        beyond = life.gone_at is not None and last > life.gone_at
         return DifferenceCause.STILL_CHARGED if beyond else DifferenceCause.HOURS_DIFFER
-    if None in ends:
+    if last == FOREVER:
         return DifferenceCause.NOT_CHARGED_YET
-    return (
-        DifferenceCause.SEEN_LATE
-        if min(life.gone_at or frame.at, frame.at) > max(over)
-        else DifferenceCause.HOURS_DIFFER
-    )
+    seen_late = min(life.gone_at or frame.at, frame.at) > last
+    return DifferenceCause.SEEN_LATE if seen_late else DifferenceCause.HOURS_DIFFER
 
 
-def _why_spare(record: Charge, frame: _Frame) -> DifferenceCause:
+def _why_spare(record: Charge, began: datetime) -> DifferenceCause:
     """Why a node is in the charges and not in the ledger."""
-    if record.to is not None and record.to <= frame.began:
+    if record.to is not None and record.to <= began:
         return DifferenceCause.BEFORE_LEDGER
     return DifferenceCause.ELSEWHERE if record.to is None else DifferenceCause.CAME_AND_WENT
-
-
-def _unpriced(charged: Charged, frame: _Frame) -> tuple[tuple[str, Decimal], ...]:
-    """Hours by code for codes without a price, the most first."""
-    found: dict[str, Decimal] = {}
-    for record in charged.records:
-        hours = frame.charged([record])
-        if hours and cost(record, hours, frame.policy) is None:
-            found[record.code] = found.get(record.code, Decimal(0)) + hours
-    return tuple(sorted(found.items(), key=lambda item: (-item[1], item[0])))
-
-
-def _hours(life: NodeLife, since: datetime, until: datetime, billing: Billing) -> Decimal:
-    """Paid hours of *life* that began between *since* and *until*."""
-    seconds = Decimal(billing.granularity // timedelta(microseconds=1)) / 1_000_000
-    return units_since(life, since, until, billing) * seconds / 3600
