@@ -5,7 +5,7 @@ Its schemas are those of the models that the answers are made with; the requests
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cache
 from typing import Any
 
@@ -60,41 +60,35 @@ def _words(kinds: Sequence[str], says: str = "") -> Schema:
     return {**found, "description": says} if says else found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Request:
     """One request: its *name* and *summary*, the model of its *answer* (*many*: a list of them) and *body*.
 
-    *query* are the parts that may be in the query, of which those in *needs* must be. *refusals* are the statuses that
-    it is refused with. *token* says whose token it takes; readers' only where reading is closed.
+    *path* without a slash lies below /api/v1. *refusals* are the statuses that it is refused with beside those that all
+    of its kind share. *query* are the parts that may be in the query, of which those in *needs* must be. *token* says
+    whose token it takes; readers' only where reading is closed.
     """
 
-    method: str
     path: str
     name: str
     summary: str
     answer: type[BaseModel] | Schema
+    refusals: Sequence[int] = ()
+    _: KW_ONLY
+    method: str = "get"
     many: bool = False
     body: type[BaseModel] | None = None
     status: int = 200
     query: Sequence[tuple[str, Schema]] = ()
     needs: Sequence[str] = ()
-    refusals: Sequence[int] = ()
     headers: Mapping[str, Any] = field(default_factory=dict)
     token: Sequence[str] = READERS
 
 
-def _read(path: str, name: str, summary: str, answer: Any, *refusals: int, **more: Any) -> Request:
-    return Request(method="get", path=f"/api/v1/{path}", name=name, summary=summary, answer=answer,
-                   refusals=(503, *refusals), **more)  # fmt: skip
-
-
-def _write(method: str, path: str, name: str, summary: str, answer: Any, *refusals: int, **more: Any) -> Request:
-    return Request(method=method, path=f"/api/v1/{path}", name=name, summary=summary, answer=answer,
-                   refusals=(401, 429, 503, *refusals), token=OPERATOR, **more)  # fmt: skip
-
-
 _STEPS: dict[str, Any] = {"headers": _STEP}
 _LISTS: dict[str, Any] = {"many": True, "query": (_POOL, _LIMIT)}
+_POST: dict[str, Any] = {"method": "post", "token": OPERATOR}
+_DELETE: dict[str, Any] = {"method": "delete", "token": OPERATOR}
 _ENDED = ("ended", _words(("true", "false"), "with those that are over"))
 _WHO = ("who", {**TEXT, "description": "who ends it"})
 _RESET = (
@@ -109,49 +103,45 @@ _ALERTNAME = ("alertname", {**TEXT, "description": "those of this name"})
 _EXCLUDE = ("exclude", _words(("steps",), "leave out whether steps succeed"))
 
 REQUESTS = (
-    Request(method="post", path="/webhook", name="webhook", summary="Take one delivery of Alertmanager",
-            answer=api.DeliveryTaken, body=api.AlertmanagerPayload, status=202, refusals=(400, 401, 413, 503),
-            token=WEBHOOK),
-    Request(method="get", path="/healthz", name="healthz", summary="Whether the loop beats",
-            answer=api.HealthDocument, token=()),
-    Request(method="get", path="/readyz", name="readyz", summary="Whether deliveries are taken, and steps succeed",
-            answer=api.ReadinessDocument, query=(_EXCLUDE,), token=()),
-    Request(method="get", path="/metrics", name="metrics", summary="Prometheus' text format, or OpenMetrics on request",
-            answer=TEXT, token=()),
-    _read("status", "status", "Everything that one screen shows", api.StatusDocument, **_STEPS),
-    _read("pools", "pools", "Every pool as the last step found it", PoolDocument, many=True, **_STEPS),
-    _read("pools/{pool}", "pool", "One of them", PoolDocument, 404, **_STEPS),
-    _read("waiting", "waiting", "Pods that wait for GPUs, in the order of service", WaitingPod, 400, 404,
-          headers={**_STEP, **_TOTAL}, **_LISTS),
-    _read("waiting/{namespace}/{name}", "waitingPod", "One of them", WaitingPod, 404, **_STEPS),
-    _read("decisions", "decisions", "The newest decisions", api.DecisionDocument, 400, 404, **_LISTS, **_STEPS),
-    _read("decisions/{number}", "decision", "One of them, explained", api.ExplainedDecision, 400, 404),
-    _read("decisions/{number}/grounds", "grounds", "What it was made from, to make it again", api.GroundsDocument, 400,
-          404),
-    _read("actions", "actions", "The newest actions", api.ActionDocument, 400, 404, **_LISTS, **_STEPS),
-    _read("alerts", "alerts", "Alerts that were delivered within the last hour, the newest first", api.ReceivedAlert,
-          many=True, query=(_ALERTNAME,)),
-    _read("charges", "charges", "What Civo charged, beside the ledger", ChargesDocument, **_STEPS),
-    _read("costs", "costs", "What a month has cost, by one thing", api.CostsDocument, 400, query=(_MONTH, _BY)),
-    _read("report", "report", "The report of a month", ReportDocument, 400, 404, query=(_MONTH, _TEAM)),
-    _read("overrides", "overrides", "Overrides that are not over, the newest first", api.OverrideDocument, 400, 404,
-          many=True, query=(_POOL, _LIMIT, _ENDED)),
-    _write("post", "overrides", "setOverride", "Set an override", api.OverrideDocument, 400, 413,
-           body=api.OverrideAsked, status=201),
-    _read("overrides/{number}", "override", "One override", api.OverrideDocument, 404),
-    _write("delete", "overrides/{number}", "endOverride", "End one before its time", api.OverrideDocument, 404,
-           query=(_WHO,)),
-    _read("questions", "questions", "Approval requests, newest first", api.QuestionDocument, 400, 404, **_LISTS),
-    _read("questions/{number}", "question", "One of them", api.QuestionDocument, 404),
-    _write("post", "questions/{number}", "answer", "Answer one", api.QuestionDocument, 400, 404, 409, 413,
-           body=api.AnswerAsked),
-    _read("budget", "budget", "This month's money", api.BudgetDocument, **_STEPS),
-    _write("post", "budget", "setBudget", "Set this month's allowance", api.BudgetChangeDocument, 400, 413,
-           body=api.BudgetAsked),
-    _write("delete", "budget", "resetBudget", "Go back to the configured allowance", api.BudgetChangeDocument, 400,
-           query=_RESET, needs=("scope", "who", "why")),
-    Request(method="get", path="/api/v1/openapi.json", name="openapi", summary="This document",
-            answer={"type": "object"}),
+    Request("/webhook", "webhook", "Take one delivery of Alertmanager", api.DeliveryTaken, (400, 401, 413, 503),
+            method="post", body=api.AlertmanagerPayload, status=202, token=WEBHOOK),
+    Request("/healthz", "healthz", "Whether the loop beats", api.HealthDocument, token=()),
+    Request("/readyz", "readyz", "Whether deliveries are taken, and steps succeed", api.ReadinessDocument,
+            query=(_EXCLUDE,), token=()),
+    Request("/metrics", "metrics", "Prometheus' text format, or OpenMetrics on request", TEXT, token=()),
+    Request("status", "status", "Everything that one screen shows", api.StatusDocument, **_STEPS),
+    Request("pools", "pools", "Every pool as the last step found it", PoolDocument, many=True, **_STEPS),
+    Request("pools/{pool}", "pool", "One of them", PoolDocument, (404,), **_STEPS),
+    Request("waiting", "waiting", "Pods that wait for GPUs, in the order of service", WaitingPod, (400, 404),
+            headers={**_STEP, **_TOTAL}, **_LISTS),
+    Request("waiting/{namespace}/{name}", "waitingPod", "One of them", WaitingPod, (404,), **_STEPS),
+    Request("decisions", "decisions", "The newest decisions", api.DecisionDocument, (400, 404), **_LISTS, **_STEPS),
+    Request("decisions/{number}", "decision", "One of them, explained", api.ExplainedDecision, (400, 404)),
+    Request("decisions/{number}/grounds", "grounds", "What it was made from, to make it again", api.GroundsDocument,
+            (400, 404)),
+    Request("actions", "actions", "The newest actions", api.ActionDocument, (400, 404), **_LISTS, **_STEPS),
+    Request("alerts", "alerts", "Alerts that were delivered within the last hour, the newest first", api.ReceivedAlert,
+            many=True, query=(_ALERTNAME,)),
+    Request("charges", "charges", "What Civo charged, beside the ledger", ChargesDocument, **_STEPS),
+    Request("costs", "costs", "What a month has cost, by one thing", api.CostsDocument, (400,), query=(_MONTH, _BY)),
+    Request("report", "report", "The report of a month", ReportDocument, (400, 404), query=(_MONTH, _TEAM)),
+    Request("overrides", "overrides", "Overrides that are not over, the newest first", api.OverrideDocument, (400, 404),
+            many=True, query=(_POOL, _LIMIT, _ENDED)),
+    Request("overrides", "setOverride", "Set an override", api.OverrideDocument, (400, 413), body=api.OverrideAsked,
+            status=201, **_POST),
+    Request("overrides/{number}", "override", "One override", api.OverrideDocument, (404,)),
+    Request("overrides/{number}", "endOverride", "End one before its time", api.OverrideDocument, (404,), query=(_WHO,),
+            **_DELETE),
+    Request("questions", "questions", "Approval requests, newest first", api.QuestionDocument, (400, 404), **_LISTS),
+    Request("questions/{number}", "question", "One of them", api.QuestionDocument, (404,)),
+    Request("questions/{number}", "answer", "Answer one", api.QuestionDocument, (400, 404, 409, 413),
+            body=api.AnswerAsked, **_POST),
+    Request("budget", "budget", "This month's money", api.BudgetDocument, **_STEPS),
+    Request("budget", "setBudget", "Set this month's allowance", api.BudgetChangeDocument, (400, 413),
+            body=api.BudgetAsked, **_POST),
+    Request("budget", "resetBudget", "Go back to the configured allowance", api.BudgetChangeDocument, (400,),
+            query=_RESET, needs=("scope", "who", "why"), **_DELETE),
+    Request("/api/v1/openapi.json", "openapi", "This document", {"type": "object"}),
 )  # fmt: skip
 
 
@@ -181,36 +171,38 @@ def _shown(answer: type[BaseModel] | Schema, *, many: bool = False) -> Schema:
     return {"type": "array", "items": one} if many else one
 
 
-def _operation(request: Request, *, closed: bool) -> Schema:
+def _operation(request: Request, path: str, *, closed: bool) -> Schema:
     """Return *request* as the specification writes it; *closed* when reading takes a token."""
-    is_open = request.token is READERS and not closed
     kinds = ("text/plain", "application/openmetrics-text") if request.answer is TEXT else ("application/json",)
     content = {kind: {"schema": _shown(request.answer, many=request.many)} for kind in kinds}
     found: dict[str, Any] = {"description": "done" if request.status != 200 else "found", "content": content}
     if request.headers:
         found["headers"] = dict(request.headers)
     answers = {str(request.status): found}
-    if request.path in ("/healthz", "/readyz"):
+    if path in ("/healthz", "/readyz"):
         answers["503"] = {"description": "it does not", "content": content}
-    refusals = {*request.refusals, *((401, 429) if request.token is READERS and closed else ())}
+    takes_token = request.token is OPERATOR or (request.token is READERS and closed)
+    asks_store = not request.path.startswith("/")
+    refusals = {*request.refusals, *((401, 429) if takes_token else ()), *((503,) if asks_store else ())}
     for status in sorted(refusals):
         says, headers = _REFUSALS[status]
         problem = {"application/json": {"schema": _shown(api.ProblemDocument)}}
         answers[str(status)] = {"description": says, "content": problem, **({"headers": headers} if headers else {})}
-    parts = re.findall(r"{(\w+)}", request.path)
-    own = _NTH if "decisions" in request.path else {}
-    parameters = [{"name": p, "in": "path", "required": True, "schema": own.get(p, TEXT)} for p in parts] + [
+    own = _NTH if "decisions" in path else {}
+    parameters = [
+        {"name": part, "in": "path", "required": True, "schema": own.get(part, TEXT)}
+        for part in re.findall(r"{(\w+)}", path)
+    ] + [
         {"name": name, "in": "query", "required": name in request.needs, "schema": schema}
         for name, schema in request.query
     ]
     operation: Schema = {"operationId": request.name, "summary": request.summary, "responses": answers}
+    is_open = request.token is READERS and not closed
     operation["security"] = [] if is_open else [{scheme: []} for scheme in request.token]
     if parameters:
         operation["parameters"] = parameters
     if request.body is not None:
-        operation["requestBody"] = {
-            "required": True, "content": {"application/json": {"schema": _shown(request.body)}}
-        }  # fmt: skip
+        operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": _shown(request.body)}}}
     return operation
 
 
@@ -218,7 +210,8 @@ def document(version: str, *, closed: bool = False) -> Schema:
     """Return the document of the server's *version*; *closed* when reading takes a token."""
     paths: dict[str, Schema] = {}
     for request in REQUESTS:
-        paths.setdefault(request.path, {})[request.method] = _operation(request, closed=closed)
+        path = request.path if request.path.startswith("/") else f"/api/v1/{request.path}"
+        paths.setdefault(path, {})[request.method] = _operation(request, path, closed=closed)
     reader = "GPU_AUTOSCALER_READER_TOKEN, where web.reading is token"
     cookie = {"type": "apiKey", "in": "cookie", "name": "gpu_autoscaler_session"}
     return {
