@@ -277,7 +277,7 @@ def run(traces: Sequence[Path], asked: ReplayRequest, *, as_json: bool, html: Pa
         if len(documents) > 1:
             print_lines(as_means(whole))
     if html is not None:
-        from receiver.web.pages.replay_page import replay_page  # templates take a while to load
+        from receiver.web.pages.show import replay_page  # templates take a while to load
 
         page = replay_page([page_document(each) for each in played], whole.get("ratios", {}), installed_version())
         with _refusing(str(html)):

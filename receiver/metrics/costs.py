@@ -12,7 +12,7 @@ from receiver.core.money.budget import BudgetStage, month_of
 from receiver.core.report.always_on import always_on
 from receiver.metrics.families import Row, gauge, single
 from receiver.ports import ReadStore
-from receiver.reports.gather import costs_of, told_by
+from receiver.reports.monthly import costs_of
 from receiver.reports.picture import Picture, ScopedBudget
 
 MOST_SERIES = 50  # of each family's teams, namespaces, workloads and so on have a series: the dearest ones
@@ -49,11 +49,15 @@ def cost_families(store: ReadStore, policy: Policy, now: datetime) -> Iterator[M
     """
     month = month_of(now, policy.timezone)
     attributed = costs_of(store, policy, month, now)
-    kinds = [((line.part.value, line.key), line.usd) for line in told_by(attributed, By.GPU_KIND, policy)]
+
+    def told_by(by: By) -> Sequence[Line]:
+        return lines(attributed, lambda share: key_of(share, by, policy))
+
+    kinds = [((line.part.value, line.key), line.usd) for line in told_by(By.GPU_KIND)]
     yield gauge("cost_usd", "This month's cost in USD, by what became of it.", kinds, "part", "gpu_kind")
     text = "From when on it is known who held GPUs this month, Unix time."
     yield single("cost_observed_from_timestamp_seconds", text, attributed.observed_from)
-    teams = _bounded(told_by(attributed, By.TEAM, policy))
+    teams = _bounded(told_by(By.TEAM))
     yield gauge("cost_team_usd", "USD of what a team's workloads held this month.", _usd(teams), "team")
     idle = [((key,), sum(line.idle_usd for line in found)) for key, found in teams.items()]
     yield gauge("cost_team_idle_usd", "USD of what a team held and did not use.", idle, "team")
@@ -64,8 +68,8 @@ def cost_families(store: ReadStore, policy: Policy, now: datetime) -> Iterator[M
     ]
     yield gauge("team_gpu_seconds", "GPU-seconds of a team's workloads this month.", seconds, "team", "state")
     for by, (name, text) in FAMILIES.items():
-        yield gauge(name, text, _usd(_bounded(told_by(attributed, by, policy))), by.value)
-    spaces = _usd(_bounded(told_by(attributed, By.NAMESPACE, policy)))
+        yield gauge(name, text, _usd(_bounded(told_by(by))), by.value)
+    spaces = _usd(_bounded(told_by(By.NAMESPACE)))
     text = "USD of what a namespace's workloads held this month."
     yield gauge("cost_namespace_usd", text, spaces, "workload_namespace")
     running = {life.workload for life in store.workload_lives(now, now) if life.ended_at is None}

@@ -10,11 +10,10 @@ from werkzeug.routing import RequestRedirect
 
 from receiver.web import errors, health, webhook
 from receiver.web.api import reports, routes
-from receiver.web.auth import access, login
+from receiver.web.auth import access
 from receiver.web.pages import approval_link, override_forms
-from receiver.web.pages.decision_page import add_decisions
 from receiver.web.pages.overview import add_overview
-from receiver.web.pages.pool_page import add_pool_page
+from receiver.web.pages.pool_page import add_decisions, add_pool_page
 from receiver.web.pages.show import FILTERS
 from receiver.web.parts import HEADERS, NO_STORE, WebInstruments, WebParts
 
@@ -32,7 +31,7 @@ def create_app(parts: WebParts) -> Flask:
     app.jinja_env.globals["version"] = parts.version
     errors.install(app)
     doors = access.Access(parts)
-    for module_of_doors in (login, override_forms):
+    for module_of_doors in (access, override_forms):
         app.register_blueprint(module_of_doors.blueprint(doors, parts))
     for module in (webhook, health, routes, approval_link):
         app.register_blueprint(module.blueprint(parts))

@@ -11,7 +11,7 @@ from receiver.core.model.policy import Budget
 from receiver.core.money.budget import Forecast, month_of
 from receiver.ports import Store
 from receiver.reports.document import ReportDocument
-from receiver.reports.gather import report_of
+from receiver.reports.monthly import report_of
 from tests.reconcile.harness import PRICE, SIZE, START, Life, a_job, a_policy, a_world
 
 HOUR = timedelta(hours=1)

@@ -13,7 +13,7 @@ from receiver.core.model.policy import Budget, ChargePrice, Scope, Stated
 from receiver.core.money.budget import BudgetStage, month_of
 from receiver.ports import Charges, Store, TryLater, WontWork
 from receiver.replay.world.objects import Behaviour, WorldPool
-from receiver.reports.gather import costs_of
+from receiver.reports.monthly import costs_of
 from receiver.step.reconcile import step
 from tests.reconcile.harness import GPU, PRICE, SIZE, START, Life, Wrapped, a_job, a_policy, a_world
 

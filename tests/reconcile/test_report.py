@@ -7,7 +7,7 @@ from receiver.adapters.store import SqlStore
 from receiver.core.model.policy import Billing
 from receiver.core.money.budget import month_of
 from receiver.core.report.lines import PaidFor
-from receiver.reports.gather import report_of
+from receiver.reports.monthly import report_of
 from tests.reconcile.harness import PRICE, Life, a_job, a_policy, a_world
 
 MINUTE = timedelta(minutes=1)

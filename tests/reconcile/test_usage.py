@@ -17,7 +17,7 @@ from receiver.core.money.budget import month_of
 from receiver.core.money.cost import in_cents, spend_by_pool
 from receiver.ports import Store, TryLater
 from receiver.replay.world.objects import WorldPool
-from receiver.reports.gather import costs_of
+from receiver.reports.monthly import costs_of
 from tests.reconcile.harness import GPU, PRICE, SIZE, START, TICK, Life, Wrapped, a_job, a_policy, a_world
 from tests.world_ports import FlakyTelemetry
 

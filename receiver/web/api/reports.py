@@ -13,7 +13,7 @@ from receiver.core.money.budget import Month, month_of
 from receiver.core.report.lines import told_by
 from receiver.core.report.report import Report
 from receiver.reports.document import EVERYBODY, ReportDocument, scope_of
-from receiver.reports.gather import costs_of, report_of
+from receiver.reports.monthly import costs_of, report_of
 from receiver.web.api.documents import CostsDocument, CostsLine
 from receiver.web.errors import Problem
 from receiver.web.pages.pictures import month_picture

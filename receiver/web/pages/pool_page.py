@@ -1,18 +1,21 @@
 """GET /pools/{pool}: one pool now, its nodes over time, and everything that happened in it in one order."""
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from flask import Blueprint, render_template, request
 
-from receiver.core.explain.rules import why
+from receiver.core.explain.rules import RULES, why
 from receiver.core.model.policy import Pool
 from receiver.core.model.text import some
 from receiver.core.notices.grouping import OVER
 from receiver.ports import Arrival, StoredAction, StoredDecision, StoredNotice, StoredOverride
-from receiver.web.api.documents import DecisionDocument
+from receiver.web.api.documents import DecisionDocument, explained
 from receiver.web.api.request_parts import invalid, pool_called
+from receiver.web.api.routes import decision_number, no_such_decision
 from receiver.web.pages.attention import concerns, scene_of
 from receiver.web.pages.overview import page_of, usable_in
 from receiver.web.pages.pictures import BAR, LOOKS, lanes
@@ -164,3 +167,45 @@ def _happened(
     oldest = [d.decision.at for d in decisions[READ - 1 :]] + [a.action.opened_at for a in actions[READ - 1 :]]
     cut = any(at > since for at in oldest) or len(messages) == READ
     return sorted((event for event in found if event.at >= since), key=lambda event: event.at, reverse=True), cut
+
+
+QUIET = "allows"
+
+
+def add_decisions(routes: Blueprint, parts: WebParts) -> None:
+    """Add the page to *routes*."""
+
+    @routes.get("/decisions/<number>")
+    def decision(number: str) -> str:
+        """Show one decision: what would change it, every rule in order, what was known, what followed."""
+        stored = parts.store.decision(decision_number(number))
+        if stored is None:
+            raise no_such_decision()
+        document = explained(stored, parts)
+        known, pool = document.evidence, parts.policy.pool(document.pool)
+        return render_template(
+            "decision.html",
+            now=parts.clock.now(),
+            mode=parts.mode,  # of the server now; the decision has its own
+            decision=document,
+            pool_now=pool.name if pool else None,  # one that left the configuration has no page
+            steps=list(steps(document, parts.docs_url)),
+            known=known,
+            evidence=json.dumps(known, indent=2, ensure_ascii=False),
+        )
+
+
+def steps(decision: DecisionDocument, docs_url: str | None) -> Iterator[dict[str, Any]]:
+    """Yield every reason with the target *before* it, what its rule *means* and its *guide*, the address of the whole
+    explanation (None without *docs_url*). One that had nothing left to judge was not *asked*."""
+    target = decision.from_count
+    for reason in decision.reasons:
+        rule = RULES.get(reason.rule)  # None for one that this version does not have any more
+        yield {
+            **dict(reason),
+            "before": target,
+            "means": rule.meaning if rule else "",
+            "guide": f"{docs_url}/guardrails.md#{reason.rule}" if docs_url and rule else None,
+            "asked": reason.verdict != QUIET or target != decision.from_count,
+        }
+        target = reason.target

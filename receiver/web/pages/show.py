@@ -1,11 +1,13 @@
 """How values look on a page: money, counts, ratios and times. What is not known says so; it is never 0."""
 
-from collections.abc import Sequence
+import base64
+import hashlib
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from importlib.resources import files
 from typing import Any
 
-from jinja2 import ChainableUndefined, Environment, PackageLoader, Undefined
+from jinja2 import ChainableUndefined, Environment, PackageLoader, StrictUndefined, Undefined
 from markupsafe import Markup, escape
 
 from receiver.core.model.text import brief, some, span
@@ -103,3 +105,52 @@ def alone(template: str, sheets: Sequence[str], undefined: type[Undefined] = Cha
     environment.filters.update(FILTERS)
     style = "\n".join((files("receiver.web") / "static" / name).read_text(encoding="utf-8") for name in sheets)
     return environment.get_template(template).render(style=style, **values)
+
+
+def replay_page(traces: Sequence[Mapping[str, Any]], ratios: Mapping[str, Any], version: str) -> str:
+    """Return the page on *traces*, each a `replay.document.page_document`; *ratios* are over all of them."""
+    return alone(
+        "replay.html",
+        ["style.css", "replay.css"],
+        StrictUndefined,
+        policy_of=_policy,
+        version=version,
+        traces=[_shown(trace) for trace in traces],
+        ratios=ratios,
+    )
+
+
+def _policy(style: str) -> str:
+    """Return the page's content security policy, which allows only its own style sheet."""
+    digest = base64.b64encode(hashlib.sha256(f"\n{style}\n  ".encode()).digest()).decode()
+    return f"default-src 'none'; style-src 'sha256-{digest}'"
+
+
+def _shown(trace: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the template's values for one trace."""
+    by_the_hour, by_hour = trace["setting"]["billing"] == "hour", trace["by_hour"]
+    first = trace["policies"][0]["name"]
+    against = trace["against"] if trace["against"] in by_hour else None
+    return {
+        "trace": trace,
+        "by_the_hour": by_the_hour,
+        "bars": _bars(trace["policies"], "gpu_hours_started" if by_the_hour else "gpu_hours_second"),
+        "first": first,
+        "against": against,
+        "by_hour": list(zip(by_hour[first], by_hour.get(against) or by_hour[first], strict=True)),
+    }
+
+
+def _bars(policies: Sequence[Mapping[str, Any]], paid: str) -> list[dict[str, Any]]:
+    """Return the GPU-hours (under *paid*) and mean wait of each policy, with bars in percent of the longest."""
+    most, longest = (max(float(policy[key]) for policy in policies) or 1.0 for key in (paid, "wait_mean_s"))
+    return [
+        {
+            "name": policy["name"],
+            "gpu_hours": policy[paid],
+            "wait_s": policy["wait_mean_s"],
+            "paid": round(100 * policy[paid] / most, 2),
+            "wait": round(100 * policy["wait_mean_s"] / longest, 2),
+        }
+        for policy in policies
+    ]
