@@ -9,9 +9,10 @@ from werkzeug.exceptions import BadHost
 from werkzeug.routing import RequestRedirect
 
 from receiver.web import errors, health, webhook
-from receiver.web.api import reports, routes
+from receiver.web.api import reports
+from receiver.web.api import routes as api
 from receiver.web.auth import access
-from receiver.web.pages import approval_link, override_forms
+from receiver.web.pages import forms
 from receiver.web.pages.overview import add_overview
 from receiver.web.pages.pool_page import add_decisions, add_pool_page
 from receiver.web.pages.show import FILTERS
@@ -31,11 +32,10 @@ def create_app(parts: WebParts) -> Flask:
     app.jinja_env.globals["version"] = parts.version
     errors.install(app)
     doors = access.Access(parts)
-    for module_of_doors in (access, override_forms):
-        app.register_blueprint(module_of_doors.blueprint(doors, parts))
-    for module in (webhook, health, routes, approval_link):
-        app.register_blueprint(module.blueprint(parts))
-    app.register_blueprint(_pages(parts))
+    for of_doors in (access.blueprint, forms.overrides):
+        app.register_blueprint(of_doors(doors, parts))
+    for routes_of in (webhook.blueprint, health.blueprint, api.blueprint, forms.answers, _pages):
+        app.register_blueprint(routes_of(parts))
 
     @app.before_request
     def start_watch() -> None:
