@@ -16,16 +16,17 @@ from flask import Blueprint, g, make_response, redirect, render_template, reques
 from werkzeug.wrappers import Response
 
 from receiver.core.model.overrides import (
+    EVERY_POOL,
     LABELS,
     Answer,
     Asks,
+    Override,
     Question,
     Standing,
     choices,
     needs_size,
     override_id,
 )
-from receiver.core.model.overrides import EVERY_POOL, Override
 from receiver.core.model.text import lasting
 from receiver.core.notices.grouping import Seal
 from receiver.core.notices.people_notices import hourly_cost, in_short, unanswered
