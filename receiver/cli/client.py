@@ -128,8 +128,8 @@ def options(*given: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def option_who(does: str) -> Callable[..., Any]:
-    """Return the option that names the person who *does* it."""
-    return click.option("--who", default=login_name, help=f"Who {does} it.", show_default="your login name")
+    """Return the option that names the person who *does* something."""
+    return click.option("--who", default=login_name, help=f"Who {does}.", show_default="your login name")
 
 
 class DurationType(click.ParamType[timedelta | None]):

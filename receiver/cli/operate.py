@@ -50,7 +50,7 @@ _common = options(
     click.option("--for", "length", metavar="DURATION", help="How long, such as 30m, 2h or 3d."),
     click.option("--until", metavar="TIME", help="Until when instead, such as 2026-11-21T18:00:00Z."),
     WHY,
-    option_who("sets"),
+    option_who("sets it"),
     as_json,
 )
 
@@ -110,7 +110,7 @@ def list_overrides(clock: Clock, as_json: bool) -> None:
 
 @override.command("end")
 @click.argument("number", metavar="ID", shell_complete=override_ids)
-@option_who("ends")
+@option_who("ends it")
 @as_json
 def end_override(number: str, who: str, as_json: bool) -> None:
     """End the override ID before its time."""
@@ -193,7 +193,7 @@ _whose = options(
     click.option("--team", metavar="NAME", help="A team's budget."),
     click.option("--account", is_flag=True, help="The whole account's budget."),
     WHY,
-    option_who("sets"),
+    option_who("sets it"),
     as_json,
 )
 

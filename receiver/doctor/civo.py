@@ -2,12 +2,15 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
+from typing import Any
 
-from receiver.adapters.survey.civo import CivoSurvey, PoolAtCivo, SizeAtCivo
+from receiver.adapters.kubernetes.api import entries, words
+from receiver.adapters.kubernetes.nodes import taint_from
+from receiver.adapters.survey import CivoSurvey, SizeAtCivo
 from receiver.core.model.policy import Policy, Pool
 from receiver.core.model.text import some
 from receiver.doctor.checks import CALL_TIMEOUTS, Area, Check, Finding, Installation, skipped, taint_text
-from receiver.ports import TryLater, WontWork
+from receiver.ports import CloudPool, TryLater, WontWork
 
 KEY = Check(
     "civo.key",
@@ -81,13 +84,13 @@ def look(installation: Installation) -> Iterator[Finding]:
     policy = installation.settings.policy
     with closing(opened(installation)) as civo:
         try:
-            found = civo.pools()
+            found = civo.look()
         except WontWork as error:
             yield from refused(error)
             return
         for check, said in ((KEY, "Civo accepts the key"), (REGION, civo.region), (CLUSTER, civo.cluster_id)):
             yield check.passed(said)
-        yield from at_civo(policy.pools, found)
+        yield from at_civo(policy.pools, found, civo.shown())
         why = "its budget cannot be enforced" if policy.budget is not None else "its cost is unknown"
         bare = [f"{pool.name} ({pool.size})" for pool in policy.pools if pool.price_usd_per_hour is None]
         prices = ", ".join(f"{pool.name} {pool.price_usd_per_hour} USD/h" for pool in policy.pools)
@@ -140,8 +143,10 @@ def refused(error: WontWork) -> Iterator[Finding]:
     yield from skipped(order[place + 1 :], f"unknown while {broken.name} fails")
 
 
-def at_civo(wanted: Sequence[Pool], found: Mapping[str, PoolAtCivo]) -> Iterator[Finding]:
-    """Compare each pool at Civo with its configuration."""
+def at_civo(
+    wanted: Sequence[Pool], found: Mapping[str, CloudPool], shown: Mapping[str, Mapping[str, Any]]
+) -> Iterator[Finding]:
+    """Compare each pool at Civo with its configuration; *shown* are labels and taints, which some answers lack."""
     there = ", ".join(f"{p.id} ({p.size}, {some(p.required, 'node')})" for p in found.values()) or "no pool"
     missing = [pool for pool in wanted if pool.id not in found]
     lost = [f"pool {pool.name} ({pool.id}) is not in the cluster, which has {there}" for pool in missing]
@@ -149,13 +154,13 @@ def at_civo(wanted: Sequence[Pool], found: Mapping[str, PoolAtCivo]) -> Iterator
     for pool in wanted:
         if pool.id not in found:
             continue
-        at = found[pool.id]
+        at, said = found[pool.id], shown.get(pool.id, {})
         differs = f"nodes of pool {pool.name} are {at.size} at Civo, and {pool.size} in the configuration"
         size = at.size or "Civo does not return its size"
         yield SIZE.failed_if(at.size and at.size != pool.size, differs, f"pool {pool.name}: {size}")
-        labels = None if at.labels is None else [f"{k}={v}" for k, v in at.labels.items()]
+        labels = [f"{k}={v}" for k, v in words(said, "labels").items()] if "labels" in said else None
         yield _equal(LABELS, pool, [f"{k}={v}" for k, v in pool.labels.items()], labels)
-        taints = None if at.taints is None else [taint_text(taint) for taint in at.taints]
+        taints = [taint_text(taint_from(t)) for t in entries(said, "taints")] if "taints" in said else None
         yield _equal(TAINTS, pool, [taint_text(taint) for taint in pool.taints], taints)
 
 
@@ -197,7 +202,7 @@ def offered(wanted: Sequence[Pool], sizes: Mapping[str, SizeAtCivo]) -> Iterator
 
 
 def quota(
-    policy: Policy, found: Mapping[str, PoolAtCivo], sizes: Mapping[str, SizeAtCivo], free: Mapping[str, int]
+    policy: Policy, found: Mapping[str, CloudPool], sizes: Mapping[str, SizeAtCivo], free: Mapping[str, int]
 ) -> Iterator[Finding]:
     """Fail if a pool below its maximum cannot get one more node, warn if not all can reach their maxima."""
     known = [pool for pool in policy.pools if pool.size in sizes]

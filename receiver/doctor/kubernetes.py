@@ -16,7 +16,7 @@ from receiver.adapters.kubernetes.nodes import (
     nodes_of,
     resources_of,
 )
-from receiver.adapters.survey.cluster import ClusterSurvey
+from receiver.adapters.survey import ClusterSurvey
 from receiver.config import Configuration, Mode
 from receiver.config.model import GroupDemand, QueueDemand
 from receiver.core.model.pods import KeepRule

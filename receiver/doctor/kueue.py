@@ -6,7 +6,7 @@ from typing import Any
 
 from receiver.adapters.kubernetes.api import entries, section, words
 from receiver.adapters.kubernetes.nodes import GPU_PREFIX
-from receiver.adapters.survey.cluster import CLUSTER_QUEUES, RESOURCE_FLAVORS, name_of
+from receiver.adapters.survey import CLUSTER_QUEUES, RESOURCE_FLAVORS, name_of
 from receiver.core.model.policy import Policy
 from receiver.doctor.checks import Area, Check, Finding, Installation, skipped
 from receiver.doctor.kubernetes import attempted, opened

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from receiver.adapters.kubernetes.cluster import KubernetesCluster
-from receiver.adapters.survey.cluster import ClusterSurvey
+from receiver.adapters.survey import ClusterSurvey
 from receiver.config import Mode
 from receiver.core.scaling.packing import SOFT_TAINTS
 from receiver.doctor.checks import Check, Finding, Installation, few, taint_text

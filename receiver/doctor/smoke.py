@@ -13,8 +13,7 @@ from typing import Any
 
 from receiver.adapters.kubernetes.api import CONFLICT
 from receiver.adapters.kubernetes.cluster import credentials
-from receiver.adapters.survey.civo import CivoSurvey
-from receiver.adapters.survey.cluster import MARK, PodState, SmokeSurvey
+from receiver.adapters.survey import MARK, CivoSurvey, PodState, SmokeSurvey
 from receiver.config import Mode, Settings
 from receiver.core.model.policy import POOL_LABEL, Pool
 from receiver.core.model.text import lasting, span

@@ -1,10 +1,13 @@
 """The store: its place, access and schema."""
 
+import os
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
-from receiver.adapters.store.database import is_sqlite, parse
-from receiver.adapters.survey import store as survey
-from receiver.adapters.survey.store import DatabasePlace, Schema
+from receiver.adapters import survey
+from receiver.adapters.store.database import database_file, is_sqlite, parse
+from receiver.adapters.survey import Schema
 from receiver.doctor.checks import Area, Check, Finding, Installation, few, skipped
 from receiver.ports import TryLater, WontWork
 
@@ -36,6 +39,9 @@ FILE_SYSTEM = Check(
 )
 GIB = 2**30
 WARN_BELOW, FAIL_BELOW = GIB, GIB // 10
+PASSING = frozenset({"overlay", "tmpfs", "ramfs"})  # a container's own layer, or memory: lost on restart
+NETWORK = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "glusterfs", "lustre", "fuse.sshfs"})
+MOUNTS = Path("/proc/self/mounts")
 
 
 def look(installation: Installation) -> Iterator[Finding]:
@@ -43,7 +49,7 @@ def look(installation: Installation) -> Iterator[Finding]:
     try:
         url = parse(installation.settings.environment.database_url.get_secret_value())
         if is_sqlite(url):
-            yield from _sqlite(survey.place(url))
+            yield from _sqlite(database_file(url))
             return
         server = survey.postgres(url)
     except (TryLater, WontWork) as error:
@@ -57,39 +63,48 @@ def look(installation: Installation) -> Iterator[Finding]:
     yield judged(server.schema)
 
 
-def _sqlite(where: DatabasePlace) -> Iterator[Finding]:
-    yield from located(where)
-    if not where.exists:
-        return
-    try:
-        schema = survey.sqlite_schema(where.file)
-    except TryLater as error:
-        yield OPENS.failed(str(error), "restore a backup (docs/operations.md, Restore)")
-        return
-    yield OPENS.passed(f"{where.file} can be read")
-    yield judged(schema)
-
-
-def located(where: DatabasePlace) -> Iterator[Finding]:
-    """Judge the place of a SQLite file."""
-    folder = where.file.parent
-    if not where.folder:
+def _sqlite(file: Path) -> Iterator[Finding]:
+    folder = file.parent
+    if not folder.is_dir():
         remedy = "mount the volume there, or run the doctor where the server runs (in its pod)"
         yield OPENS.failed(f"the folder {folder} does not exist", remedy)
         return
-    if not where.exists:
-        yield OPENS.skipped(f"{where.file} does not exist yet; the server creates it on its first start")
-        yield SCHEMA.skipped("there is no database yet")
-    closed = f"{where.file} or its folder is not writable for this user"
-    yield WRITABLE.failed_if(not where.writable, closed, f"{folder} is writable")
-    judge = SPACE.failed if where.free < FAIL_BELOW else SPACE.warned if where.free < WARN_BELOW else SPACE.passed
-    yield judge(f"{where.free / GIB:.1f} GiB free at {folder}")
-    if not where.kind:
+    written = [path for path in (file, Path(f"{file}-wal"), folder) if path.exists()]
+    closed = f"{file} or its folder is not writable for this user"
+    writable = all(os.access(path, os.W_OK) for path in written)
+    yield WRITABLE.failed_if(not writable, closed, f"{folder} is writable")
+    free = shutil.disk_usage(folder).free
+    judge = SPACE.failed if free < FAIL_BELOW else SPACE.warned if free < WARN_BELOW else SPACE.passed
+    yield judge(f"{free / GIB:.1f} GiB free at {folder}")
+    kind = file_system(folder)
+    if kind:
+        said = f"{folder} is on {kind}"
+        lost = ": it is lost with the container, or when the machine restarts" if kind in PASSING else ""
+        yield FILE_SYSTEM.warned_if(kind in PASSING | NETWORK, f"{said}{lost}", said)
+    else:
         yield FILE_SYSTEM.skipped("the file system is unknown here")
+    if not file.is_file():
+        yield OPENS.skipped(f"{file} does not exist yet; the server creates it on its first start")
+        yield SCHEMA.skipped("there is no database yet")
         return
-    said, passing = f"{folder} is on {where.kind}", where.kind in survey.PASSING
-    lost = ": it is lost with the container, or when the machine restarts" if passing else ""
-    yield FILE_SYSTEM.warned_if(passing or where.kind in survey.NETWORK, f"{said}{lost}", said)
+    try:
+        schema = survey.sqlite_schema(file)
+    except TryLater as error:
+        yield OPENS.failed(str(error), "restore a backup (docs/operations.md, Restore)")
+        return
+    yield OPENS.passed(f"{file} can be read")
+    yield judged(schema)
+
+
+def file_system(folder: Path) -> str:
+    """Return the kind of file system of *folder*, empty if unknown (not Linux)."""
+    try:
+        lines = MOUNTS.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return ""
+    found = [(fields[1].replace("\\040", " "), fields[2]) for line in lines if len(fields := line.split()) > 2]
+    over = [(point, kind) for point, kind in found if folder == Path(point) or Path(point) in folder.parents]
+    return max(over, key=lambda each: len(each[0]), default=("", ""))[1]
 
 
 def judged(schema: Schema) -> Finding:

@@ -7,7 +7,7 @@ from typing import Any
 from receiver.adapters.kubernetes.api import section, words
 from receiver.adapters.kubernetes.drain import selects
 from receiver.adapters.kubernetes.pods import SeenPod
-from receiver.adapters.survey.cluster import (
+from receiver.adapters.survey import (
     DAEMON_SETS,
     NETWORK_POLICIES,
     OURS,

@@ -36,7 +36,7 @@ def _roles() -> dict[str, set[tuple[str, str, str]]]:
 
 
 def _code() -> str:
-    files = (path for path in (ROOT / "receiver" / "adapters").rglob("*.py") if "survey" not in path.parts)
+    files = (path for path in (ROOT / "receiver" / "adapters").rglob("*.py") if path.stem != "survey")
     return "".join(path.read_text(encoding="utf-8") for path in files)
 
 

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from receiver.adapters.survey.civo import COUNTED, PoolAtCivo, SizeAtCivo
+from receiver.adapters.survey import COUNTED, SizeAtCivo
 from receiver.doctor.checks import Finding
 from receiver.doctor.civo import AREA, at_civo, offered, quota
 from receiver.doctor.rounds import go_round
+from receiver.ports import CloudPool
 from simulator.server import Simulator
 from tests.doctor.builders import document, installation, pool
 from tests.doctor.conftest import Told
@@ -119,16 +120,18 @@ def test_a_pool_that_differs_at_civo_is_told(
 
 
 def test_labels_that_an_answer_leaves_out_are_not_taken_for_none(tmp_path: Path) -> None:
-    bare = PoolAtCivo(id=GPU_POOL, size="an.g1.l40s.kube.x1", required=1)
-    findings = list(at_civo(installation(tmp_path).settings.policy.pools, {GPU_POOL: bare}))
+    bare = CloudPool(id=GPU_POOL, size="an.g1.l40s.kube.x1", required=1)
+    findings = list(at_civo(installation(tmp_path).settings.policy.pools, {GPU_POOL: bare}, {}))
     untold = {f.check for f in findings if f.verdict == "skip"}
     assert untold == {"civo.pool_labels", "civo.pool_taints"}
 
 
 def test_what_an_answer_leaves_out_is_not_called_equal_where_nothing_is_configured(tmp_path: Path) -> None:
-    bare = PoolAtCivo(id=GPU_POOL, size="an.g1.l40s.kube.x1", required=1)
+    bare = CloudPool(id=GPU_POOL, size="an.g1.l40s.kube.x1", required=1)
     told = installation(tmp_path, document(pools=[pool(labels={}, taints=[])]))
-    found = [f for f in at_civo(told.settings.policy.pools, {GPU_POOL: bare}) if f.check.endswith(("labels", "taints"))]
+    found = [
+        f for f in at_civo(told.settings.policy.pools, {GPU_POOL: bare}, {}) if f.check.endswith(("labels", "taints"))
+    ]
     assert [(f.verdict, f.said) for f in found] == [("pass", "pool l40s: none configured, and none at Civo")] * 2
 
 

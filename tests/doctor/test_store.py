@@ -3,19 +3,19 @@
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from receiver.adapters.leader import WriterLock
 from receiver.adapters.store import open_store
 from receiver.adapters.store.migrate import newest
-from receiver.adapters.survey import store as survey
-from receiver.adapters.survey.store import DatabasePlace, Schema
+from receiver.adapters.survey import Schema
+from receiver.doctor import store as store_area
 from receiver.doctor.checks import Finding, Installation
 from receiver.doctor.rounds import go_round
-from receiver.doctor.store import AREA, judged, located
+from receiver.doctor.store import AREA, judged
 from tests.doctor.builders import installation
 from tests.store.builders import migrated, postgres_programs, postgres_server
 
@@ -53,7 +53,7 @@ def mounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """What is mounted where, as a test writes it: this machine's own may be anything."""
     file = tmp_path / "mounts"
     file.write_text("/dev/a / ext4 rw 0 0\n")
-    monkeypatch.setattr(survey, "MOUNTS", file)
+    monkeypatch.setattr(store_area, "MOUNTS", file)
     return file
 
 
@@ -110,28 +110,39 @@ def test_the_schema_of_the_file_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "changes, check, verdict",
+    "writable, free, kind, wanted",
     [
-        ({"writable": False}, "store.writable", "fail"),
-        ({"free": GIB // 2}, "store.space", "warn"),
-        ({"free": GIB // 100}, "store.space", "fail"),
-        ({"kind": "nfs4"}, "store.file_system", "warn"),
-        ({"kind": "overlay"}, "store.file_system", "warn"),
-        ({"kind": ""}, "store.file_system", "skip"),
+        (True, 9 * GIB, "ext4", None),
+        (False, 9 * GIB, "ext4", ("store.writable", "fail")),
+        (True, GIB // 2, "ext4", ("store.space", "warn")),
+        (True, GIB // 100, "ext4", ("store.space", "fail")),
+        (True, 9 * GIB, "nfs4", ("store.file_system", "warn")),
+        (True, 9 * GIB, "overlay", ("store.file_system", "warn")),
+        (True, 9 * GIB, "", ("store.file_system", "skip")),
     ],
 )
-def test_a_bad_place_is_told(changes: dict[str, object], check: str, verdict: str) -> None:
-    good = DatabasePlace(file=Path("ledger.db"), exists=True, folder=True, writable=True, free=9 * GIB, kind="ext4")
-    assert {f.verdict for f in located(good)} == {"pass"}
-    (finding,) = [f for f in located(replace(good, **changes)) if f.verdict != "pass"]  # type: ignore[arg-type]  # by name
-    assert (finding.check, finding.verdict) == (check, verdict)
+def test_a_bad_place_is_told(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    mounts: Path,
+    writable: bool,
+    free: int,
+    kind: str,
+    wanted: tuple[str, str] | None,
+) -> None:
+    url = migrated(tmp_path / "ledger.db")
+    monkeypatch.setattr("os.access", lambda *_: writable)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=free))
+    mounts.write_text(f"/dev/a / {kind} rw 0 0\n" if kind else "")
+    told = [(f.check, f.verdict) for f in found(at(tmp_path, url)).values()]
+    assert told == ([wanted] if wanted else [])
 
 
 def test_the_kind_of_file_system_is_that_of_the_nearest_mount(mounts: Path) -> None:
     mounts.write_text("/dev/a / ext4 rw 0 0\nserver:/x /var/lib nfs4 rw 0 0\n/dev/b /var/lib/my\\040data xfs rw 0 0\n")
-    assert survey.file_system(Path("/var/lib/ledger")) == "nfs4"
-    assert survey.file_system(Path("/var/lib/my data")) == "xfs"
-    assert survey.file_system(Path("/var/library")) == "ext4"
+    assert store_area.file_system(Path("/var/lib/ledger")) == "nfs4"
+    assert store_area.file_system(Path("/var/lib/my data")) == "xfs"
+    assert store_area.file_system(Path("/var/library")) == "ext4"
 
 
 @pytest.fixture(scope="module")

@@ -1,13 +1,21 @@
-"""Kubernetes for the doctor: nodes, pods of every kind, rights, policies; the smoke test's pod.
+"""Reads of Civo, Kubernetes and the store that only the doctor needs, and the smoke test's pod.
 
-`ClusterSurvey` only reads and sends SelfSubjectAccessReviews, which are not stored. `SmokeSurvey` deletes exactly the
-pod that it created.
+Nothing is written, except with `SmokeSurvey`, which deletes exactly the pod that it created, and no lock is taken that
+a writer of the store waits for.
 """
 
+import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
+from sqlalchemy import URL, Connection, NullPool, create_engine
+from sqlalchemy import text as sql
+from sqlalchemy.exc import DBAPIError
+
+from receiver.adapters.civo.answers import whole
+from receiver.adapters.civo.cloud import CivoCloud
 from receiver.adapters.kubernetes.api import (
     CONFLICT,
     CUSTOM,
@@ -26,7 +34,64 @@ from receiver.adapters.kubernetes.cluster import LIVING, KubernetesCluster
 from receiver.adapters.kubernetes.nodes import node_from
 from receiver.adapters.kubernetes.pods import HOST_LABEL, SeenPod
 from receiver.adapters.kubernetes.reflector import ResourceKind
+from receiver.adapters.store.database import Database
+from receiver.adapters.store.migrate import missing, names_in, newest
 from receiver.ports import ClusterNode, TryLater, WontWork
+
+# Resources of the account's quota, and what a size calls them.
+COUNTED = {"instance_count": "", "cpu_core": "cpu_cores", "ram_mb": "ram_mb", "disk_gb": "disk_gb"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizeAtCivo:
+    """A size: what one node of it takes of each of `COUNTED`, its GPUs, and whether Civo offers it now."""
+
+    takes: Mapping[str, int]
+    gpus: int
+    selectable: bool
+
+
+class CivoSurvey(CivoCloud):
+    """The account and cluster of `CivoCloud`."""
+
+    def shown(self) -> dict[str, dict[str, Any]]:
+        """Return the ``labels`` and ``taints`` of each pool by its id, as far as Civo's answer has them.
+
+        Raises TryLater and WontWork.
+        """
+        cluster = section({"cluster": self._cluster()}, "cluster")
+        found: dict[str, dict[str, Any]] = {}
+        for record in (*entries(cluster, "pools"), *entries(cluster, "required_pools")):
+            known = {key: record[key] for key in ("labels", "taints") if record.get(key) is not None}
+            found.setdefault(str(record.get("id")), {}).update(known)
+        return found
+
+    def sizes(self) -> dict[str, SizeAtCivo]:
+        """Return every size that Civo lists, by name. Raises TryLater and WontWork."""
+        answer = self._send("GET", "/v2/sizes", "list the sizes")
+        if not isinstance(answer, list):
+            raise TryLater("malformed answer of Civo: the list of sizes", code="malformed")
+        return {
+            str(record["name"]): SizeAtCivo(
+                takes={name: whole(record.get(word)) or 0 if word else 1 for name, word in COUNTED.items()},
+                gpus=whole(record.get("gpu_count")) or 0,
+                selectable=record.get("selectable") is not False,
+            )
+            for record in answer
+            if isinstance(record, dict) and record.get("name")
+        }
+
+    def free(self) -> dict[str, int]:
+        """Return what is left of each of `COUNTED` in the account's quota, as far as Civo tells it.
+
+        Raises TryLater and WontWork.
+        """
+        answer = self._send("GET", "/v2/quota", "show the quota")
+        if not isinstance(answer, dict):
+            raise TryLater("malformed answer of Civo: the quota", code="malformed")
+        told = {name: (whole(answer.get(f"{name}_limit")), whole(answer.get(f"{name}_usage"))) for name in COUNTED}
+        return {name: limit - used for name, (limit, used) in told.items() if limit is not None and used is not None}
+
 
 DAEMON_SETS = ResourceKind("apps", "daemonsets", ("v1",))
 NETWORK_POLICIES = ResourceKind("networking.k8s.io", "networkpolicies", ("v1",))
@@ -140,3 +205,65 @@ class SmokeSurvey(ClusterSurvey):
         except (TryLater, WontWork) as error:
             if error.code not in (CONFLICT, NOT_FOUND):
                 raise
+
+
+WAITS_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schema:
+    """The revision of a database (None: no tables yet), the newest known one, and the oldest one whose release is
+    compatible with the database. *missing* are tables and columns of the newest revision that the database lacks."""
+
+    revision: str | None
+    newest: str
+    oldest: str | None = None
+    missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Postgres:
+    """A PostgreSQL server: its version, whether it accepts writes, and the schema of the database."""
+
+    version: str
+    takes_writes: bool
+    schema: Schema
+
+
+def sqlite_schema(file: Path) -> Schema:
+    """Return the schema of the database in *file*, over a read-only connection. Raises TryLater."""
+
+    def connect() -> sqlite3.Connection:
+        return sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True, timeout=WAITS_SECONDS)
+
+    try:
+        with create_engine("sqlite://", creator=connect, poolclass=NullPool).connect() as connection:
+            return _schema(connection)
+    except DBAPIError as error:
+        raise TryLater(f"{file}: {error.orig}", code="store") from None
+
+
+def postgres(url: URL) -> Postgres:
+    """Return the server of *url*. Raises TryLater without the password."""
+    database = Database(url)
+    try:
+        with database.read() as connection:
+            standby = bool(connection.execute(sql("SELECT pg_is_in_recovery()")).scalar_one())
+            closed = str(connection.execute(sql("SHOW default_transaction_read_only")).scalar_one()) == "on"
+            return Postgres(
+                version=str(connection.execute(sql("SHOW server_version")).scalar_one()),
+                takes_writes=not standby and not closed,
+                schema=_schema(connection),
+            )
+    finally:
+        database.close()
+
+
+def _schema(connection: Connection) -> Schema:
+    tables = names_in(connection)
+    revision = oldest = None
+    if "alembic_version" in tables:
+        revision = connection.execute(sql("SELECT version_num FROM alembic_version")).scalar()
+    if "compatibility" in tables:
+        oldest = connection.execute(sql("SELECT oldest FROM compatibility WHERE id = 1")).scalar()
+    return Schema(revision=revision, newest=newest(), oldest=oldest, missing=tuple(missing(tables)))

@@ -1,1 +1,0 @@
-"""Reads of Civo, Kubernetes and the store that only the doctor needs."""
