@@ -1,7 +1,7 @@
 """Health, readiness and metrics: what a kubelet and Prometheus ask."""
 
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from flask import Blueprint, Response, jsonify, make_response, request
 from prometheus_client.exposition import choose_encoder
@@ -11,23 +11,12 @@ from receiver.ports import LoopHealth, TryLater, WontWork
 from receiver.web.api.documents import HealthDocument, LoopDocument, ReadinessDocument
 from receiver.web.parts import WebParts
 
+Loop = TypeVar("Loop", bound=LoopDocument)
 
-def loop_document(health: LoopHealth, **more: Any) -> LoopDocument:
-    """Return how the loop is doing and who leads; *more* makes it a document of health."""
-    good, leader = health.good_age, health.leader
-    return (HealthDocument if more else LoopDocument)(
-        status="ok" if health.alive else "stale",
-        loop=str(health.state),
-        beat_age_seconds=round(health.beat_age.total_seconds(), 3),
-        fresh_seconds=round(health.fresh.total_seconds(), 3),
-        steps=health.steps,
-        errors=health.errors,
-        good_step_age_seconds=None if good is None else round(good.total_seconds(), 3),
-        good_step_within_seconds=round(health.good_within.total_seconds(), 3),
-        leader=leader.name if leader else None,
-        term=leader.term if leader else None,
-        **more,
-    )
+
+def loop_document(kind: type[Loop], health: LoopHealth, **more: Any) -> Loop:
+    """Return how the loop is doing and who leads."""
+    return kind.of(health, status="ok" if health.alive else "stale", **more)
 
 
 def blueprint(parts: WebParts) -> Blueprint:
@@ -38,8 +27,9 @@ def blueprint(parts: WebParts) -> Blueprint:
     def healthz() -> Response:
         """Answer 200 while the loop beats; 503 makes the kubelet restart the pod. The store is not asked."""
         health = parts.heartbeat()
-        document = loop_document(health, watch=parts.watch(), mode=parts.mode, version=parts.version).document()
-        return make_response(jsonify(document), 200 if health.alive else 503)
+        more = {"watch": parts.watch(), "mode": parts.mode, "version": parts.version}
+        document = loop_document(HealthDocument, health, **more)
+        return make_response(jsonify(document.document()), 200 if health.alive else 503)
 
     @routes.get("/readyz")
     def readyz() -> Response:
@@ -59,14 +49,8 @@ def blueprint(parts: WebParts) -> Blueprint:
                 reason = f"store: {str(error).removeprefix('store: ')}"
         if not reason and request.args.get("exclude") != "steps" and not health.steps_well:
             reason = f"no step has succeeded for {span((health.good_age or timedelta()).total_seconds())}: see the log"
-        document = ReadinessDocument(
-            ready=not reason,
-            reason=reason,
-            pools=len(parts.policy.pools),
-            mode=parts.mode,
-            loop=str(health.state),
-            leader=health.leader.name if health.leader else None,
-            term=health.leader.term if health.leader else None,
+        document = ReadinessDocument.of(
+            health, ready=not reason, reason=reason, pools=len(parts.policy.pools), mode=parts.mode
         )
         return make_response(jsonify(document.document()), 503 if reason else 200)
 

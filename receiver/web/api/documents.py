@@ -1,11 +1,11 @@
 """What the API answers and takes beside the picture of a step, one model per noun (docs/http-api.md)."""
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import ConfigDict
+from pydantic import BeforeValidator, ConfigDict
 
 from receiver.config.model import Mode
 from receiver.core.explain.explain import what_to_do
@@ -352,9 +352,15 @@ class CostsDocument(Published):
 # --- the server itself
 
 
+Age = Annotated[
+    Positive, BeforeValidator(lambda age: round(age.total_seconds(), 3) if isinstance(age, timedelta) else age)
+]
+
+
 class LeaderDocument(Published):
     """Who leads."""
 
+    paths: ClassVar = {"loop": "state", "leader": "leader.name", "term": "leader.term"}
     loop: Annotated[str, word(("starting", "leading", "waiting", "stopped"))] = ""
     leader: Annotated[str | None, says("the process that leads, as far as this one knows")] = None
     term: Annotated[Count | None, says("how many leaders there have been; null with one process alone")] = None
@@ -363,15 +369,20 @@ class LeaderDocument(Published):
 class LoopDocument(LeaderDocument):
     """How the loop is doing; steps and errors count since the process started."""
 
+    paths: ClassVar = {
+        **LeaderDocument.paths,
+        "beat_age_seconds": "beat_age",
+        "fresh_seconds": "fresh",
+        "good_step_age_seconds": "good_age",
+        "good_step_within_seconds": "good_within",
+    }
     status: Annotated[str, word(("ok", "stale"))] = ""
-    beat_age_seconds: Positive = 0.0
-    fresh_seconds: Annotated[Positive, says("up to which age a beat counts")] = 0.0
+    beat_age_seconds: Age = 0.0
+    fresh_seconds: Annotated[Age, says("up to which age a beat counts")] = 0.0
     steps: Count = 0
     errors: Count = 0
-    good_step_age_seconds: Annotated[Positive | None, says("since the last good step; null where it does not lead")] = (
-        None
-    )
-    good_step_within_seconds: Annotated[Positive, says("from which age on steps count as failing")] = 0.0
+    good_step_age_seconds: Annotated[Age | None, says("since the last good step; null where it does not lead")] = None
+    good_step_within_seconds: Annotated[Age, says("from which age on steps count as failing")] = 0.0
 
 
 class HealthDocument(LoopDocument):
@@ -479,9 +490,10 @@ class AlertmanagerPayload(Published):
     ]
 
 
-def waiting_document(pod: WaitingPod, parts: WebParts, mode: str) -> WaitingPod:
-    """Return *pod* with the name of its pool and what a person can do."""
-    advice = what_to_do(pod.state, pod.rule, namespace=pod.namespace, pod=pod.name, observing=mode == "observe")
+def waiting_document(pod: WaitingPod, found: Picture, parts: WebParts) -> WaitingPod:
+    """Return *pod* of the picture *found* with the name of its pool and what a person can do."""
+    observing = mode_of(found, parts) == "observe"
+    advice = what_to_do(pod.state, pod.rule, namespace=pod.namespace, pod=pod.name, observing=observing)
     name = parts.pool_name(pod.pool) if pod.pool else None
     return pod.model_copy(update={"what_to_do": advice, "pool_name": name})
 

@@ -7,6 +7,7 @@ from flask import Blueprint, Response, g, jsonify, request
 
 from receiver.core.explain.explain import State
 from receiver.core.model.model import Source
+from receiver.ports import StoredDecision
 from receiver.reports.picture import ChargesDocument, Picture, PoolDocument, Unfit, kept_picture
 from receiver.reports.published import utc
 from receiver.web.api.changes import add_budget_changes, add_overrides, add_questions
@@ -16,6 +17,7 @@ from receiver.web.api.documents import (
     DecisionDocument,
     DecisionLine,
     GroundsDocument,
+    LoopDocument,
     MessagesDocument,
     ReceivedAlert,
     StatusDocument,
@@ -26,7 +28,7 @@ from receiver.web.api.documents import (
     waiting_document,
 )
 from receiver.web.api.reports import add_report
-from receiver.web.api.request_parts import limit_asked, pool_asked, pool_called
+from receiver.web.api.request_parts import invalid, limit_asked, pool_asked, pool_called
 from receiver.web.errors import Problem
 from receiver.web.health import loop_document
 from receiver.web.openapi import add_openapi
@@ -50,16 +52,14 @@ NOT_WAITING = (
 )
 
 
-def decision_number(text: str) -> int:
-    """Return *text* as a decision's number; Problem 400 unless it is one."""
-    if not (text.isascii() and text.isdigit()):
-        raise Problem(400, "a decision's id is a whole number", "take it from /api/v1/decisions", field="id")
-    return min(int(text[:20]), MAX_ROW)
-
-
-def no_such_decision() -> Problem:
-    """Return the 404 for a decision that is not kept."""
-    return Problem(404, "no decision has this id", "see /api/v1/decisions for those that are kept", field="id")
+def decision_asked(parts: WebParts, number: str) -> StoredDecision:
+    """Return the decision with that *number*; Problem 400 unless it is one, 404 for one that is not kept."""
+    if not (number.isascii() and number.isdigit()):
+        raise invalid("id", "a decision's id is a whole number", "take it from /api/v1/decisions")
+    stored = parts.store.decision(min(int(number[:20]), MAX_ROW))
+    if stored is None:
+        raise Problem(404, "no decision has this id", "see /api/v1/decisions for those that are kept", field="id")
+    return stored
 
 
 def blueprint(parts: WebParts) -> Blueprint:
@@ -138,7 +138,7 @@ def _status(found: Picture, parts: WebParts) -> StatusDocument:
         at=found.at,
         mode=mode,
         version=parts.version,
-        loop=loop_document(parts.heartbeat()),
+        loop=loop_document(LoopDocument, parts.heartbeat()),
         budget=BudgetDocument.of_picture(found, parts),
         pools=tuple(pool_document(pool, mode) for pool in found.pools),
         sources=found.sources,
@@ -165,7 +165,7 @@ def _add_waiting(routes: Blueprint, parts: WebParts) -> None:
         pool, limit = pool_asked(parts), limit_asked()
         found = _picture(parts)
         kept = [pod for pod in found.waiting if pool in (None, pod.pool)]
-        response = jsonify(as_list(waiting_document(pod, parts, mode_of(found, parts)) for pod in kept[:limit]))
+        response = jsonify(as_list(waiting_document(pod, found, parts) for pod in kept[:limit]))
         response.headers[TOTAL_HEADER] = str(found.waiting_total or 0)
         return response
 
@@ -174,7 +174,7 @@ def _add_waiting(routes: Blueprint, parts: WebParts) -> None:
         found = _picture(parts)
         for pod in found.waiting:
             if (pod.namespace, pod.name) == (namespace, name):
-                return jsonify(waiting_document(pod, parts, mode_of(found, parts)).document())
+                return jsonify(waiting_document(pod, found, parts).document())
         raise not_waiting(found, namespace, name, last_asked(parts, f"{namespace}/{name}"))
 
 
@@ -191,16 +191,11 @@ def _add_decisions(routes: Blueprint, parts: WebParts) -> None:
 
     @routes.get("/decisions/<number>")
     def one_decision(number: str) -> Response:
-        stored = parts.store.decision(decision_number(number))
-        if stored is None:
-            raise no_such_decision()
-        return jsonify(explained(stored, parts).document())
+        return jsonify(explained(decision_asked(parts, number), parts).document())
 
     @routes.get("/decisions/<number>/grounds")
     def grounds(number: str) -> Response:
-        known = decision_number(number)
-        if parts.store.decision(known) is None:
-            raise no_such_decision()
+        known = decision_asked(parts, number).id
         found = parts.store.grounds(known)
         if found is None:
             raise Problem(

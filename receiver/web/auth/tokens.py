@@ -102,14 +102,9 @@ def require_bearer(header: str | None, tokens: Sequence[str], advice: TokenAdvic
 def is_one_of(given: bytes, tokens: Sequence[str]) -> bool:
     """True when *given* is one of *tokens*; how long it takes does not tell which one was close,
     nor how long it is."""
-    sent = _same_length(given)
-    known = [hmac.compare_digest(sent, _same_length(token.strip().encode())) for token in tokens]
-    return any(known)
-
-
-def _same_length(token: bytes) -> bytes:
-    """A digest: compare_digest returns sooner for another length, which would tell that of the token."""
-    return hashlib.sha256(token).digest()
+    # Digests: compare_digest returns sooner for another length, which would tell that of the token.
+    sent, known = hashlib.sha256(given).digest(), [hashlib.sha256(token.strip().encode()).digest() for token in tokens]
+    return any([hmac.compare_digest(sent, digest) for digest in known])  # noqa: C419 (each is compared)
 
 
 MOST_FAILURES = 10  # of one address within a minute
@@ -141,7 +136,9 @@ class Attempts:
         network = _network(address)
         with self._lock:
             recent = self._recent(network)
-            said = secrets.token_bytes(16) if guess is None else self._digest(guess)
+            said = secrets.token_bytes(16)
+            if guess is not None:
+                said = hashlib.blake2b(guess.encode("utf-8", "replace"), key=self._secret, digest_size=16).digest()
             if any(said == before for _, before in recent):
                 return None
             recent = [*recent, (self._now(), said)][-MOST_FAILURES:]
@@ -155,19 +152,20 @@ class Attempts:
         since = self._now() - MINUTE
         return [entry for entry in self._failed.get(network, ()) if entry[0] > since]
 
-    def _digest(self, guess: str) -> bytes:
-        return hashlib.blake2b(guess.encode("utf-8", "replace"), key=self._secret, digest_size=16).digest()
+
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(text)
+    except ValueError:
+        return None
 
 
 def _network(address: str) -> str:
     """What one guesser has: an IPv4 address, or an IPv6 network."""
-    try:
-        found = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return address
-    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is None:
-        return str(ipaddress.ip_network((found, NETWORK), strict=False))
-    return str(getattr(found, "ipv4_mapped", None) or found)
+    found = _address(address.partition("%")[0])
+    if isinstance(found, ipaddress.IPv6Address):
+        return str(found.ipv4_mapped or ipaddress.ip_network((found, NETWORK), strict=False))
+    return str(found or address)
 
 
 # Names of one word and below these are given inside a network and in no public zone (RFC 6761, RFC 6762, RFC 8375;
@@ -185,12 +183,4 @@ def is_ours(host: str, public_url: str | None, names: Collection[str]) -> bool:
     if not name or "." not in name or name.endswith(INSIDE) or name in names:
         return True
     ours = urlsplit(public_url or "").hostname
-    return name == ours or _is_address(name.strip("[]"))
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True
+    return name == ours or _address(name.strip("[]")) is not None

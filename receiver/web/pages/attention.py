@@ -1,7 +1,7 @@
 """What a person should know first: what the last step published, and how the loop and the outbox do."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 
 from receiver.core.model.policy import Policy
@@ -9,7 +9,7 @@ from receiver.core.model.text import some, span
 from receiver.core.notices.notice import Level
 from receiver.core.notices.wording import capital, sentence
 from receiver.ports import LoopHealth, StoredNotice
-from receiver.reports.picture import Picture, kept_picture
+from receiver.reports.picture import ConcernDocument, Picture, kept_picture
 from receiver.web.pages.show import ago
 from receiver.web.parts import WebParts
 
@@ -17,24 +17,11 @@ PLURAL = {"is": "are", "has": "have", "waits": "wait", "grows": "grow", "does": 
 LONGEST = 400  # characters of what another system or a person wrote
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShownConcern:
-    """*what* is a clause behind the names of *pools* (id and name), if there are any; *kind* names its cause.
+class ShownConcern(ConcernDocument):
+    """A concern with the *pools* (id and name) that have it, if there are any, before its clause *what*."""
 
-    *doing* says what is known and what happens next, *todo* what a person can do, *guide* where that is explained (a
-    path below ``docs/``), *page* which of our pages has more, *decision* and *question* which one it is about.
-    """
-
-    kind: str
-    level: Level
-    what: str
-    doing: str = ""
-    todo: str = ""
-    guide: str = ""
-    page: str = ""
+    level: Level = Level.WARN
     pools: tuple[tuple[str, str], ...] = ()
-    decision: int | None = None
-    question: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,13 +59,13 @@ def concerns(scene: Scene) -> list[ShownConcern]:
             by_cause[key] = concern
             continue
         verb, _, rest = concern.what.partition(" ")
-        by_cause[key] = replace(
-            before,
-            what=f"{PLURAL.get(verb, verb)} {rest}",
-            pools=(*before.pools, *concern.pools),
-            doing=before.doing if before.doing == concern.doing else "",  # what differs is on the pools' pages
-            decision=None,
-        )
+        change = {
+            "what": f"{PLURAL.get(verb, verb)} {rest}",
+            "pools": (*before.pools, *concern.pools),
+            "doing": before.doing if before.doing == concern.doing else "",  # what differs is on the pools' pages
+            "decision": None,
+        }
+        by_cause[key] = before.model_copy(update=change)
     return sorted(by_cause.values(), key=lambda concern: concern.level.rank)
 
 
@@ -141,17 +128,11 @@ def _published(scene: Scene) -> Iterator[ShownConcern]:
         pool = scene.policy.pool(concern.pool)
         lasts = f"For {span((scene.now - concern.since).total_seconds())}" if concern.since is not None else ""
         said = (lasts, concern.why, concern.doing)
-        yield ShownConcern(
-            kind=concern.kind,
+        yield ShownConcern.of(
+            concern,
             level=Level(concern.level) if concern.level in set(Level) else Level.WARN,
-            what=concern.what,
             doing=" ".join(sentence(capital(part), LONGEST) for part in said if part),
-            todo=concern.todo,
-            guide=concern.guide,
-            page=concern.page,
             pools=((pool.id, pool.name),) if pool is not None else (),
-            decision=concern.decision,
-            question=concern.question,
         )
 
 

@@ -118,7 +118,7 @@ def _waiting_rows(found: Picture, parts: WebParts) -> list[tuple[WaitingPod, int
             first, pods = rows[key]
             rows[key] = (first.model_copy(update={"gpus": first.gpus + pod.gpus}), pods + 1)
         elif len(rows) < ROWS:
-            rows[key] = (waiting_document(pod, parts, mode_of(found, parts)), 1)
+            rows[key] = (waiting_document(pod, found, parts), 1)
     return list(rows.values())
 
 

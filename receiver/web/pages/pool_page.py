@@ -15,7 +15,7 @@ from receiver.core.notices.grouping import OVER
 from receiver.ports import Arrival, StoredAction, StoredDecision, StoredNotice, StoredOverride
 from receiver.web.api.documents import DecisionDocument, explained
 from receiver.web.api.request_parts import invalid, pool_called
-from receiver.web.api.routes import decision_number, no_such_decision
+from receiver.web.api.routes import decision_asked
 from receiver.web.pages.attention import concerns, scene_of
 from receiver.web.pages.overview import page_of, usable_in
 from receiver.web.pages.pictures import BAR, LOOKS, lanes
@@ -178,10 +178,7 @@ def add_decisions(routes: Blueprint, parts: WebParts) -> None:
     @routes.get("/decisions/<number>")
     def decision(number: str) -> str:
         """Show one decision: what would change it, every rule in order, what was known, what followed."""
-        stored = parts.store.decision(decision_number(number))
-        if stored is None:
-            raise no_such_decision()
-        document = explained(stored, parts)
+        document = explained(decision_asked(parts, number), parts)
         known, pool = document.evidence, parts.policy.pool(document.pool)
         return render_template(
             "decision.html",
