@@ -3,7 +3,6 @@
 from decimal import Decimal
 from html.parser import HTMLParser
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 from flask.testing import FlaskClient
@@ -12,7 +11,6 @@ from receiver.core.model.policy import Budget
 from receiver.core.model.usage import Owner
 from receiver.core.money.attribution import Watch
 from receiver.web.api.reports import standalone
-from receiver.web.pages.pictures import HEIGHT, month_picture
 from tests.core.report.builders import AFTER, a_life, a_policy, a_usage, at
 from tests.core.report.simulated import COUNTS, SimulatedMonth, a_month
 from tests.web.builders import Bench
@@ -126,34 +124,16 @@ def test_the_file_stands_alone() -> None:
     assert not [a for tag, a in Page(html).elements if tag in {"link", "script", "img"} or "href" in a or "src" in a]
 
 
-def test_the_picture_is_told_to_those_who_cannot_see_it(client: FlaskClient) -> None:
-    html = page(client)
-    svg = html[html.index("<svg role") : html.index("</svg>") + len("</svg>")]
-    root = ElementTree.fromstring(svg)
-    assert [child.tag for child in root][:2] == ["title", "desc"]
-    assert "spent on the days of 2026-10" in (root.findtext("desc") or "")
-    assert root.get("aria-labelledby") == "month-title month-desc"
-    bars = list(root.iter("g"))
-    assert len(bars) == 31
-    assert all((bar.findtext("title") or "").startswith("2026-10-") for bar in bars)
-
-
-def test_the_bars_are_as_high_as_their_days_beside_the_even_pace(client: FlaskClient) -> None:
-    found = document(client)
-    picture = month_picture(found, 31)
-    assert picture is not None
-    [(kind, y, label)] = [level for level in picture.levels if level[0] == "pace"]
-    assert (kind, label) == ("pace", "- - even pace $516.13")
-    a_dollar = (picture.ground - y) / (16000 / 31)
-    heights = [bar.used + bar.idle for bar in picture.bars]
-    assert heights == pytest.approx([float(day["usd"]) * a_dollar for day in found["days"]], abs=0.02)
-    assert max(heights) <= HEIGHT
-    assert picture.bars[0].x > 0
-    assert picture.bars[-1].x + picture.bars[-1].width < 100
+def test_each_day_has_a_meter_beside_the_dearest_one(client: FlaskClient) -> None:
+    html, found = page(client), document(client)
+    meters = [a for tag, a in Page(html).elements if tag == "meter"]
+    assert [Decimal(str(a["value"])) for a in meters] == [Decimal(day["usd"]) for day in found["days"]]
+    assert {float(str(a["max"])) for a in meters} == {max(float(day["usd"]) for day in found["days"])}
+    assert "The budget's even pace is $516.13 a day." in words(html)
 
 
 @pytest.mark.parametrize("budget", [None, Budget(monthly_usd=Decimal(0)), Budget(monthly_usd=Decimal("0.01"))])
-def test_a_month_of_any_budget_has_a_picture(budget: Budget | None) -> None:
+def test_a_month_of_any_budget_has_a_page(budget: Budget | None) -> None:
     month = SimulatedMonth(lives=[a_life(lasts=8)], usage=[], policy=a_policy(budget=budget))
     well_formed(page(client_of(month)))
 

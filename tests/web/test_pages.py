@@ -124,22 +124,22 @@ def test_the_budget_tells_spend_reservation_and_what_has_no_price() -> None:
     assert "for lack of a price: an.g1.a100.kube.x8" in text
 
 
-def bar_of(html: str) -> dict[str, float]:
-    """Return the widths of the budget bar's parts, in percent."""
-    rects = [a for tag, a in Page(html).elements if tag == "rect"]
-    return {str(a["class"]): float(str(a["width"]).rstrip("%")) for a in rects}
+def meter_of(html: str) -> dict[str, float]:
+    """Return the numbers of the budget's meter, in USD."""
+    [found] = [a for tag, a in Page(html).elements if tag == "meter"]
+    return {name: float(str(found[name])) for name in ("max", "low", "high", "value")}
 
 
-def test_the_budget_bar_is_in_proportion() -> None:
-    bar = bar_of(page())
-    assert bar["spent"] == pytest.approx(62.41, abs=0.01)
-    assert bar["reserved"] == pytest.approx(8.26, abs=0.01)
+def test_the_budget_has_a_meter_with_its_thresholds() -> None:
+    html = page()
+    assert meter_of(html) == {"max": 5000, "low": 2500, "high": 4000, "value": 3120.44}
+    assert "Warns at 50 %, holds at 80 %, stops at 100 %." in words(html)
 
 
-def test_an_overspent_budget_still_fits_its_bar() -> None:
+def test_an_overspent_budget_still_fits_its_meter() -> None:
     budget = {**a_picture()["budget"], "spent_usd": "7000", "reserved_usd": "3000", "stage": "stop", "ratio": 1.4}
-    bar = bar_of(page(store=showing(budget=budget)))
-    assert (bar["spent"], bar["reserved"]) == (70.0, 30.0)
+    meter = meter_of(page(store=showing(budget=budget)))
+    assert meter["max"] == meter["value"] == 7000
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import calendar
 import re
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 from flask import Blueprint, Response, jsonify, render_template, request
@@ -16,7 +17,6 @@ from receiver.reports.monthly import costs_of, report_of
 from receiver.web.api.documents import CostsDocument, CostsLine
 from receiver.web.api.request_parts import invalid
 from receiver.web.errors import Problem
-from receiver.web.pages.pictures import month_picture
 from receiver.web.pages.show import alone
 from receiver.web.parts import WebParts
 
@@ -122,5 +122,5 @@ def _shown(document: Mapping[str, Any]) -> dict[str, Any]:
         "title": f"{first:%B %Y}",
         "before": f"{first - timedelta(days=1):%Y-%m}",
         "after": f"{first + timedelta(days=length):%Y-%m}" if document["over"] else None,
-        "picture": month_picture(document, length),
+        "pace": Decimal((document["budget"] or {}).get("monthly_usd") or 0) / length,
     }

@@ -17,7 +17,6 @@ from receiver.core.notices.wording import capital, sentence
 from receiver.reports.picture import Picture, PoolDocument, SourceDocument, WaitingPod
 from receiver.web.api.documents import DecisionDocument, mode_of, waiting_document
 from receiver.web.pages.attention import Scene, concerns, headline, scene_of
-from receiver.web.pages.pictures import budget_bar
 from receiver.web.pages.show import ago
 from receiver.web.parts import WebParts
 
@@ -77,7 +76,6 @@ def add_overview(routes: Blueprint, parts: WebParts) -> None:
             doing=[(pool, _waits_for(pool, scene.now)) for pool in found.pools if pool.open_action is not None],
             configured=parts.policy.pools,
             names={p.id: p.name for p in parts.policy.pools},
-            bar=budget_bar(found.budget) if found.budget else None,
             waiting=_waiting_rows(found, parts),
             misfits=found.misfits[:MISFITS],
             more_misfits=len(found.misfits) - MISFITS,

@@ -1,23 +1,19 @@
-"""The geometry of the pages' SVG pictures: the nodes of a pool over time, the days of a month, the bar of a budget.
+"""The geometry of the picture of a pool's nodes over time.
 
-Across in percent of the width, down in pixels: so they need no script and no style, and text keeps its size on a phone.
+Across in percent of the width, down in pixels: so it needs no script and no style, and text keeps its size on a phone.
 """
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from decimal import Decimal
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from receiver.core.explain.samples import Doing, NodeTurn, PoolSample
 from receiver.core.model.memory import IN_A_ROW, NodeLife
 from receiver.core.model.text import some, span
-from receiver.reports.picture import ScopedBudget
-from receiver.reports.screen import dollars, number
-from receiver.web.pages.show import percent
 
 LANES = 40
 SLOTS = 288  # of a lane: what a node did halfway through each of them is drawn
@@ -154,87 +150,3 @@ def _ticks(since: datetime, now: datetime) -> Iterator[tuple[float, str]]:
     while at < now:
         yield _x(at, since, now), f"{at:%d %b}" if at.hour == 0 else f"{at:%H:%M}"
         at += each
-
-
-GROUND, HEIGHT = 126, 100  # pixels: where the bars of the days stand, and how high they are
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bar:
-    """A day: *used* and *idle* are heights, the idle part stands on top."""
-
-    x: float
-    width: float
-    used: float
-    idle: float
-    title: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MonthPicture:
-    """The bars of the days, and levels (the pace of the budget, the dearest day) with their height and label."""
-
-    bars: tuple[Bar, ...]
-    levels: tuple[tuple[str, float, str], ...]
-    ticks: tuple[tuple[float, int], ...]
-    described: str
-    ground: int = GROUND
-
-
-def month_picture(report: Mapping[str, Any], days_in_month: int) -> MonthPicture | None:
-    """Return the picture of *report* (its document), None for a month of which no day has begun."""
-    days = [(day["day"], Decimal(day["usd"]), Decimal(day["idle_usd"])) for day in report["days"]]
-    if not days:
-        return None
-    pace = Decimal((report["budget"] or {}).get("monthly_usd") or 0) / days_in_month
-    dearest = max(days, key=lambda day: day[1])
-    top = max(dearest[1], pace, Decimal("0.01"))
-    each = 100 / days_in_month
-    spent, idle = dollars(sum(day[1] for day in days)), dollars(sum(day[2] for day in days))
-    levels = [("pace", pace, f"- - even pace {dollars(pace)}")] if pace else []
-    if dearest[1] > pace:
-        levels.append(("peak", dearest[1], dollars(dearest[1])))
-    return MonthPicture(
-        bars=tuple(
-            Bar(
-                x=round((n + 0.1) * each, 3),
-                width=round(0.8 * each, 3),
-                used=round(float((whole - idly) / top) * HEIGHT, 2),
-                idle=round(float(idly / top) * HEIGHT, 2),
-                title=f"{day}: {dollars(whole)}, of it {dollars(idly)} idle",
-            )
-            for n, (day, whole, idly) in enumerate(days)
-        ),
-        levels=tuple((kind, round(GROUND - float(level / top) * HEIGHT, 2), label) for kind, level, label in levels),
-        ticks=tuple((round((day - 0.5) * each, 3), day) for day in (1, *range(5, days_in_month + 1, 5))),
-        described=f"{spent} spent on the days of {report['month']} so far shown, {idle} of it idle; the most on "
-        f"{dearest[0]} with {dollars(dearest[1])}.",
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BudgetBar:
-    """The bar's parts and its thresholds (name, place, label); full is the allowance or, if more, what is spent."""
-
-    spent: float
-    reserved: float
-    marks: tuple[tuple[str, float, str], ...]
-
-
-def budget_bar(budget: ScopedBudget) -> BudgetBar | None:
-    """Return the bar of *budget*, or None when its amounts are not known."""
-    monthly, spent, reserved = budget.monthly_usd, budget.spent_usd, budget.reserved_usd or Decimal(0)
-    if monthly is None or monthly <= 0 or spent is None:
-        return None
-    thresholds = (("warn", budget.warn_at), ("hold", budget.hold_at), ("stop", budget.stop_at))
-    marks = [(name, at) for name, ratio in thresholds if (at := number(ratio)) is not None]
-    full = max([Decimal(1), (spent + reserved) / monthly, *(at for _, at in marks)])
-
-    def wide(ratio: Decimal) -> float:
-        return float(round(100 * ratio / full, 2))
-
-    return BudgetBar(
-        spent=wide(spent / monthly),
-        reserved=wide(reserved / monthly),
-        marks=tuple((name, wide(at), percent(at)) for name, at in marks),
-    )
