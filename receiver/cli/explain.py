@@ -17,7 +17,7 @@ from receiver.core.model.text import some, span
 from receiver.ports import Clock
 from receiver.reports.picture import NodeDocument, OverrideInForce, PoolDocument, ReasonDocument, WaitingPod
 from receiver.reports.screen import aligned, as_of, clock_time, known, listed, moment, since, until, usd
-from receiver.web.api.documents import ActionDocument, DecisionDocument, ExplainedDecision, OverrideDocument
+from receiver.web.api.documents import DecisionDocument, ExplainedDecision, OverrideDocument
 
 POD = re.compile(r"(?P<namespace>[a-z0-9][a-z0-9-]*)/(?P<name>[a-z0-9][a-z0-9.-]*)")
 NODES_SHOWN = 20
@@ -228,6 +228,10 @@ def _row(node: NodeDocument, at: datetime | None) -> tuple[str, ...]:
 def about_decision(decision: ExplainedDecision, now: datetime) -> Iterator[str]:
     """Lines on a decision."""
     at = decision.at
+
+    def when(found: datetime | None) -> str:
+        return "" if found is None else f" at {clock_time(found, at)}"
+
     change = f"{decision.verdict}, {decision.from_count} -> {decision.to_count} nodes"
     yield f"decision {decision.id} of GPU pool {decision.pool_name} ({decision.pool}): {change}"
     yield f"because: {decision.because}"
@@ -241,34 +245,36 @@ def about_decision(decision: ExplainedDecision, now: datetime) -> Iterator[str]:
     yield from _spoken(decision.reasons, decision.reasons)
     yield from _evidence(decision.evidence, at)
     for action in decision.actions[:SHOWN]:
-        yield from _action(action, at)
+        change = f"{action.kind} {action.from_count} -> {action.to_count} nodes"
+        yield f"then: {change}, opened{when(action.opened_at)}"
+        for victim in action.victims:
+            why = f": {victim.why}" if victim.why else ""
+            yield f"      {victim.node or victim.instance}: {victim.stage}{when(victim.since)}{why}"
+        if action.last_error:
+            yield f"      last error: {action.last_error}"
+        ended = action.outcome
+        yield f"      {ended.kind}{when(ended.at)}: {ended.detail}" if ended is not None else "      still open"
     beside = [(word, getattr(decision, word)) for word in ("previous", "next")]
     said = [f"{word} {number}" for word, number in beside if number is not None]
     if said:
         yield f"decisions of this pool beside it: {', '.join(said)}"
 
 
-def _action(action: ActionDocument, at: datetime | None) -> Iterator[str]:
-    yield f"then: {action.kind} {action.from_count} -> {action.to_count} nodes, opened{_at(action.opened_at, at)}"
-    for victim in action.victims:
-        why = f": {victim.why}" if victim.why else ""
-        yield f"      {victim.node or victim.instance}: {victim.stage}{_at(victim.since, at)}{why}"
-    if action.last_error:
-        yield f"      last error: {action.last_error}"
-    ended = action.outcome
-    yield f"      {ended.kind}{_at(ended.at, at)}: {ended.detail}" if ended is not None else "      still open"
-
-
-def _at(moment: datetime | None, beside: datetime | None) -> str:
-    return "" if moment is None else f" at {clock_time(moment, beside)}"
-
-
 def _evidence(evidence: Mapping[str, Any], at: datetime | None) -> Iterator[str]:
     """What was known then, with its age at that time. An older version may have stored other parts."""
     left_out = evidence.get("left_out") or {}
-    asked = [_work(work, at) for work in evidence.get("workloads") or ()]
+    asked = []
+    for work in evidence.get("workloads") or ():
+        team = f"team {work['team']}" if work.get("team") else ""
+        whose = ", ".join(filter(None, (work.get("owner"), team))) or "no owner"
+        gpus = some(work.get("gpus") or 0, "GPU")
+        asked.append(f"{work.get('workload')} ({whose}), {gpus}, {since(moment(work.get('since')), at)}")
     yield from _some("who asked: ", asked, left_out.get("asking"))
-    alerts = [_alert(alert, at) for alert in evidence.get("signals") or ()]
+    alerts = []
+    for alert in evidence.get("signals") or ():
+        brought = f", delivery {alert['delivery']}" if alert.get("delivery") is not None else ""
+        said = f"{alert.get('alertname')} ({alert.get('action')}), {alert.get('fingerprint')}"
+        alerts.append(f"{said}, {since(moment(alert.get('starts_at')), at)}{brought}")
     yield from _some("alerts: ", alerts, left_out.get("signals"))
     silent = [
         f"{name} {since(moment(source.get('since')), at)}: {source.get('detail') or 'no answer'}"
@@ -278,9 +284,9 @@ def _evidence(evidence: Mapping[str, Any], at: datetime | None) -> Iterator[str]
     yield from listed("silent then: ", silent)
     if evidence.get("silence"):
         yield f"silence: {evidence['silence'].get('said')}"
-    for said in evidence.get("overrides") or ():
-        nodes = f" of {some(said['nodes'], 'node')}" if isinstance(said.get("nodes"), int) else ""
-        yield f"override {said.get('id')}: {said.get('kind')}{nodes} by {said.get('who')}: {said.get('why')}"
+    for one in evidence.get("overrides") or ():
+        nodes = f" of {some(one['nodes'], 'node')}" if isinstance(one.get("nodes"), int) else ""
+        yield f"override {one.get('id')}: {one.get('kind')}{nodes} by {one.get('who')}: {one.get('why')}"
     bounds, pool = evidence.get("bounds"), evidence.get("pool")
     if bounds and pool:
         price = pool.get("price_usd_per_hour")
@@ -297,15 +303,3 @@ def _some(title: str, lines: Sequence[str], left_out: int | None) -> Iterator[st
     """The first of *lines* behind *title*, and how many more there were."""
     more = max(0, len(lines) - SHOWN) + int(left_out or 0)
     yield from listed(title, [*lines[:SHOWN], *([f"and {more} more"] if more else [])])
-
-
-def _work(work: Mapping[str, Any], at: datetime | None) -> str:
-    whose = ", ".join(x for x in (work.get("owner"), f"team {work['team']}" if work.get("team") else "") if x)
-    gpus = some(work.get("gpus") or 0, "GPU")
-    return f"{work.get('workload')} ({whose or 'no owner'}), {gpus}, {since(moment(work.get('since')), at)}"
-
-
-def _alert(alert: Mapping[str, Any], at: datetime | None) -> str:
-    brought = f", delivery {alert['delivery']}" if alert.get("delivery") is not None else ""
-    fires = since(moment(alert.get("starts_at")), at)
-    return f"{alert.get('alertname')} ({alert.get('action')}), {alert.get('fingerprint')}, {fires}{brought}"

@@ -20,7 +20,6 @@ from receiver.cli.explain import override_line
 from receiver.core.model.overrides import EVERY_POOL, Answer, Standing
 from receiver.core.model.text import span
 from receiver.ports import Clock
-from receiver.reports.picture import ScopedBudget
 from receiver.reports.screen import OLD, aligned, clock_time, since, usd
 from receiver.web.api.documents import BudgetChangeDocument, BudgetDocument, OverrideDocument, QuestionDocument
 
@@ -259,35 +258,24 @@ def about_budgets(found: BudgetDocument, at: datetime | None, now: datetime) -> 
         return
     yield f"budgets of {found.month}, USD"
     rows = [("BUDGET", "SPENT", "RESERVED", "OF", "STAGE", "MONTH'S END")]
-    yield from aligned([*rows, *map(_row, found.scopes)], "<>>><")
+    for scope in found.scopes:
+        spent = "unknown" if scope.unknown else usd(scope.spent_usd)
+        ends = f"{usd(scope.forecast_burn_usd)} at this rate, {usd(scope.forecast_trend_usd)} by the trend"
+        rows.append((scope.title, spent, usd(scope.reserved_usd), usd(scope.monthly_usd), str(scope.stage), ends))
+    yield from aligned(rows, "<>>><")
     pace = next((scope.forecast_since for scope in found.scopes if scope.forecast_since), None)
     if pace is not None:
         yield f"at this rate: what runs now goes on running; trend: the pace since {clock_time(pace, None)} goes on"
     for scope in found.scopes:
-        yield from _notes(scope)
+        if scope.unknown:
+            yield f"{scope.title}: nothing grows while its spend is unknown: {scope.unknown}"
+        if scope.unpriced:
+            yield f"{scope.title}: nothing grows until these have a price: {', '.join(scope.unpriced)}"
+        if scope.uncounted:
+            yield f"{scope.title}: not counted, for lack of a price: {', '.join(scope.uncounted)}"
+        if scope.set_by is not None:
+            yield f"{scope.title}: set for this month by {scope.set_by.who}: {scope.set_by.why}"
     for kept in found.kept_out or ():
         yield f"new GPU work is kept out of {kept.place} {since(kept.since, None)}"
     if at is not None and now - at > OLD:
         yield f"as of {clock_time(at, None)}, {span((now - at).total_seconds())} ago: the loop may stand still"
-
-
-def _row(scope: ScopedBudget) -> tuple[str, ...]:
-    return (
-        scope.title,
-        "unknown" if scope.unknown else usd(scope.spent_usd),
-        usd(scope.reserved_usd),
-        usd(scope.monthly_usd),
-        str(scope.stage),
-        f"{usd(scope.forecast_burn_usd)} at this rate, {usd(scope.forecast_trend_usd)} by the trend",
-    )
-
-
-def _notes(scope: ScopedBudget) -> Iterator[str]:
-    if scope.unknown:
-        yield f"{scope.title}: nothing grows while its spend is unknown: {scope.unknown}"
-    if scope.unpriced:
-        yield f"{scope.title}: nothing grows until these have a price: {', '.join(scope.unpriced)}"
-    if scope.uncounted:
-        yield f"{scope.title}: not counted, for lack of a price: {', '.join(scope.uncounted)}"
-    if scope.set_by is not None:
-        yield f"{scope.title}: set for this month by {scope.set_by.who}: {scope.set_by.why}"

@@ -20,7 +20,7 @@ from receiver.core.model.text import lasting, span
 from receiver.doctor import civo, server
 from receiver.doctor.checks import CALL_TIMEOUTS, Check, Finding, Installation, skipped
 from receiver.doctor.nodes import of_pool
-from receiver.ports import Clock, TryLater, WontWork
+from receiver.ports import Clock, ClusterNode, TryLater, WontWork
 
 IMAGE = "nvcr.io/nvidia/cuda:12.4.1-base-ubuntu22.04"
 NAME = "gpu-autoscaler-smoke"
@@ -195,47 +195,35 @@ def _created(cluster: SmokeSurvey, test: Trial, pod: Mapping[str, Any]) -> str:
         return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _PoolState:
-    """The state of the pool: its required count, its nodes, those that are ready, those that offer a GPU."""
-
-    required: int
-    nodes: frozenset[str]
-    ready: frozenset[str]
-    gpus: frozenset[str]
-
-
-def _look(cluster: SmokeSurvey, cloud: CivoSurvey, test: Trial) -> _PoolState:
+def _look(cluster: SmokeSurvey, cloud: CivoSurvey, test: Trial) -> tuple[int, list[ClusterNode]]:
+    """Return the required count of the pool, and its nodes."""
     pool = cloud.look().get(test.pool.id)
-    mine = of_pool(cluster.nodes(), test.pool)
-    return _PoolState(
-        required=pool.required if pool else 0,
-        nodes=frozenset(node.name for node in mine),
-        ready=frozenset(node.name for node in mine if node.ready),
-        gpus=frozenset(node.name for node in mine if node.ready and node.allocatable),
-    )
+    return pool.required if pool else 0, of_pool(cluster.nodes(), test.pool)
 
 
 def _watched(
-    clock: Clock, test: Trial, cluster: SmokeSurvey, cloud: CivoSurvey, before: _PoolState
+    clock: Clock, test: Trial, cluster: SmokeSurvey, cloud: CivoSurvey, before: tuple[int, list[ClusterNode]]
 ) -> Iterator[Finding]:
     """Yield each stage when it is first seen, with the time since the start and since the previous stage."""
+    required_before, names_before = before[0], {node.name for node in before[1]}
     began = last = clock.now()
     missing, trouble, pod = list(STAGES), "", PodState(phase="")
     while clock.now() - began < test.timeout and RUNNING in missing and pod.phase != "Failed":
         try:
-            pod, around, trouble = cluster.state(test.namespace, NAME), _look(cluster, cloud, test), ""
+            pod, trouble = cluster.state(test.namespace, NAME), ""
+            required, nodes = _look(cluster, cloud, test)
         except TryLater as error:
             trouble = str(error)
         except WontWork as error:
             trouble = str(error)
             break
         else:
+            ready = [node for node in nodes if node.ready and node.name not in names_before]
             shown = {
                 PENDING: pod.unschedulable,
-                ASKED: around.required > before.required,
-                READY: bool(around.ready - before.nodes),
-                GPUS: bool(around.gpus - before.nodes),
+                ASKED: required > required_before,
+                READY: bool(ready),
+                GPUS: any(node.allocatable for node in ready),
                 RUNNING: pod.phase in ("Running", "Succeeded"),
             }
             for check in [check for check in missing if shown[check]]:
