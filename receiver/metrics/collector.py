@@ -216,11 +216,7 @@ BOUNDS_OF_POOLS = (
 
 
 class StoreCollector(Collector):
-    """Policy from the configuration, everything else from the store's picture and totals.
-
-    A store that does not answer leaves its own series out and says ``gpu_autoscaler_source_up{source="store"} 0``;
-    nothing is reported as 0 that is not known.
-    """
+    """Policy from the configuration, the rest from the store; while it is silent, only that is told of the rest."""
 
     def __init__(
         self,
@@ -305,7 +301,6 @@ class StoreCollector(Collector):
         yield gauge("build_info", "The version that runs.", [((self._version,), 1)], "version")
 
     def _seen(self, found: Picture) -> Iterator[Metric]:
-        """The pools as the last step found them."""
         known = [(pool, shown) for pool in self._policy.pools if (shown := found.pool(pool.id)) is not None]
         states = [((pool.id, state), getattr(shown, state)) for pool, shown in known for state in NODE_STATES]
         text = "Nodes of a pool by state; required is what Civo was asked for."
@@ -330,7 +325,6 @@ class StoreCollector(Collector):
         yield from self._waits(known)
 
     def _waits(self, known: Sequence[tuple[Pool, PoolDocument]]) -> Iterator[Metric]:
-        """What pools wait for."""
         failed = {pool.id: [w for w in shown.waits if w.kind == WaitKind.BACKOFF] for pool, shown in known}
         rows = [((pool,), bool(found)) for pool, found in failed.items()]
         yield gauge("pool_backoff", "Whether a pool backs off after failures (1).", rows, "pool")
@@ -392,7 +386,6 @@ class StoreCollector(Collector):
             yield counter("deliveries", "Webhook deliveries kept.", [((), total)])
 
     def _messages(self, counts: Mapping[str, Any]) -> Iterator[Metric]:
-        """How many messages wait, and how each destination takes them."""
         notices = filled(counts.get("notices"), [(state,) for state in NOTICE_STATES])
         yield gauge("notices", "Notices in the outbox by state.", notices, "state")
         text = "Age of the oldest pending notice; 0 when none is."

@@ -43,10 +43,7 @@ class CostFamilies:
 
 
 def cost_families(store: ReadStore, policy: Policy, now: datetime) -> Iterator[Metric]:
-    """Yield this month's costs so far. Each family but the GPU-seconds adds up to what the ledger says of its part.
-
-    Only the dearest have series of their own, and a workload only while it runs; the rest is ``(other)``.
-    """
+    """Yield this month's costs so far, with series of the dearest and of running workloads; the rest is ``(other)``."""
     month = month_of(now, policy.timezone)
     attributed = costs_of(store, policy, month, now)
 
@@ -89,7 +86,6 @@ def cost_families(store: ReadStore, policy: Policy, now: datetime) -> Iterator[M
 
 
 def _bounded(found: Iterable[Line]) -> dict[str, list[Line]]:
-    """Return the dearest lines of what workloads held by key, and what is left under one."""
     kept: dict[str, list[Line]] = {}
     for line in found:
         if line.part is Part.HELD:

@@ -100,10 +100,7 @@ LATE_FOR = timedelta(days=7)  # after a downtime; older reports are not sent
 
 
 class MonthEnd:
-    """Counts, closes and sends what is due; the leader's loop calls `look` after each step.
-
-    *watched* is False if no cluster is configured: usage is never known then, so months do not wait for it.
-    """
+    """Counts, closes and sends what is due. Without a cluster (*watched* False) months do not wait for usage."""
 
     def __init__(self, store: Store, telemetry: Telemetry | None, policy: Policy, *, watched: bool = True) -> None:
         self._store, self._telemetry, self._policy, self._watched = store, telemetry, policy, watched
@@ -133,7 +130,6 @@ class MonthEnd:
             log.exception("reports failed")
 
     def _months(self, now: datetime) -> tuple[Month, Month]:
-        """The month before the current one, and the current one."""
         current = month_of(now, self._policy.timezone)
         return month_of(current.start - timedelta(days=1), self._policy.timezone), current
 
@@ -168,10 +164,7 @@ class MonthEnd:
                 yield month, unit, at
 
     def _close(self, now: datetime) -> None:
-        """Store the reports of the month that ended, so that later configurations do not change them.
-
-        That of all teams is stored last and marks the month as closed.
-        """
+        """Store the reports of the month that ended; that of all teams is stored last and marks the month as closed."""
         month, _ = self._months(now)
         if month.name in self._closed or month.name in self._nothing:
             return

@@ -1,7 +1,6 @@
-"""What a step publishes: one model per noun, made from its facts and decisions, stored as JSON, and read by API, pages,
-commands and metrics.
+"""What a step publishes, stored as JSON, and read by API, pages, commands and metrics. Null is what was not known.
 
-Null is what was not known. Durations are seconds, money is USD, ratios are 0 to 1.
+Durations are seconds, money is USD, ratios are 0 to 1.
 """
 
 from datetime import datetime
@@ -118,7 +117,6 @@ class PoolsQuestion(QuestionInShort):
 
     @classmethod
     def of_pool(cls, question: Question, facts: Facts, wanted: Wanted) -> Self:
-        """Return *question* as it stands."""
         return cls.of(
             question,
             state=question.standing(facts.at),
@@ -299,12 +297,10 @@ class ScopedBudget(Published):
 
     @property
     def forecast_usd(self) -> Decimal | None:
-        """The higher of the two forecasts, None where there is none."""
         return max((usd for usd in (self.forecast_burn_usd, self.forecast_trend_usd) if usd is not None), default=None)
 
     @classmethod
     def of_view(cls, view: BudgetView) -> Self:
-        """Return *view* as it stands."""
         unknown = {"spent_usd": None, "ratio": None} if view.unknown else {}
         return cls.of(view, name=view.shown or view.name, **unknown)
 
@@ -365,7 +361,6 @@ class ChargesDocument(Published):
 
     @classmethod
     def of_comparison(cls, compared: Comparison) -> Self:
-        """Return the comparison of ledger and charges."""
         return cls.of(
             compared,
             records=len(compared.charged.records),
@@ -409,7 +404,6 @@ class RightsDocument(Published):
 
     @classmethod
     def of_rights(cls, rights: Rights, now: datetime) -> Self:
-        """Return *rights* as of *now*."""
         return cls.of(rights, said=str(rights), holds_growth=rights.holds_growth(now))
 
 

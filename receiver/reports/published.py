@@ -71,10 +71,7 @@ class Published(BaseModel):
         return found
 
     def document(self, exclude: Any = None) -> dict[str, Any]:
-        """Return the JSON-able document: the fields that are set, and null for others that are always there.
-
-        *exclude* names fields to leave out, as pydantic's ``model_dump`` takes them.
-        """
+        """Return the JSON-able document, null for what is not set, without *exclude* (as of ``model_dump``)."""
         names = [field.alias or name for name, field in type(self).model_fields.items()]
         always = dict.fromkeys(name for name in names if name not in self.sometimes)
         return {**always, **self.model_dump(mode="json", exclude_unset=True, exclude=exclude)}

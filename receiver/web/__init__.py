@@ -61,7 +61,6 @@ def create_app(parts: WebParts) -> Flask:
 
 
 def _pages(parts: WebParts) -> Blueprint:
-    """Return /, /pools/{pool}, /decisions/{id}, /costs and /sources, rendered from the store."""
     found = Blueprint("pages", __name__)
     for add in (add_overview, add_pool_page, add_decisions, reports.add_costs):
         add(found, parts)

@@ -22,10 +22,7 @@ log = structlog.get_logger(__name__)
 
 
 class Problem(Exception):
-    """An answer other than success: HTTP *status*, what is wrong, what helps, and which *field* it is about.
-
-    *more* goes into the JSON answer, except ``retry_after``: the seconds of that header.
-    """
+    """An answer other than success. *more* goes into its JSON, except ``retry_after``: the seconds of that header."""
 
     def __init__(self, status: int, error: str, remedy: str, *, field: str | None = None, **more: Any) -> None:
         super().__init__(error)

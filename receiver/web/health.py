@@ -56,7 +56,6 @@ def blueprint(parts: WebParts) -> Blueprint:
 
     @routes.get("/metrics")
     def metrics() -> Response:
-        """Answer the registry in the exposition format that the scraper asks for."""
         try:
             encode, content_type = choose_encoder(request.headers.get("Accept", ""))
         except (TypeError, ValueError):  # the library does not accept every version

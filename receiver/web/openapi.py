@@ -1,7 +1,4 @@
-"""GET /api/v1/openapi.json: every route that programs use, as an OpenAPI 3.1 document (https://spec.openapis.org/oas/v3.1.1).
-
-Its schemas are those of the models that the answers are made with; the requests are one table.
-"""
+"""GET /api/v1/openapi.json: every route that programs use, as an OpenAPI 3.1 document (https://spec.openapis.org/oas/v3.1.1)."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -151,7 +148,6 @@ def _named(model: type[BaseModel]) -> str:
 
 @cache
 def schemas() -> dict[str, Schema]:
-    """Return the schema of every model that is asked for or answered, by its name."""
     models = {m for r in REQUESTS for m in (r.answer, r.body) if isinstance(m, type)} | {api.ProblemDocument}
     _, found = models_json_schema(
         [(m, "serialization") for m in sorted(models, key=_named)], ref_template="#/components/schemas/{model}"
@@ -172,7 +168,6 @@ def _shown(answer: type[BaseModel] | Schema, *, many: bool = False) -> Schema:
 
 
 def _operation(request: Request, path: str, *, closed: bool) -> Schema:
-    """Return *request* as the specification writes it; *closed* when reading takes a token."""
     kinds = ("text/plain", "application/openmetrics-text") if request.answer is TEXT else ("application/json",)
     content = {kind: {"schema": _shown(request.answer, many=request.many)} for kind in kinds}
     found: dict[str, Any] = {"description": "done" if request.status != 200 else "found", "content": content}

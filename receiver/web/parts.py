@@ -49,19 +49,16 @@ class WebParts:
     watch: Callable[[], str] = lambda: "off"
 
     def __post_init__(self) -> None:
-        """Raise ValueError for tokens that cannot be used, and for a limit below one byte."""
         self.tokens()
         if self.max_body_bytes < 1:
             raise ValueError("max_body_bytes must be at least 1")
 
     @property
     def webhook_tokens(self) -> tuple[str, ...]:
-        """Alertmanager's tokens that are valid now."""
         return self.tokens().webhook
 
     @property
     def operator_token(self) -> str | None:
-        """The operator's token that is valid now."""
         return self.tokens().operator
 
     def pool_name(self, pool_id: str) -> str:

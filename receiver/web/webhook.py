@@ -36,14 +36,12 @@ class Door:
     """A WSGI application before another: takes deliveries itself, and leaves to the other what is none or fails."""
 
     def __init__(self, inner: "WSGIApplication", parts: WebParts) -> None:
-        """Stand before *inner*, which is Flask's with `blueprint` in it."""
         self._inner, self._parts = inner, parts
         self._large = threading.BoundedSemaphore()
         self._pools = tuple(name for pool in parts.policy.pools for name in (pool.id, pool.name))
         self._headers = [*HEADERS.items(), *NO_STORE.items(), ("Content-Type", "application/json")]
 
     def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
-        """Answer one request."""
         if environ.get("PATH_INFO") != PATH or environ.get("REQUEST_METHOD") != "POST":
             return self._inner(environ, start_response)
         began = environ[BEGAN] = time.perf_counter()
@@ -98,7 +96,6 @@ def blueprint(_parts: WebParts) -> Blueprint:
 
     @routes.post(PATH, provide_automatic_options=False)
     def refuse() -> Response:
-        """Let the handlers of errors answer."""
         failure: Exception = request.environ[FAILURE]
         raise failure
 

@@ -1,7 +1,6 @@
-"""What people change: /api/v1/overrides, the answers to /api/v1/questions, and this month's allowance, /api/v1/budget.
+"""What people change: overrides, answers to approval requests, and the allowance of this month.
 
-Each is checked field by field, takes the operator's token, is stored with its message in one transaction, and wakes the
-step that acts on it.
+Each is stored with its message in one transaction, and wakes the step that acts on it.
 """
 
 import secrets
@@ -96,7 +95,6 @@ def add_overrides(routes: Blueprint, parts: WebParts) -> None:
 
     @routes.delete("/overrides/<number>")
     def end_one(number: str) -> Response:
-        """End one before its time; the query's ``who`` is told as the one who did."""
         require_operator(parts)
         return answer(end_override(number, request.args.get("who", ""), parts))
 
@@ -111,10 +109,7 @@ def keep_override(override: Override, parts: WebParts) -> None:
 
 
 def end_override(number: str, who: str, parts: WebParts) -> StoredOverride:
-    """End the override with the id *number*, send a message that names *who*, wake the loop, and return it.
-
-    Raises TryLater, and Problem 404 for one that is not there or not in force.
-    """
+    """End an override with a message that names *who*. Raises TryLater, and Problem 404 unless it is in force."""
     now, stored = parts.clock.now(), _kept_override(parts, number)
     by = one_line(who)[:100] or UNNAMED
     notice = was_ended(stored.override, by, parts.policy)
@@ -135,10 +130,7 @@ def _kept_override(parts: WebParts, number: str) -> StoredOverride:
 def override_of(
     said: Mapping[str, Any], policy: Policy, now: datetime, once: str = ""
 ) -> tuple[Override | None, list[Problem]]:
-    """Return the override that *said* asks for, or None and what is wrong with each field.
-
-    Its id ends with *once*, else with something new.
-    """
+    """Return the override that *said* asks for, its id ending with *once* if given; or None and what is wrong."""
     problems: list[Problem] = []
 
     def checked(check: Callable[[], T]) -> T | None:
@@ -243,8 +235,7 @@ def _length(said: Any) -> timedelta:
 
 
 def size_of(pool: str, store: WebStore) -> int | None:
-    """Return how many nodes the pool (an id) has by the last step's picture, those that were just asked for included;
-    None where that is not known."""
+    """Return how many nodes the pool (an id) has or was just asked for by the last picture, None if not known."""
     found = kept_picture(store)[0].pool(pool)
     if found is None or found.required is None:
         return None
@@ -272,8 +263,7 @@ def take_answer(
 
 
 def answer_once(question: Question, answer: Answer, who: str, why: str, parts: WebParts) -> bool | None:
-    """Keep *answer* and wake the loop; False when it is answered or over, None when *answer* says a number of nodes
-    and the pool's size is not known."""
+    """Keep *answer* and wake the loop; False unless it stands, None where the size that it needs is not known."""
     present = size_of(question.pool, parts.store)
     if present is None and needs_size(answer, question):
         return None
@@ -296,7 +286,6 @@ def add_questions(routes: Blueprint, parts: WebParts) -> None:
 
     @routes.get("/questions")
     def questions() -> Response:
-        """List approval requests, newest first."""
         pool, limit, now = pool_asked(parts), limit_asked(), parts.clock.now()
         found = parts.store.questions(pool=pool, limit=limit)
         return jsonify(as_list(QuestionDocument.of_question(q, parts, now) for q in found))
@@ -345,7 +334,6 @@ def add_budget_changes(routes: Blueprint, parts: WebParts) -> None:
 
     @routes.delete("/budget")
     def reset_budget() -> Response:
-        """Return to the configured allowance."""
         require_operator(parts)
         return keep(request.args, None)
 

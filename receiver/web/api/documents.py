@@ -130,10 +130,7 @@ class DecisionDocument(DecisionLine):
 
     @classmethod
     def of_stored(cls, stored: StoredDecision, parts: WebParts, **more: Any) -> Self:
-        """Return a decision with the words and names that were stored with it.
-
-        Only for what an older version did not store, today's words and today's policy are shown.
-        """
+        """Return a decision with the words and names that were stored with it, else with today's."""
         decision, known = stored.decision, dict(stored.decision.evidence)
         pool = known.get("pool")
         name = pool.get("name") if isinstance(pool, Mapping) else None
@@ -202,7 +199,6 @@ class OverrideDocument(Published):
 
     @classmethod
     def of_stored(cls, stored: StoredOverride, parts: WebParts, now: datetime) -> Self:
-        """Return one override as it stands at *now*."""
         override = stored.override
         return cls.of(
             stored,
@@ -229,7 +225,6 @@ class QuestionDocument(QuestionInShort):
 
     @classmethod
     def of_question(cls, question: Question, parts: WebParts, now: datetime) -> Self:
-        """Return *question* as it stands at *now*."""
         name, state = parts.pool_name(question.pool), question.standing(now)
         return cls.of(question, pool_name=name, state=state, said=sentence(question, now))
 

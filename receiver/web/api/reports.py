@@ -54,7 +54,6 @@ def add_costs(routes: Blueprint, parts: WebParts) -> None:
 
     @routes.get("/costs")
     def costs() -> str:
-        """Show what a month cost, whose it was, and what lay idle."""
         shown = _shown(_asked_for(parts))
         return render_template("costs.html", layout="base.html", mode=parts.mode, now=parts.clock.now(), **shown)
 
@@ -87,10 +86,7 @@ def _month_asked(parts: WebParts, now: datetime) -> Month:
 
 
 def _asked_for(parts: WebParts) -> dict[str, Any]:
-    """Return the document of the month and team in the query: the closed one if there is one.
-
-    Problem 400, or 404 for a team that the month does not know, with what can be asked for.
-    """
+    """The document of the month and team in the query, the closed one if there is one; Problem 400 or 404."""
     now, team = parts.clock.now(), request.args.get("team")
     month = _month_asked(parts, now)
     everybody = parts.store.closed_report(month.name, EVERYBODY, now) if month.end <= now else None
@@ -114,7 +110,6 @@ def _unknown(team: str, month: Month, known: list[str]) -> Problem:
 
 
 def _shown(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the page needs to show *document*."""
     first = date.fromisoformat(f"{document['month']}-01")
     length = calendar.monthrange(first.year, first.month)[1]
     return {

@@ -101,10 +101,7 @@ def read_form(incoming: Request) -> dict[str, str]:
 
 
 def read_object(incoming: Request, fields: Sequence[str], example: str) -> Mapping[str, Any]:
-    """Return the JSON object of the body, whose numbers with a point are Decimals.
-
-    Raises Problem 400 for anything else and for a field that is not in *fields*, 413 for a body that is too large.
-    """
+    """Return the JSON object of the body, with Decimals; Problem 400 for anything but *fields*, 413 if too large."""
     try:
         said = json.loads(read_body(incoming, LARGEST_BODY), parse_float=Decimal)
     except (ValueError, RecursionError):
@@ -118,10 +115,7 @@ def read_object(incoming: Request, fields: Sequence[str], example: str) -> Mappi
 
 
 def read_body(incoming: Request, limit: int, remedy: str = REMEDIES[413]) -> bytes:
-    """Return the body; raise Problem 413 for one over *limit* bytes without reading more than one byte past it.
-
-    A chunked body has no Content-Length, so what is read counts too.
-    """
+    """Return the body, chunked or not; Problem 413 for one over *limit* bytes, read one byte past it at most."""
     too_large = Problem(413, f"the body is larger than {limit} bytes", remedy, limit_bytes=limit)
     if incoming.content_length is not None and incoming.content_length > limit:
         raise too_large

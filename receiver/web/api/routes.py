@@ -91,8 +91,6 @@ def _picture(parts: WebParts) -> Picture:
 
 
 def _add_picture(routes: Blueprint, parts: WebParts) -> None:
-    """Add to *routes* what the last step found, and what Alertmanager delivered."""
-
     @routes.get("/status")
     def status() -> Response:
         return jsonify(_status(_picture(parts), parts).document(exclude={"pools": {"__all__": {"nodes"}}}))
@@ -130,7 +128,6 @@ def _add_picture(routes: Blueprint, parts: WebParts) -> None:
 
 
 def _status(found: Picture, parts: WebParts) -> StatusDocument:
-    """Everything that one screen shows."""
     mode = mode_of(found, parts)
     undelivered = parts.store.undelivered(limit=UNDELIVERED)
     failing = [notice for notice in undelivered if notice.attempts]
@@ -158,8 +155,6 @@ def _status(found: Picture, parts: WebParts) -> StatusDocument:
 
 
 def _add_waiting(routes: Blueprint, parts: WebParts) -> None:
-    """Add to *routes* the pods that wait for GPUs."""
-
     @routes.get("/waiting")
     def waiting() -> Response:
         pool, limit = pool_asked(parts), limit_asked()
@@ -179,8 +174,6 @@ def _add_waiting(routes: Blueprint, parts: WebParts) -> None:
 
 
 def _add_decisions(routes: Blueprint, parts: WebParts) -> None:
-    """Add to *routes* what was decided and done."""
-
     @routes.get("/decisions")
     def decisions() -> Response:
         pool, limit = pool_asked(parts), limit_asked()

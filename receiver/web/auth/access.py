@@ -56,10 +56,7 @@ class Session:
 
 
 class Sessions:
-    """Signs and reads the cookies of sessions with keys that are made of *tokens*, a role's of that role's.
-
-    Nothing is stored, so every replica knows a session, and a new token ends those that the old one began.
-    """
+    """Signs and reads cookies of sessions with keys made of *tokens*: a new token ends the sessions of the old one."""
 
     def __init__(self, tokens: Mapping[Role, str]) -> None:
         signed = {"key_derivation": "hmac", "digest_method": hashlib.sha256}
@@ -102,7 +99,6 @@ class Visitor:
 
     @property
     def form_token(self) -> str:
-        """What the session's forms carry; empty without one."""
         return self.session.form_token if self.session else ""
 
     def sent(self, form_token: str) -> bool:
@@ -137,10 +133,7 @@ class Access:
         return Visitor(session=session, can_log_in=bool(tokens), can_act=Role.OPERATOR in tokens)
 
     def by_https(self, incoming: Request) -> bool:
-        """True when the browser came by https, as far as we saw it ourselves or the configuration says it.
-
-        Headers such as X-Forwarded-Proto are ignored: any client can set them.
-        """
+        """True when the browser came by https, as we see or are configured; any client can set X-Forwarded-Proto."""
         ours = urlsplit(self._parts.public_url or "")
         return incoming.is_secure or (ours.scheme == "https" and ours.netloc == incoming.host)
 
@@ -168,10 +161,7 @@ class Access:
             raise Problem(403, "this form was sent by another site", remedy)
 
     def require_no_guesser(self, incoming: Request) -> None:
-        """Raise Problem 429 for a token from an address that tried many others within a minute.
-
-        The webhook is left out: a valid token is accepted at once, whatever else came from the same address.
-        """
+        """Raise Problem 429 for a token from an address that tried many others within a minute; not at the webhook."""
         reads = incoming.method in ("GET", "HEAD") and self._parts.reading is ReadAccess.OPEN
         if reads or _is_open(incoming) or not _bearer(incoming):
             return
@@ -188,10 +178,7 @@ class Access:
             log.warning("token refused", address=address, path=loggable(incoming.path), failures=failures)
 
     def requires_token(self, incoming: Request, visitor: Visitor) -> bool:
-        """True when *visitor* asks for something that is closed and brings nothing that opens it.
-
-        Raises Unauthorized for a token that opens nothing, and where who asks is no person.
-        """
+        """True when *visitor* must log in first; raises Unauthorized for a wrong token and a program without one."""
         if self._parts.reading is ReadAccess.OPEN or _is_open(incoming) or visitor.session is not None:
             return False
         if incoming.blueprint == "acting" and incoming.method == "POST":
@@ -215,12 +202,10 @@ def _bearer(incoming: Request) -> str:
 
 
 def own_path(text: str | None) -> str:
-    """Return *text* when it is a path of ours that a browser may be sent to, else ``/``.
-
-    Browsers drop control characters and read a backslash as a slash, so ``//host`` hides behind both.
-    """
+    """Return *text* when it is a path of ours that a browser may be sent to, else ``/``."""
     if not text or not text.startswith("/") or text.startswith("//"):
         return "/"
+    # Browsers drop control characters and read a backslash as a slash, so ``//host`` hides behind both.
     if "\\" in text or any(c <= " " or c == "\x7f" for c in text):
         return "/"
     return "/" if text.partition("?")[0] in ("/login", "/logout") else text
@@ -308,7 +293,6 @@ def blueprint(access: Access, parts: WebParts) -> Blueprint:
 
     @routes.post("/logout")
     def log_out() -> Response:
-        """Forget the session in this browser."""
         access.require_own_site(request)
         if g.visitor.session is not None and not g.visitor.sent(read_form(request).get("form_token", "")):
             raise Problem(403, "this form is of another session", "open the page again and log out there")

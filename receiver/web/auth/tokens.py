@@ -1,7 +1,4 @@
-"""Bearer tokens, compared in constant time; who guesses waits; and which hosts a browser may have asked for.
-
-A refusal says what is missing without repeating what was sent.
-"""
+"""Bearer tokens, compared in constant time; who guesses waits; and which hosts a browser may have asked for."""
 
 import hashlib
 import hmac
@@ -75,11 +72,8 @@ READER = TokenAdvice(
 
 
 def require_bearer(header: str | None, tokens: Sequence[str], advice: TokenAdvice = WEBHOOK) -> None:
-    """Raise Unauthorized unless *header* (Authorization, as the WSGI server decoded it) holds one of *tokens*.
-
-    Every known token is compared, so that the time taken does not tell which one was close. The header is
-    never echoed: people paste the token where the scheme belongs.
-    """
+    """Raise Unauthorized unless *header* (Authorization, as WSGI decoded it) holds one of *tokens*; it is never echoed,
+    because people paste the token where the scheme belongs."""
     if not tokens:
         raise Unauthorized(*advice.none_set)
     if not header:
@@ -100,8 +94,7 @@ def require_bearer(header: str | None, tokens: Sequence[str], advice: TokenAdvic
 
 
 def is_one_of(given: bytes, tokens: Sequence[str]) -> bool:
-    """True when *given* is one of *tokens*; how long it takes does not tell which one was close,
-    nor how long it is."""
+    """True when *given* is one of *tokens*; the time taken tells neither which one was close nor how long it is."""
     # Digests: compare_digest returns sooner for another length, which would tell that of the token.
     sent, known = hashlib.sha256(given).digest(), [hashlib.sha256(token.strip().encode()).digest() for token in tokens]
     return any([hmac.compare_digest(sent, digest) for digest in known])  # noqa: C419 (each is compared)
@@ -129,10 +122,7 @@ class Attempts:
             return int(recent[-MOST_FAILURES][0] + MINUTE - self._now()) + 1 if len(recent) >= MOST_FAILURES else 0
 
     def failed(self, address: str, guess: str | None = None) -> int | None:
-        """Note a failure of *address*; return how many it had within a minute.
-
-        With a *guess* the same one counts once; then None is returned for it, as there is nothing new.
-        """
+        """Note a failure of *address*; return how many it had within a minute, None for a *guess* made before."""
         network = _network(address)
         with self._lock:
             recent = self._recent(network)
@@ -175,10 +165,7 @@ _PORT = re.compile(r":\d{1,5}\Z")
 
 
 def is_ours(host: str, public_url: str | None, names: Collection[str]) -> bool:
-    """True when *host* (the header, with or without a port) is one that people of ours use.
-
-    That is an address, a name that only a network inside gives, the host of *public_url*, or one of *names*.
-    """
+    """True when *host* (the header) is an address, a name inside a network, that of *public_url*, or of *names*."""
     name = _PORT.sub("", host).lower().rstrip(".")
     if not name or "." not in name or name.endswith(INSIDE) or name in names:
         return True

@@ -60,7 +60,6 @@ def overrides(access: Access, parts: WebParts) -> Blueprint:
 
     @routes.post("/pools/<pool>/overrides")
     def set_one(pool: str) -> Response:
-        """Set one and show it; or show the form again with what was typed and what is wrong with it."""
         access.require_own_site(request)
         form = read_form(request)
         if not g.visitor.is_operator:
@@ -84,7 +83,6 @@ def overrides(access: Access, parts: WebParts) -> Blueprint:
 
     @routes.post("/overrides/<number>/end")
     def end_one(number: str) -> Response:
-        """End one and show the page of its pool."""
         access.require_own_site(request)
         form = read_form(request)
         if not g.visitor.is_operator or not g.visitor.sent(form.get("form_token", "")):
@@ -104,10 +102,7 @@ def _once(form: Mapping[str, str]) -> str:
 
 
 def _keep_once(override: Override, parts: WebParts) -> Override:
-    """Keep *override* unless the same form was sent before and says the same; return the one that is kept.
-
-    Double taps and browsers send a form twice. A form that was changed in between is a new override.
-    """
+    """Keep *override* unless the same form was sent before, as by a double tap; return the one that is kept."""
     before = parts.store.override(override.id)
     if before is not None:
         if _says_the_same(before, override):
@@ -147,7 +142,6 @@ def _overrides_page(
     refused: str = "",
     status: int = 200,
 ) -> Response:
-    """The page of the pool called *name* with the form as it was sent, and what is wrong with it."""
     shows = form is None or g.visitor.is_operator  # who only sent a form may not be one who may read
     listed, down, done = _in_force(name, parts) if shows else ((), "", None)
     now, found = parts.clock.now(), {problem.field: problem for problem in mistakes}
@@ -202,12 +196,10 @@ def answers(parts: WebParts) -> Blueprint:
 
     @routes.get("/answer/<signed>")
     def ask(signed: str) -> Response:
-        """Show what is asked, how it stands, and the choices."""
         return _answer_page(_asked(signed, parts), signed, parts)
 
     @routes.post("/answer/<signed>")
     def take(signed: str) -> Response:
-        """Act once, and show how the question stands then."""
         question, form = _asked(signed, parts), read_form(request)
         said = form.get("answer", "")
         if said not in set(Answer):
@@ -225,7 +217,6 @@ def answers(parts: WebParts) -> Blueprint:
 
 
 def _asked(signed: str, parts: WebParts) -> Question:
-    """Return the question behind a link; Problem for none."""
     token = parts.operator_token
     if token is None:
         raise Problem(403, "this server signs no links", "set GPU_AUTOSCALER_OPERATOR_TOKEN for it and restart it")

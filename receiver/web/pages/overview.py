@@ -41,10 +41,7 @@ WATCHES = {
 
 
 def page_of(scene: Scene, parts: WebParts) -> dict[str, Any]:
-    """Return what every live page shows in its head, and the picture.
-
-    *answer* gives the address where an open question is answered; it is for an operator's eyes alone.
-    """
+    """Return what every live page shows; *answer* gives the address of a question, for an operator's eyes alone."""
     seal = Seal(parts.operator_token) if parts.operator_token else None
     return {
         "now": scene.now,
@@ -63,7 +60,6 @@ def add_overview(routes: Blueprint, parts: WebParts) -> None:
 
     @routes.get("/")
     def status() -> str:
-        """Show the picture of the last step and what needs attention in it."""
         scene = scene_of(parts)
         found, wrong = scene.found, concerns(scene)
         first = min(MOST_CONCERNS, max(CONCERNS, sum(concern.level is Level.BAD for concern in wrong)))
@@ -85,7 +81,6 @@ def add_overview(routes: Blueprint, parts: WebParts) -> None:
 
     @routes.get("/sources")
     def sources() -> str:
-        """Show the health of each source, of the loop and of the outbox."""
         scene = scene_of(parts)
         silent = [source for source in scene.found.sources if source.down]
         said = (
@@ -121,7 +116,6 @@ def _waiting_rows(found: Picture, parts: WebParts) -> list[tuple[WaitingPod, int
 
 
 def _waits_for(pool: PoolDocument, now: datetime) -> str:
-    """What the change that is being made waits for."""
     victims = pool.open_action.victims if pool.open_action else ()
     if not victims:
         return usable_in(pool, now)

@@ -117,7 +117,6 @@ def add_pool_page(routes: Blueprint, parts: WebParts) -> None:
 
     @routes.get("/pools/<name>")
     def pool(name: str) -> str:
-        """Show one pool, by its id or its name."""
         wanted, asked = pool_called(parts, name), request.args.get("span", USUAL)
         if asked not in SPANS:
             raise invalid("span", "nodes are not shown over this span", f"use one of: {', '.join(SPANS)}")

@@ -121,13 +121,11 @@ def replay_page(traces: Sequence[Mapping[str, Any]], ratios: Mapping[str, Any], 
 
 
 def _policy(style: str) -> str:
-    """Return the page's content security policy, which allows only its own style sheet."""
     digest = base64.b64encode(hashlib.sha256(f"\n{style}\n  ".encode()).digest()).decode()
     return f"default-src 'none'; style-src 'sha256-{digest}'"
 
 
 def _shown(trace: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the template's values for one trace."""
     by_the_hour, by_hour = trace["setting"]["billing"] == "hour", trace["by_hour"]
     first = trace["policies"][0]["name"]
     against = trace["against"] if trace["against"] in by_hour else None
