@@ -40,7 +40,7 @@ def check_config(file: Path | None) -> None:
         if file is not None:
             lines = describe(load_file(file))
         else:
-            from receiver.adapters.messages.destinations import check_every_destination  # loads Apprise: slow
+            from receiver.adapters.messages import check_every_destination  # loads Apprise: slow
 
             settings = load(os.environ)
             lines = describe(settings, check_every_destination(*settings.environment.destinations()))

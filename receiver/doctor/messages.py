@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from receiver.adapters.messages.destinations import (
+from receiver.adapters.messages import (
     Destination,
     check_every_destination,
     keep_secrets_out_of_logs,

@@ -21,8 +21,7 @@ from receiver.adapters.clock import SystemClock
 from receiver.adapters.kubernetes.cluster import KubernetesCluster, connect
 from receiver.adapters.kubernetes.reflector import Watching
 from receiver.adapters.leader import Lease, Terms, WriterLock
-from receiver.adapters.messages.delivery import Outbox
-from receiver.adapters.messages.destinations import check_every_destination
+from receiver.adapters.messages import Outbox, check_every_destination
 from receiver.adapters.monitoring.alertmanager import AlertmanagerAlarms
 from receiver.adapters.monitoring.prometheus import PrometheusTelemetry
 from receiver.adapters.observe import ObservedCloud, ObservedCluster
@@ -307,7 +306,6 @@ class Running:
     told_at: float = 0.0  # when the threads were told to stop, in seconds of `monotonic`; 0 before
 
     def start(self) -> None:
-        """Start the threads."""
         if isinstance(self.writer, Lease):
             self.writer.start(self.loop.wake)
         self.loop.start()
@@ -376,7 +374,6 @@ def load_app() -> Flask:
 
 
 def start(app: Flask) -> None:
-    """Start the threads of *app*'s process."""
     running: Running = app.extensions[EXTENSION]
     running.start()
     atexit.register(stop, app)

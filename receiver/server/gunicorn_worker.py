@@ -296,7 +296,6 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no annotations
         self.poller.unregister(conn.sock)
 
     def _read(self, conn: Any, arriving: RequestBuffer) -> Next:
-        """Read the available bytes without blocking, and return what comes next."""
         try:
             if self.cfg.is_ssl and not conn.sock.version():
                 conn.sock.do_handshake()
@@ -323,7 +322,6 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no annotations
         return Next.BYTES
 
     def _dispatch(self, conn: Any, arriving: RequestBuffer, needs: Next) -> None:
-        """Close *conn*, or give its complete request to gunicorn's threads."""
         if needs is Next.END:
             self.nr_conns -= 1
             conn.close()
@@ -351,6 +349,5 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no annotations
 
 
 def _send(conn: Any, data: bytes) -> None:
-    """Send a few bytes to a client that may have gone or may not read."""
     with suppress(OSError):
         conn.sock.send(data)

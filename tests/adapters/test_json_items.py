@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from receiver.adapters.http import json_items
-from receiver.adapters.http.json_items import NoJson, items
+from receiver.adapters.kubernetes import export
+from receiver.adapters.kubernetes.export import NoJson, items
 
 
 def read(folder: Path, text: str) -> list[Any]:
@@ -19,7 +19,7 @@ def read(folder: Path, text: str) -> list[Any]:
 @pytest.fixture(params=[1, 2, 7, 1 << 20])
 def chunk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """Read so many characters at once: where a chunk ends must not matter."""
-    monkeypatch.setattr(json_items, "CHUNK", request.param)
+    monkeypatch.setattr(export, "CHUNK", request.param)
     return int(request.param)
 
 

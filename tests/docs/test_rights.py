@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import yaml
 
-from receiver.adapters.kubernetes import api, budget_hold, gangs, nodes, owners, queues
+from receiver.adapters.kubernetes import api, budget_hold, nodes, owners, queues
 from receiver.adapters.kubernetes.reflector import ResourceKind
 from tests.docs.pages import ROOT, text_of
 from tests.manifests.uses import EVERYBODYS
@@ -66,7 +66,7 @@ def _used() -> Iterator[tuple[str, str, str]]:
     for name in KEPT.findall(_code()):
         yield _right(paths[name])
         yield _right(paths[name], "watch")
-    for module in (gangs, nodes, budget_hold, queues):
+    for module in (nodes, budget_hold, queues):
         for kind in vars(module).values():
             if isinstance(kind, ResourceKind):
                 yield kind.group, kind.plural, "list"

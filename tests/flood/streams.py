@@ -11,7 +11,7 @@ from flask.testing import FlaskClient
 from prometheus_client import CollectorRegistry
 from pytest_httpserver import HTTPServer
 
-from receiver.adapters.messages.delivery import Outbox
+from receiver.adapters.messages import Outbox
 from receiver.adapters.store import SqlStore
 from receiver.config.live import Tokens
 from receiver.core.model.policy import Billing, Pool

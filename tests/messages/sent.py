@@ -6,7 +6,7 @@ from typing import Any
 
 import responses
 
-from receiver.adapters.messages.delivery import Outbox
+from receiver.adapters.messages import Outbox
 from receiver.adapters.store import open_in_memory
 from receiver.core.notices.notice import Notice
 from tests.messages.cases import CASES, PAGES

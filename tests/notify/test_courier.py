@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from receiver.adapters.clock import SystemClock
-from receiver.adapters.messages.delivery import Outbox
+from receiver.adapters.messages import Outbox
 from receiver.adapters.store import SqlStore, open_store
 from receiver.core.notices.notice import Cause, Notice
 from receiver.runtime.loop import Courier, Loop

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import responses
 
-from receiver.adapters.messages.delivery import Outbox
+from receiver.adapters.messages import Outbox
 from receiver.adapters.store import SqlStore
 from receiver.core.notices.notice import Cause, Notice, Severity
 from tests.adapters.wire import hanging_server

@@ -11,8 +11,7 @@ import responses
 from requests import ConnectionError as NoConnectionError
 from structlog.testing import capture_logs
 
-from receiver.adapters.messages.delivery import Outbox, next_try
-from receiver.adapters.messages.destinations import check_destinations, hide
+from receiver.adapters.messages import Outbox, check_destinations, hide, next_try
 from receiver.adapters.store import SqlStore
 from receiver.core.notices.grouping import PageLinks, Seal
 from receiver.core.notices.notice import Notice

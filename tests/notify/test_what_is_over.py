@@ -8,7 +8,7 @@ import responses
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from receiver.adapters.messages.delivery import Outbox
+from receiver.adapters.messages import Outbox
 from receiver.adapters.store import SqlStore, open_in_memory
 from receiver.core.notices.notice import Cause, Notice
 from receiver.ports import Telling

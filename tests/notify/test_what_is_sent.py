@@ -9,8 +9,7 @@ import pytest
 import responses
 from requests import PreparedRequest
 
-from receiver.adapters.messages.delivery import Outbox
-from receiver.adapters.messages.destinations import disarm, opened
+from receiver.adapters.messages import Outbox, disarm, opened
 from receiver.adapters.store import open_store
 from receiver.core.notices.grouping import Message
 from receiver.core.notices.notice import Notice, Severity

@@ -20,7 +20,7 @@ from typing import Any
 from flask import Flask
 from prometheus_client import CollectorRegistry, generate_latest
 
-from receiver.adapters.messages.delivery import Outbox
+from receiver.adapters.messages import Outbox
 from receiver.core.model.policy import Policy
 from receiver.core.notices.grouping import PageLinks
 from receiver.core.scaling.failures import Failure

@@ -64,7 +64,6 @@ class ServerApi:
         return shown(self._url)
 
     def close(self) -> None:
-        """Close the connections."""
         self._session.close()
 
     def get(self, *path: str, query: Mapping[str, str] | None = None) -> ServerAnswer:

@@ -147,7 +147,6 @@ class ClusterWire:
                 raise ValueError("no event") from error
 
     def every(self, resource: str, path: str, *parts: str, **options: Any) -> list[Json]:
-        """Return every object of a list, as `listed` does."""
         return self.listed(resource, path, *parts, **options)[0]
 
     def listed(
@@ -205,7 +204,6 @@ class ClusterWire:
 
     @contextmanager
     def _understood(self, verb: str, resource: str) -> Iterator[None]:
-        """Turn what a call raises into TryLater and WontWork."""
         try:
             yield
         except ApiException as error:
@@ -248,7 +246,6 @@ class ClusterWire:
 
 
 def _explanation(error: ApiException) -> str:
-    """Return the ``message`` of the Status object that Kubernetes answered with, on one line."""
     try:
         body = json.loads(error.body or "")
     except (ValueError, TypeError):

@@ -112,7 +112,6 @@ class HoldingMeans(ClusterPart):
         return next((q for q in self._cluster_queues() if _name(q) == name), None)
 
     def _patch(self, found: Json, annotations: Mapping[str, str | None], spec: Json) -> None:
-        """Change a queue as it was read, by a merge patch."""
         metadata = {**versioned(found), **({"annotations": annotations} if annotations else {})}
         self._resources.patch(CLUSTER_QUEUES, _name(found), {"metadata": metadata, "spec": spec})
 

@@ -28,11 +28,10 @@ from receiver.adapters.kubernetes.api import (
 )
 from receiver.adapters.kubernetes.budget_hold import HoldingMeans
 from receiver.adapters.kubernetes.drain import Drain, Keepers
-from receiver.adapters.kubernetes.gangs import PodGroups, Roll, with_siblings
 from receiver.adapters.kubernetes.nodes import Dra, node_from
 from receiver.adapters.kubernetes.owners import Owners
 from receiver.adapters.kubernetes.pods import TERMINATED, Declaration, SeenPod
-from receiver.adapters.kubernetes.queues import Queues
+from receiver.adapters.kubernetes.queues import Queues, Roll, with_siblings
 from receiver.adapters.kubernetes.reflector import WINDOW_SECONDS, CustomResources, Lists, Watching
 from receiver.core.model.pods import KEPT_BY_DEFAULT, KeepRule, Pod, PodPhase, named
 from receiver.core.model.text import harmless
@@ -57,7 +56,6 @@ def connect(kubeconfig: str | None = None, **options: Any) -> "KubernetesCluster
 
 
 def credentials(kubeconfig: str | None) -> client.Configuration:
-    """Return where the API server is and what to show there; see `connect`."""
     configuration = client.Configuration()
     try:
         if kubeconfig:
@@ -124,7 +122,6 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
         self._resources = CustomResources(self._lists, self._wire, self._clock, self._remarks)
         self._dra = Dra(self._resources, self._clock)
         self._keepers = Keepers(self._lists, self._remarks, keep_nodes_for)
-        self._pod_groups = PodGroups(self._resources)
         self._queues = Queues(self._resources, kueue=kueue_queued, volcano=volcano_podgroups)
 
     def __repr__(self) -> str:
@@ -150,7 +147,6 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
         self._lists.stop(timeout)
 
     def ping(self) -> None:
-        """Raise TryLater or WontWork unless nodes may be listed."""
         self._wire.ask("list", "nodes", NODES, limit=1)
 
     def look(self) -> ClusterFacts:
@@ -201,14 +197,14 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
         untried = frozenset(s.key for s in seen if s.untried)
         pods = with_siblings([s.pod for s in seen if s.pod is not None], untried)
         roll = Roll(seen, frozenset(p.key for p in pods))
-        volcano = self._queues.volcano_groups()
-        groups = self._pod_groups.of(roll.declarations, {} if volcano is None else {Declaration.VOLCANO: volcano})
+        groups = self._queues.groups(roll.declarations)
         waiting = {p.gang for p in pods if p.gang and p.phase is PodPhase.WAITING}
         unfinished = {gang.partition("/")[0] for gang in roll.short_of_size() & waiting}
         done = self._pods_of(unfinished, "status.phase=Succeeded")  # no node is needed for them again
         least = roll.minimums(groups, roll.succeeded(done))
         pods = [replace(p, gang_min=least.get(p.gang)) if p.gang else p for p in pods]
-        queued = self._queues.waiting(seen, volcano or (), [p for p in pods if p.key in untried])
+        untried_pods = [p for p in pods if p.key in untried]
+        queued = self._queues.waiting(seen, groups.get(Declaration.VOLCANO, ()), untried_pods)
         announced = {p.key for p in queued}
         return (*(p for p in pods if p.key not in announced), *queued)
 
@@ -249,7 +245,6 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
         return tuple(str(right) for right in TO_REMOVE if not self.may(right))
 
     def record_event(self, pod: Pod, *, reason: str, message: str) -> Receipt:
-        """Leave an Event on *pod*: Normal for good news, Warning otherwise."""
         now = f"{self._clock.now():%Y-%m-%dT%H:%M:%SZ}"
         name = f"{pod.name[:NAME_ROOM].rstrip('.-')}.{uuid.uuid4().hex}"
         involved = {"apiVersion": "v1", "kind": "Pod", "namespace": pod.namespace, "name": pod.name, "uid": pod.uid}
@@ -272,5 +267,4 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
 
 
 def _needs_a_node_now(before: SeenPod | None, after: SeenPod) -> bool:
-    """True for a pod that needs a node and did not a moment before."""
     return after.needs_node and not (before is not None and before.uid == after.uid and before.needs_node)

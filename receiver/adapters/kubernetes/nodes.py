@@ -67,7 +67,6 @@ def compute(quantities: Mapping[str, Any]) -> dict[str, int]:
 
 
 def taint_from(raw: Mapping[str, Any]) -> Taint:
-    """Return the taint in *raw* (Taint v1 core)."""
     return Taint(key=text(raw, "key"), value=text(raw, "value"), effect=text(raw, "effect") or "NoSchedule")
 
 
@@ -84,7 +83,6 @@ def named(value: object) -> str:
 
 
 def _units(name: str, value: object) -> int:
-    """Return whole units of an extended resource; they may be written as a number or as ``2k``."""
     try:
         return int(_bounded(value, MOST_UNITS))
     except (ValueError, ArithmeticError):

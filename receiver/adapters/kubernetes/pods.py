@@ -156,7 +156,6 @@ class SeenPod:
 
     @cached_property
     def terminated(self) -> bool:
-        """True when it holds nothing any more."""
         return self.status.get("phase") in ("Succeeded", "Failed")
 
     @cached_property
@@ -242,7 +241,6 @@ class SeenPod:
 
     @cached_property
     def may_claim(self) -> bool:
-        """True for a pod without GPUs that waits; see `claimant`."""
         return not self.terminated and self.phase is PodPhase.WAITING and not self.gpus
 
     def claimant(self, served: Collection[str]) -> Pod | None:
@@ -258,7 +256,6 @@ class SeenPod:
 
     @cached_property
     def gang(self) -> Gang | None:
-        """The gang that it declares."""
         labels, annotations = self.labels, self.annotations
         declared = (
             (Declaration.OURS, annotations.get(GANG_ANNOTATION, ""), annotations.get(GANG_SIZE_ANNOTATION)),
@@ -334,7 +331,6 @@ class SeenPod:
 
     @property
     def _refusal(self) -> Json:
-        """The condition with which the scheduler left the pod out, empty when there is none."""
         return condition(self.status, "PodScheduled", holds="False")
 
     @property

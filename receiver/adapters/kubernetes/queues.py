@@ -1,27 +1,106 @@
-"""Demand that a queue holds back: pods that Kueue or Volcano lets through only once there is room for them.
+"""Gangs and queues: how many pods must run together, and those that Kueue or Volcano holds back until there is room.
 
-Both are read only where the configuration asks for it, and then they must be readable: demand that cannot be seen
+Queues are read only where the configuration asks for it, and then they must be readable: demand that cannot be seen
 would otherwise look like no demand.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice, pairwise
 
-from receiver.adapters.kubernetes.api import NOT_FOUND, Json, entries, key_of, section, text
-from receiver.adapters.kubernetes.gangs import VOLCANO_GROUPS
+from receiver.adapters.kubernetes.api import NOT_FOUND, Json, controller_of, entries, key_of, section, text
 from receiver.adapters.kubernetes.nodes import GPU_PREFIX, compute, gpus
-from receiver.adapters.kubernetes.pods import KUEUE_LABEL, SeenPod, whole
+from receiver.adapters.kubernetes.pods import KUEUE_LABEL, Declaration, Gang, SeenPod, whole
 from receiver.adapters.kubernetes.reflector import CustomResources, ResourceKind
 from receiver.core.model.pods import CPU, Pod, PodPhase
 from receiver.core.model.text import listed
 from receiver.ports import TryLater, WontWork
 
+COSCHEDULING_GROUPS = ResourceKind("scheduling.x-k8s.io", "podgroups", ("v1alpha1",))
+VOLCANO_GROUPS = ResourceKind("scheduling.volcano.sh", "podgroups", ("v1beta1",))
+GROUPS: Mapping[Declaration, ResourceKind] = {
+    Declaration.COSCHEDULING: COSCHEDULING_GROUPS,
+    Declaration.VOLCANO: VOLCANO_GROUPS,
+}
+WITHOUT_GROUPS = "gangs of them count as complete with the pods that exist"
+
+
+class Roll:
+    """The living pods of each gang; *gpu_pods* are the keys (``namespace/name``) of those that ask for GPUs.
+
+    A group's minimum counts all of its pods, finished ones and those without GPUs too, while a node is looked
+    for only for GPU pods that wait. So a minimum is reduced by the pods that need none: those that have
+    succeeded, those without GPUs, and those that the scheduler has nominated for a node.
+    """
+
+    def __init__(self, pods: Iterable[SeenPod], gpu_pods: frozenset[str]) -> None:
+        self.gangs: dict[str, Gang] = {}
+        self._controllers: dict[str, set[str]] = {}
+        self._living: Counter[str] = Counter()
+        self._settled: Counter[str] = Counter()
+        for pod in pods:
+            gang = pod.gang
+            if gang is None:
+                continue
+            known = self.gangs.setdefault(gang.key, gang)
+            if known.size is None and gang.size is not None:
+                self.gangs[gang.key] = gang
+            self._controllers.setdefault(gang.key, set()).add(_controller(pod))
+            self._living[gang.key] += 1
+            if pod.key not in gpu_pods or (pod.status.get("nominatedNodeName") and not pod.node):
+                self._settled[gang.key] += 1
+
+    @property
+    def declarations(self) -> frozenset[Declaration]:
+        """How the gangs here are declared."""
+        return frozenset(g.by for g in self.gangs.values())
+
+    def short_of_size(self) -> frozenset[str]:
+        """Return the gangs that declare their own size and have fewer living pods than that."""
+        return frozenset(k for k, g in self.gangs.items() if g.size is not None and self._living[k] < g.size)
+
+    def succeeded(self, terminated: Iterable[SeenPod]) -> Counter[str]:
+        """Return, by gang, how many of the *terminated* pods belong to it: same gang, same controller."""
+        keys = [(g.key, _controller(pod)) for pod in terminated if (g := pod.gang) is not None]
+        return Counter(key for key, controller in keys if controller in self._controllers.get(key, ()))
+
+    def minimums(self, groups: Mapping[Declaration, Sequence[Json]], succeeded: Mapping[str, int]) -> dict[str, int]:
+        """Return, by gang, how many GPU pods must run together; gangs without a minimum are left out.
+
+        *succeeded* counts finished pods of gangs that declare their own size; a PodGroup counts its own.
+        """
+        of_groups = {
+            (by, key_of(group)): (
+                whole(section(group, "spec").get("minMember")) or 1,  # without one every pod may start alone
+                whole(section(group, "status").get("succeeded")) or 0,
+            )
+            for by, found in groups.items()
+            for group in found
+        }
+        least: dict[str, int] = {}
+        for key, gang in self.gangs.items():
+            size, done = of_groups.get((gang.by, key), (gang.size, succeeded.get(key, 0)))
+            if size is not None:
+                least[key] = max(1, size - done - self._settled[key])
+        return least
+
+
+def with_siblings(pods: Sequence[Pod], untried: frozenset[str]) -> list[Pod]:
+    """Return *pods*, where the *untried* ones (by key) of a gang wait too once another of its pods waits."""
+    waiting = {p.gang for p in pods if p.gang and p.phase is PodPhase.WAITING}
+    return [replace(p, phase=PodPhase.WAITING) if p.key in untried and p.gang in waiting else p for p in pods]
+
+
+def _controller(pod: SeenPod) -> str:
+    return text(controller_of(pod.metadata), "uid")
+
+
 MOST_OF_ONE = 1_000  # pods that one object announces: room for a gang is looked for pod by pod and node by node
 MOST_OF_ALL = 20_000  # that all of a queue announce
+VOLCANO_SETTING = 'volcano.demand is "podgroups"'
 VOLCANO_QUEUES = ResourceKind("scheduling.volcano.sh", "queues", ("v1beta1",))
 VOLCANO_JOBS = ResourceKind("batch.volcano.sh", "jobs", ("v1alpha1",))
 PRIORITY_CLASSES = ResourceKind("scheduling.k8s.io", "priorityclasses", ("v1",))
@@ -111,67 +190,6 @@ def bounded(announced: Sequence[Announcement], warn: Callable[[str, str], None])
     return [each for each in announced if each.key not in refused]
 
 
-class VolcanoQueues:
-    """Reads what belongs to pending groups: the Jobs that own them and their priority classes, where it may."""
-
-    def __init__(self, resources: CustomResources) -> None:
-        self._resources = resources
-
-    def waiting(
-        self, seen: Iterable[SeenPod], groups: Sequence[Json], queues: Sequence[Json], untried: Sequence[Pod]
-    ) -> list[Pod]:
-        """Return the pods of pending *groups*, as far as their queue's capability goes.
-
-        A group without pods among those *seen* is announced by its minimum, one with pods waits with those *untried*.
-        Volcano never enqueues a group beyond the capability, or in a queue that is not open: nodes would not
-        help it. Higher priority first, then the oldest; one that does not fit lets smaller ones pass.
-        """
-        alive = {pod.volcano_group for pod in seen}
-        pending = [
-            g  # a new group has no phase yet
-            for g in groups
-            if _phase(g) in ("", "Pending") and not section(g, "metadata").get("deletionTimestamp")
-        ]
-        candidates = [
-            *self._announced([g for g in pending if key_of(g) not in alive]),
-            *_held_back([g for g in pending if key_of(g) in alive], untried),
-        ]
-        room = {
-            text(section(queue, "metadata"), "name"): _room(queue, groups)
-            for queue in queues
-            if section(queue, "status").get("state") in (None, "", "Open")
-        }
-        found: list[Pod] = []
-        for pods, queue in sorted(candidates, key=lambda c: (-c[0][0].priority, c[0][0].created_at, c[0][0].key)):
-            left = room.get(queue)
-            needed: Counter[str] = Counter()
-            for pod in pods:
-                needed.update(pod.requests)
-            if left is None or any(needed[resource] > free for resource, free in left.items()):
-                continue
-            left.update({resource: free - needed[resource] for resource, free in left.items()})
-            found += pods
-        return found
-
-    def _announced(self, groups: Sequence[Json]) -> list[Candidate]:
-        """Return the minimum of pods of each of *groups* that asks for GPUs, with the queue it waits in."""
-        read, jobs, priorities = self._resources.if_readable, dict[str, Json](), dict[str, int]()
-        if any(_owning_job(g) for g in groups):
-            jobs = {key_of(j): j for j in read(VOLCANO_JOBS, WITHOUT_JOBS) or ()}
-        if any(section(g, "spec").get("priorityClassName") for g in groups):
-            classes = read(PRIORITY_CLASSES, WITHOUT_CLASSES) or ()
-            priorities = {text(section(c, "metadata"), "name"): int(c.get("value") or 0) for c in classes}
-        found: list[tuple[Announcement, str]] = []
-        for group in groups:
-            priority = priorities.get(text(section(group, "spec"), "priorityClassName"), 0)
-            made = partial(_announcement, group, jobs.get(_owning_job(group)), priority)
-            announcement = understood(made, key_of(group), self._resources.remarks.warn)
-            if announcement.total:
-                found.append((announcement, _queue_of(group)))
-        counted = frozenset(a.key for a in bounded([a for a, _ in found], self._resources.remarks.warn))
-        return [(a.pods(), queue) for a, queue in found if a.key in counted]
-
-
 def _held_back(groups: Sequence[Json], untried: Sequence[Pod]) -> Iterator[Candidate]:
     """Yield the pods of *groups* that wait untried, up to each group's minimum, with the queue it waits in."""
     for group in groups:
@@ -182,7 +200,6 @@ def _held_back(groups: Sequence[Json], untried: Sequence[Pod]) -> Iterator[Candi
 
 
 def _announcement(group: Json, job: Json | None, priority: int) -> Announcement:
-    """Return the GPU pods of *group*'s minimum, numbered as its pods are."""
     runs: list[Run] = []
     first = 0
     for template, count in _templates(group, job):
@@ -221,7 +238,6 @@ def _templates(group: Json, job: Json | None) -> Iterator[tuple[Json, int]]:
 
 
 def _owning_job(group: Json) -> str:
-    """Return the key of the Volcano Job that *group* belongs to, or an empty string."""
     metadata = section(group, "metadata")
     for owner in entries(metadata, "ownerReferences"):
         if owner.get("kind") == "Job" and str(owner.get("apiVersion")).startswith(f"{VOLCANO_JOBS.group}/"):
@@ -255,13 +271,19 @@ class Queues:
     """The queues of Kueue and Volcano, as far as they are to be read."""
 
     def __init__(self, resources: CustomResources, *, kueue: bool, volcano: bool) -> None:
-        self._resources = resources
-        self._kueue = kueue
-        self._volcano = VolcanoQueues(resources) if volcano else None
+        self._resources, self._kueue, self._volcano = resources, kueue, volcano
 
-    def volcano_groups(self) -> list[Json] | None:
-        """Return every PodGroup of Volcano, or None where its queue is not to be read."""
-        return self._required(VOLCANO_GROUPS, 'volcano.demand is "podgroups"') if self._volcano else None
+    def groups(self, declarations: Iterable[Declaration]) -> dict[Declaration, list[Json]]:
+        """Return the PodGroups behind *declarations*, without those that cannot be read, and every one of Volcano where
+        its queue is to be read."""
+        found: dict[Declaration, list[Json]] = {}
+        if self._volcano:
+            found[Declaration.VOLCANO] = self._required(VOLCANO_GROUPS, VOLCANO_SETTING)
+        for by in sorted(set(declarations) & GROUPS.keys() - found.keys()):
+            groups = self._resources.if_readable(GROUPS[by], WITHOUT_GROUPS)
+            if groups is not None:
+                found[by] = groups
+        return found
 
     def waiting(self, seen: Sequence[SeenPod], groups: Sequence[Json], untried: Sequence[Pod]) -> tuple[Pod, ...]:
         """Return the GPU pods that the queues hold back, most of which do not exist yet.
@@ -278,9 +300,63 @@ class Queues:
             waiting = [understood(partial(_announced, w), key_of(w), warn) for w in queued]
             found += [pod for announcement in bounded(waiting, warn) for pod in announcement.pods()]
         if self._volcano:
-            queues = self._required(VOLCANO_QUEUES, 'volcano.demand is "podgroups"')
-            found += self._volcano.waiting(seen, groups, queues, untried)
+            queues = self._required(VOLCANO_QUEUES, VOLCANO_SETTING)
+            found += self._of_volcano(seen, groups, queues, untried)
         return tuple(found)
+
+    def _of_volcano(
+        self, seen: Iterable[SeenPod], groups: Sequence[Json], queues: Sequence[Json], untried: Sequence[Pod]
+    ) -> list[Pod]:
+        """Return the pods of pending *groups*, as far as their queue's capability goes.
+
+        A group without pods among those *seen* is announced by its minimum, one with pods waits with those *untried*.
+        Volcano never enqueues a group beyond the capability, or in a queue that is not open: nodes would not
+        help it. Higher priority first, then the oldest; one that does not fit lets smaller ones pass.
+        """
+        alive = {pod.volcano_group for pod in seen}
+        pending = [
+            g  # a new group has no phase yet
+            for g in groups
+            if _phase(g) in ("", "Pending") and not section(g, "metadata").get("deletionTimestamp")
+        ]
+        candidates = [
+            *self._minimums([g for g in pending if key_of(g) not in alive]),
+            *_held_back([g for g in pending if key_of(g) in alive], untried),
+        ]
+        room = {
+            text(section(queue, "metadata"), "name"): _room(queue, groups)
+            for queue in queues
+            if section(queue, "status").get("state") in (None, "", "Open")
+        }
+        found: list[Pod] = []
+        for pods, queue in sorted(candidates, key=lambda c: (-c[0][0].priority, c[0][0].created_at, c[0][0].key)):
+            left = room.get(queue)
+            needed: Counter[str] = Counter()
+            for pod in pods:
+                needed.update(pod.requests)
+            if left is None or any(needed[resource] > free for resource, free in left.items()):
+                continue
+            left.update({resource: free - needed[resource] for resource, free in left.items()})
+            found += pods
+        return found
+
+    def _minimums(self, groups: Sequence[Json]) -> list[Candidate]:
+        """Return the minimum of pods of each of *groups* that asks for GPUs, with the queue it waits in."""
+        read, jobs, priorities = self._resources.if_readable, dict[str, Json](), dict[str, int]()
+        if any(_owning_job(g) for g in groups):
+            jobs = {key_of(j): j for j in read(VOLCANO_JOBS, WITHOUT_JOBS) or ()}
+        if any(section(g, "spec").get("priorityClassName") for g in groups):
+            classes = read(PRIORITY_CLASSES, WITHOUT_CLASSES) or ()
+            priorities = {text(section(c, "metadata"), "name"): int(c.get("value") or 0) for c in classes}
+        found: list[tuple[Announcement, str]] = []
+        for group in groups:
+            priority = priorities.get(text(section(group, "spec"), "priorityClassName"), 0)
+            made = partial(_announcement, group, jobs.get(_owning_job(group)), priority)
+            announcement = understood(made, key_of(group), self._resources.remarks.warn)
+            if announcement.total:
+                found.append((announcement, _queue_of(group)))
+        counted = frozenset(a.key for a in bounded([a for a, _ in found], self._resources.remarks.warn))
+        return [(a.pods(), queue) for a, queue in found if a.key in counted]
 
     def _required(self, kind: ResourceKind, setting: str) -> list[Json]:
         try:
@@ -292,7 +368,6 @@ class Queues:
 
 
 def _queued(workload: Json) -> bool:
-    """True for a Kueue Workload that waits for quota."""
     if section(workload, "spec").get("active") is False or section(workload, "metadata").get("deletionTimestamp"):
         return False
     return not any(
@@ -302,7 +377,6 @@ def _queued(workload: Json) -> bool:
 
 
 def _announced(workload: Json) -> Announcement:
-    """Return the GPU pods that *workload* will have, less those whose work is done already."""
     spec = section(workload, "spec")
     done = {r.get("name"): whole(r.get("count")) or 0 for r in entries(section(workload, "status"), "reclaimablePods")}
     runs: list[Run] = []

@@ -69,8 +69,6 @@ def backoff(failures: int, chance: Callable[[], float] = random.random) -> float
 
 @dataclass(frozen=True, slots=True)
 class _Kept(Generic[T]):
-    """An object of the cache: its version, and what is read of it."""
-
     version: str
     seen: T
 
@@ -191,7 +189,6 @@ class Reflector(threading.Thread, Generic[T]):
         return objects
 
     def _keep(self, raw: Json, before: _Kept[T] | None) -> _Kept[T]:
-        """Return *raw* as it is kept; what was read of the same version *before* is not read again."""
         version = _version_of(raw)
         if before is not None and version and before.version == version:
             return before

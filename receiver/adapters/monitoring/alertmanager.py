@@ -78,7 +78,6 @@ def _ways(pattern: str) -> int:
 
 
 def _kinds(pattern: str) -> Iterator[str]:
-    """Yield the kinds of the parts of *pattern*; an empty word for unknown syntax."""
     at = 0
     while at < len(pattern):
         found = _PARTS.match(pattern, at)
@@ -103,11 +102,9 @@ class AlertmanagerAlarms:
         return f"AlertmanagerAlarms({[shown(url) for url in self._urls]})"
 
     def close(self) -> None:
-        """Close the connections."""
         self._session.close()
 
     def ping(self) -> None:
-        """Raise TryLater unless every peer answers."""
         self.look()
 
     def look(self) -> AlarmFacts:
@@ -196,7 +193,6 @@ def _words(value: object) -> dict[str, str]:
 
 
 def _text(value: object) -> str:
-    """Return external text, limited and made harmless as in `receiver.ports.alert_payload`."""
     return harmless(str(value)[:LONGEST_TEXT])
 
 

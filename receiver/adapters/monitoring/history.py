@@ -143,7 +143,6 @@ class PodBook:
         self._use: dict[tuple[str, str], dict[float, dict[str, float]]] = {}
 
     def note(self, query: str, labels: Labels, values: Sequence[tuple[float, float]]) -> None:
-        """Add one series of (moment, value) from the *query* of that name."""
         values = [(at, value) for at, value in values if math.isfinite(value)]
         if not values or not labels.get("namespace"):
             return
@@ -221,7 +220,6 @@ class PodBook:
         )
 
     def _mean_use(self, pod: tuple[str, str], begun: datetime | None, ended: datetime, span: timedelta) -> float | None:
-        """Return the mean over the samples of the spans in which the pod held GPUs; namesakes share a span."""
         if begun is None:
             return None
         first, last = begun.timestamp(), (ended + span).timestamp()
@@ -258,7 +256,6 @@ def _ended(seen: _Seen, begun: datetime | None, until: datetime, step: timedelta
 
 
 def _requests(told: Mapping[str, Mapping[str, float]]) -> dict[str, int]:
-    """Return the larger request, of all containers or the largest init container, by resource."""
     found: dict[str, int] = {}
     for name in sorted({name for mine in told.values() for name in mine}):
         # nvidia_com_mig_1g_10gb in kube-state-metrics is the MIG slice nvidia.com/mig-1g.10gb
@@ -325,7 +322,6 @@ class PrometheusHistory(PrometheusReader):
         return Past(pods=pods, since=since, until=until, tolerations_known=False, troubles=troubles, notes=notes)
 
     def _scrapes(self, since: datetime, until: datetime) -> tuple[list[float], float]:
-        """Return the scrapes of kube-state-metrics at the resolution of gaps, and their interval in seconds."""
         scrapes: list[float] = []
         for first, last in _pages(since, until, SIGHTING, 24 * 60):
             for _, values in self._range(SCRAPED, first, last, SIGHTING):
@@ -337,7 +333,6 @@ class PrometheusHistory(PrometheusReader):
         return scrapes, A_WHILE.total_seconds() / max(1.0, *counts)
 
     def _range(self, query: str, first: datetime, last: datetime, step: timedelta) -> Series:
-        """Return the series of a range query; a query that is too large is split into halves."""
         try:
             return self._asked(query, first, last, step)
         except TryLater as error:

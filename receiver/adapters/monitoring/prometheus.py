@@ -60,7 +60,6 @@ class PrometheusReader:
         return f"{type(self).__name__}({self.shown!r})"
 
     def close(self) -> None:
-        """Close the connections."""
         self._session.close()
 
     def _result(self, query: str, ask: Callable[[], Any]) -> list[Any]:
@@ -96,11 +95,9 @@ class PrometheusTelemetry(PrometheusReader):
         super().__init__(url, timeout)
 
     def ping(self) -> None:
-        """Raise TryLater unless a query is answered."""
         self._query("vector(1)")
 
     def look(self) -> TelemetryFacts:
-        """Return the current values of the recording rules."""
         return TelemetryFacts(
             utilization=self._by_pool(UTILIZATION, max),
             coverage=self._by_pool(COVERAGE, min),
@@ -161,7 +158,6 @@ class PrometheusTelemetry(PrometheusReader):
         return found
 
     def _waiting(self) -> tuple[Pod, ...]:
-        """Return the waiting pods of kube-state-metrics, the oldest first."""
         samples = self._query(WAITING)
         if not samples:
             return ()

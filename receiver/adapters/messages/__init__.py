@@ -1,1 +1,0 @@
-"""The outbox delivered to chats and webhooks, through Apprise."""
