@@ -158,7 +158,7 @@ def test_queued_workloads_come_by_their_watch(sim: Simulator, tmp_path: Path) ->
     with pytest.raises(WontWork, match="does not serve"):
         cluster.look()
     sim.live.custom.install("kueue.x-k8s.io/v1beta2")
-    cluster._resources._absent.clear()  # as after a minute
+    cluster._lists._absent.clear()  # as after a minute
     assert cluster.look().pods == ()
     workload = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload", **a_workload()}
     with sim.moved() as world:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal, InvalidOperation
-from typing import NamedTuple
 
 from receiver.adapters.http.sessions import moment
 from receiver.core.model.charges import Charge
@@ -22,6 +21,8 @@ MOST_OF_SIZE = 10**7  # a larger number of cores, MB or GB is no machine's
 MOST_CHARGED = Decimal(10_000_000)  # hours of a thousand years, GB of ten petabytes, nodes
 LEAST_CHARGED = Decimal("0.000001")  # less counts as zero
 
+Fields = Mapping[str, object]
+
 
 @dataclass(frozen=True, slots=True)
 class Required:
@@ -29,19 +30,6 @@ class Required:
 
     count: int
     size: str
-
-
-class _Found(NamedTuple):
-    """One instance as far as a response describes it."""
-
-    id: str
-    hostname: str
-    status: str
-    created_at: datetime | None
-
-    @property
-    def complete(self) -> bool:
-        return bool(self.id) and self.created_at is not None
 
 
 def required_pools(cluster: object) -> Mapping[str, Required]:
@@ -66,27 +54,27 @@ def cloud_pools(cluster: object, listing: Callable[[], object], now: datetime) -
     """
     wanted, existing = required_pools(cluster), _by_id(cluster, "pools")
     found = {pool: _instances(fields) for pool, fields in existing.items()}
-    if not all(i.complete for instances in found.values() for i in instances):
+    if not all(_is_complete(record) for records in found.values() for record in records):
         response = listing()
-        records = response.get("items") if isinstance(response, dict) else response
-        if not isinstance(records, list):
+        listed = response.get("items") if isinstance(response, dict) else response
+        if not isinstance(listed, list):
             raise malformed("the list of instances")
-        known = [_found(_fields(record, "an instance")) for record in records]
-        found = {pool: [_filled(i, known) for i in instances] for pool, instances in found.items()}
+        known = [_fields(record, "an instance") for record in listed]
+        found = {pool: [_filled(record, known) for record in records] for pool, records in found.items()}
     nothing = Required(0, "")
     return {
         pool: CloudPool(
             id=pool,
             required=wanted.get(pool, nothing).count,
             size=wanted.get(pool, nothing).size or _word(existing.get(pool, {}), "size"),
-            instances=tuple(_instance(i, pool, now) for i in found.get(pool, ())),
+            instances=tuple(_instance(record, pool, now) for record in found.get(pool, ())),
         )
         for pool in {**wanted, **found}
     }
 
 
-def _by_id(cluster: object, name: str) -> dict[str, Mapping[str, object]]:
-    found: dict[str, Mapping[str, object]] = {}
+def _by_id(cluster: object, name: str) -> dict[str, Fields]:
+    found: dict[str, Fields] = {}
     for record in _list(_fields(cluster, "the cluster"), name):
         fields = _fields(record, f"an entry of {name}")
         pool = _word(fields, "id")
@@ -96,49 +84,50 @@ def _by_id(cluster: object, name: str) -> dict[str, Mapping[str, object]]:
     return found
 
 
-def _instances(pool: Mapping[str, object]) -> list[_Found]:
+def _instances(pool: Fields) -> list[Fields]:
     """Return the instances of one pool; for a name in ``instance_names`` without an entry only the name is known."""
-    found = [_found(_fields(record, "an instance")) for record in _list(pool, "instances")]
-    named = {i.hostname for i in found}
+    found = [_fields(record, "an instance") for record in _list(pool, "instances")]
+    named = {"", *map(_hostname, found)}
     names = (harmless(n) for n in _list(pool, "instance_names") if isinstance(n, str))
-    return [*found, *(_found({"hostname": name}) for name in names if name and name not in named)]
+    return [*found, *({"hostname": name} for name in names if name not in named)]
 
 
-def _found(fields: Mapping[str, object]) -> _Found:
-    return _Found(
-        id=_word(fields, "id"),
-        hostname=_word(fields, "hostname") or _word(fields, "name"),
-        status=_word(fields, "status").upper(),
-        created_at=moment(fields.get("created_at")),
-    )
+def _hostname(instance: Fields) -> str:
+    return _word(instance, "hostname") or _word(instance, "name")
 
 
-def _filled(instance: _Found, known: Sequence[_Found]) -> _Found:
+def _is_complete(instance: Fields) -> bool:
+    return bool(_word(instance, "id")) and moment(instance.get("created_at")) is not None
+
+
+def _filled(instance: Fields, known: Sequence[Fields]) -> Fields:
     """Return *instance* with what *known* adds, matched by exact id, or by exact host name if it has no id."""
-    if instance.complete:
+    if _is_complete(instance):
         return instance
+    number, host = _word(instance, "id"), _hostname(instance)
     for other in known:
-        same = other.id == instance.id if instance.id else other.hostname == instance.hostname != ""
-        if same:
-            return _Found(
-                id=other.id,
-                hostname=instance.hostname or other.hostname,
-                status=instance.status or other.status,
-                created_at=instance.created_at or other.created_at,
-            )
+        if _word(other, "id") == number if number else _hostname(other) == host != "":
+            created_at = instance.get("created_at")
+            return {
+                "id": other.get("id"),
+                "hostname": host or _hostname(other),
+                "status": _word(instance, "status") or other.get("status"),
+                "created_at": other.get("created_at") if moment(created_at) is None else created_at,
+            }
     return instance
 
 
-def _instance(found: _Found, pool: str, now: datetime) -> Instance:
-    if not found.id:
-        raise malformed(f"the id of instance {found.hostname or '(unnamed)'} in pool {pool}")
-    created_at = found.created_at or (now if found.status.startswith("BUILD") else None)
+def _instance(found: Fields, pool: str, now: datetime) -> Instance:
+    number, host, status = _word(found, "id"), _hostname(found), _word(found, "status").upper()
+    if not number:
+        raise malformed(f"the id of instance {host or '(unnamed)'} in pool {pool}")
+    created_at = moment(found.get("created_at")) or (now if status.startswith("BUILD") else None)
     if created_at is None:
-        raise malformed(f"created_at of instance {found.id} in pool {pool}")
-    return Instance(id=found.id, hostname=found.hostname, status=found.status, created_at=created_at)
+        raise malformed(f"created_at of instance {number} in pool {pool}")
+    return Instance(id=number, hostname=host, status=status, created_at=created_at)
 
 
-def _count(fields: Mapping[str, object], pool: str) -> int:
+def _count(fields: Fields, pool: str) -> int:
     """Return the count; absent means zero (Go drops zeros)."""
     value = fields.get("count", 0)
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= DIGITS:
@@ -229,13 +218,13 @@ def _amount(value: object) -> Decimal | None:
     return None
 
 
-def _fields(value: object, what: str) -> Mapping[str, object]:
+def _fields(value: object, what: str) -> Fields:
     if not isinstance(value, dict):
         raise malformed(what)
     return value
 
 
-def _list(fields: Mapping[str, object], name: str) -> Sequence[object]:
+def _list(fields: Fields, name: str) -> Sequence[object]:
     value = fields.get(name)
     if value is None:
         return ()
@@ -244,7 +233,7 @@ def _list(fields: Mapping[str, object], name: str) -> Sequence[object]:
     return value
 
 
-def _word(fields: Mapping[str, object], name: str) -> str:
+def _word(fields: Fields, name: str) -> str:
     value = fields.get(name)
     return harmless(value.strip()) if isinstance(value, str) else ""  # no database takes half a surrogate
 

@@ -11,7 +11,7 @@ from urllib.parse import quote, urlsplit
 
 import requests
 
-from receiver.adapters.http.sessions import Bearer, moment, quick_session, shown, wire_failure
+from receiver.adapters.http.sessions import Bearer, json_of, moment, quick_session, shown, wire_failure
 from receiver.ports import TryLater
 
 SNAPSHOT_HEADER = "Gpu-Autoscaler-Snapshot-At"
@@ -83,7 +83,7 @@ class ServerApi:
         except (requests.RequestException, OSError, ValueError) as error:
             code, phrase = wire_failure(error)
             raise TryLater(f"{self.shown}: {phrase}", code=code) from None
-        document = _json(response)
+        document = json_of(response)
         if not isinstance(document, dict):
             said = f"{self.shown} answered {response.status_code}, but not as a GPU autoscaler: it is another server"
             raise TryLater(said, code="malformed")
@@ -92,7 +92,7 @@ class ServerApi:
     def get_list(self, *path: str) -> Sequence[Mapping[str, Any]]:
         """Return the JSON array of ``/api/v1/PATH``. Raises what `get` raises."""
         response = self._send("GET", path, **self._reads)
-        found = _json(response)
+        found = json_of(response)
         if response.status_code == 200 and isinstance(found, list):
             return found
         _answer(response)
@@ -116,7 +116,7 @@ class ServerApi:
 
 
 def _answer(response: requests.Response) -> ServerAnswer:
-    document, status = _json(response), response.status_code
+    document, status = json_of(response), response.status_code
     if not isinstance(document, dict) or not (status in (200, 201) or {"error", "remedy"} <= set(document)):
         said = f"it answered {status}, but not as a GPU autoscaler: it is another server or a login page"
         raise TryLater(said, code="malformed")
@@ -128,10 +128,3 @@ def _answer(response: requests.Response) -> ServerAnswer:
         said = f"it answered {status}: {document.get('error')}; {document.get('remedy')}"
         raise TryLater(said, code=f"http_{status}")
     return ServerAnswer(document=document, at=moment(response.headers.get(SNAPSHOT_HEADER)))
-
-
-def _json(response: requests.Response) -> Any:
-    try:
-        return response.json()
-    except ValueError:
-        return None

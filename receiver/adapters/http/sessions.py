@@ -117,6 +117,14 @@ def without(secret: str, value: Any) -> Any:
     return value
 
 
+def json_of(response: requests.Response) -> Any:
+    """Return the decoded body, None if it is no JSON (or brackets without end)."""
+    try:
+        return response.json()
+    except (ValueError, RecursionError):
+        return None
+
+
 def wire_failure(error: BaseException) -> tuple[str, str]:
     """Return a code and a phrase for an error of requests or urllib3; the phrase does not quote it."""
     causes = [error]  # with what it wraps: requests keeps urllib3's error in args, urllib3 keeps it in ``reason``

@@ -22,7 +22,7 @@ from receiver.adapters.kubernetes.api import (
     versioned,
     words,
 )
-from receiver.adapters.kubernetes.reflector import CustomResources, Lists, ResourceKind
+from receiver.adapters.kubernetes.reflector import Lists, ResourceKind
 from receiver.ports import QUOTA_LABEL, QUOTA_NAME, STOP_POLICY_ANNOTATION, Did, HeldPlaces, Receipt, WontWork
 
 CLUSTER_QUEUES = ResourceKind("kueue.x-k8s.io", "clusterqueues", ("v1beta2", "v1beta1"))
@@ -34,7 +34,6 @@ class HoldingMeans(ClusterPart):
     """The part of `KubernetesCluster` that `receiver.ports.WorkGate` describes."""
 
     _lists: Lists
-    _resources: CustomResources
 
     def held_places(self, *, queues: bool) -> HeldPlaces:
         """See `WorkGate.held_places`. A cluster without Kueue has no queues."""
@@ -102,7 +101,7 @@ class HoldingMeans(ClusterPart):
 
     def _cluster_queues(self) -> list[Json]:
         try:
-            return self._resources.every(CLUSTER_QUEUES)
+            return self._lists.every_of(CLUSTER_QUEUES)
         except WontWork as error:
             if error.code == NOT_FOUND:
                 return []
@@ -113,7 +112,7 @@ class HoldingMeans(ClusterPart):
 
     def _patch(self, found: Json, annotations: Mapping[str, str | None], spec: Json) -> None:
         metadata = {**versioned(found), **({"annotations": annotations} if annotations else {})}
-        self._resources.patch(CLUSTER_QUEUES, _name(found), {"metadata": metadata, "spec": spec})
+        self._lists.patch(CLUSTER_QUEUES, _name(found), {"metadata": metadata, "spec": spec})
 
 
 def quota(namespace: str, resources: Sequence[str], passing: Sequence[str]) -> dict[str, Any]:

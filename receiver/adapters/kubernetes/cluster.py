@@ -32,7 +32,7 @@ from receiver.adapters.kubernetes.nodes import Dra, node_from
 from receiver.adapters.kubernetes.owners import Owners
 from receiver.adapters.kubernetes.pods import TERMINATED, Declaration, SeenPod
 from receiver.adapters.kubernetes.queues import Queues, Roll, with_siblings
-from receiver.adapters.kubernetes.reflector import WINDOW_SECONDS, CustomResources, Lists, Watching
+from receiver.adapters.kubernetes.reflector import WINDOW_SECONDS, Lists, Watching
 from receiver.core.model.pods import KEPT_BY_DEFAULT, KeepRule, Pod, PodPhase, named
 from receiver.core.model.text import harmless
 from receiver.core.model.usage import EndedPod
@@ -118,11 +118,10 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
         self._clock = clock or SystemClock()
         self._wire = ClusterWire(self._client, timeouts, self._clock, before_write)
         self._remarks = Remarks(self._clock)
-        self._lists = Lists(self._wire)
-        self._resources = CustomResources(self._lists, self._wire, self._clock, self._remarks)
-        self._dra = Dra(self._resources, self._clock)
-        self._keepers = Keepers(self._lists, self._remarks, keep_nodes_for)
-        self._queues = Queues(self._resources, kueue=kueue_queued, volcano=volcano_podgroups)
+        self._lists = Lists(self._wire, self._clock, self._remarks)
+        self._dra = Dra(self._lists, self._clock)
+        self._keepers = Keepers(self._lists, keep_nodes_for)
+        self._queues = Queues(self._lists, kueue=kueue_queued, volcano=volcano_podgroups)
 
     def __repr__(self) -> str:
         return f"KubernetesCluster({self._wire.url!r})"

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from receiver.adapters.http.sessions import Remarks, moment
+from receiver.adapters.http.sessions import moment
 from receiver.adapters.kubernetes.api import (
     BUDGETS_OF,
     CONFLICT,
@@ -179,8 +179,8 @@ class Keepers:
     look; while they cannot be listed the last ones count.
     """
 
-    def __init__(self, lists: Lists, remarks: Remarks, rules: Collection[KeepRule]) -> None:
-        self._lists, self._remarks, self._rules = lists, remarks, rules
+    def __init__(self, lists: Lists, rules: Collection[KeepRule]) -> None:
+        self._lists, self._rules = lists, rules
         self._budgets: Sequence[Json] = ()
         self._listed = False
 
@@ -213,7 +213,8 @@ class Keepers:
             try:
                 self._budgets = self._lists.every("poddisruptionbudgets", BUDGETS_OF, SYSTEM_NAMESPACE)
             except (TryLater, WontWork) as error:
-                self._remarks.warn("PodDisruptionBudgets of kube-system not listed, so its pods keep nodes", str(error))
+                event = "PodDisruptionBudgets of kube-system not listed, so its pods keep nodes"
+                self._lists.remarks.warn(event, str(error))
         return any(_covers(budget, pod.labels) for budget in self._budgets)
 
 

@@ -11,7 +11,7 @@ from kubernetes.utils.quantity import parse_quantity
 
 from receiver.adapters.http.sessions import moment
 from receiver.adapters.kubernetes.api import condition, entries, section, text, words
-from receiver.adapters.kubernetes.reflector import CustomResources, ResourceKind
+from receiver.adapters.kubernetes.reflector import Lists, ResourceKind
 from receiver.core.model.pods import CPU, MEMORY, SLOTS, STORAGE
 from receiver.core.model.policy import Taint
 from receiver.core.model.text import cut, harmless
@@ -127,8 +127,8 @@ class DraServed:
 class Dra:
     """Reads what DRA serves. What was read last counts while the API server cannot tell."""
 
-    def __init__(self, resources: CustomResources, clock: Clock) -> None:
-        self._resources = resources
+    def __init__(self, lists: Lists, clock: Clock) -> None:
+        self._lists = lists
         self._clock = clock
         self._last: DraServed | None = None
         self._unread_since: datetime | None = None
@@ -140,8 +140,8 @@ class Dra:
         not be taken for one whose GPUs never came. After that it is as without the API.
         """
         try:
-            slices = self._resources.if_allowed(RESOURCE_SLICES, WITHOUT_SLICES, field_selector=OF_DRA_DRIVER)
-            classes = None if slices is None else self._resources.if_allowed(DEVICE_CLASSES, WITHOUT_CLASSES)
+            slices = self._lists.if_allowed(RESOURCE_SLICES, WITHOUT_SLICES, field_selector=OF_DRA_DRIVER)
+            classes = None if slices is None else self._lists.if_allowed(DEVICE_CLASSES, WITHOUT_CLASSES)
         except TryLater as error:
             if self._last is not None:
                 return self._last
@@ -149,7 +149,7 @@ class Dra:
             self._unread_since = self._unread_since or now
             if timedelta(0) <= now - self._unread_since < UNREAD_FOR:
                 raise
-            self._resources.remarks.warn("ResourceSlices not read", f"{error}; {WITHOUT_SLICES}")
+            self._lists.remarks.warn("ResourceSlices not read", f"{error}; {WITHOUT_SLICES}")
             return DraServed()
         resources = None if classes is None else resources_of(classes)
         self._last = DraServed(nodes=nodes_of(slices or ()), resources=resources)

@@ -14,7 +14,7 @@ from itertools import islice, pairwise
 from receiver.adapters.kubernetes.api import NOT_FOUND, Json, controller_of, entries, key_of, section, text
 from receiver.adapters.kubernetes.nodes import GPU_PREFIX, compute, gpus
 from receiver.adapters.kubernetes.pods import KUEUE_LABEL, Declaration, Gang, SeenPod, whole
-from receiver.adapters.kubernetes.reflector import CustomResources, ResourceKind
+from receiver.adapters.kubernetes.reflector import Lists, ResourceKind
 from receiver.core.model.pods import CPU, Pod, PodPhase
 from receiver.core.model.text import listed
 from receiver.ports import TryLater, WontWork
@@ -270,8 +270,8 @@ def _queue_of(group: Json) -> str:
 class Queues:
     """The queues of Kueue and Volcano, as far as they are to be read."""
 
-    def __init__(self, resources: CustomResources, *, kueue: bool, volcano: bool) -> None:
-        self._resources, self._kueue, self._volcano = resources, kueue, volcano
+    def __init__(self, lists: Lists, *, kueue: bool, volcano: bool) -> None:
+        self._lists, self._kueue, self._volcano = lists, kueue, volcano
 
     def groups(self, declarations: Iterable[Declaration]) -> dict[Declaration, list[Json]]:
         """Return the PodGroups behind *declarations*, without those that cannot be read, and every one of Volcano where
@@ -280,7 +280,7 @@ class Queues:
         if self._volcano:
             found[Declaration.VOLCANO] = self._required(VOLCANO_GROUPS, VOLCANO_SETTING)
         for by in sorted(set(declarations) & GROUPS.keys() - found.keys()):
-            groups = self._resources.if_readable(GROUPS[by], WITHOUT_GROUPS)
+            groups = self._lists.if_readable(GROUPS[by], WITHOUT_GROUPS)
             if groups is not None:
                 found[by] = groups
         return found
@@ -295,7 +295,7 @@ class Queues:
         if self._kueue:
             workloads = self._required(KUEUE_WORKLOADS, 'kueue.demand is "queued"')
             at_work = _at_work(seen)
-            warn = self._resources.remarks.warn
+            warn = self._lists.remarks.warn
             queued = [w for w in workloads if _queued(w) and not _names(w) & at_work]
             waiting = [understood(partial(_announced, w), key_of(w), warn) for w in queued]
             found += [pod for announcement in bounded(waiting, warn) for pod in announcement.pods()]
@@ -342,7 +342,7 @@ class Queues:
 
     def _minimums(self, groups: Sequence[Json]) -> list[Candidate]:
         """Return the minimum of pods of each of *groups* that asks for GPUs, with the queue it waits in."""
-        read, jobs, priorities = self._resources.if_readable, dict[str, Json](), dict[str, int]()
+        read, jobs, priorities = self._lists.if_readable, dict[str, Json](), dict[str, int]()
         if any(_owning_job(g) for g in groups):
             jobs = {key_of(j): j for j in read(VOLCANO_JOBS, WITHOUT_JOBS) or ()}
         if any(section(g, "spec").get("priorityClassName") for g in groups):
@@ -352,15 +352,15 @@ class Queues:
         for group in groups:
             priority = priorities.get(text(section(group, "spec"), "priorityClassName"), 0)
             made = partial(_announcement, group, jobs.get(_owning_job(group)), priority)
-            announcement = understood(made, key_of(group), self._resources.remarks.warn)
+            announcement = understood(made, key_of(group), self._lists.remarks.warn)
             if announcement.total:
                 found.append((announcement, _queue_of(group)))
-        counted = frozenset(a.key for a in bounded([a for a, _ in found], self._resources.remarks.warn))
+        counted = frozenset(a.key for a in bounded([a for a, _ in found], self._lists.remarks.warn))
         return [(a.pods(), queue) for a, queue in found if a.key in counted]
 
     def _required(self, kind: ResourceKind, setting: str) -> list[Json]:
         try:
-            return self._resources.every(kind)
+            return self._lists.every_of(kind)
         except WontWork as error:
             rule = f'apiGroups: ["{kind.group}"], resources: ["{kind.plural}"], verbs: ["list"]'
             remedy = "install it or change that" if error.code == NOT_FOUND else f"the ClusterRole needs {rule}"

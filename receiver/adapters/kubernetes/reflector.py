@@ -336,8 +336,10 @@ class ResourceKind:
 class Lists:
     """Reads whole lists: from the API server, or from reflectors once `watch` was called."""
 
-    def __init__(self, wire: ClusterWire) -> None:
-        self._wire = wire
+    def __init__(self, wire: ClusterWire, clock: Clock, remarks: Remarks) -> None:
+        self._wire, self._clock, self.remarks = wire, clock, remarks
+        self._served: dict[ResourceKind, str] = {}
+        self._absent: dict[ResourceKind, datetime] = {}
         self._watching: Watching | None = None
         self._window: int = WINDOW_SECONDS
         self._reflectors: dict[tuple[object, ...], Reflector[Any]] = {}
@@ -399,20 +401,10 @@ class Lists:
             if reflector.resource == whole:
                 reflector.wrote(None if below else answer)
 
-
-class CustomResources:
-    """Reads whole lists over all namespaces."""
-
-    def __init__(self, lists: Lists, wire: ClusterWire, clock: Clock, remarks: Remarks) -> None:
-        self._lists, self._wire, self._clock = lists, wire, clock
-        self.remarks = remarks
-        self._served: dict[ResourceKind, str] = {}
-        self._absent: dict[ResourceKind, datetime] = {}
-
-    def every(self, kind: ResourceKind, **options: str) -> list[Json]:
+    def every_of(self, kind: ResourceKind, **options: str) -> list[Json]:
         """Return every object of *kind*, in the version that is served; *options* are the API's own.
 
-        Raises WontWork with code ``http_404`` where none is (for a minute without asking again), and as `Lists.every`.
+        Raises WontWork with code ``http_404`` where none is (for a minute without asking again), and as `every`.
         """
         absent = WontWork(f"Kubernetes does not serve {kind.name} ({', '.join(kind.versions)})", code=NOT_FOUND)
         if self._is_absent(kind, ASK_AGAIN_NEEDED):
@@ -420,7 +412,7 @@ class CustomResources:
         known = self._served.get(kind)
         for version in sorted(kind.versions, key=lambda v: v != known):
             try:
-                found = self._lists.every(kind.name, CUSTOM, kind.group, version, kind.plural, options=options)
+                found = self.every(kind.name, CUSTOM, kind.group, version, kind.plural, options=options)
             except WontWork as error:
                 if error.code != NOT_FOUND:
                     raise
@@ -435,7 +427,7 @@ class CustomResources:
         return since is not None and timedelta(0) <= self._clock.now() - since < lasts
 
     def patch(self, kind: ResourceKind, name: str, change: Json) -> None:
-        """Apply a merge patch to the cluster-wide object *name* of *kind*, in the version that `every` found served."""
+        """Apply a merge patch to the cluster-wide object *name* of *kind*, in the version that is served."""
         version = self._served.get(kind, kind.versions[0])
         where = (kind.group, version, kind.plural, name)
         self._wire.ask("patch", kind.name, CUSTOM_ONE, *where, dict(change), content=MERGE)
@@ -460,7 +452,7 @@ class CustomResources:
         if self._is_absent(kind, ASK_AGAIN):
             return None
         try:
-            return self.every(kind, **options)
+            return self.every_of(kind, **options)
         except WontWork as error:
             if error.code != NOT_FOUND:
                 self.remarks.warn("custom resources not read", f"{error}; {without}")

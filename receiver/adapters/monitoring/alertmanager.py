@@ -10,7 +10,7 @@ from typing import Any
 
 import requests
 
-from receiver.adapters.http.sessions import moment, quick_session, shown, wire_failure
+from receiver.adapters.http.sessions import json_of, moment, quick_session, shown, wire_failure
 from receiver.core.model.signals import COMPONENT, Alert, Matcher, Silence
 from receiver.core.model.text import harmless
 from receiver.ports import AlarmFacts, TryLater
@@ -138,10 +138,7 @@ class AlertmanagerAlarms:
         if response.status_code != 200:
             detail = f"Alertmanager at {shown(url)} answered {path} with {response.status_code}; {WHY_ALL}"
             raise TryLater(detail, code=f"http_{response.status_code}")
-        try:
-            records = response.json()
-        except (ValueError, RecursionError):  # no JSON, or brackets without end
-            records = None
+        records = json_of(response)
         if not isinstance(records, list) or not all(isinstance(r, dict) for r in records):
             raise _malformed(url, path)
         return records

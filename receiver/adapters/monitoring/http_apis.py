@@ -7,7 +7,7 @@ from typing import Any
 
 import requests
 
-from receiver.adapters.http.sessions import quick_session, shown, wire_failure
+from receiver.adapters.http.sessions import json_of, quick_session, shown, wire_failure
 from receiver.ports import Clock, TryLater
 
 Labels = Mapping[str, str]
@@ -43,7 +43,10 @@ class MonitoringApi:
 
     def get(self, path: str, **query: str) -> Any:
         """Return the JSON of GET *path*. Raises TryLater, with a code such as ``http_404``."""
-        return self._json(self._send("GET", path, params=query), path)
+        found = json_of(self._send("GET", path, params=query))
+        if found is None:
+            raise self._malformed(path)
+        return found
 
     def text(self, path: str) -> str:
         """Return the text of GET *path*. Raises TryLater."""
@@ -104,21 +107,12 @@ class MonitoringApi:
             raise TryLater(said, code=f"http_{answer.status_code}")
         return answer
 
-    def _json(self, answer: requests.Response, path: str) -> Any:
-        try:
-            return answer.json()
-        except (ValueError, RecursionError):
-            raise self._malformed(path) from None
-
     def _malformed(self, what: str) -> TryLater:
         return TryLater(f"malformed answer of {self._name} at {self.shown}: {what}", code="malformed")
 
 
 def _detail(answer: requests.Response) -> str:
     """Return the error text of Prometheus or Alertmanager, shortened."""
-    try:
-        document = answer.json()
-    except (ValueError, RecursionError):
-        return ""
+    document = json_of(answer)
     said = document.get("error") if isinstance(document, dict) else document if isinstance(document, str) else None
     return f": {str(said)[:MOST_SAID]}" if said else ""
