@@ -140,8 +140,8 @@ def _time(text: str) -> datetime:
 def with_minimums(pods: Sequence[Pod], active: Iterable[WorldPod], every: Iterable[WorldPod]) -> tuple[Pod, ...]:
     """Return *pods*, with the minimum of each waiting gang lowered by the members that need no GPU node.
 
-    Those are the pods that have succeeded and those without GPUs, as in `adapters.kubernetes.queues`. *every* pod of the
-    world is searched only where a gang has fewer *active* pods than its minimum.
+    Those are the pods that have succeeded and those without GPUs, as in `adapters.kubernetes.queues`. *every* pod of
+    the world is searched only where a gang has fewer *active* pods than its minimum.
     """
     sizes = {p.gang: p.gang_min for p in pods if p.gang and p.gang_min and p.phase is PodPhase.WAITING}
     if not sizes:

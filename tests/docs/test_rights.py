@@ -10,10 +10,10 @@ from receiver.adapters.kubernetes.reflector import ResourceKind
 from tests.docs.pages import ROOT, text_of
 from tests.manifests.uses import EVERYBODYS
 
-ASKED = re.compile(r'\._wire\.ask\(\s*"(\w+)", [\w."/]+, (\w+)')
-FOUND = re.compile(r'\._wire\.find\("\w+", (\w+)')
-LISTED = re.compile(r'\._wire\.every\("\w+", (\w+)')
-KEPT = re.compile(r"_lists\.every\(\s*\"\w+\",\s*(\w+)")  # listed, and then watched
+ASKED = re.compile(r'\._wire\.ask\(\s*"(\w+)", [\w."/]+, api\.(\w+)')
+FOUND = re.compile(r'\._wire\.find\("\w+", api\.(\w+)')
+LISTED = re.compile(r'\._wire\.every\("\w+", api\.(\w+)')
+KEPT = re.compile(r"_lists\.every\(\s*\"\w+\",\s*api\.(\w+)")  # listed, and then watched
 PATH = re.compile(r"/apis?(?:/([a-z0-9.]+))?/v\d(?:/namespaces/{namespace})?/(\w+)(/{name})?(/\w+)?")
 BY_KIND = frozenset({"CUSTOM", "CUSTOM_ONE"})
 RBAC = (ROOT / "k8s" / "base" / "rbac.yaml").read_text(encoding="utf-8")

@@ -11,17 +11,8 @@ evaluator matches it as a label selector does).
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from receiver.adapters.kubernetes.api import (
-    NOT_FOUND,
-    QUOTA,
-    QUOTAS,
-    QUOTAS_OF,
-    ClusterPart,
-    Json,
-    section,
-    versioned,
-    words,
-)
+from receiver.adapters.kubernetes import api
+from receiver.adapters.kubernetes.api import ClusterPart, Json, section, versioned, words
 from receiver.adapters.kubernetes.reflector import Lists, ResourceKind
 from receiver.ports import QUOTA_LABEL, QUOTA_NAME, STOP_POLICY_ANNOTATION, Did, HeldPlaces, Receipt, WontWork
 
@@ -37,7 +28,7 @@ class HoldingMeans(ClusterPart):
 
     def held_places(self, *, queues: bool) -> HeldPlaces:
         """See `WorkGate.held_places`. A cluster without Kueue has no queues."""
-        quotas = self._lists.every("resourcequotas", QUOTAS, options={"label_selector": QUOTA_LABEL})
+        quotas = self._lists.every("resourcequotas", api.QUOTAS, options={"label_selector": QUOTA_LABEL})
         namespaces = sorted(str(section(q, "metadata").get("namespace")) for q in quotas)
         every = self._cluster_queues() if queues else ()
         held = sorted(_name(q) for q in every if STOP_POLICY_ANNOTATION in _annotations(q))
@@ -53,7 +44,7 @@ class HoldingMeans(ClusterPart):
             return Receipt(did=Did.ALREADY, sentence=f"{named} is there already")
         if found is not None:  # what a quota is scoped to cannot be changed
             self._delete(namespace, found)
-        self._wire.ask("create", "resourcequotas", QUOTAS_OF, namespace, wanted)
+        self._wire.ask("create", "resourcequotas", api.QUOTAS_OF, namespace, wanted)
         return Receipt(did=Did.DONE, sentence=f"created {named}: no new pod there may ask for a GPU")
 
     def release_namespace(self, namespace: str) -> Receipt:
@@ -92,18 +83,18 @@ class HoldingMeans(ClusterPart):
         return Receipt(did=Did.DONE, sentence=left)
 
     def _quota(self, namespace: str) -> Json | None:
-        return self._wire.find("resourcequotas", QUOTA, namespace, QUOTA_NAME)
+        return self._wire.find("resourcequotas", api.QUOTA, namespace, QUOTA_NAME)
 
     def _delete(self, namespace: str, found: Json) -> None:
         """Delete exactly this quota, not a namesake that came after it."""
         options = {"preconditions": {"uid": str(section(found, "metadata").get("uid"))}}
-        self._wire.ask("delete", "resourcequotas", QUOTA, namespace, QUOTA_NAME, options)
+        self._wire.ask("delete", "resourcequotas", api.QUOTA, namespace, QUOTA_NAME, options)
 
     def _cluster_queues(self) -> list[Json]:
         try:
             return self._lists.every_of(CLUSTER_QUEUES)
         except WontWork as error:
-            if error.code == NOT_FOUND:
+            if error.code == api.NOT_FOUND:
                 return []
             raise
 

@@ -16,16 +16,8 @@ from kubernetes.config.config_exception import ConfigException
 
 from receiver.adapters.clock import SystemClock
 from receiver.adapters.http.sessions import Remarks, quick_retry, user_agent
-from receiver.adapters.kubernetes.api import (
-    EVENTS_OF,
-    NODES,
-    PODS,
-    PODS_OF,
-    REVIEW,
-    REVIEWS,
-    ClusterWire,
-    section,
-)
+from receiver.adapters.kubernetes import api
+from receiver.adapters.kubernetes.api import ClusterWire, section
 from receiver.adapters.kubernetes.budget_hold import HoldingMeans
 from receiver.adapters.kubernetes.drain import Drain, Keepers
 from receiver.adapters.kubernetes.nodes import Dra, node_from
@@ -146,7 +138,7 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
         self._lists.stop(timeout)
 
     def ping(self) -> None:
-        self._wire.ask("list", "nodes", NODES, limit=1)
+        self._wire.ask("list", "nodes", api.NODES, limit=1)
 
     def look(self) -> ClusterFacts:
         """Return the nodes, then the living GPU pods, then what queues hold back.
@@ -154,10 +146,10 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
         A pod bound in between is seen, not missed, and one that a queue lets through in between is missed, not
         counted twice. Caches may be moments apart: what is removed is read again first.
         """
-        nodes = self._lists.every("nodes", NODES, view=node_from)
+        nodes = self._lists.every("nodes", api.NODES, view=node_from)
         served = self._dra.served()
         pods: list[SeenPod] = self._lists.every(
-            "pods", PODS, options={"field_selector": LIVING}, view=SeenPod, wanted=_needs_a_node_now
+            "pods", api.PODS, options={"field_selector": LIVING}, view=SeenPod, wanted=_needs_a_node_now
         )
         found = {n.name: replace(n, dra=True) if n.name in served.nodes else n for n in nodes}
         gpu_nodes = {name for name, node in found.items() if node.allocatable or node.dra}
@@ -214,7 +206,7 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
     def _pods_of(self, namespaces: Collection[str], selector: str) -> list[SeenPod]:
         found: list[SeenPod] = []
         for namespace in sorted(namespaces):
-            found += map(SeenPod, self._wire.every("pods", PODS_OF, namespace, field_selector=selector))
+            found += map(SeenPod, self._wire.every("pods", api.PODS_OF, namespace, field_selector=selector))
         return found
 
     def may(self, right: Right) -> bool:
@@ -230,7 +222,7 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
             "kind": "SelfSubjectAccessReview",
             "spec": {"resourceAttributes": {**asked, **({"subresource": below} if below else {})}},
         }
-        status = section(self._wire.ask("create", REVIEW, REVIEWS, body), "status")
+        status = section(self._wire.ask("create", api.REVIEW, api.REVIEWS, body), "status")
         allowed, failed = status.get("allowed"), status.get("evaluationError")
         if not isinstance(allowed, bool):
             raise TryLater(f"Kubernetes did not say whether we may {right}", code="malformed")
@@ -261,7 +253,7 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
             "lastTimestamp": now,
             "count": 1,
         }
-        self._wire.ask("create", "events", EVENTS_OF, pod.namespace, body)
+        self._wire.ask("create", "events", api.EVENTS_OF, pod.namespace, body)
         return Receipt(did=Did.DONE, sentence=f"left the Event {reason} on pod {pod.key}")
 
 

@@ -11,21 +11,8 @@ from functools import partial
 from typing import Any
 
 from receiver.adapters.http.sessions import moment
-from receiver.adapters.kubernetes.api import (
-    BUDGETS_OF,
-    CONFLICT,
-    EVICTION,
-    NODE,
-    NOT_FOUND,
-    PODS,
-    TOO_MANY,
-    ClusterPart,
-    Json,
-    entries,
-    section,
-    versioned,
-    words,
-)
+from receiver.adapters.kubernetes import api
+from receiver.adapters.kubernetes.api import ClusterPart, Json, entries, section, versioned, words
 from receiver.adapters.kubernetes.nodes import node_from, taint_from
 from receiver.adapters.kubernetes.pods import SPEAKING, DrainFate, SeenPod, requirement_from
 from receiver.adapters.kubernetes.reflector import Lists
@@ -133,15 +120,15 @@ class NodeMarks(ClusterPart):
         return self._change(raw, {}, {"taints": _with(others, taints)}, done)
 
     def _node(self, name: str) -> Json | None:
-        return self._wire.find("nodes", NODE, name)
+        return self._wire.find("nodes", api.NODE, name)
 
     def _change(self, raw: Json, metadata: Json, spec: Json, done: str, gone: Did = Did.DIFFERS) -> Receipt:
         name = str(section(raw, "metadata").get("name"))
         body: dict[str, Any] = {"metadata": {**metadata, **versioned(raw)}, **({"spec": spec} if spec else {})}
         try:
-            self._wire.ask("patch", "nodes", NODE, name, body)
+            self._wire.ask("patch", "nodes", api.NODE, name, body)
         except WontWork as error:
-            if error.code == NOT_FOUND:
+            if error.code == api.NOT_FOUND:
                 return _gone(name, gone)
             raise
         return Receipt(did=Did.DONE, sentence=done)
@@ -211,7 +198,7 @@ class Keepers:
         if not self._listed:
             self._listed = True
             try:
-                self._budgets = self._lists.every("poddisruptionbudgets", BUDGETS_OF, SYSTEM_NAMESPACE)
+                self._budgets = self._lists.every("poddisruptionbudgets", api.BUDGETS_OF, SYSTEM_NAMESPACE)
             except (TryLater, WontWork) as error:
                 event = "PodDisruptionBudgets of kube-system not listed, so its pods keep nodes"
                 self._lists.remarks.warn(event, str(error))
@@ -279,7 +266,7 @@ class Drain(NodeMarks):
                 if self._evict(pod):
                     leaving.append(pod.key)
             except TryLater as error:  # one that left may use up what a budget allowed
-                if error.code != TOO_MANY:
+                if error.code != api.TOO_MANY:
                     raise
                 raise _kept_by_a_budget({pod.key: error}, node) from error
         if leaving:
@@ -293,7 +280,7 @@ class Drain(NodeMarks):
             try:
                 self._evict(pod, dry_run="All")
             except TryLater as error:
-                if error.code != TOO_MANY:
+                if error.code != api.TOO_MANY:
                     raise
                 held[pod.key] = error
         return held
@@ -304,7 +291,7 @@ class Drain(NodeMarks):
     def _pods_on(self, node: str) -> list[SeenPod]:
         if not node:
             raise WontWork("a node without a name cannot be asked about", code="bad_name")
-        raws = self._wire.every("pods", PODS, field_selector=f"spec.nodeName={node}")
+        raws = self._wire.every("pods", api.PODS, field_selector=f"spec.nodeName={node}")
         return [pod for pod in map(SeenPod, raws) if pod.node == node]
 
     def _evict(self, pod: SeenPod, **options: str) -> bool:
@@ -317,13 +304,13 @@ class Drain(NodeMarks):
             "deleteOptions": {"preconditions": {"uid": str(pod.metadata.get("uid"))}},
         }
         try:
-            self._wire.ask("create", "pods/eviction", EVICTION, namespace, name, body, **options)
+            self._wire.ask("create", "pods/eviction", api.EVICTION, namespace, name, body, **options)
         except WontWork as error:
-            if error.code == NOT_FOUND:
+            if error.code == api.NOT_FOUND:
                 return False
             raise
         except TryLater as error:
-            if error.code != CONFLICT:
+            if error.code != api.CONFLICT:
                 raise
         return True
 

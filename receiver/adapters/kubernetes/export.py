@@ -10,127 +10,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from receiver.adapters.http.sessions import moment
 from receiver.adapters.kubernetes.api import Json, condition, entries, key_of, section, text, words
 from receiver.adapters.kubernetes.pods import CLAIMS, SeenPod, latest, whole
 from receiver.ports import Past, PastPod, Trouble, TryLater
-
-CHUNK = 1 << 20
-BLANK = " \t\r\n"
-
-
-class NoJson(ValueError):
-    """Invalid JSON in *line*, or JSON other than objects and lists under ``items``."""
-
-    def __init__(self, line: int, problem: str) -> None:
-        super().__init__(f"line {line}: {problem}")
-        self.line = line
-        self.problem = problem
-
-
-def items(path: Path) -> Iterator[Any]:
-    """Yield the ``items`` of the JSON objects in a file, and objects without such a list themselves.
-
-    Several objects may follow each other, as several exports do. Raises NoJson, UnicodeDecodeError, OSError.
-    """
-    with path.open(encoding="utf-8-sig") as file:
-        yield from _Scanner(file).documents()
-
-
-class _Scanner:
-    """A JSON decoder that reads more of the file while a value is incomplete."""
-
-    def __init__(self, file: TextIO) -> None:
-        self._file = file
-        self._decoder = json.JSONDecoder()
-        self._text = ""
-        self._at = 0
-        self._line = 1
-
-    def documents(self) -> Iterator[Any]:
-        """Yield the items of every document."""
-        while (mark := self._peek()) != "":
-            if mark == "[":
-                yield from self._list()
-            else:
-                yield from self._document()
-
-    def _document(self) -> Iterator[Any]:
-        self._expect("{")
-        alone: dict[str, Any] = {}
-        listed = False
-        while self._peek() != "}":
-            if alone or listed:
-                self._expect(",")
-            name = self._value()
-            if not isinstance(name, str):
-                raise NoJson(self._line, "an object's key is not a string")
-            self._expect(":")
-            if name == "items" and self._peek() == "[":
-                listed = True
-                yield from self._list()
-            else:
-                alone[name] = self._value()
-        self._expect("}")
-        if not listed:
-            yield alone
-
-    def _list(self) -> Iterator[Any]:
-        self._expect("[")
-        first = True
-        while self._peek() != "]":
-            if not first:
-                self._expect(",")
-            first = False
-            yield self._value()
-        self._expect("]")
-
-    def _peek(self) -> str:
-        """Return the next character that is not white space without consuming it; an empty string at the end."""
-        while True:
-            text, at = self._text, self._at
-            while at < len(text) and text[at] in BLANK:
-                at += 1
-            self._take(at)
-            if at < len(text) or not self._more():
-                return self._text[self._at : self._at + 1]
-
-    def _expect(self, mark: str) -> None:
-        found = self._peek()
-        if found != mark:
-            problem = f"expected {mark}, found {found}" if found else "it ends in the middle of an object"
-            raise NoJson(self._line, problem)
-        self._take(self._at + 1)
-
-    def _value(self) -> Any:
-        self._peek()
-        while True:
-            try:
-                value, end = self._decoder.raw_decode(self._text, self._at)
-            except json.JSONDecodeError as error:
-                if not self._more():
-                    line = self._line + self._text.count("\n", self._at, error.pos)
-                    raise NoJson(line, f"invalid JSON ({error.msg})") from None
-                continue
-            except RecursionError:
-                raise NoJson(self._line, "it is nested too deeply") from None
-            if end < len(self._text) or not self._more():  # a number may go on in the next chunk
-                self._take(end)
-                return value
-
-    def _take(self, to: int) -> None:
-        self._line += self._text.count("\n", self._at, to)
-        self._at = to
-
-    def _more(self) -> bool:
-        """Read more; return False at the end of the file."""
-        chunk = self._file.read(CHUNK)
-        if chunk:
-            self._text, self._at = self._text[self._at :] + chunk, 0
-        return bool(chunk)
-
 
 TEMPLATES = {"PyTorchJob": "pytorchReplicaSpecs", "TFJob": "tfReplicaSpecs", "MPIJob": "mpiReplicaSpecs"}
 EXPORT = "kubectl get jobs,pods -A -o json"  # lists of the API server itself leave out the kinds
@@ -148,12 +33,29 @@ def read_export(path: Path, made_at: datetime | None = None) -> Past:
     try:
         for number, raw in enumerate(items(path), start=1):
             reading.take(number, raw)
-    except NoJson as error:
-        reading.wrong(f"line {error.line}", "text", error.problem, "export it again with -o json, until its end")
+    except json.JSONDecodeError as error:
+        problem, remedy = f"invalid JSON ({error.msg})", "export it again with -o json, until its end"
+        reading.wrong(f"line {error.lineno}", "text", problem, remedy)
+    except RecursionError:
+        reading.wrong("file", "text", "it is nested too deeply", AGAIN)
     except UnicodeDecodeError as error:
         problem = f"byte 0x{error.object[error.start]:02x} is not UTF-8"
         reading.wrong("file", "text", problem, "save the file as UTF-8 (iconv -f latin1 -t utf-8)")
     return reading.past(made_at or datetime.fromtimestamp(path.stat().st_mtime, UTC))
+
+
+def items(path: Path) -> Iterator[Any]:
+    """Yield the ``items`` of the JSON objects in a file, and objects without such a list themselves.
+
+    Several objects may follow each other, as several exports do. Raises JSONDecodeError, RecursionError,
+    UnicodeDecodeError, OSError.
+    """
+    said, at = path.read_text(encoding="utf-8-sig").rstrip(), 0
+    while at < len(said):
+        at = next(i for i in range(at, len(said)) if not said[i].isspace())
+        document, at = json.JSONDecoder().raw_decode(said, at)
+        listed = document.get("items") if isinstance(document, dict) else document
+        yield from listed if isinstance(listed, list) else [document]
 
 
 class _Export:

@@ -7,12 +7,8 @@ not consent (any more): everything is read anew right before the change.
 from collections.abc import Mapping
 from typing import Any
 
+from receiver.adapters.kubernetes import api
 from receiver.adapters.kubernetes.api import (
-    DEPLOYMENT,
-    JOB,
-    POD,
-    REPLICA_SET,
-    STATEFUL_SET,
     ClusterPart,
     Json,
     condition,
@@ -32,10 +28,10 @@ LONGEST_CHAIN = 4  # Kubernetes checks no ownerReference: two objects may own ea
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 STARTS_ONLY = ("batch", "CronJob")  # it makes new Jobs and never touches an old one
 SCALABLE = {  # plural and path by API group and kind
-    ("apps", "Deployment"): ("deployments", DEPLOYMENT),
-    ("apps", "StatefulSet"): ("statefulsets", STATEFUL_SET),
-    ("apps", "ReplicaSet"): ("replicasets", REPLICA_SET),
-    ("batch", "Job"): ("jobs", JOB),
+    ("apps", "Deployment"): ("deployments", api.DEPLOYMENT),
+    ("apps", "StatefulSet"): ("statefulsets", api.STATEFUL_SET),
+    ("apps", "ReplicaSet"): ("replicasets", api.REPLICA_SET),
+    ("batch", "Job"): ("jobs", api.JOB),
 }
 
 
@@ -44,7 +40,7 @@ class Owners(ClusterPart):
 
     def scale_to_zero(self, pod: Pod) -> Receipt:
         """See `Cluster.scale_to_zero`. A pod that is gone, or whose annotations changed since: DIFFERS."""
-        raw = self._wire.find("pods", POD, pod.namespace, pod.name)
+        raw = self._wire.find("pods", api.POD, pod.namespace, pod.name)
         found = SeenPod(raw).pod if raw is not None else None
         if raw is None or found is None or found.uid != pod.uid or found.terminating:
             return Receipt(did=Did.DIFFERS, sentence=f"pod {pod.key} is gone or going")
@@ -92,7 +88,7 @@ class Owners(ClusterPart):
             return Receipt(did=Did.ALREADY, sentence=f"{told} is suspended already")
         if condition(section(raw, "status"), "Complete", "Failed"):
             return Receipt(did=Did.ALREADY, sentence=f"{told} is finished")
-        self._modify("jobs", JOB, raw, {"suspend": True})
+        self._modify("jobs", api.JOB, raw, {"suspend": True})
         return Receipt(did=Did.DONE, sentence=f"suspended {told}")
 
     def _modify(self, resource: str, path: str, raw: Json, spec: Mapping[str, Any]) -> None:

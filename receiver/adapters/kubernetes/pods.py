@@ -8,6 +8,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
+from receiver import ports
 from receiver.adapters.http.sessions import moment
 from receiver.adapters.kubernetes.api import Json, condition, controller_of, entries, key_of, section, text, words
 from receiver.adapters.kubernetes.nodes import SHOWN, compute, gpus, named
@@ -16,15 +17,7 @@ from receiver.config.values import LongerThanZero, Wrong
 from receiver.core.model.pods import SLOTS, Pod, PodPhase, Preference, Requirement, Toleration
 from receiver.core.model.text import cut
 from receiver.core.model.usage import EndedPod, workload_name
-from receiver.ports import (
-    GANG_ANNOTATION,
-    GANG_SIZE_ANNOTATION,
-    IDLE_SHUTDOWN_ANNOTATION,
-    KEEP_UNTIL_ANNOTATION,
-    PROTECT_ANNOTATION,
-    SAFE_TO_EVICT_ANNOTATION,
-    TryLater,
-)
+from receiver.ports import TryLater
 
 HOST_LABEL = "app.kubernetes.io/name"
 HOST_NAMES = frozenset({"gpu-autoscaler", "prometheus", "alertmanager"})
@@ -98,9 +91,9 @@ def _length(said: str) -> timedelta | None:
 
 
 READERS: Mapping[str, tuple[Callable[[str], object], str]] = {
-    IDLE_SHUTDOWN_ANNOTATION: (_length, "a duration such as 30m or 2h"),
-    KEEP_UNTIL_ANNOTATION: (moment, "a time such as 2026-11-21T18:00:00Z"),
-    GANG_SIZE_ANNOTATION: (whole, "a number of pods such as 8"),
+    ports.IDLE_SHUTDOWN_ANNOTATION: (_length, "a duration such as 30m or 2h"),
+    ports.KEEP_UNTIL_ANNOTATION: (moment, "a time such as 2026-11-21T18:00:00Z"),
+    ports.GANG_SIZE_ANNOTATION: (whole, "a number of pods such as 8"),
 }
 
 
@@ -167,13 +160,13 @@ class SeenPod:
     def protected(self) -> bool:
         """True for a pod whose owner wants its node to stay."""
         annotations = self.annotations
-        protected = annotations.get(PROTECT_ANNOTATION, "false").lower() != "false"
-        return protected or annotations.get(SAFE_TO_EVICT_ANNOTATION, "").lower() == "false"
+        protected = annotations.get(ports.PROTECT_ANNOTATION, "false").lower() != "false"
+        return protected or annotations.get(ports.SAFE_TO_EVICT_ANNOTATION, "").lower() == "false"
 
     @property
     def agreed(self) -> bool:
         """True when its owner agreed that it is moved, whatever else stands in the way."""
-        return self.annotations.get(SAFE_TO_EVICT_ANNOTATION, "").lower() == "true"
+        return self.annotations.get(ports.SAFE_TO_EVICT_ANNOTATION, "").lower() == "true"
 
     @property
     def phase(self) -> PodPhase:
@@ -258,7 +251,7 @@ class SeenPod:
     def gang(self) -> Gang | None:
         labels, annotations = self.labels, self.annotations
         declared = (
-            (Declaration.OURS, annotations.get(GANG_ANNOTATION, ""), annotations.get(GANG_SIZE_ANNOTATION)),
+            (Declaration.OURS, annotations.get(ports.GANG_ANNOTATION, ""), annotations.get(ports.GANG_SIZE_ANNOTATION)),
             (Declaration.COSCHEDULING, labels.get(COSCHEDULING_LABEL, ""), None),
             (Declaration.VOLCANO, self._volcano_name, None),
             (Declaration.KUEUE, labels.get(KUEUE_LABEL, ""), annotations.get(KUEUE_SIZE_ANNOTATION)),
@@ -377,8 +370,8 @@ class SeenPod:
             terminating=self.leaving,
             evictable=self.agreed and not self.mirror and not self.protected,  # a kubelet starts its mirror pod again
             protected=self.protected,
-            idle_shutdown=_length(annotations.get(IDLE_SHUTDOWN_ANNOTATION, "")),
-            keep_until=moment(annotations.get(KEEP_UNTIL_ANNOTATION)),
+            idle_shutdown=_length(annotations.get(ports.IDLE_SHUTDOWN_ANNOTATION, "")),
+            keep_until=moment(annotations.get(ports.KEEP_UNTIL_ANNOTATION)),
             bound_at=moment(bound.get("lastTransitionTime")),
             running_since=latest(started) if all(moment(at) for at in started) else None,
             scheduler_says=self._refusal.get("message") or "",

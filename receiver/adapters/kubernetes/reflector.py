@@ -19,18 +19,8 @@ from typing import Any, Generic, TypeVar
 import structlog
 
 from receiver.adapters.http.sessions import Remarks
-from receiver.adapters.kubernetes.api import (
-    CUSTOM,
-    CUSTOM_ONE,
-    GONE,
-    MERGE,
-    NOT_FOUND,
-    ClusterWire,
-    Json,
-    key_of,
-    section,
-    text,
-)
+from receiver.adapters.kubernetes import api
+from receiver.adapters.kubernetes.api import ClusterWire, Json, key_of, section, text
 from receiver.ports import Clock, TryLater, WontWork
 
 log = structlog.get_logger("receiver")
@@ -224,7 +214,7 @@ class Reflector(threading.Thread, Generic[T]):
             if epoch != self._epoch or self._ending:
                 return 0.0
             self._stands = False
-            lost = isinstance(error, TryLater) and error.code in (GONE, "malformed")
+            lost = isinstance(error, TryLater) and error.code in (api.GONE, "malformed")
             if lost:
                 self._version = ""
         stood = self._seconds() - began >= SHORTEST_WATCH_SECONDS
@@ -374,7 +364,7 @@ class Lists:
         try:
             return reflector.objects()
         except WontWork as error:
-            if error.code == NOT_FOUND:
+            if error.code == api.NOT_FOUND:
                 reflector.stop()
                 del self._reflectors[key]
             raise
@@ -406,15 +396,15 @@ class Lists:
 
         Raises WontWork with code ``http_404`` where none is (for a minute without asking again), and as `every`.
         """
-        absent = WontWork(f"Kubernetes does not serve {kind.name} ({', '.join(kind.versions)})", code=NOT_FOUND)
+        absent = WontWork(f"Kubernetes does not serve {kind.name} ({', '.join(kind.versions)})", code=api.NOT_FOUND)
         if self._is_absent(kind, ASK_AGAIN_NEEDED):
             raise absent
         known = self._served.get(kind)
         for version in sorted(kind.versions, key=lambda v: v != known):
             try:
-                found = self.every(kind.name, CUSTOM, kind.group, version, kind.plural, options=options)
+                found = self.every(kind.name, api.CUSTOM, kind.group, version, kind.plural, options=options)
             except WontWork as error:
-                if error.code != NOT_FOUND:
+                if error.code != api.NOT_FOUND:
                     raise
                 continue
             self._served[kind] = version
@@ -430,7 +420,7 @@ class Lists:
         """Apply a merge patch to the cluster-wide object *name* of *kind*, in the version that is served."""
         version = self._served.get(kind, kind.versions[0])
         where = (kind.group, version, kind.plural, name)
-        self._wire.ask("patch", kind.name, CUSTOM_ONE, *where, dict(change), content=MERGE)
+        self._wire.ask("patch", kind.name, api.CUSTOM_ONE, *where, dict(change), content=api.MERGE)
 
     def if_readable(self, kind: ResourceKind, without: str) -> list[Json] | None:
         """Return every object of *kind*, or None where they cannot be read; never raises.
@@ -454,6 +444,6 @@ class Lists:
         try:
             return self.every_of(kind, **options)
         except WontWork as error:
-            if error.code != NOT_FOUND:
+            if error.code != api.NOT_FOUND:
                 self.remarks.warn("custom resources not read", f"{error}; {without}")
             return None
