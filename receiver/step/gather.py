@@ -17,7 +17,7 @@ from receiver.core.model.memory import Control, Memory, NodeLife, PoolMemory, is
 from receiver.core.model.model import Drift, Facts, PoolState, Source, SourceState, Spend, Stage
 from receiver.core.model.overrides import Override
 from receiver.core.model.pods import Pod, PodPhase
-from receiver.core.model.policy import Policy, Scope
+from receiver.core.model.policy import Policy, Pool, Scope
 from receiver.core.model.signals import PAYLOAD_LIFE, numbered, signals_from, silenced_pools
 from receiver.core.money.attribution import attribute, by_team
 from receiver.core.money.budget import Month, highest, month_of
@@ -86,7 +86,10 @@ def gather(sources: Sources, policy: Policy, now: datetime, parts: Parts, *, cho
     before = store.control()
     steady = is_steady(before.at if before is not None else None, now)
     lives = lives_of(said, memory, policy, parts, steady=steady)
-    pools, drifts, replaced = _pool_states(said, memory, lives, policy, parts)
+    by_instance = {life.instance: life for life in lives}
+    joined = [_joined(pool, said, memory, by_instance, policy, parts) for pool in policy.pools]
+    pools = tuple(state for state, _, _ in joined)
+    drifts = {state.pool: drifted for state, drifted, _ in joined if drifted is not None}
     states = _judged(said, pools, memory, policy, before)
     sources.goes_on()
     spend = _spend(sources, memory, lives, month, policy, now, parts, forecasts=chores)
@@ -121,7 +124,7 @@ def gather(sources: Sources, policy: Policy, now: datetime, parts: Parts, *, cho
         facts=facts,
         lives=lives,
         drifts=drifts,
-        replaced=replaced,
+        replaced={state.pool: why for state, _, why in joined if why is not None},
         orphans=orphans,
         resumed=resumed,
         before=before,
@@ -203,34 +206,26 @@ def _ask_all(sources: Sources, policy: Policy, now: datetime, parts: Parts) -> A
     )
 
 
-def _pool_states(
-    said: Answers, memory: Memory, lives: Sequence[NodeLife], policy: Policy, parts: Parts
-) -> tuple[tuple[PoolState, ...], Mapping[str, Drift], Mapping[str, str]]:
-    """Return each pool's state, the changes of its count that are not ours, and why its removals stop.
+def _joined(
+    pool: Pool, said: Answers, memory: Memory, lives: Mapping[str, NodeLife], policy: Policy, parts: Parts
+) -> tuple[PoolState, Drift | None, str | None]:
+    """Return the pool's state, the change of its count that is not ours, and why its removals stop.
 
     Of a pool that cannot be worked out, the state has only the number of nodes.
     """
-    states: list[PoolState] = []
-    drifts: dict[str, Drift] = {}
-    replaced: dict[str, str] = {}
-    by_instance, cloud = {life.instance: life for life in lives}, said.cloud or {}
-    for pool in policy.pools:
-        past = memory.pools.get(pool.id, PoolMemory())
-        shown = cloud[pool.id].required if pool.id in cloud else None
-        with parts.part("drift", pool.id, sets_aside=True):
-            found = None if shown is None else drift(past, shown, said.at, highest(memory.unanswered, pool.id))
-            if found is not None:
-                drifts[pool.id] = found
-        counted = past.required if shown is None else shown
-        state = PoolState(pool=pool.id, required=counted or 0, nodes=(), open_action=past.open_action)
-        with parts.part("pool_state", pool.id, sets_aside=True):
-            state = pool_state(pool, said, memory, by_instance, policy.startup_taints, drifts.get(pool.id))
-        with parts.part("removals", pool.id, sets_aside=True):
-            why = None if shown is None else why_removals_stop(past.late, shown, len(state.living), said.at)
-            if why is not None:
-                replaced[pool.id] = why
-        states.append(state)
-    return tuple(states), drifts, replaced
+    past, found = memory.pools.get(pool.id, PoolMemory()), (said.cloud or {}).get(pool.id)
+    shown = past.required if found is None else found.required
+    drifted, why = None, None
+    state = PoolState(pool=pool.id, required=shown or 0, nodes=(), open_action=past.open_action)
+    with parts.part("drift", pool.id, sets_aside=True):
+        if found is not None:
+            drifted = drift(past, shown, said.at, highest(memory.unanswered, pool.id))
+    with parts.part("pool_state", pool.id, sets_aside=True):
+        state = pool_state(pool, said, memory, lives, policy.startup_taints, drifted)
+    with parts.part("removals", pool.id, sets_aside=True):
+        if found is not None:
+            why = why_removals_stop(past.late, shown, len(state.living), said.at)
+    return state, drifted, why
 
 
 def _judged(

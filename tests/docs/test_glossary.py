@@ -9,7 +9,7 @@ from tests.docs.pages import ROOT, headings, section, table, text_of
 PAGE = "docs/glossary.md"
 # Classes of receiver/core/model whose names say what they are.
 SELF_EXPLAINING = frozenset(
-    {"CordonedBy", "Fallback", "Indexed", "KeepRule", "KeepUntil", "Preference", "Requirement", "Taint", "Toleration"}
+    {"CordonedBy", "Fallback", "KeepRule", "KeepUntil", "Preference", "Requirement", "Taint", "Toleration"}
 )
 
 

@@ -28,10 +28,9 @@ class Change(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
-    """Which rule spoke, what it left of the target (nodes), and one sentence (*detail*), once it is explained.
+    """Which rule applied, what it left of the target (nodes), and one sentence (*detail*), once it is explained.
 
-    *because* holds the values that the sentence is made from, *until* the first moment at which the rule can answer
-    otherwise by itself. Neither is stored.
+    *because* holds the values of the sentence, *until* is when the answer can change by itself. Neither is stored.
     """
 
     rule: str
@@ -46,9 +45,8 @@ class Reason:
 class Decision:
     """The size a pool should have at *at*, and every reason in order; the last reason's target is *target*.
 
-    *present* and *target* are node counts; *candidates* the instance ids that may be removed, soonest first, *evicted*
-    those of them whose pods are evicted because a window's grace is over; *reconsider_at* the first moment at which
-    this answer can change by time alone.
+    *candidates* are the instance ids that may be removed, soonest first, *evicted* those of them that a window empties;
+    *reconsider_at* is the first moment at which this answer can change by time alone.
     """
 
     pool: str
@@ -63,18 +61,22 @@ class Decision:
 
     @property
     def change(self) -> Change:
-        """Grow, shrink or hold."""
         if self.target > self.present:
             return Change.GROW
         return Change.SHRINK if self.target < self.present else Change.HOLD
 
     @property
     def verdicts(self) -> tuple[tuple[str, ...], ...]:
-        """The (rule, verdict) pairs, with the words of a person or an alert where one decided, and the mode: a decision
-        is stored anew when these or the target change. A stored one must name the silence that is in force."""
+        """The (rule, verdict) pairs, with what a person or an alert said where one decided, and the mode.
+
+        A decision is stored anew when these or the target change: it must name the silence that is in force.
+        """
+        said: list[tuple[str, ...]] = []
+        for r in self.reasons:
+            spoken = r.rule in WORDS and r.verdict not in (Verdict.ALLOWS, Verdict.WANTS)
+            said.append((r.rule, r.verdict.value, r.detail) if spoken else (r.rule, r.verdict.value))
         mode = self.evidence.get("mode")
-        said = [(r.rule, r.verdict.value, *([r.detail] if _spoken(r) else [])) for r in self.reasons]
-        return (*said, ("mode", str(mode))) if mode is not None else tuple(said)
+        return tuple(said) if mode is None else (*said, ("mode", str(mode)))
 
     @property
     def deciding(self) -> Reason:
@@ -101,11 +103,6 @@ WORDS = frozenset(
         "growth_is_not_paused",
     }
 )
-
-
-def _spoken(reason: Reason) -> bool:
-    """True when the sentence of *reason* is what a person or an alert said."""
-    return reason.rule in WORDS and reason.verdict not in (Verdict.ALLOWS, Verdict.WANTS)
 
 
 class ActionKind(StrEnum):
@@ -136,9 +133,8 @@ class Because(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Victim:
-    """One instance to be removed. *since* is when it reached *stage*. A spared one was *refused* if a pod, a person or
-    Civo prevented its removal; *why* is why it was spared, and before that what it waits for. *asked_at* is when its
-    DELETE was last sent without an answer."""
+    """One instance to be removed, at *stage* since *since*. A spared one was *refused* if a pod, a person or Civo
+    prevented its removal; *why* is why it was spared, and before that what it waits for."""
 
     instance: str
     node: str
@@ -147,15 +143,14 @@ class Victim:
     since: datetime | None = None
     refused: bool = False
     why: str = ""
-    asked_at: datetime | None = None
+    asked_at: datetime | None = None  # when its DELETE was last sent without an answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
-    """A decision made executable: an absolute target or named victims, and an id that depends only on the facts.
+    """A decision made executable: an absolute count at Civo or named victims, and an id that depends only on the facts.
 
-    *from_count* and *to_count* are node counts at Civo; *reserved_usd* the first paid unit of its new nodes, which the
-    budget had to cover when it was decided.
+    *reserved_usd* is the first paid unit of its new nodes, which the budget had to cover when it was decided.
     """
 
     id: str

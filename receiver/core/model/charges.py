@@ -20,21 +20,17 @@ HOUR = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charge:
-    """One record: *code* is the product used, *label* its name (of a node: assumed to be its host name).
+    """One record of Civo's charges."""
 
-    *hours* is Civo's count, None if missing: then *frm* to *to* counts. *to* is None while it still runs. *nodes*
-    multiplies the hours. *size_gb* is set for volumes. *product* may be the instance's id.
-    """
-
-    code: str
-    label: str = ""
+    code: str  # the product used
+    label: str = ""  # its name (of a node: assumed to be its host name)
     id: str | None = None
     frm: datetime | None = None
-    to: datetime | None = None
-    hours: Decimal | None = None
-    nodes: int = 1
-    size_gb: Decimal | None = None
-    product: str | None = None
+    to: datetime | None = None  # None while it still runs
+    hours: Decimal | None = None  # Civo's count, None if missing: then *frm* to *to* counts
+    nodes: int = 1  # multiplies the hours
+    size_gb: Decimal | None = None  # of volumes
+    product: str | None = None  # may be the instance's id
 
     @property
     def size(self) -> str | None:
@@ -63,8 +59,7 @@ class Charge:
 class Charged:
     """Civo's last answer for *month*. *unreadable* describes each record that could not be read.
 
-    *asked_at* is the last request, *answered_at* the last answer (None: never), *failure* the error of the last
-    request, *failing_since* the first of consecutive failures.
+    *failure* is the error of the last request, *failing_since* the time of the first of consecutive failures.
     """
 
     month: str
@@ -130,36 +125,29 @@ class Difference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunsElsewhere:
-    """A running node that is charged and not in the ledger, with its *hours* of the month so far.
-
-    The ledger may later recognise it by the *label* or *product* of its record.
-    """
+    """A running node that is charged and not in the ledger, which may later know it by *label* or *product*."""
 
     size: str
     label: str
     product: str
-    hours: Decimal
+    hours: Decimal  # of the month so far
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizeCompared:
-    """One size: the month's hours in ledger and charges, and how many records are *equal* (within an hour each).
-
-    *spare_hours* are charged for nodes that are not in the ledger, of which *elsewhere* still run.
-    """
+    """One size: the month's hours in ledger and charges."""
 
     size: str
     ledger_hours: Decimal
     charged_hours: Decimal
     lives: int
     records: int
-    equal: int
-    spare_hours: Decimal
-    elsewhere: tuple[RunsElsewhere, ...] = ()
+    equal: int  # records that agree within an hour
+    spare_hours: Decimal  # charged for nodes that are not in the ledger
+    elsewhere: tuple[RunsElsewhere, ...] = ()  # those of them that still run
 
     @property
     def difference_hours(self) -> Decimal:
-        """Charged less ledger."""
         return self.charged_hours - self.ledger_hours
 
 
@@ -175,8 +163,7 @@ class Comparison:
 
 
 def windows(frm: datetime, to: datetime) -> Iterator[tuple[datetime, datetime]]:
-    """Split *frm* to *to* into windows that Civo accepts: one for a calendar month, unless a clock change makes it
-    longer than 31 days."""
+    """Split *frm* to *to* into windows that Civo accepts."""
     while frm < to:
         end = min(frm + LONGEST_WINDOW, to)
         yield frm, end
@@ -184,12 +171,10 @@ def windows(frm: datetime, to: datetime) -> Iterator[tuple[datetime, datetime]]:
 
 
 def distinct(answers: Iterable[Iterable[Charge]]) -> tuple[Charge, ...]:
-    """Return the records of *answers* (one per window) without duplicates: of a record in two windows, the one with the
-    most hours.
+    """Return the records of *answers* (one per window) without duplicates; of a record in two, the one with more hours.
 
     Records are the same if id and beginning are equal, or without ids all their fields; two such in one answer are two
-    records. A later window's part begins later and is kept beside the first. Records with neither id nor beginning
-    cannot be distinguished and are all kept.
+    records. Records with neither id nor beginning cannot be distinguished and are all kept.
     """
     kept: dict[tuple[object, ...], Charge] = {}
     for number, answer in enumerate(answers):
@@ -241,11 +226,9 @@ def cost(charge: Charge, hours: Decimal, policy: Policy) -> Decimal | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seed:
-    """The cost of *month* before the ledger began, at *at*: *hours* by size, or *usd*.
+    """The cost of *month* before the ledger began, at *at*: *hours* by size, or *usd* of what the operator *stated*.
 
-    *stated* is the month's spend that the operator stated, None without one; *hours* replace it if the charges were
-    higher. *elsewhere* are the nodes in *hours* that still ran: the ledger may know them later, when their pool is
-    configured.
+    *elsewhere* are the nodes in *hours* that still ran: the ledger may know them later, when their pool is configured.
     """
 
     month: str
@@ -254,12 +237,6 @@ class Seed:
     usd: Decimal = Decimal(0)
     stated: Decimal | None = None
     elsewhere: tuple[RunsElsewhere, ...] = ()
-
-
-def stated_for(policy: Policy, month: str) -> Decimal | None:
-    """The spend of *month* that the operator stated, or None."""
-    stated = policy.budget.stated if policy.budget else None
-    return stated.usd if stated is not None and stated.month == month else None
 
 
 def new_seed(
@@ -271,32 +248,25 @@ def new_seed(
     up to now; a newly stated one replaces *held*. Without *held*, the stated amount may date from long before the store
     was lost, so higher charges win.
     """
-    stated = stated_for(policy, month)
-    charged = _charged_seed(compared, month, now) if held is None else None
-    if stated is not None and (held is None or (held.month, held.stated) != (month, stated)):
-        usd = max(Decimal(0), stated - ledger_usd)
-        if charged is not None and seeded_usd(charged, policy, month)[0] > usd:
-            return replace(charged, stated=stated)
-        return Seed(month=month, at=now, usd=usd, stated=stated)
-    return charged
-
-
-def _charged_seed(compared: Comparison | None, month: str, now: datetime) -> Seed | None:
-    """The seed of *month* by the charges alone; None without a complete answer."""
-    if compared is None or compared.charged.answered_at is None or compared.charged.unreadable:
-        return None
-    if compared.charged.month != month:
-        return None
-    hours = {found.size: found.spare_hours for found in compared.sizes if found.spare_hours}
-    elsewhere = tuple(node for found in compared.sizes for node in found.elsewhere)
-    return Seed(month=month, at=now, hours=hours, elsewhere=elsewhere)
+    charged = None
+    said = compared.charged if compared is not None and held is None else None
+    if compared is not None and said is not None and said.answered_at and not said.unreadable and said.month == month:
+        hours = {found.size: found.spare_hours for found in compared.sizes if found.spare_hours}
+        elsewhere = tuple(node for found in compared.sizes for node in found.elsewhere)
+        charged = Seed(month=month, at=now, hours=hours, elsewhere=elsewhere)
+    stated = policy.budget.stated if policy.budget else None
+    if stated is None or stated.month != month:
+        return charged
+    if held is not None and (held.month, held.stated) == (month, stated.usd):
+        return charged
+    usd = max(Decimal(0), stated.usd - ledger_usd)
+    if charged is not None and seeded_usd(charged, policy, month)[0] > usd:
+        return replace(charged, stated=stated.usd)
+    return Seed(month=month, at=now, usd=usd, stated=stated.usd)
 
 
 def beside(seed: Seed | None, known: Iterable[tuple[str, str]]) -> Seed | None:
-    """*seed* without the hours of nodes that are now in the ledger, which counts their whole lives.
-
-    *known* are instance id and name of all nodes in the ledger.
-    """
+    """Return *seed* without the hours of the nodes in the ledger, *known* by instance id and name."""
     if seed is None or not seed.elsewhere:
         return seed
     words = {word for both in known for word in both if word}
@@ -317,10 +287,7 @@ def seeded_usd(seed: Seed | None, policy: Policy, month: str) -> tuple[Decimal, 
 
 
 def seeded_by_pool(seed: Seed | None, policy: Policy, month: str) -> tuple[tuple[str, Decimal], ...]:
-    """USD that *seed* adds to each pool: the charges of its size, and the whole stated amount.
-
-    It counts in full for each pool that it may belong to.
-    """
+    """USD that *seed* adds to each pool, in full for each that it may belong to: the charges of its size, and *usd*."""
     if seed is None or seed.month != month:
         return ()
     shares = [

@@ -16,39 +16,28 @@ from receiver.core.model.policy import Billing, BudgetChange
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeLife:
-    """One instance's life as paid for: *created_at* as Civo says, *gone_at* when it was seen to be gone.
-
-    *price_usd_per_hour* is the price in force when it was first seen (None: unknown). *seen_at* is when it was first
-    seen: what happened before was not watched. *idle_since* is when its last GPU pod was seen to be gone (None while
-    busy or never usable), *lost_at* when a usable node stopped being so, or a registered one vanished from Kubernetes
-    (None while it is well), *unknown_since* when its GPUs were first seen in use without a pod.
-
-    *active_at*, *registered_at*, *ready_at*, *usable_at*, *bound_at* and *running_at* are when the stages of its
-    provisioning were first seen complete: built, in Kubernetes, Ready, GPUs allocatable, a GPU pod bound to it, and
-    that pod's containers running. *gpus* is how many GPUs one node of its pool offers, slices and shares counted as
-    such (0: unknown). *kept_until* is until when a workload has the node kept; *kept_for* names its pod.
-    """
+    """One instance's life as paid for. Moments but *created_at* (Civo's) are when something was first seen."""
 
     instance: str
     pool: str
     name: str
     size: str
     created_at: datetime
-    price_usd_per_hour: Decimal | None = None
+    price_usd_per_hour: Decimal | None = None  # in force when it was first seen
     gone_at: datetime | None = None
-    active_at: datetime | None = None
-    registered_at: datetime | None = None
+    active_at: datetime | None = None  # built
+    registered_at: datetime | None = None  # in Kubernetes
     ready_at: datetime | None = None
-    usable_at: datetime | None = None
-    bound_at: datetime | None = None
-    running_at: datetime | None = None
-    idle_since: datetime | None = None
-    lost_at: datetime | None = None
-    unknown_since: datetime | None = None
-    seen_at: datetime | None = None
-    gpus: float = 0.0
-    kept_until: datetime | None = None
-    kept_for: str = ""
+    usable_at: datetime | None = None  # GPUs allocatable
+    bound_at: datetime | None = None  # a GPU pod bound to it
+    running_at: datetime | None = None  # that pod's containers running
+    idle_since: datetime | None = None  # its last GPU pod gone; None while busy or never usable
+    lost_at: datetime | None = None  # no longer usable, or vanished from Kubernetes; None while it is well
+    unknown_since: datetime | None = None  # GPUs in use without a pod
+    seen_at: datetime | None = None  # what happened before was not watched
+    gpus: float = 0.0  # that one node of its pool offers, slices and shares counted as such (0: unknown)
+    kept_until: datetime | None = None  # by a workload
+    kept_for: str = ""  # its pod
 
 
 class EndedLives(Protocol):
@@ -64,12 +53,9 @@ class EndedLives(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolMemory:
-    """What a pool did last. *required* is the last count read from Civo, *required_since* when it last changed.
+    """What a pool did last, with fields as in `PoolState`; *required* is Civo's own number.
 
-    Growth and removal back off separately: a node that cannot be drained must not keep work waiting. *provisioning*
-    counts nodes in a row that never became usable, *late* is a removal that Civo's count does not show yet, *ready_in*
-    the median time from creation to usable of the pool's last nodes, *drifts* are changes by others in the last two
-    days, *offer* is what its newest usable node offered last.
+    Growth and removal back off separately: a node that cannot be drained must not keep work waiting.
     """
 
     required: int = 0
@@ -124,8 +110,7 @@ A_MILLISECOND = timedelta(milliseconds=1)
 def passed(before: NodeLife | None, after: NodeLife, first_seen: datetime) -> Iterator[tuple[str, int]]:
     """Yield each stage that ended between *before* (None: not known yet) and *after*, with its milliseconds.
 
-    A stage whose start or end was not watched is left out: what a node had completed when it was *first_seen* ended at
-    an unknown time (the cloud dates only its creation). If the clock was set back, a stage counts as 0 long.
+    A stage whose start or end was not watched, before *first_seen*, is left out. The clock may have been set back.
     """
     for stage, (begins, ends) in STAGES.items():
         began, ended = getattr(after, begins), getattr(after, ends)
@@ -150,12 +135,8 @@ class SourceTurn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Control:
-    """The control state of the step at *at*, which the next step starts from. It is stored before anything is
-    published.
-
-    *kept_out* is where the budget hold kept new work out, and since when (None: unknown), *rights* the cluster's last
-    answer on the rights that a removal needs. *decisions* are the numbers of the stored decisions by pool.
-    """
+    """The control state that the step at *at* leaves to the next one; *kept_out* and *rights* are as in `Facts`,
+    *decisions* are the numbers of the stored decisions by pool."""
 
     at: datetime
     sources: Mapping[Source, SourceTurn] = field(default_factory=dict)
@@ -174,11 +155,7 @@ LONG = timedelta(hours=1)
 
 
 def is_steady(before: datetime | None, now: datetime) -> bool:
-    """True when the step *before* (None: there was none) was a moment ago by the same clock.
-
-    After a clock jump or a long pause, one step passes before the clock is trusted again: two steps in a row must
-    agree.
-    """
+    """True when the step *before* was a moment ago by the same clock: after a jump, two steps in a row must agree."""
     return before is not None and timedelta(0) <= now - before <= IN_A_ROW
 
 

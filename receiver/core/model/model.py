@@ -5,12 +5,14 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
+from functools import cached_property
+from operator import itemgetter
 
 from receiver.core.model.actions import Action
 from receiver.core.model.charges import Comparison
 from receiver.core.model.overrides import Override, Question
 from receiver.core.model.pods import Pod, less
-from receiver.core.model.policy import BudgetChange, Indexed, Taint
+from receiver.core.model.policy import BudgetChange, Taint
 from receiver.core.model.signals import PoolSilence, Signal
 from receiver.core.model.usage import Activity
 
@@ -22,11 +24,10 @@ BIND = "bind the ClusterRole gpu-autoscaler-act (k8s/overlays/act/rights)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rights:
-    """The cluster's last answer on the rights that a removal needs, of *asked_at* (None: never), unchanged *since*
-    then.
+    """The cluster's last answer on the rights that a removal needs.
 
-    *lacking* names the rights that are refused (``patch nodes``), () for none, None if never answered. *detail* says
-    why the last query got no answer, empty when it got one; the previous answer then still counts.
+    *lacking* names those refused (``patch nodes``), None if never answered; *detail* says why the last query got no
+    answer: the previous one then still counts. *since* is when the answer last changed.
     """
 
     lacking: tuple[str, ...] | None
@@ -35,12 +36,12 @@ class Rights:
     detail: str = ""
 
     def due(self, now: datetime) -> bool:
-        """True when the cluster should be asked again; at once if the clock was ahead then."""
+        """True when the cluster should be asked again."""
         if self.asked_at is None:
             return True
         settled = self.lacking == () and not self.detail
         age = now - self.asked_at
-        return age >= (GRANTED_FOR if settled else AGAIN_AFTER) or age < timedelta(0)
+        return age >= (GRANTED_FOR if settled else AGAIN_AFTER) or age < timedelta(0)  # the clock was ahead
 
     def answered(self, lacking: tuple[str, ...], now: datetime) -> "Rights":
         """Return what is known after an answer."""
@@ -58,9 +59,8 @@ class Rights:
     def holds_growth(self, now: datetime) -> bool:
         """True while a node bought now could not be removed, or that is unknown.
 
-        Without an answer growth is held for a while only. Waiting some minutes costs less than a node that stays, but
-        the query itself may be what fails (a proxy that blocks POST, an authorizer that is down) although every right
-        is there: growth would then wait forever. A removal that is refused reports it.
+        Without an answer growth is held for a while only: the query itself may be what fails (a proxy that blocks POST,
+        an authorizer that is down) although every right is there. A removal that is refused reports it.
         """
         if self.lacking is None:
             return now < self.since + UNKNOWN_HOLDS_FOR
@@ -68,7 +68,7 @@ class Rights:
 
     @property
     def holds_until(self) -> datetime | None:
-        """When growth is no longer held without an answer; None where only an answer ends it."""
+        """When growth is no longer held; None where only an answer ends that."""
         return self.since + UNKNOWN_HOLDS_FOR if self.lacking is None else None
 
     def __str__(self) -> str:
@@ -107,56 +107,39 @@ class CordonedBy(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """One instance of a pool joined with its Kubernetes node.
-
-    *allocatable* are GPU resources (where a DRA driver serves them, *dra*: those configured), *compute* its allocatable
-    compute resources (`core.model.pods`), of which pods without GPUs request *others* and DaemonSets' pods
-    *daemons*. *pods* are the GPU pods bound to it. *idle_since* is None while a pod holds a GPU there, and while that
-    is unknown (*stage* UNKNOWN). *unknown_since* is when its GPUs were first seen in use without a pod (None: they are
-    not).
-
-    *seen_since* is when it was first watched, *usable_since* when it became usable, *lost_at* when it stopped being
-    usable, or vanished from Kubernetes before it ever was. *registered* is True while Kubernetes has a Node object for
-    it, *ready* while that is Ready. *startup_taint* is the key of the startup taint that alone keeps pods away.
-    *leaving* is True once Civo lists it as being deleted (after our DELETE the stage says so at once). *closed_for* is
-    the budget stop in our annotation that closes it to new work.
-
-    *kept_until* is until when a workload has the node kept (*kept_for* is its pod). *hosts* names what must not be
-    removed with it (our own pod, Prometheus, Alertmanager), *kept_by* the pods without a GPU that a drain would lose,
-    each with its reason. *activity* is what DCGM reports of its GPUs (None: nothing).
-    """
+    """One instance of a pool joined with its Kubernetes node."""
 
     name: str
     instance: str
     stage: Stage
     created_at: datetime
-    allocatable: Mapping[str, int] = field(default_factory=dict)
-    pods: tuple[Pod, ...] = ()
-    idle_since: datetime | None = None
-    registered: bool = True
+    allocatable: Mapping[str, int] = field(default_factory=dict)  # GPU resources
+    pods: tuple[Pod, ...] = ()  # GPU pods bound to it
+    idle_since: datetime | None = None  # None while a pod holds a GPU there, or that is unknown
+    registered: bool = True  # Kubernetes has a Node object for it
     ready: bool = True
     was_usable: bool = False
     usable_since: datetime | None = None
-    seen_since: datetime | None = None
-    unknown_since: datetime | None = None
-    lost_at: datetime | None = None
-    kept_until: datetime | None = None
-    kept_for: str = ""
+    seen_since: datetime | None = None  # when it was first watched
+    unknown_since: datetime | None = None  # when its GPUs were first seen in use without a pod
+    lost_at: datetime | None = None  # when it stopped being usable, or vanished from Kubernetes before it ever was
+    kept_until: datetime | None = None  # until when a workload has it kept
+    kept_for: str = ""  # the pod of that workload
     cordoned_by: CordonedBy | None = None
     cordoned_for: str | None = None  # the action id in our cordon annotation
-    closed_for: str | None = None
+    closed_for: str | None = None  # the budget stop in our annotation that closes it to new work
     protected: bool = False
-    leaving: bool = False
-    hosts: tuple[str, ...] = ()
-    kept_by: tuple[str, ...] = ()
+    leaving: bool = False  # Civo lists it as being deleted; after our DELETE the stage says so at once
+    hosts: tuple[str, ...] = ()  # what must not be removed with it: our own pod, Prometheus, Alertmanager
+    kept_by: tuple[str, ...] = ()  # the pods without a GPU that a drain would lose, each with its reason
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
-    startup_taint: str = ""
-    dra: bool = False
-    activity: Activity | None = None
-    compute: Mapping[str, int] = field(default_factory=dict)
-    others: Mapping[str, int] = field(default_factory=dict)
-    daemons: Mapping[str, int] = field(default_factory=dict)
+    startup_taint: str = ""  # the key of the one that alone keeps pods away
+    dra: bool = False  # a DRA driver serves its GPUs
+    activity: Activity | None = None  # what DCGM reports of its GPUs
+    compute: Mapping[str, int] = field(default_factory=dict)  # allocatable compute resources (`core.model.pods`)
+    others: Mapping[str, int] = field(default_factory=dict)  # what pods without GPUs request of that
+    daemons: Mapping[str, int] = field(default_factory=dict)  # what DaemonSets' pods request of that
 
     @property
     def note(self) -> str:
@@ -169,7 +152,7 @@ class Node:
 
     @property
     def vanished(self) -> bool:
-        """True when it vanished from Kubernetes before it was usable, for longer than a list may be incomplete."""
+        """True when it vanished from Kubernetes before it was usable."""
         gone = not self.registered and self.lost_at is not None
         return gone and self.stage is Stage.BROKEN and not self.was_usable
 
@@ -213,10 +196,7 @@ class Backoff:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LateCount:
-    """A change of ours that Civo's required count does not show yet: it says *shown* instead of *expected*.
-
-    *since* is when the change was made. It expires after a while (`receiver.core.scaling.waits`).
-    """
+    """A change of ours that Civo's count does not show yet: it says *shown* instead of *expected*. It expires."""
 
     expected: int
     shown: int
@@ -227,9 +207,8 @@ class LateCount:
 class Offer:
     """What the newest usable node of a pool offered when last seen, at *at*. It outlives the node for a while.
 
-    *configured* is the fingerprint of the pool's configuration then; a different one voids the offer. *allocatable* are
-    GPUs, and compute resources less the share of DaemonSets. *others* are the differing offers of other living nodes of
-    the pool; they are not stored.
+    A change of *configured*, the fingerprint of the pool's configuration, voids it. *allocatable* are GPUs, and compute
+    resources less the share of DaemonSets. *others* are differing offers of the pool's other nodes, not stored.
     """
 
     node: str
@@ -253,38 +232,30 @@ class Drift:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolState:
-    """One pool as found in this step.
+    """One pool as found in this step. Without an answer from Civo, *required* is the last known count.
 
-    *required* is the node count that Civo was asked for: its own number less *uncounted*, the removed nodes that it
-    still counts (below 0: new nodes that it does not count yet). Without an answer from Civo it is the last known one.
-    *required_since* is when Civo's number last changed.
-
-    *provisioning* counts nodes in a row that never became usable, *ready_in* is the usual time until a node's GPUs are
-    allocatable, *drifts* are changes by others in the last two days, *refused* is the lowest count that Civo has just
-    refused for lack of stock or quota. *offer* is what the newest usable node offers, or offered within the last day.
     *unjoined* names Kubernetes nodes that match no instance at Civo: then nodes cannot be identified for certain.
-    *compute* are the compute resources of a new node.
     """
 
     pool: str
-    required: int
+    required: int  # the count that Civo was asked for: its own number less *uncounted*
     nodes: tuple[Node, ...] = ()
     open_action: Action | None = None
     last_grow_at: datetime | None = None
     last_shrink_at: datetime | None = None
     backoff: Backoff | None = None
     removal_backoff: Backoff | None = None
-    required_since: datetime | None = None
-    utilization: float | None = None
+    required_since: datetime | None = None  # when Civo's number last changed
+    utilization: float | None = None  # ratio 0-1
     silence: PoolSilence | None = None
-    uncounted: int = 0
-    provisioning: Backoff | None = None
-    ready_in: timedelta | None = None
-    drifts: tuple[Drift, ...] = ()
-    offer: Offer | None = None
+    uncounted: int = 0  # removed nodes that Civo still counts (below 0: new nodes that it does not count yet)
+    provisioning: Backoff | None = None  # after nodes in a row that never became usable
+    ready_in: timedelta | None = None  # the usual time until a node's GPUs are allocatable
+    drifts: tuple[Drift, ...] = ()  # changes by others in the last two days
+    offer: Offer | None = None  # of the newest usable node, at most a day old
     unjoined: tuple[str, ...] = ()
-    compute: Mapping[str, int] = field(default_factory=dict)
-    refused: int | None = None
+    compute: Mapping[str, int] = field(default_factory=dict)  # the compute resources of a new node
+    refused: int | None = None  # the lowest count that Civo has just refused for lack of stock or quota
 
     def of(self, *stages: Stage) -> tuple[Node, ...]:
         """The nodes in one of *stages*."""
@@ -320,10 +291,7 @@ class Source(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceState:
-    """Whether a source answered, when, and if not, why. *configured* is False for one that is not in use.
-
-    *at* is when it was queried (for the heartbeat: last received), *since* when *up* last changed.
-    """
+    """Whether a source answered when asked *at* (the heartbeat: last received), and since when *up* is as it is."""
 
     source: Source
     up: bool
@@ -335,62 +303,26 @@ class SourceState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spend:
-    """Money so far this month, from the ledger. *unpriced* names sizes whose nodes have no price.
-
-    *unknown* says why *usd* is unknown (a lost store that has not been seeded); empty when it is known. *seeded* is the
-    part of *usd* that was spent before this ledger began. *account* is the cost of the whole account, every charge
-    priced (None: Civo's charges are unknown); *account_at_least* is its last known value, for spend only rises within a
-    month. *account_unpriced* lists charges without a price, such as ``12 hours of dbaas-small``: with any of them
-    *account* is too low.
-
-    *pools* is the spend by pool id, with the part of *seeded* that may be the pool's. *teams* is what attribution gives
-    to each team's workloads, under an empty name the unlabelled ones (None: unknown); it is a minute old at most.
-    *elsewhere_per_hour* is the cost of living nodes whose pools left the configuration. *seen* is the spend by pool id
-    that this ledger has watched since *seen_since*, when the month or the ledger began (None: no forecast is needed).
-    """
+    """Money so far this month, from the ledger, in USD."""
 
     month: str
     usd: Decimal
-    unpriced: tuple[str, ...] = ()
-    unknown: str = ""
-    seeded: Decimal = Decimal(0)
-    account: Decimal | None = None
-    account_at_least: Decimal = Decimal(0)
-    account_unpriced: tuple[str, ...] = ()
-    pools: Mapping[str, Decimal] = field(default_factory=dict)
-    teams: Mapping[str, Decimal] | None = None
-    elsewhere_per_hour: Decimal = Decimal(0)
-    seen: Mapping[str, Decimal] = field(default_factory=dict)
-    seen_since: datetime | None = None
+    unpriced: tuple[str, ...] = ()  # sizes whose nodes have no price
+    unknown: str = ""  # why *usd* is unknown: a lost store that has not been seeded
+    seeded: Decimal = Decimal(0)  # the part of *usd* from before this ledger began
+    account: Decimal | None = None  # the whole account, every charge priced (None: Civo's charges are unknown)
+    account_at_least: Decimal = Decimal(0)  # its last known value: spend only rises within a month
+    account_unpriced: tuple[str, ...] = ()  # ``12 hours of dbaas-small``: with any of them *account* is too low
+    pools: Mapping[str, Decimal] = field(default_factory=dict)  # by id, with the part of *seeded* that may be its
+    teams: Mapping[str, Decimal] | None = None  # by attribution, "" for unlabelled work; a minute old at most
+    elsewhere_per_hour: Decimal = Decimal(0)  # living nodes whose pools left the configuration
+    seen: Mapping[str, Decimal] = field(default_factory=dict)  # by pool, what this ledger watched since *seen_since*
+    seen_since: datetime | None = None  # when the month or the ledger began (None: no forecast is needed)
 
 
-def _by_name(pods: Sequence[Pod]) -> Mapping[str, tuple[Pod, ...]]:
-    found: dict[str, list[Pod]] = {}
-    for pod in pods:
-        for name in {pod.key, pod.gang or pod.key}:
-            found.setdefault(name, []).append(pod)
-    return {name: tuple(named) for name, named in found.items()}
-
-
-def _by_pool(signals: Sequence[Signal]) -> Mapping[str | None, list[tuple[int, Signal]]]:
-    found: dict[str | None, list[tuple[int, Signal]]] = {}
-    for number, signal in enumerate(signals):
-        found.setdefault(signal.pool, []).append((number, signal))
-    return found
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Facts(Indexed):
-    """Everything one step knows, as values: the only input of `assign` besides the policy.
-
-    *bound_gangs* counts, by gang, the pods that have a node. *overrides* are those not ended, in force or not.
-    *charges* compares Civo's last answer on its charges with the ledger (None before the first answer). *unanswered* is
-    growth that ended recently without an answer, which Civo may have accepted (`receiver.core.money.unanswered`).
-    *kept_out* is where the budget hold keeps new work out, and since when (None: not known). *questions* are the
-    approval requests that have not expired. *rights* are those that a removal needs (None: not checked).
-    *told_to_go* is when each eviction by a window was announced, by topic; *given_up* when a node that a
-    window could not empty was given back, by instance.
-    """
+@dataclass(frozen=True, kw_only=True)  # without slots, for what is cached
+class Facts:
+    """Everything one step knows, as values: the only input of `assign` besides the policy."""
 
     at: datetime
     pools: tuple[PoolState, ...]
@@ -401,31 +333,49 @@ class Facts(Indexed):
     grown_last_hour: int = 0
     removed_last_hour: int = 0
     first_changed_at: datetime | None = None  # when the first change that these two count was over
-    bound_gangs: Mapping[str, int] = field(default_factory=dict)
+    bound_gangs: Mapping[str, int] = field(default_factory=dict)  # pods with a node by gang
     budget_changes: tuple[BudgetChange, ...] = ()
-    kept_out: Mapping[str, datetime] | None = None
+    kept_out: Mapping[str, datetime] | None = None  # places that the budget hold covers, since when (None: not known)
     deliveries: tuple[int, ...] = ()
-    overrides: tuple[Override, ...] = ()
-    charges: Comparison | None = None
-    unanswered: tuple[Action, ...] = ()
-    told_to_go: Mapping[str, datetime] = field(default_factory=dict)
-    given_up: Mapping[str, datetime] = field(default_factory=dict)
-    questions: tuple[Question, ...] = ()
-    rights: Rights | None = None
+    overrides: tuple[Override, ...] = ()  # not ended, in force or not
+    charges: Comparison | None = None  # with the ledger (None before the first answer)
+    unanswered: tuple[Action, ...] = ()  # growth that ended without an answer: Civo may have accepted it
+    told_to_go: Mapping[str, datetime] = field(default_factory=dict)  # when each eviction was announced, by topic
+    given_up: Mapping[str, datetime] = field(default_factory=dict)  # when a window gave back a node, by instance
+    questions: tuple[Question, ...] = ()  # not expired
+    rights: Rights | None = None  # None: not checked
 
     def pool(self, pool_id: str) -> PoolState:
         """Return the state of *pool_id*. Raises KeyError for a pool that the policy does not name."""
-        return self.once("by pool", lambda: {state.pool: state for state in reversed(self.pools)})[pool_id]
+        return self._pools[pool_id]
+
+    @cached_property
+    def _pools(self) -> Mapping[str, PoolState]:
+        return {state.pool: state for state in reversed(self.pools)}
 
     def waiting_of(self, name: str) -> tuple[Pod, ...]:
         """Return the waiting pods of the gang *name* (``namespace/name``), or the one of that name."""
-        return self.once("waiting", lambda: _by_name(self.waiting)).get(name, ())
+        return tuple(self._waiting.get(name, ()))
+
+    @cached_property
+    def _waiting(self) -> Mapping[str, Sequence[Pod]]:
+        found: dict[str, list[Pod]] = {}
+        for pod in self.waiting:
+            for name in {pod.key, pod.gang or pod.key}:
+                found.setdefault(name, []).append(pod)
+        return found
 
     def signals_for(self, pool_id: str) -> tuple[Signal, ...]:
         """Return the signals that are for *pool_id* or for every pool."""
-        by_pool = self.once("signals", lambda: _by_pool(self.signals))
-        mine = (*by_pool.get(None, ()), *by_pool.get(pool_id, ()))
-        return tuple(signal for _, signal in sorted(mine, key=lambda each: each[0]))
+        mine = [*self._signals.get(None, ()), *self._signals.get(pool_id, ())]
+        return tuple(signal for _, signal in sorted(mine, key=itemgetter(0)))
+
+    @cached_property
+    def _signals(self) -> Mapping[str | None, Sequence[tuple[int, Signal]]]:
+        found: dict[str | None, list[tuple[int, Signal]]] = {}
+        for numbered in enumerate(self.signals):
+            found.setdefault(numbered[1].pool, []).append(numbered)
+        return found
 
     def up(self, source: Source) -> bool:
         """True when *source* answered in this step."""

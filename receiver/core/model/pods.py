@@ -52,53 +52,38 @@ class PodPhase(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pod:
-    """A pod that requests GPUs. *requests* are GPU resources only (effective: containers, init containers, overhead),
-    *compute* its requests beside them (`receiver.core.model.pods`).
-
-    *affinity* is required node affinity: alternatives (any of them), each a conjunction; *preferred* is the preferred
-    one. *gang* is the key of a declared gang or None, *gang_min* how many of its pods must run together (None: all that
-    exist). *priority_class* is the name of its PriorityClass, empty without one. *scheduler_says* is the scheduler's
-    message on a waiting pod. *owner* is its controller as ``Kind/name``, *owner_uid* its uid, since names are reused.
-    An empty *uid* marks a pod that does not exist yet, which a queue announces.
-
-    *evictable* is the owner's consent that it may be moved (``safe-to-evict: "true"``), *protected* the wish that its
-    node stays. *idle_shutdown* is the owner's consent to be scaled to zero after being idle for that long, *keep_until*
-    postpones that. *bound_at* is when the scheduler gave it its node (None: unknown or not bound), *running_since* when
-    the last of its containers began to run (None: unknown or not all of them do). *pool_hint* is set when only
-    Prometheus answers: the pool id from its rules, or ``unassigned``. *claims* names what a waiting pod without
-    *requests* requests by Dynamic Resource Allocation: claims, and resources that only a DeviceClass has.
-    """
+    """A pod that requests GPUs. An empty *uid* marks one that does not exist yet, which a queue announces."""
 
     namespace: str
     name: str
     uid: str
-    requests: Mapping[str, int]
+    requests: Mapping[str, int]  # GPU resources only; effective: containers, init containers, overhead
     phase: PodPhase
     created_at: datetime
     node: str | None = None
     node_selector: Mapping[str, str] = field(default_factory=dict)
-    affinity: tuple[tuple[Requirement, ...], ...] = ()
+    affinity: tuple[tuple[Requirement, ...], ...] = ()  # required: alternatives, each a conjunction
     preferred: tuple[Preference, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     priority: int = 0
     priority_class: str = ""
-    gang: str | None = None
-    gang_min: int | None = None
-    owner: str = ""
-    owner_uid: str = ""
+    gang: str | None = None  # the key of a declared gang
+    gang_min: int | None = None  # how many of its pods must run together (None: all that exist)
+    owner: str = ""  # its controller as ``Kind/name``
+    owner_uid: str = ""  # since names are reused
     labels: Mapping[str, str] = field(default_factory=dict)
     daemon: bool = False
     terminating: bool = False
-    evictable: bool = False
-    protected: bool = False
-    idle_shutdown: timedelta | None = None
-    keep_until: datetime | None = None
-    bound_at: datetime | None = None
-    running_since: datetime | None = None
-    scheduler_says: str = ""
-    pool_hint: str | None = None
-    compute: Mapping[str, int] = field(default_factory=dict)
-    claims: tuple[str, ...] = ()
+    evictable: bool = False  # the owner consents that it is moved (``safe-to-evict: "true"``)
+    protected: bool = False  # the owner wishes that its node stays
+    idle_shutdown: timedelta | None = None  # the owner consents to be scaled to zero after being idle that long
+    keep_until: datetime | None = None  # postpones that
+    bound_at: datetime | None = None  # None: unknown or not bound
+    running_since: datetime | None = None  # when the last container began to run (None: unknown, or not all do)
+    scheduler_says: str = ""  # the scheduler's message on a waiting pod
+    pool_hint: str | None = None  # when only Prometheus answers: the pool id from its rules, or ``unassigned``
+    compute: Mapping[str, int] = field(default_factory=dict)  # requests beside *requests*
+    claims: tuple[str, ...] = ()  # what one without *requests* requests by DRA: claims, a DeviceClass' resources
 
     @property
     def key(self) -> str:
@@ -120,8 +105,7 @@ class Pod:
 class Workload:
     """Waiting GPU pods that belong together; a gang is placed whole or not at all.
 
-    *bound* counts pods of the same gang that have a node already; *least* is how many pods of it, those included,
-    must run together (0: every one that is known).
+    *bound* of its pods have a node already; *least*, those included, must run together (0: all that are known).
     """
 
     key: str
@@ -132,12 +116,10 @@ class Workload:
 
     @property
     def priority(self) -> int:
-        """The highest priority among its pods."""
         return max(p.priority for p in self.pods)
 
     @property
     def since(self) -> datetime:
-        """When its oldest pod was created."""
         return min(p.created_at for p in self.pods)
 
     @property
@@ -182,8 +164,7 @@ def keeps_for(
 ) -> KeepRule | None:
     """Return the rule by which a pod without a GPU, which is not declared safe to evict, keeps its node.
 
-    *managed* is true where a controller starts it again, *stores* where it keeps data on the node. *covered* is called
-    only for pods of kube-system: whether a PodDisruptionBudget covers the pod.
+    *stores*: it keeps data on the node. *covered* (by a PodDisruptionBudget) is called only in kube-system.
     """
     if KeepRule.UNMANAGED in rules and not managed:
         return KeepRule.UNMANAGED
@@ -193,7 +174,6 @@ def keeps_for(
 
 
 def named(pods: Collection[str]) -> tuple[str, ...]:
-    """The first of *pods* that keep a node, each with its reason, and how many more there are."""
     shown = sorted(pods)
     more = len(shown) - PODS_NAMED
     return (*shown[:PODS_NAMED], *([f"and {more} more"] if more > 0 else ()))

@@ -1,23 +1,20 @@
 """The operator's policy as values: pools, bounds, budget, billing and limits."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
-from typing import Any, TypeVar
+from functools import cached_property
 
 from receiver.core.model.windows import Window
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitOfWork:
     """A unit that work produces, such as an epoch: *query* (PromQL) counts it, and the report prices *per* of it.
 
-    ``$range`` in the query stands for the time since the month began. *only* says whose cost it is (attribute of an
-    Owner, or ``namespace``, to its value); empty: the cost of all work.
+    ``$range`` is the time since the month began. *only* limits whose cost counts: attribute of an Owner, ``namespace``.
     """
 
     name: str
@@ -92,11 +89,8 @@ class Unanswered(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approval:
-    """Which changes of a pool need an approval, and how long to *wait* for an answer.
-
-    *removals* covers removing idle nodes and emptying busy ones, *growth_above_usd_per_hour* growth whose new nodes
-    cost more than that (USD per hour; None: never).
-    """
+    """Which changes of a pool need an approval: *removals* of idle nodes and emptying of busy ones, growth whose new
+    nodes cost more than *growth_above_usd_per_hour* (None: never); and how long to *wait* for an answer."""
 
     removals: bool = False
     growth_above_usd_per_hour: Decimal | None = None
@@ -106,14 +100,12 @@ class Approval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
-    """A Civo node pool of one size that we may resize, known even at zero nodes.
+    """A Civo node pool of one size that we may resize. *id* is Civo's, *name* is for people.
 
-    *id* is Civo's pool id (the node label ``kubernetes.civo.com/civo-node-pool``), *name* its name for people.
-    *resources* is what one node offers (GPU resource name to whole units). *price_usd_per_hour* is USD per node-hour,
-    None when unknown: then the pool cannot grow. *utilization_high* and *utilization_low* are ratios 0-1. A message is
-    sent about work whose utilization (0-1) stays below *underutilized* or *idle*, and about GPUs above
-    *temperature_celsius*. *apply_to_nodes* sets *labels* and *taints* on nodes that come without them. *budget_usd* is
-    the pool's own allowance per month (None: none). *approval* None means that no change needs one.
+    *resources* is what one node offers (GPU resource name to whole units). *price_usd_per_hour* is per node; while it
+    is unknown the pool cannot grow. Utilizations are ratios 0-1; a message is sent about work that stays below
+    *underutilized* or *idle*. *apply_to_nodes* sets *labels* and *taints* on nodes that come without them. *budget_usd*
+    is the pool's own allowance per month.
     """
 
     id: str
@@ -147,10 +139,7 @@ class Pool:
 
     @property
     def offered_labels(self) -> Mapping[str, str]:
-        """Every label a node of this pool carries: the configured ones and those that the platform sets.
-
-        Civo's node agent sets the pool id, the GPU operator ``nvidia.com/gpu.present``.
-        """
+        """Every label a node of this pool carries: the configured ones and those that the platform sets."""
         return {
             "kubernetes.io/os": "linux",
             "kubernetes.io/arch": "amd64",
@@ -186,9 +175,8 @@ class Anchor(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Billing:
-    """How the cloud charges: *granularity* is one paid unit (Civo: an hour), *removal_margin* how long before the next
-    one an idle node may go. *charges_tolerance_usd* is how far ledger and charges may differ per size and month without
-    a message."""
+    """How the cloud charges: *granularity* is one paid unit, *removal_margin* how long before the next one an idle node
+    may go, *charges_tolerance_usd* the unreported difference of ledger and charges per size and month."""
 
     granularity: timedelta = timedelta(hours=1)
     rounding: Rounding = Rounding.CEIL
@@ -213,8 +201,7 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeepOut:
-    """Where new work is kept out while the budget hold lasts: by our ResourceQuota in each of *namespaces*, by the stop
-    policy of each of Kueue's *cluster_queues*."""
+    """Where the budget hold keeps new work out: by a ResourceQuota, or the stop policy of Kueue's queues."""
 
     namespaces: tuple[str, ...] = ()
     cluster_queues: tuple[str, ...] = ()
@@ -238,11 +225,9 @@ class Stated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """A month's allowance in USD; the *_at* fields are ratios of it (0-1); the month is that of *timezone*.
-
-    *monthly_usd* is the cluster's, *account_usd* the whole account's, *teams* are those of teams, and pools carry their
-    own (`Pool.budget_usd`); ratios and month are the same for all. Between the hold line and the stop line, nodes are
-    bought only for workloads of the *passing* priority classes.
+    """The allowances of a month of *timezone* in USD: the cluster's, the whole account's, those of *teams*; pools carry
+    their own. The *_at* fields are ratios 0-1 of each. Between the hold line and the stop line, nodes are bought only
+    for workloads of the *passing* priority classes.
     """
 
     monthly_usd: Decimal
@@ -259,10 +244,9 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetChange:
-    """An allowance that an operator set at run time, for one *month* (``2026-11``) only.
+    """An allowance that an operator set at run time for one *month* (``2026-11``); None restores the configured one.
 
-    *name* is a pool's id or a team's name, empty for cluster and account. *monthly_usd* None restores the configured
-    one. *who* and *why* are shown wherever the allowance is.
+    *name* is a pool's id or a team's name, empty for cluster and account.
     """
 
     scope: Scope
@@ -318,37 +302,14 @@ class KeepUntil:
     longest: timedelta = timedelta(days=7)
 
 
-class Indexed:
-    """A frozen value that keeps what is worked out of its fields. It is no field itself: it is neither compared nor
-    stored."""
+@dataclass(frozen=True, kw_only=True)  # without slots, for what is cached
+class Policy:
+    """The whole configuration of decisions.
 
-    __slots__ = ("_found",)
-    _found: dict[str, Any]
-
-    def once(self, name: str, make: Callable[[], T]) -> T:
-        """Return what *make* returned when it was first called under this *name*."""
-        try:
-            found = self._found
-        except AttributeError:
-            found = {}
-            object.__setattr__(self, "_found", found)
-        if name not in found:
-            found[name] = make()
-        result: T = found[name]
-        return result
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Policy(Indexed):
-    """The whole configuration of decisions. *budget* None means that no budget was set.
-
-    *unknown_after* is how long a node may be neither busy nor idle before a message is sent, *idle_shutdown_grace* how
-    long after the notice an idle workload that consented is scaled to zero. *gpu_kinds* names the kind of GPU by Civo
-    size, as the price files do, *gpu_prices* the lowest listed price of a GPU-hour of each kind in USD. *charge_prices*
-    are the prices of the account's charges by code, without the pools' sizes. *longest_override* is how far ahead the
-    end of an override may lie. *queue_wait* is how long a GPU pod of a priority class may wait,
-    *idle_cost_usd_per_hour* what idle GPUs may cost, before a message is sent. *startup_taints* are prefixes of the
-    taints that a new node carries until it is set up.
+    *unknown_after* is how long a node may be neither busy nor idle, *queue_wait* how long a GPU pod of a priority class
+    may wait, and *idle_cost_usd_per_hour* what idle GPUs may cost, before a message is sent. *gpu_kinds* names the kind
+    of GPU by Civo size, *gpu_prices* the lowest listed price of a GPU-hour of each kind in USD, *charge_prices* those
+    of the account's charges by code. *startup_taints* are prefixes of the taints of a node until it is set up.
     """
 
     pools: tuple[Pool, ...]
@@ -379,15 +340,17 @@ class Policy(Indexed):
 
     def pool(self, name_or_id: str) -> Pool | None:
         """Return the pool with this name or id, or None."""
-        by_name = self.once("by name", lambda: {key: p for p in reversed(self.pools) for key in (p.name, p.id)})
-        return by_name.get(name_or_id)
+        return self._by_name.get(name_or_id)
 
-    @property
+    @cached_property
+    def _by_name(self) -> Mapping[str, Pool]:
+        return {key: pool for pool in reversed(self.pools) for key in (pool.name, pool.id)}
+
+    @cached_property
     def kinds_of_pools(self) -> tuple[Pool, ...]:
         """One pool of each kind: the same resources, taints and price, and none or all of them may have nodes."""
-        return self.once("kinds", lambda: tuple({_kind(p): p for p in reversed(self.pools)}.values()))
-
-
-def _kind(pool: Pool) -> object:
-    resources, taints = frozenset(pool.resources.items()), frozenset(pool.taints)
-    return resources, taints, pool.price_usd_per_hour, bool(pool.max_nodes)
+        kinds = {}
+        for p in reversed(self.pools):
+            kind = frozenset(p.resources.items()), frozenset(p.taints), p.price_usd_per_hour, bool(p.max_nodes)
+            kinds[kind] = p
+        return tuple(kinds.values())

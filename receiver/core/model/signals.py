@@ -32,8 +32,7 @@ class SignalAction(StrEnum):
 class Signal:
     """One firing alert reduced to what a decision may depend on. *pool* None means every pool.
 
-    *delivery* is the number of the last webhook delivery that brought it, where the step knows that: a delivery woke
-    it, or Alertmanager's API did not answer.
+    *delivery* is the number of the last webhook delivery that brought it, where the step knows that.
     """
 
     action: SignalAction
@@ -58,10 +57,7 @@ PAYLOAD_LIFE = payload_life()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
-    """One alert of a webhook or of Alertmanager's API v2; identity is (fingerprint, starts_at, firing).
-
-    *delivery* is the number of the delivery that brought it, once that is stored.
-    """
+    """One alert of a webhook or of Alertmanager's API v2; identity is (fingerprint, starts_at, firing)."""
 
     fingerprint: str
     labels: Mapping[str, str]
@@ -74,8 +70,7 @@ class Alert:
 def numbered(alerts: Iterable[Alert], kept: Iterable[Alert]) -> list[Alert]:
     """Return *alerts* with the numbers of the deliveries that brought them, where *kept* has them."""
     numbers = {(a.fingerprint, a.starts_at): a.delivery for a in kept}
-    found = ((a, numbers.get((a.fingerprint, a.starts_at))) for a in alerts)
-    return [a if a.delivery == number else replace(a, delivery=number) for a, number in found]
+    return [replace(a, delivery=numbers.get((a.fingerprint, a.starts_at))) for a in alerts]
 
 
 def signals_from(alerts: Iterable[Alert], policy: Policy) -> tuple[Signal, ...]:
@@ -139,7 +134,7 @@ class Silence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolSilence:
-    """What pauses a pool: of the silences that name it the one that ends last. *more* others name it too."""
+    """The silence that pauses a pool: the last to end of those that name it. *more* others name it too."""
 
     id: str
     by: str
@@ -159,18 +154,17 @@ def silenced_pools(silences: Iterable[Silence], policy: Policy) -> Mapping[str, 
     A silence pauses a pool when it matches ``{component="gpu-autoscaler", pool=<id or name>}`` without naming an alert:
     it is about the pool, not about one alert.
     """
-    names = [(silence, {matcher.name for matcher in silence.matchers}) for silence in silences]
-    of_pools = [silence for silence, named in names if "pool" in named and "alertname" not in named]
     found: dict[str, PoolSilence] = {}
-    for pool in policy.pools:
-        ones = [s for s in of_pools if _matches(s, pool.id) or _matches(s, pool.name)]
-        if ones:
-            last = max(ones, key=lambda s: (s.ends_at, s.id))
-            by = last.created_by or "someone"
-            more = len(ones) - 1
-            found[pool.id] = PoolSilence(id=last.id, by=by, until=last.ends_at, comment=last.comment, more=more)
+    for silence in sorted(silences, key=lambda s: (s.ends_at, s.id)):
+        named = {matcher.name for matcher in silence.matchers}
+        if "pool" not in named or "alertname" in named:
+            continue
+        for pool in policy.pools:
+            alerts = [{"component": COMPONENT, "pool": known_as} for known_as in (pool.id, pool.name)]
+            if any(all(matcher.matches(alert) for matcher in silence.matchers) for alert in alerts):
+                more = found[pool.id].more + 1 if pool.id in found else 0
+                by = silence.created_by or "someone"
+                found[pool.id] = PoolSilence(
+                    id=silence.id, by=by, until=silence.ends_at, comment=silence.comment, more=more
+                )
     return found
-
-
-def _matches(silence: Silence, pool: str) -> bool:
-    return all(m.matches({"component": COMPONENT, "pool": pool}) for m in silence.matchers)

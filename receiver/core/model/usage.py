@@ -31,31 +31,22 @@ def workload_name(namespace: str, controller: str, pod: str) -> str:
 class Usage:
     """The usage of one instance by one workload of one owner in one calendar month of the budget's zone.
 
-    *month* (``2026-11``) is that in which the paid unit began, so that usage and cost fall into the same month.
-    *workload* is ``namespace/Kind/name`` of the controller of its pods (of the pod itself if there is none).
-    All seconds are GPU-seconds: *held* were allocated to it, *measured* of them have DCGM samples, *idle* of those
-    had an engine and a memory at rest (`at_rest`), *busy* is engine utilization (ratio 0-1)
-    times seconds, *memory* is used memory (ratio 0-1) times seconds. *peak_engine* and *peak_memory* are the highest
-    of one GPU (ratio 0-1), None if not measured.
-
-    *life* is the uid of that controller (of the pod), because names are reused. Slices and shares of a GPU count as
-    fractions (`core.model.pods`). *node_seconds* is the same time as a part of the node, by the GPUs that the node
-    offered *then*, so that later knowledge does not change the past (None: by the GPUs of its life).
+    Seconds are GPU-seconds, in which slices and shares of a GPU count as fractions; ratios are 0-1.
     """
 
-    month: str
+    month: str  # in which the paid unit began, so that usage and cost fall into the same month
     instance: str
-    workload: str
+    workload: str  # ``namespace/Kind/name`` of the controller of its pods, or of the pod
     namespace: str
-    life: str = ""
+    life: str = ""  # the uid of that, because names are reused
     owner: Owner = Owner()
-    held: float = 0.0
-    node_seconds: float | None = None
-    measured: float = 0.0
-    idle: float = 0.0
-    busy: float = 0.0
-    memory: float = 0.0
-    peak_engine: float | None = None
+    held: float = 0.0  # allocated to it
+    node_seconds: float | None = None  # as a part of the node, by the GPUs it offered *then* (None: of its life)
+    measured: float = 0.0  # of *held*, with DCGM samples
+    idle: float = 0.0  # of *measured*, `at_rest`
+    busy: float = 0.0  # engine utilization times seconds
+    memory: float = 0.0  # used memory times seconds
+    peak_engine: float | None = None  # the highest ratio of one GPU
     peak_memory: float | None = None
 
 
@@ -63,9 +54,8 @@ class Usage:
 class WorkloadLife:
     """One observed workload: requested at *created_at*, its first pod bound at *bound_at*, gone at *ended_at*.
 
-    *life* tells it apart from others of its name, as in `Usage`. *owner* is that of its newest pod. *gpus* is the most
-    devices that its pods asked for at once. *completed* is True when its pods succeeded, False when one of them failed
-    last, None while it runs or when its end was not seen.
+    *owner* is that of its newest pod, *gpus* the most devices that its pods asked for at once. *completed* is True when
+    its pods succeeded, False when one of them failed last, None while it runs or when its end was not seen.
     """
 
     workload: str
@@ -81,10 +71,7 @@ class WorkloadLife:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unwatched:
-    """Unobserved GPU-seconds of one instance in one month: this process did not run, or did not know the node yet.
-
-    Time that is accounted to pods which still exist is not included. *month* and *node_seconds* are as in `Usage`.
-    """
+    """Unobserved GPU-seconds of one instance in one month, less what is accounted to pods that still exist."""
 
     month: str
     instance: str
@@ -94,10 +81,8 @@ class Unwatched:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuHolding:
-    """A pod that held *gpus* GPUs of *instance* when usage was last accounted for; the others as in `Usage`.
-
-    *until* is the time up to which that is in the ledger, if Civo did not list the instance (None: the accounting's).
-    """
+    """A pod that held *gpus* GPUs of *instance* when usage was last accounted for; that is in the ledger up to *until*,
+    if Civo did not list the instance, else up to the accounting."""
 
     uid: str
     instance: str
@@ -110,10 +95,7 @@ class GpuHolding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accounted:
-    """The state of the account: everything before *at* is in the ledger (None: nothing yet).
-
-    *holdings* are the pods that held GPUs then, *running* the workloads that had not ended.
-    """
+    """The state of the account: everything before *at* is in the ledger; who held GPUs and which workloads ran then."""
 
     at: datetime | None = None
     holdings: tuple[GpuHolding, ...] = ()
@@ -133,10 +115,7 @@ class Accounting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedPod:
-    """A GPU pod that Kubernetes still shows after its end: *succeeded* or failed, *at* (None: unknown).
-
-    *life* is the uid of its controller, or its own (empty: unknown).
-    """
+    """A GPU pod that Kubernetes still shows after it *succeeded* or failed; *life* is as in `Usage`."""
 
     uid: str
     workload: str
@@ -182,23 +161,18 @@ class Use(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
-    """The present activity of a node's GPUs by DCGM, None where it is not reported.
+    """The present activity of a node's GPUs by DCGM, the highest among them, None where it is not reported."""
 
-    *engine* is the share of time the engine worked (ratio), *memory* used memory of used, free and reserved
-    (ratio), *power* watts. Each is the highest among the node's GPUs.
-    """
-
-    engine: float | None = None
-    memory: float | None = None
-    power: float | None = None
+    engine: float | None = None  # share of time the engine worked (ratio)
+    memory: float | None = None  # used of used, free and reserved (ratio)
+    power: float | None = None  # watts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
     """The activity of one GPU of a pod over the last two minutes, as ratios, None where DCGM does not report it.
 
-    *engine* is the mean share of time the engine worked, *memory* mean used memory, *peak_memory* and *least_memory*
-    its highest and lowest.
+    *engine* is the mean share of time the engine worked, *memory* mean used memory.
     """
 
     engine: float | None = None
@@ -209,20 +183,14 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
-    """The activity of a pod's GPUs over the last *window*, None where it was not observed.
-
-    *engine* is the highest share of time that one of them worked (ratio), *memory* by how much one's used memory
-    changed (highest less lowest, ratio of that GPU's), *power* the highest watts, *power_floor* those less the
-    widest swing of one GPU: for a pod with one GPU the lowest watts. *coverage* is the share of the window that
-    has samples (ratio).
-    """
+    """The activity of a pod's GPUs over the last *window*, None where it was not observed."""
 
     window: timedelta
-    engine: float | None = None
-    memory: float | None = None
-    power: float | None = None
-    power_floor: float | None = None
-    coverage: float = 0.0
+    engine: float | None = None  # highest share of time that one of them worked (ratio)
+    memory: float | None = None  # by how much one's used memory changed (highest less lowest, ratio of that GPU's)
+    power: float | None = None  # highest watts
+    power_floor: float | None = None  # those less the widest swing of one GPU: with one GPU the lowest watts
+    coverage: float = 0.0  # share of the window that has samples (ratio)
 
 
 def judge(seen: Activity) -> Use:
@@ -274,7 +242,11 @@ def was_idle(course: Course) -> Use:
         return Use.ACTIVE
     if course.engine is None:
         return Use.UNKNOWN
-    steady = _steady(course)
+    steady: bool | None = None  # whether the power stayed at an idle GPU's level, as far as known
+    if course.power is not None and course.power > POWER_AT_REST:
+        steady = False
+    elif course.power is not None and course.power_floor is not None:
+        steady = course.power - course.power_floor <= POWER_STEADY
     if course.engine >= ENGINE_QUIET:
         return Use.UNKNOWN if course.engine >= ENGINE_FULL and steady else Use.ACTIVE
     agreed = steady is not False and (steady or course.memory is not None)
@@ -291,22 +263,10 @@ def at_rest(sample: Sample) -> bool | None:
     return sample.engine < ENGINE_UNUSED and sample.peak_memory - sample.least_memory <= MEMORY_STILL
 
 
-def _steady(course: Course) -> bool | None:
-    """Return whether the power stayed at an idle GPU's level, None if unknown."""
-    if course.power is None:
-        return None
-    if course.power > POWER_AT_REST:
-        return False
-    return None if course.power_floor is None else course.power - course.power_floor <= POWER_STEADY
-
-
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """Means over the GPUs of a pod: the sampled *share* of them, and the other values for that share.
-
-    *idle* is the part at rest, *engine* and *memory* are means, *peak_engine* and *peak_memory* the highest of one GPU
-    (None without samples); all ratios 0-1.
-    """
+    """Ratios 0-1 over the GPUs of a pod: the sampled *share* of them, and for that share the part at rest (*idle*),
+    means, and the highest of one GPU (None without samples)."""
 
     share: float = 0.0
     idle: float = 0.0
@@ -318,15 +278,15 @@ class Measure:
 
 def measure(samples: Iterable[Sample], devices: int) -> Measure:
     """Return the measure of a pod that holds that many *devices*."""
-    told = [(s, rest) for s in samples if (rest := at_rest(s)) is not None]
-    if not told or not devices:
+    found = [s for s in samples if at_rest(s) is not None]
+    if not found or not devices:
         return Measure()
-    count = len(told)
+    engines = [s.engine or 0.0 for s in found]
     return Measure(
-        share=min(1.0, count / devices),
-        idle=sum(rest for _, rest in told) / count,
-        engine=sum(s.engine or 0.0 for s, _ in told) / count,
-        memory=sum(s.memory or 0.0 for s, _ in told) / count,
-        peak_engine=max(s.engine or 0.0 for s, _ in told),
-        peak_memory=max(s.peak_memory or 0.0 for s, _ in told),
+        share=min(1.0, len(found) / devices),
+        idle=sum(bool(at_rest(s)) for s in found) / len(found),
+        engine=sum(engines) / len(found),
+        memory=sum(s.memory or 0.0 for s in found) / len(found),
+        peak_engine=max(engines),
+        peak_memory=max(s.peak_memory or 0.0 for s in found),
     )

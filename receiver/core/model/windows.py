@@ -1,5 +1,7 @@
 """Wall-clock windows in a named zone, with the vocabulary of Alertmanager's time_intervals."""
 
+import math
+from bisect import bisect_left
 from calendar import monthrange
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -8,25 +10,22 @@ from zoneinfo import ZoneInfo
 
 HORIZON = timedelta(days=8)  # a weekly window opens or closes within it; a rarer one is looked at again later
 _DAY = timedelta(days=1)
-_STEP = timedelta(hours=6)  # no zone changes its offset twice within it
-_SECOND = timedelta(seconds=1)
+_STEP = 6 * 3600  # seconds; no zone changes its offset twice within it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
     """When a pool's bounds differ. Ranges are inclusive at both ends except *times*, whose end is exclusive.
 
-    *times* are minutes of the day (start, end) with 0 <= start < end <= 1440; *weekdays* 0 (Sunday) to 6;
-    *days_of_month* 1 to 31 or -31 to -1 from the month's end; *months* 1 to 12. An empty field matches always.
-    *evict_after* is the grace after which running work beyond *max_nodes* is evicted (None: never).
+    An empty field matches always. Running work beyond *max_nodes* is evicted after *evict_after* (None: never).
     """
 
     name: str
     location: str = "UTC"
-    times: tuple[tuple[int, int], ...] = ()
-    weekdays: tuple[tuple[int, int], ...] = ()
-    days_of_month: tuple[tuple[int, int], ...] = ()
-    months: tuple[tuple[int, int], ...] = ()
+    times: tuple[tuple[int, int], ...] = ()  # minutes of the day, 0 <= start < end <= 1440
+    weekdays: tuple[tuple[int, int], ...] = ()  # 0 (Sunday) to 6
+    days_of_month: tuple[tuple[int, int], ...] = ()  # 1 to 31, or -31 to -1 from the month's end
+    months: tuple[tuple[int, int], ...] = ()  # 1 to 12
     years: tuple[tuple[int, int], ...] = ()
     min_nodes: int | None = None
     max_nodes: int | None = None
@@ -62,10 +61,7 @@ def is_open(window: Window, at: datetime) -> bool:
 
 
 def next_change(windows: Iterable[Window], at: datetime) -> datetime | None:
-    """Return the first moment after *at* (UTC) at which one of *windows* opens or closes.
-
-    None when none does within 8 days.
-    """
+    """Return the first moment after *at* (UTC), within 8 days, at which one of *windows* opens or closes."""
     changes = [change for window in windows if (change := _change_of(window, at)) is not None]
     return min(changes, default=None)
 
@@ -121,11 +117,8 @@ def _change_of(window: Window, at: datetime) -> datetime | None:
 
 
 def _candidates(window: Window, at: datetime) -> Iterator[datetime]:
-    """Every moment in (at, at + 8 days] at which *window* can change, in order.
-
-    These are the midnights and range ends of the wall clock, and the moments at which the zone changes its
-    offset: the clock may jump into or out of a range there.
-    """
+    """Yield every moment in (at, at + 8 days] at which *window* can change, in order: the midnights and range ends of
+    the wall clock, and changes of the zone's offset, where the clock may jump into or out of a range."""
     start = at.astimezone(UTC)
     minutes = {0, *(minute % 1440 for span in window.times for minute in span)}
     for begin, end in ((start, start + _DAY), (start + _DAY, start + HORIZON)):  # most change within a day
@@ -150,25 +143,14 @@ def _wall_moments(window: Window, minutes: Iterable[int], begin: datetime, end: 
 
 def _offset_changes(zone: ZoneInfo, start: datetime, end: datetime) -> Iterator[datetime]:
     """The moments in (start, end] from which *zone* has another offset than just before."""
-    low = start.replace(microsecond=0)
-    while low < end:
-        high = min(low + _STEP, end + _SECOND)
-        if _offset(zone, low) != _offset(zone, high):
-            yield _boundary(zone, low, high)
-        low = high
+    first = start.replace(microsecond=0)
 
+    def offset(second: int) -> timedelta | None:
+        return (first + timedelta(seconds=second)).astimezone(zone).utcoffset()
 
-def _boundary(zone: ZoneInfo, low: datetime, high: datetime) -> datetime:
-    old = _offset(zone, low)
-    while high - low > _SECOND:
-        middle = low + (high - low) // 2
-        if _offset(zone, middle) == old:
-            low = middle
-        else:
-            high = middle
-    # Offsets change on whole seconds, and halving leaves fractions of one.
-    return high.replace(microsecond=0)
-
-
-def _offset(zone: ZoneInfo, moment: datetime) -> timedelta | None:
-    return moment.astimezone(zone).utcoffset()
+    length = math.ceil((end - first).total_seconds()) + 1
+    for low in range(0, length - 1, _STEP):
+        high, old = min(low + _STEP, length - 1), offset(low)
+        if offset(high) != old:
+            second = bisect_left(range(low, high), True, key=lambda at, old=old: offset(at) != old)  # type: ignore[misc]
+            yield first + timedelta(seconds=low + second)
