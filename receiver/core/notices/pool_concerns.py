@@ -35,20 +35,21 @@ SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 
 
 def of_pool(pool: Pool, seen: Seen) -> Iterator[Concern]:
-    """Yield everything about *pool* that needs a person, in no order."""
+    """Return everything about *pool* that needs a person, in no order."""
     state, wanted = seen.facts.pool(pool.id), seen.assignment.pools[pool.id]
-    for concern in (
-        *_drifted(pool, state, seen),
-        *_stuck(pool, state, seen),
-        *_waits(pool, state, seen),
-        *_held(pool, wanted, seen),
-        *_requested(pool, state, wanted, seen),
-        *_unused(pool, state, wanted, seen),
-        *_odd_nodes(pool, state, seen),
-        *_unjoined(pool, state),
-        *_slow_to_start(pool, state, seen),
-    ):
-        yield replace(concern, pool=pool.id)
+    found: list[Concern] = []
+    if pool.id in seen.drifts or state.drifts:
+        found += _drifted(pool, state, seen)
+    found += _stuck(pool, state, seen)
+    found += _waits(pool, state, seen)
+    found += _held(pool, wanted, seen)
+    found += _requested(pool, state, wanted, seen)
+    if wanted.placed:
+        found += _unused(pool, state, wanted, seen)
+    if state.nodes:
+        found += _unclear_nodes(pool, state, seen)
+        found += _usable_nodes(pool, state, seen)
+    return (replace(concern, pool=pool.id) for concern in found)
 
 
 def _drifted(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern]:
@@ -284,8 +285,9 @@ def _differs(node: Node, pool: Pool, pod: Pod) -> str:
     return (" and ".join(said) or usual) + scheduler
 
 
-def _odd_nodes(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern]:
-    """Nodes that are neither busy nor idle, that stay for a pod without a GPU, and that are not as configured."""
+def _unclear_nodes(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern]:
+    """Nodes that are neither busy nor idle, and those that belong to no instance that Civo lists, while instances seem
+    to have no node."""
     for node in state.living:
         spells = [(node.unknown_since, "its GPUs are in use, but no GPU pod holds them")]
         if node.stage is Stage.BROKEN and node.busy:  # one that nothing runs on is removed, and told as such
@@ -304,6 +306,23 @@ def _odd_nodes(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern]:
                 topic=f"unknown:{node.instance}",
                 key=since.isoformat(),
             )
+    missing = (Stage.BOOTING, Stage.BROKEN)
+    if state.unjoined and any(not n.registered and n.stage in missing for n in state.living):
+        yield Concern(
+            kind=Cause.UNJOINED,
+            what=f"{some(len(state.unjoined), 'node')} of no instance that Civo lists",
+            why=f"{listed(state.unjoined)}: the provider id names no instance of Civo, and some instances"
+            " seem to have no node",
+            doing="no instance without a node is removed until that is resolved",
+            todo="Look at: spec.providerID (civo://INSTANCE) of the nodes, beside the instances at Civo",
+            topic=f"unjoined:{pool.id}",
+            key=",".join(state.unjoined),
+        )
+
+
+def _usable_nodes(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern]:
+    """Usable nodes that stay for a pod without a GPU, that are not as configured, or whose pods do not start: an image
+    that cannot be pulled holds a paid GPU."""
     paid_for = max(seen.policy.unknown_after, seen.policy.billing.granularity)
     for node in state.of(Stage.USABLE):
         if node.idle_since is not None and node.kept_by and seen.now - node.idle_since >= paid_for:
@@ -330,45 +349,25 @@ def _odd_nodes(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern]:
                 topic=f"offers:{node.instance}",
                 key=_listed(offers),
             )
-
-
-def _unjoined(pool: Pool, state: PoolState) -> Iterator[Concern]:
-    """Nodes that belong to no instance that Civo lists, while instances seem to have no node."""
-    missing = (Stage.BOOTING, Stage.BROKEN)
-    if state.unjoined and any(not n.registered and n.stage in missing for n in state.living):
-        yield Concern(
-            kind=Cause.UNJOINED,
-            what=f"{some(len(state.unjoined), 'node')} of no instance that Civo lists",
-            why=f"{listed(state.unjoined)}: the provider id names no instance of Civo, and some instances"
-            " seem to have no node",
-            doing="no instance without a node is removed until that is resolved",
-            todo="Look at: spec.providerID (civo://INSTANCE) of the nodes, beside the instances at Civo",
-            topic=f"unjoined:{pool.id}",
-            key=",".join(state.unjoined),
-        )
+        for pod in node.pods:
+            since = max(node.usable_since or pod.created_at, pod.created_at)
+            starting = pod.phase is PodPhase.STARTING and not (pod.daemon or pod.terminating)
+            if not starting or seen.now - since < pool.provision_timeout:
+                continue
+            late = f"is not running after {lasting(pool.provision_timeout)}"
+            yield Concern(
+                kind=Cause.SLOW_TO_START,
+                what=f"{pod.key} has a GPU and does not start",
+                title=f"{pod.key} has a GPU and does not start",
+                why=f"it was given {node.name} of GPU pool {pool.name} and {late}",
+                whose=wording.whose(wording.asked_by([pod], seen.policy)),
+                cost=wording.an_hour(pool, 1),
+                doing="the node is kept for it",
+                todo=f"Look at: kubectl describe pod -n {pod.namespace} {pod.name} (image, volume, init container)",
+                topic=f"starting:{pod.uid}",
+                key=node.instance,
+            )
 
 
 def _listed(offers: Mapping[str, int]) -> str:
     return ", ".join(f"{count} {resource}" for resource, count in sorted(offers.items()))
-
-
-def _slow_to_start(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern]:
-    """Pods that have a node and do not start: an image that cannot be pulled holds a paid GPU."""
-    for node, pod in ((n, p) for n in state.of(Stage.USABLE) for p in n.pods):
-        since = max(node.usable_since or pod.created_at, pod.created_at)
-        starting = pod.phase is PodPhase.STARTING and not (pod.daemon or pod.terminating)
-        if not starting or seen.now - since < pool.provision_timeout:
-            continue
-        late = f"is not running after {lasting(pool.provision_timeout)}"
-        yield Concern(
-            kind=Cause.SLOW_TO_START,
-            what=f"{pod.key} has a GPU and does not start",
-            title=f"{pod.key} has a GPU and does not start",
-            why=f"it was given {node.name} of GPU pool {pool.name} and {late}",
-            whose=wording.whose(wording.asked_by([pod], seen.policy)),
-            cost=wording.an_hour(pool, 1),
-            doing="the node is kept for it",
-            todo=f"Look at: kubectl describe pod -n {pod.namespace} {pod.name} (image, volume, init container)",
-            topic=f"starting:{pod.uid}",
-            key=node.instance,
-        )
