@@ -86,7 +86,7 @@ IMPORTS = (
     click.option("--prometheus", metavar="URL", help="Replay the GPU pods in the history of this Prometheus."),
     click.option("--since", type=DurationType(), default="30d", show_default=True,
                  help="With --prometheus: length of the history."),
-    click.option("--until", type=click.DateTime(MOMENTS), metavar="TIME",
+    click.option("--until", type=click.DateTime(MOMENTS), callback=_utc, metavar="TIME",
                  help="End of the history, or time of a Kubernetes export (UTC).  [default: now, or the file's time]"),
     click.option("--step", type=DurationType(), default="30s", show_default=True,
                  help="With --prometheus: scrape interval of kube-state-metrics."),
@@ -163,7 +163,6 @@ def _taken(given: dict[str, Any]) -> dict[str, Any]:
     from receiver.replay.traces.trace import TraceReading
 
     until = given.pop("until")
-    until = None if until is None else until.replace(tzinfo=UTC)
     reading = TraceReading(
         made_at=until,
         format=given.pop("form"),

@@ -14,7 +14,7 @@ from receiver.config import Mode
 from receiver.core.scaling.packing import SOFT_TAINTS
 from receiver.doctor.checks import Check, Finding, Installation, few, taint_text
 from receiver.doctor.kubernetes import opened
-from receiver.doctor.server import opened as opened_server
+from receiver.doctor.server import running_mode
 from receiver.ports import CORDON_ANNOTATION, STOP_ANNOTATION, Did, Receipt, TryLater, WontWork
 
 SERVER = Check(
@@ -50,15 +50,13 @@ class Leftover:
 
 def server(installation: Installation) -> Finding:
     """Judge whether the server is stopped or in mode observe; a running pod that does not answer may be in mode act."""
-    with closing(opened_server(installation)) as asked:
-        try:
-            _, health = asked.probe("/healthz")
-        except TryLater as error:
-            why = str(error)
-        else:
-            if health.get("mode") == Mode.OBSERVE.value:
-                return SERVER.passed("the server runs in mode observe")
-            return SERVER.failed(f"the server at {asked.shown} runs in mode {health.get('mode')}")
+    try:
+        mode = running_mode(installation)
+        return SERVER.failed_if(
+            mode != Mode.OBSERVE.value, f"the server runs in mode {mode}", "the server runs in mode observe"
+        )
+    except TryLater as error:
+        why = str(error)
     try:
         with closing(opened(installation)) as cluster:
             ours = [pod.key for pod in cluster.pods() if pod.is_ours]

@@ -77,6 +77,13 @@ def opened(installation: Installation) -> ServerApi:
     return ServerApi(told.url, CALL_TIMEOUTS, quick_session(repeats=0), reader)
 
 
+def running_mode(installation: Installation) -> str:
+    """Return the mode of the running server. Raises TryLater without an answer."""
+    with closing(opened(installation)) as server:
+        _, health = server.probe("/healthz")
+    return str(health.get("mode"))
+
+
 def same_configuration(health: Mapping[str, Any], ready: Mapping[str, Any], settings: Settings) -> Finding:
     """Compare mode and pools of the server with the file here."""
     mode, pools = settings.configuration.mode.value, len(settings.configuration.pools)

@@ -145,14 +145,12 @@ def allowed(installation: Installation) -> Finding:
     mode = installation.settings.configuration.mode
     if mode is not Mode.ACT:
         return READY_TO.failed(f"mode is {mode.value}: no node would be bought, and the pod would wait in vain")
-    with closing(server.opened(installation)) as asked:
-        try:
-            _, health = asked.probe("/healthz")
-        except TryLater as error:
-            return READY_TO.failed(str(error), "start the server, or set GPU_AUTOSCALER_URL to its address")
-    if health.get("mode") != Mode.ACT.value:
-        return READY_TO.failed(f"the server runs in mode {health.get('mode')}: no node would be bought")
-    return READY_TO.passed("the server runs in mode act")
+    try:
+        running = server.running_mode(installation)
+    except TryLater as error:
+        return READY_TO.failed(str(error), "start the server, or set GPU_AUTOSCALER_URL to its address")
+    said = f"the server runs in mode {running}: no node would be bought"
+    return READY_TO.failed_if(running != Mode.ACT.value, said, "the server runs in mode act")
 
 
 def smoke(installation: Installation, test: Trial) -> Iterator[Finding]:

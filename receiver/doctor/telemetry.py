@@ -52,7 +52,7 @@ QUERIES: Mapping[str, str] = {
     f' or count({{__name__=~"{ENGINE}|{NVML}", pod!=""}} unless on (job, instance, namespace, pod) up)',
     "dcgm counters": 'count by (__name__) ({__name__=~"DCGM_.+"})',
     "own up": 'up{job="gpu-autoscaler"}',
-    "own builds": "count by (job, version) (gpu_autoscaler_build_info)",
+    "own builds": "count by (job) (gpu_autoscaler_build_info)",
     "others": f'count by (__name__) ({{__name__=~"{"|".join(OTHERS)}"}})',
 }
 
@@ -79,7 +79,7 @@ FAMILIES = Check(
 )
 PRESENT = Check(
     "telemetry.dcgm",
-    "whether every GPU node older than 15 minutes has DCGM series, by pool",
+    "whether every GPU node older than 15 minutes has DCGM series",
     "let the exporter run there: its DaemonSet must tolerate the taints of GPU nodes, and its ServiceMonitor must have"
     " the label that Prometheus selects (`release`)",
 )
@@ -134,7 +134,7 @@ def judge(answers: Answers, pools: Mapping[str, str]) -> Iterator[Finding]:
     """Judge the *answers*; *pools* are the configured pools' names by id."""
     yield from judge_kube_state_metrics(answers)
     yield from judge_dcgm(answers, pools)
-    yield scraped(answers)
+    yield scraped(SCRAPED, "gpu-autoscaler", answers["own up"], answers["own builds"])
     yield _stored(WATCHED, OTHERS, answers["others"])
 
 
@@ -156,16 +156,10 @@ def _hurt(silent: Sequence[str]) -> str:
 
 def judge_kube_state_metrics(answers: Answers) -> Iterator[Finding]:
     """Judge whether kube-state-metrics is scraped, under which job, and what it shows."""
-    others = sorted(_values(answers["ksm jobs"], "job") - {"kube-state-metrics"})
-    if not any(sample.value == 1 for sample in answers["ksm up"]):
-        said = "no target has the job kube-state-metrics"
-        if answers["ksm up"]:
-            said = "scrapes of kube-state-metrics fail"
-        elif others:
-            said = f'it is scraped as job="{others[0]}", and the rules select job="kube-state-metrics"'
-        yield KSM_SCRAPED.failed(said)
+    found = scraped(KSM_SCRAPED, "kube-state-metrics", answers["ksm up"], answers["ksm jobs"])
+    yield found
+    if found.verdict == "fail":
         return
-    yield KSM_SCRAPED.passed("it is scraped")
     if answers["ksm renamed"]:
         yield LABELS.failed("pod names are in exported_pod: namespace and pod are those of kube-state-metrics itself")
     elif not answers["ksm pods"]:
@@ -207,39 +201,29 @@ def judge_dcgm(answers: Answers, pools: Mapping[str, str]) -> Iterator[Finding]:
         said = f"no DCGM series at all, and {some(len(gpu_nodes), 'node')} with GPUs: utilization is unknown"
         yield PRESENT.failed(said)
         return
-    yield from present(answers, gpu_nodes, set(ages), pools)
+    pool_of = _pool_of(answers)
+    lives = {sample.labels.get("node", ""): sample.value for sample in answers["node ages"]}
+    new = gpu_nodes - ages.keys()
+    blind = sorted(node for node in new if lives.get(node, GRACE) >= GRACE)
+    named = [f"{node} of pool {pools.get(pool_of.get(node, ''), 'unknown')}" for node in blind]
+    said = f"{some(len(blind), 'GPU node')} without DCGM series: {few(named)}"
+    later = f"; {len(new)} new, without series yet" if new else ""
+    yield PRESENT.failed_if(blind, said, f"{some(len(gpu_nodes - new), 'GPU node')} with series{later}")
     old = [f"{node} ({span(age)})" for node, age in sorted(ages.items()) if age > FRESH]
     yield FRESHNESS.failed_if(old, f"stale: {few(old)}", f"the oldest is {span(max(ages.values()))} old")
-    nodes = _values(answers["node ages"], "node")
-    if not nodes:
-        yield NAMES.skipped("kube-state-metrics shows no node to compare with")
-    else:
-        strange = sorted(name or "(none)" for name in ages.keys() - nodes)
-        said = f"no Kubernetes node is called {few(strange)}, so its GPUs belong to no pool"
+    strange = sorted(name or "(none)" for name in ages.keys() - lives.keys())
+    said = f"no Kubernetes node is called {few(strange)}, so its GPUs belong to no pool"
+    if lives:
         yield NAMES.failed_if(strange, said, "every name is the name of a node")
-    held, named = (int(sum(sample.value for sample in answers[name])) for name in ("pods on gpus", "dcgm pods"))
+    else:
+        yield NAMES.skipped("kube-state-metrics shows no node to compare with")
+    held, shown = (int(sum(sample.value for sample in answers[name])) for name in ("pods on gpus", "dcgm pods"))
     if not held:
         yield PODS.skipped("no pod has held a GPU for two minutes")
     else:
         said = f"{some(held, 'pod')} on GPUs and no DCGM series that names one: idle and used GPUs look the same"
-        yield PODS.warned_if(not named, said, f"{named} series with a pod's name, {some(held, 'pod')} on GPUs")
+        yield PODS.warned_if(not shown, said, f"{shown} series with a pod's name, {some(held, 'pod')} on GPUs")
     yield counters(answers)
-
-
-def present(answers: Answers, gpu_nodes: set[str], seen: set[str], pools: Mapping[str, str]) -> Iterator[Finding]:
-    """Find, by pool, the *gpu_nodes* that are not among the nodes *seen* by DCGM."""
-    ages = {sample.labels.get("node", ""): sample.value for sample in answers["node ages"]}
-    pool_of = _pool_of(answers)
-    blind: dict[str, list[str]] = {}
-    for node in sorted(gpu_nodes - seen):
-        if ages.get(node, GRACE) >= GRACE:
-            pool = pool_of.get(node, "")
-            blind.setdefault(pools.get(pool, pool) or "no pool", []).append(node)
-    new = f"; {len(gpu_nodes - seen)} new, without series yet" if gpu_nodes - seen else ""
-    yield from PRESENT.failures(
-        [f"pool {p}: {some(len(n), 'GPU node')} without DCGM series: {few(n)}" for p, n in sorted(blind.items())],
-        f"{some(len(gpu_nodes & seen), 'GPU node')} with series{new}",
-    )
 
 
 def counters(answers: Answers) -> Finding:
@@ -254,17 +238,16 @@ def counters(answers: Answers) -> Finding:
     return COUNTERS.passed(f"{len(read) - len(missing)} of {len(read)} counters that rules read")
 
 
-def scraped(answers: Answers) -> Finding:
-    """Judge whether the autoscaler is scraped, and under which job."""
-    jobs = sorted(_values(answers["own builds"], "job"))
-    if any(sample.value == 1 for sample in answers["own up"]):
-        return SCRAPED.passed(f"{some(len(answers['own up']), 'instance')} scraped")
-    if jobs:
-        said = f'it is scraped as job="{jobs[0]}", and the alert GpuAutoscalerDown selects job="gpu-autoscaler"'
-        return SCRAPED.warned(said)
-    if answers["own up"]:
-        return SCRAPED.failed("scrapes of the autoscaler fail")
-    return SCRAPED.failed("Prometheus does not scrape the autoscaler")
+def scraped(check: Check, job: str, up: Sequence[InstantSample], jobs: Sequence[InstantSample]) -> Finding:
+    """Judge whether targets of *job* are *up*; *jobs* are those under which its metrics are stored."""
+    well = [sample for sample in up if sample.value == 1]
+    others = sorted(_values(jobs, "job") - {job})
+    said = f"no target has the job {job}"
+    if up:
+        said = f"scrapes of {job} fail"
+    elif others:
+        said = f'it is scraped as job="{others[0]}", and the rules select job="{job}"'
+    return check.failed_if(not well, said, f"{some(len(well), 'instance')} scraped")
 
 
 AREA = Area(

@@ -64,7 +64,7 @@ PLANTED: list[tuple[str, Answers, str, str, str]] = [
         "cannot fire: GpuPodsPending",
     ),
     ("no DCGM", answers(dcgm_ages=[]), "dcgm", "fail", "no DCGM series at all, and 2 nodes"),
-    ("a node is blind", answers(dcgm_ages=[one(9, Hostname="gpu-1")]), "dcgm", "fail", "pool l40s: 1 GPU node"),
+    ("a node is blind", answers(dcgm_ages=[one(9, Hostname="gpu-1")]), "dcgm", "fail", "gpu-2 of pool l40s"),
     (
         "DCGM is stale",
         answers(dcgm_ages=[one(9, Hostname="gpu-1"), one(240, node="gpu-2")]),
@@ -94,9 +94,9 @@ PLANTED: list[tuple[str, Answers, str, str, str]] = [
         "fail",
         "utilization is unknown",
     ),
-    ("we are not scraped", answers(own_up=[], own_builds=[]), "own", "fail", "does not scrape"),
+    ("we are not scraped", answers(own_up=[], own_builds=[]), "own", "fail", "no target has the job"),
     ("we do not answer", answers(own_up=[one(0)], own_builds=[]), "own", "fail", "fail"),
-    ("under another job too", answers(own_up=[], own_builds=[one(job="gpu", version="1.2.3")]), "own", "warn", "gpu"),
+    ("under another job too", answers(own_up=[], own_builds=[one(job="gpu")]), "own", "fail", 'job="gpu"'),
     (
         "nobody watches Alertmanager",
         without("others", "alertmanager_notifications_failed_total"),
