@@ -60,10 +60,8 @@ class Receipt:
 
 
 class TryLater(Exception):
-    """A failure that may pass. *delay* is the least time to wait, if the other side named one.
-
-    *code* is a short word for metrics and messages (``timeout``, ``http_503``, Civo's error ``code``).
-    """
+    """A failure that may pass. *delay* is the least time to wait, if the other side named one. *code* is a short word
+    for metrics and messages (``timeout``, ``http_503``, Civo's error ``code``)."""
 
     def __init__(self, detail: str, *, code: str = "unavailable", delay: timedelta | None = None) -> None:
         super().__init__(detail)
@@ -127,9 +125,7 @@ class Sizes(Protocol):
 
     def machines(self) -> Mapping[str, Mapping[str, int]]:
         """Return CPU, memory and ephemeral storage of each size's machine (`receiver.core.model.pods`), by name.
-
-        Unknown sizes are left out. Never raises, and usually answers from a cache.
-        """
+        Unknown sizes are left out. Never raises, and usually answers from a cache."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,10 +261,8 @@ class ClusterNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterFacts:
-    """Nodes, and the GPU pods that wait, start or run (terminated pods are left out).
-
-    *dra_resources* are the extended resources that DRA serves on nodes with a DRA driver (None: not known).
-    """
+    """Nodes, and the GPU pods that wait, start or run (terminated pods are left out). *dra_resources* are the extended
+    resources that DRA serves on nodes with a DRA driver (None: not known)."""
 
     nodes: tuple[ClusterNode, ...]
     pods: tuple[Pod, ...]
@@ -290,10 +284,8 @@ class WorkGate(Protocol):
         """Return the places with our label or annotation; ClusterQueues are read only with *queues*."""
 
     def hold_namespace(self, namespace: str, resources: Sequence[str], passing: Sequence[str]) -> Receipt:
-        """Forbid new pods of *namespace* that request any of *resources*, except in the *passing* priority classes.
-
-        A ResourceQuota of ours with other contents is replaced. One that is not ours stays as it is (DIFFERS).
-        """
+        """Forbid new pods of *namespace* that request any of *resources*, except in the *passing* priority classes. A
+        ResourceQuota of ours with other contents is replaced. One that is not ours stays as it is (DIFFERS)."""
 
     def release_namespace(self, namespace: str) -> Receipt:
         """Delete our ResourceQuota from *namespace*. One that is not ours stays as it is (DIFFERS)."""
@@ -382,12 +374,9 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastPod:
-    """A GPU pod and when it held its GPUs.
-
-    *held_from* is when the kubelet took it over (None: it never ran), *held_until* when its last container ended
-    (None: after the end of the period read). *above* is the controller of its controller, ``Kind/name``.
-    *gpu_util* is the mean activity of its GPUs (ratio 0-1), None if not measured.
-    """
+    """A GPU pod and when it held its GPUs. *held_from* is when the kubelet took it over (None: it never ran),
+    *held_until* when its last container ended (None: after the end of the period read). *above* is the controller of
+    its controller, ``Kind/name``. *gpu_util* is the mean activity of its GPUs (ratio 0-1), None if not measured."""
 
     pod: Pod
     held_from: datetime | None
@@ -398,11 +387,9 @@ class PastPod:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Past:
-    """The pods that were read, from *since* (None: as far back as the source reaches) to *until*.
-
-    *tolerations_known* says whether the pods have their tolerations. *troubles* are unusable entries; *uncounted* is
-    the number of intentionally skipped ones by kind; *notes* are sentences about the reliability of the data.
-    """
+    """The pods that were read, from *since* (None: as far back as the source reaches) to *until*. *tolerations_known*
+    says whether the pods have their tolerations. *troubles* are unusable entries; *uncounted* is the number of
+    intentionally skipped ones by kind; *notes* are sentences about the reliability of the data."""
 
     pods: Sequence[PastPod]
     until: datetime

@@ -139,7 +139,6 @@ class CommonStore(Protocol):
 
     def end_override(self, override: str, at: datetime, by: str | None, notice: Notice) -> bool:
         """End the override of that id, *by* an operator or because it expired (None), and put *notice* into the outbox.
-
         False, and nothing is written, when it does not exist or has ended already."""
 
 
@@ -175,13 +174,11 @@ class StepStore(CommonStore, Protocol):
 
     def decided(self, decision: Decision, made_from: Grounds | None = None) -> int:
         """Store *decision* with its inputs, *made_from*, if its target, present size or (rule, verdict) pairs differ
-        from the pool's last one; return its number, or that of the last one.
-        """
+        from the pool's last one; return its number, or that of the last one."""
 
     def opened(self, action: Action, provisioning: Backoff | None = None) -> bool:
-        """Store *action* as open; False when the pool already has an open action or the id is taken.
-
-        *provisioning* is stored in the same transaction, for an action that removes nodes that never became usable."""
+        """Store *action* as open; False when the pool already has an open action or the id is taken. *provisioning* is
+        stored in the same transaction, for an action that removes nodes that never became usable."""
 
     def progressed(self, action: Action) -> None: ...  # victims, attempts, retry time and last error
 
@@ -204,40 +201,32 @@ class StepStore(CommonStore, Protocol):
         """Set the removal back-off of *pool*, clear its late count and put *notice* into the outbox."""
 
     def say(self, notice: Notice, at: datetime) -> bool:
-        """Put *notice* into the outbox unless the last one of its topic had the same key; True when it was added.
-
-        An all-clear of a topic without earlier notices is dropped too. Topics are remembered for 90 days.
-        """
+        """Put *notice* into the outbox unless the last one of its topic had the same key; True when it was added. An
+        all-clear of a topic without earlier notices is dropped too. Topics are remembered for 90 days."""
 
     def stand(self, notices: Iterable[Notice], at: datetime) -> None:
         """Update the waiting notices of the kinds that each step repeats (`grouping.SAID_EACH_STEP`) to *notices*,
-        which are all that are true at *at*.
-
-        They get their present words; waiting notices that are not among them are never sent, and may be repeated if
-        they reached no destination."""
+        which are all that are true at *at*. They get their present words; waiting notices that are not among them are
+        never sent, and may be repeated if they reached no destination."""
 
     def ask(self, question: Question, notice: Notice) -> bool:
-        """Store *question* and put *notice* into the outbox.
-
-        False, and nothing is written, when its id exists, or when another question of its pool was answered after this
-        one was to be asked: the step that asks has not seen that answer."""
+        """Store *question* and put *notice* into the outbox. False, and nothing is written, when its id exists, or when
+        another question of its pool was answered after this one was to be asked: the step that asks has not seen that
+        answer."""
 
     def question_done(self, question: str, at: datetime) -> None: ...  # what it asked about no longer applies
     def questions_standing(self, now: datetime) -> Sequence[Question]: ...  # not expired at *now*, oldest first
 
     def resume_override(self, override: str, at: datetime, notice: Notice) -> bool:
-        """Undo the expiry of the override of that id, and put *notice* into the outbox.
-
-        False, and nothing is written, when it does not exist, continues, or was ended by an operator."""
+        """Undo the expiry of the override of that id, and put *notice* into the outbox. False, and nothing is written,
+        when it does not exist, continues, or was ended by an operator."""
 
     def accounted(self) -> Accounted: ...
 
     def account(self, accounting: Accounting, since: datetime | None, at: datetime) -> bool:
-        """Add *accounting*, which covers *since* to *at*, and move the account to *at*, in one transaction.
-
-        False, and nothing is written, when the account is not at *since*: another process has counted that time. So no
-        time is counted twice, whichever process crashes.
-        """
+        """Add *accounting*, which covers *since* to *at*, and move the account to *at*, in one transaction. False, and
+        nothing is written, when the account is not at *since*: another process has counted that time. So no time is
+        counted twice, whichever process crashes."""
 
     def keep_in_use(self, found: Sequence[InUse]) -> None:
         """Add the seconds of *found* to those of the same month and workload; keep the higher of the other numbers."""
@@ -249,10 +238,9 @@ class StepStore(CommonStore, Protocol):
         """Replace the picture (JSON-able) that pages, API and metrics show."""
 
     def keep_samples(self, found: Sequence[PoolSample], doing: Sequence[NodeTurn] | None, at: datetime) -> None:
-        """Store *found* unless samples of this minute exist, and the changes in *doing*, in one transaction.
-
-        A node that is no longer in *doing* is gone; None: the state of every node is unknown. Samples and turns are
-        kept for 8 days, the last turn of an existing node for longer."""
+        """Store *found* unless samples of this minute exist, and the changes in *doing*, in one transaction. A node
+        that is no longer in *doing* is gone; None: the state of every node is unknown. Samples and turns are kept for 8
+        days, the last turn of an existing node for longer."""
 
 
 class ReadStore(CommonStore, Protocol):
@@ -335,7 +323,6 @@ class WebStore(ReadStore, Protocol):
         override: Override | None = None,
     ) -> bool:
         """Store *answer* to the question of that id with the *override* that it sets, and put *notice* into the outbox.
-
         False, and nothing is written, unless the question is open at *at* and unanswered."""
 
     def change_budget(self, change: BudgetChange, notice: Notice) -> None: ...  # supersedes the one before it
@@ -374,5 +361,4 @@ class Store(StepStore, WebStore, OutboxStore, Protocol):
 
     def close_report(self, month: str, scope: str, document: Mapping[str, Any], at: datetime) -> None:
         """Store the finished *document* of a report for good. An existing one is replaced only if it is dated later
-        than *at*: it was made under a clock that was ahead.
-        """
+        than *at*: it was made under a clock that was ahead."""

@@ -115,11 +115,9 @@ def _close(
 
 
 def _expect(connection: Connection, action: Action, at: datetime) -> None:
-    """Store the count that confirmed growth makes Civo show, so that it is not taken for someone else's change.
-
-    The growth also covers a removal that Civo's count did not show yet, even where the number stays the same: its
-    nodes have been requested since *at*.
-    """
+    """Store the count that confirmed growth makes Civo show, so that it is not taken for someone else's change. The
+    growth also covers a removal that Civo's count did not show yet, even where the number stays the same: its nodes
+    have been requested since *at*."""
     lower = pools.c.required < action.to_count
     values = {
         "required": case((lower, action.to_count), else_=pools.c.required),
@@ -136,10 +134,8 @@ def _write_pool(connection: Connection, action: Action, values: Values) -> None:
 
 def changed_since(connection: Connection, since: datetime, until: datetime) -> tuple[int, int, datetime | None]:
     """Return the numbers of nodes added and removed by the actions closed after *since* and by *until*, and when the
-    first of these was closed.
-
-    Growth counts if it was confirmed; a removal counts however its action ended, because the node is gone.
-    """
+    first of these was closed. Growth counts if it was confirmed; a removal counts however its action ended, because the
+    node is gone."""
     grown = removed = 0
     first: datetime | None = None
     for row in connection.execute(CLOSED_SINCE, {"since": since, "until": until}):
@@ -154,10 +150,8 @@ def changed_since(connection: Connection, since: datetime, until: datetime) -> t
 
 
 def ended_growth(connection: Connection, now: datetime) -> tuple[tuple[Action, Outcome], ...]:
-    """Return growth that ended around *now*, in the order in which it ended.
-
-    Growth dated further ahead was closed under a wrong clock: its reservation would last as long.
-    """
+    """Return growth that ended around *now*, in the order in which it ended. Growth dated further ahead was closed
+    under a wrong clock: its reservation would last as long."""
     ended = connection.execute(ENDED_GROWTH, {"since": now - UNSURE_FOR, "until": now + UNSURE_FOR}).mappings()
     found = (stored_action(row) for row in ended)
     return tuple((s.action, s.outcome) for s in found if s.outcome is not None)

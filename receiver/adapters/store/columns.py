@@ -24,10 +24,8 @@ PLAIN = frozenset({str, int, bool, type(None)})  # JSON's own types
 
 
 class Moment(TypeDecorator[datetime]):
-    """A timezone-aware UTC datetime to the microsecond. A naive one is refused with ValueError.
-
-    PostgreSQL keeps `timestamptz`; SQLite keeps ISO 8601 text in UTC, which sorts as time does.
-    """
+    """A timezone-aware UTC datetime to the microsecond. A naive one is refused with ValueError. PostgreSQL keeps
+    `timestamptz`; SQLite keeps ISO 8601 text in UTC, which sorts as time does."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
@@ -68,10 +66,8 @@ def storable(text: str) -> str:
 
 
 class PlainText(TypeDecorator[str]):
-    """Text in which NUL and lone surrogates, which databases refuse, become U+FFFD.
-
-    Both can occur in an alert's labels as JSON escapes, and the delivery must still be stored.
-    """
+    """Text in which NUL and lone surrogates, which databases refuse, become U+FFFD. Both can occur in an alert's labels
+    as JSON escapes, and the delivery must still be stored."""
 
     impl = Text
     cache_ok = True
@@ -153,11 +149,9 @@ class Json(TypeDecorator[Any]):
 
 
 class Items(Json):
-    """A tuple of texts, or of dataclasses without further ones within, as a JSON array.
-
-    Of a dataclass, *without* names the fields that are not stored, and *unless_empty* those that are stored only when
-    they are not empty, because older versions do not know them. Fields of newer versions are ignored.
-    """
+    """A tuple of texts, or of dataclasses without further ones within, as a JSON array. Of a dataclass, *without* names
+    the fields that are not stored, and *unless_empty* those that are stored only when they are not empty, because older
+    versions do not know them. Fields of newer versions are ignored."""
 
     cache_ok = True
 

@@ -106,11 +106,9 @@ def connect(url: URL, lock_wait: float, answers_within: float) -> Engine:
 
 
 def _durable_sqlite(engine: Engine) -> None:
-    """WAL so that readers never wait, FULL so that a commit is on disk, BEGIN IMMEDIATE so that writers queue.
-
-    A transaction that reads first and writes later can fail with "database is locked" without waiting, so
-    writers take the lock at the start (https://www.sqlite.org/lang_transaction.html).
-    """
+    """WAL so that readers never wait, FULL so that a commit is on disk, BEGIN IMMEDIATE so that writers queue. A
+    transaction that reads first and writes later can fail with "database is locked" without waiting, so writers take
+    the lock at the start (https://www.sqlite.org/lang_transaction.html)."""
 
     @event.listens_for(engine, "connect")
     def _on_connect(connection: sqlite3.Connection, _record: object) -> None:
@@ -126,11 +124,9 @@ def _durable_sqlite(engine: Engine) -> None:
 
 
 class SameFiles:
-    """Detects that the files of a SQLite database, or the log beside it, were replaced while this process uses them.
-
-    A process with an open database does not notice when a copy takes its place: it keeps writing to unlinked files and
-    acknowledges what the next start will not find. Safe to use from several threads.
-    """
+    """Detects that the files of a SQLite database, or the log beside it, were replaced while this process uses them. A
+    process with an open database does not notice when a copy takes its place: it keeps writing to unlinked files and
+    acknowledges what the next start will not find. Safe to use from several threads."""
 
     def __init__(self, url: URL) -> None:
         self._files = (database_file(url), beside(url, "-wal"))
@@ -138,10 +134,8 @@ class SameFiles:
         self._anchor: sqlite3.Connection | None = None  # SQLite deletes the log when the last connection is closed
 
     def look(self) -> None:
-        """Raise TryLater unless the files are those of the first look, or a driver's error.
-
-        Call it from one thread at a time within a transaction that writes: both files exist then, until `forget`.
-        """
+        """Raise TryLater unless the files are those of the first look, or a driver's error. Call it from one thread at
+        a time within a transaction that writes: both files exist then, until `forget`."""
         if self._anchor is None:
             self._anchor = sqlite3.connect(self._files[0], check_same_thread=False)
             self._anchor.execute("PRAGMA schema_version").fetchone()  # opens the log
@@ -167,11 +161,8 @@ class SameFiles:
 
 
 def postgres_arguments(url: URL, changes: Mapping[str, str | int] | None = None) -> dict[str, str | int]:
-    """Time limits for a connection to PostgreSQL, with *changes*; parameters of the URL win.
-
-    The settings in ``options`` are joined, and the last one of each counts: a URL that sets a schema there keeps our
-    limits.
-    """
+    """Time limits for a connection to PostgreSQL, with *changes*; parameters of the URL win. The settings in
+    ``options`` are joined, and the last one of each counts: a URL that sets a schema there keeps our limits."""
     changes = changes or {}
     limits = {name: value for name, value in {**POSTGRES, **changes}.items() if name not in url.query}
     given = url.query.get("options", ())
@@ -368,7 +359,6 @@ class StorePart:
             yield connection
 
     def _rows(self, query: Any, values: Values | None = None) -> Sequence[RowMapping]:
-        """Return the rows of one query."""
         with self._database.read() as connection:
             return connection.execute(query, values).mappings().all()
 

@@ -47,19 +47,15 @@ def count(connection: Connection, name: str, *labels: str, by: int = 1) -> None:
 
 
 def count_all(connection: Connection, by: Mapping[tuple[str, ...], int]) -> None:
-    """Add to several totals, each named by its name and its labels.
-
-    In sorted order: concurrent transactions then lock the rows in the same order and cannot deadlock.
-    """
+    """Add to several totals, each named by its name and its labels. In sorted order: concurrent transactions then lock
+    the rows in the same order and cannot deadlock."""
     added = [{"name": name, "labels": labels, "total": total} for (name, *labels), total in sorted(by.items())]
     connection.execute(_addition(connection.dialect.name), added)
 
 
 def mark_all(connection: Connection, moments: Mapping[str, datetime]) -> None:
-    """Record the last times of events by name, in sorted order as in `count_all`.
-
-    Each replaces a later time, which was recorded under a wrong clock.
-    """
+    """Record the last times of events by name, in sorted order as in `count_all`. Each replaces a later time, which was
+    recorded under a wrong clock."""
     put(connection, marks, *({"name": name, "at": at} for name, at in sorted(moments.items())))
 
 
@@ -133,7 +129,6 @@ BY_LABELS = ("decisions", "actions", MESSAGES, PROVISION_BUCKETS, PROVISION_MILL
 
 
 def _by_label(found: Mapping[tuple[str, ...], int]) -> dict[str, int]:
-    """Totals of one label, by its value."""
     return {labels[0]: total for labels, total in found.items()}
 
 

@@ -44,10 +44,8 @@ Now = Callable[[Connection], datetime]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseRow:
-    """The row as read *at* a time of the database's clock; *owner* None: no leader.
-
-    No other process may take it before *free_at*, which is later than *expires_at* by the owner's longest call.
-    """
+    """The row as read *at* a time of the database's clock; *owner* None: no leader. No other process may take it before
+    *free_at*, which is later than *expires_at* by the owner's longest call."""
 
     owner: str | None
     term: int
@@ -67,10 +65,8 @@ def database_now(connection: Connection) -> datetime:
 
 
 def is_in_force(connection: Connection, owner: str, term: int) -> bool:
-    """True during this *term* of *owner*; no other begins before the transaction of *connection* ends.
-
-    The number alone does not suffice: in a restored backup the terms continue from an older one.
-    """
+    """True during this *term* of *owner*; no other begins before the transaction of *connection* ends. The number alone
+    does not suffice: in a restored backup the terms continue from an older one."""
     found = connection.execute(LEADS).first()
     return found is not None and (found.owner, found.term) == (owner, term)
 
@@ -101,21 +97,17 @@ class LeaseTable:
 
     def take(self, owner: str, lasts: timedelta, waits: timedelta) -> int | None:
         """Begin a term of *owner* if the lease is free; return its number, or None while another process has the lease.
-
         The lease *lasts* this long from now, and others *wait* for the owner's longest call beyond that. Call it when
-        the row read is free: silent sessions that still lock it are then terminated.
-        """
+        the row read is free: silent sessions that still lock it are then terminated."""
         try:
             return self._take(owner, lasts, waits)
         except OperationalError as error:
-            if getattr(error.orig, "sqlstate", None) != LOCK_NOT_AVAILABLE or not self._end_silent_sessions():
+            if getattr(error.orig, "sqlstate", None) != LOCK_NOT_AVAILABLE:
                 raise
+            with self._engine.begin() as connection:
+                if not connection.execute(SILENT).all():
+                    raise
         return self._take(owner, lasts, waits)
-
-    def _end_silent_sessions(self) -> bool:
-        """True when there were any; their uncommitted changes are rolled back."""
-        with self._engine.begin() as connection:
-            return bool(connection.execute(SILENT).all())
 
     def _take(self, owner: str, lasts: timedelta, waits: timedelta) -> int | None:
         with self._engine.begin() as connection:

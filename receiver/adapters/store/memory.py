@@ -117,7 +117,6 @@ class SqlMemory(SqlDecisions):
 
 
 def _memory(connection: Connection, now: datetime, since: datetime, account: Charged | None) -> Memory:
-    """Return everything a step at *now* needs."""
     under_way = {row["pool"]: value_of(Action, row) for row in connection.execute(OPEN).mappings()}
     known = {row["pool"]: row for row in connection.execute(POOLS).mappings()}
     drifted, growth = _drifts(connection, now), ended_growth(connection, now)

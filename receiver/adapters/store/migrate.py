@@ -25,15 +25,16 @@ LOCK_KEY = 0x6770755F6D6967  # "gpu_mig": PostgreSQL's advisory locks are named 
 
 
 def upgrade(database: Database) -> None:
-    """Run the missing migrations in one transaction.
-
-    A schema that a newer version has migrated further stays as it is, if that version declared it compatible: both run
-    during a rolling upgrade. Raises WontWork otherwise, and for a database that lacks what its revision includes.
-    """
+    """Run the missing migrations in one transaction. A schema that a newer version has migrated further stays as it is,
+    if that version declared it compatible: both run during a rolling upgrade. Raises WontWork otherwise, and for a
+    database that lacks what its revision includes."""
     with _alone(database), database.preparing() as connection:
         if not _is_current(connection):
             with more_patient(connection, LONGEST_STATEMENT_SECONDS):
-                _wait_for_others(connection)
+                if connection.dialect.name == "postgresql":  # other processes may be migrating
+                    for setting in ("lock_timeout", "statement_timeout"):
+                        connection.execute(text(f"SET LOCAL {setting} = 0"))
+                    connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK_KEY})
                 if not _is_current(connection):
                     _migrate(connection)
         if absent := missing(names_in(connection)):
@@ -45,10 +46,8 @@ def upgrade(database: Database) -> None:
 
 
 def missing(found: Mapping[str, Collection[str]]) -> list[str]:
-    """Return the names of this version's tables, columns and unique indexes that are not in *found*.
-
-    *found* has the names of columns and indexes by table; additional ones belong to a newer version.
-    """
+    """Return the names of this version's tables, columns and unique indexes that are not in *found*. *found* has the
+    names of columns and indexes by table; additional ones belong to a newer version."""
     absent: list[str] = []
     for table in metadata.sorted_tables:
         if table.name not in found:
@@ -60,7 +59,6 @@ def missing(found: Mapping[str, Collection[str]]) -> list[str]:
 
 
 def _few(names: list[str]) -> str:
-    """The first of *names*, and how many more there are."""
     more = len(names) - NAMED
     return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
 
@@ -76,10 +74,8 @@ def names_in(connection: Connection) -> dict[str, set[str]]:
 
 
 def _is_current(connection: Connection) -> bool:
-    """True when the newest migration was the last one to run.
-
-    Nearly every start finds this and need not load Alembic, which would stay in memory (9 MB).
-    """
+    """True when the newest migration was the last one to run. Nearly every start finds this and need not load Alembic,
+    which would stay in memory (9 MB)."""
     if not inspect(connection).has_table("alembic_version"):
         return False
     return list(connection.execute(text("SELECT version_num FROM alembic_version")).scalars()) == [newest()]
@@ -88,14 +84,6 @@ def _is_current(connection: Connection) -> bool:
 def newest() -> str:
     """Return the newest revision that this version knows."""
     return max(file.name.partition("_")[0] for file in (SCRIPTS / "versions").glob("[0-9]*_*.py"))
-
-
-def _is_compatible(connection: Connection) -> bool:
-    """True if the newer release declared its schema compatible with our latest revision."""
-    if not inspect(connection).has_table("compatibility"):
-        return False
-    oldest = connection.execute(text("SELECT oldest FROM compatibility WHERE id = 1")).scalar()
-    return oldest is not None and str(oldest) <= newest()
 
 
 def _migrate(connection: Connection) -> None:
@@ -110,7 +98,11 @@ def _migrate(connection: Connection) -> None:
     known = {script.revision for script in scripts.walk_revisions()}
     present = set(MigrationContext.configure(connection).get_current_heads())
     if strange := present - known:
-        if _is_compatible(connection):
+        # The newer version may have declared its schema compatible with our latest revision.
+        declared = inspect(connection).has_table("compatibility")
+        query = text("SELECT oldest FROM compatibility WHERE id = 1")
+        oldest = connection.execute(query).scalar() if declared else None
+        if oldest is not None and str(oldest) <= newest():
             log.warning("a newer version has migrated the database", schema=sorted(strange))
             return
         raise WontWork(
@@ -136,11 +128,3 @@ def _alone(database: Database) -> Iterator[None]:
     with beside(database.url, ".migrate.lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # released when the file is closed or the process dies
         yield
-
-
-def _wait_for_others(connection: Connection) -> None:
-    """On PostgreSQL, wait for other processes that migrate; the lock ends with the transaction."""
-    if connection.dialect.name == "postgresql":
-        connection.execute(text("SET LOCAL lock_timeout = 0"))
-        connection.execute(text("SET LOCAL statement_timeout = 0"))
-        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK_KEY})

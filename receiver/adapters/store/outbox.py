@@ -3,8 +3,9 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, bindparam, delete, func, or_, select, update
+from sqlalchemy import Connection, RowMapping, bindparam, delete, func, or_, select, update
 from sqlalchemy import insert as plain_insert
 
 from receiver.adapters.store.columns import storable
@@ -17,6 +18,9 @@ from receiver.ports import StoredNotice, Telling
 
 LONGEST_WAIT = timedelta(minutes=30)  # of a retry, or of a notice held back
 
+UNDELIVERED = outbox.c.sent_at.is_(None) & outbox.c.given_up_at.is_(None)
+WAITING = select(outbox).where(UNDELIVERED).order_by(outbox.c.id)
+REPEATED = WAITING.where(outbox.c.cause.in_(SAID_EACH_STEP))  # those that every step repeats while they are true
 TOLD = select(topics).where(topics.c.topic.like(bindparam("pattern"), escape="/"))
 # The database compares: it holds a replacement for text that it cannot store.
 TOLD_BEFORE = select(topics.c.key == bindparam("same_key")).where(topics.c.topic == bindparam("of_topic"))
@@ -34,10 +38,20 @@ class SqlOutbox(StorePart):
 
     def stand(self, notices: Iterable[Notice], at: datetime) -> None:
         with self._database.read() as connection:  # mostly nothing waits, which needs no write lock
-            if not _said_each_step(connection):
+            if connection.execute(REPEATED).first() is None:
                 return
+        standing = {storable(notice.topic): notice for notice in notices}
         with self._database.write() as connection:
-            _stand(connection, {storable(notice.topic): notice for notice in notices}, at)
+            for stored in [_stored(row) for row in connection.execute(REPEATED).mappings()]:
+                notice, now = stored.notice, standing.get(stored.notice.topic)
+                if now is None:
+                    _update(connection, [stored.id], given_up_at=at, last_error=OVER)
+                    reached = select(tellings).where(tellings.c.notice == stored.id, tellings.c.reached_at.is_not(None))
+                    if connection.execute(reached).first() is None:  # the topic may be sent again
+                        same = topics.c.topic == notice.topic, topics.c.key == notice.key
+                        connection.execute(delete(topics).where(*same))
+                elif storable(now.key) == notice.key and (now.title, now.body) != (notice.title, notice.body):
+                    _update(connection, [stored.id], title=now.title, body=now.body, created_at=at)
 
     def told(self, prefix: str) -> Mapping[str, tuple[str, datetime]]:
         escaped = prefix.replace("/", "//").replace("%", "/%").replace("_", "/_")
@@ -47,16 +61,15 @@ class SqlOutbox(StorePart):
         # A time further away than LONGEST_WAIT was set under a clock that was ahead.
         at = outbox.c.retry_at
         ready = or_(at.is_(None), at <= now, at > now + LONGEST_WAIT)
-        query = select(outbox).where(*_undelivered(), ready).order_by(outbox.c.id).limit(limit)
-        return tuple(_stored(row) for row in self._rows(query))
+        return tuple(_stored(row) for row in self._rows(WAITING.where(ready).limit(limit)))
 
     def notices_like(self, group: str, limit: int = 1000) -> Sequence[StoredNotice]:
-        query = select(outbox).where(outbox.c.grouped == group, *_undelivered()).order_by(outbox.c.id).limit(limit)
+        of_group = outbox.c.grouped == group
+        tellings_of: dict[int, dict[str, Telling]] = {}
         with self._database.read() as connection:
-            found = [_stored(row) for row in connection.execute(query).mappings()]
-            tellings_of: dict[int, dict[str, Telling]] = {}
-            of_them = select(tellings).join(outbox).where(outbox.c.grouped == group, *_undelivered())
-            for row in connection.execute(of_them).mappings():
+            found = [_stored(row) for row in connection.execute(WAITING.where(of_group).limit(limit)).mappings()]
+            progress = select(tellings).join(outbox).where(of_group, UNDELIVERED)
+            for row in connection.execute(progress).mappings():
                 tellings_of.setdefault(row["notice"], {})[row["destination"]] = value_of(Telling, row)
             newest = _newest(connection, found)
         return tuple(
@@ -74,25 +87,24 @@ class SqlOutbox(StorePart):
 
     def notice_sent(self, notice: int, at: datetime) -> None:
         with self._database.write() as connection:
-            if _update(connection, notice, {"sent_at": at}):
+            if _update(connection, [notice], sent_at=at):
                 count(connection, "notices", "sent")
 
     def notice_failed(self, notice: int, at: datetime, retry_at: datetime | None, error: str) -> None:
-        values: dict[str, object] = {"attempts": outbox.c.attempts + 1, "retry_at": retry_at, "last_error": error}
-        if retry_at is None:
-            values["given_up_at"] = at
+        values = {"attempts": outbox.c.attempts + 1, "retry_at": retry_at, "last_error": error}
         with self._database.write() as connection:
-            if _update(connection, notice, values) and retry_at is None:
+            if retry_at is not None:
+                _update(connection, [notice], **values)
+            elif _update(connection, [notice], **values, given_up_at=at):
                 count(connection, "notices", "failed")
 
     def notices_over(self, numbers: Collection[int], at: datetime) -> None:
         with self._database.write() as connection:
-            _over(connection, numbers, at)
+            _update(connection, numbers, given_up_at=at, last_error=OVER)
 
     def notices_wait(self, numbers: Collection[int], until: datetime) -> None:
-        waiting = update(outbox).where(outbox.c.id.in_(numbers), *_undelivered())
         with self._database.write() as connection:
-            connection.execute(waiting.values(retry_at=until))
+            _update(connection, numbers, retry_at=until)
 
     def tell(self, numbers: Mapping[int, Telling], destination: str, outcome: tuple[str, str]) -> None:
         with self._database.write() as connection:
@@ -109,8 +121,7 @@ class SqlOutbox(StorePart):
         return tuple(_stored(row) for row in self._rows(query.limit(limit)))
 
     def undelivered(self, *, limit: int = 20) -> Sequence[StoredNotice]:
-        query = select(outbox).where(*_undelivered()).order_by(outbox.c.id).limit(limit)
-        return tuple(_stored(row) for row in self._rows(query))
+        return tuple(_stored(row) for row in self._rows(WAITING.limit(limit)))
 
 
 def say(connection: Connection, notice: Notice, at: datetime) -> bool:
@@ -128,33 +139,6 @@ def _is_old(connection: Connection, notice: Notice) -> bool:
     return bool(told_before) or (notice.all_clear and told_before is None)
 
 
-def _said_each_step(connection: Connection) -> Sequence[StoredNotice]:
-    """Return the undelivered notices that every step repeats while they are true."""
-    query = select(outbox).where(outbox.c.cause.in_(SAID_EACH_STEP), *_undelivered())
-    return tuple(_stored(row) for row in connection.execute(query).mappings())
-
-
-def _stand(connection: Connection, standing: Mapping[str, Notice], at: datetime) -> None:
-    """Update the waiting notices of *standing* (by topic) to their present words, and end the others of their kind.
-
-    A topic that reached no destination may be sent again."""
-    for stored in _said_each_step(connection):
-        notice, now = stored.notice, standing.get(stored.notice.topic)
-        if now is None:
-            _over(connection, [stored.id], at)
-            reached = select(tellings).where(tellings.c.notice == stored.id, tellings.c.reached_at.is_not(None))
-            if connection.execute(reached).first() is None:
-                connection.execute(delete(topics).where(topics.c.topic == notice.topic, topics.c.key == notice.key))
-        elif storable(now.key) == notice.key and (now.title, now.body) != (notice.title, notice.body):
-            _update(connection, stored.id, {"title": now.title, "body": now.body, "created_at": at})
-
-
-def _over(connection: Connection, numbers: Collection[int], at: datetime) -> None:
-    """End *numbers* undelivered, because they are no longer true: that is not a failure."""
-    ended = {"given_up_at": at, "last_error": OVER}
-    connection.execute(update(outbox).where(outbox.c.id.in_(numbers), *_undelivered()).values(ended))
-
-
 def _newest(connection: Connection, found: Sequence[StoredNotice]) -> Mapping[str, tuple[int, str]]:
     """Number and cause of the newest notice of each topic in *found*."""
     if not found:
@@ -164,14 +148,10 @@ def _newest(connection: Connection, found: Sequence[StoredNotice]) -> Mapping[st
     return {topic: (number, cause) for topic, number, cause in connection.execute(query)}
 
 
-def _undelivered() -> tuple[ColumnElement[bool], ColumnElement[bool]]:
-    return outbox.c.sent_at.is_(None), outbox.c.given_up_at.is_(None)
-
-
-def _update(connection: Connection, notice: int, values: Mapping[str, object]) -> bool:
-    """Change a notice that is still to be delivered; False for any other."""
-    found = connection.execute(update(outbox).where(outbox.c.id == notice, *_undelivered()).values(values))
-    return bool(found.rowcount == 1)
+def _update(connection: Connection, numbers: Collection[int], **values: Any) -> bool:
+    """Change notices that are still to be delivered; True if there were any."""
+    found = connection.execute(update(outbox).where(outbox.c.id.in_(numbers), UNDELIVERED).values(values))
+    return bool(found.rowcount)
 
 
 def _stored(row: RowMapping) -> StoredNotice:

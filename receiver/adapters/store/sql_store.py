@@ -125,11 +125,9 @@ class SqlStore(
         return SqlStore(self._database.fenced(fence))
 
     def open(self) -> None:
-        """Migrate the schema; until then every other call raises TryLater. May be repeated after a failure.
-
-        Raises WontWork when an operator must act (a newer schema, a file that is not a database), TryLater when the
-        database does not answer, or rejects these credentials.
-        """
+        """Migrate the schema; until then every other call raises TryLater. May be repeated after a failure. Raises
+        WontWork when an operator must act (a newer schema, a file that is not a database), TryLater when the database
+        does not answer, or rejects these credentials."""
         try:
             upgrade(self._database)
         except (TryLater, WontWork, OSError) as error:
@@ -171,11 +169,9 @@ class SqlStore(
         return known
 
     def prune(self, now: datetime) -> int:
-        """Delete what is too old to matter; return the number of rows. Totals stay as they are.
-
-        Never deleted: deliveries that no step has considered, open actions, undelivered notices, living nodes, each
-        pool's last decision, and the last turn of living nodes.
-        """
+        """Delete what is too old to matter; return the number of rows. Totals stay as they are. Never deleted:
+        deliveries that no step has considered, open actions, undelivered notices, living nodes, each pool's last
+        decision, and the last turn of living nodes."""
         with self._write_memory() as connection:
             mark_all(connection, {KEPT_FROM: now - LIVES_KEPT})
             return sum(connection.execute(statement).rowcount for statement in _deletions(now))
@@ -201,11 +197,9 @@ def _remedied(error: Exception) -> Exception:
 
 
 def open_store(url: str, *, lock_wait: float = LOCK_WAIT_SECONDS) -> SqlStore:
-    """Open the store at *url*, migrate its schema and return it. Waits *lock_wait* seconds for locks of others.
-
-    Raises WontWork when an operator must act (URL, permissions, newer schema, missing driver), TryLater when the
-    database does not answer.
-    """
+    """Open the store at *url*, migrate its schema and return it. Waits *lock_wait* seconds for locks of others. Raises
+    WontWork when an operator must act (URL, permissions, newer schema, missing driver), TryLater when the database does
+    not answer."""
     store = store_at(url, lock_wait=lock_wait)
     try:
         store.open()
@@ -216,10 +210,8 @@ def open_store(url: str, *, lock_wait: float = LOCK_WAIT_SECONDS) -> SqlStore:
 
 
 def store_at(url: str, *, lock_wait: float = LOCK_WAIT_SECONDS) -> SqlStore:
-    """Return the store at *url*, every call of which raises TryLater until `SqlStore.open` has succeeded.
-
-    It does not connect. Raises WontWork when *url*, or its folder, cannot be used.
-    """
+    """Return the store at *url*, every call of which raises TryLater until `SqlStore.open` has succeeded. It does not
+    connect. Raises WontWork when *url*, or its folder, cannot be used."""
     parsed = parse(url)
     if is_sqlite(parsed):
         _writable_folder(parsed.database or "")

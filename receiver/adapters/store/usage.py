@@ -55,7 +55,7 @@ class SqlUsage(StorePart):
 
     def accounted(self) -> Accounted:
         with self._database.read() as connection:
-            known, at = self._accounted, _standing(connection)
+            known, at = self._accounted, marked(connection).get(ACCOUNTED)
             if known is None or at != known.at:
                 holdings = tuple(value_of(GpuHolding, row) for row in connection.execute(HELD).mappings())
                 running = tuple(value_of(WorkloadLife, row) for row in connection.execute(RUNNING).mappings())
@@ -66,14 +66,15 @@ class SqlUsage(StorePart):
     def account(self, accounting: Accounting, since: datetime | None, at: datetime) -> bool:
         self._accounted = self._month = None
         with self._database.write() as connection:
-            if _standing(connection) != since:
+            last = marked(connection)
+            if last.get(ACCOUNTED) != since:
                 return False
             _add(connection, usage, accounting.usage)
             _add(connection, unwatched, accounting.unwatched)
             _add(connection, workload_lives, accounting.lives)
             _hold(connection, accounting.holdings)
             moments = {ACCOUNTED: at}
-            began = marked(connection).get(ACCOUNTED_SINCE) if since is not None and at < since else since
+            began = last.get(ACCOUNTED_SINCE) if since is not None and at < since else since
             if began is None or at < began:  # the first, or the first was under a clock that was ahead
                 moments[ACCOUNTED_SINCE] = at
             mark_all(connection, moments)
@@ -81,7 +82,7 @@ class SqlUsage(StorePart):
 
     def usage(self, month: str) -> Sequence[Usage]:
         with self._database.read() as connection:
-            known, standing = self._month, _standing(connection)
+            known, standing = self._month, marked(connection).get(ACCOUNTED)
             if known is None or known[:2] != (month, standing):
                 statement = select(usage).where(usage.c.month == month).order_by(*usage.primary_key)
                 rows = connection.execute(statement).mappings()
@@ -106,11 +107,6 @@ class SqlUsage(StorePart):
 
     def lasted(self, limit: int) -> Sequence[timedelta]:
         return tuple(row["ended_at"] - row["bound_at"] for row in self._rows(LASTED.limit(limit)))
-
-
-def _standing(connection: Connection) -> datetime | None:
-    """The time up to which usage is in the ledger."""
-    return marked(connection).get(ACCOUNTED)
 
 
 def _hold(connection: Connection, wanted: tuple[GpuHolding, ...]) -> None:
@@ -215,7 +211,6 @@ class SqlReports(StorePart):
 
 
 def _closed(month: str, now: datetime) -> Select[Any]:
-    """The documents of *month* that were closed by *now*."""
     return select(closed_reports).where(closed_reports.c.month == month, closed_reports.c.at <= now)
 
 

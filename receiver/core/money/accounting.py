@@ -38,9 +38,7 @@ LEFT_OUT = timedelta(hours=1)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepSight:
     """What a step observed at *at*: all node lives, the nodes of the configured pools, all GPU pods of the cluster.
-
-    *samples* are by ``namespace/name`` of the pod; *ended* are pods that Kubernetes still shows after their end.
-    """
+    *samples* are by ``namespace/name`` of the pod; *ended* are pods that Kubernetes still shows after their end."""
 
     at: datetime
     lives: Sequence[NodeLife]
@@ -93,7 +91,6 @@ def workload_of(pod: Pod) -> str:
 
 
 def _owner_of(pod: Pod, attribution: Attribution) -> Owner:
-    """The owner of *pod*, by its labels and its PriorityClass."""
     given = {name: pod.labels.get(getattr(attribution, name), "") for name in Attribution.__slots__}
     return Owner(**given, priority_class=pod.priority_class)
 
@@ -114,7 +111,6 @@ def _present(seen: StepSight, ours: Container[str]) -> dict[Named, list[Pod]]:
 
 
 def _ended(before: Accounted, alive: Container[Named]) -> list[WorkloadLife]:
-    """The workloads that ran at *before* and have no pods left."""
     return [life for life in before.running if (life.workload, life.life) not in alive]
 
 
@@ -194,10 +190,8 @@ def ended_in(before: Accounted, seen: StepSight) -> frozenset[str]:
 
 
 def account(before: Accounted, seen: StepSight, policy: Policy) -> Accounting:
-    """Return what to add to the ledger for the time from *before* to *seen*.
-
-    If a wrong clock moved the account ahead, the increments are negative: they undo the time that is yet to come.
-    """
+    """Return what to add to the ledger for the time from *before* to *seen*. If a wrong clock moved the account ahead,
+    the increments are negative: they undo the time that is yet to come."""
     bound = _holders(seen)
     ahead = before.at is not None and before.at > seen.at
     sums: Sums = {}
@@ -260,7 +254,6 @@ def _holding(holder: Holder, policy: Policy) -> GpuHolding:
 
 
 def _is_unknown(life: NodeLife, before: Accounted) -> bool:
-    """True for a node first seen since the last accounting."""
     return before.at is None or (life.seen_at is not None and life.seen_at > before.at)
 
 

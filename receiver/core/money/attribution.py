@@ -18,10 +18,8 @@ SETTLED_AFTER = timedelta(hours=1)  # after the last paid unit: by then its use 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
-    """The period for which usage is accounted for: *since* (None: never) to *until*.
-
-    Pauses within it are in the ledger as `Unwatched`. Months before that of *kept_from* (UTC) were pruned.
-    """
+    """The period for which usage is accounted for: *since* (None: never) to *until*. Pauses within it are in the ledger
+    as `Unwatched`. Months before that of *kept_from* (UTC) were pruned."""
 
     since: datetime | None = None
     until: datetime | None = None
@@ -102,11 +100,8 @@ OF_OWNERS = frozenset({By.TEAM, By.PROJECT, By.WORKLOAD_CLASS, By.ENVIRONMENT, B
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """Part of one node's cost in a month: *usd* exactly, and its GPU-*seconds*.
-
-    *usage* is what was held (None unless the part is HELD); *instance*, *size* and *pool* are the node's, empty for
-    SEEDED.
-    """
+    """Part of one node's cost in a month: *usd* exactly, and its GPU-*seconds*. *usage* is what was held (None unless
+    the part is HELD); *instance*, *size* and *pool* are the node's, empty for SEEDED."""
 
     part: Part
     usd: Decimal
@@ -120,9 +115,7 @@ class Share:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
     """Shares of one *part* and one *key*: *usd* in cents, *seconds* and the others in GPU-seconds as in `Usage`.
-
-    *idle_usd* is the part of *usd* for GPUs that were held and idle, as far as that was measured.
-    """
+    *idle_usd* is the part of *usd* for GPUs that were held and idle, as far as that was measured."""
 
     part: Part
     key: str
@@ -137,11 +130,9 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attributed:
-    """The shares of a month's cost; *unpriced* are sizes without a price, whose nodes are missing.
-
-    Usage is known from *observed_from* on (None: not at all). *complete* is True when that is the month's beginning
-    and the month is final.
-    """
+    """The shares of a month's cost; *unpriced* are sizes without a price, whose nodes are missing. Usage is known from
+    *observed_from* on (None: not at all). *complete* is True when that is the month's beginning and the month is
+    final."""
 
     month: str
     shares: tuple[Share, ...]
@@ -165,10 +156,8 @@ def attribute(
     seeded: Decimal = Decimal(0),
     watch: Watch | None = None,
 ) -> Attributed:
-    """Share out the cost of *lives* in *month* until *now*; *seeded* is USD spent before the ledger began.
-
-    *watch* is the observed period, None: all of it.
-    """
+    """Share out the cost of *lives* in *month* until *now*; *seeded* is USD spent before the ledger began. *watch* is
+    the observed period, None: all of it."""
     held: dict[str, list[Usage]] = {}
     for row in usage:
         if row.month == month.name:

@@ -46,10 +46,8 @@ def forecast(
     spent: Decimal, burn: Decimal, seen: Decimal, since: datetime | None, beside: Decimal, month: Month, now: datetime
 ) -> Forecast:
     """Return the forecast of the *month*'s cost, of which *spent* USD are spent already. No decision depends on it.
-
     *burn* is USD per hour of what runs now, *seen* the USD that the ledger has observed *since* then (None: no trend),
-    *beside* the USD that the account has spent this month on other things than nodes.
-    """
+    *beside* the USD that the account has spent this month on other things than nodes."""
     hours = Decimal(max(0, round((month.end - now).total_seconds()))) / Decimal(3600)
     other = _pace(beside, month.start, now)
     trend = None if since is None else spent + (_pace(seen, since, now) + other) * hours
@@ -223,10 +221,8 @@ def stage_of(spent: Decimal, budget: Budget, monthly: Decimal | None = None) -> 
 
 
 def teams_of(workload: Workload, policy: Policy, budgets: Budgets) -> frozenset[str]:
-    """The teams of the pods of *workload*, by their labels.
-
-    Pods that only Prometheus reports have unknown labels: they count for every team with one of *budgets*.
-    """
+    """The teams of the pods of *workload*, by their labels. Pods that only Prometheus reports have unknown labels: they
+    count for every team with one of *budgets*."""
     teams = {team_of(pod, policy) for pod in workload.pods} - {""}
     if any(pod.pool_hint is not None for pod in workload.pods):
         teams |= {view.name for view in budgets.views if view.scope is Scope.TEAM}
@@ -248,11 +244,9 @@ ANSWERED = (OutcomeKind.CONFIRMED, OutcomeKind.OBSERVED)
 
 
 def may_have_landed(action: Action, outcome: Outcome) -> bool:
-    """True when *action* is growth that ended without knowing whether Civo accepted it.
-
-    Growth that Civo rejected on its first attempt, in the step that opened it, did not. Longer-lived growth may have
-    been sent: a crash can come between the PUT and its record.
-    """
+    """True when *action* is growth that ended without knowing whether Civo accepted it. Growth that Civo rejected on
+    its first attempt, in the step that opened it, did not. Longer-lived growth may have been sent: a crash can come
+    between the PUT and its record."""
     unsure = action.attempts > 0 or outcome.at > action.opened_at
     return action.kind is ActionKind.GROW and outcome.kind not in ANSWERED and unsure
 
@@ -420,10 +414,8 @@ class Intent:
 
 
 def intent(budgets: Budgets, policy: Policy, month: str) -> Intent | None:
-    """Return what the hold should do; None if no budget is known to be at its hold line and a spend is unknown.
-
-    An unknown spend neither begins nor ends a hold. The holds of pools and teams keep no other work out.
-    """
+    """Return what the hold should do; None if no budget is known to be at its hold line and a spend is unknown. An
+    unknown spend neither begins nor ends a hold. The holds of pools and teams keep no other work out."""
     if not budgets.holding and any(v.unknown for v in budgets.views if v.scope in (Scope.ACCOUNT, Scope.CLUSTER)):
         return None
     if policy.budget is None or not budgets.holding:

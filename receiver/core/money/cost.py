@@ -60,11 +60,9 @@ def first_unit_from(created: datetime, at: datetime, billing: Billing) -> dateti
 
 
 def units(life: NodeLife, now: datetime, billing: Billing) -> int:
-    """Paid units of *life* until *now*.
-
-    A living node's started unit counts whole. Civo's billing page says hours are rounded up; one sample
-    of its charges API looks like max(1, floor), which FLOOR_MIN_ONE applies to nodes that are gone.
-    """
+    """Paid units of *life* until *now*. A living node's started unit counts whole. Civo's billing page says hours are
+    rounded up; one sample of its charges API looks like max(1, floor), which FLOOR_MIN_ONE applies to nodes that are
+    gone."""
     end = min(life.gone_at, now) if life.gone_at is not None else now
     if life.gone_at is None:
         return max(1, _begun_before(life.created_at, end + timedelta(microseconds=1), billing))
@@ -173,19 +171,15 @@ def amount(usd: Decimal) -> str:
 
 
 def in_cents(usd: Decimal) -> Decimal:
-    """*usd* rounded to the cent, half a cent up.
-
-    Rounding errors of divisions are removed first, so that the order of a sum does not matter.
-    """
+    """*usd* rounded to the cent, half a cent up. Rounding errors of divisions are removed first, so that the order of a
+    sum does not matter."""
     return usd.quantize(NOISE, ROUND_HALF_UP).quantize(CENT, ROUND_HALF_UP)
 
 
 def to_cents(exact: Mapping[K, Decimal], total: Decimal | None = None) -> dict[K, Decimal]:
-    """Round *exact* amounts so that they sum to *total*, by default to their rounded sum (largest remainder method).
-
-    A *total* that was rounded elsewhere may differ from the exact sum by some cents: then amounts above 0 change by
-    more than one cent.
-    """
+    """Round *exact* amounts so that they sum to *total*, by default to their rounded sum (largest remainder method). A
+    *total* that was rounded elsewhere may differ from the exact sum by some cents: then amounts above 0 change by more
+    than one cent."""
     # A rounding error may make 0 slightly negative, which must not become -1 cent.
     down = {name: max(usd, Decimal(0)).quantize(CENT, ROUND_FLOOR) for name, usd in exact.items()}
     whole = in_cents(sum(exact.values(), Decimal(0))) if total is None else total
@@ -204,10 +198,8 @@ def to_cents(exact: Mapping[K, Decimal], total: Decimal | None = None) -> dict[K
 
 
 def level_by_level(exact: Mapping[K, Decimal], paths: Mapping[K, Path]) -> dict[K, Decimal]:
-    """Round *exact* so that the cents of every group of *paths* add up to the group's: widest level first.
-
-    All paths have the same length; names that share a whole path are rounded last.
-    """
+    """Round *exact* so that the cents of every group of *paths* add up to the group's: widest level first. All paths
+    have the same length; names that share a whole path are rounded last."""
     return dict(_dealt(exact, paths, None, 0))
 
 

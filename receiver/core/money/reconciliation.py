@@ -54,11 +54,9 @@ class _Frame:
 def compare(
     charged: Charged, lives: Sequence[NodeLife], policy: Policy, start: datetime, began: datetime | None
 ) -> Comparison:
-    """Return how *charged* differs from *lives* over the month that began at *start*.
-
-    *began* is when the ledger began (None: just now). A record belongs to the life whose instance id is its product or
-    whose name is its label; where no record of a size matches, only the sums are compared.
-    """
+    """Return how *charged* differs from *lives* over the month that began at *start*. *began* is when the ledger began
+    (None: just now). A record belongs to the life whose instance id is its product or whose name is its label; where no
+    record of a size matches, only the sums are compared."""
     if charged.answered_at is None:
         return Comparison(charged=charged)
     frame = _Frame(charged.records, lives, start, charged.answered_at, policy)
@@ -86,10 +84,8 @@ def compare(
 
 
 def account(compared: Comparison, ledger_usd: Decimal, start: datetime, policy: Policy) -> Decimal | None:
-    """USD of the whole account: nodes by the ledger, the rest by Civo's charges; None before Civo's first answer.
-
-    Codes without a price (`Comparison.unpriced`) add nothing.
-    """
+    """USD of the whole account: nodes by the ledger, the rest by Civo's charges; None before Civo's first answer. Codes
+    without a price (`Comparison.unpriced`) add nothing."""
     at = compared.charged.answered_at
     if at is None:
         return None
@@ -151,7 +147,6 @@ def _compare_size(
 
 
 def _matched(lives: Sequence[NodeLife], records: Sequence[Charge]) -> Mapping[str, list[Charge]]:
-    """The records of each life, by instance id."""
     by_id = {x.instance: x.instance for x in lives}
     by_name = {x.name: x.instance for x in lives if x.name}
     found: dict[str, list[Charge]] = {}
@@ -163,7 +158,6 @@ def _matched(lives: Sequence[NodeLife], records: Sequence[Charge]) -> Mapping[st
 
 
 def _why(life: NodeLife, records: Sequence[Charge], frame: _Frame) -> DifferenceCause:
-    """Why the hours of one node differ between charges and ledger."""
     last = max(r.to or FOREVER for r in records)
     if frame.charged(*records) > frame.kept(life):
         beyond = life.gone_at is not None and last > life.gone_at
@@ -175,7 +169,6 @@ def _why(life: NodeLife, records: Sequence[Charge], frame: _Frame) -> Difference
 
 
 def _why_spare(record: Charge, began: datetime) -> DifferenceCause:
-    """Why a node is in the charges and not in the ledger."""
     if record.to is not None and record.to <= began:
         return DifferenceCause.BEFORE_LEDGER
     return DifferenceCause.ELSEWHERE if record.to is None else DifferenceCause.CAME_AND_WENT
