@@ -1,8 +1,6 @@
-"""Parses Alertmanager's webhook payload, version "4", into a Delivery.
+"""Parses Alertmanager's webhook payload, version "4" (https://prometheus.io/docs/alerting/latest/configuration/).
 
-Format: https://prometheus.io/docs/alerting/latest/configuration/#webhook_config. Alertmanager does not retry after a
-4xx, so only unusable payloads are refused; everything else is a warning.
-"""
+It does not retry after a 4xx, so only unusable payloads are refused; everything else is a warning."""
 
 import json
 import re

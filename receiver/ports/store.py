@@ -1,7 +1,5 @@
-"""The store, the durable memory: one Protocol per user of it, and the values that it returns.
-
-Every call is one transaction and raises TryLater when the database fails. Months are calendar months (``2026-11``).
-"""
+"""The store, the durable memory: one Protocol per user of it, and the values that it returns. Every call is one
+transaction and raises TryLater when the database fails. Months are calendar months (``2026-11``)."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

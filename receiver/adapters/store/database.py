@@ -1,9 +1,4 @@
-"""Connections and transactions: engines, durable commits, one writer at a time, and errors as TryLater.
-
-PostgreSQL's own time limits end statements that take too long there, and `tcp_user_timeout` ends a connection whose
-peer is gone. Neither helps while the connection stays open and nothing answers: a frozen server, a hanging pooler.
-libpq then waits forever, so `limit_answers` adds a limit.
-"""
+"""Connections and transactions: engines, durable commits, one writer at a time, and errors as TryLater."""
 
 import sqlite3
 import threading
@@ -38,6 +33,8 @@ POSTGRES: dict[str, str | int] = {
     " -c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3"
     " -c synchronous_commit=on",
 }
+# Those limits do not help while a connection stays open and nothing answers (a frozen server, a hanging pooler): libpq
+# waits forever, so `limit_answers` adds a limit.
 LIMIT = "answers_within"  # the attribute of such a connection, in seconds
 
 

@@ -1,10 +1,6 @@
-"""Decisions and their inputs, so that another version can reproduce them.
+"""Decisions and their inputs, so that another version can reproduce them: facts and policy, each keyed by its digest.
 
-Facts and policy are two rows, each keyed by its digest: a policy is stored once however many decisions used it, and
-the decisions of a step share their facts. Both are compressed JSON, field by field, as pydantic reads and writes
-dataclasses: unknown fields are ignored, missing ones get their defaults. Neither holds secrets: tokens are settings,
-not policy.
-"""
+Unknown fields are ignored, missing ones get their defaults. Neither holds secrets: tokens are not policy."""
 
 import json
 import zlib

@@ -1,8 +1,4 @@
-"""The lease in the database: one row with the leader, its term, and the expiry by the database's clock.
-
-Every change of leader increments the term. A leader's transactions share-lock the row. That permits renewals but delays
-a change of leader until they end, so a former leader's writes are committed before the next leader reads, or refused.
-"""
+"""The lease in the database: one row with the leader, its term (a change of leader increments it), and the expiry."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,7 +15,8 @@ from receiver.adapters.store.schema import lease
 THE_ONE = 1  # the row
 THE_ROW = select(lease).where(lease.c.id == THE_ONE)
 OURS = (lease.c.id == THE_ONE, lease.c.owner == bindparam("of_owner"), lease.c.term == bindparam("of_term"))
-# "FOR KEY SHARE" is compatible with renewals, which change no key, but not with `take`, which locks the whole row.
+# A leader's transactions lock the row with "FOR KEY SHARE", which permits renewals (they change no key) and delays
+# `take` (it locks the whole row): a former leader's writes are committed before the next leader reads, or refused.
 LEADS = select(lease.c.owner, lease.c.term).where(lease.c.id == THE_ONE).with_for_update(read=True, key_share=True)
 # Silent sessions of a former leader that hold the row. PostgreSQL ends sessions that are idle between statements, but
 # waits forever for the rest of a statement that has arrived in part.

@@ -1,8 +1,6 @@
 """What operators set at run time: overrides, answers to approval requests, and budget allowances.
 
-Ended overrides and answered questions are kept for a while as a record. Every change of an allowance is kept; the last
-one of each scope and month is in force.
-"""
+Ended ones are kept for a while as a record; the last allowance of each scope and month is in force."""
 
 from collections.abc import Sequence
 from datetime import datetime

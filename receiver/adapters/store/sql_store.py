@@ -1,7 +1,6 @@
 """The store on SQLite or PostgreSQL: its parts together, opening and pruning.
 
-The Protocols of `receiver.ports.store` document each call; the part named after its subject implements it.
-"""
+The Protocols of `receiver.ports.store` document each call."""
 
 import os
 import threading
@@ -32,26 +31,6 @@ from receiver.adapters.store.memory import SqlMemory
 from receiver.adapters.store.migrate import upgrade
 from receiver.adapters.store.outbox import SqlOutbox
 from receiver.adapters.store.overrides import SqlOverrides
-from receiver.adapters.store.schema import (
-    actions,
-    charges,
-    decisions,
-    deliveries,
-    drifts,
-    grounds,
-    in_use,
-    node_lives,
-    outbox,
-    overrides,
-    questions,
-    samples,
-    topics,
-    turns,
-    unit_counts,
-    unwatched,
-    usage,
-    workload_lives,
-)
 from receiver.adapters.store.usage import KEPT_FROM, SqlReports, SqlUsage
 from receiver.core.explain.samples import Doing
 from receiver.core.model.memory import Control
@@ -61,38 +40,39 @@ LIVES_KEPT = timedelta(days=400)  # a year of spend and what a month's start sti
 SAMPLES_KEPT = timedelta(days=8)  # the pages draw seven
 DECISIONS_KEPT = timedelta(days=90)
 KEPT = {  # how long after the time in this column a row is kept
-    outbox.c.sent_at: timedelta(days=7),
-    outbox.c.given_up_at: timedelta(days=7),
-    drifts.c.at: timedelta(days=7),
-    samples.c.at: SAMPLES_KEPT,
-    topics.c.told_at: timedelta(days=90),
-    actions.c.closed_at: timedelta(days=400),
-    overrides.c.ended_at: timedelta(days=400),
-    questions.c.expires_at: timedelta(days=400),
-    charges.c.asked_at: timedelta(days=400),
+    schema.outbox.c.sent_at: timedelta(days=7),
+    schema.outbox.c.given_up_at: timedelta(days=7),
+    schema.drifts.c.at: timedelta(days=7),
+    schema.samples.c.at: SAMPLES_KEPT,
+    schema.topics.c.told_at: timedelta(days=90),
+    schema.actions.c.closed_at: timedelta(days=400),
+    schema.overrides.c.ended_at: timedelta(days=400),
+    schema.questions.c.expires_at: timedelta(days=400),
+    schema.charges.c.asked_at: timedelta(days=400),
 }
 
 
 def _deletions(now: datetime) -> Iterator[Delete]:
     """The statements that delete what is too old at *now*, in order."""
     week = now - timedelta(days=7)
-    yield delete(deliveries).where(deliveries.c.considered_at < week, deliveries.c.received_at < week)
-    newest = select(func.max(decisions.c.id)).group_by(decisions.c.pool)  # which each pool's next one is compared with
-    yield delete(decisions).where(decisions.c.at < now - DECISIONS_KEPT, decisions.c.id.not_in(newest))
-    names = (select(column).where(column.is_not(None)) for column in (decisions.c.facts, decisions.c.policy))
-    yield delete(grounds).where(grounds.c.digest.not_in(union_all(*names)))
+    deliveries, decisions, turns = schema.deliveries.c, schema.decisions.c, schema.turns.c
+    yield delete(schema.deliveries).where(deliveries.considered_at < week, deliveries.received_at < week)
+    newest = select(func.max(decisions.id)).group_by(decisions.pool)  # which each pool's next one is compared with
+    yield delete(schema.decisions).where(decisions.at < now - DECISIONS_KEPT, decisions.id.not_in(newest))
+    names = (select(column).where(column.is_not(None)) for column in (decisions.facts, decisions.policy))
+    yield delete(schema.grounds).where(schema.grounds.c.digest.not_in(union_all(*names)))
     for column, kept in KEPT.items():
         yield delete(column.table).where(column < now - kept)
     kept_from = now - LIVES_KEPT
     # Whole months only, so that none looks cheaper than it was; in some zones the month begins the day before.
     lived = kept_from.replace(day=1, hour=0, minute=0, second=0, microsecond=0) - timedelta(days=1)
-    yield delete(node_lives).where(node_lives.c.gone_at < lived)
-    yield delete(workload_lives).where(workload_lives.c.ended_at < lived)
-    for table in (usage, unwatched, unit_counts, in_use):
+    yield delete(schema.node_lives).where(schema.node_lives.c.gone_at < lived)
+    yield delete(schema.workload_lives).where(schema.workload_lives.c.ended_at < lived)
+    for table in (schema.usage, schema.unwatched, schema.unit_counts, schema.in_use):
         yield delete(table).where(table.c.month < f"{kept_from:%Y-%m}")  # months sort as text does
-    later = turns.alias()
-    goes_on = ~select(later.c.at).where(later.c.instance == turns.c.instance, later.c.at > turns.c.at).exists()
-    yield delete(turns).where(turns.c.at < now - SAMPLES_KEPT, or_(~goes_on, turns.c.doing == Doing.GONE))
+    later = schema.turns.alias()
+    goes_on = ~select(later.c.at).where(later.c.instance == turns.instance, later.c.at > turns.at).exists()
+    yield delete(schema.turns).where(turns.at < now - SAMPLES_KEPT, or_(~goes_on, turns.doing == Doing.GONE))
 
 
 THE_ONE = 1  # the only row of the snapshot, and of the control state

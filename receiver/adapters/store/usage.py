@@ -1,8 +1,6 @@
-"""Usage by month, instance, workload and owner, and the other inputs of reports: charges, seeds, counts, documents.
+"""Usage by month, instance, workload and owner (names are reused), and the other inputs of reports.
 
-The owner is part of the key because names are reused: two teams may run a Job of the same name on one node in a month.
-A charge or a seed dated later than now was stored under a wrong clock: it is ignored until then.
-"""
+A charge or a seed dated later than now was stored under a wrong clock: it is ignored until then."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta

@@ -1,10 +1,6 @@
-"""Usage accounting: turns what a step sees into increments of the ledger.
-
-A pod holds its GPUs from its binding until it is gone, whether or not it uses them. Kubernetes reports when a pod was
-bound, so a pod that still exists held its GPUs for all of that time, including time when this process did not run. Of
-a pod that has vanished, only the observed time counts. Time that a pod may have held unobserved is *unwatched*: neither
-used nor idle.
-"""
+"""Usage accounting: what a step sees as increments of the ledger. A pod holds its GPUs from its binding until it is
+gone, used or not, also while this process does not run; of a vanished pod only the observed time counts. Time that a
+pod may have held unobserved is *unwatched*: neither used nor idle."""
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

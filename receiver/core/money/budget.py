@@ -1,8 +1,6 @@
 """Monthly budgets of account, cluster, pools and teams: stage, reservation, forecast, and what a hold keeps out.
 
-The forecast is two straight lines: it knows no windows, weekends or future work. Growth that was sent and not answered
-may still arrive at Civo, so its cost stays reserved.
-"""
+Growth that was sent and not answered may still arrive at Civo, so its cost stays reserved."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -34,8 +32,8 @@ class Month:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """USD at the end of the month. *burn*: what runs now keeps running; *trend*: the pace since *since* (the start of
-    the month or of the ledger) continues. None: unknown."""
+    """USD at the end of the month, without regard to windows, weekends or future work. *burn*: what runs now keeps
+    running; *trend*: the pace since *since* (the start of the month or of the ledger) continues. None: unknown."""
 
     burn: Decimal | None = None
     trend: Decimal | None = None

@@ -197,19 +197,18 @@ def to_cents(exact: Mapping[K, Decimal], total: Decimal | None = None) -> dict[K
     return down
 
 
-def level_by_level(exact: Mapping[K, Decimal], paths: Mapping[K, Path]) -> dict[K, Decimal]:
-    """Round *exact* so that the cents of every group of *paths* add up to the group's: widest level first. All paths
-    have the same length; names that share a whole path are rounded last."""
-    return dict(_dealt(exact, paths, None, 0))
-
-
-def _dealt(
-    exact: Mapping[K, Decimal], paths: Mapping[K, Path], total: Decimal | None, depth: int
-) -> Sequence[tuple[K, Decimal]]:
+def level_by_level(
+    exact: Mapping[K, Decimal], paths: Mapping[K, Path], total: Decimal | None = None, depth: int = 0
+) -> dict[K, Decimal]:
+    """Round *exact* so that the cents of every group of *paths* add up to the group's: widest level first, from
+    *depth* on. All paths have the same length; names that share a whole path are rounded last."""
     if all(len(paths[name]) <= depth for name in exact):
-        return list(to_cents(exact, total).items())
+        return to_cents(exact, total)
     groups: dict[Hashable, dict[K, Decimal]] = {}
     for name, usd in exact.items():
         groups.setdefault(paths[name][depth], {})[name] = usd
     cents = to_cents({group: sum(members.values(), Decimal(0)) for group, members in groups.items()}, total)
-    return [pair for group, members in groups.items() for pair in _dealt(members, paths, cents[group], depth + 1)]
+    found: dict[K, Decimal] = {}
+    for group, members in groups.items():
+        found |= level_by_level(members, paths, cents[group], depth + 1)
+    return found
