@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import Connection, RowMapping, Update, bindparam, case, or_, select, update
 
@@ -9,7 +10,7 @@ from receiver.adapters.store import outbox
 from receiver.adapters.store.columns import Moment
 from receiver.adapters.store.database import StorePart, Values, fields_of, insert, put, value_of
 from receiver.adapters.store.figures import count
-from receiver.adapters.store.schema import actions, pools
+from receiver.adapters.store.schema import POOL_GROUPS, actions, pools
 from receiver.core.model.actions import Action, ActionKind, Outcome, OutcomeKind, VictimStage
 from receiver.core.model.model import Backoff, LateCount
 from receiver.core.money.budget import UNSURE_FOR
@@ -19,7 +20,7 @@ from receiver.ports import StoredAction
 TOOK_EFFECT = (OutcomeKind.CONFIRMED, OutcomeKind.OBSERVED)
 REMOVED = (VictimStage.DELETED, VictimStage.GONE)
 PROGRESS = ("victims", "from_count", "to_count", "attempts", "retry_at", "last_error")  # change while it is open
-GROWTH, REMOVAL, PROVISIONING = "backoff", "removal_backoff", "provisioning"  # prefixes of a back-off's columns
+GROWTH, REMOVAL, PROVISIONING, LATE = POOL_GROUPS
 BACKOFF_OF = {ActionKind.GROW: GROWTH, ActionKind.RETIRE: REMOVAL}
 IS_OPEN = actions.c.closed_at.is_(None)
 OPEN = select(actions).where(IS_OPEN)
@@ -43,7 +44,7 @@ class SqlActions(StorePart):
             if connection.execute(statement.returning(actions.c.id)).first() is None:
                 return False
             if provisioning is not None:
-                _write_pool(connection, action, backoff_values(PROVISIONING, provisioning))
+                _write_pool(connection, action, group_values(PROVISIONING, provisioning))
         return True
 
     def progressed(self, action: Action) -> None:
@@ -66,7 +67,7 @@ class SqlActions(StorePart):
 
     def stop_removals(self, pool: str, backoff: Backoff, notice: Notice, at: datetime) -> None:
         # The late count that was the reason is no longer believed.
-        values = {**backoff_values(REMOVAL, backoff), **late_values(None)}
+        values = {**group_values(REMOVAL, backoff), **group_values(LATE, None)}
         with self._write_memory() as connection:
             connection.execute(update(pools).where(pools.c.pool == pool).values(values))
             outbox.say(connection, notice, at)
@@ -97,13 +98,13 @@ def _close(
     effects: Values = {}
     if outcome.kind in TOOK_EFFECT:
         changed = "last_grow_at" if action.kind is ActionKind.GROW else "last_shrink_at"
-        effects = {changed: outcome.at, **backoff_values(BACKOFF_OF[action.kind], backoff)}
+        effects = {changed: outcome.at, **group_values(BACKOFF_OF[action.kind], backoff)}
     elif outcome.kind is OutcomeKind.FAILED and backoff is not None:
-        effects = backoff_values(BACKOFF_OF[action.kind], backoff)
+        effects = group_values(BACKOFF_OF[action.kind], backoff)
         if any(v.stage in REMOVED for v in action.victims):  # nodes deleted before the failure are gone all the same
             effects["last_shrink_at"] = outcome.at
     if late is not None:
-        effects |= late_values(late)
+        effects |= group_values(LATE, late)
     if action.kind is ActionKind.GROW and outcome.kind is OutcomeKind.CONFIRMED:
         if late is not None:  # Civo still shows the old count, but the new nodes have been requested as of now
             effects["required_since"] = outcome.at
@@ -122,7 +123,7 @@ def _expect(connection: Connection, action: Action, at: datetime) -> None:
     values = {
         "required": case((lower, action.to_count), else_=pools.c.required),
         "required_since": case((or_(lower, pools.c.late_since.is_not(None)), at), else_=pools.c.required_since),
-        **late_values(None),
+        **group_values(LATE, None),
     }
     connection.execute(update(pools).where(pools.c.pool == action.pool).values(values))
 
@@ -164,25 +165,13 @@ def stored_action(row: RowMapping) -> StoredAction:
     return StoredAction(action=value_of(Action, row), outcome=outcome)
 
 
-def backoff_values(prefix: str, backoff: Backoff | None) -> Values:
-    """Columns of one of a pool's back-offs; all empty for none."""
-    return {f"{prefix}_{name}": getattr(backoff, name, None) for name in Backoff.__slots__}
+def group_values(prefix: str, value: Backoff | LateCount | None) -> Values:
+    """Columns of one of a pool's back-offs, or of its late count; all empty for none."""
+    return {f"{prefix}_{name}": getattr(value, name, None) for name in POOL_GROUPS[prefix].__slots__}
 
 
-def backoff_of(row: RowMapping, prefix: str) -> Backoff | None:
-    """One of a pool's back-offs, or None."""
-    if row[f"{prefix}_until"] is None:
-        return None
-    return Backoff(**{name: row[f"{prefix}_{name}"] for name in Backoff.__slots__})
-
-
-def late_values(late: LateCount | None) -> Values:
-    """Columns of a pool's late count; all empty for none."""
-    return {f"late_{name}": getattr(late, name, None) for name in LateCount.__slots__}
-
-
-def late_of(row: RowMapping) -> LateCount | None:
-    """A pool's late count, or None."""
-    if row["late_since"] is None:
-        return None
-    return LateCount(**{name: row[f"late_{name}"] for name in LateCount.__slots__})
+def group_of(row: RowMapping, prefix: str) -> Any:
+    """The back-off or late count in these columns, or None."""
+    kind = POOL_GROUPS[prefix]
+    found = {name: row[f"{prefix}_{name}"] for name in kind.__slots__}
+    return None if found[kind.__slots__[0]] is None else kind(**found)

@@ -10,15 +10,14 @@ from sqlalchemy import Connection, RowMapping, bindparam, or_, select, update
 
 from receiver.adapters.store.actions import (
     GROWTH,
+    LATE,
     OPEN,
     PROVISIONING,
     REMOVAL,
-    backoff_of,
-    backoff_values,
     changed_since,
     ended_growth,
-    late_of,
-    late_values,
+    group_of,
+    group_values,
 )
 from receiver.adapters.store.columns import Moment
 from receiver.adapters.store.database import AT_ONCE, Values, fields_of, insert, put, value_of
@@ -57,8 +56,6 @@ NODES_OF_A_MEDIAN = 20
 STORED_LIVES = select(*(node_lives.c[name] for name in LIFE)).where(
     node_lives.c.instance.in_(bindparam("instances", expanding=True))
 )
-COUNT_COLUMNS = ("pool", "required", "required_since", "watched_since", "late_expected", "late_shown", "late_since")
-STORED_COUNTS = select(*(pools.c[name] for name in COUNT_COLUMNS))
 LAST_USABLE = (
     select(node_lives.c.created_at, node_lives.c.usable_at)
     .where(node_lives.c.pool == bindparam("of_pool"), node_lives.c.usable_at > node_lives.c.seen_at)
@@ -109,7 +106,7 @@ class SqlMemory(SqlDecisions):
             _write_lives(connection, lives, at)
             if works:
                 ended = pools.c.pool.in_(list(works)), pools.c.provisioning_until.is_not(None)
-                connection.execute(update(pools).where(*ended).values(backoff_values(PROVISIONING, None)))
+                connection.execute(update(pools).where(*ended).values(group_values(PROVISIONING, None)))
             for pool, drift in (drifts or {}).items():
                 new = insert(connection, drift_rows).values({"pool": pool, **fields_of(drift)})
                 if connection.execute(new.on_conflict_do_nothing().returning(drift_rows.c.id)).first() is not None:
@@ -155,10 +152,10 @@ def _pool(row: RowMapping | None, open_action: Action | None, drifted: tuple[Dri
         return PoolMemory(required=open_action.from_count, open_action=open_action)
     return PoolMemory(
         **{name: row[name] for name in ("required", "required_since", "last_grow_at", "last_shrink_at", "ready_in")},
-        backoff=backoff_of(row, GROWTH),
-        removal_backoff=backoff_of(row, REMOVAL),
-        provisioning=backoff_of(row, PROVISIONING),
-        late=late_of(row),
+        backoff=group_of(row, GROWTH),
+        removal_backoff=group_of(row, REMOVAL),
+        provisioning=group_of(row, PROVISIONING),
+        late=group_of(row, LATE),
         drifts=drifted,
         offer=_offer(row["offer"]),
         open_action=open_action,
@@ -217,7 +214,7 @@ def _write_lives(connection: Connection, lives: Sequence[NodeLife], at: datetime
 
 def _write_counts(connection: Connection, required: Mapping[str, int], at: datetime) -> None:
     """Write the counts that changed. One that reaches a late count, or exceeds it, ends that."""
-    stored = {row["pool"]: row for row in connection.execute(STORED_COUNTS).mappings()}
+    stored = {row["pool"]: row for row in connection.execute(POOLS).mappings()}
     for pool, shown in required.items():
         row = stored.get(pool)
         values: Values = {}
@@ -225,9 +222,9 @@ def _write_counts(connection: Connection, required: Mapping[str, int], at: datet
             values = {"required": shown, "required_since": at}
         if row is None or row["watched_since"] is None:
             values["watched_since"] = at
-        late = late_of(row) if row is not None else None
+        late = group_of(row, LATE) if row is not None else None
         if late is not None and not is_late(late, shown):
-            values |= late_values(None)
+            values |= group_values(LATE, None)
         if values:
             put(connection, pools, {"pool": pool, **values}, required=shown)
 

@@ -14,7 +14,7 @@ from receiver.core.explain.samples import NodeTurn, PoolSample
 from receiver.core.model.actions import Action, Decision, OutcomeKind, Reason, Victim
 from receiver.core.model.charges import Charged, Seed
 from receiver.core.model.memory import NodeLife
-from receiver.core.model.model import Drift
+from receiver.core.model.model import Backoff, Drift, LateCount
 from receiver.core.model.overrides import Override, Question
 from receiver.core.model.policy import BudgetChange
 from receiver.core.model.signals import Alert
@@ -39,7 +39,7 @@ TYPES: Mapping[Any, Any] = {
 }
 
 
-def _columns(kind: type, key: tuple[str, ...]) -> Iterator[Column[Any]]:
+def _columns(kind: type, key: tuple[str, ...] = ()) -> Iterator[Column[Any]]:
     """A column for each field of the dataclass *kind*, and of its owner. Those of *key* identify a row."""
     for name, hint in get_type_hints(kind).items():
         if hint is Owner:
@@ -143,12 +143,12 @@ node_lives = _table(
 )
 
 
-def _backoff(prefix: str) -> list[Column[Any]]:
-    """The columns of one of a pool's back-offs."""
-    types: dict[str, Any] = {"failures": Integer, "until": Moment, "reason": PlainText, "instances": Items(str)}
-    return [Column(f"{prefix}_{name}", form) for name, form in types.items()]
-
-
+POOL_GROUPS: Mapping[str, Any] = {  # by the prefix of their columns, which are empty without one
+    "backoff": Backoff,
+    "removal_backoff": Backoff,
+    "provisioning": Backoff,
+    "late": LateCount,
+}
 pools = Table(
     "pools",
     metadata,
@@ -158,12 +158,7 @@ pools = Table(
     Column("watched_since", Moment),  # when its count was first read
     Column("last_grow_at", Moment),
     Column("last_shrink_at", Moment),
-    *_backoff("backoff"),
-    *_backoff("removal_backoff"),
-    *_backoff("provisioning"),
-    Column("late_expected", Integer),
-    Column("late_shown", Integer),
-    Column("late_since", Moment),
+    *(Column(f"{prefix}_{c.name}", c.type) for prefix, kind in POOL_GROUPS.items() for c in _columns(kind)),
     Column("offer", Json),
     Column("ready_in", Duration),  # derived from node_lives whenever a node becomes usable
 )
@@ -282,10 +277,7 @@ totals = Table(  # counters for /metrics, which pruning does not decrease
 )
 
 marks = Table(  # the last time of events
-    "marks",
-    metadata,
-    Column("name", PlainText, primary_key=True),
-    Column("at", Moment, nullable=False),
+    "marks", metadata, Column("name", PlainText, primary_key=True), Column("at", Moment, nullable=False)
 )
 
 charges = _table(  # Civo's last answer on the charges of each month
@@ -308,8 +300,5 @@ lease = Table(  # the leader of several replicas: one row, on PostgreSQL (`recei
 )
 
 compatibility = Table(  # one row: the oldest revision whose programs can use this schema
-    "compatibility",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    Column("oldest", PlainText, nullable=False),
+    "compatibility", metadata, Column("id", Integer, primary_key=True), Column("oldest", PlainText, nullable=False)
 )

@@ -82,16 +82,7 @@ SNAPSHOT_AT = select(schema.snapshot.c.at)
 SNAPSHOT = select(schema.snapshot.c.picture, schema.snapshot.c.at)
 
 
-class SqlStore(
-    SqlInbox,
-    SqlMemory,
-    SqlActions,
-    SqlOutbox,
-    SqlOverrides,
-    SqlUsage,
-    SqlReports,
-    SqlFigures,
-):
+class SqlStore(SqlInbox, SqlMemory, SqlActions, SqlOutbox, SqlOverrides, SqlUsage, SqlReports, SqlFigures):
     """The durable memory; safe to use from many threads. `open_store` makes one."""
 
     def __init__(self, database: Database) -> None:
