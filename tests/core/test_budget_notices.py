@@ -22,7 +22,7 @@ def a_view(spent: str | int, monthly: int = 100, **given: Any) -> BudgetView:
         "monthly": Decimal(monthly),
         "spent": Decimal(spent),
         "reserved": Decimal(0),
-        "stage": stage_of(Decimal(spent), budget),
+        "stage": stage_of(Decimal(spent), budget, budget.monthly_usd),
         "warn_at": budget.warn_at,
         "hold_at": budget.hold_at,
         "stop_at": budget.stop_at,

@@ -112,7 +112,7 @@ def test_a_node_never_pays_less_than_it_lived(since: datetime, until: datetime, 
     ],
 )
 def test_the_stage_of_a_budget_of_100_dollars(spent: str, stage: BudgetStage) -> None:
-    assert stage_of(Decimal(spent), Budget(monthly_usd=Decimal(100))) is stage
+    assert stage_of(Decimal(spent), Budget(monthly_usd=Decimal(100)), Decimal(100)) is stage
 
 
 def test_a_month_is_that_of_the_budgets_zone() -> None:

@@ -227,7 +227,6 @@ def _limited(
         return end.value
 
 
-AT_ONCE = 500  # values in one IN (...)
 LOCK_WAIT_SECONDS = 5.0  # below Alertmanager's ten seconds for an answer
 ANSWER_SECONDS = 12.0  # more than the server's own limit for a statement
 

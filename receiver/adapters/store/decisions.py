@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from sqlalchemy import Connection, RowMapping, bindparam, func, or_, select
 from sqlalchemy import insert as plain_insert
 
-from receiver.adapters.store.database import AT_ONCE, StorePart, fields_of, insert, value_of
+from receiver.adapters.store.database import StorePart, fields_of, insert, value_of
 from receiver.adapters.store.figures import count
 from receiver.adapters.store.schema import decisions, grounds
 from receiver.core.model.actions import Decision, Verdict
@@ -31,6 +31,7 @@ LAST = (
     .limit(1)
 )
 NEWEST = select(func.max(decisions.c.id))
+AT_ONCE = 500  # values in one IN (...)
 FORMAT = 1  # incremented when the stored form of older versions can no longer be read
 LEVEL = 6  # of zlib: a third smaller than 1 at twice its time; 9 takes three times as long for another tenth
 

@@ -20,11 +20,11 @@ from receiver.adapters.store.actions import (
     group_values,
 )
 from receiver.adapters.store.columns import Moment
-from receiver.adapters.store.database import AT_ONCE, Values, fields_of, insert, put, value_of
+from receiver.adapters.store.database import Values, fields_of, insert, put, value_of
 from receiver.adapters.store.decisions import SqlDecisions
 from receiver.adapters.store.figures import HEARTBEAT, PROVISION_BUCKETS, PROVISION_MILLISECONDS, count, marked
 from receiver.adapters.store.inbox import NOT_CONSIDERED
-from receiver.adapters.store.overrides import changes_in_force, not_ended, ran_out_early
+from receiver.adapters.store.overrides import NOT_ENDED, RAN_OUT_EARLY, changes_in_force
 from receiver.adapters.store.schema import drifts as drift_rows
 from receiver.adapters.store.schema import node_lives, pools
 from receiver.adapters.store.usage import charged, seed
@@ -33,6 +33,7 @@ from receiver.core.model.actions import Action
 from receiver.core.model.charges import Charged
 from receiver.core.model.memory import Memory, NodeLife, PoolMemory
 from receiver.core.model.model import Drift, Offer
+from receiver.core.model.overrides import Override
 from receiver.core.model.policy import Taint
 from receiver.core.money.budget import may_have_landed
 from receiver.core.scaling.waits import is_late, refused_counts
@@ -116,7 +117,10 @@ class SqlMemory(SqlDecisions):
 def _memory(connection: Connection, now: datetime, since: datetime, account: Charged | None) -> Memory:
     under_way = {row["pool"]: value_of(Action, row) for row in connection.execute(OPEN).mappings()}
     known = {row["pool"]: row for row in connection.execute(POOLS).mappings()}
-    drifted, growth = _drifts(connection, now), ended_growth(connection, now)
+    growth = ended_growth(connection, now)
+    drifted: dict[str, tuple[Drift, ...]] = {}  # of the last two days: three within a day stop scaling for another day
+    for row in connection.execute(DRIFTS, {"since": now - 2 * DAY, "now": now}).mappings():
+        drifted[row["pool"]] = (*drifted.get(row["pool"], ()), value_of(Drift, row))
     grown, removed, first = changed_since(connection, now - HOUR, now + HOUR)  # later ones: under a wrong clock
     return Memory(
         pools={
@@ -130,8 +134,10 @@ def _memory(connection: Connection, now: datetime, since: datetime, account: Cha
         watched_since=min((row["watched_since"] for row in known.values() if row["watched_since"]), default=None),
         heartbeat_at=marked(connection).get(HEARTBEAT),
         deliveries=tuple(connection.execute(NOT_CONSIDERED).scalars()),
-        overrides=not_ended(connection),
-        ran_out_early=ran_out_early(connection, now),
+        overrides=tuple(value_of(Override, row) for row in connection.execute(NOT_ENDED).mappings()),
+        ran_out_early=tuple(
+            value_of(Override, row) for row in connection.execute(RAN_OUT_EARLY, {"now": now}).mappings()
+        ),
         charged=account,
         seed=seed(connection, now),
         budget_changes=changes_in_force(connection),
@@ -162,14 +168,6 @@ def _pool(row: RowMapping | None, open_action: Action | None, drifted: tuple[Dri
     )
 
 
-def _drifts(connection: Connection, now: datetime) -> dict[str, tuple[Drift, ...]]:
-    """The drifts of the last two days by pool, oldest first: three within a day stop scaling for another day."""
-    found: dict[str, tuple[Drift, ...]] = {}
-    for row in connection.execute(DRIFTS, {"since": now - 2 * DAY, "now": now}).mappings():
-        found[row["pool"]] = (*found.get(row["pool"], ()), value_of(Drift, row))
-    return found
-
-
 def _are_news(memory: Memory, required: Mapping[str, int], works: Collection[str]) -> bool:
     """True when counts or working pools differ from *memory*, which equals what the store holds."""
     if any(p.provisioning is not None and pool in works for pool, p in memory.pools.items()):
@@ -189,10 +187,8 @@ def _differ(held: Offer | None, offer: Offer) -> bool:
 
 
 def _write_lives(connection: Connection, lives: Sequence[NodeLife], at: datetime) -> None:
-    stored: dict[str, NodeLife] = {}
-    for start in range(0, len(lives), AT_ONCE):
-        chosen = {"instances": [x.instance for x in lives[start : start + AT_ONCE]]}
-        stored |= {before.instance: before for before in _lives(connection, STORED_LIVES, chosen)}
+    chosen = _lives(connection, STORED_LIVES, {"instances": [life.instance for life in lives]})
+    stored = {before.instance: before for before in chosen}
     became_usable: set[str] = set()
     for life in lives:
         before = stored.get(life.instance)

@@ -19,8 +19,9 @@ from receiver.core.notices.notice import Notice
 from receiver.ports import StoredOverride
 
 BY_AGE = select(overrides).order_by(overrides.c.at, overrides.c.id)
-NOT_ENDED = BY_AGE.where(overrides.c.ended_at.is_(None))
+NOT_ENDED = BY_AGE.where(overrides.c.ended_at.is_(None))  # the step decides by time which are in force
 RAN_OUT = overrides.c.ended_at.is_not(None), overrides.c.ended_by.is_(None)
+# Those that expired before their time: a step ran under a clock that was ahead.
 RAN_OUT_EARLY = BY_AGE.where(*RAN_OUT, overrides.c.until > bindparam("now", type_=Moment))
 CHANGES = select(budget_changes).order_by(budget_changes.c.id)
 STANDING = (
@@ -28,16 +29,6 @@ STANDING = (
     .where(questions.c.expires_at > bindparam("now", type_=Moment))
     .order_by(questions.c.asked_at, questions.c.id)
 )
-
-
-def not_ended(connection: Connection) -> tuple[Override, ...]:
-    """Return the overrides that have not ended, oldest first: the step decides by time which are in force."""
-    return tuple(value_of(Override, row) for row in connection.execute(NOT_ENDED).mappings())
-
-
-def ran_out_early(connection: Connection, now: datetime) -> tuple[Override, ...]:
-    """Return the overrides that expired before their time: a step ran under a clock that was ahead."""
-    return tuple(value_of(Override, row) for row in connection.execute(RAN_OUT_EARLY, {"now": now}).mappings())
 
 
 def changes_in_force(connection: Connection) -> tuple[BudgetChange, ...]:

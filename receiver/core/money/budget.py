@@ -211,11 +211,10 @@ def _month(year: int, month: int, timezone: str) -> Month:
     return Month(name=f"{start:%Y-%m}", start=start.astimezone(UTC), end=end.astimezone(UTC))
 
 
-def stage_of(spent: Decimal, budget: Budget, monthly: Decimal | None = None) -> BudgetStage:
-    """The stage that *spent* USD has reached of *monthly* (None: of the cluster's allowance)."""
-    allowance = budget.monthly_usd if monthly is None else monthly
+def stage_of(spent: Decimal, budget: Budget, monthly: Decimal) -> BudgetStage:
+    """The stage that *spent* USD has reached of *monthly*."""
     lines = {BudgetStage.STOP: budget.stop_at, BudgetStage.HOLD: budget.hold_at, BudgetStage.WARN: budget.warn_at}
-    return next((stage for stage, ratio in lines.items() if spent >= allowance * ratio), BudgetStage.OK)
+    return next((stage for stage, ratio in lines.items() if spent >= monthly * ratio), BudgetStage.OK)
 
 
 def teams_of(workload: Workload, policy: Policy, budgets: Budgets) -> frozenset[str]:
