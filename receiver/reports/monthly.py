@@ -176,14 +176,20 @@ class MonthEnd:
             return
         if now < month.end + COUNTS_WAIT and self._counts_missing(month):
             return
-        found = found_in(self._store, self._policy, month, now)
-        if not found.attributed.shares and not found.workloads:
-            self._nothing.add(month.name)
+        found = self._found(month, now)
+        if found is None:
             return
         missing = [team for team in (*self._teams(found), None) if scope_of(team) not in kept]
         for team in missing[:CLOSED_AT_ONCE]:
             document = ReportDocument.of(report(found, self._policy, month, now, team), finalised=now).document()
             self._store.close_report(month.name, scope_of(team), document, now)
+
+    def _found(self, month: Month, now: datetime) -> Found | None:
+        found = found_in(self._store, self._policy, month, now)
+        if found.attributed.shares or found.workloads:
+            return found
+        self._nothing.add(month.name)
+        return None
 
     def _is_settled(self, month: Month, now: datetime) -> bool:
         return is_settled(month, self._store.watch() if self._watched else None, now, self._policy.billing)
@@ -212,9 +218,8 @@ class MonthEnd:
         # unallocated.
         if not missing or not self._is_settled(month, now):
             return
-        found = found_in(self._store, self._policy, month, now)
-        if not found.attributed.shares and not found.workloads:
-            self._nothing.add(month.name)
+        found = self._found(month, now)
+        if found is None:
             return
         for team in missing:
             self._store.say(report_notice(report(found, self._policy, month, now, team)), now)

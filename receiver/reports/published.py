@@ -70,11 +70,11 @@ class Published(BaseModel):
                 found[name] = each
         return found
 
-    def document(self, exclude: Any = None) -> dict[str, Any]:
-        """Return the JSON-able document, null for what is not set, without *exclude* (as of ``model_dump``)."""
+    def document(self) -> dict[str, Any]:
+        """Return the JSON-able document: the fields that are set, and null for others that are always there."""
         names = [field.alias or name for name, field in type(self).model_fields.items()]
         always = dict.fromkeys(name for name in names if name not in self.sometimes)
-        return {**always, **self.model_dump(mode="json", exclude_unset=True, exclude=exclude)}
+        return {**always, **self.model_dump(mode="json", exclude_unset=True)}
 
 
 def extra(**schema: Any) -> Any:

@@ -1,13 +1,16 @@
 """The web side: webhook, health, JSON API and pages. It remembers deliveries, reads the store and acts on nothing."""
 
 import time
+from typing import Any
 from urllib.parse import urlsplit
 
 from flask import Blueprint, Flask, Response, g, request
+from flask.json.provider import DefaultJSONProvider
 from jinja2 import ChainableUndefined
 from werkzeug.exceptions import BadHost
 from werkzeug.routing import RequestRedirect
 
+from receiver.reports.published import Published
 from receiver.web import errors, health, webhook
 from receiver.web.api import reports
 from receiver.web.api import routes as api
@@ -21,12 +24,23 @@ from receiver.web.parts import HEADERS, NO_STORE, WebInstruments, WebParts
 __all__ = ["WebInstruments", "WebParts", "create_app"]
 
 
+class DocumentProvider(DefaultJSONProvider):
+    """Writes documents too; fields keep their documented order."""
+
+    sort_keys = False
+
+    @staticmethod
+    def default(o: Any) -> Any:
+        """Return *o* as what JSON knows."""
+        return o.document() if isinstance(o, Published) else DefaultJSONProvider.default(o)
+
+
 def create_app(parts: WebParts) -> Flask:
     """Return the WSGI application over *parts*. It starts no thread and keeps no state but counters."""
     app = Flask("receiver.web")
     # A picture kept by an older version lacks keys: they show as unknown, the page does not fail.
     app.jinja_options = {**app.jinja_options, "undefined": ChainableUndefined}
-    app.json.sort_keys = False  # type: ignore[attr-defined]  # the default provider has it; fields keep their documented order
+    app.json = DocumentProvider(app)
     app.jinja_env.filters.update(FILTERS)
     app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
     app.jinja_env.globals["version"] = parts.version

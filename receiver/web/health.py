@@ -29,7 +29,7 @@ def blueprint(parts: WebParts) -> Blueprint:
         health = parts.heartbeat()
         more = {"watch": parts.watch(), "mode": parts.mode, "version": parts.version}
         document = loop_document(HealthDocument, health, **more)
-        return make_response(jsonify(document.document()), 200 if health.alive else 503)
+        return make_response(jsonify(document), 200 if health.alive else 503)
 
     @routes.get("/readyz")
     def readyz() -> Response:
@@ -52,7 +52,7 @@ def blueprint(parts: WebParts) -> Blueprint:
         document = ReadinessDocument.of(
             health, ready=not reason, reason=reason, pools=len(parts.policy.pools), mode=parts.mode
         )
-        return make_response(jsonify(document.document()), 503 if reason else 200)
+        return make_response(jsonify(document), 503 if reason else 200)
 
     @routes.get("/metrics")
     def metrics() -> Response:

@@ -61,7 +61,17 @@ class Door:
         parts = self._parts
         require_bearer(incoming.environ.get("HTTP_AUTHORIZATION"), parts.webhook_tokens)
         with self._turn(incoming.content_length):
-            return self._remember(read_body(incoming, parts.max_body_bytes))
+            body = read_body(incoming, parts.max_body_bytes)
+            now = parts.clock.now()
+            try:
+                delivery = alert_payload.parse(body, received_at=now, pools=self._pools)
+            except alert_payload.BadPayload as error:
+                log.warning("delivery refused", field=error.field, error=str(error))
+                raise Problem(400, str(error), error.remedy, field=error.field) from error
+            number = parts.store.remember(delivery, now)  # on disk before the 202; TryLater becomes 503
+            parts.wake()
+        log.info("delivery", delivery=number, alerts=len(delivery.alerts), group=delivery.group_key)
+        return number, delivery
 
     @contextmanager
     def _turn(self, size: int | None) -> Iterator[None]:
@@ -75,19 +85,6 @@ class Door:
             yield
         finally:
             self._large.release()
-
-    def _remember(self, body: bytes) -> tuple[int, Delivery]:
-        parts = self._parts
-        now = parts.clock.now()
-        try:
-            delivery = alert_payload.parse(body, received_at=now, pools=self._pools)
-        except alert_payload.BadPayload as error:
-            log.warning("delivery refused", field=error.field, error=str(error))
-            raise Problem(400, str(error), error.remedy, field=error.field) from error
-        number = parts.store.remember(delivery, now)  # on disk before the 202; TryLater becomes 503
-        parts.wake()
-        log.info("delivery", delivery=number, alerts=len(delivery.alerts), group=delivery.group_key)
-        return number, delivery
 
 
 def blueprint(_parts: WebParts) -> Blueprint:

@@ -33,7 +33,7 @@ from receiver.core.notices.money_notices import budget_changed
 from receiver.core.notices.people_notices import answered, was_ended, was_set
 from receiver.ports import StoredOverride, WebStore
 from receiver.reports.picture import kept_picture
-from receiver.web.api.documents import BudgetChangeDocument, OverrideDocument, QuestionDocument, as_list
+from receiver.web.api.documents import BudgetChangeDocument, OverrideDocument, QuestionDocument
 from receiver.web.api.request_parts import (
     MAX_LIMIT,
     choice_asked,
@@ -62,8 +62,7 @@ def add_overrides(routes: Blueprint, parts: WebParts) -> None:
     """Add the routes of overrides to *routes*."""
 
     def answer(stored: StoredOverride, status: int = 200) -> Response:
-        document = OverrideDocument.of_stored(stored, parts, parts.clock.now()).document()
-        return make_response(jsonify(document), status)
+        return make_response(jsonify(OverrideDocument.of_stored(stored, parts, parts.clock.now())), status)
 
     @routes.get("/overrides")
     def overrides() -> Response:
@@ -75,7 +74,7 @@ def add_overrides(routes: Blueprint, parts: WebParts) -> None:
         found = [s for s in parts.store.overrides(limit=MAX_LIMIT) if pool is None or s.override.concerns(pool)]
         over = [s for s in found if s.ended_at is not None or s.override.until <= now]
         listed = [s for s in found if s not in over] + (over if with_ended == "true" else [])
-        return jsonify(as_list(OverrideDocument.of_stored(s, parts, now) for s in listed[:limit]))
+        return jsonify([OverrideDocument.of_stored(s, parts, now) for s in listed[:limit]])
 
     @routes.post("/overrides")
     def set_one() -> Response:
@@ -288,11 +287,11 @@ def add_questions(routes: Blueprint, parts: WebParts) -> None:
     def questions() -> Response:
         pool, limit, now = pool_asked(parts), limit_asked(), parts.clock.now()
         found = parts.store.questions(pool=pool, limit=limit)
-        return jsonify(as_list(QuestionDocument.of_question(q, parts, now) for q in found))
+        return jsonify([QuestionDocument.of_question(q, parts, now) for q in found])
 
     @routes.get("/questions/<number>")
     def one_question(number: str) -> Response:
-        return jsonify(QuestionDocument.of_question(kept(number), parts, parts.clock.now()).document())
+        return jsonify(QuestionDocument.of_question(kept(number), parts, parts.clock.now()))
 
     @routes.post("/questions/<number>")
     def answer(number: str) -> Response:
@@ -308,7 +307,7 @@ def add_questions(routes: Blueprint, parts: WebParts) -> None:
         if not taken and question.answer is not word:
             remedy, state = "set an override instead: see `gpu-autoscaler override`", question.standing(now).value
             raise Problem(409, f"nothing was changed: {sentence(question, now)}", remedy, state=state)
-        return jsonify(QuestionDocument.of_question(question, parts, now).document())
+        return jsonify(QuestionDocument.of_question(question, parts, now))
 
 
 # --- the allowance of a month
@@ -323,7 +322,7 @@ def add_budget_changes(routes: Blueprint, parts: WebParts) -> None:
         parts.store.change_budget(change, budget_changed(change, title_of(change.scope, shown)))
         parts.wake()
         log.info("budget changed", scope=change.scope.value, name=change.name, usd=str(change.monthly_usd))
-        return jsonify(BudgetChangeDocument.of(change, name=shown).document())
+        return jsonify(BudgetChangeDocument.of(change, name=shown))
 
     @routes.post("/budget")
     def set_budget() -> Response:

@@ -1,6 +1,6 @@
 """What the API answers and takes beside the picture of a step, one model per noun (docs/http-api.md)."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Annotated, Any, ClassVar, Self
@@ -334,6 +334,7 @@ class CostsLine(Published):
 class CostsDocument(Published):
     """What a month has cost, by one thing. The lines add up to total_usd."""
 
+    paths: ClassVar = {"total_usd": "usd"}
     month: Month = ""
     by: Annotated[str, word(By)] = ""
     until: Annotated[Instant | None, says("up to when it counts")] = None
@@ -496,8 +497,3 @@ def waiting_document(pod: WaitingPod, found: Picture, parts: WebParts) -> Waitin
 def pool_document(pool: PoolDocument, mode: str) -> PoolDocument:
     """Return *pool* with the mode of the picture that it is from, where it has none of its own."""
     return pool if pool.mode else pool.model_copy(update={"mode": mode})
-
-
-def as_list(found: Iterable[Published]) -> list[dict[str, Any]]:
-    """Return *found* as JSON-able documents."""
-    return [each.document() for each in found]

@@ -38,15 +38,9 @@ def add_report(routes: Blueprint, parts: WebParts) -> None:
             remedy = f"use one of: {', '.join(known)}"
             raise Problem(400, "cost is not told by this", remedy, field="by", known=known)
         found = costs_of(parts.store, parts.policy, month, now)
-        document = CostsDocument.of(
-            found,
-            month=month.name,
-            by=by,
-            until=min(now, month.end),
-            total_usd=found.usd,
-            lines=[_line(line) for line in told_by(found, By(by), parts.policy)],
-        )
-        return jsonify(document.document())
+        lines = [_line(line) for line in told_by(found, By(by), parts.policy)]
+        until = min(now, month.end)
+        return jsonify(CostsDocument.of(found, month=month.name, by=by, until=until, lines=lines))
 
 
 def add_costs(routes: Blueprint, parts: WebParts) -> None:

@@ -10,23 +10,8 @@ from receiver.core.model.model import Source
 from receiver.ports import StoredDecision
 from receiver.reports.picture import ChargesDocument, Picture, PoolDocument, Unfit, kept_picture
 from receiver.reports.published import utc
+from receiver.web.api import documents as api
 from receiver.web.api.changes import add_budget_changes, add_overrides, add_questions
-from receiver.web.api.documents import (
-    ActionDocument,
-    BudgetDocument,
-    DecisionDocument,
-    DecisionLine,
-    GroundsDocument,
-    LoopDocument,
-    MessagesDocument,
-    ReceivedAlert,
-    StatusDocument,
-    as_list,
-    explained,
-    mode_of,
-    pool_document,
-    waiting_document,
-)
 from receiver.web.api.reports import add_report
 from receiver.web.api.request_parts import invalid, limit_asked, pool_asked, pool_called
 from receiver.web.errors import Problem
@@ -93,59 +78,62 @@ def _picture(parts: WebParts) -> Picture:
 def _add_picture(routes: Blueprint, parts: WebParts) -> None:
     @routes.get("/status")
     def status() -> Response:
-        return jsonify(_status(_picture(parts), parts).document(exclude={"pools": {"__all__": {"nodes"}}}))
+        shown = _status(_picture(parts), parts).document()
+        for pool in shown["pools"]:
+            pool.pop("nodes", None)
+        return jsonify(shown)
 
     @routes.get("/pools")
     def pools() -> Response:
         found = _picture(parts)
-        return jsonify(as_list(pool_document(pool, mode_of(found, parts)) for pool in found.pools))
+        return jsonify([api.pool_document(pool, api.mode_of(found, parts)) for pool in found.pools])
 
     @routes.get("/pools/<pool>")
     def one_pool(pool: str) -> Response:
         wanted, found = pool_called(parts, pool), _picture(parts)
         shown = found.pool(wanted.id) or PoolDocument(name=wanted.name, pool=wanted.id, size=wanted.size)
         more = {"fits_nowhere": fits_nowhere(found, wanted.id), "messages_to": parts.messages_to}
-        return jsonify(pool_document(shown, mode_of(found, parts)).model_copy(update=more).document())
+        return jsonify(api.pool_document(shown, api.mode_of(found, parts)).model_copy(update=more))
 
     @routes.get("/budget")
     def budget() -> Response:
-        return jsonify(BudgetDocument.of_picture(_picture(parts), parts).document())
+        return jsonify(api.BudgetDocument.of_picture(_picture(parts), parts))
 
     @routes.get("/charges")
     def charges() -> Response:
-        return jsonify((_picture(parts).charges or ChargesDocument()).document())
+        return jsonify(_picture(parts).charges or ChargesDocument())
 
     @routes.get("/alerts")
     def alerts() -> Response:
         """List what Alertmanager delivered within the last hour, so that people can see whether it arrives."""
         name = request.args.get("alertname")
         found = [
-            ReceivedAlert.of(a, alertname=a.labels.get("alertname", ""))
+            api.ReceivedAlert.of(a, alertname=a.labels.get("alertname", ""))
             for a in parts.store.remembered_alerts(parts.clock.now() - AN_HOUR)
             if name in (None, a.labels.get("alertname"))
         ]
-        return jsonify(as_list(reversed(found)))
+        return jsonify(list(reversed(found)))
 
 
-def _status(found: Picture, parts: WebParts) -> StatusDocument:
-    mode = mode_of(found, parts)
+def _status(found: Picture, parts: WebParts) -> api.StatusDocument:
+    mode = api.mode_of(found, parts)
     undelivered = parts.store.undelivered(limit=UNDELIVERED)
     failing = [notice for notice in undelivered if notice.attempts]
-    return StatusDocument(
+    return api.StatusDocument(
         at=found.at,
         mode=mode,
         version=parts.version,
-        loop=loop_document(LoopDocument, parts.heartbeat()),
-        budget=BudgetDocument.of_picture(found, parts),
-        pools=tuple(pool_document(pool, mode) for pool in found.pools),
+        loop=loop_document(api.LoopDocument, parts.heartbeat()),
+        budget=api.BudgetDocument.of_picture(found, parts),
+        pools=tuple(api.pool_document(pool, mode) for pool in found.pools),
         sources=found.sources,
         rights=found.rights,
         waiting_total=found.waiting_total,
         fits_nowhere=sum(pod.state == State.FITS_NOWHERE for pod in found.waiting),
         decisions=tuple(
-            DecisionLine.of(DecisionDocument.of_stored(d, parts)) for d in parts.store.decisions(limit=LATEST)
+            api.DecisionLine.of(api.DecisionDocument.of_stored(d, parts)) for d in parts.store.decisions(limit=LATEST)
         ),
-        messages=MessagesDocument(
+        messages=api.MessagesDocument(
             to=parts.messages_to,
             undelivered=len(undelivered),
             failing=len(failing),
@@ -160,7 +148,7 @@ def _add_waiting(routes: Blueprint, parts: WebParts) -> None:
         pool, limit = pool_asked(parts), limit_asked()
         found = _picture(parts)
         kept = [pod for pod in found.waiting if pool in (None, pod.pool)]
-        response = jsonify(as_list(waiting_document(pod, found, parts) for pod in kept[:limit]))
+        response = jsonify([api.waiting_document(pod, found, parts) for pod in kept[:limit]])
         response.headers[TOTAL_HEADER] = str(found.waiting_total or 0)
         return response
 
@@ -169,7 +157,7 @@ def _add_waiting(routes: Blueprint, parts: WebParts) -> None:
         found = _picture(parts)
         for pod in found.waiting:
             if (pod.namespace, pod.name) == (namespace, name):
-                return jsonify(waiting_document(pod, found, parts).document())
+                return jsonify(api.waiting_document(pod, found, parts))
         raise not_waiting(found, namespace, name, last_asked(parts, f"{namespace}/{name}"))
 
 
@@ -178,13 +166,12 @@ def _add_decisions(routes: Blueprint, parts: WebParts) -> None:
     def decisions() -> Response:
         pool, limit = pool_asked(parts), limit_asked()
         _picture(parts)
-        return jsonify(
-            as_list(DecisionDocument.of_stored(d, parts) for d in parts.store.decisions(pool=pool, limit=limit))
-        )
+        found = parts.store.decisions(pool=pool, limit=limit)
+        return jsonify([api.DecisionDocument.of_stored(stored, parts) for stored in found])
 
     @routes.get("/decisions/<number>")
     def one_decision(number: str) -> Response:
-        return jsonify(explained(decision_asked(parts, number), parts).document())
+        return jsonify(api.explained(decision_asked(parts, number), parts))
 
     @routes.get("/decisions/<number>/grounds")
     def grounds(number: str) -> Response:
@@ -197,14 +184,14 @@ def _add_decisions(routes: Blueprint, parts: WebParts) -> None:
                 "decisions made before this version did not keep it: take a later one from /api/v1/decisions",
                 field="id",
             )
-        return jsonify(GroundsDocument.of(found, decision=known).document())
+        return jsonify(api.GroundsDocument.of(found, decision=known))
 
     @routes.get("/actions")
     def actions() -> Response:
         pool, limit = pool_asked(parts), limit_asked()
         _picture(parts)
         found = parts.store.actions(pool=pool, limit=limit)
-        return jsonify(as_list(ActionDocument.of(a, pool_name=parts.pool_name(a.action.pool)) for a in found))
+        return jsonify([api.ActionDocument.of(a, pool_name=parts.pool_name(a.action.pool)) for a in found])
 
 
 def fits_nowhere(found: Picture, pool: str) -> tuple[Unfit, ...]:
@@ -226,7 +213,7 @@ def last_asked(parts: WebParts, pod: str) -> list[str]:
     for stored in parts.store.decisions(limit=SEARCHED):
         decision = stored.decision
         if pod in (decision.evidence.get("asking") or ()):
-            named = DecisionDocument.of_stored(stored, parts).pool_name
+            named = api.DecisionDocument.of_stored(stored, parts).pool_name
             said.append(
                 f"decision {stored.id} at {decision.at:%Y-%m-%d %H:%M:%S} UTC was about it: GPU pool {named}, "
                 f"{decision.change}, {decision.present} -> {decision.target} nodes"
