@@ -22,10 +22,9 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from receiver.config import pools, values
-from receiver.config.document import model_in
 from receiver.config.model import Configuration, monthly_query
 from receiver.config.prices import PriceFile
-from receiver.config.values import spell_duration
+from receiver.config.values import model_in, spell_duration
 from tools.written_page import keep
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "configuration.md"

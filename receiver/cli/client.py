@@ -15,8 +15,7 @@ from click.shell_completion import get_completion_class
 from receiver.adapters.http.own_api import NotThereError, RefusedError, ServerApi
 from receiver.adapters.http.sessions import quick_session
 from receiver.config import ConfigError, operator_token, reading_token, server_url
-from receiver.config.document import parse
-from receiver.config.values import Duration, Wrong
+from receiver.config.values import Duration, Wrong, parse
 from receiver.core.model.text import OBEYED
 from receiver.ports import TryLater
 from receiver.reports.screen import listed, printable

@@ -5,7 +5,7 @@ Messages never repeat values: the mistake may be a secret in the wrong variable.
 
 import re
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -32,19 +32,6 @@ _HELP = {
     "GPU_AUTOSCALER_CONFIG": "set it to the path of the configuration file",
     "GPU_AUTOSCALER_WEBHOOK_TOKEN": "set it to a long random word, the same in Alertmanager's webhook_configs",
 }
-OPTIONAL = (
-    "CIVO_API_URL",
-    "GPU_AUTOSCALER_OPERATOR_TOKEN",
-    "GPU_AUTOSCALER_READER_TOKEN",
-    "GPU_AUTOSCALER_DATABASE_URL",
-    "GPU_AUTOSCALER_NOTIFY_URLS",
-    "GPU_AUTOSCALER_TEAM_NOTIFY_URLS",
-    "GPU_AUTOSCALER_LISTEN",
-    "GPU_AUTOSCALER_TLS_CERT_FILE",
-    "GPU_AUTOSCALER_TLS_KEY_FILE",
-    "GPU_AUTOSCALER_URL",
-    "KUBECONFIG",
-)
 SECRET = (
     "CIVO_API_KEY",
     "GPU_AUTOSCALER_WEBHOOK_TOKEN",
@@ -54,15 +41,23 @@ SECRET = (
     "GPU_AUTOSCALER_NOTIFY_URLS",
     "GPU_AUTOSCALER_TEAM_NOTIFY_URLS",
 )
+OPTIONAL = (
+    *SECRET[2:],
+    "CIVO_API_URL",
+    "GPU_AUTOSCALER_LISTEN",
+    "GPU_AUTOSCALER_TLS_CERT_FILE",
+    "GPU_AUTOSCALER_TLS_KEY_FILE",
+    "GPU_AUTOSCALER_URL",
+    "KUBECONFIG",
+)
 VARIABLES = (*_HELP, *OPTIONAL)
 
 
 class Environment(BaseModel):
     """The environment, read and checked. Secrets print as stars.
 
-    *webhook_tokens* are two during a rotation. *database_url* is a SQLAlchemy URL; it may hold a password,
-    as may the Apprise URLs in *notify_urls* and, by team, in *team_notify_urls*. Without *operator_token* the API is
-    read-only; *reader_token* gives read access where ``web.reading`` is ``token``, as the operator's does.
+    *webhook_tokens* are two during a rotation. *database_url* is a SQLAlchemy URL; it may hold a password, as may the
+    Apprise URLs in *notify_urls* and, by team, in *team_notify_urls*. Without *operator_token* the API is read-only.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -96,7 +91,6 @@ class EnvironmentReading:
     warnings: list[str] = field(default_factory=list)
 
     def wrong(self, name: str, problem: str, remedy: str) -> None:
-        """Note a mistake in the variable *name*."""
         self.mistakes.append(Mistake(path=name, problem=problem, remedy=remedy))
 
     def value(self, name: str) -> str:
@@ -114,20 +108,30 @@ class EnvironmentReading:
             return ""
 
     def required(self, name: str) -> str:
-        """Return the value of *name*; note a mistake if it is empty."""
         said = self.value(name)
         if not said and not any(m.path.removesuffix("_FILE") == name for m in self.mistakes):
             self.wrong(name, "is not set", _HELP[name])
         return said
 
     def address(self, name: str, default: str) -> str:
-        """Return the http or https URL in *name*."""
-        said = self.value(name) or default
         try:
-            return address(said)
+            return address(self.value(name) or default)
         except Wrong as wrong:
             self.wrong(name, wrong.problem, wrong.remedy)
             return default
+
+    def token(self, whose: str) -> str:
+        """Return a token that commands send, empty without one; note a mistake if a header cannot carry it."""
+        name = f"GPU_AUTOSCALER_{whose}_TOKEN"
+        found = self.value(name)
+        if len(found.split()) > 1 or not found.isascii():
+            self.wrong(name, "is not one word of plain letters", "set it to the server's value of it")
+        return found
+
+    def checked(self, value: str) -> str:
+        if self.mistakes:
+            raise ConfigError(self.mistakes)
+        return value
 
 
 def read_environment(environ: Mapping[str, str]) -> tuple[Environment | None, list[Mistake], list[str]]:
@@ -139,76 +143,57 @@ def read_environment(environ: Mapping[str, str]) -> tuple[Environment | None, li
     if civo.startswith("http:") and urlsplit(civo).hostname not in _LOOPBACK:
         reading.warnings.append("CIVO_API_URL: is http, so the API key is sent unencrypted; use https")
     webhook, operator, reader = _tokens(reading)
-    database = _database(reading)
-    destinations = tuple(_destinations(reading))
-    of_teams = _team_destinations(reading)
+    database, destinations, of_teams = _database(reading), _destinations(reading), _team_destinations(reading)
     listen = _listen(reading)
     _tls(reading)
-    server = reading.address("GPU_AUTOSCALER_URL", SERVER)
-    reading.warnings += _misspelt(environ)
+    values = {
+        "civo_api_key": key,
+        "civo_region": region,
+        "civo_cluster_id": cluster,
+        "civo_api_url": civo,
+        "webhook_tokens": webhook,
+        "operator_token": operator or None,
+        "reader_token": reader or None,
+        "database_url": database,
+        "notify_urls": destinations,
+        "team_notify_urls": of_teams,
+        "listen": listen,
+        "url": reading.address("GPU_AUTOSCALER_URL", SERVER),
+        "kubeconfig": reading.value("KUBECONFIG") or None,
+    }
+    known = {*VARIABLES, *(f"{name}_FILE" for name in SECRET)}
+    for name in sorted(environ):  # Kubernetes sets GPU_AUTOSCALER_PORT and _SERVICE_* for a Service
+        if name.startswith(("GPU_AUTOSCALER_", "CIVO_")) and name not in known:
+            meant = nearest(name, known, cutoff=0.9)
+            reading.warnings += [f"{name}: unknown variable; did you mean {meant}?"] if meant else []
     if reading.mistakes:
         return None, reading.mistakes, reading.warnings
-    environment = Environment(
-        civo_api_key=SecretStr(key),
-        civo_region=region,
-        civo_cluster_id=cluster,
-        civo_api_url=civo,
-        webhook_tokens=tuple(SecretStr(token) for token in webhook),
-        operator_token=SecretStr(operator) if operator else None,
-        reader_token=SecretStr(reader) if reader else None,
-        database_url=database,
-        notify_urls=destinations,
-        team_notify_urls=of_teams,
-        listen=listen,
-        url=server,
-        kubeconfig=reading.value("KUBECONFIG") or None,
-    )
-    return environment, [], reading.warnings
+    return Environment.model_validate(values), [], reading.warnings
 
 
 def server_url(environ: Mapping[str, str]) -> str:
     """Return the server's URL for commands, without a final slash; raise ConfigError if it is not a URL."""
     reading = EnvironmentReading(environ)
-    found = reading.address("GPU_AUTOSCALER_URL", SERVER)
-    if reading.mistakes:
-        raise ConfigError(reading.mistakes)
-    return found
+    return reading.checked(reading.address("GPU_AUTOSCALER_URL", SERVER))
 
 
 def operator_token(environ: Mapping[str, str]) -> str:
     """Return the token for commands that change something; raise ConfigError without one, or if it is not one word."""
     reading = EnvironmentReading(environ)
-    name = "GPU_AUTOSCALER_OPERATOR_TOKEN"
-    found = _sent(reading, name)
+    found = reading.token("OPERATOR")
     if not found and not reading.mistakes:
-        reading.wrong(name, "is not set", "set it to the server's value of it")
-    if reading.mistakes:
-        raise ConfigError(reading.mistakes)
-    return found
+        reading.wrong("GPU_AUTOSCALER_OPERATOR_TOKEN", "is not set", "set it to the server's value of it")
+    return reading.checked(found)
 
 
 def reading_token(environ: Mapping[str, str]) -> str | None:
-    """Return the token for commands that read: the reader's, else the operator's, else None.
-
-    Raises ConfigError for one that is not one word.
-    """
+    """Return the token for commands that read: the reader's, else the operator's, else None; raise ConfigError for one
+    that is not one word."""
     reading = EnvironmentReading(environ)
-    found = _sent(reading, "GPU_AUTOSCALER_READER_TOKEN") or _sent(reading, "GPU_AUTOSCALER_OPERATOR_TOKEN")
-    if reading.mistakes:
-        raise ConfigError(reading.mistakes)
-    return found or None
-
-
-def _sent(reading: EnvironmentReading, name: str) -> str:
-    """Return the token in *name*, empty without one; note a mistake if a header cannot carry it."""
-    found = reading.value(name)
-    if len(found.split()) > 1 or not found.isascii():
-        reading.wrong(name, "is not one word of plain letters", "set it to the server's value of it")
-    return found
+    return reading.checked(reading.token("READER") or reading.token("OPERATOR")) or None
 
 
 def _tokens(reading: EnvironmentReading) -> tuple[list[str], str, str]:
-    """Return the webhook's tokens, the operator's and the reader's; the last two may be empty."""
     webhook = reading.required("GPU_AUTOSCALER_WEBHOOK_TOKEN").split()
     operator, reader = (reading.value(f"GPU_AUTOSCALER_{whose}_TOKEN") for whose in ("OPERATOR", "READER"))
     for whose, token in (("OPERATOR", operator), ("READER", reader)):
@@ -229,13 +214,13 @@ def _tokens(reading: EnvironmentReading) -> tuple[list[str], str, str]:
     return webhook, operator, reader
 
 
-def _database(reading: EnvironmentReading) -> SecretStr:
+def _database(reading: EnvironmentReading) -> str:
     """Return the store's URL. PostgreSQL's own schemes get the shipped driver."""
     name = "GPU_AUTOSCALER_DATABASE_URL"
     said = reading.value(name) or DATABASE
     scheme, separator, rest = said.partition("://")
     if scheme in ("postgres", "postgresql"):
-        return SecretStr(f"postgresql+psycopg://{rest}")
+        return f"postgresql+psycopg://{rest}"
     if not separator or scheme not in ("sqlite", "postgresql+psycopg"):
         remedy = "write sqlite:////PATH or postgresql+psycopg://USER:PASSWORD@HOST/NAME"
         reading.wrong(name, "is neither a SQLite nor a PostgreSQL URL", remedy)
@@ -243,29 +228,30 @@ def _database(reading: EnvironmentReading) -> SecretStr:
         reading.warnings.append(f"{name}: is in memory, so a restart forgets deliveries, decisions and spend")
     elif scheme == "sqlite" and not rest.startswith("//"):
         reading.warnings.append(f"{name}: is relative to the working directory; four slashes make it absolute")
-    return SecretStr(said)
+    return said
 
 
-def _destinations(reading: EnvironmentReading) -> Iterator[SecretStr]:
-    """Yield the Apprise URLs, split at white space only: they contain commas themselves."""
+def _destinations(reading: EnvironmentReading) -> list[str]:
+    """Return the Apprise URLs, split at white space only: they contain commas themselves."""
     name = "GPU_AUTOSCALER_NOTIFY_URLS"
-    for number, url in enumerate(reading.value(name).split(), start=1):
+    urls = reading.value(name).split()
+    for number, url in enumerate(urls, start=1):
         if not re.match(_URL, url):
             remedy = "separate Apprise URLs (such as slack://...) by spaces or lines, not by commas"
             reading.wrong(name, f"entry {number} is not a URL", remedy)
-        yield SecretStr(url)
+    return urls
 
 
-def _team_destinations(reading: EnvironmentReading) -> dict[str, tuple[SecretStr, ...]]:
+def _team_destinations(reading: EnvironmentReading) -> dict[str, list[str]]:
     """Return the URLs of each team, from entries ``team=URL`` separated by white space."""
     name = "GPU_AUTOSCALER_TEAM_NOTIFY_URLS"
-    found: dict[str, tuple[SecretStr, ...]] = {}
+    found: dict[str, list[str]] = {}
     for number, entry in enumerate(reading.value(name).split(), start=1):
         team, _, url = entry.partition("=")
         if not re.fullmatch(_LABEL_VALUE, team) or not re.match(_URL, url):
             remedy = "write the value of the team label, an equals sign and an Apprise URL, such as vision=slack://..."
             reading.wrong(name, f"entry {number} is not a team with a URL", remedy)
-        found[team] = (*found.get(team, ()), SecretStr(url))
+        found.setdefault(team, []).append(url)
     return found
 
 
@@ -290,16 +276,6 @@ def _tls(reading: EnvironmentReading) -> None:
         except (OSError, ValueError):  # an SSLError is an OSError; the key must have no password
             remedy = "mount a PEM certificate with its chain, and its key, readable by this process"
             reading.wrong(names[0], "and the key's file cannot be used together", remedy)
-
-
-def _misspelt(environ: Mapping[str, str]) -> Iterator[str]:
-    """Yield warnings about misspelt variables. Kubernetes sets GPU_AUTOSCALER_PORT and _SERVICE_* for a Service."""
-    known = {*VARIABLES, *(f"{name}_FILE" for name in SECRET)}
-    for name in sorted(environ):
-        if name.startswith(("GPU_AUTOSCALER_", "CIVO_")) and name not in known:
-            meant = nearest(name, known, cutoff=0.9)
-            if meant:
-                yield f"{name}: unknown variable; did you mean {meant}?"
 
 
 @cache

@@ -5,7 +5,7 @@ required field is shown when it is missing.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import timedelta
 from decimal import Decimal
 from enum import StrEnum
@@ -13,35 +13,10 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
+from receiver.config import values
 from receiver.config.pools import PoolSpec
 from receiver.config.prices import EIGHT_GPUS, insane
-from receiver.config.values import (
-    Address,
-    DeliveryBytes,
-    Duration,
-    Identifier,
-    LabelKey,
-    LabelValue,
-    LongerThanZero,
-    Money,
-    Month,
-    ObjectName,
-    Period,
-    PublicAddress,
-    Ratio,
-    Section,
-    Spacing,
-    TaintPrefix,
-    Text,
-    Tick,
-    Units,
-    Whole,
-    Wrong,
-    Zone,
-    duration,
-    spell,
-    text,
-)
+from receiver.config.values import Section, Wrong, duration, spell, text
 from receiver.core.model.pods import KeepRule
 from receiver.core.model.policy import QUEUE_WAIT, STARTUP_TAINTS, Anchor, Fallback, Objective, Packing, Rounding
 from receiver.core.model.signals import GROUP_INTERVAL, REPEAT_INTERVAL, payload_life
@@ -62,23 +37,19 @@ class Mode(StrEnum):
 
 
 class Prometheus(Section):
-    """The source of metrics: any server with Prometheus' HTTP API."""
-
-    url: Address | None = None
+    url: values.Address | None = None
     """any server with Prometheus' HTTP API (Thanos, Mimir and VictoriaMetrics too); without it nothing is removed, and
     pools grow only with `fallback: kubernetes`"""
 
 
 class Alertmanager(Section):
-    """The source of alerts and silences: every peer of a cluster."""
-
-    urls: tuple[Address, ...] = ()
+    urls: tuple[values.Address, ...] = ()
     """every peer, to read alerts and silences; without it remembered webhooks count, and silences are not seen"""
-    repeat_interval: LongerThanZero = REPEAT_INTERVAL
+    repeat_interval: values.LongerThanZero = REPEAT_INTERVAL
     """the longest `repeat_interval` of the routes to the autoscaler. While the API does not answer, or without `urls`,
     a delivered alert counts until it is resolved, and at most for twice this and a `group_interval`: too short a value
     ends a `freeze` that still fires. The routes of `rules/alertmanager.yml` have `2m`"""
-    group_interval: LongerThanZero = GROUP_INTERVAL
+    group_interval: values.LongerThanZero = GROUP_INTERVAL
     """the longest `group_interval` of those routes. The routes of `rules/alertmanager.yml` have `30s`"""
 
     @property
@@ -88,14 +59,12 @@ class Alertmanager(Section):
 
 
 class Kubernetes(Section):
-    """Whether to read the cluster's nodes and pods; without them nothing is ever removed."""
-
     enabled: bool = True
     """read nodes and pods; with `false` no node is ever removed"""
     watch: bool = True
     """keep nodes, pods and queues current by watches ([more](how-it-decides.md#what-a-step-reads-of-the-cluster)), and
     start a step at once for a GPU pod that does not fit; `false` lists them at every step"""
-    startup_taints: tuple[TaintPrefix, ...] = STARTUP_TAINTS
+    startup_taints: tuple[values.TaintPrefix, ...] = STARTUP_TAINTS
     """beginnings of the keys of [startup taints](how-it-decides.md#startup-taints): a node that carries one is still
     starting. A list of your own replaces this one"""
     keep_nodes_for: tuple[KeepRule, ...] = (KeepRule.UNMANAGED, KeepRule.KUBE_SYSTEM)
@@ -104,9 +73,7 @@ class Kubernetes(Section):
 
 
 class Webhook(Section):
-    """Limits of one delivery."""
-
-    max_bytes: DeliveryBytes = 16 * 1024 * 1024
+    max_bytes: values.DeliveryBytes = 16 * 1024 * 1024
     """the largest delivery that is accepted, in bytes"""
 
 
@@ -118,54 +85,46 @@ class ReadAccess(StrEnum):
 
 
 class WebSpec(Section):
-    """Access to the pages and GET /api."""
-
     reading: ReadAccess = ReadAccess.OPEN
     """access to pages and API: `open` to everyone who reaches the port, or with the operator's or the reader's token
     ([more](operations.md#who-may-read-who-may-act))"""
-    hosts: tuple[ObjectName, ...] = ()
+    hosts: tuple[values.ObjectName, ...] = ()
     """host names of the pages beside that of `public_url`; addresses and names inside the cluster are always accepted
     ([why](security.md#pages-and-api))"""
 
 
 class StatedSpec(Section):
-    """What a month has cost, stated by the operator."""
-
-    month: Month = Field(examples=["the month, such as month: 2026-11"])
+    month: values.Month = Field(examples=["the month, such as month: 2026-11"])
     """the month of the amount; in any other month it is ignored"""
-    usd: Money = Field(examples=["what the month has cost so far, such as usd: 1200"])
+    usd: values.Money = Field(examples=["what the month has cost so far, such as usd: 1200"])
     """what that month has cost so far, living nodes included"""
 
 
 class HoldSpec(Section):
-    """Where new work is kept out during a budget hold."""
-
-    namespaces: tuple[ObjectName, ...] = ()
+    namespaces: tuple[values.ObjectName, ...] = ()
     """the namespaces where a ResourceQuota keeps new GPU pods out while the cluster or the account is above its hold
     line"""
-    kueue_cluster_queues: tuple[ObjectName, ...] = ()
+    kueue_cluster_queues: tuple[values.ObjectName, ...] = ()
     """Kueue's ClusterQueues that are put on Hold for that time"""
 
 
 class BudgetSpec(Section):
-    """A month's allowance."""
-
-    monthly_usd: Money = Field(examples=["the month's allowance, such as monthly_usd: 5000, or remove budget"])
+    monthly_usd: values.Money = Field(examples=["the month's allowance, such as monthly_usd: 5000, or remove budget"])
     """the allowance of a calendar month; 0 buys nothing"""
-    timezone: Zone = "UTC"
+    timezone: values.Zone = "UTC"
     """the time zone of the month"""
-    warn_at: Ratio = Decimal("0.5")
+    warn_at: values.Ratio = Decimal("0.5")
     """share of the allowance from which messages are sent"""
-    hold_at: Ratio = Decimal("0.8")
+    hold_at: values.Ratio = Decimal("0.8")
     """share from which no pool grows, except for priority classes that may pass"""
-    stop_at: Ratio = Decimal("1.0")
+    stop_at: values.Ratio = Decimal("1.0")
     """share from which nothing grows, nodes are closed to new work and no empty node enters another paid hour"""
     spent_usd_stated: StatedSpec | None = None
-    account_usd: Money | None = None
+    account_usd: values.Money | None = None
     """the allowance of the whole Civo account, at least `monthly_usd`. While its charges are unknown nothing grows"""
-    teams: dict[LabelValue, Money] = Field(default_factory=dict)
+    teams: dict[values.LabelValue, values.Money] = Field(default_factory=dict)
     """each team's monthly allowance, by the pod label in `attribution.team`; at most `monthly_usd`"""
-    passing_priority_classes: tuple[Text, ...] = ()
+    passing_priority_classes: tuple[values.Text, ...] = ()
     """PriorityClasses; workloads whose pods all have one of them may cause growth up to the stop line"""
     hold: HoldSpec = HoldSpec()
 
@@ -176,8 +135,7 @@ class BudgetSpec(Section):
             yield Wrong(f"must not be above stop_at ({self.stop_at})", "lower hold_at or raise stop_at", ("hold_at",))
         for team, usd in self.teams.items():
             if not team:
-                remedy = "write the value of the team label of pods"
-                yield Wrong("has no name", remedy, ("teams", team))
+                yield Wrong("has no name", "write the value of the team label of pods", ("teams", team))
             if usd > self.monthly_usd:
                 problem = f"must not be above monthly_usd ({self.monthly_usd})"
                 yield Wrong(problem, "lower it or raise monthly_usd", ("teams", team))
@@ -189,17 +147,15 @@ class BudgetSpec(Section):
 
 
 class BillingSpec(Section):
-    """How the cloud charges."""
-
-    granularity: Period = timedelta(hours=1)
+    granularity: values.Period = timedelta(hours=1)
     """one paid unit; `1s` for billing by the second, where removals depend on `idle_for` alone"""
     rounding: Rounding = Rounding.CEIL
     """whether a started unit is paid, or only whole ones and at least one"""
     anchor: Anchor = Anchor.INSTANCE
     """whether units begin at a node's creation or on the clock"""
-    removal_margin: Duration = timedelta(seconds=90)
+    removal_margin: values.Duration = timedelta(seconds=90)
     """how long before its next paid unit an idle node may be removed; less than `granularity`"""
-    charges_tolerance_usd: Money = Decimal(10)
+    charges_tolerance_usd: values.Money = Decimal(10)
     """how far Civo's charges and the ledger may differ, per size and month, before [a message is
     sent](operations.md#the-ledger-differs-from-civos-charges)"""
 
@@ -211,28 +167,24 @@ class BillingSpec(Section):
 
 
 class LimitsSpec(Section):
-    """Bounds over all pools together."""
-
-    max_gpus: Whole | None = None
+    max_gpus: values.Whole | None = None
     """GPUs that may exist at once"""
-    max_growth_per_hour: Whole | None = None
+    max_growth_per_hour: values.Whole | None = None
     """nodes that may be bought in an hour"""
-    max_removals_per_hour: Whole | None = None
+    max_removals_per_hour: values.Whole | None = None
     """nodes that may be removed in an hour"""
 
 
 class AttributionSection(Section):
-    """The pod labels that name the owner of a workload."""
-
-    team: LabelKey = "team"
+    team: values.LabelKey = "team"
     """the team that spend is counted for"""
-    project: LabelKey = "project"
+    project: values.LabelKey = "project"
     """the project"""
-    workload_class: LabelKey = "workload-class"
+    workload_class: values.LabelKey = "workload-class"
     """training, inference, notebook and so on"""
-    environment: LabelKey = "environment"
+    environment: values.LabelKey = "environment"
     """production, staging and so on"""
-    cost_center: LabelKey = "cost-center"
+    cost_center: values.LabelKey = "cost-center"
     """the cost center"""
 
 
@@ -251,60 +203,46 @@ class GroupDemand(StrEnum):
 
 
 class Kueue(Section):
-    """How Kueue's queue is read."""
-
     demand: QueueDemand = QueueDemand.ADMITTED
     """`queued` also counts Kueue Workloads that wait for quota"""
 
 
 class Volcano(Section):
-    """How Volcano's queue is read."""
-
     demand: GroupDemand = GroupDemand.PODS
     """`podgroups` also counts pending Volcano PodGroups whose pods do not exist yet, up to their queue's capability"""
 
 
 class KeepUntilSpec(Section):
-    """Where ``gpu-autoscaler.io/keep-until`` is honoured."""
-
-    namespaces: tuple[Text, ...] = ()
+    namespaces: tuple[values.Text, ...] = ()
     """the namespaces where the annotation `gpu-autoscaler.io/keep-until` (RFC 3339) on a pod postpones its shutdown,
     and [keeps its node](operations.md#keep-a-node-for-a-while)"""
-    longest: LongerThanZero = timedelta(days=7)
+    longest: values.LongerThanZero = timedelta(days=7)
     """how far ahead that time may be"""
 
 
 class OverridesSpec(Section):
-    """Bounds of overrides."""
-
-    longest: LongerThanZero = timedelta(days=7)
+    longest: values.LongerThanZero = timedelta(days=7)
     """how far ahead the end of an override may be"""
 
 
 class IdleShutdown(Section):
-    """Shutdown of idle workloads that have opted in."""
-
-    grace: Duration = timedelta(minutes=15)
+    grace: values.Duration = timedelta(minutes=15)
     """time between the notice and the shutdown"""
 
 
 class NotifySpec(Section):
-    """How often messages are sent."""
-
-    at_most_every: Spacing = AT_MOST_EVERY
+    at_most_every: values.Spacing = AT_MOST_EVERY
     """at most one message of each kind about one pool in this time; others are held until then and sent as one
     ([more](operations.md#how-many-messages-come))"""
 
 
 class LeaderSpec(Section):
-    """Leader election among replicas on PostgreSQL."""
-
-    lease: LongerThanZero = timedelta(minutes=1)
+    lease: values.LongerThanZero = timedelta(minutes=1)
     """with several replicas on PostgreSQL: how long the leader may be out of reach of the database before it stops
     writing. Another replica takes over once the leader's longest call must have ended: `lease`, `call_timeout` and 5
     seconds after its last renewal. At least one and a half times as long as such a call
     ([more](operations.md#several-replicas))"""
-    call_timeout: LongerThanZero = timedelta(seconds=30)
+    call_timeout: values.LongerThanZero = timedelta(seconds=30)
     """how long a call to Civo or Kubernetes may take, after at most 5 seconds to connect; while Civo changes a pool,
     each answer is awaited for at most 10 seconds"""
 
@@ -333,61 +271,50 @@ def monthly_query(value: Any) -> str:
     """Return a query that counts a month; raise Wrong for a fixed range that reaches into the month before."""
     said = text(value)
     for fixed in _FIXED_RANGE.findall(_QUOTED.sub("", said)):
-        if _is_long(fixed):
-            raise Wrong(
-                f"its range [{fixed}] reaches into the month before while the month is young, and counts that too",
-                "write [$range], the time since the month began",
-            )
+        try:
+            is_long = duration(fixed) > _A_DAY
+        except Wrong:  # more than a year, or something that Prometheus refuses
+            is_long = True
+        if is_long:
+            problem = f"its range [{fixed}] reaches into the month before while the month is young, and counts that too"
+            raise Wrong(problem, "write [$range], the time since the month began")
     return said
 
 
-def _is_long(fixed: str) -> bool:
-    try:
-        return duration(fixed) > _A_DAY
-    except Wrong:  # more than a year, or something that Prometheus refuses
-        return True
-
-
 class UnitScope(Section):
-    """Whose cost is divided by a unit of work."""
-
-    team: Text | None = None
+    team: values.Text | None = None
     """count the cost of this team only"""
-    project: Text | None = None
+    project: values.Text | None = None
     """of this project only"""
-    workload_class: Text | None = None
+    workload_class: values.Text | None = None
     """of this workload class only"""
-    environment: Text | None = None
+    environment: values.Text | None = None
     """of this environment only"""
-    cost_center: Text | None = None
+    cost_center: values.Text | None = None
     """of this cost center only"""
-    namespace: Text | None = None
+    namespace: values.Text | None = None
     """of this namespace only"""
 
 
 class UnitSpec(Section):
-    """A unit of work that Prometheus counts."""
-
-    name: Text = Field(examples=["a short name, such as name: epoch"])
+    name: values.Text = Field(examples=["a short name, such as name: epoch"])
     """a unit of work, such as `epoch`"""
     query: Annotated[str, BeforeValidator(monthly_query)] = Field(
         examples=["the PromQL that counts it, such as query: sum(increase(epochs_total[$range]))"]
     )
     """counts the units of a month: one value, asked for at the month's end, and hourly until then;
     [`$range`](reports.md#cost-per-unit-of-work) is the time since the month began"""
-    per: Units = 1
+    per: values.Units = 1
     """show the cost of this many units: `1000` for requests"""
     only: UnitScope = UnitScope()
 
 
 class CommitmentSpec(Section):
-    """An offer of committed capacity."""
-
-    size: Identifier = Field(examples=["Civo's size, such as size: an.g1.l40s.kube.x1"])
+    size: values.Identifier = Field(examples=["Civo's size, such as size: an.g1.l40s.kube.x1"])
     """Civo's size of an offer of committed capacity"""
-    term_months: Units = Field(examples=["the months of the commitment, such as term_months: 12"])
+    term_months: values.Units = Field(examples=["the months of the commitment, such as term_months: 12"])
     """the length of the commitment"""
-    usd_per_hour: Money = Field(examples=["the price of one node-hour in USD"])
+    usd_per_hour: values.Money = Field(examples=["the price of one node-hour in USD"])
     """the price of one node for one hour, all its GPUs together"""
 
     def contradictions(self) -> Iterator[Wrong]:
@@ -395,18 +322,14 @@ class CommitmentSpec(Section):
 
 
 class MonthlySpec(Section):
-    """Which reports are sent when a month has ended."""
-
     everybody: bool = False
     """send the report on all teams when a month has ended"""
-    teams: tuple[Text, ...] = ()
+    teams: tuple[values.Text, ...] = ()
     """send each of these teams its own"""
 
 
 class ReportsSpec(Section):
-    """What reports compare with, count and send."""
-
-    efficiency_target: Ratio = Decimal("0.70")
+    efficiency_target: values.Ratio = Decimal("0.70")
     """the ratio that efficiency is compared with"""
     units: tuple[UnitSpec, ...] = ()
     commitments: tuple[CommitmentSpec, ...] = ()
@@ -415,30 +338,27 @@ class ReportsSpec(Section):
     def contradictions(self) -> Iterator[Wrong]:
         names = [unit.name for unit in self.units]
         offers = [f"{offer.size} for {offer.term_months} months" for offer in self.commitments]
-        yield from _repeated("units", "name", names, "give each unit its own name")
-        yield from _repeated("commitments", "term_months", offers, "list each size and term once")
-
-
-def _repeated(key: str, last: str, words: Sequence[str], remedy: str) -> Iterator[Wrong]:
-    for index, word in enumerate(words):
-        if word in words[:index]:
-            first = spell(("reports", key, words.index(word), last))
-            yield Wrong(f"{word} is already listed by {first}", remedy, (key, index, last))
+        for key, last, words, remedy in (
+            ("units", "name", names, "give each unit its own name"),
+            ("commitments", "term_months", offers, "list each size and term once"),
+        ):
+            for index, word in enumerate(words):
+                if word in words[:index]:
+                    first = spell(("reports", key, words.index(word), last))
+                    yield Wrong(f"{word} is already listed by {first}", remedy, (key, index, last))
 
 
 class Configuration(Section):
-    """The whole file."""
-
     mode: Mode = Mode.OBSERVE
     """`act` writes to Civo and the cluster; `observe` only reports what it would do"""
     objective: Objective = Objective.BALANCED
     """what takes precedence where [cost and wait conflict](how-it-decides.md#cost-and-wait): `cost` keeps nothing warm,
     `balanced` does where pools of several node sizes pay for it, `wait` everywhere"""
-    tick: Tick = timedelta(seconds=10)
+    tick: values.Tick = timedelta(seconds=10)
     """the longest time between two steps; a webhook starts one at once"""
-    warm_up: Duration = timedelta(minutes=1)
+    warm_up: values.Duration = timedelta(minutes=1)
     """how long a new store only observes: on the first start on a cluster, or after its database was lost"""
-    heartbeat_interval: Period = timedelta(minutes=1)
+    heartbeat_interval: values.Period = timedelta(minutes=1)
     """how often the heartbeat alert arrives; after three missed ones nothing is removed"""
     fallback: Fallback = Fallback.NONE
     """what may still grow pools while Prometheus is down: nothing, or the pods that wait in Kubernetes"""
@@ -454,25 +374,25 @@ class Configuration(Section):
     spread to others and the others become idle; `scheduler` puts none. See [Packing](how-it-decides.md#packing)"""
     limits: LimitsSpec = LimitsSpec()
     attribution: AttributionSection = AttributionSection()
-    prices_file: Text | None = None
+    prices_file: values.Text | None = None
     """the path of a file with prices that override the shipped ones, size by size; relative to this file; see
     [Prices](#prices)"""
-    public_url: PublicAddress | None = None
+    public_url: values.PublicAddress | None = None
     """the URL of the pages, such as `https://gpu.example.com`; it may have a path, but no password or query. Messages
     link to decisions below it"""
-    docs_url: PublicAddress | None = None
+    docs_url: values.PublicAddress | None = None
     """where `docs/` is published, such as `https://git.example.com/gpu/docs`; messages link to runbooks and other
     pages below it"""
     notify: NotifySpec = NotifySpec()
-    unknown_after: LongerThanZero = timedelta(minutes=15)
+    unknown_after: values.LongerThanZero = timedelta(minutes=15)
     """how long a node may be neither busy nor idle (not Ready, GPUs lost, or used by something unknown to Kubernetes)
     before a message is sent"""
     kueue: Kueue = Kueue()
     volcano: Volcano = Volcano()
-    queue_wait: dict[ObjectName, LongerThanZero] = Field(default_factory=lambda: dict(QUEUE_WAIT))
+    queue_wait: dict[values.ObjectName, values.LongerThanZero] = Field(default_factory=lambda: dict(QUEUE_WAIT))
     """how long a GPU pod of a PriorityClass may wait before [GpuQueueWaitLong](runbooks/GpuQueueWaitLong.md) fires. A
     class that is not listed has 2h, and `production` 10m"""
-    idle_cost_usd_per_hour: Money = Decimal(5)
+    idle_cost_usd_per_hour: values.Money = Decimal(5)
     """what idle GPUs may cost an hour, on average over an hour, before [GpuIdleCostHigh](runbooks/GpuIdleCostHigh.md)
     fires"""
     idle_shutdown: IdleShutdown = IdleShutdown()
@@ -489,8 +409,7 @@ class Configuration(Section):
             yield Wrong("is empty", "list at least one pool", ("pools",))
         yield from self._same_names()
         for index, pool in enumerate(self.pools):
-            yield from self._money_of(pool, ("pools", index, "budget_usd"))
-            yield from self._approval_of(pool, ("pools", index, "approval", "wait"))
+            yield from self._of_a_pool(pool, ("pools", index))
 
     def _same_names(self) -> Iterator[Wrong]:
         """Names and ids share one space: alerts, people and overrides may use either."""
@@ -503,17 +422,15 @@ class Configuration(Section):
                     remedy = "give each pool its own name" if key == "name" else "list each pool once"
                     yield Wrong(f'"{word}" is taken by {spell(first)}', remedy, here)
 
-    def _money_of(self, pool: PoolSpec, at: tuple[str | int, ...]) -> Iterator[Wrong]:
-        if pool.budget_usd is None:
-            return
-        if self.budget is None:
-            yield Wrong("needs budget, which defines the month and its lines", "add budget with monthly_usd", at)
-        elif pool.budget_usd > self.budget.monthly_usd:
+    def _of_a_pool(self, pool: PoolSpec, at: tuple[str | int, ...]) -> Iterator[Wrong]:
+        usd = pool.budget_usd
+        if usd is not None and self.budget is None:
+            problem = "needs budget, which defines the month and its lines"
+            yield Wrong(problem, "add budget with monthly_usd", (*at, "budget_usd"))
+        elif usd is not None and self.budget is not None and usd > self.budget.monthly_usd:
             problem = f"must not be above budget.monthly_usd ({self.budget.monthly_usd})"
-            yield Wrong(problem, "lower it or raise monthly_usd", at)
-
-    def _approval_of(self, pool: PoolSpec, at: tuple[str | int, ...]) -> Iterator[Wrong]:
-        """Idle nodes are removed shortly before a paid unit ends, so the question must fit into that unit."""
+            yield Wrong(problem, "lower it or raise monthly_usd", (*at, "budget_usd"))
+        # Idle nodes are removed shortly before a paid unit ends, so the question must fit into that unit.
         asked, billing = pool.approval, self.billing
         longest = billing.granularity - billing.removal_margin
         if asked and asked.removals and billing.granularity > timedelta(seconds=1) and asked.wait >= longest:
@@ -521,5 +438,5 @@ class Configuration(Section):
                 f"{lasting(asked.wait)} leaves no time to ask in a paid unit of {lasting(billing.granularity)}: "
                 f"idle nodes are removed {lasting(billing.removal_margin)} before its end",
                 f"write less than {lasting(longest)}",
-                at,
+                (*at, "approval", "wait"),
             )

@@ -12,49 +12,21 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
+from receiver.config import values
 from receiver.config.prices import far_from_list, insane
-from receiver.config.values import (
-    Celsius,
-    Duration,
-    GpuResource,
-    Identifier,
-    LabelKey,
-    LabelValue,
-    LongerThanZero,
-    Money,
-    PoolName,
-    Ratio,
-    Section,
-    TaintEffect,
-    Text,
-    Units,
-    Whole,
-    Wrong,
-    Zone,
-    did_you_mean,
-    text,
-)
+from receiver.config.values import Section, Wrong, did_you_mean, text
 from receiver.core.model.policy import Unanswered
 from receiver.core.model.text import lasting
 
 WEEKDAYS = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
 MONTHS = (
-    "january",
-    "february",
-    "march",
-    "april",
-    "may",
-    "june",
-    "july",
-    "august",
-    "september",
-    "october",
-    "november",
-    "december",
-)
+    "january", "february", "march", "april", "may", "june",
+    "july", "august", "september", "october", "november", "december",
+)  # fmt: skip
 SHORTEST_WAIT = timedelta(minutes=1)  # time to read a message and answer it
 SHORTEST_GRACE = timedelta(minutes=5)  # time to read a message and act on it
 A_DAY = 24 * 60
+Range = tuple[int, int]
 _CLOCK = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)|24:00")
 _MONTH_LENGTHS = (28, 29, 30, 31)
 _LENGTHS_OF = {2: (28, 29), 4: (30,), 6: (30,), 9: (30,), 11: (30,)}  # the others have 31 days
@@ -74,27 +46,25 @@ def clock(at: int) -> str:
     return f"{at // 60:02}:{at % 60:02}"
 
 
-def weekdays_range(value: Any) -> tuple[int, int]:
+def weekdays_range(value: Any) -> Range:
     """Return a range of weekdays, Sunday being 0; raise Wrong."""
     first, last, said = _ends(value)
     start, end = _index(first, WEEKDAYS, "weekday"), _index(last, WEEKDAYS, "weekday")
     if start > end:
-        remedy = f"write two entries: {_range(WEEKDAYS[start:])}, {_range(WEEKDAYS[: end + 1])}"
-        raise Wrong(f'"{said}" crosses the end of the week (weeks begin on sunday)', remedy)
+        raise _over_the_end(f'"{said}" crosses the end of the week (weeks begin on sunday)', start, end, WEEKDAYS)
     return start, end
 
 
-def months_range(value: Any) -> tuple[int, int]:
+def months_range(value: Any) -> Range:
     """Return a range of months, January being 1; names and numbers may be mixed; raise Wrong."""
     first, last, said = _ends(value)
     start, end = _month(first), _month(last)
     if start > end:
-        remedy = f"write two entries: {_range(MONTHS[start - 1 :])}, {_range(MONTHS[:end])}"
-        raise Wrong(f'"{said}" crosses the end of the year', remedy)
+        raise _over_the_end(f'"{said}" crosses the end of the year', start - 1, end - 1, MONTHS)
     return start, end
 
 
-def days_of_month_range(value: Any) -> tuple[int, int]:
+def days_of_month_range(value: Any) -> Range:
     """Return a range of days; negative ones count from the month's end (-1 is the last day); raise Wrong."""
     first, last, said = _ends(value)
     for day in (first, last):
@@ -104,14 +74,13 @@ def days_of_month_range(value: Any) -> tuple[int, int]:
     if start < 0 < end:
         raise Wrong(f'"{said}" starts from the end of the month and ends from its beginning', "write two entries")
     # Whether a range is inverted depends on the month's length; one that is even in the longest month is a mistake.
-    if (start if start > 0 else 32 + start) > (end if end > 0 else 32 + end):
-        raise Wrong(
-            f'"{said}" is inverted', "write the earlier day first, or two entries for a range over the month's end"
-        )
+    if start % 32 > end % 32:
+        remedy = "write the earlier day first, or two entries for a range over the month's end"
+        raise Wrong(f'"{said}" is inverted', remedy)
     return start, end
 
 
-def years_range(value: Any) -> tuple[int, int]:
+def years_range(value: Any) -> Range:
     """Return a range of years; raise Wrong."""
     first, last, said = _ends(value)
     for year in (first, last):
@@ -128,8 +97,9 @@ def _ends(value: Any) -> tuple[str, str, str]:
     return first.strip(), (last if colon else first).strip(), said
 
 
-def _range(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{names[0]}:{names[-1]}"
+def _over_the_end(problem: str, start: int, end: int, names: Sequence[str]) -> Wrong:
+    parts = [x[0] if len(x) == 1 else f"{x[0]}:{x[-1]}" for x in (names[start:], names[: end + 1])]
+    return Wrong(problem, f"write two entries: {', '.join(parts)}")
 
 
 def _index(word: str, names: Sequence[str], kind: str) -> int:
@@ -154,12 +124,9 @@ def filled(value: Any) -> Any:
 
 
 Filled = BeforeValidator(filled)
-Range = tuple[int, int]
 
 
 class TimeRange(Section):
-    """A range of the wall clock; the end is exclusive."""
-
     start_time: Annotated[int, BeforeValidator(minute)] = Field(examples=['start_time: "20:00"'])
     """start of a range, inclusive"""
     end_time: Annotated[int, BeforeValidator(minute)] = Field(examples=['end_time: "24:00"'])
@@ -179,11 +146,9 @@ class TimeRange(Section):
 
 
 class WindowSpec(Section):
-    """When a pool's bounds differ."""
-
-    name: Text = Field(examples=["a short name, such as name: nights"])
+    name: values.Text = Field(examples=["a short name, such as name: nights"])
     """its name in logs, chat and pages"""
-    location: Zone = "UTC"
+    location: values.Zone = "UTC"
     """the time zone of the window's wall clock"""
     times: Annotated[tuple[TimeRange, ...], Filled] = ()
     weekdays: Annotated[tuple[Annotated[Range, BeforeValidator(weekdays_range)], ...], Filled] = ()
@@ -194,13 +159,13 @@ class WindowSpec(Section):
     """`january`, `5:8`"""
     years: Annotated[tuple[Annotated[Range, BeforeValidator(years_range)], ...], Filled] = ()
     """`2026`, `2026:2027`"""
-    min_nodes: Whole | None = None
+    min_nodes: values.Whole | None = None
     """the pool's minimum while the window is open"""
-    max_nodes: Whole | None = None
+    max_nodes: values.Whole | None = None
     """the pool's maximum while the window is open"""
-    standby_nodes: Whole | None = None
+    standby_nodes: values.Whole | None = None
     """the pool's standby while the window is open"""
-    evict_after: LongerThanZero | None = None
+    evict_after: values.LongerThanZero | None = None
     """evict running work beyond `max_nodes` this long after announcing it; without it running work ends by itself"""
 
     def contradictions(self) -> Iterator[Wrong]:
@@ -220,9 +185,11 @@ class WindowSpec(Section):
         yield from self._eviction()
 
     def _eviction(self) -> Iterator[Wrong]:
-        grace, at, longest = self.evict_after, ("evict_after",), _longest(self)
+        grace, at = self.evict_after, ("evict_after",)
         if grace is None:
             return
+        minutes = sum(t.end_time - t.start_time for t in self.times)
+        longest = timedelta(minutes=minutes) if 0 < minutes < A_DAY else None  # None: only its days bound it
         if self.max_nodes is None:
             problem = "needs max_nodes: only work beyond a maximum is evicted"
             yield Wrong(problem, "give the window max_nodes, or remove evict_after", at)
@@ -234,33 +201,18 @@ class WindowSpec(Section):
             yield Wrong(problem, "shorten evict_after, or keep the window open for longer", at)
 
 
-def _longest(window: WindowSpec) -> timedelta | None:
-    """Return how long *window* is open at a stretch at most, None if only its days bound it."""
-    minutes = sum(t.end_time - t.start_time for t in window.times)
-    return timedelta(minutes=minutes) if 0 < minutes < A_DAY else None
-
-
 def contradict(window: WindowSpec, other: WindowSpec) -> bool:
     """Return whether the minimum of *window* is above the maximum of *other*."""
     return window.min_nodes is not None and other.max_nodes is not None and window.min_nodes > other.max_nodes
 
 
 def may_overlap(one: WindowSpec, other: WindowSpec) -> bool:
-    """Return whether some moment may lie in both windows; windows of two zones are not compared.
-
-    Weekday and date can always meet in some year, so the fields are compared one by one.
-    """
-    if one.location != other.location:
-        return False
+    """Return whether some moment may lie in both windows; windows of two zones are not compared. Weekday and date can
+    always meet in some year, so the fields are compared one by one."""
     times = ([(t.start_time, t.end_time - 1) for t in window.times] for window in (one, other))
-    pairs = ((one.weekdays, other.weekdays), (one.months, other.months), (one.years, other.years))
-    return (
-        _meet(*times)
-        and all(_meet(mine, theirs) for mine, theirs in pairs)
-        and any(
-            _meet(_placed(one.days_of_month, length), _placed(other.days_of_month, length)) for length in _MONTH_LENGTHS
-        )
-    )
+    days = ([_placed(window.days_of_month, length) for window in (one, other)] for length in _MONTH_LENGTHS)
+    pairs = (times, (one.weekdays, other.weekdays), (one.months, other.months), (one.years, other.years))
+    return one.location == other.location and all(_meet(*pair) for pair in pairs) and any(_meet(*d) for d in days)
 
 
 def never_opens(window: WindowSpec) -> bool:
@@ -273,9 +225,7 @@ def never_opens(window: WindowSpec) -> bool:
 
 
 def _meet(mine: Sequence[Range], theirs: Sequence[Range]) -> bool:
-    if not mine or not theirs:
-        return True
-    return any(a <= d and c <= b for a, b in mine for c, d in theirs)
+    return not mine or not theirs or any(a <= d and c <= b for a, b in mine for c, d in theirs)
 
 
 def _placed(days: Iterable[Range], length: int) -> list[Range]:
@@ -284,35 +234,29 @@ def _placed(days: Iterable[Range], length: int) -> list[Range]:
 
 
 class TaintSpec(Section):
-    """A taint of a pool's nodes."""
-
-    key: LabelKey = Field(examples=["the taint's key, such as key: gpu"])
+    key: values.LabelKey = Field(examples=["the taint's key, such as key: gpu"])
     """a taint that its nodes carry"""
-    value: LabelValue = ""
+    value: values.LabelValue = ""
     """the taint's value"""
-    effect: TaintEffect = "NoSchedule"
+    effect: values.TaintEffect = "NoSchedule"
     """the taint's effect"""
 
 
 class Cooldown(Section):
-    """How long a pool rests after a change before the next one of that direction."""
-
-    grow: Duration = timedelta(seconds=5)
+    grow: values.Duration = timedelta(seconds=5)
     """pause after a growth before the next one"""
-    shrink: Duration = timedelta(minutes=5)
+    shrink: values.Duration = timedelta(minutes=5)
     """pause after a shrink before the next one; not used where billing is by the hour"""
 
 
 class Utilization(Section):
-    """Above *high* a pool is busy, below *low* it may shrink; the others are for messages about work."""
-
-    high: Ratio = Decimal("0.70")
+    high: values.Ratio = Decimal("0.70")
     """above it the rules call the pool busy, and no pods are moved to empty a node"""
-    low: Ratio = Decimal("0.50")
+    low: values.Ratio = Decimal("0.50")
     """below it the rules call the pool underused; must be below `high`"""
-    underutilized: Ratio = Decimal("0.20")
+    underutilized: values.Ratio = Decimal("0.20")
     """a message is sent about a workload whose hourly average stays below it for four hours"""
-    idle: Ratio = Decimal("0.05")
+    idle: values.Ratio = Decimal("0.05")
     """a GPU that a pod held for an hour without rising above it counts as idle; must be below `underutilized`"""
 
     def contradictions(self) -> Iterator[Wrong]:
@@ -323,66 +267,61 @@ class Utilization(Section):
 
 
 class ApprovalSpec(Section):
-    """Which changes of a pool people must approve."""
-
     removals: bool = False
     """ask for approval before removing idle nodes and before emptying busy ones"""
-    growth_above_usd_per_hour: Money | None = None
+    growth_above_usd_per_hour: values.Money | None = None
     """ask for approval before growth whose new nodes cost more than this an hour"""
-    wait: LongerThanZero = timedelta(minutes=15)
+    wait: values.LongerThanZero = timedelta(minutes=15)
     """how long to wait for an answer, at least `1m`; a removal is asked about this long before it is due"""
     unanswered: Unanswered = Unanswered.PROCEED
     """what happens to the change without an answer in that time"""
 
     def contradictions(self) -> Iterator[Wrong]:
         if not self.removals and self.growth_above_usd_per_hour is None:
-            yield Wrong(
-                "asks for approval of nothing", "give it removals: true or growth_above_usd_per_hour, or remove it"
-            )
+            remedy = "give it removals: true or growth_above_usd_per_hour, or remove it"
+            yield Wrong("asks for approval of nothing", remedy)
         if self.wait < SHORTEST_WAIT:
             problem = f"{lasting(self.wait)} is too short to answer"
             yield Wrong(problem, f"write at least {lasting(SHORTEST_WAIT)}", ("wait",))
 
 
 class PoolSpec(Section):
-    """A Civo node pool to autoscale."""
-
-    name: PoolName = Field(examples=["a short name, such as name: l40s"])
+    name: values.PoolName = Field(examples=["a short name, such as name: l40s"])
     """its name in messages and pages"""
-    civo_pool_id: Identifier = Field(
+    civo_pool_id: values.Identifier = Field(
         examples=["Civo's id of the pool, which `civo kubernetes node-pool list` shows, such as civo_pool_id: 5f3c"]
     )
     """Civo's id: the node label `kubernetes.civo.com/civo-node-pool` and the alert label `pool`"""
-    size: Identifier = Field(examples=["Civo's size of its nodes, such as size: an.g1.l40s.kube.x1"])
+    size: values.Identifier = Field(examples=["Civo's size of its nodes, such as size: an.g1.l40s.kube.x1"])
     """Civo's size of its nodes; determines the price"""
-    resources: dict[GpuResource, Units] = Field(
+    resources: dict[values.GpuResource, values.Units] = Field(
         examples=["the GPUs of one node, such as resources: {nvidia.com/gpu: 1}"]
     )
     """GPUs of one node: `nvidia.com/gpu`, `nvidia.com/gpu.shared` (time-sliced replicas) or `nvidia.com/mig-...`"""
-    max_nodes: Whole = Field(examples=["the most nodes that the pool may have, such as max_nodes: 8"])
+    max_nodes: values.Whole = Field(examples=["the most nodes that the pool may have, such as max_nodes: 8"])
     """never more nodes than this, whatever the demand; 0 keeps the pool empty"""
-    price_usd_per_hour: Money | None = None
+    price_usd_per_hour: values.Money | None = None
     """the price of a node-hour; overrides every price file"""
-    labels: dict[LabelKey, LabelValue] = Field(default_factory=dict)
+    labels: dict[values.LabelKey, values.LabelValue] = Field(default_factory=dict)
     """labels that its nodes carry, so that demand can be matched while it has none"""
     taints: tuple[TaintSpec, ...] = ()
-    min_nodes: Whole = 0
+    min_nodes: values.Whole = 0
     """never fewer nodes than this, unless a maximum or the budget requires it"""
-    standby_nodes: Whole = 0
+    standby_nodes: values.Whole = 0
     """idle nodes kept ready for the next workload"""
     cooldown: Cooldown = Cooldown()
     utilization: Utilization = Utilization()
-    temperature_celsius: Celsius = 85
+    temperature_celsius: values.Celsius = 85
     """a message is sent about a GPU that is hotter for five minutes"""
-    idle_for: LongerThanZero = timedelta(minutes=10)
+    idle_for: values.LongerThanZero = timedelta(minutes=10)
     """how long a node must be idle before it may be removed; not used where billing is by the hour"""
-    provision_timeout: LongerThanZero = timedelta(minutes=20)
+    provision_timeout: values.LongerThanZero = timedelta(minutes=20)
     """how long a new node may take until its GPUs are allocatable, and how long a broken one may stay so; after that
     it is removed if nothing runs there, and the pool [tries one node at a time](guardrails.md#provisioning_works)"""
     apply_to_nodes: bool = False
     """put `labels` and `taints` on nodes that Civo created without them"""
     windows: tuple[WindowSpec, ...] = ()
-    budget_usd: Money | None = None
+    budget_usd: values.Money | None = None
     """the pool's own monthly allowance, at most `budget.monthly_usd`"""
     approval: ApprovalSpec | None = None
 
@@ -420,7 +359,6 @@ class PoolSpec(Section):
                 yield Wrong(problem, remedy, ("taints", number, "effect"))
 
     def _window(self, window: WindowSpec, at: tuple[str | int, ...]) -> Iterator[Wrong]:
-        """Yield how *window* contradicts the pool's bounds or another window."""
         for key in ("min_nodes", "standby_nodes"):
             count = getattr(window, key)
             if count is not None and count > self.max_nodes >= self.min_nodes:

@@ -12,8 +12,7 @@ from pathlib import Path as File
 
 from pydantic import Field
 
-from receiver.config.document import load
-from receiver.config.values import ConfigError, Day, Mistake, Money, Path, Section, Text, Units, Wrong, spell
+from receiver.config.values import ConfigError, Day, Mistake, Money, Path, Section, Text, Units, Wrong, load, spell
 from receiver.core.model.charges import NODE
 from receiver.core.model.policy import ChargePrice
 
@@ -27,8 +26,6 @@ EIGHT_GPUS = 8  # the most of one node
 
 
 class PriceRange(Section):
-    """What a GPU-hour of one kind may plausibly cost, in USD."""
-
     from_usd_per_gpu_hour: Money = Field(examples=["the lowest plausible price of a GPU-hour in USD"])
     """a warning is shown for a price per GPU-hour below this"""
     to_usd_per_gpu_hour: Money = Field(examples=["the highest plausible price of a GPU-hour in USD"])
@@ -36,8 +33,6 @@ class PriceRange(Section):
 
 
 class SizePrice(Section):
-    """What a node-hour of one size costs in USD; *kind* and *gpus* are its GPUs."""
-
     usd_per_hour: Money = Field(examples=["the price of one node-hour in USD"])
     """the price of one node of that size for one hour, before tax"""
     kind: Text | None = None
@@ -166,10 +161,8 @@ def insane(usd_per_hour: Decimal, gpus: int, at: Path) -> Iterator[Wrong]:
 
 
 def far_from_list(usd_per_hour: Decimal, size: str, at: Path) -> Iterator[Wrong]:
-    """Yield a mistake for a price that is more than 20 times Civo's list price of *size*, or less than a twentieth.
-
-    Negotiated prices stay well within; a price between that and the kind's plausible range gets a warning.
-    """
+    """Yield a mistake for a price that is more than 20 times Civo's list price of *size*, or less than a twentieth:
+    negotiated prices stay well within."""
     known = shipped().sizes.get(size)
     if known is None:
         return

@@ -1,20 +1,125 @@
 """The file and the environment together, as the values that the rest of the program uses."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+import re
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from decimal import Decimal
 from pathlib import Path as File
+from time import monotonic
 from typing import Any
 
+import structlog
+
 from receiver.config import model, pools
-from receiver.config.document import load as load_document
 from receiver.config.environment import Environment, read_environment
-from receiver.config.lint import price_of, warnings_of
 from receiver.config.model import Configuration, ReadAccess
+from receiver.config.pools import PoolSpec, contradict
 from receiver.config.prices import Prices, overlaid
-from receiver.config.values import ConfigError, Mistake, Section
+from receiver.config.values import ConfigError, Mistake, Section, nearest
+from receiver.config.values import load as load_document
 from receiver.core.model import policy, windows
 from receiver.core.model.policy import Policy
+from receiver.core.model.text import lasting
+
+
+def price_of(pool: PoolSpec, prices: Prices) -> Decimal | None:
+    """Return USD per node-hour of *pool*: its own, else the price file's, else None."""
+    if pool.price_usd_per_hour is not None:
+        return pool.price_usd_per_hour
+    known = prices.sizes.get(pool.size)
+    return known.usd_per_hour if known else None
+
+
+def warnings_of(configuration: Configuration, prices: Prices) -> Iterator[str]:
+    """Yield a line for every setting that is probably a mistake."""
+    yield from _missing(configuration)
+    floor = sum(pool.min_nodes * pool.gpus_per_node for pool in configuration.pools)
+    most = configuration.limits.max_gpus
+    if most is not None and floor > most:
+        yield f"limits.max_gpus: {most} is below the {floor} GPUs that min_nodes of all pools require; the limit wins"
+    for index, pool in enumerate(configuration.pools):
+        if pool.approval is not None and configuration.public_url is None:
+            yield f"pools[{index}].approval: public_url is not set, so approval messages have no link to answer with"
+        yield from _windows(pool, f"pools[{index}]")
+    for index, pool in enumerate(configuration.pools):
+        yield from _price(pool, prices, f"pools[{index}]")
+    yield from _commitments(configuration, prices)
+
+
+def _missing(configuration: Configuration) -> Iterator[str]:
+    if configuration.budget is None:
+        yield "budget: none is set, so only max_nodes and limits bound the cost of nodes"
+    if configuration.prometheus.url is None:
+        yield "prometheus.url: none is set, so utilization is unknown and missing rules go unnoticed"
+    alarms = configuration.alertmanager
+    if not alarms.urls and "repeat_interval" not in alarms.model_fields_set:
+        yield (
+            "alertmanager.repeat_interval: is not set, and without alertmanager.urls a delivered alert that is never "
+            f"resolved counts for {lasting(alarms.payload_life)}; write the repeat_interval of the route to the "
+            "autoscaler"
+        )
+    if not configuration.kubernetes.enabled:
+        yield "kubernetes.enabled: is false, so it is unknown which nodes are in use and none is ever removed"
+
+
+def _windows(pool: PoolSpec, path: str) -> Iterator[str]:
+    for number, window in enumerate(pool.windows):
+        if window.max_nodes is not None and window.max_nodes > pool.max_nodes:
+            yield (
+                f"{path}.windows[{number}].max_nodes: {window.max_nodes} is above the pool's max_nodes "
+                f"({pool.max_nodes}), which wins"
+            )
+        for other in pool.windows:
+            if contradict(window, other) and window.location != other.location:
+                yield (
+                    f"{path}.windows[{number}].min_nodes: {window.min_nodes} is above max_nodes ({other.max_nodes}) of "
+                    f"window {other.name} in another zone; while both are open the maximum wins"
+                )
+
+
+def _price(pool: PoolSpec, prices: Prices, path: str) -> Iterator[str]:
+    price = price_of(pool, prices)
+    known = prices.sizes.get(pool.size)
+    if price is None:
+        close = nearest(pool.size, prices.sizes, cutoff=0.8)
+        meant = f", or did you mean {close}?" if close else ""
+        yield (
+            f"{path}.size: no price is known for {pool.size}, so this pool cannot grow; "
+            f"set price_usd_per_hour or a prices_file{meant}"
+        )
+    if known is None or known.gpus is None:
+        return
+    kind = prices.kinds.get(known.kind or "")
+    if price is not None and kind is not None:
+        per_gpu = price / known.gpus
+        if not kind.from_usd_per_gpu_hour <= per_gpu <= kind.to_usd_per_gpu_hour:
+            yield (
+                f"{path}.price_usd_per_hour: {per_gpu:.2f} USD per {known.kind} and hour is unusual "
+                f"({kind.from_usd_per_gpu_hour} to {kind.to_usd_per_gpu_hour}); is it per month, in cents or in "
+                "another currency?"
+            )
+    if set(pool.resources) == {"nvidia.com/gpu"} and pool.gpus_per_node < known.gpus:
+        yield (
+            f"{path}.resources: {pool.size} has {known.gpus} GPUs and resources lists {pool.gpus_per_node}; "
+            "more nodes would be bought than the demand needs"
+        )
+
+
+def _commitments(configuration: Configuration, prices: Prices) -> Iterator[str]:
+    for index, offer in enumerate(configuration.reports.commitments):
+        path = f"reports.commitments[{index}]"
+        own = [price for pool in configuration.pools if pool.size == offer.size and (price := price_of(pool, prices))]
+        listed = prices.sizes.get(offer.size)
+        price = own[0] if own else listed.usd_per_hour if listed else None
+        if price is None:
+            yield f"{path}.size: no on-demand price is known for {offer.size}, so there is nothing to compare with"
+        elif offer.usd_per_hour >= price:
+            yield (
+                f"{path}.usd_per_hour: {offer.usd_per_hour} is not below the on-demand price ({price}), so it never "
+                "pays; is it the price of all GPUs of a node?"
+            )
+
 
 # The core's class of each section. Fields of the same name are copied; READ says how the others are read.
 CORE: Mapping[type[Section], type] = {
@@ -92,11 +197,16 @@ def load(environ: Mapping[str, str]) -> Settings:
             settings = load_file(File(path))
         except ConfigError as error:
             mistakes += error.mistakes
-    if environment is not None and settings is not None:
-        mistakes += _unreadable(settings.configuration, environment)
-    if mistakes or environment is None or settings is None:
+    if environment is None or settings is None:
         raise ConfigError(mistakes)
-    if environment.reader_token and settings.configuration.web.reading is ReadAccess.OPEN:
+    is_open = settings.configuration.web.reading is ReadAccess.OPEN
+    if not is_open and not environment.operator_token and not environment.reader_token:
+        problem = "is token, and no token is set, so the pages cannot be opened"
+        remedy = "set GPU_AUTOSCALER_OPERATOR_TOKEN or GPU_AUTOSCALER_READER_TOKEN, or write open"
+        mistakes.append(Mistake(path="web.reading", problem=problem, remedy=remedy))
+    if mistakes:
+        raise ConfigError(mistakes)
+    if environment.reader_token and is_open:
         odd.append("GPU_AUTOSCALER_READER_TOKEN: is unused while web.reading is open; write web: {reading: token}")
     return Settings(
         configuration=settings.configuration,
@@ -105,19 +215,6 @@ def load(environ: Mapping[str, str]) -> Settings:
         prices=settings.prices,
         warnings=(*settings.warnings, *odd),
     )
-
-
-def _unreadable(configuration: Configuration, environment: Environment) -> list[Mistake]:
-    """Return the mistake of pages that need a token while none is set."""
-    if configuration.web.reading is ReadAccess.OPEN or environment.operator_token or environment.reader_token:
-        return []
-    return [
-        Mistake(
-            path="web.reading",
-            problem="is token, and no token is set, so the pages cannot be opened",
-            remedy="set GPU_AUTOSCALER_OPERATOR_TOKEN or GPU_AUTOSCALER_READER_TOKEN, or write open",
-        )
-    ]
 
 
 def load_file(path: File) -> FileSettings:
@@ -133,10 +230,8 @@ def load_file(path: File) -> FileSettings:
 
 
 def load_text(content: str, *, directory: File = File()) -> FileSettings:
-    """Return the settings in *content* (YAML); raise ConfigError with every mistake.
-
-    A relative ``prices_file`` is read from *directory*.
-    """
+    """Return the settings in *content* (YAML); raise ConfigError with every mistake. A relative ``prices_file`` is read
+    from *directory*."""
     configuration, mistakes = load_document(Configuration, content)
     if configuration is None:
         raise ConfigError(mistakes)
@@ -158,10 +253,8 @@ def load_text(content: str, *, directory: File = File()) -> FileSettings:
 
 
 def to_core(found: Any, **given: Any) -> Any:
-    """Return the core's value of *found*: a section, a list or mapping of them, or a plain value.
-
-    *given* are fields of the core's class that do not come from the section.
-    """
+    """Return the core's value of *found*: a section, a list or mapping of them, or a plain value. *given* are fields of
+    the core's class that do not come from the section."""
     if isinstance(found, tuple):
         return tuple(to_core(each) for each in found)
     if isinstance(found, dict):
@@ -176,3 +269,160 @@ def to_core(found: Any, **given: Any) -> Any:
         if name not in given
     }
     return kind(**values, **given)
+
+
+LOOK_EVERY = 1.0  # seconds between looks at the disk, however many requests come
+ROTATED = (
+    "CIVO_API_KEY",
+    "GPU_AUTOSCALER_WEBHOOK_TOKEN",
+    "GPU_AUTOSCALER_OPERATOR_TOKEN",
+    "GPU_AUTOSCALER_READER_TOKEN",
+)
+_SENT = re.compile(r"[!-~]+")  # characters that a header can hold
+
+log = structlog.get_logger("receiver")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tokens:
+    """The valid tokens: the webhook's (two during a rotation), the operator's and the reader's."""
+
+    webhook: tuple[str, ...] = field(repr=False)
+    operator: str | None = field(default=None, repr=False)
+    reader: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for an empty webhook token, which would let everyone in."""
+        if any(not token.strip() for token in self.webhook):
+            raise ValueError("a webhook token is empty: set GPU_AUTOSCALER_WEBHOOK_TOKEN to a long random word")
+
+
+class LiveSecrets:
+    """The secrets of *ROTATED*; those in files are read again when a file changes. Thread-safe.
+
+    Unusable secrets (an empty or unreadable file, one token for two purposes) change nothing: the previous ones stay
+    valid, `refused` is true, and the log names the mistake once.
+    """
+
+    def __init__(
+        self, environ: Mapping[str, str], environment: Environment, now: Callable[[], float] = monotonic
+    ) -> None:
+        self._environ, self._now = environ, now
+        files = (environ.get(f"{name}_FILE", "").strip() for name in ROTATED)
+        self._files = tuple(File(name) for name in files if name)
+        self._key, self._tokens = environment.civo_api_key.get_secret_value(), _tokens(environment)
+        self._seen: tuple[object, ...] | None = None  # a file may have changed since: look once
+        self._looked_at = now()
+        self._lock = threading.Lock()
+        self.refused = False
+
+    def tokens(self) -> Tokens:
+        """Return the tokens that are valid now."""
+        self._look()
+        return self._tokens
+
+    def civo_key(self) -> str:
+        """Return Civo's key."""
+        self._look()
+        return self._key
+
+    def _look(self) -> None:
+        if not self._files or self._now() - self._looked_at < LOOK_EVERY:
+            return
+        with self._lock:
+            if self._now() - self._looked_at < LOOK_EVERY:
+                return
+            self._looked_at = self._now()
+            seen = _state_of(self._files)
+            if seen != self._seen:
+                self._seen = seen
+                self._take()
+
+    def _take(self) -> None:
+        """Read all secrets again, and apply all of them or none."""
+        environment, mistakes, _ = read_environment(self._environ)
+        if environment is not None:
+            mistakes = [*mistakes, *_lost(self._tokens, environment)]
+        self.refused = environment is None or bool(mistakes)
+        if environment is None or self.refused:
+            log.error("secrets refused", detail="the previous ones stay valid", mistakes=[str(m) for m in mistakes])
+            return
+        had, has = (self._key, self._tokens), (environment.civo_api_key.get_secret_value(), _tokens(environment))
+        self._key, self._tokens = has
+        was, now = ((key, tokens.webhook, tokens.operator, tokens.reader) for key, tokens in (had, has))
+        changed = [name for name, before, after in zip(ROTATED, was, now, strict=True) if before != after]
+        if changed:
+            log.info("secrets changed", names=changed)
+
+
+class ConfigurationFile:
+    """Whether the file on the disk is the one in use, and whether the next start would accept it.
+
+    It is read once, at the start: a later mistake would only show when a node fails at night. *look* is called now and
+    then.
+    """
+
+    def __init__(self, path: File) -> None:
+        self._path = path
+        self._seen = _state_of((path,))
+        self._running = _content(path)
+        self.refused = self.differs = False
+
+    def look(self) -> None:
+        """Check the file if it was changed, and log the result."""
+        seen = _state_of((self._path,))
+        if seen == self._seen:
+            return
+        self._seen = seen
+        self.differs = _content(self._path) != self._running
+        try:
+            load_file(self._path)
+        except ConfigError as error:
+            self.refused = True
+            mistakes = [str(m) for m in error.mistakes]
+            log.error("configuration refused", detail="the next start would fail", mistakes=mistakes)
+        else:
+            self.refused = False
+            if self.differs:
+                log.info("configuration changed", detail="it takes effect at the next start")
+
+
+def _tokens(environment: Environment) -> Tokens:
+    operator, reader = environment.operator_token, environment.reader_token
+    return Tokens(
+        webhook=tuple(t.get_secret_value() for t in environment.webhook_tokens),
+        operator=operator.get_secret_value() if operator else None,
+        reader=reader.get_secret_value() if reader else None,
+    )
+
+
+def _lost(before: Tokens, environment: Environment) -> Iterable[Mistake]:
+    """Yield what a half-written file may cause: a missing token, a key that cannot be sent."""
+    for name, had, has in (
+        ("GPU_AUTOSCALER_OPERATOR_TOKEN", before.operator, environment.operator_token),
+        ("GPU_AUTOSCALER_READER_TOKEN", before.reader, environment.reader_token),
+    ):
+        if had and not has:
+            yield Mistake(path=f"{name}_FILE", problem="is empty now", remedy="restart to remove a token")
+    if not _SENT.fullmatch(environment.civo_api_key.get_secret_value()):
+        remedy = "write the API key alone into it"
+        yield Mistake(path="CIVO_API_KEY_FILE", problem="holds characters that no API key has", remedy=remedy)
+
+
+def _state_of(files: Sequence[File]) -> tuple[object, ...]:
+    """Return a value that changes when one of *files* does, also behind the symlinks that Kubernetes switches."""
+    found: list[object] = []
+    for file in files:
+        try:
+            stat = file.stat()
+            found.append((stat.st_mtime_ns, stat.st_ino, stat.st_size))
+        except OSError:
+            found.append(None)
+    return tuple(found)
+
+
+def _content(path: File) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return None

@@ -1,10 +1,9 @@
 """The text of `check-config`: a valid configuration in words."""
 
 from collections.abc import Iterator, Sequence
-from decimal import Decimal
 
-from receiver.config.model import Configuration, ReportsSpec
-from receiver.config.pools import MONTHS, WEEKDAYS, ApprovalSpec, PoolSpec, WindowSpec, clock
+from receiver.config.model import BudgetSpec, ReportsSpec
+from receiver.config.pools import MONTHS, WEEKDAYS, PoolSpec, WindowSpec, clock
 from receiver.config.settings import FileSettings
 from receiver.config.values import spell_duration
 from receiver.core.model.policy import QUEUE_WAIT, Pool, Unanswered
@@ -16,27 +15,13 @@ def describe(settings: FileSettings, odd: Sequence[str] = ()) -> Iterator[str]:
     configuration = settings.configuration
     yield f"mode {configuration.mode}, a step at least every {spell_duration(configuration.tick)}"
     yield f"objective {configuration.objective}"
-    budget = configuration.budget
-    if budget is None:
-        yield "budget none"
-    else:
-        lines = (("warn", budget.warn_at), ("hold", budget.hold_at), ("stop", budget.stop_at))
-        stages = ", ".join(f"{name} at {_percent(ratio)}" for name, ratio in lines)
-        yield f"budget {budget.monthly_usd} USD a month ({budget.timezone}): {stages}"
-        if budget.account_usd is not None:
-            yield f"  account  {budget.account_usd} USD a month for all charges of Civo"
-        for team, usd in sorted(budget.teams.items()):
-            yield f"  team     {team}: {usd} USD a month"
-        if budget.passing_priority_classes:
-            yield f"  passing  {', '.join(budget.passing_priority_classes)}: may cause growth up to the stop line"
-        for where in (*budget.hold.namespaces, *(f"ClusterQueue {q}" for q in budget.hold.kueue_cluster_queues)):
-            yield f"  hold     keeps new work out of {where}"
-        if budget.spent_usd_stated is not None:
-            yield f"  stated   {budget.spent_usd_stated.month} had cost {budget.spent_usd_stated.usd} USD"
+    yield from _budget(configuration.budget)
     if configuration.queue_wait != QUEUE_WAIT:
         waits = ", ".join(f"{name} {spell_duration(wait)}" for name, wait in configuration.queue_wait.items())
         yield f"alerts when a GPU pod waits longer than {waits or 'the default of the rules'}"
-    yield from _links(configuration)
+    for what, address in (("pages", configuration.public_url), ("documents", configuration.docs_url)):
+        if address is not None:
+            yield f"messages link to {what} at {address}"
     yield from _reports(configuration.reports)
     yield "prices " + ", then ".join(settings.prices.origins)
     for spec, pool in zip(configuration.pools, settings.policy.pools, strict=True):
@@ -49,25 +34,32 @@ def describe(settings: FileSettings, odd: Sequence[str] = ()) -> Iterator[str]:
         yield f"warning: {warning}"
 
 
-def _links(configuration: Configuration) -> Iterator[str]:
-    """Yield where links in messages lead, if set."""
-    for what, address in (("pages", configuration.public_url), ("documents", configuration.docs_url)):
-        if address is not None:
-            yield f"messages link to {what} at {address}"
+def _budget(budget: BudgetSpec | None) -> Iterator[str]:
+    if budget is None:
+        yield "budget none"
+        return
+    lines = (("warn", budget.warn_at), ("hold", budget.hold_at), ("stop", budget.stop_at))
+    stages = ", ".join(f"{name} at {(ratio * 100).normalize():f} %" for name, ratio in lines)
+    yield f"budget {budget.monthly_usd} USD a month ({budget.timezone}): {stages}"
+    if budget.account_usd is not None:
+        yield f"  account  {budget.account_usd} USD a month for all charges of Civo"
+    for team, usd in sorted(budget.teams.items()):
+        yield f"  team     {team}: {usd} USD a month"
+    if budget.passing_priority_classes:
+        yield f"  passing  {', '.join(budget.passing_priority_classes)}: may cause growth up to the stop line"
+    for where in (*budget.hold.namespaces, *(f"ClusterQueue {q}" for q in budget.hold.kueue_cluster_queues)):
+        yield f"  hold     keeps new work out of {where}"
+    if budget.spent_usd_stated is not None:
+        yield f"  stated   {budget.spent_usd_stated.month} had cost {budget.spent_usd_stated.usd} USD"
 
 
 def _reports(reports: ReportsSpec) -> Iterator[str]:
-    """Yield what reports count, compare with and send, if set."""
     counted = [f"{unit.per} {unit.name}" if unit.per != 1 else unit.name for unit in reports.units]
     offers = [f"{o.size} {o.term_months} months {o.usd_per_hour} USD" for o in reports.commitments]
     sent = [*(["all teams"] if reports.monthly.everybody else []), *reports.monthly.teams]
     for words, found in (("cost per", counted), ("commitments", offers), ("sent monthly to", sent)):
         if found:
             yield f"reports {words} {', '.join(found)}"
-
-
-def _percent(ratio: Decimal) -> str:
-    return f"{(ratio * 100).normalize():f} %"
 
 
 def _pool(spec: PoolSpec, pool: Pool) -> Iterator[str]:
@@ -80,18 +72,18 @@ def _pool(spec: PoolSpec, pool: Pool) -> Iterator[str]:
     if pool.budget_usd is not None:
         yield f"  budget   {pool.budget_usd} USD a month of its own"
     yield f"  nodes    {pool.min_nodes} to {pool.max_nodes}, standby {pool.standby_nodes}"
-    if spec.approval is not None:
-        yield from _approval(spec.approval)
+    if (approval := spec.approval) is not None:
+        asked = ["removals"] if approval.removals else []
+        if approval.growth_above_usd_per_hour is not None:
+            asked.append(f"growth above {approval.growth_above_usd_per_hour} USD an hour")
+        then = "the change is made" if approval.unanswered is Unanswered.PROCEED else "it is not made"
+        wait = spell_duration(approval.wait)
+        yield f"  asks     before {' and '.join(asked)}; after {wait} without an answer {then}"
     for window in spec.windows:
-        yield f"  window   {window.name}: {_when(window)}: {_what(window)}"
-
-
-def _approval(approval: ApprovalSpec) -> Iterator[str]:
-    asked = ["removals"] if approval.removals else []
-    if approval.growth_above_usd_per_hour is not None:
-        asked.append(f"growth above {approval.growth_above_usd_per_hour} USD an hour")
-    then = "the change is made" if approval.unanswered is Unanswered.PROCEED else "it is not made"
-    yield f"  asks     before {' and '.join(asked)}; after {spell_duration(approval.wait)} without an answer {then}"
+        bounds = (("at least", window.min_nodes), ("at most", window.max_nodes), ("standby", window.standby_nodes))
+        said = [f"{words} {number}" for words, number in bounds if number is not None]
+        said += [f"evicts after {lasting(window.evict_after)}"] if window.evict_after is not None else []
+        yield f"  window   {window.name}: {_when(window)}: {', '.join(said)}"
 
 
 def _when(window: WindowSpec) -> str:
@@ -103,13 +95,6 @@ def _when(window: WindowSpec) -> str:
         ", ".join(_span(str(a), str(b)) for a, b in window.years),
     ]
     return "; ".join(part for part in parts if part) + f" {window.location}" if any(parts) else "always"
-
-
-def _what(window: WindowSpec) -> str:
-    named = (("at least", window.min_nodes), ("at most", window.max_nodes), ("standby", window.standby_nodes))
-    said = [f"{words} {number}" for words, number in named if number is not None]
-    said += [f"evicts after {lasting(window.evict_after)}"] if window.evict_after is not None else []
-    return ", ".join(said)
 
 
 def _span(first: str, last: str) -> str:

@@ -1,7 +1,7 @@
-"""The kinds of values in the configuration file.
+"""From YAML text to checked values, with every mistake at once.
 
-The loader leaves every scalar as text (`receiver.config.document`). Pydantic reads numbers, flags and words; what it
-has no type for is read here. Validators raise Wrong; `document` words pydantic's own errors.
+The loader leaves every scalar as text, because YAML 1.1 (https://yaml.org/spec/1.1/) reads ``20:00`` as 1200, ``on`` as
+true and ``0123`` as 83. Pydantic reads the values; validators for other kinds raise Wrong.
 """
 
 import re
@@ -11,12 +11,14 @@ from datetime import date, timedelta
 from decimal import Decimal
 from difflib import get_close_matches
 from functools import cache
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar, get_args
 from urllib.parse import urlsplit
 from zoneinfo import available_timezones
 
 import durationpy
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic_core import ErrorDetails
 
 from receiver.core.model.overrides import EVERY_POOL
 from receiver.core.model.signals import UNASSIGNED
@@ -25,10 +27,7 @@ Path = tuple[str | int, ...]
 
 
 class Wrong(ValueError):
-    """A value that cannot be used: the *problem*, and the *remedy* as one clause.
-
-    *at* is the path from the section that raises it to the key, empty for a field's own validator.
-    """
+    """A value that cannot be used: the *problem*, the *remedy* as one clause, and the path from the section to it."""
 
     def __init__(self, problem: str, remedy: str = "", at: Path = ()) -> None:
         super().__init__(problem)
@@ -136,9 +135,8 @@ def duration(value: Any) -> timedelta:
     if said == "0":
         return timedelta(0)
     if not _DURATION.fullmatch(said) or said == "-":
-        raise Wrong(
-            f'"{said}" is not a duration', "write whole numbers with units, largest first, such as 30s, 5m, 1h30m or 1d"
-        )
+        remedy = "write whole numbers with units, largest first, such as 30s, 5m, 1h30m or 1d"
+        raise Wrong(f'"{said}" is not a duration', remedy)
     try:
         length: timedelta = durationpy.from_str(said)
     except (OverflowError, durationpy.DurationError):
@@ -154,8 +152,6 @@ def spell_duration(length: timedelta) -> str:
 
 
 def _lasting(least: timedelta, most: timedelta = _LONGEST) -> BeforeValidator:
-    """Return a validator of durations between the two bounds."""
-
     def check(value: Any) -> timedelta:
         length = duration(value)
         if length < least:
@@ -176,7 +172,6 @@ def _decimal(value: Any) -> Decimal:
 
 
 def _ratio(value: Any) -> Decimal:
-    """Return a ratio above 0 and up to 1; raise Wrong, with the ratio that a percentage stands for."""
     said = text(value)
     percent, number = said.endswith("%"), _decimal(said.removesuffix("%").strip() or "%")
     if 1 < number <= 100 or (percent and 0 < number <= 100):
@@ -194,18 +189,16 @@ def _day(value: Any) -> date:
         raise Wrong(f'"{said}" is not a day', "write it as 2026-08-22") from error
 
 
+_zones = cache(available_timezones)  # it searches the disk
+
+
 def _zone(value: Any) -> str:
-    said = text(value)
-    if said not in _zones():
-        best = did_you_mean(said, sorted(_zones())) if len(said) > 3 else ""
+    said, zones = text(value), _zones()
+    if said not in zones:
+        best = did_you_mean(said, sorted(zones)) if len(said) > 3 else ""
         remedy = best if best.startswith("did") else "write a name of the IANA database such as UTC or Europe/London"
         raise Wrong(f'"{said}" is not a time zone', remedy)
     return said
-
-
-@cache
-def _zones() -> frozenset[str]:
-    return frozenset(available_timezones())  # searches the disk on every call
 
 
 def address(value: Any, example: str = "http://prometheus.monitoring:9090") -> str:
@@ -274,41 +267,203 @@ Zone = Annotated[str, BeforeValidator(_zone)]
 Address = Annotated[str, BeforeValidator(address)]
 PublicAddress = Annotated[str, BeforeValidator(public_address)]
 Text = Annotated[str, BeforeValidator(text)]
-PoolName = Annotated[
-    str,
-    _matching(_LABEL_NAME, "a name", "write up to 63 letters, digits, dots, dashes or underscores, such as l40s"),
-    BeforeValidator(_pool_name),
-]
+_NAMES = "write up to 63 letters, digits, dots, dashes or underscores"
+_OBJECTS = "write lower-case letters, digits, dashes and dots, such as ml-batch"
+_GPUS = "use nvidia.com/gpu, nvidia.com/gpu.shared or nvidia.com/mig-... only; cpu and memory are not counted"
+_TAINTS = "write a domain with a slash (readiness.k8s.io/) or a whole key"
+PoolName = Annotated[str, _matching(_LABEL_NAME, "a name", f"{_NAMES}, such as l40s"), BeforeValidator(_pool_name)]
 Identifier = Annotated[str, _matching(r"[\w.:-]+", "one word", "copy it as Civo shows it, without spaces or quotes")]
-ObjectName = Annotated[
-    str,
-    _matching(
-        r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?",
-        "a Kubernetes name",
-        "write lower-case letters, digits, dashes and dots, such as ml-batch",
-    ),
-]
+ObjectName = Annotated[str, _matching(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", "a Kubernetes name", _OBJECTS)]
 GpuResource = Annotated[
-    str,
-    _matching(
-        r"nvidia\.com/(gpu(\.shared)?|mig-[0-9a-z.+]+(\.shared)?)",
-        "a GPU resource",
-        "use nvidia.com/gpu, nvidia.com/gpu.shared or nvidia.com/mig-... only; cpu and memory are not counted",
-    ),
+    str, _matching(r"nvidia\.com/(gpu(\.shared)?|mig-[0-9a-z.+]+(\.shared)?)", "a GPU resource", _GPUS)
 ]
 LabelKey = Annotated[str, _matching(_LABEL_KEY, "a label key", "write it as Kubernetes does, such as example.com/team")]
-TaintPrefix = Annotated[
-    str,
-    _matching(
-        f"{_LABEL_KEY}/?",
-        "the beginning of a taint key",
-        "write a domain with a slash (readiness.k8s.io/) or a whole key",
-    ),
-]
-LabelValue = Annotated[
-    str,
-    _matching(
-        f"({_LABEL_NAME})?", "a label value", "write up to 63 letters, digits, dots, dashes or underscores", empty=True
-    ),
-]
+TaintPrefix = Annotated[str, _matching(f"{_LABEL_KEY}/?", "the beginning of a taint key", _TAINTS)]
+LabelValue = Annotated[str, _matching(f"({_LABEL_NAME})?", "a label value", _NAMES, empty=True)]
 TaintEffect = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
+
+Model = TypeVar("Model", bound=BaseModel)
+Document = dict[str, Any]  # mappings, lists and text
+
+_NULL = "tag:yaml.org,2002:null"
+_MERGE = "tag:yaml.org,2002:merge"
+_SCALARS = {f"tag:yaml.org,2002:{kind}" for kind in ("str", "bool", "int", "float", "timestamp", "value")}
+_MAPPING = ("must be a mapping", "write its keys below it, each as key: value")
+_LIST = ("must be a list", "write each entry on a line of its own that starts with a dash")
+_CONTAINERS = {"model_type": _MAPPING, "model_attributes_type": _MAPPING, "dict_type": _MAPPING, "tuple_type": _LIST}
+_SCALAR_WORDS = {
+    "int_parsing": ('"{said}" is not a whole number', "write digits only, such as 8"),
+    "int_parsing_size": ('"{said}" is too large', "write a smaller number"),
+    "bool_parsing": ('"{said}" is neither true nor false', "write true or false"),
+}
+_BOUNDS = {  # pydantic's name of the bound, the problem, and the remedy
+    "greater_than_equal": ("ge", "low", "write {} or more"),
+    "less_than": ("lt", "high", "write less than {}"),
+    "less_than_equal": ("le", "high", "write at most {}"),
+}
+
+
+def load(kind: type[Model], content: str) -> tuple[Model | None, list[Mistake]]:
+    """Return *content* (YAML) as a *kind*, None if that is impossible, and every mistake in it."""
+    try:
+        document, mistakes = read(content)
+    except ConfigError as error:
+        return None, list(error.mistakes)
+    try:
+        return kind.model_validate(document), mistakes
+    except ValidationError as error:
+        noted = {mistake.path for mistake in mistakes}  # a key without a value is not reported as missing too
+        for detail in error.errors(include_url=False):
+            for wrong in _words(detail, kind):
+                where = spell((*_path(detail), *wrong.at))
+                if where not in noted:
+                    mistakes.append(Mistake(path=where, problem=wrong.problem, remedy=wrong.remedy))
+        return None, mistakes
+
+
+def parse(kind: Any, value: str) -> Any:
+    """Return *value* as one of the kinds of `receiver.config.values`; raise Wrong."""
+    try:
+        return _adapter(kind).validate_python(value)
+    except ValidationError as error:
+        raise next(_words(error.errors(include_url=False)[0])) from error
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+def read(text: str) -> tuple[Document, list[Mistake]]:
+    """Return the document in *text* and the mistakes that leave the rest of it readable.
+
+    Raises ConfigError when there is no document: invalid YAML, an empty file, something else than a mapping.
+    """
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        problem, remedy = "is empty", "list at least one pool under pools"
+    except yaml.YAMLError as error:
+        node, said, mark = None, getattr(error, "problem", None) or str(error), getattr(error, "problem_mark", None)
+        where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        problem = f"is not YAML: {said}{where}"
+        remedy = "indent with spaces, not tabs" if "'\\t'" in said else "check indentation, colons and quotes there"
+    except RecursionError:
+        node, problem, remedy = None, "is not YAML: brackets are nested too deep", "close them"
+    if isinstance(node, yaml.MappingNode):
+        reader = _Reader()
+        return reader.mapping(node, ()), reader.mistakes
+    if node is not None:
+        problem, remedy = "is not a mapping", "start it with keys such as pools:"
+    raise ConfigError([Mistake(path="", problem=f"the file {problem}", remedy=remedy)])
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.mistakes: list[Mistake] = []
+        self._above: list[yaml.Node] = []  # an alias may point at a node that contains it
+
+    def mapping(self, node: yaml.MappingNode, path: Path) -> Document:
+        own: Document = {}
+        merged: Document = {}
+        lines: dict[str, int] = {}
+        self._above.append(node)
+        for key_node, value_node in node.value:
+            line = key_node.start_mark.line + 1
+            if key_node.tag == _MERGE:
+                # One mapping, or a list of them in which earlier ones win.
+                sources = value_node.value if isinstance(value_node, yaml.SequenceNode) else [value_node]
+                for source in reversed(sources):
+                    if isinstance(source, yaml.MappingNode) and source not in self._above:
+                        merged |= self.mapping(source, path)
+                    else:
+                        self._note((*path, "<<"), "must name a mapping", "point it at an anchor of a mapping")
+            elif not isinstance(key_node, yaml.ScalarNode):
+                self._note(path, f"line {line} has a key that is not a word", "write keys as plain text")
+            elif (key := key_node.value) in lines:
+                where = f"lines {lines[key]} and {line}" if lines[key] != line else f"line {line}"
+                self._note((*path, key), f"is given twice ({where})", "keep one of them")
+            else:
+                lines[key] = line
+                value = self._value(value_node, (*path, key))
+                if value is not None:
+                    own[key] = value
+        self._above.pop()
+        return merged | own
+
+    def _value(self, node: yaml.Node, path: Path) -> Any:
+        """Return the value of *node*, or None after noting a mistake."""
+        if node in self._above:
+            self._note(path, "contains itself", "remove the alias")
+        elif isinstance(node, yaml.MappingNode):
+            return self.mapping(node, path)
+        elif isinstance(node, yaml.SequenceNode):
+            self._above.append(node)
+            items = [self._value(item, (*path, index)) for index, item in enumerate(node.value)]
+            self._above.pop()
+            return items
+        elif node.tag == _NULL:
+            self._note(path, "has no value", "give it one or remove the key")
+        elif node.tag not in _SCALARS:
+            self._note(path, f"has the unknown tag {node.tag}", "write the value as plain text")
+        else:
+            return node.value
+        return None
+
+    def _note(self, path: Path, problem: str, remedy: str) -> None:
+        self.mistakes.append(Mistake(path=spell(path), problem=problem, remedy=remedy))
+
+
+def _path(detail: ErrorDetails) -> Path:
+    """Return where *detail* is; pydantic marks a mapping's key with a final ``[key]``."""
+    loc = detail["loc"]
+    return loc[:-1] if loc and loc[-1] == "[key]" else loc
+
+
+def _words(detail: ErrorDetails, kind: type[BaseModel] | None = None) -> Iterator[Wrong]:
+    """Yield *detail*, an error of pydantic, in plain words; *kind* is the model of the whole document."""
+    said, context, sort = detail["input"], detail.get("ctx", {}), detail["type"]
+    reason, path = context.get("error"), _path(detail)
+    if isinstance(reason, Contradictory):
+        yield from reason.found
+    elif isinstance(reason, Wrong):
+        yield reason
+    elif sort == "missing":  # the example beside the field says what to add
+        model, key = _model_at(kind, path[:-1]), str(path[-1])
+        examples = model.model_fields[key].examples if model else None
+        yield Wrong("is missing", f"add {examples[0] if examples else key}")
+    elif sort == "extra_forbidden":
+        model = _model_at(kind, path[:-1])
+        yield Wrong("unknown key", did_you_mean(str(path[-1]), model.model_fields if model else ()))
+    elif sort in _CONTAINERS:
+        yield Wrong(*_CONTAINERS[sort])
+    elif isinstance(said, dict | list):
+        yield not_one_value(said)
+    elif said == "":
+        yield Wrong("is empty", "give it a value or remove the key")
+    elif sort in ("enum", "literal_error"):
+        words = re.findall(r"'([^']+)'", context["expected"])
+        close = nearest(said, words)
+        remedy = f"did you mean {close}?" if close else "write one of them"
+        yield Wrong(f'must be {" or ".join(words)}, not "{said}"', remedy)
+    elif sort in _BOUNDS:
+        bound, size, remedy = _BOUNDS[sort]
+        yield Wrong(f'"{said}" is too {size}', remedy.format(context[bound]))
+    else:
+        problem, remedy = _SCALAR_WORDS.get(sort, (detail["msg"].lower(), "correct it"))
+        yield Wrong(problem.format(said=said), remedy)
+
+
+def _model_at(kind: type[BaseModel] | None, path: Iterable[str | int]) -> type[BaseModel] | None:
+    """Return the model of the mapping at *path* below *kind*."""
+    for key in path:
+        if isinstance(key, str) and kind is not None and key in kind.model_fields:
+            kind = model_in(kind.model_fields[key].annotation)
+    return kind
+
+
+def model_in(annotation: Any) -> type[BaseModel] | None:
+    """Return the model that *annotation* holds, possibly inside a tuple, a mapping or an optional; else None."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    found = (model_in(part) for part in get_args(annotation))
+    return next((model for model in found if model is not None), None)

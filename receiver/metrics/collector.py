@@ -13,7 +13,7 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from receiver.config.environment import installed_version
-from receiver.config.live import ConfigurationFile, LiveSecrets
+from receiver.config.settings import ConfigurationFile, LiveSecrets
 from receiver.core.model import memory
 from receiver.core.model.actions import ActionKind, Change, OutcomeKind
 from receiver.core.model.model import Source

@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TypeVar
 
-from receiver.config.document import parse
-from receiver.config.values import LongerThanZero
+from receiver.config.values import LongerThanZero, parse
 from receiver.core.model.pods import COMPUTE, PROTECTED, WHY, Pod, PodPhase, keeps_for, named
 from receiver.core.model.policy import Taint
 from receiver.core.model.usage import EndedPod, workload_name

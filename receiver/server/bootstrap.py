@@ -30,8 +30,8 @@ from receiver.adapters.store.database import is_sqlite, parse
 from receiver.adapters.store.lease_table import LeaseTable
 from receiver.config import ConfigError, Settings, load
 from receiver.config.environment import installed_version
-from receiver.config.live import ConfigurationFile, LiveSecrets
 from receiver.config.model import GroupDemand, Mode, QueueDemand
+from receiver.config.settings import ConfigurationFile, LiveSecrets
 from receiver.core.model.memory import is_trusted, steady_since
 from receiver.core.model.text import harmless
 from receiver.core.notices.grouping import PageLinks, Seal

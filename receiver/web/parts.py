@@ -6,8 +6,8 @@ from typing import Protocol
 
 from prometheus_client import CollectorRegistry
 
-from receiver.config.live import Tokens
 from receiver.config.model import ReadAccess
+from receiver.config.settings import Tokens
 from receiver.core.model.policy import Policy
 from receiver.core.notices.grouping import PageLinks
 from receiver.ports import Clock, LoopHealth, WebStore

@@ -13,10 +13,9 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from receiver.config import Configuration, Environment, load_text
-from receiver.config.document import model_in
 from receiver.config.environment import SECRET, VARIABLES
 from receiver.config.prices import PriceFile
-from receiver.config.values import spell_duration
+from receiver.config.values import model_in, spell_duration
 
 PAGE = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
 

@@ -7,9 +7,8 @@ from functools import cache
 from pathlib import Path
 
 from receiver.config import Configuration
-from receiver.config.document import model_in
 from receiver.config.settings import CORE
-from receiver.config.values import Section
+from receiver.config.values import Section, model_in
 
 RECEIVER = Path(__file__).parents[2] / "receiver"
 # Modules that define, check and print keys: reading a key there gives it no effect.

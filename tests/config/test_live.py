@@ -7,7 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from receiver.config.environment import read_environment
-from receiver.config.live import LOOK_EVERY, ROTATED, ConfigurationFile, LiveSecrets
+from receiver.config.settings import LOOK_EVERY, ROTATED, ConfigurationFile, LiveSecrets
 from tests.config.builders import ENVIRONMENT, one_pool
 
 WEBHOOK, OPERATOR, READER, KEY = ROTATED[1], ROTATED[2], ROTATED[3], ROTATED[0]

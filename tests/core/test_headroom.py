@@ -16,7 +16,7 @@ from receiver.core.model.overrides import Override, OverrideKind
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.policy import Budget, Limits, Objective, Policy, Pool, Taint
 from receiver.core.model.windows import Window
-from receiver.core.scaling.headroom import ASKED_WITHIN, ENOUGH_PERCENT, PERCENT_OF_ASKED, PERCENT_OF_HELD
+from receiver.core.scaling.market import ASKED_WITHIN, ENOUGH_PERCENT, PERCENT_OF_ASKED, PERCENT_OF_HELD
 from tests.core.builders import (
     EVERY_SECOND,
     GPU,

@@ -13,7 +13,7 @@ from pytest_httpserver import HTTPServer
 
 from receiver.adapters.messages import Outbox
 from receiver.adapters.store import SqlStore
-from receiver.config.live import Tokens
+from receiver.config.settings import Tokens
 from receiver.core.model.policy import Billing, Pool
 from receiver.core.notices.grouping import PageLinks
 from receiver.metrics.collector import Instruments

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from receiver.adapters.leader import WriterLock
 from receiver.config import load
-from receiver.config.live import ConfigurationFile, LiveSecrets
+from receiver.config.settings import ConfigurationFile, LiveSecrets
 from receiver.core.model.actions import Action, ActionKind
 from receiver.core.model.policy import Budget, Policy, Stated
 from receiver.metrics.collector import Instruments

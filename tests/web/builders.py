@@ -10,8 +10,8 @@ from flask.testing import FlaskClient
 from jinja2.bccache import Bucket, BytecodeCache
 from prometheus_client import CollectorRegistry
 
-from receiver.config.live import Tokens
 from receiver.config.model import ReadAccess
+from receiver.config.settings import Tokens
 from receiver.core.model.actions import (
     Action,
     ActionKind,

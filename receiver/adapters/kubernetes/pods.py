@@ -12,8 +12,7 @@ from receiver import ports
 from receiver.adapters.http.sessions import moment
 from receiver.adapters.kubernetes.api import Json, condition, controller_of, entries, key_of, section, text, words
 from receiver.adapters.kubernetes.nodes import SHOWN, compute, gpus, named
-from receiver.config.document import parse
-from receiver.config.values import LongerThanZero, Wrong
+from receiver.config.values import LongerThanZero, Wrong, parse
 from receiver.core.model.pods import SLOTS, Pod, PodPhase, Preference, Requirement, Toleration
 from receiver.core.model.text import cut
 from receiver.core.model.usage import EndedPod, workload_name

@@ -143,7 +143,7 @@ def why_kept(case: Case, say: Say) -> str:
         return ""
     movable = [n for n in usable if could_be_emptied(n, case)]
     if movable:
-        first = min(movable, key=lambda n: (unit_ends_soon(n, case.policy, case.now), n.name))
+        first = min(movable, key=lambda n: (unit_ends_soon(n, case), n.name))
         at, why = first_removal(movable, case, say)
         if at is None:
             return f"{first.name} is not emptied: {why}"

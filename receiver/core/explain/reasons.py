@@ -19,7 +19,7 @@ from receiver.core.money.cost import HOUR, amount, unit_price
 from receiver.core.scaling.guardrails import Case, FewerRequested, StuckNodes, Uncounted
 from receiver.core.scaling.market import goes_early
 from receiver.core.scaling.removal import is_kept, removal_backs_off
-from receiver.core.scaling.waits import Direction, Wait, failed_nodes
+from receiver.core.scaling.waits import Direction, Wait, WaitKind
 
 # Sentences on what would change an answer, each with the moment at which it comes true by itself.
 Changes = Sequence[tuple[str, datetime | None]]
@@ -219,7 +219,7 @@ def provisioning_works(reason: Reason, case: Case) -> Said:
         nodes = ", ".join(failed.nodes)
         sentence = f"{nodes}: not usable within {lasting(failed.within)}"
         changes.append((f"once it becomes usable or is gone: {nodes}", None))
-        failed = failed_nodes(Direction.GROW, case.pool, case.state, case.policy, case.now)
+        failed = case.wait(WaitKind.PROVISIONING, case.present + 1)
     said = f"{failed.reason} ({some(failed.failures, 'failure')} in a row)" if failed is not None else ""
     if isinstance(failed, Wait):
         at = moment(failed.until)

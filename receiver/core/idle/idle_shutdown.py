@@ -14,7 +14,7 @@ from enum import StrEnum
 from receiver.core.model.model import Facts, Source
 from receiver.core.model.overrides import overrides_in_force
 from receiver.core.model.pods import Pod, PodPhase, honoured
-from receiver.core.model.policy import KeepUntil, Policy
+from receiver.core.model.policy import Policy
 from receiver.core.model.signals import SignalAction
 from receiver.core.model.usage import Course, Use, was_idle
 
@@ -52,7 +52,6 @@ class Consenting:
 
     @property
     def key(self) -> str:
-        """``namespace/Kind/name``."""
         return f"{self.namespace}/{self.kind}/{self.name}"
 
     @property
@@ -141,7 +140,7 @@ def consenting(pods: Iterable[Pod]) -> tuple[Consenting, ...]:
 
 
 def _owner(pod: Pod) -> tuple[str, str]:
-    """Return kind and name of what created *pod*: the pods of all ReplicaSets of a Deployment are one workload."""
+    """Kind and name of what created *pod*: the pods of all ReplicaSets of a Deployment are one workload."""
     kind, _, name = pod.owner.partition("/")
     if not name:
         return "Pod", pod.name
@@ -166,20 +165,23 @@ def windows(workloads: Iterable[Consenting], now: datetime) -> tuple[timedelta, 
 def judge(workload: Consenting, case: IdleCase) -> IdleVerdict:
     """Return what to do about *workload*."""
     standing, at = standing_of(workload.topic, case)
+    clear = IdleVerdict.CLEAR if standing in TO_BE_CLEARED else IdleVerdict.NOTHING
     if not workload.whole:
-        return _clear(standing)
+        return clear
     if workload.kind not in SCALABLE:
         return IdleVerdict.CANNOT if standing is IdleStanding.CALM else IdleVerdict.NOTHING
-    if _is_leaving(workload, standing, at, case.now):
-        return IdleVerdict.NOTHING
+    done = standing is IdleStanding.DONE and at is not None and timedelta(0) <= case.now - at <= A_WARNING_HOLDS
+    if done and at is not None and all(p.created_at <= at for p in workload.staying):
+        return IdleVerdict.NOTHING  # the pods of the time when it was scaled to zero still exist
     if kept_until(workload, case) is not None:
         return IdleVerdict.KEEP if standing in TO_BE_CLEARED else IdleVerdict.NOTHING
-    if not _is_ours(workload, case):
-        return IdleVerdict.NOTHING
-    use = _use(workload, case)
-    if use is Use.QUIET:
-        return _due(standing, at, case)
-    return _clear(standing) if use is Use.ACTIVE else IdleVerdict.NOTHING
+    pools = {case.pools.get(p.node) for p in workload.staying if p.node}
+    if any(pool is None or pool in case.held for pool in pools):
+        return IdleVerdict.NOTHING  # on a node that is not ours, or in a pool that is frozen or silenced
+    uses = {_use_of(pod, case) for pod in workload.staying}  # none where all pods are being deleted
+    if Use.ACTIVE in uses:
+        return clear
+    return _due(standing, at, case) if uses == {Use.QUIET} else IdleVerdict.NOTHING
 
 
 def standing_of(topic: str, case: IdleCase) -> tuple[IdleStanding, datetime | None]:
@@ -208,24 +210,10 @@ def shutdown_at(workload: Consenting, case: IdleCase) -> datetime:
     return (at if at and standing is IdleStanding.WARNED else case.now) + case.policy.idle_shutdown_grace
 
 
-def overdue(workload: Consenting, case: IdleCase) -> timedelta:
-    """How long ago a warned workload should have been scaled to zero."""
-    return case.now - shutdown_at(workload, case)
-
-
 def kept_until(workload: Consenting, case: IdleCase) -> datetime | None:
     """Until when an allowed annotation postpones the shutdown, or None. One pod is enough for its workload."""
     wishes = (honoured(p, case.policy.keep_until, case.now) for p in workload.staying)
     return max((w for w in wishes if w is not None), default=None)
-
-
-def may_be_kept(workload: Consenting, policy: KeepUntil) -> bool:
-    """True when pods of its namespace may postpone the shutdown."""
-    return workload.namespace in policy.namespaces
-
-
-def _clear(standing: IdleStanding) -> IdleVerdict:
-    return IdleVerdict.CLEAR if standing in TO_BE_CLEARED else IdleVerdict.NOTHING
 
 
 def _due(standing: IdleStanding, at: datetime | None, case: IdleCase) -> IdleVerdict:
@@ -241,30 +229,6 @@ def _due(standing: IdleStanding, at: datetime | None, case: IdleCase) -> IdleVer
     if standing is IdleStanding.FAILED and since <= A_WARNING_HOLDS:
         return IdleVerdict.SCALE
     return IdleVerdict.WARN
-
-
-def _is_leaving(workload: Consenting, standing: IdleStanding, at: datetime | None, now: datetime) -> bool:
-    """True after it was scaled to zero, while the pods of that time still exist."""
-    if standing is not IdleStanding.DONE or at is None or not timedelta(0) <= now - at <= A_WARNING_HOLDS:
-        return False
-    return all(p.created_at <= at for p in workload.staying)
-
-
-def _is_ours(workload: Consenting, case: IdleCase) -> bool:
-    """True when all of its pods with a node are in our pools, none of them frozen or silenced."""
-    pools = {case.pools.get(p.node) for p in workload.staying if p.node}
-    return not any(pool is None or pool in case.held for pool in pools)
-
-
-def _use(workload: Consenting, case: IdleCase) -> Use:
-    """What is known of the whole workload: one active pod makes it active, and one unknown pod unknown.
-
-    A workload whose pods are all being deleted is unknown: it ends without us.
-    """
-    uses = {_use_of(pod, case) for pod in workload.staying}
-    if Use.ACTIVE in uses:
-        return Use.ACTIVE
-    return Use.QUIET if uses == {Use.QUIET} else Use.UNKNOWN
 
 
 def _use_of(pod: Pod, case: IdleCase) -> Use:

@@ -90,7 +90,7 @@ class Memory:
     budget_changes: tuple[BudgetChange, ...] = ()  # in force, whatever their month
     charged: Charged | None = None  # Civo's newest answer on what it charged
     unanswered: tuple[Action, ...] = ()  # growth that ended recently and that Civo may have accepted
-    refused: Mapping[str, int] = field(default_factory=dict)  # by pool: `core.scaling.capacity.refused_counts`
+    refused: Mapping[str, int] = field(default_factory=dict)  # by pool: `core.scaling.waits.refused_counts`
     seed: Seed | None = None  # the newest; without one the store knows nothing of earlier costs
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from receiver.core.explain.explain import Fate, State
 from receiver.core.explain.rules import RULES
 from receiver.core.idle.idle_shutdown import TOPIC as IDLE_TOPIC
-from receiver.core.idle.idle_shutdown import Consenting, IdleCase, IdleStanding, key_of, may_be_kept, shutdown_at
+from receiver.core.idle.idle_shutdown import Consenting, IdleCase, IdleStanding, key_of, shutdown_at
 from receiver.core.model.model import Node, PoolState
 from receiver.core.model.pods import KEEP_UNTIL, Pod, Workload, honoured
 from receiver.core.model.policy import KeepUntil, Policy, Pool
@@ -262,7 +262,7 @@ def _name_of(key: str) -> str:
 def _how_to_keep(workload: Consenting, case: IdleCase) -> str:
     pod, allowed = workload.pods[0], case.policy.keep_until
     annotate = f"kubectl annotate pod -n {pod.namespace} {pod.name} --overwrite"
-    if may_be_kept(workload, allowed):
+    if workload.namespace in allowed.namespaces:
         until = f"{case.now + min(A_DAY, allowed.longest):%Y-%m-%dT%H:%M:%SZ}"
         return f"To keep it for now: {annotate} {KEEP_UNTIL}={until} (at most {lasting(allowed.longest)} ahead)"
     return f"To keep it: {annotate} {IDLE_SHUTDOWN}-"

@@ -21,7 +21,7 @@ from receiver.core.model.overrides import (
 )
 from receiver.core.model.policy import Approval, Policy
 from receiver.core.money.cost import next_unit_at
-from receiver.core.scaling.assign import Assignment, Wanted, floor_gives_way
+from receiver.core.scaling.assign import Assignment, Wanted
 from receiver.core.scaling.decide import case_of, later
 from receiver.core.scaling.guardrails import GUARDRAILS, Case, apply
 from receiver.core.scaling.guardrails import approved as asks_first
@@ -58,51 +58,40 @@ def due_requests(
 
 
 def _removals(case: Case, approval: Approval) -> Sequence[Question]:
-    wanted = case.wanted
+    wanted, now = case.wanted, case.now
     if not approval.removals or (wanted.new_nodes and not wanted.stopped):
         return ()
     soon = removable(case, 2 * approval.wait)  # one request covers what would be asked during this wait
     coming = soon.nodes
-    known = {busy: covered_instances(case.questions, case.now, busy=busy) for busy in (False, True)}
+    known = {busy: covered_instances(case.questions, now, busy=busy) for busy in (False, True)}
     asks = [n for n in unapproved(coming, soon.announced, case) if n.instance not in known[n.busy]]
-    waits = [n for n in asks if _can_answer(n, case)]
-    if not any(removable_at(n, case) - approval.wait <= case.now for n in waits):
+    rests = min(SAFETY_MINIMUM, case.pool.idle_for)
+    asks = [n for n in asks if n.idle_since is None or now >= n.idle_since + rests]
+    waits = [n for n in asks if _over_at(n, case, approval) - now >= TIME_TO_ANSWER]
+    if not any(removable_at(n, case) - approval.wait <= now for n in waits):
         return ()
     last = {n.instance for n in waits}
-    goes = _let_through(coming, [n for n in coming if n.instance not in last], waits, case)
-    kinds = ((Asks.REMOVAL, [n for n in goes if not n.busy]), (Asks.EMPTYING, [n for n in goes if n.busy]))
-    return [_about_nodes(nodes, asks, case, approval) for asks, nodes in kinds if nodes]
-
-
-def _can_answer(node: Node, case: Case) -> bool:
-    """True when *node* has come to rest, and its paid unit leaves enough time to answer."""
-    rested = node.idle_since is None or case.now >= node.idle_since + min(SAFETY_MINIMUM, case.pool.idle_for)
-    return rested and _over_at(node, case) - case.now >= TIME_TO_ANSWER
-
-
-def _over_at(node: Node, case: Case) -> datetime:
-    """When a request about *node* expires: at the end of its paid unit."""
-    billing = case.policy.billing
-    if billing.by_the_hour:
-        return next_unit_at(node.created_at, case.now, billing)
-    approval = case.pool.approval
-    assert approval is not None
-    return max(case.now, removable_at(node, case)) + approval.wait + STANDS_FOR
-
-
-def _let_through(coming: Sequence[Node], others: Sequence[Node], waits: Sequence[Node], case: Case) -> Sequence[Node]:
-    """Those of *waits* that every other guardrail lets go when their moment comes, as far as is known now; the *others*
-    go before them."""
-    then = later(case, max(case.now, *(removable_at(n, case) for n in waits)))
+    others = [n for n in coming if n.instance not in last]
+    # Those that every other guardrail lets go when their moment comes, as far as is known now; the others go first.
+    then = later(case, max(now, *(removable_at(n, case) for n in waits)))
     then = replace(then, dead=sum(is_dead(n) for n in coming), empty=sum(not n.busy for n in coming))
     left = apply(case.present - len(coming), then, OTHERS)[-1].target
-    return [*others, *waits][: max(0, case.present - left)][len(others) :]
+    goes = [*others, *waits][: max(0, case.present - left)][len(others) :]
+    found: list[Question] = []
+    for kind, nodes in ((Asks.REMOVAL, [n for n in goes if not n.busy]), (Asks.EMPTYING, [n for n in goes if n.busy])):
+        if nodes:
+            question = _question(kind, case.present, case.present - len(nodes), case, approval, nodes)
+            due_at = max(now, min(removable_at(n, case) for n in nodes))
+            expires_at = max(_over_at(n, case, approval) for n in nodes)
+            found.append(replace(question, due_at=due_at, expires_at=expires_at))
+    return found
 
 
-def _about_nodes(nodes: Sequence[Node], asks: Asks, case: Case, approval: Approval) -> Question:
-    question = _question(asks, case.present, case.present - len(nodes), case, approval, nodes)
-    due_at = max(case.now, min(removable_at(n, case) for n in nodes))
-    return replace(question, due_at=due_at, expires_at=max(_over_at(n, case) for n in nodes))
+def _over_at(node: Node, case: Case, approval: Approval) -> datetime:
+    """When a request about *node* expires: at the end of its paid unit."""
+    if case.policy.billing.by_the_hour:
+        return next_unit_at(node.created_at, case.now, case.policy.billing)
+    return max(case.now, removable_at(node, case)) + approval.wait + STANDS_FOR
 
 
 def _question(
@@ -153,7 +142,7 @@ def is_wanted(question: Question, state: PoolState, wanted: Wanted) -> bool:
     """True while an approval of *question* would still help: its nodes are idle or could be emptied, or work waits."""
     if question.asks is Asks.GROWTH:
         return state.required + wanted.new_nodes > question.from_count
-    if wanted.new_nodes and not floor_gives_way(wanted):
+    if wanted.new_nodes and not wanted.stopped:
         return False
     nodes = (n for n in state.living if n.instance in question.instances)
     return any(not n.busy or n.instance in wanted.movable for n in nodes)

@@ -1,8 +1,12 @@
-"""The bounds of a pool at one moment: its own, those of open windows, and those of overrides.
+"""The bounds of a pool at one moment (its own, those of open windows, those of overrides), and when nodes are closed.
 
 A window may also evict running work that exceeds its maximum. Its grace period begins when the eviction was announced:
-normally when the window opens. The announcement is stored, so a restart does not start the grace period again, and no
-work is evicted without an announcement.
+normally when the window opens. The announcement is stored, so a restart does not start the grace period again.
+
+While a budget that covers the whole pool is at its stop, its nodes are closed to new work. Running pods go on, so every
+dollar beyond the line belongs to a node whose pod was running when the line was reached. A team's stop closes nothing:
+its pods share nodes with others'. A node that hosts us or the monitoring stays open: it is paid for anyway, and the
+components that watch the budget must be able to start.
 """
 
 import hashlib
@@ -19,6 +23,10 @@ from receiver.core.model.policy import Pool
 from receiver.core.model.windows import Bounds, Window, bounds_at, is_open, stays_open
 from receiver.core.money.budget import Budgets, BudgetStage
 from receiver.core.scaling.demand import tolerates_cordon
+
+TOPIC = "evict:"  # of the notices
+REPLACERS = frozenset({"ReplicaSet", "StatefulSet", "ReplicationController"})  # they replace every pod that goes
+MIRROR_OWNER = "Node/"  # the kubelet starts a mirror pod again on its own node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +66,7 @@ def bounds_of(pool: Pool, overrides: Iterable[Override], at: datetime) -> Bounds
     """Return the bounds of *pool* in force at *at*.
 
     The order of precedence: `max_nodes` of the pool, then pin, ceiling, floor, window. A pin is floor and ceiling in
-    one and leaves no standby. A ceiling replaces the windows' maximum, lower or higher. A floor raises the minimum, and
-    the windows' maximum where that is lower.
+    one and leaves no standby. A ceiling replaces the windows' maximum. A floor raises the minimum, and a lower maximum.
     """
     in_force = overrides_in_force(pool.id, overrides, at)
     most = in_force.most.nodes if in_force.most is not None else None
@@ -78,17 +85,11 @@ def bounds_of(pool: Pool, overrides: Iterable[Override], at: datetime) -> Bounds
     )
 
 
-TOPIC = "evict:"  # of the notices
-REPLACERS = frozenset({"ReplicaSet", "StatefulSet", "ReplicationController"})  # they replace every pod that goes
-MIRROR_OWNER = "Node/"  # the kubelet starts a mirror pod again on its own node
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grace:
     """An open window that evicts work beyond *max_nodes*, *evict_after* after it was announced (*told*; None: not yet).
 
-    *not_emptied* are the instances that could not be emptied since it opened. Their work is left alone until it closes,
-    or each try would end work that had started again there.
+    *not_emptied* could not be emptied since it opened: each further try would end work that had started again there.
     """
 
     window: str
@@ -127,10 +128,8 @@ def graces_of(
     A pin or a ceiling replaces the windows' maximum, so none evicts then; a floor raises it. An announcement (*told*)
     counts only if the window has been open ever since.
     """
-    if bounds.overrides.most is not None:
-        return ()
-    found = []
-    for window in pool.windows:
+    found: list[Grace] = []
+    for window in pool.windows if bounds.overrides.most is None else ():
         if not evicts(window, pool) or not is_open(window, now):
             continue
         assert window.max_nodes is not None
@@ -150,16 +149,9 @@ def graces_of(
     return tuple(found)
 
 
-def most_after(graces: Iterable[Grace], now: datetime) -> int | None:
-    """How many nodes may keep running work: the lowest maximum of the windows whose grace is over."""
-    return min((g.max_nodes for g in graces if g.ends_at is not None and g.ends_at <= now), default=None)
-
-
 def evicting(state: PoolState) -> frozenset[str]:
-    """The instances that a window has begun to empty: the stored action has cordoned them for it.
-
-    Nothing is evicted before that is stored, so a restart knows every eviction that was sent.
-    """
+    """The instances that a window has begun to empty: the stored action has cordoned them for it. Nothing is evicted
+    before that is stored."""
     victims = state.open_action.victims if state.open_action else ()
     return frozenset(v.instance for v in victims if v.because is Because.EVICTED and v.stage is VictimStage.CORDONED)
 
@@ -168,9 +160,8 @@ def window_may_evict(pod: Pod) -> bool:
     """True when a window may evict *pod*: it is certain to start again, or its owner consented, and it is not
     protected.
 
-    A Job counts an evicted pod as failed, and may end for good with it (``backoffLimit``, ``podFailurePolicy``); what
-    an operator does is unknown. Their pods need consent. A gang loses all of its work with one of its pods, so its pods
-    stay. A pod that tolerates our cordon would come back to the node that it was evicted from.
+    A Job may end for good with an evicted pod, and what an operator does is unknown: these need consent. A gang loses
+    all of its work with one pod. A pod that tolerates our cordon would come back to the node it was evicted from.
     """
     kind = pod.owner.partition("/")[0]
     agreed = pod.evictable and bool(pod.owner) and not pod.owner.startswith(MIRROR_OWNER)
@@ -180,10 +171,9 @@ def window_may_evict(pod: Pod) -> bool:
 
 
 def why_closed(budgets: Budgets, pool: str) -> str | None:
-    """Why the nodes of *pool* (an id) are closed to new work: the budgets at their stop.
+    """Why the nodes of *pool* (an id) are closed to new work: the budgets at their stop. Empty: they are open.
 
-    Empty: they are open. None: unknown, and closed nodes stay closed, as an unknown spend neither starts nor ends
-    anything.
+    None: unknown, and closed nodes stay closed, as an unknown spend neither starts nor ends anything.
     """
     touched = budgets.touched(pool)
     stopped = [f"{view.title} {view.month}" for view in touched if view.stage is BudgetStage.STOP]
@@ -210,12 +200,9 @@ def to_close(nodes: Iterable[Node], why: str | None) -> tuple[Node, ...]:
     """The nodes to close now, as *why* says; one that others cordoned is closed already."""
     if not why:
         return ()
-    there = (n for n in nodes if n.registered and n.stage is not Stage.DELETING and not n.hosts)
-    return tuple(
-        n
-        for n in there
-        if n.cordoned_by is not CordonedBy.SOMEONE and (n.closed_for != why or n.cordoned_by is not CordonedBy.US)
-    )
+    there = [n for n in nodes if n.registered and n.stage is not Stage.DELETING and not n.hosts]
+    ours = [n for n in there if n.cordoned_by is not CordonedBy.SOMEONE]
+    return tuple(n for n in ours if n.closed_for != why or n.cordoned_by is not CordonedBy.US)
 
 
 def to_open(nodes: Iterable[Node], why: str | None) -> tuple[Node, ...]:

@@ -1,11 +1,5 @@
-"""Where work can run: nodes that exist or are on their way, new nodes that may be bought, and nodes that a budget stop
-closes.
-
-While a budget that covers the whole pool is at its stop, its nodes are closed to new work. Running pods go on, so every
-dollar beyond the line belongs to a node whose pod was running when the line was reached. A team's stop closes nothing:
-its pods share nodes with others'. A node that hosts us or the monitoring stays open: it is paid for anyway, and the
-components that watch the budget must be able to start.
-"""
+"""Where work can run: nodes that exist or are on their way, and new nodes, as far as budgets, limits and approvals
+allow them."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,7 +28,6 @@ from receiver.core.scaling.waits import (
 )
 
 Requests = tuple[tuple[str, int], ...]
-WHY = ("demand", "floor", "standby", "headroom")  # new nodes are opened, in this order
 
 # The shelves of bins. Usable nodes are filled first, then begun ones; only then another node that is on its way is
 # begun, in the order of buying. So the same pods fill the nodes that were bought for them: if every coming node were
@@ -68,7 +61,6 @@ class Bin:
 
     @property
     def gpus(self) -> int:
-        """GPU units that are free here."""
         return gpus_in(self.free)
 
     def copy(self) -> "Bin":
@@ -97,12 +89,14 @@ class Tally:
     state: PoolState
     bounds: BoundsInForce
     bins: list[Bin]
+    offer: Mapping[str, int]  # what is free on a new node
+    price: Decimal  # USD per node-hour; an unknown price is higher than any
     room: int | None = None  # new nodes that a guardrail would leave (0: none, None: as many as the checks allow)
     gang_room: int | None = None  # while fewer are requested after a refusal: new nodes that one gang may need
     shelves: tuple[list[Bin], ...] = ([], [], [], [])  # the bins by shelf: see USABLE
     too_small: dict[tuple[Requests, ...], int] = field(default_factory=dict)
     reached: dict[tuple[int, Requests], int] = field(default_factory=dict)
-    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(WHY, 0))
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(("demand", "floor", "standby", "headroom"), 0))
     within: list[int] = field(default_factory=lambda: [0, 0, 0])  # budget, maximum, limits
     asking: list[Workload] = field(default_factory=list)
     settled: list[Workload] = field(default_factory=list)  # of a gang in several pools: its part here
@@ -151,8 +145,8 @@ class Tally:
         """A copy to return to."""
         copies = {id(b): b.copy() for b in self.bins}
         before = copy(self)
-        for name, value in ((name, getattr(self, name)) for name in self.__slots__):
-            if isinstance(value, (list, dict)):
+        for name in self.__slots__:
+            if isinstance(value := getattr(self, name), (list, dict)):
                 setattr(before, name, value.copy())
         before.bins = list(copies.values())
         before.given = [replace(g, rooms=tuple(copies[id(b)] for b in g.rooms)) for g in self.given]
@@ -165,10 +159,8 @@ class Tally:
             setattr(self, name, getattr(before, name))
 
     def settle(self, asks: Mapping[str, int], shelf: int, kind: Requests) -> Bin | None:
-        """Put *asks* into the first bin of *shelf* that holds them and return it; None when none does.
-
-        A bin that could not hold a kind of request once never will, so each kind passes over it only once.
-        """
+        """Put *asks* into the first bin of *shelf* that holds them and return it; None when none does. A bin that could
+        not hold a kind of request once never will, so each kind passes over it only once."""
         rooms = self.shelves[shelf]
         place = self.reached.get((shelf, kind), 0)
         if place == len(rooms):
@@ -201,12 +193,16 @@ class Tally:
             self.placed.append((workload.key, room.instance))
 
     def sort_out(self) -> None:
-        """Move bins that were on their way and are now used to their shelf, and count what is free, after rooms were
-        filled directly."""
+        """Sort the bins into shelves again, and count what is free, after rooms were filled directly."""
         coming = self.shelves[COMING]
         self.shelves[OPENED].extend(room for room in coming if room.used)
         coming[:] = [room for room in coming if not room.used]
         self.free = sum(room.gpus for shelf in (USABLE, OPENED) for room in self.shelves[shelf])
+
+    @property
+    def full(self) -> bool:
+        """True when the pool may not have another node."""
+        return self.state.required + self.within[-1] >= self.bounds.max_nodes
 
     @property
     def rooms(self) -> int:
@@ -215,106 +211,92 @@ class Tally:
 
     def roomy(self) -> list[Bin]:
         """The bins that are usable or begun and have a GPU left, the usable ones first."""
-        bins = (b for shelf in (USABLE, OPENED) for b in self.shelves[shelf])
+        bins = (*self.shelves[USABLE], *self.shelves[OPENED])
         return [b for b in bins if any(n > 0 for resource, n in b.free.items() if resource not in COMPUTE)]
+
+    def new_bin(self) -> Bin:
+        """A node that is not there yet, for work that is put into it at once."""
+        return Bin(pool=self.pool.id, instance=None, free=dict(self.offer), used=True, bought=True)
 
 
 SHORT_LOSS = timedelta(minutes=3)
+UNKNOWN_PRICE = Decimal("Infinity")
 
 
 def open_tally(pool: Pool, facts: Facts, budgets: Budgets) -> Tally:
     """Return the empty tally of *pool*: its bounds now, its room, and whether a guardrail will hold its growth."""
-    state = facts.pool(pool.id)
-    bounds = bounds_of(pool, facts.overrides, facts.at)
-    backing_off = state.backoff is not None and state.backoff.holds(facts.at, LONGEST_GROWTH_BACKOFF)
-    halts = (SignalAction.FREEZE, SignalAction.PAUSE_SCALE_UP)
-    halted = any(s.action in halts for s in facts.signals_for(pool.id))
-    stuck = bool(stuck_on_the_way(pool, state, facts.at))
-    unpriced = pool.price_usd_per_hour is None
-    undone = undone_by_others(state, facts.at, grows=True) is not None
-    paused = state.silence is not None or bounds.overrides.pause is not None
-    probes = probes_left(state, facts.at)
-    smaller = _smaller_request(state, facts) if backing_off and probes is None else None
-    held = unpriced or (backing_off and smaller is None) or halted or stuck or undone or paused
-    graces = graces_of(pool, bounds, facts.told_to_go, facts.at, facts.given_up)
-    going = _leaving(state, evicts=bool(graces))
+    state, now = facts.pool(pool.id), facts.at
+    bounds = bounds_of(pool, facts.overrides, now)
+    backing_off = state.backoff is not None and state.backoff.holds(now, LONGEST_GROWTH_BACKOFF)
+    probes = probes_left(state, now)
+    smaller = None  # how many nodes to request right after a refusal, where that cannot take nodes away
+    if backing_off and probes is None and state.refused is not None:
+        smaller = smaller_request(state.required, state.refused)
+        if highest(facts.unanswered, state.pool) > state.required:
+            smaller = None
+    held = (
+        pool.price_usd_per_hour is None
+        or (backing_off and smaller is None)
+        or any(s.action in (SignalAction.FREEZE, SignalAction.PAUSE_SCALE_UP) for s in facts.signals_for(pool.id))
+        or bool(stuck_on_the_way(pool, state, now))
+        or undone_by_others(state, now, grows=True) is not None
+        or state.silence is not None
+        or bounds.overrides.pause is not None
+    )
+    graces = graces_of(pool, bounds, facts.told_to_go, now, facts.given_up)
+    offer = new_node(pool, state)
     return Tally(
         pool=pool,
         state=state,
         bounds=bounds,
-        bins=list(_capacity(pool, state, going, facts, why_closed(budgets, pool.id))),
+        bins=_capacity(pool, state, facts, why_closed(budgets, pool.id), offer, evicts=bool(graces)),
+        offer=offer,
+        price=UNKNOWN_PRICE if pool.price_usd_per_hour is None else pool.price_usd_per_hour,
         room=0 if held else smaller[0] if smaller else probes,
         gang_room=None if held or smaller is None else smaller[1],
         graces=graces,
     )
 
 
-def _smaller_request(state: PoolState, facts: Facts) -> tuple[int, int] | None:
-    """How many nodes to request right after a refusal (`smaller_request`); None where that might add none."""
-    if state.refused is None or highest(facts.unanswered, state.pool) > state.required:
-        return None
-    return smaller_request(state.required, state.refused)
-
-
-def _capacity(pool: Pool, state: PoolState, going: frozenset[str], facts: Facts, closed: str | None) -> Iterable[Bin]:
+def _capacity(
+    pool: Pool, state: PoolState, facts: Facts, closed: str | None, offer: Mapping[str, int], *, evicts: bool
+) -> list[Bin]:
     """Room that exists or is on its way. Fullest usable nodes come first, then younger stages.
 
-    A usable node counts even when the scheduler has not used it: if its free GPUs do not help, another node like it
-    will not either, so buying stops there. A cordon by others takes a node out, and so does a budget stop: *closed* is
-    what `why_closed` returns for the pool.
+    A usable node counts even when the scheduler has not used it: another like it would not help either. A cordon by
+    others takes a node out, and so does an accepted DELETE, a budget stop (*closed*: see `why_closed`), and an eviction
+    by a window that *evicts*.
     """
-    usable = [n for n in state.of(Stage.USABLE) if n.cordoned_by is not CordonedBy.SOMEONE and n.instance not in going]
-    rooms = [(_room_on(n), n) for n in usable if takes_work(n, closed)]
-    for free, node in sorted(rooms, key=lambda room: (gpus_in(room[0]), room[1].name)):
-        yield Bin(pool=pool.id, instance=node.instance, free=dict(free), usable=True)
-    for node in state.living:
-        if _is_coming(node, pool, facts) and takes_work(node, closed):
-            yield Bin(pool=pool.id, instance=node.instance, free=new_node(pool, state))
-    if not takes_work(None, closed) or unlisted_too_long(pool, state, facts.at):
-        return
-    for _ in range(state.unlisted):
-        yield Bin(pool=pool.id, instance=None, free=new_node(pool, state))
-
-
-def _room_on(node: Node) -> Mapping[str, int]:
-    """What is free on a usable node once the GPU operator's validation pods have finished."""
-    staying = tuple(p for p in node.pods if p.namespace not in IGNORED_NAMESPACES)
-    return node.free if len(staying) == len(node.pods) else replace(node, pods=staying).free
-
-
-def _leaving(state: PoolState, *, evicts: bool) -> frozenset[str]:
-    """The instances whose DELETE was accepted, and where a window *evicts* those that it is emptying: evicted pods must
-    not come back to them."""
-    victims = state.open_action.victims if state.open_action else ()
-    deleted, begun = (VictimStage.DELETED, VictimStage.GONE), (VictimStage.CHOSEN, VictimStage.CORDONED)
-    return frozenset(
+    gone, begun = (VictimStage.DELETED, VictimStage.GONE), (VictimStage.CHOSEN, VictimStage.CORDONED)
+    going = {
         v.instance
-        for v in victims
-        if v.stage in deleted or (evicts and v.because is Because.EVICTED and v.stage in begun)
-    )
+        for v in (state.open_action.victims if state.open_action else ())
+        if v.stage in gone or (evicts and v.because is Because.EVICTED and v.stage in begun)
+    }
+    usable = [n for n in state.of(Stage.USABLE) if n.cordoned_by is not CordonedBy.SOMEONE and n.instance not in going]
+    rooms: list[Bin] = []
+    for node in [n for n in usable if takes_work(n, closed)]:
+        # The GPU operator's validation pods will finish.
+        staying = tuple(p for p in node.pods if p.namespace not in IGNORED_NAMESPACES)
+        free = (node if len(staying) == len(node.pods) else replace(node, pods=staying)).free
+        rooms.append(Bin(pool=pool.id, instance=node.instance, free=dict(free), usable=True))
+    names = {n.instance: n.name for n in usable}
+    rooms.sort(key=lambda room: (room.gpus, names[room.instance or ""]))
+    coming = [n for n in state.living if _is_coming(n, pool, facts) and takes_work(n, closed)]
+    rooms += [Bin(pool=pool.id, instance=node.instance, free=dict(offer)) for node in coming]
+    if takes_work(None, closed) and not unlisted_too_long(pool, state, facts.at):
+        rooms += [Bin(pool=pool.id, instance=None, free=dict(offer)) for _ in range(state.unlisted)]
+    return rooms
 
 
 def _is_coming(node: Node, pool: Pool, facts: Facts) -> bool:
-    """True while *node* may still become usable.
-
-    Without Kubernetes a node that was never seen usable counts as on its way, however old: its state is unknown, and
-    that of another new node would be too.
-    """
+    """True while *node* may still become usable. Without Kubernetes, one that was never seen usable counts, however
+    old: the state of another new node would be unknown too."""
     if node.stage is Stage.UNKNOWN:
         return not node.was_usable
     if node.stage is Stage.BROKEN and node.lost_at is not None:
         return not node.busy and facts.at - node.lost_at <= SHORT_LOSS  # a device plugin that restarts
     return node.stage in ON_ITS_WAY and not node.was_usable and facts.at - node.created_at <= pool.provision_timeout
-
-
-def is_full(tally: Tally) -> bool:
-    """True when the pool may not have another node."""
-    return tally.state.required + tally.within[2] >= tally.bounds.max_nodes
-
-
-def new_bin(tally: Tally) -> Bin:
-    """A node that is not there yet, for work that is put into it at once."""
-    return Bin(pool=tally.pool.id, instance=None, free=new_node(tally.pool, tally.state), used=True, bought=True)
 
 
 RULES = ("within_budget", "within_maximum", "within_limits")
@@ -348,7 +330,6 @@ class Allowance:
         self.nodes = None if per_hour is None else per_hour - grown
 
     def _touched(self, tally: Tally, workload: Workload | None) -> tuple[BudgetView, ...]:
-        """The budgets that must cover a node of the tally's pool for *workload* (None: for floor or standby)."""
         if workload is None or not self._teams_matter:
             return self._of_pools[tally.pool.id]
         return self.budgets.touched(tally.pool.id, teams_of(workload, self.policy, self.budgets))
@@ -377,7 +358,7 @@ class Allowance:
         """How many of the three checks (in order) *count* more nodes of the tally's pool pass; 3 is all."""
         if self.closed or self.refusing(tally, count, workload) is not None:
             return 0
-        if tally.state.required + tally.within[2] + count > tally.bounds.max_nodes:
+        if tally.state.required + tally.within[-1] + count > tally.bounds.max_nodes:
             return 1
         more = self._more(tally, count)
         gpus_fit = self.gpus is None or more * tally.pool.gpus_per_node <= self.gpus
@@ -392,13 +373,21 @@ class Allowance:
         """Undo what was spent since *left* was marked."""
         self.left, self.gpus, self.nodes, self._kept = left
 
-    def reserve(self, team: str, usd: Decimal) -> None:
-        """Keep *usd* of a team's budget aside for nodes that its waiting work will hold."""
-        if (Scope.TEAM, team) in self.left:
-            self.left[Scope.TEAM, team] -= usd
-
-    def spend(self, tally: Tally, count: int, workload: Workload | None = None) -> None:
-        """Subtract *count* nodes from what is shared."""
+    def open(
+        self, tally: Tally, why: str, count: int = 1, workload: Workload | None = None, passed: int | None = None
+    ) -> int:
+        """Request *count* more nodes; return how many checks they passed (3: they may be requested). *passed* is what
+        `passes` has just returned for them."""
+        passed = self.passes(tally, count, workload) if passed is None else passed
+        room = min(count, tally.room_left)
+        tally.counts[why] += count
+        for check in range(passed):
+            tally.within[check] += count
+        if passed == 0:
+            self.refuse(tally, count, workload)
+        if passed < len(RULES):
+            return passed
+        count = int(room)  # nodes that a guardrail will hold must not use up the other pools' share
         unit = self._unit[tally.pool.id]
         if unit is not None:
             for view in self._touched(tally, workload):
@@ -410,23 +399,6 @@ class Allowance:
             self.nodes -= more
         if tally.pool.id in self._kept:
             self._kept[tally.pool.id] -= count - more
-
-    def open(
-        self, tally: Tally, why: str, count: int = 1, workload: Workload | None = None, passed: int | None = None
-    ) -> int:
-        """Request *count* more nodes; return how many checks they passed (3: they may be requested).
-
-        *passed* is what `passes` has just returned for them (None: not asked yet).
-        """
-        passed = self.passes(tally, count, workload) if passed is None else passed
-        room = min(count, tally.room_left)
-        tally.counts[why] += count
-        for check in range(passed):
-            tally.within[check] += count
-        if passed == len(RULES):  # nodes that a guardrail will hold must not use up the other pools' share
-            self.spend(tally, int(room), workload)
-        elif passed == 0:
-            self.refuse(tally, count, workload)
         return passed
 
     def refuse(self, tally: Tally, count: int, workload: Workload | None) -> None:
@@ -441,26 +413,19 @@ class Allowance:
 
 
 def grows_unasked(
-    target: int,
-    pool: Pool,
-    state: PoolState,
-    bounds: BoundsInForce,
-    questions: Iterable[Question],
-    now: datetime,
+    target: int, pool: Pool, state: PoolState, bounds: BoundsInForce, questions: Iterable[Question], now: datetime
 ) -> int:
-    """Return the size up to *target* (nodes) that needs no further answer; at least the present size."""
-    mine = tuple(q for q in questions if q.pool == pool.id)
-    said = bounds.min_nodes if bounds.overrides.least is not None else 0  # by a pin or floor
-    if not _costs_much(target, pool, state, max(growth_ever_approved(mine, now), said)):
-        return target
-    return min(target, max(state.required, approved_growth(mine, now), said))
+    """Return the size up to *target* (nodes) that needs no further answer; at least the present size.
 
-
-def _costs_much(target: int, pool: Pool, state: PoolState, stood_for: int) -> bool:
-    """True when the new nodes that no approval or override covers cost more than the pool's policy allows."""
+    An answer is needed where the new nodes that no approval or override covers cost more than the policy allows.
+    """
     policy, price = pool.approval, pool.price_usd_per_hour
     if target <= state.required or policy is None or policy.growth_above_usd_per_hour is None or price is None:
-        return False
+        return target
+    mine = tuple(q for q in questions if q.pool == pool.id)
+    said = bounds.min_nodes if bounds.overrides.least is not None else 0  # by a pin or floor
     under_way = len(state.of(*ON_ITS_WAY)) + state.unlisted
-    known = max(state.required - under_way, min(state.required, stood_for))
-    return (target - known) * price > policy.growth_above_usd_per_hour
+    known = max(state.required - under_way, min(state.required, max(growth_ever_approved(mine, now), said)))
+    if (target - known) * price <= policy.growth_above_usd_per_hour:
+        return target
+    return min(target, max(state.required, approved_growth(mine, now), said))

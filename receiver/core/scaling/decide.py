@@ -4,7 +4,7 @@ The reasons are values. `receiver.core.explain` makes sentences of them, after t
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
@@ -20,11 +20,11 @@ from receiver.core.model.actions import (
     Victim,
     VictimStage,
 )
-from receiver.core.model.model import Facts, Node, PoolState, Stage
+from receiver.core.model.model import Facts, PoolState, Stage
 from receiver.core.model.policy import Policy
 from receiver.core.model.signals import SignalAction
 from receiver.core.money.cost import HOUR, unit_price
-from receiver.core.scaling.assign import Assignment, Wanted, floor_gives_way
+from receiver.core.scaling.assign import Assignment, Wanted
 from receiver.core.scaling.bounds import bounds_of
 from receiver.core.scaling.failures import Failure, Failures
 from receiver.core.scaling.guardrails import Case, apply
@@ -38,11 +38,10 @@ Explainer = Callable[[Decision, Case], Decision]  # adds sentences and evidence
 def decide(case: Case) -> tuple[Decision, Case]:
     """Return the size that the pool of *case* should have, with every reason in order, and the case as it was decided.
 
-    Pending demand beats removal, because a missing GPU costs more than an idle one. With nothing wanted the pool keeps
-    its size.
+    Pending demand beats removal, because a missing GPU costs more than an idle one.
     """
     state, wanted = case.state, case.wanted
-    reasons = [*_notes(case), *_requests(case)]
+    reasons = _notes(case)
     removable_now = removable(case)
     waits = unapproved(removable_now.nodes, removable_now.announced, case)
     last = {n.instance for n in waits}  # those that need an approval delay no other
@@ -75,10 +74,8 @@ def decide(case: Case) -> tuple[Decision, Case]:
 
 
 def case_of(state: PoolState, wanted: Wanted, facts: Facts, policy: Policy, removals_left: int | None = None) -> Case:
-    """Return what the decision for the pool of *state* may depend on. *removals_left* is None without a limit.
-
-    Raises KeyError when the policy does not name the pool.
-    """
+    """Return what the decision for the pool of *state* may depend on; raise KeyError when the policy does not name it.
+    *removals_left* is None without a limit."""
     pool = policy.pool(state.pool)
     if pool is None:
         raise KeyError(state.pool)
@@ -120,9 +117,9 @@ def decide_all(
 ) -> dict[str, Decision]:
     """Decide for every pool of *policy* at the facts' time, sharing the removals per hour; by pool id.
 
-    Removals under way in a pool count against the others, not against itself. *explained_by* adds sentences and
-    evidence. A pool whose decision raises an exception keeps its size, and the exception is noted in *failures*. So is
-    one that was raised while a decision was explained, which then has no evidence. Without *failures* both are raised.
+    Removals under way in a pool count against the others only. *explained_by* adds sentences and evidence. A pool whose
+    decision raises an exception keeps its size, and one that cannot be explained has no evidence: both are noted in
+    *failures*; without it they are raised.
     """
     under_way = 0
     for state in facts.pools:
@@ -156,7 +153,6 @@ def decide_all(
 
 
 def _explained(case: Case, explained_by: Explainer | None, failures: Failures | None) -> Decision:
-    """The decision for *case*; one that cannot be explained comes with little evidence."""
     decision, case = decide(case)
     if explained_by is None:
         return decision
@@ -187,14 +183,11 @@ def removals_under_way(state: PoolState, *, deleted: bool = True) -> int:
 
 
 def _notes(case: Case) -> list[Reason]:
-    """What alerts ask for, one note for all alerts of a name: a thousand of them decide no more than one."""
+    """What alerts ask for (one note for all of a name), and the requests of people and workloads that may affect this
+    decision."""
     noted = Counter((s.action, s.alertname) for s in case.signals if s.action in NOTED)
-    return [_note(action.value, case, (name, many)) for (action, name), many in noted.items()]
-
-
-def _requests(case: Case) -> list[Reason]:
-    """The requests of people and workloads that may affect this decision."""
-    found = [_note("override", case, override) for override in case.wanted.bounds.overrides.all]
+    found = [_note(action.value, case, (name, many)) for (action, name), many in noted.items()]
+    found += [_note("override", case, override) for override in case.wanted.bounds.overrides.all]
     if case.state.silence is not None:
         found.append(_note("silence", case, case.state.silence))
     kept = tuple(n for n in case.state.of(Stage.USABLE) if not n.busy and is_kept(n, case))
@@ -215,7 +208,7 @@ def _sources_of_size(case: Case, removable_now: Removable) -> list[Reason]:
     """The sources of a wanted size, growth before removal; each reason's target builds on the one before."""
     wanted, target = case.wanted, case.present
     found = [Reason(rule=h.rule, verdict=Verdict.NOTES, target=target, detail=h.detail) for h in wanted.held]
-    spare_wanted = not floor_gives_way(wanted)  # at the budget stop nothing is kept or bought for later
+    spare_wanted = not wanted.stopped  # at the budget stop nothing is kept or bought for later
     asked = {
         "demand": wanted.for_demand,
         "floor": wanted.for_floor * spare_wanted,
@@ -234,60 +227,46 @@ def _sources_of_size(case: Case, removable_now: Removable) -> list[Reason]:
     if target == case.present or goes_first:
         target = case.present
         grows = any(count > 0 for count in asked.values()) and not wanted.stopped
-        for rule, nodes in _going(removable_now, grows=grows):
-            target -= len(nodes)
-            found.append(Reason(rule=rule, verdict=Verdict.WANTS, target=target, because=tuple(nodes)))
+        announced = {n.instance for n in removable_now.announced}
+        resting = [n for n in removable_now.nodes if n.instance not in announced and not is_dead(n)]
+        going = {
+            "dead_nodes": [n for n in removable_now.nodes if is_dead(n)],
+            "override": removable_now.surplus,
+            "evict_after": removable_now.evicted,
+            "idle_nodes": [n for n in resting if not n.busy],
+            "consolidation": [n for n in resting if n.busy],
+        }
+        for rule, nodes in going.items():
+            # While the pool wants to grow, only dead, surplus and evicted nodes go.
+            if nodes and (rule in ("dead_nodes", "override", "evict_after") or not grows):
+                target -= len(nodes)
+                found.append(Reason(rule=rule, verdict=Verdict.WANTS, target=target, because=tuple(nodes)))
     return found
-
-
-def _going(removable_now: Removable, *, grows: bool) -> Iterator[tuple[str, Sequence[Node]]]:
-    """The nodes that go, by the rule that wants it. While the pool wants to grow, only dead, surplus and evicted ones
-    go."""
-    announced = {n.instance for n in removable_now.announced}
-    resting = [n for n in removable_now.nodes if n.instance not in announced and not is_dead(n)]
-    by_rule = {
-        "dead_nodes": [n for n in removable_now.nodes if is_dead(n)],
-        "override": removable_now.surplus,
-        "evict_after": removable_now.evicted,
-        "idle_nodes": [n for n in resting if not n.busy],
-        "consolidation": [n for n in resting if n.busy],
-    }
-    for rule, nodes in by_rule.items():
-        if nodes and (rule in ("dead_nodes", "override", "evict_after") or not grows):
-            yield rule, nodes
 
 
 def plan(decision: Decision, state: PoolState, policy: Policy) -> Action | None:
     """Return the action that *decision* asks for, or None to hold.
 
-    Growth is one absolute count. Removal never lowers the count at the cloud, which would let the cloud choose a
-    victim: it names the instances, soonest paid hour first.
+    Growth is one absolute count. Removal names the instances: a lower count would let the cloud choose a victim.
     """
     pool = policy.pool(decision.pool)
     if pool is None or decision.change is Change.HOLD:
         return None
-    stamp = f"{pool.name}-{decision.at:%Y%m%dT%H%M%S.%fZ}"
-    if decision.change is Change.GROW:
-        new_nodes = decision.target - decision.present
-        price = pool.price_usd_per_hour
-        return Action(
-            id=f"{stamp}-grow-{decision.present}-to-{decision.target}",
-            pool=pool.id,
-            kind=ActionKind.GROW,
-            opened_at=decision.at,
-            from_count=decision.present,
-            to_count=decision.target,
-            reserved_usd=Decimal(0) if price is None else new_nodes * unit_price(price, policy.billing),
-        )
-    chosen = decision.candidates[: decision.present - decision.target]
+    grows = decision.change is Change.GROW
+    chosen = () if grows else decision.candidates[: decision.present - decision.target]
+    new_nodes = decision.target - decision.present if grows else -len(chosen)
+    to_count = decision.present + new_nodes
+    what = f"grow-{decision.present}-to-{to_count}" if grows else f"retire-{len(chosen)}"
+    price = pool.price_usd_per_hour if grows else None
     return Action(
-        id=f"{stamp}-retire-{len(chosen)}",
+        id=f"{pool.name}-{decision.at:%Y%m%dT%H%M%S.%fZ}-{what}",
         pool=pool.id,
-        kind=ActionKind.RETIRE,
+        kind=ActionKind.GROW if grows else ActionKind.RETIRE,
         opened_at=decision.at,
         from_count=decision.present,
-        to_count=decision.present - len(chosen),
+        to_count=to_count,
         victims=tuple(_victim(i, decision, state) for i in chosen),
+        reserved_usd=Decimal(0) if price is None else new_nodes * unit_price(price, policy.billing),
     )
 
 
@@ -300,10 +279,8 @@ def _victim(instance: str, decision: Decision, state: PoolState) -> Victim:
 
 
 def join(action: Action, decision: Decision, state: PoolState) -> Action:
-    """Add to an open removal the nodes whose moment came meanwhile: a late count must not keep them another hour.
-
-    Nodes that never became usable wait for an action of their own, with which their back-off is stored.
-    """
+    """Add to an open removal the nodes whose moment came meanwhile: a late count must not keep them another hour. Nodes
+    that never became usable wait for an action of their own, with which their back-off is stored."""
     known = {v.instance for v in action.victims}
     let_go = decision.candidates[: max(0, decision.present - decision.target)]
     new = (_victim(i, decision, state) for i in let_go if i not in known)

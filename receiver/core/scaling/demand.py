@@ -30,11 +30,10 @@ IGNORED_NAMESPACES = frozenset({"gpu-operator", "nvidia-gpu-operator"})  # valid
 
 
 def workloads(pods: Iterable[Pod], bound: Mapping[str, int] | None = None) -> tuple[Workload, ...]:
-    """Group the waiting GPU *pods*: declared gangs together, all others alone.
+    """Group the waiting GPU *pods*, higher priority first, then longest waiting: declared gangs together, others alone.
 
     *bound* counts the pods of each gang that already have a node. Of a gang with a minimum only as many pods as it
-    still lacks belong together; pods beyond the minimum are placed one by one. Higher priority first, then longest
-    waiting. DaemonSet pods, terminating pods and the GPU operator's validation pods are no demand.
+    still lacks belong together. DaemonSet pods, terminating pods and the GPU operator's validation pods are no demand.
     """
     gangs: dict[str, list[Pod]] = {}
     alone: list[Workload] = []
@@ -91,13 +90,12 @@ def offer_of(
     pool: Pool, nodes: Iterable[Node], before: Offer | None, now: datetime, startup_taints: tuple[str, ...] = ()
 ) -> Offer | None:
     """What the newest usable one of *nodes* offers, without taints that depend on its state, and what other nodes offer
-    that differs. A node with a startup taint offers nothing yet.
+    that differs.
 
-    Of each GPU resource the highest number that a node of the pool offered counts, the offer *before* included: a node
-    that lost a GPU says nothing about the next one. Compute resources are the newest node's, less what DaemonSets use
-    there: with the largest instead, a pod that fits only an older node would buy new nodes without end. Without a
-    usable node it is the offer before, while that is valid. An offer from a node that went before Civo's agent had
-    labelled it is dropped: it would keep work away from labels that the next node gets in time.
+    Of each GPU resource the highest number seen counts, the offer *before* included: a node that lost a GPU says
+    nothing about the next one. Compute resources are the newest node's, less what DaemonSets use there: with the
+    largest instead, a pod that fits only an older node would buy new nodes without end. Without a usable node it is the
+    offer before, while that is valid and from a node that Civo's agent had labelled.
     """
     passing = (*PASSING_TAINTS, *startup_taints)
     before = before if before is not None and is_believed(before, pool, now) else None
@@ -155,9 +153,8 @@ def fingerprint(pool: Pool) -> str:
 def disproof(pod: Pod, pool: Pool, offer: Offer | None) -> str | None:
     """Return how *offer* shows that another node like it would not hold *pod*, or None.
 
-    The configuration says what a node should offer; a real node shows what it does, and no second one is bought to see
-    the same. Labels and taints that we set ourselves do not count. While one living node would hold the pod, no other
-    one disproves the pool.
+    Labels and taints that we set ourselves do not count. While one living node would hold the pod, no other one
+    disproves the pool.
     """
     if offer is None:
         return None
@@ -186,24 +183,17 @@ def _mismatch(pod: Pod, offers: Mapping[str, int], labels: Mapping[str, str], ta
             return f"it asks for {count} {resource}, a node offers {offered}"
     for key, value in sorted(pod.node_selector.items()):
         if labels.get(key) != value:
-            return f"its node selector wants {key}={value}, nodes carry {_carried(labels, key)}"
+            carried = f"{key}={labels[key]}" if key in labels else f"no {key}"
+            return f"its node selector wants {key}={value}, nodes carry {carried}"
     if pod.affinity and not any(all(meets(labels, r) for r in term) for term in pod.affinity):
         wanted = next(r for r in pod.affinity[0] if not meets(labels, r))
-        return f"its node affinity wants {wanted.key} {wanted.operator} {_few(wanted.values)}"
+        few = [cut(value, LONGEST_NAMED) for value in wanted.values[:MOST_NAMED]]  # a pod may list a megabyte of them
+        more = f" and {len(wanted.values) - MOST_NAMED} more" if len(wanted.values) > MOST_NAMED else ""
+        return f"its node affinity wants {wanted.key} {wanted.operator} {few}{more}"
     for taint in taints:
         if taint.effect != "PreferNoSchedule" and not any(tolerates(t, taint) for t in pod.tolerations):
             return f"it does not tolerate the taint {taint.key}={taint.value}:{taint.effect}"
     return None
-
-
-def _few(values: Sequence[str]) -> str:
-    """The first of *values*: a pod may list a megabyte of them, and each pool says why it does not fit."""
-    more = f" and {len(values) - MOST_NAMED} more" if len(values) > MOST_NAMED else ""
-    return f"{[cut(value, LONGEST_NAMED) for value in values[:MOST_NAMED]]}{more}"
-
-
-def _carried(labels: Mapping[str, str], key: str) -> str:
-    return f"{key}={labels[key]}" if key in labels else f"no {key}"
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
@@ -233,17 +223,13 @@ def meets(labels: Mapping[str, str], want: Requirement) -> bool:
         case "DoesNotExist":
             return have is None
         case "Gt" | "Lt":
-            return have is not None and _ordered(have, want)
+            try:
+                number, bound = int(have or ""), int(want.values[0])
+            except (ValueError, IndexError):
+                return False
+            return number > bound if want.operator == "Gt" else number < bound
         case _:
             return False  # an undocumented operator: never assume that it fits
-
-
-def _ordered(have: str, want: Requirement) -> bool:
-    try:
-        left, right = int(have), int(want.values[0])
-    except (ValueError, IndexError):
-        return False
-    return left > right if want.operator == "Gt" else left < right
 
 
 def take(free: dict[str, int], asks: Mapping[str, int]) -> bool:
@@ -256,10 +242,3 @@ def take(free: dict[str, int], asks: Mapping[str, int]) -> bool:
         if resource in free:
             free[resource] -= count
     return True
-
-
-def why_nowhere(workload: Workload, refusals: Mapping[str, str]) -> str:
-    """One sentence for the owner of a workload that no pool can ever hold; *refusals* are the reasons by pool name."""
-    what = f"gang {workload.key} of {len(workload.pods)} pods" if workload.gang else f"pod {workload.pods[0].key}"
-    each = "; ".join(f"{name}: {reason}" for name, reason in refusals.items())
-    return f"No GPU pool can hold {what}. {each}" if each else f"No GPU pool can hold {what}."

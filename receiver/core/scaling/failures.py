@@ -9,8 +9,6 @@ frames that an exception passed through, innermost first, to find the pool and t
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from traceback import walk_tb
-from types import TracebackType
-from typing import Any
 
 from receiver.core.model.model import Facts, PoolState
 from receiver.core.model.pods import Pod, Workload, owner_of
@@ -29,7 +27,6 @@ class Failure:
     workload: str | None = None
 
     def __str__(self) -> str:
-        """One line: the kind of error and its message."""
         return f"{type(self.error).__name__}: {self.error}"
 
 
@@ -51,7 +48,7 @@ class Failures:
 
 
 MOST_LEFT_OUT = 20  # owners whose work is left out; with more, the work is not at fault
-SHARED_FRAMES = 2  # `assign` and `_assign`
+SHARED_FRAMES = 2  # `assign` and `_assign`: they loop over all pools and workloads
 MOST_PAIRS = 5  # owners that fail in one pool before the pool is set aside
 
 
@@ -64,7 +61,6 @@ class LeftOut:
     rearranges: bool = True  # whether work moves between rooms to save nodes; a bug there costs a node at most
 
     def __bool__(self) -> bool:
-        """True when work is left out."""
         return bool(self.owners)
 
     def of(self, facts: Facts) -> Facts:
@@ -72,17 +68,14 @@ class LeftOut:
         return replace(facts, waiting=tuple(p for p in facts.waiting if owner_of(p) not in self.owners))
 
     def learn(self, error: Exception, failures: Failures) -> None:
-        """Leave out what *error* came from. Raises it again where that is unknown or was left out already.
-
-        An owner and a pool that failed together are kept apart and both go on. That is the smallest step, and it does
-        not matter which of them is at fault.
-        """
+        """Leave out what *error* came from; raise it again where that is unknown or was left out already. An owner and
+        a pool that failed together are kept apart and both go on: it does not matter which of them is at fault."""
         frames = walk_tb(error.__traceback__)
         if self.rearranges and any(f.f_code.co_filename == filling.__file__ for f, _ in frames):
             self.rearranges = False
             failures.note(Failure(part="assign", error=error))
             return
-        pool, owner = _subjects(error.__traceback__)
+        pool, owner = _subjects(error)
         failure = Failure(part="assign", error=error, pool=pool, workload=owner)
         if pool is not None and owner is not None and (owner, pool) not in self.pairs:
             self.pairs.add((owner, pool))
@@ -99,33 +92,24 @@ class LeftOut:
             failures.set_aside.setdefault(pool, failure)
 
 
-def _subjects(trace: TracebackType | None) -> tuple[str | None, str | None]:
-    """The pool and the owner of the work in the frames of *trace*; those of the innermost frame win."""
+def _subjects(error: Exception) -> tuple[str | None, str | None]:
+    """The pool and the owner of the work in the frames of *error*; those of the innermost frame win."""
     pool: str | None = None
     owner: str | None = None
-    for frame, _ in islice(walk_tb(trace), SHARED_FRAMES, None):  # the shared ones loop over all pools and workloads
-        values = frame.f_locals.values()
-        pool = next((found for v in values if (found := _pool(v)) is not None), pool)
-        owner = next((found for v in values if (found := _owner(v)) is not None), owner)
+    for frame, _ in islice(walk_tb(error.__traceback__), SHARED_FRAMES, None):
+        pools, owners = [], []
+        for local in frame.f_locals.values():
+            match getattr(local, "tally", local):
+                case Tally() as tally:
+                    pools.append(tally.pool.id)
+                case PoolState() as state:
+                    pools.append(state.pool)
+                case Pool() as found:
+                    pools.append(found.id)
+            match local:
+                case Workload():
+                    owners.append(owner_of(local.pods[0]))
+                case Pod():
+                    owners.append(owner_of(local))
+        pool, owner = next(iter(pools), pool), next(iter(owners), owner)
     return pool, owner
-
-
-def _pool(value: Any) -> str | None:
-    value = getattr(value, "tally", value)
-    match value:
-        case Tally():
-            return value.pool.id
-        case PoolState():
-            return value.pool
-        case Pool():
-            return value.id
-    return None
-
-
-def _owner(value: Any) -> str | None:
-    match value:
-        case Workload():
-            return owner_of(value.pods[0])
-        case Pod():
-            return owner_of(value)
-    return None

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from receiver.core.model.pods import COMPUTE, Pod, Workload
-from receiver.core.scaling.capacity import RULES, Allowance, Bin, Given, Requests, Tally, new_bin
+from receiver.core.scaling.capacity import RULES, Allowance, Bin, Given, Requests, Tally
 from receiver.core.scaling.demand import take
-from receiver.core.scaling.market import gang_kind, price
+from receiver.core.scaling.market import gang_kind
 
 MOST_MOVED = 20_000  # workloads seated again in one step where amounts differ
 FEW = 12  # up to so many workloads every seating is tried, up to MOST_TRIES
@@ -48,7 +48,6 @@ class Guest:
 
     @property
     def alone(self) -> bool:
-        """True for a single pod."""
         return len(self.kinds) == 1
 
     @property
@@ -59,10 +58,7 @@ class Guest:
 
 Seats = list[tuple[Workload, tuple[Room, ...]]]  # a room for each pod
 Order = Callable[[Guest], tuple[int, ...]]
-ORDERS: tuple[Order, ...] = (
-    lambda g: (len(g.pools), g.alone, -g.size),
-    lambda g: (-g.size, g.alone, len(g.pools)),
-)
+ORDERS: tuple[Order, ...] = (lambda g: (len(g.pools), g.alone, -g.size), lambda g: (-g.size, g.alone, len(g.pools)))
 
 
 def rearranged(
@@ -70,31 +66,27 @@ def rearranged(
 ) -> Iterator[Seats]:
     """Yield seats that need fewer new nodes or serve more than the *tallies* do, the best first; nothing if none do.
 
-    *unserved* are whole gangs without room. Pods on nodes that a check or a guardrail leaves out get a seat only if
-    room was found for them. The first seats may want another new node instead of several, which a check may refuse.
+    *unserved* are whole gangs without room. The first seats may want another new node instead of several, which a check
+    may refuse.
     """
-    if not _may_help(tallies, unserved):
-        return
+    free, asked = 0, [workload.gpus for workload in unserved]
+    for tally in tallies:
+        asked += [given.workload.gpus for given in tally.given if not given.whole]
+        for room in tally.bins:
+            if room.allowed:
+                free += max(0, room.gpus)
+                asked += [tally.pool.gpus_per_node] * room.bought  # a node's work moves into free room elsewhere
+    if not any(gpus <= free for gpus in asked):
+        return  # too little free room for anything to move: a quick test, enough at most steps
     filling = _Filling(tallies, unserved, fitting)
     saved = filling.saved()
     traded = filling.traded()
     yield from (seats for seats in (traded, saved) if seats is not None)
 
 
-def _may_help(tallies: Sequence[Tally], unserved: Sequence[Workload]) -> bool:
-    """False where there is too little free room for anything to move: a quick test, enough at most steps."""
-    free = sum(max(0, room.gpus) for tally in tallies for room in tally.bins if room.allowed)
-    asked = [w.gpus for w in unserved]
-    asked += [given.workload.gpus for tally in tallies for given in tally.given if not given.whole]
-    asked += [tally.pool.gpus_per_node for tally in tallies for room in tally.bins if room.bought and room.allowed]
-    return any(gpus <= free for gpus in asked)  # a node's work moves into free room elsewhere
-
-
 def serve_again(seats: Seats, order: Mapping[str, int], tallies: Mapping[str, Tally], allowance: Allowance) -> bool:
-    """Give each workload of *seats* its room in unused *tallies*; False if a check refuses a new node.
-
-    *order* is the place of each workload in the order of service, by its key.
-    """
+    """Give each workload of *seats* its room in unused *tallies*; False if a check refuses a new node. *order* is the
+    place of each workload in the order of service, by its key."""
     bins = {(pool, place): room for pool, tally in tallies.items() for place, room in enumerate(tally.bins)}
     for workload, rooms in sorted(seats, key=lambda seat: order[seat[0].key]):
         tally = tallies[rooms[0].bin.pool]
@@ -106,7 +98,7 @@ def serve_again(seats: Seats, order: Mapping[str, int], tallies: Mapping[str, Ta
         if new and allowance.open(tally, "demand", len(new), workload) < len(RULES):
             return False
         for room in new:
-            opened = bins[tally.pool.id, room.place] = new_bin(tally)
+            opened = bins[tally.pool.id, room.place] = tally.new_bin()
             opened.allowed = room.bin.allowed
             tally.add(opened)
         given = Given(workload=workload, rooms=tuple(bins[tally.pool.id, room.place] for room in rooms))
@@ -141,30 +133,21 @@ class _Filling:
         self._seated: list[Guest] = []
         by_bin = {id(room.bin): room for rooms in self._rooms for room in rooms}
         for given in (given for tally in tallies for given in tally.given):
-            self._take_over(given, by_bin)
+            guest = self._guest(given.workload)
+            if not given.whole and not given.workload.gang:
+                self._refused.append(guest)
+                continue
+            guest.fixed = not given.whole
+            guest.rooms = tuple(by_bin[id(room)] for room in given.rooms)
+            self._enter(guest)
+            self._seated.append(guest)
         kinds = {g.kinds for g in (*self._seated, *self._refused)}
         self._mixed = len(kinds) > 1 or any(len(kind) > 1 for kind in kinds)
-
-    def _take_over(self, given: Given, by_bin: Mapping[int, Room]) -> None:
-        guest = self._guest(given.workload)
-        if not given.whole and not given.workload.gang:
-            self._refused.append(guest)
-            return
-        guest.fixed = not given.whole
-        guest.rooms = tuple(by_bin[id(room)] for room in given.rooms)
-        self._enter(guest)
-        self._seated.append(guest)
 
     def _guest(self, workload: Workload) -> Guest:
         found = [self._fitting(pod) for pod in workload.pods]
         common = [x for x in found[0] if all(x in other for other in found[1:] if other is not found[0])]
-        return Guest(
-            workload,
-            tuple(self._numbers[id(tally)] for tally in common),
-            gang_kind(workload),
-        )
-
-    # --- what was found
+        return Guest(workload, tuple(self._numbers[id(tally)] for tally in common), gang_kind(workload))
 
     def saved(self) -> Seats | None:
         """Serve more, then leave new nodes out; None if neither is possible."""
@@ -177,7 +160,7 @@ class _Filling:
                 changed = True
             else:
                 hopeless.add(kind)
-        return self._seats_now() if self._save() or changed else None
+        return [(guest.workload, guest.rooms) for guest in self._seated] if self._save() or changed else None
 
     def traded(self) -> Seats | None:
         """Want other new nodes where that leaves out more; None if it does nowhere."""
@@ -186,15 +169,12 @@ class _Filling:
             if self._trade(number):
                 self._save()
                 changed = True
-        return self._seats_now() if changed else None
-
-    def _seats_now(self) -> Seats:
-        return [(guest.workload, guest.rooms) for guest in self._seated]
+        return [(guest.workload, guest.rooms) for guest in self._seated] if changed else None
 
     def _bought(self) -> list[Room]:
         """The new nodes that work sits in, the dearest first, then the emptiest."""
         found = [r for rooms in self._rooms for r in rooms if r.bin.bought and r.bin.allowed and r.guests]
-        return sorted(found, key=lambda r: (-price(self._tallies[r.pool]), len(r.guests)))
+        return sorted(found, key=lambda r: (-self._tallies[r.pool].price, len(r.guests)))
 
     def _save(self) -> list[tuple[Room, dict[str, int]]]:
         """Leave out the new nodes whose work fits elsewhere; return them with what would be free in them."""
@@ -217,7 +197,7 @@ class _Filling:
         guests = sorted(dict.fromkeys(room.guests), key=ORDERS[1])
         start = [dict(each) for each in self._start]
         for guest in guests:
-            self._rise(guest)
+            self._move(guest, ())
         free, room.free = room.free, {}
         if all(guest.alone for guest in guests):
             self._start = start  # nothing new is free
@@ -244,7 +224,7 @@ class _Filling:
                 return False
             before, there, cost = len(self._trail), len(rooms), self._cost(bought)
             for place in range(there, there + count):
-                opened = new_bin(tally)
+                opened = tally.new_bin()
                 rooms.append(Room(opened, pool, place, opened.free))
             saved = self._save()
             left = self._bought()
@@ -255,9 +235,7 @@ class _Filling:
         return False
 
     def _cost(self, rooms: Sequence[Room]) -> Decimal:
-        return sum((price(self._tallies[room.pool]) for room in rooms), Decimal(0))
-
-    # --- how a guest finds room
+        return sum((self._tallies[room.pool].price for room in rooms), Decimal(0))
 
     def _insert(self, guest: Guest) -> bool:
         """Seat *guest*, moving others where that is needed; False leaves all as it was."""
@@ -284,7 +262,7 @@ class _Filling:
             rooms.append(room)
         for taken, pod in zip(rooms, guest.workload.pods, strict=True):
             self._give_back(taken, pod)
-        self._sit(guest, tuple(rooms))
+        self._move(guest, tuple(rooms))
         return True
 
     def _exchange(self, guest: Guest) -> bool:
@@ -315,10 +293,10 @@ class _Filling:
         while step is not None:
             mover, pool = step
             [left] = mover.rooms
-            self._rise(mover)
-            self._sit(mover, (room,))
+            self._move(mover, ())
+            self._move(mover, (room,))
             room, step = left, came[pool]
-        self._sit(guest, (room,))
+        self._move(guest, (room,))
         self._start = start
 
     def _anew(self, guest: Guest, pools: tuple[int, ...], order: Order) -> bool:
@@ -329,7 +307,7 @@ class _Filling:
             return False
         before = len(self._trail)
         for other in others:
-            self._rise(other)
+            self._move(other, ())
         single = len(pools) == 1
         found = self._seat_in(guest, pools[0]) if single else True
         rest = sorted(others if single else (guest, *others), key=order)
@@ -345,7 +323,7 @@ class _Filling:
             return False
         before = len(self._trail)
         for other in others:
-            self._rise(other)
+            self._move(other, ())
         if self._descend(sorted([guest, *others], key=ORDERS[0])):
             return True
         self._undo(before)
@@ -359,7 +337,7 @@ class _Filling:
             self._tries -= 1
             if self._tries < 0:
                 return False
-            self._sit(guests[0], seat)
+            self._move(guests[0], seat)
             if self._descend(guests[1:]):
                 return True
             self._undo(before)
@@ -389,45 +367,31 @@ class _Filling:
         start[kind] = place
         return rooms[place] if place < len(rooms) else None
 
-    # --- moves
-
-    def _sit(self, guest: Guest, rooms: tuple[Room, ...]) -> None:
+    def _move(self, guest: Guest, rooms: tuple[Room, ...]) -> None:
+        """Move *guest* to *rooms*; to none at all where they are empty."""
         self._trail.append((guest, guest.rooms))
-        self._put(guest, rooms)
-
-    def _put(self, guest: Guest, rooms: tuple[Room, ...]) -> None:
-        guest.rooms = rooms
-        if rooms:
-            for room, pod in zip(rooms, guest.workload.pods, strict=True):
-                take(room.free, pod.asks)
-            self._enter(guest)
-
-    def _rise(self, guest: Guest) -> None:
-        self._trail.append((guest, guest.rooms))
-        self._leave(guest)
-        guest.rooms = ()
+        self._place(guest, rooms)
 
     def _undo(self, length: int) -> None:
         while len(self._trail) > length:
-            guest, rooms = self._trail.pop()
-            if guest.rooms:
-                self._leave(guest)
-            self._put(guest, rooms)
+            self._place(*self._trail.pop())
+
+    def _place(self, guest: Guest, rooms: tuple[Room, ...]) -> None:
+        for room, pod in zip(guest.rooms, guest.workload.pods, strict=False):
+            room.guests.remove(guest)
+            self._give_back(room, pod)
+        if guest.rooms and guest.alone and not guest.fixed:
+            del self._singles[guest.rooms[0].pool][guest.kinds[0], guest.pools][guest]
+        guest.rooms = rooms
+        for room, pod in zip(rooms, guest.workload.pods, strict=False):
+            take(room.free, pod.asks)
+        self._enter(guest)
 
     def _enter(self, guest: Guest) -> None:
         for room in guest.rooms:
             room.guests.append(guest)
-        if guest.alone and not guest.fixed:
-            [room] = guest.rooms
-            self._singles[room.pool].setdefault((guest.kinds[0], guest.pools), {})[guest] = None
-
-    def _leave(self, guest: Guest) -> None:
-        for room, pod in zip(guest.rooms, guest.workload.pods, strict=True):
-            room.guests.remove(guest)
-            self._give_back(room, pod)
-        if guest.alone and not guest.fixed:
-            [room] = guest.rooms
-            del self._singles[room.pool][guest.kinds[0], guest.pools][guest]
+        if guest.rooms and guest.alone and not guest.fixed:
+            self._singles[guest.rooms[0].pool].setdefault((guest.kinds[0], guest.pools), {})[guest] = None
 
     def _give_back(self, room: Room, pod: Pod) -> None:
         for resource, count in pod.asks.items():

@@ -9,28 +9,16 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from receiver.core.model.actions import Action, ActionKind, Reason, Verdict
-from receiver.core.model.model import Backoff, Facts, Node, PoolState, Rights, Source, SourceState
+from receiver.core.model.actions import ActionKind, Reason, Verdict
+from receiver.core.model.model import Facts, Node, PoolState, Source, SourceState
 from receiver.core.model.overrides import Asks, Override, Question
 from receiver.core.model.policy import Fallback, Limits, Policy, Pool
 from receiver.core.model.signals import PoolSilence, Signal, SignalAction
 from receiver.core.model.windows import next_change
-from receiver.core.money.budget import Refusal
 from receiver.core.money.cost import HOUR
-from receiver.core.scaling.assign import Wanted, floor_gives_way
-from receiver.core.scaling.bounds import BoundsInForce
+from receiver.core.scaling.assign import Wanted
 from receiver.core.scaling.capacity import grows_unasked
-from receiver.core.scaling.waits import (
-    Direction,
-    Timer,
-    Wait,
-    backing_off,
-    cooling_down,
-    failed_nodes,
-    probes_left,
-    stuck_on_the_way,
-    undone,
-)
+from receiver.core.scaling.waits import Direction, Wait, WaitKind, probes_left, stuck_on_the_way, waits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,10 +46,11 @@ class Case:
         """The size to hold."""
         return self.state.required
 
-    def wait(self, timer: Timer, target: int) -> Wait | None:
-        """What *timer* says of a change to *target* nodes."""
+    def wait(self, kind: WaitKind, target: int) -> Wait | None:
+        """The wait of that *kind* for a change to *target* nodes."""
         direction = Direction.GROW if target > self.present else Direction.SHRINK
-        return timer(direction, self.pool, self.state, self.policy, self.now)
+        found = waits(self.pool, self.state, self.policy, self.now, (direction,))
+        return next((wait for wait in found if wait.kind is kind), None)
 
     def up(self, source: Source) -> bool:
         """True when *source* answered."""
@@ -117,34 +106,13 @@ class AsksFirst:
     at: datetime
 
 
-Grounds = (
-    Action
-    | AsksFirst
-    | Backoff
-    | BoundsInForce
-    | FewerRequested
-    | Limits
-    | Override
-    | Pool
-    | PoolSilence
-    | Rights
-    | Signal
-    | SilentSource
-    | StuckNodes
-    | Uncounted
-    | Wait
-    | str
-    | tuple[Refusal, ...]
-)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
     """What a guardrail leaves of a change: *left* nodes, *because* of these values. *until* is the first moment at
     which its answer can change without anything happening (None: unknown)."""
 
     left: int
-    because: Grounds
+    because: object
     until: datetime | None = None
 
 
@@ -155,11 +123,10 @@ def sources_answer(target: int, case: Case) -> Held | None:
     """A change needs its sources: which must answer differs for growth and removal (docs/guardrails.md)."""
 
     def silent(source: Source, direction: Direction | None = None, other: Source | None = None) -> Held:
-        state = case.facts.sources.get(source)
-        return Held(
-            left=case.present, because=SilentSource(source=source, state=state, direction=direction, other=other)
-        )
+        because = SilentSource(source=source, state=sources.get(source), direction=direction, other=other)
+        return Held(left=case.present, because=because)
 
+    sources = case.facts.sources
     for source in (Source.CIVO, Source.STORE):
         if not case.up(source):
             return silent(source)
@@ -170,7 +137,7 @@ def sources_answer(target: int, case: Case) -> Held | None:
             return silent(Source.KUBERNETES, Direction.GROW, Source.PROMETHEUS)
         return None
     for source in (Source.KUBERNETES, Source.PROMETHEUS, Source.HEARTBEAT, Source.ALERTMANAGER):
-        found = case.facts.sources.get(source)
+        found = sources.get(source)
         optional = source is Source.ALERTMANAGER and found is not None and not found.configured
         if not optional and not case.up(source):
             return silent(source, Direction.SHRINK)
@@ -240,38 +207,38 @@ def within_limits(target: int, case: Case) -> Held | None:
 
 def not_frozen(target: int, case: Case) -> Held | None:
     """A firing alert with action freeze stops every change."""
-    signal = case.firing(SignalAction.FREEZE)
-    return _standstill(target, case, signal) if signal else None
+    return _standstill(target, case, case.firing(SignalAction.FREEZE))
 
 
 def not_silenced(target: int, case: Case) -> Held | None:
     """A silence in Alertmanager that names the pool pauses it."""
-    silence = case.state.silence
-    return _standstill(target, case, silence, silence.until) if silence is not None else None
+    return _standstill(target, case, case.state.silence)
 
 
 def not_paused(target: int, case: Case) -> Held | None:
     """A person's pause stops every change."""
-    pause = case.wanted.bounds.overrides.pause
-    return _standstill(target, case, pause, pause.until) if pause is not None else None
+    return _standstill(target, case, case.wanted.bounds.overrides.pause)
 
 
 def removal_is_not_snoozed(target: int, case: Case) -> Held | None:
     """A person's snooze keeps every node that is not dead."""
-    snooze = case.wanted.bounds.overrides.snooze
-    if snooze is None or target >= case.present:
-        return None
-    return _standstill(target, case, snooze, snooze.until, going=case.dead)
+    snooze = case.wanted.bounds.overrides.snooze if target < case.present else None
+    return _standstill(target, case, snooze, going=case.dead)
 
 
 def _standstill(
-    target: int, case: Case, because: Grounds, until: datetime | None = None, *, going: int = 0
+    target: int, case: Case, because: Signal | PoolSilence | Override | None, *, going: int = 0
 ) -> Held | None:
     """Hold everything, except for *going* nodes; at the stop line of a budget all empty nodes go."""
-    if target < case.present and floor_gives_way(case.wanted):
+    if because is None:
+        return None
+    until = None if isinstance(because, Signal) else because.until
+    if target > case.present:
+        return Held(left=case.present, because=because, until=until)
+    if case.wanted.stopped:
         going = case.empty
-    left = case.present - going if target < case.present else case.present
-    return None if target < case.present and left <= target else Held(left=left, because=because, until=until)
+    left = case.present - going
+    return None if left <= target else Held(left=left, because=because, until=until)
 
 
 def growth_is_not_paused(target: int, case: Case) -> Held | None:
@@ -282,7 +249,7 @@ def growth_is_not_paused(target: int, case: Case) -> Held | None:
 
 def not_backing_off(target: int, case: Case) -> Held | None:
     """What failed is not tried again until its back-off ends; growth and removal back off apart."""
-    wait = case.wait(backing_off, target)
+    wait = case.wait(WaitKind.BACKOFF, target)
     if wait is None or wait.nodes:
         return None
     if wait.direction is Direction.GROW and case.wanted.within_stock is not None:  # fewer are requested at once
@@ -302,18 +269,15 @@ def provisioning_works(target: int, case: Case) -> Held | None:
     failed, left = case.state.provisioning, probes_left(case.state, case.now)
     if failed is None or left is None or case.present + left >= target:
         return None
-    wait = case.wait(failed_nodes, target)
+    wait = case.wait(WaitKind.PROVISIONING, target)
     if wait is not None:
         return Held(left=case.present, because=wait, until=wait.until)
     return Held(left=case.present + left, because=failed)
 
 
 def cooled_down(target: int, case: Case) -> Held | None:
-    """A pool that has just changed is left alone for its cooldown, per direction.
-
-    Where hours are billed as started, removal is timed to the paid hour and the shrink cooldown does not apply.
-    """
-    wait, bounds = case.wait(cooling_down, target), case.wanted.bounds
+    """A pool that has just changed is left alone for its cooldown, per direction; an override does not wait for it."""
+    wait, bounds = case.wait(WaitKind.COOLDOWN, target), case.wanted.bounds
     if wait is None:
         return None
     if target > case.present:  # an override does not wait for the cooldown
@@ -360,7 +324,7 @@ def above_the_floor(target: int, case: Case) -> Held | None:
     # Nodes that Civo counts and does not list, because they were deleted or do not exist yet, hold no floor.
     ghosts = max(0, case.present - len(case.state.living))
     floor = min(case.wanted.bounds.min_nodes + ghosts, case.present - case.dead)
-    if target >= case.present or target >= floor or floor_gives_way(case.wanted):
+    if target >= case.present or target >= floor or case.wanted.stopped:
         return None
     bounds = case.wanted.bounds
     return Held(left=min(case.present, floor), because=bounds, until=_bounds_change_at(bounds.overrides.least, case))
@@ -373,7 +337,7 @@ def _bounds_change_at(override: Override | None, case: Case) -> datetime | None:
 
 def not_undone_by_others(target: int, case: Case) -> Held | None:
     """A change that another system reverted three times in a day is not tried again for a day."""
-    wait = case.wait(undone, target)
+    wait = case.wait(WaitKind.UNDONE, target)
     return Held(left=case.present, because=wait, until=wait.until) if wait is not None else None
 
 

@@ -1,32 +1,40 @@
-"""Which pool is cheapest for waiting work: USD per GPU that the work would use, not per GPU of the node; and which
-pools differ only in the number of GPUs per node."""
+"""Which pool is cheapest for waiting work: USD per GPU that the work would use, not per GPU of the node; and how many
+GPUs are kept free for work to come, estimated from recent requests and current use without refused work."""
 
 from bisect import insort
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Generic, TypeVar
 
+from receiver.core.model.model import Facts, Source
 from receiver.core.model.pods import COMPUTE, Pod, Workload, gpus_in, owner_of
 from receiver.core.model.policy import Objective, Policy, Pool
-from receiver.core.scaling.capacity import Requests, Tally
-from receiver.core.scaling.demand import new_node, preference, refusal, take
+from receiver.core.model.text import lasting
+from receiver.core.scaling.capacity import RULES, Allowance, Requests, Tally, grows_unasked
+from receiver.core.scaling.demand import preference, refusal, take
 
+WIDE = 4  # times the GPUs of the smallest sibling: a pod for that one leaves three quarters of the node idle
+SAME_PRICE = Decimal("0.1")  # per GPU: prices more than a tenth apart mean different GPUs
+ASKED_WITHIN = timedelta(minutes=10)
+PERCENT_OF_ASKED = 70
+PERCENT_OF_HELD = 5
+ENOUGH_PERCENT = 50  # of the headroom: nothing is bought, and no idle node goes, while less would be left
 Kind = tuple[object, ...]
 T = TypeVar("T")
-UNKNOWN_PRICE = Decimal("Infinity")
+
+
+def requests_of(pod: Pod) -> Requests:
+    """Everything that *pod* requests, as a key."""
+    return tuple(sorted(pod.asks.items()))
 
 
 def shape(pod: Pod) -> Kind:
     """What decides where a pod fits; pods of one shape are matched once."""
-    return (
-        requests_of(pod),
-        tuple(sorted(pod.node_selector.items())),
-        pod.affinity,
-        pod.preferred,
-        pod.tolerations,
-        pod.pool_hint,
-    )
+    selector = tuple(sorted(pod.node_selector.items()))
+    return (requests_of(pod), selector, pod.affinity, pod.preferred, pod.tolerations, pod.pool_hint)
 
 
 class LabelIndex(Generic[T]):
@@ -58,8 +66,7 @@ class Matching:
         self._pairs = pairs
         self._fitting: dict[Kind, tuple[Tally, ...]] = {}
         self._orders: dict[tuple[int, ...], tuple[Tally, ...]] = {}
-        self._markets: dict[tuple[str, ...], Market] = {}
-        self._by_shape: dict[Kind, Market] = {}
+        self._markets: dict[int, Market] = {}
         self._gang_orders: dict[object, list[Tally]] = {}
         self._by_label: LabelIndex[Tally] = LabelIndex(tallies, lambda tally: tally.pool)
 
@@ -69,20 +76,17 @@ class Matching:
         if kind not in self._fitting:
             # The index reads every pool's labels: with pairs left out because of a bug, each pool is judged by itself.
             candidates = self._tallies if self._pairs else self._by_label.selected(pod)
-            near = [x for x in candidates if not self._apart(pod, x)]
-            fits = [x for x in near if refusal(pod, x.pool, x.state) is None]
+            fits = [x for x in candidates if not self._apart(pod, x) and refusal(pod, x.pool, x.state) is None]
             ordered = tuple(sorted(fits, key=lambda x: (-preference(pod, x.pool), by_price(x))))
             self._fitting[kind] = self._orders.setdefault(tuple(map(id, ordered)), ordered)  # equal ones are one
         return self._fitting[kind]
 
     def market(self, pod: Pod) -> "Market":
         """The competition for the pools that *pod* fits."""
-        kind = self._kind(pod)
-        if kind not in self._by_shape:
-            fitting = self.fitting(pod)
-            key = tuple(x.pool.id for x in fitting)
-            self._by_shape[kind] = self._markets.setdefault(key, Market(fitting))
-        return self._by_shape[kind]
+        fitting = self.fitting(pod)
+        if id(fitting) not in self._markets:
+            self._markets[id(fitting)] = Market(fitting)
+        return self._markets[id(fitting)]
 
     def gang_order(self, workload: Workload, fitting: Sequence[Tally]) -> list[Tally]:
         """*fitting* by what the gang prefers, then by what the new nodes for all of it would cost."""
@@ -101,7 +105,6 @@ class Matching:
         return bool(self._pairs) and (owner_of(pod), tally.pool.id) in self._pairs
 
     def _kind(self, pod: Pod) -> Kind:
-        """What is the same for pods that are matched alike."""
         return (owner_of(pod), *shape(pod)) if self._pairs else shape(pod)
 
 
@@ -109,9 +112,8 @@ class Market:
     """The waiting pods that fit the same pools, and the order in which those pools are tried."""
 
     def __init__(self, fitting: Sequence[Tally]) -> None:
-        """Start with no pod waiting for *fitting*."""
         self._fitting = fitting
-        self._offers = {_kind(x): new_node(x.pool, x.state) for x in fitting}
+        self._offers = {_offer(x): x.offer for x in fitting}
         self._waiting: Counter[Requests] = Counter()
         self._largest_first: list[tuple[int, Requests]] = []  # negative GPUs, and the whole request
         self._orders: dict[object, Sequence[Tally]] = {}
@@ -129,16 +131,12 @@ class Market:
 
     def order(self, pod: Pod) -> Sequence[Tally]:
         """The pools for a new node for *pod*: what it prefers first, then the least USD per useful GPU."""
-        useful = {kind: self._useful(resources, pod) for kind, resources in self._offers.items()}
+        useful = {offer: self._useful(resources, pod) for offer, resources in self._offers.items()}
         key = (shape(pod), tuple(sorted(useful.items())))
         if key not in self._orders:
             self._orders[key] = sorted(
                 self._fitting,
-                key=lambda x: (
-                    -preference(pod, x.pool),
-                    price(x) / max(1, useful[_kind(x)]),
-                    by_price(x),
-                ),
+                key=lambda x: (-preference(pod, x.pool), x.price / max(1, useful[_offer(x)]), by_price(x)),
             )
         return self._orders[key]
 
@@ -163,13 +161,7 @@ class Market:
 
 def by_price(tally: Tally) -> tuple[Decimal, str]:
     """The order of pools when nothing else decides: USD per GPU of a full node, then the name."""
-    return price(tally) / max(1, tally.pool.gpus_per_node), tally.pool.name
-
-
-def price(tally: Tally) -> Decimal:
-    """USD per node-hour; an unknown price is higher than any."""
-    known = tally.pool.price_usd_per_hour
-    return UNKNOWN_PRICE if known is None else known
+    return tally.price / max(1, tally.pool.gpus_per_node), tally.pool.name
 
 
 def gang_kind(workload: Workload) -> tuple[Requests, ...]:
@@ -177,61 +169,32 @@ def gang_kind(workload: Workload) -> tuple[Requests, ...]:
     return tuple(requests_of(pod) for pod in workload.pods)
 
 
-def _by_gang_price(workload: Workload, tallies: Iterable[Tally]) -> list[Tally]:
+def _offer(tally: Tally) -> Requests:
+    return tuple(sorted(tally.offer.items()))
+
+
+def _by_gang_price(workload: Workload, tallies: Sequence[Tally]) -> list[Tally]:
     needed: dict[Requests, int] = {}
 
     def cost(tally: Tally) -> tuple[int, Decimal, tuple[Decimal, str]]:
-        kind = _kind(tally)
-        if kind not in needed:
-            needed[kind] = _nodes_for(workload.pods, new_node(tally.pool, tally.state))
+        offer = _offer(tally)
+        if offer not in needed:
+            nodes: list[dict[str, int]] = []  # empty ones that the gang fills, first fit
+            for pod in workload.pods:
+                asks = pod.asks
+                if not any(take(free, asks) for free in nodes):
+                    nodes.append(dict(tally.offer))
+                    take(nodes[-1], asks)
+            needed[offer] = len(nodes)
         liked = sum(preference(pod, tally.pool) for pod in workload.pods)
-        return -liked, price(tally) * needed[kind], by_price(tally)
+        return -liked, tally.price * needed[offer], by_price(tally)
 
     return sorted(tallies, key=cost)
 
 
-def _nodes_for(pods: Sequence[Pod], resources: Mapping[str, int]) -> int:
-    """How many empty nodes *pods* fill, first fit."""
-    nodes: list[dict[str, int]] = []
-    for pod in pods:
-        asks = pod.asks
-        if not any(take(free, asks) for free in nodes):
-            nodes.append(dict(resources))
-            take(nodes[-1], asks)
-    return len(nodes)
-
-
-def _kind(tally: Tally) -> Requests:
-    """What a new node of the pool offers."""
-    return tuple(sorted(new_node(tally.pool, tally.state).items()))
-
-
-def requests_of(pod: Pod) -> Requests:
-    """Everything that *pod* requests, as a key."""
-    return tuple(sorted(pod.asks.items()))
-
-
-WIDE = 4  # times the GPUs of the smallest sibling: a pod for that one leaves three quarters of the node idle
-SAME_PRICE = Decimal("0.1")  # per GPU: prices more than a tenth apart mean different GPUs
-
-
-def siblings(pool: Pool, policy: Policy) -> Sequence[Pool]:
-    """The pools, itself included, that a pod of *pool* may land in: the same resources, taints and price per GPU."""
-    return [other for other in policy.pools if _alike(pool, other)]
-
-
-def is_small(pool: Pool, policy: Policy) -> bool:
-    """True when no sibling of *pool* has smaller nodes, and one has `WIDE` times their GPUs or more."""
-    size, kinds = pool.gpus_per_node, policy.kinds_of_pools
-    wide = any(other.gpus_per_node >= WIDE * size and _alike(pool, other) for other in kinds)
-    return wide and not any(other.gpus_per_node < size and _alike(pool, other) for other in kinds)
-
-
 def goes_early(pool: Pool, policy: Policy) -> bool:
-    """True when idle nodes of *pool* need not stay until their paid hour ends.
-
-    A small pod that lands on a wide node keeps all of it for as long as it runs; a small node costs a fraction of that.
-    """
+    """True when idle nodes of *pool* need not stay until their paid hour ends: a small pod that lands on a wide node
+    keeps all of it."""
     if policy.objective is Objective.WAIT or not policy.billing.by_the_hour:
         return False
     most = pool.gpus_per_node / WIDE
@@ -239,13 +202,20 @@ def goes_early(pool: Pool, policy: Policy) -> bool:
 
 
 def stays_warm(pool: Pool, policy: Policy) -> bool:
-    """True when GPUs of *pool* are kept free for what comes next (`receiver.core.scaling.headroom`)."""
-    if policy.objective is Objective.BALANCED:
-        return policy.billing.by_the_hour and is_small(pool, policy)
-    return policy.objective is Objective.WAIT
+    """True when GPUs of *pool* are kept free for what comes next (`keep_warm`).
+
+    Where cost and wait are balanced, that is where no sibling has smaller nodes and one has `WIDE` times their GPUs.
+    """
+    if policy.objective is not Objective.BALANCED:
+        return policy.objective is Objective.WAIT
+    size, kinds = pool.gpus_per_node, policy.kinds_of_pools
+    wide = any(other.gpus_per_node >= WIDE * size and _alike(pool, other) for other in kinds)
+    small = wide and not any(other.gpus_per_node < size and _alike(pool, other) for other in kinds)
+    return policy.billing.by_the_hour and small
 
 
 def _alike(one: Pool, other: Pool) -> bool:
+    """True when a pod of *one* may land in *other* too: the same resources, taints and price per GPU."""
     if one is other:
         return True
     price, its = one.price_usd_per_hour, other.price_usd_per_hour
@@ -256,4 +226,127 @@ def _alike(one: Pool, other: Pool) -> bool:
         one.resources.keys() == other.resources.keys()
         and frozenset(one.taints) == frozenset(other.taints)
         and abs(per_gpu - its_per_gpu) <= SAME_PRICE * max(per_gpu, its_per_gpu)
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedWork:
+    """The keys of refused pods and of their gangs, and the ids of the *pools* whose nodes they could start on."""
+
+    pods: frozenset[str] = frozenset()
+    gangs: frozenset[str] = frozenset()
+    pools: frozenset[str] = frozenset()
+
+    def holds(self, pod: Pod) -> bool:
+        """True for a refused pod, and for a pod of a refused gang that got a node anyway."""
+        return pod.gang in self.gangs if pod.node is not None else pod.key in self.pods
+
+
+def refused(
+    waiting: Sequence[Workload], tallies: Mapping[str, Tally], facts: Facts, pairs: Collection[tuple[str, str]] = ()
+) -> RefusedWork:
+    """Return what of *waiting* has no usable room in the assignment so far. *pairs* as in `Matching`."""
+    served: set[str] = set()
+    short: set[str] = set()
+    for tally in tallies.values():
+        target = tally.state.required + tally.within[-1]
+        left = grows_unasked(target, tally.pool, tally.state, tally.bounds, facts.questions, facts.at)
+        bought = [room for room in tally.bins if room.bought and room.allowed] if left < target else []
+        unanswered = set(bought[max(0, left - tally.state.required) :])  # new nodes that wait for an approval
+        for given in tally.given:
+            whole = given.whole and not any(room in unanswered for room in given.rooms)
+            (served if whole else short).add(given.workload.key)
+    found = [w for w in waiting if w.key not in served or w.key in short]
+    matching = Matching(tuple(tallies.values()), pairs)
+    pods = [pod for workload in found for pod in workload.pods]
+    return RefusedWork(
+        pods=frozenset(pod.key for pod in pods),
+        gangs=frozenset(w.key for w in found if w.gang),
+        pools=frozenset(tally.pool.id for pod in pods for tally in matching.fitting(pod)),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Headroom:
+    """What a pool keeps warm: *gpus*, because *asked* were requested within `ASKED_WITHIN` and *held* are in use.
+
+    *spare_nodes* may go and leave enough; *falls_at* is when the headroom next shrinks unless more work comes.
+    """
+
+    gpus: int
+    asked: int
+    held: int
+    spare_nodes: int
+    falls_at: datetime | None = None
+
+    def __str__(self) -> str:
+        came = f"{self.asked} asked for within {lasting(ASKED_WITHIN)}, {self.held} in use"
+        return f"{self.gpus} GPU{'' if self.gpus == 1 else 's'} kept warm ({came})"
+
+
+def keep_warm(
+    tallies: Mapping[str, Tally], facts: Facts, policy: Policy, allowance: Allowance, out: RefusedWork
+) -> Mapping[str, Headroom]:
+    """Open nodes where less than enough of a pool's headroom is free; return the headroom by pool id.
+
+    There is none while budget, maximum or limits refuse waiting work, while a budget holds, or while Kubernetes is
+    silent: then idle nodes make room, and new work is unknown. Nor has a pool any while a guardrail would hold new
+    nodes. Refused work (*out*) does not count, and no node is opened where it could start.
+    """
+    warm = []
+    for tally in tallies.values():
+        if tally.counts["demand"] > tally.within[-1] or any(held.rule == "gangs_whole" for held in tally.held):
+            return {}
+        if not tally.blocked and tally.state.required <= tally.bounds.max_nodes and stays_warm(tally.pool, policy):
+            warm.append(tally)
+    if not warm or allowance.budgets.holding or not facts.up(Source.KUBERNETES):
+        return {}
+    # The pods that wait or hold GPUs, by the pool in which a node for each alone would be bought.
+    matching = Matching(tuple(tallies.values()))
+    homes: dict[str, list[Pod]] = {}
+    running = [pod for state in facts.pools for node in state.nodes for pod in node.pods]
+    for pod in (*facts.waiting, *running):
+        if not pod.daemon and pod.gpus and not out.holds(pod) and matching.fitting(pod):
+            homes.setdefault(matching.market(pod).order(pod)[0].pool.id, []).append(pod)
+    found: dict[str, Headroom] = {}
+    for tally in warm:
+        fitting = [x for x in tallies.values() if _alike(tally.pool, x.pool)]
+        found[tally.pool.id] = _open(tally, fitting, homes.get(tally.pool.id, ()), facts, allowance, out)
+    return found
+
+
+def _may_open(tally: Tally, facts: Facts, allowance: Allowance, out: RefusedWork) -> bool:
+    """True if another node may be opened: no rule holds it, no refused work could start on it, and it does not make
+    other growth need an approval."""
+    if tally.blocked or tally.pool.id in out.pools or allowance.passes(tally, 1) < len(RULES):
+        return False
+    if tally.within[-1] == tally.counts["headroom"]:
+        return True
+    target = tally.state.required + tally.within[-1] + 1
+    return grows_unasked(target, tally.pool, tally.state, tally.bounds, facts.questions, facts.at) == target
+
+
+def _open(
+    tally: Tally, fitting: Sequence[Tally], pods: Sequence[Pod], facts: Facts, allowance: Allowance, out: RefusedWork
+) -> Headroom:
+    recent = [pod for pod in pods if timedelta(0) <= facts.at - pod.created_at < ASKED_WITHIN]
+    asked = sum(pod.gpus for pod in recent)
+    held = sum(pod.gpus for pod in pods if pod.node is not None)
+    gpus = (PERCENT_OF_ASKED * asked + PERCENT_OF_HELD * held) // 100
+    unit = max((pod.gpus for pod in recent), default=1)  # the rest of a node helps only pods that fit into it
+    free = sum(room.gpus // unit * unit for x in fitting for room in x.bins if room.allowed)
+    per_node = tally.pool.gpus_per_node
+    if free * 100 < ENOUGH_PERCENT * gpus:
+        for _ in range(-(-(gpus - free) // per_node)):
+            if not _may_open(tally, facts, allowance, out):
+                break
+            allowance.open(tally, "headroom")
+            free += per_node
+    enough = -(-ENOUGH_PERCENT * gpus // 100)
+    return Headroom(
+        gpus=gpus,
+        asked=asked,
+        held=held,
+        spare_nodes=max(0, free - enough) // per_node,
+        falls_at=min(pod.created_at for pod in recent) + ASKED_WITHIN if recent else None,
     )

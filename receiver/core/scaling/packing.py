@@ -63,14 +63,12 @@ ENDS_SOON = timedelta(minutes=20)  # work should not start in so short a rest of
 
 
 def soft_taints(facts: Facts, policy: Policy, survival: Survival) -> Iterator[tuple[Node, tuple[Taint, ...]]]:
-    """Yield the nodes whose soft taints are wrong, each with the taints that it should carry.
-
-    A full node is left as it is, since no pod can choose it; so is one that takes no work or is not usable.
-    """
+    """Yield the nodes whose soft taints are wrong, each with those that it should carry. A node that no pod can choose
+    is left as it is."""
     packs = policy.packing is Packing.FILL
+    fills = packs and _fills(policy)
     for pool in policy.pools:
         state = facts.pool(pool.id)
-        fills = packs and _fills(policy)
         filled = _filled(in_use(state, pool), survival, facts.at) if fills else None
         for node in state.of(Stage.USABLE):
             if not _takes_work(node) or (packs and not _room(node, pool)):
@@ -78,8 +76,9 @@ def soft_taints(facts: Facts, policy: Policy, survival: Survival) -> Iterator[tu
             wanted: tuple[Taint, ...] = ()
             if fills and node is not filled:
                 wanted = (FILL_OTHERS_FIRST,) if node.busy else SOFT_TAINTS
-            elif packs and not fills and _left(node, policy, facts.at) <= ENDS_SOON:
-                wanted = (IDLE,)
+            elif packs and not fills and policy.billing.by_the_hour:
+                ends = next_unit_at(node.created_at, facts.at, policy.billing)
+                wanted = (IDLE,) if ends - facts.at <= ENDS_SOON else ()
             if {t.key for t in node.taints if t in SOFT_TAINTS} != {t.key for t in wanted}:
                 yield node, wanted
 
@@ -94,13 +93,9 @@ def changes_at(facts: Facts, policy: Policy) -> datetime | None:
     """The first moment after now at which an idle node's taints change by time alone."""
     if policy.packing is not Packing.FILL or _fills(policy) or not policy.billing.by_the_hour:
         return None
-    left = [
-        _left(node, policy, facts.at)
-        for pool in policy.pools
-        for node in facts.pool(pool.id).of(Stage.USABLE)
-        if not node.busy and _takes_work(node)
-    ]
-    return min((facts.at + (x - ENDS_SOON if x > ENDS_SOON else x) for x in left), default=None)
+    nodes = [n for p in policy.pools for n in facts.pool(p.id).of(Stage.USABLE) if not n.busy and _takes_work(n)]
+    ends = [next_unit_at(n.created_at, facts.at, policy.billing) for n in nodes]
+    return min((end - ENDS_SOON if end - facts.at > ENDS_SOON else end for end in ends), default=None)
 
 
 def in_use(state: PoolState, pool: Pool) -> Sequence[Node]:
@@ -113,10 +108,8 @@ def _fills(policy: Policy) -> bool:
 
 
 def _filled(nodes: Sequence[Node], survival: Survival, now: datetime) -> Node | None:
-    """The one of *nodes* to fill: the one whose work will most likely go on, then the fullest, then the oldest.
-
-    The node being filled stays the choice while its chance is about as good.
-    """
+    """The one of *nodes* to fill: the one whose work will most likely go on, then the fullest, then the oldest. The
+    node being filled stays the choice while its chance is about as good."""
     if len(nodes) < 2:
         return nodes[0] if nodes else None
     chances = {n.instance: survival.goes_on(n.pods, now) for n in nodes}
@@ -124,23 +117,11 @@ def _filled(nodes: Sequence[Node], survival: Survival, now: datetime) -> Node | 
     now_filled = [n for n in nodes if FILL_OTHERS_FIRST not in n.taints and chances[n.instance] >= best - AS_LIKELY]
     if len(now_filled) == 1:
         return now_filled[0]
-    return min(nodes, key=lambda n: (-chances[n.instance], -_held(n), n.created_at, n.name))
-
-
-def _left(node: Node, policy: Policy, now: datetime) -> timedelta:
-    """The rest of the paid hour of *node*; unlimited where every second is billed."""
-    if not policy.billing.by_the_hour:
-        return timedelta.max
-    return next_unit_at(node.created_at, now, policy.billing) - now
+    return min(nodes, key=lambda n: (-chances[n.instance], -sum(p.gpus for p in n.pods), n.created_at, n.name))
 
 
 def _takes_work(node: Node) -> bool:
     return node.registered and node.cordoned_by is None and node.closed_for is None
-
-
-def _held(node: Node) -> int:
-    """GPUs of *node* that pods hold."""
-    return sum(pod.gpus for pod in node.pods)
 
 
 def _room(node: Node, pool: Pool) -> int:
@@ -154,18 +135,14 @@ KUEUE_QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Place:
-    """A node that could take pods, or be emptied."""
-
     tally: Tally
     node: Node
     room: Bin
 
 
 def consents(pod: Pod) -> bool:
-    """True when moving *pod* is agreed on and loses nothing: it is in no gang, and its owner starts it again elsewhere.
-
-    A pod that tolerates our cordon could come back to the same node.
-    """
+    """True when moving *pod* is agreed on and loses nothing: it is in no gang, its owner starts it again, and it cannot
+    come back to the same node."""
     agreed = pod.evictable and not pod.protected and not pod.daemon and pod.gang is None and bool(pod.owner)
     return agreed and not tolerates_cordon(pod)
 
@@ -182,14 +159,15 @@ def may_not_return(pod: Pod, policy: Policy) -> bool:
 def movable(tallies: Iterable[Tally], now: datetime) -> frozenset[str]:
     """Return the instances that could be emptied once waiting work has its room; call it last.
 
-    The emptiest go first. Pods move to nodes that run work, so that those stay, and a node that takes pods is not
-    emptied itself. One that a workload keeps at *now* is not emptied either.
+    The emptiest go first. Pods move to nodes that run work, and a node that takes pods is not emptied itself.
     """
-    places = [place for tally in tallies for place in _places(tally)]
+    places: list[_Place] = []
+    for tally in tallies:
+        nodes = {n.instance: n for n in tally.state.of(Stage.USABLE)}
+        rooms = [(nodes.get(room.instance or ""), room) for room in tally.bins if room.usable]
+        places += [_Place(tally=tally, node=node, room=room) for node, room in rooms if node is not None]
     candidates = [p for p in places if p.node.pods and not p.room.used and all(consents(x) for x in p.node.pods)]
     candidates = [p for p in candidates if not p.node.kept(now)]
-    if not candidates:
-        return frozenset()
     emptied: set[str] = set()
     filled: set[str] = set()
     for place in sorted(candidates, key=lambda p: (sum(x.gpus for x in p.node.pods), p.node.name)):
@@ -206,13 +184,6 @@ def movable(tallies: Iterable[Tally], now: datetime) -> frozenset[str]:
             emptied.add(place.node.instance)
             filled |= took
     return frozenset(emptied)
-
-
-def _places(tally: Tally) -> Iterable[_Place]:
-    nodes = {n.instance: n for n in tally.state.of(Stage.USABLE)}
-    for room in tally.bins:
-        if room.usable and room.instance in nodes:
-            yield _Place(tally=tally, node=nodes[room.instance], room=room)
 
 
 def _pack(pods: Sequence[Pod], places: Sequence[_Place]) -> set[str] | None:

@@ -1,4 +1,5 @@
-"""Which nodes may be removed, and in which order: dead, surplus, evicted by a window, idle, consolidated."""
+"""Which nodes may be removed, in which order (dead, surplus, evicted by a window, idle, consolidated), and when; and
+when a decision can change by itself."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -7,13 +8,10 @@ from datetime import datetime, timedelta
 from receiver.core.model.actions import Because, Reason, Victim, VictimStage
 from receiver.core.model.model import ON_ITS_WAY, CordonedBy, Node, Stage
 from receiver.core.model.overrides import approved_instances
-from receiver.core.model.pods import Pod
-from receiver.core.model.policy import Policy, Pool
 from receiver.core.model.signals import SignalAction
 from receiver.core.model.windows import next_change
 from receiver.core.money.cost import HOUR, next_unit_at
-from receiver.core.scaling.assign import floor_gives_way
-from receiver.core.scaling.bounds import Grace, evicting, most_after, window_may_evict
+from receiver.core.scaling.bounds import Grace, evicting, window_may_evict
 from receiver.core.scaling.capacity import SHORT_LOSS
 from receiver.core.scaling.guardrails import Case
 from receiver.core.scaling.market import goes_early
@@ -24,137 +22,57 @@ SAFETY_MINIMUM = timedelta(seconds=10)  # a node this fresh from work is not jud
 LOOK_AGAIN_AFTER = timedelta(seconds=5)  # between our cordon and the last look: a pod bound meanwhile becomes visible
 SHORTEST_MARGIN = timedelta(seconds=30)  # a removal takes a tick, the cordon, the last look and the DELETE
 AN_INSTANT = timedelta(microseconds=1)
+NOW = timedelta(0)
+ON_THE_WAY = (VictimStage.CHOSEN, VictimStage.CORDONED)
 
 
-def removal_moment(node: Node, pool: Pool, policy: Policy, now: datetime, *, stopped: bool = False) -> datetime:
-    """When *node*, idle since `idle_since`, may go if it stays idle: a margin before its next paid unit, or
-    after `idle_for` where every second is billed; at a budget's stop at once there, for nothing can begin on it.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removable:
+    """The *nodes* that may be removed, in order. *surplus* are idle ones beyond an override's maximum, *evicted* those
+    beyond the maximum of a window whose grace is over."""
 
-    A wide node beside small ones stays its first paid unit only, and goes in a later one as soon as it has rested: work
-    that needs it may follow the work that it was bought for, and later a small pod is what would land there."""
-    rested = (node.idle_since or now) + min(SAFETY_MINIMUM, pool.idle_for)
-    if not policy.billing.by_the_hour:
-        return rested if stopped else (node.idle_since or now) + pool.idle_for
-    ends = unit_ends_soon(node, policy, now)
-    return max(rested, min(ends, node.created_at + policy.billing.granularity) if goes_early(pool, policy) else ends)
+    nodes: tuple[Node, ...]
+    surplus: tuple[Node, ...] = ()
+    evicted: tuple[Node, ...] = ()
 
-
-def unit_ends_soon(node: Node, policy: Policy, now: datetime) -> datetime:
-    """A margin before the next paid unit of *node*; now where every second is billed."""
-    if not policy.billing.by_the_hour:
-        return now
-    margin = max(policy.billing.removal_margin, min(SHORTEST_MARGIN, policy.billing.granularity / 4))
-    return next_unit_at(node.created_at, now, policy.billing) - margin
+    @property
+    def announced(self) -> tuple[Node, ...]:
+        """Those that need no approval: an override or an announced eviction removes them."""
+        return (*self.surplus, *self.evicted)
 
 
-def reconsider_at(case: Case, reasons: Iterable[Reason]) -> datetime | None:
-    """The first moment after now at which the answer, which rests on *reasons*, can change without anything
-    happening."""
-    return min((m for m in _moments(case, reasons) if m > case.now), default=None)
+def removable(case: Case, within: timedelta = NOW) -> Removable:
+    """Return the nodes that may be removed now, soonest paid unit first: dead ones, then idle ones beyond an override's
+    or a window's maximum, or whose moment has come or comes *within* a time, then busy ones that are evicted or
+    emptied."""
+    dead = [n for n in dead_nodes(case.pool, case.state, case.now) if not n.busy and is_eligible(n, case)]
+    many = _surplus(case, len(dead))
+    over = evicted(case, len(dead))
+    chosen, begun = {n.instance for n in (*many, *over)}, evicting(case.state)
+    left = [n for n in case.state.nodes if n.instance not in chosen]
+    soon = case.now + within
+    due = [n for n in left if is_idle_and_free(n, case) and removable_at(n, case) <= soon]
+    moved = [n for n in left if could_be_emptied(n, case) and unit_ends_soon(n, case) <= soon]
+    for nodes in (dead, due, moved):
+        nodes.sort(key=lambda n: (next_unit_at(n.created_at, case.now, case.policy.billing), n.name))
+    # Never more than Civo's count: if fewer are required than exist, Civo is about to remove one itself.
+    emptying = [n for n in over if n.instance in begun]  # first: their work was evicted already
+    others = [n for n in over if n.instance not in begun]
+    empty, busy = [n for n in others if not n.busy], [n for n in others if n.busy]
+    resting = due[: max(0, idle_removals_left(case) - len(many) - len(empty) - sum(not n.busy for n in emptying))]
+    going = tuple([*dead, *many, *emptying, *empty, *resting, *busy, *moved][: case.present])
+    gone = {n.instance for n in going}
+    return Removable(nodes=going, surplus=many, evicted=tuple(n for n in over if n.instance in gone))
 
 
-def _moments(case: Case, reasons: Iterable[Reason]) -> Iterable[datetime]:
-    for reason in reasons:
-        if reason.until is not None:
-            yield reason.until
-    yield from changes(case)
-    for node in case.state.nodes:
-        yield from _moments_of(node, case)
-    yield from _moments_of_action(case)
-
-
-def changes(case: Case) -> Iterable[datetime]:
-    """The moments at which what concerns the whole pool can change, in no order; some may be over."""
-    state, pool = case.state, case.pool
-    for wait in waits(pool, state, case.policy, case.now):
-        yield wait.until
-    if state.required_since and state.unlisted:
-        yield state.required_since + pool.provision_timeout + AN_INSTANT
-    for grace in case.wanted.graces:
-        if grace.ends_at is not None:
-            yield grace.ends_at
-    yield from _moments_of_shares(case)
-    yield from _moments_of_headroom(case)
-    yield from _moments_of_people(case)
-    change = next_change(pool.windows, case.now)
-    if change is not None:
-        yield change
-
-
-def _moments_of_shares(case: Case) -> Iterable[datetime]:
-    """When there is more of what the pools share."""
-    if case.wanted.budget is not None and case.wanted.budget.ends_at is not None:
-        yield case.wanted.budget.ends_at
-    limits, changed = case.policy.limits, case.facts.first_changed_at
-    if changed is not None and (limits.max_growth_per_hour is not None or limits.max_removals_per_hour is not None):
-        yield changed + HOUR  # what was changed then counts no longer
-
-
-def _moments_of_headroom(case: Case) -> Iterable[datetime]:
-    """When the idle nodes that it keeps may be too many."""
-    headroom = case.wanted.headroom
-    if headroom is not None and headroom.falls_at is not None and any(n.idle_since for n in case.state.nodes):
-        yield headroom.falls_at
-
-
-def _moments_of_people(case: Case) -> Iterable[datetime]:
-    if case.state.silence is not None:
-        yield case.state.silence.until
-    approval = case.pool.approval
-    for node in case.state.of(Stage.USABLE) if approval is not None and approval.removals else ():
-        assert approval is not None
-        goes = removal_moment(node, case.pool, case.policy, case.now, stopped=case.wanted.stopped)
-        yield goes - approval.wait  # people are asked then
-    for override in case.overrides:
-        yield override.at
-        yield override.until
-    for question in case.questions:
-        yield from (question.asked_at, question.wait_ends, question.expires_at)
-
-
-def _moments_of(node: Node, case: Case) -> Iterable[datetime]:
-    by_the_hour = case.policy.billing.by_the_hour
-    if node.kept_until is not None:
-        yield node.kept_until
-    next_unit = next_unit_at(node.created_at, case.now, case.policy.billing)
-    if node.stage is Stage.USABLE and node.idle_since is not None:
-        yield removal_moment(node, case.pool, case.policy, case.now, stopped=case.wanted.stopped)
-        if by_the_hour:
-            yield unit_ends_soon(node, case.policy, case.now)  # one that we emptied need not rest
-            yield next_unit
-    elif node.stage in (*ON_ITS_WAY, Stage.UNKNOWN):
-        yield node.created_at + case.pool.provision_timeout + AN_INSTANT
-    if node.lost_at is not None:
-        yield node.lost_at + SHORT_LOSS + AN_INSTANT  # from then on it is no room for what waits
-        yield node.lost_at + case.pool.provision_timeout + AN_INSTANT
-    if not node.was_usable:
-        yield node.watched_since + case.pool.provision_timeout + AN_INSTANT
-    if by_the_hour and node.busy and all(consents(p) for p in node.pods):
-        yield unit_ends_soon(node, case.policy, case.now)
-        yield next_unit
-    if by_the_hour and case.wanted.budget is not None and node.stage is not Stage.DELETING:
-        yield next_unit  # the spend rises then
-
-
-def _moments_of_action(case: Case) -> Iterable[datetime]:
-    action = case.state.open_action
-    if action is None:
-        return
-    if action.retry_at is not None:
-        yield action.retry_at
-    for victim in action.victims:
-        if victim.stage is VictimStage.CORDONED and victim.since is not None:
-            yield victim.since + LOOK_AGAIN_AFTER
+def is_dead(node: Node) -> bool:
+    """True for a node that is removed although it is not usable: it never came up, or it broke."""
+    return node.stage is not Stage.USABLE
 
 
 def is_kept(node: Node, case: Case) -> bool:
     """True while a workload has *node* kept; a budget stop overrides that."""
-    return node.kept(case.now) and not floor_gives_way(case.wanted)
-
-
-def is_eligible(node: Node, case: Case) -> bool:
-    """True unless others cordoned *node*, it is protected or keeps a pod, or its removal backs off."""
-    return is_unclaimed(node) and not removal_backs_off(node, case)
+    return node.kept(case.now) and not case.wanted.stopped
 
 
 def is_unclaimed(node: Node) -> bool:
@@ -179,7 +97,112 @@ def removal_backs_off(node: Node, case: Case) -> bool:
     return backoff is not None and node.instance in backoff.instances and case.now < backoff.until
 
 
-ON_THE_WAY = (VictimStage.CHOSEN, VictimStage.CORDONED)
+def is_eligible(node: Node, case: Case) -> bool:
+    """True unless others cordoned *node*, it is protected or keeps a pod, or its removal backs off."""
+    return is_unclaimed(node) and not removal_backs_off(node, case)
+
+
+def is_idle_and_free(node: Node, case: Case) -> bool:
+    """True when nothing but time keeps *node*: it is usable, idle, eligible, and no waiting work needs it."""
+    return (
+        node.stage is Stage.USABLE
+        and not node.busy
+        and node.idle_since is not None
+        and node.unknown_since is None
+        and not is_kept(node, case)
+        and node.instance not in case.wanted.needed
+        and is_eligible(node, case)
+    )
+
+
+def could_be_emptied(node: Node, case: Case) -> bool:
+    """True when nothing but time keeps the pods of *node* where they are: they consented, and fit elsewhere.
+
+    Where seconds are paid, low utilization must have lasted (`scale_down`). While GPUs are waited for in this pool,
+    only a node that is being emptied already goes on.
+    """
+    begun = any(v.instance == node.instance and v.because is Because.CONSOLIDATED for v in _victims(case))
+    return (
+        node.stage is Stage.USABLE
+        and node.instance in case.wanted.movable
+        and case.firing(SignalAction.HOLD) is None
+        and is_eligible(node, case)
+        and (case.policy.billing.by_the_hour or case.firing(SignalAction.SCALE_DOWN) is not None)
+        and (begun or not case.wanted.waiting_gpus)
+    )
+
+
+def _victims(case: Case) -> Sequence[Victim]:
+    """The nodes that an open action removes."""
+    return case.state.open_action.victims if case.state.open_action else ()
+
+
+def removable_at(node: Node, case: Case) -> datetime:
+    """When *node* may go by the clock. One that we have just emptied need not rest, nor one that is still busy."""
+    emptied = any(v.instance == node.instance and v.because is Because.CONSOLIDATED for v in _victims(case))
+    return unit_ends_soon(node, case) if node.busy or emptied else removal_moment(node, case)
+
+
+def removal_moment(node: Node, case: Case) -> datetime:
+    """When *node*, idle since `idle_since`, may go if it stays idle: a margin before its next paid unit, or after
+    `idle_for` where every second is billed; at a budget's stop at once there, for nothing can begin on it.
+
+    A wide node beside small ones stays its first paid unit only: later a small pod is what would land there.
+    """
+    since, pool, policy = node.idle_since or case.now, case.pool, case.policy
+    rested = since + min(SAFETY_MINIMUM, pool.idle_for)
+    if not policy.billing.by_the_hour:
+        return rested if case.wanted.stopped else since + pool.idle_for
+    ends = unit_ends_soon(node, case)
+    return max(rested, min(ends, node.created_at + policy.billing.granularity) if goes_early(pool, policy) else ends)
+
+
+def unit_ends_soon(node: Node, case: Case) -> datetime:
+    """A margin before the next paid unit of *node*; now where every second is billed."""
+    billing = case.policy.billing
+    if not billing.by_the_hour:
+        return case.now
+    margin = max(billing.removal_margin, min(SHORTEST_MARGIN, billing.granularity / 4))
+    return next_unit_at(node.created_at, case.now, billing) - margin
+
+
+def idle_removals_left(case: Case) -> int:
+    """How many idle nodes may go beside the standby nodes and headroom that the pool keeps."""
+    spare = [
+        n
+        for n in case.state.of(Stage.USABLE)
+        if not n.busy and n.instance not in case.wanted.needed and n.cordoned_by is not CordonedBy.SOMEONE
+    ]
+    if case.wanted.stopped:
+        return len(spare)
+    leaving = len(spare) - case.wanted.bounds.standby_nodes
+    return leaving if case.wanted.headroom is None else min(leaving, case.wanted.headroom.spare_nodes)
+
+
+def unapproved(going: Sequence[Node], said: Collection[Node], case: Case) -> tuple[Node, ...]:
+    """Those of *going* that still need an approval, where the policy asks for it. Dead and *announced* nodes need none,
+    nor do empty nodes at a budget stop."""
+    if case.pool.approval is None or not case.pool.approval.removals:
+        return ()
+    spoken = {n.instance for n in said}
+    alive = [n for n in going if n.instance not in spoken and not is_dead(n)]
+    needs = [n for n in alive if n.busy or not case.wanted.stopped]
+    may_go = {busy: approved_instances(case.questions, case.now, busy=busy) for busy in (False, True)}
+    return tuple(n for n in needs if n.instance not in may_go[n.busy])
+
+
+def _surplus(case: Case, dead: int) -> tuple[Node, ...]:
+    """The idle nodes that go at once beside the *dead*, because an override lowers the maximum; first those already on
+    their way out, so that no other is chosen when a paid unit begins."""
+    bounds = case.wanted.bounds
+    if not bounds.overrun:
+        return ()
+    chosen = {v.instance for v in _victims(case)}
+    idle = sorted(
+        (n for n in case.state.nodes if is_idle_and_free(n, case)),
+        key=lambda n: (n.instance not in chosen, next_unit_at(n.created_at, case.now, case.policy.billing), n.name),
+    )
+    return tuple(idle[: max(0, case.present - dead - bounds.max_nodes)])
 
 
 def evicted(case: Case, dead: int) -> tuple[Node, ...]:
@@ -187,16 +210,26 @@ def evicted(case: Case, dead: int) -> tuple[Node, ...]:
     the fewest GPUs, then those that lose the fewest GPU-hours.
 
     A node that is already going comes first. One that an open window has begun to empty goes even when the announcement
-    no longer stands: given back, it would start what was evicted, which would then be evicted again. Nodes on their way
-    are not counted: they go first, once they are usable and idle.
+    no longer stands: given back, it would start what was evicted. Nodes on their way are not counted.
     """
     graces = case.wanted.graces
     if not graces:
         return ()
-    most, emptying = most_after(graces, case.now), evicting(case.state)
+    emptying = evicting(case.state)
+    over = [g.max_nodes for g in graces if g.ends_at is not None and g.ends_at <= case.now]
+    going = {v.instance for v in _victims(case) if v.stage in ON_THE_WAY}
     able = [n for n in case.state.nodes if could_be_evicted(n, case) and not removal_backs_off(n, case)]
-    able.sort(key=lambda n: _loss(n, case))
-    due = 0 if most is None else surplus_over(most, case, dead)
+
+    def loss(node: Node) -> tuple[bool, bool, int, timedelta, datetime, str]:
+        gpus, lost = sum(pod.gpus for pod in node.pods), timedelta(0)
+        for pod in node.pods:
+            lost += max(timedelta(0), case.now - (pod.running_since or pod.bound_at or pod.created_at)) * pod.gpus
+        # Among busy nodes that hold as many GPUs, time does not change the order.
+        unit = case.now if node.busy else next_unit_at(node.created_at, case.now, case.policy.billing)
+        return (node.instance not in emptying, node.instance not in going, gpus, lost, unit, node.name)
+
+    able.sort(key=loss)
+    due = surplus_over(min(over), case, dead) if over else 0
     carried = sum(n.instance in emptying for n in able)
     return tuple(able[: max(due, min(carried, surplus_over(min(g.max_nodes for g in graces), case, dead)))])
 
@@ -210,8 +243,7 @@ def could_be_evicted(node: Node, case: Case) -> bool:
     """True when *node* is unclaimed, the window may evict all of its pods, and no try has failed since it opened.
 
     GPUs in use without a pod keep an idle node, unless a window has begun to empty it: the readings may be older than
-    its last pod's end, and it is not deleted before its GPUs are at rest (`receiver.step.carry_out`). A busy node stays
-    if its work could not start again before a budget's month ends: it would be lost.
+    its last pod's end. A busy node stays if its work could not start again before a budget's month ends.
     """
     if node.stage is not Stage.USABLE or not is_unclaimed(node) or is_kept(node, case):
         return False
@@ -232,162 +264,66 @@ def busy_beyond(grace: Grace, case: Case) -> tuple[Node, ...]:
     return tuple(n for n in able if n.instance not in emptying)
 
 
-def _is_going(node: Node, case: Case) -> bool:
-    """True while an open action removes *node*, for whatever reason: no other goes in its place."""
-    action = case.state.open_action
-    return any(v.instance == node.instance and v.stage in ON_THE_WAY for v in (action.victims if action else ()))
+def reconsider_at(case: Case, reasons: Iterable[Reason]) -> datetime | None:
+    """The first moment after now at which the answer, which rests on *reasons*, can change without anything
+    happening."""
+    moments = [reason.until for reason in reasons]
+    moments += changes(case)
+    for node in case.state.nodes:
+        moments += _moments_of(node, case)
+    if case.state.open_action is not None:
+        moments.append(case.state.open_action.retry_at)
+    for victim in _victims(case):
+        if victim.stage is VictimStage.CORDONED and victim.since is not None:
+            moments.append(victim.since + LOOK_AGAIN_AFTER)
+    return min((m for m in moments if m is not None and m > case.now), default=None)
 
 
-def _loss(node: Node, case: Case) -> tuple[bool, bool, int, timedelta, datetime, str]:
-    """What evicting *node* loses, for sorting. Among nodes that hold as many GPUs, time does not change the order."""
-    gpus = sum(pod.gpus for pod in node.pods)
-    lost = sum((max(timedelta(0), case.now - _began(pod)) * pod.gpus for pod in node.pods), timedelta(0))
-    unit = case.now if node.busy else next_unit_at(node.created_at, case.now, case.policy.billing)
-    return (node.instance not in evicting(case.state), not _is_going(node, case), gpus, lost, unit, node.name)
+def changes(case: Case) -> Sequence[datetime]:
+    """The moments at which what concerns the whole pool can change, in no order; some may be over."""
+    state, pool, wanted, approval = case.state, case.pool, case.wanted, case.pool.approval
+    limits, changed = case.policy.limits, case.facts.first_changed_at
+    moments: list[datetime | None] = [wait.until for wait in waits(pool, state, case.policy, case.now)]
+    moments += [grace.ends_at for grace in wanted.graces]
+    moments.append(next_change(pool.windows, case.now))
+    if state.required_since and state.unlisted:
+        moments.append(state.required_since + pool.provision_timeout + AN_INSTANT)
+    if wanted.budget is not None:
+        moments.append(wanted.budget.ends_at)
+    if changed is not None and (limits.max_growth_per_hour is not None or limits.max_removals_per_hour is not None):
+        moments.append(changed + HOUR)  # what was changed then counts no longer
+    if wanted.headroom is not None and any(n.idle_since for n in state.nodes):
+        moments.append(wanted.headroom.falls_at)  # the idle nodes that it keeps may be too many then
+    if state.silence is not None:
+        moments.append(state.silence.until)
+    if approval is not None and approval.removals:  # people are asked then
+        moments += [removal_moment(node, case) - approval.wait for node in state.of(Stage.USABLE)]
+    for override in case.overrides:
+        moments += [override.at, override.until]
+    for question in case.questions:
+        moments += [question.asked_at, question.wait_ends, question.expires_at]
+    return [moment for moment in moments if moment is not None]
 
 
-def _began(pod: Pod) -> datetime:
-    return pod.running_since or pod.bound_at or pod.created_at
-
-
-NOW = timedelta(0)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Removable:
-    """The *nodes* that may be removed, in order. *surplus* are idle ones beyond an override's maximum, *evicted* those
-    beyond the maximum of a window whose grace is over."""
-
-    nodes: tuple[Node, ...]
-    surplus: tuple[Node, ...] = ()
-    evicted: tuple[Node, ...] = ()
-
-    @property
-    def announced(self) -> tuple[Node, ...]:
-        """Those that need no approval: an override or an announced eviction removes them."""
-        return (*self.surplus, *self.evicted)
-
-
-def is_dead(node: Node) -> bool:
-    """True for a node that is removed although it is not usable: it never came up, or it broke."""
-    return node.stage is not Stage.USABLE
-
-
-def removable(case: Case, within: timedelta = NOW) -> Removable:
-    """Return the nodes that may be removed now: dead ones, then idle ones beyond an override's or a window's maximum,
-    or whose moment has come or comes *within* a time, then busy ones that a window evicts or that can be emptied.
-
-    Soonest paid unit first. The pool's standby nodes and its headroom stay.
-    """
-    dead = [n for n in dead_nodes(case.pool, case.state, case.now) if not n.busy and is_eligible(n, case)]
-    many = _surplus(case, len(dead))
-    over = evicted(case, len(dead))
-    chosen, begun = {n.instance for n in (*many, *over)}, evicting(case.state)
-    left = [n for n in case.state.nodes if n.instance not in chosen]
-    due = [n for n in left if is_idle_and_free(n, case) and removable_at(n, case) <= case.now + within]
-    moved = [n for n in left if may_be_emptied(n, case, within)]
-    for nodes in (dead, due, moved):
-        nodes.sort(key=lambda n: (next_unit_at(n.created_at, case.now, case.policy.billing), n.name))
-    # Never more than Civo's count: if fewer are required than exist, Civo is about to remove one itself.
-    emptying = [n for n in over if n.instance in begun]  # first: their work was evicted already
-    others = [n for n in over if n.instance not in begun]
-    empty, busy = [n for n in others if not n.busy], [n for n in others if n.busy]
-    resting = due[: max(0, idle_removals_left(case) - len(many) - len(empty) - sum(not n.busy for n in emptying))]
-    going = tuple([*dead, *many, *emptying, *empty, *resting, *busy, *moved][: case.present])
-    gone = {n.instance for n in going}
-    return Removable(nodes=going, surplus=many, evicted=tuple(n for n in over if n.instance in gone))
-
-
-def idle_removals_left(case: Case) -> int:
-    """How many idle nodes may go beside the standby nodes and headroom that the pool keeps."""
-    spare = [
-        n
-        for n in case.state.of(Stage.USABLE)
-        if not n.busy and n.instance not in case.wanted.needed and n.cordoned_by is not CordonedBy.SOMEONE
-    ]
-    keep = 0 if floor_gives_way(case.wanted) else case.wanted.bounds.standby_nodes
-    leaving = len(spare) - keep
-    if case.wanted.headroom is not None and not floor_gives_way(case.wanted):
-        leaving = min(leaving, case.wanted.headroom.spare_nodes)
-    return leaving
-
-
-def unapproved(going: Sequence[Node], said: Collection[Node], case: Case) -> tuple[Node, ...]:
-    """Those of *going* that still need an approval: idle ones, or ones to be emptied, where the policy asks for it.
-
-    Dead nodes and *announced* ones need none, nor do empty nodes at a budget stop.
-    """
-    if case.pool.approval is None or not case.pool.approval.removals:
-        return ()
-    spoken = {n.instance for n in said}
-    alive = [n for n in going if n.instance not in spoken and not is_dead(n)]
-    needs = [n for n in alive if n.busy or not floor_gives_way(case.wanted)]
-    may_go = {busy: approved_instances(case.questions, case.now, busy=busy) for busy in (False, True)}
-    return tuple(n for n in needs if n.instance not in may_go[n.busy])
-
-
-def _surplus(case: Case, dead: int) -> tuple[Node, ...]:
-    """The idle nodes that go at once beside the *dead*, because an override lowers the maximum.
-
-    Those already on their way out go first, so that no other is chosen when a paid unit begins.
-    """
-    bounds, state = case.wanted.bounds, case.state
-    if not bounds.overrun:
-        return ()
-    chosen = {v.instance for v in state.open_action.victims} if state.open_action else set()
-    idle = sorted(
-        (n for n in state.nodes if is_idle_and_free(n, case)),
-        key=lambda n: (n.instance not in chosen, next_unit_at(n.created_at, case.now, case.policy.billing), n.name),
-    )
-    return tuple(idle[: max(0, case.present - dead - bounds.max_nodes)])
-
-
-def removable_at(node: Node, case: Case) -> datetime:
-    """When *node* may go by the clock. One that we have just emptied need not rest, nor one that is still busy."""
-    if node.busy or any(v.instance == node.instance for v in _being_emptied(case)):
-        return unit_ends_soon(node, case.policy, case.now)
-    return removal_moment(node, case.pool, case.policy, case.now, stopped=case.wanted.stopped)
-
-
-def _being_emptied(case: Case) -> Sequence[Victim]:
-    action = case.state.open_action
-    return [v for v in action.victims if v.because is Because.CONSOLIDATED] if action else []
-
-
-def may_be_emptied(node: Node, case: Case, within: timedelta = NOW) -> bool:
-    """True when the pods of *node* consented to be moved and fit elsewhere, and its moment has come or comes *within* a
-    time.
-
-    Where hours are paid that is the end of one; where seconds are, low utilization must have lasted (`scale_down`).
-    """
-    return could_be_emptied(node, case) and unit_ends_soon(node, case.policy, case.now) <= case.now + within
-
-
-def could_be_emptied(node: Node, case: Case) -> bool:
-    """True when nothing but time keeps the pods of *node* where they are.
-
-    Demand goes before low utilization: while GPUs are waited for in this pool, no other node of it is emptied. One that
-    is being emptied goes on, for the pods that left it may be waiting for a moment.
-    """
-    begun = any(v.instance == node.instance for v in _being_emptied(case))
-    return (
-        node.stage is Stage.USABLE
-        and node.instance in case.wanted.movable
-        and case.firing(SignalAction.HOLD) is None
-        and is_eligible(node, case)
-        and (case.policy.billing.by_the_hour or case.firing(SignalAction.SCALE_DOWN) is not None)
-        and (begun or not case.wanted.waiting_gpus)
-    )
-
-
-def is_idle_and_free(node: Node, case: Case) -> bool:
-    """True when nothing but time keeps *node*: it is usable, idle, eligible, and no waiting work needs it."""
-    return (
-        node.stage is Stage.USABLE
-        and not node.busy
-        and node.idle_since is not None
-        and node.unknown_since is None
-        and not is_kept(node, case)
-        and node.instance not in case.wanted.needed
-        and is_eligible(node, case)
-    )
+def _moments_of(node: Node, case: Case) -> Iterable[datetime]:
+    by_the_hour = case.policy.billing.by_the_hour
+    if node.kept_until is not None:
+        yield node.kept_until
+    next_unit = next_unit_at(node.created_at, case.now, case.policy.billing)
+    if node.stage is Stage.USABLE and node.idle_since is not None:
+        yield removal_moment(node, case)
+        if by_the_hour:
+            yield unit_ends_soon(node, case)  # one that we emptied need not rest
+            yield next_unit
+    elif node.stage in (*ON_ITS_WAY, Stage.UNKNOWN):
+        yield node.created_at + case.pool.provision_timeout + AN_INSTANT
+    if node.lost_at is not None:
+        yield node.lost_at + SHORT_LOSS + AN_INSTANT  # from then on it is no room for what waits
+        yield node.lost_at + case.pool.provision_timeout + AN_INSTANT
+    if not node.was_usable:
+        yield node.watched_since + case.pool.provision_timeout + AN_INSTANT
+    if by_the_hour and node.busy and all(consents(p) for p in node.pods):
+        yield unit_ends_soon(node, case)
+        yield next_unit
+    if by_the_hour and case.wanted.budget is not None and node.stage is not Stage.DELETING:
+        yield next_unit  # the spend rises then

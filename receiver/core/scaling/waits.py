@@ -1,7 +1,10 @@
-"""What keeps a pool from changing for a while, per direction: back-offs, others' changes, failed nodes, cooldowns."""
+"""What keeps a pool from changing for a while: nodes that do not come up, changes by others, refusals, cooldowns.
+
+Civo's required count tells whether a removed node was replaced, and whether someone else changed the count.
+"""
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -16,6 +19,82 @@ from receiver.core.money.budget import may_have_landed
 LONGEST_GROWTH_BACKOFF = timedelta(hours=1)
 LONGEST_REMOVAL_BACKOFF = timedelta(hours=25)
 LONGEST_PROVISIONING_BACKOFF = timedelta(hours=27)
+FIRST_BACKOFF = timedelta(minutes=30)
+FIRST_BACKOFF_BESIDE_WORKING_NODES = timedelta(minutes=5)
+LONGEST_BACKOFF = timedelta(hours=24)
+MUST_FALL_WITHIN = timedelta(minutes=15)  # after a removal; longer than that is no delay
+UNDOINGS = 3
+IN_A_DAY = timedelta(hours=24)
+GIVES_WAY_FOR = timedelta(hours=24)
+UNDONE_WITHIN = timedelta(hours=1)  # a change against ours within this time reverts it
+REFUSAL_LASTS = timedelta(seconds=30)  # stock changes by the minute, so older refusals do not count
+
+
+class Direction(StrEnum):
+    """Which change waits."""
+
+    GROW = "grow"
+    SHRINK = "shrink"
+
+
+class WaitKind(StrEnum):
+    """Why: the guardrails `cooled_down`, `not_backing_off`, `provisioning_works` and `not_undone_by_others`."""
+
+    COOLDOWN = "cooldown"  # it has just changed that way
+    BACKOFF = "backoff"  # the last try failed
+    PROVISIONING = "provisioning"  # its last nodes never became usable
+    UNDONE = "undone"  # another system reverted our changes again and again
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wait:
+    """One direction that waits until *until*. *nodes* names those that alone wait; empty is the whole pool."""
+
+    direction: Direction
+    kind: WaitKind
+    until: datetime
+    reason: str
+    failures: int = 0
+    nodes: tuple[str, ...] = ()
+
+
+def waits(
+    pool: Pool, state: PoolState, policy: Policy, now: datetime, directions: Iterable[Direction] = Direction
+) -> tuple[Wait, ...]:
+    """Return everything that is timed and in force at *now*, growth before removal, in the order of the guardrails,
+    whether or not the pool should change."""
+    found: list[Wait] = []
+
+    def wait(kind: WaitKind, until: datetime, reason: str, failures: int = 0, nodes: tuple[str, ...] = ()) -> None:
+        if until > now:
+            found.append(
+                Wait(direction=direction, kind=kind, until=until, reason=reason, failures=failures, nodes=nodes)
+            )
+
+    for direction in directions:
+        grows = direction is Direction.GROW
+        backoff = state.backoff if grows else state.removal_backoff
+        longest = LONGEST_GROWTH_BACKOFF if grows else LONGEST_REMOVAL_BACKOFF
+        if backoff is not None and (backoff.instances or backoff.holds(now, longest)):
+            nodes = tuple(n.name for i in backoff.instances for n in state.nodes if n.instance == i)
+            if nodes or not backoff.instances:  # else its nodes are gone
+                wait(WaitKind.BACKOFF, backoff.until, backoff.reason, backoff.failures, nodes)
+        until = undone_by_others(state, now, grows=grows)
+        if until is not None:
+            did = "lowered" if grows else "raised"
+            wait(WaitKind.UNDONE, until, f"another system {did} the count repeatedly after our own change")
+        failed = state.provisioning
+        if grows and failed is not None and failed.holds(now, LONGEST_PROVISIONING_BACKOFF):
+            wait(WaitKind.PROVISIONING, failed.until, failed.reason, failed.failures)
+        if grows:
+            last, cooldown, did = state.last_grow_at, pool.grow_cooldown, "grew"
+        elif policy.billing.by_the_hour:
+            continue  # removal follows the paid hour and has no cooldown
+        else:
+            last, cooldown, did = state.last_shrink_at, pool.shrink_cooldown, "shrank"
+        if last is not None and last <= now:  # a change in the future: the clock was wrong then
+            wait(WaitKind.COOLDOWN, last + cooldown, f"it {did} at {last:%Y-%m-%d %H:%M:%S} UTC")
+    return tuple(found)
 
 
 def unlisted_too_long(pool: Pool, state: PoolState, now: datetime) -> bool:
@@ -24,34 +103,35 @@ def unlisted_too_long(pool: Pool, state: PoolState, now: datetime) -> bool:
     return state.unlisted > 0 and since is not None and now - since > pool.provision_timeout
 
 
-def stuck_nodes(pool: Pool, state: PoolState, now: datetime) -> tuple[Node, ...]:
+def stuck_nodes(pool: Pool, state: PoolState, now: datetime) -> list[Node]:
     """The nodes that did not become usable in time, or came up broken."""
-    new = (n for n in state.living if not n.was_usable)
-    late = pool.provision_timeout
-    return tuple(
+    return [
         n
-        for n in new
-        if (n.stage is Stage.BROKEN and not n.vanished)
-        or ((n.stage in ON_ITS_WAY or n.vanished) and now - n.created_at > late)
-    )
+        for n in state.living
+        if not n.was_usable
+        and (
+            (n.stage is Stage.BROKEN and not n.vanished)
+            or ((n.stage in ON_ITS_WAY or n.vanished) and now - n.created_at > pool.provision_timeout)
+        )
+    ]
 
 
 def dead_nodes(pool: Pool, state: PoolState, now: datetime) -> tuple[Node, ...]:
-    """The nodes that had their time and are certain not to be usable.
+    """The nodes that had their time, or vanished from Kubernetes, and are certain not to be usable.
 
-    While Kubernetes lists nodes that match no instance, a node that it does not know is not dead. One that vanished
-    from Kubernetes needs no time.
+    While Kubernetes lists nodes that match no instance, a node that it does not know is not dead.
     """
-    stuck = [n for n in stuck_nodes(pool, state, now) if not n.vanished]
-    new = [n for n in stuck if now - n.watched_since > pool.provision_timeout]
+    new = [
+        n for n in stuck_nodes(pool, state, now) if not n.vanished and now - n.watched_since > pool.provision_timeout
+    ]
     new += [n for n in state.living if n.vanished]
     return tuple(n for n in (*new, *lost_nodes(pool, state, now)) if n.registered or not state.unjoined)
 
 
-def lost_nodes(pool: Pool, state: PoolState, now: datetime) -> tuple[Node, ...]:
+def lost_nodes(pool: Pool, state: PoolState, now: datetime) -> list[Node]:
     """The nodes that were usable, broke, and did not recover within the provision timeout."""
-    broken = (n for n in state.living if n.was_usable and n.stage is Stage.BROKEN)
-    return tuple(n for n in broken if n.lost_at is not None and now - n.lost_at > pool.provision_timeout)
+    broken = [n for n in state.living if n.was_usable and n.stage is Stage.BROKEN]
+    return [n for n in broken if n.lost_at is not None and now - n.lost_at > pool.provision_timeout]
 
 
 def awaited_since(state: PoolState) -> datetime | None:
@@ -73,8 +153,8 @@ def stuck_on_the_way(pool: Pool, state: PoolState, now: datetime) -> tuple[str, 
 def probes_left(state: PoolState, now: datetime) -> int | None:
     """New nodes that a pool may request after nodes that never became usable; None when all is well.
 
-    While it backs off from provisioning: none. After that one node on trial, until one becomes usable: a pool whose
-    GPUs never come would otherwise cost a whole paid unit per waiting node, again and again.
+    While it backs off from provisioning: none. After that one on trial, until one becomes usable: a pool whose GPUs
+    never come would cost a whole paid unit per waiting node, again and again.
     """
     if state.provisioning is None:
         return None
@@ -83,11 +163,30 @@ def probes_left(state: PoolState, now: datetime) -> int | None:
     return max(0, 1 - len(state.coming) - state.unlisted)
 
 
-MUST_FALL_WITHIN = timedelta(minutes=15)  # after a removal; longer than that is no delay
-UNDOINGS = 3
-IN_A_DAY = timedelta(hours=24)
-GIVES_WAY_FOR = timedelta(hours=24)
-UNDONE_WITHIN = timedelta(hours=1)  # a change against ours within this time reverts it
+def provisioning_failed(action: Action, state: PoolState) -> Backoff | None:
+    """The pool's back-off from provisioning when *action* removes nodes that never became usable, else None.
+
+    Each failure in a row doubles it, up to a day. Where other nodes of the pool work it starts lower, for one bad
+    machine says little about the next. Nodes whose Node object was deleted came up well: at first another one is tried
+    at once.
+    """
+    bad = {v.instance for v in action.victims if v.because is Because.STUCK}
+    known = state.provisioning.instances if state.provisioning else ()
+    never = [n for n in state.nodes if n.instance in bad and not n.was_usable and n.instance not in known]
+    if not never:
+        return None  # or each was counted at the first try of its removal
+    failures = (state.provisioning.failures if state.provisioning else 0) + 1
+    vanished = all(n.vanished for n in never)
+    first = FIRST_BACKOFF_BESIDE_WORKING_NODES if vanished or state.of(Stage.USABLE) else FIRST_BACKOFF
+    base = min(first * 2 ** min(failures - 1, 10), LONGEST_BACKOFF)
+    base = timedelta(0) if vanished and failures == 1 else base
+    spread = hashlib.sha256(action.id.encode()).digest()[0] / 255 * 0.1
+    return Backoff(
+        failures=failures,
+        until=action.opened_at + base * (1 + spread),
+        reason=f"{', '.join(n.name for n in never)} never became usable",
+        instances=(*known, *(n.instance for n in never)),
+    )
 
 
 def expected_count(late: LateCount | None, shown: int, now: datetime) -> int:
@@ -108,10 +207,8 @@ def is_overdue(late: LateCount, now: datetime) -> bool:
 
 
 def why_removals_stop(late: LateCount | None, shown: int, living: int, now: datetime) -> str | None:
-    """Say how Civo answered a removal with something other than one node less, or None.
-
-    Removals that are answered with replacements only cost money.
-    """
+    """Say how Civo answered a removal with something other than one node less, or None: replacements only cost
+    money."""
     if late is None or not late.expected < shown <= late.shown:
         return None
     if living > late.expected:
@@ -123,10 +220,8 @@ def why_removals_stop(late: LateCount | None, shown: int, living: int, now: date
 
 
 def late_after(action: Action, state: PoolState, now: datetime) -> LateCount | None:
-    """What a removal that ends now leaves uncounted: None when Civo's count fell, or was raised by others meanwhile.
-
-    If no step ran for longer than a count takes to fall, the count of now says nothing about the removal.
-    """
+    """What a removal that ends now leaves uncounted: None when Civo's count fell, or was raised by others meanwhile, or
+    when no step ran for longer than a count takes to fall."""
     if action.kind is not ActionKind.RETIRE:
         return None
     went = [v.since for v in action.victims if v.stage in (VictimStage.DELETED, VictimStage.GONE)]
@@ -162,23 +257,18 @@ def drift(past: PoolMemory | None, shown: int, now: datetime, unanswered: int = 
     return Drift(at=now, from_count=past.required, to_count=shown, undoes=undoes)
 
 
-def undone_by_others(state: PoolState, now: datetime, *, grows: bool) -> datetime | None:
-    """Until when a pool does not grow, or does not shrink, because others keep reverting that; None: it may.
-
-    Two programs that correct each other only cost money: after the third time in a day the other one wins.
-    """
-    against = sorted(d.at for d in state.drifts if d.undoes and (d.to_count < d.from_count) is grows)
-    if len(against) < UNDOINGS or against[-1] - against[-UNDOINGS] > IN_A_DAY:
-        return None
-    until = against[-1] + GIVES_WAY_FOR
-    return until if now < until else None
-
-
 def _within(moment: datetime | None, span: timedelta, now: datetime) -> bool:
     return moment is not None and timedelta(0) <= now - moment <= span
 
 
-REFUSAL_LASTS = timedelta(seconds=30)  # stock changes by the minute, so older refusals do not count
+def undone_by_others(state: PoolState, now: datetime, *, grows: bool) -> datetime | None:
+    """Until when a pool does not grow, or does not shrink, because others keep reverting that; None: it may. After the
+    third time in a day the other one wins."""
+    against = sorted([d.at for d in state.drifts if d.undoes and (d.to_count < d.from_count) is grows])
+    if len(against) < UNDOINGS or against[-1] - against[-UNDOINGS] > IN_A_DAY:
+        return None
+    until = against[-1] + GIVES_WAY_FOR
+    return until if now < until else None
 
 
 class Shortage(StrEnum):
@@ -205,164 +295,26 @@ def shortage_of(reason: str) -> Shortage:
 def refused_counts(ended: Iterable[tuple[Action, Outcome]], now: datetime) -> Mapping[str, int]:
     """Return, by pool id, the lowest node count that Civo has just refused for lack of stock or quota.
 
-    *ended* is growth in the order in which it ended. A pool is left out once a growth of it succeeds. So is one whose
-    refused request may have been sent before: a smaller request could then take nodes away.
+    *ended* is growth in the order in which it ended. A pool is left out once a growth of it succeeds, or if the refused
+    request may have been sent before: a smaller one could then take nodes away.
     """
     lowest: dict[str, int] = {}
     for action, outcome in ended:
         if outcome.kind is OutcomeKind.CONFIRMED:
             lowest.pop(action.pool, None)
-        elif _is_fresh_refusal(action, outcome, now):
+        elif (
+            outcome.kind is OutcomeKind.FAILED
+            and shortage_of(outcome.detail) is not Shortage.OTHER
+            and not may_have_landed(action, outcome)
+            and now - REFUSAL_LASTS < outcome.at <= now
+        ):
             lowest[action.pool] = min(action.to_count, lowest.get(action.pool, action.to_count))
     return lowest
 
 
-def _is_fresh_refusal(action: Action, outcome: Outcome, now: datetime) -> bool:
-    return (
-        outcome.kind is OutcomeKind.FAILED
-        and shortage_of(outcome.detail) is not Shortage.OTHER
-        and not may_have_landed(action, outcome)
-        and now - REFUSAL_LASTS < outcome.at <= now
-    )
-
-
 def smaller_request(present: int, refused: int) -> tuple[int, int] | None:
-    """Return how many new nodes to request after *refused* nodes were refused, and how many a gang may need at most.
-
-    The first is half of what was refused, rounded up; None when no smaller request is left.
-    """
+    """Return how many new nodes to request after *refused* nodes were refused (half of them, rounded up), and how many
+    a gang may need at most; None when no smaller request is left."""
     if refused - present < 2:
         return None
     return -(-(refused - present) // 2), refused - present - 1
-
-
-FIRST_BACKOFF = timedelta(minutes=30)
-FIRST_BACKOFF_BESIDE_WORKING_NODES = timedelta(minutes=5)
-LONGEST_BACKOFF = timedelta(hours=24)
-
-
-def provisioning_failed(action: Action, state: PoolState) -> Backoff | None:
-    """The pool's back-off from provisioning when *action* removes nodes that never became usable, else None.
-
-    Each failure in a row doubles it, up to a day: every node on trial costs a paid unit. Where other nodes of the pool
-    work it starts lower, for one bad machine says little about the next. Nodes whose Node object was deleted came up
-    well: the first time, another one is tried at once.
-    """
-    bad = {v.instance for v in action.victims if v.because is Because.STUCK}
-    known = state.provisioning.instances if state.provisioning else ()
-    never = [n for n in state.nodes if n.instance in bad and not n.was_usable and n.instance not in known]
-    if not never:
-        return None  # or each was counted at the first try of its removal
-    failures = (state.provisioning.failures if state.provisioning else 0) + 1
-    vanished = all(n.vanished for n in never)
-    first = FIRST_BACKOFF_BESIDE_WORKING_NODES if vanished or state.of(Stage.USABLE) else FIRST_BACKOFF
-    base = min(first * 2 ** min(failures - 1, 10), LONGEST_BACKOFF)
-    base = timedelta(0) if vanished and failures == 1 else base
-    spread = hashlib.sha256(action.id.encode()).digest()[0] / 255 * 0.1
-    return Backoff(
-        failures=failures,
-        until=action.opened_at + base * (1 + spread),
-        reason=f"{', '.join(n.name for n in never)} never became usable",
-        instances=(*known, *(n.instance for n in never)),
-    )
-
-
-class Direction(StrEnum):
-    """Which change waits."""
-
-    GROW = "grow"
-    SHRINK = "shrink"
-
-
-class WaitKind(StrEnum):
-    """Why: the guardrails `cooled_down`, `not_backing_off`, `provisioning_works` and `not_undone_by_others`."""
-
-    COOLDOWN = "cooldown"  # it has just changed that way
-    BACKOFF = "backoff"  # the last try failed
-    PROVISIONING = "provisioning"  # its last nodes never became usable
-    UNDONE = "undone"  # another system reverted our changes again and again
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wait:
-    """One direction that waits until *until*. *nodes* names those that alone wait; empty is the whole pool."""
-
-    direction: Direction
-    kind: WaitKind
-    until: datetime
-    reason: str
-    failures: int = 0
-    nodes: tuple[str, ...] = ()
-
-
-Timer = Callable[[Direction, Pool, PoolState, Policy, datetime], Wait | None]
-
-
-def backing_off(direction: Direction, _pool: Pool, state: PoolState, _policy: Policy, now: datetime) -> Wait | None:
-    """The back-off after a failed change, of the pool or of some of its nodes."""
-    backoff, longest = {
-        Direction.GROW: (state.backoff, LONGEST_GROWTH_BACKOFF),
-        Direction.SHRINK: (state.removal_backoff, LONGEST_REMOVAL_BACKOFF),
-    }[direction]
-    if backoff is None or not (backoff.instances or backoff.holds(now, longest)):
-        return None
-    names = {n.instance: n.name for n in state.nodes}
-    nodes = tuple(names[i] for i in backoff.instances if i in names)
-    if backoff.instances and not nodes:
-        return None  # its nodes are gone
-    return Wait(
-        direction=direction,
-        kind=WaitKind.BACKOFF,
-        until=backoff.until,
-        reason=backoff.reason,
-        failures=backoff.failures,
-        nodes=nodes,
-    )
-
-
-def undone(direction: Direction, _pool: Pool, state: PoolState, _policy: Policy, now: datetime) -> Wait | None:
-    """The pause after another system reverted our changes again and again."""
-    grows = direction is Direction.GROW
-    until = undone_by_others(state, now, grows=grows)
-    if until is None:
-        return None
-    reason = f"another system {'lowered' if grows else 'raised'} the count repeatedly after our own change"
-    return Wait(direction=direction, kind=WaitKind.UNDONE, until=until, reason=reason)
-
-
-def failed_nodes(direction: Direction, _pool: Pool, state: PoolState, _policy: Policy, now: datetime) -> Wait | None:
-    """The back-off from buying after nodes that never became usable."""
-    failed = state.provisioning
-    if direction is Direction.SHRINK or failed is None or not failed.holds(now, LONGEST_PROVISIONING_BACKOFF):
-        return None
-    return Wait(
-        direction=direction,
-        kind=WaitKind.PROVISIONING,
-        until=failed.until,
-        reason=failed.reason,
-        failures=failed.failures,
-    )
-
-
-def cooling_down(direction: Direction, pool: Pool, state: PoolState, policy: Policy, now: datetime) -> Wait | None:
-    """The cooldown after a change. Where hours are billed, removal follows the paid hour and has none."""
-    if direction is Direction.GROW:
-        last, cooldown, did = state.last_grow_at, pool.grow_cooldown, "grew"
-    else:
-        last, cooldown, did = state.last_shrink_at, pool.shrink_cooldown, "shrank"
-        if policy.billing.by_the_hour:
-            return None
-    if last is None or not last <= now < last + cooldown:  # a change in the future: the clock was wrong then
-        return None
-    reason = f"it {did} at {last:%Y-%m-%d %H:%M:%S} UTC"
-    return Wait(direction=direction, kind=WaitKind.COOLDOWN, until=last + cooldown, reason=reason)
-
-
-TIMERS: tuple[Timer, ...] = (backing_off, undone, failed_nodes, cooling_down)
-
-
-def waits(pool: Pool, state: PoolState, policy: Policy, now: datetime) -> tuple[Wait, ...]:
-    """Return everything that is timed and in force at *now*, growth before removal, in the order of the guardrails,
-    whether or not the pool should change."""
-    found = (timer(direction, pool, state, policy, now) for direction in Direction for timer in TIMERS)
-    return tuple(wait for wait in found if wait is not None and wait.until > now)

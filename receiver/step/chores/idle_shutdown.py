@@ -19,7 +19,7 @@ from receiver.core.idle.idle_shutdown import (
     judge,
     kept_until,
     left,
-    overdue,
+    shutdown_at,
     standing_of,
     windows,
 )
@@ -99,7 +99,7 @@ def _scale(workload: Consenting, case: IdleCase, store: StepStore, hands: Hands,
     except (TryLater, WontWork) as error:
         log.warning("idle workload not scaled to zero", workload=workload.key, error=str(error))
         told = standing_of(workload.topic, case)[0] is IdleStanding.FAILED
-        if not told and (isinstance(error, WontWork) or overdue(workload, case) >= SILENT_FOR):
+        if not told and (isinstance(error, WontWork) or case.now - shutdown_at(workload, case) >= SILENT_FOR):
             store.say(workload_notices.idle_notice(IdleStanding.FAILED, workload, case, str(error)), case.now)
     else:
         if receipt.did is not Did.DIFFERS:  # what differs is decided on anew

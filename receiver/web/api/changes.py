@@ -12,8 +12,7 @@ from typing import Any, TypeVar
 import structlog
 from flask import Blueprint, Response, jsonify, make_response, request
 
-from receiver.config.document import parse
-from receiver.config.values import LabelValue, LongerThanZero, Money, Wrong, did_you_mean, nearest
+from receiver.config.values import LabelValue, LongerThanZero, Money, Wrong, did_you_mean, nearest, parse
 from receiver.core.model.actions import ActionKind
 from receiver.core.model.overrides import (
     EVERY_POOL,
