@@ -27,14 +27,23 @@ def sections(kind: type[Section] = Configuration) -> Iterator[type[Section]]:
 
 @cache
 def attributes_read() -> frozenset[str]:
-    """Every attribute that a module reads, except those that only pass keys on."""
-    return frozenset(
-        node.attr
-        for file in RECEIVER.rglob("*.py")
-        for node in ast.walk(ast.parse(file.read_text()))
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
-        if file not in PASSIVE or (isinstance(node.value, ast.Name) and node.value.id == "self")
-    )
+    """Every attribute that a module reads, except those that only pass keys on: by itself, by a name in a table for
+    `getattr`, or as a field of a document that pydantic fills from attributes."""
+    found: set[str] = set()
+    for file in RECEIVER.rglob("*.py"):
+        nodes = list(ast.walk(ast.parse(file.read_text())))
+        by_name = any(isinstance(n, ast.Name) and n.id == "getattr" for n in nodes) and file not in PASSIVE
+        for node in nodes:
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+                if file not in PASSIVE or (isinstance(node.value, ast.Name) and node.value.id == "self"):
+                    found.add(node.attr)
+            elif (
+                isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and file.parent.name == "reports"
+            ):
+                found.add(node.target.id)
+            elif by_name and isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found.add(node.value)
+    return frozenset(found)
 
 
 def same_in_core(kind: type[Section]) -> set[str]:
