@@ -1,4 +1,1 @@
-"""Why a decision is what it is and what would change it, and the picture that pages and metrics show.
-
-It reads decisions and facts. Nothing that decides may import it.
-"""
+"""Why a decision is what it is and what would change it, from decisions and facts; nothing that decides imports it."""

@@ -1,8 +1,5 @@
 """What a decision rests on, as JSON-able values that are stored with it: a week later nothing else explains it.
-
-Every list is capped; ``left_out`` counts what was cut. Times are ISO 8601 in UTC, money is USD as text, ages and
-lengths are seconds.
-"""
+Lists are capped (``left_out`` counts what was cut); times are ISO 8601 in UTC, money is USD as text, ages seconds."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -29,11 +26,8 @@ WORKLOADS, SIGNALS, NODES, DELIVERIES, QUESTIONS = 20, 20, 50, 20, 20  # how man
 
 
 def with_grounds(decision: Decision, case: Case) -> Decision:
-    """Return *decision* with the sentences of its reasons, what it rests on and what would change it, as JSON-able
-    values.
-
-    The sentences are stored too: they are shown as they were, whatever a later version would say.
-    """
+    """Return *decision* with what it rests on, the sentences of its reasons and what would change it: they are shown as
+    they were, whatever a later version would say."""
     reasons = with_sentences(decision.reasons, case)
     decision = replace(decision, reasons=reasons, evidence=evidence_of(case, reasons))
     said = {"because": why(decision), "what_would_change": remedies(decision, case)}

@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import islice
 
 from receiver.core.explain.rules import RULES
-from receiver.core.model.actions import ActionKind, Decision, Reason, Verdict
+from receiver.core.model.actions import ActionKind, Decision, Verdict
 from receiver.core.model.model import CordonedBy, Facts, Stage
 from receiver.core.model.pods import Pod, Workload
 from receiver.core.model.policy import Policy, Pool
@@ -105,7 +105,9 @@ class Place:
         if refused is not None:
             return self.held(refused.rule, f"does not grow for it: {refused.rule}: {refused.why}")
         if not self._buys_for(workload):
-            reason = _in_the_way(self.decision)
+            reasons = self.decision.reasons  # the first that left nothing of it, else the first that left a part
+            held = [r for verdict in (Verdict.HOLDS, Verdict.LIMITS) for r in reasons if r.verdict is verdict]
+            reason = held[0] if held else self.decision.deciding
             how_far = f"grows to {some(after, 'node')} only" if after > before else "does not grow"
             return self.held(reason.rule, f"{how_far}: {reason.rule}: {reason.detail}")
         change = f"from {before} to {some(after, 'node')}"
@@ -144,15 +146,6 @@ class Place:
             else:
                 reached = False
         return workload.gang or reached
-
-
-def _in_the_way(decision: Decision) -> Reason:
-    """The reason that holds growth: the first that left nothing of it, else the first that left a part."""
-    for verdict in (Verdict.HOLDS, Verdict.LIMITS):
-        for reason in decision.reasons:
-            if reason.verdict is verdict:
-                return reason
-    return decision.deciding
 
 
 # {pod} is its name and {namespace} its namespace.

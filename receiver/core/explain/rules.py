@@ -1,8 +1,5 @@
 """Every rule in one place: its sentence, what it means, what a person can do about it, what would change its answer.
-
-A reason of a decision is named after its rule: a guardrail (`core.scaling.guardrails`), a source of size, or a note.
-docs/guardrails.md has each under its name.
-"""
+A rule is a guardrail (`core.scaling.guardrails`), a source of size, or a note; docs/guardrails.md has each by name."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace

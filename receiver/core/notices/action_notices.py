@@ -1,12 +1,12 @@
 """What is said of an action that ended: what changed, or what did not and when it is tried again."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from receiver.core.explain.rules import why
 from receiver.core.explain.staying import spared
-from receiver.core.model.actions import Action, ActionKind, Because, Decision, Outcome, OutcomeKind, Victim, VictimStage
+from receiver.core.model.actions import Action, ActionKind, Because, Decision, Outcome, OutcomeKind, VictimStage
 from receiver.core.model.model import Backoff, Facts, PoolState
 from receiver.core.model.policy import Policy, Pool
 from receiver.core.model.text import listed, some, span
@@ -140,17 +140,12 @@ def _why(action: Action, outcome: Outcome, decision: Decision | None) -> str:
         return why(decision)
     over = outcome.kind is OutcomeKind.CONFIRMED  # then it is about those that went alone
     going = [v for v in action.victims if not (over and v.stage is VictimStage.SPARED)]
-    return why(decision, [v.node for v in going]) + _idle_since(going, decision, outcome.at)
-
-
-def _idle_since(going: Sequence[Victim], decision: Decision, now: datetime) -> str:
-    """Since when the nodes that go have run nothing, where that is why they go."""
-    idle = {v.instance for v in going if v.because is Because.IDLE}
+    said, idle = why(decision, [v.node for v in going]), {v.instance for v in going if v.because is Because.IDLE}
     since = [n["idle_since"] for n in decision.evidence.get("nodes", ()) if n["instance"] in idle and n["idle_since"]]
     if not since:
-        return ""
-    latest = wording.moment(datetime.fromisoformat(max(since)), now)
-    return f"; idle since {latest}" + (" or longer" if len(since) > 1 else "")
+        return said
+    latest = wording.moment(datetime.fromisoformat(max(since)), outcome.at)
+    return f"{said}; idle since {latest}" + (" or longer" if len(since) > 1 else "")
 
 
 def _cost(action: Action, outcome: Outcome, pool: Pool | None, around: Around, teams: Collection[str]) -> str:

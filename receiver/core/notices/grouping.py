@@ -84,9 +84,7 @@ class Bundle:
 
 def goes_out(waiting: Sequence[Waiting], last: datetime | None, now: datetime, every: timedelta) -> Iterator[Bundle]:
     """Yield *waiting*, which is of one group, oldest first, as one message, unless the group went out at *last*, less
-    than *every* ago. A time after *now* was stored under a clock ahead of this one and delays nothing: the delay would
-    have no known end.
-    """
+    than *every* ago. A time after *now* was stored under a clock ahead of this one and delays nothing."""
     if waiting and not (last is not None and last <= now < last + every):
         yield Bundle(parts=tuple(waiting))
 
@@ -159,10 +157,8 @@ class PageLinks:
         return f"{self.docs_url}/{path}" if self.docs_url else None
 
     def answers(self, question: str) -> Sequence[tuple[str, str]]:
-        """Return the one page where the choices are, since an address for each takes as many taps and a screen more.
-
-        Empty without ``public_url`` or without a seal: an unsigned link must not act.
-        """
+        """Return the one page where the choices are; empty without ``public_url`` or a seal: an unsigned link must not
+        act."""
         seal = self.seal()
         if not self.public_url or seal is None:
             return ()
@@ -170,10 +166,8 @@ class PageLinks:
 
 
 def compose(notice: Notice, links: PageLinks) -> Message:
-    """Return *notice* with its answers and with where to read on; without an address, the command and the file.
-
-    Whatever names and errors are in it, it stays within one screen; the end is never cut.
-    """
+    """Return *notice*, within one screen, with its answers and where to read on: without an address, the command and
+    the file."""
     lines = [cut(notice.body, LONGEST_BODY)] if notice.body else []
     if notice.question is not None:
         lines += [f"{label}: {address}" for label, address in links.answers(notice.question)]

@@ -314,7 +314,14 @@ def _report_lines(found: Report) -> Iterator[str]:
         yield f"Too low: nodes of {', '.join(found.unpriced)} have no price."
     if found.budget is not None and found.budget.ratio is not None:
         yield f"Budget: {found.budget.ratio:.0%} of USD {found.budget.monthly_usd:,.2f}."
-    yield _efficiency(found)
+    whole = found.everything
+    if whole.efficiency is None:
+        yield "No GPU-hours were paid for."
+    else:
+        idle, free = whole.of(PaidFor.IDLE), whole.of(PaidFor.UNALLOCATED)
+        unheld = f", USD {free.usd:,.2f} for GPUs that no pod held" if found.team is None else ""
+        ratios = f"{whole.efficiency:.0%} (target {found.efficiency_target:.0%})"
+        yield f"Efficiency {ratios}: USD {idle.usd:,.2f} paid for idle GPUs that pods held{unheld}."
     jobs, waits = found.jobs, found.waits
     waited = f"; the median wait was {span(waits.p50.total_seconds())}" if waits.p50 is not None else ""
     yield f"{some(jobs.completed, 'workload')} completed, {jobs.failed} failed{waited}."
@@ -331,17 +338,6 @@ def _report_lines(found: Report) -> Iterator[str]:
         yield f"{some(len(found.right_sizes), 'workload')} would fit a smaller size, which would save USD {saves:,.2f}."
     team = f" --team {found.team}" if found.team else ""
     yield f"Full report: gpu-autoscaler report --month {found.month.name}{team}, or /costs on the server."
-
-
-def _efficiency(found: Report) -> str:
-    whole = found.everything
-    if whole.efficiency is None:
-        return "No GPU-hours were paid for."
-    idle, free = whole.of(PaidFor.IDLE), whole.of(PaidFor.UNALLOCATED)
-    parts = [f"USD {idle.usd:,.2f} paid for idle GPUs that pods held"]
-    if found.team is None:
-        parts.append(f"USD {free.usd:,.2f} for GPUs that no pod held")
-    return f"Efficiency {whole.efficiency:.0%} (target {found.efficiency_target:.0%}): {', '.join(parts)}."
 
 
 def _costs_of(parts: Sequence[Subtotal], unnamed: str) -> str:

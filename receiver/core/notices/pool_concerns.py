@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from receiver.core.explain.rules import RULES, SPEAKS_UP, guide, plainly
-from receiver.core.model.actions import ActionKind, Decision, Reason
+from receiver.core.model.actions import ActionKind
 from receiver.core.model.model import Node, PoolState, Stage
 from receiver.core.model.overrides import sentence
 from receiver.core.model.pods import Pod, PodPhase, Workload
@@ -181,6 +181,15 @@ def _held(pool: Pool, wanted: Wanted, seen: Seen) -> Iterator[Concern]:
     if reason is None or not waiting:
         return
     asking = wording.asked_by([p for w in waiting for p in w.pods], seen.policy)
+    why, met = reason.detail, next((h.met for h in wanted.held if h.met and h.detail == reason.detail), None)
+    if met is not None:  # the rule that leaves a gang too few nodes
+        why = f"{why.partition(f', and {met} leaves fewer')[0]}; fewer are left, because {plainly(met)}"
+    remedies = decision.evidence.get("what_would_change", ())
+    helps = [remedy["text"] for remedy in remedies if remedy["rule"] == reason.rule]
+    ways = dict.fromkeys([*helps[:1], *helps[-1:]])  # what a person can do, and what happens by itself
+    doing = f"it waits. What would change that: {'; or '.join(ways)}" if ways else "it waits"
+    if reason.rule == "gangs_whole":
+        doing = "it waits until there is room for all of them at once"
     grows = decision.target > decision.present
     how_far = f"grows to {some(decision.target, 'node')} only" if grows else "does not grow"
     yield Concern(
@@ -188,34 +197,15 @@ def _held(pool: Pool, wanted: Wanted, seen: Seen) -> Iterator[Concern]:
         level=Level.BAD if reason.rule == "within_budget" else Level.WARN,
         what=f"{how_far}: {plainly(reason.rule)}",
         title=f"GPU pool {pool.name} {how_far}: {plainly(reason.rule)}",
-        why=_why_held(reason, wanted),
+        why=why,
         whose=wording.whose(asking),
         cost=wording.costs(pool, seen.assignment.budgets, decision.target, teams=wording.teams_asking(asking)),
-        doing=_what_would_change(reason, decision),
+        doing=doing,
         guide=guide(reason.rule),
         decision=seen.numbers.get(pool.id),
         topic=f"held:{pool.id}:{reason.rule}",  # a topic of its own: rules that take turns are no news
         key=f"{decision.at:%Y-%m-%d}",
     )
-
-
-def _why_held(reason: Reason, wanted: Wanted) -> str:
-    """Why it is held, with the rule that leaves a gang too few nodes in words."""
-    met = next((held.met for held in wanted.held if held.met and held.detail == reason.detail), None)
-    if met is None:
-        return reason.detail
-    needs = reason.detail.partition(f", and {met} leaves fewer")[0]
-    return f"{needs}; fewer are left, because {plainly(met)}"
-
-
-def _what_would_change(reason: Reason, decision: Decision) -> str:
-    """What would let it grow: what a person can do, and what happens by itself."""
-    if reason.rule == "gangs_whole":
-        return "it waits until there is room for all of them at once"
-    stored = decision.evidence.get("what_would_change", ())
-    helps = [remedy["text"] for remedy in stored if remedy["rule"] == reason.rule]
-    ways = dict.fromkeys([*helps[:1], *helps[-1:]])
-    return f"it waits. What would change that: {'; or '.join(ways)}" if ways else "it waits"
 
 
 def _requested(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iterator[Concern]:

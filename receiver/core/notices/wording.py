@@ -1,8 +1,5 @@
-"""Facts in the words of a message: one screen of a phone, read at 3 a.m.
-
-Every message has its parts in one order, each on a line of its own: what is not in the title, why, for whom, what it
-costs, what happens next.
-"""
+"""Facts in the words of a message, which is read on a phone at 3 a.m.: what is not in the title, why, for whom, what it
+costs and what happens next, each on a line of its own."""
 
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta

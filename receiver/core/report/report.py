@@ -145,11 +145,9 @@ class Standstill:
 class Found:
     """What the ledger holds about a month: the input of a report.
 
-    *attributed* is the cost of *lives*, shared out. *counts* are the results of the queries of units of work by name,
-    *allowances* those that operators set for the month, *watched* when the ledger first knew each pool, by id.
-    *spoken* are the decisions of the month and each pool's last one before it, in
-    order, *overrides* those of the month with their ends. *account_usd* is the charges of the whole account (None:
-    unknown), *seeded_pools* the USD by pool id from before the ledger began, *forecasts* those of the last step.
+    *counts* are the results of the queries of units of work by name, *watched* when the ledger first knew each pool, by
+    id. *spoken* are the decisions of the month and each pool's last one before it, in order, *overrides* those of the
+    month with their ends. *account_usd* is None if unknown, *seeded_pools* the USD by pool id from before the ledger.
     """
 
     lives: Sequence[NodeLife]
@@ -171,13 +169,11 @@ class Found:
 class Report:
     """A month up to *until*, with *team* only that team's lines: unheld time is in no team's report.
 
-    *everything* is the sum of *lines*; *kinds* groups them by kind of GPU; *teams* and *workloads* group the
-    held ones. All add up to the cent. *nobodys* is the unheld part, also in a team's report; *unlabelled* is what
-    workloads without a team label held, *unlabelled_in* by namespace. *per_workload_usd* is the mean cost of a workload
-    that held a GPU; *per_completed_usd* the cost of all ended workloads per completed one. *unpriced* are sizes without
-    a price, missing from every amount. *baselines*, *commitments* and *always_on* are empty for a team. *began* is when
-    the ledger began, if after the month's start. GPU holders are known from *observed_from* on (None: not at all);
-    *complete*: from the month's start, and the month is final.
+    *kinds*, *teams* and *workloads* group *lines* (the last two the held ones); all add up to the cent. *nobodys* is
+    the unheld part, also in a team's report, *unlabelled* what workloads without a team label held. *per_workload_usd*
+    is the mean of those that held a GPU, *per_completed_usd* the cost of all ended ones per completed one. *unpriced*
+    are sizes without a price, missing from every amount. *began* is when the ledger did, if after the month's start;
+    holders are known from *observed_from* on. *complete*: known from the month's start, and the month is final.
     """
 
     month: Month
@@ -302,13 +298,13 @@ def _units(
     combined with one team's cost."""
     for unit in policy.reports.units:
         if team is None or (unit.team and unit.team == team):
-            usd = sum((x.usd for x in lines if _counts_for(x.whose, unit.only)), Decimal(0))
-            yield unit_cost(unit, usd, counts.get(unit.name))
+            only = unit.only.items()
+            counted = (x for x in lines if not only or (x.whose.workload and only <= _labels_of(x.whose).items()))
+            yield unit_cost(unit, sum((x.usd for x in counted), Decimal(0)), counts.get(unit.name))
 
 
-def _counts_for(whose: Whose, only: Mapping[str, str]) -> bool:
-    said = {"namespace": whose.namespace, **{key: getattr(whose.owner, key) for key in Owner.__slots__}}
-    return not only or (bool(whose.workload) and all(said[key] == value for key, value in only.items()))
+def _labels_of(whose: Whose) -> Mapping[str, str]:
+    return {"namespace": whose.namespace, **{key: getattr(whose.owner, key) for key in Owner.__slots__}}
 
 
 def of_month(workloads: Iterable[WorkloadLife], start: datetime, until: datetime) -> tuple[WorkloadLife, ...]:

@@ -129,11 +129,8 @@ class RightSize:
 
 
 def right_sizes(found: Iterable[Peaks], usd_per_gpu_hour: Mapping[str, Decimal]) -> tuple[RightSize, ...]:
-    """Return the best proposal for each workload that has one, the largest saving first.
-
-    *usd_per_gpu_hour* is the price of each kind that can be bought. Workloads observed for less than OBSERVED_HOURS, or
-    with too few samples, get none.
-    """
+    """Return the best proposal for each workload that has one, the largest saving first; *usd_per_gpu_hour* is the
+    price of each kind that can be bought."""
     best = []
     for peaks in found:
         options = [o for o in _options(peaks, usd_per_gpu_hour) if o.saves_usd > 0]
@@ -189,10 +186,8 @@ def prices_of_kinds(policy: Policy) -> Mapping[str, Decimal]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InUse:
-    """The highest number of *gpus* that *workload* held at once in *month*, and of those *used* at once.
-
-    *life* is as in `core.model.usage.Usage`. Only the *seconds* in which all of its GPUs were sampled count.
-    """
+    """The highest number of *gpus* that *workload* held at once in *month*, and of those *used* at once; only the
+    *seconds* in which all of its GPUs were sampled count."""
 
     month: str
     workload: str
@@ -233,11 +228,8 @@ def _used(pods: Iterable[Pod], seen: StepSight) -> int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """Averages over the held and measured GPU time, ratios 0-1, None without any.
-
-    *coverage* is the measured part of the held time, *utilization* that of the engine, *memory_waste* the unused memory
-    of held GPUs.
-    """
+    """Ratios of the held and measured GPU time, None without any: *coverage* is the measured part of the held time,
+    *memory_waste* the unused memory of held GPUs."""
 
     coverage: float | None = None
     utilization: float | None = None
