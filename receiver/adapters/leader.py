@@ -45,10 +45,8 @@ def boot_seconds() -> float:
 
 
 class Lease:
-    """One process's part in the leader election of a store. Safe to use from several threads.
-
-    `start` begins the thread that renews the lease whatever the loop does; without it `heartbeat` is called by hand.
-    """
+    """One process's part in the leader election of a store. Safe to use from several threads. `start` begins the
+    thread that renews the lease whatever the loop does; without it `heartbeat` is called by hand."""
 
     def __init__(
         self, table: LeaseTable, terms: Terms, name: str | None = None, seconds: Callable[[], float] = boot_seconds
@@ -69,10 +67,8 @@ class Lease:
         self._thread = threading.Thread(target=self._keep_alive, name="lease", daemon=True)
 
     def try_acquire(self) -> bool:
-        """Begin a term if the last lease has expired; True while a term of ours lasts.
-
-        Also False when the database does not answer: the loop waits, and the reason is logged once.
-        """
+        """Begin a term if the last lease has expired; True while a term of ours lasts. Also False when the database
+        does not answer: the loop waits, and the reason is logged once."""
         if self._may_not_lead():
             return False
         try:
@@ -237,10 +233,7 @@ class Lease:
 
 class WriterLock:
     """An exclusive `flock` on ``<db file>.loop.lock``, which the kernel releases when the process dies. Safe to use
-    from several threads.
-
-    The file is never removed: that would let two processes lock two files of one name.
-    """
+    from several threads. The file is never removed: that would let two processes lock two files of one name."""
 
     def __init__(self, url: str) -> None:
         """Prepare the lock of the SQLite store at *url*; WontWork for a URL that `open_store` would refuse too."""
@@ -252,10 +245,8 @@ class WriterLock:
         self._guard = threading.Lock()
 
     def try_acquire(self) -> bool:
-        """Take the lock if it is free; True while this process has it.
-
-        Also False when the lock file cannot be opened or locked: the loop waits, and the reason is logged once.
-        """
+        """Take the lock if it is free; True while this process has it. Also False when the lock file cannot be
+        opened or locked: the loop waits, and the reason is logged once."""
         with self._guard:
             if self._orphaned():
                 return False
@@ -266,11 +257,8 @@ class WriterLock:
             return self._owner is not None
 
     def held(self) -> bool:
-        """True while the lock is ours and the process that started us lives.
-
-        Called before each write to the outside. An orphaned worker must stop: the next gunicorn may have
-        started its own.
-        """
+        """True while the lock is ours and the process that started us lives. Called before each write to the
+        outside. An orphaned worker must stop: the next gunicorn may have started its own."""
         with self._guard:
             return not self._orphaned() and self._is_ours()
 

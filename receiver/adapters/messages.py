@@ -1,9 +1,8 @@
 """Deliver the outbox to every destination: grouped, one by one, with retries.
 
-A destination is remembered by a digest of its URL. How far each notice is with each destination is in the store, so
-one that fails does not make the others hear a notice twice, and a restart or another replica changes nothing. A URL
-with several targets in it (two channels) counts as one destination: name each target in a URL of its own to have them
-retried one by one.
+A destination is remembered by a digest of its URL; destination URLs hold secrets and appear in no log and no error. How
+far each notice is with each destination is in the store, so one that fails does not make the others hear a notice
+twice, and a restart or another replica changes nothing. A URL with several targets in it counts as one destination.
 """
 
 import hashlib
@@ -19,16 +18,8 @@ import apprise
 import structlog
 
 from receiver.core.model.text import harmless
-from receiver.core.notices.grouping import (
-    AT_MOST_EVERY,
-    Message,
-    PageLinks,
-    Waiting,
-    compose,
-    goes_out,
-    group_of,
-    is_over,
-)
+from receiver.core.notices import grouping
+from receiver.core.notices.grouping import Message, PageLinks
 from receiver.core.notices.notice import Severity
 from receiver.ports import Clock, OutboxStore, StoredNotice, Telling, TryLater
 
@@ -121,9 +112,7 @@ def oddities(destination: Destination) -> list[str]:
 
 def disarm(text: str) -> str:
     """Return *text*, which quotes alerts, workloads and other people, with what would act in a chat made harmless.
-
-    That is mentions, links behind other words, and characters that a screen obeys.
-    """
+    That is mentions, links behind other words, and characters that a screen obeys."""
     text = harmless(text)
     for pattern, replacement in _MENTIONS:
         text = pattern.sub(replacement, text)
@@ -180,11 +169,9 @@ DELIVERED, FAILED = "delivered", "failed"
 
 
 class Outbox:
-    """Deliver notices to every destination, each once, with retries.
-
-    Notices are plain text: the one format that Slack, Telegram and mail all show as it was written
-    (underscores and asterisks in pod names would turn into emphasis in Markdown).
-    """
+    """Deliver notices to every destination, each once, with retries. Notices are plain text: the one format that
+    Slack, Telegram and mail all show as it was written (underscores and asterisks in pod names would turn into
+    emphasis in Markdown)."""
 
     def __init__(
         self,
@@ -194,15 +181,13 @@ class Outbox:
         of_teams: Mapping[str, Sequence[str]] | None = None,
         *,
         links: PageLinks,
-        every: timedelta = AT_MOST_EVERY,
+        every: timedelta = grouping.AT_MOST_EVERY,
         may_send: Callable[[], bool] = lambda: True,
     ) -> None:
-        """Deliver from *store* to *destinations* (Apprise URLs); with none, notices go to the log.
-
-        What is about a team that has destinations in *of_teams* goes to them and nowhere else. *links* is where
-        messages lead to. Of one group of notices a destination gets at most one message in *every*. *may_send* is
-        asked right before each message: of several replicas only the one that leads sends.
-        """
+        """Deliver from *store* to *destinations* (Apprise URLs); with none, notices go to the log. What is about a
+        team that has destinations in *of_teams* goes to them and nowhere else. *links* is where messages lead to. Of
+        one group of notices a destination gets at most one message in *every*. *may_send* is asked right before each
+        message: of several replicas only the one that leads sends."""
         keep_secrets_out_of_logs()
         self._store, self._clock, self._links, self._every, self._may_send = store, clock, links, every, may_send
         self._destinations = opened(destinations)
@@ -215,15 +200,13 @@ class Outbox:
         return tuple(d.name for found in (self._destinations, *self._of_teams.values()) for d in found)
 
     def deliver_due(self, now: datetime) -> int:
-        """Deliver what is due at *now*; return how many notices were finished. Raises nothing.
-
-        A destination that failed is tried once in half a minute, after the others: one that hangs costs them its
-        timeout that often and no more.
-        """
+        """Deliver what is due at *now*; return how many notices were finished. Raises nothing. A destination that
+        failed is tried once in half a minute, after the others: one that hangs costs them its timeout that often and
+        no more."""
         finished = 0
         errors: dict[int, list[str]] = {}
         try:
-            groups = dict.fromkeys(group_of(due.notice) for due in self._store.notices_due(now))
+            groups = dict.fromkeys(grouping.group_of(due.notice) for due in self._store.notices_due(now))
             found = {group: self._true(group, now) for group in groups}
             for destination, group in self._in_order(found):
                 self._tell(destination, group, found[group], now, errors)
@@ -238,7 +221,7 @@ class Outbox:
     def _true(self, group: str, now: datetime) -> Sequence[StoredNotice]:
         """The undelivered notices of *group* that are not over by now; the others are never sent."""
         notices = self._store.notices_like(group)
-        over = [n for n in notices if is_over(n.notice, n.followed_by)]
+        over = [n for n in notices if grouping.is_over(n.notice, n.followed_by)]
         if over:
             self._store.notices_over([n.id for n in over], now)
             log.info("notices are over", group=group, titles=[n.notice.title for n in over])
@@ -272,12 +255,12 @@ class Outbox:
         if not due or self._rests_until(destination) is not None:
             return
         last = self._store.reached_last(group, destination.digest, now)
-        waiting = [Waiting(number=n.id, notice=n.notice, at=n.at) for n in missing]
-        for bundle in goes_out(waiting, last, now, self._every):
+        waiting = [grouping.Waiting(number=n.id, notice=n.notice, at=n.at) for n in missing]
+        for bundle in grouping.goes_out(waiting, last, now, self._every):
             if not self._may_send():
                 return
             notice = bundle.as_one(now)
-            error = destination.send(compose(notice, self._links), notice.severity)
+            error = destination.send(grouping.compose(notice, self._links), notice.severity)
             at = self._clock.now()
             if error:
                 self._resting[destination.digest] = at + FIRST_RETRY
@@ -320,7 +303,9 @@ class Outbox:
             self._failed(stored, failed or ("a destination was given up",), None)
             return 0
         if not audience:
-            message = compose(replace(notice, question=None), self._links)  # a link in a log lets its readers act
+            message = grouping.compose(
+                replace(notice, question=None), self._links
+            )  # a link in a log lets its readers act
             log.info("notice", title=message.title, body=message.body, severity=notice.severity.value, pool=notice.pool)
         self._store.notice_sent(stored.id, self._clock.now())
         return 1

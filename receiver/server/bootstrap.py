@@ -3,7 +3,7 @@
 import atexit
 import os
 import sys
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path as File
@@ -54,123 +54,83 @@ SPARE = timedelta(seconds=10)  # for the other calls of a source beside its slow
 log = structlog.get_logger("receiver")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Outside:
-    """The adapters that the parts of a process share.
+    """The adapters that the parts of a process share. Raises WontWork and ConfigError; nothing outside is called
+    yet. *store* is for webhooks and the API, which every replica serves. Writes of the loop to *loops_store* are
+    refused once this replica no longer leads. *only_looks* are the writers of a step that only reports. *beat* is
+    called by a step that makes progress."""
 
-    *store* is for webhooks and the API, which every replica serves. Writes of the loop to *loops_store* are refused
-    once this replica no longer leads. *only_looks* are the writers of a step that only reports. *beat* is
-    called by a step that makes progress.
-    """
-
-    settings: Settings
-    secrets: LiveSecrets
-    file: ConfigurationFile
-    instruments: Instruments
-    beat: Beat
-    store: SqlStore
-    loops_store: SqlStore
-    writer: WriterLock | Lease
-    sources: Sources
-    hands: Hands
-    only_looks: Hands
-
-    @property
-    def mode(self) -> str:
-        """``act`` or ``observe``."""
-        return self.settings.configuration.mode.value
-
-
-def reach_out(settings: Settings, environ: Mapping[str, str]) -> Outside:
-    """Create all adapters without a call to the outside. Raises WontWork and ConfigError."""
-    said, told = settings.configuration, settings.environment
-    secrets, file = LiveSecrets(environ, told), ConfigurationFile(File(environ["GPU_AUTOSCALER_CONFIG"].strip()))
-    instruments, beat, store = Instruments(), Beat(), store_at(told.database_url.get_secret_value())
-    instruments.on_disk.watch(secrets, file)
-    writer = _writer(settings)
-    loops_store = store.fenced(writer.fence) if isinstance(writer, Lease) else store
-
-    # The adapters check leadership right before each write: they read first, and meanwhile the parent may have died or
-    # another replica may have become the leader.
-    def may_write() -> bool:
-        beat()  # a step that writes makes progress, however many nodes it handles
-        return writer.held()
-
-    def before_write() -> None:
-        if not may_write():
-            raise WriterLostError(LEAD_LOST)
-
-    civo = _civo(settings, secrets, writer, before_write, instruments)
-    cluster = None
-    if said.kubernetes.enabled:
-        cluster = connect(
-            told.kubeconfig,
-            timeouts=said.leader.timeouts,
-            before_write=before_write,
-            kueue_queued=said.kueue.demand is QueueDemand.QUEUED,
-            volcano_podgroups=said.volcano.demand is GroupDemand.PODGROUPS,
-            keep_nodes_for=said.kubernetes.keep_nodes_for,
-        )
-    observed = ObservedCluster(cluster) if cluster else None
-    only_looks = Hands(cloud=ObservedCloud(civo), cluster=observed, may_write=may_write)
-    return Outside(
-        settings=settings,
-        secrets=secrets,
-        file=file,
-        instruments=instruments,
-        beat=beat,
-        store=store,
-        loops_store=loops_store,
-        writer=writer,
-        sources=Sources(
+    def __init__(self, settings: Settings, environ: Mapping[str, str]) -> None:
+        said, told, database = settings.configuration, settings.environment, settings.environment.database_url
+        self.settings, self.mode = settings, said.mode.value
+        self.secrets = LiveSecrets(environ, told)
+        self.file = ConfigurationFile(File(environ["GPU_AUTOSCALER_CONFIG"].strip()))
+        self.instruments, self.beat = Instruments(), Beat()
+        self.instruments.on_disk.watch(self.secrets, self.file)
+        self.store = self.loops_store = store_at(database.get_secret_value())
+        self.writer: WriterLock | Lease
+        if is_sqlite(parse(database.get_secret_value())):
+            self.writer = WriterLock(database.get_secret_value())
+        else:
+            terms = Terms(lasts=said.leader.lease, longest_call=said.leader.longest_call)
+            self.writer = Lease(LeaseTable(parse(database.get_secret_value())), terms)
+            self.loops_store = self.store.fenced(self.writer.fence)
+        civo, cluster = self._civo(), None
+        if said.kubernetes.enabled:
+            cluster = connect(
+                told.kubeconfig,
+                timeouts=said.leader.timeouts,
+                before_write=self._before_write,
+                kueue_queued=said.kueue.demand is QueueDemand.QUEUED,
+                volcano_podgroups=said.volcano.demand is GroupDemand.PODGROUPS,
+                keep_nodes_for=said.kubernetes.keep_nodes_for,
+            )
+        self.sources = Sources(
             cloud=civo,
             accounts=civo,
             sizes=civo,
             cluster=cluster,
             telemetry=PrometheusTelemetry(said.prometheus.url) if said.prometheus.url else None,
             alarms=AlertmanagerAlarms(said.alertmanager.urls) if said.alertmanager.urls else None,
-            store=loops_store,
-            goes_on=beat,
+            store=self.loops_store,
+            goes_on=self.beat,
             payload_life=said.alertmanager.payload_life,
-        ),
-        hands=only_looks if said.mode is Mode.OBSERVE else Hands(cloud=civo, cluster=cluster, may_write=may_write),
-        only_looks=only_looks,
-    )
+        )
+        observed = ObservedCluster(cluster) if cluster else None
+        self.only_looks = Hands(cloud=ObservedCloud(civo), cluster=observed, may_write=self._may_write)
+        acts = Hands(cloud=civo, cluster=cluster, may_write=self._may_write)
+        self.hands = self.only_looks if said.mode is Mode.OBSERVE else acts
 
+    # The adapters check leadership right before each write: they read first, and meanwhile the parent may have died or
+    # another replica may have become the leader.
 
-def _writer(settings: Settings) -> WriterLock | Lease:
-    database = settings.environment.database_url.get_secret_value()
-    if is_sqlite(parse(database)):
-        return WriterLock(database)
-    leader = settings.configuration.leader
-    return Lease(LeaseTable(parse(database)), Terms(lasts=leader.lease, longest_call=leader.longest_call))
+    def _may_write(self) -> bool:
+        self.beat()  # a step that writes makes progress, however many nodes it handles
+        return self.writer.held()
 
-
-def _civo(
-    settings: Settings,
-    secrets: LiveSecrets,
-    writer: WriterLock | Lease,
-    before_write: Callable[[], None],
-    instruments: Instruments,
-) -> CivoCloud:
-    def last_word() -> None:
-        if isinstance(writer, Lease) and not writer.lasts():
+    def _before_write(self) -> None:
+        if not self._may_write():
             raise WriterLostError(LEAD_LOST)
 
-    told = settings.environment
-    try:
-        return CivoCloud(
-            api_url=told.civo_api_url,
-            api_key=secrets.civo_key,
-            region=told.civo_region,
-            cluster_id=told.civo_cluster_id,
-            timeouts=settings.configuration.leader.timeouts,
-            before_write=before_write,
-            last_word=last_word,
-            ended=instruments.civo.ended,
-        )
-    except ValueError as error:  # a key or an id that cannot be sent; the message names the variable
-        raise WontWork(str(error), code="configuration") from None
+    def _last_word(self) -> None:
+        if isinstance(self.writer, Lease) and not self.writer.lasts():
+            raise WriterLostError(LEAD_LOST)
+
+    def _civo(self) -> CivoCloud:
+        told = self.settings.environment
+        try:
+            return CivoCloud(
+                api_url=told.civo_api_url,
+                api_key=self.secrets.civo_key,
+                region=told.civo_region,
+                cluster_id=told.civo_cluster_id,
+                timeouts=self.settings.configuration.leader.timeouts,
+                before_write=self._before_write,
+                last_word=self._last_word,
+                ended=self.instruments.civo.ended,
+            )
+        except ValueError as error:  # a key or an id that cannot be sent; the message names the variable
+            raise WontWork(str(error), code="configuration") from None
 
 
 class Stepping:
@@ -334,18 +294,15 @@ class Running:
 
 
 def create_app(environ: Mapping[str, str] | None = None) -> Flask:
-    """Build the application from the environment.
-
-    An unreachable database is retried in the background. Raises ConfigError with every mistake at once, and WontWork
-    for a problem that a person must fix first.
-    """
+    """Build the application from the environment. An unreachable database is retried in the background. Raises
+    ConfigError with every mistake at once, and WontWork for a problem that a person must fix first."""
     environ = os.environ if environ is None else environ
     settings = load(environ)
     configure_logs()
     for warning in (*settings.warnings, *check_every_destination(*settings.environment.destinations())):
         log.warning("configuration", detail=warning)
     clock = SystemClock()
-    outside = reach_out(settings, environ)
+    outside = Outside(settings, environ)
     opening = Opening(outside.store.open)
     loop = loop_of(outside, opening, clock)
     outbox = outbox_of(outside, clock)
@@ -363,10 +320,8 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
 
 
 def load_app() -> Flask:
-    """Build the application for gunicorn; a failure to start is reported without a stack trace.
-
-    gunicorn prints the text of an AppImportError and exits with status 4 instead of booting one worker after another.
-    """
+    """Build the application for gunicorn; a failure to start is reported without a stack trace. gunicorn prints the
+    text of an AppImportError and exits with status 4 instead of booting one worker after another."""
     try:
         return create_app()
     except (ConfigError, WontWork, TryLater) as error:

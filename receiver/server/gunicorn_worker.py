@@ -1,15 +1,10 @@
 """gunicorn's gthread worker, but a request gets a thread only once it is complete.
 
-gthread reads a request in one of its threads and waits for the client for as long as that takes: sixteen clients that
-send half a request and then nothing would block webhooks and health checks. Here the event thread collects the bytes,
-also over TLS, whose handshake it makes. Incomplete requests are closed after a timeout; with too many connections, the
-oldest incomplete ones are closed first.
-
-The event thread never blocks. gthread would wait up to two seconds after an answer for the client to close its side.
-Deliveries and probes do not wait for pages: requests that may be slow never occupy all threads.
-
-Everything used of gunicorn that is not in its documentation is listed in `RELIES_ON`; a test compares the list with the
-installed gunicorn.
+gthread waits in one of its threads for the rest of a request: sixteen slow clients would block webhooks and health
+checks. Here the event thread, which never blocks, collects the bytes, also over TLS, whose handshake it makes.
+Incomplete requests are closed after a timeout, or the oldest first with too many connections. Requests that may be slow
+(pages) never occupy all threads. What is used of gunicorn beyond its documentation is in `RELIES_ON`; a test compares
+it with the installed one.
 """
 
 import re
@@ -106,9 +101,7 @@ class RequestBuffer:
 
     def complete(self, largest: int) -> bool:
         """Return whether the request is complete, or malformed so that gunicorn refuses it without waiting for more.
-
-        A body of more than *largest* bytes is not waited for: it is refused unread.
-        """
+        A body of more than *largest* bytes is not waited for: it is refused unread."""
         if not self._head:
             at = self.bytes.find(END)
             if at < 0:

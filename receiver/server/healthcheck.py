@@ -25,11 +25,8 @@ def main() -> int:
 
 
 def asked(environ: Mapping[str, str]) -> tuple[int, str]:
-    """Return status and body of ``/healthz``. Raises OSError, HTTPException.
-
-    The certificate is not verified, as in the kubelet's probes: it is for a name, and this connects to a local
-    address.
-    """
+    """Return status and body of ``/healthz``. Raises OSError, HTTPException. The certificate is not verified, as in
+    the kubelet's probes: it is for a name, and this connects to a local address."""
     host, _, port = (environ.get("GPU_AUTOSCALER_LISTEN", "").strip() or "0.0.0.0:8080").rpartition(":")
     host = host.strip("[]")
     where = _EVERYWHERE.get(host, host)

@@ -15,7 +15,7 @@ from receiver.ports import Store, TryLater
 from receiver.runtime import loop as loops
 from receiver.runtime.loop import Beat, Loop
 from receiver.runtime.store_opener import Opening
-from receiver.server.bootstrap import Outside, loop_of, reach_out
+from receiver.server.bootstrap import Outside, loop_of
 from receiver.step.gather import gather
 from receiver.step.parts import Parts
 from receiver.step.reconcile import Stepped
@@ -54,7 +54,7 @@ def outside_of(folder: Path, *lines: str, top: str = QUIET) -> Outside:
         "GPU_AUTOSCALER_CONFIG": str(file),
         "GPU_AUTOSCALER_DATABASE_URL": f"sqlite:///{folder}/ledger.db",
     }
-    return reach_out(load(environ), environ)
+    return Outside(load(environ), environ)
 
 
 @pytest.mark.parametrize("shows", [True, False])

@@ -33,11 +33,8 @@ class Required:
 
 
 def required_pools(cluster: object) -> Mapping[str, Required]:
-    """Return what each pool should have, by pool id.
-
-    A pool at zero nodes is listed only here. Reading a response without ``required_pools`` as "no pools" would make
-    every node look gone, so that is an error.
-    """
+    """Return what each pool should have, by pool id. A pool at zero nodes is listed only here. Reading a response
+    without ``required_pools`` as "no pools" would make every node look gone, so that is an error."""
     found = _by_id(cluster, "required_pools")
     if not found:
         raise malformed("required_pools")
@@ -45,13 +42,10 @@ def required_pools(cluster: object) -> Mapping[str, Required]:
 
 
 def cloud_pools(cluster: object, listing: Callable[[], object], now: datetime) -> Mapping[str, CloudPool]:
-    """Merge the required counts with the existing instances, by pool id.
-
-    *listing* fetches the cluster's bare instance list and is called only if the pools omit an id or ``created_at``.
-    An instance that still lacks one of the two is an error: its cost would be unknown. The exception is one still
-    being built without ``created_at``: it counts from *now*, within a step of the truth, and the ledger keeps the
-    first time it saw.
-    """
+    """Merge the required counts with the existing instances, by pool id. *listing* fetches the cluster's bare
+    instance list and is called only if the pools omit an id or ``created_at``. An instance that still lacks one of
+    the two is an error: its cost would be unknown. The exception is one still being built without ``created_at``: it
+    counts from *now*, within a step of the truth, and the ledger keeps the first time it saw."""
     wanted, existing = required_pools(cluster), _by_id(cluster, "pools")
     found = {pool: _instances(fields) for pool, fields in existing.items()}
     if not all(_is_complete(record) for records in found.values() for record in records):
@@ -277,11 +271,8 @@ LONGEST_EXPLANATION = 300  # characters of Civo's own text that a message may ca
 
 
 def refusal(status: int, body: object, doing: str, delay: timedelta | None) -> TryLater | WontWork:
-    """Return the error that a response of *status* >= 300 to the request to do *doing* stands for.
-
-    Of *body*, the decoded JSON or None, only ``code``, ``reason`` and ``details`` are quoted, the last two only if
-    they are text.
-    """
+    """Return the error that a response of *status* >= 300 to the request to do *doing* stands for. Of *body*, the
+    decoded JSON or None, only ``code``, ``reason`` and ``details`` are quoted, the last two only if they are text."""
     fields = body if isinstance(body, dict) else {}
     status = 500 if fields.get("status") == 500 else status  # civogo: a 500 inside the body outranks the real one
     code = _text(fields.get("code"))[:80]

@@ -204,10 +204,8 @@ class CivoCloud:
         query: Mapping[str, str] | None = None,
         timeouts: tuple[float, float] | None = None,
     ) -> object:
-        """Send one request and return its decoded response; without a *query* it names the region.
-
-        Errors are raised ``from None``: those of requests and json hold the key and the response's text.
-        """
+        """Send one request and return its decoded response; without a *query* it names the region. Errors are raised
+        ``from None``: those of requests and json hold the key and the response's text."""
         if method != "GET" and self._before_write is not None:
             self._before_write()
         began, outcome, key = monotonic(), "try_later", self._key().strip()

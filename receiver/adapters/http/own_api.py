@@ -39,10 +39,8 @@ class ServerAnswer:
 
 class ServerApi:
     """The API at *url* (http or https, without a final slash); *timeout* is seconds per request, or (connect, read).
-
-    *reader* is the token for reading, if reading needs one. Credentials in the URL are a proxy's and take precedence:
-    a request has only one Authorization header.
-    """
+    *reader* is the token for reading, if reading needs one. Credentials in the URL are a proxy's and take
+    precedence: a request has only one Authorization header."""
 
     def __init__(
         self,
@@ -67,17 +65,13 @@ class ServerApi:
         self._session.close()
 
     def get(self, *path: str, query: Mapping[str, str] | None = None) -> ServerAnswer:
-        """Return the answer of ``/api/v1/PATH?QUERY``, each part of *path* quoted.
-
-        Raises NotThereError for a 404 of the API, RefusedError for a wrong token, TryLater without a usable answer.
-        """
+        """Return the answer of ``/api/v1/PATH?QUERY``, each part of *path* quoted. Raises NotThereError for a 404 of
+        the API, RefusedError for a wrong token, TryLater without a usable answer."""
         return _answer(self._send("GET", path, params=dict(query or {}), **self._reads))
 
     def probe(self, path: str) -> tuple[int, Mapping[str, Any]]:
-        """Return status and JSON object of *path*, such as ``/healthz``, whatever the status.
-
-        Raises TryLater without such an answer.
-        """
+        """Return status and JSON object of *path*, such as ``/healthz``, whatever the status. Raises TryLater
+        without such an answer."""
         try:
             response = self._session.get(self._url + path, timeout=self._timeout, allow_redirects=False, **self._reads)
         except (requests.RequestException, OSError, ValueError) as error:

@@ -13,17 +13,9 @@ from urllib.parse import urlsplit, urlunsplit
 import requests
 import structlog
 from requests.adapters import HTTPAdapter
+from urllib3 import exceptions
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import ConnectionPool, HTTPConnectionPool, HTTPSConnectionPool
-from urllib3.exceptions import (
-    ConnectTimeoutError,
-    MaxRetryError,
-    NameResolutionError,
-    NewConnectionError,
-    ReadTimeoutError,
-)
-from urllib3.exceptions import SSLError as Urllib3SSLError
-from urllib3.exceptions import TimeoutError as Urllib3TimeoutError
 from urllib3.response import BaseHTTPResponse
 from urllib3.util.retry import Retry
 
@@ -51,12 +43,12 @@ class QuickRetry(Retry):
         _stacktrace: TracebackType | None = None,
     ) -> Self:
         """Return the retries left, or raise the error that ends them."""
-        if isinstance(error, ReadTimeoutError):
+        if isinstance(error, exceptions.ReadTimeoutError):
             raise error
-        # urllib3 counts a refused connection and an unresolved name as a timeout, too.
-        timed_out = isinstance(error, ConnectTimeoutError) and type(error) is not NewConnectionError
+        refused = type(error) is exceptions.NewConnectionError  # urllib3 counts it as a timeout, as a failed lookup
+        timed_out = isinstance(error, exceptions.ConnectTimeoutError) and not refused
         if error is not None and _pool is not None and (method != "GET" or timed_out):
-            raise MaxRetryError(_pool, url or "", error) from error
+            raise exceptions.MaxRetryError(_pool, url or "", error) from error
         return super().increment(method, url, response, error, _pool, _stacktrace)
 
 
@@ -131,12 +123,12 @@ def wire_failure(error: BaseException) -> tuple[str, str]:
     for known in causes:  # grows while it is walked
         inner = (getattr(known, "reason", None), *known.args[:1], known.__cause__)
         causes.extend(e for e in inner if isinstance(e, BaseException) and not any(e is f for f in causes))
-    if any(isinstance(e, requests.exceptions.SSLError | Urllib3SSLError) for e in causes):
+    if any(isinstance(e, requests.exceptions.SSLError | exceptions.SSLError) for e in causes):
         return "tls", "its certificate is not trusted"
-    if any(isinstance(e, NameResolutionError) for e in causes):
+    if any(isinstance(e, exceptions.NameResolutionError) for e in causes):
         return "unreachable", "its name cannot be resolved"
-    refused = any(isinstance(e, NewConnectionError) for e in causes)  # urllib3 counts it as a timeout
-    if not refused and any(isinstance(e, requests.exceptions.Timeout | Urllib3TimeoutError) for e in causes):
+    refused = any(isinstance(e, exceptions.NewConnectionError) for e in causes)  # urllib3 counts it as a timeout
+    if not refused and any(isinstance(e, requests.exceptions.Timeout | exceptions.TimeoutError) for e in causes):
         return "timeout", "it did not answer in time"
     return "unreachable", "no connection, or it was closed"
 
@@ -154,10 +146,8 @@ def retry_after(headers: Mapping[str, str] | None, now: datetime) -> timedelta |
 
 
 def mount_last_word(session: requests.Session, check: Callable[[], None]) -> None:
-    """Call *check* right before the bytes of a write of *session* are sent; if it raises, they are not.
-
-    The server then has an incomplete request at most. Requests through a proxy are not guarded.
-    """
+    """Call *check* right before the bytes of a write of *session* are sent; if it raises, they are not. The server
+    then has an incomplete request at most. Requests through a proxy are not guarded."""
 
     def guarding(connection: Any) -> type:
         class Guarding(connection):  # type: ignore[misc]  # either of urllib3's classes
@@ -187,11 +177,8 @@ def mount_last_word(session: requests.Session, check: Callable[[], None]) -> Non
 
 
 def moment(text: object) -> datetime | None:
-    """Return the RFC 3339 time *text* in UTC, or None if it is not one.
-
-    Digits beyond microseconds are dropped (Go writes nanoseconds); a time without a zone is UTC. Go's zero
-    time, year 1, means "no time" and gives None.
-    """
+    """Return the RFC 3339 time *text* in UTC, or None if it is not one. Digits beyond microseconds are dropped (Go
+    writes nanoseconds); a time without a zone is UTC. Go's zero time, year 1, means "no time" and gives None."""
     if not isinstance(text, str):
         return None
     try:

@@ -62,11 +62,9 @@ Json = Mapping[str, Any]
 
 
 class ClusterWire:
-    """Sends one call at a time with a timeout; *timeouts* are (connect, read) seconds.
-
-    *before_write* is called right before each call that may change something, after the reads that precede it, which
-    may have taken long; what it raises stops the write and is passed on.
-    """
+    """Sends one call at a time with a timeout; *timeouts* are (connect, read) seconds. *before_write* is called
+    right before each call that may change something, after the reads that precede it, which may have taken long;
+    what it raises stops the write and is passed on."""
 
     def __init__(
         self,
@@ -127,11 +125,9 @@ class ClusterWire:
         seconds: int,
         **options: Any,
     ) -> Iterator[Json]:
-        """Yield the events of a watch as they come, with their objects as JSON, until the server ends it.
-
-        *opened* is given the response as soon as its head is there. The server ends it after *seconds*; one that does
-        not is given up ten seconds later. Raises as `ask` does, with ``http_410`` for a version that is forgotten.
-        """
+        """Yield the events of a watch as they come, with their objects as JSON, until the server ends it. *opened*
+        is given the response as soon as its head is there. The server ends it after *seconds*; one that does not is
+        given up ten seconds later. Raises as `ask` does, with ``http_410`` for a version that is forgotten."""
 
         def asked(_preload_content: bool, **given: Any) -> Any:  # undocumented: a docstring would name a model
             response = self._send("watch", path, parts, given, (self._timeouts[0], seconds + HANGS_AFTER))
@@ -152,11 +148,9 @@ class ClusterWire:
     def listed(
         self, resource: str, path: str, *parts: str, view: Callable[[Json], Any] | None = None, **options: Any
     ) -> tuple[list[Any], str]:
-        """Return every object of a list, and the version to watch it from (empty: none was given).
-
-        *view* is applied page by page, so that no more than a page is held of what it leaves out.
-        No ``resourceVersion`` is sent: the API server then answers with what is true now (quorum), not from a cache.
-        """
+        """Return every object of a list, and the version to watch it from (empty: none was given). *view* is applied
+        page by page, so that no more than a page is held of what it leaves out. No ``resourceVersion`` is sent: the
+        API server then answers with what is true now (quorum), not from a cache."""
         found: list[Any] = []
         version, more = "", dict[str, str]()
         while True:
@@ -217,9 +211,7 @@ class ClusterWire:
 
     def _blotted(self, answer: bytes) -> bytes:
         """*answer* without the credentials that were sent: a gateway puts the headers that it got into its errors.
-
-        They are asked for each time, because a service account's token changes while the program runs.
-        """
+        They are asked for each time, because a service account's token changes while the program runs."""
         for sent in self._client.configuration.api_key.values():
             for secret in dict.fromkeys((str(sent), str(sent).rpartition(" ")[2])):
                 if len(secret) >= HIDE_FROM:

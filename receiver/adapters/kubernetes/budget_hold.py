@@ -1,11 +1,8 @@
-"""New GPU work kept out of namespaces and queues while a budget's hold lasts.
+"""New GPU work kept out of namespaces and queues while a budget's hold lasts: by a quota of ``requests.<resource>: 0``.
 
 Promises to write only to ResourceQuotas of its own name and label, and to ClusterQueues that it can put back: what one
-was before stands on it, so neither a restart nor a lost store forgets it.
-
-A quota of ``requests.<resource>: 0`` refuses new pods that ask for the resource; running ones stay, and pods without
-GPUs are not touched. ``scopeSelector`` with ``NotIn`` covers pods without a priority class too (Kubernetes' quota
-evaluator matches it as a label selector does).
+was before stands on it, so neither a restart nor a lost store forgets it. ``scopeSelector`` with ``NotIn`` covers pods
+without a priority class too (Kubernetes' quota evaluator matches it as a label selector does).
 """
 
 from collections.abc import Mapping, Sequence

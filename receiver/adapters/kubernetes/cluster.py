@@ -40,10 +40,8 @@ MOST = 200  # characters of what an authorizer says
 
 
 def connect(kubeconfig: str | None = None, **options: Any) -> "KubernetesCluster":
-    """Return the cluster of *kubeconfig* (a path, or several as in KUBECONFIG), or else the one we run in.
-
-    *options* are those of `KubernetesCluster`. Raises WontWork when neither gives credentials; no call is made yet.
-    """
+    """Return the cluster of *kubeconfig* (a path, or several as in KUBECONFIG), or else the one we run in. *options*
+    are those of `KubernetesCluster`. Raises WontWork when neither gives credentials; no call is made yet."""
     return KubernetesCluster(credentials(kubeconfig), **options)
 
 
@@ -64,10 +62,8 @@ def credentials(kubeconfig: str | None) -> client.Configuration:
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """A verb on a resource (``pods/eviction``) of an API group, empty for the core's, as RBAC has it.
-
-    *name* is that of the one object it is needed for, empty where it is needed for any.
-    """
+    """A verb on a resource (``pods/eviction``) of an API group, empty for the core's, as RBAC has it. *name* is that
+    of the one object it is needed for, empty where it is needed for any."""
 
     verb: str
     group: str
@@ -141,11 +137,9 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
         self._wire.ask("list", "nodes", api.NODES, limit=1)
 
     def look(self) -> ClusterFacts:
-        """Return the nodes, then the living GPU pods, then what queues hold back.
-
-        A pod bound in between is seen, not missed, and one that a queue lets through in between is missed, not
-        counted twice. Caches may be moments apart: what is removed is read again first.
-        """
+        """Return the nodes, then the living GPU pods, then what queues hold back. A pod bound in between is seen,
+        not missed, and one that a queue lets through in between is missed, not counted twice. Caches may be moments
+        apart: what is removed is read again first."""
         nodes = self._lists.every("nodes", api.NODES, view=node_from)
         served = self._dra.served()
         pods: list[SeenPod] = self._lists.every(
@@ -210,10 +204,8 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
         return found
 
     def may(self, right: Right) -> bool:
-        """True when the API server says that we have *right* in every namespace. Raises TryLater and WontWork.
-
-        An authorizer that failed is no refusal: the server then answers "not allowed" and names the failure.
-        """
+        """True when the API server says that we have *right* in every namespace. Raises TryLater and WontWork. An
+        authorizer that failed is no refusal: the server then answers "not allowed" and names the failure."""
         resource, _, below = right.resource.partition("/")
         asked = {"verb": right.verb, "group": right.group, "resource": resource}
         asked |= {"name": right.name} if right.name else {}

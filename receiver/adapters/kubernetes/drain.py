@@ -91,11 +91,8 @@ class NodeMarks(ClusterPart):
         return Receipt(did=Did.DIFFERS, sentence=f"someone lifted our cordon of node {node}; it stays")
 
     def apply_labels_and_taints(self, node: str, labels: Mapping[str, str], taints: Sequence[Taint]) -> Receipt:
-        """Put on *node* what it lacks of *labels* and *taints*; a node that is gone DIFFERS.
-
-        A label of ours with another value is replaced, and so is a taint of the same key and effect: Kubernetes
-        allows one of each.
-        """
+        """Put on *node* what it lacks of *labels* and *taints*; a node that is gone DIFFERS. A label of ours with
+        another value is replaced, and so is a taint of the same key and effect: Kubernetes allows one of each."""
         raw = self._node(node)
         if raw is None:
             return _gone(node, Did.DIFFERS)
@@ -160,11 +157,8 @@ LEAVING_DELAY = timedelta(seconds=5)
 
 
 class Keepers:
-    """Says which pods keep their nodes by *rules*.
-
-    The PodDisruptionBudgets of kube-system are listed only where a pod of that namespace may have to leave, once per
-    look; while they cannot be listed the last ones count.
-    """
+    """Says which pods keep their nodes by *rules*. The PodDisruptionBudgets of kube-system are listed only where a
+    pod of that namespace may have to leave, once per look; while they cannot be listed the last ones count."""
 
     def __init__(self, lists: Lists, rules: Collection[KeepRule]) -> None:
         self._lists, self._rules = lists, rules

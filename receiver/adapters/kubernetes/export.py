@@ -26,9 +26,7 @@ NO_PODS = "Jobs have no pods in the export: their time includes what they waited
 
 def read_export(path: Path, made_at: datetime | None = None) -> Past:
     """Return the GPU pods in the file at *path*, seen until *made_at*, or until it was last written. Raises OSError.
-
-    What is no JSON at all is the one trouble that is told then.
-    """
+    What is no JSON at all is the one trouble that is told then."""
     reading = _Export()
     try:
         for number, raw in enumerate(items(path), start=1):
@@ -45,11 +43,9 @@ def read_export(path: Path, made_at: datetime | None = None) -> Past:
 
 
 def items(path: Path) -> Iterator[Any]:
-    """Yield the ``items`` of the JSON objects in a file, and objects without such a list themselves.
-
-    Several objects may follow each other, as several exports do. Raises JSONDecodeError, RecursionError,
-    UnicodeDecodeError, OSError.
-    """
+    """Yield the ``items`` of the JSON objects in a file, and objects without such a list themselves. Several objects
+    may follow each other, as several exports do. Raises JSONDecodeError, RecursionError, UnicodeDecodeError,
+    OSError."""
     said, at = path.read_text(encoding="utf-8-sig").rstrip(), 0
     while at < len(said):
         at = next(i for i in range(at, len(said)) if not said[i].isspace())

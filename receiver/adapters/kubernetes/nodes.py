@@ -55,10 +55,8 @@ def gpus(quantities: Mapping[str, Any]) -> dict[str, int]:
 
 
 def compute(quantities: Mapping[str, Any]) -> dict[str, int]:
-    """Return the compute resources among *quantities* (`receiver.core.model.pods`), rounded up as Kubernetes does.
-
-    A pod that cannot be read is left out: one malformed object must not hide the others.
-    """
+    """Return the compute resources among *quantities* (`receiver.core.model.pods`), rounded up as Kubernetes does. A
+    pod that cannot be read is left out: one malformed object must not hide the others."""
     found: dict[str, int] = {}
     for name, value in quantities.items():  # a loop: this is called for every container of the cluster
         if name in IN_A_WHOLE and (amount := _amount(name, str(value))) is not None:
@@ -71,10 +69,8 @@ def taint_from(raw: Mapping[str, Any]) -> Taint:
 
 
 def named(value: object) -> str:
-    """Return the name in *value* that Kubernetes does not check: an annotation's text, a controller's kind, name, uid.
-
-    A pod's author may put a long text with line breaks there, which a database index refuses.
-    """
+    """Return the name in *value* that Kubernetes does not check: an annotation's text, a controller's kind, name,
+    uid. A pod's author may put a long text with line breaks there, which a database index refuses."""
     said = str(value or "")
     if said.isascii() and said.isprintable() and len(said) <= LONGEST_NAME:
         return said.strip()
@@ -134,11 +130,9 @@ class Dra:
         self._unread_since: datetime | None = None
 
     def served(self) -> DraServed:
-        """Return what DRA serves now; nothing where the API or the right to list slices is missing.
-
-        Raises TryLater while the API server cannot tell and never has, for a few minutes: a node with a DRA driver must
-        not be taken for one whose GPUs never came. After that it is as without the API.
-        """
+        """Return what DRA serves now; nothing where the API or the right to list slices is missing. Raises TryLater
+        while the API server cannot tell and never has, for a few minutes: a node with a DRA driver must not be taken
+        for one whose GPUs never came. After that it is as without the API."""
         try:
             slices = self._lists.if_allowed(RESOURCE_SLICES, WITHOUT_SLICES, field_selector=OF_DRA_DRIVER)
             classes = None if slices is None else self._lists.if_allowed(DEVICE_CLASSES, WITHOUT_CLASSES)

@@ -98,10 +98,8 @@ READERS: Mapping[str, tuple[Callable[[str], object], str]] = {
 
 class SeenPod:
     """A pod as the API server showed it (Pod v1 core), without what nothing reads and most of its text is made of.
-
     Each cached fact is worked out once, however many steps look at the same version. Whatever depends on its GPUs
-    raises TryLater for a quantity that cannot be read.
-    """
+    raises TryLater for a quantity that cannot be read."""
 
     def __init__(self, raw: Json) -> None:
         self.metadata = {name: value for name, value in section(raw, "metadata").items() if name != "managedFields"}
@@ -169,11 +167,8 @@ class SeenPod:
 
     @property
     def phase(self) -> PodPhase:
-        """Where a living pod stands.
-
-        A pod that the scheduler has nominated for a node will get it as soon as others have left: it waits, but
-        a new node is not what it waits for.
-        """
+        """Where a living pod stands. A pod that the scheduler has nominated for a node will get it as soon as others
+        have left: it waits, but a new node is not what it waits for."""
         if self.node:
             return PodPhase.STARTING if self.status.get("phase") == "Pending" else PodPhase.RUNNING
         if self.spec.get("schedulingGates") or self.status.get("nominatedNodeName"):
@@ -183,9 +178,7 @@ class SeenPod:
     @cached_property
     def untried(self) -> bool:
         """True for a pod that Volcano holds back for the sake of its gang, not because it would fit nowhere itself.
-
-        Of a gang that does not fit, Volcano calls only the pods at which it gave up unschedulable.
-        """
+        Of a gang that does not fit, Volcano calls only the pods at which it gave up unschedulable."""
         nominated = self.status.get("nominatedNodeName")
         return self.phase is PodPhase.OTHER and not nominated and self._refusal.get("reason") in UNTRIED
 
@@ -196,12 +189,10 @@ class SeenPod:
 
     @cached_property
     def gpus(self) -> dict[str, int]:
-        """Its effective GPU requests by resource: whole GPUs, time-sliced ones, MIG slices; no network cards.
-
-        A bound pod must never look like one without GPUs, for its node would be removed. So any device of NVIDIA's
+        """Its effective GPU requests by resource: whole GPUs, time-sliced ones, MIG slices; no network cards. A
+        bound pod must never look like one without GPUs, for its node would be removed. So any device of NVIDIA's
         counts where no GPU is named, and so do devices claimed by Dynamic Resource Allocation. As demand neither can
-        be told from other devices.
-        """
+        be told from other devices."""
         devices = _effective(self.spec, gpus)
         found = {name: n for name, n in devices.items() if name in WHOLE_GPUS or name.startswith(SLICES)}
         if not self.node:
@@ -379,12 +370,10 @@ class SeenPod:
 
 
 def _effective(spec: Json, read: Callable[[Json], dict[str, int]]) -> dict[str, int]:
-    """Return what a pod requests of the resources that *read* finds.
-
-    The scheduler's rule (KEP-753): the larger of all containers with all sidecars, and of each init
-    container with the sidecars that start before it; a limit counts where no request stands. What the pod as
-    a whole asks for takes the place of that (KEP-2837), and the overhead of its runtime comes on top.
-    """
+    """Return what a pod requests of the resources that *read* finds. The scheduler's rule (KEP-753): the larger of
+    all containers with all sidecars, and of each init container with the sidecars that start before it; a limit
+    counts where no request stands. What the pod as a whole asks for takes the place of that (KEP-2837), and the
+    overhead of its runtime comes on top."""
 
     def asked(raw: Json) -> dict[str, int]:
         resources = section(raw, "resources")

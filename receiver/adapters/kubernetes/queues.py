@@ -29,12 +29,10 @@ WITHOUT_GROUPS = "gangs of them count as complete with the pods that exist"
 
 
 class Roll:
-    """The living pods of each gang; *gpu_pods* are the keys (``namespace/name``) of those that ask for GPUs.
-
-    A group's minimum counts all of its pods, finished ones and those without GPUs too, while a node is looked
-    for only for GPU pods that wait. So a minimum is reduced by the pods that need none: those that have
-    succeeded, those without GPUs, and those that the scheduler has nominated for a node.
-    """
+    """The living pods of each gang; *gpu_pods* are the keys (``namespace/name``) of those that ask for GPUs. A
+    group's minimum counts all of its pods, finished ones and those without GPUs too, while a node is looked for only
+    for GPU pods that wait. So a minimum is reduced by the pods that need none: those that have succeeded, those
+    without GPUs, and those that the scheduler has nominated for a node."""
 
     def __init__(self, pods: Iterable[SeenPod], gpu_pods: frozenset[str]) -> None:
         self.gangs: dict[str, Gang] = {}
@@ -68,10 +66,8 @@ class Roll:
         return Counter(key for key, controller in keys if controller in self._controllers.get(key, ()))
 
     def minimums(self, groups: Mapping[Declaration, Sequence[Json]], succeeded: Mapping[str, int]) -> dict[str, int]:
-        """Return, by gang, how many GPU pods must run together; gangs without a minimum are left out.
-
-        *succeeded* counts finished pods of gangs that declare their own size; a PodGroup counts its own.
-        """
+        """Return, by gang, how many GPU pods must run together; gangs without a minimum are left out. *succeeded*
+        counts finished pods of gangs that declare their own size; a PodGroup counts its own."""
         of_groups = {
             (by, key_of(group)): (
                 whole(section(group, "spec").get("minMember")) or 1,  # without one every pod may start alone
@@ -152,11 +148,9 @@ class Announcement:
 
 
 def announced_pod(origin: Json, template: Json, *, priority: int) -> Pod | None:
-    """Return a waiting GPU pod of *template* (PodTemplateSpec v1 core), or None for one without GPUs.
-
-    It has namespace, name, age and owner of *origin*, the object that announces it, and no uid: there is
-    nothing yet that an Event could be left on.
-    """
+    """Return a waiting GPU pod of *template* (PodTemplateSpec v1 core), or None for one without GPUs. It has
+    namespace, name, age and owner of *origin*, the object that announces it, and no uid: there is nothing yet that
+    an Event could be left on."""
     metadata, described = section(origin, "metadata"), section(template, "metadata")
     inherited = ("namespace", "name", "creationTimestamp", "ownerReferences")
     own = {name: metadata[name] for name in inherited if name in metadata}
@@ -247,9 +241,7 @@ def _owning_job(group: Json) -> str:
 
 def _room(queue: Json, groups: Sequence[Json]) -> dict[str, int]:
     """Return the GPUs that *queue*'s capability leaves, by resource; a resource that it does not name is unbounded.
-
-    Groups that were enqueued and have not got their GPUs yet have a claim on it too.
-    """
+    Groups that were enqueued and have not got their GPUs yet have a claim on it too."""
     capability = section(section(queue, "spec"), "capability")
     granted, taken = gpus(capability), Counter(gpus(section(section(queue, "status"), "allocated")))
     for group in groups:
@@ -286,11 +278,9 @@ class Queues:
         return found
 
     def waiting(self, seen: Sequence[SeenPod], groups: Sequence[Json], untried: Sequence[Pod]) -> tuple[Pod, ...]:
-        """Return the GPU pods that the queues hold back, most of which do not exist yet.
-
-        *seen* are the living pods, *groups* Volcano's PodGroups, *untried* the GPU pods that Volcano did not try.
-        Raises WontWork with the rule to grant, or TryLater, when a queue cannot be read.
-        """
+        """Return the GPU pods that the queues hold back, most of which do not exist yet. *seen* are the living pods,
+        *groups* Volcano's PodGroups, *untried* the GPU pods that Volcano did not try. Raises WontWork with the rule
+        to grant, or TryLater, when a queue cannot be read."""
         found: list[Pod] = []
         if self._kueue:
             workloads = self._required(KUEUE_WORKLOADS, 'kueue.demand is "queued"')
@@ -307,12 +297,10 @@ class Queues:
     def _of_volcano(
         self, seen: Iterable[SeenPod], groups: Sequence[Json], queues: Sequence[Json], untried: Sequence[Pod]
     ) -> list[Pod]:
-        """Return the pods of pending *groups*, as far as their queue's capability goes.
-
-        A group without pods among those *seen* is announced by its minimum, one with pods waits with those *untried*.
-        Volcano never enqueues a group beyond the capability, or in a queue that is not open: nodes would not
-        help it. Higher priority first, then the oldest; one that does not fit lets smaller ones pass.
-        """
+        """Return the pods of pending *groups*, as far as their queue's capability goes. A group without pods among
+        those *seen* is announced by its minimum, one with pods waits with those *untried*. Volcano never enqueues a
+        group beyond the capability, or in a queue that is not open: nodes would not help it. Higher priority first,
+        then the oldest; one that does not fit lets smaller ones pass."""
         alive = {pod.volcano_group for pod in seen}
         pending = [
             g  # a new group has no phase yet
@@ -399,10 +387,8 @@ def _names(workload: Json) -> set[str]:
 
 
 def _at_work(seen: Sequence[SeenPod]) -> set[str]:
-    """Return the names of all workloads whose pods exist, which are counted themselves.
-
-    Kueue takes quota away from a Workload before its pods are gone, and they must not be counted twice.
-    """
+    """Return the names of all workloads whose pods exist, which are counted themselves. Kueue takes quota away from
+    a Workload before its pods are gone, and they must not be counted twice."""
     found: set[str] = set()
     for pod in seen:
         if pod.spec.get("schedulingGates") or pod.leaving:

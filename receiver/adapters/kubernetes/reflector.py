@@ -348,11 +348,8 @@ class Lists:
         view: Callable[[Json], Any] = lambda raw: raw,
         wanted: Wanted | None = None,
     ) -> list[Any]:
-        """Return every object of the list at *path* as *view* reads it. Raises TryLater and WontWork.
-
-        *resource*, *parts* and *options* are as `ClusterWire.ask` takes them. The loop is woken for a change that is
-        *wanted*.
-        """
+        """Return every object of the list at *path* as *view* reads it. Raises TryLater and WontWork. *resource*,
+        *parts* and *options* are as `ClusterWire.ask` takes them. The loop is woken for a change that is *wanted*."""
         if self._watching is None:
             return self._wire.every(resource, path, *parts, view=view, **options)
         key = (path, parts, tuple(sorted(options.items())))
@@ -392,10 +389,8 @@ class Lists:
                 reflector.wrote(None if below else answer)
 
     def every_of(self, kind: ResourceKind, **options: str) -> list[Json]:
-        """Return every object of *kind*, in the version that is served; *options* are the API's own.
-
-        Raises WontWork with code ``http_404`` where none is (for a minute without asking again), and as `every`.
-        """
+        """Return every object of *kind*, in the version that is served; *options* are the API's own. Raises WontWork
+        with code ``http_404`` where none is (for a minute without asking again), and as `every`."""
         absent = WontWork(f"Kubernetes does not serve {kind.name} ({', '.join(kind.versions)})", code=api.NOT_FOUND)
         if self._is_absent(kind, ASK_AGAIN_NEEDED):
             raise absent
@@ -423,10 +418,8 @@ class Lists:
         self._wire.ask("patch", kind.name, api.CUSTOM_ONE, *where, dict(change), content=api.MERGE)
 
     def if_readable(self, kind: ResourceKind, without: str) -> list[Json] | None:
-        """Return every object of *kind*, or None where they cannot be read; never raises.
-
-        For a failure a warning says what is lost *without* them.
-        """
+        """Return every object of *kind*, or None where they cannot be read; never raises. For a failure a warning
+        says what is lost *without* them."""
         try:
             return self.if_allowed(kind, without)
         except TryLater as error:
@@ -434,11 +427,9 @@ class Lists:
             return None
 
     def if_allowed(self, kind: ResourceKind, without: str, **options: str) -> list[Json] | None:
-        """Return every object of *kind*, or None where it is not installed or we may not list it. Raises TryLater.
-
-        A kind that is not installed is asked for again after ten minutes. For any other refusal a warning says what is
-        lost *without* them.
-        """
+        """Return every object of *kind*, or None where it is not installed or we may not list it. Raises TryLater. A
+        kind that is not installed is asked for again after ten minutes. For any other refusal a warning says what is
+        lost *without* them."""
         if self._is_absent(kind, ASK_AGAIN):
             return None
         try:

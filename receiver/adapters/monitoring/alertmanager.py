@@ -47,10 +47,8 @@ def evaluable(pattern: str) -> bool:
 
 
 def _ways(pattern: str) -> int:
-    """Return an upper bound of the ways to match *pattern*; MANY for a repetition of something that varies.
-
-    The ways of the parts of a sequence are multiplied, those of alternatives added.
-    """
+    """Return an upper bound of the ways to match *pattern*; MANY for a repetition of something that varies. The ways
+    of the parts of a sequence are multiplied, those of alternatives added."""
     before: list[tuple[int, int]] = []  # of the enclosing groups: ways of earlier alternatives, and of the current one
     earlier, so_far, last = 0, 1, 1  # the same of this group; *last* are those of the last part, included in *so_far*
     for kind in _kinds(pattern):
@@ -108,11 +106,9 @@ class AlertmanagerAlarms:
         self.look()
 
     def look(self) -> AlarmFacts:
-        """Return the autoscaler's firing alerts and the active silences.
-
-        Inhibited alerts count as firing: the autoscaler itself decides between two signals and gives the reason.
-        Silenced alerts are read too, because only they show that a peer silences them.
-        """
+        """Return the autoscaler's firing alerts and the active silences. Inhibited alerts count as firing: the
+        autoscaler itself decides between two signals and gives the reason. Silenced alerts are read too, because
+        only they show that a peer silences them."""
         firing: dict[str, Alert] = {}
         silenced: set[str] = set()
         silences: dict[str, Silence] = {}

@@ -293,10 +293,8 @@ class PrometheusHistory(PrometheusReader):
 
     def past(self, since: datetime, until: datetime, step: timedelta, progress: Progress | None = None) -> Past:
         """Return the GPU pods between *since* and *until*, looked for every *step*, best the scrape interval.
-
         *progress* is told how many pages of how many are read. Raises WontWork where there is no history at all,
-        TryLater where Prometheus does not answer.
-        """
+        TryLater where Prometheus does not answer."""
         self._asked("vector(1)", until, until, SPAN)  # fails fast: a query that times out is split into halves
         scrapes, every = self._scrapes(since, until)
         if not scrapes:

@@ -63,10 +63,8 @@ class PrometheusReader:
         self._session.close()
 
     def _result(self, query: str, ask: Callable[[], Any]) -> list[Any]:
-        """Return what *ask* gets for *query*, as messages show it.
-
-        Errors are raised ``from None``: those of the client contain whole answers.
-        """
+        """Return what *ask* gets for *query*, as messages show it. Errors are raised ``from None``: those of the
+        client contain whole answers."""
         try:
             result = ask()
         except PrometheusApiClientException as error:
@@ -196,12 +194,9 @@ class PrometheusTelemetry(PrometheusReader):
 
 def course_queries(window: timedelta) -> tuple[str, str, str, str, str]:
     """Return the queries for a pod's highest engine, widest change of memory, highest watts, widest swing of the
-    watts, and the share of the window that was seen.
-
-    The widest change of a single GPU counts: the highest of eight GPUs may stand still while another one loads. The
-    share is counted in steps of the window, independent of the interval of the rules; a held GPU without engine values
-    was not seen.
-    """
+    watts, and the share of the window that was seen. The widest change of a single GPU counts: the highest of eight
+    GPUs may stand still while another one loads. The share is counted in steps of the window, independent of the
+    interval of the rules; a held GPU without engine values was not seen."""
     seconds = max(1, round(window.total_seconds()))
     step = max(1, min(60, seconds // 60))
     span, steps = f"[{seconds}s]", f"[{seconds}s:{step}s]"
