@@ -116,10 +116,10 @@ def login_name() -> str:
 
 
 def options(*given: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a decorator that adds the options *given* to a command; the last one comes first in the help."""
+    """Return a decorator that adds the options *given* to a command, in the order of its help."""
 
     def add(command: Any) -> Any:
-        for option in given:
+        for option in reversed(given):
             command = option(command)
         return command
 

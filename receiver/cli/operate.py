@@ -46,11 +46,11 @@ def override() -> None:
 
 
 _common = options(
-    click.option("--for", "length", metavar="DURATION", help="How long, such as 30m, 2h or 3d."),
-    click.option("--until", metavar="TIME", help="Until when instead, such as 2026-11-21T18:00:00Z."),
-    WHY,
-    option_who("sets it"),
     as_json,
+    option_who("sets it"),
+    WHY,
+    click.option("--until", metavar="TIME", help="Until when instead, such as 2026-11-21T18:00:00Z."),
+    click.option("--for", "length", metavar="DURATION", help="How long, such as 30m, 2h or 3d."),
 )
 
 
@@ -188,12 +188,12 @@ def budget() -> None:
 
 
 _whose = options(
-    click.option("--pool", metavar="NAME", shell_complete=pool_names, help="A pool's own, not the cluster's."),
-    click.option("--team", metavar="NAME", help="A team's budget."),
-    click.option("--account", is_flag=True, help="The whole account's budget."),
-    WHY,
-    option_who("sets it"),
     as_json,
+    option_who("sets it"),
+    WHY,
+    click.option("--account", is_flag=True, help="The whole account's budget."),
+    click.option("--team", metavar="NAME", help="A team's budget."),
+    click.option("--pool", metavar="NAME", shell_complete=pool_names, help="A pool's own, not the cluster's."),
 )
 
 

@@ -109,9 +109,9 @@ IMPORTS = (
               help="Without --config: maximum GPUs at once.")  # fmt: skip
 @click.option("--billing", type=click.Choice(["hour", "second"]),
               help="Bill started hours or seconds.  [default: as configured]")  # fmt: skip
-@options(*reversed(CIRCUMSTANCES))
+@options(*CIRCUMSTANCES)
 @START
-@options(*reversed(IMPORTS))
+@options(*IMPORTS)
 @click.option("--split-pods", is_flag=True, help="Split the pods of a job into pods of one GPU.")
 @click.option("--skip-misfits", is_flag=True, help="Leave out and report jobs that fit no pool.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")

@@ -91,7 +91,7 @@ def look(installation: Installation) -> Iterator[Finding]:
 
 
 def ask(api: MonitoringApi) -> AlertmanagerPeer:
-    """Return the state of a peer. Raises nothing."""
+    """Return the state of a peer; why it did not answer is its *problem*."""
     try:
         api.text("/-/ready")
         cluster = api.get("/api/v2/status").get("cluster") or {}

@@ -9,7 +9,7 @@ from receiver.adapters.kubernetes.nodes import taint_from
 from receiver.adapters.survey import CivoSurvey, SizeAtCivo
 from receiver.core.model.policy import Policy, Pool
 from receiver.core.model.text import some
-from receiver.doctor.checks import CALL_TIMEOUTS, Area, Check, Finding, Installation, skipped, taint_text
+from receiver.doctor.checks import CALL_TIMEOUTS, Area, Check, Finding, Installation, few, skipped, taint_text
 from receiver.ports import CloudPool, TryLater, WontWork
 
 KEY = Check(
@@ -108,9 +108,9 @@ def look(installation: Installation) -> Iterator[Finding]:
         except (TryLater, WontWork) as error:
             yield CHARGES.warned(str(error))
         else:
-            bad = charges.unreadable
-            lost = f"{len(bad)} of this month's charges cannot be read, the first: {''.join(bad[:1])}"
-            yield CHARGES.warned_if(bad, lost, f"{len(charges.records)} charges of this month can be read")
+            lost = f"charges of this month cannot be read: {few(charges.unreadable)}"
+            read = f"{len(charges.records)} charges of this month can be read"
+            yield CHARGES.warned_if(charges.unreadable, lost, read)
 
 
 def opened(installation: Installation) -> CivoSurvey:
