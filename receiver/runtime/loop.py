@@ -1,7 +1,7 @@
-"""One thread, one step at a time: woken by a webhook, by a moment a decision named, or by the tick.
+"""The loop: one step at a time, woken by a webhook, by found pods, by a moment that a decision named, or by the tick.
 
-It steps only while it is the one writer. The wake flag is cleared before a step, so that what arrives during
-one is never lost.
+It steps only while it is the one writer. Wake-ups are limited: in a storm of alerts, the deliveries must be kept and
+answered, and a step costs about as much whether one alert came or a hundred.
 """
 
 import threading
@@ -14,16 +14,83 @@ import structlog
 
 from receiver.core.scaling.failures import Failure
 from receiver.ports import Clock, Leader, LoopHealth, TryLater, WriterLostError
-from receiver.runtime.wakeups import WakeupLimiter
 from receiver.step.reconcile import Stepped
 
 log = structlog.get_logger("receiver")
-
 LOCK_RETRY_SECONDS = 1.0
 AFTER_ERROR_SECONDS = 5.0
 SHORTEST_WAIT_SECONDS = 0.1
 WITHOUT_A_GOOD_STEP = timedelta(minutes=5)  # as in GpuAutoscalerStepsSlow
 LONGEST_CALL = timedelta(seconds=45)  # the sum of the timeouts that one slow source can cost a step
+AT_ONCE = 3  # wake-ups
+EVERY_SECONDS = 1.0  # for each wake-up after those
+QUIET_SECONDS = 0.3  # pods of one job come one after the other: the loop is woken when no more come
+LONGEST_SECONDS = 2.0  # and after that long in any case
+BURST = 5  # wake-ups by pods that may follow one another as fast as that
+SPACING_SECONDS = 3.0  # the time between two in the long run
+
+Later = Callable[[float, Callable[[], None]], None]
+
+
+class WakeupLimiter:
+    """A leaky bucket of wake-ups. Times are monotonic seconds."""
+
+    def __init__(self, at_once: int = AT_ONCE, every: float = EVERY_SECONDS) -> None:
+        """Let *at_once* wake-ups pass without waiting, and one more for each *every* seconds since."""
+        self._spare = (at_once - 1) * every
+        self._every = every
+        self._emptied_at: float | None = None  # when as many as at first could pass again, if none came
+
+    def wait(self, now: float) -> float:
+        """Return how many seconds the wake-up of *now* waits before its step; count it."""
+        if self._emptied_at is None or self._emptied_at < now:
+            self._emptied_at = now
+        begins = max(now, self._emptied_at - self._spare)
+        self._emptied_at += self._every
+        return begins - now
+
+
+def later(seconds: float, call: Callable[[], None]) -> None:
+    """Run *call* after *seconds*, in a thread of its own."""
+    timer = threading.Timer(seconds, call)
+    timer.daemon = True
+    timer.start()
+
+
+class WakeupBurst:
+    """Gathers what is found: one wake-up for a burst, and no more of them than the loop can use."""
+
+    def __init__(
+        self, wake: Callable[[], None], after: Later = later, seconds: Callable[[], float] = monotonic
+    ) -> None:
+        self._wake, self._after, self._seconds = wake, after, seconds
+        self._lock = threading.Lock()
+        self._first: float | None = None
+        self._last = 0.0
+        self._earned_at = seconds() - BURST * SPACING_SECONDS  # when the next wake-up would be due at the long pace
+
+    def found(self) -> None:
+        """Wake the loop for this, soon; returns at once."""
+        with self._lock:
+            self._last = self._seconds()
+            if self._first is not None:
+                return
+            self._first = self._last
+        self._after(QUIET_SECONDS, self._look)
+
+    def _look(self) -> None:
+        with self._lock:
+            now = self._seconds()
+            assert self._first is not None
+            gathered = min(self._last + QUIET_SECONDS, self._first + LONGEST_SECONDS)
+            wait = max(gathered, self._earned_at - (BURST - 1) * SPACING_SECONDS) - now
+            if wait <= 0:
+                self._first = None
+                self._earned_at = max(self._earned_at, now) + SPACING_SECONDS
+        if wait > 0:
+            self._after(wait, self._look)
+        else:
+            self._wake()
 
 
 class Writer(Protocol):
@@ -51,19 +118,16 @@ class StepTimer(Protocol):
 
 
 class Beat:
-    """When the loop last showed that it goes on. A step shows it before each source that it asks and before each write:
-    it lasts as long as all of them together, and is stuck only where one of them is. Safe for many threads."""
+    """When the loop last showed progress: a step does before each call, and is stuck only where one of them is."""
 
     def __init__(self) -> None:
         self._at = monotonic()
 
     def __call__(self) -> None:
-        """Show it now."""
         self._at = monotonic()
 
     @property
     def age(self) -> timedelta:
-        """How long ago that was."""
         return timedelta(seconds=monotonic() - self._at)
 
 
@@ -82,10 +146,7 @@ class Loop(threading.Thread):
         beat: Beat | None = None,
         longest_call: timedelta = LONGEST_CALL,
     ) -> None:
-        """Ask *may_begin* before the first step: until it is true the loop beats, but neither leads nor steps.
-
-        The parts of a step call *beat* to show progress; none of them takes more than *longest_call*.
-        """
+        """Until *may_begin* is true the loop beats, but neither leads nor steps. Steps call *beat* to show progress."""
         super().__init__(name="loop", daemon=True)
         self._step, self._writer, self._clock, self._tick, self._timer = step, writer, clock, tick, timer
         self._woken = threading.Event()
@@ -101,14 +162,11 @@ class Loop(threading.Thread):
         self._good_at = monotonic()  # when a step last went well, or this loop began to lead
 
     def wake(self) -> None:
-        """Step as soon as possible, in a storm within a second (`receiver.runtime.wakeups`); returns at once."""
+        """Step as soon as possible, in a storm within a second; returns at once."""
         self._woken.set()
 
     def stop(self, timeout: float = 15.0) -> None:
-        """End after the step under way, which gives up the right to write, and wait for that *timeout* seconds at most.
-
-        A step that is not through by then may be in the midst of a call: the right ends with the process, or by itself.
-        """
+        """End after the step under way, which gives up the right to write; wait for that *timeout* seconds at most."""
         self._stopping.set()
         self._woken.set()
         if self.is_alive():
@@ -149,21 +207,18 @@ class Loop(threading.Thread):
     def run(self) -> None:
         """The thread's body."""
         try:
-            self._go_round()
+            while not self._stopping.is_set():
+                self._beat()
+                if not self._may_begin() or not self._take_the_lead():
+                    self._stopping.wait(LOCK_RETRY_SECONDS)
+                    continue
+                self._woken.clear()  # before the step, so that nothing that arrives during it is lost
+                wait = self._step_once()
+                self._beat()
+                if self._woken.wait(wait):  # what else comes until the step is part of it
+                    self._stopping.wait(self._pace.wait(monotonic()))
         finally:
             self._writer.release()  # no call of ours is under way any more
-
-    def _go_round(self) -> None:
-        while not self._stopping.is_set():
-            self._beat()
-            if not self._may_begin() or not self._take_the_lead():
-                self._stopping.wait(LOCK_RETRY_SECONDS)
-                continue
-            self._woken.clear()
-            wait = self._step_once()
-            self._beat()
-            if self._woken.wait(wait):  # what else comes until the step is part of it
-                self._stopping.wait(self._pace.wait(monotonic()))
 
     def _take_the_lead(self) -> bool:
         if self._may_lead():

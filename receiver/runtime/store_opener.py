@@ -1,8 +1,7 @@
-"""Open the store, again and again until it comes.
+"""Open the store, trying again until it answers, and warm up a new one.
 
-A database may start later than we do, restart while we start, or get its user a minute after us. A process that ended
-then would be started again by the kubelet after ever longer waits, and say nothing in between. This one waits: it
-answers 503 to webhooks and says at /readyz why.
+A database may start later than we do. A process that ended then would be restarted by the kubelet after ever longer
+waits; this one answers 503 to webhooks and says at /readyz why.
 """
 
 import threading
@@ -34,7 +33,7 @@ class Opening(threading.Thread):
     def begin(self, patience: float = FIRST_TRY_SECONDS) -> None:
         """Start, and return when the first attempt is over, after *patience* seconds in any case.
 
-        Raises what it failed with, if that was not TryLater: a person who has just started us wants to know at once.
+        Raises what it failed with, if that was not TryLater.
         """
         self.start()
         if not self._tried.wait(patience):
@@ -66,7 +65,6 @@ class Opening(threading.Thread):
                 return
 
     def _attempt(self, wait: float) -> bool:
-        """Try once; True when it is open."""
         try:
             self._open_store()
         except TryLater as error:
@@ -83,10 +81,7 @@ class Opening(threading.Thread):
 
 
 class WarmUp:
-    """Whether the store is younger than *period*: its age counts from the first count of a pool that Civo told it.
-
-    Every replica that reads the same store says the same.
-    """
+    """Whether the store is younger than *period*, counted from its first count of a pool, the same in every replica."""
 
     def __init__(self, store: ReadStore, period: timedelta) -> None:
         self._store, self._period = store, period
@@ -94,10 +89,7 @@ class WarmUp:
         self._told = False
 
     def ends_at(self, now: datetime) -> datetime | None:
-        """Return when it will be over, at the latest as far as is known *now*; None when it is. Raises TryLater.
-
-        A start in the future was stored under a wrong clock and is ignored.
-        """
+        """Return when it will be over, as far as is known *now*; None when it is. Raises TryLater."""
         if self._over:
             return None
         began = min(self._store.watched().values(), default=now)

@@ -38,9 +38,8 @@ from receiver.core.notices.grouping import PageLinks, Seal
 from receiver.metrics.collector import Instruments, StoreCollector
 from receiver.ports import Clock, TryLater, WontWork, WriterLostError
 from receiver.reports.monthly import MonthEnd
-from receiver.runtime.loop import LONGEST_CALL, Beat, Courier, Loop
+from receiver.runtime.loop import LONGEST_CALL, Beat, Courier, Loop, WakeupBurst
 from receiver.runtime.store_opener import Opening, WarmUp
-from receiver.runtime.wakeups import WakeupBurst
 from receiver.step.carry_out import LEAD_LOST, Hands
 from receiver.step.gather import Sources
 from receiver.step.reconcile import Stepped, step

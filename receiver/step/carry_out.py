@@ -223,7 +223,8 @@ def _retire(
             so_far = replace(action, victims=(*victims, *action.victims[number:]))
             return _give_up(so_far, state, f"{error.code}: {error}", now)
         except _ObservedError:
-            outcome = Outcome(kind=OutcomeKind.OBSERVED, at=now, detail=f"would remove {_names(action)}")
+            names = ", ".join(v.node for v in action.victims)
+            outcome = Outcome(kind=OutcomeKind.OBSERVED, at=now, detail=f"would remove {names}")
             return Progress(action=action, outcome=outcome)
         victims.append(after)
         if isinstance(why, _RefusedError):
@@ -241,19 +242,14 @@ def _retire(
         return Progress(action=moved, outcome=ended, late=late_after(moved, state, now) if confirmed else None)
     if trouble is not None:
         return _later(moved, state, trouble, now)
-    there = _still_listed(victims, state, now)
-    if there:
+    listed = {n.instance for n in state.nodes if not n.leaving}
+    deleted = [v for v in victims if v.stage is VictimStage.DELETED and v.instance in listed]
+    if there := [v.node for v in deleted if now - (v.since or now) > MUST_GO_WITHIN]:
         detail = f"Civo accepted the DELETE of {', '.join(there)} and still lists it after {MUST_GO_WITHIN}"
         stopped = _give_up(moved, state, detail, now)
         return replace(stopped, backoff=removals_stopped(detail, now))
     again = _look_again_at(moved, now)
     return Progress(action=moved, again_at=max(again, action.retry_at) if early and action.retry_at else again)
-
-
-def _still_listed(victims: Sequence[Victim], state: PoolState, now: datetime) -> list[str]:
-    listed = {n.instance for n in state.nodes if not n.leaving}
-    deleted = (v for v in victims if v.stage is VictimStage.DELETED and now - (v.since or now) > MUST_GO_WITHIN)
-    return [v.node for v in deleted if v.instance in listed]
 
 
 def _taken_further(
@@ -283,10 +279,6 @@ def _give_up(action: Action, state: PoolState, detail: str, now: datetime) -> Pr
     outcome = Outcome(kind=OutcomeKind.FAILED, at=now, detail=detail)
     again_at = now + SOON if action.kind is ActionKind.GROW else None  # for fewer nodes, or nodes of another pool
     return Progress(action=action, outcome=outcome, backoff=next_backoff(action, state, detail, now), again_at=again_at)
-
-
-def _names(action: Action) -> str:
-    return ", ".join(v.node for v in action.victims)
 
 
 def _look_again_at(action: Action, now: datetime) -> datetime:
@@ -357,9 +349,8 @@ def _retire_one(
 def _gone(victim: Victim, now: datetime) -> Victim:
     """Return a victim that no longer exists as deleted by this removal, or as spared if something else deleted it.
 
-    It was ours if a crash came between the DELETE and its record: no node known to Kubernetes is deleted before its
-    cordon is recorded. After a long pause, such as a restored backup of the store, it proves nothing about this
-    removal.
+    It was ours if a crash came between the DELETE and its record, which follows a recorded cordon. After a long pause,
+    such as a restored backup of the store, that proves nothing.
     """
     lately = victim.since is None or now - victim.since <= DRAIN_WITHIN + MUST_GO_WITHIN
     if lately and (victim.stage is VictimStage.CORDONED or victim.because is Because.STUCK):

@@ -48,7 +48,12 @@ def reconcile_charges(
     held, seed = memory.charged, memory.seed
     asked: Charged | None = None
     awaited = seed is None and policy.budget is not None
-    urgent = awaited or (_limits_account(memory, policy, month) and not (held is not None and _is_fresh(held, now)))
+    set_now = any(
+        c.scope is Scope.ACCOUNT and c.month == month.name and c.monthly_usd is not None for c in memory.budget_changes
+    )
+    # A budget of the account blocks growth until its spend is known.
+    limits_account = policy.budget is not None and (set_now or policy.budget.account_usd is not None)
+    urgent = awaited or (limits_account and not (held is not None and _is_fresh(held, now)))
     if accounts is not None and is_due(held, month.name, now, urgent=urgent):
         held = asked = _ask(accounts, held, month, now)
     compared: Comparison | None = None
@@ -93,14 +98,6 @@ def _ask(accounts: Accounts, held: Charged | None, month: Month, now: datetime) 
 
 def _is_fresh(charged: Charged, now: datetime) -> bool:
     return charged.answered_at is not None and now - charged.answered_at <= STALE
-
-
-def _limits_account(memory: Memory, policy: Policy, month: Month) -> bool:
-    """True when a budget of the account blocks growth until its spend is known."""
-    set_now = any(
-        c.scope is Scope.ACCOUNT and c.month == month.name and c.monthly_usd is not None for c in memory.budget_changes
-    )
-    return policy.budget is not None and (set_now or policy.budget.account_usd is not None)
 
 
 def _why_unknown(charged: Charged | None, *, nodes_seen: bool) -> str:

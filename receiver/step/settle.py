@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 
 import structlog
 
@@ -121,11 +122,10 @@ def _stop_removals(
     """Back off from removals where Civo replaced the removed node instead of lowering the count, and send a message."""
     pools: list[PoolState] = []
     for state in facts.pools:
-        why = replaced.get(state.pool)
-        if why is not None:
-            backoff = removals_stopped(why, now)
+        if state.pool in replaced:
+            backoff = removals_stopped(replaced[state.pool], now)
             notice = parts.composed(
-                lambda state=state, backoff=backoff: removals_stop(state, backoff, policy, now),  # type: ignore[misc]
+                partial(removals_stop, state, backoff, policy, now),
                 cause=Cause.REMOVAL_STOPPED,
                 topic=f"removals:{state.pool}",
                 key=backoff.until.isoformat(),
@@ -139,32 +139,27 @@ def _stop_removals(
 
 def _end_overrides(looked: Looked, store: StepStore, policy: Policy, now: datetime, parts: Parts) -> None:
     """Close expired overrides and send a message; reopen those that were closed while the clock was ahead."""
-    for override in looked.resumed:
+    facts = looked.facts
+    for override in (*looked.resumed, *(o for o in facts.overrides if o.until <= now)):
+        over = override not in looked.resumed
+        ended = partial(people_notices.ran_out, override, policy, facts.pools)
         notice = parts.composed(
-            lambda override=override: people_notices.goes_on(override, policy),  # type: ignore[misc]
-            cause=Cause.OVERRIDE_SET,
+            ended if over else partial(people_notices.goes_on, override, policy),
+            cause=Cause.OVERRIDE_ENDED if over else Cause.OVERRIDE_SET,
             topic=f"override:{override.id}",
-            key="goes on",
-            plainly=f"Override {override.id} ({override.kind}) is in force again",
+            key="ran out" if over else "goes on",
+            plainly=f"Override {override.id} ({override.kind}) {'has expired' if over else 'is in force again'}",
         )
-        store.resume_override(override.id, now, notice)
-    for override in looked.facts.overrides:
-        if override.until <= now:
-            notice = parts.composed(
-                lambda override=override: people_notices.ran_out(override, policy, looked.facts.pools),  # type: ignore[misc]
-                cause=Cause.OVERRIDE_ENDED,
-                topic=f"override:{override.id}",
-                key="ran out",
-                plainly=f"Override {override.id} ({override.kind}) has expired",
-            )
+        if over:
             store.end_override(override.id, override.until, None, notice)
+        else:
+            store.resume_override(override.id, now, notice)
 
 
 def _rights(cluster: Cluster | None, known: Rights | None, facts: Facts, mode: str) -> Rights | None:
     """Return the RBAC rights that a removal needs, as far as known; None without a cluster and in observe mode.
 
-    Kubernetes is asked when *known* is too old. While Kubernetes does not answer, the last answer counts. The result is
-    stored, so that a restart or a new leader starts from it.
+    The cluster is asked when *known* is too old; while it does not answer, the last answer counts.
     """
     now = facts.at
     if cluster is None or mode == "observe":

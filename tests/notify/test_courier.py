@@ -14,9 +14,8 @@ from receiver.adapters.clock import SystemClock
 from receiver.adapters.messages import Outbox
 from receiver.adapters.store import SqlStore, open_store
 from receiver.core.notices.notice import Cause, Notice
-from receiver.runtime.loop import Courier, Loop
+from receiver.runtime.loop import Courier, Loop, WakeupLimiter
 from receiver.runtime.store_opener import Opening
-from receiver.runtime.wakeups import WakeupLimiter
 from receiver.server.bootstrap import Running
 from receiver.step.reconcile import Stepped
 from tests.adapters.wire import hanging_server

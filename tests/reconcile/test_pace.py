@@ -4,8 +4,7 @@ import threading
 from datetime import datetime, timedelta
 
 from receiver.adapters.clock import SystemClock
-from receiver.runtime.loop import Loop
-from receiver.runtime.wakeups import WakeupLimiter
+from receiver.runtime.loop import Loop, WakeupLimiter
 from receiver.step.reconcile import Stepped
 from tests.core.builders import a_policy, a_state, facts, run
 

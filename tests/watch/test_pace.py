@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from receiver.runtime.wakeups import BURST, LONGEST_SECONDS, QUIET_SECONDS, SPACING_SECONDS, WakeupBurst
+from receiver.runtime.loop import BURST, LONGEST_SECONDS, QUIET_SECONDS, SPACING_SECONDS, WakeupBurst
 
 
 class Agenda:

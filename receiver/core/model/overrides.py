@@ -74,8 +74,7 @@ class OverridesInForce:
     @property
     def all(self) -> tuple[Override, ...]:
         """All of them, in order of precedence."""
-        found = (self.pause, self.snooze, self.pin, self.ceiling, self.floor)
-        return tuple(o for o in found if o is not None)
+        return tuple(o for o in (self.pause, self.snooze, self.pin, self.ceiling, self.floor) if o is not None)
 
     @property
     def least(self) -> Override | None:
@@ -133,10 +132,7 @@ class Answer(StrEnum):
 class Question:
     """A request of *asked_at* to approve that *pool* (an id) goes from *from_count* to *to_count* nodes.
 
-    A removal names its *instances* (and in the same order their *nodes*); *due_at* is when they go at the earliest, for
-    growth at once. From *wait_ends* on *unanswered* applies; at *expires_at* the request ends, whatever was answered.
-    *usd_per_hour* is the cost of the nodes in question (None: unknown). *done_at* is when nothing was left of it:
-    growth had reached *to_count*, and more growth needs another request.
+    From *wait_ends* on *unanswered* applies; at *expires_at* the request ends, whatever was answered.
     """
 
     id: str
@@ -145,18 +141,18 @@ class Question:
     from_count: int
     to_count: int
     asked_at: datetime
-    due_at: datetime
+    due_at: datetime  # when the nodes go at the earliest; growth: at once
     wait_ends: datetime
     expires_at: datetime
     unanswered: Unanswered
-    instances: tuple[str, ...] = ()
-    nodes: tuple[str, ...] = ()
-    usd_per_hour: Decimal | None = None
+    instances: tuple[str, ...] = ()  # of a removal
+    nodes: tuple[str, ...] = ()  # their names, in the same order
+    usd_per_hour: Decimal | None = None  # the cost of the nodes in question
     answer: Answer | None = None
     who: str = ""
     why: str = ""
     answered_at: datetime | None = None
-    done_at: datetime | None = None
+    done_at: datetime | None = None  # when nothing was left of it: more growth needs another request
 
     def stands(self, now: datetime) -> bool:
         """True while it has not expired, and, should the clock have been ahead when it was sent, has begun."""
@@ -167,7 +163,6 @@ class Question:
         return self.stands(now) and self.answer is None and self.done_at is None
 
     def standing(self, now: datetime) -> Standing:
-        """Its state: an answered request stays answered after it has ended."""
         if self.answer is not None:
             return Standing.ANSWERED
         if self.done_at is not None:
@@ -191,7 +186,6 @@ class Question:
 
 
 def question_id(pool: Pool, asks: Asks, from_count: int, to_count: int, instances: Iterable[str], at: datetime) -> str:
-    """Return the id of a request made at *at*: it depends only on the facts, and names what it is about."""
     said = f"{pool.id} {asks} {from_count} {to_count} {sorted(instances)} {at.isoformat()}"
     return f"{pool.name}-{asks}-{hashlib.sha256(said.encode()).hexdigest()[:12]}"
 
@@ -301,12 +295,11 @@ class Choice:
 
 
 def next_morning(now: datetime, timezone: str) -> datetime:
-    """Return the next moment (UTC) after *now* at which a clock in *timezone* shows 08:00, whatever its offset then."""
+    """Return the next moment (UTC) after *now* at which a clock in *timezone* shows 08:00."""
     zone = ZoneInfo(timezone)
-    there = now.astimezone(zone)
-    today = datetime.combine(there.date(), MORNING, tzinfo=zone)
-    found = today.astimezone(UTC)
-    return found if found > now else datetime.combine(there.date() + timedelta(days=1), MORNING, zone).astimezone(UTC)
+    today = now.astimezone(zone).date()
+    mornings = (datetime.combine(today + timedelta(days=n), MORNING, zone).astimezone(UTC) for n in (0, 1))
+    return next(morning for morning in mornings if morning > now)
 
 
 def until_of(answer: Answer, policy: Policy, now: datetime) -> datetime | None:
