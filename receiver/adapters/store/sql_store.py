@@ -12,7 +12,6 @@ from pydantic import TypeAdapter
 from sqlalchemy import Delete, delete, func, make_url, or_, select, union_all
 
 from receiver.adapters.store import inbox, schema
-from receiver.adapters.store.actions import SqlActions
 from receiver.adapters.store.database import (
     EXAMPLES,
     LOCK_WAIT_SECONDS,
@@ -27,11 +26,11 @@ from receiver.adapters.store.database import (
 )
 from receiver.adapters.store.figures import SqlFigures, count, mark_all
 from receiver.adapters.store.inbox import SqlInbox
-from receiver.adapters.store.memory import SqlMemory
+from receiver.adapters.store.memory import SqlActions, SqlMemory
 from receiver.adapters.store.migrate import upgrade
 from receiver.adapters.store.outbox import SqlOutbox
 from receiver.adapters.store.overrides import SqlOverrides
-from receiver.adapters.store.usage import KEPT_FROM, SqlReports, SqlUsage
+from receiver.adapters.store.usage import KEPT_FROM, SqlUsage
 from receiver.core.explain.samples import Doing
 from receiver.core.model.memory import Control
 from receiver.ports import Snapshot, TryLater, WontWork
@@ -82,7 +81,7 @@ SNAPSHOT_AT = select(schema.snapshot.c.at)
 SNAPSHOT = select(schema.snapshot.c.picture, schema.snapshot.c.at)
 
 
-class SqlStore(SqlInbox, SqlMemory, SqlActions, SqlOutbox, SqlOverrides, SqlUsage, SqlReports, SqlFigures):
+class SqlStore(SqlInbox, SqlMemory, SqlActions, SqlOutbox, SqlOverrides, SqlUsage, SqlFigures):
     """The durable memory; safe to use from many threads. `open_store` makes one."""
 
     def __init__(self, database: Database) -> None:

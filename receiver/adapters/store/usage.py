@@ -43,10 +43,14 @@ LASTED = (
     .order_by(workload_lives.c.ended_at.desc())
 )
 RELEASE = delete(holdings).where(holdings.c.uid == bindparam("of_uid"))
+NOW = bindparam("now", type_=Moment)
+NEWEST = select(charges).where(charges.c.asked_at <= NOW).order_by(charges.c.month.desc()).limit(1)
+NEWEST_ASKED = NEWEST.with_only_columns(charges.c.month, charges.c.asked_at)
+SEED = select(seeds).where(or_(seeds.c.at <= NOW, seeds.c.stated.is_not(None))).order_by(seeds.c.month.desc()).limit(1)
 
 
 class SqlUsage(StorePart):
-    """Usage. What was read is cached until the account moves: a step asks for it every few seconds."""
+    """Usage, cached until the account moves (a step asks for it every few seconds), and the other inputs of reports."""
 
     _accounted: Accounted | None = None
     _month: tuple[str, datetime | None, tuple[Usage, ...]] | None = None  # as last read, with the time of the account
@@ -106,48 +110,6 @@ class SqlUsage(StorePart):
     def lasted(self, limit: int) -> Sequence[timedelta]:
         return tuple(row["ended_at"] - row["bound_at"] for row in self._rows(LASTED.limit(limit)))
 
-
-def _hold(connection: Connection, wanted: tuple[GpuHolding, ...]) -> None:
-    """Make the table of holdings equal *wanted*: pods rarely change, so only differences are written."""
-    known = {row["uid"]: value_of(GpuHolding, row) for row in connection.execute(HELD).mappings()}
-    new = {holding.uid: holding for holding in wanted}
-    gone = [{"of_uid": uid} for uid in known if uid not in new]
-    if gone:
-        connection.execute(RELEASE, gone)
-    _add(connection, holdings, [holding for uid, holding in new.items() if known.get(uid) != holding])
-
-
-def _add(connection: Connection, table: Table, rows: Sequence[Any]) -> None:
-    if rows:
-        connection.execute(_addition(connection.dialect.name, table), [fields_of(row) for row in rows])
-
-
-@cache
-def _addition(dialect: str, table: Table) -> Any:
-    """An INSERT that adds seconds, keeps the higher peak, and replaces everything else."""
-    keys = [column.name for column in table.primary_key]
-    statement = insert_in(dialect, table)
-    changes = {c.name: _merged(c, statement.excluded[c.name]) for c in table.columns if c.name not in keys}
-    return statement.on_conflict_do_update(index_elements=keys, set_=changes)
-
-
-def _merged(old: Any, new: Any) -> Any:
-    if old.name in ADDED:
-        return old + new
-    if str(old) in HIGHEST:
-        return case((or_(old.is_(None), new > old), new), else_=old)
-    return new
-
-
-NOW = bindparam("now", type_=Moment)
-NEWEST = select(charges).where(charges.c.asked_at <= NOW).order_by(charges.c.month.desc()).limit(1)
-NEWEST_ASKED = NEWEST.with_only_columns(charges.c.month, charges.c.asked_at)
-SEED = select(seeds).where(or_(seeds.c.at <= NOW, seeds.c.stated.is_not(None))).order_by(seeds.c.month.desc()).limit(1)
-
-
-class SqlReports(StorePart):
-    """The inputs of reports, and their documents."""
-
     def keep_unit_count(self, counted: Counted) -> None:
         with self._database.write() as connection:
             put(connection, unit_counts, fields_of(counted))
@@ -206,6 +168,38 @@ class SqlReports(StorePart):
     def watched(self) -> Mapping[str, datetime]:
         statement = select(pools.c.pool, pools.c.watched_since).where(pools.c.watched_since.is_not(None))
         return {row["pool"]: row["watched_since"] for row in self._rows(statement)}
+
+
+def _hold(connection: Connection, wanted: tuple[GpuHolding, ...]) -> None:
+    """Make the table of holdings equal *wanted*: pods rarely change, so only differences are written."""
+    known = {row["uid"]: value_of(GpuHolding, row) for row in connection.execute(HELD).mappings()}
+    new = {holding.uid: holding for holding in wanted}
+    gone = [{"of_uid": uid} for uid in known if uid not in new]
+    if gone:
+        connection.execute(RELEASE, gone)
+    _add(connection, holdings, [holding for uid, holding in new.items() if known.get(uid) != holding])
+
+
+def _add(connection: Connection, table: Table, rows: Sequence[Any]) -> None:
+    if rows:
+        connection.execute(_addition(connection.dialect.name, table), [fields_of(row) for row in rows])
+
+
+@cache
+def _addition(dialect: str, table: Table) -> Any:
+    """An INSERT that adds seconds, keeps the higher peak, and replaces everything else."""
+    keys = [column.name for column in table.primary_key]
+    statement = insert_in(dialect, table)
+    changes = {c.name: _merged(c, statement.excluded[c.name]) for c in table.columns if c.name not in keys}
+    return statement.on_conflict_do_update(index_elements=keys, set_=changes)
+
+
+def _merged(old: Any, new: Any) -> Any:
+    if old.name in ADDED:
+        return old + new
+    if str(old) in HIGHEST:
+        return case((or_(old.is_(None), new > old), new), else_=old)
+    return new
 
 
 def _closed(month: str, now: datetime) -> Select[Any]:
