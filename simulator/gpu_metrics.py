@@ -154,6 +154,11 @@ class ObservedGpus(Gpus):
         self._running -= pod.gpus
         super().stop(pod)
 
+    def change(self, pod: WorldPod) -> None:
+        """Apply a changed activity of *pod*, now or at the end of its warm-up."""
+        if pod.key in self._readings and pod.key not in self._loading:
+            self.warm(pod)
+
     def _changed(self, name: str) -> None:
         super()._changed(name)
         if name in self._nodes:

@@ -7,7 +7,7 @@ from receiver.core.model.pods import CPU, MEMORY, MIB, STORAGE
 from receiver.replay.world.objects import WorldNode, WorldPod
 from simulator.config import MetricsFace
 from simulator.exposition import Family, label_name, sanitized
-from simulator.kubernetes_objects import CONTAINER, address_of
+from simulator.kubernetes_objects import CONTAINER, address_of, shown
 from simulator.kubernetes_owners import deployment_of
 from simulator.world import World
 
@@ -64,7 +64,7 @@ def _node_families(nodes: Sequence[WorldNode], face: MetricsFace, kubelet: str) 
         for condition, holds in (("Ready", ready), ("MemoryPressure", "false"), ("DiskPressure", "false")):
             for status in STATUSES:
                 conditions.add(int(status == holds), node=node.name, condition=condition, status=status)
-        for resource, unit, amount in _amounts(node.shown):
+        for resource, unit, amount in _amounts(shown(node)):
             allocatable.add(amount, node=node.name, resource=resource, unit=unit)
             spare = 2048 * MIB if resource == "memory" else 0
             capacity.add(amount + spare, node=node.name, resource=resource, unit=unit)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from receiver.core.model.pods import CPU, GIB, MEMORY, Requirement
+from receiver.core.model.pods import COMPUTE, CPU, GIB, MEMORY, Requirement
 from receiver.replay.world.objects import CLAIMS, WorldNode, WorldPod
 
 JSON = dict[str, Any]
@@ -20,6 +20,11 @@ CONTAINER = "main"
 IMAGE_ANNOTATION = "simulator/image"  # of the one container that a world's pod has, and its words
 ARGS_ANNOTATION = "simulator/args"
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
+
+
+def shown(node: WorldNode) -> Mapping[str, int]:
+    """Return the allocatable resources in the node's status: without those that a DRA driver serves."""
+    return {r: n for r, n in node.allocatable.items() if r in COMPUTE} if node.dra else node.allocatable
 
 
 def stamp(moment: datetime) -> str:
@@ -63,8 +68,8 @@ def node_json(node: WorldNode, *, kubelet: str = "v1.32.5+k3s1") -> JSON:
             **({"taints": [taint_json(t) for t in node.taints]} if node.taints else {}),
         },
         "status": {
-            "capacity": _quantities({**node.shown, MEMORY: node.shown.get(MEMORY, 0) + 2 * GIB}),
-            "allocatable": _quantities(node.shown),
+            "capacity": _quantities({**shown(node), MEMORY: shown(node).get(MEMORY, 0) + 2 * GIB}),
+            "allocatable": _quantities(shown(node)),
             "conditions": _node_conditions(node),
             "addresses": [
                 {"type": "InternalIP", "address": address_of(node.name, "192.168")},

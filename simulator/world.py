@@ -3,11 +3,14 @@
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 from receiver.core.model.policy import Taint
+from receiver.core.model.signals import Alert, Silence
 from receiver.core.model.usage import Course, Sample
-from receiver.replay.ports import WorldTelemetry
+from receiver.ports import AlarmFacts
+from receiver.replay.ports import WorldAlarms, WorldTelemetry
 from receiver.replay.world.cloud import SimulatedCloud
 from receiver.replay.world.cluster import merged
 from receiver.replay.world.nodes import Nodes, pool_labels, with_automatic
@@ -234,6 +237,8 @@ class CivoCloud(SimulatedCloud):
 class ChangingPods(Pods):
     """Pods that people and other programs change."""
 
+    _activity: ObservedGpus
+
     def submit_later(self, jobs: Iterable[Job]) -> None:
         """Submit each job at its *submit_at*, or now when that has passed."""
         for job in jobs:
@@ -331,6 +336,17 @@ class World(ReplayWorld):
         """GPU-seconds that running pods have held so far."""
         return self._activity.gpu_seconds()
 
+    def paid(self, at: datetime | None = None) -> Decimal:
+        """Return the USD billed up to now, or up to a later *at* if nothing changes until then. Sizes without a price
+        count as 0."""
+        granularity = self.config.behaviour.granularity // timedelta(microseconds=1)
+        total = Decimal(0)
+        for vm in self.lives:
+            units = self._books.units(vm, self._books.end_of(vm) or at or self.now)
+            price = self.config.price.get(vm.size, Decimal(0))
+            total += price * units * granularity / 3_600_000_000  # divided last, so that cents stay exact
+        return total
+
     def behave(self, behaviour: Behaviour) -> None:
         """Change Civo's behaviour from now on."""
         self.config = replace(self.config, behaviour=behaviour)
@@ -378,3 +394,19 @@ class SimulatedTelemetry(WorldTelemetry):
                 sample = Sample(engine=gpu.util, memory=memory, peak_memory=memory, least_memory=least)
                 found.setdefault(key, []).append(sample)
         return found
+
+
+class SimulatedAlarms(WorldAlarms):
+    """Alertmanager with *silences* and *extra* alerts."""
+
+    def __init__(self, world: ReplayWorld) -> None:
+        super().__init__(world)
+        self.silences: list[Silence] = []
+        self.extra: list[Alert] = []
+
+    def look(self) -> AlarmFacts:
+        """Return the firing alerts that are not silenced, and the silences."""
+        alerts = (*super().look().alerts, *self.extra)
+        live = tuple(s for s in self.silences if s.ends_at > self._world.now)
+        heard = (a for a in alerts if not any(all(m.matches(a.labels) for m in s.matchers) for s in live))
+        return AlarmFacts(alerts=tuple(heard), silences=live)

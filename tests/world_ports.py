@@ -8,8 +8,8 @@ from typing import Any
 from receiver.core.model.charges import Charge
 from receiver.ports import Accounts, Alarms, Charges, Cloud, Cluster, Receipt, Telemetry
 from receiver.replay.kubernetes import WorldCluster
-from receiver.replay.ports import WorldAccounts, WorldAlarms, WorldCloud, WorldPort
-from simulator.world import SimulatedTelemetry, World
+from receiver.replay.ports import WorldAccounts, WorldCloud, WorldPort
+from simulator.world import SimulatedAlarms, SimulatedTelemetry, World
 
 CALLS = {name for port in (Accounts, Alarms, Cloud, Cluster, Telemetry) for name in dir(port) if name[0] != "_"}
 
@@ -68,7 +68,7 @@ class FlakyCluster(Flaky, WorldCluster):
     """Kubernetes with faults."""
 
 
-class FlakyAlarms(Flaky, WorldAlarms):
+class FlakyAlarms(Flaky, SimulatedAlarms):
     """Alertmanager with faults."""
 
 

@@ -72,8 +72,8 @@ def as_pod(pod: WorldPod) -> Pod:
         # the kubelet would restart a mirror pod in place
         evictable=agreed and pod.owner_kind != "Node" and not protected,
         protected=protected,
-        idle_shutdown=_annotated(pod.annotations, IDLE_SHUTDOWN_ANNOTATION, partial(parse, LongerThanZero)),
-        keep_until=_annotated(pod.annotations, KEEP_UNTIL_ANNOTATION, _time),
+        idle_shutdown=_annotated(pod, IDLE_SHUTDOWN_ANNOTATION, partial(parse, LongerThanZero)),
+        keep_until=_annotated(pod, KEEP_UNTIL_ANNOTATION, _time),
         bound_at=pod.scheduled_since if pod.scheduled else None,
         running_since=pod.started_at,
         scheduler_says=pod.message if waits is PodPhase.WAITING else "",
@@ -118,13 +118,11 @@ def _phase(pod: WorldPod) -> PodPhase:
     return PodPhase.WAITING if pod.scheduled is False and pod.reason == "Unschedulable" else PodPhase.OTHER
 
 
-def _annotated(annotations: Mapping[str, str], key: str, read: Callable[[str], T]) -> T | None:
+def _annotated(pod: WorldPod, key: str, read: Callable[[str], T]) -> T | None:
     """Return the value of an annotation, None when it is absent or malformed."""
-    if key not in annotations:
-        return None
     try:
-        return read(annotations[key])
-    except ValueError:
+        return read(pod.annotations[key])
+    except (KeyError, ValueError):
         return None
 
 

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from receiver.core.model.charges import Charge, distinct, windows
 from receiver.core.model.pods import Pod, PodPhase
-from receiver.core.model.signals import COMPONENT, HEARTBEAT_ALERT, UNASSIGNED, Alert, Silence
+from receiver.core.model.signals import COMPONENT, HEARTBEAT_ALERT, UNASSIGNED, Alert
 from receiver.core.model.usage import Course, Sample
 from receiver.ports import AlarmFacts, Charges, CloudPool, Did, Instance, Receipt, TelemetryFacts, TryLater, WontWork
 from receiver.replay.world.objects import POOL_LABEL, Denied, WorldPod
@@ -185,13 +185,11 @@ class WorldTelemetry(WorldPort):
 
 
 class WorldAlarms(WorldPort):
-    """Alertmanager with our alert rules. Tests may set *silences* and *extra* alerts."""
+    """Alertmanager with our alert rules."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._alerts: dict[tuple[str, str], Alert] = {}  # the firing ones
-        self.silences: list[Silence] = []
-        self.extra: list[Alert] = []
 
     def look(self) -> AlarmFacts:
         firing: dict[tuple[str, str], str] = {}
@@ -202,10 +200,7 @@ class WorldAlarms(WorldPort):
             if not self._world.faults.telemetry_gone:
                 firing.update(self._by_utilization(pending))
         self._alerts = {key: self._alerts.get(key) or self._alert(*key, action) for key, action in firing.items()}
-        live = tuple(s for s in self.silences if s.ends_at > self._world.now)
-        alerts = (*self._alerts.values(), *self.extra)
-        heard = (a for a in alerts if not any(all(m.matches(a.labels) for m in s.matchers) for s in live))
-        return AlarmFacts(alerts=tuple(heard), silences=live)
+        return AlarmFacts(alerts=tuple(self._alerts.values()))
 
     def _by_utilization(self, pending: set[str]) -> Mapping[tuple[str, str], str]:
         world, firing = self._world, {}

@@ -10,10 +10,9 @@ from receiver.core.model.policy import Policy, Taint
 from receiver.core.model.signals import COMPONENT, Alert, Matcher, Silence
 from receiver.core.notices.notice import Notice, Severity
 from receiver.ports import CORDON_ANNOTATION, PROTECT_ANNOTATION, STOP_ANNOTATION, Delivery, Store
-from receiver.replay.ports import WorldAlarms
 from receiver.replay.world.objects import VM, Denied, Pdb, PodSpec, WorldNode
 from receiver.web.api.changes import size_of, take_answer
-from simulator.world import World
+from simulator.world import SimulatedAlarms, World
 from tests.faults.bugs import Bugs
 from tests.faults.build import job_of
 from tests.faults.doors import Doors
@@ -30,7 +29,7 @@ class Happenings:
     """Lets events happen. Whatever names a node or an instance counts the pool's living ones in a ring."""
 
     def __init__(
-        self, world: World, doors: Doors, alarms: WorldAlarms, store: Store, words: Words, policy: Policy
+        self, world: World, doors: Doors, alarms: SimulatedAlarms, store: Store, words: Words, policy: Policy
     ) -> None:
         self._world, self._doors, self._alarms, self._words = world, doors, alarms, words
         self.store = store  # the present process's
@@ -290,7 +289,7 @@ def _pick(found: Sequence[Any], which: int) -> Any:
     return found[which % len(found)] if found else None
 
 
-def tidy(world: World, alarms: WorldAlarms) -> None:
+def tidy(world: World, alarms: SimulatedAlarms) -> None:
     """The troubles end: Civo has stock, nothing fires, and people take back what they did to nodes."""
     world.faults.clear()
     world.limit({})

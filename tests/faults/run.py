@@ -11,11 +11,11 @@ from receiver.core.model.signals import HEARTBEAT_ALERT, Alert
 from receiver.core.scaling.approval import without_approvals
 from receiver.ports import Cloud, Cluster, Delivery, TryLater, WriterLostError
 from receiver.replay.kubernetes import WorldCluster
-from receiver.replay.ports import WorldAlarms, WorldCloud
+from receiver.replay.ports import WorldCloud
 from receiver.step.carry_out import Hands
 from receiver.step.gather import Sources
 from receiver.step.reconcile import Stepped, step
-from simulator.world import SimulatedTelemetry
+from simulator.world import SimulatedAlarms, SimulatedTelemetry
 from tests.faults.build import HEARTBEAT, policy_of, world_of
 from tests.faults.checks import Checks, sentence
 from tests.faults.doors import WRITES, Door, Doors, OurWorld
@@ -51,7 +51,7 @@ class Run:
         self.last: Stepped | None = None
         self._tell = tell
         self._store = store
-        self._alarms = WorldAlarms(self.world)
+        self._alarms = SimulatedAlarms(self.world)
         self._doors = Doors(self, lambda: self.world.now, [], {})
         self.happenings = Happenings(self.world, self._doors, self._alarms, store, self.truth.words, self.policy)
         self.checks = Checks(self.truth, decides_by, self.clock)

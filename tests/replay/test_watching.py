@@ -6,13 +6,12 @@ import pytest
 
 from receiver.core.model.signals import UNASSIGNED, Matcher, Silence
 from receiver.ports import Alarms, Telemetry
-from receiver.replay.ports import WorldAlarms
 from receiver.replay.world.objects import GPU, POOL_LABEL
-from simulator.world import SimulatedTelemetry, World
+from simulator.world import SimulatedAlarms, SimulatedTelemetry, World
 from tests.replay.builders import after, job, pool, run, world
 
 
-def fired(alarms: WorldAlarms) -> set[tuple[str, str]]:
+def fired(alarms: SimulatedAlarms) -> set[tuple[str, str]]:
     """(action, pool) of what fires, the heartbeat left out."""
     found = {(a.labels["action"], a.labels.get("pool", "")) for a in alarms.look().alerts}
     return found - {("heartbeat", "")}
@@ -46,7 +45,7 @@ def test_dead_rules_are_not_alive_and_fire_nothing() -> None:
     w = run(world(), 10)
     w.faults.rules_dead = True
     assert not SimulatedTelemetry(w).look().rules_alive
-    assert WorldAlarms(w).look().alerts == ()
+    assert SimulatedAlarms(w).look().alerts == ()
 
 
 def test_waiting_pods_carry_the_pool_that_their_selector_names_or_unassigned() -> None:
@@ -62,7 +61,7 @@ def test_waiting_pods_carry_the_pool_that_their_selector_names_or_unassigned() -
 
 def test_pending_pods_fire_scale_up_until_they_are_bound() -> None:
     w = world()
-    alarms = WorldAlarms(w)
+    alarms = SimulatedAlarms(w)
     view: Alarms = alarms
     assert [a.labels["action"] for a in view.look().alerts] == ["heartbeat"]
     w.submit(job())
@@ -75,7 +74,7 @@ def test_pending_pods_fire_scale_up_until_they_are_bound() -> None:
 
 def test_an_alert_keeps_its_start_and_fingerprint_while_it_fires() -> None:
     w = world()
-    alarms = WorldAlarms(w)
+    alarms = SimulatedAlarms(w)
     first = alarms.look().alerts[0]
     run(w, 100)
     again = alarms.look().alerts[0]
@@ -85,7 +84,7 @@ def test_an_alert_keeps_its_start_and_fingerprint_while_it_fires() -> None:
 def test_a_busy_pool_holds_and_an_idle_one_asks_to_shrink() -> None:
     w = world(pool(count=1))
     w.submit(job(runs=400))
-    alarms = WorldAlarms(w)
+    alarms = SimulatedAlarms(w)
     assert fired(alarms) == set()
     run(w, 330)
     assert fired(alarms) == {("hold", "a")}
@@ -95,7 +94,7 @@ def test_a_busy_pool_holds_and_an_idle_one_asks_to_shrink() -> None:
 
 def test_a_pool_is_not_called_idle_while_it_is_young_or_pods_wait() -> None:
     w = half_busy(runs=60)
-    alarms = WorldAlarms(w)
+    alarms = SimulatedAlarms(w)
     run(w, 539)
     assert fired(alarms) == set()
     run(w, 540)
@@ -110,7 +109,7 @@ def test_a_silenced_alert_does_not_fire_and_a_silence_ends(name: str, heard: boo
     w = world()
     w.submit(job())
     run(w, 1)
-    alarms = WorldAlarms(w)
+    alarms = SimulatedAlarms(w)
     ends = w.now + timedelta(minutes=5)
     alarms.silences.append(Silence(id="s", matchers=(Matcher(name="alertname", value=name),), ends_at=ends))
     assert (("scale_up", UNASSIGNED) in fired(alarms)) is heard

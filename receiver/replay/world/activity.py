@@ -152,11 +152,6 @@ class Gpus:
         self._loading.discard(pod.key)
         self._does(pod, GpuReading(self._agenda.now, pod.gpu_util, held_memory(pod)))
 
-    def change(self, pod: WorldPod) -> None:
-        """Apply a changed activity of *pod*, now or at the end of its warm-up."""
-        if pod.key in self._readings and pod.key not in self._loading:
-            self.warm(pod)
-
     def stop(self, pod: WorldPod) -> None:
         self._loading.discard(pod.key)
         if self._readings.pop(pod.key, None) is not None and pod.node is not None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from decimal import Decimal
 
 from receiver.replay.world.cluster import Agenda, Dice
 from receiver.replay.world.nodes import Nodes
@@ -85,13 +84,11 @@ class StockAndQuota:
 class WorldBooks:
     """Bills instances. The bills of ended ones are added up once, so that a long replay stays cheap."""
 
-    def __init__(self, behaviour: Behaviour, price: Mapping[str, Decimal], agenda: Agenda) -> None:
+    def __init__(self, behaviour: Behaviour, agenda: Agenda) -> None:
         self.behaviour = behaviour
-        self._price = price
         self._agenda = agenda
         self.lives: list[VM] = []  # every instance that ever was, oldest first
         self._running: dict[str, VM] = {}
-        self._settled = Decimal(0)
         self._settled_gpu_seconds = 0.0
 
     def ordered(self, vm: VM) -> None:
@@ -99,30 +96,23 @@ class WorldBooks:
         self._running[vm.id] = vm
 
     def ended(self, vm: VM) -> None:
-        end = self._end_of(vm)
+        end = self.end_of(vm)
         if self._running.pop(vm.id, None) is not None and end is not None:
-            self._settled += self._usd(vm, end)
             self._settled_gpu_seconds += self._gpu_seconds(vm, end)
 
-    def _end_of(self, vm: VM) -> datetime | None:
+    def end_of(self, vm: VM) -> datetime | None:
         return vm.deleted_at if self.behaviour.billed_until == "delete" else vm.gone_at
 
-    def _units(self, vm: VM, until: datetime) -> int:
+    def units(self, vm: VM, until: datetime) -> int:
         """Return the billed units of *vm*: started ones, or whole ones but at least one (`Behaviour.rounding`)."""
         whole, rest = divmod(until - vm.created_at, self.behaviour.granularity)
         if self.behaviour.rounding == "ceil" and rest:
             whole += 1
         return max(1, whole)
 
-    def paid(self, at: datetime | None = None) -> Decimal:
-        """Return the USD billed up to now, or up to a later *at* if nothing changes until then. Sizes without a price
-        count as 0."""
-        now = at or self._agenda.now
-        return sum((self._usd(vm, self._end_of(vm) or now) for vm in self._running.values()), self._settled)
-
     def paid_gpu_seconds(self) -> float:
         """Return the GPU-seconds billed up to now, rounded as billed."""
-        running = (self._gpu_seconds(vm, self._end_of(vm) or self._agenda.now) for vm in self._running.values())
+        running = (self._gpu_seconds(vm, self.end_of(vm) or self._agenda.now) for vm in self._running.values())
         return self._settled_gpu_seconds + sum(running)
 
     def charges(self, frm: datetime, to: datetime) -> list[WorldCharge]:
@@ -133,7 +123,7 @@ class WorldBooks:
         if to - frm > LONGEST_WINDOW:
             raise Denied("parameter_date_range_too_long", 400, "The date range spans more than 31 days")
         hour = self.behaviour.granularity / timedelta(hours=1)
-        ends = [(number, vm, self._end_of(vm)) for number, vm in enumerate(self.lives, start=1)]
+        ends = [(number, vm, self.end_of(vm)) for number, vm in enumerate(self.lives, start=1)]
         return [
             WorldCharge(
                 id=number,
@@ -141,7 +131,7 @@ class WorldBooks:
                 label=vm.hostname,
                 frm=vm.created_at,
                 to=end,
-                num_hours=self._units(vm, end or self._agenda.now) * hour,
+                num_hours=self.units(vm, end or self._agenda.now) * hour,
                 size=vm.size,
                 instance=vm.id,
                 pool=vm.pool,
@@ -150,13 +140,8 @@ class WorldBooks:
             if vm.created_at <= to and (end is None or end >= frm)
         ]
 
-    def _usd(self, vm: VM, until: datetime) -> Decimal:
-        price = self._price.get(vm.size, Decimal(0))
-        microseconds = self.behaviour.granularity // timedelta(microseconds=1)
-        return price * self._units(vm, until) * microseconds / 3_600_000_000  # divided last, so that cents stay exact
-
     def _gpu_seconds(self, vm: VM, until: datetime) -> float:
-        seconds = (self._units(vm, until) * self.behaviour.granularity).total_seconds()
+        seconds = (self.units(vm, until) * self.behaviour.granularity).total_seconds()
         return seconds * vm.gpus
 
 

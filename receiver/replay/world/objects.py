@@ -331,11 +331,6 @@ class WorldNode:
     def gpus(self) -> Mapping[str, int]:
         return {r: n for r, n in self.allocatable.items() if r not in COMPUTE}
 
-    @property
-    def shown(self) -> Mapping[str, int]:
-        """The allocatable resources in its status: without those that a DRA driver serves."""
-        return {r: n for r, n in self.allocatable.items() if r in COMPUTE} if self.dra else self.allocatable
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorldPod(PodSpec):

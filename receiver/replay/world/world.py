@@ -55,7 +55,7 @@ class World:
         self._cluster = cluster = ClusterObjects(agenda, self._journal)
         self._activity = activity = new_gpus(agenda)
         self._jobs = jobs = JobRuns(config.backoff_limit)
-        self._books = WorldBooks(config.behaviour, config.price, agenda)
+        self._books = WorldBooks(config.behaviour, agenda)
         self._dice = dice = Dice(config.seed, timings.jitter)
         self._pods = pods = new_pods(cluster, agenda, timings, dice, activity, jobs, config.packing)
         self._nodes = nodes = new_nodes(cluster, agenda, timings, dice, faults, activity, pods, config.region)
@@ -74,7 +74,6 @@ class World:
         self.resize = cloud.resize
         self.delete_instance = cloud.delete_instance
         self.charges = books.charges
-        self.paid = books.paid
         self.paid_gpu_seconds = books.paid_gpu_seconds
 
     def _show_kubernetes(self) -> None:
