@@ -1,7 +1,7 @@
 """Kubernetes as the reconciler's ports show it, answered by a World in memory."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -39,6 +39,7 @@ HOSTS = frozenset({"prometheus", "alertmanager", "gpu-autoscaler"})
 HOST_LABEL = "app.kubernetes.io/name"
 LEAVE_WITH_NODES = ("DaemonSet", "Node")  # pods that nothing evicts
 NO_LOAD: Mapping[str, int] = {}
+NO_POD = (-1, None)
 SCALABLE = frozenset({"Deployment", "ReplicaSet", "StatefulSet", "Job"})
 
 
@@ -81,9 +82,14 @@ def as_pod(pod: WorldPod) -> Pod:
     )
 
 
-def as_node(node: WorldNode, hosts: tuple[str, ...], kept_by: tuple[str, ...] = ()) -> ClusterNode:
-    """Return the port's value of a node; *hosts* are our pods and the monitoring's on it, *kept_by* those that draining
-    would lose."""
+def as_node(
+    node: WorldNode,
+    hosts: tuple[str, ...],
+    kept_by: tuple[str, ...],
+    others: Mapping[str, int],
+    daemons: Mapping[str, int],
+) -> ClusterNode:
+    """Return the port's value of a node; the others are the parts of `ClusterNode` that its pods decide."""
     return ClusterNode(
         name=node.name,
         instance=node.instance,
@@ -97,6 +103,8 @@ def as_node(node: WorldNode, hosts: tuple[str, ...], kept_by: tuple[str, ...] = 
         hosts=hosts,
         compute={r: n for r, n in node.allocatable.items() if r in COMPUTE},
         kept_by=kept_by,
+        others=others,
+        daemons=daemons,
     )
 
 
@@ -222,7 +230,7 @@ class WorldCluster(WorldHolding):
         super().__init__(world)
         self.refused: tuple[str, ...] = ()  # of the rights that a removal needs
         self._pods: dict[tuple[str, str], tuple[int, Pod]] = {}
-        self._nodes: dict[str, tuple[int, ClusterNode]] = {}
+        self._nodes: dict[str, tuple[object, ClusterNode]] = {}
 
     def look(self) -> ClusterFacts:
         known, self._pods = self._pods, {}
@@ -232,9 +240,8 @@ class WorldCluster(WorldHolding):
         keepers: dict[str, list[str]] = {}
         for key, pod in self._world.active_pods.items():
             if pod.requests:
-                before = known.get(key)
-                unchanged = before is not None and before[0] == pod.version
-                self._pods[key] = before if before and unchanged else (pod.version, as_pod(pod))
+                same = known.get(key, NO_POD)[0] == pod.version
+                self._pods[key] = known[key] if same else (pod.version, as_pod(pod))
             elif pod.node is not None and _hosts(pod):
                 hosts.setdefault(pod.node, []).append(f"{pod.namespace}/{pod.name}")
             elif pod.node is not None and (why := self._keeps(pod)):
@@ -244,31 +251,21 @@ class WorldCluster(WorldHolding):
                     others.setdefault(pod.node, Counter()).update(pod.compute)
                 if pod.owner_kind in LEAVE_WITH_NODES:
                     daemons.setdefault(pod.node, Counter()).update(pod.compute)
-        nodes = self._look_at_nodes(hosts, keepers)
+        seen, self._nodes = self._nodes, {}
+        for name, node in self._world.nodes.items():
+            here, kept = tuple(hosts.get(name, ())), named(keepers.get(name, ()))
+            parts = (here, kept, others.get(name, NO_LOAD), daemons.get(name, NO_LOAD))
+            was = seen.get(name)
+            same = was is not None and was[0] == (node.version, parts)
+            self._nodes[name] = was if was and same else ((node.version, parts), as_node(node, *parts))
         return ClusterFacts(
-            nodes=tuple(
-                replace(n, others=others.get(n.name, NO_LOAD), daemons=daemons.get(n.name, NO_LOAD))
-                if n.name in others or n.name in daemons
-                else n
-                for n in nodes
-            ),
+            nodes=tuple(node for _, node in self._nodes.values()),
             pods=with_minimums(
                 [pod for _, pod in self._pods.values()],
                 self._world.active_pods.values(),
                 self._world.pods.values(),
             ),
         )
-
-    def _look_at_nodes(
-        self, hosts: Mapping[str, Sequence[str]], keepers: Mapping[str, Sequence[str]]
-    ) -> Iterator[ClusterNode]:
-        known, self._nodes = self._nodes, {}
-        for name, node in self._world.nodes.items():
-            here, kept = tuple(hosts.get(name, ())), named(keepers.get(name, ()))
-            before = known.get(name)
-            same = before is not None and (before[0], before[1].hosts, before[1].kept_by) == (node.version, here, kept)
-            self._nodes[name] = before if before and same else (node.version, as_node(node, here, kept))
-            yield self._nodes[name][1]
 
     def missing_rights(self) -> Sequence[str]:
         return self.refused

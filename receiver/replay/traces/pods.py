@@ -14,18 +14,7 @@ from receiver.replay.world.objects import Job
 
 # Controllers whose pods need each other: operators of distributed training, and kinds of groups.
 GANG_KINDS = frozenset(
-    {
-        "PyTorchJob",
-        "MPIJob",
-        "TFJob",
-        "XGBoostJob",
-        "PaddleJob",
-        "JAXJob",
-        "TrainJob",
-        "JobSet",
-        "LeaderWorkerSet",
-        "PodGroup",
-    }
+    "PyTorchJob MPIJob TFJob XGBoostJob PaddleJob JAXJob TrainJob JobSet LeaderWorkerSet PodGroup".split()
 )
 TOGETHER = timedelta(seconds=60)  # pods of one owner that were created within it are one start
 
@@ -69,7 +58,8 @@ def _counts(past_pod: PastPod, past: Past, found: Findings) -> bool:
     elif past_pod.held_from is None:
         found.uncounted[NEVER] += 1
     elif past_pod.held_until is not None and past_pod.held_until < past_pod.held_from:
-        problem = f"it ended {_shown(past_pod.held_until)}, before it began {_shown(past_pod.held_from)}"
+        ended, began = (f"{at:%Y-%m-%d %H:%M:%S}" for at in (past_pod.held_until, past_pod.held_from))
+        problem = f"it ended {ended}, before it began {began}"
         found.wrong(where, "status", problem, "check the clocks of the nodes, or leave it out with --skip-bad")
     elif past.since is not None and past_pod.held_until is not None and past_pod.held_until <= past.since:
         found.uncounted[BEFORE] += 1
@@ -153,7 +143,10 @@ def _job(key: str, members: Sequence[PastPod], past: Past, reading: TraceReading
         preferred=first.preferred if reading.placement else (),
         tolerations=first.tolerations if reading.placement and past.tolerations_known else reading.tolerations,
         labels=first.labels,
-        annotations=_annotations(first.evictable, first.protected),
+        annotations={
+            **({SAFE_TO_EVICT_ANNOTATION: "true"} if first.evictable else {}),
+            **({PROTECT_ANNOTATION: "true"} if first.protected else {}),
+        },
         priority=first.priority,
         priority_class=first.priority_class,
         gpu_util=min(1.0, max(0.0, sum(utils) / len(utils))) if utils else reading.gpu_util,
@@ -163,12 +156,3 @@ def _job(key: str, members: Sequence[PastPod], past: Past, reading: TraceReading
 def _held_from(member: PastPod, past: Past) -> datetime:
     begun = member.held_from if member.held_from is not None else past.until
     return begun if past.since is None else max(begun, past.since)
-
-
-def _annotations(evictable: bool, protected: bool) -> Mapping[str, str]:
-    said = {SAFE_TO_EVICT_ANNOTATION: "true"} if evictable else {}
-    return {**said, PROTECT_ANNOTATION: "true"} if protected else said
-
-
-def _shown(at: datetime) -> str:
-    return at.strftime("%Y-%m-%d %H:%M:%S")

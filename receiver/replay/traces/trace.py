@@ -180,17 +180,7 @@ def _why(job: Job, least: int, pools: Sequence[Pool]) -> tuple[str, str] | None:
         return "pods", f"it needs {pods} at once, and no pool has room for more than {room}"
     return None
 
-COLUMNS = (
-    "job_id",
-    "submit_s",
-    "duration_s",
-    "gpus",
-    "pods",
-    "gpus_per_pod",
-    "user_or_team",
-    "gpu_type",
-    "gpu_util",
-)
+COLUMNS = tuple("job_id,submit_s,duration_s,gpus,pods,gpus_per_pod,user_or_team,gpu_type,gpu_util".split(","))
 NEEDED = COLUMNS[:6]
 LONGEST_SECONDS = 10 * 365 * 86400
 COUNT = "write a whole number of at least 1"

@@ -322,24 +322,14 @@ class SimulatedCloud:
         return pool
 
     def _new_vm(self, pool: CivoPool) -> VM:
-        vm = VM(
-            id=self._dice.uuid(),
-            hostname=self._new_hostname(pool),
-            pool=pool.id,
-            size=pool.size,
-            spec=pool.spec,
-            created_at=self._agenda.now,
-        )
+        vm_id = self._dice.uuid()
+        hostname = ""
+        while not hostname or hostname in self._hostnames:  # the cluster identifies nodes by name, for ever
+            hostname = f"{self._prefix}-{self._pool_words[pool.id]}-{self._dice.word(5)}"
+        self._hostnames.add(hostname)
+        vm = VM(id=vm_id, hostname=hostname, pool=pool.id, size=pool.size, spec=pool.spec, created_at=self._agenda.now)
         self._books.ordered(vm)
         return vm
-
-    def _new_hostname(self, pool: CivoPool) -> str:
-        """Return a name that no node ever had, since the cluster identifies nodes by name."""
-        while True:
-            name = f"{self._prefix}-{self._pool_words[pool.id]}-{self._dice.word(5)}"
-            if name not in self._hostnames:
-                self._hostnames.add(name)
-                return name
 
     def begin_with(self, pool_id: str, count: int) -> None:
         """Add *count* usable nodes at once, as those of `WorldPool.count`. Unknown: 404."""

@@ -56,7 +56,14 @@ class Nodes:
             uid=self._dice.uuid(),
             dra=vm.spec.dra,
             allocatable=allocatable(vm.spec.machine),
-            labels={**self._platform_labels(vm), **({} if late else pool_labels(pool, bare=bare))},
+            labels={
+                "kubernetes.io/hostname": vm.hostname,
+                "kubernetes.io/os": "linux",
+                "kubernetes.io/arch": "amd64",
+                "node.kubernetes.io/instance-type": vm.size,
+                "topology.kubernetes.io/region": self._region,
+                **({} if late else pool_labels(pool, bare=bare)),
+            },
             taints=with_automatic(
                 (*(() if bare else pool.taints), *vm.spec.startup_taints), ready=False, unschedulable=False
             ),
@@ -97,10 +104,9 @@ class Nodes:
 
     def _set_up(self, vm: VM) -> None:
         node = self._node_of(vm)
-        if not vm.living or node is None or vm.usable_at is not None:
-            return
-        vm.usable_at = self._agenda.now
-        self._change(node, taints=tuple(t for t in node.taints if t not in vm.spec.startup_taints))
+        if vm.living and node is not None and vm.usable_at is None:
+            vm.usable_at = self._agenda.now
+            self._change(node, taints=tuple(t for t in node.taints if t not in vm.spec.startup_taints))
 
     def _gpus_up(self, name: str, vm: VM) -> None:
         self._activity.node_up(name, vm)
@@ -117,11 +123,10 @@ class Nodes:
     def machine_dies(self, vm: VM, by: str) -> None:
         """Switch *vm* off: its node is NotReady and everything on it stops."""
         node = self._node_of(vm)
-        if node is None:
-            return
-        self._activity.node_down(node.name)
-        self._pods.node_died(node.name, vm, by)
-        self._set_ready(node, ready=False)
+        if node is not None:
+            self._activity.node_down(node.name)
+            self._pods.node_died(node.name, vm, by)
+            self._set_ready(node, ready=False)
 
     def machine_gone(self, vm: VM) -> None:
         """Delete the node object of *vm* after `Timings.node_lingers`."""
@@ -178,15 +183,6 @@ class Nodes:
 
     def _node_of(self, vm: VM) -> WorldNode | None:
         return self._cluster.nodes.get(self._by_instance.get(vm.id, ""))
-
-    def _platform_labels(self, vm: VM) -> Mapping[str, str]:
-        return {
-            "kubernetes.io/hostname": vm.hostname,
-            "kubernetes.io/os": "linux",
-            "kubernetes.io/arch": "amd64",
-            "node.kubernetes.io/instance-type": vm.size,
-            "topology.kubernetes.io/region": self._region,
-        }
 
 
 def with_automatic(taints: Iterable[Taint], *, ready: bool, unschedulable: bool) -> tuple[Taint, ...]:
