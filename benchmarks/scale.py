@@ -30,7 +30,6 @@ from receiver.adapters.kubernetes.reflector import Watching
 from receiver.adapters.store import open_store
 from receiver.core.model.policy import Policy, Pool
 from receiver.ports import Cluster, StepStore
-from receiver.replay.kubernetes import WorldCluster
 from receiver.replay.play import Setting
 from receiver.replay.ports import WorldAlarms, WorldCloud
 from receiver.replay.store import ReplayStore
@@ -38,6 +37,7 @@ from receiver.replay.world.objects import Job, PodSpec
 from receiver.step.carry_out import Hands
 from receiver.step.gather import Sources
 from receiver.step.reconcile import step
+from simulator.cluster_port import SimulatedCluster
 from simulator.kubernetes_objects import node_json, pod_json
 from simulator.world import SimulatedTelemetry, World
 
@@ -100,13 +100,13 @@ class Bench:
         cloud = WorldCloud(world)
         self.sources = Sources(
             cloud=cloud,
-            cluster=WorldCluster(world),
+            cluster=SimulatedCluster(world),
             telemetry=SimulatedTelemetry(world),
             alarms=WorldAlarms(world),
             store=store,
             accounts=None,
         )
-        self.hands = Hands(cloud=cloud, cluster=WorldCluster(world), may_write=lambda: True)
+        self.hands = Hands(cloud=cloud, cluster=SimulatedCluster(world), may_write=lambda: True)
 
     def reads(self, cluster: Cluster) -> None:
         """Read nodes and pods from *cluster* from now on."""

@@ -21,6 +21,7 @@ from receiver.replay.world.objects import (
     Fault,
     Faults,
     Job,
+    PodSpec,
     WorldConfig,
     WorldPod,
     WorldPool,
@@ -29,7 +30,12 @@ from receiver.replay.world.pods import Pods
 from receiver.replay.world.world import World as ReplayWorld
 from simulator.gpu_metrics import ObservedGpus
 
+Owner = tuple[str, str, str]  # kind, namespace, name
 SAMPLED = timedelta(minutes=2)
+
+
+def _owner(pod: WorldPod) -> Owner:
+    return (pod.owner_kind, pod.namespace, pod.owner_name)
 
 
 class WorldFaults(Faults):
@@ -239,6 +245,30 @@ class ChangingPods(Pods):
 
     _activity: ObservedGpus
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._at_zero: set[Owner] = set()  # controllers that replace nothing
+
+    def add(self, spec: PodSpec, origin: tuple[str, int] | None = None) -> WorldPod:
+        pod = super().add(spec, origin)
+        self._at_zero.discard((spec.owner_kind, spec.namespace, spec.owner_name))
+        return pod
+
+    def _replace(self, pod: WorldPod, spec: PodSpec | None, origin: tuple[str, int]) -> None:
+        if _owner(pod) not in self._at_zero:
+            super()._replace(pod, spec, origin)
+
+    def scale_to_zero(self, kind: str, namespace: str, name: str) -> None:
+        """Scale a controller to zero replicas, or suspend a Job: its pods are deleted and not replaced."""
+        owner = (kind, namespace, name)
+        self._at_zero.add(owner)
+        for key in [p.key for p in self._cluster.active.values() if _owner(p) == owner]:
+            self.delete(*key)
+
+    def at_zero(self, kind: str, namespace: str, name: str) -> bool:
+        """True once a controller was scaled to zero, until a pod of it is created again."""
+        return (kind, namespace, name) in self._at_zero
+
     def submit_later(self, jobs: Iterable[Job]) -> None:
         """Submit each job at its *submit_at*, or now when that has passed."""
         for job in jobs:
@@ -312,6 +342,8 @@ class World(ReplayWorld):
         self.submit_later = pods.submit_later
         self.cancel_job = pods.cancel_job
         self.bind = pods.bind
+        self.scale_to_zero = pods.scale_to_zero
+        self.at_zero = pods.at_zero
         self.ungate = pods.ungate
         self.patch_pod = pods.patch
         self.work = pods.work

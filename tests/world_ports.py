@@ -7,8 +7,8 @@ from typing import Any
 
 from receiver.core.model.charges import Charge
 from receiver.ports import Accounts, Alarms, Charges, Cloud, Cluster, Receipt, Telemetry
-from receiver.replay.kubernetes import WorldCluster
 from receiver.replay.ports import WorldAccounts, WorldCloud, WorldPort
+from simulator.cluster_port import SimulatedCluster
 from simulator.world import SimulatedAlarms, SimulatedTelemetry, World
 
 CALLS = {name for port in (Accounts, Alarms, Cloud, Cluster, Telemetry) for name in dir(port) if name[0] != "_"}
@@ -64,7 +64,7 @@ class FlakyCloud(Flaky, WorldCloud):
     """Civo with faults."""
 
 
-class FlakyCluster(Flaky, WorldCluster):
+class FlakyCluster(Flaky, SimulatedCluster):
     """Kubernetes with faults."""
 
 

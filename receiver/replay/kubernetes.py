@@ -3,21 +3,16 @@
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
-from typing import TypeVar
 
-from receiver.config.values import LongerThanZero, parse
-from receiver.core.model.pods import COMPUTE, PROTECTED, WHY, Pod, PodPhase, keeps_for, named
+from receiver.core.model.pods import COMPUTE, Pod, PodPhase
 from receiver.core.model.policy import Taint
-from receiver.core.model.usage import EndedPod, workload_name
+from receiver.core.model.usage import EndedPod
 from receiver.core.scaling.bounds import window_may_evict
-from receiver.core.scaling.demand import tolerates_cordon
 from receiver.core.scaling.packing import SOFT_TAINTS, consents
 from receiver.ports import (
     CORDON_ANNOTATION,
-    IDLE_SHUTDOWN_ANNOTATION,
-    KEEP_UNTIL_ANNOTATION,
     PROTECT_ANNOTATION,
     SAFE_TO_EVICT_ANNOTATION,
     STOP_ANNOTATION,
@@ -34,13 +29,8 @@ from receiver.replay.ports import WorldPort
 from receiver.replay.world.objects import CLAIMS, Denied, HoldQuota, WorldNode, WorldPod
 from receiver.replay.world.world import World
 
-T = TypeVar("T")
-HOSTS = frozenset({"prometheus", "alertmanager", "gpu-autoscaler"})
-HOST_LABEL = "app.kubernetes.io/name"
-LEAVE_WITH_NODES = ("DaemonSet", "Node")  # pods that nothing evicts
-NO_LOAD: Mapping[str, int] = {}
 NO_POD = (-1, None)
-SCALABLE = frozenset({"Deployment", "ReplicaSet", "StatefulSet", "Job"})
+Agreed = Callable[[Pod], bool]  # says whether a pod may be evicted
 
 
 def as_pod(pod: WorldPod) -> Pod:
@@ -66,15 +56,13 @@ def as_pod(pod: WorldPod) -> Pod:
         priority_class=pod.priority_class,
         gang=None if pod.gang is None else f"{pod.namespace}/{pod.gang}",
         gang_min=pod.gang_size or None if pod.gang is not None else None,
-        owner=_owner(pod),
+        owner=owner_of(pod),
         labels=pod.labels,
         daemon=pod.owner_kind == "DaemonSet",
         terminating=pod.deletion_at is not None,
         # the kubelet would restart a mirror pod in place
         evictable=agreed and pod.owner_kind != "Node" and not protected,
         protected=protected,
-        idle_shutdown=_annotated(pod, IDLE_SHUTDOWN_ANNOTATION, partial(parse, LongerThanZero)),
-        keep_until=_annotated(pod, KEEP_UNTIL_ANNOTATION, _time),
         bound_at=pod.scheduled_since if pod.scheduled else None,
         running_since=pod.started_at,
         scheduler_says=pod.message if waits is PodPhase.WAITING else "",
@@ -82,14 +70,8 @@ def as_pod(pod: WorldPod) -> Pod:
     )
 
 
-def as_node(
-    node: WorldNode,
-    hosts: tuple[str, ...],
-    kept_by: tuple[str, ...],
-    others: Mapping[str, int],
-    daemons: Mapping[str, int],
-) -> ClusterNode:
-    """Return the port's value of a node; the others are the parts of `ClusterNode` that its pods decide."""
+def as_node(node: WorldNode) -> ClusterNode:
+    """Return the port's value of a node without what its pods decide."""
     return ClusterNode(
         name=node.name,
         instance=node.instance,
@@ -100,11 +82,7 @@ def as_node(
         labels=node.labels,
         annotations=node.annotations,
         taints=node.taints,
-        hosts=hosts,
         compute={r: n for r, n in node.allocatable.items() if r in COMPUTE},
-        kept_by=kept_by,
-        others=others,
-        daemons=daemons,
     )
 
 
@@ -114,7 +92,7 @@ def protects(pod: WorldPod) -> bool:
     return wished or pod.annotations.get(SAFE_TO_EVICT_ANNOTATION, "").lower() == "false"
 
 
-def _owner(pod: WorldPod) -> str:
+def owner_of(pod: WorldPod) -> str:
     return f"{pod.owner_kind}/{pod.owner_name}" if pod.owner_kind else ""
 
 
@@ -124,22 +102,6 @@ def _phase(pod: WorldPod) -> PodPhase:
     if pod.node is not None:
         return PodPhase.STARTING
     return PodPhase.WAITING if pod.scheduled is False and pod.reason == "Unschedulable" else PodPhase.OTHER
-
-
-def _annotated(pod: WorldPod, key: str, read: Callable[[str], T]) -> T | None:
-    """Return the value of an annotation, None when it is absent or malformed."""
-    try:
-        return read(pod.annotations[key])
-    except (KeyError, ValueError):
-        return None
-
-
-def _time(text: str) -> datetime:
-    """Parse RFC 3339. Raises ValueError, also for a time without a zone."""
-    found = datetime.fromisoformat(text)
-    if found.tzinfo is None:
-        raise ValueError("a time needs a zone")
-    return found.astimezone(UTC)
 
 
 def with_minimums(pods: Sequence[Pod], active: Iterable[WorldPod], every: Iterable[WorldPod]) -> tuple[Pod, ...]:
@@ -230,60 +192,55 @@ class WorldCluster(WorldHolding):
         super().__init__(world)
         self.refused: tuple[str, ...] = ()  # of the rights that a removal needs
         self._pods: dict[tuple[str, str], tuple[int, Pod]] = {}
-        self._nodes: dict[str, tuple[object, ClusterNode]] = {}
+        self._nodes: dict[str, tuple[int, ClusterNode]] = {}
 
     def look(self) -> ClusterFacts:
         known, self._pods = self._pods, {}
-        hosts: dict[str, list[str]] = {}
-        others: dict[str, Counter[str]] = {}
-        daemons: dict[str, Counter[str]] = {}
-        keepers: dict[str, list[str]] = {}
         for key, pod in self._world.active_pods.items():
             if pod.requests:
                 same = known.get(key, NO_POD)[0] == pod.version
-                self._pods[key] = known[key] if same else (pod.version, as_pod(pod))
-            elif pod.node is not None and _hosts(pod):
-                hosts.setdefault(pod.node, []).append(f"{pod.namespace}/{pod.name}")
-            elif pod.node is not None and (why := self._keeps(pod)):
-                keepers.setdefault(pod.node, []).append(f"{pod.namespace}/{pod.name} {why}")
-            if pod.node is not None and pod.compute:
-                if not pod.requests:
-                    others.setdefault(pod.node, Counter()).update(pod.compute)
-                if pod.owner_kind in LEAVE_WITH_NODES:
-                    daemons.setdefault(pod.node, Counter()).update(pod.compute)
-        seen, self._nodes = self._nodes, {}
-        for name, node in self._world.nodes.items():
-            here, kept = tuple(hosts.get(name, ())), named(keepers.get(name, ()))
-            parts = (here, kept, others.get(name, NO_LOAD), daemons.get(name, NO_LOAD))
-            was = seen.get(name)
-            same = was is not None and was[0] == (node.version, parts)
-            self._nodes[name] = was if was and same else ((node.version, parts), as_node(node, *parts))
+                self._pods[key] = known[key] if same else (pod.version, self._as_pod(pod))
+        pods = [pod for _, pod in self._pods.values()]
         return ClusterFacts(
-            nodes=tuple(node for _, node in self._nodes.values()),
-            pods=with_minimums(
-                [pod for _, pod in self._pods.values()],
-                self._world.active_pods.values(),
-                self._world.pods.values(),
-            ),
+            nodes=tuple(self._look_at_nodes()),
+            pods=with_minimums(pods, self._world.active_pods.values(), self._world.pods.values()),
         )
+
+    def _look_at_nodes(self) -> Iterable[ClusterNode]:
+        known, self._nodes = self._nodes, {}
+        for name, node in self._world.nodes.items():
+            was = known.get(name)
+            same = was is not None and was[0] == node.version
+            self._nodes[name] = was if was and same else (node.version, as_node(node))
+        return [node for _, node in self._nodes.values()]
+
+    def _as_pod(self, pod: WorldPod) -> Pod:
+        return as_pod(pod)
 
     def missing_rights(self) -> Sequence[str]:
         return self.refused
 
-    def ended(self, namespaces: Collection[str]) -> Sequence[EndedPod]:
-        return [
-            EndedPod(
-                uid=p.uid,
-                workload=workload_name(p.namespace, _owner(p), p.name),
-                succeeded=p.phase == "Succeeded",
-                at=p.finished_at,
-            )
-            for p in self._world.pods.values()
-            if p.over and p.requests and p.namespace in namespaces
-        ]
+    # A replay has no pods without GPUs, and asks for neither of these.
+
+    def ended(self, namespaces: Collection[str]) -> Sequence[EndedPod]:  # noqa: ARG002
+        return ()
+
+    def scale_to_zero(self, pod: Pod) -> Receipt:
+        raise WontWork(f"{pod.key} has no controller that can be scaled", code="not_scalable")
+
+    def _must_leave(self, pod: WorldPod, agreed: Agreed | None) -> bool:
+        return agreed is not None or pod.owner_kind != "DaemonSet"
+
+    def _forbids(self, pod: WorldPod, agreed: Agreed | None) -> bool:
+        """Return True when *pod* forbids draining its node."""
+        return agreed is None or not agreed(self._as_pod(pod)) or (pod.deletion_at is None and protects(pod))
+
+    def _returned(self, pod: WorldPod, cordoned_at: datetime | None) -> bool:  # noqa: ARG002
+        """Return True when *pod* was created after *cordoned_at* and tolerates the cordon."""
+        return False
 
     def gpu_pods_on(self, node: str) -> Sequence[Pod]:
-        return [as_pod(p) for p in self._world.pods_on(node) if p.requests]
+        return [self._as_pod(p) for p in self._world.pods_on(node) if p.requests]
 
     def cordon(self, node: str, action: str) -> Receipt:
         found = self._world.nodes.get(node)
@@ -331,8 +288,8 @@ class WorldCluster(WorldHolding):
         if found is not None and not (found.unschedulable and CORDON_ANNOTATION in found.annotations):
             return Receipt(did=Did.DIFFERS, sentence=f"someone lifted our cordon of {node}; nothing was evicted")
         agreed = window_may_evict if evicting else consents if consenting else None
-        here = [p for p in self._world.pods_on(node) if _must_leave(p, agreed)]
-        keeping = sorted(f"{p.namespace}/{p.name}" for p in here if _forbids(p, agreed) or self._keeps(p))
+        here = [p for p in self._world.pods_on(node) if self._must_leave(p, agreed)]
+        keeping = sorted(f"{p.namespace}/{p.name}" for p in here if self._forbids(p, agreed))
         if keeping:
             return Receipt(did=Did.DIFFERS, sentence=f"{node} stays for {', '.join(keeping)}; nothing was evicted")
         if not here:
@@ -341,7 +298,7 @@ class WorldCluster(WorldHolding):
         held = [why for pod in going if (why := self._refusal(pod, self._world.rehearse_eviction)) is not None]
         if held:
             raise TryLater("; ".join(held), code="pdb")
-        back = [pod for pod in going if _returned(pod, cordoned_at)]
+        back = [pod for pod in going if self._returned(pod, cordoned_at)]
         if len(back) == len(here):
             return Receipt(did=Did.DONE, sentence=f"only pods that tolerate the cordon are left on {node}")
         for pod in going:
@@ -385,63 +342,11 @@ class WorldCluster(WorldHolding):
         patch = partial(self._world.patch_node, node, taints=(*others, *taints))
         return self.write(patch, f"{node} carries {len(taints)} soft taints", "set_soft_taints", node, tuple(taints))
 
-    def scale_to_zero(self, pod: Pod) -> Receipt:
-        kind, _, name = pod.owner.partition("/")
-        if kind not in SCALABLE:
-            raise WontWork(f"{pod.key} has no controller that can be scaled", code="not_scalable")
-        if self._world.at_zero(kind, pod.namespace, name):
-            return Receipt(did=Did.ALREADY, sentence=f"{pod.owner} of {pod.namespace} is at zero already")
-        scale = partial(self._world.scale_to_zero, kind, pod.namespace, name)
-        done = f"scaled {pod.owner} of {pod.namespace} to zero"
-        return self.write(scale, done, "scale_to_zero", pod.namespace, pod.owner)
-
     def record_event(self, pod: Pod, *, reason: str, message: str) -> Receipt:
         event = partial(self._world.record_event, kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid)
         write = partial(event, reason=reason, message=message, component="gpu-autoscaler")
         return self.write(write, f"created the Event {reason} on {pod.key}", "record_event", pod.key, reason)
 
-    def _keeps(self, pod: WorldPod) -> str:
-        """Return why *pod* keeps its node; empty when it does not, holds a GPU, or leaves with the node."""
-        if pod.requests or pod.deletion_at is not None or pod.owner_kind in LEAVE_WITH_NODES:
-            return ""
-        if protects(pod):
-            return PROTECTED
-        if pod.annotations.get(SAFE_TO_EVICT_ANNOTATION, "").lower() == "true":
-            return ""
-        rule = keeps_for(
-            namespace=pod.namespace,
-            managed=bool(pod.owner_kind),
-            stores=False,
-            covered=lambda: any(budget.covers(pod.namespace, pod.labels) for budget in self._world.pdbs),
-        )
-        return "" if rule is None else WHY[rule]
-
 
 def _is_theirs(node: WorldNode) -> bool:
     return node.unschedulable and not node.annotations.keys() & {CORDON_ANNOTATION, STOP_ANNOTATION}
-
-
-def _hosts(pod: WorldPod) -> bool:
-    """Return True for a pod of ours or of the monitoring."""
-    return pod.labels.get(HOST_LABEL) in HOSTS
-
-
-def _returned(pod: WorldPod, cordoned_at: datetime | None) -> bool:
-    """Return True when *pod*, without a GPU, was created after *cordoned_at* and tolerates the cordon."""
-    if pod.requests or cordoned_at is None or pod.created_at < cordoned_at:
-        return False
-    return tolerates_cordon(as_pod(pod))
-
-
-def _must_leave(pod: WorldPod, agreed: Callable[[Pod], bool] | None) -> bool:
-    """Return False for a pod that leaves with its node: a DaemonSet's or a mirror pod."""
-    if pod.requests:
-        return agreed is not None or pod.owner_kind != "DaemonSet"
-    return pod.owner_kind not in LEAVE_WITH_NODES
-
-
-def _forbids(pod: WorldPod, agreed: Callable[[Pod], bool] | None) -> bool:
-    """Return True when *pod* forbids draining its node."""
-    if pod.requests and (agreed is None or not agreed(as_pod(pod))):
-        return True
-    return pod.deletion_at is None and (protects(pod) or _hosts(pod))

@@ -11,10 +11,10 @@ from datetime import datetime
 
 from receiver.core.model.policy import Budget
 from receiver.ports import STOP_ANNOTATION
-from receiver.replay.kubernetes import HOST_LABEL, HOSTS
 from receiver.replay.world.nodes import UNSCHEDULABLE
 from receiver.replay.world.objects import WorldNode, WorldPod
 from receiver.replay.world.scheduler import untolerated
+from simulator.cluster_port import HOST_LABEL, HOSTS
 from tests.faults.truth import Truth
 
 

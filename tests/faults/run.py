@@ -10,11 +10,11 @@ from receiver.adapters.store import SqlStore
 from receiver.core.model.signals import HEARTBEAT_ALERT, Alert
 from receiver.core.scaling.approval import without_approvals
 from receiver.ports import Cloud, Cluster, Delivery, TryLater, WriterLostError
-from receiver.replay.kubernetes import WorldCluster
 from receiver.replay.ports import WorldCloud
 from receiver.step.carry_out import Hands
 from receiver.step.gather import Sources
 from receiver.step.reconcile import Stepped, step
+from simulator.cluster_port import SimulatedCluster
 from simulator.world import SimulatedAlarms, SimulatedTelemetry
 from tests.faults.build import HEARTBEAT, policy_of, world_of
 from tests.faults.checks import Checks, sentence
@@ -188,7 +188,7 @@ class Run:
         self._store = self.happenings.store = rebuilt(self._store)
         ours: Any = OurWorld(self.world, self._doors)
         cloud: Any = Door("cloud", WorldCloud(ours), self._doors)
-        self._kubernetes = WorldCluster(ours)
+        self._kubernetes = SimulatedCluster(ours)
         self._kubernetes.refused = self._doors.refused
         cluster: Any = Door("cluster", self._kubernetes, self._doors)
         telemetry: Any = Door("telemetry", SimulatedTelemetry(self.world), self._doors)

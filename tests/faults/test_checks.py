@@ -10,8 +10,8 @@ from receiver.core.model.policy import Scope
 from receiver.core.money.budget import Budgets, BudgetView
 from receiver.core.scaling.bounds import Grace
 from receiver.ports import Did, Receipt
-from receiver.replay.kubernetes import WorldCluster
 from receiver.replay.ports import WorldCloud
+from simulator.cluster_port import SimulatedCluster
 from tests.faults.campaign import judge
 from tests.faults.doors import OurWorld
 from tests.faults.generate import scenario
@@ -54,22 +54,22 @@ def test_a_busy_node_that_is_deleted_instead_of_the_idle_one_is_seen(
 
 
 def test_a_cordon_that_is_never_lifted_is_seen(emptied: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    def uncordon(self: WorldCluster, node: str) -> Receipt:
+    def uncordon(self: SimulatedCluster, node: str) -> Receipt:
         return Receipt(did=Did.DONE, sentence=f"said so of {node}")
 
-    monkeypatch.setattr(WorldCluster, "uncordon", uncordon)
+    monkeypatch.setattr(SimulatedCluster, "uncordon", uncordon)
     assert first_violation(emptied, "5 settles", seed=30)
 
 
 def test_a_gpu_pod_that_is_evicted_without_consent_is_seen(emptied: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = WorldCluster.cordon
+    real = SimulatedCluster.cordon
 
-    def cordon(self: WorldCluster, node: str, action: str) -> Receipt:
+    def cordon(self: SimulatedCluster, node: str, action: str) -> Receipt:
         for pod in [p for p in self._world.active_pods.values() if p.requests and p.node]:
             self._world.evict(pod.namespace, pod.name)
         return real(self, node, action)
 
-    monkeypatch.setattr(WorldCluster, "cordon", cordon)
+    monkeypatch.setattr(SimulatedCluster, "cordon", cordon)
     assert first_violation(emptied, "1 evictions")
 
 
@@ -183,6 +183,6 @@ def test_a_node_that_takes_new_work_beyond_the_stop_line_is_seen(
     closed = judge(world, emptied)
     assert (closed.message, closed.tally.counts["nodes closed to new work"]) == ("", 1)
     monkeypatch.setattr(
-        WorldCluster, "cordon_for_budget", lambda _, node, why: Receipt(did=Did.DONE, sentence=f"{node}: {why}")
+        SimulatedCluster, "cordon_for_budget", lambda _, node, why: Receipt(did=Did.DONE, sentence=f"{node}: {why}")
     )
     assert judge(world, emptied).message.startswith("2 beyond the line")

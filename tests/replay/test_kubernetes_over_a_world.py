@@ -17,8 +17,8 @@ from receiver.ports import (
     TryLater,
     WontWork,
 )
-from receiver.replay.kubernetes import WorldCluster
 from receiver.replay.world.objects import GPU, Pdb, PodSpec
+from simulator.cluster_port import SimulatedCluster
 from simulator.world import World
 from tests.replay.builders import job, pool, run, the_pod, vms, world
 
@@ -28,7 +28,7 @@ GPU_TAINT = Taint(key="gpu", value="true")
 
 def seen(w: World) -> Pod:
     """The only GPU pod as the port shows it."""
-    (found,) = WorldCluster(w).look().pods
+    (found,) = SimulatedCluster(w).look().pods
     return found
 
 
@@ -85,7 +85,7 @@ def test_a_pod_shows_what_it_prefers_and_the_minimum_of_its_gang() -> None:
     preferred = (Preference(weight=5, term=(Requirement(key="zone", operator="Exists"),)),)
     w.submit(job("g", pods=3, gang=True, gang_min=2, preferred=preferred))
     w.submit(job("alone"))
-    shown = {p.name: (p.gang_min, p.preferred) for p in WorldCluster(w).look().pods}
+    shown = {p.name: (p.gang_min, p.preferred) for p in SimulatedCluster(w).look().pods}
     assert shown["g-0"] == (2, preferred)
     assert shown["alone-0"] == (None, ())
 
@@ -110,14 +110,14 @@ def test_only_a_pod_that_waits_has_the_schedulers_sentence() -> None:
 # --- workloads are moved ---
 
 
-def two_pods(first: dict[str, str], second: dict[str, str]) -> tuple[World, WorldCluster, str]:
+def two_pods(first: dict[str, str], second: dict[str, str]) -> tuple[World, SimulatedCluster, str]:
     """A node of two GPUs, cordoned by us, with two pods of ReplicaSets that carry these annotations, and the port."""
     w = world(pool(count=1, resources={GPU: 2}))
     for name, annotations in (("x", first), ("y", second)):
         spec: dict[str, Any] = {"namespace": "ml", "requests": {GPU: 1}, "owner_kind": "ReplicaSet"}
         w.add_pod(PodSpec(**spec, name=name, owner_name=name, annotations=annotations))
     run(w, 10)
-    cluster, node = WorldCluster(w), vms(w)[0].hostname
+    cluster, node = SimulatedCluster(w), vms(w)[0].hostname
     cluster.cordon(node, "act-1")
     cluster.writes.clear()
     return w, cluster, node
@@ -181,7 +181,7 @@ def test_a_node_stays_for_a_pod_without_gpu_that_speaks_for_it(more: dict[str, A
     w = world(pool(count=1))
     w.add_pod(PodSpec(namespace="ml", name="cpu", **more))
     run(w, 10)
-    cluster, node = WorldCluster(w), vms(w)[0].hostname
+    cluster, node = SimulatedCluster(w), vms(w)[0].hostname
     cluster.cordon(node, "act-1")
     receipt = cluster.drain(node)
     assert (receipt.did, "ml/cpu" in receipt.sentence) == (Did.DIFFERS, True)
@@ -194,7 +194,7 @@ def test_a_node_stays_for_a_pod_without_gpu_that_speaks_for_it(more: dict[str, A
 def test_a_job_is_suspended_once() -> None:
     w = world(pool(count=1))
     w.submit(job())
-    cluster: Cluster = WorldCluster(w)
+    cluster: Cluster = SimulatedCluster(w)
     pod = seen(run(w, 10))
     assert [cluster.scale_to_zero(pod).did for _ in range(2)] == [Did.DONE, Did.ALREADY]
     assert cluster.writes == [("scale_to_zero", ("default", "Job/j"))]  # type: ignore[attr-defined] # of WorldPort
@@ -205,7 +205,7 @@ def test_a_job_is_suspended_once() -> None:
 def test_a_pod_without_a_scalable_owner_is_not_scaled(owner: str) -> None:
     w = world(pool(count=1))
     w.add_pod(PodSpec(namespace="ml", name="p", requests={GPU: 1}, owner_kind=owner, owner_name=owner and "o"))
-    cluster = WorldCluster(w)
+    cluster = SimulatedCluster(w)
     with pytest.raises(WontWork):
         cluster.scale_to_zero(cluster.look().pods[0])
     assert cluster.writes == []
@@ -217,7 +217,7 @@ def test_a_pod_without_a_scalable_owner_is_not_scaled(owner: str) -> None:
 def test_a_node_is_dressed_once_and_keeps_what_it_wears() -> None:
     w = world(pool(count=1, taints=(Taint(key="mine", value="1"),), labels={"a": "1"}))
     name = vms(w)[0].hostname
-    cluster = WorldCluster(w)
+    cluster = SimulatedCluster(w)
     receipts = [cluster.apply_labels_and_taints(name, {"gpu": "on-demand"}, [GPU_TAINT]) for _ in range(2)]
     assert [r.did for r in receipts] == [Did.DONE, Did.ALREADY]
     assert cluster.writes == [("apply_labels_and_taints", (name, {"gpu": "on-demand"}, (GPU_TAINT,)))]
@@ -228,11 +228,11 @@ def test_a_node_is_dressed_once_and_keeps_what_it_wears() -> None:
 def test_a_taint_of_another_value_is_replaced() -> None:
     w = world(pool(count=1, taints=(Taint(key="gpu", value="no"),)))
     name = vms(w)[0].hostname
-    assert WorldCluster(w).apply_labels_and_taints(name, {}, [GPU_TAINT]).did is Did.DONE
+    assert SimulatedCluster(w).apply_labels_and_taints(name, {}, [GPU_TAINT]).did is Did.DONE
     assert w.nodes[name].taints == (GPU_TAINT,)
 
 
 def test_a_node_that_is_gone_is_not_dressed() -> None:
-    cluster = WorldCluster(world())
+    cluster = SimulatedCluster(world())
     assert cluster.apply_labels_and_taints("gone", {"gpu": "on-demand"}, []).did is Did.DIFFERS
     assert cluster.writes == []

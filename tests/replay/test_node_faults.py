@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from receiver.core.model.policy import Taint
-from receiver.replay.kubernetes import WorldCluster
 from receiver.replay.ports import WorldCloud
 from receiver.replay.world.objects import GPU, Behaviour, Denied
+from simulator.cluster_port import SimulatedCluster
 from simulator.world import World
 from tests.replay.builders import job, pool, run, the_pod, vms, world
 
@@ -27,7 +27,7 @@ def one_node(**given: Any) -> tuple[World, str]:
 def test_a_node_whose_driver_crashed_offers_no_gpu_until_it_recovers() -> None:
     w, name = one_node()
     w.faults.lose_gpu(name)
-    assert WorldCluster(w).look().nodes[0].allocatable == {GPU: 0}
+    assert SimulatedCluster(w).look().nodes[0].allocatable == {GPU: 0}
     assert (w.gpu_samples(), w.gpus("a")) == ([], 0)
     w.submit(job())
     assert the_pod(run(w, 20)).node is None
@@ -131,7 +131,7 @@ def test_the_next_nodes_come_without_labels_and_taints_until_they_are_dressed() 
     bare, dressed = (w.nodes[vm.hostname] for vm in vms(w))
     assert (bare.labels.get("gpu"), bare.taints) == (None, ())
     assert (dressed.labels.get("gpu"), dressed.taints) == ("on-demand", (taint,))
-    WorldCluster(w).apply_labels_and_taints(bare.name, {"gpu": "on-demand"}, [taint])
+    SimulatedCluster(w).apply_labels_and_taints(bare.name, {"gpu": "on-demand"}, [taint])
     worn = w.nodes[bare.name]
     assert (worn.labels["gpu"], worn.taints) == ("on-demand", (taint,))
 

@@ -4,9 +4,9 @@ import pytest
 
 from receiver.core.model.pods import PodPhase, Toleration
 from receiver.ports import CORDON_ANNOTATION, Cloud, Cluster, Did, TryLater, WontWork
-from receiver.replay.kubernetes import WorldCluster
 from receiver.replay.ports import WorldCloud
 from receiver.replay.world.objects import GPU, Behaviour, Pdb, PodSpec
+from simulator.cluster_port import SimulatedCluster
 from simulator.world import World
 from tests.replay.builders import L40S, job, pool, run, the_pod, vms, world
 from tests.world_ports import FlakyCloud
@@ -121,7 +121,7 @@ def test_a_port_can_be_down_for_as_long_as_asked() -> None:
 
 def phases(w: World) -> dict[str, PodPhase]:
     """The phases that the port shows, by pod name."""
-    return {p.name: p.phase for p in WorldCluster(w).look().pods}
+    return {p.name: p.phase for p in SimulatedCluster(w).look().pods}
 
 
 def test_gpu_pods_are_shown_by_where_they_stand_and_terminated_ones_are_left_out() -> None:
@@ -144,7 +144,7 @@ def test_a_pod_keeps_what_decides_where_it_may_go() -> None:
     w = world()
     tolerations = (Toleration(key="gpu", operator="Exists"),)
     w.submit(job(pods=2, gang=True, namespace="ml", node_selector={"k": "v"}, tolerations=tolerations, team="blue"))
-    first = WorldCluster(w).look().pods[0]
+    first = SimulatedCluster(w).look().pods[0]
     assert (first.gang, first.owner, first.labels["team"]) == ("ml/j", "Job/j", "blue")
     assert (first.node_selector, first.tolerations, first.requests) == ({"k": "v"}, tolerations, {GPU: 1})
 
@@ -152,7 +152,7 @@ def test_a_pod_keeps_what_decides_where_it_may_go() -> None:
 def test_a_pod_is_shown_anew_after_it_changed() -> None:
     w = world(pool(count=1))
     w.submit(job())
-    cluster = WorldCluster(w)
+    cluster = SimulatedCluster(w)
     first = cluster.look().pods[0]
     assert cluster.look().pods[0] is first
     run(w, 1)
@@ -166,7 +166,7 @@ def test_daemon_and_terminating_pods_are_marked() -> None:
     w.submit(job())
     run(w, 10)
     w.delete_pod("default", "j-0")
-    shown = {p.name: (p.daemon, p.terminating) for p in WorldCluster(w).look().pods}
+    shown = {p.name: (p.daemon, p.terminating) for p in SimulatedCluster(w).look().pods}
     assert shown == {"daemon": (True, False), "j-0": (False, True)}
 
 
@@ -175,7 +175,7 @@ def test_nodes_show_instance_gpus_and_who_is_hosted_there() -> None:
     (vm,) = vms(w)
     labels = {"app.kubernetes.io/name": "prometheus"}
     w.add_pod(PodSpec(namespace="monitoring", name="prom", labels=labels, owner_kind="StatefulSet"))
-    cluster: Cluster = WorldCluster(w)
+    cluster: Cluster = SimulatedCluster(w)
     assert cluster.look().nodes[0].hosts == ()
     run(w, 1)
     (node,) = cluster.look().nodes
@@ -187,7 +187,7 @@ def test_nodes_show_instance_gpus_and_who_is_hosted_there() -> None:
 def test_a_cordon_is_ours_is_made_once_and_is_undone() -> None:
     w = world(pool(count=1))
     name = vms(w)[0].hostname
-    cluster = WorldCluster(w)
+    cluster = SimulatedCluster(w)
     assert [cluster.cordon(name, "act-1").did for _ in range(2)] == [Did.DONE, Did.ALREADY]
     assert w.nodes[name].annotations == {CORDON_ANNOTATION: "act-1"}
     assert [cluster.uncordon(name).did for _ in range(2)] == [Did.DONE, Did.ALREADY]
@@ -199,7 +199,7 @@ def test_somebody_elses_cordon_is_left_alone() -> None:
     w = world(pool(count=1))
     name = vms(w)[0].hostname
     w.patch_node(name, unschedulable=True)
-    cluster = WorldCluster(w)
+    cluster = SimulatedCluster(w)
     assert cluster.cordon(name, "act-1").did is Did.DIFFERS
     assert cluster.uncordon(name).did is Did.DIFFERS
     assert cluster.writes == []
@@ -210,7 +210,7 @@ def test_a_node_with_a_gpu_pod_is_not_drained() -> None:
     w.submit(job())
     w.add_pod(PodSpec(namespace="default", name="web", owner_kind="ReplicaSet"))
     run(w, 10)
-    cluster = WorldCluster(w)
+    cluster = SimulatedCluster(w)
     name = vms(w)[0].hostname
     assert [p.name for p in cluster.gpu_pods_on(name)] == ["j-0"]
     cluster.cordon(name, "act-1")
@@ -225,7 +225,7 @@ def test_a_drain_evicts_what_may_go_and_is_done_once_all_have_left() -> None:
     w.add_pod(PodSpec(namespace="default", name="web", owner_kind="ReplicaSet", owner_name="web"))
     w.add_pod(PodSpec(namespace="kube-system", name="proxy", owner_kind="DaemonSet", node=name))
     run(w, 10)
-    cluster = WorldCluster(w)
+    cluster = SimulatedCluster(w)
     cluster.cordon(name, "act-1")
     with pytest.raises(TryLater) as leaving:
         cluster.drain(name)
@@ -240,7 +240,7 @@ def test_a_drain_waits_for_a_disruption_budget() -> None:
     w.pdbs.append(Pdb(namespace="default", selector={}, min_available=1))
     w.add_pod(PodSpec(namespace="default", name="web", owner_kind="ReplicaSet", owner_name="web"))
     run(w, 10)
-    cluster, name = WorldCluster(w), vms(w)[0].hostname
+    cluster, name = SimulatedCluster(w), vms(w)[0].hostname
     cluster.cordon(name, "act-1")
     with pytest.raises(TryLater) as blocked:
         cluster.drain(name)
@@ -251,7 +251,7 @@ def test_a_drain_waits_for_a_disruption_budget() -> None:
 def test_an_announcement_becomes_an_event_on_the_pod() -> None:
     w = world()
     w.submit(job())
-    cluster = WorldCluster(w)
+    cluster = SimulatedCluster(w)
     cluster.record_event(cluster.look().pods[0], reason="NoPoolFits", message="no pool offers it")
     assert [(e.name, e.reason, e.message) for e in w.events] == [("j-0", "NoPoolFits", "no pool offers it")]
 

@@ -1,7 +1,7 @@
 """The two implementations of the port `Cluster` change one and the same world in the same way.
 
-Every case runs twice: the product's adapter over HTTP, and the in-memory one of the replays. Where they differ, what
-a replay promises would not hold in a cluster.
+Every case runs twice: the product's adapter over HTTP, and the in-memory one, which extends that of the replays. Where
+they differ, what a replay promises would not hold in a cluster.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,8 +26,8 @@ from receiver.ports import (
     Did,
     TryLater,
 )
-from receiver.replay.kubernetes import WorldCluster
 from receiver.replay.world.objects import Pdb, PodSpec
+from simulator.cluster_port import SimulatedCluster
 from simulator.server import Simulator
 from tests.simulator.builders import GPU_POOL
 
@@ -49,7 +49,7 @@ def sim(start: Starter) -> Simulator:
 def cluster(sim: Simulator, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
     """Both implementations, one after the other."""
     if request.param == "in memory":
-        yield WorldCluster(sim.world)
+        yield SimulatedCluster(sim.world)
         return
     adapter = connect(str(sim.kubeconfig(tmp_path / "kubeconfig")), timeouts=(1, 5))
     yield adapter

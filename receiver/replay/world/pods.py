@@ -23,7 +23,6 @@ from receiver.replay.world.objects import (
 )
 from receiver.replay.world.scheduler import Scheduler
 
-Owner = tuple[str, str, str]  # kind, namespace, name
 AT_ONCE = frozenset({"ReplicaSet", "ReplicationController"})  # they replace a pod as soon as its deletion begins
 INDEX_LABEL = "batch.kubernetes.io/job-completion-index"
 NAME_LABEL = "batch.kubernetes.io/job-name"
@@ -144,7 +143,6 @@ class Pods:
     _specs: dict[Key, PodSpec] = field(default_factory=dict)
     _origins: dict[Key, tuple[str, int]] = field(default_factory=dict)  # the first name, and how many replacements
     _lost: set[str] = field(default_factory=set)  # uids of pods whose node died under them
-    _at_zero: set[Owner] = field(default_factory=set)  # controllers that replace nothing
 
     def __post_init__(self) -> None:
         self.scheduler = Scheduler(self._cluster, self._agenda, self._bind, self._packing)
@@ -170,7 +168,6 @@ class Pods:
             state["message"] = "Scheduling is blocked due to non-empty scheduling gates"
         gang = spec.annotations.get(GANG_ANNOTATION) or None
         pod = self._cluster.add_pod(WorldPod(**state, uid=self._dice.uuid(), created_at=now, gang=gang))
-        self._at_zero.discard((spec.owner_kind, spec.namespace, spec.owner_name))
         self._specs[key] = spec
         self._origins[key] = origin or (spec.name, 0)
         if spec.node is not None:
@@ -246,17 +243,6 @@ class Pods:
         if not dry_run:
             self.delete(namespace, name)
 
-    def scale_to_zero(self, kind: str, namespace: str, name: str) -> None:
-        """Scale a controller to zero replicas, or suspend a Job: its pods are deleted and not replaced."""
-        owner = (kind, namespace, name)
-        self._at_zero.add(owner)
-        for key in [p.key for p in self._cluster.active.values() if _owner(p) == owner]:
-            self.delete(*key)
-
-    def at_zero(self, kind: str, namespace: str, name: str) -> bool:
-        """True once a controller was scaled to zero, until a pod of it is created again."""
-        return (kind, namespace, name) in self._at_zero
-
     def _healthy(self, pdb: Pdb) -> int:
         return sum(
             p.phase == "Running"
@@ -283,7 +269,7 @@ class Pods:
     def _replace(self, pod: WorldPod, spec: PodSpec | None, origin: tuple[str, int]) -> None:
         """Let the controller of *pod* create another from *spec* (None: it has done so, or must not)."""
         first, times = origin
-        returns = pod.owner_kind not in ("", "DaemonSet") and not pod.over and _owner(pod) not in self._at_zero
+        returns = pod.owner_kind not in ("", "DaemonSet") and not pod.over
         if spec is None or not returns:
             return
         if self._jobs.comes_back(pod, self._agenda.now):
@@ -335,10 +321,6 @@ class Pods:
     def node_removed(self, node: str) -> None:
         for pod in self._cluster.on(node):
             self._remove(pod.key, pod.uid)
-
-
-def _owner(pod: WorldPod) -> Owner:
-    return (pod.owner_kind, pod.namespace, pod.owner_name)
 
 
 def _fields_of(one: PodTemplate, kind: type[PodTemplate]) -> dict[str, Any]:

@@ -94,8 +94,6 @@ class World:
         self.delete_pod = pods.delete
         self.evict = pods.evict
         self.rehearse_eviction = partial(pods.evict, dry_run=True)
-        self.scale_to_zero = pods.scale_to_zero
-        self.at_zero = pods.at_zero
         self.patch_node = self._nodes.patch
         self.utilization = activity.average
         self.gpus = activity.gpus
