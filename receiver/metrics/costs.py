@@ -99,15 +99,11 @@ def _usd(found: Mapping[str, Sequence[Line]]) -> list[Row]:
 
 
 AMOUNTS = (
-    ("limit_usd", "monthly_usd", "The month's allowance in USD."),
-    ("spent_usd", "spent_usd", "Spent this month in USD; absent while it is not known."),
-    ("reserved_usd", "reserved_usd", "Kept aside in USD for growth under way and hours about to start."),
-    ("forecast_burn_usd", "forecast_burn_usd", "USD at the month's end if what runs now goes on running."),
-    (
-        "forecast_trend_usd",
-        "forecast_trend_usd",
-        "USD at the month's end if the pace goes on that the ledger saw this month.",
-    ),
+    ("monthly_usd", "The month's allowance in USD."),
+    ("spent_usd", "Spent this month in USD; absent while it is not known."),
+    ("reserved_usd", "Kept aside in USD for growth under way and hours about to start."),
+    ("forecast_burn_usd", "USD at the month's end if what runs now goes on running."),
+    ("forecast_trend_usd", "USD at the month's end if the pace goes on that the ledger saw this month."),
 )
 
 
@@ -116,7 +112,8 @@ def budgets(found: Picture, policy: Policy) -> Iterator[Metric]:
     shown = found.budgets
     if not found.model_fields_set and policy.budget is not None:
         shown = (ScopedBudget(scope=Scope.CLUSTER, monthly_usd=policy.budget.monthly_usd),)
-    for name, attribute, text in AMOUNTS:
+    for attribute, text in AMOUNTS:
+        name = "limit_usd" if attribute == "monthly_usd" else attribute
         rows = [((budget.scope, budget.name), getattr(budget, attribute)) for budget in shown]
         yield gauge(f"budget_{name}", text, rows, "scope", "name")
     stages = [((b.scope, b.name, s.value), b.stage == s) for b in shown if b.stage for s in BudgetStage]

@@ -228,6 +228,11 @@ class LoopHealth:
         return self.state != "stopped" and self.beat_age <= self.fresh
 
     @property
+    def status(self) -> str:
+        """``ok`` or ``stale``."""
+        return "ok" if self.alive else "stale"
+
+    @property
     def steps_well(self) -> bool:
         """True unless this loop leads and no step of it has gone well for too long."""
         return self.good_age is None or self.good_age <= self.good_within

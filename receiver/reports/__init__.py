@@ -1,4 +1,1 @@
-"""Documents for readers: what a step publishes (`picture`) and the report of a month, with its text, table and page.
-
-One pydantic model per noun is what is stored, answered and described. Nothing here decides or writes.
-"""
+"""Documents for readers: what a step publishes, and the report of a month as text, table and page."""

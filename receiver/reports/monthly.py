@@ -3,7 +3,7 @@
 The chores run after the step. Failures are logged and retried, and never affect scaling.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -57,20 +57,14 @@ def found_in(store: ReadStore, policy: Policy, month: Month, now: datetime) -> F
         ],
         account_usd=_account(store, policy, month, now) if limited else None,
         seeded_pools=dict(seeded_by_pool(_seed(store, store.node_lives(month.start), month), policy, month.name)),
-        forecasts=_forecasts(store, month),
+        forecasts={  # of the last step; none of a month that is over
+            (Scope(budget.scope), budget.name): Forecast(
+                burn=budget.forecast_burn_usd, trend=budget.forecast_trend_usd, since=budget.forecast_since
+            )
+            for budget in kept_picture(store)[0].budgets
+            if budget.month == month.name
+        },
     )
-
-
-def _forecasts(store: ReadStore, month: Month) -> Mapping[tuple[Scope, str], Forecast]:
-    """The last step's forecasts for the budgets of *month*, by scope and name; empty for a month that is over."""
-    found, _ = kept_picture(store)
-    return {
-        (Scope(budget.scope), budget.name): Forecast(
-            burn=budget.forecast_burn_usd, trend=budget.forecast_trend_usd, since=budget.forecast_since
-        )
-        for budget in found.budgets
-        if budget.month == month.name
-    }
 
 
 def _account(store: ReadStore, policy: Policy, month: Month, now: datetime) -> Decimal | None:

@@ -20,7 +20,7 @@ from receiver.core.scaling.approval import is_wanted
 from receiver.core.scaling.assign import Wanted
 from receiver.core.scaling.waits import Direction, WaitKind
 from receiver.ports import ReadStore
-from receiver.reports.published import Cents, Count, Listed, Moment, Month, Positive, Published, Ratio, Usd, says, word
+from receiver.reports.document import Cents, Count, Listed, Moment, Month, Positive, Published, Ratio, Usd, says, word
 
 MOST_DIFFERENCES = 200  # between ledger and charges that are listed; differences_total counts all
 

@@ -10,7 +10,7 @@ from jinja2 import ChainableUndefined
 from werkzeug.exceptions import BadHost
 from werkzeug.routing import RequestRedirect
 
-from receiver.reports.published import Published
+from receiver.reports.document import Published
 from receiver.web import errors, health, webhook
 from receiver.web.api import reports
 from receiver.web.api import routes as api

@@ -1,22 +1,14 @@
 """Health, readiness and metrics: what a kubelet and Prometheus ask."""
 
 from datetime import timedelta
-from typing import Any, TypeVar
 
 from flask import Blueprint, Response, jsonify, make_response, request
 from prometheus_client.exposition import choose_encoder
 
 from receiver.core.model.text import span
-from receiver.ports import LoopHealth, TryLater, WontWork
-from receiver.web.api.documents import HealthDocument, LoopDocument, ReadinessDocument
+from receiver.ports import TryLater, WontWork
+from receiver.web.api.documents import HealthDocument, ReadinessDocument
 from receiver.web.parts import WebParts
-
-Loop = TypeVar("Loop", bound=LoopDocument)
-
-
-def loop_document(kind: type[Loop], health: LoopHealth, **more: Any) -> Loop:
-    """Return how the loop is doing and who leads."""
-    return kind.of(health, status="ok" if health.alive else "stale", **more)
 
 
 def blueprint(parts: WebParts) -> Blueprint:
@@ -27,8 +19,7 @@ def blueprint(parts: WebParts) -> Blueprint:
     def healthz() -> Response:
         """Answer 200 while the loop beats; 503 makes the kubelet restart the pod. The store is not asked."""
         health = parts.heartbeat()
-        more = {"watch": parts.watch(), "mode": parts.mode, "version": parts.version}
-        document = loop_document(HealthDocument, health, **more)
+        document = HealthDocument.of(health, watch=parts.watch(), mode=parts.mode, version=parts.version)
         return make_response(jsonify(document), 200 if health.alive else 503)
 
     @routes.get("/readyz")
@@ -40,7 +31,7 @@ def blueprint(parts: WebParts) -> Blueprint:
         """
         reason = ""
         health = parts.heartbeat()
-        if not parts.webhook_tokens:
+        if not parts.tokens().webhook:
             reason = "no webhook token: set GPU_AUTOSCALER_WEBHOOK_TOKEN"
         else:
             try:

@@ -13,9 +13,8 @@ from pydantic.json_schema import models_json_schema
 from receiver.config.model import ReadAccess
 from receiver.core.model.policy import Scope
 from receiver.core.money.attribution import By
-from receiver.reports.document import ReportDocument
+from receiver.reports.document import SUFFIX, ReportDocument
 from receiver.reports.picture import ChargesDocument, PoolDocument, WaitingPod
-from receiver.reports.published import SUFFIX
 from receiver.web.api import documents as api
 from receiver.web.api.request_parts import DEFAULT_LIMIT, LONGEST_TEXT, MAX_LIMIT
 from receiver.web.parts import WebParts

@@ -53,14 +53,6 @@ class WebParts:
         if self.max_body_bytes < 1:
             raise ValueError("max_body_bytes must be at least 1")
 
-    @property
-    def webhook_tokens(self) -> tuple[str, ...]:
-        return self.tokens().webhook
-
-    @property
-    def operator_token(self) -> str | None:
-        return self.tokens().operator
-
     def pool_name(self, pool_id: str) -> str:
         """Return what people call *pool_id*, or the id itself when the policy no longer names it."""
         pool = self.policy.pool(pool_id)

@@ -59,7 +59,7 @@ class Door:
     def _take(self, incoming: Request) -> tuple[int, Delivery]:
         """Remember one delivery and wake the loop; return its number. What policy thinks of it is decided later."""
         parts = self._parts
-        require_bearer(incoming.environ.get("HTTP_AUTHORIZATION"), parts.webhook_tokens)
+        require_bearer(incoming.environ.get("HTTP_AUTHORIZATION"), parts.tokens().webhook)
         with self._turn(incoming.content_length):
             body = read_body(incoming, parts.max_body_bytes)
             now = parts.clock.now()

@@ -5,7 +5,7 @@ from typing import Any
 
 from receiver.core.explain.samples import Doing, NodeTurn, PoolSample
 from receiver.core.model.memory import NodeLife
-from receiver.web.pages.pictures import LANES, SLOTS, Lanes, lanes
+from receiver.web.pages.pool_page import LANES, SLOTS, Lanes, lanes
 from tests.web.builders import L40S, NOW, a_life
 
 SINCE = NOW - timedelta(hours=24)

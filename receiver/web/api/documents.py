@@ -17,6 +17,7 @@ from receiver.core.money.attribution import By, Part
 from receiver.core.money.cost import amount
 from receiver.metrics.collector import WatchState
 from receiver.ports import StoredDecision, StoredOverride
+from receiver.reports.document import Count, Instant, Listed, Month, Positive, Published, Ratio, Usd, extra, says, word
 from receiver.reports.picture import (
     KeptOut,
     Picture,
@@ -29,7 +30,6 @@ from receiver.reports.picture import (
     SourceDocument,
     WaitingPod,
 )
-from receiver.reports.published import Count, Instant, Listed, Month, Positive, Published, Ratio, Usd, extra, says, word
 from receiver.web.api.request_parts import LONGEST_TEXT
 from receiver.web.parts import WebParts
 

@@ -30,7 +30,7 @@ def invalid(field: str, error: str, remedy: str) -> Problem:
 
 def require_operator(parts: WebParts) -> None:
     """Raise Unauthorized unless the request holds the operator's token."""
-    token = parts.operator_token
+    token = parts.tokens().operator
     require_bearer(request.headers.get("Authorization"), (token,) if token else (), OPERATOR)
 
 

@@ -8,14 +8,13 @@ from flask import Blueprint, Response, g, jsonify, request
 from receiver.core.explain.explain import State
 from receiver.core.model.model import Source
 from receiver.ports import StoredDecision
+from receiver.reports.document import utc
 from receiver.reports.picture import ChargesDocument, Picture, PoolDocument, Unfit, kept_picture
-from receiver.reports.published import utc
 from receiver.web.api import documents as api
 from receiver.web.api.changes import add_budget_changes, add_overrides, add_questions
 from receiver.web.api.reports import add_report
 from receiver.web.api.request_parts import invalid, limit_asked, pool_asked, pool_called
 from receiver.web.errors import Problem
-from receiver.web.health import loop_document
 from receiver.web.openapi import add_openapi
 from receiver.web.parts import WebParts
 
@@ -123,7 +122,7 @@ def _status(found: Picture, parts: WebParts) -> api.StatusDocument:
         at=found.at,
         mode=mode,
         version=parts.version,
-        loop=loop_document(api.LoopDocument, parts.heartbeat()),
+        loop=api.LoopDocument.of(parts.heartbeat()),
         budget=api.BudgetDocument.of_picture(found, parts),
         pools=tuple(api.pool_document(pool, mode) for pool in found.pools),
         sources=found.sources,

@@ -32,11 +32,9 @@ class TokenAdvice:
 
     none_set: tuple[str, str]
     none_sent: str
-    other_scheme: str
     empty: str
-    other: str = (
-        "give both sides the same token; a Secret that changed needs a restart of the side that read it at start"
-    )
+    other: str
+    other_scheme: str = "send 'Authorization: Bearer <token>'"
 
 
 WEBHOOK = TokenAdvice(
@@ -47,6 +45,7 @@ WEBHOOK = TokenAdvice(
     none_sent="send 'Authorization: Bearer <token>': in Alertmanager http_config.authorization.credentials_file",
     other_scheme="use http_config.authorization with type Bearer (the default) in Alertmanager, not basic_auth",
     empty="check that Alertmanager's credentials_file exists in its container and holds the token",
+    other="give both sides the same token; a Secret that changed needs a restart of the side that read it at start",
 )
 OPERATOR = TokenAdvice(
     none_set=(
@@ -54,7 +53,6 @@ OPERATOR = TokenAdvice(
         "set GPU_AUTOSCALER_OPERATOR_TOKEN for the server to a long random word, restart it, and send that word",
     ),
     none_sent="send 'Authorization: Bearer <token>' with the token that GPU_AUTOSCALER_OPERATOR_TOKEN holds",
-    other_scheme="send 'Authorization: Bearer <token>'",
     empty="check that GPU_AUTOSCALER_OPERATOR_TOKEN is set where you send from",
     other="send the token that the server has in GPU_AUTOSCALER_OPERATOR_TOKEN; the webhook's is another one",
 )
@@ -65,7 +63,6 @@ READER = TokenAdvice(
     ),
     none_sent="send 'Authorization: Bearer <token>' with the reader's or the operator's token; the command "
     "line takes it from GPU_AUTOSCALER_READER_TOKEN or GPU_AUTOSCALER_OPERATOR_TOKEN, browsers log in at /login",
-    other_scheme="send 'Authorization: Bearer <token>'",
     empty="check that GPU_AUTOSCALER_READER_TOKEN is set where you send from",
     other="send the token that the server has in GPU_AUTOSCALER_READER_TOKEN or GPU_AUTOSCALER_OPERATOR_TOKEN",
 )

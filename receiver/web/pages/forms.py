@@ -217,7 +217,7 @@ def answers(parts: WebParts) -> Blueprint:
 
 
 def _asked(signed: str, parts: WebParts) -> Question:
-    token = parts.operator_token
+    token = parts.tokens().operator
     if token is None:
         raise Problem(403, "this server signs no links", "set GPU_AUTOSCALER_OPERATOR_TOKEN for it and restart it")
     number = Seal(token).read(signed)

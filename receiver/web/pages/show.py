@@ -2,7 +2,7 @@
 
 import base64
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from importlib.resources import files
 from typing import Any
@@ -73,24 +73,9 @@ def before(value: Any, then: Any) -> str:
     return f"{span(seconds)} {'before' if seconds >= 0 else 'after'}"
 
 
-FILTERS = {
-    "ago": ago,
-    "assumed": assumed,
-    "before": before,
-    "brief": brief,
-    "clock": clock,
-    "count": count,
-    "fine_usd": fine_dollars,
-    "foreseen": foreseen,
-    "hours": hours,
-    "lasting": lasting,
-    "moment": minute,
-    "percent": percent,
-    "some": some,
-    "stamp": stamp,
-    "standstill": standstill,
-    "usd": dollars,
-}
+OWN_NAMES = (ago, assumed, before, brief, clock, count, foreseen, hours, lasting, percent, some, stamp, standstill)
+FILTERS: dict[str, Callable[..., Any]] = {function.__name__: function for function in OWN_NAMES}
+FILTERS |= {"fine_usd": fine_dollars, "moment": minute, "usd": dollars}
 
 
 def alone(template: str, sheets: Sequence[str], undefined: type[Undefined] = ChainableUndefined, **values: Any) -> str:
