@@ -230,12 +230,7 @@ def explain(
 
 
 def fates(
-    facts: Facts,
-    assignment: Assignment,
-    decisions: Mapping[str, Decision],
-    policy: Policy,
-    *,
-    observing: bool = False,
+    facts: Facts, assignment: Assignment, decisions: Mapping[str, Decision], policy: Policy, *, observing: bool = False
 ) -> Iterator[tuple[Workload, Fate]]:
     """Yield what becomes of each waiting workload, in the order of service; the arguments are those of `explain`."""
     places = [Place(p, facts, assignment.pools[p.id], decisions[p.id], observing) for p in policy.pools]

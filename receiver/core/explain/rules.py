@@ -212,9 +212,7 @@ RULES: Mapping[str, Rule] = {
         plain="removals are snoozed by an override",
     ),
     "above_the_floor": Rule(
-        meaning="The pool does not shrink below its minimum.",
-        says=says.above_the_floor,
-        plain="it is at its minimum",
+        meaning="The pool does not shrink below its minimum.", says=says.above_the_floor, plain="it is at its minimum"
     ),
     "not_backing_off": Rule(
         meaning="A failed change is not tried again before its back-off ends.",
@@ -268,14 +266,8 @@ RULES: Mapping[str, Rule] = {
             "no node would be bought if the pods were gone, or had room on a usable node of a pool that fits them",
         ),
     ),
-    "floor": Rule(
-        meaning="The pool has fewer nodes than its minimum.",
-        says=says.floor,
-    ),
-    "standby": Rule(
-        meaning="The pool has fewer empty spare nodes than it should keep.",
-        says=says.standby,
-    ),
+    "floor": Rule(meaning="The pool has fewer nodes than its minimum.", says=says.floor),
+    "standby": Rule(meaning="The pool has fewer empty spare nodes than it should keep.", says=says.standby),
     "headroom": Rule(
         meaning="Fewer GPUs are free than the demand of the last minutes suggests will be needed next.",
         says=lambda _, case: (f"{case.wanted.headroom}: {some(case.wanted.for_headroom, 'more node')}", ()),
@@ -286,10 +278,7 @@ RULES: Mapping[str, Rule] = {
         says=says.dead_nodes,
         changes=("a node stays if it becomes usable before it is deleted, or is annotated gpu-autoscaler.io/protect",),
     ),
-    "override": Rule(
-        meaning="A person's temporary request: pin, floor, ceiling, pause or snooze.",
-        says=says.override,
-    ),
+    "override": Rule(meaning="A person's temporary request: pin, floor, ceiling, pause or snooze.", says=says.override),
     "silence": Rule(
         meaning="A silence in Alertmanager that names the pool is in force.",
         says=lambda reason, _: (str(reason.because), ()),
@@ -334,24 +323,12 @@ RULES: Mapping[str, Rule] = {
         changes=("a waiting GPU pod that fits this pool and has no room on an existing node or one on its way",),
         noted=True,
     ),
-    "keep_until": Rule(
-        meaning="A workload asked that its node stays for a while.",
-        says=says.keep_until,
-    ),
+    "keep_until": Rule(meaning="A workload asked that its node stays for a while.", says=says.keep_until),
     "scale_up": Rule(
         meaning="An alert asks to look for growth; how much is worked out from the pods that wait.",
         says=says.alert_asks,
     ),
-    "scale_down": Rule(
-        meaning="An alert asks to look for nodes to remove.",
-        says=says.alert_asks,
-    ),
-    "hold": Rule(
-        meaning="An alert says that busy nodes should stay where they are.",
-        says=says.alert_asks,
-    ),
-    "fallback": Rule(
-        meaning="GPU activity is not known everywhere, so pod counts decide.",
-        says=says.alert_asks,
-    ),
+    "scale_down": Rule(meaning="An alert asks to look for nodes to remove.", says=says.alert_asks),
+    "hold": Rule(meaning="An alert says that busy nodes should stay where they are.", says=says.alert_asks),
+    "fallback": Rule(meaning="GPU activity is not known everywhere, so pod counts decide.", says=says.alert_asks),
 }
