@@ -64,9 +64,6 @@ def _bound_ends(override: Override | None, case: Case) -> list[tuple[str, dateti
     return [_window(case)] if case.wanted.bounds.names else []
 
 
-# --- guardrails
-
-
 def sources_answer(reason: Reason, case: Case) -> Said:
     silent = reason.because
     answer, without = answer_of(silent.source, silent.state), []
@@ -256,9 +253,6 @@ def one_change_at_a_time(reason: Reason, _case: Case) -> Said:
     failed = f"; its last error: {action.last_error}" if action.last_error else ""
     end = f"the end of action {action.id}, open since {moment(action.opened_at)}{failed}"
     return f"action {action.id} is open", [(end, None)]
-
-
-# --- what wants a size, or is noted
 
 
 def demand(_reason: Reason, case: Case) -> Said:

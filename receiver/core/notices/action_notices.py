@@ -35,7 +35,7 @@ class Around:
 def ended(action: Action, outcome: Outcome, around: Around) -> Notice:
     """The notice of an *action* that ended with *outcome*."""
     pool, evidence = around.policy.pool(action.pool), around.decision.evidence if around.decision else {}
-    cause, title, severity = _headline(action, outcome)
+    cause, title, severity, after = _news(action, outcome, pool, around)
     asking = wording.asked_in(evidence.get("workloads", ()))
     confirmed, grows = outcome.kind is OutcomeKind.CONFIRMED, action.kind is ActionKind.GROW
     told_again = confirmed or outcome.kind is OutcomeKind.WITHDRAWN
@@ -56,7 +56,7 @@ def ended(action: Action, outcome: Outcome, around: Around) -> Notice:
             why=_why(action, outcome, around.decision),
             whose=wording.whose(asking) if grows else "",
             cost=_cost(action, outcome, pool, around, wording.teams_asking(asking)),
-            after=_next(action, outcome, pool, around),
+            after=after if pool else "nothing: the pool is no longer in the configuration",
         ),
         severity=severity,
         pool=action.pool,
@@ -102,33 +102,41 @@ def _gone(action: Action) -> list[str]:
     return [v.node for v in action.victims if v.stage in (VictimStage.DELETED, VictimStage.GONE)]
 
 
-def _headline(action: Action, outcome: Outcome) -> tuple[Cause, str, Severity]:
-    """What kind of news it is, in a title without the pool."""
+def _news(action: Action, outcome: Outcome, pool: Pool | None, around: Around) -> tuple[Cause, str, Severity, str]:
+    """What kind of news it is, in a title without the pool, and what happens next."""
     grows, wanted = action.kind is ActionKind.GROW, some(action.to_count, "node")
+    change = f"{action.from_count} -> {action.to_count} nodes"
     match outcome.kind:
         case OutcomeKind.CONFIRMED if grows:
-            return Cause.GREW, f"{action.from_count} -> {action.to_count} nodes", Severity.SUCCESS
+            after = _usable(pool, around.state, outcome.at) if pool else ""
+            return Cause.GREW, change, Severity.SUCCESS, after
         case OutcomeKind.CONFIRMED:
-            left = action.from_count - len(_gone(action))
-            return Cause.SHRANK, f"{action.from_count} -> {left} nodes", Severity.SUCCESS
+            change = f"{action.from_count} -> {action.from_count - len(_gone(action))} nodes"
+            return Cause.SHRANK, change, Severity.SUCCESS, "it grows again when GPU work waits"
         case OutcomeKind.OBSERVED:
-            change = f"{action.from_count} -> {action.to_count} nodes"
-            return Cause.WOULD_CHANGE, f"would go {change} (observing, nothing was changed)", Severity.INFO
-        case OutcomeKind.FAILED if grows:
+            title = f"would go {change} (observing, nothing was changed)"
+            after = "nothing while mode is observe; a message follows when the change or its reason differs"
+            return Cause.WOULD_CHANGE, title, Severity.INFO, after
+        case OutcomeKind.FAILED:
             free, refused = "no GPU", f"{action.from_count} -> {wanted} refused"
             if action.to_count - action.from_count > 1:
                 free = "too few GPUs"
-            cause, short = {
+            cause, title = {
                 Shortage.STOCK: (Cause.OUT_OF_STOCK, f"Civo has {free} free, {refused}"),
                 Shortage.QUOTA: (Cause.OUT_OF_STOCK, f"Civo's quota is used up, {refused}"),
                 Shortage.OTHER: (Cause.GROWTH_FAILED, f"could not grow to {wanted}"),
             }[shortage_of(outcome.detail)]
-            return cause, short, Severity.FAILURE
-        case OutcomeKind.FAILED:
-            return Cause.REMOVAL_STOPPED, "removal stopped", Severity.FAILURE
+            if not grows:
+                cause, title = Cause.REMOVAL_STOPPED, "removal stopped"
+            return cause, title, Severity.FAILURE, _tried_again(action, outcome, around)
         case _:
             what = f"growth to {wanted}" if grows else f"removal of {some(len(action.victims), 'node')}"
-            return Cause.WITHDRAWN, f"{what} called off", Severity.INFO
+            return (
+                Cause.WITHDRAWN,
+                f"{what} called off",
+                Severity.INFO,
+                "the next decision starts from what is found then",
+            )
 
 
 def _why(action: Action, outcome: Outcome, decision: Decision | None) -> str:
@@ -156,23 +164,6 @@ def _cost(action: Action, outcome: Outcome, pool: Pool | None, around: Around, t
     if outcome.kind in (OutcomeKind.CONFIRMED, OutcomeKind.OBSERVED):
         return wording.costs(pool, around.budgets, action.to_count, action.from_count, teams)
     return wording.costs(pool, around.budgets, action.from_count, teams=teams)
-
-
-def _next(action: Action, outcome: Outcome, pool: Pool | None, around: Around) -> str:
-    grows = action.kind is ActionKind.GROW
-    if pool is None:
-        return "nothing: the pool is no longer in the configuration"
-    match outcome.kind:
-        case OutcomeKind.CONFIRMED if grows:
-            return _usable(pool, around.state, outcome.at)
-        case OutcomeKind.CONFIRMED:
-            return "it grows again when GPU work waits"
-        case OutcomeKind.OBSERVED:
-            return "nothing while mode is observe; a message follows when the change or its reason differs"
-        case OutcomeKind.FAILED:
-            return _tried_again(action, outcome, around)
-        case _:
-            return "the next decision starts from what is found then"
 
 
 def _usable(pool: Pool, state: PoolState | None, now: datetime) -> str:

@@ -89,9 +89,6 @@ def good_news(facts: Facts) -> Iterator[Notice]:
         yield Notice(cause=cause, topic=topic, key=CLEAR, title=title, body=body, all_clear=True)
 
 
-# --- sources, rights, budgets, alerts
-
-
 NO_CHANGE, NO_REMOVAL = "no GPU pool changes", "no GPU node is removed; growth goes on"
 
 

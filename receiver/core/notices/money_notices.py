@@ -14,8 +14,6 @@ from receiver.core.notices.notice import Cause, Notice, Severity
 from receiver.core.report.lines import PaidFor, Subtotal
 from receiver.core.report.report import Report
 
-# --- budget
-
 BUDGET_TOPIC = "budget:"
 _STAGES = tuple(BudgetStage)
 _BUDGET_CAUSES = {
@@ -137,8 +135,6 @@ def _effect(view: BudgetView, *, closes: bool) -> str:
     return f"{what} and no empty node enters another paid hour; running work goes on{closed}"
 
 
-# --- closing
-
 CLOSED_TOPIC = "closed:"
 NODES_IN_KEY = 5  # further nodes at the end are no news
 NO_STOP = "no budget for this pool is at its stop any more"
@@ -205,9 +201,6 @@ def when_reopened(told: Mapping[str, tuple[str, datetime]]) -> Mapping[str, date
     return {topic.removeprefix(CLOSED_TOPIC): at for topic, (key, at) in told.items() if key.startswith(REOPENED)}
 
 
-# --- hold
-
-
 def kept_out(place: str, did: str, sentence: str, wanted: Intent, *, over: bool = False) -> Notice:
     """The notice of what was done at *place*; *did* is a word of `receiver.ports.Did` or ``failed``."""
     way = "let into" if over else "kept out of"
@@ -227,8 +220,6 @@ def kept_out(place: str, did: str, sentence: str, wanted: Intent, *, over: bool 
         severity=Severity.INFO if did in ("done", "observed") else Severity.WARNING,
     )
 
-
-# --- charges
 
 CHARGES_SILENT_FOR = timedelta(hours=1)  # only a lost store waits for the charges, and says so itself
 DIFFERENCES_NAMED = 3  # differences that a message names
@@ -283,8 +274,6 @@ def _differ(size: str, lines: list[Difference], off: Decimal, month: str) -> Not
         severity=Severity.WARNING,
     )
 
-
-# --- report notice
 
 REPORT_TOPIC = "report:"
 CONSUMERS = 5

@@ -24,8 +24,6 @@ from receiver.core.notices import wording
 from receiver.core.notices.notice import GUIDES, Cause, Notice, Severity
 from receiver.core.scaling.assign import Wanted
 
-# --- approval
-
 QUESTION_TOPIC = "question:"
 
 
@@ -119,8 +117,6 @@ def answered(question: Question, answer: Answer, who: str, override: Override | 
         pool=question.pool,
     )
 
-
-# --- override
 
 MEANING = {
     OverrideKind.PIN: "pinned to {nodes}",

@@ -22,8 +22,6 @@ from receiver.core.scaling.bounds import Grace, evicting, evicts, topic_of
 from receiver.core.scaling.guardrails import Case
 from receiver.core.scaling.removal import busy_beyond
 
-# --- eviction
-
 PROTECT = "gpu-autoscaler.io/protect"
 
 
@@ -178,19 +176,9 @@ def _why_stopped(case: Case) -> str:
     return f"paused: {case.state.silence}" if case.state.silence is not None else ""
 
 
-# --- idle
-
 IDLE_SHUTDOWN = "gpu-autoscaler.io/idle-shutdown"
 A_DAY = timedelta(days=1)
 OBSERVED = "nothing while mode is observe"
-IDLE_CAUSES = {
-    IdleStanding.WARNED: Cause.IDLE_WARNED,
-    IdleStanding.KEPT: Cause.IDLE_KEPT,
-    IdleStanding.OBSERVED: Cause.IDLE_WARNED,
-    IdleStanding.FAILED: Cause.IDLE_FAILED,
-    IdleStanding.DONE: Cause.IDLE_SHUT_DOWN,
-    IdleStanding.CANNOT: Cause.IDLE_CANNOT,
-}
 
 
 def idle_notice(standing: IdleStanding, workload: Consenting, case: IdleCase, detail: str = "") -> Notice:
@@ -199,7 +187,7 @@ def idle_notice(standing: IdleStanding, workload: Consenting, case: IdleCase, de
     idle = f"idle for {lasting(workload.window)}"
     requested = f"{some(len(workload.pods), 'GPU pod')} of it requested that with {IDLE_SHUTDOWN}"
     when = wording.moment(shutdown_at(workload, case), case.now)
-    severity, happened, do = Severity.INFO, "", ""
+    cause, severity, happened, do = Cause.IDLE_WARNED, Severity.INFO, "", ""
     match standing:
         case IdleStanding.WARNED if case.mode == "observe":
             title, why, after = f"would be scaled to zero at {when} (observing)", f"{idle}; {requested}", OBSERVED
@@ -209,25 +197,26 @@ def idle_notice(standing: IdleStanding, workload: Consenting, case: IdleCase, de
             after, do = f"at {when} it is scaled to zero, unless its GPUs are used before", _how_to_keep(workload, case)
         case IdleStanding.KEPT:
             title, why = f"is kept until {detail}", f"one of its pods has {KEEP_UNTIL}"
-            after = "if it is idle then, a new warning follows"
+            cause, after = Cause.IDLE_KEPT, "if it is idle then, a new warning follows"
         case IdleStanding.CANNOT:
-            title, severity = "cannot be scaled to zero", Severity.WARNING
+            cause, title, severity = Cause.IDLE_CANNOT, "cannot be scaled to zero", Severity.WARNING
             no = "this pod has no owner to scale" if workload.kind == "Pod" else f"a {workload.kind} has no scale"
             why = f"{no}; {IDLE_SHUTDOWN} works on pods of Deployments, StatefulSets, ReplicaSets and Jobs"
             after = "it stays as it is; this message comes once"
         case IdleStanding.DONE:
-            title, happened, severity = f"was scaled to zero: {idle}", detail, Severity.SUCCESS
+            cause, title, happened = Cause.IDLE_SHUT_DOWN, f"was scaled to zero: {idle}", detail
             why, after = requested, "its nodes are removed when they are idle"
-            do = f"To start it again: {_undo(workload)}"
+            do, severity = f"To start it again: {_undo(workload)}", Severity.SUCCESS
         case IdleStanding.OBSERVED:
             title = "would be scaled to zero (observing, nothing was changed)"
             why, after = f"{idle}: {detail}", OBSERVED
         case _:
-            title, why, severity = "could not be scaled to zero", detail, Severity.FAILURE
+            cause, severity = Cause.IDLE_FAILED, Severity.FAILURE
+            title, why = "could not be scaled to zero", detail
             after = f"it is tried again for a day while its GPUs are idle; to stop that, remove {IDLE_SHUTDOWN}"
     whose = wording.whose(wording.asked_by(workload.pods, case.policy))
     return Notice(
-        cause=IDLE_CAUSES[standing],
+        cause=cause,
         topic=workload.topic,
         key=key_of(standing, case),
         title=f"GPU workload {_name_of(workload.key)} {title}",
@@ -300,8 +289,6 @@ def ignored_wishes(states: Iterable[PoolState], allowed: KeepUntil, now: datetim
         found[notice] = (*found.get(notice, ()), pod)
     return found
 
-
-# --- pod events
 
 TOLD_STATES = (State.HELD, State.GANG_INCOMPLETE, State.FITS_NOWHERE)
 AGAIN_AFTER = timedelta(minutes=5)  # the same message is not left on a pod again before

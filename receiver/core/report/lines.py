@@ -30,14 +30,6 @@ class PaidFor(StrEnum):
     SEEDED = "seeded"  # spent before the ledger began, known only as a sum
 
 
-NOBODYS = {
-    Part.UNALLOCATED: PaidFor.UNALLOCATED,
-    Part.UNWATCHED: PaidFor.UNWATCHED,
-    Part.AHEAD: PaidFor.AHEAD,
-    Part.SEEDED: PaidFor.SEEDED,
-}
-
-
 @dataclass(frozen=True, slots=True)
 class Whose:
     """The key of a line. *workload*, *namespace* and *owner* are empty for parts that no workload held."""
@@ -117,7 +109,7 @@ def _team(whose: Whose) -> tuple[Part, str]:
 def _pieces_of(share: Share, policy: Policy) -> Iterator[CostPiece]:
     row = share.usage
     whose = Whose(
-        paid_for=PaidFor.USED if row else NOBODYS[share.part],
+        paid_for=PaidFor.USED if row else PaidFor(share.part),
         pool=key_of(share, By.POOL, policy),
         size=share.size,
         kind=key_of(share, By.GPU_KIND, policy),

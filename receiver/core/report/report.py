@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
@@ -22,7 +22,6 @@ from receiver.core.report.lines import (
     PaidFor,
     Subtotal,
     UnitCost,
-    Whose,
     add_up,
     by,
     cost_lines,
@@ -298,13 +297,12 @@ def _units(
     combined with one team's cost."""
     for unit in policy.reports.units:
         if team is None or (unit.team and unit.team == team):
-            only = unit.only.items()
-            counted = (x for x in lines if not only or (x.whose.workload and only <= _labels_of(x.whose).items()))
-            yield unit_cost(unit, sum((x.usd for x in counted), Decimal(0)), counts.get(unit.name))
-
-
-def _labels_of(whose: Whose) -> Mapping[str, str]:
-    return {"namespace": whose.namespace, **{key: getattr(whose.owner, key) for key in Owner.__slots__}}
+            usd = Decimal(0)
+            for line in lines:
+                owned = {"namespace": line.whose.namespace, **asdict(line.whose.owner)}
+                if not unit.only or (line.whose.workload and unit.only.items() <= owned.items()):
+                    usd += line.usd
+            yield unit_cost(unit, usd, counts.get(unit.name))
 
 
 def of_month(workloads: Iterable[WorkloadLife], start: datetime, until: datetime) -> tuple[WorkloadLife, ...]:
