@@ -21,7 +21,6 @@ from receiver.ports import Clock, TryLater
 TEST_ALERT = "GpuAutoscalerDoctor"
 PATIENCE = 75.0  # seconds: longer than a group_wait of a minute
 POLL_SECONDS = 0.5
-SAID_EVERY = 10.0  # seconds between progress messages
 LASTS = timedelta(minutes=10)  # Alertmanager then ends the test alert even if the doctor was killed
 
 PEERS = Check(
@@ -64,15 +63,6 @@ class AlertmanagerPeer:
     beats: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlertWait:
-    """How to wait for the test alert: *sleep* takes seconds, *say* shows progress, *elapsed* is a monotonic clock."""
-
-    say: Callable[[str], None]
-    sleep: Callable[[float], None] = time.sleep
-    elapsed: Callable[[], float] = time.monotonic
-
-
 def look(installation: Installation) -> Iterator[Finding]:
     """Check every configured Alertmanager, and send a test alert if asked to."""
     urls, clock = installation.settings.configuration.alertmanager.urls, installation.clock
@@ -85,7 +75,8 @@ def look(installation: Installation) -> Iterator[Finding]:
         apis = [stack.enter_context(MonitoringApi("Alertmanager", url, clock, CALL_TIMEOUTS)) for url in urls]
         yield from judge([ask(api) for api in apis])
         if installation.send_test_alert:
-            yield send(apis, server, clock, AlertWait(say=lambda text: click.echo(text, err=True)))
+            click.echo(f"waiting for the test alert, at most {PATIENCE:.0f} s", err=True)
+            yield send(apis, server, clock)
         else:
             yield ROUND.skipped("not requested (--send-test-alert)")
 
@@ -138,7 +129,13 @@ def heard(server: ServerApi, now: datetime) -> Finding:
     return HEARD.failed_if(not source.get("up"), lost, f"the autoscaler received the heartbeat {ago}")
 
 
-def send(peers: Sequence[MonitoringApi], server: ServerApi, clock: Clock, waiting: AlertWait) -> Finding:
+def send(
+    peers: Sequence[MonitoringApi],
+    server: ServerApi,
+    clock: Clock,
+    sleep: Callable[[float], None] = time.sleep,
+    elapsed: Callable[[], float] = time.monotonic,
+) -> Finding:
     """Post a test alert to each of *peers*, as Prometheus does, wait until it arrives at *server*, and resolve it."""
     labels = {
         "alertname": TEST_ALERT,
@@ -152,20 +149,25 @@ def send(peers: Sequence[MonitoringApi], server: ServerApi, clock: Clock, waitin
         server.get_list("alerts")
     except (TryLater, NotThereError, RefusedError) as error:
         return ROUND.failed(f"cannot read the received alerts of the server at {server.shown}: {error}")
-    began, started = clock.now(), waiting.elapsed()
+    began, started, took = clock.now(), elapsed(), None
     refusals = {peer.shown: _post(peer, labels, began, began + LASTS) for peer in peers}
     posted = [shown for shown, why in refusals.items() if not why]
     if not posted:
         return ROUND.failed(f"no Alertmanager accepted the test alert: {'; '.join(refusals.values())}")
     try:
-        took = _until_there(server, labels["test"], waiting)
+        while took is None and elapsed() - started < PATIENCE:
+            try:
+                received = [alert.get("labels") or {} for alert in server.get_list("alerts")]
+                if any(found.get("test") == labels["test"] for found in received):
+                    took = elapsed() - started
+            except (TryLater, NotThereError, RefusedError):
+                pass  # asked again until the end
+            sleep(POLL_SECONDS)
     finally:
         for peer in peers:
             _post(peer, labels, began, clock.now())
-    if took is not None:
-        return ROUND.passed(f"the test alert arrived after {took:.1f} s")
-    waited = f"{waiting.elapsed() - started:.0f} s"
-    return ROUND.failed(f"the test alert was accepted by {', '.join(posted)} and did not arrive within {waited}")
+    lost = f"the test alert was accepted by {', '.join(posted)} and did not arrive within {PATIENCE:.0f} s"
+    return ROUND.failed_if(took is None, lost, f"the test alert arrived after {took or 0:.1f} s")
 
 
 def _post(peer: MonitoringApi, labels: dict[str, str], begins: datetime, ends: datetime) -> str:
@@ -181,22 +183,6 @@ def _post(peer: MonitoringApi, labels: dict[str, str], begins: datetime, ends: d
     except TryLater as error:
         return str(error)
     return ""
-
-
-def _until_there(server: ServerApi, test: str, waiting: AlertWait) -> float | None:
-    """Return after how many seconds the alert had arrived; None if it did not in time."""
-    began = told = waiting.elapsed()
-    while (passed := waiting.elapsed() - began) < PATIENCE:
-        try:
-            if any((alert.get("labels") or {}).get("test") == test for alert in server.get_list("alerts")):
-                return passed
-        except (TryLater, NotThereError, RefusedError):
-            pass  # asked again until the end
-        if waiting.elapsed() - told >= SAID_EVERY:
-            told = waiting.elapsed()
-            waiting.say(f"waiting for the test alert for {passed:.0f} s")
-        waiting.sleep(POLL_SECONDS)
-    return None
 
 
 AREA = Area(

@@ -37,15 +37,13 @@ SIZE = Check(
     "whether each pool's nodes have the configured size: price and budget depend on it",
     "set `size` to the pool's size at Civo",
 )
-LABELS = Check(
-    "civo.pool_labels",
-    "whether each pool's labels at Civo are the configured ones",
-    "set the pool's labels at Civo (not by hand on nodes), or correct `labels`",
-)
-TAINTS = Check(
-    "civo.pool_taints",
-    "whether each pool's taints at Civo are the configured ones",
-    "set the pool's taints at Civo (not by hand on nodes), or correct `taints`",
+LABELS, TAINTS = (
+    Check(
+        f"civo.pool_{kind}",
+        f"whether each pool's {kind} at Civo are the configured ones",
+        f"set the pool's {kind} at Civo (not by hand on nodes), or correct `{kind}`",
+    )
+    for kind in ("labels", "taints")
 )
 PRICE = Check(
     "civo.prices",

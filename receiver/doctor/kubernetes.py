@@ -36,11 +36,12 @@ RIGHTS = Check(
     "grant it in the ClusterRole (k8s/base/rbac.yaml; docs/operations.md, Rights in the cluster)",
 )
 FORBIDDEN = "http_403"
+GRANTED_BY = " (granted by gpu-autoscaler-look and the optional role of k8s/doctor)"
 UNTOLD = (
     "let this user create selfsubjectaccessreviews (ClusterRole system:basic-user), make sure that the API server's "
     "authorizers answer, and run the doctor again"
 )
-WATCHED = {"pods": "a waiting pod starts a step at once, and pods are not listed at every step"}
+UNWATCHED = "without it they are listed at every step, and a waiting pod does not start one at once"
 GANGS = "gangs of {} count as complete with the pods that exist"
 Found = TypeVar("Found")
 
@@ -89,21 +90,15 @@ def opened(installation: Installation) -> ClusterSurvey:
 
 
 def attempted(ask: Callable[[], Found]) -> tuple[Found | None, str]:
-    """Return the result of *ask*, or None and the reason if that is forbidden or not served.
-
-    Raises every other error of *ask*.
-    """
+    """Return the result of *ask*, or None and the reason if that is forbidden, with the roles that grant it, or not
+    served. Raises every other error of *ask*."""
     try:
         return ask(), ""
     except WontWork as error:
         if error.code not in (FORBIDDEN, NOT_FOUND):
             raise
-        return None, may_not(str(error)) if error.code == FORBIDDEN else str(error)
-
-
-def may_not(why: str) -> str:
-    """Return *why* something cannot be read, and which role grants it."""
-    return f"{why.partition(': grant')[0]} (granted by gpu-autoscaler-look and the optional role of k8s/doctor)"
+        why = str(error).partition(": grant")[0]
+        return None, f"{why}{GRANTED_BY if error.code == FORBIDDEN else ''}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,8 +162,7 @@ def needed(configuration: Configuration, groups: frozenset[str], *, shuts_down: 
                 right = Right(verb, group, resource, name)
                 yield Needed(right=right, purpose=purpose, weaker=kind == "weaker", acts=kind == "acts")
                 if verb == "list" and configuration.kubernetes.watch:
-                    why = WATCHED.get(resource, "without it they are listed at every step")
-                    yield Needed(right=Right("watch", group, resource), purpose=why, weaker=True)
+                    yield Needed(right=Right("watch", group, resource), purpose=UNWATCHED, weaker=True)
 
 
 def rights(needs: Iterable[Needed], may: Callable[[Right], bool], mode: Mode, who: str) -> Iterator[Finding]:

@@ -6,7 +6,6 @@ from typing import Any
 
 from receiver.adapters.http.own_api import ServerApi
 from receiver.adapters.http.sessions import quick_session
-from receiver.config import Settings
 from receiver.config.environment import installed_version
 from receiver.core.model.text import some
 from receiver.doctor.checks import CALL_TIMEOUTS, Area, Check, Finding, Installation, skipped
@@ -48,6 +47,7 @@ CHECKS = (ANSWERS, HEALTH, READY, VERSION, SAME, SOURCES)
 
 def look(installation: Installation) -> Iterator[Finding]:
     """Check the probes, then the status."""
+    configuration = installation.settings.configuration
     with closing(opened(installation)) as server:
         try:
             beats, health = server.probe("/healthz")
@@ -65,7 +65,12 @@ def look(installation: Installation) -> Iterator[Finding]:
     yield READY.failed_if(takes != 200, f"not ready: {why}", "webhooks are accepted and stored, and steps succeed")
     theirs, ours = health.get("version"), installed_version()
     yield VERSION.warned_if(theirs != ours, f"the server is {theirs}, this command {ours}", f"both are {ours}")
-    yield same_configuration(health, ready, installation.settings)
+    mode, pools = configuration.mode.value, len(configuration.pools)
+    other = f"the server runs in mode {health.get('mode')}, the file here has {mode}"
+    if health.get("mode") == mode:
+        other = f"the server has {ready.get('pools')} pools, the file here {pools}"
+    same = (health.get("mode"), ready.get("pools")) == (mode, pools)
+    yield SAME.warned_if(not same, other, f"mode {mode}, {some(pools, 'pool')}, as here")
     yield sources(status, document)
 
 
@@ -82,16 +87,6 @@ def running_mode(installation: Installation) -> str:
     with closing(opened(installation)) as server:
         _, health = server.probe("/healthz")
     return str(health.get("mode"))
-
-
-def same_configuration(health: Mapping[str, Any], ready: Mapping[str, Any], settings: Settings) -> Finding:
-    """Compare mode and pools of the server with the file here."""
-    mode, pools = settings.configuration.mode.value, len(settings.configuration.pools)
-    if health.get("mode") != mode:
-        return SAME.warned(f"the server runs in mode {health.get('mode')}, the file here has {mode}")
-    if ready.get("pools") != pools:
-        return SAME.warned(f"the server has {ready.get('pools')} pools, the file here {pools}")
-    return SAME.passed(f"mode {mode}, {some(pools, 'pool')}, as here")
 
 
 def sources(status: int, document: Mapping[str, Any]) -> Finding:
