@@ -100,16 +100,13 @@ def _fields(value: Any, names: str, **more: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    match value:
-        case StrEnum():
-            return value.value
-        case datetime():
-            return value.isoformat()
-        case Decimal():
-            return amount(value)
-        case tuple():
-            return list(value)
-    return value
+    if isinstance(value, Decimal):
+        return amount(value)
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, StrEnum):
+        return value.value
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _behind(case: Case, reasons: Sequence[Reason]) -> Iterator[dict[str, str]]:

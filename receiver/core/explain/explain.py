@@ -70,10 +70,10 @@ class Place:
     def free(self, instance: str | None) -> Fate:
         """There is room in the usable node *instance*; None: in several, for a gang."""
         node = self._nodes.get(instance) if instance else None
-        if node is None:
-            detail = f"usable nodes of GPU pool {self.pool.name} have room for all of it, as configured"
-        else:
-            detail = f"node {node.name} of GPU pool {self.pool.name} is usable and would hold it, as configured"
+        where = f"GPU pool {self.pool.name}"
+        detail = f"usable nodes of {where} have room for all of it, as configured"
+        if node is not None:
+            detail = f"node {node.name} of {where} is usable and would hold it, as configured"
             detail += "; its removal was called off for that" if node.cordoned_by is CordonedBy.US else ""
         return Fate(state=State.FITS_FREE_NODE, detail=detail, pool=self.pool.id, node=node.name if node else None)
 
@@ -277,14 +277,13 @@ def by_claim(pod: Pod) -> str:
 
 
 def _no_demand(pod: Pod) -> Fate:
+    why = by_claim(pod) if pod.claims else NOT_COUNTED
     if pod.daemon:
         why = "a DaemonSet puts a pod on every node, so no node is bought for it"
     elif pod.terminating:
         why = "it is being deleted"
     elif pod.namespace in IGNORED_NAMESPACES:
         why = f"pods of namespace {pod.namespace} belong to the GPU operator, so no node is bought for them"
-    else:
-        why = by_claim(pod) if pod.claims else NOT_COUNTED
     return Fate(state=State.NOT_DEMAND, detail=why)
 
 

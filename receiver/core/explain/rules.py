@@ -55,14 +55,12 @@ def with_sentences(reasons: Iterable[Reason], case: Case) -> tuple[Reason, ...]:
 
 def plainly(rule: str) -> str:
     """What *rule* means, for readers who do not know its name."""
-    known = RULES.get(rule)
-    return known.plain if known is not None and known.plain else rule.replace("_", " ")
+    return (rule in RULES and RULES[rule].plain) or rule.replace("_", " ")
 
 
 def guide(rule: str) -> str:
     """The page below ``docs/`` that says what to do about a hold of *rule*."""
-    known = RULES.get(rule)
-    return known.page if known is not None and known.page else f"guardrails.md#{rule}"
+    return (rule in RULES and RULES[rule].page) or f"guardrails.md#{rule}"
 
 
 def why(decision: Decision, going: Collection[str] | None = None) -> str:

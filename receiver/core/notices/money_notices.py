@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from receiver.core.model.charges import EXPLAINED, WORTH_TELLING, Difference
+from receiver.core.model.charges import EXPLAINED, WORTH_TELLING
 from receiver.core.model.model import Facts
 from receiver.core.model.policy import BudgetChange, Policy, Pool, Scope
 from receiver.core.model.text import listed, some, span
@@ -68,7 +68,6 @@ def budget_changed(change: BudgetChange, title: str) -> Notice:
 
 
 def _budget_line(view: BudgetView, topic: str, now: datetime, *, closes: bool) -> Notice:
-    """The notice that a line is reached, or that the budget is below its lines again."""
     title, effect, do = f"{view.month}: below its lines again", "", ""
     after, severity = "pools grow as before", Severity.SUCCESS
     if view.stage is not BudgetStage.OK:
@@ -123,7 +122,6 @@ def _line_ahead(view: BudgetView, ratio: Decimal, now: datetime) -> str:
 
 
 def _effect(view: BudgetView, *, closes: bool) -> str:
-    """What the hold or the stop does."""
     if view.stage is BudgetStage.HOLD:
         whose = {Scope.POOL: "The pool no longer grows", Scope.TEAM: "No node is bought for the team"}
         said = whose.get(view.scope, "Pools no longer grow")
@@ -252,27 +250,24 @@ def of_charges(facts: Facts, policy: Policy) -> Iterable[Notice]:
     for size in compared.sizes:
         lines = [d for d in compared.differences if d.size == size.size and d.cause in WORTH_TELLING]
         off = sum((abs(d.usd) for d in lines if d.usd is not None), Decimal(0))
-        if off > policy.billing.charges_tolerance_usd:
-            yield _differ(size.size, lines, off, charged.month)
-
-
-def _differ(size: str, lines: list[Difference], off: Decimal, month: str) -> Notice:
-    most = sorted(lines, key=lambda d: (-abs(d.charged_hours - d.ledger_hours), d.name))[:DIFFERENCES_NAMED]
-    named = [
-        f"{d.name}: Civo charges {d.charged_hours.normalize():f} h, our ledger has {d.ledger_hours.normalize():f} h;"
-        f" {EXPLAINED[d.cause]}"
-        for d in most
-    ]
-    more = [f"and {some(len(lines) - DIFFERENCES_NAMED, 'node')} more"] if len(lines) > DIFFERENCES_NAMED else []
-    after = "this changes nothing; this message comes once a month"
-    return Notice(
-        cause=Cause.CHARGES_DIFFER,
-        topic=f"charges:{size}",
-        key=month,
-        title=f"Civo's charges and our ledger differ by {wording.usd(off)} for {size} in {month}",
-        body=wording.worded(*named, *more, after=after, do="All of them: GET /api/v1/charges"),
-        severity=Severity.WARNING,
-    )
+        if off <= policy.billing.charges_tolerance_usd:
+            continue
+        most = sorted(lines, key=lambda d: (-abs(d.charged_hours - d.ledger_hours), d.name))[:DIFFERENCES_NAMED]
+        named = []
+        for d in most:
+            ours = f"our ledger has {d.ledger_hours.normalize():f} h; {EXPLAINED[d.cause]}"
+            named.append(f"{d.name}: Civo charges {d.charged_hours.normalize():f} h, {ours}")
+        if len(lines) > DIFFERENCES_NAMED:
+            named.append(f"and {some(len(lines) - DIFFERENCES_NAMED, 'node')} more")
+        after = "this changes nothing; this message comes once a month"
+        yield Notice(
+            cause=Cause.CHARGES_DIFFER,
+            topic=f"charges:{size.size}",
+            key=charged.month,
+            title=f"Civo's charges and our ledger differ by {wording.usd(off)} for {size.size} in {charged.month}",
+            body=wording.worded(*named, after=after, do="All of them: GET /api/v1/charges"),
+            severity=Severity.WARNING,
+        )
 
 
 REPORT_TOPIC = "report:"

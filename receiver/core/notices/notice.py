@@ -31,7 +31,6 @@ class Cause(StrEnum):
     guide: str
 
     def __new__(cls, word: str, guide: str) -> Self:
-        """Make the member *word*."""
         found = str.__new__(cls, word)
         found._value_, found.guide = word, guide
         return found
@@ -163,7 +162,6 @@ class Concern:
     severity: Severity = Severity.WARNING
 
     def __post_init__(self) -> None:
-        """Fill in the page of its kind."""
         if not self.guide:
             object.__setattr__(self, "guide", GUIDES.get(self.kind, ""))
 

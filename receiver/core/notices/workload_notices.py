@@ -10,7 +10,7 @@ from receiver.core.explain.rules import RULES
 from receiver.core.idle.idle_shutdown import TOPIC as IDLE_TOPIC
 from receiver.core.idle.idle_shutdown import Consenting, IdleCase, IdleStanding, key_of, shutdown_at
 from receiver.core.model.model import Node, PoolState
-from receiver.core.model.pods import KEEP_UNTIL, Pod, Workload, honoured
+from receiver.core.model.pods import KEEP_UNTIL, Pod, honoured
 from receiver.core.model.policy import KeepUntil, Policy, Pool
 from receiver.core.model.signals import SignalAction
 from receiver.core.model.text import lasting, listed, some
@@ -296,22 +296,10 @@ REST = timedelta(minutes=5)  # after Events could not be written: each try may t
 REMEMBERED = 20_000  # pods and messages
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodEvent:
-    """Why *pods* get no node: *about* names the state, rule and pool, *message* is the sentence with its figures."""
-
-    pods: tuple[Pod, ...]
-    about: str
-    message: str
-
-
-def held_events(fates: Iterable[tuple[Workload, Fate]], misfits: Mapping[str, str]) -> Iterator[PodEvent]:
-    """Yield the Events for workloads that wait and get nothing; *misfits* says why no pool holds them, by key."""
-    for workload, fate in fates:
-        passing = fate.rule is not None and fate.rule in RULES and RULES[fate.rule].passing
-        if fate.state in TOLD_STATES and not passing:
-            message = misfits.get(workload.key, fate.detail)
-            yield PodEvent(pods=workload.pods, about=f"{fate.state}:{fate.rule}:{fate.pool}", message=message)
+def is_told(fate: Fate) -> bool:
+    """True for a workload that waits and gets nothing, unless what holds it ends within seconds."""
+    passing = fate.rule is not None and fate.rule in RULES and RULES[fate.rule].passing
+    return fate.state in TOLD_STATES and not passing
 
 
 class ToldPods:

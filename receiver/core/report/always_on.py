@@ -13,7 +13,6 @@ from receiver.core.money.budget import Month
 from receiver.core.money.cost import unit_begin, unit_price, units_between
 
 NOTHING = timedelta(0)
-HOUR_IN_MICROSECONDS = 3_600_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +54,7 @@ def occupancy(lives: Iterable[NodeLife], start: datetime, until: datetime) -> Oc
 
 def hours(length: timedelta) -> Decimal:
     """*length* in hours, exactly."""
-    return Decimal(length // timedelta(microseconds=1)) / HOUR_IN_MICROSECONDS
+    return Decimal(length // timedelta(microseconds=1)) / 3_600_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,7 +190,6 @@ def advice(
 def _by_size(
     lives: Iterable[NodeLife], start: datetime, until: datetime
 ) -> dict[str, tuple[Occupancy, Decimal | None]]:
-    """The occupancy and the last known price of each size."""
     by_size: defaultdict[str, list[NodeLife]] = defaultdict(list)
     for life in sorted(lives, key=lambda x: (x.created_at, x.instance)):
         by_size[life.size].append(life)

@@ -137,7 +137,6 @@ class Amount:
     usd: Decimal = Decimal("0.00")
 
     def __add__(self, other: "Amount") -> "Amount":
-        """The sum of both."""
         return Amount(gpu_hours=self.gpu_hours + other.gpu_hours, usd=self.usd + other.usd)
 
 

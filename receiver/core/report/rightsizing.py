@@ -248,7 +248,6 @@ def measured(usage: Iterable[Usage]) -> Measured:
 
 
 def _ratio(part: float, whole: float) -> float:
-    """*part* / *whole*, limited to 0-1."""
     return min(max(part / whole, 0.0), 1.0) if whole > 0 else 1.0
 
 

@@ -83,9 +83,12 @@ def _record_why_pods_wait(work: StepContext) -> None:
     known = {misfit.workload.key: misfit.detail for misfit in work.assignment.misfits}
     observing = work.mode == "observe"
     found = fates(facts, work.assignment, work.decisions, work.policy, observing=observing)
-    for event in workload_notices.held_events(islice(found, MOST_LOOKED_AT), known):
-        pods = [p for p in event.pods if told.wants(p, event.about)][:room]
-        record_events(work, pods, "NotTriggerScaleUp", event.message, event.about)
+    for workload, fate in islice(found, MOST_LOOKED_AT):
+        if not workload_notices.is_told(fate):
+            continue
+        about = f"{fate.state}:{fate.rule}:{fate.pool}"
+        pods = [p for p in workload.pods if told.wants(p, about)][:room]
+        record_events(work, pods, "NotTriggerScaleUp", known.get(workload.key, fate.detail), about)
         room -= len(pods)
         if room <= 0:
             return
