@@ -164,14 +164,6 @@ def changed_since(connection: Connection, since: datetime, until: datetime) -> t
     return grown, removed, first
 
 
-def ended_growth(connection: Connection, now: datetime) -> tuple[tuple[Action, Outcome], ...]:
-    """Return growth that ended around *now*, in the order in which it ended. Growth dated further ahead was closed
-    under a wrong clock: its reservation would last as long."""
-    ended = connection.execute(ENDED_GROWTH, {"since": now - UNSURE_FOR, "until": now + UNSURE_FOR}).mappings()
-    found = (stored_action(row) for row in ended)
-    return tuple((s.action, s.outcome) for s in found if s.outcome is not None)
-
-
 def stored_action(row: RowMapping) -> StoredAction:
     """The action in *row*, with its outcome if it is closed."""
     closed_at = row["closed_at"]
@@ -192,7 +184,6 @@ def group_of(row: RowMapping, prefix: str) -> Any:
 
 
 HOUR = timedelta(hours=1)
-DAY = timedelta(days=1)
 
 POOLS = select(pools)
 LIFE = tuple(NodeLife.__slots__)
@@ -206,7 +197,6 @@ DRIFTS = (
     .where(drift_rows.c.at > bindparam("since", type_=Moment), drift_rows.c.at <= bindparam("now", type_=Moment))
     .order_by(drift_rows.c.at)
 )
-NODES_OF_A_MEDIAN = 20
 STORED_LIVES = select(*(node_lives.c[name] for name in LIFE)).where(
     node_lives.c.instance.in_(bindparam("instances", expanding=True))
 )
@@ -214,7 +204,7 @@ LAST_USABLE = (
     select(node_lives.c.created_at, node_lives.c.usable_at)
     .where(node_lives.c.pool == bindparam("of_pool"), node_lives.c.usable_at > node_lives.c.seen_at)
     .order_by(node_lives.c.usable_at.desc())
-    .limit(NODES_OF_A_MEDIAN)
+    .limit(20)
 )
 
 
@@ -228,10 +218,13 @@ class SqlMemory(SqlDecisions):
             self._charged = charged(connection, self._charged, now)
             under_way = {row["pool"]: value_of(Action, row) for row in connection.execute(OPEN).mappings()}
             known = {row["pool"]: row for row in connection.execute(POOLS).mappings()}
-            growth = ended_growth(connection, now)
+            # Growth dated further ahead was closed under a wrong clock: its reservation would last as long.
+            around = {"since": now - UNSURE_FOR, "until": now + UNSURE_FOR}
+            ended = [stored_action(row) for row in connection.execute(ENDED_GROWTH, around).mappings()]
+            growth = [(s.action, s.outcome) for s in ended if s.outcome is not None]
             # Drifts of the last two days: three within a day stop scaling for another day.
             drifted: dict[str, tuple[Drift, ...]] = {}
-            for row in connection.execute(DRIFTS, {"since": now - 2 * DAY, "now": now}).mappings():
+            for row in connection.execute(DRIFTS, {"since": now - timedelta(days=2), "now": now}).mappings():
                 drifted[row["pool"]] = (*drifted.get(row["pool"], ()), value_of(Drift, row))
             grown, removed, first = changed_since(connection, now - HOUR, now + HOUR)  # later ones: under a wrong clock
             found = Memory(
@@ -278,14 +271,16 @@ class SqlMemory(SqlDecisions):
         if last is not None:  # what equals it need not be compared with the rows
             held = {life.instance: life for life in last.lives}
             lives = [life for life in lives if held.get(life.instance) != life]
-            stored = {pool: past.offer for pool, past in last.pools.items()}
-            offers = {pool: offer for pool, offer in offers.items() if _differ(stored.get(pool), offer)}
+            past_offers = {pool: past.offer for pool, past in last.pools.items()}
+            offers = {pool: offer for pool, offer in offers.items() if _differ(past_offers.get(pool), offer)}
             if not (drifts or lives or offers or _are_news(last, required, works)):
                 return
         with self._write_memory() as connection:
             _write_counts(connection, required, at)
             for pool, offer in offers.items():
-                connection.execute(update(pools).where(pools.c.pool == pool).values(offer=_offer_values(offer)))
+                stored = {name: value for name, value in fields_of(offer).items() if name != "others"}
+                stored["taints"] = [[t.key, t.value, t.effect] for t in offer.taints]
+                connection.execute(update(pools).where(pools.c.pool == pool).values(offer=stored))
             _write_lives(connection, lives, at)
             if works:
                 ended = pools.c.pool.in_(list(works)), pools.c.provisioning_until.is_not(None)
@@ -373,11 +368,6 @@ def _write_counts(connection: Connection, required: Mapping[str, int], at: datet
             values |= group_values(LATE, None)
         if values:
             put(connection, pools, {"pool": pool, **values}, required=shown)
-
-
-def _offer_values(offer: Offer) -> Values:
-    stored = {name: value for name, value in fields_of(offer).items() if name != "others"}
-    return {**stored, "taints": [[t.key, t.value, t.effect] for t in offer.taints]}
 
 
 def _offer(stored: Mapping[str, Any] | None) -> Offer | None:

@@ -21,6 +21,7 @@ LONGEST_WAIT = timedelta(minutes=30)  # of a retry, or of a notice held back
 UNDELIVERED = outbox.c.sent_at.is_(None) & outbox.c.given_up_at.is_(None)
 WAITING = select(outbox).where(UNDELIVERED).order_by(outbox.c.id)
 REPEATED = WAITING.where(outbox.c.cause.in_(SAID_EACH_STEP))  # those that every step repeats while they are true
+CAUSES = select(outbox.c.topic, outbox.c.id, outbox.c.cause).order_by(outbox.c.id)
 TOLD = select(topics).where(topics.c.topic.like(bindparam("pattern"), escape="/"))
 # The database compares: it holds a replacement for text that it cannot store.
 TOLD_BEFORE = select(topics.c.key == bindparam("same_key")).where(topics.c.topic == bindparam("of_topic"))
@@ -71,7 +72,10 @@ class SqlOutbox(StorePart):
             progress = select(tellings).join(outbox).where(of_group, UNDELIVERED)
             for row in connection.execute(progress).mappings():
                 tellings_of.setdefault(row["notice"], {})[row["destination"]] = value_of(Telling, row)
-            newest = _newest(connection, found)
+            # Number and cause of the newest notice of each topic.
+            oldest, topics_of = min((n.id for n in found), default=0), {n.notice.topic for n in found}
+            newer = CAUSES.where(outbox.c.id >= oldest, outbox.c.topic.in_(topics_of))
+            newest = {topic: (number, cause) for topic, number, cause in connection.execute(newer)}
         return tuple(
             replace(one, tellings=tellings_of.get(one.id, {}), followed_by=cause if number > one.id else None)
             for one in found
@@ -137,15 +141,6 @@ def say(connection: Connection, notice: Notice, at: datetime) -> bool:
 def _is_old(connection: Connection, notice: Notice) -> bool:
     told_before = connection.execute(TOLD_BEFORE, {"of_topic": notice.topic, "same_key": notice.key}).scalar()
     return bool(told_before) or (notice.all_clear and told_before is None)
-
-
-def _newest(connection: Connection, found: Sequence[StoredNotice]) -> Mapping[str, tuple[int, str]]:
-    """Number and cause of the newest notice of each topic in *found*."""
-    if not found:
-        return {}
-    newer = outbox.c.id >= found[0].id, outbox.c.topic.in_({one.notice.topic for one in found})
-    query = select(outbox.c.topic, outbox.c.id, outbox.c.cause).where(*newer).order_by(outbox.c.id)
-    return {topic: (number, cause) for topic, number, cause in connection.execute(query)}
 
 
 def _update(connection: Connection, numbers: Collection[int], **values: Any) -> bool:

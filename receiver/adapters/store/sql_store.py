@@ -101,7 +101,12 @@ class SqlStore(SqlInbox, SqlMemory, SqlActions, SqlOutbox, SqlOverrides, SqlUsag
         try:
             upgrade(self._database)
         except (TryLater, WontWork, OSError) as error:
-            found = _remedied(error)
+            found: Exception = error
+            if isinstance(error, OSError):  # the lock file beside the database
+                found = WontWork(f"cannot write beside the file that {VARIABLE} names: {error.strerror}", code="store")
+            elif isinstance(error, TryLater) and "file is not a database" in str(error):
+                remedy = "name another file, or move it away"
+                found = WontWork(f"the file that {VARIABLE} names is not a SQLite database: {remedy}", code="store")
             self._database.gate.close(f"not open since this process started: {str(found).removeprefix('store: ')}")
             if found is error:
                 raise
@@ -153,17 +158,6 @@ class SqlStore(SqlInbox, SqlMemory, SqlActions, SqlOutbox, SqlOverrides, SqlUsag
             raise TryLater("store: the database file is gone", code="store")
         with self._database.write() as connection:
             count(connection, "checks")
-
-
-def _remedied(error: Exception) -> Exception:
-    """*error* of opening the store, or WontWork where an operator must act."""
-    if isinstance(error, OSError):  # the lock file beside the database
-        return WontWork(f"cannot write beside the file that {VARIABLE} names: {error.strerror}", code="store")
-    if isinstance(error, TryLater) and "file is not a database" in str(error):
-        return WontWork(
-            f"the file that {VARIABLE} names is not a SQLite database: name another file, or move it away", code="store"
-        )
-    return error
 
 
 def open_store(url: str, *, lock_wait: float = LOCK_WAIT_SECONDS) -> SqlStore:
