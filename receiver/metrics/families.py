@@ -59,10 +59,9 @@ def histogram(
     sums: Mapping[tuple[str, ...], float],
     *labels: str,
 ) -> Metric:
-    """Return a histogram with a series for every *known* label combination and what else was counted.
+    """Return a histogram of every *known* label combination and what else was counted.
 
-    *bounds* are the upper bounds, ``+Inf`` last; *buckets* says by (labels, bound) how many fell into that bucket
-    alone, *sums* by labels what they come to.
+    *buckets* says by (labels, upper bound) how many fell into that bucket alone, *sums* by labels what they come to.
     """
     family = HistogramMetricFamily(f"{PREFIX}_{name}", text, labels=labels)
     for values in dict.fromkeys((*known, *sums)):

@@ -168,8 +168,10 @@ class MonthEnd:
         if EVERYBODY in kept:
             self._closed.add(month.name)
             return
-        if now < month.end + COUNTS_WAIT and self._counts_missing(month):
-            return
+        if self._telemetry is not None and now < month.end + COUNTS_WAIT:
+            counted = self._store.unit_counts(month.name)
+            if any(u.name not in counted or counted[u.name].at < month.end for u in self._policy.reports.units):
+                return
         found = self._found(month, now)
         if found is None:
             return
@@ -193,12 +195,6 @@ class MonthEnd:
         named = {*self._policy.reports.monthly.teams, *(self._policy.budget.teams if self._policy.budget else ())}
         held = {row.owner.team for row in found.usage} | {life.owner.team for life in found.workloads}
         return sorted({"", *named, *held, *(c.name for c in found.allowances if c.scope is Scope.TEAM)})
-
-    def _counts_missing(self, month: Month) -> bool:
-        if self._telemetry is None:
-            return False
-        kept = self._store.unit_counts(month.name)
-        return any(u.name not in kept or kept[u.name].at < month.end for u in self._policy.reports.units)
 
     def _send(self, now: datetime) -> None:
         """Put the reports of the month that ended into the outbox, once per topic and month."""

@@ -1,10 +1,12 @@
 """Errors as answers: JSON for programs, a page for people, and the stack trace in the log only."""
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import structlog
-from flask import Flask, Response, jsonify, make_response, render_template, request
+from flask import Flask, jsonify, render_template, request
+from flask.typing import ResponseReturnValue
 from werkzeug.exceptions import BadHost, HTTPException
 
 from receiver.ports import TryLater
@@ -44,53 +46,43 @@ def retry_after(error: TryLater) -> int:
     return RETRY_AFTER_SECONDS if error.delay is None else max(1, math.ceil(error.delay.total_seconds()))
 
 
-def _answer(status: int, error: str, remedy: str, **more: Any) -> Response:
+def _answer(
+    status: int, error: str, remedy: str, headers: Mapping[str, str] | None = None, **more: Any
+) -> ResponseReturnValue:
     """The answer in the form that fits the path. Under a host that is none no page could link anywhere."""
     if for_machines(request.path) or isinstance(request.routing_exception, BadHost):
-        response = make_response(jsonify({"error": error, "remedy": remedy, **more}))
-    else:
-        response = make_response(render_template("error.html", status=status, error=error, remedy=remedy))
-    response.status_code = status
-    return response
+        return jsonify({"error": error, "remedy": remedy, **more}), status, headers or {}
+    return render_template("error.html", status=status, error=error, remedy=remedy), status, headers or {}
 
 
-def _on_problem(problem: Problem) -> Response:
+def _on_problem(problem: Problem) -> ResponseReturnValue:
     more = dict(problem.more)
     if problem.field is not None:
         more["field"] = problem.field
     wait = more.pop("retry_after", RETRY_AFTER_SECONDS if problem.status == 503 else None)
-    response = _answer(problem.status, str(problem), problem.remedy, **more)
-    if wait is not None:
-        response.headers["Retry-After"] = str(wait)
-    return response
+    headers = {} if wait is None else {"Retry-After": str(wait)}
+    return _answer(problem.status, str(problem), problem.remedy, headers, **more)
 
 
-def _on_unauthorized(error: Unauthorized) -> Response:
-    response = _answer(401, str(error), error.remedy)
-    response.headers["WWW-Authenticate"] = error.challenge
-    return response
+def _on_unauthorized(error: Unauthorized) -> ResponseReturnValue:
+    return _answer(401, str(error), error.remedy, {"WWW-Authenticate": error.challenge})
 
 
-def _on_try_later(error: TryLater) -> Response:
+def _on_try_later(error: TryLater) -> ResponseReturnValue:
     """Answer 503: the store is down. Alertmanager retries on 5xx only."""
     log.warning("store unavailable", path=loggable(request.path), code=error.code, error=str(error))
     remedy = "try again; if it lasts, check the volume or database behind GPU_AUTOSCALER_DATABASE_URL"
-    response = _answer(503, f"the store does not answer: {error}", remedy)
-    response.headers["Retry-After"] = str(retry_after(error))
-    return response
+    return _answer(503, f"the store does not answer: {error}", remedy, {"Retry-After": str(retry_after(error))})
 
 
-def _on_http(error: HTTPException) -> Response:
+def _on_http(error: HTTPException) -> ResponseReturnValue:
     """Answer what Flask and Werkzeug refuse (unknown path, wrong method, a client that went away)."""
     status = error.code or 500
-    response = _answer(status, (error.name or "error").lower(), REMEDIES.get(status, "see docs/http-api.md"))
-    for name, value in error.get_headers(request.environ):
-        if name.lower() == "allow":
-            response.headers[name] = value
-    return response
+    allow = {name: value for name, value in error.get_headers(request.environ) if name.lower() == "allow"}
+    return _answer(status, (error.name or "error").lower(), REMEDIES.get(status, "see docs/http-api.md"), allow)
 
 
-def _on_anything(error: Exception) -> Response:
+def _on_anything(error: Exception) -> ResponseReturnValue:
     """Answer 500 and log the trace: what broke is for the operator, not for who asked."""
     log.error("request failed", path=loggable(request.path), method=request.method, exc_info=error)
     return _answer(500, "internal error", "the server's log has the details")

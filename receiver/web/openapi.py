@@ -6,18 +6,15 @@ from dataclasses import KW_ONLY, dataclass, field
 from functools import cache
 from typing import Any
 
-from flask import Blueprint, Response, jsonify
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from receiver.config.model import ReadAccess
 from receiver.core.model.policy import Scope
 from receiver.core.money.attribution import By
 from receiver.reports.document import SUFFIX, ReportDocument
 from receiver.reports.picture import ChargesDocument, PoolDocument, WaitingPod
 from receiver.web.api import documents as api
 from receiver.web.api.request_parts import DEFAULT_LIMIT, LONGEST_TEXT, MAX_LIMIT
-from receiver.web.parts import WebParts
 
 Schema = dict[str, Any]
 MOMENT: Schema = {"type": "string", "format": "date-time"}
@@ -230,11 +227,3 @@ def document(version: str, *, closed: bool = False) -> Schema:
             },
         },
     }
-
-
-def add_openapi(routes: Blueprint, parts: WebParts) -> None:
-    """Add the route to *routes*."""
-
-    @routes.get("/openapi.json")
-    def openapi() -> Response:
-        return jsonify(document(parts.version, closed=parts.reading is ReadAccess.TOKEN))

@@ -5,6 +5,7 @@ from datetime import timedelta
 
 from flask import Blueprint, Response, g, jsonify, request
 
+from receiver.config.model import ReadAccess
 from receiver.core.explain.explain import State
 from receiver.core.model.model import Source
 from receiver.ports import StoredDecision
@@ -15,7 +16,7 @@ from receiver.web.api.changes import add_budget_changes, add_overrides, add_ques
 from receiver.web.api.reports import add_report
 from receiver.web.api.request_parts import invalid, limit_asked, pool_asked, pool_called
 from receiver.web.errors import Problem
-from receiver.web.openapi import add_openapi
+from receiver.web.openapi import document
 from receiver.web.parts import WebParts
 
 SNAPSHOT_HEADER = "Gpu-Autoscaler-Snapshot-At"
@@ -64,7 +65,11 @@ def blueprint(parts: WebParts) -> Blueprint:
     add_questions(routes, parts)
     add_budget_changes(routes, parts)
     add_report(routes, parts)
-    add_openapi(routes, parts)
+
+    @routes.get("/openapi.json")
+    def openapi() -> Response:
+        return jsonify(document(parts.version, closed=parts.reading is ReadAccess.TOKEN))
+
     return routes
 
 

@@ -1,9 +1,8 @@
 """GET /: what needs attention first, then every pool, and why it is as it is. GET /sources: who answers."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from flask import Blueprint, render_template, url_for
 
@@ -32,8 +31,7 @@ class ShownConcern(ConcernDocument):
     pools: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scene:
+class Scene(NamedTuple):
     """All that is looked at: *found* is the picture, *at* its time (None: no step has finished yet)."""
 
     found: Picture
@@ -47,14 +45,7 @@ class Scene:
 def scene_of(parts: WebParts) -> Scene:
     """Return what the last step saw, how the loop does, and what waits to be told."""
     found, at = kept_picture(parts.store)
-    return Scene(
-        found=found,
-        at=at,
-        now=parts.clock.now(),
-        health=parts.heartbeat(),
-        policy=parts.policy,
-        undelivered=parts.store.undelivered(),
-    )
+    return Scene(found, at, parts.clock.now(), parts.heartbeat(), parts.policy, parts.store.undelivered())
 
 
 def concerns(scene: Scene) -> list[ShownConcern]:
