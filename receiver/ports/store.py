@@ -122,16 +122,10 @@ class CommonStore(Protocol):
     """Calls that both the step and the server need."""
 
     def snapshot(self) -> Snapshot | None: ...  # None before the first step
-
-    def remembered_alerts(self, since: datetime) -> tuple[Alert, ...]:
-        """Return, per fingerprint, the newest alert of the deliveries received after *since*."""
-
+    def remembered_alerts(self, since: datetime) -> tuple[Alert, ...]: ...  # the newest per fingerprint
     def decision(self, number: int) -> StoredDecision | None: ...
     def actions(self, *, pool: str | None = None, limit: int = 50) -> Sequence[StoredAction]: ...  # newest first
-
-    def told(self, prefix: str) -> Mapping[str, tuple[str, datetime]]:
-        """Return key and time of the last notice of each topic that begins with *prefix*."""
-
+    def told(self, prefix: str) -> Mapping[str, tuple[str, datetime]]: ...  # key and time of each topic's last notice
     def node_lives(self, since: datetime) -> Sequence[NodeLife]: ...  # not gone by *since*, oldest first
     def usage(self, month: str) -> Sequence[Usage]: ...  # one row per instance, workload and owner
 
@@ -143,9 +137,7 @@ class CommonStore(Protocol):
 class StepStore(CommonStore, Protocol):
     """Calls of the step."""
 
-    def memory(self, now: datetime, since: datetime) -> Memory:
-        """Return the memory for a step at *now*, with the node lives that continue or ended after *since*."""
-
+    def memory(self, now: datetime, since: datetime) -> Memory: ...  # with the lives not gone by *since*
     def control(self) -> Control | None: ...  # None before the first step
 
     def keep_control(self, control: Control, deliveries: Sequence[int] = ()) -> None:
@@ -229,11 +221,8 @@ class StepStore(CommonStore, Protocol):
     def keep_in_use(self, found: Sequence[InUse]) -> None:
         """Add the seconds of *found* to those of the same month and workload; keep the higher of the other numbers."""
 
-    def lasted(self, limit: int) -> Sequence[timedelta]:
-        """Return how long the last *limit* ended workloads ran, from the binding of their first pod."""
-
-    def keep_snapshot(self, snapshot: Mapping[str, Any], at: datetime) -> None:
-        """Replace the picture (JSON-able) that pages, API and metrics show."""
+    def lasted(self, limit: int) -> Sequence[timedelta]: ...  # of the last ended workloads, from their first binding
+    def keep_snapshot(self, snapshot: Mapping[str, Any], at: datetime) -> None: ...  # what pages, API, metrics show
 
     def keep_samples(self, found: Sequence[PoolSample], doing: Sequence[NodeTurn] | None, at: datetime) -> None:
         """Store *found* unless samples of this minute exist, and the changes in *doing*, in one transaction. A node
@@ -248,13 +237,8 @@ class ReadStore(CommonStore, Protocol):
     def grounds(self, number: int) -> GroundsKept | None: ...  # None: not stored
     def beside(self, stored: StoredDecision) -> tuple[int | None, int | None]: ...  # None: there is none
     def followed(self, number: int) -> Sequence[StoredAction]: ...  # oldest first
-
-    def spoken(self, since: datetime, until: datetime) -> Sequence[Spoke]:
-        """Return the decisions between *since* and *until* and each pool's last one before, oldest first."""
-
-    def overrides(self, *, limit: int = 50) -> Sequence[StoredOverride]:
-        """Return overrides: first those that have not ended, then the newest first."""
-
+    def spoken(self, since: datetime, until: datetime) -> Sequence[Spoke]: ...  # and each pool's last one before
+    def overrides(self, *, limit: int = 50) -> Sequence[StoredOverride]: ...  # not ended ones first, newest first
     def overrides_between(self, since: datetime, until: datetime) -> Sequence[StoredOverride]: ...  # oldest first
     def override(self, override: str) -> StoredOverride | None: ...
     def questions(self, *, pool: str | None = None, limit: int = 50) -> Sequence[Question]: ...  # newest first
@@ -305,9 +289,7 @@ class ReadStore(CommonStore, Protocol):
 class WebStore(ReadStore, Protocol):
     """Calls of the server: reads, and writes for webhooks and operators."""
 
-    def remember(self, delivery: Delivery, at: datetime) -> int:
-        """Store *delivery* and return its number; the commit is on disk when this returns."""
-
+    def remember(self, delivery: Delivery, at: datetime) -> int: ...  # on disk when it returns
     def set_override(self, override: Override, notice: Notice) -> None: ...
 
     def answer_question(
@@ -337,8 +319,7 @@ class OutboxStore(Protocol):
     def notices_like(self, group: str, limit: int = 1000) -> Sequence[StoredNotice]:
         """Return the undelivered notices of *group* (`core.notices.grouping`), oldest first, with their tellings."""
 
-    def reached_last(self, group: str, destination: str, now: datetime) -> datetime | None:
-        """Return when a notice of *group* last reached *destination*, not after *now*."""
+    def reached_last(self, group: str, destination: str, now: datetime) -> datetime | None: ...  # not after *now*
 
     def tell(self, numbers: Mapping[int, Telling], destination: str, outcome: tuple[str, str]) -> None:
         """Store the progress of each notice with *destination* (a digest, never a URL) after one message to it, and
