@@ -30,24 +30,17 @@ def asked(environ: Mapping[str, str]) -> tuple[int, str]:
     host, _, port = (environ.get("GPU_AUTOSCALER_LISTEN", "").strip() or "0.0.0.0:8080").rpartition(":")
     host = host.strip("[]")
     where = _EVERYWHERE.get(host, host)
-    connection = (
-        http.client.HTTPSConnection(where, int(port), timeout=TIMEOUT_SECONDS, context=_unchecked())
-        if environ.get("GPU_AUTOSCALER_TLS_CERT_FILE", "").strip()
-        else http.client.HTTPConnection(where, int(port), timeout=TIMEOUT_SECONDS)
-    )
+    connection = http.client.HTTPConnection(where, int(port), timeout=TIMEOUT_SECONDS)
+    if environ.get("GPU_AUTOSCALER_TLS_CERT_FILE", "").strip():
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        connection = http.client.HTTPSConnection(where, int(port), timeout=TIMEOUT_SECONDS, context=context)
     try:
         connection.request("GET", "/healthz")
         answer = connection.getresponse()
         return answer.status, answer.read().decode("utf-8", "replace").strip()
     finally:
         connection.close()
-
-
-def _unchecked() -> ssl.SSLContext:
-    context = ssl.create_default_context()
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    return context
 
 
 if __name__ == "__main__":

@@ -215,7 +215,7 @@ def test_a_peer_that_hangs_costs_its_timeout_only_once() -> None:
     with hanging_server(ALERTS, "GET") as (server, arrivals):
         alarms = AlertmanagerAlarms([server.url_for("")], timeout=0.2)
         with pytest.raises(TryLater) as caught:
-            alarms.ping()
+            alarms.look()
         alarms.close()
         assert arrivals == ["GET"]
     assert caught.value.code == "timeout"

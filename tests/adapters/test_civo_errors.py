@@ -93,7 +93,7 @@ def test_a_key_that_is_not_accepted_is_named_with_its_remedy(
 ) -> None:
     httpserver.expect_request(CLUSTER_PATH).respond_with_data(body, status=status)
     with pytest.raises(WontWork, match=r"Civo refused CIVO_API_KEY .*: put a valid key into"):
-        cloud.ping()
+        cloud.look()
 
 
 @pytest.mark.parametrize("odd", [7, ["a"], {"initial_password": SECRETS[1]}, None, True])
@@ -198,7 +198,7 @@ def test_a_redirect_is_not_followed(httpserver: HTTPServer, cloud: CivoCloud) ->
 def test_a_url_that_is_none_wont_work(url: str) -> None:
     cloud = a_cloud(url)
     with pytest.raises(WontWork, match="CIVO_API_URL"):
-        cloud.ping()
+        cloud.look()
     cloud.close()
 
 
@@ -212,7 +212,7 @@ def test_a_key_that_cannot_be_sent_is_refused_without_showing_it(key: str) -> No
 def test_a_key_may_end_in_a_newline_as_files_do(httpserver: HTTPServer) -> None:
     httpserver.expect_request(CLUSTER_PATH).respond_with_json(a_cluster())
     cloud = a_cloud(httpserver.url_for(""), key=f"{KEY}\n")
-    cloud.ping()
+    cloud.look()
     cloud.close()
     assert httpserver.log[0][0].headers["Authorization"] == f"bearer {KEY}"
 
@@ -229,5 +229,5 @@ def test_a_netrc_file_does_not_replace_the_key(
     netrc.write_text(f"machine {httpserver.host} login someone password other\n")
     monkeypatch.setenv("NETRC", str(netrc))
     httpserver.expect_request(CLUSTER_PATH).respond_with_json(a_cluster())
-    cloud.ping()
+    cloud.look()
     assert httpserver.log[0][0].headers["Authorization"] == f"bearer {KEY}"

@@ -179,9 +179,3 @@ def test_neither_the_adapter_nor_what_it_returns_shows_a_secret(
     everything = f"{cloud!r} {vars(cloud)['_session'].headers} {pools!r} {caplog.text}"
     assert "urllib3" in caplog.text  # the log was on
     assert not [s for s in SECRETS if s in everything]
-
-
-def test_a_working_set_of_settings_answers_the_ping(httpserver: HTTPServer, cloud: CivoCloud) -> None:
-    answer(httpserver, a_cluster())
-    cloud.ping()
-    assert len(httpserver.log) == 1

@@ -254,7 +254,7 @@ def test_a_process_that_was_frozen_after_it_asked_does_not_send_what_it_was_abou
     required(httpserver, 1, 1)
     with pytest.raises(NotOurs):
         cloud.resize(POOL, decided_on=1, target=3)
-    cloud.ping()  # what reads is not looked at, and finds a connection
+    cloud.look()  # what reads is not looked at, and finds a connection
     cloud.close()
     assert {r.method for r, _ in httpserver.log} == {"GET"}
 

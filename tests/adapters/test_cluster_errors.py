@@ -61,7 +61,7 @@ def test_a_missing_right_is_named_by_verb_and_resource(httpserver: HTTPServer, c
 def test_refused_credentials_are_named_with_their_remedy(httpserver: HTTPServer, cluster: KubernetesCluster) -> None:
     httpserver.expect_request(NODES).respond_with_data("Unauthorized", status=401)
     with pytest.raises(WontWork, match="token") as caught:
-        cluster.ping()
+        cluster.look()
     assert caught.value.code == "http_401"
 
 
@@ -72,7 +72,7 @@ def test_nothing_is_read_from_or_written_to_where_an_answer_points(
     away = {"Location": httpserver.url_for("/elsewhere")}
     httpserver.expect_request(NODES).respond_with_data("", status=status, headers=away)
     httpserver.expect_request(EVENTS).respond_with_data("", status=status, headers=away)
-    for ask in (cluster.ping, lambda: cluster.record_event(A_POD, reason="TriggeredScaleUp", message="a node comes")):
+    for ask in (cluster.look, lambda: cluster.record_event(A_POD, reason="TriggeredScaleUp", message="a node comes")):
         with pytest.raises(WontWork, match=str(status)):
             ask()
     assert [request.path for request, _ in httpserver.log] == [NODES, EVENTS]
@@ -119,7 +119,7 @@ def test_a_kubeconfig_gives_the_server_and_the_token(
     cluster = connect(kubeconfig(tmp_path, httpserver.url_for("").rstrip("/")))
     log_everything(caplog)
     with pytest.raises(WontWork) as caught:
-        cluster.ping()
+        cluster.look()
     cluster.close()
     request = httpserver.log[0][0]
     assert request.headers["Authorization"] == "Bearer token-that-must-stay-secret"

@@ -129,12 +129,6 @@ def test_a_cluster_of_thousands_of_pods_is_read_in_pages(httpserver: HTTPServer,
     assert len(cluster.look().pods) == 2000
 
 
-def test_a_working_connection_answers_the_ping(httpserver: HTTPServer, cluster: KubernetesCluster) -> None:
-    httpserver.expect_request(NODES, query_string={"limit": "1"}).respond_with_json(a_list())
-    cluster.ping()
-    assert len(httpserver.log) == 1
-
-
 def test_pods_that_have_ended_are_asked_for_only_in_the_namespaces_named(
     httpserver: HTTPServer, cluster: KubernetesCluster
 ) -> None:

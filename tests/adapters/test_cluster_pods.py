@@ -365,12 +365,11 @@ def test_what_draining_means_for_a_pod(pod: dict[str, Any], what: DrainFate) -> 
 
 
 def test_a_node_is_read_with_instance_gpus_labels_and_taints() -> None:
-    node = node_from(a_node(taints=[{"key": "gpu", "value": "true", "effect": "NoSchedule"}]), ["monitoring/prom-0"])
+    node = node_from(a_node(taints=[{"key": "gpu", "value": "true", "effect": "NoSchedule"}]))
     assert (node.name, node.instance, node.ready, node.unschedulable) == ("gpu-1", "instance-of-gpu-1", True, False)
     assert node.allocatable == {GPU: 1}
     assert node.labels == {"kubernetes.civo.com/civo-node-pool": "pool-a"}
     assert node.taints == (Taint(key="gpu", value="true", effect="NoSchedule"),)
-    assert node.hosts == ("monitoring/prom-0",)
 
 
 @pytest.mark.parametrize(

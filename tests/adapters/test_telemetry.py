@@ -275,7 +275,7 @@ def test_a_query_that_works_the_third_time_has_worked(httpserver: HTTPServer, te
 
     handler: Callable[[Request], Response] = answer
     httpserver.expect_request(QUERY).respond_with_handler(handler)
-    telemetry.ping()
+    telemetry.value("vector(1)", datetime(2026, 11, 20, tzinfo=UTC))
     assert len(calls) == 3
 
 
@@ -302,7 +302,7 @@ def test_an_unreachable_prometheus_is_named_without_the_password_in_its_url() ->
 def test_a_prefix_in_the_url_is_kept(httpserver: HTTPServer) -> None:
     httpserver.expect_request(f"/prometheus{QUERY}").respond_with_json(vector())
     telemetry = PrometheusTelemetry(httpserver.url_for("/prometheus/"))
-    telemetry.ping()
+    telemetry.value("vector(1)", datetime(2026, 11, 20, tzinfo=UTC))
     telemetry.close()
     assert len(httpserver.log) == 1
 

@@ -34,7 +34,7 @@ def test_every_outcome_is_there_before_the_first_call(cloud: CivoCloud, registry
 
 def test_an_answer_is_counted_and_timed(cloud: CivoCloud, registry: CollectorRegistry, httpserver: HTTPServer) -> None:
     httpserver.expect_request(CLUSTER_PATH, method="GET").respond_with_json(a_cluster())
-    cloud.ping()
+    cloud.look()
     assert counted(registry, "GET", "ok") == 1
     assert registry.get_sample_value("gpu_autoscaler_civo_request_seconds_count", {"method": "GET"}) == 1
 
@@ -50,7 +50,7 @@ def test_a_failure_is_counted_by_whether_it_can_mend(
 ) -> None:
     httpserver.expect_request(CLUSTER_PATH, method="GET").respond_with_data("no", status=status)
     with pytest.raises(error):
-        cloud.ping()
+        cloud.look()
     assert counted(registry, "GET", outcome) == 1
     assert counted(registry, "GET", "ok") == 0
 

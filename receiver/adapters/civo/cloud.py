@@ -113,10 +113,6 @@ class CivoCloud:
     def close(self) -> None:
         self._session.close()
 
-    def ping(self) -> None:
-        """Raise TryLater or WontWork unless URL, key, region and cluster id work together."""
-        required_pools(self._cluster())
-
     def look(self) -> dict[str, CloudPool]:
         """Return every pool of the cluster by id, those at zero nodes included."""
         return dict(self._pools(self._cluster()))

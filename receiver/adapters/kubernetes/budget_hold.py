@@ -35,12 +35,13 @@ class HoldingMeans(ClusterPart):
         named = f"ResourceQuota {namespace}/{QUOTA_NAME}"
         wanted = quota(namespace, resources, passing)
         found = self._quota(namespace)
-        if found is not None and not _is_ours(found):
-            return Receipt(did=Did.DIFFERS, sentence=f"{named} is not ours and is left alone")
-        if found is not None and _says(found) == wanted["spec"]:
-            return Receipt(did=Did.ALREADY, sentence=f"{named} is there already")
-        if found is not None:  # what a quota is scoped to cannot be changed
-            self._delete(namespace, found)
+        if found is not None:
+            if not _is_ours(found):
+                return Receipt(did=Did.DIFFERS, sentence=f"{named} is not ours and is left alone")
+            spec = section(found, "spec")
+            if {name: spec[name] for name in ("hard", "scopeSelector") if spec.get(name)} == wanted["spec"]:
+                return Receipt(did=Did.ALREADY, sentence=f"{named} is there already")
+            self._delete(namespace, found)  # what a quota is scoped to cannot be changed
         self._wire.ask("create", "resourcequotas", api.QUOTAS_OF, namespace, wanted)
         return Receipt(did=Did.DONE, sentence=f"created {named}: no new pod there may ask for a GPU")
 
@@ -115,11 +116,6 @@ def quota(namespace: str, resources: Sequence[str], passing: Sequence[str]) -> d
         "metadata": {"name": QUOTA_NAME, "namespace": namespace, "labels": {QUOTA_LABEL: "true"}},
         "spec": spec,
     }
-
-
-def _says(found: Json) -> dict[str, Any]:
-    spec = section(found, "spec")
-    return {name: spec[name] for name in ("hard", "scopeSelector") if spec.get(name)}
 
 
 def _is_ours(found: Json) -> bool:

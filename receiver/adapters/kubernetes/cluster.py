@@ -133,9 +133,6 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
         """End the watches; wait for their threads, at most *timeout* seconds."""
         self._lists.stop(timeout)
 
-    def ping(self) -> None:
-        self._wire.ask("list", "nodes", api.NODES, limit=1)
-
     def look(self) -> ClusterFacts:
         """Return the nodes, then the living GPU pods, then what queues hold back. A pod bound in between is seen,
         not missed, and one that a queue lets through in between is missed, not counted twice. Caches may be moments

@@ -108,11 +108,7 @@ class _Export:
         if any(p.held_from is not None and p.held_until is None for p in pods):
             notes.append(f"the export counts as made at {until:%Y-%m-%d %H:%M:%S} UTC (--until)")
         return Past(
-            pods=pods,
-            until=until,
-            troubles=tuple(self._troubles),
-            uncounted=dict(self._uncounted),
-            notes=tuple(notes),
+            pods=pods, until=until, troubles=tuple(self._troubles), uncounted=dict(self._uncounted), notes=tuple(notes)
         )
 
     def _times_are_fine(self, where: str, raw: Json) -> bool:

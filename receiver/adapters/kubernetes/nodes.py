@@ -1,16 +1,15 @@
 """Kubernetes nodes as values, from the API server's JSON."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import ROUND_CEILING, Decimal
 from functools import lru_cache
-from typing import Any
 
 from kubernetes.utils.quantity import parse_quantity
 
 from receiver.adapters.http.sessions import moment
-from receiver.adapters.kubernetes.api import condition, entries, section, text, words
+from receiver.adapters.kubernetes.api import Json, condition, entries, section, text, words
 from receiver.adapters.kubernetes.reflector import Lists, ResourceKind
 from receiver.core.model.pods import CPU, MEMORY, SLOTS, STORAGE
 from receiver.core.model.policy import Taint
@@ -26,9 +25,8 @@ SHOWN = 60  # characters of what is not understood
 LONGEST_NAME = 253  # bytes; no object's name is longer
 
 
-def node_from(raw: Mapping[str, Any], hosts: Sequence[str] = (), *, dra: bool = False) -> ClusterNode:
-    """Return the node in *raw* (Node v1 core); *hosts* are the pods on it that must not be cut off with it, *dra* says
-    that a DRA driver shows GPUs on it."""
+def node_from(raw: Json) -> ClusterNode:
+    """Return the node in *raw* (Node v1 core)."""
     metadata, spec, status = section(raw, "metadata"), section(raw, "spec"), section(raw, "status")
     provider = text(spec, "providerID")
     offered = section(status, "allocatable")
@@ -41,20 +39,18 @@ def node_from(raw: Mapping[str, Any], hosts: Sequence[str] = (), *, dra: bool = 
         labels=words(metadata, "labels"),
         annotations=words(metadata, "annotations"),
         taints=tuple(taint_from(t) for t in entries(spec, "taints")),
-        hosts=tuple(hosts),
         compute=compute(offered),
-        dra=dra,
         created_at=moment(metadata.get("creationTimestamp")),
     )
 
 
-def gpus(quantities: Mapping[str, Any]) -> dict[str, int]:
+def gpus(quantities: Json) -> dict[str, int]:
     """Return the GPU resources among *quantities* in whole units; zeros are left out."""
     found = {name: _units(name, value) for name, value in quantities.items() if name.startswith(GPU_PREFIX)}
     return {name: count for name, count in found.items() if count > 0}
 
 
-def compute(quantities: Mapping[str, Any]) -> dict[str, int]:
+def compute(quantities: Json) -> dict[str, int]:
     """Return the compute resources among *quantities* (`receiver.core.model.pods`), rounded up as Kubernetes does. A
     pod that cannot be read is left out: one malformed object must not hide the others."""
     found: dict[str, int] = {}
@@ -64,7 +60,7 @@ def compute(quantities: Mapping[str, Any]) -> dict[str, int]:
     return found
 
 
-def taint_from(raw: Mapping[str, Any]) -> Taint:
+def taint_from(raw: Json) -> Taint:
     return Taint(key=text(raw, "key"), value=text(raw, "value"), effect=text(raw, "effect") or "NoSchedule")
 
 
@@ -150,13 +146,13 @@ class Dra:
         return self._last
 
 
-def nodes_of(slices: Collection[Mapping[str, Any]]) -> frozenset[str]:
+def nodes_of(slices: Collection[Json]) -> frozenset[str]:
     """Return the names of the nodes on which *slices* show devices of the GPU driver."""
     specs = (section(raw, "spec") for raw in slices)
     shown = (s for s in specs if s.get("driver") == DRA_DRIVER and entries(s, "devices"))
     return frozenset(text(s, "nodeName") for s in shown) - {""}
 
 
-def resources_of(classes: Collection[Mapping[str, Any]]) -> frozenset[str]:
+def resources_of(classes: Collection[Json]) -> frozenset[str]:
     """Return the extended resources that *classes* answer to."""
     return frozenset(text(section(raw, "spec"), "extendedResourceName") for raw in classes) - {""}

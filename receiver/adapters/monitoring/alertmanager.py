@@ -102,9 +102,6 @@ class AlertmanagerAlarms:
     def close(self) -> None:
         self._session.close()
 
-    def ping(self) -> None:
-        self.look()
-
     def look(self) -> AlarmFacts:
         """Return the autoscaler's firing alerts and the active silences. Inhibited alerts count as firing: the
         autoscaler itself decides between two signals and gives the reason. Silenced alerts are read too, because

@@ -92,9 +92,6 @@ class PrometheusTelemetry(PrometheusReader):
     def __init__(self, url: str, timeout: float = 10) -> None:
         super().__init__(url, timeout)
 
-    def ping(self) -> None:
-        self._query("vector(1)")
-
     def look(self) -> TelemetryFacts:
         return TelemetryFacts(
             utilization=self._by_pool(UTILIZATION, max),
