@@ -196,7 +196,6 @@ class Outbox:
 
     @property
     def destinations(self) -> tuple[str, ...]:
-        """The names of all destinations, without their secrets."""
         return tuple(d.name for found in (self._destinations, *self._of_teams.values()) for d in found)
 
     def deliver_due(self, now: datetime) -> int:

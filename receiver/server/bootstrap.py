@@ -167,7 +167,6 @@ class Stepping:
 
 
 def loop_of(outside: Outside, opening: Opening, clock: Clock) -> Loop:
-    """Return the loop, which steps once the store is open, and connect it with the instruments."""
     said, instruments = outside.settings.configuration, outside.instruments
     stepping = Stepping(outside, clock.now())
     loop = Loop(
@@ -278,8 +277,6 @@ class Running:
         self.loop.stop(0)
 
     def stop(self) -> None:
-        """Stop the threads, then close the store. All are told before any is waited for: gunicorn kills the process
-        `graceful_timeout` after SIGTERM, and a hanging message must not use up the time of the loop's last step."""
         self.tell()
         self.loop.stop()
         for part in self._beside():
@@ -341,7 +338,6 @@ def tell_to_stop(app: Flask) -> None:
 
 
 def stop(app: Flask) -> None:
-    """Stop the threads of *app*'s process; idempotent."""
     running: Running | None = app.extensions.pop(EXTENSION, None)
     if running is not None:
         running.stop()

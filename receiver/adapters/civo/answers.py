@@ -233,7 +233,6 @@ def _word(fields: Fields, name: str) -> str:
 
 
 def malformed(what: str) -> TryLater:
-    """Return the error for a response in which *what* cannot be read."""
     return TryLater(f"cannot read Civo's response: {what} is missing or malformed", code="malformed")
 
 

@@ -216,7 +216,15 @@ class CivoCloud:
                 timeout=timeouts or self._timeouts,
                 allow_redirects=False,
             )
-            decoded = self._decoded(response, method, doing, key)
+            try:
+                decoded: object = without(key, response.json())
+            except (ValueError, RecursionError):
+                decoded = None
+            if response.status_code >= 300:
+                raise refusal(response.status_code, decoded, doing, retry_after(response.headers, self._clock.now()))
+            if decoded is None and not (method == "DELETE" and not response.content):
+                detail = f"Civo answered the request to {doing} with {response.status_code} and no readable JSON"
+                raise TryLater(detail, code="malformed")
             outcome = "ok"
             return decoded
         except (requests.exceptions.InvalidURL, requests.exceptions.MissingSchema, requests.exceptions.InvalidSchema):
@@ -232,18 +240,6 @@ class CivoCloud:
         finally:
             if self._ended is not None:
                 self._ended(method, outcome, monotonic() - began)
-
-    def _decoded(self, response: requests.Response, method: str, doing: str, key: str) -> object:
-        try:
-            decoded: object = without(key, response.json())
-        except (ValueError, RecursionError):
-            decoded = None
-        if response.status_code >= 300:
-            raise refusal(response.status_code, decoded, doing, retry_after(response.headers, self._clock.now()))
-        if decoded is None and not (method == "DELETE" and not response.content):
-            detail = f"Civo answered the request to {doing} with {response.status_code} and no readable JSON"
-            raise TryLater(detail, code="malformed")
-        return decoded
 
 
 def _identifier(text: str, what: str) -> str:

@@ -58,7 +58,6 @@ class ServerApi:
 
     @property
     def shown(self) -> str:
-        """The URL without credentials."""
         return shown(self._url)
 
     def close(self) -> None:

@@ -23,7 +23,7 @@ from receiver.adapters.kubernetes.drain import Drain, Keepers
 from receiver.adapters.kubernetes.nodes import Dra, node_from
 from receiver.adapters.kubernetes.owners import Owners
 from receiver.adapters.kubernetes.pods import TERMINATED, Declaration, SeenPod
-from receiver.adapters.kubernetes.queues import Queues, Roll, with_siblings
+from receiver.adapters.kubernetes.queues import Queues, Roll
 from receiver.adapters.kubernetes.reflector import WINDOW_SECONDS, Lists, Watching
 from receiver.core.model.pods import KEPT_BY_DEFAULT, KeepRule, Pod, PodPhase, named
 from receiver.core.model.text import harmless
@@ -115,7 +115,6 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
         return f"KubernetesCluster({self._wire.url!r})"
 
     def close(self) -> None:
-        """End the watches and close the connections."""
         self.stop(0)
         self._client.rest_client.close()
         self._client.close()  # type: ignore[no-untyped-call]  # the client leaves it untyped
@@ -177,10 +176,13 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
     def _demand(self, seen: Sequence[SeenPod]) -> tuple[Pod, ...]:
         """Return the GPU pods among *seen* with what their gangs need, and those that queues announce."""
         untried = frozenset(s.key for s in seen if s.untried)
-        pods = with_siblings([s.pod for s in seen if s.pod is not None], untried)
-        roll = Roll(seen, frozenset(p.key for p in pods))
-        groups = self._queues.groups(roll.declarations)
+        pods = [s.pod for s in seen if s.pod is not None]
         waiting = {p.gang for p in pods if p.gang and p.phase is PodPhase.WAITING}
+        for i, pod in enumerate(pods):  # the untried pods of a gang wait too once another of its pods waits
+            if pod.key in untried and pod.gang in waiting:
+                pods[i] = replace(pod, phase=PodPhase.WAITING)
+        roll = Roll(seen, frozenset(p.key for p in pods))
+        groups = self._queues.groups({gang.by for gang in roll.gangs.values()})
         unfinished = {gang.partition("/")[0] for gang in roll.short_of_size() & waiting}
         done = self._pods_of(unfinished, "status.phase=Succeeded")  # no node is needed for them again
         least = roll.minimums(groups, roll.succeeded(done))

@@ -52,35 +52,25 @@ class NodeMarks(ClusterPart):
         return self._change(raw, {"annotations": {annotation: value}}, {"unschedulable": True}, done)
 
     def uncordon(self, node: str) -> Receipt:
-        raw = self._node(node)
-        if raw is None:
-            return _gone(node, Did.ALREADY)
-        found = node_from(raw)
-        if CORDON_ANNOTATION in found.annotations:
-            return self._lift(raw, found, CORDON_ANNOTATION, STOP_ANNOTATION)
-        if _is_theirs(found):
-            return Receipt(did=Did.DIFFERS, sentence=f"someone else cordoned node {node}; it is theirs")
-        return Receipt(did=Did.ALREADY, sentence=f"node {node} is not cordoned for a removal")
+        return self._open(node, CORDON_ANNOTATION, STOP_ANNOTATION, f"node {node} is not cordoned for a removal")
 
     def uncordon_for_budget(self, node: str) -> Receipt:
-        """Undo `cordon_for_budget`; a cordon for a removal stays."""
+        return self._open(node, STOP_ANNOTATION, CORDON_ANNOTATION, f"node {node} is not closed to new work by us")
+
+    def _open(self, node: str, annotation: str, other: str, already: str) -> Receipt:
+        """Take *annotation* off, and the cordon with it unless the *other* one is a reason for it too."""
         raw = self._node(node)
         if raw is None:
             return _gone(node, Did.ALREADY)
         found = node_from(raw)
-        if STOP_ANNOTATION not in found.annotations:
-            return Receipt(did=Did.ALREADY, sentence=f"node {node} is not closed to new work by us")
-        return self._lift(raw, found, STOP_ANNOTATION, CORDON_ANNOTATION)
-
-    def _lift(self, raw: Json, found: ClusterNode, annotation: str, other: str) -> Receipt:
-        """Take *annotation* off, and the cordon with it unless the *other* one is a reason for it too."""
-        metadata = {"annotations": {annotation: None}}
-        if other in found.annotations:
-            return self._change(
-                raw, metadata, {}, f"node {found.name} stays cordoned for the other reason", Did.ALREADY
-            )
-        done = f"made node {found.name} schedulable again"
-        return self._change(raw, metadata, {"unschedulable": False}, done, Did.ALREADY)
+        if annotation not in found.annotations:
+            if annotation == CORDON_ANNOTATION and _is_theirs(found):
+                return Receipt(did=Did.DIFFERS, sentence=f"someone else cordoned node {node}; it is theirs")
+            return Receipt(did=Did.ALREADY, sentence=already)
+        stays = other in found.annotations
+        done = f"node {node} stays cordoned for the other reason" if stays else f"made node {node} schedulable again"
+        spec = {} if stays else {"unschedulable": False}
+        return self._change(raw, {"annotations": {annotation: None}}, spec, done, Did.ALREADY)
 
     def lifted(self, node: str) -> Receipt | None:
         """Return DIFFERS when *node* no longer bears our cordon for a removal; None when it does, or is gone."""

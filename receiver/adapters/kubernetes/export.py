@@ -71,7 +71,6 @@ class _Export:
         self._troubles.append(Trouble(where=where, field=name, problem=problem, remedy=remedy))
 
     def take(self, number: int, raw: Any) -> None:
-        """Take the object that is the *number*-th in the export."""
         kind = raw.get("kind") if isinstance(raw, dict) else None
         if not isinstance(raw, dict) or not isinstance(kind, str):
             self.wrong(f"item {number}", "kind", "it is no object of Kubernetes with a kind", f"export with {EXPORT}")

@@ -51,11 +51,6 @@ class Roll:
             if pod.key not in gpu_pods or (pod.status.get("nominatedNodeName") and not pod.node):
                 self._settled[gang.key] += 1
 
-    @property
-    def declarations(self) -> frozenset[Declaration]:
-        """How the gangs here are declared."""
-        return frozenset(g.by for g in self.gangs.values())
-
     def short_of_size(self) -> frozenset[str]:
         """Return the gangs that declare their own size and have fewer living pods than that."""
         return frozenset(k for k, g in self.gangs.items() if g.size is not None and self._living[k] < g.size)
@@ -82,12 +77,6 @@ class Roll:
             if size is not None:
                 least[key] = max(1, size - done - self._settled[key])
         return least
-
-
-def with_siblings(pods: Sequence[Pod], untried: frozenset[str]) -> list[Pod]:
-    """Return *pods*, where the *untried* ones (by key) of a gang wait too once another of its pods waits."""
-    waiting = {p.gang for p in pods if p.gang and p.phase is PodPhase.WAITING}
-    return [replace(p, phase=PodPhase.WAITING) if p.key in untried and p.gang in waiting else p for p in pods]
 
 
 def _controller(pod: SeenPod) -> str:
@@ -130,7 +119,6 @@ class Announcement:
 
     @property
     def total(self) -> int:
-        """How many pods are announced."""
         return sum(run.count for run in self.runs)
 
     def pods(self) -> tuple[Pod, ...]:

@@ -336,7 +336,6 @@ class Lists:
         wire.wrote = self._wrote
 
     def watch(self, watching: Watching, window: int = WINDOW_SECONDS) -> None:
-        """Keep what is read from now on current by watches of *window* seconds."""
         self._watching, self._window = watching, window
 
     def every(
@@ -367,12 +366,10 @@ class Lists:
             raise
 
     def ages(self) -> dict[str, float]:
-        """Return by resource how many seconds ago the server last confirmed what is cached."""
         reflectors = list(self._reflectors.values())
         return {r.resource: age for r in reflectors if (age := r.age) is not None}
 
     def stop(self, timeout: float) -> None:
-        """End all watches; wait for their threads, at most *timeout* seconds. What is read after that is listed."""
         self._watching = None
         ends = monotonic() + timeout
         reflectors = list(self._reflectors.values())

@@ -16,8 +16,6 @@ MOST_SAID = 300  # characters of an external error
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstantSample:
-    """One series of an instant query: its labels and its value."""
-
     labels: Labels
     value: float
 
@@ -38,7 +36,6 @@ class MonitoringApi:
 
     @property
     def shown(self) -> str:
-        """The URL without credentials."""
         return shown(self._url)
 
     def get(self, path: str, **query: str) -> Any:
@@ -49,7 +46,6 @@ class MonitoringApi:
         return found
 
     def text(self, path: str) -> str:
-        """Return the text of GET *path*. Raises TryLater."""
         return self._send("GET", path).text
 
     def post(self, path: str, body: Any) -> None:
@@ -73,7 +69,6 @@ class MonitoringApi:
             raise
 
     def vector(self, query: str) -> Sequence[InstantSample]:
-        """Return the result of the instant *query*. Raises TryLater."""
         data = self.data("query", query=query)
         try:
             return [
@@ -103,16 +98,12 @@ class MonitoringApi:
             code, phrase = wire_failure(error)
             raise TryLater(f"{self._name} at {self.shown}: {phrase}", code=code) from None
         if not 200 <= answer.status_code < 300:
-            said = f"{self._name} at {self.shown} answered {path} with {answer.status_code}{_detail(answer)}"
+            document = json_of(answer)  # with the error's text, of Prometheus as an object, of Alertmanager as text
+            told = document.get("error") if isinstance(document, dict) else document
+            detail = f": {str(told)[:MOST_SAID]}" if told and not isinstance(told, list) else ""
+            said = f"{self._name} at {self.shown} answered {path} with {answer.status_code}{detail}"
             raise TryLater(said, code=f"http_{answer.status_code}")
         return answer
 
     def _malformed(self, what: str) -> TryLater:
         return TryLater(f"malformed answer of {self._name} at {self.shown}: {what}", code="malformed")
-
-
-def _detail(answer: requests.Response) -> str:
-    """Return the error text of Prometheus or Alertmanager, shortened."""
-    document = json_of(answer)
-    said = document.get("error") if isinstance(document, dict) else document if isinstance(document, str) else None
-    return f": {str(said)[:MOST_SAID]}" if said else ""

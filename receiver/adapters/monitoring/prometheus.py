@@ -50,7 +50,7 @@ class PrometheusReader:
 
     SHAPE = "an instant vector"  # of its answers
 
-    def __init__(self, url: str, timeout: float) -> None:
+    def __init__(self, url: str, timeout: float = 10) -> None:
         url = url.strip().rstrip("/")
         self.shown = shown(url)
         self._session = quick_session()
@@ -88,9 +88,6 @@ class PrometheusReader:
 
 class PrometheusTelemetry(PrometheusReader):
     """The latest values of the recording rules at *url*; *timeout* is seconds per query."""
-
-    def __init__(self, url: str, timeout: float = 10) -> None:
-        super().__init__(url, timeout)
 
     def look(self) -> TelemetryFacts:
         return TelemetryFacts(
