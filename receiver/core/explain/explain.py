@@ -55,10 +55,8 @@ class Fate:
 
 
 class Place:
-    """One pool as those who wait for it see it: its state, what it was asked for and what was decided.
-
-    *coming* are the nodes on their way that waiting work would use; *observing* is True where nothing is written.
-    """
+    """One pool as waiting pods see it. *coming* are the nodes on their way that waiting work would use; *observing* is
+    True where nothing is written."""
 
     def __init__(self, pool: Pool, facts: Facts, wanted: Wanted, decision: Decision, observing: bool) -> None:
         self.pool, self.state, self.wanted, self.decision = pool, facts.pool(pool.id), wanted, decision

@@ -1,6 +1,6 @@
 """When the first node of a pool may go, and what keeps the others: the future as far as it is known now."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -98,19 +98,14 @@ def about_idle(idle: Sequence[Node], case: Case, say: Say) -> str:
     free = [n for n in idle if is_idle_and_free(n, case)]
     many = some(len(idle), "idle node")
     if not free:
-        return f"{many}: {stays(idle)}"
+        stays = [f"{n.name} stays: {claims_on(n) or 'its GPUs are in use without a pod'}" for n in idle[:NODES_NAMED]]
+        more = [f"and {len(idle) - NODES_NAMED} more"] if len(idle) > NODES_NAMED else []
+        return f"{many}: {'; '.join([*stays, *more])}"
     paid = ", paid for" if case.policy.billing.by_the_hour else ""
     at, why = first_removal(free, case, say)
     if at is None:
         return f"{many}{paid}; none can be removed: {why}"
     return f"{many}{paid}; the first can be removed at {clock(at, case.now)}{_because(why)}"
-
-
-def stays(nodes: Iterable[Node]) -> str:
-    """Say what keeps each of *nodes*."""
-    found = [f"{n.name} stays: {claims_on(n) or 'its GPUs are in use without a pod'}" for n in nodes]
-    more = len(found) - NODES_NAMED
-    return "; ".join([*found[:NODES_NAMED], *([f"and {more} more"] if more > 0 else [])])
 
 
 def clock(at: datetime, now: datetime) -> str:
@@ -134,10 +129,7 @@ def planned(grace: Grace, case: Case, say: Say) -> str:
 
 
 def why_kept(case: Case, say: Say) -> str:
-    """Say why a pool of low utilization stays as it is although no node of it is idle: which pods hold its nodes.
-
-    Empty when it has no usable node, or one that holds no pod.
-    """
+    """Say which pods hold the nodes of a pool of low utilization; empty where a usable node holds none."""
     usable = case.state.of(Stage.USABLE)
     if not usable or not all(n.busy for n in usable):
         return ""

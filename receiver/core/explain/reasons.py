@@ -1,7 +1,5 @@
 """What a rule says of its answer: a sentence made from the values that it rests on, and what would change the answer.
-
-Each function is that of one rule, and stands in its record in `receiver.core.explain.rules`.
-"""
+Each function is that of one rule, and stands in its record in `receiver.core.explain.rules`."""
 
 from collections.abc import Sequence
 from datetime import datetime

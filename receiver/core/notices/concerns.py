@@ -1,7 +1,5 @@
-"""What needs a person: one detector for messages and pages, from the facts and decisions of one step.
-
-A concern is a value: `notices_of` makes the messages, and the picture publishes it for the pages.
-"""
+"""What needs a person, from the facts and decisions of one step: `notices_of` makes messages of the concerns found, and
+the picture publishes them for the pages."""
 
 import hashlib
 from collections import defaultdict

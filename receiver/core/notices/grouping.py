@@ -23,8 +23,9 @@ GRACES = _causes("EVICTS IDLE_WARNED")
 # There are as many topics of these as workloads.
 OF_WORKLOADS = _causes("MISFIT KEEP_UNTIL_IGNORED IDLE_KEPT IDLE_STAYS IDLE_CANNOT IDLE_SHUT_DOWN IDLE_FAILED")
 # What happened stays true. All other news say how something is, until the next of their topic says otherwise.
-HAPPENED = _causes("GREW SHRANK WITHDRAWN DRIFT BUDGET_CHANGED ANSWERED OVERRIDE_ENDED") | _causes(
-    "IDLE_SHUT_DOWN IDLE_FAILED CHARGES_DIFFER REPORT"
+HAPPENED = _causes(
+    "GREW SHRANK WITHDRAWN DRIFT BUDGET_CHANGED ANSWERED OVERRIDE_ENDED IDLE_SHUT_DOWN IDLE_FAILED CHARGES_DIFFER"
+    " REPORT"
 )
 STATES = frozenset(Cause) - HAPPENED
 # Of these, the ones that every step says anew while they are true: nothing says that they are over.
@@ -139,10 +140,8 @@ class Seal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageLinks:
-    """Where messages link to, below the two addresses of the configuration; neither ends with a slash.
-
-    *seal* gives what signs now: the operator's token may change while the program runs.
-    """
+    """Where messages link to, below the two addresses of the configuration, which do not end with a slash. *seal* gives
+    what signs now: the operator's token may change while the program runs."""
 
     public_url: str | None = None
     docs_url: str | None = None

@@ -139,10 +139,7 @@ AFTERWARDS = {
 
 
 def was_set(override: Override, policy: Policy, idle: Sequence[str] = ()) -> Notice:
-    """The notice of a new override: what, until when, who, why, what it does, what follows, and how to end it.
-
-    *idle* are the nodes of its pools that are idle now.
-    """
+    """The notice of a new override; *idle* are the nodes of its pools that are idle now."""
     after = f"until then {EFFECT[override.kind]}. After that {_afterwards(override, idle)}"
     return _set(override, policy, "set", "", f"{override.who}: {override.why}", after)
 

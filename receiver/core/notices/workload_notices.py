@@ -62,10 +62,8 @@ def evictions_due(case: Case, told: Mapping[str, datetime], mode: str) -> Iterat
 
 def evictions_taken_back(case: Case, told: Mapping[str, datetime], *, steady: bool) -> Iterator[Notice]:
     """Take back what an override, an alert or a budget overrules: that is known without a look at the nodes. Unless
-    the clock is *steady*, take back every announcement about the pool.
-
-    If a window has begun to empty a node, its grace was over before: without a steady clock the announcement stands
-    until that is done."""
+    the clock is *steady*, take back every announcement about the pool; but once a window has begun to empty a node,
+    its grace was over before, so the announcement stands until that is done."""
     stopped = _why_stopped(case)
     doubt = "the clock jumped or no step ran for a while, so it is unknown how much of the grace has passed"
     for topic, window, grace in _windows(case):

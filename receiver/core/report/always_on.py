@@ -59,10 +59,9 @@ def hours(length: timedelta) -> Decimal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlwaysOn:
-    """The comparison with each pool at its peak over the observed time.
+    """The comparison with each pool at its peak over the time *since* (by pool name) the ledger knew it in the month.
 
-    *since*, by pool name, is the month's start or when the ledger first knew the pool. *usd* is the cost at each pool's
-    last price, *spent_usd* the actual cost of the same pools in the same time, *peaks* the node counts by name.
+    *usd* is the cost at each pool's last price, *spent_usd* the actual cost of the same pools in the same time;
     *left_out* are pools without a price. It shows what scaling saves, not how other autoscalers would compare.
     """
 
@@ -86,10 +85,8 @@ class AlwaysOn:
 def always_on(
     lives: Iterable[NodeLife], policy: Policy, month: Month, now: datetime, watched: Mapping[str, datetime]
 ) -> AlwaysOn:
-    """Compare the nodes of *lives* in *month*, until *now*, with as many as each pool had at its peak.
-
-    *watched* is when the ledger first knew each pool, by id; its nodes before that are unknown.
-    """
+    """Compare the nodes of *lives* in *month*, until *now*, with as many as each pool had at its peak since the ledger
+    first knew it (*watched*, by id)."""
     until = min(now, month.end)
     by_pool: defaultdict[str, list[NodeLife]] = defaultdict(list)
     for life in lives:

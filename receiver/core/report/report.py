@@ -47,10 +47,8 @@ RULES = ("within_budget", "spend_is_known", "price_is_known")  # the guardrails 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waits:
-    """Queue waits, from creation to the first bound pod, of the workloads that *started* in the month (None: none).
-
-    *still* counts those that wait, of which the longest has waited *still_longest* so far.
-    """
+    """Queue waits, from creation to the first bound pod, of the workloads that *started* in the month (None: none);
+    *still* counts those that wait."""
 
     started: int = 0
     p50: timedelta | None = None
@@ -62,10 +60,8 @@ class Waits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Jobs:
-    """Workloads that existed in the month, by their state at its end (or now).
-
-    *gone* ended with an unknown result; *gave_up* ended before a pod was bound.
-    """
+    """Workloads that existed in the month, by their state at its end (or now): *gone* ended with an unknown result,
+    *gave_up* before a pod was bound."""
 
     seen: int = 0
     completed: int = 0

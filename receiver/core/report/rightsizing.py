@@ -27,51 +27,27 @@ from receiver.core.money.cost import to_cents
 # - H100 SXM, 989.4 TFLOPS, 3.35 TB/s (the H200 has the same engine): https://glennklockwood.com/garden/processors/h100
 # - H200, 141 GB, 4.8 TB/s, slices of 18 GB: https://www.saulelectric.com/nvidia-h200.html
 # - L40S, 48 GB, 864 GB/s, 362.05 TFLOPS (733 with sparsity): https://www.mullet.se/product.html?product_id=355414
-COMPUTE_SLICES = 7  # a GPU with MIG has seven compute slices and eight memory slices
-MEMORY_SLICES = 8
-
-
-@dataclass(frozen=True, slots=True)
-class MigProfile:
-    """A part of a GPU: *compute* of 7 compute slices, *memory* of 8 memory slices, *memory_gb* of memory."""
-
-    compute: int
-    memory: int
-    memory_gb: int
-
-    @property
-    def name(self) -> str:
-        """NVIDIA's name of it."""
-        return f"{self.compute}g.{self.memory_gb}gb"
-
-    @property
-    def share(self) -> float:
-        """The part of the GPU that it occupies (ratio): compute or memory, whichever is more."""
-        return max(self.compute / COMPUTE_SLICES, self.memory / MEMORY_SLICES)
+COMPUTE_SLICES, MEMORY_SLICES = 7, 8  # of a GPU with MIG
+PROFILES = ((1, 1), (1, 2), (2, 2), (3, 4), (4, 4))  # of MIG: compute and memory slices, the smallest first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuKind:
-    """One kind of GPU: *memory_gb*, *tflops* (dense BF16), *bandwidth* of its memory in GB/s, *mig* smallest first."""
+    """One kind of GPU: *memory_gb*, *tflops* (dense BF16), *bandwidth* of its memory in GB/s, *mig* the memory in GB of
+    each of `PROFILES`."""
 
     memory_gb: int
     tflops: float
     bandwidth: float
-    mig: tuple[MigProfile, ...] = ()
-
-
-def _mig(*memory_gb: int) -> tuple[MigProfile, ...]:
-    """The five profiles of a GPU, by their memory."""
-    slices = ((1, 1), (1, 2), (2, 2), (3, 4), (4, 4))
-    return tuple(MigProfile(compute, memory, gb) for (compute, memory), gb in zip(slices, memory_gb, strict=True))
+    mig: tuple[int, ...] = ()
 
 
 KINDS: Mapping[str, GpuKind] = {
     "L40S": GpuKind(memory_gb=48, tflops=362, bandwidth=864),
-    "A100-40": GpuKind(memory_gb=40, tflops=312, bandwidth=1555, mig=_mig(5, 10, 10, 20, 20)),
-    "A100-80": GpuKind(memory_gb=80, tflops=312, bandwidth=2039, mig=_mig(10, 20, 20, 40, 40)),
-    "H100": GpuKind(memory_gb=80, tflops=989, bandwidth=3350, mig=_mig(10, 20, 20, 40, 40)),
-    "H200": GpuKind(memory_gb=141, tflops=989, bandwidth=4800, mig=_mig(18, 35, 35, 71, 71)),
+    "A100-40": GpuKind(memory_gb=40, tflops=312, bandwidth=1555, mig=(5, 10, 10, 20, 20)),
+    "A100-80": GpuKind(memory_gb=80, tflops=312, bandwidth=2039, mig=(10, 20, 20, 40, 40)),
+    "H100": GpuKind(memory_gb=80, tflops=989, bandwidth=3350, mig=(10, 20, 20, 40, 40)),
+    "H200": GpuKind(memory_gb=141, tflops=989, bandwidth=4800, mig=(18, 35, 35, 71, 71)),
 }
 
 
@@ -163,10 +139,12 @@ def _options(peaks: Peaks, prices: Mapping[str, Decimal]) -> Iterable[RightSize]
             continue
         if needs_gb <= kind.memory_gb and engine * slowdown(has, kind) <= ENGINE_FULL:
             yield RightSize(peaks=peaks, to=name, way=Way.KIND, saves_usd=peaks.usd * (1 - other / price))
-    for profile in has.mig:  # with 1/7 of the compute, work takes at most 7 times as long
-        if needs_gb <= profile.memory_gb and engine * COMPUTE_SLICES / profile.compute <= ENGINE_FULL:
-            saves = peaks.usd * Decimal(str(round(1 - profile.share, 6)))
-            yield RightSize(peaks=peaks, to=profile.name, way=Way.MIG, saves_usd=saves)
+    for (compute, memory), gb in zip(PROFILES, has.mig, strict=False):
+        share = max(compute / COMPUTE_SLICES, memory / MEMORY_SLICES)  # of the GPU
+        # With 1/7 of the compute, work takes at most 7 times as long.
+        if needs_gb <= gb and engine * COMPUTE_SLICES / compute <= ENGINE_FULL:
+            saves = peaks.usd * Decimal(str(round(1 - share, 6)))
+            yield RightSize(peaks=peaks, to=f"{compute}g.{gb}gb", way=Way.MIG, saves_usd=saves)
             return
 
 

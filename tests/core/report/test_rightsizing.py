@@ -9,6 +9,7 @@ from receiver.core.report.rightsizing import (
     COMPUTE_SLICES,
     KINDS,
     MEMORY_SLICES,
+    PROFILES,
     Peaks,
     Way,
     right_sizes,
@@ -111,9 +112,8 @@ def test_nearly_full_memory_is_named_the_fullest_first() -> None:
 
 
 def test_every_mig_profile_is_a_part_of_its_gpu_and_the_smallest_stands_first() -> None:
-    for kind in KINDS.values():
-        for profile in kind.mig:
-            assert profile.compute < COMPUTE_SLICES
-            assert profile.memory_gb <= kind.memory_gb * profile.memory / MEMORY_SLICES + 1
-            assert 0 < profile.share < 1
-        assert list(kind.mig) == sorted(kind.mig, key=lambda p: (p.compute, p.memory))
+    assert list(PROFILES) == sorted(PROFILES)
+    assert all(0 < compute < COMPUTE_SLICES and 0 < memory < MEMORY_SLICES for compute, memory in PROFILES)
+    for kind in (kind for kind in KINDS.values() if kind.mig):
+        for (_, memory), memory_gb in zip(PROFILES, kind.mig, strict=True):
+            assert memory_gb <= kind.memory_gb * memory / MEMORY_SLICES + 1
