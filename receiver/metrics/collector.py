@@ -60,7 +60,6 @@ class CivoCalls(Collector):
                 self._ended.labels(method=method, outcome=outcome)
 
     def collect(self) -> Iterator[Metric]:
-        """Yield both families."""
         yield from self._ended.collect()
         yield from self._seconds.collect()
 
@@ -97,19 +96,15 @@ class WatchCounts(Collector):
         yield from self._wakes.collect()
 
     def stands(self) -> None:
-        """The connection is there."""
         self.state = WatchState.UP
 
     def fell(self) -> None:
-        """It is not, though it should be."""
         self.state = WatchState.DOWN
 
     def not_ours(self) -> None:
-        """This process does not lead."""
         self.state = WatchState.WAITING
 
     def woke(self) -> None:
-        """Count a wake-up."""
         self._wakes.inc()
 
 
@@ -124,16 +119,13 @@ class OnDisk(Collector):
         self._watched = secrets, file
 
     def collect(self) -> Iterator[Metric]:
-        """Yield every family once."""
         refused, differs = [(("file",), False), (("secrets",), False)], False
         if self._watched is not None:
             secrets, file = self._watched
             secrets.tokens()  # looks at the files
             refused, differs = [(("file",), file.refused), (("secrets",), secrets.refused)], file.differs
-        text = (
-            "Whether what is on the disk cannot be used (1) or can (0): the configuration file, the files of secrets."
-        )
-        yield gauge("configuration_refused", text, refused, "part")
+        text = "Whether what is on the disk cannot be used (1) or can (0): the configuration file, the files of secrets"
+        yield gauge("configuration_refused", f"{text}.", refused, "part")
         text = "Whether the configuration file on the disk is another one than the one that runs (1) or not (0)."
         yield single("configuration_differs", text, differs)
 
@@ -164,7 +156,6 @@ class Instruments(Collector):
             self._failures.labels(part=part)
 
     def collect(self) -> Iterator[Metric]:
-        """Yield every family once."""
         counted = (self._requests, self._request_seconds, self._steps, self._errors, self._failures, self._step_seconds)
         for metric in counted:
             yield from metric.collect()
@@ -239,7 +230,6 @@ class StoreCollector(Collector):
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        """Yield every family once."""
         yield from self._configured()
         try:
             (found, seen_at), counts = kept_picture(self._store), self._store.counts()

@@ -182,12 +182,8 @@ def _add_decisions(routes: Blueprint, parts: WebParts) -> None:
         known = decision_asked(parts, number).id
         found = parts.store.grounds(known)
         if found is None:
-            raise Problem(
-                404,
-                "what this decision was made from is not kept",
-                "decisions made before this version did not keep it: take a later one from /api/v1/decisions",
-                field="id",
-            )
+            remedy = "decisions made before this version did not keep it: take a later one from /api/v1/decisions"
+            raise Problem(404, "what this decision was made from is not kept", remedy, field="id")
         return jsonify(api.GroundsDocument.of(found, decision=known))
 
     @routes.get("/actions")
@@ -244,11 +240,6 @@ def not_waiting(found: Picture, namespace: str, name: str, history: Sequence[str
             return Problem(404, unseen, "bring Kubernetes back, then ask again", field="name")
     kept, total = len(found.waiting), found.waiting_total or 0
     more = [f"it is one of the {total - kept} pods that wait behind the {kept} kept here"] if total > kept else []
-    return Problem(
-        404,
-        f"pod {pod} does not wait for a GPU as of the last step",
-        f"see `kubectl get pod -n {namespace} {name} -o wide`",
-        field="name",
-        can_mean=[*more, *NOT_WAITING],
-        **before,
-    )
+    said, can_mean = f"pod {pod} does not wait for a GPU as of the last step", [*more, *NOT_WAITING]
+    remedy = f"see `kubectl get pod -n {namespace} {name} -o wide`"
+    return Problem(404, said, remedy, field="name", can_mean=can_mean, **before)

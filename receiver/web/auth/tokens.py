@@ -83,11 +83,8 @@ def require_bearer(header: str | None, tokens: Sequence[str], advice: TokenAdvic
     if not given:
         raise Unauthorized("the bearer token is empty", advice.empty)
     if not is_one_of(given, tokens):
-        raise Unauthorized(
-            "the bearer token is not the one this server knows",
-            advice.other,
-            challenge=f'{REALM}, error="invalid_token"',
-        )
+        challenge = f'{REALM}, error="invalid_token"'
+        raise Unauthorized("the bearer token is not the one this server knows", advice.other, challenge)
 
 
 def is_one_of(given: bytes, tokens: Sequence[str]) -> bool:

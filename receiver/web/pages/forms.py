@@ -222,11 +222,8 @@ def _asked(signed: str, parts: WebParts) -> Question:
         raise Problem(403, "this server signs no links", "set GPU_AUTOSCALER_OPERATOR_TOKEN for it and restart it")
     number = Seal(token).read(signed)
     if number is None:
-        raise Problem(
-            403,
-            "this link is not whole, or was signed with a token that has been changed since",
-            "copy the whole link from the newest message, or answer with `gpu-autoscaler answer`",
-        )
+        remedy = "copy the whole link from the newest message, or answer with `gpu-autoscaler answer`"
+        raise Problem(403, "this link is not whole, or was signed with a token that has been changed since", remedy)
     question = parts.store.question(number)
     if question is None:
         raise Problem(404, "this question is not kept here any more", "`gpu-autoscaler questions` lists those that are")

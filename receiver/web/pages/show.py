@@ -80,13 +80,8 @@ FILTERS |= {"fine_usd": fine_dollars, "moment": minute, "usd": dollars}
 
 def alone(template: str, sheets: Sequence[str], undefined: type[Undefined] = ChainableUndefined, **values: Any) -> str:
     """Return the page of *template* as a file that needs no server: the style *sheets* are in it as ``style``."""
-    environment = Environment(
-        loader=PackageLoader("receiver.web", "templates"),
-        autoescape=True,
-        undefined=undefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    loader = PackageLoader("receiver.web", "templates")
+    environment = Environment(loader=loader, autoescape=True, undefined=undefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters.update(FILTERS)
     style = "\n".join((files("receiver.web") / "static" / name).read_text(encoding="utf-8") for name in sheets)
     return environment.get_template(template).render(style=style, **values)
