@@ -28,11 +28,11 @@ log = structlog.get_logger("receiver")
 PARTS = (
     "sizes",
     "node_life",
+    "drift",
     "pool_state",
+    "removals",
     "forecast",
     "teams",
-    "drift",
-    "removals",
     "settle",
     "window_evictions",
     "rights",

@@ -99,16 +99,11 @@ EXPLAINED: dict[DifferenceCause, str] = {
     DifferenceCause.NOT_TOLD_APART: "no label of a charge is a node's name, so only the sums of this size are compared",
 }
 # What an operator should look into. The others resolve themselves, are in the spend already, or are not ours.
-WORTH_TELLING = frozenset(
-    {
-        DifferenceCause.NOT_CHARGED,
-        DifferenceCause.SEEN_LATE,
-        DifferenceCause.STILL_CHARGED,
-        DifferenceCause.HOURS_DIFFER,
-        DifferenceCause.CAME_AND_WENT,
-        DifferenceCause.NOT_TOLD_APART,
-    }
-)
+WORTH_TELLING = frozenset(DifferenceCause) - {
+    DifferenceCause.NOT_CHARGED_YET,
+    DifferenceCause.BEFORE_LEDGER,
+    DifferenceCause.ELSEWHERE,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,22 +7,8 @@ from datetime import datetime
 
 import structlog
 
-from receiver.core.idle.idle_shutdown import (
-    TOPIC,
-    Consenting,
-    IdleCase,
-    IdleStanding,
-    IdleVerdict,
-    can_tell,
-    case_of,
-    consenting,
-    judge,
-    kept_until,
-    left,
-    shutdown_at,
-    standing_of,
-    windows,
-)
+from receiver.core.idle import idle_shutdown as idle
+from receiver.core.idle.idle_shutdown import Consenting, IdleCase, IdleStanding, IdleVerdict
 from receiver.core.model.memory import is_new_minute
 from receiver.core.model.policy import Policy
 from receiver.core.notices import workload_notices
@@ -43,23 +29,23 @@ def scale_idle_workloads_to_zero(
     """Check the workloads that opted in, once a minute. Raises TryLater when the store fails, WriterLostError when this
     replica may not write."""
     telemetry, cluster, store = sources.telemetry, hands.cluster, sources.store
-    if telemetry is None or cluster is None or not is_new_minute(looked.before, now) or not can_tell(looked.facts):
+    if telemetry is None or cluster is None or not is_new_minute(looked.before, now) or not idle.can_tell(looked.facts):
         return
-    workloads, told = consenting(looked.pods), store.told(TOPIC)
+    workloads, told = idle.consenting(looked.pods), store.told(idle.TOPIC)
     if not workloads and not told:
         return
     courses = {}
-    for window in windows(workloads, now):
+    for window in idle.windows(workloads, now):
         try:
             courses[window] = telemetry.courses(window)
         except (TryLater, WontWork) as error:
             log.warning("cannot read GPU utilization", window=str(window), error=str(error))
-    case = case_of(looked.facts, policy, mode, told, courses)
-    for topic in left(workloads, case):
+    case = idle.case_of(looked.facts, policy, mode, told, courses)
+    for topic in idle.left(workloads, case):
         store.say(workload_notices.idle_cleared(topic, None, case), now)
     room = MOST_AT_ONCE
     for workload in workloads:
-        verdict = judge(workload, case)
+        verdict = idle.judge(workload, case)
         notice = _notice(workload, verdict, case)
         if notice is not None and store.say(notice, now) and verdict is IdleVerdict.WARN:
             _record_warning(workload, notice, hands, cluster)
@@ -69,7 +55,7 @@ def scale_idle_workloads_to_zero(
 
 
 def _notice(workload: Consenting, verdict: IdleVerdict, case: IdleCase) -> Notice | None:
-    until = kept_until(workload, case)
+    until = idle.kept_until(workload, case)
     if verdict is IdleVerdict.WARN:
         return workload_notices.idle_notice(IdleStanding.WARNED, workload, case)
     if verdict is IdleVerdict.CLEAR:
@@ -98,8 +84,8 @@ def _scale(workload: Consenting, case: IdleCase, store: StepStore, hands: Hands,
         receipt = cluster.scale_to_zero(workload.staying[0])
     except (TryLater, WontWork) as error:
         log.warning("idle workload not scaled to zero", workload=workload.key, error=str(error))
-        told = standing_of(workload.topic, case)[0] is IdleStanding.FAILED
-        if not told and (isinstance(error, WontWork) or case.now - shutdown_at(workload, case) >= SILENT_FOR):
+        told = idle.standing_of(workload.topic, case)[0] is IdleStanding.FAILED
+        if not told and (isinstance(error, WontWork) or case.now - idle.shutdown_at(workload, case) >= SILENT_FOR):
             store.say(workload_notices.idle_notice(IdleStanding.FAILED, workload, case, str(error)), case.now)
     else:
         if receipt.did is not Did.DIFFERS:  # what differs is decided on anew
