@@ -14,7 +14,6 @@ from tests.step_failures.table import Row, table
 SHARED = (
     "adapters/store/",
     "step/gather.py:",
-    "step/reconcile_charges.py:",
     "core/scaling/capacity.py:Allowance.__init__",
     "core/scaling/capacity.py:Allowance.mark",
     "core/scaling/capacity.py:Given.whole",
