@@ -18,10 +18,11 @@ from receiver.ports import (
     ClusterNode,
     Did,
     Receipt,
+    TryLater,
     WontWork,
 )
 from receiver.replay.kubernetes import Agreed, WorldCluster, as_pod, owner_of, protects
-from receiver.replay.world.objects import WorldPod
+from receiver.replay.world.objects import Denied, WorldPod
 from simulator.world import World
 
 T = TypeVar("T")
@@ -109,6 +110,24 @@ class SimulatedCluster(WorldCluster):
         if pod.requests or cordoned_at is None or pod.created_at < cordoned_at:
             return False
         return tolerates_cordon(self._as_pod(pod))
+
+    def _rehearse(self, pods: Sequence[WorldPod]) -> None:
+        held = [why for pod in pods if (why := self._refusal(pod, self._world.rehearse_eviction))]
+        if held:
+            raise TryLater("; ".join(held), code="pdb")
+
+    def _evict(self, pod: WorldPod) -> None:
+        if why := self._refusal(pod, lambda *_: super(SimulatedCluster, self)._evict(pod)):
+            raise TryLater(why, code="pdb")  # an eviction before it used up its budget
+
+    def _refusal(self, pod: WorldPod, evict: Callable[[str, str], None]) -> str:
+        """Return why *evict* refuses *pod*, empty when it does not."""
+        try:
+            evict(pod.namespace, pod.name)
+        except Denied as refused:
+            if refused.status != 404:
+                return f"{pod.namespace}/{pod.name} may not be evicted: {refused.details or refused.reason}"
+        return ""
 
     def _keeps(self, pod: WorldPod) -> str:
         """Return why *pod* keeps its node; empty when it does not, holds a GPU, or leaves with the node."""

@@ -11,10 +11,11 @@ import yaml
 
 from receiver.replay.traces import load_jobs
 from receiver.replay.traces.trace import BadTrace
-from receiver.replay.world.objects import Behaviour, Job, Pdb, Timings, WorldConfig, WorldPool
+from receiver.replay.world.objects import Behaviour, Job, Timings, WorldConfig, WorldPool
 from simulator.demo_jobs import demo_jobs
 from simulator.reading import Unreadable, read
 from simulator.sizes import PRICES
+from simulator.world import Pdb
 
 __all__ = ["Config", "Unreadable", "load", "parse"]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from flask import Blueprint, Response, abort, jsonify, request
 
-from receiver.replay.world.objects import Denied, Pdb
+from receiver.replay.world.objects import Denied
 from simulator.gate import hung_up
 from simulator.kubernetes_daemons import daemon_sets, overlaid
 from simulator.kubernetes_dra import DRA, install, resource_slices, slice_of
@@ -22,7 +22,7 @@ from simulator.kubernetes_selectors import selector
 from simulator.kubernetes_watch import Watch, stream
 from simulator.kubernetes_writes import add_writes
 from simulator.live import Live
-from simulator.world import World
+from simulator.world import Pdb, World
 
 JSON = dict[str, Any]
 GROUPS = {

@@ -8,14 +8,14 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Literal
 
-from receiver.replay.world.objects import Denied, Job, Pdb, PodSpec, WorldNode, WorldPod
+from receiver.replay.world.objects import Denied, Job, PodSpec, WorldNode, WorldPod
 from simulator.clocks import Clock, ManualClock
 from simulator.config import Config
 from simulator.kubernetes_custom import CustomResources
 from simulator.kubernetes_quotas import Quotas
 from simulator.manifests import pod_spec
 from simulator.reading import Unreadable, duration, read
-from simulator.world import World
+from simulator.world import Pdb, World
 
 LOG = logging.getLogger("simulator")
 OPERATOR_NAMESPACE = "gpu-operator"

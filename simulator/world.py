@@ -1,9 +1,10 @@
 """The world of the simulator and of tests: a replay's, with faults, GPU metrics, and what people do to a cluster."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 from receiver.core.model.policy import Taint
@@ -36,6 +37,19 @@ SAMPLED = timedelta(minutes=2)
 
 def _owner(pod: WorldPod) -> Owner:
     return (pod.owner_kind, pod.namespace, pod.owner_name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pdb:
+    """A PodDisruptionBudget: *min_available* running pods of *namespace* that match *selector* must stay."""
+
+    namespace: str
+    selector: Mapping[str, str]
+    min_available: int
+    name: str = "pdb"
+
+    def covers(self, namespace: str, labels: Mapping[str, str]) -> bool:
+        return self.namespace == namespace and all(labels.get(k) == v for k, v in self.selector.items())
 
 
 class WorldFaults(Faults):
@@ -248,6 +262,7 @@ class ChangingPods(Pods):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._at_zero: set[Owner] = set()  # controllers that replace nothing
+        self.pdbs: list[Pdb] = []
 
     def add(self, spec: PodSpec, origin: tuple[str, int] | None = None) -> WorldPod:
         pod = super().add(spec, origin)
@@ -257,6 +272,30 @@ class ChangingPods(Pods):
     def _replace(self, pod: WorldPod, spec: PodSpec | None, origin: tuple[str, int]) -> None:
         if _owner(pod) not in self._at_zero:
             super()._replace(pod, spec, origin)
+
+    def evict(self, namespace: str, name: str, *, dry_run: bool = False) -> None:
+        """As `delete`, or nothing in a *dry_run*. Raises Denied (429) when a PodDisruptionBudget forbids it."""
+        pod = self._cluster.pod((namespace, name))
+        if pod.phase == "Running" and pod.deletion_at is None:
+            for pdb in self.pdbs:
+                if pdb.covers(pod.namespace, pod.labels) and self._healthy(pdb) - 1 < pdb.min_available:
+                    raise Denied(
+                        "TooManyRequests",
+                        429,
+                        "Cannot evict pod as it would violate the pod's disruption budget.",
+                        f"The disruption budget {pdb.name} needs {pdb.min_available} healthy pods",
+                    )
+        if not dry_run:
+            self.delete(namespace, name)
+
+    def _healthy(self, pdb: Pdb) -> int:
+        return sum(
+            p.phase == "Running"
+            and p.deletion_at is None
+            and p.uid not in self._lost
+            and pdb.covers(p.namespace, p.labels)
+            for p in self._cluster.active.values()
+        )
 
     def scale_to_zero(self, kind: str, namespace: str, name: str) -> None:
         """Scale a controller to zero replicas, or suspend a Job: its pods are deleted and not replaced."""
@@ -342,6 +381,9 @@ class World(ReplayWorld):
         self.submit_later = pods.submit_later
         self.cancel_job = pods.cancel_job
         self.bind = pods.bind
+        self.pdbs = pods.pdbs  # PodDisruptionBudgets; append to it
+        self.evict = pods.evict
+        self.rehearse_eviction = partial(pods.evict, dry_run=True)
         self.scale_to_zero = pods.scale_to_zero
         self.at_zero = pods.at_zero
         self.ungate = pods.ungate

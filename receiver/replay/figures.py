@@ -49,7 +49,6 @@ class Figures:
     usd_started: Decimal | None = None
 
     def paid(self, *, by_the_hour: bool) -> float:
-        """Return the GPU-hours that are billed."""
         return self.gpu_hours_started if by_the_hour else self.gpu_hours_second
 
     def document(self) -> Mapping[str, Any]:
@@ -83,7 +82,6 @@ def cost(nodes: Sequence[Billed], *, by_the_hour: bool) -> dict[str, Any]:
 
 
 def started_hours(length: timedelta) -> int:
-    """Return the hours that are billed when every started hour is."""
     return max(1, math.ceil(length / HOUR))
 
 

@@ -26,7 +26,7 @@ from receiver.ports import (
     WontWork,
 )
 from receiver.replay.ports import WorldPort
-from receiver.replay.world.objects import CLAIMS, Denied, HoldQuota, WorldNode, WorldPod
+from receiver.replay.world.objects import CLAIMS, HoldQuota, WorldNode, WorldPod
 from receiver.replay.world.world import World
 
 NO_POD = (-1, None)
@@ -34,7 +34,6 @@ Agreed = Callable[[Pod], bool]  # says whether a pod may be evicted
 
 
 def as_pod(pod: WorldPod) -> Pod:
-    """Return the core's value of a pod."""
     waits = _phase(pod)
     claims = waits is PodPhase.WAITING and CLAIMS in pod.requests
     agreed = pod.annotations.get(SAFE_TO_EVICT_ANNOTATION, "").lower() == "true"
@@ -295,30 +294,21 @@ class WorldCluster(WorldHolding):
         if not here:
             return Receipt(did=Did.DONE, sentence=f"no pod has to leave {node}")
         going = [pod for pod in here if pod.deletion_at is None]
-        held = [why for pod in going if (why := self._refusal(pod, self._world.rehearse_eviction)) is not None]
-        if held:
-            raise TryLater("; ".join(held), code="pdb")
+        self._rehearse(going)
         back = [pod for pod in going if self._returned(pod, cordoned_at)]
         if len(back) == len(here):
             return Receipt(did=Did.DONE, sentence=f"only pods that tolerate the cordon are left on {node}")
         for pod in going:
-            if pod in back:
-                continue
-            if (why := self._refusal(pod, self._evict)) is not None:  # an eviction before it used up its budget
-                raise TryLater(why, code="pdb")
+            if pod not in back:
+                self._evict(pod)
         raise TryLater(f"{len(here) - len(back)} pods are still leaving {node}", code="draining")
 
-    def _evict(self, namespace: str, name: str) -> None:
-        self.write(lambda: self._world.evict(namespace, name), f"evicted {name}", "evict", namespace, name)
+    def _rehearse(self, pods: Sequence[WorldPod]) -> None:
+        """Raise TryLater when a PodDisruptionBudget protects one of *pods*; a replay has none."""
 
-    def _refusal(self, pod: WorldPod, evict: Callable[[str, str], None]) -> str | None:
-        """Return why *evict* refuses *pod*, None when it does not."""
-        try:
-            evict(pod.namespace, pod.name)
-        except Denied as refused:
-            if refused.status != 404:
-                return f"{pod.namespace}/{pod.name} may not be evicted: {refused.details or refused.reason}"
-        return None
+    def _evict(self, pod: WorldPod) -> None:
+        key = (pod.namespace, pod.name)
+        self.write(lambda: self._world.evict(*key), f"evicted {pod.name}", "evict", *key)
 
     def apply_labels_and_taints(self, node: str, labels: Mapping[str, str], taints: Sequence[Taint]) -> Receipt:
         found = self._world.nodes.get(node)

@@ -95,7 +95,6 @@ class Eyes:
         return View(now=world.now, nodes=nodes, waiting=waiting, required=required)
 
     def _pools(self, pod: WorldPod) -> frozenset[str]:
-        """Return the pools whose nodes *pod* fits."""
         asks = (tuple(pod.requests.items()), tuple(pod.node_selector.items()), pod.affinity, pod.tolerations)
         if asks not in self._let_in:
             pools = self._world.pools.values()
@@ -104,7 +103,6 @@ class Eyes:
 
 
 def gpus_of(world: World, pool: str) -> int:
-    """Return the GPUs of one node of *pool*."""
     return sum(world.pools[pool].spec.resources.values())
 
 
@@ -230,7 +228,6 @@ class ClusterAutoscaler:
         self.actions = 0
 
     def look(self, now: datetime) -> datetime | None:
-        """Run one scan."""
         seen = self._eyes.look()
         ripe_at = [pod.created_at + self._flags.gpu_time_buffer for pod in seen.waiting]
         ripe = [pod for pod, at in zip(seen.waiting, ripe_at, strict=True) if at <= now]
@@ -374,7 +371,6 @@ class PeerPolicy:
     make: Callable[[World, Mapping[str, int], Sequence[Job]], Controller]
 
     def __call__(self, world: World, most: Mapping[str, int], jobs: Sequence[Job]) -> Controller:
-        """Return a controller for *world*."""
         return _Paced(self.make(world, most, jobs), self.every)
 
 

@@ -62,7 +62,6 @@ class Reaction:
         return min((self.tick_at(at), *known))
 
     def tick_at(self, at: datetime) -> datetime:
-        """Return the first tick at or after *at*."""
         return self._on(at, self.tick)
 
     def wakes_at(self, moment: datetime) -> datetime:
@@ -114,11 +113,9 @@ class Setting:
 
     @property
     def lead(self) -> timedelta:
-        """The time from requesting a node until its GPUs are usable."""
         return self.build + self.boot + self.driver
 
     def world(self, pools: Sequence[Pool]) -> World:
-        """Return a world with *pools* without nodes."""
         return World(self.world_config(pools), self.start)
 
     def world_config(self, pools: Sequence[Pool]) -> WorldConfig:
@@ -150,7 +147,6 @@ class Setting:
         )
 
     def reaction(self) -> Reaction:
-        """Return how soon the product reacts to a change."""
         return Reaction(
             start=self.start,
             tick=self.tick,

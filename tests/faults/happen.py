@@ -10,9 +10,9 @@ from receiver.core.model.policy import Policy, Taint
 from receiver.core.model.signals import COMPONENT, Alert, Matcher, Silence
 from receiver.core.notices.notice import Notice, Severity
 from receiver.ports import CORDON_ANNOTATION, PROTECT_ANNOTATION, STOP_ANNOTATION, Delivery, Store
-from receiver.replay.world.objects import VM, Denied, Pdb, PodSpec, WorldNode
+from receiver.replay.world.objects import VM, Denied, PodSpec, WorldNode
 from receiver.web.api.changes import size_of, take_answer
-from simulator.world import SimulatedAlarms, World
+from simulator.world import Pdb, SimulatedAlarms, World
 from tests.faults.bugs import Bugs
 from tests.faults.build import job_of
 from tests.faults.doors import Doors

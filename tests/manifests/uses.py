@@ -14,9 +14,9 @@ from receiver.adapters.kubernetes.cluster import KubernetesCluster
 from receiver.adapters.kubernetes.reflector import Watching
 from receiver.core.model.pods import Pod
 from receiver.ports import CORDON_ANNOTATION, IDLE_SHUTDOWN_ANNOTATION, Did, HeldPlaces, TryLater
-from receiver.replay.world.objects import Pdb
 from simulator.manifests import pod_spec
 from simulator.server import Simulator
+from simulator.world import Pdb
 from tests.adapters.custom_objects import a_group, a_queue, a_template, a_vcjob, a_workload, of_gpus, owned_by_vcjob
 from tests.e2e.waiting import until
 from tests.simulator.builders import GPU_POOL

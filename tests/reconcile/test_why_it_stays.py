@@ -14,8 +14,9 @@ from receiver.core.model.actions import Action, ActionKind, Outcome, OutcomeKind
 from receiver.core.model.model import PoolState
 from receiver.core.model.signals import Alert
 from receiver.ports import PROTECT_ANNOTATION, Store
-from receiver.replay.world.objects import Pdb, PodSpec, WorldPool
+from receiver.replay.world.objects import PodSpec, WorldPool
 from receiver.step.carry_out import settled
+from simulator.world import Pdb
 from tests.reconcile.harness import GPU, SIZE, START, Life, a_job, a_policy, a_world, until_cordoned
 
 SECOND = timedelta(seconds=1)

@@ -16,9 +16,9 @@ from receiver.core.model.usage import Use
 from receiver.core.model.windows import Window
 from receiver.core.notices.people_notices import was_set
 from receiver.ports import PROTECT_ANNOTATION, SAFE_TO_EVICT_ANNOTATION, Store, TryLater
-from receiver.replay.world.objects import Pdb, WorldPool
+from receiver.replay.world.objects import WorldPool
 from receiver.step.reconcile import step
-from simulator.world import World
+from simulator.world import Pdb, World
 from tests.faults.stores import a_store
 from tests.reconcile.harness import FAST, GPU, SIZE, START, Life, a_job, a_policy, a_world
 from tests.stories.bench import HOUR, MINUTE, SECOND, alert, living, titles

@@ -10,8 +10,7 @@ import pytest
 from receiver.core.model.policy import Budget, Policy, Pool
 from receiver.core.money.budget import BudgetStage, month_of
 from receiver.core.scaling.removal import SAFETY_MINIMUM
-from receiver.replay.contest import Result, contest, the_product
-from receiver.replay.delays import Delays
+from receiver.replay.contest import Delays, Result, contest, the_product
 from receiver.replay.figures import violations
 from receiver.replay.play import Setting
 from receiver.replay.world.objects import Job

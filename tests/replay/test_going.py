@@ -2,7 +2,8 @@
 
 import pytest
 
-from receiver.replay.world.objects import GPU, Pdb, PodSpec, Timings
+from receiver.replay.world.objects import GPU, PodSpec, Timings
+from simulator.world import Pdb
 from tests.replay.builders import job, pool, run, seconds, the_pod, world
 
 

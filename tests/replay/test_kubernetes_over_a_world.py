@@ -17,9 +17,9 @@ from receiver.ports import (
     TryLater,
     WontWork,
 )
-from receiver.replay.world.objects import GPU, Pdb, PodSpec
+from receiver.replay.world.objects import GPU, PodSpec
 from simulator.cluster_port import SimulatedCluster
-from simulator.world import World
+from simulator.world import Pdb, World
 from tests.replay.builders import job, pool, run, the_pod, vms, world
 
 MAY_MOVE = {SAFE_TO_EVICT_ANNOTATION: "true"}

@@ -5,9 +5,9 @@ import pytest
 from receiver.core.model.pods import PodPhase, Toleration
 from receiver.ports import CORDON_ANNOTATION, Cloud, Cluster, Did, TryLater, WontWork
 from receiver.replay.ports import WorldCloud
-from receiver.replay.world.objects import GPU, Behaviour, Pdb, PodSpec
+from receiver.replay.world.objects import GPU, Behaviour, PodSpec
 from simulator.cluster_port import SimulatedCluster
-from simulator.world import World
+from simulator.world import Pdb, World
 from tests.replay.builders import L40S, job, pool, run, the_pod, vms, world
 from tests.world_ports import FlakyCloud
 

@@ -26,9 +26,10 @@ from receiver.ports import (
     Did,
     TryLater,
 )
-from receiver.replay.world.objects import Pdb, PodSpec
+from receiver.replay.world.objects import PodSpec
 from simulator.cluster_port import SimulatedCluster
 from simulator.server import Simulator
+from simulator.world import Pdb
 from tests.simulator.builders import GPU_POOL
 
 Starter = Callable[..., Simulator]

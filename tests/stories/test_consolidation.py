@@ -5,7 +5,8 @@ from typing import Any
 from receiver.core.model.actions import Because
 from receiver.core.model.policy import Packing
 from receiver.ports import SAFE_TO_EVICT_ANNOTATION, Store
-from receiver.replay.world.objects import Pdb, WorldPool
+from receiver.replay.world.objects import WorldPool
+from simulator.world import Pdb
 from tests.reconcile.harness import GPU, START, Life, a_policy, a_world
 from tests.stories.bench import BIG_SIZE, HOUR, MINUTE, POOL, SECOND, a_pool, alert, bound, living
 

@@ -8,7 +8,8 @@ import pytest
 
 from receiver.core.model.actions import OutcomeKind
 from receiver.ports import SAFE_TO_EVICT_ANNOTATION, Receipt, Store, WontWork
-from receiver.replay.world.objects import Pdb, PodSpec
+from receiver.replay.world.objects import PodSpec
+from simulator.world import Pdb
 from tests.reconcile.harness import FAST, START, Life, Wrapped, a_job, a_policy, a_world
 from tests.stories.bench import (
     HOUR,

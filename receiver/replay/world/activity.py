@@ -28,7 +28,6 @@ class Meter:
         self._history: deque[tuple[datetime, float, float]] = deque([(now, 0.0, 0.0)])
 
     def change(self, now: datetime, gpus: int, busy: float) -> None:
-        """Add *gpus* GPUs and *busy* activity from *now* on."""
         self._run_to(now)
         self.gpus += gpus
         self.busy += busy
@@ -163,7 +162,6 @@ class Gpus:
             self._changed(pod.node)
 
     def _changed(self, name: str) -> None:
-        """Update the meter of the node's pool."""
         gpus = self._nodes.get(name)
         if gpus is None:
             return

@@ -45,7 +45,6 @@ class StockAndQuota:
             self.usage[name] += nodes * amount
 
     def affordable(self, spec: WorldPool, count: int) -> int:
-        """Return how many of *count* nodes stock and quota allow now."""
         for name, amount in needs(spec).items():
             limit = self.limits.get(name)
             if limit is not None and amount:
@@ -111,7 +110,6 @@ class WorldBooks:
         return max(1, whole)
 
     def paid_gpu_seconds(self) -> float:
-        """Return the GPU-seconds billed up to now, rounded as billed."""
         running = (self._gpu_seconds(vm, self.end_of(vm) or self._agenda.now) for vm in self._running.values())
         return self._settled_gpu_seconds + sum(running)
 
@@ -178,7 +176,6 @@ class SimulatedCloud:
             raise Denied("database_cluster_pool_not_found", 404, "Failed to find the pool") from None
 
     def resize(self, pool_id: str, count: int) -> None:
-        """PUT a pool's required count (absolute); instances follow."""
         pool = self.pool(pool_id)
         refusal = self._faults.next_refusal()
         if refusal is not None:

@@ -24,7 +24,6 @@ class Agenda:
         self._numbers = itertools.count()
 
     def at(self, when: datetime, what: Callable[..., object], *args: object) -> None:
-        """Call *what* at *when*, or now when that has passed."""
         heapq.heappush(self._heap, (max(when, self.now), next(self._numbers), what, args))
 
     def after(self, delay: timedelta, what: Callable[..., object], *args: object) -> None:

@@ -145,7 +145,6 @@ class Nodes:
         self._pods.scheduler.node_changed(name)
 
     def health(self, vm: VM) -> tuple[bool, bool]:
-        """Return whether the node of *vm* is Ready, and whether it is cordoned."""
         node = self._node_of(vm)
         return (False, False) if node is None else (node.ready, node.unschedulable)
 

@@ -150,19 +150,6 @@ class WorldConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pdb:
-    """A PodDisruptionBudget: *min_available* running pods of *namespace* that match *selector* must stay."""
-
-    namespace: str
-    selector: Mapping[str, str]
-    min_available: int
-    name: str = "pdb"
-
-    def covers(self, namespace: str, labels: Mapping[str, str]) -> bool:
-        return self.namespace == namespace and all(labels.get(k) == v for k, v in self.selector.items())
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PodTemplate:
     """The parts that pods and jobs share. *gpu_util* and *gpu_memory* are the activity and used memory (ratios 0-1) of
     each GPU after warm-up; memory None follows from the activity. *compute* are the requests beside GPUs in millicores
@@ -270,7 +257,6 @@ class VM:
 
     @property
     def gpus(self) -> int:
-        """GPU units of its node."""
         return sum(self.spec.resources.values())
 
     @property
@@ -360,7 +346,6 @@ class WorldPod(PodSpec):
 
     @property
     def asks(self) -> Mapping[str, int]:
-        """All its requests: GPUs and compute resources."""
         return {**self.requests, **self.compute} if self.compute else self.requests
 
     @property
@@ -446,7 +431,6 @@ class FinishedJob:
 
     @property
     def wait(self) -> timedelta:
-        """From submission until all its pods had started."""
         return self.started_at - self.submitted_at
 
 

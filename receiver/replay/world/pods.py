@@ -15,7 +15,6 @@ from receiver.replay.world.objects import (
     Job,
     Kill,
     Packing,
-    Pdb,
     PodSpec,
     PodTemplate,
     Timings,
@@ -81,7 +80,6 @@ class JobRuns:
                 run.started_at = now
 
     def succeeded(self, pod: WorldPod, now: datetime) -> None:
-        """Note that *pod* succeeded. The last pod ends its job."""
         run = self._of(pod)
         if run is None:
             return
@@ -115,7 +113,6 @@ class JobRuns:
         return False
 
     def cancel(self, job_id: str) -> str:
-        """Stop following a job, and return the kind of its controller."""
         self._cancelled.add(job_id)
         run = self._runs.pop(job_id, None)
         return run.job.owner_kind if run is not None else "Job"
@@ -138,7 +135,6 @@ class Pods:
     _jobs: JobRuns
     _packing: Packing
     scheduler: Scheduler = field(init=False)
-    pdbs: list[Pdb] = field(default_factory=list)
     kills: list[Kill] = field(default_factory=list)
     _specs: dict[Key, PodSpec] = field(default_factory=dict)
     _origins: dict[Key, tuple[str, int]] = field(default_factory=dict)  # the first name, and how many replacements
@@ -150,7 +146,6 @@ class Pods:
     # --- creation ---
 
     def submit(self, job: Job) -> list[WorldPod]:
-        """Create a job's pods now, whatever its *submit_at*."""
         return [self.add(spec) for spec in self._jobs.pods_of(job, self._agenda.now)]
 
     def add(self, spec: PodSpec, origin: tuple[str, int] | None = None) -> WorldPod:
@@ -227,30 +222,6 @@ class Pods:
             self._agenda.after(self._timings.terminate, self._remove, pod.key, pod.uid)
             if pod.owner_kind in AT_ONCE:
                 self._replace(pod, self._specs.pop(pod.key, None), self._origins[pod.key])
-
-    def evict(self, namespace: str, name: str, *, dry_run: bool = False) -> None:
-        """As `delete`, or nothing in a *dry_run*. Raises Denied (429) when a PodDisruptionBudget forbids it."""
-        pod = self._cluster.pod((namespace, name))
-        if pod.phase == "Running" and pod.deletion_at is None:
-            for pdb in self.pdbs:
-                if pdb.covers(pod.namespace, pod.labels) and self._healthy(pdb) - 1 < pdb.min_available:
-                    raise Denied(
-                        "TooManyRequests",
-                        429,
-                        "Cannot evict pod as it would violate the pod's disruption budget.",
-                        f"The disruption budget {pdb.name} needs {pdb.min_available} healthy pods",
-                    )
-        if not dry_run:
-            self.delete(namespace, name)
-
-    def _healthy(self, pdb: Pdb) -> int:
-        return sum(
-            p.phase == "Running"
-            and p.deletion_at is None
-            and p.uid not in self._lost
-            and pdb.covers(p.namespace, p.labels)
-            for p in self._cluster.active.values()
-        )
 
     def _remove(self, key: Key, uid: str) -> None:
         pod = self._cluster.pods.get(key)

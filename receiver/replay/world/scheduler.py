@@ -211,12 +211,10 @@ class Scheduler:
                 del self._gangs[gang]
 
     def node_changed(self, name: str) -> None:
-        """Note that a node was added, removed or relabelled."""
         self._judged.pop(name, None)
         self.room_changed(name)
 
     def room_changed(self, name: str) -> None:
-        """Note that a node may have more free GPUs."""
         self._open_or_close(name)
         self._room_came = True
         self._ask_for_pass()
@@ -312,7 +310,6 @@ class Scheduler:
         return 0.0 if self._packing == "first_fit" else -left / max(1, sum(node.gpus.values()))
 
     def _left_over(self, pod: WorldPod, node: WorldNode, taken: Taken) -> float | None:
-        """Return the GPU units free on *node* with *pod* there, None when it does not fit."""
         used = self._cluster.used.get(node.name, {})
         also = taken.get(node.name, {})
         for resource, count in pod.compute.items():
@@ -355,7 +352,6 @@ class Scheduler:
         self._set_messages([key for key in self._wishes if key not in self._fresh])
 
     def _set_messages(self, keys: Iterable[Key]) -> None:
-        """Set the message of the pods that have none or another one."""
         messages: dict[tuple[int, bool], str] = {}
         for key in keys:
             pod = self._cluster.pods[key]

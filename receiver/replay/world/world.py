@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from functools import partial
 from typing import Any, ClassVar
 
 from receiver.replay.world.activity import Gpus
@@ -25,6 +24,8 @@ from receiver.replay.world.objects import (
 )
 from receiver.replay.world.pods import JobRuns, Pods
 
+Parts = tuple[type[Faults], type[Gpus], type[Pods], type[Nodes], type[SimulatedCloud]]
+
 
 class World:
     """A GPU cloud and its cluster. Time moves by `advance` alone; everything else happens at `now`.
@@ -35,13 +36,7 @@ class World:
     here: no quota refuses a job, and no Kueue runs.
     """
 
-    parts: ClassVar[tuple[type[Faults], type[Gpus], type[Pods], type[Nodes], type[SimulatedCloud]]] = (
-        Faults,
-        Gpus,
-        Pods,
-        Nodes,
-        SimulatedCloud,
-    )
+    parts: ClassVar[Parts] = (Faults, Gpus, Pods, Nodes, SimulatedCloud)
 
     def __init__(self, config: WorldConfig, start: datetime) -> None:
         self.config = config
@@ -83,7 +78,6 @@ class World:
         self.active_pods: Mapping[tuple[str, str], WorldPod] = cluster.active  # those that have not terminated
         self.events: Sequence[WorldEvent] = cluster.events  # oldest first
         self.journal: Sequence[WorldChange] = self._journal.changes
-        self.pdbs = pods.pdbs  # PodDisruptionBudgets; append to it
         self.kills: Sequence[Kill] = pods.kills  # GPU pods that lost their node to a deletion
         self.finished: Sequence[FinishedJob] = self._jobs.finished
         self.failed: Mapping[str, datetime] = self._jobs.failed  # jobs beyond their backoff limit, and since when
@@ -92,8 +86,7 @@ class World:
         self.submit = pods.submit
         self.add_pod = pods.add
         self.delete_pod = pods.delete
-        self.evict = pods.evict
-        self.rehearse_eviction = partial(pods.evict, dry_run=True)
+        self.evict = pods.delete
         self.patch_node = self._nodes.patch
         self.utilization = activity.average
         self.gpus = activity.gpus
