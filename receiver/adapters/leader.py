@@ -117,7 +117,6 @@ class Lease:
 
     @property
     def leader(self) -> Leader | None:
-        """The leader as last read; does not query the database."""
         if self._term is None:
             return self._leader
         return Leader(name=self.name, term=self._term, mine=self._seconds() < self._ends)
@@ -248,7 +247,7 @@ class WriterLock:
         """Take the lock if it is free; True while this process has it. Also False when the lock file cannot be
         opened or locked: the loop waits, and the reason is logged once."""
         with self._guard:
-            if self._orphaned():
+            if os.getppid() != self._parent:
                 return False
             if self._is_ours():
                 return True
@@ -260,7 +259,7 @@ class WriterLock:
         """True while the lock is ours and the process that started us lives. Called before each write to the
         outside. An orphaned worker must stop: the next gunicorn may have started its own."""
         with self._guard:
-            return not self._orphaned() and self._is_ours()
+            return os.getppid() == self._parent and self._is_ours()
 
     def release(self) -> None:
         with self._guard:
@@ -310,16 +309,11 @@ class WriterLock:
         if self._file is None or self._owner != os.getpid():
             return False
         try:
-            there = self._path.stat()
+            return os.path.samestat(self._path.stat(), os.fstat(self._file))
         except OSError:
             return False
-        here = os.fstat(self._file)
-        return (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino)
 
     def _drop(self) -> None:
         if self._file is not None:
             os.close(self._file)
             self._file = None
-
-    def _orphaned(self) -> bool:
-        return os.getppid() != self._parent

@@ -133,8 +133,6 @@ class Outside:
 
 
 class Stepping:
-    """The steps over *outside*; *begun* is the start of the process."""
-
     def __init__(self, outside: Outside, begun: datetime) -> None:
         said, store = outside.settings, outside.loops_store
         self._outside = outside
@@ -325,8 +323,7 @@ def load_app() -> Flask:
 
 
 def start(app: Flask) -> None:
-    running: Running = app.extensions[EXTENSION]
-    running.start()
+    app.extensions[EXTENSION].start()
     atexit.register(stop, app)
 
 

@@ -91,7 +91,6 @@ class RequestBuffer:
 
     @property
     def head_complete(self) -> bool:
-        """Whether the empty line after the head has arrived."""
         return self._head > 0
 
     @property
@@ -168,8 +167,6 @@ class TimedTlsSocket(ssl.SSLSocket):
 
 
 class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no annotations
-    """Threads for complete requests only."""
-
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.told_to_stop: Callable[[], None] = lambda: None  # called on SIGTERM, while answers are still under way

@@ -71,11 +71,7 @@ class ServerApi:
     def probe(self, path: str) -> tuple[int, Mapping[str, Any]]:
         """Return status and JSON object of *path*, such as ``/healthz``, whatever the status. Raises TryLater
         without such an answer."""
-        try:
-            response = self._session.get(self._url + path, timeout=self._timeout, allow_redirects=False, **self._reads)
-        except (requests.RequestException, OSError, ValueError) as error:
-            code, phrase = wire_failure(error)
-            raise TryLater(f"{self.shown}: {phrase}", code=code) from None
+        response = self._request("GET", path, f"{self.shown}: ", **self._reads)
         document = json_of(response)
         if not isinstance(document, dict):
             said = f"{self.shown} answered {response.status_code}, but not as a GPU autoscaler: it is another server"
@@ -100,12 +96,14 @@ class ServerApi:
         return _answer(self._send("DELETE", path, params=dict(query), auth=Bearer(token)))
 
     def _send(self, method: str, path: Sequence[str], **more: Any) -> requests.Response:
-        address = "/".join([f"{self._url}/api/v1", *(quote(part, safe="") for part in path)])
+        return self._request(method, "/".join(["/api/v1", *(quote(part, safe="") for part in path)]), "", **more)
+
+    def _request(self, method: str, path: str, who: str, **more: Any) -> requests.Response:
         try:
-            return self._session.request(method, address, timeout=self._timeout, allow_redirects=False, **more)
+            return self._session.request(method, self._url + path, timeout=self._timeout, allow_redirects=False, **more)
         except (requests.RequestException, OSError, ValueError) as error:
             code, phrase = wire_failure(error)
-            raise TryLater(phrase, code=code) from None
+            raise TryLater(f"{who}{phrase}", code=code) from None
 
 
 def _answer(response: requests.Response) -> ServerAnswer:

@@ -42,7 +42,6 @@ class QuickRetry(Retry):
         _pool: ConnectionPool | None = None,
         _stacktrace: TracebackType | None = None,
     ) -> Self:
-        """Return the retries left, or raise the error that ends them."""
         if isinstance(error, exceptions.ReadTimeoutError):
             raise error
         refused = type(error) is exceptions.NewConnectionError  # urllib3 counts it as a timeout, as a failed lookup

@@ -156,7 +156,6 @@ class Keepers:
         self._listed = False
 
     def begin(self) -> None:
-        """A new look begins: what is listed is listed anew."""
         self._listed = False
 
     def why(self, pod: SeenPod) -> str:

@@ -37,8 +37,6 @@ KUEUE_SIZE_ANNOTATION = "kueue.x-k8s.io/pod-group-total-count"
 
 
 class DrainFate(StrEnum):
-    """What draining a node means for a pod on it."""
-
     STAYS = "stays"  # finished, a DaemonSet's or a mirror pod: the node takes it along
     LEAVES = "leaves"  # is being deleted already
     GOES = "goes"  # may be evicted
@@ -47,9 +45,8 @@ class DrainFate(StrEnum):
     HOSTS = "belongs to the autoscaler or to its monitoring"
 
 
-SPEAKING = frozenset(
-    {DrainFate.HOLDS_GPU, DrainFate.PROTECTED, DrainFate.HOSTS}
-)  # with such a pod on it the node stays
+# With such a pod on it the node stays.
+SPEAKING = frozenset({DrainFate.HOLDS_GPU, DrainFate.PROTECTED, DrainFate.HOSTS})
 
 
 class Declaration(StrEnum):
@@ -253,7 +250,6 @@ class SeenPod:
 
     @property
     def volcano_group(self) -> str:
-        """The key of the Volcano PodGroup that it belongs to, or an empty string."""
         return f"{self.namespace}/{self._volcano_name}" if self._volcano_name else ""
 
     @property

@@ -278,8 +278,7 @@ class Reflector(threading.Thread, Generic[T]):
         self._watching.fell()
         if not self._logged and (isinstance(error, WontWork) or self._failures >= FAILURES_LOGGED):
             self._logged = True
-            detail = "each step lists them instead"
-            log.warning("not watched", resource=self.resource, error=str(error), detail=detail)
+            log.warning("not watched", resource=self.resource, error=str(error), detail="each step lists them instead")
         if isinstance(error, WontWork):
             return LONGEST_BACKOFF_SECONDS
         asked = error.delay.total_seconds() if isinstance(error, TryLater) and error.delay else 0.0
@@ -366,8 +365,7 @@ class Lists:
             raise
 
     def ages(self) -> dict[str, float]:
-        reflectors = list(self._reflectors.values())
-        return {r.resource: age for r in reflectors if (age := r.age) is not None}
+        return {r.resource: age for r in list(self._reflectors.values()) if (age := r.age) is not None}
 
     def stop(self, timeout: float) -> None:
         self._watching = None

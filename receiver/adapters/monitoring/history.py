@@ -29,8 +29,6 @@ SCRAPED = f"max(timestamp(up{{{STATE}}}) * (up{{{STATE}}} == 1))"
 
 
 class Ask(StrEnum):
-    """What a query asks for."""
-
     REQUESTED = "requested"
     TIMES = "times"
     HELD = "held"
@@ -132,8 +130,6 @@ class Gap:
 
 
 class PodBook:
-    """Collects the answers about each pod."""
-
     def __init__(self, team_label: str) -> None:
         self._team_label = team_label
         self._team = sanitized("label", team_label)
