@@ -48,7 +48,6 @@ def _ends(override: Override) -> tuple[str, datetime | None]:
 
 
 def _window(case: Case) -> tuple[str, datetime | None]:
-    """Which windows are open, and when that changes next."""
     at = next_change(case.pool.windows, case.now) if case.pool.windows else None
     changes = moment(at) if at else "an unknown time"
     names = ", ".join(case.wanted.bounds.names)

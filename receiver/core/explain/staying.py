@@ -52,7 +52,6 @@ def _why(node: Node, because: Because, decision: Decision, case: Case) -> str:
 
 
 def _claimed(node: Node, case: Case) -> str:
-    """What keeps the node, whatever the pool needs."""
     backoff = case.state.removal_backoff
     if node.cordoned_by is CordonedBy.SOMEONE:
         return "someone else cordoned it"

@@ -167,7 +167,6 @@ def _cost(action: Action, outcome: Outcome, pool: Pool | None, around: Around, t
 
 
 def _usable(pool: Pool, state: PoolState | None, now: datetime) -> str:
-    """When the new nodes are usable, and when a message follows if they are not."""
     late = wording.moment(now + pool.provision_timeout, now)
     if state is None or state.ready_in is None:
         return f"usable by {late}; if not, a message says that it is stuck"

@@ -111,7 +111,6 @@ def _option(scope: Scope, name: str) -> str:
 
 
 def _line_ahead(view: BudgetView, ratio: Decimal, now: datetime) -> str:
-    """The next line, and when it is reached at the rate of now."""
     ahead = view.monthly * ratio - view.spent
     line = f"{ratio:.0%} ({wording.usd(view.monthly * ratio)})"
     if view.per_hour <= 0 or ahead <= 0:

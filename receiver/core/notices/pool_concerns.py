@@ -265,7 +265,6 @@ def _unused(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iterato
 
 
 def _differs(node: Node, pool: Pool, pod: Pod) -> str:
-    """How *node* differs from the configuration of its pool, or else what the scheduler says."""
     labels = [f"{k}={v}" for k, v in sorted(pool.labels.items()) if node.labels.get(k) != v]
     extra = [f"{t.key}={t.value}:{t.effect}" for t in node.taints if t not in pool.taints]
     said = [f"it lacks the labels {', '.join(labels)}"] if labels else []

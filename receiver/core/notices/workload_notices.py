@@ -41,7 +41,6 @@ def told_to_go(told: Mapping[str, tuple[str, datetime]], mode: str) -> Mapping[s
 
 
 def _windows(case: Case) -> Iterator[tuple[str, Window, Grace | None]]:
-    """The windows of the pool, each with its topic and the grace that runs."""
     graces = {grace.topic: grace for grace in case.wanted.graces}
     for window in case.pool.windows:
         topic = topic_of(window, case.pool)
