@@ -61,18 +61,14 @@ class Hands:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far an action came: with *outcome* None it stays open and is continued at *again_at*.
-
-    *late* is the part of an ended action that Civo's count does not show yet. *hung* means that a call timed out; the
-    step makes no further calls after one.
-    """
+    """How far an action came: with *outcome* None it stays open and is continued at *again_at*."""
 
     action: Action
     outcome: Outcome | None = None
-    late: LateCount | None = None
+    late: LateCount | None = None  # what Civo's count does not show yet
     backoff: Backoff | None = None
     again_at: datetime | None = None
-    hung: bool = False
+    hung: bool = False  # a call timed out: the step makes no more
 
 
 def next_backoff(action: Action, state: PoolState, reason: str, now: datetime) -> Backoff:

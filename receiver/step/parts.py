@@ -129,26 +129,22 @@ def told_of_end(action: Action, outcome: Outcome, around: Callable[[], Around], 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepContext:
-    """One step's facts and decisions, and the ports that it may write to.
-
-    *numbers* are the ids of the stored decisions by pool, *before* is the control state that the previous step stored,
-    *unsaid* are the messages to compose after everything is done, *concerns* what needs a person, once that is found.
-    """
+    """One step's facts and decisions, and the ports that it may write to."""
 
     facts: Facts
     assignment: Assignment
     decisions: Mapping[str, Decision]
-    numbers: Mapping[str, int]
+    numbers: Mapping[str, int]  # the ids of the stored decisions by pool
     drifts: Mapping[str, Drift]
     policy: Policy
     mode: str
     hands: Hands
     store: StepStore
-    before: Control | None
+    before: Control | None  # as the previous step stored it
     now: datetime
     parts: Parts
-    unsaid: list[Callable[[], object]] = field(default_factory=list)
-    concerns: list[Concern] = field(default_factory=list)
+    unsaid: list[Callable[[], object]] = field(default_factory=list)  # messages to compose after everything is done
+    concerns: list[Concern] = field(default_factory=list)  # what needs a person, once that is found
 
     def say_later(self, make: Callable[[], Notice]) -> None:
         """Compose a notice and put it into the outbox after everything else in this step is done."""

@@ -1,7 +1,6 @@
 """Publish a step after everything else is done: messages, Kubernetes Events, usage, the picture, samples.
 
-Each part is guarded separately. A failure here changes neither this step nor the next one, which reads the control
-state stored before.
+Each part is guarded separately. A failure here changes neither this step nor the next one.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,8 +1,6 @@
 """One reconcile step: gather, settle, decide, record, act, publish. The loop, replay and the tests call the same one.
 
-No call that changes anything outside is made before every pool is decided. Messages and pages are made last, after the
-control state that the next step reads is stored. A notice stored together with an ended action may fail: a plain
-sentence replaces it.
+No call that changes anything outside is made before every pool is decided. Messages and pages are made last.
 """
 
 from collections.abc import Mapping
@@ -27,17 +25,13 @@ from receiver.step.settle import settle
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stepped:
-    """The result of a step. *reconsider_at* is the first moment at which the next step could decide differently
-    although no input changed.
-
-    *failed_pools* were left out of this step because of a bug; *failures* holds every part that failed.
-    """
+    """The result of a step."""
 
     facts: Facts
     assignment: Assignment
     decisions: Mapping[str, Decision]
-    reconsider_at: datetime | None
-    failed_pools: tuple[str, ...] = ()
+    reconsider_at: datetime | None  # the first moment at which the next one could decide differently by time alone
+    failed_pools: tuple[str, ...] = ()  # left out because of a bug
     steady: bool = False  # the clock may be trusted for irreversible actions (`receiver.core.model.memory`)
     failures: tuple[Failure, ...] = field(default=(), compare=False)
 
