@@ -123,8 +123,9 @@ def _published(scene: Scene) -> Iterator[ShownConcern]:
     failing = [told for told in scene.undelivered if told.attempts]
     if failing:
         what = f"{some(len(failing), 'message')} could not be delivered: {failing[-1].last_error}."
-        doing, guide = "Each is tried again for a while; scaling does not wait for it.", "GpuAutoscalerNoticesStuck.md"
-        yield _wrong("messages", what, doing, f"runbooks/{guide}", level=Level.WARN, page="sources")
+        doing = "Each is tried again for a while; scaling does not wait for it."
+        guide = "runbooks/GpuAutoscalerNoticesStuck.md"
+        yield _wrong("messages", what, doing, guide, level=Level.WARN, page="sources")
 
 
 REFRESH_SECONDS = 15
