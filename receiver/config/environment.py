@@ -84,8 +84,6 @@ class Environment(BaseModel):
 
 @dataclass(slots=True)
 class EnvironmentReading:
-    """Reads variables, and collects mistakes and warnings on the way."""
-
     environ: Mapping[str, str]
     mistakes: list[Mistake] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)

@@ -19,7 +19,6 @@ def price_of(pool: PoolSpec, prices: Prices) -> Decimal | None:
 
 
 def warnings_of(configuration: Configuration, prices: Prices) -> Iterator[str]:
-    """Yield a line for every setting that is probably a mistake."""
     yield from _missing(configuration)
     floor = sum(pool.min_nodes * pool.gpus_per_node for pool in configuration.pools)
     most = configuration.limits.max_gpus

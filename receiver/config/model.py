@@ -254,7 +254,6 @@ class LeaderSpec(Section):
 
     @property
     def longest_call(self) -> timedelta:
-        """How long one call to the outside may take."""
         return timedelta(seconds=sum(self.timeouts))
 
     def contradictions(self) -> Iterator[Wrong]:

@@ -42,7 +42,6 @@ def minute(value: Any) -> int:
 
 
 def clock(at: int) -> str:
-    """Return the wall-clock time of a minute of the day."""
     return f"{at // 60:02}:{at % 60:02}"
 
 
@@ -202,7 +201,6 @@ class WindowSpec(Section):
 
 
 def contradict(window: WindowSpec, other: WindowSpec) -> bool:
-    """Return whether the minimum of *window* is above the maximum of *other*."""
     return window.min_nodes is not None and other.max_nodes is not None and window.min_nodes > other.max_nodes
 
 
@@ -327,7 +325,6 @@ class PoolSpec(Section):
 
     @property
     def gpus_per_node(self) -> int:
-        """GPUs, MIG slices or time-sliced replicas of one node."""
         return sum(self.resources.values())
 
     def contradictions(self) -> Iterator[Wrong]:

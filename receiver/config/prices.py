@@ -115,7 +115,6 @@ class Prices:
 
 @cache
 def shipped() -> Prices:
-    """Return Civo's list prices as they ship with the package."""
     found, mistakes = parse_prices((files("receiver.config") / "civo_prices.yaml").read_text(encoding="utf-8"))
     if mistakes:
         raise ConfigError(mistakes)
@@ -123,7 +122,6 @@ def shipped() -> Prices:
 
 
 def parse_prices(content: str) -> tuple[Prices, list[Mistake]]:
-    """Return the prices in *content* (YAML) and every mistake in it."""
     file, mistakes = load(PriceFile, content)
     if file is None or mistakes:
         return Prices(), mistakes

@@ -73,8 +73,6 @@ READ: Mapping[type, Mapping[str, Callable[[Any], Any]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileSettings:
-    """The file's keys, the core's policy with prices, and warnings."""
-
     configuration: Configuration
     policy: Policy
     prices: Prices
@@ -83,8 +81,6 @@ class FileSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings(FileSettings):
-    """The file and the *environment*."""
-
     environment: Environment
 
 
@@ -218,12 +214,10 @@ class LiveSecrets:
         self.refused = False
 
     def tokens(self) -> Tokens:
-        """Return the tokens that are valid now."""
         self._look()
         return self._tokens
 
     def civo_key(self) -> str:
-        """Return Civo's key."""
         self._look()
         return self._key
 
@@ -270,7 +264,6 @@ class ConfigurationFile:
         self.refused = self.differs = False
 
     def look(self) -> None:
-        """Check the file if it was changed, and log the result."""
         seen = _state_of((self._path,))
         if seen == self._seen:
             return

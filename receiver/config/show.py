@@ -11,7 +11,7 @@ from receiver.core.model.text import lasting
 
 
 def describe(settings: FileSettings, odd: Sequence[str] = ()) -> Iterator[str]:
-    """Yield the lines that describe *settings*; warnings and what else is *odd* last."""
+    """Yield the lines that describe *settings*; warnings, *odd* ones too, last."""
     configuration = settings.configuration
     yield f"mode {configuration.mode}, a step at least every {spell_duration(configuration.tick)}"
     yield f"objective {configuration.objective}"

@@ -123,7 +123,6 @@ def text(value: Any) -> str:
 
 
 def not_one_value(value: Any) -> Wrong:
-    """Return the mistake of a list or mapping in place of a scalar."""
     return Wrong(f"must be one value, not a {'mapping' if isinstance(value, dict) else 'list'}", "write one value")
 
 
@@ -147,7 +146,6 @@ def duration(value: Any) -> timedelta:
 
 
 def spell_duration(length: timedelta) -> str:
-    """Return *length* in Prometheus syntax."""
     return str(durationpy.to_str(length)) if length else "0s"
 
 
@@ -235,7 +233,6 @@ def _pool_name(value: Any) -> str:
 
 
 def _matching(pattern: str, kind: str, remedy: str, empty: bool = False) -> BeforeValidator:
-    """Return a validator of text that matches *pattern* as a whole and is called *kind*."""
     whole = re.compile(pattern)
 
     def check(value: Any) -> str:
@@ -391,7 +388,6 @@ class _Reader:
         return merged | own
 
     def _value(self, node: yaml.Node, path: Path) -> Any:
-        """Return the value of *node*, or None after noting a mistake."""
         if node in self._above:
             self._note(path, "contains itself", "remove the alias")
         elif isinstance(node, yaml.MappingNode):
@@ -454,7 +450,6 @@ def _words(detail: ErrorDetails, kind: type[BaseModel] | None = None) -> Iterato
 
 
 def _model_at(kind: type[BaseModel] | None, path: Iterable[str | int]) -> type[BaseModel] | None:
-    """Return the model of the mapping at *path* below *kind*."""
     for key in path:
         if isinstance(key, str) and kind is not None and key in kind.model_fields:
             kind = model_in(kind.model_fields[key].annotation)

@@ -56,17 +56,14 @@ class Consenting:
 
     @property
     def topic(self) -> str:
-        """The topic of its notices."""
         return f"{TOPIC}{self.key}"
 
     @property
     def staying(self) -> tuple[Pod, ...]:
-        """Its pods that are not being deleted."""
         return tuple(p for p in self.pods if not p.terminating)
 
     @property
     def whole(self) -> bool:
-        """True when every pod of it consented and none is protected."""
         return all(p.idle_shutdown and not p.protected for p in self.pods)
 
     @property
@@ -94,8 +91,6 @@ class IdleCase:
 
 
 class IdleVerdict(StrEnum):
-    """What to do about a workload now."""
-
     NOTHING = "nothing"
     CANNOT = "cannot"  # report once that it cannot be scaled to zero
     WARN = "warn"
@@ -163,7 +158,6 @@ def windows(workloads: Iterable[Consenting], now: datetime) -> tuple[timedelta, 
 
 
 def judge(workload: Consenting, case: IdleCase) -> IdleVerdict:
-    """Return what to do about *workload*."""
     standing, at = standing_of(workload.topic, case)
     clear = IdleVerdict.CLEAR if standing in TO_BE_CLEARED else IdleVerdict.NOTHING
     if not workload.whole:
@@ -244,5 +238,4 @@ def _use_of(pod: Pod, case: IdleCase) -> Use:
 
 
 def _is_new(pod: Pod, now: datetime) -> bool:
-    """True for a pod that has not been running for its whole window."""
     return pod.idle_shutdown is not None and now - (pod.running_since or pod.created_at) < pod.idle_shutdown

@@ -33,7 +33,6 @@ OTHERS = tuple(g for g in GUARDRAILS if g is not asks_first)
 
 
 def uses_approvals(policy: Policy) -> bool:
-    """True when *policy* requires approvals for some pool."""
     return any(pool.approval is not None for pool in policy.pools)
 
 

@@ -98,7 +98,6 @@ class Assignment:
 
     @property
     def budget(self) -> BudgetView | None:
-        """The cluster's budget."""
         return self.budgets.of(Scope.CLUSTER)
 
 
@@ -159,8 +158,6 @@ def _open_tallies(facts: Facts, policy: Policy, budgets: Budgets, aside: Collect
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
-    """The result of serving the waiting work: what fits nowhere, and the gangs without room."""
-
     misfits: tuple[Misfit, ...]
     without_room: tuple[Workload, ...]
     matching: Matching

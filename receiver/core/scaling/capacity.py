@@ -135,14 +135,12 @@ class Tally:
             self.room = self.gang_room = max(self.room, self.within[-1] + opened)
 
     def add(self, room: Bin) -> None:
-        """Add a bin that was just opened."""
         self.bins.append(room)
         self.shelves[OPENED if room.allowed else NOT_ALLOWED].append(room)
         if room.allowed:
             self.free += room.gpus
 
     def mark(self) -> "Tally":
-        """A copy to return to."""
         copies = {id(b): b.copy() for b in self.bins}
         before = copy(self)
         for name in self.__slots__:
@@ -154,7 +152,6 @@ class Tally:
         return before
 
     def return_to(self, before: "Tally") -> None:
-        """Undo what happened since *before* was marked."""
         for name in self.__slots__:
             setattr(self, name, getattr(before, name))
 
@@ -201,7 +198,6 @@ class Tally:
 
     @property
     def full(self) -> bool:
-        """True when the pool may not have another node."""
         return self.state.required + self.within[-1] >= self.bounds.max_nodes
 
     @property
@@ -366,11 +362,9 @@ class Allowance:
         return 3 if gpus_fit and rate_fits else 2
 
     def mark(self) -> Left:
-        """What is left now."""
         return dict(self.left), self.gpus, self.nodes, dict(self._kept)
 
     def return_to(self, left: Left) -> None:
-        """Undo what was spent since *left* was marked."""
         self.left, self.gpus, self.nodes, self._kept = left
 
     def open(

@@ -135,7 +135,6 @@ def room_beside_gpus(machine: Mapping[str, int], offer: Offer | None) -> Mapping
 
 
 def new_node(pool: Pool, state: PoolState) -> dict[str, int]:
-    """Return what is free on a new node of *pool*."""
     return {**pool.resources, **state.compute}
 
 

@@ -38,11 +38,9 @@ class Failures:
     set_aside: dict[str, Failure] = field(default_factory=dict)
 
     def note(self, failure: Failure) -> None:
-        """Record *failure*; the rest goes on as before."""
         self.all.append(failure)
 
     def sets_aside(self, pool: str, failure: Failure) -> None:
-        """Record *failure*, and stop serving *pool* in this step."""
         self.note(failure)
         self.set_aside.setdefault(pool, failure)
 
@@ -64,7 +62,6 @@ class LeftOut:
         return bool(self.owners)
 
     def of(self, facts: Facts) -> Facts:
-        """*facts* without the pods of the owners."""
         return replace(facts, waiting=tuple(p for p in facts.waiting if owner_of(p) not in self.owners))
 
     def learn(self, error: Exception, failures: Failures) -> None:

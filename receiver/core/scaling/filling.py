@@ -52,7 +52,6 @@ class Guest:
 
     @property
     def size(self) -> int:
-        """The most GPUs that one of its pods asks for."""
         return max(pod.gpus for pod in self.workload.pods)
 
 
@@ -368,7 +367,6 @@ class _Filling:
         return rooms[place] if place < len(rooms) else None
 
     def _move(self, guest: Guest, rooms: tuple[Room, ...]) -> None:
-        """Move *guest* to *rooms*; to none at all where they are empty."""
         self._trail.append((guest, guest.rooms))
         self._place(guest, rooms)
 

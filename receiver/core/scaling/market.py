@@ -27,7 +27,6 @@ T = TypeVar("T")
 
 
 def requests_of(pod: Pod) -> Requests:
-    """Everything that *pod* requests, as a key."""
     return tuple(sorted(pod.asks.items()))
 
 
@@ -96,7 +95,6 @@ class Matching:
         return self._gang_orders[key]
 
     def refusals(self, pod: Pod) -> Mapping[str, str]:
-        """Why *pod* does not fit each pool, by the pool's name."""
         apart = {x.pool.name: "an internal error, see the log" for x in self._tallies if self._apart(pod, x)}
         others = [x for x in self._tallies if not self._apart(pod, x)]
         return apart | {x.pool.name: reason for x in others if (reason := refusal(pod, x.pool, x.state)) is not None}
@@ -119,14 +117,12 @@ class Market:
         self._orders: dict[object, Sequence[Tally]] = {}
 
     def enter(self, pod: Pod) -> None:
-        """*pod* waits."""
         asks = requests_of(pod)
         if asks not in self._waiting:
             insort(self._largest_first, (-pod.gpus, asks))
         self._waiting[asks] += 1
 
     def leave(self, pod: Pod) -> None:
-        """*pod* was given room, or refused it."""
         self._waiting[requests_of(pod)] -= 1
 
     def order(self, pod: Pod) -> Sequence[Tally]:
@@ -165,7 +161,6 @@ def by_price(tally: Tally) -> tuple[Decimal, str]:
 
 
 def gang_kind(workload: Workload) -> tuple[Requests, ...]:
-    """What the pods of a gang ask for."""
     return tuple(requests_of(pod) for pod in workload.pods)
 
 

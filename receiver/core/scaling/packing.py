@@ -31,7 +31,6 @@ class Survival:
 
     @classmethod
     def of(cls, lasted: Iterable[timedelta]) -> "Survival":
-        """Learn from how long workloads *lasted*, in any order."""
         return cls(tuple(sorted(length.total_seconds() for length in lasted)))
 
     def chance(self, age: timedelta, more: timedelta) -> float:
@@ -99,7 +98,6 @@ def changes_at(facts: Facts, policy: Policy) -> datetime | None:
 
 
 def in_use(state: PoolState, pool: Pool) -> Sequence[Node]:
-    """The nodes of *pool* in use that have room and take work."""
     return [n for n in state.of(Stage.USABLE) if n.busy and _takes_work(n) and _room(n, pool)]
 
 
@@ -125,7 +123,6 @@ def _takes_work(node: Node) -> bool:
 
 
 def _room(node: Node, pool: Pool) -> int:
-    """GPUs of *node* that no pod holds."""
     free = node.free
     return sum(max(0, free.get(resource, 0)) for resource in pool.resources)
 

@@ -133,7 +133,6 @@ def could_be_emptied(node: Node, case: Case) -> bool:
 
 
 def _victims(case: Case) -> Sequence[Victim]:
-    """The nodes that an open action removes."""
     return case.state.open_action.victims if case.state.open_action else ()
 
 
@@ -235,7 +234,6 @@ def evicted(case: Case, dead: int) -> tuple[Node, ...]:
 
 
 def surplus_over(most: int, case: Case, dead: int) -> int:
-    """The number of usable nodes beyond *most*."""
     return max(0, min(case.present - dead, len(case.state.of(Stage.USABLE))) - most)
 
 

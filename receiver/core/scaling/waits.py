@@ -31,8 +31,6 @@ REFUSAL_LASTS = timedelta(seconds=30)  # stock changes by the minute, so older r
 
 
 class Direction(StrEnum):
-    """Which change waits."""
-
     GROW = "grow"
     SHRINK = "shrink"
 
@@ -202,7 +200,6 @@ def is_late(late: LateCount, shown: int) -> bool:
 
 
 def is_overdue(late: LateCount, now: datetime) -> bool:
-    """True when the count should have fallen by *now*."""
     return now - late.since > MUST_FALL_WITHIN
 
 
