@@ -137,7 +137,7 @@ def scope_of(team: str | None) -> str:
     return EVERYBODY if team is None else f"team:{team}"
 
 
-class Part(Published):
+class ReportPart(Published):
     """A part of a report, made from a value of the core also where it stands in another part."""
 
     @model_validator(mode="before")
@@ -146,14 +146,14 @@ class Part(Published):
         return value if isinstance(value, Mapping | Published) else cls.read(value)
 
 
-class AmountDocument(Part):
+class AmountDocument(ReportPart):
     """GPU-hours and money."""
 
     gpu_hours: Hours
     usd: Usd
 
 
-class CostRow(Part):
+class CostRow(ReportPart):
     """One row of a report."""
 
     within = ("total",)
@@ -179,7 +179,7 @@ class Unlabelled(AmountDocument):
     namespaces: Listed[CostRow]
 
 
-class PaidForDocument(Part):
+class PaidForDocument(ReportPart):
     """What the month's money was paid for."""
 
     used: AmountDocument
@@ -190,7 +190,7 @@ class PaidForDocument(Part):
     seeded: AmountDocument
 
 
-class ReportBudget(Part):
+class ReportBudget(ReportPart):
     """A budget in a report."""
 
     sometimes = ("seeded_usd", "forecast_since")
@@ -220,7 +220,7 @@ class ReportBudget(Part):
     why: str | None
 
 
-class StandstillDocument(Part):
+class StandstillDocument(ReportPart):
     """When a pool did not grow."""
 
     kind: Annotated[str, word(Stood)]
@@ -231,7 +231,7 @@ class StandstillDocument(Part):
     who: str | None
 
 
-class JobsDocument(Part):
+class JobsDocument(ReportPart):
     """How many workloads there were, and what became of them."""
 
     seen: Count
@@ -243,7 +243,7 @@ class JobsDocument(Part):
     gave_up: Count
 
 
-class WaitsDocument(Part):
+class WaitsDocument(ReportPart):
     """How long workloads waited, in seconds."""
 
     started: Count
@@ -254,7 +254,7 @@ class WaitsDocument(Part):
     still_longest: Seconds | None
 
 
-class UnitDocument(Part):
+class UnitDocument(ReportPart):
     """The cost of one unit of work."""
 
     within = ("unit",)
@@ -267,7 +267,7 @@ class UnitDocument(Part):
     why_not: str | None
 
 
-class PeaksDocument(Part):
+class PeaksDocument(ReportPart):
     """What a workload used at most."""
 
     workload: str
@@ -290,7 +290,7 @@ class RightSizeDocument(PeaksDocument):
     saves_usd: Cents | None
 
 
-class BaselineDocument(Part):
+class BaselineDocument(ReportPart):
     """How many nodes of a size there always were."""
 
     size: str
@@ -299,7 +299,7 @@ class BaselineDocument(Part):
     peak: Count
 
 
-class CommitmentDocument(Part):
+class CommitmentDocument(ReportPart):
     """What a commitment would have saved."""
 
     within = ("commitment",)
@@ -312,7 +312,7 @@ class CommitmentDocument(Part):
     saves_usd: Cents | None
 
 
-class AlwaysOnDocument(Part):
+class AlwaysOnDocument(ReportPart):
     """What every pool at its peak would have cost."""
 
     usd: Cents | None
@@ -324,7 +324,7 @@ class AlwaysOnDocument(Part):
     left_out: Annotated[Listed[str], says("pools without a price")]
 
 
-class DayDocument(Part):
+class DayDocument(ReportPart):
     """One day's money."""
 
     day: date
@@ -332,7 +332,7 @@ class DayDocument(Part):
     idle_usd: Usd
 
 
-class ReportLine(Part):
+class ReportLine(ReportPart):
     """One line: what it came to, whose it was, and what it cost. An empty name: none."""
 
     within = ("whose", "whose.owner")
@@ -352,7 +352,7 @@ class ReportLine(Part):
     usd: Usd
 
 
-class ReportDocument(Part):
+class ReportDocument(ReportPart):
     """The report of a month. Its lines add up to usd."""
 
     within = ("everything", "everything.total", "measured")
