@@ -1,8 +1,9 @@
 """The reach of one step: the functions and files that it enters, and how often it changes file.
 
 ``python -m tools.trace_step`` traces two steps over the simulated world with SQLite: one that buys a node for a waiting
-pod, and one that begins to remove an idle node. The simulated world itself is not counted. With ``--files`` it also
-lists the functions by file and the commonest changes from one file to another.
+pod, and one that begins to remove an idle node. The simulated world itself is not counted; comprehensions and lambdas
+are counted as functions. With ``--files`` it also lists the functions by file and the commonest changes from one file to
+another.
 """
 
 import sys
@@ -49,7 +50,8 @@ class Trace:
         """The figures in one line."""
         functions = sum(len(entered) for entered in self.functions.values())
         calls = sum(entered.total() for entered in self.functions.values())
-        where = f"{functions} functions in {len(self.functions)} files"
+        inline = sum("<" in name.rpartition(".")[2] for entered in self.functions.values() for name in entered)
+        where = f"{functions} functions ({functions - inline} with a name) in {len(self.functions)} files"
         return f"{where}, {calls} calls, {self.changes.total()} changes of file"
 
     def files(self) -> str:
