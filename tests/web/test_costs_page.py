@@ -132,6 +132,13 @@ def test_each_day_has_a_meter_beside_the_dearest_one(client: FlaskClient) -> Non
     assert "The budget's even pace is $516.13 a day." in words(html)
 
 
+def test_days_before_the_first_spend_are_not_listed(client: FlaskClient) -> None:
+    found = document(client)
+    days = [{**day, "usd": "0.00"} if number < 20 else day for number, day in enumerate(found["days"])]
+    meters = [a for tag, a in Page(standalone({**found, "days": days}, "0.1.0")).elements if tag == "meter"]
+    assert len([a for a in meters if "max" in a]) == 11
+
+
 @pytest.mark.parametrize("budget", [None, Budget(monthly_usd=Decimal(0)), Budget(monthly_usd=Decimal("0.01"))])
 def test_a_month_of_any_budget_has_a_page(budget: Budget | None) -> None:
     month = SimulatedMonth(lives=[a_life(lasts=8)], usage=[], policy=a_policy(budget=budget))
