@@ -83,7 +83,7 @@ def check_destinations(urls: Sequence[str]) -> list[str]:
     """Return a sentence for each of *urls* that Apprise does not understand, without its secret part."""
     keep_secrets_out_of_logs()
     return [
-        f"{_name(number, url)}: Apprise does not understand it, so nobody is told there;"
+        f"{_name(number, url)}: Apprise does not understand it, so no message is sent there;"
         " correct its URL (https://github.com/caronc/apprise/wiki has the forms)"
         for number, url in enumerate(urls, start=1)
         if _service(url) is None
@@ -104,7 +104,7 @@ def oddities(destination: Destination) -> list[str]:
     for plugin in destination.service or ():
         kind = type(plugin).__name__
         if kind == "NotifyTelegram" and not plugin.targets:
-            found.append("names no chat, so messages go to whoever wrote to the bot last, if Telegram still knows")
+            found.append("names no chat, so messages go to the last sender to the bot, if Telegram still knows it")
         if kind == "NotifySlack" and plugin.mode == "bot" and plugin.channels == ["#general"]:
             found += [] if "general" in destination.url else ["names no channel, so messages go to #general"]
     return found

@@ -185,9 +185,13 @@ class Instruments(Collector):
 POLICY_OF_POOLS = (
     ("policy_utilization_high_ratio", "utilization_high", "Utilization above which a pool is kept (0-1)."),
     ("policy_utilization_low_ratio", "utilization_low", "Utilization below which a pool may shrink (0-1)."),
-    ("policy_underutilized_ratio", "underutilized", "Utilization below which people are told of a workload (0-1)."),
+    (
+        "policy_underutilized_ratio",
+        "underutilized",
+        "Utilization (0-1) below which a workload is reported.",
+    ),
     ("policy_idle_ratio", "idle", "Utilization below which a GPU that is held is idle (0-1)."),
-    ("policy_temperature_celsius", "temperature_celsius", "Degrees above which people are told of a GPU."),
+    ("policy_temperature_celsius", "temperature_celsius", "Degrees Celsius above which a GPU is reported."),
     (
         "policy_provision_timeout_seconds",
         "provision_timeout",
@@ -274,9 +278,9 @@ class StoreCollector(Collector):
         for name, attribute, text in POLICY_OF_POOLS:
             yield gauge(name, text, [((p.id,), getattr(p, attribute)) for p in pools], "pool")
         waits = [((name,), longest) for name, longest in policy.queue_wait.items()]
-        text = "How long a GPU pod of a priority class may wait before people are told, in seconds."
+        text = "How long a GPU pod of a priority class may wait before a message is sent, in seconds."
         yield gauge("policy_queue_wait_seconds", text, waits, "priority_class")
-        text = "USD per hour of idle GPUs from which people are told."
+        text = "USD per hour of idle GPUs from which a message is sent."
         yield single("policy_idle_cost_usd_per_hour", text, policy.idle_cost_usd_per_hour)
         text = "Nodes that all pools together may be asked for within an hour; absent without a limit."
         yield single("policy_max_growth_per_hour", text, policy.limits.max_growth_per_hour)

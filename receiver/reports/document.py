@@ -89,7 +89,7 @@ class Published(BaseModel):
 
 
 def extra(**schema: Any) -> Any:
-    """Return field information that adds *schema* to what readers are told, and checks nothing."""
+    """Return field information that adds *schema* to the published description and checks nothing."""
     return Field(json_schema_extra=schema)
 
 

@@ -162,7 +162,7 @@ def test_destinations_that_apprise_does_not_understand_are_warned_of_without_the
     }
     done = run("check-config", GPU_AUTOSCALER_CONFIG=str(file), **ENVIRONMENT, **destinations)
     assert (done.returncode, done.stderr) == (0, "")
-    what = "does not understand it, so nobody is told there"
+    what = "does not understand it, so no message is sent there"
     remedy = "correct its URL (https://github.com/caronc/apprise/wiki has the forms)"
     assert done.stdout.splitlines()[-2:] == [
         f"warning: GPU_AUTOSCALER_NOTIFY_URLS: destination 2 (slack): Apprise {what}; {remedy}",

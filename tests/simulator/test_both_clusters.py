@@ -99,6 +99,14 @@ def test_a_pod_that_came_back_to_a_cordoned_node_goes_with_it(sim: Simulator, cl
     assert cluster.drain(node, cordoned_at=cordoned).did is Did.DONE
 
 
+def test_a_pod_bound_by_hand_after_the_cordon_is_evicted(sim: Simulator, cluster: Cluster, node: str) -> None:
+    cluster.cordon(node, "action-7")
+    cordoned = sim.world.now
+    run_pod(sim, node, "web", gpus=0)
+    with pytest.raises(TryLater, match="leaving"):
+        cluster.drain(node, cordoned_at=cordoned)
+
+
 def leaving(sim: Simulator) -> set[str]:
     """The pods of namespace ml that are being deleted."""
     return {p.name for p in sim.world.active_pods.values() if p.namespace == "ml" and p.deletion_at is not None}

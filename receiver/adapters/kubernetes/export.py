@@ -26,7 +26,7 @@ NO_PODS = "Jobs have no pods in the export: their time includes what they waited
 
 def read_export(path: Path, made_at: datetime | None = None) -> Past:
     """Return the GPU pods in the file at *path*, seen until *made_at*, or until it was last written. Raises OSError.
-    What is no JSON at all is the one trouble that is told then."""
+    A file that is not JSON is then the only trouble reported."""
     reading = _Export()
     try:
         for number, raw in enumerate(items(path), start=1):

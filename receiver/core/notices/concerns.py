@@ -248,7 +248,7 @@ def _budgets(seen: Seen) -> Iterator[Concern]:
 
 
 def _misfits(seen: Seen) -> Iterator[Concern]:
-    """Work that no pool can ever hold, by owner and reason: one Job of many pods is told once, at its oldest pod."""
+    """Work that no pool can ever hold, by owner and reason: a Job of many pods is reported once, at its oldest one."""
     groups: defaultdict[tuple[str, str, str], list[Misfit]] = defaultdict(list)
     for found in seen.assignment.misfits:
         pod, reason = found.workload.pods[0], found.detail.replace(found.workload.key, "")

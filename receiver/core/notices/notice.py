@@ -51,7 +51,7 @@ class Cause(StrEnum):
     UNJOINED = "unjoined", f"{ODD}#nodes-that-belong-to-no-instance"
     SLOW_TO_START = "slow_to_start", f"{ODD}#a-pod-has-its-node-and-does-not-start"
     UNUSED = "unused", f"{ODD}#a-pod-waits-beside-a-usable-node"
-    DRIFT = "drift", f"{ODD}#somebody-else-changes-a-pool"
+    DRIFT = "drift", f"{ODD}#another-system-changes-a-pool"
     SOURCE_SILENT = "source_silent", "runbooks/GpuAutoscalerSourceDown.md"
     SOURCE_BACK = "source_back", "runbooks/GpuAutoscalerSourceDown.md"
     RIGHTS_MISSING = "rights_missing", "operations.md#rights-in-the-cluster"

@@ -36,7 +36,7 @@ def add_report(routes: Blueprint, parts: WebParts) -> None:
         month, known = _month_asked(parts, now), [by.value for by in By]
         if by not in known:
             remedy = f"use one of: {', '.join(known)}"
-            raise Problem(400, "cost is not told by this", remedy, field="by", known=known)
+            raise Problem(400, "costs cannot be grouped by this", remedy, field="by", known=known)
         found = costs_of(parts.store, parts.policy, month, now)
         lines = [_line(line) for line in told_by(found, By(by), parts.policy)]
         until = min(now, month.end)

@@ -49,7 +49,7 @@ def scene_of(parts: WebParts) -> Scene:
 
 
 def concerns(scene: Scene) -> list[ShownConcern]:
-    """Return everything that needs attention, the worst first; what several pools have in common is told once."""
+    """Return everything that needs attention, the worst first; what several pools share is listed once."""
     by_cause: dict[tuple[str, str], ShownConcern] = {}
     for concern in (*_ourselves(scene), *_published(scene)):
         key = (concern.kind, concern.what)
