@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from itertools import chain, islice
 from statistics import median
 from typing import Any
 
@@ -110,8 +111,8 @@ class ReplayStore:
         return {topic: said for topic, said in self._told.items() if topic.startswith(prefix)}
 
     def actions(self, *, pool: str | None = None, limit: int = 50) -> Sequence[StoredAction]:
-        found = [StoredAction(action=a) for a in self._open.values()] + self._closed[::-1]
-        return [s for s in found if pool is None or s.action.pool == pool][:limit]
+        found = chain((StoredAction(action=a) for a in self._open.values()), reversed(self._closed))
+        return list(islice((s for s in found if pool is None or s.action.pool == pool), limit))
 
     def lasted(self, limit: int) -> Sequence[timedelta]:
         return [job.finished_at - job.started_at for job in self._finished[-limit:]]

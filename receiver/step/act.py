@@ -16,7 +16,7 @@ from receiver.core.notices.action_notices import Around, instead_of
 from receiver.core.scaling.decide import case_of, join, plan
 from receiver.core.scaling.waits import provisioning_failed
 from receiver.ports import Did, StepStore, TryLater, WontWork
-from receiver.step.carry_out import SOON, Progress, carry_out, is_smaller_request, is_unanswered
+from receiver.step.carry_out import SOON, Progress, carry_out, is_smaller_request, is_unanswered, may_still_arrive
 from receiver.step.chores.budget import close_nodes, hold_new_work
 from receiver.step.chores.idle_shutdown import scale_idle_workloads_to_zero
 from receiver.step.chores.node_upkeep import apply_labels_and_taints, apply_packing_taints, undo_orphaned_cordons
@@ -126,7 +126,7 @@ def _act(decision: Decision, number: int, work: StepContext) -> Progress | None:
         if decision.change is Change.GROW and decision.target < action.to_count and now - action.opened_at < UNSURE_FOR:
             return None  # its PUT may have taken effect unseen: a lower count now could delete nodes
         more = decision.change is Change.GROW and decision.target > action.to_count
-        if not more or not is_unanswered(action):
+        if not more or not is_unanswered(action, now):
             outcome = Outcome(kind=OutcomeKind.WITHDRAWN, at=now, detail=f"the decision is now {decision.target} nodes")
             store.closed(action, outcome, None)
             action, carried = None, action
@@ -135,6 +135,8 @@ def _act(decision: Decision, number: int, work: StepContext) -> Progress | None:
         action = plan(decision, state, work.policy)
         if action is None or (work.mode == "observe" and _was_observed(action, decision, store)):
             return None
+        if action.kind is ActionKind.GROW and _earlier_may_arrive(decision.pool, store, now):
+            return None  # that PUT would lower the count that this one raises, and Civo would choose what it deletes
         action = replace(action, decision=number)
         if carried is not None and action.kind is ActionKind.GROW:  # a changed count does not skip the retry time
             action = replace(
@@ -153,6 +155,12 @@ def _act(decision: Decision, number: int, work: StepContext) -> Progress | None:
         if any(r.rule == "sources_answer" and r.verdict is Verdict.HOLDS for r in decision.reasons):
             unsure = decision.candidates
     return carry_out(action, state, removed, work.hands, now, kept=kept, unsure=unsure)
+
+
+def _earlier_may_arrive(pool: str, store: StepStore, now: datetime) -> bool:
+    """True while a request of the pool's last action, which has ended, may still take effect."""
+    last = next(iter(store.actions(pool=pool, limit=1)), None)
+    return last is not None and last.outcome is not None and may_still_arrive(last.action, now)
 
 
 def _was_observed(action: Action, decision: Decision, store: StepStore) -> bool:

@@ -33,7 +33,7 @@ DRAIN_WITHIN = timedelta(minutes=15)
 MUST_GO_WITHIN = timedelta(minutes=15)
 POLL_DELETED = timedelta(seconds=5)
 SOON = timedelta(milliseconds=100)
-MAY_ARRIVE_FOR = timedelta(minutes=1)  # an unanswered DELETE may still take effect; longer than Civo's timeout
+MAY_ARRIVE_FOR = timedelta(minutes=1)  # an unanswered request may still take effect; longer than Civo's timeout
 NO_ANSWER = "timeout"
 REFUSED = (RESCALING, "http_4")  # Civo answered: the request had no effect
 LEAD_LOST = (
@@ -97,9 +97,14 @@ def removals_stopped(why: str, now: datetime) -> Backoff:
     return Backoff(failures=1, until=now + COUNT_STUCK_BACKOFF, reason=why)
 
 
-def is_unanswered(action: Action) -> bool:
-    """True unless Civo refused the last request of *action*: an unanswered one may still take effect."""
-    return not action.last_error.startswith(REFUSED)
+def is_unanswered(action: Action, now: datetime) -> bool:
+    """True unless Civo refused the last request of *action* and an earlier one cannot take effect any more."""
+    return not action.last_error.startswith(REFUSED) or may_still_arrive(action, now)
+
+
+def may_still_arrive(action: Action, now: datetime) -> bool:
+    """True while a request of *action* that was not answered may still take effect: a late PUT sets its own count."""
+    return action.unanswered_at is not None and abs(now - action.unanswered_at) < MAY_ARRIVE_FOR
 
 
 def settled(action: Action, state: PoolState, now: datetime) -> Outcome | None:
@@ -160,6 +165,8 @@ def _later(action: Action, state: PoolState, error: TryLater, now: datetime) -> 
     wait = min(FIRST_RETRY * 2 ** min(attempts - 1, 10), LONGEST_RETRY)
     retry_at = now + min(max(wait, error.delay or timedelta(0)), LONGEST_DELAY)
     waiting = replace(action, attempts=attempts, retry_at=retry_at, last_error=f"{error.code}: {error}")
+    if not waiting.last_error.startswith(REFUSED):
+        waiting = replace(waiting, unanswered_at=now)
     return Progress(action=waiting, again_at=retry_at, hung=hung)
 
 
@@ -167,6 +174,8 @@ def _grow(action: Action, state: PoolState, hands: Hands, now: datetime) -> Prog
     if _too_early(action, now):
         return Progress(action=action, again_at=action.retry_at)
     hands.ready()
+    if action == state.open_action and not action.attempts:  # a crash came between its request and the answer
+        action = replace(action, unanswered_at=now)
     shown = state.required + state.uncounted if state.uncounted else None
     receipt = hands.cloud.resize(action.pool, decided_on=action.from_count, target=action.to_count, shown=shown)
     kind = {

@@ -110,8 +110,37 @@ def test_while_a_request_is_unanswered_the_same_count_is_asked_for_before_a_high
     life.submit(a_job("one", duration=HOUR))
     life.step()
     life.submit(a_job("two", duration=HOUR))
-    life.run(MINUTE)
+    life.run(2 * MINUTE)
     assert asked == [1, 1, 2]
+    assert life.required() == 2
+
+
+def test_a_count_that_takes_effect_late_and_unanswered_does_not_lower_a_higher_one(store: Store) -> None:
+    life = Life(world=a_world(), policy=a_policy(replace(a_policy().pools[0], grow_cooldown=timedelta(0))), store=store)
+    life.cloud.fail_next(TryLater("no answer", code="timeout"), "resize")
+    life.submit(a_job("one", duration=HOUR))
+    life.step()
+    life.run(5 * SECOND)
+    assert life.required() == 1
+    life.submit(a_job("two", duration=HOUR))
+    life.run(40 * SECOND)
+    life.world.resize("l40s-id", 1)  # what was sent first arrives now
+    life.run(2 * MINUTE)
+    assert life.required() == 2
+    assert life.world.lost == []
+
+
+def test_a_higher_count_waits_after_a_crash_between_a_request_and_its_answer(store: Store) -> None:
+    life = Life(world=a_world(), policy=a_policy(replace(a_policy().pools[0], grow_cooldown=timedelta(0))), store=store)
+    life.cloud.fail_next(SystemExit(), "resize")
+    life.submit(a_job("one", duration=HOUR))
+    with pytest.raises(SystemExit):
+        life.step()
+    life.run(5 * SECOND)
+    life.submit(a_job("two", duration=HOUR))
+    life.run(50 * SECOND)
+    assert life.required() == 1
+    life.run(30 * SECOND)
     assert life.required() == 2
 
 

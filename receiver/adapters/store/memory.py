@@ -33,7 +33,8 @@ from receiver.ports import StoredAction
 
 TOOK_EFFECT = (OutcomeKind.CONFIRMED, OutcomeKind.OBSERVED)
 REMOVED = (VictimStage.DELETED, VictimStage.GONE)
-PROGRESS = ("victims", "from_count", "to_count", "attempts", "retry_at", "last_error")  # change while it is open
+# What changes while it is open.
+PROGRESS = ("victims", "from_count", "to_count", "attempts", "retry_at", "last_error", "unanswered_at")
 GROWTH, REMOVAL, PROVISIONING, LATE = POOL_GROUPS
 BACKOFF_OF = {ActionKind.GROW: GROWTH, ActionKind.RETIRE: REMOVAL}
 IS_OPEN = actions.c.closed_at.is_(None)

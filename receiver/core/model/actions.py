@@ -151,6 +151,7 @@ class Action:
     """A decision made executable: an absolute count at Civo or named victims, and an id that depends only on the facts.
 
     *reserved_usd* is the first paid unit of its new nodes, which the budget had to cover when it was decided.
+    *unanswered_at* is when a request of it was last left without an answer: that one may still take effect.
     """
 
     id: str
@@ -165,6 +166,7 @@ class Action:
     attempts: int = 0
     retry_at: datetime | None = None
     last_error: str = ""
+    unanswered_at: datetime | None = None
 
 
 class OutcomeKind(StrEnum):
