@@ -17,7 +17,7 @@ from typing import Any
 
 import receiver
 from tests.faults.stores import a_store, silent_log
-from tests.reconcile.harness import Life, a_job, a_policy, a_world
+from tests.step.harness import Life, a_job, a_policy, a_world
 
 HOME = f"{Path(receiver.__file__).parent}/"
 SIMULATED = "replay/"

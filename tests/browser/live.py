@@ -16,7 +16,7 @@ from receiver.adapters.store import open_store
 from receiver.config import load
 from receiver.replay.world.objects import Job
 from simulator.server import Simulator
-from tests.reconcile.harness import Life
+from tests.step.harness import Life
 
 
 class WorldClock:

@@ -15,7 +15,7 @@ from receiver.cli.main import main
 from receiver.core.model.actions import Verdict
 from tests.adapters.wire import unused_url
 from tests.cli.asked import serving
-from tests.reconcile.harness import Life, a_job, a_policy, a_world
+from tests.step.harness import Life, a_job, a_policy, a_world
 from tests.web.builders import Bench
 from tests.web.fakes import FakeStore
 

@@ -16,7 +16,7 @@ from receiver.core.model.policy import Budget, Policy
 from receiver.core.model.signals import COMPONENT, Matcher, Silence
 from tests.cli.asked import ask, serving
 from tests.faults.stores import a_store
-from tests.reconcile.harness import SIZE, Life, a_job, a_policy, a_world
+from tests.step.harness import SIZE, Life, a_job, a_policy, a_world
 from tests.web.builders import Bench
 from tests.web.fakes import FakeClock
 

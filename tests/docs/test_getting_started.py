@@ -19,8 +19,8 @@ from simulator.config import parse
 from simulator.server import Simulator
 from tests.docs.commands import commands
 from tests.docs.pages import ROOT, text_of
-from tests.reconcile.harness import START
 from tests.rules.files import RULE_FILES
+from tests.step.harness import START
 
 PAGE = text_of("docs/getting-started.md")
 BLOCKS = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)

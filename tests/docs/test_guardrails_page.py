@@ -32,8 +32,8 @@ from tests.core.builders import (
     facts,
     run,
 )
-from tests.core.test_decide import HOUR_ENDS_SOON, SOURCES
-from tests.core.test_utilization import HOURS, LEVELS, SECONDS, Cell
+from tests.core.scaling.test_decide import HOUR_ENDS_SOON, SOURCES
+from tests.core.scaling.test_utilization import HOURS, LEVELS, SECONDS, Cell
 from tests.core.worlds import NIGHT, World, decided, worlds
 from tests.docs.pages import headings, section, table, text_of
 from tools.guardrails_page import filled

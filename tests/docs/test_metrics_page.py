@@ -13,10 +13,10 @@ from simulator.clocks import ManualClock
 from simulator.metrics import metrics_face
 from simulator.server import Simulator
 from tests.docs.pages import headings, section, table, text_of
-from tests.reconcile.harness import START
+from tests.metrics.test_metrics import TOTALS
+from tests.metrics.test_metrics import text_of as metrics_of
+from tests.step.harness import START
 from tests.web.builders import a_full_store
-from tests.web.test_metrics import TOTALS
-from tests.web.test_metrics import text_of as metrics_of
 from tools.metric_names import every_match, metrics_in, queries_of
 from tools.metrics_page import filled, read, recordings
 

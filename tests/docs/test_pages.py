@@ -18,10 +18,10 @@ from receiver.config.environment import SECRET, VARIABLES
 from receiver.core.model.signals import Alert
 from receiver.ports import Delivery
 from tests.docs.pages import PAGES, ROOT, headings, section, table, text_of, without_code
-from tests.reconcile.harness import START
+from tests.metrics.test_metrics import TOTALS
+from tests.metrics.test_metrics import text_of as metrics_of
+from tests.step.harness import START
 from tests.web.builders import a_full_store
-from tests.web.test_metrics import TOTALS
-from tests.web.test_metrics import text_of as metrics_of
 
 every_page = pytest.mark.parametrize("page", PAGES, ids=[str(p.relative_to(ROOT)) for p in PAGES])
 ADRS = sorted((ROOT / "docs" / "decisions").glob("*.md"))

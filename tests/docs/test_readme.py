@@ -19,9 +19,9 @@ from receiver.replay.world.objects import WorldPool
 from receiver.web import create_app
 from tests.docs.commands import fenced, words_of
 from tests.docs.pages import ROOT, text_of
-from tests.reconcile.harness import Life, a_job, a_world
 from tests.rules.files import run
 from tests.rules.servers import running
+from tests.step.harness import Life, a_job, a_world
 from tests.web.builders import OPERATOR, Bench
 from tests.web.fakes import FakeClock
 

@@ -11,7 +11,7 @@ from receiver.core.notices.notice import Cause, Notice
 from tests.docs.pages import section, table, text_of
 from tests.docs.worked import LIVES, MARKED, rows
 from tests.faults.stores import a_store
-from tests.reconcile.harness import FAST, PRICE, Life
+from tests.step.harness import FAST, PRICE, Life
 
 PAGE = text_of("docs/how-it-decides.md")
 EXAMPLE = section(PAGE, "A worked example")

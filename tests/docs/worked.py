@@ -12,7 +12,7 @@ from receiver.core.model.policy import Budget, Pool
 from receiver.replay.world.objects import WorldPool
 from tests.docs.pages import ROOT
 from tests.faults.stores import a_store
-from tests.reconcile.harness import GPU, PRICE, SIZE, START, TICK, Life, a_job, a_policy, a_world
+from tests.step.harness import GPU, PRICE, SIZE, START, TICK, Life, a_job, a_policy, a_world
 
 MINUTE = timedelta(minutes=1)
 DEARER, DEARER_PRICE = "an.g1.h100.kube.x1", Decimal("2.99")

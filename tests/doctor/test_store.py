@@ -16,8 +16,8 @@ from receiver.doctor import store as store_area
 from receiver.doctor.checks import Finding, Installation
 from receiver.doctor.rounds import go_round
 from receiver.doctor.store import AREA, judged
+from tests.adapters.store.builders import migrated, postgres_programs, postgres_server
 from tests.doctor.builders import installation
-from tests.store.builders import migrated, postgres_programs, postgres_server
 
 GIB = 2**30
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import pytest
 import requests
 
+from tests.adapters.store.builders import postgres_programs
 from tests.e2e.receivers import OPERATOR_TOKEN, POOL
 from tests.e2e.waiting import until
 from tests.faults.replica_set import ReplicaSet, Storm, replica_set
 from tests.faults.replicas import Round, a_server, frozen_before_it_buys, hand_over, partitioned, play
-from tests.store.builders import postgres_programs
 
 pytestmark = pytest.mark.skipif(postgres_programs() is None, reason="PostgreSQL's initdb is not installed")
 

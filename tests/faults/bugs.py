@@ -9,7 +9,7 @@ from typing import Any
 
 from simulator.world import World
 from tests.faults.scenario import Event, PoolPlan
-from tests.step_failures.planting import Whose, functions, planted
+from tests.step.failures.planting import Whose, functions, planted
 
 FOR_PEOPLE = (
     "step/publish.py:account_for_usage",

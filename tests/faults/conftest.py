@@ -7,8 +7,8 @@ import pytest
 
 from receiver.adapters.store import SqlStore, open_store
 from receiver.ports import Store
+from tests.adapters.store.builders import migrated
 from tests.faults.stores import a_store
-from tests.store.builders import migrated
 
 
 @pytest.fixture

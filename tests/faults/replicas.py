@@ -20,11 +20,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from demo.stack import until_signalled
+from tests.adapters.store.builders import PostgresServer, postgres_programs, postgres_server
 from tests.e2e.clouds import calls
 from tests.e2e.waiting import until
 from tests.faults.campaign import say
 from tests.faults.replica_set import LEASE, PATIENCE, TAKEOVER_WITHIN, ReplicaSet, Storm, replica_set
-from tests.store.builders import PostgresServer, postgres_programs, postgres_server
 
 SLOW = {"kind": "slow", "face": "civo", "times": None}
 HANDED_OVER_WITHIN = 3.0  # seconds after SIGTERM: gunicorn ends, and the next asks once a second

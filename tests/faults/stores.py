@@ -13,7 +13,7 @@ from sqlalchemy import Connection, event
 
 from receiver.adapters.store import SqlStore, open_store
 from receiver.adapters.store.schema import metadata
-from tests.store.builders import migrated
+from tests.adapters.store.builders import migrated
 
 IN_MEMORY = Path("/dev/shm")
 

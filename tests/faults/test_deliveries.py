@@ -9,7 +9,7 @@ from receiver.core.model.signals import Alert
 from receiver.ports import Delivery, Store
 from tests.faults.doors import PORTS, Door, Doors
 from tests.faults.lines import CrashError
-from tests.reconcile.harness import START, Life, a_job, a_policy, a_world
+from tests.step.harness import START, Life, a_job, a_policy, a_world
 
 STORE_WRITES = PORTS["store"][PORTS["store"].index("saw") :]
 

@@ -9,7 +9,7 @@ from tests.faults.campaign import judge
 from tests.faults.generate import scenario
 from tests.faults.lines import CrashError, LineTrap
 from tests.faults.stores import ILLNESSES, ill, rebuilt
-from tests.reconcile.harness import START, Life, a_job, a_policy, a_world
+from tests.step.harness import START, Life, a_job, a_policy, a_world
 
 DELIVERY = Delivery(receiver="r", group_key="g", alerts=(Alert(fingerprint="f", labels={}, starts_at=START),))
 

@@ -10,7 +10,7 @@ from receiver.ports import Store, TryLater
 from receiver.replay.world.objects import WorldPool
 from tests.core.builders import NOW, a_pod, a_state, facts, run
 from tests.core.builders import a_policy as a_core_policy
-from tests.reconcile.harness import GPU, SIZE, Life, a_policy, a_world, until_cordoned
+from tests.step.harness import GPU, SIZE, Life, a_policy, a_world, until_cordoned
 
 
 def test_a_removal_that_waits_for_its_retry_does_not_step_ten_times_a_second(store: Store) -> None:

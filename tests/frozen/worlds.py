@@ -22,7 +22,7 @@ from receiver.replay.world.objects import WorldPool
 from tests.core.report.builders import AFTER
 from tests.core.report.simulated import a_month
 from tests.faults.stores import a_store
-from tests.reconcile.harness import GPU, PRICE, START, Life, a_job, a_policy, a_world
+from tests.step.harness import GPU, PRICE, START, Life, a_job, a_policy, a_world
 from tests.web.builders import Bench, a_full_store
 from tests.web.fakes import FakeClock, FakeStore
 

@@ -26,10 +26,18 @@ from receiver.adapters.monitoring.alertmanager import AlertmanagerAlarms
 from receiver.adapters.monitoring.prometheus import PrometheusTelemetry
 from receiver.config import ConfigError, load_text
 from receiver.ports import GANG_ANNOTATION, TryLater, WontWork, alert_payload
-from tests.adapters.civo_answers import CLUSTER, KEY, POOL, an_instance
-from tests.adapters.civo_answers import a_pool as a_civo_pool
-from tests.adapters.custom_objects import KUEUE, VOLCANO_GROUPS, VOLCANO_QUEUES, a_group, a_queue, a_workload, of_gpus
-from tests.adapters.kubernetes_objects import a_cluster_at, a_list, a_node, a_pod
+from tests.adapters.civo.answers import CLUSTER, KEY, POOL, an_instance
+from tests.adapters.civo.answers import a_pool as a_civo_pool
+from tests.adapters.kubernetes.custom_objects import (
+    KUEUE,
+    VOLCANO_GROUPS,
+    VOLCANO_QUEUES,
+    a_group,
+    a_queue,
+    a_workload,
+    of_gpus,
+)
+from tests.adapters.kubernetes.kubernetes_objects import a_cluster_at, a_list, a_node, a_pod
 from tests.fuzz.mutations import ODD_TEXTS, garbled, mutated
 from tests.web.builders import a_payload
 

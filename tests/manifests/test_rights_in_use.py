@@ -23,8 +23,8 @@ from tests.core.builders import HOURLY
 from tests.faults.stores import a_store
 from tests.manifests.built import K8S
 from tests.manifests.uses import EVERYBODYS, USES, Right, Stage, Use
-from tests.reconcile.harness import PRICE, SIZE, Life, a_job
 from tests.simulator.builders import GPU_POOL, START, config
+from tests.step.harness import PRICE, SIZE, Life, a_job
 
 Rules = list[dict[str, Any]]
 Staged = Callable[[Rules], Any]

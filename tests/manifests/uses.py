@@ -17,7 +17,15 @@ from receiver.ports import CORDON_ANNOTATION, IDLE_SHUTDOWN_ANNOTATION, Did, Hel
 from simulator.manifests import pod_spec
 from simulator.server import Simulator
 from simulator.world import Pdb
-from tests.adapters.custom_objects import a_group, a_queue, a_template, a_vcjob, a_workload, of_gpus, owned_by_vcjob
+from tests.adapters.kubernetes.custom_objects import (
+    a_group,
+    a_queue,
+    a_template,
+    a_vcjob,
+    a_workload,
+    of_gpus,
+    owned_by_vcjob,
+)
 from tests.e2e.waiting import until
 from tests.simulator.builders import GPU_POOL
 

@@ -21,7 +21,7 @@ from receiver.replay.play import Controller, Played, Reaction, Setting, play, ra
 from receiver.replay.store import ReplayStore
 from receiver.replay.world.objects import Job, Timings, WorldConfig, WorldPool
 from simulator.world import World
-from tests.reconcile.harness import GPU, PRICE, SIZE, START, Life, a_job
+from tests.step.harness import GPU, PRICE, SIZE, START, Life, a_job
 
 SECOND = timedelta(seconds=1)
 POOL = "l40s-id"

@@ -16,9 +16,9 @@ from receiver.core.model.usage import Accounting
 from receiver.core.report.lines import Counted
 from receiver.reports.formats import as_text
 from receiver.reports.monthly import MonthEnd
+from tests.adapters.store.builders import migrated
 from tests.core.report.builders import HOUR, MONTH, a_life, a_policy, a_usage, at
 from tests.reports.test_month_end import DUE, EPOCH, Counter, month_end
-from tests.store.builders import migrated
 from tests.web.builders import Bench
 from tests.web.fakes import FakeClock
 

@@ -16,10 +16,10 @@ from receiver.core.money.attribution import Watch
 from receiver.core.report.lines import Counted
 from receiver.ports import Store, TryLater
 from receiver.reports.monthly import MonthEnd
+from tests.adapters.store.builders import migrated
 from tests.core.report.builders import HOUR, MONTH, START, a_policy, at
 from tests.core.report.simulated import a_month
-from tests.reconcile.harness import Wrapped
-from tests.store.builders import migrated
+from tests.step.harness import Wrapped
 
 EPOCH = UnitOfWork(name="epoch", query="sum(epochs)")
 STEP = UnitOfWork(name="step", query="sum(steps)")

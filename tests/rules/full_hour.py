@@ -12,9 +12,9 @@ from receiver.core.model.windows import Window
 from receiver.core.notices.notice import Notice
 from receiver.replay.world.objects import POOL_LABEL
 from tests.dashboards.scenario import workload
-from tests.reconcile.harness import GPU
 from tests.rules.catalogue import LARGE, LARGE_SIZE, ON_LARGE, ON_SMALL, SMALL, SMALL_SIZE, a_policy
 from tests.rules.hours import Hours
+from tests.step.harness import GPU
 
 MIG, SCARCE = "mig-id", "h200-id"
 MIG_SIZE, SCARCE_SIZE, SLICE = "g4g.40.kube.small", "an.g1.h200sxm.kube.x1", "nvidia.com/mig-1g.5gb"

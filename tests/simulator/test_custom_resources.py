@@ -13,7 +13,15 @@ from receiver.core.model.pods import PodPhase
 from receiver.ports import WontWork
 from simulator.manifests import pod_spec
 from simulator.server import Simulator
-from tests.adapters.custom_objects import a_group, a_queue, a_template, a_vcjob, a_workload, of_gpus, owned_by_vcjob
+from tests.adapters.kubernetes.custom_objects import (
+    a_group,
+    a_queue,
+    a_template,
+    a_vcjob,
+    a_workload,
+    of_gpus,
+    owned_by_vcjob,
+)
 from tests.simulator.builders import k8s
 
 Connect = Callable[..., KubernetesCluster]

@@ -10,7 +10,7 @@ import requests
 from prometheus_client.parser import text_string_to_metric_families
 
 from simulator.server import Simulator
-from tests.adapters.custom_objects import a_group, a_pod_set, a_queue, a_workload, of_gpus
+from tests.adapters.kubernetes.custom_objects import a_group, a_pod_set, a_queue, a_workload, of_gpus
 
 PROMTOOL = Path(__file__).parents[2] / ".build/bin/promtool"
 ADMITTED = {"type": "Admitted", "status": "True", "lastTransitionTime": "2026-11-20T10:00:30Z"}

@@ -17,7 +17,7 @@ from receiver.metrics.collector import WatchCounts, WatchState
 from receiver.ports import TryLater, WontWork
 from simulator.server import Simulator
 from simulator.world_faults import lift
-from tests.adapters.custom_objects import a_workload
+from tests.adapters.kubernetes.custom_objects import a_workload
 from tests.e2e.waiting import until
 
 WITHIN = 5.0  # seconds; without a fault it is half a second

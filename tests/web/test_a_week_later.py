@@ -22,7 +22,7 @@ from receiver.web.api import documents
 from tests.cli.asked import ask, serving
 from tests.core.builders import EVERY_SECOND
 from tests.faults.stores import a_store
-from tests.reconcile.harness import PRICE, Life, a_job, a_policy, a_world
+from tests.step.harness import PRICE, Life, a_job, a_policy, a_world
 from tests.web.builders import Bench
 from tests.web.fakes import FakeClock
 

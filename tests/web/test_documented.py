@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.metrics.test_metrics import TOTALS, text_of
 from tests.web.builders import Bench, a_full_store
-from tests.web.test_metrics import TOTALS, text_of
 
 DOCS = (Path(__file__).parents[2] / "docs" / "http-api.md").read_text()
 

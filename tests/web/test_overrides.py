@@ -10,9 +10,9 @@ import pytest
 from receiver.core.model.overrides import Override, OverrideKind
 from receiver.core.model.policy import Policy
 from receiver.ports import StoredOverride, TryLater
+from tests.metrics.test_metrics import text_of
 from tests.web.builders import A100, L40S, NOW, OPERATOR, TOKEN, Bench, a_full_store, a_picture, a_policy, a_pool
 from tests.web.fakes import FakeStore
-from tests.web.test_metrics import text_of
 
 AUTH = {"Authorization": f"Bearer {OPERATOR}"}
 PIN: dict[str, Any] = {"kind": "pin", "pool": "l40s", "nodes": 4, "for": "2h", "who": "alice", "why": "load test"}

@@ -12,7 +12,7 @@ from werkzeug.test import TestResponse
 from receiver.adapters.store import SqlStore, open_store
 from receiver.core.notices.grouping import Seal
 from receiver.core.notices.notice import Notice
-from tests.store.builders import migrated
+from tests.adapters.store.builders import migrated
 from tests.web.builders import NOW, OPERATOR, Bench, a_question
 from tests.web.people import Person, field_of
 

@@ -10,7 +10,7 @@ from receiver.config import load_text
 from receiver.core.model.pods import Pod
 from receiver.core.model.policy import Pool
 from receiver.core.scaling.demand import misfit
-from tests.adapters.custom_objects import (
+from tests.adapters.kubernetes.custom_objects import (
     KUEUE,
     PRIORITY_CLASSES,
     VOLCANO_GROUPS,
@@ -20,7 +20,7 @@ from tests.adapters.custom_objects import (
     a_workload,
     owned_by_vcjob,
 )
-from tests.adapters.test_gangs import looking_at
+from tests.adapters.kubernetes.test_gangs import looking_at
 from tests.workloads.files import CONFIGURATION, CREATED, Object, of_kind
 
 JSON = dict[str, Any]

@@ -6,7 +6,7 @@ from datetime import timedelta
 from receiver.core.model.usage import Accounted, Sample
 from receiver.core.report.rightsizing import InUse, in_use
 from tests.core.builders import NOW
-from tests.core.test_accounting import MINUTE, POLICY, RESTS, WORKS, bound, seen
+from tests.core.money.test_accounting import MINUTE, POLICY, RESTS, WORKS, bound, seen
 
 HALF_TOLD = Sample(engine=0.9)
 

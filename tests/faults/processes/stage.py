@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from simulator.server import Simulator
+from tests.adapters.store.builders import PostgresProcess, postgres_process, postgres_programs
 from tests.e2e.receivers import Receiver
 from tests.faults.processes.clocks import MovedClock
 from tests.faults.processes.faces import Faces
 from tests.faults.processes.schedule import PoolPlan, Schedule
 from tests.faults.processes.witness import PROVISION, Witness
-from tests.store.builders import PostgresProcess, postgres_process, postgres_programs
 
 INSIDE = Path(__file__).parent / "inside"
 TIMINGS = {

@@ -1,4 +1,4 @@
-"""When a request of an action was left without an answer: until it cannot take effect any more, no other growth begins."""
+"""When a request was left unanswered: no growth begins until it cannot take effect any more."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,0 +1,306 @@
+"""What `KubernetesCluster` changes: cordons, evictions, Events, and when it changes nothing."""
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import pytest
+from pytest_httpserver import HTTPServer
+
+from receiver.adapters.kubernetes.cluster import KubernetesCluster
+from receiver.adapters.kubernetes.pods import SeenPod
+from receiver.ports import CORDON_ANNOTATION, Did, TryLater, WontWork, WriterLostError
+from tests.adapters.kubernetes.kubernetes_objects import NODES, PODS, a_cluster_at, a_list, a_node, a_pod, owned_by
+from tests.adapters.wire import requests_sent
+
+NODE = f"{NODES}/gpu-1"
+EVICTION = "/api/v1/namespaces/ml/pods/{}/eviction"
+EVENTS = "/api/v1/namespaces/ml/events"
+STATUS = {"kind": "Status", "message": "no"}
+
+
+@pytest.fixture
+def cluster(httpserver: HTTPServer) -> Iterator[KubernetesCluster]:
+    adapter = a_cluster_at(httpserver.url_for(""))
+    yield adapter
+    adapter.close()
+
+
+def serve_node(httpserver: HTTPServer, cordoned_for: str | None = None, *, unschedulable: bool = False) -> None:
+    annotations = {"kept": "yes", **({CORDON_ANNOTATION: cordoned_for} if cordoned_for else {})}
+    node = a_node(annotations=annotations, unschedulable=unschedulable)
+    httpserver.expect_request(NODE, method="GET").respond_with_json(node)
+    httpserver.expect_request(NODE, method="PATCH").respond_with_json(node)
+
+
+# The stock client names no Content-Type on a POST; the API server then reads JSON, and `force` does so here.
+
+
+def patch_body(httpserver: HTTPServer) -> Any:
+    (patch,) = requests_sent(httpserver, "PATCH")
+    assert patch.headers["Content-Type"] == "application/strategic-merge-patch+json"
+    return patch.get_json(force=True)
+
+
+def test_a_cordon_marks_the_node_and_names_the_action(httpserver: HTTPServer, cluster: KubernetesCluster) -> None:
+    serve_node(httpserver)
+    assert cluster.cordon("gpu-1", "action-7").did is Did.DONE
+    assert patch_body(httpserver) == {
+        "metadata": {"annotations": {CORDON_ANNOTATION: "action-7"}, "resourceVersion": "41"},
+        "spec": {"unschedulable": True},
+    }
+
+
+def test_a_cordon_left_by_an_older_action_is_adopted(httpserver: HTTPServer, cluster: KubernetesCluster) -> None:
+    serve_node(httpserver, "action-3", unschedulable=True)
+    assert cluster.cordon("gpu-1", "action-7").did is Did.DONE
+    assert patch_body(httpserver)["metadata"]["annotations"] == {CORDON_ANNOTATION: "action-7"}
+
+
+@pytest.mark.parametrize(
+    "cordoned_for, unschedulable, did",
+    [("action-7", True, Did.ALREADY), (None, True, Did.DIFFERS), ("action-7", False, Did.DIFFERS)],
+    ids=["ours already", "cordoned by someone else", "made schedulable by someone else"],
+)
+def test_a_cordon_that_is_there_or_not_ours_to_make_sends_nothing(
+    httpserver: HTTPServer, cluster: KubernetesCluster, cordoned_for: str | None, unschedulable: bool, did: Did
+) -> None:
+    serve_node(httpserver, cordoned_for, unschedulable=unschedulable)
+    assert cluster.cordon("gpu-1", "action-7").did is did
+    assert not requests_sent(httpserver, "PATCH")
+
+
+def test_a_gone_node_cannot_be_cordoned_and_needs_no_uncordon(
+    httpserver: HTTPServer, cluster: KubernetesCluster
+) -> None:
+    httpserver.expect_request(NODE).respond_with_json(STATUS, status=404)
+    assert cluster.cordon("gpu-1", "action-7").did is Did.DIFFERS
+    assert cluster.uncordon("gpu-1").did is Did.ALREADY
+
+
+def test_a_node_that_changed_meanwhile_is_left_to_the_next_step(
+    httpserver: HTTPServer, cluster: KubernetesCluster
+) -> None:
+    httpserver.expect_request(NODE, method="GET").respond_with_json(a_node())
+    httpserver.expect_request(NODE, method="PATCH").respond_with_json(STATUS, status=409)
+    with pytest.raises(TryLater) as caught:
+        cluster.cordon("gpu-1", "action-7")
+    assert caught.value.code == "conflict"
+
+
+@pytest.mark.parametrize("unschedulable", [True, False], ids=["cordoned", "schedulable, annotation left"])
+def test_a_cordon_of_ours_is_undone_with_its_annotation(
+    httpserver: HTTPServer, cluster: KubernetesCluster, unschedulable: bool
+) -> None:
+    serve_node(httpserver, "action-7", unschedulable=unschedulable)
+    assert cluster.uncordon("gpu-1").did is Did.DONE
+    body = patch_body(httpserver)
+    assert body["metadata"]["annotations"] == {CORDON_ANNOTATION: None}
+    assert body["spec"] == {"unschedulable": False}
+
+
+@pytest.mark.parametrize("unschedulable, did", [(True, Did.DIFFERS), (False, Did.ALREADY)])
+def test_a_cordon_of_someone_else_is_never_undone(
+    httpserver: HTTPServer, cluster: KubernetesCluster, unschedulable: bool, did: Did
+) -> None:
+    serve_node(httpserver, unschedulable=unschedulable)
+    assert cluster.uncordon("gpu-1").did is did
+    assert not requests_sent(httpserver, "PATCH")
+
+
+def serve_pods(httpserver: HTTPServer, *pods: dict[str, Any]) -> None:
+    """Serve *pods* on a node that we cordoned."""
+    serve_node(httpserver, "action-7", unschedulable=True)
+    httpserver.expect_request(PODS).respond_with_json(a_list(*pods))
+
+
+def web(name: str, **changes: Any) -> dict[str, Any]:
+    return a_pod(name, gpus=0, node="gpu-1", ownerReferences=owned_by("ReplicaSet"), **changes)
+
+
+def test_draining_evicts_what_may_go_and_waits_for_it(httpserver: HTTPServer, cluster: KubernetesCluster) -> None:
+    daemon = a_pod("dcgm", gpus=0, node="gpu-1", ownerReferences=owned_by("DaemonSet"))
+    mirror = a_pod("proxy", gpus=0, node="gpu-1", annotations={"kubernetes.io/config.mirror": "x"})
+    done = a_pod("done", node="gpu-1", phase="Succeeded")
+    serve_pods(httpserver, web("web"), daemon, mirror, done)
+    httpserver.expect_request(EVICTION.format("web"), method="POST").respond_with_json(STATUS, status=201)
+    with pytest.raises(TryLater, match="ml/web") as caught:
+        cluster.drain("gpu-1")
+    assert (caught.value.code, caught.value.delay) == ("draining", timedelta(seconds=5))
+    rehearsal, post = requests_sent(httpserver, "POST")
+    assert (rehearsal.args.get("dryRun"), post.args.get("dryRun")) == ("All", None)
+    assert rehearsal.get_json(force=True) == post.get_json(force=True)
+    assert post.get_json(force=True) == {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": "web", "namespace": "ml"},
+        "deleteOptions": {"preconditions": {"uid": "uid-of-web"}},
+    }
+
+
+@pytest.mark.parametrize("unschedulable, owner", [(False, "action-7"), (True, None)], ids=["lifted", "theirs now"])
+def test_nobody_is_evicted_from_a_node_whose_cordon_somebody_lifted(
+    httpserver: HTTPServer, cluster: KubernetesCluster, unschedulable: bool, owner: str | None
+) -> None:
+    serve_node(httpserver, owner, unschedulable=unschedulable)
+    httpserver.expect_request(PODS).respond_with_json(a_list(web("web")))
+    receipt = cluster.drain("gpu-1")
+    assert (receipt.did, "lifted our cordon" in receipt.sentence) == (Did.DIFFERS, True)
+    assert not requests_sent(httpserver, "POST")
+
+
+def test_a_pod_that_is_leaving_is_waited_for_and_not_evicted_again(
+    httpserver: HTTPServer, cluster: KubernetesCluster
+) -> None:
+    serve_pods(httpserver, web("web", deletionTimestamp="2026-11-20T10:05:00Z"))
+    with pytest.raises(TryLater) as caught:
+        cluster.drain("gpu-1")
+    assert caught.value.code == "draining"
+    assert not requests_sent(httpserver, "POST")
+
+
+def test_a_node_with_nothing_left_to_evict_is_drained(httpserver: HTTPServer, cluster: KubernetesCluster) -> None:
+    serve_pods(httpserver, a_pod("dcgm", gpus=0, node="gpu-1", ownerReferences=owned_by("DaemonSet")))
+    assert cluster.drain("gpu-1").did is Did.DONE
+    assert not requests_sent(httpserver, "POST")
+
+
+@pytest.mark.parametrize(
+    "speaker",
+    [
+        a_pod("train-0", node="gpu-1"),
+        a_pod("train-0", node="gpu-1", phase="Pending"),
+        a_pod("train-0", node="gpu-1", deletionTimestamp="2026-11-20T10:05:00Z"),
+        a_pod("train-0", gpus=0, node="gpu-1", labels={"app.kubernetes.io/name": "alertmanager"}),
+        a_pod("train-0", gpus=0, node="gpu-1", annotations={"gpu-autoscaler.io/protect": "true"}),
+    ],
+    ids=["runs on a GPU", "is about to", "saves its work", "monitoring", "protected"],
+)
+def test_nothing_is_evicted_while_a_pod_speaks_for_the_node(
+    httpserver: HTTPServer, cluster: KubernetesCluster, speaker: dict[str, Any]
+) -> None:
+    serve_pods(httpserver, web("web"), speaker)
+    receipt = cluster.drain("gpu-1")
+    assert receipt.did is Did.DIFFERS
+    assert "ml/train-0" in receipt.sentence
+    assert not requests_sent(httpserver, "POST")
+
+
+def test_nobody_is_evicted_while_a_disruption_budget_holds_one_pod(
+    httpserver: HTTPServer, cluster: KubernetesCluster
+) -> None:
+    serve_pods(httpserver, web("held"), web("goes"))
+    httpserver.expect_request(EVICTION.format("held"), method="POST").respond_with_json(STATUS, status=429)
+    httpserver.expect_request(EVICTION.format("goes"), method="POST").respond_with_json(STATUS, status=201)
+    with pytest.raises(TryLater, match="ml/held") as caught:
+        cluster.drain("gpu-1")
+    assert (caught.value.code, caught.value.delay) == ("pdb", timedelta(seconds=10))
+    assert [r.args.get("dryRun") for r in requests_sent(httpserver, "POST")] == ["All", "All"]
+
+
+def test_the_disruption_budget_is_named(httpserver: HTTPServer, cluster: KubernetesCluster) -> None:
+    serve_pods(httpserver, web("held"))
+    message = "The disruption budget web needs 1 healthy pods and has 1 currently"
+    cause = {"reason": "DisruptionBudget", "message": message}
+    status = {"kind": "Status", "message": "Cannot evict pod.", "details": {"causes": [cause]}}
+    httpserver.expect_request(EVICTION.format("held"), method="POST").respond_with_json(status, status=429)
+    with pytest.raises(TryLater, match="PodDisruptionBudget web keeps ml/held on node gpu-1"):
+        cluster.drain("gpu-1")
+
+
+def test_a_longer_wait_that_the_server_asks_for_is_respected(
+    httpserver: HTTPServer, cluster: KubernetesCluster
+) -> None:
+    serve_pods(httpserver, web("held"))
+    eviction = httpserver.expect_request(EVICTION.format("held"), method="POST")
+    eviction.respond_with_json(STATUS, status=429, headers={"Retry-After": "40"})
+    with pytest.raises(TryLater) as caught:
+        cluster.drain("gpu-1")
+    assert caught.value.delay == timedelta(seconds=40)
+
+
+def test_a_pod_that_went_by_itself_needs_no_eviction(httpserver: HTTPServer, cluster: KubernetesCluster) -> None:
+    serve_pods(httpserver, web("web"))
+    httpserver.expect_request(EVICTION.format("web"), method="POST").respond_with_json(STATUS, status=404)
+    assert cluster.drain("gpu-1").did is Did.DONE
+
+
+def test_a_namesake_that_replaced_the_pod_is_looked_at_again(
+    httpserver: HTTPServer, cluster: KubernetesCluster
+) -> None:
+    serve_pods(httpserver, web("web"))
+    httpserver.expect_request(EVICTION.format("web"), method="POST").respond_with_json(STATUS, status=409)
+    with pytest.raises(TryLater) as caught:
+        cluster.drain("gpu-1")
+    assert caught.value.code == "draining"
+
+
+def test_an_eviction_that_is_forbidden_names_the_missing_right(
+    httpserver: HTTPServer, cluster: KubernetesCluster
+) -> None:
+    serve_pods(httpserver, web("web"))
+    httpserver.expect_request(EVICTION.format("web"), method="POST").respond_with_json(STATUS, status=403)
+    with pytest.raises(WontWork, match='the verb "create" on "pods/eviction"'):
+        cluster.drain("gpu-1")
+
+
+@pytest.mark.parametrize("reason, kind", [("TriggeredScaleUp", "Normal"), ("NotTriggerScaleUp", "Warning")])
+def test_an_event_is_left_on_the_pod(
+    httpserver: HTTPServer, cluster: KubernetesCluster, reason: str, kind: str
+) -> None:
+    httpserver.expect_request(EVENTS, method="POST").respond_with_json({"kind": "Event"}, status=201)
+    pod = SeenPod(a_pod()).pod
+    assert pod is not None
+    assert cluster.record_event(pod, reason=reason, message="usable in about 8 minutes").did is Did.DONE
+    (post,) = requests_sent(httpserver, "POST")
+    body = post.get_json(force=True)
+    assert (body["type"], body["reason"], body["message"]) == (kind, reason, "usable in about 8 minutes")
+    assert body["involvedObject"] == {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "namespace": "ml",
+        "name": "train-0",
+        "uid": "uid-of-train-0",
+    }
+    assert body["source"] == {"component": "gpu-autoscaler"}
+    assert body["metadata"]["namespace"] == "ml"
+
+
+def test_two_events_never_share_a_name_and_long_names_fit(httpserver: HTTPServer, cluster: KubernetesCluster) -> None:
+    httpserver.expect_request(EVENTS, method="POST").respond_with_json({"kind": "Event"}, status=201)
+    pod = SeenPod(a_pod("x" * 253)).pod
+    assert pod is not None
+    for _ in range(2):
+        cluster.record_event(pod, reason="TriggeredScaleUp", message="m" * 5000)
+    first, second = (r.get_json(force=True) for r in requests_sent(httpserver, "POST"))
+    assert first["metadata"]["name"] != second["metadata"]["name"]
+    assert len(first["metadata"]["name"]) <= 253
+    assert len(first["message"]) <= 1024
+
+
+# --- by who may write no more
+
+
+def test_whoever_may_not_write_any_more_changes_nothing_and_reads_on(httpserver: HTTPServer) -> None:
+    """The reads that precede a write may have taken long: the right to write is asked for between the two."""
+
+    def lost() -> None:
+        raise WriterLostError("another replica leads")
+
+    adapter = a_cluster_at(httpserver.url_for(""), before_write=lost)
+    serve_node(httpserver)
+    httpserver.expect_request(PODS).respond_with_json(a_list())
+    waiting = SeenPod(a_pod(name="train-0", gpus=1)).pod
+    assert waiting is not None
+    writes: tuple[Callable[[], object], ...] = (
+        partial(adapter.cordon, "gpu-1", "action-7"),
+        partial(adapter.cordon_for_budget, "gpu-1", "budget"),
+        partial(adapter.record_event, waiting, reason="TriggeredScaleUp", message="soon"),
+    )
+    for write in writes:
+        with pytest.raises(WriterLostError):
+            write()
+    assert {request.method for request, _ in httpserver.log} == {"GET"}
+    assert adapter.gpu_pods_on("gpu-1") == ()
+    adapter.close()

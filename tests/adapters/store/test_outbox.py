@@ -1,0 +1,160 @@
+"""Notices: said once per topic and key, kept until they are delivered."""
+
+from receiver.adapters.store import SqlStore
+from receiver.core.notices.grouping import group_of
+from receiver.core.notices.notice import Cause, Severity
+from receiver.ports import StoredNotice, Telling
+from tests.adapters.store.builders import NOW, POOL, after, notice
+
+
+def due(store: SqlStore, **later: float) -> list[int]:
+    return [n.id for n in store.notices_due(after(**later))]
+
+
+def test_a_notice_comes_back_exactly(store: SqlStore) -> None:
+    said = notice(
+        severity=Severity.WARNING,
+        pool=POOL,
+        decision=7,
+        guide="runbooks/GpuBudgetStop.md",
+        question="q-1",
+        body="a\nb <c> & d",
+    )
+    assert store.say(said, NOW)
+    (found,) = store.notices_due(NOW)
+    assert found == StoredNotice(id=found.id, notice=said, attempts=0, at=NOW)
+
+
+def test_the_same_key_is_told_once(store: SqlStore) -> None:
+    assert store.say(notice(), NOW)
+    assert not store.say(notice(title="said otherwise"), after(minutes=1))
+    assert len(store.notices_due(after(days=1))) == 1
+
+
+def test_an_all_clear_of_what_was_never_told_is_dropped(store: SqlStore) -> None:
+    assert not store.say(notice("source:civo", "clear", all_clear=True), NOW)
+    assert store.notices_due(NOW) == ()
+
+
+def test_an_all_clear_of_what_was_told_is_told_once(store: SqlStore) -> None:
+    store.say(notice("source:civo", "silent"), NOW)
+    clear = notice("source:civo", "clear", all_clear=True)
+    assert [store.say(clear, NOW), store.say(clear, NOW)] == [True, False]
+    assert store.notices_due(NOW)[-1].notice == clear
+
+
+def test_a_key_that_could_not_be_stored_as_it_is_is_still_told_once(store: SqlStore) -> None:
+    assert store.say(notice("t\x00", "k\ud800"), NOW)
+    assert not store.say(notice("t\x00", "k\ud800"), NOW)
+
+
+def test_a_new_key_of_the_topic_is_told(store: SqlStore) -> None:
+    assert [store.say(notice(key=k), NOW) for k in ("a", "b", "a")] == [True, True, True]
+
+
+def test_what_was_told_last_is_known_by_topic(store: SqlStore) -> None:
+    store.say(notice("idle:a", "warned"), NOW)
+    store.say(notice("idle:a", "kept"), after(minutes=1))
+    store.say(notice("idle:b%", "warned"), after(minutes=2))
+    store.say(notice("budget", "50"), NOW)
+    assert store.told("idle:") == {"idle:a": ("kept", after(minutes=1)), "idle:b%": ("warned", after(minutes=2))}
+    assert store.told("%") == {}
+
+
+def test_topics_do_not_hide_each_other(store: SqlStore) -> None:
+    assert store.say(notice("budget", "50"), NOW)
+    assert store.say(notice("source:civo", "50"), NOW)
+
+
+def test_notices_are_due_oldest_first_and_up_to_the_limit(store: SqlStore) -> None:
+    for key in "abc":
+        store.say(notice(key=key), NOW)
+    assert [n.notice.key for n in store.notices_due(NOW, 2)] == ["a", "b"]
+
+
+def test_a_sent_notice_is_no_longer_due(store: SqlStore) -> None:
+    store.say(notice(), NOW)
+    store.notice_sent(due(store)[0], NOW)
+    assert due(store, days=9) == []
+
+
+def test_a_failed_notice_is_due_again_at_its_time(store: SqlStore) -> None:
+    store.say(notice(), NOW)
+    (number,) = due(store)
+    store.notice_failed(number, NOW, after(seconds=30), "destination 1: 500")
+    assert due(store, seconds=29) == []
+    assert [(n.id, n.attempts) for n in store.notices_due(after(seconds=30))] == [(number, 1)]
+
+
+def test_a_notice_that_was_given_up_is_no_longer_due(store: SqlStore) -> None:
+    store.say(notice(), NOW)
+    store.notice_failed(due(store)[0], NOW, None, "destination 1: 500")
+    assert due(store, days=9) == []
+    assert store.counts()["notices"] == {"pending": 0, "sent": 0, "failed": 1}
+
+
+def test_how_far_a_notice_is_with_a_destination_is_remembered(store: SqlStore) -> None:
+    store.say(notice(), NOW)
+    (number,) = due(store)
+    refused = Telling(attempts=2, retry_at=after(minutes=2))
+    store.tell({number: refused}, "d1", ("destination 1", "failed"))
+    store.tell({number: Telling(reached_at=NOW)}, "d2", ("destination 2", "delivered"))
+    (found,) = store.notices_like(group_of(notice()))
+    assert found.tellings == {"d1": refused, "d2": Telling(reached_at=NOW)}
+    store.tell({number: Telling(attempts=2, reached_at=after(minutes=2))}, "d1", ("destination 1", "delivered"))
+    (found,) = store.notices_like(group_of(notice()))
+    assert found.tellings["d1"] == Telling(attempts=2, reached_at=after(minutes=2))
+
+
+def test_messages_are_counted_by_destination_and_outcome(store: SqlStore) -> None:
+    store.say(notice(), NOW)
+    (number,) = due(store)
+    for outcome in ("failed", "failed", "delivered"):
+        store.tell({number: Telling()}, "d1", ("destination 1 (slack)", outcome))
+    name = "destination 1 (slack)"
+    assert store.counts()["messages"] == {(name, "failed"): 2, (name, "delivered"): 1}
+
+
+def test_undelivered_notices_of_a_group_are_listed_oldest_first(store: SqlStore) -> None:
+    for key, cause in (("a", Cause.GREW), ("b", Cause.SHRANK), ("c", Cause.GREW), ("d", Cause.GREW)):
+        store.say(notice(key=key, pool=POOL, cause=cause), NOW)
+    store.notice_sent(due(store)[-1], NOW)
+    found = store.notices_like(group_of(notice(pool=POOL, cause=Cause.GREW)))
+    assert [n.notice.key for n in found] == ["a", "c"]
+
+
+def test_when_a_group_reached_a_destination_last_is_known_and_nothing_later_than_now_counts(store: SqlStore) -> None:
+    for key in "abc":
+        store.say(notice(key=key), NOW)
+    group, numbers = group_of(notice()), due(store)
+    for number, minutes in zip(numbers, (1, 3, 60), strict=True):
+        store.tell({number: Telling(reached_at=after(minutes=minutes))}, "d1", ("destination 1", "delivered"))
+        store.notice_sent(number, NOW)
+    assert store.reached_last(group, "d1", after(minutes=10)) == after(minutes=3)
+    assert store.reached_last(group, "d1", NOW) is None
+    assert store.reached_last(group, "d2", after(minutes=10)) is None
+    assert store.reached_last("another", "d1", after(minutes=10)) is None
+
+
+def test_a_notice_that_waits_is_due_at_its_time(store: SqlStore) -> None:
+    store.say(notice(), NOW)
+    (number,) = due(store)
+    store.notices_wait([number], after(minutes=5))
+    assert due(store, seconds=299) == []
+    assert due(store, minutes=5) == [number]
+
+
+def test_a_notice_that_waits_for_a_time_of_a_clock_that_was_ahead_is_due_at_once(store: SqlStore) -> None:
+    store.say(notice(), NOW)
+    (number,) = due(store)
+    store.notices_wait([number], after(minutes=31))
+    assert due(store) == [number]
+
+
+def test_how_far_a_notice_is_is_forgotten_with_it(store: SqlStore) -> None:
+    store.say(notice(), NOW)
+    (number,) = due(store)
+    store.tell({number: Telling(reached_at=NOW)}, "d1", ("destination 1", "delivered"))
+    store.notice_sent(number, NOW)
+    store.prune(after(days=8))
+    assert store.reached_last(group_of(notice()), "d1", after(days=8)) is None

@@ -1,0 +1,108 @@
+"""What is told of people's words, idle workloads and work that a window evicts, case by case."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from receiver.core.idle.idle_shutdown import Consenting, IdleCase, IdleStanding, consenting
+from receiver.core.model.overrides import Override, OverrideKind
+from receiver.core.model.pods import Pod, PodPhase
+from receiver.core.model.policy import KeepUntil
+from receiver.core.model.windows import Window
+from receiver.core.notices import people_notices, workload_notices
+from receiver.core.notices.notice import Notice
+from receiver.core.notices.workload_notices import idle_notice, ignored_wishes
+from receiver.core.scaling.assign import assign
+from receiver.core.scaling.bounds import topic_of
+from receiver.core.scaling.decide import case_of
+from tests.core.builders import NOW, a_busy_node
+from tests.core.notices.scene import H100, L40S, MINUTE, NUMBER, POLICY, idle, known, pool_of
+from tests.core.notices.scene import training as jobs
+
+IDLE = ("l40s-2", "l40s-3")
+NIGHT = Window(name="night", times=((11 * 60, 13 * 60),), max_nodes=1, evict_after=30 * MINUTE)
+AT_NIGHT = replace(POLICY, pools=(replace(L40S, windows=(NIGHT,)), H100))
+
+
+def word(kind: OverrideKind = OverrideKind.SNOOZE, **changes: Any) -> Override:
+    """What ada said of the L40S pool until two o'clock."""
+    given: dict[str, Any] = {
+        "id": f"{kind}-l40s-7f3a91c2",
+        "kind": kind,
+        "who": "ada",
+        "why": "demo for a customer",
+        "at": NOW,
+        "until": NOW + timedelta(hours=2),
+        "pool": L40S.id,
+        "nodes": None if kind in (OverrideKind.PAUSE, OverrideKind.SNOOZE) else 4,
+    }
+    return Override(**{**given, **changes})
+
+
+def serving(number: int) -> tuple[Pod, ...]:
+    """A pod that its ReplicaSet starts again wherever it is evicted."""
+    return jobs(number, owner="ReplicaSet/serve-5d9c", phase=PodPhase.RUNNING, running_since=NOW - MINUTE)
+
+
+def _evicted(mode: str = "act", nodes: int = 4, **more: Any) -> Iterator[Notice]:
+    running = [a_busy_node(f"l40s-{n}", was_usable=True, pods=serving(n)) for n in range(nodes)]
+    found = known(pool_of(*running), **more)
+    case = case_of(found.pool(L40S.id), assign(found, AT_NIGHT).pools[L40S.id], found, AT_NIGHT)
+    return (
+        replace(said.notice, decision=NUMBER)
+        for said in workload_notices.evictions_due(case, found.told_to_go, mode)
+        if said.notice is not None
+    )
+
+
+def _evicts_no_more() -> Notice:
+    told = {topic_of(NIGHT, AT_NIGHT.pools[0]): NOW - MINUTE}
+    return next(_evicted(overrides=(word(OverrideKind.SNOOZE),), told_to_go=told))
+
+
+def _idle(mode: str = "act", **changes: Any) -> tuple[Consenting, IdleCase]:
+    given: dict[str, Any] = {
+        "phase": PodPhase.RUNNING,
+        "node": "l40s-1",
+        "owner": "ReplicaSet/notebook-5d9c",
+        "labels": {"pod-template-hash": "5d9c", "team": "vision"},
+        "idle_shutdown": timedelta(hours=2),
+    }
+    (workload,) = consenting(replace(p, **{**given, **changes}) for p in jobs(0, 1))
+    policy = replace(POLICY, keep_until=KeepUntil(namespaces=frozenset({"ml"})))
+    return workload, IdleCase(policy=policy, mode=mode, now=NOW, pools={"l40s-1": L40S.id}, held=frozenset())
+
+
+def _wish() -> Notice:
+    pod = replace(jobs(0)[0], keep_until=NOW + timedelta(days=1), node="l40s-1", phase=PodPhase.RUNNING)
+    (notice,) = ignored_wishes([pool_of(a_busy_node("l40s-1", pods=(pod,)))], KeepUntil(), NOW)
+    return notice
+
+
+CASES: Mapping[str, Callable[[], Notice]] = {
+    "pinned": lambda: people_notices.was_set(word(OverrideKind.PIN), POLICY),
+    "floor_set": lambda: people_notices.was_set(word(OverrideKind.FLOOR), POLICY),
+    "ceiling_set": lambda: people_notices.was_set(word(OverrideKind.CEILING), POLICY),
+    "paused_everywhere": lambda: people_notices.was_set(word(OverrideKind.PAUSE, pool=None), POLICY),
+    "snoozed": lambda: people_notices.was_set(word(OverrideKind.SNOOZE), POLICY, IDLE),
+    "override_ended": lambda: people_notices.was_ended(word(OverrideKind.PIN), "bob", POLICY),
+    "snooze_ran_out": lambda: people_notices.ran_out(
+        word(OverrideKind.SNOOZE), POLICY, [pool_of(*(idle(name) for name in IDLE))]
+    ),
+    "override_goes_on": lambda: people_notices.goes_on(word(OverrideKind.PAUSE), POLICY),
+    "evicts": lambda: next(_evicted()),
+    "would_evict": lambda: next(_evicted("observe")),
+    "evicts_no_more": _evicts_no_more,
+    "keep_until_ignored": _wish,
+    "idle_warned": lambda: idle_notice(IdleStanding.WARNED, *_idle()),
+    "would_be_shut_down": lambda: idle_notice(IdleStanding.WARNED, *_idle("observe")),
+    "idle_kept": lambda: idle_notice(IdleStanding.KEPT, *_idle(), "2026-11-21 12:00 UTC"),
+    "idle_stays": lambda: workload_notices.idle_cleared(_idle()[0].topic, *_idle()),
+    "idle_cannot": lambda: idle_notice(IdleStanding.CANNOT, *_idle(owner="DaemonSet/agent", labels={})),
+    "idle_shut_down": lambda: idle_notice(IdleStanding.DONE, *_idle(), "scaled Deployment ml/notebook from 2 to 0"),
+    "idle_observed": lambda: idle_notice(IdleStanding.OBSERVED, *_idle(), "would scale Deployment ml/notebook to 0"),
+    "idle_failed": lambda: idle_notice(
+        IdleStanding.FAILED, *_idle(), "forbidden: may not patch deployments/scale in ml"
+    ),
+}

@@ -1,0 +1,154 @@
+"""What needs a person, as pages show it at once, also where no message is sent."""
+
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+import pytest
+
+from receiver.core.model.actions import Action, ActionKind
+from receiver.core.model.model import Backoff, Drift, Facts, Rights, Source, SourceState, Spend, Stage, never_asked
+from receiver.core.model.overrides import Override, OverrideKind
+from receiver.core.model.policy import Budget, Policy
+from receiver.core.model.signals import SignalAction
+from receiver.core.notices.concerns import concerns
+from receiver.core.notices.notice import Concern, Level
+from tests.core.builders import (
+    NOW,
+    a_busy_node,
+    a_node,
+    a_pod,
+    a_policy,
+    a_pool,
+    a_question,
+    a_signal,
+    a_silence,
+    a_state,
+    all_up,
+    facts,
+)
+from tests.core.notices.scene import all_seen
+
+MINUTE = timedelta(minutes=1)
+LATER = Backoff(failures=3, until=NOW + 7 * MINUTE, reason="gpu_count_exceeded: no GPU of this kind is free")
+
+
+def found(known: Facts, policy: Policy | None = None) -> list[Concern]:
+    return list(concerns(all_seen(known, policy or a_policy())))
+
+
+def the_one(known: Facts, policy: Policy | None = None) -> Concern:
+    [concern] = found(known, policy)
+    return concern
+
+
+def ago(minutes: float) -> datetime:
+    return NOW - minutes * MINUTE
+
+
+def test_nothing_needs_a_person_when_all_is_well() -> None:
+    coming = a_node("coming", stage=Stage.BOOTING, idle_since=None, allocatable={}, created_at=ago(4))
+    assert found(facts(a_state(a_node(), a_busy_node("busy"), coming), waiting=[a_pod()])) == []
+
+
+def test_a_silent_source_is_shown_at_once_and_told_after_two_minutes() -> None:
+    for minutes, told in ((1.9, False), (2, True)):
+        state = SourceState(source=Source.PROMETHEUS, up=False, at=NOW, since=ago(minutes), detail="503")
+        concern = the_one(facts(a_state(), sources={**all_up(), Source.PROMETHEUS: state}))
+        assert (concern.what, concern.level) == ("Prometheus does not answer: no GPU pool changes", Level.BAD)
+        assert (concern.why, concern.since, bool(concern.topic)) == ("503", ago(minutes), told)
+
+
+@pytest.mark.parametrize(
+    ("rights", "levels"),
+    [
+        (never_asked(NOW).answered(("patch nodes",), NOW), [Level.BAD]),
+        (never_asked(NOW), [Level.WARN]),
+        (never_asked(NOW - timedelta(hours=1)), [Level.WARN]),
+        (never_asked(NOW).answered((), NOW), []),
+        (None, []),
+    ],
+    ids=["missing", "not known yet", "not known for long", "all there", "never asked"],
+)
+def test_rights_that_are_missing_or_unknown_are_shown(rights: Rights | None, levels: list[Level]) -> None:
+    assert [c.level for c in found(facts(a_state(), rights=rights))] == levels
+
+
+def test_a_budget_past_a_line_says_what_that_stops() -> None:
+    known = facts(a_state(), spend=Spend(month="2026-11", usd=Decimal(85)))
+    concern = the_one(known, a_policy(budget=Budget(monthly_usd=Decimal(100))))
+    assert (concern.kind, concern.level, concern.topic) == ("budget_hold", Level.BAD, "")
+    assert "nothing grows except for passing priority classes" in concern.doing
+
+
+def test_a_pool_that_backs_off_says_why_and_when_it_is_tried_again() -> None:
+    concern = the_one(facts(a_state(backoff=LATER)))
+    assert (concern.kind, concern.what) == ("out_of_stock", "cannot grow: Civo has no GPU of its kind free")
+    assert concern.doing == "other pools that fit take the work meanwhile; the next try is at 12:07 UTC"
+
+
+def test_a_node_that_is_requested_and_not_listed_is_shown_when_its_time_is_over() -> None:
+    assert found(facts(a_state(required=1, required_since=ago(4)))) == []
+    [concern] = found(facts(a_state(required=1, required_since=ago(21))))
+    assert (concern.kind, concern.level) == ("stuck", Level.BAD)
+
+
+def test_a_pool_whose_nodes_never_become_usable_says_what_is_tried() -> None:
+    held = the_one(facts(a_state(provisioning=LATER)))
+    assert (held.what, held.level) == ("3 nodes in a row never became usable", Level.BAD)
+    assert held.doing.endswith("the next try is at 12:07 UTC")
+    trial = the_one(facts(a_state(provisioning=Backoff(failures=1, until=ago(1), reason="l40s-3 boots"))))
+    assert trial.doing.endswith("one node is on trial")
+
+
+def test_an_open_action_that_fails_shows_its_error() -> None:
+    action = Action(
+        id="grow-1",
+        pool="l40s-id",
+        kind=ActionKind.GROW,
+        opened_at=ago(1),
+        from_count=0,
+        to_count=1,
+        last_error="TryLater: Civo answered 503",
+    )
+    concern = the_one(facts(a_state(open_action=action), waiting=[a_pod()]))
+    assert (concern.what, concern.why) == ("growth fails", "TryLater: Civo answered 503")
+
+
+def test_waiting_work_that_a_guardrail_blocks_says_why_and_leads_to_the_decision() -> None:
+    concern = the_one(facts(a_state(a_busy_node()), waiting=[a_pod()]), a_policy(a_pool(max_nodes=1)))
+    assert (concern.kind, concern.what) == ("held", "does not grow: it is at its maximum")
+    assert concern.guide == "guardrails.md#within_maximum"
+
+
+def test_a_guardrail_that_blocks_nothing_is_no_concern() -> None:
+    assert found(facts(a_state(a_busy_node())), a_policy(a_pool(max_nodes=1))) == []
+
+
+def test_an_open_approval_request_says_until_when_and_how_to_answer() -> None:
+    known = facts(a_state(a_node()), questions=(a_question("i-n1"),))
+    [concern] = [c for c in found(known) if c.kind == "question"]
+    assert (concern.what, concern.question) == ("waits for an approval", "q1")
+    assert "gpu-autoscaler answer q1 approve" in concern.todo
+
+
+def test_what_people_requested_is_noted_without_alarm() -> None:
+    pin = Override(id="p", kind=OverrideKind.PIN, nodes=0, who="ada", why="demo", at=NOW, until=NOW + 60 * MINUTE)
+    noted = found(facts(a_state(silence=a_silence()), overrides=(pin,)))
+    assert [(c.kind, c.level) for c in noted] == [("silenced", Level.NOTE), ("override", Level.NOTE)]
+    assert noted[1].what == "has a pin of 0 nodes until 2026-11-20 13:00 UTC"
+
+
+def test_an_alert_that_freezes_is_shown_and_one_that_only_notes_is_not() -> None:
+    known = facts(a_state(), signals=(a_signal(SignalAction.FREEZE, None), a_signal(SignalAction.HOLD, None)))
+    assert the_one(known).what == "Gpu-freeze fires: nothing changes"
+
+
+def test_counts_that_others_changed_within_a_day_stay_shown() -> None:
+    drifts = tuple(Drift(at=ago(minutes), from_count=1, to_count=2) for minutes in (30, 60, 60 * 25))
+    concern = the_one(facts(a_state(drifts=drifts)))
+    assert concern.what == "node count changed outside the autoscaler 2 times in the last day"
+    assert not concern.topic
+
+
+def test_a_pool_without_a_price_is_shown() -> None:
+    assert the_one(facts(a_state()), a_policy(a_pool(price_usd_per_hour=None))).kind == "no_price"

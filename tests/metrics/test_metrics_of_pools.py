@@ -1,0 +1,67 @@
+"""Why a pool is as it is, how long a message has waited, and what scaling saves, as metrics."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+from prometheus_client import CollectorRegistry, generate_latest
+
+from receiver.core.model.windows import Window
+from receiver.metrics.collector import StoreCollector
+from tests.metrics.test_metrics import TOTALS, named, samples, text_of
+from tests.web.builders import A100, L40S, NOW, a_full_store, a_picture, a_policy
+from tests.web.fakes import FakeClock
+
+
+def test_a_window_is_open_or_not_and_one_that_policy_does_not_have_is_not_told() -> None:
+    policy = a_policy()
+    l40s, *others = policy.pools
+    nights = (Window(name="nights", max_nodes=0), Window(name="weekend", max_nodes=1))
+    store = a_full_store()
+    picture = a_picture()
+    picture["pools"][0]["windows"] = ["nights", "gone"]
+    store.picture = (picture, NOW)
+    found = samples(text_of(store, replace(policy, pools=(replace(l40s, windows=nights), *others))))
+    assert named(found, "pool_window_open") == {
+        f'pool_window_open{{pool="{L40S}",window="nights"}}': 1,
+        f'pool_window_open{{pool="{L40S}",window="weekend"}}': 0,
+    }
+
+
+def test_the_rules_that_held_the_last_decision_are_told() -> None:
+    store = a_full_store()
+    picture = a_picture()
+    picture["pools"][1]["held_by"] = ["within_budget", "within_maximum"]
+    store.picture = (picture, NOW)
+    assert named(samples(text_of(store)), "pool_held_by") == {
+        f'pool_held_by{{pool="{A100}",rule="within_budget"}}': 1,
+        f'pool_held_by{{pool="{A100}",rule="within_maximum"}}': 1,
+    }
+
+
+def test_the_oldest_pending_message_has_its_age_and_none_has_0() -> None:
+    store = a_full_store()
+    store.totals = {**TOTALS, "oldest_notice_at": NOW - timedelta(minutes=3)}
+    assert samples(text_of(store))["notices_oldest_seconds{}"] == 180
+    store.totals = {**TOTALS, "oldest_notice_at": None}
+    assert samples(text_of(store))["notices_oldest_seconds{}"] == 0
+
+
+def test_what_always_on_would_have_cost_is_told_beside_what_was_spent() -> None:
+    found = samples(text_of(a_full_store()))
+    assert found["always_on_usd{}"] >= found["always_on_spent_usd{}"] > 0
+
+
+def test_messages_are_counted_by_destination_and_start_at_0() -> None:
+    store = a_full_store()
+    store.totals = {**TOTALS, "messages": {("destination 1 (slack)", "delivered"): 4}}
+    names = ("destination 1 (slack)", "of team vision destination 1 (tgram)")
+    collector = StoreCollector(store, a_policy(), FakeClock(NOW), mode="act", destinations=names)
+    registry = CollectorRegistry()
+    registry.register(collector)
+    found = named(samples(generate_latest(registry).decode()), "messages_total")
+    assert found == {
+        'messages_total{destination="destination 1 (slack)",outcome="delivered"}': 4,
+        'messages_total{destination="destination 1 (slack)",outcome="failed"}': 0,
+        'messages_total{destination="of team vision destination 1 (tgram)",outcome="delivered"}': 0,
+        'messages_total{destination="of team vision destination 1 (tgram)",outcome="failed"}': 0,
+    }

@@ -1,0 +1,132 @@
+"""Stories of Node objects that somebody deletes: the instance goes on, is paid for, and serves nobody."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from receiver.core.model.model import Stage
+from receiver.ports import ClusterFacts, Store
+from tests.step.harness import FAST, Life, a_job, a_policy, a_world
+from tests.step.stories.bench import HOUR, MINUTE, POOL, SECOND, a_pool, bought, living, titles
+
+REGISTERED = FAST.create + FAST.build + FAST.boot / 2 + 5 * SECOND
+READY = FAST.create + FAST.build + FAST.boot + 15 * SECOND
+
+
+def begun(store: Store, **pool: object) -> Life:
+    """One job waits for the first node of an empty pool."""
+    life = Life(world=a_world(), policy=a_policy(a_pool(**pool)), store=store)
+    life.submit(a_job(duration=2 * HOUR))
+    return life
+
+
+def delete_node(life: Life) -> str:
+    """Somebody deletes the only Node object; return its name."""
+    [name] = life.world.nodes
+    life.world.delete_node(name)
+    return str(name)
+
+
+def the_first(life: Life) -> tuple[Stage, str]:
+    """The stage of the first node, and what the stage alone does not say."""
+    node = life.step().facts.pool(POOL).nodes[0]
+    return node.stage, node.note
+
+
+@pytest.mark.parametrize("after", [REGISTERED, READY], ids=["registered", "Ready"])
+def test_a_node_whose_object_is_deleted_before_it_was_usable_is_replaced(store: Store, after: timedelta) -> None:
+    """Its pod waited for it until the provision timeout, and then for the end of the pool's back-off."""
+    life = begun(store)
+    life.run(after)
+    first = delete_node(life)
+    life.run(2 * MINUTE)
+    assert the_first(life) == (Stage.BOOTING, "has no Node object in Kubernetes any more")
+    life.run(9 * MINUTE)
+    assert {p.phase for p in life.world.active_pods.values()} == {"Running"}
+    assert first not in {vm.hostname for vm in living(life)}
+    assert bought(life) == 2
+    assert titles(life, first, "no Node object")
+
+
+def test_a_pool_at_its_maximum_replaces_it_too(store: Store) -> None:
+    life = begun(store, max_nodes=1)
+    life.run(READY)
+    delete_node(life)
+    life.run(11 * MINUTE)
+    assert {p.phase for p in life.world.active_pods.values()} == {"Running"}
+    assert len(living(life)) == 1
+
+
+def test_it_is_known_after_a_restart(store: Store) -> None:
+    life = begun(store)
+    life.run(REGISTERED)
+    delete_node(life)
+    life.run(MINUTE)
+    again = Life(world=life.world, policy=life.policy, store=store)
+    again.run(10 * MINUTE)
+    assert {p.phase for p in again.world.active_pods.values()} == {"Running"}
+
+
+def test_a_node_that_registers_again_in_time_is_on_its_way_as_before(store: Store) -> None:
+    life = begun(store)
+    life.run(READY)
+    missing(life)
+    life.run(2 * MINUTE)
+    assert the_first(life)[0] is Stage.BOOTING
+    del life.cluster.look
+    life.run(10 * MINUTE)
+    assert {p.phase for p in life.world.active_pods.values()} == {"Running"}
+    assert bought(life) == 1
+
+
+def missing(life: Life) -> None:
+    """From now on Kubernetes' list of nodes is empty."""
+    look = life.cluster.look
+
+    def partial() -> ClusterFacts:
+        return replace(look(), nodes=())
+
+    life.cluster.look = partial  # type: ignore[method-assign]
+
+
+def test_a_list_that_is_partial_for_a_moment_breaks_nothing(store: Store) -> None:
+    life = begun(store)
+    for _ in range(20):  # from building to usable, one look of two shows no node at all
+        missing(life)
+        life.run(10 * SECOND)
+        del life.cluster.look
+        life.run(10 * SECOND)
+    life.run(MINUTE)
+    assert {p.phase for p in life.world.active_pods.values()} == {"Running"}
+    assert bought(life) == 1
+
+
+def test_a_node_that_never_registered_is_still_on_its_way(store: Store) -> None:
+    life = Life(world=a_world(timings=replace(FAST, boot=10 * MINUTE)), policy=a_policy(), store=store)
+    life.submit(a_job(duration=2 * HOUR))
+    life.run(5 * MINUTE)
+    assert the_first(life) == (Stage.BOOTING, "")
+    life.run(13 * MINUTE)
+    assert bought(life) == 1
+
+
+def test_what_deletes_every_node_object_does_not_make_us_buy_without_end(store: Store) -> None:
+    life = begun(store)
+    end = life.now + 24 * HOUR
+    while life.now < end:
+        for name in list(life.world.nodes):
+            life.world.delete_node(name)
+        life.run(MINUTE, tick=30 * SECOND)
+    assert bought(life) <= 12
+
+
+def test_one_deleted_node_object_does_not_make_the_pool_back_off(store: Store) -> None:
+    life = begun(store)
+    life.run(READY)
+    delete_node(life)
+    life.run(5 * MINUTE)
+    failed = life.step().facts.pool(POOL).provisioning
+    assert failed is None or failed.until <= life.now
+    life.run(8 * MINUTE)
+    assert life.step().facts.pool(POOL).provisioning is None  # another node works

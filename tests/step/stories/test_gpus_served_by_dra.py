@@ -1,0 +1,84 @@
+"""Stories of nodes whose GPUs a DRA driver serves: ResourceSlices show them, the node's status never does."""
+
+from dataclasses import replace
+
+from receiver.core.model.model import Stage
+from receiver.core.scaling.demand import disproof
+from receiver.ports import ClusterFacts, Store
+from receiver.replay.world.objects import CLAIMS, WorldPool
+from tests.core.builders import a_pod
+from tests.step.harness import GPU, SIZE, Life, a_job, a_policy, a_world
+from tests.step.stories.bench import HOUR, MINUTE, POOL, SECOND, bought, bound, living, titles, waiting
+
+NOTE = "has GPUs that a DRA driver serves"
+
+
+def a_life(store: Store, count: int = 0) -> Life:
+    """A pool of *count* nodes whose GPUs a DRA driver serves."""
+    pool = WorldPool(id=POOL, size=SIZE, resources={GPU: 1}, dra=True, count=count)
+    return Life(world=a_world(pool), policy=a_policy(), store=store)
+
+
+def test_a_pod_that_asks_by_resource_gets_a_node_that_is_never_told_as_stuck(store: Store) -> None:
+    """It was "installing" for ever, then removed as stuck, and the pool backed off."""
+    life = a_life(store)
+    life.submit(a_job(duration=2 * HOUR))
+    life.run(10 * MINUTE)
+    state = life.step().facts.pool(POOL)
+    assert [(n.stage, n.note, n.busy) for n in state.nodes] == [(Stage.USABLE, NOTE, True)]
+    life.run(HOUR)
+    assert bought(life) == 1
+    assert state.provisioning is None
+    assert titles(life, "not usable") == []
+
+
+def test_such_a_node_is_no_more_than_idle_when_its_work_is_over(store: Store) -> None:
+    life = a_life(store)
+    life.submit(a_job(duration=10 * MINUTE))
+    life.run(40 * MINUTE)
+    assert len(living(life)) == 1  # well beyond the provision timeout
+    life.run(40 * MINUTE)
+    assert living(life) == []
+    assert life.step().facts.pool(POOL).provisioning is None
+
+
+def test_a_node_is_kept_for_a_pod_that_holds_its_devices_by_claim(store: Store) -> None:
+    life = a_life(store, count=1)
+    [node] = life.world.nodes
+    life.world.add_pod(bound("claims", node, requests={CLAIMS: 1}))
+    life.run(5 * HOUR, tick=MINUTE)
+    assert len(living(life)) == 1
+
+
+def test_a_pod_that_waits_by_claim_is_told_what_is_not_supported_and_buys_nothing(store: Store) -> None:
+    life = a_life(store)
+    life.world.add_pod(waiting("claims", requests={CLAIMS: 1}))
+    life.pass_time(SECOND)
+    life.run(30 * MINUTE, tick=30 * SECOND)
+    assert bought(life) == 0
+    told = [e for e in life.world.events if e.name == "claims"]
+    assert [e.reason for e in told] == ["NotTriggerScaleUp"]
+    assert "Dynamic Resource Allocation" in told[0].message
+    picture = store.snapshot()
+    assert picture is not None
+    [pod] = picture[0]["waiting"]
+    assert (pod["state"], pod["fits"]) == ("not_demand", [])
+    assert pod["detail"] == told[0].message
+    [pool] = picture[0]["pools"]
+    assert pool["pending_gpus"] == 0
+
+
+def test_where_no_device_class_answers_to_the_resource_pods_that_ask_for_it_do_not_fit(store: Store) -> None:
+    """The GPU operator's own DRA mode: its DeviceClass has no extendedResourceName."""
+    life = a_life(store, count=1)
+    look = life.cluster.look
+
+    def without_classes() -> ClusterFacts:
+        return replace(look(), dra_resources=frozenset())
+
+    life.cluster.look = without_classes  # type: ignore[method-assign]
+    state = life.step().facts.pool(POOL)
+    assert [(n.stage, dict(n.allocatable)) for n in state.nodes] == [(Stage.USABLE, {})]
+    why = disproof(a_pod(), life.policy.pools[0], state.offer)
+    assert why is not None
+    assert why.endswith("it asks for 1 nvidia.com/gpu, a node offers 0")

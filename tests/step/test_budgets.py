@@ -1,0 +1,125 @@
+"""A whole life under several budgets: what is set at run time counts, teams pay for what they hold."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+from receiver.core.model.policy import Budget, BudgetChange, Scope
+from receiver.core.notices.money_notices import budget_changed
+from receiver.ports import Store, TryLater
+from receiver.replay.world.objects import WorldPool
+from tests.step.harness import GPU, PRICE, SIZE, Life, a_job, a_policy, a_world
+
+MINUTE = timedelta(minutes=1)
+MUCH = Decimal(1000)
+
+
+def a_life(store: Store, budget: Budget) -> Life:
+    """The usual pool under *budget*."""
+    return Life(world=a_world(), policy=a_policy(budget=budget), store=store)
+
+
+def set_to(life: Life, usd: str | None, **given: object) -> None:
+    """An operator sets the cluster's allowance of this month, or takes that back."""
+    said = {"scope": Scope.CLUSTER, "name": "", "month": "2026-11", "who": "ada", "why": "a deadline", "at": life.now}
+    change = BudgetChange(**{**said, "monthly_usd": None if usd is None else Decimal(usd), **given})  # type: ignore[arg-type]
+    life.store.change_budget(change, budget_changed(change, "cluster budget"))
+
+
+def test_an_allowance_raised_at_run_time_is_bought_from_and_survives_a_restart(store: Store) -> None:
+    life = a_life(store, Budget(monthly_usd=Decimal(1)))  # less than one node-hour
+    life.submit(a_job())
+    life.run(MINUTE)
+    assert life.required() == 0
+    set_to(life, "50")
+    again = Life(world=life.world, policy=life.policy, store=store)
+    again.run(MINUTE)
+    assert again.required() == 1
+    assert "The cluster budget of 2026-11 was set to USD 50.00" in again.notices()
+
+
+def test_an_allowance_of_the_month_before_is_not_in_force(store: Store) -> None:
+    life = a_life(store, Budget(monthly_usd=Decimal(1)))
+    set_to(life, "50", month="2026-10")
+    life.submit(a_job())
+    life.run(MINUTE)
+    assert life.required() == 0
+
+
+def test_an_allowance_taken_back_is_the_configured_one_again(store: Store) -> None:
+    life = a_life(store, Budget(monthly_usd=Decimal(1)))
+    set_to(life, "50")
+    set_to(life, None)
+    life.submit(a_job())
+    life.run(MINUTE)
+    assert life.required() == 0
+
+
+def test_a_team_that_has_spent_its_own_waits_while_another_is_served(store: Store) -> None:
+    """The first hour of 1.29 passes the hold line of 1.50 once attribution has given it to the team."""
+    life = a_life(store, Budget(monthly_usd=MUCH, teams={"research": Decimal("1.50")}))
+    life.submit(a_job("first", team="research", duration=timedelta(minutes=50)))
+    life.run(10 * MINUTE)
+    assert life.required() == 1
+    life.submit(a_job("second", team="research"))
+    life.run(3 * MINUTE)
+    assert life.required() == 1
+    life.submit(a_job("other", team="vision"))
+    life.step()
+    assert life.required() == 2
+
+
+def test_a_line_is_told_once_over_restarts(store: Store) -> None:
+    life = a_life(store, Budget(monthly_usd=Decimal("1.50")))
+    life.submit(a_job())
+    life.run(5 * MINUTE)
+    again = Life(world=life.world, policy=life.policy, store=store)
+    again.run(3 * MINUTE)
+    lines = [title for title in again.notices() if "has reached its" in title]
+    assert lines == ["GPU cluster budget 2026-11 has reached its hold line (80%)"]
+
+
+def test_a_pools_stop_lets_its_empty_node_go_below_the_floor(store: Store) -> None:
+    life = a_life(store, Budget(monthly_usd=MUCH))
+    pool = replace(life.policy.pools[0], min_nodes=1, budget_usd=Decimal("1.40"))
+    life.policy = replace(life.policy, pools=(pool,))
+    life.run(30 * MINUTE, tick=MINUTE)
+    assert life.required() == 1
+    life.policy = replace(life.policy, pools=(replace(pool, budget_usd=Decimal("1.29")),))
+    life.run(40 * MINUTE, tick=MINUTE)
+    assert life.required() == 0
+
+
+def test_an_account_budget_set_at_run_time_has_failed_charges_asked_again_after_a_minute(store: Store) -> None:
+    life = a_life(store, Budget(monthly_usd=MUCH))
+    life.step()
+    life.world.advance(datetime(2026, 12, 1, 0, 0, 5, tzinfo=UTC))
+    set_to(life, "5000", scope=Scope.ACCOUNT, month="2026-12")
+    life.accounts.fail_next(TryLater("timeout"))
+    before = life.accounts.asked
+    life.run(3 * MINUTE)
+    assert life.accounts.asked - before == 2
+    assert life.steps[-1].facts.spend.account is not None
+
+
+def test_living_nodes_of_a_pool_that_left_the_configuration_are_looked_up_at_their_price(store: Store) -> None:
+    pools = [WorldPool(id=f"{name}-id", size=SIZE, resources={GPU: 1}, count=1) for name in ("stays", "left")]
+    stays, left = (replace(a_policy().pools[0], id=p.id, name=p.id.removesuffix("-id")) for p in pools)
+    life = Life(world=a_world(*pools), policy=a_policy(stays, left, budget=Budget(monthly_usd=MUCH)), store=store)
+    assert life.step().facts.spend.elsewhere_per_hour == 0
+    life.policy = replace(life.policy, pools=(stays,))
+    assert life.step().facts.spend.elsewhere_per_hour == PRICE
+
+
+def test_a_pod_that_only_its_teams_budget_refuses_is_told_once_while_the_pool_grows_for_others(store: Store) -> None:
+    life = a_life(store, Budget(monthly_usd=MUCH, teams={"research": Decimal(1)}))
+    life.submit(a_job("mine", team="research"), a_job("theirs", team="vision", priority=9))
+    life.run(MINUTE)
+    again = Life(world=life.world, policy=life.policy, store=store)
+    again.run(MINUTE)
+    told = [(args[0], args[1]) for _, args in life.writes("record_event") + again.writes("record_event")]
+    assert sorted(told) == [("ml/mine-0", "NotTriggerScaleUp"), ("ml/theirs-0", "TriggeredScaleUp")]
+    [said] = [e.message for e in life.world.events if e.name == "mine-0" and e.reason == "NotTriggerScaleUp"]
+    assert said.startswith(
+        "GPU pool l40s does not grow for it: within_budget: budget of team research: USD 0.00 of 1.00"
+    )

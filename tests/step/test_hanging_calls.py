@@ -1,0 +1,185 @@
+"""A call to Civo that hangs delays the other pools by its own timeout at most, and what arrives late does no harm."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+
+from receiver.core.model.model import CordonedBy
+from receiver.ports import Receipt, Store, TryLater
+from receiver.replay.world.objects import WorldPool
+from tests.step.harness import FAST, GPU, SIZE, Life, Wrapped, a_job, a_policy, a_world, until_cordoned
+
+SECOND = timedelta(seconds=1)
+MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
+HANGS = 15 * SECOND  # 5 s to connect and 10 s for the answer (`receiver.adapters.civo.cloud`)
+TICK = 10 * SECOND
+
+
+class Hanging:
+    """A life with several pools. The PUT of the pools *hang*; *sent* is when each pool's PUT was sent, in order."""
+
+    def __init__(self, store: Store, pools: str, hang: str) -> None:
+        kinds = [WorldPool(id=i, size=SIZE, resources={GPU: 1}, labels={"pool": i}) for i in pools]
+        mine = [
+            replace(a_policy().pools[0], id=i, name=i, labels={"pool": i}, grow_cooldown=timedelta(0)) for i in pools
+        ]
+        self.life = Life(world=a_world(*kinds), policy=a_policy(*mine), store=store)
+        self.sent: list[tuple[str, datetime]] = []
+        self._hang = hang
+        self.life.wrap_cloud = lambda inner: Wrapped(inner, resize=self._resize)
+
+    def _resize(self, pool: str, *, decided_on: int, target: int, shown: int | None = None) -> Receipt:
+        self.sent.append((pool, self.life.now))
+        if pool in self._hang:
+            self.life.world.advance(self.life.now + HANGS)
+            raise TryLater("no answer", code="timeout")
+        return self.life.cloud.resize(pool, decided_on=decided_on, target=target, shown=shown)
+
+    def submit(self, name: str, pool: str) -> None:
+        """A pod that fits *pool* alone."""
+        self.life.world.submit(a_job(name, duration=HOUR, node_selector={"pool": pool}))
+
+    def run(self, until: timedelta) -> None:
+        """Step as the loop does: a step that took long is followed by the next at once."""
+        end = self.life.now + until
+        while self.life.now < end:
+            due = self.life.wake_after_step(TICK)
+            self.life.world.advance(max(due, self.life.now + timedelta(milliseconds=100)))
+
+    def first(self, pool: str) -> datetime:
+        """When the first PUT of *pool* was sent."""
+        return next(at for sent, at in self.sent if sent == pool)
+
+
+@pytest.mark.parametrize("hang", ["a", "ab", "abc"])
+def test_the_other_pools_are_served_one_timeout_and_a_step_later_at_most(store: Store, hang: str) -> None:
+    scene = Hanging(store, "abcd", hang)
+    for pool in "abcd":
+        scene.submit(f"for-{pool}", pool)
+    scene.life.pass_time(SECOND)
+    began = scene.life.now
+    scene.run(3 * MINUTE)
+    waited = {pool: scene.first(pool) - began for pool in "abcd" if pool not in hang}
+    assert max(waited.values()) <= len(hang) * (HANGS + SECOND)
+
+
+def test_a_pool_whose_call_hung_comes_last_from_then_on(store: Store) -> None:
+    scene = Hanging(store, "abc", "a")
+    scene.submit("first", "a")
+    scene.life.pass_time(SECOND)
+    waits: list[timedelta] = []
+    for number in range(8):
+        scene.submit(f"then-{number}", "bc"[number % 2])
+        scene.life.pass_time(SECOND)
+        asked, sent = scene.life.now, len(scene.sent)
+        scene.run(20 * SECOND)
+        waits.append(next(at for pool, at in scene.sent[sent:] if pool != "a") - asked)
+    assert max(waits) <= HANGS + SECOND
+    assert sum(wait < SECOND for wait in waits) >= 5  # all but those that came in the midst of a call
+
+
+def test_several_nodes_of_one_removal_do_not_hang_one_after_the_other(store: Store) -> None:
+    world = a_world(WorldPool(id="l40s-id", size=SIZE, resources={GPU: 1}, count=4))
+    life = Life(world=world, policy=a_policy(), store=store)
+    deletes: list[datetime] = []
+
+    def retire(pool: str, instance: str) -> Receipt:
+        deletes.append(life.now)
+        life.world.advance(life.now + HANGS)
+        raise TryLater("no answer", code="timeout")
+
+    life.wrap_cloud = lambda inner: Wrapped(inner, retire=retire)
+    while not deletes:
+        life.world.advance(max(life.wake_after_step(TICK), life.now + SECOND))
+    assert len(deletes) == 1
+
+
+def test_while_a_request_is_unanswered_the_same_count_is_asked_for_before_a_higher_one(store: Store) -> None:
+    life = Life(world=a_world(), policy=a_policy(replace(a_policy().pools[0], grow_cooldown=timedelta(0))), store=store)
+    asked: list[int] = []
+
+    def resize(pool: str, **given: int) -> Receipt:
+        asked.append(given["target"])
+        if len(asked) == 1:
+            raise TryLater("no answer", code="timeout")
+        return life.cloud.resize(pool, decided_on=given["decided_on"], target=given["target"])
+
+    life.wrap_cloud = lambda inner: Wrapped(inner, resize=resize)
+    life.submit(a_job("one", duration=HOUR))
+    life.step()
+    life.submit(a_job("two", duration=HOUR))
+    life.run(2 * MINUTE)
+    assert asked == [1, 1, 2]
+    assert life.required() == 2
+
+
+def test_a_count_that_takes_effect_late_and_unanswered_does_not_lower_a_higher_one(store: Store) -> None:
+    life = Life(world=a_world(), policy=a_policy(replace(a_policy().pools[0], grow_cooldown=timedelta(0))), store=store)
+    life.cloud.fail_next(TryLater("no answer", code="timeout"), "resize")
+    life.submit(a_job("one", duration=HOUR))
+    life.step()
+    life.run(5 * SECOND)
+    assert life.required() == 1
+    life.submit(a_job("two", duration=HOUR))
+    life.run(40 * SECOND)
+    life.world.resize("l40s-id", 1)  # what was sent first arrives now
+    life.run(2 * MINUTE)
+    assert life.required() == 2
+
+
+def test_a_higher_count_waits_after_a_crash_between_a_request_and_its_answer(store: Store) -> None:
+    life = Life(world=a_world(), policy=a_policy(replace(a_policy().pools[0], grow_cooldown=timedelta(0))), store=store)
+
+    def dies(*args: object, **given: object) -> Receipt:
+        raise SystemExit
+
+    life.wrap_cloud = lambda inner: Wrapped(inner, resize=dies)
+    life.submit(a_job("one", duration=HOUR))
+    with pytest.raises(SystemExit):
+        life.step()
+    life.wrap_cloud = lambda inner: inner
+    life.run(5 * SECOND)
+    life.submit(a_job("two", duration=HOUR))
+    life.run(50 * SECOND)
+    assert life.required() == 1
+    life.run(30 * SECOND)
+    assert life.required() == 2
+
+
+def unanswered_delete(store: Store) -> Life:
+    """A removal whose DELETE was sent and not answered, and a pod that waits since."""
+    life = Life(world=a_world(timings=FAST), policy=a_policy(), store=store)
+    until_cordoned(life)
+    life.cloud.fail_next(TryLater("no answer", code="timeout"), "retire")
+    while not any(v.asked_at for s in store.actions() for v in s.action.victims):
+        life.world.advance(life.now + SECOND)
+        life.step()
+    life.world.submit(a_job("next", duration=HOUR))
+    return life
+
+
+def cordoned(life: Life) -> list[CordonedBy | None]:
+    """Whose cordons the pool's nodes carry."""
+    return [n.cordoned_by for n in life.step().facts.pool("l40s-id").nodes]
+
+
+def test_a_node_whose_delete_may_still_arrive_takes_no_new_work(store: Store) -> None:
+    life = unanswered_delete(store)
+    [vm] = life.world.pools["l40s-id"].instances
+    life.run(30 * SECOND)
+    assert cordoned(life) == [CordonedBy.US]
+    life.world.delete_instance("l40s-id", vm.id)  # now it arrives
+    life.run(10 * MINUTE)
+    assert list(life.world.kills) == []
+    assert [p.phase for p in life.world.active_pods.values()] == ["Running"]
+
+
+def test_a_node_whose_delete_never_arrived_is_given_back_after_a_minute(store: Store) -> None:
+    life = unanswered_delete(store)
+    life.cloud.fail_next(TryLater("no answer", code="timeout"), "retire")
+    life.run(90 * SECOND)
+    assert cordoned(life) == [None]
+    assert [p.phase for p in life.world.active_pods.values()] == ["Running"]
+    assert life.writes("retire") == []

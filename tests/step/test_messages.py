@@ -1,0 +1,104 @@
+"""What the step puts into messages: the reason that began a change, its money, whose it was, and its decision."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from receiver.adapters.store import open_store
+from receiver.core.model.policy import Budget
+from receiver.core.notices.notice import Cause, Notice
+from receiver.ports import Store, TryLater, WontWork
+from tests.adapters.store.builders import migrated
+from tests.step.harness import Life, a_job, a_policy, a_world
+from tests.step.stories.bench import idle_nodes, two_pools
+
+MINUTE = timedelta(minutes=1)
+BUDGET = Budget(monthly_usd=Decimal(100))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    opened = open_store(migrated(tmp_path / "store.db"))
+    yield opened
+    opened.close()
+
+
+def the(life: Life, cause: Cause) -> Notice:
+    """The one message of this kind."""
+    found = life.store.notices_due(life.now + timedelta(days=1), limit=1000)
+    (notice,) = [n.notice for n in found if n.notice.cause == cause]
+    return notice
+
+
+def lines(notice: Notice) -> dict[str, str]:
+    """The lines of a message by their names."""
+    return dict(line.split(": ", 1) for line in notice.body.splitlines() if ": " in line)
+
+
+def test_a_growth_is_told_with_whose_work_it_is_for_and_what_is_left_of_the_budget(store: Store) -> None:
+    life = Life(world=a_world(), policy=a_policy(budget=BUDGET), store=store)
+    life.submit(a_job(pods=2))
+    life.step()
+    notice = the(life, Cause.GREW)
+    said = lines(notice)
+    assert said["Why"] == "2 GPUs wait for ml/train-0, ml/train-1: 2 more nodes."
+    assert said["For"].endswith(" of team vision (2 pods, 2 GPUs).")
+    assert said["Cost"] == "USD 2.58 an hour (before: 0.00); budget left: USD 100.00 of 100.00 for 2026-11."
+    assert said["Next"] == "usable by 12:20 UTC; if not, a message says that it is stuck."
+    assert notice.decision is not None
+
+
+def test_a_removal_is_told_with_the_reason_that_began_it_though_another_decision_is_in_force(store: Store) -> None:
+    life = idle_nodes(store, policy=a_policy(budget=BUDGET))
+    life.step()
+    life.pass_time(54 * MINUTE)
+    life.run(4 * MINUTE, tick=MINUTE)
+    notice = the(life, Cause.SHRANK)
+    said = lines(notice)
+    assert "no GPU pod, and the next paid hour begins within 5m; idle since 12:0" in said["Why"]
+    assert said["Cost"] == "USD 0.00 an hour (before: 1.29); budget left: USD 98.71 of 100.00 for 2026-11."
+    begun = store.decision(notice.decision or 0)
+    assert begun is not None
+    assert begun.decision.target == 0
+
+
+def test_a_full_cloud_is_told_with_the_pool_that_takes_the_work_and_until_when_it_backs_off(store: Store) -> None:
+    life = two_pools(store)
+    life.submit(a_job())
+    life.cloud.fail_next(WontWork("none left", code="gpu_count_exceeded"), "resize")
+    life.step()
+    said = lines(the(life, Cause.OUT_OF_STOCK))
+    assert said["Next"] == "it is not tried again before 12:01 UTC (in 1 min). Until then big can take the work."
+
+
+def test_what_is_told_of_a_pool_leads_to_its_decision(store: Store) -> None:
+    life = Life(world=a_world(), policy=a_policy(budget=Budget(monthly_usd=Decimal(1))), store=store)
+    life.submit(a_job())
+    life.step()
+    (kept,) = store.decisions(pool="l40s-id", limit=1)
+    assert the(life, Cause.HELD).decision == kept.id
+
+
+def test_a_held_pool_is_no_longer_told_once_it_may_grow(store: Store) -> None:
+    life = Life(world=a_world(), policy=a_policy(budget=Budget(monthly_usd=Decimal(1))), store=store)
+    life.submit(a_job())
+    life.step()
+    assert the(life, Cause.HELD).title == "GPU pool l40s does not grow: the budget does not cover it"
+    life.policy = a_policy(budget=BUDGET)
+    life.pass_time(MINUTE)
+    life.step()
+    found = life.store.notices_due(life.now + timedelta(days=1), limit=1000)
+    assert Cause.HELD not in {n.notice.cause for n in found}
+
+
+def test_while_kubernetes_is_silent_nothing_counts_as_over(store: Store) -> None:
+    life = Life(world=a_world(), policy=a_policy(budget=Budget(monthly_usd=Decimal(1))), store=store)
+    life.submit(a_job())
+    life.step()
+    life.cluster.fail_always(TryLater("no answer", code="timeout"))
+    life.pass_time(MINUTE)
+    life.step()
+    assert the(life, Cause.HELD)

@@ -1,0 +1,41 @@
+"""A store that was restored from an old copy, or a server that was away for long, in the midst of a removal."""
+
+from datetime import timedelta
+
+import pytest
+
+from receiver.core.model.actions import Action, ActionKind, OutcomeKind, Victim, VictimStage
+from receiver.core.model.model import PoolState
+from receiver.ports import Store
+from receiver.step.carry_out import carry_out
+from tests.step.harness import Life, a_policy, a_world
+
+MINUTE = timedelta(minutes=1)
+
+
+@pytest.mark.parametrize(
+    ("minutes", "outcome"),
+    [
+        pytest.param(29, OutcomeKind.CONFIRMED, id="a crash came between the DELETE and its note"),
+        pytest.param(31, OutcomeKind.WITHDRAWN, id="nobody looked for long"),
+    ],
+)
+def test_a_node_that_went_while_nobody_looked_is_no_removal_that_civo_answered_with_others(
+    minutes: int, outcome: OutcomeKind, store: Store
+) -> None:
+    """Else six nodes in place of the three that it left would stop the pool's removals for a day."""
+    life = Life(world=a_world(), policy=a_policy(), store=store)
+    cordoned = Victim(instance="i-1", node="n1", stage=VictimStage.CORDONED, since=life.now - minutes * MINUTE)
+    action = Action(
+        id="retire-1",
+        pool="l40s-id",
+        kind=ActionKind.RETIRE,
+        opened_at=life.now - minutes * MINUTE,
+        from_count=4,
+        to_count=3,
+        victims=(cordoned,),
+    )
+    progress = carry_out(action, PoolState(pool="l40s-id", required=4), (), life.hands, life.now)
+    assert progress.outcome is not None
+    assert progress.outcome.kind is outcome
+    assert (progress.late is None) is (outcome is OutcomeKind.WITHDRAWN)

@@ -1,0 +1,40 @@
+"""What an open removal of a pool that left the configuration leaves behind: nothing, and in observe mode no lie."""
+
+from dataclasses import replace
+
+from receiver.adapters.observe import ObservedCloud, ObservedCluster
+from receiver.ports import CORDON_ANNOTATION, Store
+from tests.step.harness import Life, a_policy, a_world, until_cordoned
+
+
+def without_its_pool(life: Life, store: Store, mode: str) -> Life:
+    """The next process, whose configuration names another pool."""
+    pool = replace(life.policy.pools[0], id="other-id", name="other")
+    observing = mode == "observe"
+    return Life(
+        world=life.world,
+        policy=replace(life.policy, pools=(pool,)),
+        store=store,
+        mode=mode,
+        wrap_cloud=ObservedCloud if observing else None,
+        wrap_cluster=ObservedCluster if observing else None,
+    )
+
+
+def test_the_cordons_of_a_pool_that_left_the_configuration_are_lifted(store: Store) -> None:
+    life = Life(world=a_world(), policy=a_policy(), store=store)
+    node = until_cordoned(life)
+    without_its_pool(life, store, "act").step()
+    assert not life.world.nodes[node].unschedulable
+
+
+def test_what_was_only_observed_stays_open_until_it_may_be_done(store: Store) -> None:
+    life = Life(world=a_world(), policy=a_policy(), store=store)
+    node = until_cordoned(life)
+    without_its_pool(life, store, "observe").step()
+    assert CORDON_ANNOTATION in life.world.nodes[node].annotations
+    (action,) = [a for a in store.actions(pool="l40s-id", limit=10) if a.outcome is None]
+    without_its_pool(life, store, "act").step()
+    assert CORDON_ANNOTATION not in life.world.nodes[node].annotations
+    (ended,) = [a for a in store.actions(pool="l40s-id", limit=10) if a.action.id == action.action.id]
+    assert ended.outcome is not None

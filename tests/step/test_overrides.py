@@ -1,0 +1,180 @@
+"""Overrides and wishes over a whole life: they act at the next step, survive restarts, end by themselves, are told."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from receiver.adapters.observe import ObservedCloud
+from receiver.adapters.store import open_store
+from receiver.core.model.overrides import Override, OverrideKind
+from receiver.core.model.policy import KeepUntil
+from receiver.core.notices.people_notices import was_ended, was_set
+from receiver.ports import KEEP_UNTIL_ANNOTATION, Store
+from tests.step.harness import Life, a_job, a_policy, a_world
+
+MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
+READY = 5 * MINUTE  # a node is usable by then
+
+
+def a_life(store: Store, **policy: Any) -> Life:
+    life = Life(world=a_world(), policy=a_policy(**policy), store=store)
+    life.step()
+    return life
+
+
+def say(life: Life, kind: str, nodes: int | None = None, lasts: timedelta = HOUR) -> Override:
+    """Set an override as the API does."""
+    override = Override(
+        id=f"{kind}-1",
+        kind=OverrideKind(kind),
+        pool="l40s-id",
+        nodes=nodes,
+        who="alice",
+        why="load test",
+        at=life.now,
+        until=life.now + lasts,
+    )
+    life.store.set_override(override, was_set(override, life.policy))
+    return override
+
+
+def shown(life: Life) -> list[str]:
+    """The kinds of overrides that the picture shows for the pool."""
+    kept = life.store.snapshot()
+    assert kept is not None
+    return [o["kind"] for o in kept[0]["pools"][0]["overrides"]]
+
+
+def test_a_pin_grows_the_pool_at_the_next_step_and_is_shown(store: Store) -> None:
+    life = a_life(store)
+    say(life, "pin", 3)
+    life.run(READY)
+    assert life.required() == 3
+    assert len(life.world.nodes) == 3
+    assert shown(life) == ["pin"]
+
+
+def test_a_pin_survives_a_restart_and_expires_by_itself_and_that_is_told_once(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/ledger.db"
+    first = open_store(url)
+    life = a_life(first)
+    say(life, "pin", 2, lasts=30 * MINUTE)
+    life.run(READY)
+    first.close()
+    second = open_store(url)
+    again = Life(world=life.world, policy=life.policy, store=second)
+    again.run(20 * MINUTE)
+    assert (again.required(), shown(again)) == (2, ["pin"])
+    again.run(10 * MINUTE)
+    assert shown(again) == []
+    again.run(HOUR)
+    assert again.required() == 0  # nothing waits: what is idle goes at the end of its paid hour
+    titles = list(again.notices())
+    assert titles.count("GPU pool l40s: no longer pinned to 2 nodes") == 1
+    assert sum("pinned to 2 nodes until" in title for title in titles) == 1
+    [kept] = second.overrides()
+    assert (kept.ended_at, kept.ended_by) == (kept.override.until, None)
+    second.close()
+
+
+def test_the_loop_is_told_to_wake_when_an_override_ends(store: Store) -> None:
+    life = a_life(store)
+    override = say(life, "pause", lasts=7 * MINUTE)
+    assert life.step().reconsider_at == override.until
+
+
+def test_a_pin_that_somebody_ends_no_longer_acts(store: Store) -> None:
+    life = a_life(store)
+    pin = say(life, "pin", 1)
+    life.store.end_override(pin.id, life.now, "bob", was_ended(pin, "bob", life.policy))
+    life.run(READY)
+    assert life.required() == 0
+    assert "GPU pool l40s: no longer pinned to 1 node" in life.notices()
+
+
+def test_a_ceiling_removes_idle_nodes_in_the_middle_of_their_paid_hour_and_leaves_running_work(store: Store) -> None:
+    life = a_life(store)
+    life.submit(a_job("short", duration=MINUTE), a_job("long", duration=3 * HOUR))
+    life.run(2 * READY)
+    assert len(life.world.nodes) == 2
+    say(life, "ceiling", 0)
+    life.run(2 * MINUTE)
+    assert len(life.writes("retire")) == 1
+    assert life.required() == 1
+    assert any(p.node for p in life.cluster.look().pods)
+
+
+def test_a_paused_pool_does_not_grow_and_its_work_starts_when_the_pause_ends(store: Store) -> None:
+    life = a_life(store)
+    say(life, "pause", lasts=10 * MINUTE)
+    life.submit(a_job())
+    life.run(9 * MINUTE)
+    assert life.writes("resize") == []
+    life.run(2 * MINUTE)
+    assert life.required() == 1
+
+
+def test_a_pause_gives_a_removal_under_way_up_and_releases_its_node(store: Store) -> None:
+    life = a_life(store)
+    say(life, "pin", 1, lasts=READY)
+    life.run(READY)
+    say(life, "ceiling", 0)
+    for _ in range(100):
+        life.step()
+        if life.writes("cordon"):
+            break
+        life.pass_time(timedelta(seconds=1))
+    say(life, "pause")
+    life.run(MINUTE)
+    assert life.writes("retire") == []
+    assert [verb for verb, _ in life.writes("cordon", "uncordon")] == ["cordon", "uncordon"]
+
+
+def test_observe_mode_says_what_an_override_would_do(store: Store) -> None:
+    life = Life(world=a_world(), policy=a_policy(), store=store, mode="observe", wrap_cloud=ObservedCloud)
+    say(life, "pin", 2)
+    life.run(MINUTE)
+    assert life.writes() == []
+    assert any("would go 0 -> 2 nodes" in title for title in life.notices())
+
+
+# --- a workload's wish
+
+LISTED = KeepUntil(namespaces=frozenset({"ml"}))
+
+
+def a_job_that_asks(store: Store, wish: timedelta, **policy: Any) -> Life:
+    """A ten-minute job whose pod asks that its node stays for *wish* from now, once it runs."""
+    life = a_life(store, **policy)
+    life.submit(a_job())
+    life.run(READY)
+    [pod] = life.cluster.look().pods
+    until = (life.now + wish).isoformat()
+    life.world.patch_pod(pod.namespace, pod.name, annotations={KEEP_UNTIL_ANNOTATION: until})
+    return life
+
+
+def test_a_node_stays_for_a_workload_that_asked_also_when_its_pod_is_gone_and_the_program_restarts(
+    store: Store,
+) -> None:
+    life = a_job_that_asks(store, 3 * HOUR, keep_until=LISTED)
+    life.run(HOUR)
+    assert life.cluster.look().pods == ()
+    again = Life(world=life.world, policy=life.policy, store=store)
+    again.run(HOUR + 50 * MINUTE)
+    assert again.writes("retire") == []
+    kept = store.snapshot()
+    assert kept is not None
+    [node] = kept[0]["pools"][0]["nodes"]
+    assert (node["kept_for"] or "").startswith("ml/train")
+    again.run(HOUR + 20 * MINUTE)
+    assert len(again.writes("retire")) == 1
+
+
+def test_a_node_goes_at_its_hours_end_without_a_wish_that_may_be_honoured_and_that_is_told_once(store: Store) -> None:
+    life = a_job_that_asks(store, 3 * HOUR)
+    life.run(HOUR)
+    assert len(life.writes("retire")) == 1
+    [event] = [e for e in life.world.events if e.reason == "KeepUntilIgnored"]
+    assert "not listed under keep_until.namespaces" in event.message

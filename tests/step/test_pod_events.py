@@ -1,0 +1,136 @@
+"""Every pod that is held is told why by a Kubernetes Event, and none is told the same twice within seconds."""
+
+from collections import Counter
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+
+from receiver.core.model.policy import Budget
+from receiver.ports import ClusterFacts, Store, TryLater
+from receiver.replay.world.objects import WorldPool
+from tests.step.harness import GPU, SIZE, Life, a_job, a_policy, a_world
+
+MINUTE = timedelta(minutes=1)
+
+
+def a_life(store: Store, most: int = 6, **given: object) -> Life:
+    pool = replace(a_policy().pools[0], max_nodes=most)
+    return Life(world=a_world(), policy=a_policy(pool, **given), store=store)
+
+
+def told(life: Life, reason: str = "NotTriggerScaleUp") -> dict[str, list[str]]:
+    """The messages of each pod, by its name."""
+    found: dict[str, list[str]] = {}
+    for event in life.world.events:
+        if event.reason == reason:
+            found.setdefault(event.name, []).append(event.message)
+    return found
+
+
+def test_each_pod_of_a_refused_gang_is_told_what_is_short(store: Store) -> None:
+    life = a_life(store)
+    life.submit(a_job("gang", pods=8, gang=True))
+    life.run(2 * MINUTE)
+    found = told(life)
+    assert set(found) == {f"gang-{n}" for n in range(8)}
+    assert {len(messages) for messages in found.values()} == {1}
+    assert "gang ml/gang needs 8 new nodes at once or none, and within_maximum leaves fewer" in found["gang-0"][0]
+
+
+def test_each_pod_of_an_incomplete_gang_is_told_how_many_are_missing(store: Store) -> None:
+    life = a_life(store, most=8)
+    life.submit(a_job("gang", pods=8, gang=True))
+    whole = life.cluster.look
+
+    def half() -> ClusterFacts:
+        found = whole()
+        return replace(found, pods=tuple(pod for pod in found.pods if pod.name < "gang-3"))
+
+    life.cluster.look = half  # type: ignore[method-assign]
+    life.run(2 * MINUTE)
+    found = told(life)
+    assert len(found) == 3
+    assert all("gang ml/gang lacks 5 pods of 8" in messages[0] for messages in found.values())
+
+
+def test_a_pod_that_comes_while_its_pool_is_held_is_told_too(store: Store) -> None:
+    life = a_life(store, most=0)
+    for n in range(3):
+        life.submit(a_job(f"late{n}"))
+        life.run(MINUTE)
+    assert {name: len(messages) for name, messages in told(life).items()} == {f"late{n}-0": 1 for n in range(3)}
+
+
+def test_more_pods_than_one_step_tells_are_told_in_the_next_ones(store: Store) -> None:
+    life = a_life(store, most=0)
+    life.submit(a_job("many", pods=120))
+    life.step()
+    assert len(told(life)) == 50
+    life.run(MINUTE)
+    assert len(told(life)) == 120
+    assert {len(messages) for messages in told(life).values()} == {1}
+
+
+def test_no_pod_gets_one_message_twice_within_seconds_while_decisions_change(store: Store) -> None:
+    """Two rules take turns every few seconds, and the pool's decision is a new one each time."""
+    life = a_life(store, most=0)
+    poor = replace(life.policy, budget=Budget(monthly_usd=Decimal(1)))
+    life.submit(a_job())
+    full = life.policy
+    for policy in (full, poor) * 6:
+        life.policy = policy
+        life.step()
+        life.pass_time(timedelta(seconds=3))
+    messages = told(life)["train-0"]
+    assert Counter(messages).most_common(1)[0][1] == 1
+    assert len(messages) == 2
+
+
+def test_after_a_restart_nobody_is_told_again(store: Store) -> None:
+    life = a_life(store, most=0)
+    life.submit(a_job())
+    life.step()
+    again = Life(world=life.world, policy=life.policy, store=store)
+    again.run(MINUTE)
+    assert len(told(again)["train-0"]) == 1
+
+
+def test_a_pod_is_told_again_when_another_rule_holds_it(store: Store) -> None:
+    life = a_life(store, most=0)
+    life.submit(a_job())
+    life.run(MINUTE)
+    life.policy = replace(a_policy(), budget=Budget(monthly_usd=Decimal(1)))
+    life.run(MINUTE)
+    first, second = told(life)["train-0"]
+    assert ("within_maximum" in first, "within_budget" in second) == (True, True)
+
+
+def test_pods_of_one_owner_that_no_pool_fits_are_told_each_for_itself(store: Store) -> None:
+    world = a_world(WorldPool(id="l40s-id", size=SIZE, resources={GPU: 1}))
+    life = Life(world=world, policy=a_policy(), store=store)
+    life.submit(a_job("giant", gpus_per_pod=16, pods=2))
+    life.run(MINUTE)
+    assert {name: messages[0].split(".")[0] for name, messages in told(life).items()} == {
+        f"giant-{n}": f"No GPU pool can hold pod ml/giant-{n}" for n in range(2)
+    }
+
+
+def test_events_that_the_api_server_does_not_take_are_tried_again_after_minutes_and_not_in_each_step(
+    store: Store,
+) -> None:
+    life = a_life(store, most=0)
+    life.submit(a_job())
+    calls = []
+    inner = life.cluster.record_event
+
+    def record_event(*given: object, **named: object) -> object:
+        calls.append(life.now)
+        if len(calls) < 2:
+            raise TryLater("it did not answer in time", code="timeout")
+        return inner(*given, **named)  # type: ignore[arg-type]
+
+    life.cluster.record_event = record_event  # type: ignore[method-assign, assignment]
+    life.run(10 * MINUTE)
+    assert len(calls) == 2
+    assert calls[1] - calls[0] >= 5 * MINUTE
+    assert len(told(life)["train-0"]) == 1

@@ -1,0 +1,92 @@
+"""Without an answer of Alertmanager's API, a delivered alert counts until it is resolved or its repeat is overdue."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from receiver.core.model.signals import Alert, SignalAction, payload_life
+from receiver.ports import Delivery, Store, TryLater
+from receiver.step.gather import Sources, gather
+from receiver.step.parts import Parts
+from tests.step.harness import START, Life, a_job, a_policy, a_world
+from tests.step.test_going_on import outside_of
+
+MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
+
+
+def tell(store: Store, action: str, at: datetime, *, firing: bool = True) -> None:
+    """Deliver one alert of pool l40s that began at START."""
+    alert = Alert(
+        fingerprint=action,
+        labels={"alertname": "Ours", "action": action, "pool": "l40s"},
+        starts_at=START,
+        firing=firing,
+    )
+    store.remember(Delivery(receiver="r", group_key=action, alerts=(alert,)), at)
+
+
+def without_api(store: Store) -> Life:
+    life = Life(world=a_world(), policy=a_policy(), store=store)
+    life.alarms.fail_always(TryLater("no answer"))
+    return life
+
+
+def test_a_freeze_that_still_fires_holds_until_its_next_repeat(store: Store) -> None:
+    life = without_api(store)
+    tell(store, "freeze", START)
+    life.submit(a_job())
+    for passed in (5 * MINUTE, 2 * HOUR, 4 * HOUR):  # the next delivery is due after 4 h to 4 h 5 min
+        life.pass_time(START + passed - life.now)
+        assert life.step().decisions["l40s-id"].deciding.rule == "not_frozen"
+    assert life.required() == 0
+
+
+def test_a_freeze_ends_when_it_is_resolved(store: Store) -> None:
+    life = without_api(store)
+    tell(store, "freeze", START)
+    life.submit(a_job())
+    life.pass_time(5 * MINUTE)
+    tell(store, "freeze", life.now, firing=False)
+    life.run(MINUTE)
+    assert life.required() == 1
+
+
+@pytest.mark.parametrize("action", [SignalAction.FREEZE, SignalAction.PAUSE_SCALE_UP, SignalAction.HOLD])
+def test_an_alert_counts_as_long_as_the_configured_intervals_say(store: Store, action: SignalAction) -> None:
+    life = without_api(store)
+    sources = replace(life.sources, payload_life=payload_life(2 * MINUTE, MINUTE / 2))
+    tell(store, action.value, START)
+
+    def signals(passed: timedelta) -> list[SignalAction]:
+        return [s.action for s in gather(sources, life.policy, START + passed, Parts()).facts.signals]
+
+    assert signals(4 * MINUTE) == [action]
+    assert signals(5 * MINUTE) == []
+
+
+@pytest.mark.parametrize("api", ["", "urls: ['http://alertmanager:9093'], "])
+def test_the_configuration_says_how_long(tmp_path: Path, api: str) -> None:
+    top = f"alertmanager: {{{api}repeat_interval: 12h, group_interval: 10m}}\n"
+    assert outside_of(tmp_path, top=top).sources.payload_life == timedelta(hours=24, minutes=10)
+
+
+def test_the_configuration_assumes_what_alertmanager_does(tmp_path: Path) -> None:
+    default = Sources.__dataclass_fields__["payload_life"].default
+    assert outside_of(tmp_path).sources.payload_life == default
+    assert default == payload_life(4 * HOUR, 5 * MINUTE)
+
+
+intervals = st.integers(min_value=1, max_value=24 * 3600).map(lambda seconds: timedelta(seconds=seconds))
+
+
+@given(intervals, intervals)
+def test_a_firing_alert_is_repeated_before_it_lapses(repeat: timedelta, group: timedelta) -> None:
+    life = payload_life(repeat, group)
+    flushes = repeat // group + 1  # what falls due at a flush may just miss it
+    assert flushes * group <= life
+    if repeat >= group:  # one delivery fails: Alertmanager tries again at the next flush
+        assert (flushes + 1) * group <= life

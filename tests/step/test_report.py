@@ -1,0 +1,38 @@
+"""A report of hours that the product lived through, from the store that its steps filled."""
+
+from datetime import timedelta
+from decimal import Decimal
+
+from receiver.adapters.store import SqlStore
+from receiver.core.model.policy import Billing
+from receiver.core.money.budget import month_of
+from receiver.core.report.lines import PaidFor
+from receiver.reports.monthly import report_of
+from tests.step.harness import PRICE, Life, a_job, a_policy, a_world
+
+MINUTE = timedelta(minutes=1)
+
+
+def test_a_report_of_lived_hours_has_what_was_bought_who_held_it_and_how_long_it_waited(store: SqlStore) -> None:
+    life = Life(world=a_world(), policy=a_policy(billing=Billing()), store=store)
+    life.submit(a_job("train", team="vision"), a_job("tune", team="search", duration=30 * MINUTE))
+    life.run(timedelta(minutes=100), tick=timedelta(seconds=30))
+    month = month_of(life.now, life.policy.timezone)
+    found = report_of(store, life.policy, month, life.now)
+    spent = life.step().facts.spend.usd
+    assert found.everything.total.usd == spent == 2 * PRICE
+    assert {part.name: part.total.usd > 0 for part in found.teams} == {"vision": True, "search": True}
+    assert sum((part.total.usd for part in found.teams), Decimal(0)) + found.nobodys.total.usd == spent
+    assert found.everything.of(PaidFor.UNALLOCATED).usd > 0  # booting, and kept until the paid hour's end
+    assert (found.jobs.completed, found.waits.started) == (2, 2)
+    assert found.waits.p50 is not None
+    assert 3 * MINUTE < found.waits.p50 < 5 * MINUTE  # build, boot and driver take 200 s in this world
+    assert found.always_on is not None
+    assert found.always_on.peaks == {"l40s": 2}
+    [train, tune] = store.in_use(month.name)
+    assert (train.gpus, train.used) == (tune.gpus, tune.used) == (1, 1)
+    assert 1200 < tune.seconds <= 1800
+    vision = report_of(store, life.policy, month, life.now, "vision")
+    search = report_of(store, life.policy, month, life.now, "search")
+    assert vision.jobs.completed == search.jobs.completed == 1
+    assert search.everything.total.gpu_hours > 2 * vision.everything.total.gpu_hours

@@ -1,0 +1,63 @@
+"""Every minute one step leaves what it saw of the pools and their nodes."""
+
+from datetime import timedelta
+from itertools import pairwise
+
+from receiver.core.explain.samples import Doing
+from receiver.ports import Store, TryLater
+from tests.step.harness import Life, Wrapped, a_job, a_policy, a_world
+from tests.step.stories.bench import MINUTE, POOL
+
+
+def a_life(store: Store) -> Life:
+    life = Life(world=a_world(), policy=a_policy(), store=store)
+    life.submit(a_job(duration=3 * MINUTE))
+    return life
+
+
+def test_a_pool_is_sampled_once_a_minute(store: Store) -> None:
+    life = a_life(store)
+    began = life.now
+    life.run(10 * MINUTE)
+    found = store.samples(began - MINUTE, life.now, pool=POOL)
+    assert len(found) == 10
+    assert {later.at - earlier.at for earlier, later in pairwise(found)} == {timedelta(minutes=1)}
+
+
+def test_a_nodes_way_from_building_to_idle_is_kept(store: Store) -> None:
+    life = a_life(store)
+    began = life.now
+    life.run(12 * MINUTE)
+    doings = [turn.doing for turn in store.turns(POOL, began, life.now)]
+    assert (doings[0], doings[-2:]) == (Doing.BUILDING, [Doing.BUSY, Doing.IDLE])
+
+
+def test_while_civo_is_silent_counts_are_unknown(store: Store) -> None:
+    life = a_life(store)
+    life.run(2 * MINUTE)
+    life.cloud.fail_next(TryLater("503", code="civo"), "look")
+    life.world.advance(life.now.replace(second=0) + MINUTE)
+    life.step()
+    last = store.samples(life.now - MINUTE, life.now, pool=POOL)[-1]
+    assert (last.at, last.required, last.busy) == (life.now, None, None)
+
+
+def test_under_a_clock_that_jumped_nothing_is_sampled(store: Store) -> None:
+    life = a_life(store)
+    life.run(2 * MINUTE)
+    life.world.advance(life.now + timedelta(hours=5))
+    life.step()
+    assert store.samples(life.now - timedelta(hours=1), life.now, pool=POOL) == ()
+
+
+def test_a_bug_in_sampling_spoils_no_step(store: Store) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("no pixels left")
+
+    life = a_life(Wrapped(store, keep_samples=broken))
+    for _ in range(2):  # of the first nobody knows whether its clock is right
+        life.step()
+        life.pass_time(timedelta(seconds=10))
+    life.step()
+    assert life.required() == 1
+    assert store.memory(life.now, life.now).deliveries == ()

@@ -1,0 +1,136 @@
+"""A growth that Civo did not answer may have reached it: what it costs is not given to another pool meanwhile."""
+
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+
+from receiver.core.model.overrides import Override, OverrideKind
+from receiver.core.model.policy import Budget, Limits
+from receiver.core.notices.people_notices import was_set
+from receiver.ports import Receipt, Store, TryLater, WontWork
+from receiver.replay.world.objects import WorldPool
+from tests.step.harness import GPU, PRICE, SIZE, Life, Wrapped, a_job, a_policy, a_world
+
+MINUTE = timedelta(minutes=1)
+FIRST, SECOND = "first-id", "second-id"
+ONE_NODE = Budget(monthly_usd=Decimal("2.00"))  # covers a node of 1.29, not two
+
+
+def two_pools(store: Store, **given: object) -> Life:
+    """Two pools of one price for the same work; the first is tried first."""
+    pools = [WorldPool(id=pool, size=SIZE, resources={GPU: 1}) for pool in (FIRST, SECOND)]
+    base = a_policy().pools[0]
+    mine = [replace(base, id=pool, name=pool.removesuffix("-id")) for pool in (FIRST, SECOND)]
+    return Life(world=a_world(*pools), policy=a_policy(*mine, **{"budget": ONE_NODE, **given}), store=store)
+
+
+def unanswered(life: Life) -> None:
+    """From now on nothing is heard from Civo after a PUT for the first pool."""
+
+    def resize(pool: str, **asked: int) -> Receipt:
+        if pool == FIRST:
+            raise TryLater("no answer", code="timeout")
+        return life.cloud.resize(pool, decided_on=asked["decided_on"], target=asked["target"])
+
+    life.wrap_cloud = lambda inner: Wrapped(inner, resize=resize)
+
+
+def pause_first(life: Life) -> None:
+    """Somebody pauses the first pool."""
+    pause = Override(
+        id="p1",
+        kind=OverrideKind.PAUSE,
+        who="ada",
+        why="maintenance",
+        at=life.now,
+        until=life.now + timedelta(hours=3),
+        pool=FIRST,
+    )
+    life.store.set_override(pause, was_set(pause, life.policy))
+
+
+def paused_before_an_answer(store: Store, **given: object) -> Life:
+    """The first pool's PUT is on its way, unanswered, and the pool is paused."""
+    life = two_pools(store, **given)
+    unanswered(life)
+    life.submit(a_job(duration=timedelta(hours=2)))
+    life.step()
+    assert [s.action.pool for s in store.actions()] == [FIRST]
+    pause_first(life)
+    life.pass_time(timedelta(seconds=10))
+    return life
+
+
+def test_a_request_that_arrives_late_is_not_paid_for_twice(store: Store) -> None:
+    life = paused_before_an_answer(store)
+    life.run(3 * MINUTE)
+    life.world.resize(FIRST, 1)  # now it reaches Civo
+    life.run(20 * MINUTE)
+    assert (life.required(FIRST), life.required(SECOND)) == (1, 0)
+
+
+def test_the_money_is_kept_over_a_restart(store: Store) -> None:
+    before = paused_before_an_answer(store)
+    before.step()
+    again = Life(world=before.world, policy=before.policy, store=store)
+    again.run(4 * MINUTE)
+    assert again.required(SECOND) == 0
+    budget = again.steps[-1].assignment.budget
+    assert budget is not None
+    assert budget.reserved == PRICE
+
+
+def test_when_nothing_has_shown_for_five_minutes_another_pool_gets_the_money(store: Store) -> None:
+    life = paused_before_an_answer(store)
+    life.run(7 * MINUTE)
+    assert (life.required(FIRST), life.required(SECOND)) == (0, 1)
+
+
+def test_a_pool_that_gives_up_without_an_answer_keeps_its_money_for_as_long(store: Store) -> None:
+    life = two_pools(store)
+    unanswered(life)
+    life.submit(a_job(duration=timedelta(hours=2)))
+    while not any(s.outcome for s in store.actions()):
+        life.run(timedelta(seconds=5), tick=timedelta(seconds=5))
+    life.run(4 * MINUTE)
+    assert life.required(SECOND) == 0
+    life.run(20 * MINUTE, tick=MINUTE)  # each further try of the first pool keeps it for as long again
+    assert life.required(SECOND) == 1
+
+
+def test_a_refusal_gives_the_money_to_another_pool_at_once(store: Store) -> None:
+    life = two_pools(store)
+    life.cloud.fail_next(WontWork("none left", code="out_of_capacity"), "resize")
+    life.submit(a_job(duration=timedelta(hours=2)))
+    life.run(MINUTE)
+    assert (life.required(FIRST), life.required(SECOND)) == (0, 1)
+
+
+@pytest.mark.parametrize("limits", [Limits(max_gpus=1), Limits(max_growth_per_hour=1)], ids=["gpus", "growth"])
+def test_what_may_still_come_counts_for_the_limits_too(store: Store, limits: Limits) -> None:
+    life = paused_before_an_answer(store, budget=None, limits=limits)
+    life.run(4 * MINUTE)
+    assert life.required(SECOND) == 0
+
+
+def test_a_growth_that_shows_late_is_no_change_by_somebody_else(store: Store) -> None:
+    life = paused_before_an_answer(store)
+    life.run(MINUTE)
+    life.world.resize(FIRST, 1)
+    life.run(MINUTE)
+    assert life.steps[-1].facts.pool(FIRST).drifts == ()
+
+
+def test_an_unanswered_growth_of_a_pool_that_left_the_configuration_keeps_its_money(store: Store) -> None:
+    life = two_pools(store)
+    unanswered(life)
+    life.submit(a_job(duration=timedelta(hours=2)))
+    life.step()
+    life.policy = replace(life.policy, pools=life.policy.pools[1:])
+    life.pass_time(timedelta(seconds=10))
+    life.run(4 * MINUTE)
+    assert life.required(SECOND) == 0
+    life.run(3 * MINUTE)
+    assert life.required(SECOND) == 1

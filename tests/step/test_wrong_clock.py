@@ -1,0 +1,169 @@
+"""One step under a wrong clock, or a few, leave nothing behind that cannot be taken back."""
+
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+
+from receiver.core.model.overrides import Override, OverrideKind
+from receiver.core.model.pods import KEEP_UNTIL
+from receiver.core.model.policy import Budget, KeepOut, KeepUntil, Limits
+from receiver.core.notices.people_notices import was_set
+from receiver.ports import Store
+from receiver.replay.world.objects import ClusterQueue
+from receiver.step.reconcile import step
+from tests.step.harness import PRICE, START, Life, a_job, a_policy, a_world
+
+MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
+
+
+def a_step_ahead(life: Life, by: timedelta) -> None:
+    """One step under a clock that is ahead *by* so much; then the clock is right again."""
+    step(life.sources, life.hands, life.policy, life.mode, life.now + by)
+
+
+def pinned(life: Life) -> Override:
+    """Somebody pins the pool to two nodes for an hour."""
+    pin = Override(
+        id="o1",
+        kind=OverrideKind.PIN,
+        who="ada",
+        why="a demo",
+        at=life.now,
+        until=life.now + HOUR,
+        pool="l40s-id",
+        nodes=2,
+    )
+    life.store.set_override(pin, was_set(pin, life.policy))
+    return pin
+
+
+@pytest.mark.parametrize("ahead", [timedelta(days=1), timedelta(days=31)])
+def test_one_step_under_a_clock_ahead_ends_no_override(store: Store, ahead: timedelta) -> None:
+    life = Life(world=a_world(), policy=a_policy(), store=store)
+    pinned(life)
+    life.run(10 * MINUTE, tick=2 * MINUTE)
+    a_step_ahead(life, ahead)
+    life.run(MINUTE)
+    assert life.required() == 2
+    assert life.steps[-1].assignment.pools["l40s-id"].bounds.overrides.pin is not None
+    assert [t for t in life.notices() if "no longer" in t] == []
+    life.run(HOUR, tick=5 * MINUTE)
+    assert [t for t in life.notices() if "no longer" in t] == ["GPU pool l40s: no longer pinned to 2 nodes"]
+
+
+def test_an_override_comes_back_when_a_clock_that_was_ahead_for_a_while_is_right_again(store: Store) -> None:
+    life = Life(world=a_world(), policy=a_policy(), store=store)
+    pin = pinned(life)
+    life.run(10 * MINUTE, tick=2 * MINUTE)
+    for _ in range(3):
+        a_step_ahead(life, timedelta(days=1))
+    assert store.memory(life.now, life.now).overrides == ()
+    life.run(MINUTE)
+    assert store.memory(life.now, life.now).overrides == (pin,)
+    assert "GPU pool l40s: again pinned to 2 nodes until 2026-11-20 13:00 UTC" in life.notices()
+    life.run(HOUR, tick=5 * MINUTE)
+    assert [t for t in life.notices() if "no longer" in t] == ["GPU pool l40s: no longer pinned to 2 nodes"] * 2
+
+
+def test_one_step_under_a_clock_behind_brings_no_override_back(store: Store) -> None:
+    life = Life(world=a_world(), policy=a_policy(), store=store)
+    pinned(life)
+    life.run(2 * HOUR, tick=10 * MINUTE)
+    before = list(life.notices())
+    a_step_ahead(life, -timedelta(hours=1, minutes=30))
+    life.run(MINUTE)
+    assert list(life.notices()) == before
+
+
+def test_a_node_seen_to_go_under_a_clock_ahead_does_not_cost_until_then(store: Store) -> None:
+    life = Life(world=a_world(), policy=a_policy(), store=store)
+    life.submit(a_job(duration=5 * MINUTE))
+    life.run(10 * MINUTE, tick=2 * MINUTE)
+    [vm] = life.world.pools["l40s-id"].living
+    life.world.delete_instance("l40s-id", vm.id)
+    life.pass_time(MINUTE)
+    a_step_ahead(life, timedelta(days=1))
+    life.run(2 * HOUR, tick=10 * MINUTE)
+    assert life.steps[-1].facts.spend.usd == PRICE
+
+
+def test_a_node_seen_first_under_a_clock_ahead_goes_as_soon_as_any_other(store: Store) -> None:
+    life = Life(world=a_world(), policy=a_policy(), store=store)
+    life.world.resize("l40s-id", 1)
+    life.pass_time(10 * MINUTE)
+    a_step_ahead(life, timedelta(days=1))
+    life.run(HOUR, tick=5 * MINUTE)
+    assert life.required() == 0
+
+
+def test_moments_are_not_moved_back_by_one_step_under_a_clock_behind(store: Store) -> None:
+    life = Life(world=a_world(), policy=a_policy(), store=store)
+    life.submit(a_job(duration=5 * MINUTE))
+    life.run(3 * HOUR, tick=10 * MINUTE)
+    before = {x.instance: x.gone_at for x in store.node_lives(START)}
+    a_step_ahead(life, -timedelta(hours=2, minutes=30))
+    life.run(MINUTE)
+    assert {x.instance: x.gone_at for x in store.node_lives(START)} == before
+
+
+def test_growth_under_a_clock_a_day_ahead_does_not_use_up_the_limit_of_each_hour_until_then(store: Store) -> None:
+    life = Life(world=a_world(), policy=a_policy(limits=Limits(max_growth_per_hour=1)), store=store)
+    life.submit(a_job("one"))
+    a_step_ahead(life, timedelta(days=1))
+    life.submit(a_job("two"))
+    life.run(2 * HOUR, tick=10 * MINUTE)
+    assert len(life.writes("resize")) == 2
+
+
+def test_a_clock_is_believed_from_the_second_step_on(store: Store) -> None:
+    life = Life(world=a_world(), policy=a_policy(), store=store)
+    told = [life.step().steady, life.step().steady]
+    a_step_ahead(life, timedelta(days=31))
+    told += [life.step().steady, life.step().steady]
+    life.pass_time(HOUR)
+    told += [life.step().steady]
+    assert told == [False, True, False, True, False]
+
+
+def test_a_wish_to_be_kept_outlives_a_step_under_a_clock_ahead(store: Store) -> None:
+    policy = a_policy(keep_until=KeepUntil(namespaces=frozenset({"ml"})))
+    life = Life(world=a_world(), policy=policy, store=store)
+    wish = (life.now + 4 * HOUR).isoformat()
+    life.submit(a_job(duration=5 * MINUTE, annotations={KEEP_UNTIL: wish}))
+    life.run(20 * MINUTE, tick=2 * MINUTE)
+    a_step_ahead(life, timedelta(days=1))
+    life.step()
+    [node] = life.steps[-1].facts.pool("l40s-id").nodes
+    assert node.kept(life.now)
+
+
+def test_one_step_under_the_clock_of_another_month_lets_no_work_into_what_a_hold_keeps_shut(store: Store) -> None:
+    budget = Budget(monthly_usd=Decimal("3.00"), keep_out=KeepOut(namespaces=("ml",), cluster_queues=("gpus",)))
+    life = Life(world=a_world(), policy=a_policy(budget=budget), store=store)
+    life.world.cluster_queues["gpus"] = ClusterQueue(stop_policy="None")
+    life.submit(a_job(duration=10 * HOUR))
+    life.run(70 * MINUTE, tick=5 * MINUTE)  # two paid hours
+    assert set(life.world.quotas) == {"ml"}
+    a_step_ahead(life, life.now.replace(month=12, day=1, hour=0, minute=5) - life.now)
+    assert set(life.world.quotas) == {"ml"}
+    assert life.world.cluster_queues["gpus"].stop_policy == "Hold"
+    life.run(MINUTE)
+    assert set(life.world.quotas) == {"ml"}
+    assert life.writes("release_namespace", "release_queue") == []
+
+
+def test_a_month_that_began_lets_work_in_with_the_second_step(store: Store) -> None:
+    budget = Budget(monthly_usd=Decimal("1.50"), keep_out=KeepOut(namespaces=("ml",)))
+    life = Life(world=a_world(), policy=a_policy(budget=budget), store=store)
+    life.submit(a_job(duration=MINUTE))
+    life.run(5 * MINUTE, tick=MINUTE)
+    life.run(2 * HOUR, tick=5 * MINUTE)
+    assert life.required() == 0
+    life.world.advance(life.now.replace(month=12, day=1, hour=0, minute=5))
+    life.step()
+    assert set(life.world.quotas) == {"ml"}
+    life.pass_time(timedelta(seconds=10))
+    life.step()
+    assert life.world.quotas == {}
