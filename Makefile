@@ -18,7 +18,7 @@ OUT ?= .build/pictures
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench faults replicas laws contract mutants image image-check audit lint rules dashboards pictures alerts format lock manifests clean python venv binaries browser kubectl screenshots
+.PHONY: help demo test check coverage bench faults replicas laws contract mutants image image-check audit lint rules dashboards pictures alerts format lock manifests clean python venv binaries browser kubectl screenshots
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -26,9 +26,14 @@ help: ## list the targets
 demo: venv binaries ## watch it work: simulator, Prometheus, Alertmanager, the autoscaler (KEEP=1 leaves them running)
 	@KEEP=$(KEEP) $(VENV)/python -m demo
 
-test: venv binaries browser kubectl lint ## everything that must hold: lint, types, then the test suite, which checks and tests the rules too
-	@echo "== pytest"
-	@$(VENV)/python -m pytest -q -n 4 --dist loadfile --no-loadscope-reorder
+test: venv binaries browser kubectl ## everything that must hold: lint and types beside the test suite, which checks and tests the rules too
+	@$(VENV)/python -m tools.run_checks $(if $(TIMES),-- -p tools.test_times --times $(TIMES))
+
+check: venv ## before each commit, under a minute: lint, types, and the tests that need no server
+	@$(VENV)/python -m tools.run_checks --quick
+
+coverage: venv binaries browser kubectl ## branch coverage of core, step and adapters by the whole suite (OUT=dir; some minutes more than make test)
+	@$(VENV)/python -m tools.branch_coverage $(if $(filter file,$(origin OUT)),,--html $(OUT))
 
 bench: venv binaries ## measure: reaction from pending pod to Civo call, webhook throughput, memory, growth, policies (half an hour, and the traces' time)
 	@$(VENV)/python -m benchmarks
@@ -60,14 +65,7 @@ audit: ## known vulnerabilities of what runs (needs uv and the Internet; fails w
 	uvx pip-audit --strict --require-hashes --disable-pip -r requirements/run.lock
 
 lint: venv ## ruff, formatting, mypy, import direction
-	@echo "== ruff check"
-	@$(VENV)/ruff check -q .
-	@echo "== ruff format"
-	@$(VENV)/ruff format -q --check .
-	@echo "== mypy"
-	@$(VENV)/mypy
-	@echo "== import direction"
-	@$(VENV)/lint-imports
+	@$(VENV)/python -m tools.run_checks --lint
 
 rules: binaries ## the Prometheus rules, their tests, and the example configurations
 	@echo "== rules"

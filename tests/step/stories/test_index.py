@@ -69,7 +69,8 @@ TOLD = {
     3: "step/stories/test_stuck_nodes test_a_pool_whose_gpus_never_come_buys_six_nodes_in_a_day_and_not_seventy_two",
     4: "step/stories/test_who_goes test_the_idle_node_goes_and_neither_the_old_busy_one_nor_the_one_that_builds",
     5: "step/stories/test_silence test_no_data_at_peak_takes_no_node",
-    6: "step/stories/test_silence test_a_node_that_became_idle_while_prometheus_has_just_come_back_empty_goes_by_pod_counts",
+    6: "step/stories/test_silence "
+    "test_a_node_that_became_idle_while_prometheus_has_just_come_back_empty_goes_by_pod_counts",
     7: "step/stories/test_silence test_gpu_activity_that_stays_unknown_does_not_keep_an_empty_node_for_ever",
     8: "step/stories/test_silence test_a_process_that_has_just_begun_removes_nothing_before_it_has_seen_it_idle",
     9: "step/test_step test_without_a_heartbeat_nothing_is_removed_and_people_are_told",
@@ -104,7 +105,8 @@ TOLD = {
     38: "step/stories/test_no_help test_a_validation_pod_of_the_gpu_operator_is_no_demand",
     39: "step/stories/test_bought_once test_a_pod_that_is_pending_for_another_reason_than_room_is_no_demand",
     40: "step/stories/test_no_help test_a_pod_that_the_nodes_turn_out_not_to_hold_is_bought_for_once",
-    41: "step/stories/test_bought_once test_no_stock_for_six_hours_is_asked_for_rarely_told_once_and_recovered_from_alone",
+    41: "step/stories/test_bought_once "
+    "test_no_stock_for_six_hours_is_asked_for_rarely_told_once_and_recovered_from_alone",
     43: "adapters/messages/test_outbox test_a_store_that_fails_raises_nothing_here",
     44: "step/stories/test_who_goes test_a_node_that_is_not_ready_for_a_while_during_its_removal_goes_all_the_same",
     45: "step/stories/test_who_goes test_shrinking_and_growing_again_and_again_never_kills_the_node_that_builds",

@@ -1,0 +1,88 @@
+"""Run lint and types beside the tests, and say how long each stage took: `make test` and `make check`.
+
+``python -m tools.run_checks`` runs everything that must hold, ``python -m tools.run_checks --quick`` what a developer
+runs before each commit. The output of lint is printed when it ends, that of pytest as it comes. Every stage runs to its
+end, whatever the others found; the exit code is 1 if one of them failed.
+"""
+
+import argparse
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+BIN = Path(sys.executable).parent
+LINT = {
+    "ruff check": (BIN / "ruff", "check", "-q", "."),
+    "ruff format": (BIN / "ruff", "format", "-q", "--check", "."),
+    "import direction": (BIN / "lint-imports",),
+    "mypy": (BIN / "mypy",),
+}
+# What needs no server: the core, the configuration, and the adapters against fakes of what they talk to.
+QUICK = (
+    "tests/core",
+    "tests/config",
+    "tests/ports",
+    "tests/runtime",
+    *(f"tests/adapters/{room}" for room in ("civo", "http", "kubernetes", "messages", "monitoring")),
+)
+PYTEST = (sys.executable, "-m", "pytest", "-q", "--dist", "loadfile", "--no-loadscope-reorder")
+WORKERS = {"all": 4, "quick": 2}  # of everything, much waits for other processes
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What a command came to: *seconds* of wall time, and its output unless it was printed as it came."""
+
+    name: str
+    ok: bool
+    seconds: float
+    output: str = ""
+
+
+def run(name: str, command: Sequence[str | Path], *, shown: bool = False) -> Stage:
+    """Run *command* in the checkout; *shown* passes its output through instead of keeping it."""
+    begun = time.monotonic()
+    ran = subprocess.run(
+        command, cwd=ROOT, stdout=None if shown else subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    return Stage(name, ran.returncode == 0, time.monotonic() - begun, ran.stdout or "")
+
+
+def lint() -> list[Stage]:
+    """Run every check of the sources, one after the other, and print what each found."""
+    done = []
+    for name, command in LINT.items():
+        stage = run(name, command)
+        print(
+            f"== {name}: {'ok' if stage.ok else 'FAILED'}\n{stage.output if not stage.ok else ''}", end="", flush=True
+        )
+        done.append(stage)
+    return done
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the stages and print their times. Returns the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="what needs no server: lint, core, config, adapters")
+    parser.add_argument("--lint", action="store_true", help="no tests")
+    parser.add_argument("pytest", nargs="*", help="further arguments for pytest, after --")
+    given = parser.parse_args(arguments)
+    begun = time.monotonic()
+    tests = [*PYTEST, "-n", str(WORKERS["quick" if given.quick else "all"]), *(QUICK if given.quick else ())]
+    with ThreadPoolExecutor(1) as beside:
+        linted = beside.submit(lint)
+        tested = [] if given.lint else [run("pytest", [*tests, *given.pytest], shown=True)]
+        stages = [*linted.result(), *tested]
+    for stage in stages:
+        print(f"{stage.name:17} {stage.seconds:6.1f} s  {'ok' if stage.ok else 'FAILED'}")
+    print(f"{'in all':17} {time.monotonic() - begun:6.1f} s")
+    return 0 if all(stage.ok for stage in stages) else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
