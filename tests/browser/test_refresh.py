@@ -64,7 +64,7 @@ def shown(browser: Browser) -> Iterator[Shown]:
         return given.answers
 
     server = make_server("127.0.0.1", 0, app, threaded=True)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     try:
         with a_tab(browser, f"http://127.0.0.1:{server.server_port}") as tab:

@@ -1,17 +1,15 @@
 """A server for the command line to ask."""
 
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from werkzeug.serving import make_server
 
 from receiver.cli import replay_run
 from receiver.config.model import ReadAccess
 from receiver.replay import contest
-from receiver.web import create_app
+from tests.cli.asked import serving
 from tests.web.builders import READER, Bench, a_full_store
 from tests.web.fakes import FakeStore
 
@@ -39,20 +37,12 @@ def store() -> FakeStore:
 @pytest.fixture
 def url(store: FakeStore) -> Iterator[str]:
     """Where a server over *store* listens until the test ends."""
-    yield from listening(Bench(store=store))
+    with serving(Bench(store=store).parts()) as url:
+        yield url
 
 
 @pytest.fixture
 def closed_url(store: FakeStore) -> Iterator[str]:
     """Where one listens that asks for a token from who reads."""
-    yield from listening(Bench(store=store, reading=ReadAccess.TOKEN, reader_token=READER))
-
-
-def listening(bench: Bench) -> Iterator[str]:
-    server = make_server("127.0.0.1", 0, create_app(bench.parts()), threaded=True)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving(Bench(store=store, reading=ReadAccess.TOKEN, reader_token=READER).parts()) as url:
+        yield url
