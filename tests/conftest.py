@@ -45,12 +45,12 @@ def own_logs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # `make test` tries the same examples every time: what passes on one commit passes on it again.
-settings.register_profile("repeatable", derandomize=True)
+settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
 # For `make laws`: other examples every time, fifty times as many for a law that does not name a number of its own.
 settings.register_profile("long", max_examples=5000, deadline=None, derandomize=False)
 # For `make mutants`: that a law fails is all they ask, and making the failing example small takes most of the time.
-settings.register_profile("first-failure", phases=(Phase.explicit, Phase.generate))
+settings.register_profile("first-failure", deadline=None, phases=(Phase.explicit, Phase.generate))
 
 # The suite makes millions of values that live shortly: looking for cycles at Python's own pace takes a tenth of it.
 gc.set_threshold(50_000, 20, 100)

@@ -127,7 +127,7 @@ def test_what_a_destination_has_is_not_told_again_when_it_ends_before_another_go
 CONDITIONS = st.lists(st.tuples(st.integers(1, 400), st.booleans()), max_size=10)
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=10, suppress_health_check=list(HealthCheck))
 @given(CONDITIONS)
 @example([(1, True), (1, False), (10, True), (1, False)])
 def test_nothing_is_ever_sent_that_is_not_true_any_more_and_what_lasts_is_told(

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
 from receiver.adapters.store import SqlStore, open_store
-from receiver.adapters.store.schema import metadata
 from tests.adapters.store.builders import PostgresServer, migrated, postgres_programs, postgres_server
+from tests.faults.stores import empty
 
 
 @pytest.fixture(scope="session")
@@ -37,18 +38,46 @@ def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """The URL of a store with no rows, on each engine."""
+    """The URL of a store with no rows, on each engine: that of `store` for a test that uses both."""
     if request.param == "sqlite":
-        yield migrated(tmp_path / "state" / "store.db")
+        shared = "store" in request.fixturenames
+        yield request.getfixturevalue("sqlite_file") if shared else migrated(tmp_path / "state" / "store.db")
         return
     server: PostgresServer = request.getfixturevalue("postgres")
     yield server.url
-    server.run(f"TRUNCATE {', '.join(metadata.tables)} RESTART IDENTITY")  # quicker than a database per test
+    server.empty()
+
+
+@pytest.fixture(scope="session")
+def sqlite_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of the file that this worker's stores share, in memory where the system has a folder there."""
+    memory = Path("/dev/shm")
+    with TemporaryDirectory(dir=memory if memory.is_dir() else None, prefix="stores-") as folder:
+        yield migrated(Path(folder) / "store.db")
+
+
+@pytest.fixture(scope="session")
+def opened() -> Iterator[dict[str, SqlStore]]:
+    """The stores that are open already, by URL: to open one takes longer than most tests do with it."""
+    stores: dict[str, SqlStore] = {}
+    yield stores
+    for store in stores.values():
+        store.close()
 
 
 @pytest.fixture
-def store(url: str) -> Iterator[SqlStore]:
-    """An open store."""
+def store(url: str, opened: dict[str, SqlStore]) -> Iterator[SqlStore]:
+    """An open store without rows, as a new process knows it. A test that harms it takes `own_store`."""
+    if url not in opened:
+        opened[url] = open_store(url)
+    yield SqlStore(opened[url]._database)
+    if url.startswith("sqlite"):
+        empty(opened[url])
+
+
+@pytest.fixture
+def own_store(url: str) -> Iterator[SqlStore]:
+    """An open store with connections of its own."""
     opened = open_store(url)
     yield opened
     opened.close()

@@ -290,8 +290,8 @@ def _open_and_remember(url: str, start: object, told: "multiprocessing.Queue[int
 
 def test_processes_that_migrate_at_once_all_get_a_store(empty_url: str) -> None:
     context = multiprocessing.get_context("spawn")
-    start, told = context.Barrier(3), context.Queue()
-    processes = [context.Process(target=_open_and_remember, args=(empty_url, start, told)) for _ in range(3)]
+    start, told = context.Barrier(2), context.Queue()
+    processes = [context.Process(target=_open_and_remember, args=(empty_url, start, told)) for _ in range(2)]
     for process in processes:
         process.start()
     numbers = [told.get(timeout=60) for _ in processes]
@@ -300,7 +300,7 @@ def test_processes_that_migrate_at_once_all_get_a_store(empty_url: str) -> None:
         process.close()
     told.close()
     told.join_thread()
-    assert sorted(map(str, numbers)) == ["1", "2", "3"]
+    assert sorted(map(str, numbers)) == ["1", "2"]
 
 
 def test_a_store_that_is_up_to_date_is_opened_without_loading_what_migrates(
