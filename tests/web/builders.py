@@ -453,7 +453,7 @@ def _when_used(rule: Rule, append_unknown: bool = True) -> Callable[..., tuple[s
     return url
 
 
-Rule._compile_builder = _when_used  # type: ignore[method-assign]  # half the time of most tests of the web otherwise
+Rule._compile_builder = _when_used  # type: ignore[assignment, method-assign]  # half the time of most tests of the web otherwise
 
 
 @dataclass
