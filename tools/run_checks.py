@@ -6,6 +6,7 @@ end, whatever the others found; the exit code is 1 if one of them failed.
 """
 
 import argparse
+import os
 import subprocess
 import sys
 import time
@@ -32,6 +33,8 @@ QUICK = (
 )
 PYTEST = (sys.executable, "-m", "pytest", "-q", "--dist", "loadfile", "--no-loadscope-reorder")
 WORKERS = {"all": 4, "quick": 2}  # of everything, much waits for other processes
+# Compiled once for all workers and for the processes that tests start, also where the environment says not to.
+COMPILED = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(ROOT / ".build" / "pycache")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +50,19 @@ class Stage:
 def run(name: str, command: Sequence[str | Path], *, shown: bool = False) -> Stage:
     """Run *command* in the checkout; *shown* passes its output through instead of keeping it."""
     begun = time.monotonic()
+    kept = None if shown else subprocess.PIPE
+    environment = {**os.environ, **COMPILED}
     ran = subprocess.run(
-        command, cwd=ROOT, stdout=None if shown else subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+        command, cwd=ROOT, env=environment, stdout=kept, stderr=subprocess.STDOUT, text=True, check=False
     )
     return Stage(name, ran.returncode == 0, time.monotonic() - begun, ran.stdout or "")
+
+
+def compiled(tests: Sequence[str]) -> list[Stage]:
+    """Compile *tests* once where that was never done: the workers begin together, and each would do it."""
+    if (ROOT / ".build" / "pycache").exists():
+        return []
+    return [run("compile", [sys.executable, "-m", "pytest", "-q", "--collect-only", *tests])]
 
 
 def lint() -> list[Stage]:
@@ -73,10 +85,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("pytest", nargs="*", help="further arguments for pytest, after --")
     given = parser.parse_args(arguments)
     begun = time.monotonic()
-    tests = [*PYTEST, "-n", str(WORKERS["quick" if given.quick else "all"]), *(QUICK if given.quick else ())]
+    folders = QUICK if given.quick else ()
+    tests = [*PYTEST, "-n", str(WORKERS["quick" if given.quick else "all"]), *folders, *given.pytest]
     with ThreadPoolExecutor(1) as beside:
         linted = beside.submit(lint)
-        tested = [] if given.lint else [run("pytest", [*tests, *given.pytest], shown=True)]
+        tested = [] if given.lint else [*compiled(folders), run("pytest", tests, shown=True)]
         stages = [*linted.result(), *tested]
     for stage in stages:
         print(f"{stage.name:17} {stage.seconds:6.1f} s  {'ok' if stage.ok else 'FAILED'}")
