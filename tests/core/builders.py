@@ -8,7 +8,7 @@ from typing import Any
 from receiver.core.explain.evidence import with_grounds
 from receiver.core.model.actions import Decision
 from receiver.core.model.model import Facts, Node, Offer, PoolState, Source, SourceState, Spend, Stage
-from receiver.core.model.overrides import Asks, Question
+from receiver.core.model.overrides import Asks, Override, OverrideKind, Question
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.policy import Billing, Policy, Pool, Unanswered
 from receiver.core.model.signals import PoolSilence, Signal, SignalAction
@@ -17,6 +17,7 @@ from receiver.core.scaling.decide import decide_all
 from receiver.core.scaling.demand import fingerprint
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
+HOUR = timedelta(hours=1)
 GPU = "nvidia.com/gpu"
 HOURLY = Billing(removal_margin=timedelta(minutes=5))
 EVERY_SECOND = Billing(granularity=timedelta(seconds=1), removal_margin=timedelta(0))
@@ -158,3 +159,42 @@ def run(found: Facts, policy: Policy) -> tuple[Assignment, dict[str, Decision]]:
 def rules(decision: Decision, *verdicts: str) -> list[str]:
     """Names of the rules that spoke with one of *verdicts*."""
     return [r.rule for r in decision.reasons if r.verdict.value in verdicts]
+
+
+HOUR_ENDS_SOON = NOW - timedelta(minutes=57)  # created then: three minutes of the paid hour are left
+
+
+def a_due_node(name: str = "n1", **changes: Any) -> Node:
+    """An idle node in the last minutes of its paid hour: it may go now."""
+    return a_node(name, **{"created_at": HOUR_ENDS_SOON, **changes})
+
+
+def an_override(kind: OverrideKind, nodes: int | None = None, **changes: Any) -> Override:
+    """One that alice set now, for an hour."""
+    given: dict[str, Any] = {"id": "o1", "who": "alice", "why": "load test", "at": NOW, "until": NOW + HOUR}
+    return Override(**{**given, "kind": kind, "nodes": nodes, **changes})
+
+
+def growing(policy: Policy | None = None, state: PoolState | None = None, pods: int = 1, **given: Any) -> Decision:
+    """The decision on a pool (an empty one unless *state* says more) that *pods* of one GPU each wait for."""
+    waiting = [a_pod(f"p{n}") for n in range(pods)]
+    return run(facts(state or a_state(), waiting=waiting, **given), policy or a_policy())[1]["l40s"]
+
+
+def shrinking(
+    policy: Policy | None = None, nodes: int = 1, state: Mapping[str, Any] | None = None, **given: Any
+) -> Decision:
+    """The decision on a pool whose only *nodes* are idle and due; *state* changes the pool's state."""
+    pool = a_state(*(a_due_node(f"n{n + 1}") for n in range(nodes)), **(state or {}))
+    return run(facts(pool, **given), policy or a_policy())[1]["l40s"]
+
+
+def outcome(decision: Decision) -> tuple[str, int]:
+    """The rule that settled *decision*, and by how many nodes the pool changes."""
+    return decision.deciding.rule, decision.target - decision.present
+
+
+def remedies(decision: Decision, rule: str) -> list[tuple[str, datetime | None]]:
+    """What would change the answer of *rule*: sentences, each with its moment if one is known."""
+    kept = decision.evidence["what_would_change"]
+    return [(r["text"], r["at"] and datetime.fromisoformat(r["at"])) for r in kept if r["rule"] == rule]

@@ -19,6 +19,7 @@ from receiver.core.scaling.guardrails import GUARDRAILS
 from receiver.step import carry_out
 from tests.core.builders import (
     GPU,
+    HOUR_ENDS_SOON,
     NOW,
     a_busy_node,
     a_node,
@@ -32,7 +33,7 @@ from tests.core.builders import (
     facts,
     run,
 )
-from tests.core.scaling.test_decide import HOUR_ENDS_SOON, SOURCES
+from tests.core.scaling.guardrails.test_sources_answer import SILENT as SOURCES
 from tests.core.scaling.test_utilization import HOURS, LEVELS, SECONDS, Cell
 from tests.core.worlds import NIGHT, World, decided, worlds
 from tests.docs.pages import headings, section, table, text_of
