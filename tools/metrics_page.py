@@ -7,7 +7,8 @@ would change.
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +26,12 @@ BUCKETS = "_bucket"
 RECORDED = re.compile(r"(?<=<!-- recordings -->\n).*?(?=<!-- end of recordings -->)", re.DOTALL)
 
 
-def rules() -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield every rule of ``rules/`` with the name of its file without the ending."""
-    for path in sorted(RULES.glob("*.yaml")):
-        for group in yaml.safe_load(path.read_text(encoding="utf-8"))["groups"]:
-            yield from ((path.stem, rule) for rule in group["rules"])
+@cache
+def rules() -> Sequence[tuple[str, Mapping[str, Any]]]:
+    """Return every rule of ``rules/`` with the name of its file without the ending."""
+    files = [(path.stem, path.read_text(encoding="utf-8")) for path in sorted(RULES.glob("*.yaml"))]
+    groups = [(name, group) for name, text in files for group in yaml.load(text, Loader=yaml.CSafeLoader)["groups"]]
+    return [(name, rule) for name, group in groups for rule in group["rules"]]
 
 
 def expressions() -> Iterator[tuple[str, str]]:
@@ -57,7 +59,8 @@ def _asked(dashboard: Mapping[str, Any]) -> Iterator[str]:
             yield inner[1]
 
 
-def read() -> dict[str, list[str]]:
+@cache
+def read() -> Mapping[str, list[str]]:
     """Return who reads each metric and recording, by name. Buckets are under the name of their histogram."""
     found: dict[str, set[str]] = {}
     ours = recordings().keys()
@@ -67,7 +70,8 @@ def read() -> dict[str, list[str]]:
     return {name: sorted(readers) for name, readers in sorted(found.items())}
 
 
-def recordings() -> dict[str, str]:
+@cache
+def recordings() -> Mapping[str, str]:
     """Return the file of every recording."""
     return {rule["record"]: file for file, rule in rules() if "record" in rule}
 

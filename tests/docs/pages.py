@@ -1,16 +1,30 @@
 """The project's pages: what they say, and where they are."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 
+@cache
 def text_of(name: str) -> str:
     """Return the page at *name*, a path from the project's root."""
     return (ROOT / name).read_text(encoding="utf-8")
+
+
+@cache
+def every_page() -> dict[str, str]:
+    """Return the text of every page by its path from the project's root."""
+    return {name: text_of(name) for name in (page.relative_to(ROOT).as_posix() for page in PAGES)}
+
+
+def in_pages(wrong: Callable[[str], Iterable[str]]) -> Iterator[str]:
+    """Yield what *wrong* finds in the text of each page, with the page's name before it."""
+    for name, text in every_page().items():
+        yield from (f"{name}: {found}" for found in sorted(wrong(text)))
 
 
 def without_code(text: str) -> str:
@@ -32,6 +46,13 @@ def section(text: str, title: str) -> str:
 def headings(text: str, level: int) -> list[str]:
     """Return the headings of *level* in order."""
     return re.findall(rf"^{'#' * level} (.+)$", without_code(text), re.MULTILINE)
+
+
+@cache
+def anchors(text: str) -> frozenset[str]:
+    """Return the anchors that a forge gives to the headings of *text*."""
+    titles = [re.sub(r"[`*]|\]\([^)]*\)|\[", "", t) for n in range(1, 5) for t in headings(text, n)]
+    return frozenset(re.sub(r"[^\w\- ]", "", t.lower()).replace(" ", "-") for t in titles)
 
 
 def table(text: str) -> Sequence[list[str]]:

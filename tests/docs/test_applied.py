@@ -5,10 +5,10 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-import yaml
 
 from tests.docs.commands import commands
 from tests.docs.pages import PAGES, ROOT
+from tests.lint import load_yamls
 from tests.manifests.built import NEW, OLD, build, read
 
 OF_FILES = frozenset({"apply", "create", "delete"})
@@ -86,7 +86,7 @@ def test_every_file_that_is_told_to_be_sent_is_there_or_made_by_the_page() -> No
 
 @pytest.mark.parametrize("file", sorted({f for text in SAYING.values() for f in files(text) if (ROOT / f).is_file()}))
 def test_a_file_that_is_told_to_be_sent_is_yaml(file: str) -> None:
-    assert [found for found in yaml.safe_load_all((ROOT / file).read_text(encoding="utf-8")) if found]
+    assert [found for found in load_yamls((ROOT / file).read_text(encoding="utf-8")) if found]
 
 
 def test_every_folder_that_can_be_applied_by_itself_is_told_of_somewhere() -> None:

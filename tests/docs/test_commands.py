@@ -1,47 +1,46 @@
 """Every command that a page shows is one that its program takes; kubectl's are judged by their shape."""
 
 import re
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
 from receiver.web import create_app
 from tests.docs.commands import commands, fenced, misshapen, queries, spans, taken, words_of
-from tests.docs.pages import PAGES, ROOT, section
+from tests.docs.pages import every_page, in_pages, section, text_of
+from tests.lint import none_of
 from tests.rules.files import RULES, run
 from tests.web.builders import TOKEN, Bench
 
-every_page = pytest.mark.parametrize("page", PAGES, ids=[str(p.relative_to(ROOT)) for p in PAGES])
+
+def refused(program: str, objection: Callable[[Sequence[str]], str | None]) -> Callable[[str], Iterator[str]]:
+    """Return what finds the commands for *program* in a text to which there is an *objection*."""
+
+    def found(text: str) -> Iterator[str]:
+        for words in commands(text, program):
+            if said := objection(words):
+                yield f"{' '.join(words)}: {said}"
+
+    return found
 
 
-def _text(page: Path) -> str:
-    return page.read_text(encoding="utf-8")
+def test_our_command_line_takes_every_command_of_ours() -> None:
+    none_of(in_pages(refused("gpu-autoscaler", lambda words: taken(words[1:]))))
 
 
-@every_page
-def test_our_command_line_takes_every_command_of_ours(page: Path) -> None:
-    found = {" ".join(words): taken(words[1:]) for words in commands(_text(page), "gpu-autoscaler")}
-    assert {command: objection for command, objection in found.items() if objection} == {}
+def test_every_kubectl_command_has_the_shape_of_one() -> None:
+    none_of(in_pages(refused("kubectl", misshapen)))
 
 
-@every_page
-def test_every_kubectl_command_has_the_shape_of_one(page: Path) -> None:
-    found = {" ".join(words): misshapen(words) for words in commands(_text(page), "kubectl")}
-    assert {command: objection for command, objection in found.items() if objection} == {}
-
-
-@every_page
-def test_every_address_of_ours_that_is_asked_is_served(page: Path) -> None:
-    asked = re.findall(r"(?:\$GPU_AUTOSCALER_URL|127\.0\.0\.1:8080|svc:8080)(/[\w/-]*)", _text(page))
+def test_every_address_of_ours_that_is_asked_is_served() -> None:
+    ours = re.compile(r"(?:\$GPU_AUTOSCALER_URL|127\.0\.0\.1:8080|svc:8080)(/[\w/-]*)")
     urls = create_app(Bench().parts()).url_map.bind("here")
-    for path in asked:
-        methods = urls.allowed_methods(path)
-        assert methods, path
+    none_of(in_pages(lambda text: [path for path in ours.findall(text) if not urls.allowed_methods(path)]))
 
 
 def test_an_empty_payload_sent_by_hand_proves_the_way_and_the_token() -> None:
-    page = ROOT / "docs" / "troubleshooting.md"
-    [words] = [words for words in commands(_text(page), "curl") if words[-1].endswith("/webhook")]
+    page = text_of("docs/troubleshooting.md")
+    [words] = [words for words in commands(page, "curl") if words[-1].endswith("/webhook")]
     [said] = [word for word in words if word.startswith("Authorization")]
     client = Bench().client()
     answers = []
@@ -50,11 +49,11 @@ def test_an_empty_payload_sent_by_hand_proves_the_way_and_the_token() -> None:
         answer = client.post("/webhook", data=words[words.index("-d") + 1], headers={header: value})
         answers.append(answer.status_code)
     assert answers == [400, 401]
-    assert "It must answer 400" in _text(page)
+    assert "It must answer 400" in page
 
 
 def test_every_part_of_troubleshooting_says_what_to_type_or_where_to_look() -> None:
-    text = _text(ROOT / "docs" / "troubleshooting.md")
+    text = text_of("docs/troubleshooting.md")
     parts = re.split(r"^## (.+)$", text, flags=re.MULTILINE)[1:]
     silent = [title for title, part in zip(parts[::2], parts[1::2], strict=True) if not list(fenced(part))]
     looked = {title: section(text, title) for title in silent}
@@ -62,9 +61,10 @@ def test_every_part_of_troubleshooting_says_what_to_type_or_where_to_look() -> N
 
 
 def test_amtool_takes_what_routes_are_tested_with() -> None:
-    found = [words for page in PAGES for words in commands(_text(page), "amtool") if words[1:3] == ["config", "routes"]]
-    assert found
-    for words in found:
+    found = [words for text in every_page().values() for words in commands(text, "amtool")]
+    asked = [words for words in found if words[1:3] == ["config", "routes"]]
+    assert asked
+    for words in asked:
         said = [f"--config.file={RULES / 'alertmanager.yml'}" if w.startswith("--config.file=") else w for w in words]
         assert run(*said).stdout.strip().split(",")[0] == "gpu-autoscaler"
 

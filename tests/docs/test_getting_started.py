@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from flask import Flask
 
 from receiver.config import load_text
@@ -19,6 +18,7 @@ from simulator.config import parse
 from simulator.server import Simulator
 from tests.docs.commands import commands
 from tests.docs.pages import ROOT, text_of
+from tests.lint import load_yaml, load_yamls
 from tests.rules.files import RULE_FILES
 from tests.step.harness import START
 
@@ -56,7 +56,7 @@ def test_the_pool_that_the_page_creates_is_the_one_that_it_configures() -> None:
 
 
 def test_the_pod_of_the_page_fits_the_pool_of_the_page() -> None:
-    spec, pool = yaml.safe_load(POD)["spec"], _pool()
+    spec, pool = load_yaml(POD)["spec"], _pool()
     assert spec["nodeSelector"].items() <= pool.labels.items()
     assert {(t["key"], t["effect"]) for t in spec["tolerations"]} == {(t.key, t.effect) for t in pool.taints}
     assert spec["containers"][0]["resources"]["limits"] == dict(pool.resources)
@@ -69,7 +69,7 @@ def test_the_page_observes_first_and_its_price_is_that_of_the_list() -> None:
 
 
 def test_the_settings_of_kube_state_metrics_are_those_that_operations_asks_for() -> None:
-    said = yaml.safe_load(MONITORING)["kube-state-metrics"]
+    said = load_yaml(MONITORING)["kube-state-metrics"]
     asked = text_of("docs/operations.md")
     assert all(f"--metric-labels-allowlist={labels}" in asked for labels in said["metricLabelsAllowlist"])
     assert all(flag in asked for flag in said["extraArgs"])
@@ -84,9 +84,9 @@ def test_the_loop_over_the_rules_makes_an_object_of_every_file(tmp_path: Path) -
     there = {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "DOCS_URL": ours}
     script = loop.replace("rules/*.yaml", f"{ROOT}/rules/*.yaml")
     subprocess.run(["sh", "-eu", "-c", script], check=True, cwd=tmp_path, env=there, timeout=60)
-    made = [found for found in yaml.safe_load_all((tmp_path / "all").read_text("utf-8")) if found]
+    made = [found for found in load_yamls((tmp_path / "all").read_text("utf-8")) if found]
     placeholder = "https://civo-gpu-autoscaler.example/docs"
-    said = [yaml.safe_load(file.read_text("utf-8").replace(placeholder, ours)) for file in RULE_FILES]
+    said = [load_yaml(file.read_text("utf-8").replace(placeholder, ours)) for file in RULE_FILES]
     assert [found["spec"] for found in made] == said
     assert f"{ours}/runbooks/GpuPodsPending.md" in (tmp_path / "all").read_text("utf-8")
     names = [found["metadata"]["name"] for found in made]
@@ -98,7 +98,7 @@ def test_the_route_of_the_page_leads_to_the_machine() -> None:
     [expression] = re.findall(r"^sed '(s#.+#)' k8s", PAGE, re.MULTILINE)
     route = ROOT / "k8s" / "alertmanager" / "alertmanagerconfig.yaml"
     said = subprocess.run(["sed", expression, route], check=True, capture_output=True, text=True, timeout=60).stdout
-    urls = [c["url"] for receiver in yaml.safe_load(said)["spec"]["receivers"] for c in receiver["webhookConfigs"]]
+    urls = [c["url"] for receiver in load_yaml(said)["spec"]["receivers"] for c in receiver["webhookConfigs"]]
     assert urls == ["http://MACHINE:8080/webhook"]
 
 

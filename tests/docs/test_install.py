@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from receiver.config import load_text
 from receiver.core.scaling.packing import SOFT_TAINTS
 from receiver.ports import CORDON_ANNOTATION, QUOTA_LABEL, STOP_ANNOTATION, STOP_POLICY_ANNOTATION
 from tests.docs.commands import commands
 from tests.docs.pages import ROOT, section, text_of
+from tests.lint import load_yaml
 from tests.manifests.built import KUBERNETES, NEW, OLD, build, mistakes, overlay, read, the
 
 PAGE = text_of("docs/install.md")
@@ -116,5 +116,5 @@ def test_every_overlay_is_in_the_table_and_the_other_way_round() -> None:
 
 def test_the_namespace_comes_before_the_secrets_and_is_the_overlays_own() -> None:
     [words] = [w for w in commands(PAGE, "kubectl") if w[-1].endswith("namespace.yaml")]
-    alone = yaml.safe_load((ROOT / words[-1]).read_text(encoding="utf-8"))
+    alone = load_yaml((ROOT / words[-1]).read_text(encoding="utf-8"))
     assert alone == the(overlay("observe"), "Namespace")

@@ -3,11 +3,10 @@
 import re
 from collections.abc import Iterator
 
-import yaml
-
 from receiver.adapters.kubernetes import api, budget_hold, nodes, owners, queues
 from receiver.adapters.kubernetes.reflector import ResourceKind
 from tests.docs.pages import ROOT, text_of
+from tests.lint import load_yamls
 from tests.manifests.uses import EVERYBODYS
 
 ASKED = re.compile(r'\._wire\.ask\(\s*"(\w+)", [\w."/]+, api\.(\w+)')
@@ -30,7 +29,7 @@ def _roles() -> dict[str, set[tuple[str, str, str]]]:
             for resource in rule["resources"]
             for verb in rule["verbs"]
         }
-        for found in yaml.safe_load_all(RBAC)
+        for found in load_yamls(RBAC)
         if found["kind"] == "ClusterRole"
     }
 
@@ -86,7 +85,7 @@ def test_the_role_of_observe_mode_only_reads_and_shares_nothing_with_the_other()
 
 def test_every_verb_says_which_function_needs_it_and_every_function_is_there() -> None:
     told = VERB.findall(RBAC)
-    assert len(told) == sum(len(r["verbs"]) for d in yaml.safe_load_all(RBAC) for r in d.get("rules", ()))
+    assert len(told) == sum(len(r["verbs"]) for d in load_yamls(RBAC) for r in d.get("rules", ()))
     for verb, comment in told:
         named = re.findall(r"\b([A-Z]\w+)\.([a-z_]+)\b", comment)
         assert named, f"{verb}{comment}"

@@ -14,17 +14,16 @@ from receiver.core.model.signals import Silence, silenced_pools
 from tests.docs.commands import commands, fenced, is_command, queries, spans
 from tests.docs.pages import ROOT, headings, section, text_of
 from tests.docs.test_metrics_page import SIMULATED, THEMSELVES, received, rows
-from tests.rules.files import ALERTS, Rule, run
+from tests.lint import none_of
+from tests.rules.files import ALERTS, HEARTBEAT, run
 from tests.rules.servers import running
 from tests.rules.test_conventions import fired
 from tools.metric_names import metrics_in
 from tools.metrics_page import recordings
 
 FOLDER = ROOT / "docs" / "runbooks"
-URL = "https://civo-gpu-autoscaler.example/docs/runbooks/"
 SHAPE = ["Meaning", "Impact", "How to check", "How to fix", "How to silence", "False positives"]
-RUNBOOKS = sorted(FOLDER.glob("*"))
-every_runbook = pytest.mark.parametrize("path", RUNBOOKS, ids=lambda path: path.stem)
+RUNBOOKS = {path.stem: path.read_text(encoding="utf-8") for path in sorted(FOLDER.glob("*.md"))}
 POOL = """
 pools:
   - {name: NAME, civo_pool_id: ID, size: an.g1.l40s.kube.x1, resources: {nvidia.com/gpu: 1}, max_nodes: 8}
@@ -34,31 +33,25 @@ EVERYBODY = {"alertname", "component", "action", "severity", "namespace"}
 
 
 def test_alerts_and_runbooks_are_the_same() -> None:
-    assert [f"{alert}.md" for alert in sorted(a.name for a in ALERTS)] == [path.name for path in RUNBOOKS]
+    assert [f"{alert}.md" for alert in sorted(a.name for a in ALERTS)] == sorted(path.name for path in FOLDER.iterdir())
 
 
-@pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.name)
-def test_an_alert_leads_to_its_own_runbook(alert: Rule) -> None:
-    url = alert.body["annotations"]["runbook_url"]
-    assert url == f"{URL}{alert.name}.md"
-    assert (FOLDER / url.removeprefix(URL)).is_file()
+def test_a_runbook_has_its_parts_in_order_and_each_says_something() -> None:
+    def is_whole(text: str, name: str) -> bool:
+        parts = re.split(r"^## .+$", text, flags=re.MULTILINE)[1:]
+        shape = (headings(text, 1), headings(text, 2)) == ([name], SHAPE)
+        return shape and all(len(part.split()) > 2 for part in parts)
+
+    none_of(name for name, text in RUNBOOKS.items() if not is_whole(text, name))
 
 
-@every_runbook
-def test_a_runbook_has_its_parts_in_order_and_each_says_something(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
-    assert headings(text, 1) == [path.stem]
-    assert headings(text, 2) == SHAPE
-    parts = re.split(r"^## .+$", text, flags=re.MULTILINE)[1:]
-    assert [len(part.split()) > 2 for part in parts] == [True] * len(SHAPE)
+def test_a_runbook_says_what_to_type() -> None:
+    def says(text: str) -> bool:
+        check = section(text, "How to check")
+        asks = [span for span in spans(check) if is_command(span)] or queries(check)
+        return bool(asks) and any(line.startswith("amtool ") for line in fenced(_silence(text)))
 
-
-@every_runbook
-def test_a_runbook_says_what_to_type(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
-    check = section(text, "How to check")
-    assert [span for span in spans(check) if is_command(span)] or queries(check)
-    assert [line for line in fenced(_silence(text)) if line.startswith("amtool ")]
+    none_of(name for name, text in RUNBOOKS.items() if not says(text))
 
 
 def _silence(text: str) -> str:
@@ -75,7 +68,7 @@ def _known() -> frozenset[str]:
 
 
 def _asked() -> list[tuple[str, str]]:
-    pages = [(path.stem, section(path.read_text("utf-8"), "How to check")) for path in RUNBOOKS]
+    pages = [(name, section(text, "How to check")) for name, text in RUNBOOKS.items()]
     pages.append(("troubleshooting", "\n".join(PROMETHEUS.findall(text_of("docs/troubleshooting.md")))))
     return [(name, query) for name, text in pages for query in queries(text)]
 
@@ -89,11 +82,14 @@ def test_the_queries_of_runbooks_can_be_parsed(tmp_path: Path) -> None:
     assert checked.returncode == 0, checked.stderr
 
 
-@pytest.mark.parametrize(("name", "query"), _asked())
-def test_the_queries_of_runbooks_read_metrics_that_there_are(name: str, query: str) -> None:
-    read = {re.sub(r"_bucket$", "", metric) for metric in metrics_in(query, _known())}
-    assert read
-    assert read <= _known()
+def test_the_queries_of_runbooks_read_metrics_that_there_are() -> None:
+    read = [(name, query, metrics_in(query, _known())) for name, query in _asked()]
+    unknown = [
+        f"{name}: {query} reads {sorted(metrics) or 'no metric'}"
+        for name, query, metrics in read
+        if not metrics or not {re.sub(r"_bucket$", "", metric) for metric in metrics} <= _known()
+    ]
+    none_of(unknown)
 
 
 @pytest.fixture(scope="module")
@@ -109,33 +105,43 @@ def alertmanager(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield url
 
 
-@every_runbook
-def test_what_silences_an_alert_fits_it_and_pauses_a_pool_only_where_the_page_says_so(
-    path: Path, alertmanager: str
-) -> None:
-    text = _silence(path.read_text(encoding="utf-8"))
-    [alert] = [alert for alert in ALERTS if alert.name == path.stem]
-    labels = EVERYBODY | {label for one in fired(alert.name) for label in one["exp_labels"]} | {"name"}
-    paused = False
-    for words in commands(text, "amtool"):
-        if words[1:3] != ["silence", "add"]:
-            continue
-        silence = _made(words, alertmanager)
-        matched = {matcher.name: matcher.value for matcher in silence.matchers}
-        assert set(matched) <= labels
-        assert silence.comment == "WHY"
-        pauses = bool(silenced_pools([silence], load_text(POOL).policy))
-        assert pauses or matched["alertname"] == alert.name
-        paused |= pauses
-    assert paused == ("**This pauses the pool**" in text)
+def test_what_silences_an_alert_fits_it_and_pauses_a_pool_only_where_the_page_says_so(alertmanager: str) -> None:
+    """Every silence of the pages is made first, and then all are read at once."""
+    shown = [
+        (name, words)
+        for name, text in RUNBOOKS.items()
+        for words in commands(_silence(text), "amtool")
+        if words[1:3] == ["silence", "add"]
+    ]
+    assert {name for name, _ in shown} == RUNBOOKS.keys() - {HEARTBEAT}
+    ids = [_add(words, alertmanager) for _, words in shown]
+    made = _silences(alertmanager)
+    found, pausing, policy = list[str](), set[str](), load_text(POOL).policy
+    for (name, words), id_ in zip(shown, ids, strict=True):
+        matched = {matcher.name: matcher.value for matcher in made[id_].matchers}
+        pauses = bool(silenced_pools([made[id_]], policy))
+        if pauses:
+            pausing.add(name)
+        if not matched.keys() <= _labels(name) or made[id_].comment != "WHY":
+            found.append(f"{name}: not a silence of this alert: {' '.join(words)}")
+        if not pauses and matched["alertname"] != name:
+            found.append(f"{name}: silences another alert: {' '.join(words)}")
+    warned = {name for name, text in RUNBOOKS.items() if "**This pauses the pool**" in _silence(text)}
+    found += [f"{name}: the page and the silence differ in whether the pool pauses" for name in warned ^ pausing]
+    none_of(found)
+
+
+def _labels(name: str) -> set[str]:
+    """The labels that the alert *name* carries when it fires."""
+    return EVERYBODY | {label for one in fired(name) for label in one["exp_labels"]} | {"name"}
 
 
 def test_the_silence_of_the_heartbeat_can_be_found_and_ended(alertmanager: str) -> None:
-    find, end = commands(_silence((FOLDER / "GpuAutoscalerHeartbeat.md").read_text(encoding="utf-8")), "amtool")
-    made = _made(["amtool", "silence", "add", "--comment=x", "alertname=GpuAutoscalerHeartbeat"], alertmanager)
-    assert made.id in run(*_at(find, alertmanager)).stdout
-    assert run(*_at([word.replace("ID", made.id) for word in end], alertmanager)).returncode == 0
-    assert made.id not in run(*_at(find, alertmanager)).stdout
+    find, end = commands(_silence(RUNBOOKS["GpuAutoscalerHeartbeat"]), "amtool")
+    made = _add(["amtool", "silence", "add", "--comment=x", "alertname=GpuAutoscalerHeartbeat"], alertmanager)
+    assert made in run(*_at(find, alertmanager)).stdout
+    assert run(*_at([word.replace("ID", made) for word in end], alertmanager)).returncode == 0
+    assert made not in run(*_at(find, alertmanager)).stdout
 
 
 def _at(words: list[str], url: str) -> list[str]:
@@ -144,11 +150,16 @@ def _at(words: list[str], url: str) -> list[str]:
     return [*said, f"--alertmanager.url={url}"]
 
 
-def _made(words: list[str], url: str) -> Silence:
-    """The silence that the command *words* makes, as the receiver reads it."""
+def _add(words: list[str], url: str) -> str:
+    """The id of the silence that the command *words* makes."""
     added = run(*_at(words, url))
-    assert added.returncode == 0, added.stderr
+    assert added.returncode == 0, f"{' '.join(words)}: {added.stderr}"
+    return added.stdout.strip()
+
+
+def _silences(url: str) -> dict[str, Silence]:
+    """The silences by id, as the receiver reads them."""
     alarms = AlertmanagerAlarms([url])
-    [silence] = [silence for silence in alarms.look().silences if silence.id == added.stdout.strip()]
+    found = {silence.id: silence for silence in alarms.look().silences}
     alarms.close()
-    return silence
+    return found

@@ -10,7 +10,7 @@ from receiver.core.explain.rules import RULES
 from receiver.core.explain.rules import guide as guide_of
 from receiver.core.notices.notice import GUIDES, Cause
 from receiver.core.scaling.guardrails import GUARDRAILS
-from tests.docs.test_pages import anchors
+from tests.docs.pages import anchors
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
