@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-import yaml
-
 from receiver.adapters.monitoring.http_apis import InstantSample
 from receiver.doctor.prometheus import read_by_rules
 from receiver.doctor.telemetry import KSM_ALWAYS, OTHERS, POOL
+from tests.lint import load_yaml
 from tests.rules.files import RULES
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
@@ -58,7 +57,7 @@ def _pools() -> list[InstantSample]:
 
 def rules() -> JSON:
     """What ``/api/v1/rules`` answers where all that is shipped runs well, with runbooks that somebody publishes."""
-    files = {path.name: yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted(RULES.glob("*.yaml"))}
+    files = {path.name: load_yaml(path.read_text(encoding="utf-8")) for path in sorted(RULES.glob("*.yaml"))}
     return {"groups": [_group(file, group) for file, said in files.items() for group in said["groups"]]}
 
 

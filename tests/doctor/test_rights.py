@@ -17,6 +17,7 @@ from tests.doctor.builders import document
 from tests.doctor.cluster import well_kept
 from tests.doctor.conftest import Told
 from tests.doctor.test_kueue import a_flavor, a_queue, install
+from tests.lint import load_yamls
 from tests.manifests.built import K8S, OVERLAYS, overlay
 from tests.simulator.builders import Starter
 
@@ -41,7 +42,7 @@ def test_with_every_feature_on_the_rights_asked_for_are_those_of_the_cluster_rol
 
 @pytest.mark.parametrize("mode", ["act", "observe"])
 def test_the_shipped_roles_are_enough_for_their_mode(start: Starter, told: Told, mode: str) -> None:
-    granted = [r for r in yaml.safe_load_all(RBAC) if r["kind"] == "ClusterRole"]
+    granted = [r for r in load_yamls(RBAC) if r["kind"] == "ClusterRole"]
     rules = [rule for r in granted for rule in r["rules"] if mode == "act" or r["metadata"]["name"].endswith("-look")]
     sim = well_kept(start, kubernetes={"rules": rules})
     ((_, found),) = go_round([KUBERNETES], told(sim, document(mode=mode)))
@@ -54,14 +55,14 @@ FOLDERS = {"gpu-autoscaler-doctor": "doctor/rbac.yaml", "gpu-autoscaler-smoke": 
 
 def role(name: str = "gpu-autoscaler-doctor") -> list[dict[str, Any]]:
     """Return the rules of the optional role of that *name*."""
-    objects = yaml.safe_load_all((K8S / FOLDERS[name]).read_text(encoding="utf-8"))
+    objects = load_yamls((K8S / FOLDERS[name]).read_text(encoding="utf-8"))
     rules: list[dict[str, Any]] = next(o["rules"] for o in objects if o["kind"] in ("ClusterRole", "Role"))
     return rules
 
 
 def skipped(start: Starter, told: Told, rules: list[dict[str, Any]]) -> set[str]:
     """Return the checks that are skipped for want of a right, with *rules* beside the roles of the server."""
-    server = [rule for found in yaml.safe_load_all(RBAC) if found["kind"] == "ClusterRole" for rule in found["rules"]]
+    server = [rule for found in load_yamls(RBAC) if found["kind"] == "ClusterRole" for rule in found["rules"]]
     sim = well_kept(start, kubernetes={"rules": [*server, *rules]})
     install(sim, a_flavor(), a_queue(4))
     found: list[Finding] = []
@@ -95,7 +96,7 @@ def test_the_role_that_looks_reads_only_and_repeats_no_right_of_the_server() -> 
 
 def test_the_optional_roles_are_bound_to_our_service_account_and_to_nobody_else() -> None:
     for name, file in FOLDERS.items():
-        objects = list(yaml.safe_load_all((K8S / file).read_text(encoding="utf-8")))
+        objects = list(load_yamls((K8S / file).read_text(encoding="utf-8")))
         assert {o["metadata"]["name"] for o in objects} == {name}
         [binding] = [o for o in objects if o["kind"].endswith("Binding")]
         assert binding["roleRef"]["name"] == name

@@ -10,9 +10,9 @@ from typing import Any
 from unittest import mock
 
 import jsonschema
-import yaml
 from kubernetes_validate import utils
 
+from tests.lint import load_yaml, load_yamls
 from tests.rules.files import binary
 from tools.fetch_kubectl import VERSIONS
 
@@ -29,16 +29,6 @@ KUBERNETES = tuple(f"1.{minor}" for minor in range(28, 37))
 HASHED = re.compile(r"\bgpu-autoscaler-[a-z0-9]{10}\b")  # the ConfigMap's name: how it is hashed differs by version
 
 _cached = cache(utils.schema_contents)  # a megabyte and a half of definitions for each version, read once
-
-
-class Loader(yaml.SafeLoader):
-    """Reads ``=`` as the word that it is: YAML 1.1 has a meaning for it, which no one wants."""
-
-
-Loader.yaml_implicit_resolvers = {
-    letter: [(tag, regex) for tag, regex in found if tag != "tag:yaml.org,2002:value"]
-    for letter, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
 
 
 def build(folder: Path, kubectl: str) -> str:
@@ -62,12 +52,11 @@ def overlay(name: str, kubectl: str = NEW) -> tuple[JSON, ...]:
 
 def read(text: str) -> Iterator[JSON]:
     """Yield the objects in *text*, without empty labels and annotations, which the old kustomize writes."""
-    for found in yaml.load_all(HASHED.sub("gpu-autoscaler-HASH", text), Loader=Loader):
-        if found is not None:
-            for key in ("labels", "annotations"):
-                if not found["metadata"].get(key, True):
-                    del found["metadata"][key]
-            yield found
+    for found in load_yamls(HASHED.sub("gpu-autoscaler-HASH", text)):
+        for key in ("labels", "annotations"):
+            if not found["metadata"].get(key, True):
+                del found["metadata"][key]
+        yield found
 
 
 def named(objects: tuple[JSON, ...]) -> dict[tuple[str, str, str], JSON]:
@@ -85,7 +74,7 @@ def every_object() -> list[JSON]:
     """Return the objects of all overlays, and those that are applied on request or by hand, each once."""
     folders = (*(f"overlays/{name}" for name in OVERLAYS), *OPTIONAL)
     found = {json.dumps(o, sort_keys=True): o for folder in folders for o in made_of(folder)}
-    return [*found.values(), *(yaml.safe_load((K8S / name).read_text(encoding="utf-8")) for name in BY_HAND)]
+    return [*found.values(), *(load_yaml((K8S / name).read_text(encoding="utf-8")) for name in BY_HAND)]
 
 
 def is_custom(found: Mapping[str, Any]) -> bool:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from receiver.adapters.kubernetes.cluster import TO_REMOVE, connect
 from receiver.adapters.kubernetes.cluster import Right as Access
@@ -21,6 +20,7 @@ from simulator.clocks import ManualClock
 from simulator.server import Simulator
 from tests.core.builders import HOURLY
 from tests.faults.stores import a_store
+from tests.lint import load_yamls
 from tests.manifests.built import K8S
 from tests.manifests.uses import EVERYBODYS, USES, Right, Stage, Use
 from tests.simulator.builders import GPU_POOL, START, config
@@ -31,7 +31,7 @@ Staged = Callable[[Rules], Any]
 
 ROLES: dict[str, Rules] = {
     found["metadata"]["name"].removeprefix("gpu-autoscaler-"): found["rules"]
-    for found in yaml.safe_load_all((K8S / "base" / "rbac.yaml").read_text(encoding="utf-8"))
+    for found in load_yamls((K8S / "base" / "rbac.yaml").read_text(encoding="utf-8"))
     if found["kind"] == "ClusterRole"
 }
 EVERY = [*ROLES["look"], *ROLES["act"]]

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from receiver.config import load_text
 from receiver.config.environment import read_environment
 from receiver.server import gunicorn_conf
 from receiver.web import create_app
+from tests.lint import load_yaml
 from tests.manifests.built import K8S, OVERLAYS, ROOT, overlay, the
 from tests.rules.files import EVERY_RULE, RULE_FILES, run
 from tests.web.builders import Bench
@@ -227,7 +227,7 @@ def test_no_gpu_node_takes_the_pod(name: str) -> None:
     node = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     [term] = node["nodeSelectorTerms"]
     asked = {e["key"]: (e["operator"], e.get("values")) for e in term["matchExpressions"]}
-    sizes = yaml.safe_load((ROOT / "receiver" / "config" / "civo_prices.yaml").read_text(encoding="utf-8"))["sizes"]
+    sizes = load_yaml((ROOT / "receiver" / "config" / "civo_prices.yaml").read_text(encoding="utf-8"))["sizes"]
     assert asked == {
         "nvidia.com/gpu.present": ("DoesNotExist", None),
         "node.kubernetes.io/instance-type": ("NotIn", [*sizes, *UNPRICED]),
@@ -241,7 +241,7 @@ def test_a_drain_of_its_node_is_never_blocked(name: str) -> None:
 
 
 def test_the_pod_for_a_restore_is_as_careful_and_has_the_same_volume_and_image() -> None:
-    whole = yaml.safe_load((K8S / "volume" / "shell.yaml").read_text(encoding="utf-8"))
+    whole = load_yaml((K8S / "volume" / "shell.yaml").read_text(encoding="utf-8"))
     shell = whole["spec"]
     [there], here = shell["containers"], container("observe")
     assert (there["image"], there["securityContext"]) == (here["image"], here["securityContext"])
@@ -282,7 +282,7 @@ def test_every_rule_is_in_a_prometheus_rule_and_in_the_config_map() -> None:
     assert len(objects) == len(RULE_FILES)
     bodies = [rule for o in objects for group in o["spec"]["groups"] for rule in group["rules"]]
     by_text = the(overlay("plain-prometheus"), "ConfigMap", "gpu-autoscaler-rules")["data"].values()
-    others = [rule for text in by_text for group in yaml.safe_load(text)["groups"] for rule in group["rules"]]
+    others = [rule for text in by_text for group in load_yaml(text)["groups"] for rule in group["rules"]]
     expected = _sorted([rule.body for rule in EVERY_RULE])
     assert _sorted(bodies) == _sorted(others) == expected
 
@@ -327,15 +327,15 @@ def test_prometheus_takes_the_scrape_jobs_and_they_are_all_but_its_own(tmp_path:
     (tmp_path / "prometheus.yml").write_text(_scrape(), encoding="utf-8")
     ran = run("promtool", "check", "config", "--lint=none", tmp_path / "prometheus.yml")
     assert ran.returncode == 0, ran.stderr
-    whole = yaml.safe_load((ROOT / "rules" / "prometheus.yml").read_text(encoding="utf-8"))["scrape_configs"]
-    assert yaml.safe_load(_scrape())["scrape_configs"] == [j for j in whole if j["job_name"] not in OWN_JOBS]
+    whole = load_yaml((ROOT / "rules" / "prometheus.yml").read_text(encoding="utf-8"))["scrape_configs"]
+    assert load_yaml(_scrape())["scrape_configs"] == [j for j in whole if j["job_name"] not in OWN_JOBS]
 
 
 @pytest.mark.parametrize("name", ["dcgm-exporter", "gpu-autoscaler"])
 def test_each_that_is_several_is_found_by_the_name_that_the_scrape_job_asks_for(name: str) -> None:
     service = the(overlay("plain-prometheus"), "Service", f"{name}-headless")
     assert service["spec"]["clusterIP"] == "None"  # one address for each, not one for all
-    [job] = [j for j in yaml.safe_load(_scrape())["scrape_configs"] if j["job_name"] == name]
+    [job] = [j for j in load_yaml(_scrape())["scrape_configs"] if j["job_name"] == name]
     [asked] = job["dns_sd_configs"]
     where = f"{service['metadata']['name']}.{service['metadata']['namespace']}.svc.cluster.local"
     assert (asked["names"], asked["port"]) == ([where], service["spec"]["ports"][0]["port"])
@@ -353,7 +353,7 @@ def test_a_pod_whose_database_is_away_is_scraped_too() -> None:
 def test_the_charts_are_told_what_operations_asks_for() -> None:
     def values(name: str) -> JSON:
         text = (K8S / "overlays" / "kube-prometheus-stack" / name).read_text(encoding="utf-8")
-        found: JSON = yaml.safe_load(text)
+        found: JSON = load_yaml(text)
         return found
 
     asked = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")

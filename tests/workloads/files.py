@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
+from tests.lint import load_yamls
 
 JSON = dict[str, Any]
 
@@ -52,7 +52,7 @@ def objects(folder: Path = WORKLOADS) -> tuple[Object, ...]:
     """Return every object below *folder*: documents with kind and name. They are shared: change copies."""
     found = []
     for file in sorted(folder.rglob("*.yaml")):
-        for body in yaml.safe_load_all(file.read_text(encoding="utf-8")):
+        for body in load_yamls(file.read_text(encoding="utf-8")):
             if isinstance(body, dict) and {"apiVersion", "kind", "metadata"} <= set(body):
                 found.append(Object(file=file, body=body))
     assert found, folder

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from receiver.config import load_text
 from receiver.core.model.policy import Pool
 from receiver.core.scaling.demand import IGNORED_NAMESPACES
 from receiver.doctor.smoke import Trial, manifest
 from tests.doctor.builders import installation
+from tests.lint import load_yaml
 from tests.workloads.cel import Policy
 from tests.workloads.files import CONFIGURATION, PodMade, objects, of_kind, pods
 
@@ -247,13 +247,13 @@ def test_every_pod_of_these_files_is_taken_as_pod_and_as_template(made: PodMade)
 def test_the_labels_that_the_policy_demands_are_those_that_costs_are_told_by() -> None:
     attribution = load_text(CONFIGURATION.read_text(encoding="utf-8")).configuration.attribution
     [listed] = [v["expression"] for v in DEFINITION.body["spec"]["variables"] if v["name"] == "attribution"]
-    assert set(yaml.safe_load(listed)) == set(attribution.model_dump().values())
+    assert set(load_yaml(listed)) == set(attribution.model_dump().values())
 
 
 def test_the_selectors_that_the_policy_takes_are_labels_of_every_pool_from_its_first_node_on() -> None:
     [listed] = [v["expression"] for v in DEFINITION.body["spec"]["variables"] if v["name"] == "poolLabels"]
     for pool in load_text(CONFIGURATION.read_text(encoding="utf-8")).policy.pools:
-        assert set(yaml.safe_load(listed)) <= set(pool.offered_labels)
+        assert set(load_yaml(listed)) <= set(pool.offered_labels)
 
 
 def test_a_policy_that_cannot_be_evaluated_lets_nothing_through_and_the_binding_denies() -> None:
@@ -271,7 +271,7 @@ def test_every_message_is_one_line_as_the_api_demands() -> None:
 
 
 def test_there_is_one_policy_and_it_is_applied_with_every_cluster() -> None:
-    listed = yaml.safe_load((CONFIGURATION.parent / "kustomization.yaml").read_text(encoding="utf-8"))["resources"]
+    listed = load_yaml((CONFIGURATION.parent / "kustomization.yaml").read_text(encoding="utf-8"))["resources"]
     assert str(DEFINITION.file.relative_to(CONFIGURATION.parent)) in listed
     assert [o.name for o in objects() if o.kind == "ValidatingAdmissionPolicy"] == [DEFINITION.name]
 
@@ -290,5 +290,5 @@ def test_the_expressions_call_only_what_kubernetes_and_the_evaluator_here_both_h
     "matched", load_text(CONFIGURATION.read_text(encoding="utf-8")).policy.pools, ids=lambda p: p.name
 )
 def test_the_pod_of_the_doctors_smoke_test_is_taken(matched: Pool, tmp_path: Path) -> None:
-    settings = installation(tmp_path, yaml.safe_load(CONFIGURATION.read_text(encoding="utf-8"))).settings
+    settings = installation(tmp_path, load_yaml(CONFIGURATION.read_text(encoding="utf-8"))).settings
     assert POLICY.refusals("pods", manifest(Trial(pool=matched), settings)) == []

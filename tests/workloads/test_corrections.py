@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import pytest
-import yaml
 
+from tests.lint import load_yaml
 from tests.workloads.corrections import CHECKS, wrong_in
 from tests.workloads.files import K8S, Object, objects
 
-WRONG = yaml.safe_load(Path(__file__).with_name("wrong_forms.yaml").read_text(encoding="utf-8"))
+WRONG = load_yaml(Path(__file__).with_name("wrong_forms.yaml").read_text(encoding="utf-8"))
 LIMITS = {"a default of one": {"default": 1}, "a max alone": {"max": 2}, "a request alone": {"defaultRequest": 1}}
 
 
@@ -19,7 +19,7 @@ def test_an_object_of_ours_has_none_of_the_wrong_forms(found: Object) -> None:
 
 @pytest.mark.parametrize("file", sorted(K8S.rglob("*values*.yaml")), ids=lambda file: str(file.relative_to(K8S)))
 def test_values_of_charts_have_none_of_the_wrong_forms(file: Path) -> None:
-    assert wrong_in(yaml.safe_load(file.read_text(encoding="utf-8"))) == []
+    assert wrong_in(load_yaml(file.read_text(encoding="utf-8"))) == []
 
 
 @pytest.mark.parametrize("form", WRONG)

@@ -6,21 +6,21 @@ from operator import getitem
 from typing import Any
 
 import pytest
-import yaml
 
 from receiver.config import load_text
 from receiver.core.model.policy import Pool
 from receiver.core.scaling.demand import IGNORED_NAMESPACES
 from tests.docs.commands import commands
 from tests.docs.pages import text_of
+from tests.lint import load_yaml
 from tests.workloads.files import CONFIGURATION, K8S, WORKLOADS, of_kind
 from tools.metrics_page import read
 
 JSON = dict[str, Any]
 FOLDER = WORKLOADS / "gpu-operator"
 COUNTERS = FOLDER / "dcgm-metrics.csv"
-VALUES: JSON = yaml.safe_load((FOLDER / "values.yaml").read_text(encoding="utf-8"))
-SCRAPED: JSON = yaml.safe_load(
+VALUES: JSON = load_yaml((FOLDER / "values.yaml").read_text(encoding="utf-8"))
+SCRAPED: JSON = load_yaml(
     (K8S / "overlays" / "kube-prometheus-stack" / "values-gpu-operator.yaml").read_text(encoding="utf-8")
 )
 POOLS = load_text(CONFIGURATION.read_text(encoding="utf-8")).policy.pools
@@ -36,7 +36,7 @@ def counters() -> list[list[str]]:
 def config_map(name: str) -> JSON:
     """Return the data of the ConfigMap called *name*, each key's text as YAML."""
     [found] = [o.body for o in of_kind("ConfigMap") if o.body["metadata"]["name"] == name]
-    return {key: yaml.safe_load(text) for key, text in found["data"].items()}
+    return {key: load_yaml(text) for key, text in found["data"].items()}
 
 
 def pool(name: str) -> Pool:
@@ -56,7 +56,7 @@ def test_every_line_of_the_counters_is_one_that_the_exporter_takes() -> None:
 
 
 def test_the_chart_is_told_of_every_config_map_that_is_here() -> None:
-    generated = yaml.safe_load((FOLDER / "kustomization.yaml").read_text(encoding="utf-8"))["configMapGenerator"]
+    generated = load_yaml((FOLDER / "kustomization.yaml").read_text(encoding="utf-8"))["configMapGenerator"]
     here = {g["name"] for g in generated} | {
         o.body["metadata"]["name"] for o in of_kind("ConfigMap") if o.file.parent == FOLDER
     }

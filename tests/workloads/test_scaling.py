@@ -8,13 +8,14 @@ import pytest
 import yaml
 
 from receiver.config import load_text
+from tests.lint import load_yaml
 from tests.rules.files import RECORDINGS, run
 from tests.workloads.files import CONFIGURATION, of_kind
 from tools.metric_names import metrics_in
 
 JSON = dict[str, Any]
 [ADAPTER] = [o.body for o in of_kind("ConfigMap") if o.body["metadata"]["name"] == "gpu-autoscaler-adapter"]
-RULES = yaml.safe_load(ADAPTER["data"]["config.yaml"])["rules"]
+RULES = load_yaml(ADAPTER["data"]["config.yaml"])["rules"]
 [HPA] = [o.body for o in of_kind("HorizontalPodAutoscaler")]
 [KEDA] = [o.body for o in of_kind("ScaledObject")]
 [VPA] = [o.body for o in of_kind("VerticalPodAutoscaler")]

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from receiver.config import load_text
 from receiver.ports import QUOTA_NAME
+from tests.lint import load_yaml
 from tests.workloads.files import CONFIGURATION, WORKLOADS, PodMade, of_kind, pods
 
 JSON = dict[str, Any]
@@ -93,7 +93,7 @@ def listed() -> set[Path]:
     return {
         kustomization.parent / resource
         for kustomization in WORKLOADS.rglob("kustomization.yaml")
-        for resource in yaml.safe_load(kustomization.read_text(encoding="utf-8"))["resources"]
+        for resource in load_yaml(kustomization.read_text(encoding="utf-8"))["resources"]
     }
 
 
@@ -107,5 +107,5 @@ def test_every_file_is_applied_by_a_kustomization_or_says_that_it_is_not() -> No
 
 def test_what_every_cluster_takes_includes_a_whole_team() -> None:
     whole = {file for file in (WORKLOADS / "team").glob("*.yaml") if file.name != "kustomization.yaml"}
-    root = yaml.safe_load((WORKLOADS / "kustomization.yaml").read_text(encoding="utf-8"))["resources"]
+    root = load_yaml((WORKLOADS / "kustomization.yaml").read_text(encoding="utf-8"))["resources"]
     assert whole <= {WORKLOADS / resource for resource in root}
