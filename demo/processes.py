@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Protocol
 
 import requests
 
@@ -56,6 +57,18 @@ def wait_until(check: Callable[[], bool], seconds: float, what: str) -> None:
         time.sleep(POLL_SECONDS)
 
 
+class Child(Protocol):
+    """What `Process` needs of a child; `subprocess.Popen` has it."""
+
+    @property
+    def pid(self) -> int: ...
+    @property
+    def returncode(self) -> int | None: ...
+    def poll(self) -> int | None: ...
+    def wait(self, timeout: float | None = None) -> int: ...
+    def terminate(self) -> None: ...
+
+
 class Process:
     """One part of a stack in a session of its own. It may be started again after it was stopped or killed.
 
@@ -67,7 +80,7 @@ class Process:
     ) -> None:
         self.name, self.log = name, log
         self._command, self._ready, self._env, self._cwd = tuple(command), ready, dict(env), cwd
-        self._running: subprocess.Popen[bytes] | None = None
+        self._running: Child | None = None
 
     @property
     def pid(self) -> int:

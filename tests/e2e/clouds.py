@@ -1,18 +1,36 @@
 """The simulated cloud of these tests: one pool of L40S nodes at zero, quick timings, the wall clock."""
 
+from datetime import datetime, timedelta
 from typing import Any
 
+from receiver.adapters.clock import SystemClock
+from simulator.clocks import Clock
 from simulator.server import Simulator
 from tests.e2e.receivers import POOL
 from tests.e2e.waiting import until
 
-QUICK = {"build": "1500ms", "boot": "200ms", "driver": "500ms", "image_pull": "0s", "warmup": "0s", "delete": "500ms"}
+QUICK = {"build": "300ms", "boot": "100ms", "driver": "100ms", "image_pull": "0s", "warmup": "0s", "delete": "200ms"}
 
 
-def a_cloud(count: int = 0, **changes: Any) -> Simulator:
+class ClockAhead:
+    """The wall clock, and as far ahead of it as it was moved."""
+
+    def __init__(self) -> None:
+        self._by = timedelta(0)
+
+    def now(self) -> datetime:
+        """Return the present, moved."""
+        return SystemClock().now() + self._by
+
+    def skip(self, by: timedelta) -> None:
+        """Let that time have passed."""
+        self._by += by
+
+
+def a_cloud(count: int = 0, clock: Clock | None = None, **changes: Any) -> Simulator:
     """Return a simulator that was not started yet, with *count* usable nodes."""
     pool = {"id": POOL, "size": "an.g1.l40s.kube.x1", "resources": {"nvidia.com/gpu": 1}, "count": count}
-    return Simulator({"pools": [pool], "timings": QUICK, **changes})
+    return Simulator({"pools": [pool], "timings": QUICK, **changes}, clock)
 
 
 def submit(cloud: Simulator, name: str = "train", **changes: Any) -> None:
@@ -43,11 +61,11 @@ def required(cloud: Simulator) -> int:
         return int(world.pools[POOL].required)
 
 
-def until_running(cloud: Simulator, name: str = "train", patience: float = 25.0) -> None:
+def until_running(cloud: Simulator, name: str = "train") -> None:
     """Wait until the job's pod runs."""
 
     def runs() -> bool:
         with cloud.moved() as world:
             return bool(world.pods["ml", f"{name}-0"].phase == "Running")
 
-    until(runs, f"a running pod of {name}", patience)
+    until(runs, f"a running pod of {name}")

@@ -18,6 +18,7 @@ import yaml
 from demo.configs import ROOT, plain_environment
 from demo.plan import API_KEY, REGION
 from demo.processes import Process, free_port
+from tests.e2e.forked import Forked
 from tests.e2e.waiting import PATIENCE, until
 
 WEBHOOK_TOKEN = "SECRET-webhook-token-of-the-tests"
@@ -50,7 +51,19 @@ def is_running(pid: int) -> bool:
 
 
 class Server(Process):
-    """One start of a server, whose exit status counts."""
+    """One start of a server, whose exit status counts. Not *forked*, it is what operators start."""
+
+    def __init__(self, output: Path, environ: Mapping[str, str], *, forked: bool) -> None:
+        command = (sys.executable, "-m", "receiver.cli.main", "serve")
+        super().__init__("receiver", command, lambda: True, output, environ, ROOT)
+        self._forked = forked
+
+    def spawn(self) -> None:
+        """Start it without waiting."""
+        if self._forked:
+            self._running = Forked(self._env, self.log)
+        else:
+            super().spawn()
 
     def wait(self, seconds: float) -> int:
         """Return the exit status of the process itself, not of its children. Raises TimeoutExpired."""
@@ -83,17 +96,16 @@ class Receiver:
 
     # --- the processes ---
 
-    def start(self) -> "Receiver":
-        """Start gunicorn as the command line does, in a process group of its own; returns at once."""
-        command = (sys.executable, "-m", "receiver.cli.main", "serve")
-        server = Server("receiver", command, lambda: True, self.output, self.environ, ROOT)
+    def start(self, *, forked: bool = True) -> "Receiver":
+        """Start gunicorn, by the command line unless *forked*, in a process group of its own; returns at once."""
+        server = Server(self.output, self.environ, forked=forked)
         self._starts.append(server)
         server.spawn()
         return self
 
-    def serve(self) -> "Receiver":
+    def serve(self, *, forked: bool = True) -> "Receiver":
         """Start and wait until the loop leads and has stepped once."""
-        self.start()
+        self.start(forked=forked)
         self.until_loop("leading")
         until(lambda: self.health()["steps"] >= 1, "a first step")
         return self

@@ -10,7 +10,7 @@ import requests
 from tests.adapters.store.builders import postgres_programs
 from tests.e2e.receivers import OPERATOR_TOKEN, POOL
 from tests.e2e.waiting import until
-from tests.faults.replica_set import ReplicaSet, Storm, replica_set
+from tests.faults.replica_set import PATIENCE, ReplicaSet, Storm, replica_set
 from tests.faults.replicas import Round, a_server, frozen_before_it_buys, hand_over, partitioned, play
 
 pytestmark = pytest.mark.skipif(postgres_programs() is None, reason="PostgreSQL's initdb is not installed")
@@ -23,12 +23,25 @@ def replicas(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReplicaSet]:
         yield found
 
 
+@pytest.fixture
+def a_round(replicas: ReplicaSet) -> Round:
+    """What breaks something, however long a takeover takes on this machine: `make replicas` measures that."""
+    return Round(replicas, random.Random("suite"), within=PATIENCE)
+
+
 def test_every_replica_says_who_leads_and_one_of_them_does(replicas: ReplicaSet) -> None:
-    leader = replicas.until_led()
+    def told() -> list[tuple[str, bool]]:
+        """Of each replica its loop, and whether its metric says that it leads."""
+        metrics = [receiver.get("/metrics").text for receiver in replicas.receivers]
+        leads = ["gpu_autoscaler_leader 1.0" in text.splitlines() for text in metrics]
+        return [(r.health()["loop"], led) for r, led in zip(replicas.receivers, leads, strict=True)]
+
+    def wanted() -> list[tuple[str, bool]]:
+        leader = replicas.until_led()
+        return [("leading", True) if n == leader else ("waiting", False) for n in range(len(replicas.receivers))]
+
     until(lambda: len({r.health()["leader"] for r in replicas.receivers}) == 1, "one leader for all")
-    for number, receiver in enumerate(replicas.receivers):
-        assert receiver.health()["loop"] == ("leading" if number == leader else "waiting")
-        assert f"gpu_autoscaler_leader {float(number == leader)}" in receiver.get("/metrics").text
+    until(lambda: told() == wanted(), "replicas that all say which of them leads")
 
 
 def test_what_a_person_says_to_a_replica_that_waits_is_done_by_the_one_that_leads(replicas: ReplicaSet) -> None:
@@ -41,25 +54,30 @@ def test_what_a_person_says_to_a_replica_that_waits_is_done_by_the_one_that_lead
     until(lambda: replicas.receivers[other].pool()["max_nodes"] == 7, "the ceiling in force")
 
 
-def test_a_leader_that_freezes_before_it_buys_is_replaced_and_does_nothing_when_it_wakes(replicas: ReplicaSet) -> None:
-    with Storm(replicas.receivers) as storm:
-        a = play(replicas, random.Random("suite"), storm, frozen_before_it_buys, rest=0.0)
-    assert a.wrong == []
+def test_a_leader_that_freezes_before_it_buys_is_replaced_and_does_nothing_when_it_wakes(
+    replicas: ReplicaSet, a_round: Round
+) -> None:
+    with Storm(replicas.receivers, pause=0.4) as storm:
+        play(a_round, storm, frozen_before_it_buys, rest=1.0)
+    assert a_round.wrong == []
     assert replicas.violations(storm.accepted) == []
-    assert len(storm.accepted) > 20
+    assert len(storm.accepted) > 5
     assert replicas.effects.bought >= 1
 
 
-def test_a_leader_that_reaches_civo_and_not_the_database_writes_nothing_more(replicas: ReplicaSet) -> None:
-    with Storm(replicas.receivers) as storm:
-        a = play(replicas, random.Random("suite"), storm, partitioned, rest=0.0)
-    assert a.wrong == []
-    assert a.takeover is not None
+def test_a_leader_that_reaches_civo_and_not_the_database_writes_nothing_more(
+    replicas: ReplicaSet, a_round: Round
+) -> None:
+    before = replicas.effects.bought
+    with Storm(replicas.receivers, pause=0.4) as storm:
+        play(a_round, storm, partitioned, rest=0.0)
+    assert a_round.wrong == []
+    assert a_round.takeover is not None
     assert replicas.violations(storm.accepted) == []
+    assert replicas.effects.bought > before
 
 
-def test_a_leader_that_is_told_to_stop_hands_over_at_once(replicas: ReplicaSet) -> None:
-    a = Round(replicas, random.Random("suite"))
-    hand_over(a)
-    assert a.wrong == []
+def test_a_leader_that_is_told_to_stop_gives_up_the_lead(replicas: ReplicaSet, a_round: Round) -> None:
+    hand_over(a_round)
+    assert a_round.wrong == []
     assert replicas.violations(()) == []

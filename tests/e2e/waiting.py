@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from demo.processes import wait_until
 
-PATIENCE = 25.0  # seconds; a machine that does other work as well takes its time
+PATIENCE = 60.0  # seconds; a machine that does other work as well takes its time
 
 
 def until(ask: Callable[[], object], what: str, patience: float = PATIENCE) -> None:

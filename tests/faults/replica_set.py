@@ -174,6 +174,11 @@ class ReplicaSet:
         query = "SELECT term, app, min(at) FROM seen_leases WHERE owner IS NOT NULL GROUP BY term, app ORDER BY term"
         return [(int(term), str(app), at) for term, app, at in self.rows(query)]
 
+    def taken_from(self, term: int) -> str | None:
+        """Who still had the lease when *term* began; None when it had been given up."""
+        found = self.rows("SELECT old_owner FROM seen_leases WHERE term = %s ORDER BY id LIMIT 1", term)
+        return found[0][0] and str(found[0][0])
+
     # --- what is there
 
     def rows(self, query: str, *given: Any) -> list[tuple[Any, ...]]:
