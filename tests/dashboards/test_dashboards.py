@@ -1,6 +1,8 @@
 """What Grafana, its linter and whoever imports a file need of every dashboard."""
 
 import re
+from collections import Counter
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -8,14 +10,11 @@ import pytest
 import yaml
 
 from tests.dashboards.files import DASHBOARDS, FOLDER, JSON, PATHS, panels
+from tests.lint import none_of
 from tools.dashboards.__main__ import files, main
 from tools.dashboards.links import RUNBOOKS
 
-every_dashboard = pytest.mark.parametrize("dashboard", DASHBOARDS.values(), ids=DASHBOARDS)
-every_panel = pytest.mark.parametrize(
-    "panel",
-    [pytest.param(p, id=f"{uid}: {p['title']}") for uid, d in DASHBOARDS.items() for p in panels(d)],
-)
+PANELS = {f"{uid}: {p['title']}": p for uid, d in DASHBOARDS.items() for p in panels(d)}
 UIDS = ("pools", "utilization", "cost", "queues", "receiver")
 KINDS = {"timeseries", "stat", "gauge", "bargauge", "table", "status-history", "state-timeline", "heatmap"}
 # Names of Grafana's own list of units (packages/grafana-data/src/valueFormats/categories.ts).
@@ -57,71 +56,92 @@ def test_there_are_five_and_their_uids_do_not_change() -> None:
     assert all(d["uid"] == name for name, d in DASHBOARDS.items())
 
 
-@every_dashboard
-def test_a_file_can_be_imported_and_provisioned_as_it_is(dashboard: JSON) -> None:
-    assert dashboard["id"] is None
-    assert dashboard["editable"] is False
-    assert "__inputs" not in dashboard
-    assert 36 <= dashboard["schemaVersion"] <= 41  # what Grafana 10 to 13 read without a newer migration
-    assert not [t for t in texts(dashboard) if "DS_PROMETHEUS" in t]
+def test_a_file_can_be_imported_and_provisioned_as_it_is() -> None:
+    none_of(
+        name
+        for name, d in DASHBOARDS.items()
+        if d["id"] is not None
+        or d["editable"] is not False
+        or "__inputs" in d
+        or not 36 <= d["schemaVersion"] <= 41  # what Grafana 10 to 13 read without a newer migration
+        or any("DS_PROMETHEUS" in text for text in texts(d))
+    )
 
 
-@every_dashboard
-def test_the_data_source_is_chosen_and_used_everywhere(dashboard: JSON) -> None:
-    chosen = variables(dashboard)["datasource"]
-    assert (chosen["type"], chosen["query"], chosen["label"]) == ("datasource", "prometheus", "Data source")
-    places = [*panels(dashboard), *(t for p in panels(dashboard) for t in p["targets"])]
-    places += dashboard["annotations"]["list"]
-    places += [v for v in variables(dashboard).values() if v["type"] == "query"]
-    assert all(place["datasource"] == DATASOURCE for place in places)
+def test_the_data_source_is_chosen_and_used_everywhere() -> None:
+    chosen = {name: variables(dashboard)["datasource"] for name, dashboard in DASHBOARDS.items()}
+    wanted = ("datasource", "prometheus", "Data source")
+
+    none_of(name for name, v in chosen.items() if (v["type"], v["query"], v["label"]) != wanted)
+    none_of(
+        f"{name}: {place.get('title') or place.get('name') or place}"
+        for name, d in DASHBOARDS.items()
+        for place in asking(d)
+        if place["datasource"] != DATASOURCE
+    )
 
 
-@every_dashboard
-def test_every_choice_can_be_all_and_then_takes_series_without_the_label(dashboard: JSON) -> None:
-    chosen = [v for v in variables(dashboard).values() if v["type"] == "query"]
-    assert "cluster" in {v["name"] for v in chosen}
-    for variable in chosen:
-        assert (variable["includeAll"], variable["allValue"], variable["refresh"]) == (True, ".*", 2)
-        assert variable["current"]["value"] == ["$__all"]
+def asking(dashboard: JSON) -> Iterator[JSON]:
+    """Everything of a dashboard that names a data source."""
+    yield from panels(dashboard)
+    yield from (target for panel in panels(dashboard) for target in panel["targets"])
+    yield from dashboard["annotations"]["list"]
+    yield from (v for v in variables(dashboard).values() if v["type"] == "query")
 
 
-@every_dashboard
-def test_every_variable_is_used_and_no_other(dashboard: JSON) -> None:
-    used = {name for t in texts(dashboard) for name in re.findall(r"\$\{?([a-z]\w*)", t)}
-    assert used == set(variables(dashboard))
+def test_every_choice_can_be_all_and_then_takes_series_without_the_label() -> None:
+    chosen = [(n, v) for n, d in DASHBOARDS.items() for v in variables(d).values() if v["type"] == "query"]
+
+    none_of(set(DASHBOARDS) - {name for name, variable in chosen if variable["name"] == "cluster"})
+    none_of(
+        f"{name}: {v['name']}"
+        for name, v in chosen
+        if (v["includeAll"], v["allValue"], v["refresh"]) != (True, ".*", 2) or v["current"]["value"] != ["$__all"]
+    )
 
 
-@every_dashboard
-def test_panels_have_numbers_of_their_own_and_do_not_overlap(dashboard: JSON) -> None:
-    numbers = [p["id"] for p in dashboard["panels"]]
-    assert len(numbers) == len(set(numbers))
+def test_every_variable_is_used_and_no_other() -> None:
+    used = {n: {w for t in texts(d) for w in re.findall(r"\$\{?([a-z]\w*)", t)} for n, d in DASHBOARDS.items()}
+
+    none_of(f"{name}: {found}" for name, d in DASHBOARDS.items() for found in sorted(used[name] ^ set(variables(d))))
+
+
+def test_panels_have_numbers_of_their_own_and_do_not_overlap() -> None:
+    none_of(f"{name}: {wrong}" for name, dashboard in DASHBOARDS.items() for wrong in overlaps(dashboard["panels"]))
+
+
+def overlaps(placed: list[JSON]) -> Iterator[str]:
+    """Yield which panels share a number, leave the grid of 24 columns, or lie on another one."""
     taken: dict[tuple[int, int], str] = {}
-    for panel in dashboard["panels"]:
-        place = panel["gridPos"]
-        assert place["x"] + place["w"] <= 24
-        for cell in (
-            (x, y)
-            for x in range(place["x"], place["x"] + place["w"])
-            for y in range(place["y"], place["y"] + place["h"])
-        ):
-            assert cell not in taken, f"{panel['title']} lies on {taken[cell]}"
-            taken[cell] = panel["title"]
+    numbers: set[int] = set()
+    for panel in placed:
+        title, place = panel["title"], panel["gridPos"]
+        if panel["id"] in numbers or place["x"] + place["w"] > 24:
+            yield f"{title}: its number {panel['id']} or its place"
+        numbers.add(panel["id"])
+        cells = [(place["x"] + x, place["y"] + y) for x in range(place["w"]) for y in range(place["h"])]
+        yield from {f"{title} lies on {taken[cell]}" for cell in cells if cell in taken}
+        taken |= dict.fromkeys(cells, title)
 
 
-@every_dashboard
-def test_a_row_of_panels_fills_the_width(dashboard: JSON) -> None:
-    lines: dict[int, int] = {}
-    for panel in dashboard["panels"]:
-        lines[panel["gridPos"]["y"]] = lines.get(panel["gridPos"]["y"], 0) + panel["gridPos"]["w"]
-    assert set(lines.values()) == {24}
+def test_a_row_of_panels_fills_the_width() -> None:
+    widths: Counter[tuple[str, int]] = Counter()
+    for name, dashboard in DASHBOARDS.items():
+        for panel in dashboard["panels"]:
+            widths[name, panel["gridPos"]["y"]] += panel["gridPos"]["w"]
+
+    none_of(f"{name}: the row at {y} is {width} wide" for (name, y), width in widths.items() if width != 24)
 
 
-@every_dashboard
-def test_a_dashboard_leads_to_the_others_to_the_receiver_and_to_the_runbooks(dashboard: JSON) -> None:
-    assert dashboard["tags"] == ["gpu-autoscaler"]
-    others, *elsewhere = dashboard["links"]
-    assert (others["type"], others["tags"], others["keepTime"]) == ("dashboards", ["gpu-autoscaler"], True)
-    assert [link["url"].partition("}")[0] + "}" for link in elsewhere] == ["${receiver}", "${runbooks}"]
+def test_a_dashboard_leads_to_the_others_to_the_receiver_and_to_the_runbooks() -> None:
+    none_of(
+        f"{name}: {[link.get('url', link['type']) for link in d['links']]}"
+        for name, d in DASHBOARDS.items()
+        for others, *elsewhere in [d["links"]]
+        if d["tags"] != ["gpu-autoscaler"]
+        or (others["type"], others["tags"], others["keepTime"]) != ("dashboards", ["gpu-autoscaler"], True)
+        or [link["url"].partition("}")[0] + "}" for link in elsewhere] != ["${receiver}", "${runbooks}"]
+    )
 
 
 def test_panels_lead_to_runbooks_that_exist() -> None:
@@ -135,56 +155,78 @@ def test_panels_lead_to_runbooks_that_exist() -> None:
     assert told == there, "say in tools/dashboards/links.py which panel shows what a new alert is about"
 
 
-@every_panel
-def test_a_panel_says_what_it_shows(panel: JSON) -> None:
-    assert panel["title"]
-    assert len(panel["description"].split()) > 2
-    assert panel["description"].endswith(".")
+def test_a_panel_says_what_it_shows() -> None:
+    none_of(
+        name
+        for name, panel in PANELS.items()
+        if not panel["title"] or len(panel["description"].split()) <= 2 or not panel["description"].endswith(".")
+    )
 
 
-@every_panel
-def test_a_panel_is_of_a_kind_that_still_exists_and_has_a_unit(panel: JSON) -> None:
-    assert panel["type"] in KINDS
-    assert panel["fieldConfig"]["defaults"]["unit"] in UNITS
+def test_no_two_panels_of_a_dashboard_share_a_title() -> None:
+    titles = Counter(f"{name}: {panel['title']}" for name, d in DASHBOARDS.items() for panel in panels(d))
+
+    none_of(title for title, count in titles.items() if count > 1)
 
 
-@every_panel
-def test_a_panel_asks_for_something_and_every_query_has_a_letter(panel: JSON) -> None:
-    letters = [t["refId"] for t in panel["targets"]]
-    assert letters
-    assert letters == sorted(set(letters))
+def test_a_panel_is_of_a_kind_that_still_exists_and_has_a_unit() -> None:
+    none_of(
+        f"{name}: {panel['type']}, {panel['fieldConfig']['defaults']['unit']}"
+        for name, panel in PANELS.items()
+        if panel["type"] not in KINDS or panel["fieldConfig"]["defaults"]["unit"] not in UNITS
+    )
 
 
-@every_panel
-def test_thresholds_rise_from_a_first_colour(panel: JSON) -> None:
-    steps = panel["fieldConfig"]["defaults"].get("thresholds", {}).get("steps", [{"value": None}])
-    assert steps[0]["value"] is None
-    assert all(a["value"] < b["value"] for a, b in pairwise(steps[1:]))
+def test_a_panel_asks_for_something_and_every_query_has_a_letter() -> None:
+    letters = {name: [t["refId"] for t in panel["targets"]] for name, panel in PANELS.items()}
+
+    none_of(f"{name}: {found}" for name, found in letters.items() if not found or found != sorted(set(found)))
 
 
-@every_panel
-def test_rates_are_over_an_interval_that_fits_the_scrape(panel: JSON) -> None:
-    for target in panel["targets"]:
-        if "increase(" in target["expr"] or "rate(" in target["expr"]:
-            windows = re.findall(r"(?:increase|rate|delta)\([^\[]*\[([^\]]+)\]", target["expr"])
-            assert windows
-            assert set(windows) <= {"$__rate_interval", "1h"}
+def test_thresholds_rise_from_a_first_colour() -> None:
+    defaults = ((name, panel["fieldConfig"]["defaults"]) for name, panel in PANELS.items())
+    values = {name: [s["value"] for s in has["thresholds"]["steps"]] for name, has in defaults if "thresholds" in has}
+
+    assert values
+    none_of(
+        f"{name}: {found}"
+        for name, found in values.items()
+        if found[0] is not None or not all(a < b for a, b in pairwise(found[1:]))
+    )
 
 
-@every_dashboard
-def test_annotations_do_not_rely_on_intervals_that_grafana_reckons_wrong_there(dashboard: JSON) -> None:
-    notes = dashboard["annotations"]["list"]
-    assert {n["step"] for n in notes} == {"60s"}
-    assert not [n for n in notes if "$__" in n["expr"]]
-    assert all("[120s]" in n["expr"] for n in notes if "changes(" in n["expr"])
+def test_rates_are_over_an_interval_that_fits_the_scrape() -> None:
+    fitting = {"$__rate_interval", "1h"}
+
+    none_of(
+        f"{name}: {target['expr']}"
+        for name, panel in PANELS.items()
+        for target in panel["targets"]
+        if "increase(" in target["expr"] or "rate(" in target["expr"]
+        for windows in [set(re.findall(r"(?:increase|rate|delta)\([^\[]*\[([^\]]+)\]", target["expr"]))]
+        if not windows or not windows <= fitting
+    )
 
 
-@every_panel
-def test_a_counter_is_never_shown_as_it_is_but_in_a_table_of_totals(panel: JSON) -> None:
-    if panel["type"] != "table":
-        for target in panel["targets"]:
-            bare = re.sub(r"(?:increase|rate)\([^\[]*\[", "", target["expr"])
-            assert not re.search(r"\w_total\b", bare)
+def test_annotations_do_not_rely_on_intervals_that_grafana_reckons_wrong_there() -> None:
+    none_of(
+        f"{name}: {note['name']}"
+        for name, dashboard in DASHBOARDS.items()
+        for note in dashboard["annotations"]["list"]
+        if note["step"] != "60s"
+        or "$__" in note["expr"]
+        or ("changes(" in note["expr"] and "[120s]" not in note["expr"])
+    )
+
+
+def test_a_counter_is_never_shown_as_it_is_but_in_a_table_of_totals() -> None:
+    none_of(
+        f"{name}: {target['expr']}"
+        for name, panel in PANELS.items()
+        for target in panel["targets"]
+        if panel["type"] != "table"
+        if re.search(r"\w_total\b", re.sub(r"(?:increase|rate)\([^\[]*\[", "", target["expr"]))
+    )
 
 
 def columns(panel: JSON) -> JSON:
@@ -193,16 +235,20 @@ def columns(panel: JSON) -> JSON:
     return renamed
 
 
-@pytest.mark.parametrize(
-    "panel",
-    [pytest.param(p, id=p["title"]) for d in DASHBOARDS.values() for p in panels(d) if p["type"] == "table"],
-)
-def test_a_table_shows_every_value_and_overrides_only_what_it_shows(panel: JSON) -> None:
+def test_a_table_shows_every_value_and_overrides_only_what_it_shows() -> None:
+    tables = {name: panel for name, panel in PANELS.items() if panel["type"] == "table"}
+
+    assert tables
+    none_of(f"{name}: {found}" for name, panel in tables.items() for found in sorted(unshown(panel)))
+
+
+def unshown(panel: JSON) -> set[str]:
+    """The values that a table asks for and hides, and the columns that it sets or sorts by without showing them."""
     shown = columns(panel)
-    if len(panel["targets"]) > 1:
-        assert {f"Value #{t['refId']}" for t in panel["targets"]} <= set(shown)
-    assert {o["matcher"]["options"] for o in panel["fieldConfig"]["overrides"]} <= set(shown.values())
-    assert {s["displayName"] for s in panel["options"]["sortBy"]} <= set(shown.values())
+    values = {f"Value #{t['refId']}" for t in panel["targets"]} if len(panel["targets"]) > 1 else set()
+    named = {o["matcher"]["options"] for o in panel["fieldConfig"]["overrides"]}
+    named |= {s["displayName"] for s in panel["options"]["sortBy"]}
+    return (values - set(shown)) | (named - set(shown.values()))
 
 
 def test_utilization_has_the_colours_that_were_agreed() -> None:

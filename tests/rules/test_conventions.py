@@ -3,37 +3,42 @@
 import itertools
 import re
 from collections import Counter
+from collections.abc import Collection
 from functools import cache
 from typing import Any
 
-import pytest
-import yaml
-
 from receiver.core.model.signals import COMPONENT, HEARTBEAT_ALERT, SignalAction
+from tests.lint import load_yaml, none_of
 from tests.rules.files import ALERTS, EVERY_RULE, GROUPS, HEARTBEAT, RECORDINGS, RULE_FILES, TEST_FILES, Rule
 
 RUNBOOKS = "https://civo-gpu-autoscaler.example/docs/runbooks/"
 
-every_alert = pytest.mark.parametrize("alert", ALERTS, ids=lambda rule: rule.name)
-every_recording = pytest.mark.parametrize("recording", RECORDINGS, ids=lambda rule: rule.name)
+EXPRESSIONS = {rule.name: rule.body["expr"] for rule in EVERY_RULE}
+HOURS = {"d": 24, "h": 1, "m": 1 / 60, "s": 1 / 3600}
+WINDOW = re.compile(r"\[(\d+)([dhms])(?::\w*)?\]")
+OPERATIONS = "sum|count|count1h|avg|avg5m|avg10m|min|max|p50|p95|ratio|relabel|latest"
 
 
 @cache
 def _tests() -> list[dict[str, Any]]:
-    return [test for file in TEST_FILES for test in yaml.safe_load(file.read_text())["tests"]]
+    return [test for file in TEST_FILES for test in load_yaml(file.read_text())["tests"]]
 
 
-def _expectations(name: str) -> set[bool]:
-    """Whether promtool tests expect *name* to yield something (True) and to yield nothing (False)."""
+@cache
+def _expectations() -> set[tuple[str, bool]]:
+    """Each rule with whether promtool tests expect it to yield something (True) and to yield nothing (False)."""
     found = set()
     for test in _tests():
         for check in test.get("alert_rule_test", []):
-            if check["alertname"] == name:
-                found.add(bool(check.get("exp_alerts")))
+            found.add((check["alertname"], bool(check.get("exp_alerts"))))
         for check in test.get("promql_expr_test", []):
-            if re.search(rf"(?<![\w:]){re.escape(name)}(?![\w:])", check["expr"]):
-                found.add(bool(check.get("exp_samples")))
+            found |= {(name, bool(check.get("exp_samples"))) for name in _recordings_in(check["expr"])}
     return found
+
+
+def _recordings_in(expr: str) -> set[str]:
+    """The recordings of ours that *expr* names."""
+    return set(re.findall(r"(?<![\w:])[a-z_]+:\w+:\w+(?![\w:])", expr)) & {r.name for r in RECORDINGS}
 
 
 def fired(name: str) -> list[dict[str, Any]]:
@@ -50,139 +55,147 @@ def _comment(rule: Rule) -> str:
     return "\n".join(above)
 
 
-def _reads(rule: Rule) -> list[Rule]:
-    """The recordings of ours that *rule*'s expression reads."""
-    return [r for r in RECORDINGS if re.search(rf"(?<![\w:]){re.escape(r.name)}(?![\w:])", rule.body["expr"])]
+@cache
+def _reads(name: str) -> list[Rule]:
+    """The recordings of ours that the rule *name* reads."""
+    return [rule for rule in RECORDINGS if rule.name in _recordings_in(EXPRESSIONS[name])]
 
 
-@every_alert
-def test_every_alert_is_seen_to_fire_and_to_stay_silent(alert: Rule) -> None:
-    assert _expectations(alert.name) == ({True} if alert.name == HEARTBEAT else {True, False})
+def test_every_alert_is_seen_to_fire_and_to_stay_silent() -> None:
+    silent = ((alert.name, False) for alert in ALERTS if alert.name != HEARTBEAT)
+    fires = ((alert.name, True) for alert in ALERTS)
+    missing = {*fires, *silent} - _expectations()
+
+    none_of(f"{name} {'fires' if seen else 'stays silent'} in no promtool test" for name, seen in sorted(missing))
+    assert (HEARTBEAT, False) not in _expectations()
 
 
-@every_recording
-def test_every_recording_is_seen_to_tell_something(recording: Rule) -> None:
-    assert True in _expectations(recording.name)
+def test_every_recording_is_seen_to_tell_something() -> None:
+    none_of(recording.name for recording in RECORDINGS if (recording.name, True) not in _expectations())
 
 
-@every_recording
-def test_every_recording_is_seen_to_vanish_with_its_source(recording: Rule) -> None:
-    assert False in _expectations(recording.name)
+def test_every_recording_is_seen_to_vanish_with_its_source() -> None:
+    none_of(recording.name for recording in RECORDINGS if (recording.name, False) not in _expectations())
 
 
 def test_promtool_tests_are_named_as_sentences() -> None:
-    assert [t["name"] for t in _tests() if len(t["name"].split()) < 5] == []
+    none_of(t["name"] for t in _tests() if len(t["name"].split()) < 5)
 
 
 def test_no_two_rules_and_no_two_promtool_tests_share_a_name() -> None:
     names = Counter([rule.name for rule in EVERY_RULE] + [test["name"] for test in _tests()])
 
-    assert [name for name, count in names.items() if count > 1] == []
+    none_of(name for name, count in names.items() if count > 1)
 
 
-@every_recording
-def test_recordings_are_named_level_metric_operation(recording: Rule) -> None:
-    operation = "sum|count|count1h|avg|avg5m|avg10m|min|max|p50|p95|ratio|relabel|latest"
-    assert re.fullmatch(rf"[a-z_]+:[a-z_]+:({operation})", recording.name)
+def test_recordings_are_named_level_metric_operation() -> None:
+    none_of(r.name for r in RECORDINGS if not re.fullmatch(rf"[a-z_]+:[a-z_]+:({OPERATIONS})", r.name))
 
 
-@every_alert
-def test_an_alert_says_which_component_which_action_and_in_which_namespace(alert: Rule) -> None:
-    labels = alert.body["labels"]
+def test_an_alert_says_which_component_which_action_and_in_which_namespace() -> None:
+    allowed: dict[str, Collection[str]] = {
+        "component": {COMPONENT},
+        "namespace": {"gpu-autoscaler"},
+        "action": set(SignalAction),
+        "severity": {"none", "warning", "critical"},
+    }
 
-    assert labels["component"] == COMPONENT
-    assert labels["namespace"] == "gpu-autoscaler"
-    assert labels["action"] in set(SignalAction)
-    assert set(labels) == {"component", "namespace", "action", "severity"}
-
-
-@every_alert
-def test_no_alert_has_a_severity_that_common_configurations_inhibit(alert: Rule) -> None:
-    allowed = {"none"} if alert.name == HEARTBEAT else {"warning", "critical"}
-
-    assert alert.body["labels"]["severity"] in allowed
-
-
-@every_alert
-def test_no_label_of_an_alert_is_a_template(alert: Rule) -> None:
-    assert [value for value in alert.body["labels"].values() if "{{" in value] == []
+    none_of(
+        f"{alert.name}: {labels}"
+        for alert in ALERTS
+        for labels in [alert.body["labels"]]
+        if labels.keys() != allowed.keys() or any(value not in allowed[key] for key, value in labels.items())
+    )
 
 
-@every_alert
-def test_an_alert_explains_itself_and_names_its_runbook(alert: Rule) -> None:
-    annotations = alert.body["annotations"]
+def test_no_alert_has_a_severity_that_common_configurations_inhibit() -> None:
+    severity = {alert.name: alert.body["labels"]["severity"] for alert in ALERTS}
 
-    assert set(annotations) == {"summary", "description", "runbook_url"}
-    assert annotations["runbook_url"] == f"{RUNBOOKS}{alert.name}.md"
-
-
-@every_alert
-def test_a_summary_is_one_sentence_without_figures(alert: Rule) -> None:
-    summary = alert.body["annotations"]["summary"]
-
-    assert summary.endswith(".")
-    assert "$value" not in summary
+    assert severity.pop(HEARTBEAT) == "none"
+    none_of(f"{name}: {found}" for name, found in severity.items() if found not in ("warning", "critical"))
 
 
-@every_alert
-def test_an_alert_compares_something(alert: Rule) -> None:
-    expr = alert.body["expr"]
-    if alert.name == HEARTBEAT:
-        assert expr == "vector(1)"
-    else:
-        assert re.search(r"[<>]=? ", expr)
+def test_no_label_of_an_alert_is_a_template() -> None:
+    none_of(f"{alert.name}: {text}" for alert in ALERTS for text in alert.body["labels"].values() if "{{" in text)
 
 
-@every_alert
-def test_an_alert_of_a_pool_says_its_name_and_any_other_has_no_pool(alert: Rule) -> None:
+def test_an_alert_explains_itself_and_names_its_runbook() -> None:
+    annotations = {alert.name: alert.body["annotations"] for alert in ALERTS}
+
+    none_of(
+        f"{name}: {sorted(has)}, {has.get('runbook_url')}"
+        for name, has in annotations.items()
+        if has.keys() != {"summary", "description", "runbook_url"} or has["runbook_url"] != f"{RUNBOOKS}{name}.md"
+    )
+
+
+def test_a_summary_is_one_sentence_without_figures() -> None:
+    summaries = {alert.name: alert.body["annotations"]["summary"] for alert in ALERTS}
+
+    none_of(f"{name}: {text}" for name, text in summaries.items() if not text.endswith(".") or "$value" in text)
+
+
+def test_an_alert_compares_something() -> None:
+    assert EXPRESSIONS[HEARTBEAT] == "vector(1)"
+    none_of(a.name for a in ALERTS if a.name != HEARTBEAT and not re.search(r"[<>]=? ", a.body["expr"]))
+
+
+def test_an_alert_of_a_pool_says_its_name_and_any_other_has_no_pool() -> None:
     """What an alert is seen to carry: labels of the alerts that the promtool tests expect of it."""
-    carried = {label for one in fired(alert.name) for label in one["exp_labels"]}
+    carrying = {alert.name for alert in ALERTS if any("pool" in one["exp_labels"] for one in fired(alert.name))}
+    joined = {a.name for a in ALERTS if re.search(r"group_left \((pool, )?pool_name\)", a.body["expr"])}
+    saying = {a.name for a in ALERTS if "$labels.pool_name" in a.body["annotations"]["summary"]}
 
-    assert ("pool" in carried) == bool(re.search(r"group_left \((pool, )?pool_name\)", alert.body["expr"]))
-    assert ("pool" in carried) == ("$labels.pool_name" in alert.body["annotations"]["summary"])
-
-
-@every_alert
-def test_no_value_is_in_a_label_that_a_rule_makes(alert: Rule) -> None:
-    assert "count_values" not in alert.body["expr"]
+    none_of(sorted((carrying | joined | saying) - (carrying & joined & saying)))
 
 
-@pytest.mark.parametrize(
-    "alert", [a for a in ALERTS if "keep_firing_for" in a.body or "for" in a.body], ids=lambda rule: rule.name
-)
-def test_how_long_an_alert_waits_or_stays_is_explained_above_it(alert: Rule) -> None:
-    assert "`for`" in _comment(alert) or "`keep_firing_for`" in _comment(alert)
+def test_no_value_is_in_a_label_that_a_rule_makes() -> None:
+    none_of(alert.name for alert in ALERTS if "count_values" in alert.body["expr"])
 
 
-@pytest.mark.parametrize("alert", [a for a in ALERTS if "absent(" in a.body["expr"]], ids=lambda rule: rule.name)
-def test_what_is_absent_at_every_start_is_waited_for(alert: Rule) -> None:
-    assert "for" in alert.body
+def test_how_long_an_alert_waits_or_stays_is_explained_above_it() -> None:
+    lasting = [alert for alert in ALERTS if alert.body.keys() & {"keep_firing_for", "for"}]
+
+    assert lasting
+    none_of(alert.name for alert in lasting if not re.search("`(for|keep_firing_for)`", _comment(alert)))
 
 
-@pytest.mark.parametrize("rule", EVERY_RULE, ids=lambda rule: rule.name)
-def test_a_rule_reads_of_its_own_group_only_what_stands_before_it(rule: Rule) -> None:
-    later = [r.name for r in _reads(rule) if r.group == rule.group and r.place >= rule.place and r != rule]
+def test_what_is_absent_at_every_start_is_waited_for() -> None:
+    absent = [alert for alert in ALERTS if "absent(" in alert.body["expr"]]
 
-    assert later == []  # it would be one interval old
+    assert absent
+    none_of(alert.name for alert in absent if "for" not in alert.body)
 
 
-@every_recording
-def test_a_rule_reads_its_own_past_only_over_a_range(recording: Rule) -> None:
+def test_a_rule_reads_of_its_own_group_only_what_stands_before_it() -> None:
+    """What stands after it would be one interval old."""
+    none_of(
+        f"{rule.name} reads {read.name}"
+        for rule in EVERY_RULE
+        for read in _reads(rule.name)
+        if read.group == rule.group and read.place >= rule.place and read != rule
+    )
+
+
+def test_a_rule_reads_its_own_past_only_over_a_range() -> None:
     """A recording that carries itself on would otherwise end with the first evaluation that is missed."""
-    expr = recording.body["expr"]
-    name = rf"(?<![\w:]){re.escape(recording.name)}(?![\w:])"
 
-    assert len(re.findall(name, expr)) == len(re.findall(rf"last_over_time\({name}\[\d+[hm]\]\)", expr))
+    def times(pattern: str, rule: Rule) -> int:
+        name = rf"(?<![\w:]){re.escape(rule.name)}(?![\w:])"
+        return len(re.findall(pattern % name, rule.body["expr"]))
+
+    none_of(r.name for r in RECORDINGS if times("%s", r) != times(r"last_over_time\(%s\[\d+[hm]\]\)", r))
 
 
-@pytest.mark.parametrize("rule", EVERY_RULE, ids=lambda rule: rule.name)
-def test_a_window_of_half_a_day_or_more_is_read_in_a_slow_group(rule: Rule) -> None:
+def test_a_window_of_half_a_day_or_more_is_read_in_a_slow_group() -> None:
     """Such windows over every GPU took half of the time of all rules."""
-    hours = {"d": 24, "h": 1, "m": 1 / 60, "s": 1 / 3600}
-    windows = re.findall(r"\[(\d+)([dhms])(?::\w*)?\]", rule.body["expr"])
-    longest = max((int(number) * hours[unit] for number, unit in windows), default=0.0)
-
-    assert longest < 12 or GROUPS[rule.group] in ("2m", "5m")
+    none_of(
+        f"{rule.name}: {number}{unit}"
+        for rule in EVERY_RULE
+        if GROUPS[rule.group] not in ("2m", "5m")
+        for number, unit in WINDOW.findall(rule.body["expr"])
+        if int(number) * HOURS[unit] >= 12
+    )
 
 
 # Alerts about nodes or pods that name neither, and why.
@@ -197,13 +210,16 @@ NAMELESS = {
 }
 
 
-@every_alert
-def test_an_alert_about_nodes_or_pods_names_them(alert: Rule) -> None:
-    told = " ".join(alert.body["annotations"].values())
-    about = re.search(r"\b(node|pod|workload|namespace_\w+|node_\w+|kube_\w+)\b", alert.body["expr"])
+def test_an_alert_about_nodes_or_pods_names_them() -> None:
+    about = re.compile(r"\b(node|pod|workload|namespace_\w+|node_\w+|kube_\w+)\b")
+    told = {alert.name: " ".join(alert.body["annotations"].values()) for alert in ALERTS}
 
-    if about and alert.name not in NAMELESS:
-        assert re.search(r"[Ll]abels\.(node|pod|instance)\b", told)
+    none_of(
+        alert.name
+        for alert in ALERTS
+        if about.search(alert.body["expr"]) and alert.name not in NAMELESS
+        if not re.search(r"[Ll]abels\.(node|pod|instance)\b", told[alert.name])
+    )
 
 
 def test_demand_reaches_its_alert_without_a_hop_to_another_group() -> None:
@@ -212,7 +228,7 @@ def test_demand_reaches_its_alert_without_a_hop_to_another_group() -> None:
     while ahead:
         rule = ahead.pop()
         groups.add(rule.group)
-        ahead += _reads(rule)
+        ahead += _reads(rule.name)
 
     assert groups == {"gpu-autoscaler.demand"}
     assert "for" not in pending.body
