@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cache
+from types import FunctionType
 from typing import Any
 
 from simulator.world import World
@@ -79,13 +81,19 @@ def bugs(seed: int, troubled: int, pools: list[PoolPlan]) -> list[Event]:
     return found
 
 
+@cache
+def _functions() -> dict[str, FunctionType]:
+    """The functions that a bug may be in: to find them takes as long as several steps."""
+    found = functions()
+    return {name: found[name] for name in (*FOR_PEOPLE, *FOR_A_POOL)}
+
+
 class Bugs:
     """The bugs that a world has now."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._all: list[Bug] = []
-        self._functions = functions()
         self.raised = 0
 
     def begin(self, what: dict[str, Any]) -> None:
@@ -110,7 +118,7 @@ class Bugs:
             for bug in self.now:
                 first.setdefault(bug.function, bug)
             for bug in first.values():
-                function = self._functions[bug.function]
+                function = _functions()[bug.function]
                 stack.enter_context(planted(function, self._strikes(bug), self._is_of(bug)))
             yield
 
