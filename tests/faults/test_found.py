@@ -1,8 +1,10 @@
 """Small examples of what the random worlds found, one per bug."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 
+from receiver.core.model.actions import Action
 from receiver.core.model.memory import PoolMemory
 from receiver.core.model.model import Backoff
 from receiver.core.model.policy import Billing, Limits
@@ -10,7 +12,17 @@ from receiver.ports import Store, TryLater
 from receiver.replay.world.objects import WorldPool
 from tests.core.builders import NOW, a_pod, a_state, facts, run
 from tests.core.builders import a_policy as a_core_policy
-from tests.step.harness import GPU, SIZE, Life, a_policy, a_world, until_cordoned
+from tests.step.harness import GPU, SIZE, TICK, Life, a_policy, a_world, until_cordoned
+
+
+def run_until(life: Life, holds: Callable[[], bool]) -> None:
+    """Run until *holds* after a step."""
+    while not holds():
+        life.world.advance(life.wake_after_step(TICK))
+
+
+def _open_action(life: Life) -> Action | None:
+    return life.store.memory(life.now, life.now).pools.get("l40s-id", PoolMemory()).open_action
 
 
 def test_a_removal_that_waits_for_its_retry_does_not_step_ten_times_a_second(store: Store) -> None:
@@ -49,10 +61,9 @@ def test_a_count_raised_between_the_cordon_and_the_delete_is_no_replacement(stor
     world = a_world(WorldPool(id="l40s-id", size=SIZE, resources={GPU: 1}, count=1))
     pool = replace(a_policy().pools[0], idle_for=timedelta(minutes=2))
     life = Life(world=world, policy=a_policy(pool, billing=Billing(granularity=timedelta(seconds=1))), store=store)
-    while not life.writes("cordon"):
-        life.run(timedelta(seconds=1))
+    run_until(life, lambda: bool(life.writes("cordon")))
     world.resize("l40s-id", 2)
-    life.run(timedelta(hours=1))
+    life.run(timedelta(minutes=20))
     assert len(life.writes("retire")) == 2
     assert life.required() == 0
 
@@ -63,10 +74,9 @@ def test_a_node_that_somebody_recycled_before_its_cordon_is_no_removal_of_ours(s
     pool = replace(a_policy().pools[0], idle_for=timedelta(minutes=2))
     life = Life(world=world, policy=a_policy(pool, billing=Billing(granularity=timedelta(seconds=1))), store=store)
     life.cluster.fail_next(TryLater("no answer", code="timeout"), "cordon")
-    while life.store.memory(life.now, life.now).pools.get("l40s-id", PoolMemory()).open_action is None:
-        life.run(timedelta(seconds=1))
+    run_until(life, lambda: _open_action(life) is not None)
     [node] = world.nodes
     world.recycle(node)
-    life.run(timedelta(hours=1))
+    life.run(timedelta(minutes=20))
     assert len(life.writes("retire")) == 1
     assert life.required() == 0
