@@ -1,30 +1,23 @@
 """The checks know what people said of pools: a product that does not listen is seen in the smallest world."""
 
+from dataclasses import replace
+
 import pytest
 
 from receiver.adapters.store import SqlStore
 from receiver.core.model.overrides import OverridesInForce
 from tests.faults.campaign import judge
 from tests.faults.generate import scenario
-from tests.faults.scenario import Event, PoolPlan, Scenario
-
-JOB = {"id": "j0", "seconds": 60, "pods": 2, "each": 1, "resource": "nvidia.com/gpu"}
+from tests.faults.scenario import Event, Scenario
+from tests.faults.small import POOL, a_job, small
 
 
 def a_world(say: str, nodes: int | None = None, **pool: int) -> Scenario:
     """One pool of which somebody says something before two pods wait for it."""
     what = {"id": "o0", "say": say, "seconds": 1500, **({} if nodes is None else {"nodes": nodes})}
-    events = [Event(at=5, kind="override", what=what), Event(at=10, kind="job", what=JOB)]
-    plan = PoolPlan(name="l40s", resources={"nvidia.com/gpu": 1}, max_nodes=3, **pool)  # type: ignore[arg-type]
-    return Scenario(
-        seed=1,
-        start="2026-11-20T12:00:00+00:00",
-        pools=[plan],
-        events=events,
-        troubled=1200,
-        ticks=[20],
-        granularity=600,
-    )
+    said = Event(at=5, kind="override", what=what)
+    plan = replace(POOL, **pool)  # type: ignore[arg-type] # these fields are numbers
+    return small(said, a_job(seconds=60, pods=2), pool=plan, ticks=[20], granularity=1)
 
 
 @pytest.mark.parametrize(
