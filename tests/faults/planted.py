@@ -1,18 +1,18 @@
 """Plant a bug for each invariant and count how long the harness takes to see it: `python -m tests.faults --planted`.
 
-The bugs are listed in `planted.toml`. Each is planted into a copy of the tree, where worlds are run, and schedules with
-real processes, from a seed until one says what the bug makes it say. A bug that is not seen fails the run.
+Each is planted into a copy of the tree, where worlds are run, and schedules with real processes, from a seed until one
+says what the bug makes it say. A bug that is not seen fails the run.
 """
 
 import shutil
 import subprocess
 import sys
 import tempfile
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.faults import planted_bugs
 from tests.faults.campaign import judge as judge_world
 from tests.faults.campaign import say
 from tests.faults.generate import scenario
@@ -20,7 +20,6 @@ from tests.faults.processes.campaign import judge as judge_schedule
 from tests.faults.stores import a_store
 
 ROOT = Path(__file__).resolve().parents[2]
-LISTED = Path(__file__).with_suffix(".toml")
 PARTS = ("receiver", "simulator", "tests", "demo", "rules", "tools")
 MOST = {"worlds": 300, "processes": 60}
 ONE = {"worlds": "world", "processes": "schedule"}
@@ -28,51 +27,133 @@ WHERE = {"worlds": "in process", "processes": "real processes"}
 NOT_SEEN = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """Replace *old* by *new* once in *file*."""
-
-    file: str
-    old: str
-    new: str
+Place = tuple[str, str]  # a module and a function of it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bug:
-    """A bug that breaks *invariant*; a violation that begins with one of *seen* shows it, at each of *levels*."""
+    """A bug that breaks *invariant*; a violation that begins with one of *seen* shows it, at each of *levels*.
+
+    Each function of *breaks* is replaced by what the function of `planted_bugs` makes of it.
+    """
 
     invariant: int
     name: str
     seen: tuple[str, ...]
-    changes: tuple[Change, ...]
-    levels: tuple[str, ...]
+    breaks: dict[Place, planted_bugs.Function]
+    levels: tuple[str, ...] = tuple(MOST)
 
 
-def bugs(path: Path = LISTED) -> list[Bug]:
-    """Every bug that is listed. Raises TypeError for a key that nobody knows."""
-    found = []
-    for row in tomllib.loads(path.read_text(encoding="utf-8"))["bug"]:
-        plain = {"levels": list(MOST), **row}
-        changes = tuple(Change(**change) for change in plain.pop("changes"))
-        found.append(Bug(changes=changes, seen=tuple(plain.pop("seen")), levels=tuple(plain.pop("levels")), **plain))
-    return found
+CARRY_OUT, MARKET, PARTS_OF_A_STEP = "receiver.step.carry_out", "receiver.core.scaling.market", "receiver.step.parts"
+BUGS = (
+    Bug(
+        invariant=1,
+        name="a busy node is deleted: no check after the cordon",
+        seen=("1 GPU pods",),
+        breaks={(CARRY_OUT, "_retire_one"): planted_bugs.without_a_look},
+    ),
+    Bug(
+        invariant=2,
+        name="a pool may have a node more than its maximum",
+        seen=("2 maximum",),
+        breaks={("receiver.core.scaling.bounds", "bounds_of"): planted_bugs.one_node_more},
+    ),
+    Bug(
+        invariant=2,
+        name="budgets are ignored when nodes are bought",
+        seen=("2 budget",),
+        breaks={("receiver.core.scaling.capacity", "Allowance.refusing"): planted_bugs.never},
+    ),
+    Bug(
+        invariant=2,
+        name="nodes are bought although none could be removed",
+        seen=("2 removable",),
+        breaks={("receiver.core.model.model", "Rights.holds_growth"): planted_bugs.no},
+        levels=("worlds",),
+    ),
+    Bug(
+        invariant=3,
+        name="every fifth delivery is forgotten",
+        seen=("3 considered",),
+        breaks={("receiver.adapters.store.memory", "SqlMemory.memory"): planted_bugs.all_but_every_fifth_delivery},
+    ),
+    Bug(
+        invariant=3,
+        name="a delivery that the store refused is answered 2xx",
+        seen=("3 survives",),
+        breaks={("receiver.adapters.store.inbox", "SqlInbox.remember"): planted_bugs.answered_anyway},
+        levels=("processes",),
+    ),
+    Bug(
+        invariant=4,
+        name="nodes being built do not count as room, so nodes for their pods are bought again",
+        seen=("4 asked twice",),
+        breaks={("receiver.core.scaling.capacity", "_is_coming"): planted_bugs.no},
+    ),
+    Bug(
+        invariant=4,
+        name="a growth that a later step continues requests one node more",
+        seen=("4 asked twice", "2 maximum"),
+        breaks={(CARRY_OUT, "_grow"): planted_bugs.one_more_when_it_goes_on},
+    ),
+    Bug(
+        invariant=5,
+        name="a failed action is never retried",
+        seen=("5 settles",),
+        breaks={(CARRY_OUT, "_too_early"): planted_bugs.for_ever},
+    ),
+    Bug(
+        invariant=6,
+        name="observe mode requests the nodes that it would request",
+        seen=("6 observe",),
+        breaks={("receiver.adapters.observe", "ObservedCloud.resize"): planted_bugs.as_in_act_mode},
+    ),
+    Bug(
+        invariant=7,
+        name="a decision's target ignores the guardrails",
+        seen=("7 last reason",),
+        breaks={("receiver.core.scaling.decide", "decide"): planted_bugs.as_wanted},
+    ),
+    Bug(
+        invariant=8,
+        name="errors in messages and pages are not caught",
+        seen=("bug",),
+        breaks={(PARTS_OF_A_STEP, "Parts.part"): planted_bugs.uncaught_for_people},
+        levels=("worlds",),
+    ),
+    Bug(
+        invariant=9,
+        name="an error while acting for one pool ends the step for all",
+        seen=("bug",),
+        breaks={(PARTS_OF_A_STEP, "Parts.part"): planted_bugs.uncaught_while_acting},
+        levels=("worlds",),
+    ),
+    Bug(
+        invariant=10,
+        name="a refused gang counts as work that is likely to come again",
+        seen=("10 refused",),
+        breaks={
+            (MARKET, "refused"): planted_bugs.nothing_refused,
+            (MARKET, "keep_warm"): planted_bugs.beside_refused_gangs,
+        },
+        levels=("worlds",),
+    ),
+)
 
 
 def planted(bug: Bug, root: Path) -> None:
-    """Put *bug* into the tree at *root*. Raises ValueError where a place is no longer there."""
-    for change in bug.changes:
-        path = root / change.file
-        sound = path.read_text(encoding="utf-8")
-        if sound.count(change.old) < 1:
-            raise ValueError(f"{bug.name}: {change.file} no longer holds {change.old!r}")
-        path.write_text(sound.replace(change.old, change.new, 1), encoding="utf-8")
+    """Put *bug* into the tree at *root*: below each module its function is replaced."""
+    for (module, function), broken in bug.breaks.items():
+        with (root / module.replace(".", "/")).with_suffix(".py").open("a", encoding="utf-8") as file:
+            file.write("\n\nfrom tests.faults import planted_bugs\n")
+            file.write(f"\n{function} = planted_bugs.{broken.__name__}({function})\n")
 
 
 def plant_all(levels: Sequence[str], seed: int, words: str = "") -> int:
     """Plant each bug whose name holds *words*, at each of *levels*; return how many were not seen."""
     missed = 0
     say(f"from seed {seed}: | invariant | bug | where | seen by | as |")
-    for bug in (b for b in bugs() if words in b.name):
+    for bug in (b for b in BUGS if words in b.name):
         for level in (x for x in levels if x in bug.levels):
             ran = _in_a_copy(bug, level, seed)
             missed += ran.returncode != 0

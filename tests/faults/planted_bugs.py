@@ -1,0 +1,156 @@
+"""The bugs that `python -m tests.faults --planted` plants: each takes a function of the product and returns it broken.
+
+They are applied below the function's module in a copy of the tree, while that is imported: nothing that imports it may
+be imported here.
+"""
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from receiver.core.model.actions import Verdict, VictimStage
+
+Function = Callable[..., Any]
+FOR_PEOPLE = ("messages", "usage", "picture", "log", "publish")
+
+
+def never(_: Function) -> Function:
+    """It finds nothing."""
+    return lambda *_args, **_named: None
+
+
+def no(_: Function) -> Function:
+    """It denies."""
+    return lambda *_args, **_named: False
+
+
+class _Blind:
+    """A cluster in which no pod is seen once a node is cordoned, neither by a look nor by a drain."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def gpu_pods_on(self, node: str) -> tuple[()]:
+        return ()
+
+    def drain(self, *args: Any, **named: Any) -> Any:
+        receipt = self._inner.drain(*args, **named)
+        return replace(receipt, did=type(receipt.did).DONE) if receipt.did is type(receipt.did).DIFFERS else receipt
+
+
+def without_a_look(retire_one: Function) -> Function:
+    """A node is deleted although work started on it after its cordon."""
+
+    def blind(victim: Any, node: Any, stays: str, early: bool, action: Any, hands: Any, now: Any) -> Any:
+        if node is not None and node.busy and victim.stage is VictimStage.CORDONED:
+            node, stays = replace(node, pods=()), ""
+        return retire_one(victim, node, stays, early, action, replace(hands, cluster=_Blind(hands.cluster)), now)
+
+    return blind
+
+
+def one_node_more(bounds_of: Function) -> Function:
+    """A maximum is one too high."""
+    return lambda pool, *rest: replace(bounds_of(pool, *rest), max_nodes=pool.max_nodes + 1)
+
+
+def all_but_every_fifth_delivery(recall: Function) -> Function:
+    """Deliveries are left out."""
+
+    def recalled(*args: Any, **named: Any) -> Any:
+        memory = recall(*args, **named)
+        return replace(memory, deliveries=tuple(n for n in memory.deliveries if n % 5))
+
+    return recalled
+
+
+def answered_anyway(remember: Function) -> Function:
+    """What the store refused is taken for stored."""
+
+    def remembered(*args: Any) -> Any:
+        from receiver.ports import TryLater
+
+        try:
+            return remember(*args)
+        except TryLater:
+            return 10**9
+
+    return remembered
+
+
+class _OneMore:
+    """A cloud that is asked for one node too many."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    def resize(self, pool: str, *, target: int, **named: Any) -> Any:
+        return self._inner.resize(pool, target=target + 1, **named)
+
+
+def one_more_when_it_goes_on(grow: Function) -> Function:
+    """Growth of an earlier step is continued with a higher count."""
+
+    def grown(action: Any, state: Any, hands: Any, now: Any) -> Any:
+        if now - action.opened_at > timedelta(0):
+            hands = replace(hands, cloud=_OneMore(hands.cloud))
+        return grow(action, state, hands, now)
+
+    return grown
+
+
+def for_ever(_: Function) -> Function:
+    """A time to retry never comes."""
+    return lambda action, _now: action.retry_at is not None
+
+
+def as_in_act_mode(_: Function) -> Function:
+    """Observe mode passes a request on."""
+    return lambda self, pool, **named: self._inner.resize(pool, **named)
+
+
+def as_wanted(decide: Function) -> Function:
+    """What is wanted is the target, whatever the guardrails leave."""
+
+    def decided(case: Any) -> Any:
+        decision, case = decide(case)
+        wanted = [r.target for r in decision.reasons if r.verdict is Verdict.WANTS]
+        return replace(decision, target=wanted[-1] if wanted else decision.present), case
+
+    return decided
+
+
+def uncaught_for_people(part: Function) -> Function:
+    """A bug in what is published ends the step."""
+    return lambda self, name, *rest, **named: nullcontext() if name in FOR_PEOPLE else part(self, name, *rest, **named)
+
+
+def uncaught_while_acting(part: Function) -> Function:
+    """A bug while acting for a pool ends the step."""
+    return lambda self, name, *rest, **named: nullcontext() if name == "act" else part(self, name, *rest, **named)
+
+
+def nothing_refused(refused: Function) -> Function:
+    """No work counts as refused."""
+    nothing = frozenset[str]()
+    return lambda *args: replace(refused(*args), pods=nothing, gangs=nothing, pools=nothing)
+
+
+def beside_refused_gangs(keep_warm: Function) -> Function:
+    """Nodes are kept warm although a gang was held."""
+
+    def kept(tallies: Any, *rest: Any) -> Any:
+        held = {pool: tally.held for pool, tally in tallies.items()}
+        for tally in tallies.values():
+            tally.held = [h for h in tally.held if h.rule != "gangs_whole"]
+        warm = keep_warm(tallies, *rest)
+        for pool, tally in tallies.items():
+            tally.held = held[pool]
+        return warm
+
+    return kept

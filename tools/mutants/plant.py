@@ -1,0 +1,230 @@
+"""Every mutant of a module, made from its syntax tree.
+
+A mutant is one small change to one function, named by the function and by what becomes of what, with a number where the
+function holds the same text twice. So there is no list to edit when a module changes.
+"""
+
+import ast
+import importlib
+import textwrap
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType, FunctionType
+from typing import Any
+
+SHIFTED: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+}
+BOUNDARIES = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
+SWAPPED = {"min": "max", "max": "min", "any": "all", "all": "any"}
+TURNED: dict[type[ast.operator], ast.operator] = {ast.Add: ast.Sub(), ast.Sub: ast.Add()}
+LEAVES = ast.Return | ast.Continue | ast.Break | ast.Raise
+SHORT = 90  # characters of a name that show the code
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mutant:
+    """One change to *function* of *module*; *lines* are those of the smallest statement that it is in."""
+
+    name: str
+    module: str
+    function: str
+    lines: range
+    code: CodeType
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a node hangs: in *field* of *owner*, in a list there at *index*."""
+
+    owner: ast.AST
+    field: str
+    index: int | None
+
+    def put(self, node: ast.AST) -> None:
+        if self.index is None:
+            setattr(self.owner, self.field, node)
+        else:
+            getattr(self.owner, self.field)[self.index] = node
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    place: _Place
+    old: ast.AST
+    new: ast.AST
+    lines: range
+
+    def __str__(self) -> str:
+        old, new = ast.unparse(self.old), ast.unparse(self.new)
+        if isinstance(self.new, ast.Constant):
+            condition = "while" if isinstance(self.place.owner, ast.While) else "if"
+            return f"{condition} {_short(old)} -> {new}"
+        if isinstance(self.old, ast.BoolOp):
+            rest = [self.new] if self.new in self.old.values else getattr(self.new, "values", [])
+            [gone] = [v for v in self.old.values if v not in rest]
+            return f"{_short(ast.unparse(gone))} dropped from {_short(old)}"
+        return f"{_short(old)} -> {'dropped' if isinstance(self.new, ast.Pass) else _short(new)}"
+
+
+def mutants(module: str) -> list[Mutant]:
+    """Return every mutant of *module*, in the order of its text. Raises ImportError, SyntaxError."""
+    path = file_of(module)
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    found = []
+    for function, node, alone in _functions(tree):
+        seen: Counter[str] = Counter()
+        for change in _changes(node):
+            said = f"{module.rpartition('.')[2]}.{function}: {change}"
+            seen[said] += 1
+            change.place.put(ast.copy_location(change.new, change.old))
+            code = _code(compile(ast.fix_missing_locations(alone), str(path), "exec"), function)
+            change.place.put(change.old)
+            name = f"{said} (#{seen[said]})" if seen[said] > 1 else said
+            found.append(Mutant(name=name, module=module, function=function, lines=change.lines, code=code))
+    return found
+
+
+def plant(mutant: Mutant) -> None:
+    """Give the function of *mutant* its code for the rest of this process, whoever holds a reference to it."""
+    _function(mutant).__code__ = mutant.code
+
+
+def file_of(module: str) -> Path:
+    """Return the file of *module*, which is imported. Raises ImportError."""
+    return Path(str(importlib.import_module(module).__file__))
+
+
+def _function(mutant: Mutant) -> FunctionType:
+    found: Any = importlib.import_module(mutant.module)
+    for part in mutant.function.split("."):
+        found = vars(found)[part]
+    while not isinstance(found, FunctionType) or hasattr(found, "__wrapped__"):
+        found = next(getattr(found, a) for a in ("fget", "func", "__func__", "__wrapped__") if hasattr(found, a))
+    return found
+
+
+def _functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef, ast.Module]]:
+    """Each function, and a module that holds nothing else: that is compiled in a moment."""
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef):
+            yield node.name, node, ast.Module(body=[node], type_ignores=[])
+        for inner in node.body if isinstance(node, ast.ClassDef) else ():
+            if isinstance(node, ast.ClassDef) and isinstance(inner, ast.FunctionDef):
+                home = ast.ClassDef(name=node.name, bases=[], keywords=[], body=[inner], decorator_list=[])
+                yield (
+                    f"{node.name}.{inner.name}",
+                    inner,
+                    ast.Module(body=[ast.copy_location(home, node)], type_ignores=[]),
+                )
+
+
+def _code(code: CodeType, function: str) -> CodeType:
+    inside = [c for c in code.co_consts if isinstance(c, CodeType)]
+    for inner in inside:
+        if inner.co_qualname == function:
+            return inner
+    return next(_code(c, function) for c in inside if function.startswith(f"{c.co_qualname}."))
+
+
+def _changes(function: ast.FunctionDef) -> Iterator[_Change]:
+    for index, statement in enumerate(function.body):
+        last = index == len(function.body) - 1
+        yield from _of(_Place(function, "body", index), statement, range(0), last=last)
+
+
+def _of(place: _Place, node: ast.AST, lines: range, *, last: bool = False) -> Iterator[_Change]:
+    """The changes to *node* and all that it holds; of a *last* statement of a function, no return is dropped."""
+    if isinstance(node, ast.Assert) or _is_log(node):
+        return
+    if isinstance(node, ast.stmt):
+        inner = [s.lineno for s in getattr(node, "body", [])[:1] if isinstance(s, ast.stmt)]
+        lines = range(node.lineno, max(inner[0], node.lineno + 1) if inner else (node.end_lineno or 0) + 1)
+    for new in () if last and isinstance(node, LEAVES) else _instead(place, node):
+        yield _Change(place, node, new, lines)
+    for field, value in ast.iter_fields(node):
+        if field in ("decorator_list", "annotation", "returns", "args") and isinstance(
+            node, ast.FunctionDef | ast.AnnAssign | ast.Lambda
+        ):
+            continue
+        if isinstance(value, ast.AST):
+            yield from _of(_Place(node, field, None), value, lines)
+        elif isinstance(value, list):
+            for index, item in enumerate(value):
+                if isinstance(item, ast.AST):
+                    ends = last and field in ("body", "orelse") and index == len(value) - 1
+                    yield from _of(_Place(node, field, index), item, lines, last=ends)
+
+
+def _instead(place: _Place, node: ast.AST) -> Iterator[ast.AST]:
+    """What stands in the place of *node* in each of its mutants."""
+    term, condition = isinstance(place.owner, ast.BoolOp), _is_condition(place)
+    if condition and not isinstance(node, ast.Constant):
+        yield ast.Constant(value=True)
+        yield ast.Constant(value=False)
+    match node:
+        case ast.Compare():
+            for n, op in enumerate(node.ops):
+                if isinstance(op, BOUNDARIES) or not (condition or term):  # what sees these forced or dropped, sees it
+                    ops = [*node.ops[:n], SHIFTED[type(op)](), *node.ops[n + 1 :]]
+                    yield ast.Compare(left=node.left, ops=ops, comparators=node.comparators)
+        case ast.BoolOp():
+            for n in range(len(node.values)):
+                rest = [*node.values[:n], *node.values[n + 1 :]]
+                yield rest[0] if len(rest) == 1 else ast.BoolOp(op=node.op, values=rest)
+        case ast.UnaryOp(op=ast.Not()) if not (condition or term):
+            yield node.operand
+        case ast.Call(func=ast.Name(id=name)) if name in SWAPPED:
+            yield ast.Call(func=ast.Name(id=SWAPPED[name], ctx=ast.Load()), args=node.args, keywords=node.keywords)
+        case ast.BinOp() if type(node.op) in TURNED and not (_is_text(node.left) or _is_text(node.right)):
+            yield ast.BinOp(left=node.left, op=TURNED[type(node.op)], right=node.right)
+        case ast.stmt():
+            yield from _instead_of_statement(place, node)
+
+
+def _instead_of_statement(place: _Place, node: ast.stmt) -> Iterator[ast.AST]:
+    match node:
+        case ast.AugAssign():
+            if type(node.op) in TURNED and not isinstance(node.value, ast.List | ast.ListComp):
+                yield ast.AugAssign(target=node.target, op=TURNED[type(node.op)], value=node.value)
+            yield ast.Pass()
+        case ast.Return() | ast.Continue() | ast.Break() | ast.Raise() if not _is_all_of_a_branch(place):
+            yield ast.Pass()
+        case ast.Expr(value=ast.Call()):
+            yield ast.Pass()
+
+
+def _is_condition(place: _Place) -> bool:
+    return (place.field == "test" and isinstance(place.owner, ast.If | ast.While | ast.IfExp)) or (
+        place.field == "ifs" and isinstance(place.owner, ast.comprehension)
+    )
+
+
+def _is_all_of_a_branch(place: _Place) -> bool:
+    """Without it the branch does nothing, as when its condition is False."""
+    owner = place.owner
+    return isinstance(owner, ast.If) and place.field == "body" and len(owner.body) == 1 and not owner.orelse
+
+
+def _is_text(node: ast.AST) -> bool:
+    return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
+
+
+def _is_log(node: ast.AST) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and ast.unparse(node).startswith("log.")
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= SHORT else textwrap.shorten(text, SHORT, placeholder=" ...")
