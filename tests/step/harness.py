@@ -25,7 +25,8 @@ GPU = "nvidia.com/gpu"
 SIZE = "an.g1.l40s.kube.x1"
 PRICE = Decimal("1.29")
 TICK = timedelta(seconds=10)
-REST = timedelta(minutes=1)  # the longest without a step: heartbeats, samples and the accounting go by the minute
+REST = timedelta(minutes=5)  # the longest without a step, as in production
+MINUTE = timedelta(minutes=1)
 TRIES = 2  # steps after which nothing is tried again: then they may rest
 FAST = Timings(
     create=timedelta(0),
@@ -82,7 +83,8 @@ def a_job(name: str = "train", **given: Any) -> Job:
 
 @dataclass
 class Life:
-    """The product on a world. *writer* False means that somebody else writes."""
+    """The product on a world. *writer* False means that somebody else writes, *rest* is the longest without a step:
+    tests of what goes by the minute (samples, the accounting, charges asked again) shorten it."""
 
     world: World
     policy: Policy
@@ -90,6 +92,7 @@ class Life:
     mode: str = "act"
     writer: bool = True
     heartbeats: bool = True
+    rest: timedelta = REST
     steps: list[Stepped] = field(default_factory=list)
     cloud: FlakyCloud = field(init=False)
     cluster: FlakyCluster = field(init=False)
@@ -175,12 +178,12 @@ class Life:
             moment = stepped.reconsider_at
             self._calm_steps = calm if self.world.version == version and _calm(stepped) else 0
             if self._calm_steps > TRIES:
-                event = self.world.next_event_at() or self.now + REST
-                due = max(due, self.now + min(-((self.now - event) // tick) * tick, REST))
+                event = self.world.next_event_at() or self.now + self.rest
+                due = max(due, self.now + min(-((self.now - event) // tick) * tick, self.rest))
         return min(due, max(moment, self.now + timedelta(milliseconds=100))) if moment else due
 
     def _beat(self) -> None:
-        if not self.heartbeats or (self._beat_at and self.now - self._beat_at < timedelta(minutes=1)):
+        if not self.heartbeats or (self._beat_at and self.now - self._beat_at < MINUTE):
             return
         self._beat_at = self.now
         alert = Alert(fingerprint="beat", labels={"alertname": HEARTBEAT_ALERT, "action": "heartbeat"}, starts_at=START)

@@ -29,7 +29,7 @@ SCALED = ("scale_to_zero", ("ml", "StatefulSet/web"))
 def a_life(store: Store, policy: Policy = POLICY, nodes: int = 1, **given: Any) -> Life:
     """A cluster whose pool has *nodes* usable nodes."""
     pool = WorldPool(id="l40s-id", size=SIZE, resources={GPU: 1}, count=nodes)
-    return Life(world=a_world(pool), policy=policy, store=store, **given)
+    return Life(world=a_world(pool), policy=policy, store=store, rest=MINUTE, **given)
 
 
 def serve(world: World, name: str = "web-0", engine: float = 0.0, **changes: Any) -> None:
@@ -131,7 +131,7 @@ def test_one_busy_pod_keeps_its_workload(store: Store) -> None:
 def test_a_warning_outlives_a_restart(store: Store) -> None:
     life = an_idle_life(store)
     until_warned(life)
-    again = Life(world=life.world, policy=POLICY, store=store)
+    again = Life(world=life.world, policy=POLICY, store=store, rest=MINUTE)
     again.run(GRACE + MINUTE, tick=MINUTE)
     assert scaled(again) == [SCALED]
     assert told(again, "will be scaled to zero at") == 1

@@ -82,7 +82,7 @@ def test_a_lost_store_buys_nothing_until_the_charges_have_answered(store: Store)
 
 
 def test_while_growth_waits_for_the_charges_they_are_asked_once_a_minute_and_no_more(store: Store) -> None:
-    life = Life(world=a_world(), policy=a_policy(budget=BUDGET), store=store)
+    life = Life(world=a_world(), policy=a_policy(budget=BUDGET), store=store, rest=MINUTE)
     life.accounts.fail_always(DOWN)
     life.run(10 * MINUTE)
     assert 10 <= life.accounts.asked <= 11
@@ -93,7 +93,7 @@ def test_an_account_budget_asks_again_after_a_minute_while_a_new_month_has_no_an
     store: Store, account_usd: Decimal | None, asked: int
 ) -> None:
     budget = Budget(monthly_usd=Decimal(10_000), account_usd=account_usd)
-    life = Life(world=a_world(), policy=a_policy(budget=budget), store=store)
+    life = Life(world=a_world(), policy=a_policy(budget=budget), store=store, rest=MINUTE)
     life.step()
     life.world.advance(datetime(2026, 12, 1, 0, 0, 5, tzinfo=UTC))
     life.accounts.fail_always(DOWN)

@@ -14,7 +14,7 @@ MINUTE = timedelta(minutes=1)
 
 
 def test_a_report_of_lived_hours_has_what_was_bought_who_held_it_and_how_long_it_waited(store: SqlStore) -> None:
-    life = Life(world=a_world(), policy=a_policy(billing=Billing()), store=store)
+    life = Life(world=a_world(), policy=a_policy(billing=Billing()), store=store, rest=2 * MINUTE)
     life.submit(a_job("train", team="vision"), a_job("tune", team="search", duration=30 * MINUTE))
     life.run(timedelta(minutes=100), tick=timedelta(seconds=30))
     month = month_of(life.now, life.policy.timezone)

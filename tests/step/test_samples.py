@@ -10,7 +10,7 @@ from tests.step.stories.bench import MINUTE, POOL
 
 
 def a_life(store: Store) -> Life:
-    life = Life(world=a_world(), policy=a_policy(), store=store)
+    life = Life(world=a_world(), policy=a_policy(), store=store, rest=MINUTE)
     life.submit(a_job(duration=3 * MINUTE))
     return life
 

@@ -125,6 +125,7 @@ def test_a_growth_that_shows_late_is_no_change_by_somebody_else(store: Store) ->
 
 def test_an_unanswered_growth_of_a_pool_that_left_the_configuration_keeps_its_money(store: Store) -> None:
     life = two_pools(store)
+    life.rest = MINUTE
     unanswered(life)
     life.submit(a_job(duration=timedelta(hours=2)))
     life.step()

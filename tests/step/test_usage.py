@@ -22,13 +22,14 @@ from tests.step.harness import GPU, PRICE, SIZE, START, TICK, Life, Wrapped, a_j
 from tests.world_ports import FlakyTelemetry
 
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
+WATCHED = timedelta(minutes=2.5)  # steps further apart than three minutes do not know what happened in between
 
 
 def a_life(store: Store, **given: Any) -> Life:
     """One pool of nodes with four GPUs."""
     world = a_world(WorldPool(id="l40s-id", size=SIZE, resources={GPU: 4}))
     pool = replace(a_policy().pools[0], resources={GPU: 4})
-    return Life(world=world, policy=a_policy(pool, **given), store=store)
+    return Life(world=world, policy=a_policy(pool, **given), store=store, rest=WATCHED)
 
 
 def attributed(life: Life, now: datetime | None = None) -> Attributed:
@@ -240,6 +241,7 @@ def test_samples_are_asked_for_once_a_minute_however_often_we_step(store: Store)
     life.submit(a_job(duration=5 * HOUR))
     life.run(20 * MINUTE, tick=MINUTE)
     telemetry = life.telemetry = Telemetry(life.world)
+    life.rest = MINUTE
     life.run(3 * MINUTE, tick=TICK)
     assert 3 <= telemetry.asked <= 4
 
