@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import ROUND_HALF_EVEN, Decimal
 from enum import StrEnum
+from functools import cache
 from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 from pydantic import (
@@ -41,11 +42,18 @@ def _tidy(schema: dict[str, Any], model: "type[Published]") -> None:
     schema["required"] = required
 
 
-def _follow(value: Any, path: str) -> Any:
-    """The attribute at *path*, None behind None, MISSING where there is none."""
-    for name in path.split("."):
+def _follow(value: Any, path: Sequence[str]) -> Any:
+    """The attribute of an attribute ... at *path*, None behind None, MISSING where there is none."""
+    for name in path:
         value = None if value is None else getattr(value, name, MISSING)
     return value
+
+
+@cache  # a step makes dozens of documents of the same few classes
+def _fields(model: "type[Published]") -> Sequence[tuple[str, str, Sequence[str]]]:
+    """Each field's name, its name in JSON, and where `read` finds it."""
+    fields = model.model_fields.items()
+    return [(name, field.alias or name, model.paths.get(name, name).split(".")) for name, field in fields]
 
 
 class Published(BaseModel):
@@ -72,19 +80,18 @@ class Published(BaseModel):
     @classmethod
     def read(cls, value: Any, without: Collection[str] = ()) -> dict[str, Any]:
         """Return the fields that *value* has attributes for, except those in *without*."""
-        wholes = [value, *(_follow(value, path) for path in cls.within)]
+        wholes = [value, *(_follow(value, path.split(".")) for path in cls.within)]
         found = {}
-        for name in cls.model_fields:
-            path = cls.paths.get(name, name)
-            known = (each for whole in wholes if (each := _follow(whole, path)) is not MISSING)
-            if name not in without and (each := next(known, MISSING)) is not MISSING:
-                found[name] = each
+        for name, _, path in _fields(cls):
+            for whole in wholes if name not in without else ():
+                if (each := _follow(whole, path)) is not MISSING:
+                    found[name] = each
+                    break
         return found
 
     def document(self) -> dict[str, Any]:
         """Return the JSON-able document: the fields that are set, and null for others that are always there."""
-        names = [field.alias or name for name, field in type(self).model_fields.items()]
-        always = dict.fromkeys(name for name in names if name not in self.sometimes)
+        always = dict.fromkeys(name for _, name, _ in _fields(type(self)) if name not in self.sometimes)
         return {**always, **self.model_dump(mode="json", exclude_unset=True)}
 
 

@@ -23,7 +23,7 @@ from receiver.core.report.rightsizing import in_use
 from receiver.core.scaling.assign import Assignment, Wanted
 from receiver.core.scaling.failures import Failure, Failures
 from receiver.core.scaling.waits import awaited_since, waits
-from receiver.ports import TryLater, WontWork
+from receiver.ports import Snapshot, TryLater, WontWork
 from receiver.reports.picture import (
     ChargesDocument,
     ConcernDocument,
@@ -72,7 +72,6 @@ def publish(work: StepContext, looked: Looked, sources: Sources) -> None:
 def _show(work: StepContext, *, steady: bool) -> None:
     """Store what this step found for pages, API and metrics and, where the clock is *steady*, the minute's samples."""
     facts = work.facts
-    before, failures = work.store.snapshot(), work.parts.failures
     shown = picture(
         facts,
         work.assignment,
@@ -80,8 +79,8 @@ def _show(work: StepContext, *, steady: bool) -> None:
         work.numbers,
         work.policy,
         work.mode,
-        failures,
-        before[0] if before is not None else None,
+        work.parts.failures,
+        work.store.snapshot,
         work.concerns,
     )
     work.parts.log()
@@ -99,13 +98,13 @@ def picture(
     policy: Policy,
     mode: str,
     failures: Failures | None = None,
-    before: Mapping[str, Any] | None = None,
+    before: Callable[[], Snapshot | None] = lambda: None,
     concerns: Sequence[Concern] = (),
 ) -> Picture:
     """Return the picture of one step; *numbers* are the stored decisions' row numbers by pool.
 
-    A pool that raises is noted in *failures* and stays as in the picture *before*. Without *failures* the exception is
-    raised.
+    A pool that raises is noted in *failures* and stays as in the picture that *before* reads. Without *failures* the
+    exception is raised.
     """
     pools: list[PoolDocument] = []
     for p in policy.pools:
@@ -115,7 +114,8 @@ def picture(
             if failures is None:
                 raise
             failures.note(Failure(part="picture", error=error, pool=p.id))
-            pools += [x for x in Picture.model_validate(before or {}).pools if x.pool == p.id]
+            shown = before()
+            pools += [x for x in Picture.model_validate(shown[0] if shown else {}).pools if x.pool == p.id]
     explained = explain(facts, assignment, decisions, policy, observing=mode == "observe")
     shapes = {id(each.fits): each.fits for each in explained}  # pods of one shape share them
     fits = {key: [FitDocument(pool=f.pool, name=f.name, why_not=f.why) for f in found] for key, found in shapes.items()}

@@ -84,7 +84,7 @@ class LiveStack(Stack):
         world.submit_later(jobs)
         database = f"sqlite:///{self.places.database}"
         with closing(open_store(database)) as store, redirect_stdout(StringIO()):  # a line of log for every step
-            life = Life(world, settings.policy, store)
+            life = Life(world, settings.policy, store, rest=timedelta(minutes=1))
             last_beat = SystemClock().now() - silent_for
             for moment in sorted({job.submit_at for job in jobs}):
                 life.run(moment + timedelta(seconds=1) - life.now, tick)  # its alert would wake the loop

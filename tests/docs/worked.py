@@ -29,7 +29,8 @@ def an_hour(store: SqlStore) -> Life:
 
 def a_second_pod(store: SqlStore) -> Life:
     """A second pod comes while the first one's node is idle and paid for."""
-    life = Life(world=a_world(), policy=a_policy(budget=Budget(monthly_usd=Decimal(100))), store=store)
+    budget = Budget(monthly_usd=Decimal(100))
+    life = Life(world=a_world(), policy=a_policy(budget=budget), store=store, rest=MINUTE)
     life.submit(a_job("first"))
     life.run(25 * MINUTE, 2 * MINUTE)
     life.submit(a_job("second", submit_at=life.now))

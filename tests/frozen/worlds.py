@@ -94,7 +94,7 @@ def lived(store: Store, mode: str = "act") -> Life:
     pools = [_pool(pool, name, gpus, given) for name, (gpus, _, given) in POOLS.items()]
     world = a_world(*(WorldPool(id=p.id, size=p.size, resources=p.resources, count=POOLS[p.name][1]) for p in pools))
     policy = replace(a_policy(*pools, budget=BUDGET), gpu_kinds={p.size: "L40S" for p in pools})
-    life = Life(world=world, policy=policy, store=store, mode=mode)
+    life = Life(world=world, policy=policy, store=store, mode=mode, rest=MINUTE)
     if mode == "observe":
         life.wrap_cloud, life.wrap_cluster = ObservedCloud, ObservedCluster
     for name in ("grows", "shrinks", "silenced", "frozen", "stopped"):

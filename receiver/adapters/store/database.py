@@ -35,6 +35,7 @@ POSTGRES: dict[str, str | int] = {
 }
 # Those limits do not help while a connection stays open and nothing answers (a frozen server, a hanging pooler): libpq
 # waits forever, so `limit_answers` adds a limit.
+BEGIN = "BEGIN"  # how a transaction on SQLite begins; in a connection's info: how its next one does
 LIMIT = "answers_within"  # the attribute of such a connection, in seconds
 
 
@@ -105,19 +106,19 @@ def connect(url: URL, lock_wait: float, answers_within: float) -> Engine:
 def _durable_sqlite(engine: Engine) -> None:
     """WAL so that readers never wait, FULL so that a commit is on disk, BEGIN IMMEDIATE so that writers queue. A
     transaction that reads first and writes later can fail with "database is locked" without waiting, so writers take
-    the lock at the start (https://www.sqlite.org/lang_transaction.html)."""
+    the lock at the start (https://www.sqlite.org/lang_transaction.html). The dialect sends BEGIN: a listener on the
+    engine would cost every statement its time."""
 
     @event.listens_for(engine, "connect")
     def _on_connect(connection: sqlite3.Connection, _record: object) -> None:
-        connection.isolation_level = None  # `_on_begin` sends BEGIN
+        connection.isolation_level = None  # `_begin` sends BEGIN
         for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
             connection.execute(f"PRAGMA {pragma}").close()
 
-    @event.listens_for(engine, "begin")
-    def _on_begin(connection: Connection) -> None:
-        writes = connection.get_execution_options().get("gpu_autoscaler_write", False)
-        begin = "BEGIN IMMEDIATE" if writes else "BEGIN"
-        connection.exec_driver_sql(begin)
+    def _begin(dbapi_connection: Any) -> None:
+        dbapi_connection.execute(dbapi_connection.info.pop(BEGIN, BEGIN)).close()
+
+    engine.dialect.do_begin = _begin  # type: ignore[method-assign]  # of this engine's own dialect
 
 
 class SameFiles:
@@ -288,7 +289,8 @@ class Database:
     def preparing(self) -> Iterator[Connection]:
         """As `write`, and allowed while the gate is closed: for migrations."""
         with self._errors(), self._turn(), self.engine.connect() as connection:
-            connection = connection.execution_options(gpu_autoscaler_write=True)
+            if self._writer is not None:
+                connection.info[BEGIN] = "BEGIN IMMEDIATE"
             with connection.begin():
                 if self._files is not None:
                     self._files.look()

@@ -19,6 +19,7 @@ MESSAGES = "messages"  # by destination and outcome
 PROVISION_BUCKETS = "provision_buckets"  # by pool, stage and the one bucket that each node falls into
 PROVISION_MILLISECONDS = "provision_milliseconds"  # by pool and stage
 A_MINUTE = timedelta(minutes=1)
+MARKED = select(marks)
 LAST = select(turns.c.instance, func.max(turns.c.at).label("at")).group_by(turns.c.instance)
 OF_ALL = LAST.subquery()
 LIVING = (  # the last turn of every node that is not gone
@@ -61,7 +62,7 @@ def mark_all(connection: Connection, moments: Mapping[str, datetime]) -> None:
 
 def marked(connection: Connection) -> dict[str, datetime]:
     """Return the last time of each event that has happened, by name."""
-    return {row.name: row.at for row in connection.execute(select(marks))}
+    return {row.name: row.at for row in connection.execute(MARKED)}
 
 
 class SqlFigures(StorePart):
