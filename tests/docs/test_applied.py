@@ -4,12 +4,10 @@ import re
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 from tests.docs.commands import commands
-from tests.docs.pages import PAGES, ROOT
-from tests.lint import load_yamls
-from tests.manifests.built import NEW, OLD, build, read
+from tests.docs.pages import ROOT, every_page
+from tests.lint import load_yamls, none_of
+from tests.manifests.built import BUILT
 
 OF_FILES = frozenset({"apply", "create", "delete"})
 FILES = sorted((ROOT / "k8s").rglob("*.yaml"))
@@ -25,8 +23,10 @@ def comments(file: Path) -> str:
     return "```sh\n" + "\n".join(line for line in said if re.match(r"(kubectl|helm|--|\|)", line)) + "\n```\n"
 
 
-SAYING = {str(p.relative_to(ROOT)): p.read_text(encoding="utf-8") for p in PAGES}
-SAYING |= {str(f.relative_to(ROOT)): comments(f) for f in FILES}
+@cache
+def saying() -> dict[str, str]:
+    """Return the text of every page and of the comments of every file, by name."""
+    return every_page() | {str(f.relative_to(ROOT)): comments(f) for f in FILES}
 
 
 def folders(text: str) -> set[str]:
@@ -53,62 +53,50 @@ def is_made(name: str, text: str) -> bool:
     return re.search(MADE.format(re.escape(name)), text, re.MULTILINE) is not None
 
 
-EVERY = sorted({folder for text in SAYING.values() for folder in folders(text)})
-
-
 @cache
-def kinds(folder: str, kubectl: str) -> tuple[str, ...]:
-    return tuple(o["kind"] for o in read(build(ROOT / folder, kubectl)))
+def told() -> list[tuple[str, str]]:
+    """Return each folder that kubectl is to build, after the name of the page or file that says so."""
+    return [(name, folder) for name, text in saying().items() for folder in sorted(folders(text))]
 
 
-@pytest.mark.parametrize("folder", [f for f in EVERY if (ROOT / f).exists()])
-def test_what_is_told_to_be_built_is_built_by_the_oldest_kubectl_and_a_new_one(folder: str) -> None:
-    assert kinds(folder, NEW)
-    assert sorted(kinds(folder, OLD)) == sorted(kinds(folder, NEW))
+def test_what_is_told_to_be_built_is_built_by_the_oldest_kubectl_and_a_new_one_in_the_tests() -> None:
+    none_of(f"{name}: {f}" for name, f in told() if (ROOT / f).exists() and f.rstrip("/") not in BUILT)
 
 
 def test_every_folder_that_is_told_to_be_built_is_there_or_made_by_the_page() -> None:
-    assert len(EVERY) > 8
-    missing = {
-        f"{name}: {folder}"
-        for name, text in SAYING.items()
-        for folder in folders(text)
-        if not (ROOT / folder / "kustomization.yaml").is_file() and not is_made(folder, text)
-    }
-    assert missing == set()
+    def is_there(folder: str) -> bool:
+        return (ROOT / folder / "kustomization.yaml").is_file()
+
+    assert len({folder for _, folder in told()}) > 8
+    none_of(f"{name}: {f}" for name, f in told() if not is_there(f) and not is_made(f, saying()[name]))
 
 
 def test_every_file_that_is_told_to_be_sent_is_there_or_made_by_the_page() -> None:
-    told = [(name, file) for name, text in SAYING.items() for file in files(text)]
-    assert len(told) > 8
-    assert [f"{name}: {f}" for name, f in told if not (ROOT / f).is_file() and not is_made(f, SAYING[name])] == []
+    sent = [(name, file) for name, text in saying().items() for file in sorted(files(text))]
+    assert len(sent) > 8
+    none_of(f"{name}: {f}" for name, f in sent if not (ROOT / f).is_file() and not is_made(f, saying()[name]))
 
 
-@pytest.mark.parametrize("file", sorted({f for text in SAYING.values() for f in files(text) if (ROOT / f).is_file()}))
-def test_a_file_that_is_told_to_be_sent_is_yaml(file: str) -> None:
-    assert [found for found in load_yamls((ROOT / file).read_text(encoding="utf-8")) if found]
+def test_a_file_that_is_told_to_be_sent_is_yaml() -> None:
+    there = {f for text in saying().values() for f in files(text) if (ROOT / f).is_file()}
+    none_of(f for f in sorted(there) if not load_yamls((ROOT / f).read_text(encoding="utf-8")))
 
 
 def test_every_folder_that_can_be_applied_by_itself_is_told_of_somewhere() -> None:
-    there = {str(f.parent.relative_to(ROOT)) for f in FILES if f.name == "kustomization.yaml"}
-    parts = {"k8s/base", "k8s/volume", "k8s/alertmanager", "k8s/overlays/kube-prometheus-stack/dashboards"}
-    bases = {
-        "k8s/overlays/observe",
-        "k8s/overlays/act",
-        "k8s/overlays/ha-postgres",
-    }  # the reader's own overlay has them
-    assert there - parts - bases <= set(EVERY) | {"k8s/workloads/volcano", "k8s/workloads/team"}
+    into_the_readers_own = {"k8s/overlays/observe", "k8s/overlays/act", "k8s/overlays/ha-postgres"}
+    by_others = {"k8s/workloads/volcano", "k8s/workloads/team"}
+    none_of(sorted(set(BUILT) - into_the_readers_own - by_others - {folder for _, folder in told()}))
 
 
 def test_no_chart_is_upgraded_to_another_version_by_the_way() -> None:
-    upgrades = [words for text in SAYING.values() for words in commands(text, "helm") if words[1] == "upgrade"]
+    upgrades = [words for text in saying().values() for words in commands(text, "helm") if words[1] == "upgrade"]
     assert len(upgrades) >= 4
-    assert [" ".join(words) for words in upgrades if "--version" not in words] == []
+    none_of(" ".join(words) for words in upgrades if "--version" not in words)
 
 
 def test_what_is_not_there_is_found() -> None:
-    told = ("apply -k k8s/nowhere", "delete --ignore-not-found -k k8s/gone", "apply -f no.yaml")
-    text = "".join(f"```sh\nkubectl {said}\n```\n" for said in told)
+    wrong = ("apply -k k8s/nowhere", "delete --ignore-not-found -k k8s/gone", "apply -f no.yaml")
+    text = "".join(f"```sh\nkubectl {said}\n```\n" for said in wrong)
     assert (folders(text), files(text)) == ({"k8s/nowhere", "k8s/gone"}, {"no.yaml"})
     assert not is_made("no.yaml", text)
     assert is_made("no.yaml", "sed x y > no.yaml\n" + text)

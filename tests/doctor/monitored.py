@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
 from receiver.adapters.monitoring.http_apis import InstantSample
@@ -57,8 +58,12 @@ def _pools() -> list[InstantSample]:
 
 def rules() -> JSON:
     """What ``/api/v1/rules`` answers where all that is shipped runs well, with runbooks that somebody publishes."""
-    files = {path.name: load_yaml(path.read_text(encoding="utf-8")) for path in sorted(RULES.glob("*.yaml"))}
-    return {"groups": [_group(file, group) for file, said in files.items() for group in said["groups"]]}
+    return {"groups": [_group(file, group) for file, said in _files() for group in said["groups"]]}
+
+
+@cache
+def _files() -> list[tuple[str, JSON]]:
+    return [(path.name, load_yaml(path.read_text(encoding="utf-8"))) for path in sorted(RULES.glob("*.yaml"))]
 
 
 def _group(file: str, group: JSON) -> JSON:

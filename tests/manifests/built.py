@@ -5,12 +5,13 @@ import re
 import subprocess
 from collections.abc import Iterator, Mapping
 from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import jsonschema
-from kubernetes_validate import utils
+import referencing
+from jsonschema.exceptions import best_match
 
 from tests.lint import load_yaml, load_yamls
 from tests.rules.files import binary
@@ -21,14 +22,18 @@ JSON = dict[str, Any]
 ROOT = Path(__file__).resolve().parents[2]
 K8S = ROOT / "k8s"
 SCHEMAS = Path(__file__).parent / "schemas"
+OF_KUBERNETES = Path(str(files("kubernetes_validate"))) / "kubernetes-json-schema"
 OVERLAYS = ("observe", "act", "ha-postgres", "kube-prometheus-stack", "plain-prometheus")
 OPTIONAL = ("doctor", "doctor/smoke", "outside")  # folders that are applied on request
 OLD, NEW = VERSIONS
 BY_HAND = ("alertmanager/secret.yaml", "volume/shell.yaml")
+PARTS = {"k8s/base", "k8s/volume", "k8s/alertmanager", "k8s/overlays/kube-prometheus-stack/dashboards"}  # of overlays
+BUILT = sorted(
+    {str(f.parent.relative_to(ROOT)) for top in ("k8s", "dashboards") for f in (ROOT / top).rglob("kustomization.yaml")}
+    - PARTS
+)  # what the oldest and a new kubectl build, by test_schemas.py
 KUBERNETES = tuple(f"1.{minor}" for minor in range(28, 37))
 HASHED = re.compile(r"\bgpu-autoscaler-[a-z0-9]{10}\b")  # the ConfigMap's name: how it is hashed differs by version
-
-_cached = cache(utils.schema_contents)  # a megabyte and a half of definitions for each version, read once
 
 
 def build(folder: Path, kubectl: str) -> str:
@@ -41,13 +46,13 @@ def build(folder: Path, kubectl: str) -> str:
 
 @cache
 def made_of(folder: str, kubectl: str = NEW) -> tuple[JSON, ...]:
-    """Return the objects that *folder* of k8s makes. Not to be changed."""
-    return tuple(read(build(K8S / folder, kubectl)))
+    """Return the objects that *folder*, a path from the project's root, makes. Not to be changed."""
+    return tuple(read(build(ROOT / folder, kubectl)))
 
 
 def overlay(name: str, kubectl: str = NEW) -> tuple[JSON, ...]:
     """Return the objects of the overlay *name*. Not to be changed."""
-    return made_of(f"overlays/{name}", kubectl)
+    return made_of(f"k8s/overlays/{name}", kubectl)
 
 
 def read(text: str) -> Iterator[JSON]:
@@ -72,7 +77,7 @@ def the(objects: tuple[JSON, ...], kind: str, name: str = "gpu-autoscaler") -> J
 
 def every_object() -> list[JSON]:
     """Return the objects of all overlays, and those that are applied on request or by hand, each once."""
-    folders = (*(f"overlays/{name}" for name in OVERLAYS), *OPTIONAL)
+    folders = (*(f"k8s/overlays/{name}" for name in OVERLAYS), *(f"k8s/{name}" for name in OPTIONAL))
     found = {json.dumps(o, sort_keys=True): o for folder in folders for o in made_of(folder)}
     return [*found.values(), *(load_yaml((K8S / name).read_text(encoding="utf-8")) for name in BY_HAND)]
 
@@ -82,21 +87,38 @@ def is_custom(found: Mapping[str, Any]) -> bool:
     return (SCHEMAS / f"{found['kind']}.json").exists()
 
 
+@cache
+def _definitions(folder: Path) -> referencing.Registry:
+    contents = json.loads((folder / "_definitions.json").read_text(encoding="utf-8"))  # a megabyte and a half
+    return referencing.Resource.from_contents(contents) @ referencing.Registry()
+
+
+@cache
+def _schema(kind: str, api: str, version: str) -> jsonschema.Draft202012Validator:
+    """Return what checks objects of *kind* by Kubernetes' own strict schema, read once."""
+    folder = OF_KUBERNETES / f"v{version}.0-local-strict"
+    group = re.sub(r"^([^./]*)(?:\.[^/]*)?/", r"\1-", api)  # rbac.authorization.k8s.io/v1 is rbac-v1
+    schema = json.loads((folder / f"{kind.lower()}-{group}.json").read_text(encoding="utf-8"))
+    registry = referencing.Resource.from_contents(schema) @ _definitions(folder)
+    return jsonschema.Draft202012Validator(schema, registry=registry)
+
+
 def mistakes(found: JSON, version: str) -> str:
     """Return what is wrong with *found* by Kubernetes' own schema of *version*, strictly; empty when nothing is.
 
-    Raises SchemaNotFoundError for a kind that this version does not have.
+    Raises FileNotFoundError for a kind that this version does not have.
     """
-    with mock.patch.object(utils, "schema_contents", _cached):
-        try:
-            utils.validate(found, version, strict=True)
-        except utils.ValidationError as error:
-            return f"{found['kind']} {'.'.join(map(str, error.path))}: {error.message}"
-    return ""
+    error = best_match(_schema(found["kind"], found["apiVersion"], version).iter_errors(found))
+    return f"{found['kind']} {'.'.join(map(str, error.path))}: {error.message}" if error else ""
+
+
+@cache
+def custom_schema(file: Path) -> jsonschema.Draft202012Validator:
+    """Return what checks objects by the schema in *file*, read once."""
+    return jsonschema.Draft202012Validator(json.loads(file.read_text(encoding="utf-8")))
 
 
 def custom_mistakes(found: JSON) -> list[str]:
     """Return what is wrong with *found* by the schema of its CRD."""
-    schema = json.loads((SCHEMAS / f"{found['kind']}.json").read_text(encoding="utf-8"))
-    errors = jsonschema.Draft202012Validator(schema).iter_errors(found)
+    errors = custom_schema(SCHEMAS / f"{found['kind']}.json").iter_errors(found)
     return [f"{found['kind']} {'.'.join(map(str, error.path))}: {error.message}" for error in errors]

@@ -1,17 +1,17 @@
 """Who may talk to the autoscaler and whom it may talk to, by the NetworkPolicies of the overlays."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
+from itertools import product
 from typing import Any
 
-import pytest
-
+from tests.lint import none_of
 from tests.manifests.built import overlay, the
 
 JSON = dict[str, Any]
 NAME = "app.kubernetes.io/name"
-runs = pytest.mark.parametrize("name", ["observe", "act", "ha-postgres"])
+RUNS = ("observe", "act", "ha-postgres")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,57 +68,53 @@ def _selects(selector: JSON, labels: Mapping[str, str]) -> bool:
     )
 
 
-@runs
-@pytest.mark.parametrize("who", ["alertmanager", "prometheus", "grafana"])
-def test_monitoring_comes_in(name: str, who: str) -> None:
-    [container] = the(overlay(name), "Deployment")["spec"]["template"]["spec"]["containers"]
-    [port] = container["ports"]
-    assert allowed(name, "ingress", a_pod("monitoring", who), port["containerPort"])
+def told(peers: Iterable[tuple[Peer, int, str]], direction: str, want: bool) -> Iterator[str]:
+    """Yield each of *peers*, with port and protocol, that may (want: False) or may not (True) where it is to be."""
+    for name, (peer, port, protocol) in product(RUNS, peers):
+        if allowed(name, direction, peer, port, protocol) is not want:
+            yield f"{name}: {direction} of {peer} at {protocol} {port}"
 
 
-@runs
-@pytest.mark.parametrize("peer", [a_pod("ml", "prometheus"), a_pod("monitoring", "shell"), Peer(address="203.0.113.7")])
-def test_nobody_else_does(name: str, peer: Peer) -> None:
-    assert not allowed(name, "ingress", peer, 8080)
+def test_monitoring_comes_in_and_nobody_else_does() -> None:
+    for name in RUNS:
+        [container] = the(overlay(name), "Deployment")["spec"]["template"]["spec"]["containers"]
+        assert [port["containerPort"] for port in container["ports"]] == [8080]
+    monitoring = [a_pod("monitoring", who) for who in ("alertmanager", "prometheus", "grafana")]
+    others = [a_pod("ml", "prometheus"), a_pod("monitoring", "shell"), Peer(address="203.0.113.7")]
+    none_of(told([(peer, 8080, "TCP") for peer in monitoring], "ingress", want=True))
+    none_of(told([(peer, 8080, "TCP") for peer in others], "ingress", want=False))
 
 
-@runs
-@pytest.mark.parametrize(
-    "peer, port, protocol",
-    [
+def test_what_it_asks_it_reaches() -> None:
+    asked = [
         (DNS, 53, "UDP"),
         (DNS, 53, "TCP"),
         (a_pod("monitoring", "prometheus"), 9090, "TCP"),
         (a_pod("monitoring", "alertmanager"), 9093, "TCP"),
         (Peer(address="203.0.113.7"), 443, "TCP"),  # Civo's API, a chat
         (Peer(address="10.0.0.2"), 6443, "TCP"),  # the API server
-    ],
-)
-def test_what_it_asks_it_reaches(name: str, peer: Peer, port: int, protocol: str) -> None:
-    assert allowed(name, "egress", peer, port, protocol)
+    ]
+    none_of(told(asked, "egress", want=True))
 
 
-@runs
-@pytest.mark.parametrize(
-    "peer, port",
-    [
-        (Peer(address="169.254.169.254"), 443),  # the machine's credentials
-        (Peer(address="203.0.113.7"), 80),
-        (a_pod("ml", "train"), 8080),
-        (a_pod("monitoring", "grafana"), 9090),
-    ],
-)
-def test_what_it_has_no_business_with_it_does_not(name: str, peer: Peer, port: int) -> None:
-    assert not allowed(name, "egress", peer, port)
+def test_what_it_has_no_business_with_it_does_not() -> None:
+    others = [
+        (Peer(address="169.254.169.254"), 443, "TCP"),  # the machine's credentials
+        (Peer(address="203.0.113.7"), 80, "TCP"),
+        (a_pod("ml", "train"), 8080, "TCP"),
+        (a_pod("monitoring", "grafana"), 9090, "TCP"),
+    ]
+    none_of(told(others, "egress", want=False))
 
 
-@runs
-def test_ports_are_numbers_because_a_plugin_may_know_one_pod_alone_behind_a_name(name: str) -> None:
-    policies = [o["spec"] for o in overlay(name) if o["kind"] == "NetworkPolicy"]
-    rules = [rule for spec in policies for way in ("ingress", "egress") for rule in spec.get(way, ())]
-    assert {type(port["port"]) for rule in rules for port in rule["ports"]} == {int}
+def test_ports_are_numbers_because_a_plugin_may_know_one_pod_alone_behind_a_name() -> None:
+    policies = [(name, o["spec"]) for name in RUNS for o in overlay(name) if o["kind"] == "NetworkPolicy"]
+    rules = [(name, rule) for name, spec in policies for way in ("ingress", "egress") for rule in spec.get(way, ())]
+    ports = [(name, port["port"]) for name, rule in rules for port in rule["ports"]]
+    assert len(ports) > 3 * len(RUNS)
+    none_of(f"{name}: {port!r}" for name, port in ports if type(port) is not int)
 
 
 def test_only_several_replicas_reach_a_database() -> None:
     database = Peer(address="10.0.0.9")
-    assert [n for n in ("observe", "act", "ha-postgres") if allowed(n, "egress", database, 5432)] == ["ha-postgres"]
+    assert [n for n in RUNS if allowed(n, "egress", database, 5432)] == ["ha-postgres"]
