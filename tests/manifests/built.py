@@ -104,11 +104,12 @@ def _schema(kind: str, api: str, version: str) -> jsonschema.Draft202012Validato
 
 
 def mistakes(found: JSON, version: str) -> str:
-    """Return what is wrong with *found* by Kubernetes' own schema of *version*, strictly; empty when nothing is.
-
-    Raises FileNotFoundError for a kind that this version does not have.
-    """
-    error = best_match(_schema(found["kind"], found["apiVersion"], version).iter_errors(found))
+    """Return what is wrong with *found* by Kubernetes' own schema of *version*, strictly; empty when nothing is."""
+    try:
+        schema = _schema(found["kind"], found["apiVersion"], version)
+    except FileNotFoundError:
+        return f"{found['kind']} of {found['apiVersion']}: Kubernetes {version} has no such kind"
+    error = best_match(schema.iter_errors(found))
     return f"{found['kind']} {'.'.join(map(str, error.path))}: {error.message}" if error else ""
 
 

@@ -7,28 +7,38 @@ keeps to what both know. What is imitated here is small: which requests match, `
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
-import celpy
-from celpy.adapter import json_to_cel
+if TYPE_CHECKING:
+    import celpy
 
 JSON = Mapping[str, Any]
 
 
 class Policy:
-    """A compiled policy."""
+    """A policy, compiled when a body is first judged: that and the evaluator's import take longer than most tests."""
 
     def __init__(self, body: JSON) -> None:
-        spec = body["spec"]
-        self._constraints = spec["matchConstraints"]
-        self._conditions = [_compiled(c["expression"]) for c in spec.get("matchConditions", ())]
-        self._variables = [(v["name"], _compiled(v["expression"])) for v in spec.get("variables", ())]
-        self._validations = [
+        self._spec = body["spec"]
+        self._constraints = self._spec["matchConstraints"]
+
+    @cached_property
+    def _conditions(self) -> list["celpy.Runner"]:
+        return [_compiled(c["expression"]) for c in self._spec.get("matchConditions", ())]
+
+    @cached_property
+    def _variables(self) -> list[tuple[str, "celpy.Runner"]]:
+        return [(v["name"], _compiled(v["expression"])) for v in self._spec.get("variables", ())]
+
+    @cached_property
+    def _validations(self) -> list[tuple["celpy.Runner", "celpy.Runner | str"]]:
+        return [
             (
                 _compiled(v["expression"]),
                 _compiled(v["messageExpression"]) if "messageExpression" in v else v["message"],
             )
-            for v in spec["validations"]
+            for v in self._spec["validations"]
         ]
 
     def matches(self, resource: str, operation: str, namespace: str, *, group: str = "", version: str = "v1") -> bool:
@@ -48,6 +58,8 @@ class Policy:
 
     def refusals(self, resource: str, body: JSON, before: JSON | None = None) -> list[str]:
         """Return what a person reads who creates *body*, or makes it of what was *before*; nothing when it is taken."""
+        import celpy
+
         variables = celpy.celtypes.MapType()
         operation = "CREATE" if before is None else "UPDATE"
         given: dict[str, Any] = {
@@ -68,9 +80,13 @@ class Policy:
 
 
 def _value(body: JSON | None) -> Any:
+    from celpy.adapter import json_to_cel
+
     return json_to_cel(json.loads(json.dumps(body)))
 
 
-def _compiled(expression: str) -> celpy.Runner:
+def _compiled(expression: str) -> "celpy.Runner":
+    import celpy
+
     environment = celpy.Environment()
     return environment.program(environment.compile(expression))

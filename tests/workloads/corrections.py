@@ -67,8 +67,7 @@ def _the_queue_is_an_annotation(body: JSON) -> bool:
 
 
 def _single_mig_is_asked_for_slices(body: JSON) -> bool:
-    told = yaml.safe_dump(body)
-    return bool(re.search(r"[sS]trategy: single\b", told)) and "nvidia.com/mig-" in told
+    return "nvidia.com/mig-" in str(body) and bool(re.search(r"[sS]trategy: single\b", yaml.safe_dump(body)))
 
 
 def _the_operator_has_no_such_value(body: JSON) -> bool:

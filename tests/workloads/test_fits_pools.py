@@ -3,8 +3,6 @@
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from receiver.adapters.kubernetes.budget_hold import quota
 from receiver.adapters.kubernetes.pods import DrainFate, SeenPod
 from receiver.config import FileSettings, load_text
@@ -14,6 +12,7 @@ from receiver.core.money.budget import passes_hold
 from receiver.core.scaling.assign import assign
 from receiver.core.scaling.demand import misfit, workloads
 from tests.core.builders import a_state, facts
+from tests.lint import none_of
 from tests.workloads.files import CONFIGURATION, K8S, PodMade, of_kind, pods
 
 BASE = K8S / "base" / "config.yaml"
@@ -58,9 +57,10 @@ def fitting(pod: Pod, policy: Policy) -> list[str]:
     return [pool.name for pool in policy.pools if misfit(pod, pool) is None]
 
 
-@pytest.mark.parametrize("made", WORKERS, ids=short)
-def test_a_pod_of_these_files_fits_exactly_the_pool_that_it_is_for(made: PodMade) -> None:
-    assert fitting(as_demand(made), settings(CONFIGURATION).policy) == [WANTED_POOL[short(made)]]
+def test_each_pod_of_these_files_fits_exactly_the_pool_that_it_is_for() -> None:
+    policy = settings(CONFIGURATION).policy
+    fits = {short(made): fitting(as_demand(made), policy) for made in WORKERS}
+    assert fits == {name: [pool] for name, pool in WANTED_POOL.items()}
 
 
 def test_there_is_a_pod_here_for_every_pool_of_the_example() -> None:
@@ -79,13 +79,14 @@ def test_each_waiting_pod_counts_as_demand_of_its_pool_and_nodes_are_wanted_for_
     assert {name: w.within_limits for name, w in wanted.items()} == {"l40s": 7, "l40s-shared": 1, "a100-mig": 1}
 
 
-@pytest.mark.parametrize("made", [m for m in WORKERS if WANTED_POOL[short(m)] == "l40s"], ids=short)
-def test_a_pod_for_whole_gpus_fits_the_pool_of_the_configuration_that_is_installed(made: PodMade) -> None:
-    assert fitting(as_demand(made), settings(BASE).policy) == ["l40s"]
+def test_each_pod_for_whole_gpus_fits_the_pool_of_the_configuration_that_is_installed() -> None:
+    policy = settings(BASE).policy
+    whole = [made for made in WORKERS if WANTED_POOL[short(made)] == "l40s"]
+    none_of(short(made) for made in whole if fitting(as_demand(made), policy) != ["l40s"])
 
 
-@pytest.mark.parametrize("made", DAEMONS, ids=short)
-def test_a_daemonset_of_these_files_is_no_demand_and_keeps_no_node(made: PodMade) -> None:
+def test_the_daemonset_of_these_files_is_no_demand_and_keeps_no_node() -> None:
+    [made] = DAEMONS
     assert SeenPod(made.raw).pod is None  # asks for no GPU: it is not even looked at
     assert SeenPod(made.raw).fate() is DrainFate.STAYS  # goes with its node
 
