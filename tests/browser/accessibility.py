@@ -8,15 +8,18 @@ from playwright.sync_api import Page
 
 AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
 COUNTS = ("serious", "critical")
+CONTRAST = "color-contrast"
 
 
-def findings(page: Page, *rules: str) -> list[str]:
-    """Return every serious or critical finding, of *rules* only if given: its rule, what it says, and where."""
+def findings(page: Page, only: str = "", but: str = "") -> list[str]:
+    """Return every serious or critical finding, of one rule *only* or of all *but* one: the rule, its words, where."""
     if page.evaluate("typeof axe") == "undefined":  # the debugger evaluates it: no policy of the page forbids that
         page.evaluate(AXE.read_text(encoding="utf-8"))
     options: dict[str, Any] = {"resultTypes": ["violations"]}
-    if rules:
-        options["runOnly"] = list(rules)
+    if only:
+        options["runOnly"] = [only]
+    if but:
+        options["rules"] = {but: {"enabled": False}}
     found: dict[str, Any] = page.evaluate("options => axe.run(document, options)", options)
     return [
         f"{violation['id']} ({violation['impact']}): {violation['help']}: {node['target']}: {node['html'][:200]}"

@@ -1,21 +1,24 @@
 """A live stack with a past: the simulator has lived a day under the same autoscaler before the processes start."""
 
+import signal
 from collections.abc import Sequence
 from contextlib import closing, redirect_stdout
+from dataclasses import replace
 from datetime import datetime, timedelta
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from demo.configs import receiver_environment, simulator_config
+from demo.configs import receiver_environment, simulator_config, write_configs
 from demo.plan import StackPlan
-from demo.processes import Process
+from demo.processes import Process, answers
 from demo.stack import Stack
 from receiver.adapters.clock import SystemClock
 from receiver.adapters.store import open_store
 from receiver.config import load
 from receiver.replay.world.objects import Job
 from simulator.server import Simulator
+from tests.e2e.receivers import Server
 from tests.step.harness import Life
 
 
@@ -72,6 +75,11 @@ class LiveStack(Stack):
         self.simulator = Simulator(simulator_config(self.plan, self.places), clock=self._clock)
         return InThreads(self.simulator, self.places.kubeconfig)
 
+    def _receiver(self) -> Process:
+        ready = answers(self.places.url("receiver") + "/readyz")
+        environ = receiver_environment(self.plan, self.places)
+        return Server(self.places.log("receiver"), environ, forked=True, ready=ready)
+
     def live_through(
         self, jobs: Sequence[Job], tick: timedelta, silent_for: timedelta = timedelta(0), then: Sequence[Job] = ()
     ) -> None:
@@ -104,6 +112,11 @@ class LiveStack(Stack):
             self.parts[name].spawn()
         for name in ("prometheus", "receiver"):
             self.parts[name].wait_ready()
+
+    def calm(self, interval: str) -> None:
+        """Let Prometheus scrape and evaluate once each *interval* from now on: what is shown needs no more."""
+        write_configs(replace(self.plan, scrape=interval, evaluation=interval), self.places)
+        self.parts["prometheus"].signal(signal.SIGHUP)
 
     def silence(self, who: str, why: str, ends: timedelta, **matchers: str) -> None:
         """Have a silence set in Alertmanager by the time the autoscaler starts."""

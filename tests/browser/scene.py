@@ -25,6 +25,7 @@ TICK = timedelta(minutes=3)  # of that history; pages take longer gaps for time 
 WARNED, HELD = Decimal("0.62"), Decimal("0.9")  # of the cluster's budget, of one team's
 PATIENCE = 120.0  # seconds until the live part shows all of it
 NIGHT = [{"name": "closed", "times": [{"start_time": "00:00", "end_time": "24:00"}], "max_nodes": 0}]
+NO_STOCK = "not enough GPUs of this kind are free"
 ASKED = {"growth_above_usd_per_hour": 5, "wait": "20m", "unanswered": "hold"}
 
 
@@ -52,7 +53,7 @@ IDS = {pool.name: pool.id for pool in POOLS}
 
 PLAN = StackPlan(
     pools=POOLS,
-    tick="1s",
+    tick="2s",
     granularity="1h",
     removal_margin="5m",
     budget={"monthly_usd": 4500, "teams": {"vision": 1250, "language": 1250}},
@@ -76,6 +77,7 @@ def playing(folder: Path) -> Iterator[LiveStack]:
     try:
         stack.start()
         _act(stack)
+        stack.calm("30s")
         yield stack
     finally:
         stack.stop()
@@ -84,6 +86,8 @@ def playing(folder: Path) -> Iterator[LiveStack]:
 def _act(stack: LiveStack) -> None:
     """Do what people do to it once it runs, and wait until every page shows that."""
     stack.wait_until(lambda: _pool(stack, "l40s")["required"] > _pool(stack, "l40s")["ready"], PATIENCE, "a growth")
+    # Held by a budget it would not even be asked for.
+    stack.wait_until(lambda: NO_STOCK in stack.get("receiver", "/", text=True), PATIENCE, "a pool without stock")
     stack.override(
         {"kind": "pin", "pool": "batch", "nodes": 1, "for": "5h", "who": "ada", "why": "A demo for a customer"}
     )

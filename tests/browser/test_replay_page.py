@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from playwright.sync_api import Browser
 
 from receiver.cli.main import main
-from tests.browser.accessibility import findings
+from tests.browser.accessibility import CONTRAST, findings
 from tests.browser.chromium import DESK, PHONE, Tab, a_tab
 from tests.browser.test_pages import OUTSIDE
 
@@ -40,7 +40,7 @@ def test_axe_finds_nothing_serious_on_it(tab: Tab) -> None:
     tab.page.emulate_media(color_scheme="light")
     light = findings(tab.page)
     tab.page.emulate_media(color_scheme="dark")  # changes nothing but colours
-    assert (light, findings(tab.page, "color-contrast")) == ([], [])
+    assert (light, findings(tab.page, only=CONTRAST)) == ([], [])
 
 
 def test_it_does_not_scroll_sideways(tab: Tab) -> None:

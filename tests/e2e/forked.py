@@ -15,7 +15,13 @@ from pathlib import Path
 
 CONFIG = "python:receiver.server.gunicorn_conf"
 _IMPORTED = ("receiver.server.bootstrap", "receiver.server.gunicorn_worker", "gunicorn.app.wsgiapp")
-_IMPORTED_LATE = ("psycopg", "alembic.command", "sqlalchemy.dialects.postgresql.psycopg", "apprise")
+_IMPORTED_LATE = (
+    "psycopg",
+    "alembic.command",
+    "sqlalchemy.dialects.postgresql.psycopg",
+    "apprise",
+    "tests.web.builders",
+)
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload([__name__, *_IMPORTED, *_IMPORTED_LATE])
 

@@ -7,7 +7,7 @@ import re
 import signal
 import sqlite3
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -53,9 +53,11 @@ def is_running(pid: int) -> bool:
 class Server(Process):
     """One start of a server, whose exit status counts. Not *forked*, it is what operators start."""
 
-    def __init__(self, output: Path, environ: Mapping[str, str], *, forked: bool) -> None:
+    def __init__(
+        self, output: Path, environ: Mapping[str, str], *, forked: bool, ready: Callable[[], bool] = lambda: True
+    ) -> None:
         command = (sys.executable, "-m", "receiver.cli.main", "serve")
-        super().__init__("receiver", command, lambda: True, output, environ, ROOT)
+        super().__init__("receiver", command, ready, output, environ, ROOT)
         self._forked = forked
 
     def spawn(self) -> None:

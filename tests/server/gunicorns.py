@@ -3,28 +3,30 @@
 import http.client
 import json
 import os
+import signal
 import socket
 import ssl
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.e2e.forked import Forked
+
 ROOT = Path(__file__).parents[2]
 TLS = ROOT / "tests" / "e2e" / "tls"
-DEADLINE_SECONDS = 20.0
+DEADLINE_SECONDS = 60.0
 
 
 @dataclass
 class Server:
     """A gunicorn under test; *trust* is what a client of https needs."""
 
-    process: subprocess.Popen[str]
+    process: Forked
     port: int
+    output: Path
     notes: Path
     trust: ssl.SSLContext | None = None
 
@@ -59,9 +61,10 @@ class Server:
         return self.trust.wrap_socket(wire, server_hostname="localhost") if self.trust else wire
 
     def stop(self) -> str:
-        """Return what it said on standard error."""
+        """Return what it said."""
         self.process.terminate()
-        return self.process.communicate(timeout=DEADLINE_SECONDS)[1]
+        self.process.wait(DEADLINE_SECONDS)
+        return self.output.read_text()
 
 
 @contextmanager
@@ -70,27 +73,21 @@ def serving(folder: Path, *, https: bool = False) -> Iterator[Server]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    notes = folder / "notes"
+    notes, output = folder / "notes", folder / "output"
     environ = {**os.environ, "GPU_AUTOSCALER_LISTEN": f"127.0.0.1:{port}", "NOTES": str(notes), "HOME": "/nonexistent"}
     if https:
         environ |= {f"GPU_AUTOSCALER_TLS_{part.upper()}_FILE": str(TLS / f"{part}.pem") for part in ("cert", "key")}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "gunicorn", "--config", "python:tests.web.served"],
-        cwd=ROOT,
-        env=environ,
-        stderr=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        text=True,
-    )
+    process = Forked(environ, output, "python:tests.web.served")
     trust = ssl.create_default_context(cafile=str(TLS / "cert.pem")) if https else None
-    served = Server(process, port, notes, trust)
+    served = Server(process, port, output, notes, trust)
     try:
         give_up_at = time.monotonic() + DEADLINE_SECONDS
         while not served.events():
-            assert process.poll() is None, process.communicate()[1]
+            assert process.poll() is None, output.read_text()
             assert time.monotonic() < give_up_at, "gunicorn did not start"
             time.sleep(0.05)
         yield served
     finally:
-        process.kill()
-        process.communicate()
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait(DEADLINE_SECONDS)
