@@ -5,9 +5,9 @@ from simulator.server import Simulator
 from tests.e2e.clouds import calls, last_call, submit
 from tests.e2e.payloads import a_payload
 from tests.e2e.receivers import Receiver
-from tests.e2e.waiting import until
+from tests.e2e.waiting import PATIENCE, until
 
-GRACE = 20.0  # gunicorn's graceful_timeout; Kubernetes kills after 30 s
+LONGEST = 15.0  # seconds; what does not stop by itself, gunicorn kills after 20
 
 
 def test_a_server_that_is_told_to_stop_finishes_its_step_and_gives_up_the_lock(
@@ -21,7 +21,7 @@ def test_a_server_that_is_told_to_stop_finishes_its_step_and_gives_up_the_lock(
     receiver.deliver(a_payload())
     until(lambda: calls(cloud, "GET", after=before), "a step that waits for Civo")
 
-    assert receiver.terminate(GRACE) == 0
+    assert receiver.terminate(PATIENCE) == 0
 
     assert [c["body"]["count"] for c in calls(cloud, "PUT")] == [1]
     assert receiver.rows("SELECT outcome FROM actions") == [("confirmed",)]
@@ -33,4 +33,4 @@ def test_a_server_that_is_told_to_stop_finishes_its_step_and_gives_up_the_lock(
 
 
 def test_an_idle_server_stops_at_once(receiver: Receiver) -> None:
-    assert receiver.terminate(5) == 0
+    assert receiver.terminate(LONGEST) == 0

@@ -8,6 +8,8 @@ import contextlib
 import json
 import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -201,8 +203,8 @@ def written(receiver: Receiver) -> dict[str, bytes]:
 def test_nothing_that_is_written_answered_or_sent_holds_a_secret(receiver: Receiver, echo: Echo) -> None:
     answers = provoke(receiver)
     assert receiver.post(an_alert_full_of_addresses(f"{echo.url}/trap"), token=WEBHOOK).status_code == 202
-    for request in MISPLACED:
-        raw(receiver, request % OPERATOR.encode())
+    with ThreadPoolExecutor(len(MISPLACED)) as clients:
+        list(clients.map(partial(raw, receiver), [request % OPERATOR.encode() for request in MISPLACED]))
     until(lambda: echo.asked > 8 * len(ECHOES), "a step that met each way", 60)
     until(lambda: b'"title"' in echo.bodies, "a message", 60)
     answers += provoke(receiver)

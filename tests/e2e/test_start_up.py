@@ -1,19 +1,20 @@
 """What cannot work is said before anything listens: every mistake at once, no stack trace, a status that is not 0."""
 
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Mapping
-from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from demo.configs import ROOT
+from receiver.cli.main import main
 from simulator.server import Simulator
 from tests.e2e.installing import Install
 from tests.e2e.receivers import Receiver
+from tests.e2e.waiting import PATIENCE
 
 REQUIRED = (
     "CIVO_API_KEY",
@@ -38,35 +39,29 @@ def receiver(cloud: Simulator, install: Install) -> Receiver:
     return install(cloud)
 
 
-def _serve(*environs: Mapping[str, str]) -> list[tuple[int, str, str]]:
-    """Serve with each environment at the same time; return status, output and errors of each, none of which lasts."""
+def _serve(environ: Mapping[str, str]) -> tuple[int, str, str]:
+    """Serve as operators do, which does not last; return status, output and errors."""
     command = [sys.executable, "-m", "receiver.cli.main", "serve"]
-    pipe = subprocess.PIPE
-    with ExitStack() as ends:
-        servers = []
-        for environ in environs:
-            server = subprocess.Popen(
-                command, cwd=ROOT, env=environ, stdout=pipe, stderr=pipe, text=True, start_new_session=True
-            )
-            servers.append(ends.enter_context(server))
-            ends.callback(_end, server)
-        told = [server.communicate(timeout=30) for server in servers]
-        return [(server.returncode, *said) for server, said in zip(servers, told, strict=True)]
-
-
-def _end(server: "subprocess.Popen[str]") -> None:
-    with suppress(ProcessLookupError):
-        os.killpg(server.pid, signal.SIGKILL)
+    done = subprocess.run(
+        command, cwd=ROOT, env=environ, capture_output=True, text=True, start_new_session=True, timeout=PATIENCE
+    )
+    return done.returncode, done.stdout, done.stderr
 
 
 def _without(environ: Mapping[str, str], *names: str) -> dict[str, str]:
     return {k: v for k, v in environ.items() if k not in names}
 
 
-def test_each_required_variable_that_is_missing_is_named_with_what_helps(receiver: Receiver) -> None:
-    missing = [*((name,) for name in REQUIRED), REQUIRED]
-    ends = _serve(*(_without(receiver.environ, *names) for names in missing))
-    for names, (status, out, said) in zip(missing, ends, strict=True):
+def test_each_required_variable_that_is_missing_is_named_with_what_helps(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends: list[tuple[tuple[str, ...], int, str, str]] = [(REQUIRED, *_serve(_without(receiver.environ, *REQUIRED)))]
+    monkeypatch.setattr(os, "execv", lambda *_: pytest.fail("it is served"))
+    for name in REQUIRED:  # the same without a process of its own
+        environ: dict[str, str | None] = {**dict.fromkeys(os.environ), **_without(receiver.environ, name)}
+        done = CliRunner(env=environ).invoke(main, ["serve"])
+        ends.append(((name,), done.exit_code, done.stdout, done.stderr))
+    for names, status, out, said in ends:
         first, *mistakes = said.splitlines()
         assert status == 2, said
         assert out == ""
@@ -79,7 +74,7 @@ def test_every_mistake_of_a_configuration_is_listed_at_once(receiver: Receiver, 
     file = tmp_path / "mistaken.yaml"
     file.write_text(MISTAKEN, encoding="utf-8")
     environ = {**_without(receiver.environ, "CIVO_REGION"), "GPU_AUTOSCALER_CONFIG": str(file)}
-    ((status, out, said),) = _serve(environ)
+    status, out, said = _serve(environ)
     assert status == 2
     assert out == ""
     assert "Traceback" not in said
@@ -99,7 +94,7 @@ def test_a_store_that_cannot_be_written_ends_the_server_with_one_line_that_says_
 ) -> None:
     (tmp_path / "a-file").write_text("", encoding="utf-8")
     address = f"sqlite:///{tmp_path}/a-file/ledger.db"
-    ((status, _, said),) = _serve({**receiver.environ, "GPU_AUTOSCALER_DATABASE_URL": address})
+    status, _, said = _serve({**receiver.environ, "GPU_AUTOSCALER_DATABASE_URL": address})
     (line,) = [line for line in said.splitlines() if line.startswith("cannot start: ")]
     assert status == CANNOT_START
     assert f"cannot create {tmp_path}/a-file" in line
@@ -110,7 +105,9 @@ def test_a_store_that_cannot_be_written_ends_the_server_with_one_line_that_says_
 def test_credentials_for_kubernetes_that_are_not_there_end_the_server_with_one_line_that_says_so(
     receiver: Receiver, tmp_path: Path
 ) -> None:
-    ((status, _, said),) = _serve({**receiver.environ, "KUBECONFIG": str(tmp_path / "none")})
+    receiver.environ["KUBECONFIG"] = str(tmp_path / "none")
+    status = receiver.start().server.wait(PATIENCE)
+    said = receiver.said()
     (line,) = [line for line in said.splitlines() if line.startswith("cannot start: ")]
     assert status == CANNOT_START
     assert f"no Kubernetes credentials from KUBECONFIG {tmp_path}/none" in line
