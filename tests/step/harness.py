@@ -26,7 +26,7 @@ SIZE = "an.g1.l40s.kube.x1"
 PRICE = Decimal("1.29")
 TICK = timedelta(seconds=10)
 REST = timedelta(minutes=5)  # the longest without a step, as in production
-MINUTE = timedelta(minutes=1)
+MINUTE = timedelta(minutes=1)  # and while a source is silent, which counts by the minute
 TRIES = 2  # steps after which nothing is tried again: then they may rest
 FAST = Timings(
     create=timedelta(0),
@@ -178,8 +178,9 @@ class Life:
             moment = stepped.reconsider_at
             self._calm_steps = calm if self.world.version == version and _calm(stepped) else 0
             if self._calm_steps > TRIES:
-                event = self.world.next_event_at() or self.now + self.rest
-                due = max(due, self.now + min(-((self.now - event) // tick) * tick, self.rest))
+                rest = self.rest if all(s.up for s in stepped.facts.sources.values()) else min(self.rest, MINUTE)
+                event = self.world.next_event_at() or self.now + rest
+                due = max(due, self.now + min(-((self.now - event) // tick) * tick, rest))
         return min(due, max(moment, self.now + timedelta(milliseconds=100))) if moment else due
 
     def _beat(self) -> None:
@@ -205,10 +206,9 @@ class Life:
 
 
 def _calm(stepped: Stepped) -> bool:
-    """True when every source answered and nothing is under way: the same facts would decide the same."""
-    facts = stepped.facts
+    """True when nothing is under way: the same facts would decide the same."""
     still = all(d.change is Change.HOLD for d in stepped.decisions.values())
-    return still and all(s.up for s in facts.sources.values()) and not any(p.open_action for p in facts.pools)
+    return still and not any(p.open_action for p in stepped.facts.pools)
 
 
 def until_cordoned(life: Life) -> str:

@@ -20,8 +20,8 @@ MINUTE = timedelta(minutes=1)
 UNIT = 10 * MINUTE
 STEP = timedelta(seconds=30)
 JUST_NOW = SAFETY_MINIMUM + 2 * STEP  # an empty node rests before it goes, also at the line
-LINE = Decimal("1.30")
-BEYOND = 50 * MINUTE  # that far beyond the line it goes on: five paid units
+LINE = Decimal("0.90")
+BEYOND = 40 * MINUTE  # that far beyond the line it goes on: four paid units
 
 
 def two_pools(store: Store) -> Life:

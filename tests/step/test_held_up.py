@@ -58,9 +58,9 @@ def test_a_dead_node_that_cannot_go_keeps_no_work_waiting(store: Store, cause: s
     refusing(life, bad.id)
     life.heartbeats = cause != "the heartbeat is silent"
     world.faults.not_ready(bad.hostname)
-    life.run(25 * MINUTE)
+    life.run(25 * MINUTE, tick=MINUTE)
     life.submit(a_job(pods=2, duration=9 * HOUR, submit_at=life.now))
-    life.run(HOUR, tick=timedelta(seconds=30))
+    life.run(HOUR, tick=MINUTE)
     assert [p.phase for p in world.active_pods.values()] == ["Running", "Running"]
 
 

@@ -44,7 +44,7 @@ def test_without_kubernetes_a_pod_that_keeps_waiting_is_not_bought_a_node_every_
     life.world.faults.gpu_never("l40s-id", 100)
     life.submit(a_job())
     life.cluster.fail_always(TryLater("connection refused"))
-    life.run(3 * HOUR)
+    life.run(90 * MINUTE, tick=MINUTE)
     assert life.required() <= 2
 
 

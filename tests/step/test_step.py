@@ -277,7 +277,7 @@ def test_without_a_heartbeat_nothing_is_removed_and_people_are_told(life: Life) 
     life.submit(a_job())
     life.run(20 * MINUTE)
     life.heartbeats = False
-    life.run(2 * HOUR)
+    life.run(HOUR)  # beyond the end of its paid hour
     assert life.writes("retire", "cordon") == []
     assert "Heartbeat does not answer: no GPU node is removed; growth goes on" in life.notices()
 

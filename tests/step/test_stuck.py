@@ -64,7 +64,7 @@ def test_a_growth_that_only_ever_meets_try_later_is_told(store: Store) -> None:
         raise TryLater("internal error", code="http_500")
 
     life.wrap_cloud = lambda inner: Wrapped(inner, resize=resize)
-    life.run(2 * HOUR)
+    life.run(HOUR, tick=MINUTE)
     assert list(life.notices())
 
 
@@ -88,7 +88,7 @@ def test_a_node_that_never_becomes_usable_is_told(store: Store, fault: str) -> N
 def test_a_count_that_civo_took_and_never_builds_gives_way_to_another_pool(store: Store) -> None:
     life = two_pools(store, behaviour=Behaviour(partial_fill=True), world={"stock": {SIZE: 0}})
     life.submit(a_job(duration=5 * HOUR))
-    life.run(2 * HOUR)
+    life.run(HOUR, tick=MINUTE)
     assert life.required("b-id") == 1
 
 
@@ -96,7 +96,7 @@ def test_a_count_that_civo_took_and_never_builds_is_told(store: Store) -> None:
     world = a_world(behaviour=Behaviour(partial_fill=True), stock={SIZE: 0})
     life = Life(world=world, policy=a_policy(), store=store)
     life.submit(a_job(duration=5 * HOUR))
-    life.run(2 * HOUR)
+    life.run(HOUR, tick=MINUTE)
     assert [t for t in life.notices() if "0 -> 1" not in t]
 
 

@@ -118,10 +118,10 @@ def test_pods_do_not_wait_for_the_count_to_fall_when_another_pool_fits(store: St
     life = Life(world=world, policy=a_policy(a, b), store=store)
     life.submit(a_job("one"))
     for _ in range(1000):
-        life.step()
+        wake = life.wake_after_step(timedelta(seconds=5))
         if life.writes("retire"):
             break
-        life.world.advance(life.now + timedelta(seconds=5))
+        life.world.advance(wake)
     life.submit(a_job("late"))
     life.run(3 * MINUTE)
     assert len(life.writes("resize")) == 2

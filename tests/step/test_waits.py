@@ -86,7 +86,7 @@ def test_another_process_holds_what_the_last_one_held_until_the_same_moment(
     cause(life)
     found: list[dict[str, Any]] = []
     for _ in range(300):
-        life.run(15 * SECOND)
+        life.world.advance(life.wake_after_step(15 * SECOND))
         found = [w for w in waits_of(life) if (w["direction"], w["kind"]) == (direction, kind)]
         if found:
             break

@@ -326,7 +326,9 @@ def test_while_a_source_is_silent_what_was_begun_waits_and_stays_cordoned(store:
 def test_a_source_that_stays_silent_gives_the_node_back_in_the_end(store: Store) -> None:
     life = being_emptied(store)
     life.telemetry.fail_always(TryLater("down", code="unreachable"))
-    life.run(17 * MINUTE, tick=30 * SECOND)
+    for _ in range(17):
+        life.step()
+        life.pass_time(MINUTE)
     assert (len(life.writes("uncordon")), life.writes("retire")) == (1, [])
 
 
@@ -334,9 +336,11 @@ def test_gpus_that_seem_in_use_after_the_last_pod_are_waited_for(store: Store, m
     life = being_emptied(store)
     with monkeypatch.context() as patched:
         patched.setattr("receiver.step.pool_states.judge", lambda _: Use.ACTIVE)
-        life.run(2 * MINUTE, tick=SECOND)
+        for _ in range(12):
+            life.step()
+            life.pass_time(10 * SECOND)
         assert life.writes("uncordon", "retire") == []
-    life.run(2 * MINUTE, tick=SECOND)
+    life.run(2 * MINUTE)
     assert (life.writes("uncordon"), len(life.writes("retire"))) == ([], 1)
 
 

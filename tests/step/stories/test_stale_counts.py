@@ -60,6 +60,7 @@ def test_growth_of_two_after_a_removal_of_three_buys_two_once_the_count_has_fall
 ) -> None:
     """A PUT of two where Civo shows three would lower a count, which we never do: this growth has to wait for it."""
     life = after_a_removal(store, behaviour, nodes=3)
+    life.rest = MINUTE  # no event of the world says when the count falls
     life.submit(a_job("late", pods=2, submit_at=life.now, duration=2 * HOUR))
     life.run(STALE + PROVISIONING)
     assert bought(life) == 5
