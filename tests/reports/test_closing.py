@@ -1,22 +1,19 @@
 """A month that is over is closed once, and says the same whatever the configuration is later."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
 
-from receiver.adapters.store import SqlStore, open_store
+from receiver.adapters.store import SqlStore
 from receiver.core.model.policy import Billing, Budget, Monthly, Policy, ReportPolicy
 from receiver.core.model.usage import Accounting
 from receiver.core.report.lines import Counted
 from receiver.reports.formats import as_text
 from receiver.reports.monthly import MonthEnd
-from tests.adapters.store.builders import migrated
 from tests.core.report.builders import HOUR, MONTH, a_life, a_policy, a_usage, at
 from tests.reports.test_month_end import DUE, EPOCH, Counter, month_end
 from tests.web.builders import Bench
@@ -26,13 +23,11 @@ LATER = DUE + timedelta(days=3)
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[SqlStore]:
+def store(no_rows: SqlStore) -> SqlStore:
     """A store with one node of eight hours, six of them held by team vision."""
-    opened = open_store(migrated(tmp_path / "ledger.db"))
-    opened.saw((a_life(lasts=8),), {"pool-l40s": 0}, at(0))
-    assert opened.account(Accounting(usage=(a_usage(hours=6),)), None, DUE)
-    yield opened
-    opened.close()
+    no_rows.saw((a_life(lasts=8),), {"pool-l40s": 0}, at(0))
+    assert no_rows.account(Accounting(usage=(a_usage(hours=6),)), None, DUE)
+    return no_rows
 
 
 def close(store: SqlStore, policy: Policy, now: datetime = DUE, looks: int = 4) -> None:
@@ -117,13 +112,11 @@ def test_everybodys_report_is_kept_last_so_that_a_crash_leaves_no_month_half_clo
     assert store.closed_scopes("2026-10", LATER) == {"team:", "team:a", "team:b", "team:vision", "everybody"}
 
 
-def test_an_empty_month_is_not_closed(tmp_path: Path) -> None:
-    store = open_store(migrated(tmp_path / "empty.db"))
-    store.saw((), {"pool-l40s": 0}, at(0))
-    assert store.account(Accounting(), None, DUE)
-    close(store, a_policy())
-    assert store.closed_scopes("2026-10", LATER) == frozenset()
-    store.close()
+def test_an_empty_month_is_not_closed(no_rows: SqlStore) -> None:
+    no_rows.saw((), {"pool-l40s": 0}, at(0))
+    assert no_rows.account(Accounting(), None, DUE)
+    close(no_rows, a_policy())
+    assert no_rows.closed_scopes("2026-10", LATER) == frozenset()
 
 
 def test_nothing_is_closed_or_sent_before_the_clock_is_sure(store: SqlStore) -> None:
@@ -156,12 +149,12 @@ def test_what_one_process_closed_under_a_clock_ahead_it_closes_again(store: SqlS
 
 
 @pytest.mark.parametrize("watched", [True, False], ids=["with a cluster", "without one"])
-def test_where_no_cluster_is_configured_a_month_does_not_wait_for_who_held_what(tmp_path: Path, watched: bool) -> None:
-    store = open_store(migrated(tmp_path / "alone.db"))
-    store.saw((a_life(lasts=8),), {"pool-l40s": 0}, at(0))
+def test_where_no_cluster_is_configured_a_month_does_not_wait_for_who_held_what(
+    no_rows: SqlStore, watched: bool
+) -> None:
+    no_rows.saw((a_life(lasts=8),), {"pool-l40s": 0}, at(0))
     policy = a_policy(reports=ReportPolicy(monthly=Monthly(everybody=True)))
     for minutes in (0, 6, 12):
-        MonthEnd(store, None, policy, watched=watched).look(DUE + timedelta(minutes=minutes))
-    assert ("everybody" in store.closed_scopes("2026-10", LATER)) is not watched
-    assert len(store.notices_due(LATER, limit=10)) == (not watched)
-    store.close()
+        MonthEnd(no_rows, None, policy, watched=watched).look(DUE + timedelta(minutes=minutes))
+    assert ("everybody" in no_rows.closed_scopes("2026-10", LATER)) is not watched
+    assert len(no_rows.notices_due(LATER, limit=10)) == (not watched)

@@ -1,22 +1,19 @@
 """What the calendar asks for: units of work counted, and each month's reports told once."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from receiver.adapters.store import SqlStore, open_store
+from receiver.adapters.store import SqlStore
 from receiver.core.model.policy import Budget, Monthly, Policy, ReportPolicy, UnitOfWork
 from receiver.core.model.usage import Accounting
 from receiver.core.money.attribution import Watch
 from receiver.core.report.lines import Counted
 from receiver.ports import Store, TryLater
 from receiver.reports.monthly import MonthEnd
-from tests.adapters.store.builders import migrated
 from tests.core.report.builders import HOUR, MONTH, START, a_policy, at
 from tests.core.report.simulated import a_month
 from tests.step.harness import Wrapped
@@ -42,17 +39,15 @@ class Counter:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[SqlStore]:
+def store(no_rows: SqlStore) -> SqlStore:
     """A store with the simulated month."""
-    opened = open_store(migrated(tmp_path / "ledger.db"))
     month = a_month()
-    opened.saw(month.lives, {}, MONTH.end)
+    no_rows.saw(month.lives, {}, MONTH.end)
     lives = tuple(month.workloads)
-    assert opened.account(Accounting(), None, START)
+    assert no_rows.account(Accounting(), None, START)
     told = Accounting(usage=tuple(month.usage), unwatched=tuple(month.unwatched), lives=lives)
-    assert opened.account(told, START, DUE)
-    yield opened
-    opened.close()
+    assert no_rows.account(told, START, DUE)
+    return no_rows
 
 
 def a_policy_that_sends(*teams: str, everybody: bool = True, **changes: Any) -> Policy:
@@ -133,12 +128,10 @@ def test_without_the_wish_nothing_is_sent(store: SqlStore) -> None:
     assert titles(store) == []
 
 
-def test_a_month_that_nobody_knows_anything_of_is_no_news(tmp_path: Path) -> None:
-    empty = open_store(migrated(tmp_path / "empty.db"))
-    assert empty.account(Accounting(), None, DUE)
-    month_end(empty, a_policy_that_sends("vision")).look(DUE)
-    assert titles(empty) == []
-    empty.close()
+def test_a_month_that_nobody_knows_anything_of_is_no_news(no_rows: SqlStore) -> None:
+    assert no_rows.account(Accounting(), None, DUE)
+    month_end(no_rows, a_policy_that_sends("vision")).look(DUE)
+    assert titles(no_rows) == []
 
 
 def test_the_message_says_what_a_team_lead_asks_first(store: SqlStore) -> None:
