@@ -5,7 +5,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from receiver.config import ConfigError, Mode, load_file, load_text
@@ -340,7 +340,6 @@ nested = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.dictionaries(keys, nested, max_size=4))
 def test_no_text_raises_anything_but_a_list_of_mistakes(document: dict[str, str]) -> None:
     with pytest.raises(ConfigError) as refused:

@@ -1,6 +1,8 @@
 """The figures of `tools.structure`: each line has one kind, and what stands out is listed."""
 
-from tools.structure import Module, measured, modules, report
+from pathlib import Path
+
+from tools.structure import HOME, Module, measured, modules, report
 
 SOURCE = '''"""A module
 of two lines."""
@@ -56,5 +58,13 @@ def test_long_functions_and_small_and_large_modules_are_listed() -> None:
     ]
 
 
-def test_the_package_is_measured_as_a_whole() -> None:
-    assert {module.package for module in modules()} >= {"", "core", "step", "web"}
+def test_every_module_of_the_package_is_measured(tmp_path: Path) -> None:
+    (tmp_path / "core" / "money").mkdir(parents=True)
+    for name in ("entry.py", "core/__init__.py", "core/money/budget.py"):
+        (tmp_path / name).write_text(SOURCE, encoding="utf-8")
+    assert [(module.path, module.package) for module in modules(tmp_path)] == [
+        ("core/__init__.py", "core"),
+        ("core/money/budget.py", "core"),
+        ("entry.py", ""),
+    ]
+    assert (HOME / "core" / "__init__.py").is_file()
