@@ -13,7 +13,7 @@ from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.policy import Billing, Policy, Pool, Unanswered
 from receiver.core.model.signals import PoolSilence, Signal, SignalAction
 from receiver.core.scaling.assign import Assignment, assign
-from receiver.core.scaling.decide import decide_all
+from receiver.core.scaling.decide import Explainer, decide_all
 from receiver.core.scaling.demand import fingerprint
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
@@ -149,10 +149,13 @@ def facts(*states: PoolState, waiting: Iterable[Pod] = (), **changes: Any) -> Fa
     return Facts(**{**given, **changes})
 
 
-def run(found: Facts, policy: Policy) -> tuple[Assignment, dict[str, Decision]]:
-    """Assign and decide as a step does; decisions by pool name."""
+def run(
+    found: Facts, policy: Policy, *, explained_by: Explainer | None = with_grounds
+) -> tuple[Assignment, dict[str, Decision]]:
+    """Assign and decide as a step does; decisions by pool name. Sentences and evidence take longer than the rest: a law
+    that reads neither does without."""
     assignment = assign(found, policy)
-    decisions = decide_all(found, assignment, policy, explained_by=with_grounds)
+    decisions = decide_all(found, assignment, policy, explained_by=explained_by)
     return assignment, {p.name: decisions[p.id] for p in policy.pools}
 
 

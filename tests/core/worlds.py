@@ -30,11 +30,11 @@ from receiver.core.model.policy import Approval, Billing, Budget, Fallback, Limi
 from receiver.core.model.signals import Signal, SignalAction
 from receiver.core.model.windows import Window
 from receiver.core.scaling.bounds import topic_of
+from receiver.core.scaling.decide import Explainer
 from tests.core.builders import GPU, NOW, a_pod, a_pool, a_signal, a_silence, an_offer, run
 from tests.core.choices import Choices, built
 
-LAWS = settings(  # 200 examples but for `make laws`
-    max_examples=2 * settings().max_examples,
+LAWS = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
@@ -341,8 +341,8 @@ def worlds(asking: Sequence[Approval | None] = ASKING) -> SearchStrategy[World]:
     return built(partial(a_world, asking=asking), size=512)
 
 
-def decided(world: World) -> list[tuple[Pool, PoolState, Decision]]:
+def decided(world: World, explained_by: Explainer | None = None) -> list[tuple[Pool, PoolState, Decision]]:
     """Assign and decide as a step does; pool by pool with its state."""
     found, policy = world
-    _, decisions = run(found, policy)
+    _, decisions = run(found, policy, explained_by=explained_by)
     return [(p, found.pool(p.id), decisions[p.name]) for p in policy.pools]

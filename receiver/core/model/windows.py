@@ -6,6 +6,7 @@ from calendar import monthrange
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
+from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 HORIZON = timedelta(days=8)  # a weekly window opens or closes within it; a rarer one is looked at again later
@@ -111,6 +112,7 @@ def _on_day(ranges: Sequence[tuple[int, int]], day: date) -> bool:
     return not placed or any(start <= day.day <= end for start, end in placed)
 
 
+@lru_cache(maxsize=256)  # a step asks for the same windows at the same moments again and again
 def _change_of(window: Window, at: datetime) -> datetime | None:
     before = is_open(window, at)
     return next((moment for moment in _candidates(window, at) if is_open(window, moment) is not before), None)

@@ -199,7 +199,7 @@ def decided_at(at: datetime, found: Facts, policy: Policy) -> Decision:
     [state] = found.pools
     silence = state.silence if state.silence is not None and state.silence.until > at else None
     then = replace(found, at=at, pools=(replace(state, silence=silence),))
-    return run(then, policy)[1]["l40s"]
+    return run(then, policy, explained_by=None)[1]["l40s"]
 
 
 @LAWS

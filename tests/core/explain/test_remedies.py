@@ -9,6 +9,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from receiver.core.explain.evidence import with_grounds
 from receiver.core.explain.rules import RULES
 from receiver.core.model.actions import Action, ActionKind, Decision, Verdict
 from receiver.core.model.model import Backoff, Drift, Source, Spend, Stage
@@ -149,7 +150,7 @@ def test_a_budget_that_is_raised_by_what_is_said_covers_all_of_the_growth(
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(worlds())
 def test_in_any_world_every_decision_has_one_for_what_settled_it_and_knows_every_figure(world: World) -> None:
-    for _, _, decision in decided(world):
+    for _, _, decision in decided(world, explained_by=with_grounds):
         found = remedies(decision)
         told = {r["rule"] for r in found}
         assert found

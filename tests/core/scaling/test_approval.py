@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from receiver.core.explain.evidence import with_grounds
 from receiver.core.model.actions import Action, ActionKind, Because, Decision, Reason, Victim, VictimStage
 from receiver.core.model.model import Facts, Node, Source, Spend, Stage
 from receiver.core.model.overrides import (
@@ -69,7 +68,7 @@ def reason(decision: Decision) -> Reason:
 
 def due(found: Facts, policy: Policy) -> tuple[Question, ...]:
     assignment = assign(found, policy)
-    return due_requests(found, assignment, decide_all(found, assignment, policy, explained_by=with_grounds), policy)
+    return due_requests(found, assignment, decide_all(found, assignment, policy), policy)
 
 
 def said(kind: OverrideKind, nodes: int | None = None, **changes: Any) -> Override:
