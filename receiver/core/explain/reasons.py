@@ -121,11 +121,11 @@ def within_budget(reason: Reason, case: Case) -> Said:
 def lacking(refusal: Refusal, case: Case) -> Decimal:
     """USD by which the allowance that refuses would have to be raised at least, so that the nodes that it leaves out of
     the pool of *case* are bought: spent below the hold line unless they are for passing work, and their first paid unit
-    below the stop line."""
+    below the stop line, beside those that the step buys."""
     view = refusal.view
     price = case.pool.price_usd_per_hour or Decimal(0)
     missing = case.wanted.new_nodes - case.wanted.within_budget
-    cost = unit_price(price, case.policy.billing) * missing
+    cost = unit_price(price, case.policy.billing) * missing + refusal.bought
     needed = [((view.spent + view.reserved + cost) / view.stop_at).quantize(CENT, ROUND_CEILING)]
     if view.stage in (BudgetStage.HOLD, BudgetStage.STOP) and not refusal.passing:  # less must be spent than the line
         needed.append((view.spent / view.hold_at).quantize(CENT, ROUND_FLOOR) + CENT)
@@ -164,7 +164,7 @@ def alert_holds(reason: Reason, _case: Case) -> Said:
 
 def not_silenced(reason: Reason, _case: Case) -> Said:
     silence = reason.because
-    end = f"the end of the silence of {silence.by} ends at {moment(silence.until)}"
+    end = f"the end of the silence of {silence.by} at {moment(silence.until)}"
     sooner = f"sooner, if it is expired: amtool silence expire {silence.id}"
     return str(silence), [(end, silence.until), (sooner, None)]
 

@@ -147,10 +147,12 @@ class BudgetView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """A budget that does not cover a node; *passing*: for work that may exceed the hold line."""
+    """A budget that does not cover a node; *passing*: for work that may exceed the hold line. *bought* is the USD that
+    the same step's other nodes take of it."""
 
     view: BudgetView
     passing: bool = False
+    bought: Decimal = NOTHING
 
     @property
     def rule(self) -> str:

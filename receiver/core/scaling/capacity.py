@@ -335,10 +335,9 @@ class Allowance:
         unit = self._unit[tally.pool.id]
         passing = workload is not None and passes_hold(workload, self.policy)
         for view in self._touched(tally, workload):
-            if unit is None or view.closed_to(passing=passing):
-                return Refusal(view=view, passing=passing)
-            if self._paid_by(view, tally, count) * unit > self.left[view.key]:
-                return Refusal(view=view, passing=passing)
+            cost = None if unit is None else self._paid_by(view, tally, count) * unit
+            if cost is None or cost > self.left[view.key] or view.closed_to(passing=passing):
+                return Refusal(view=view, passing=passing, bought=view.left - self.left[view.key])
         return None
 
     def _more(self, tally: Tally, count: int) -> int:
