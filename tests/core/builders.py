@@ -17,7 +17,9 @@ from receiver.core.scaling.decide import Explainer, decide_all
 from receiver.core.scaling.demand import fingerprint
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
-HOUR = timedelta(hours=1)
+MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
+HOUR_ENDS_SOON = NOW - 57 * MINUTE  # created then: three minutes of a node's paid hour are left
+MID_HOUR = NOW - 30 * MINUTE
 GPU = "nvidia.com/gpu"
 HOURLY = Billing(removal_margin=timedelta(minutes=5))
 EVERY_SECOND = Billing(granularity=timedelta(seconds=1), removal_margin=timedelta(0))
@@ -67,6 +69,11 @@ def a_node(name: str = "n1", **changes: Any) -> Node:
         "idle_since": NOW - timedelta(minutes=15),
     }
     return Node(**{**given, **changes})
+
+
+def a_due_node(name: str = "n1", **changes: Any) -> Node:
+    """An idle node in the last minutes of its paid hour: it may go now."""
+    return a_node(name, **{"created_at": HOUR_ENDS_SOON, **changes})
 
 
 def a_busy_node(name: str = "n1", **changes: Any) -> Node:
@@ -136,6 +143,19 @@ def a_question(*instances: str, **changes: Any) -> Question:
     return Question(**{**given, **changes})
 
 
+def an_override(kind: str, nodes: int | None = None, **changes: Any) -> Override:
+    """One of the L40S pool by alice, an hour old, for an hour more."""
+    given: dict[str, Any] = {
+        "id": f"{kind}-1",
+        "who": "alice",
+        "why": "load test",
+        "at": NOW - HOUR,
+        "until": NOW + HOUR,
+        "pool": "l40s-id",
+    }
+    return Override(kind=OverrideKind(kind), nodes=nodes, **{**given, **changes})
+
+
 def facts(*states: PoolState, waiting: Iterable[Pod] = (), **changes: Any) -> Facts:
     """What one step knows."""
     given: dict[str, Any] = {
@@ -159,45 +179,27 @@ def run(
     return assignment, {p.name: decisions[p.id] for p in policy.pools}
 
 
+def decision_on(state: PoolState, policy: Policy | None = None, **known: Any) -> Decision:
+    """The decision on the L40S pool as it is in *state*, with what else is *known*."""
+    return run(facts(state, **known), policy or a_policy())[1]["l40s"]
+
+
+def growing(policy: Policy | None = None, state: PoolState | None = None, pods: int = 1, **known: Any) -> Decision:
+    """The decision on a pool (an empty one unless *state* says more) that *pods* of one GPU each wait for."""
+    return decision_on(state or a_state(), policy, waiting=[a_pod(f"p{n}") for n in range(pods)], **known)
+
+
+def shrinking(policy: Policy | None = None, state: PoolState | None = None, **known: Any) -> Decision:
+    """The decision on a pool whose only node, unless *state* says otherwise, is idle and due."""
+    return decision_on(state or a_state(a_due_node()), policy, **known)
+
+
+def remedies(decision: Decision, rule: str) -> dict[str, datetime | None]:
+    """What would change the answer of *rule*: sentences, each with the moment at which it comes true by itself."""
+    kept = [remedy for remedy in decision.evidence["what_would_change"] if remedy["rule"] == rule]
+    return {r["text"]: None if r["at"] is None else datetime.fromisoformat(r["at"]) for r in kept}
+
+
 def rules(decision: Decision, *verdicts: str) -> list[str]:
     """Names of the rules that spoke with one of *verdicts*."""
     return [r.rule for r in decision.reasons if r.verdict.value in verdicts]
-
-
-HOUR_ENDS_SOON = NOW - timedelta(minutes=57)  # created then: three minutes of the paid hour are left
-
-
-def a_due_node(name: str = "n1", **changes: Any) -> Node:
-    """An idle node in the last minutes of its paid hour: it may go now."""
-    return a_node(name, **{"created_at": HOUR_ENDS_SOON, **changes})
-
-
-def an_override(kind: OverrideKind, nodes: int | None = None, **changes: Any) -> Override:
-    """One that alice set now, for an hour."""
-    given: dict[str, Any] = {"id": "o1", "who": "alice", "why": "load test", "at": NOW, "until": NOW + HOUR}
-    return Override(**{**given, "kind": kind, "nodes": nodes, **changes})
-
-
-def growing(policy: Policy | None = None, state: PoolState | None = None, pods: int = 1, **given: Any) -> Decision:
-    """The decision on a pool (an empty one unless *state* says more) that *pods* of one GPU each wait for."""
-    waiting = [a_pod(f"p{n}") for n in range(pods)]
-    return run(facts(state or a_state(), waiting=waiting, **given), policy or a_policy())[1]["l40s"]
-
-
-def shrinking(
-    policy: Policy | None = None, nodes: int = 1, state: Mapping[str, Any] | None = None, **given: Any
-) -> Decision:
-    """The decision on a pool whose only *nodes* are idle and due; *state* changes the pool's state."""
-    pool = a_state(*(a_due_node(f"n{n + 1}") for n in range(nodes)), **(state or {}))
-    return run(facts(pool, **given), policy or a_policy())[1]["l40s"]
-
-
-def outcome(decision: Decision) -> tuple[str, int]:
-    """The rule that settled *decision*, and by how many nodes the pool changes."""
-    return decision.deciding.rule, decision.target - decision.present
-
-
-def remedies(decision: Decision, rule: str) -> list[tuple[str, datetime | None]]:
-    """What would change the answer of *rule*: sentences, each with its moment if one is known."""
-    kept = decision.evidence["what_would_change"]
-    return [(r["text"], r["at"] and datetime.fromisoformat(r["at"])) for r in kept if r["rule"] == rule]

@@ -38,6 +38,7 @@ LAWS = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
+RARE = settings(LAWS, max_examples=2 * settings().max_examples)  # for laws that few worlds put to the test
 POOLS = ("one", "two")
 World = tuple[Facts, Policy]
 NIGHT = Window(name="night", evict_after=timedelta(minutes=30))  # always open

@@ -19,7 +19,7 @@ from receiver.core.notices import money_notices
 from receiver.core.scaling.assign import Assignment
 from receiver.step.publish import picture
 from tests.core.builders import GPU, NOW, a_busy_node, a_node, a_pod, a_policy, a_pool, a_state, facts, run
-from tests.core.worlds import LAWS
+from tests.core.worlds import LAWS, RARE
 
 PRICE = Decimal("1.29")
 MUCH = Decimal(100_000)
@@ -537,7 +537,7 @@ def test_what_is_spent_reserved_and_bought_never_exceeds_the_stop_line_of_any_bu
             assert view.spent < view.monthly * view.hold_at
 
 
-@LAWS
+@RARE
 @given(tight(), st.lists(st.tuples(st.sampled_from(["one-id", "two-id", "gone-id"]), st.integers(1, 4)), max_size=3))
 def test_what_unanswered_growth_may_bring_and_what_is_bought_never_exceed_the_stop_line_together(
     money: Money, sent: list[tuple[str, int]]

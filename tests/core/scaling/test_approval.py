@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from receiver.core.model.actions import Action, ActionKind, Because, Decision, Reason, Victim, VictimStage
+from receiver.core.model.actions import Action, ActionKind, Because, Decision, Victim, VictimStage
 from receiver.core.model.model import Facts, Node, Source, Spend, Stage
 from receiver.core.model.overrides import (
     Answer,
@@ -41,7 +41,6 @@ from tests.core.builders import (
     a_state,
     all_up,
     facts,
-    rules,
     run,
 )
 
@@ -62,10 +61,6 @@ def decide(found: Facts, policy: Policy) -> Decision:
     return run(found, policy)[1]["l40s"]
 
 
-def reason(decision: Decision) -> Reason:
-    return next(r for r in decision.reasons if r.rule == "approved")
-
-
 def due(found: Facts, policy: Policy) -> tuple[Question, ...]:
     assignment = assign(found, policy)
     return due_requests(found, assignment, decide_all(found, assignment, policy), policy)
@@ -79,46 +74,9 @@ def said(kind: OverrideKind, nodes: int | None = None, **changes: Any) -> Overri
 # --- what waits
 
 
-def test_an_idle_node_at_its_moment_waits_for_an_answer_and_the_reason_says_until_when_and_what_then() -> None:
-    found = facts(a_state(a_node(created_at=DUE)), questions=(a_question("i-n1"),))
-    decision = decide(found, asking())
-    assert (decision.target, rules(decision, "holds")) == (1, ["approved"])
-    assert reason(decision).detail == (
-        "approval requested until 2026-11-20 12:10:00 UTC: remove n1; without an answer it is removed"
-    )
-
-
 def test_where_nobody_is_to_be_asked_it_goes() -> None:
     assert decide(facts(a_state(a_node(created_at=DUE))), a_policy()).target == 0
     assert decide(facts(a_state(a_node(created_at=DUE))), asking(GROWTH)).target == 0
-
-
-@pytest.mark.parametrize(
-    ("changes", "goes"),
-    [
-        pytest.param(APPROVED, True, id="approved"),
-        pytest.param({"answer": Answer.PIN, "who": "alice"}, False, id="answered otherwise"),
-        pytest.param({"answer": Answer.PIN, "who": "alice", "wait_ends": NOW}, False, id="answered otherwise in time"),
-        pytest.param({}, False, id="open"),
-        pytest.param({"wait_ends": NOW}, True, id="nobody answered in time"),
-        pytest.param({"wait_ends": NOW, "unanswered": HOLD}, False, id="nobody answered, and that is not enough"),
-        pytest.param({**APPROVED, "expires_at": NOW}, False, id="approved, and over"),
-        pytest.param({**APPROVED, "asked_at": NOW + MINUTE}, False, id="asked under a clock that was ahead"),
-        pytest.param({**APPROVED, "asks": Asks.EMPTYING}, True, id="approved while it was busy"),
-        pytest.param({**APPROVED, "instances": ("i-n2",)}, False, id="about another node"),
-        pytest.param({**APPROVED, "pool": "a100-id"}, False, id="about another pool"),
-    ],
-)
-def test_an_idle_node_goes_when_an_answer_or_the_want_of_one_lets_it(changes: dict[str, Any], goes: bool) -> None:
-    found = facts(a_state(a_node(created_at=DUE)), questions=(a_question("i-n1", **changes),))
-    assert decide(found, asking()).target == (0 if goes else 1)
-
-
-def test_who_waits_for_an_answer_keeps_no_other_node() -> None:
-    first, second = a_node("n1", created_at=DUE), a_node("n2", created_at=DUE + MINUTE)
-    decision = decide(facts(a_state(first, second), questions=(a_question("i-n2", **APPROVED),)), asking())
-    assert (decision.target, decision.candidates) == (1, ("i-n2", "i-n1"))
-    assert rules(decision, "limits") == ["approved"]
 
 
 def movable_nodes() -> tuple[Node, ...]:
@@ -163,11 +121,6 @@ def test_what_a_persons_floor_asks_for_is_bought_unasked_and_what_is_beyond_it_w
 # --- growth
 
 
-@pytest.mark.parametrize(("pods", "target"), [(3, 3), (4, 0)])
-def test_growth_waits_when_its_new_nodes_cost_more_an_hour_than_the_policy_says(pods: int, target: int) -> None:
-    assert decide(facts(a_state(), waiting=[a_pod(f"p{n}") for n in range(pods)]), asking(GROWTH)).target == target
-
-
 def test_nodes_on_their_way_count_as_new() -> None:
     coming = [a_node(f"n{n}", stage=Stage.BUILDING, idle_since=None, allocatable={}) for n in range(3)]
     waiting = [a_pod(f"p{n}") for n in range(4)]
@@ -180,24 +133,6 @@ def test_nodes_on_their_way_that_were_approved_do_not() -> None:
     found = facts(a_state(*coming), waiting=[a_pod(f"p{n}") for n in range(4)])
     done = a_question(to_count=3, done_at=NOW, **APPROVED)
     assert decide(replace(found, questions=(done,)), asking(GROWTH)).target == 4
-
-
-@pytest.mark.parametrize(
-    ("questions", "target"),
-    [
-        ((), 0),
-        ((a_question(to_count=6, **APPROVED),), 6),
-        ((a_question(to_count=8, **APPROVED),), 6),
-        ((a_question(to_count=4, **APPROVED),), 4),
-        ((a_question(to_count=6, wait_ends=NOW),), 6),
-        ((a_question(to_count=6, wait_ends=NOW, unanswered=HOLD),), 0),
-        ((a_question(to_count=6, done_at=NOW, **APPROVED),), 0),
-        ((a_question(to_count=4, **APPROVED), a_question(to_count=6, id="q2")), 4),
-    ],
-)
-def test_growth_comes_as_far_as_an_answer_lets_it_and_once(questions: tuple[Question, ...], target: int) -> None:
-    found = facts(a_state(), waiting=[a_pod(f"p{n}") for n in range(6)], questions=questions)
-    assert decide(found, asking(GROWTH)).target == target
 
 
 def test_an_approval_goes_beyond_no_maximum_and_no_budget() -> None:

@@ -12,7 +12,7 @@ from receiver.core.model.pods import PodPhase
 from receiver.core.model.policy import Approval, Unanswered
 from tests.core.builders import GPU, HOURLY, NOW, a_busy_node, a_node, a_pod, a_question, a_state, facts
 from tests.core.scaling.test_approval import APPROVED, DUE, HOLD, MINUTE, asking, decide, due
-from tests.core.worlds import ASKING, LAWS, World, decided, worlds
+from tests.core.worlds import ASKING, LAWS, RARE, World, decided, worlds
 
 SIZES = (OverrideKind.PIN, OverrideKind.CEILING)
 
@@ -38,7 +38,7 @@ def test_an_approval_never_makes_a_change_smaller(world: World) -> None:
         assert (after.target - after.present) * (before.target - before.present) >= 0
 
 
-@LAWS
+@RARE
 @given(worlds(asking=[a for a in ASKING if a is not None]))
 def test_where_removals_are_asked_about_no_node_goes_that_nobody_let_go(world: World) -> None:
     found, policy = world

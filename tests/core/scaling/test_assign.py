@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from receiver.core.model.actions import Action, ActionKind
-from receiver.core.model.model import Backoff, CordonedBy, Node, Source, Spend, Stage
+from receiver.core.model.model import Backoff, CordonedBy, Node, Source, Stage
 from receiver.core.model.pods import PodPhase, Preference, Requirement, Toleration
-from receiver.core.model.policy import Budget, Limits, Taint
+from receiver.core.model.policy import Budget, Taint
 from receiver.core.model.signals import SignalAction
 from receiver.core.scaling.demand import is_believed, offer_of, workloads
 from tests.core.builders import (
@@ -344,52 +343,6 @@ def test_higher_priority_is_served_first_when_the_budget_serves_one() -> None:
     policy = a_policy(one, two, budget=Budget(monthly_usd=Decimal("2.00")))
     _, decisions = run(facts(a_state(pool="one-id"), a_state(pool="two-id"), waiting=pods), policy)
     assert (decisions["one"].target, decisions["two"].target) == (0, 1)
-
-
-def test_the_reservation_counts_the_next_hour_of_every_running_node() -> None:
-    nodes = [a_busy_node("n1"), a_busy_node("n2")]
-    policy = a_policy(budget=Budget(monthly_usd=Decimal(10)))
-    spent = Spend(month="2026-11", usd=Decimal("6.20"))  # 10 - 6.20 - 2 x 1.29 = 1.22 < 1.29
-    _, decisions = run(facts(a_state(*nodes), waiting=[a_pod()], spend=spent), policy)
-    assert decisions["l40s"].target == 2
-    assert decisions["l40s"].deciding.rule == "within_budget"
-
-
-def test_an_open_growth_is_covered_once_and_not_twice() -> None:
-    action = Action(
-        id="a",
-        pool="l40s-id",
-        kind=ActionKind.GROW,
-        opened_at=NOW,
-        from_count=0,
-        to_count=1,
-        reserved_usd=Decimal("1.29"),
-    )
-    policy = a_policy(budget=Budget(monthly_usd=Decimal("2.00")))
-    _, decisions = run(facts(a_state(open_action=action), waiting=[a_pod()]), policy)
-    assert decisions["l40s"].target == 1
-
-
-def test_a_size_without_a_price_makes_the_spend_unknown_and_stops_growth() -> None:
-    policy = a_policy(budget=Budget(monthly_usd=Decimal(1000)))
-    spend = Spend(month="2026-11", usd=Decimal(0), unpriced=("an.g1.b200.kube.x8",))
-    _, decisions = run(facts(a_state(), waiting=[a_pod()], spend=spend), policy)
-    assert decisions["l40s"].target == 0
-    assert "an.g1.b200.kube.x8" in decisions["l40s"].deciding.detail
-
-
-def test_max_gpus_holds_over_all_pools_together() -> None:
-    one, two = a_pool("one", labels={"kind": "1"}), a_pool("two", labels={"kind": "2"})
-    pods = [a_pod("a", node_selector={"kind": "1"}), a_pod("b", node_selector={"kind": "2"})]
-    found = facts(a_state(a_busy_node(), pool="one-id"), a_state(pool="two-id"), waiting=pods)
-    _, decisions = run(found, a_policy(one, two, limits=Limits(max_gpus=2)))
-    assert decisions["one"].target + decisions["two"].target == 2
-
-
-def test_growth_per_hour_counts_what_was_bought_before() -> None:
-    found = facts(a_state(), waiting=[a_pod(f"p{n}") for n in range(5)], grown_last_hour=3)
-    _, decisions = run(found, a_policy(limits=Limits(max_growth_per_hour=5)))
-    assert decisions["l40s"].target == 2
 
 
 def test_standby_is_kept_beyond_need_and_dropped_first_by_the_budget() -> None:

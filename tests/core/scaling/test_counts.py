@@ -3,14 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from decimal import Decimal
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.core.model.actions import Action, ActionKind, Decision, Victim, VictimStage
+from receiver.core.model.actions import Action, ActionKind, Victim, VictimStage
 from receiver.core.model.memory import PoolMemory
 from receiver.core.model.model import Drift, LateCount, PoolState
 from receiver.core.scaling.waits import (
@@ -22,7 +20,7 @@ from receiver.core.scaling.waits import (
     undone_by_others,
     why_removals_stop,
 )
-from tests.core.builders import NOW, a_node, a_pod, a_policy, a_pool, a_state, facts, run
+from tests.core.builders import NOW, a_node, a_state
 from tests.core.worlds import LAWS
 
 MINUTE = timedelta(minutes=1)
@@ -272,56 +270,6 @@ def test_growth_goes_on_after(state: PoolState) -> None:
 
 def test_counts_that_are_raised_again_and_again_stop_removals() -> None:
     assert undone_by_others(lowered([1, 2, 3], by=-1), NOW, grows=False) == NOW + timedelta(hours=23)
-
-
-def decided(state: PoolState, **given: Any) -> Decision:
-    return run(facts(state, **given), a_policy())[1]["l40s"]
-
-
-def test_a_pool_does_not_grow_while_somebody_lowers_its_count_again_and_again() -> None:
-    state = replace(lowered([1, 2, 3]), nodes=(), required=0)
-    decision = decided(state, waiting=[a_pod()])
-    assert (decision.target, decision.deciding.rule) == (0, "not_undone_by_others")
-    assert decision.deciding.detail == (
-        "another system lowered the count repeatedly after our growth: none before 2026-11-21 11:00 UTC"
-    )
-    assert decision.reconsider_at is not None
-    until = NOW + timedelta(hours=23)
-    assert decided(state, waiting=[a_pod()], at=until).target == 1
-    assert decided(state, waiting=[a_pod()], at=until - timedelta(microseconds=1)).target == 0
-
-
-def test_a_pool_does_not_shrink_while_somebody_raises_its_count_again_and_again() -> None:
-    state = replace(lowered([1, 2, 3], by=-1), nodes=(a_node(created_at=NOW - 57 * MINUTE),))
-    decision = decided(state)
-    assert (decision.target, decision.deciding.rule) == (1, "not_undone_by_others")
-    assert decision.deciding.detail == (
-        "another system raised the count repeatedly after our removals: none before 2026-11-21 11:00 UTC"
-    )
-
-
-def test_the_other_way_stays_open() -> None:
-    idle = a_node(created_at=NOW - 57 * MINUTE)
-    assert decided(replace(lowered([1, 2, 3]), nodes=(idle,))).target == 0
-    raised = replace(lowered([1, 2, 3], by=-1), nodes=(), required=0)
-    assert decided(raised, waiting=[a_pod()]).target == 1
-
-
-@pytest.mark.parametrize(("pods", "target"), [(1, 0), (2, 2), (3, 3)])
-def test_growth_never_asks_for_a_count_below_the_one_that_civo_shows(pods: int, target: int) -> None:
-    """Two removed nodes are still counted: asking for one would lower Civo's count, and Civo would choose a node."""
-    decision = decided(a_state(uncounted=2), waiting=[a_pod(f"p{n}") for n in range(pods)])
-    assert decision.target == target
-    if not target:
-        assert decision.deciding.rule == "one_change_at_a_time"
-        assert decision.deciding.detail == "Civo still counts 2 removed nodes: 1 would lower its count"
-
-
-def test_work_goes_to_another_pool_while_somebody_keeps_lowering_the_cheap_one() -> None:
-    policy = a_policy(a_pool(), a_pool("dear", price_usd_per_hour=Decimal(9)))
-    cheap = replace(lowered([1, 2, 3]), nodes=(), required=0)
-    decisions = run(facts(cheap, a_state(pool="dear-id"), waiting=[a_pod()]), policy)[1]
-    assert (decisions["l40s"].target, decisions["dear"].target) == (0, 1)
 
 
 @LAWS

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.core.model.actions import Action, Because, Change, Decision, Verdict
+from receiver.core.model.actions import Action, Because, Change, Verdict
 from receiver.core.model.model import ON_ITS_WAY, Backoff, CordonedBy, Node, PoolState, Stage
 from receiver.core.model.policy import Policy
 from receiver.core.scaling.decide import join, plan
@@ -21,6 +21,8 @@ from receiver.core.scaling.waits import (
 )
 from tests.core.builders import (
     GPU,
+    HOUR_ENDS_SOON,
+    MINUTE,
     NOW,
     a_busy_node,
     a_node,
@@ -28,14 +30,11 @@ from tests.core.builders import (
     a_policy,
     a_pool,
     a_state,
-    facts,
+    decision_on,
     rules,
-    run,
 )
 from tests.core.worlds import LAWS
 
-MINUTE = timedelta(minutes=1)
-HOUR_ENDS_SOON = NOW - 57 * MINUTE
 FAILED = Backoff(failures=2, until=NOW + MINUTE, reason="n0 never became usable")
 OVER = replace(FAILED, until=NOW)
 
@@ -61,10 +60,6 @@ def coming(name: str = "coming") -> Node:
     return never_up(name, created_at=NOW)
 
 
-def answer(state: PoolState, policy: Policy | None = None, **given: Any) -> Decision:
-    return run(facts(state, **given), policy or a_policy())[1]["l40s"]
-
-
 # --- dead_nodes -------------------------------------------------------------------------------------------
 
 
@@ -77,7 +72,7 @@ def answer(state: PoolState, policy: Policy | None = None, **given: Any) -> Deci
     ],
 )
 def test_a_node_goes_that(node: Node) -> None:
-    decision = answer(a_state(node))
+    decision = decision_on(a_state(node))
     assert (decision.target, decision.candidates) == (0, (node.instance,))
     assert (decision.deciding.rule, decision.deciding.verdict) == ("dead_nodes", Verdict.WANTS)
     assert decision.deciding.detail == f"{node.name}: not usable within 20m"
@@ -98,46 +93,46 @@ def test_a_node_goes_that(node: Node) -> None:
     ],
 )
 def test_a_node_stays_that(node: Node) -> None:
-    assert answer(a_state(node)).candidates == ()
+    assert decision_on(a_state(node)).candidates == ()
 
 
 def test_a_node_that_kubernetes_does_not_know_stays_while_it_knows_nodes_of_no_instance() -> None:
     node = never_up(registered=False)
-    assert answer(a_state(node, unjoined=("k3s-other",))).candidates == ()
-    assert answer(a_state(node)).candidates == ("i-dead",)
-    assert answer(a_state(never_up(), unjoined=("k3s-other",))).candidates == ("i-dead",)
+    assert decision_on(a_state(node, unjoined=("k3s-other",))).candidates == ()
+    assert decision_on(a_state(node)).candidates == ("i-dead",)
+    assert decision_on(a_state(never_up(), unjoined=("k3s-other",))).candidates == ("i-dead",)
 
 
 def test_a_node_that_is_gone_from_kubernetes_goes_before_the_time_of_a_new_one_is_over() -> None:
-    decision = answer(a_state(vanished()), waiting=[a_pod()])
+    decision = decision_on(a_state(vanished()), waiting=[a_pod()])
     assert (decision.target, decision.candidates) == (0, ("i-gone",))
     assert decision.deciding.detail == "gone: no Node object in Kubernetes any more"
-    both = answer(a_state(vanished(), never_up()))
+    both = decision_on(a_state(vanished(), never_up()))
     assert both.deciding.detail.endswith(": not usable within 20m, or no Node object in Kubernetes any more")
 
 
 @pytest.mark.parametrize("node", [vanished(), lost(registered=False)], ids=["never usable", "usable before"])
 def test_a_node_that_is_gone_stays_while_kubernetes_knows_nodes_of_no_instance(node: Node) -> None:
-    assert answer(a_state(node, unjoined=("k3s-other",))).candidates == ()
-    assert answer(a_state(node)).candidates == (node.instance,)
+    assert decision_on(a_state(node, unjoined=("k3s-other",))).candidates == ()
+    assert decision_on(a_state(node)).candidates == (node.instance,)
 
 
 def test_a_node_that_is_gone_and_may_not_go_does_not_stop_growth() -> None:
-    decision = answer(a_state(vanished(), unjoined=("k3s-other",)), waiting=[a_pod()])
+    decision = decision_on(a_state(vanished(), unjoined=("k3s-other",)), waiting=[a_pod()])
     assert (decision.target, decision.deciding.rule) == (2, "demand")
     late = vanished(created_at=NOW - 21 * MINUTE)
-    assert answer(a_state(late, unjoined=("k3s-other",)), waiting=[a_pod()]).target == 1
+    assert decision_on(a_state(late, unjoined=("k3s-other",)), waiting=[a_pod()]).target == 1
 
 
 def test_a_dead_node_is_not_kept_for_its_paid_hour() -> None:
-    assert answer(a_state(never_up(created_at=NOW - 25 * MINUTE))).target == 0
+    assert decision_on(a_state(never_up(created_at=NOW - 25 * MINUTE))).target == 0
 
 
 def test_a_node_that_was_lost_is_room_for_three_minutes_more() -> None:
     """A device plugin that restarts takes the GPUs away for a moment; no node is bought for that."""
 
     def grown(broken: Node) -> int:
-        decision = answer(a_state(broken), waiting=[a_pod()])
+        decision = decision_on(a_state(broken), waiting=[a_pod()])
         return decision.target - decision.present
 
     back_soon = NOW - 3 * MINUTE
@@ -147,7 +142,7 @@ def test_a_node_that_was_lost_is_room_for_three_minutes_more() -> None:
 
 
 def test_what_grows_waits_until_the_dead_are_gone() -> None:
-    decision = answer(a_state(never_up()), waiting=[a_pod()])
+    decision = decision_on(a_state(never_up()), waiting=[a_pod()])
     assert (decision.present, decision.target) == (1, 0)
     assert rules(decision, "notes") == ["demand"]
     assert rules(decision, "wants") == ["dead_nodes"]
@@ -158,91 +153,15 @@ def test_while_work_waits_only_the_dead_go() -> None:
     idle = a_node("idle", created_at=HOUR_ENDS_SOON)
     policy = a_policy(a_pool(resources={GPU: 2}))
     state = a_state(idle, never_up())
-    assert answer(state, policy).target == 0
-    decision = answer(state, policy, waiting=[a_pod(gpus=2)])
+    assert decision_on(state, policy).target == 0
+    decision = decision_on(state, policy, waiting=[a_pod(gpus=2)])
     assert (decision.target, decision.candidates[0]) == (1, "i-dead")
 
 
 # --- above_the_floor --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("nodes", "floor", "left"),
-    [
-        pytest.param([never_up()], 1, 0, id="the dead hold no floor"),
-        pytest.param([never_up("a"), never_up("b")], 1, 0, id="nor do two of them"),
-        pytest.param([never_up(), a_node("idle", created_at=HOUR_ENDS_SOON)], 1, 1, id="the idle one is the floor"),
-        pytest.param(
-            [never_up(), *(a_node(f"n{n}", created_at=HOUR_ENDS_SOON) for n in range(3))],
-            2,
-            2,
-            id="a dead and an idle one go, two stay",
-        ),
-    ],
-)
-def test_dead_nodes_go_below_the_floor_and_no_others(nodes: list[Node], floor: int, left: int) -> None:
-    decision = answer(a_state(*nodes), a_policy(a_pool(min_nodes=floor)))
-    assert decision.target == left
-    going = decision.candidates[: decision.present - decision.target]
-    assert {n.instance for n in nodes if n.stage is not Stage.USABLE} <= set(going)
-
-
-@LAWS
-@given(dead=st.integers(0, 3), idle=st.integers(0, 3), busy=st.integers(0, 3), floor=st.integers(0, 4))
-def test_all_dead_nodes_go_and_of_the_idle_ones_what_is_above_the_floor(
-    dead: int, idle: int, busy: int, floor: int
-) -> None:
-    nodes = [
-        *(never_up(f"d{n}") for n in range(dead)),
-        *(a_node(f"i{n}", created_at=HOUR_ENDS_SOON) for n in range(idle)),
-        *(a_busy_node(f"b{n}") for n in range(busy)),
-    ]
-    decision = answer(a_state(*nodes), a_policy(a_pool(min_nodes=min(floor, len(nodes)))))
-    works = idle + busy
-    assert decision.target == max(busy, min(works, floor))
-    assert set(decision.candidates[:dead]) == {f"i-d{n}" for n in range(dead)}
-
-
 # --- provisioning_works -----------------------------------------------------------------------------------
-
-
-def test_nothing_is_bought_while_a_node_that_may_not_go_is_stuck() -> None:
-    decision = answer(a_state(never_up(protected=True)), waiting=[a_pod()])
-    assert (decision.target, decision.deciding.rule) == (1, "provisioning_works")
-    assert decision.deciding.detail == "dead: not usable within 20m"
-
-
-def test_nothing_is_bought_while_the_pool_backs_off_from_provisioning() -> None:
-    decision = answer(a_state(provisioning=FAILED), waiting=[a_pod()])
-    assert (decision.target, decision.deciding.rule) == (0, "provisioning_works")
-    assert decision.deciding.detail == (
-        "n0 never became usable (2 failures in a row): no other node before 2026-11-20 12:01:00 UTC"
-    )
-    assert decision.reconsider_at == FAILED.until
-
-
-def test_after_the_back_off_one_node_is_bought_on_trial() -> None:
-    decision = answer(a_state(provisioning=OVER), waiting=[a_pod(f"p{n}") for n in range(3)])
-    assert decision.target == 1
-    assert rules(decision, "limits") == ["provisioning_works"]
-    said = next(r.detail for r in decision.reasons if r.rule == "provisioning_works")
-    assert said == "n0 never became usable (2 failures in a row): one node on trial until one becomes usable"
-
-
-def test_while_one_is_on_trial_no_other_is_bought() -> None:
-    decision = answer(a_state(coming(), provisioning=OVER), waiting=[a_pod(f"p{n}") for n in range(3)])
-    assert (decision.target, decision.deciding.rule) == (1, "provisioning_works")
-    assert "one node on trial" in decision.deciding.detail
-
-
-def test_a_back_off_that_a_wrong_clock_set_is_not_believed() -> None:
-    absurd = replace(FAILED, until=NOW + timedelta(hours=28))
-    assert answer(a_state(provisioning=absurd), waiting=[a_pod()]).target == 1
-
-
-def test_a_back_off_from_provisioning_stops_no_removal() -> None:
-    state = a_state(a_node(created_at=HOUR_ENDS_SOON), provisioning=FAILED)
-    assert answer(state).target == 0
 
 
 @pytest.mark.parametrize(
@@ -261,35 +180,12 @@ def test_a_pool_may_have_one_node_on_trial_at_a_time(state: PoolState, left: int
     assert probes_left(state, NOW) == left
 
 
-@LAWS
-@given(
-    waiting=st.integers(0, 5),
-    seconds=st.integers(-2, 2),
-    on_the_way=st.integers(0, 2),
-    unlisted=st.integers(0, 2),
-    gang=st.sampled_from([None, "ml/train"]),
-)
-def test_a_pool_on_trial_has_at_most_one_node_on_its_way_that_was_bought_during_it(
-    waiting: int, seconds: int, on_the_way: int, unlisted: int, gang: str | None
-) -> None:
-    """A focused law: nothing but the pool's failures holds it back."""
-    state = a_state(
-        *(coming(f"c{n}") for n in range(on_the_way)),
-        required=on_the_way + unlisted,
-        provisioning=replace(FAILED, until=NOW + timedelta(seconds=seconds)),
-    )
-    decision = answer(state, waiting=[a_pod(f"p{n}", gang=gang) for n in range(waiting)])
-    wanted = max(0, waiting - on_the_way - unlisted)
-    allowed = 1 if seconds <= 0 and not on_the_way + unlisted else 0
-    assert decision.target - decision.present == min(wanted, allowed)
-
-
 # --- plan.provisioning_failed -----------------------------------------------------------------------------
 
 
 def removal(state: PoolState, policy: Policy | None = None) -> Action:
     policy = policy or a_policy()
-    action = plan(answer(state, policy), state, policy)
+    action = plan(decision_on(state, policy), state, policy)
     assert action is not None
     return action
 
@@ -337,7 +233,7 @@ def test_the_back_off_doubles_up_to_a_day_with_a_tenth_of_jitter(before: int, wo
 def test_after_a_deleted_node_object_one_other_node_is_tried_at_once_and_later_ones_after_a_while() -> None:
     first = failed(a_state(vanished()))
     assert (first.failures, first.until) == (1, NOW)
-    assert answer(a_state(provisioning=first), waiting=[a_pod("a"), a_pod("b")]).target == 1
+    assert decision_on(a_state(provisioning=first), waiting=[a_pod("a"), a_pod("b")]).target == 1
     second = failed(a_state(vanished("other"), provisioning=first))
     assert NOW + 10 * MINUTE <= second.until <= NOW + 11 * MINUTE
     with_another = failed(a_state(vanished(), never_up()))
@@ -381,7 +277,7 @@ def test_a_node_whose_moment_came_joins_an_open_removal_and_a_dead_one_does_not(
     state = a_state(first)
     action = removal(state)
     state = a_state(first, second, never_up(), lost(), open_action=action)
-    decision = answer(state)
+    decision = decision_on(state)
     assert len(decision.candidates) == 4
     joined = join(action, decision, state)
     assert [v.node for v in joined.victims] == ["n1", "n2"]
@@ -392,7 +288,7 @@ def test_nothing_joins_beyond_what_was_let_go() -> None:
     nodes = [a_node(f"n{n}", created_at=HOUR_ENDS_SOON) for n in range(3)]
     action = removal(a_state(nodes[0]))
     state = a_state(*nodes, open_action=action)
-    decision = answer(state, a_policy(a_pool(min_nodes=2)))
+    decision = decision_on(state, a_policy(a_pool(min_nodes=2)))
     assert decision.change is Change.SHRINK
     assert join(action, decision, state) == action
 
@@ -410,7 +306,7 @@ def test_what_joins_a_removal_may_go_and_is_not_dead(kinds: list[str], floor: in
     nodes = [make[kind](f"{kind}{n}") for n, kind in enumerate(kinds)]
     action = removal(a_state(first))
     state = a_state(first, *nodes, open_action=action)
-    decision = answer(state, a_policy(a_pool(min_nodes=floor)))
+    decision = decision_on(state, a_policy(a_pool(min_nodes=floor)))
     joined = join(action, decision, state)
     let_go = {i.removeprefix("i-") for i in decision.candidates[: max(0, decision.present - decision.target)]}
     assert joined.victims[:1] == action.victims

@@ -26,7 +26,7 @@ from tests.core.filled import (
     rooms_of,
     waiting,
 )
-from tests.core.worlds import LAWS
+from tests.core.worlds import LAWS, RARE
 
 
 def wanted(found: Facts, policy: Policy) -> dict[str, int]:
@@ -245,7 +245,7 @@ def test_pods_alike_take_the_least_nodes_that_will_do(world: Filled) -> None:
     assert count == least(world.asked, rooms_of(found, world.policy), world.sizes, count)
 
 
-@LAWS
+@RARE
 @given(WORLDS)
 @example(TWO_STEPS)
 def test_none_of_the_new_nodes_could_be_left_out(world: Filled) -> None:

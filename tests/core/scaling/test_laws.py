@@ -31,10 +31,10 @@ from receiver.core.scaling.bounds import evicting, topic_of
 from receiver.core.scaling.decide import case_of, decide, decide_all, plan
 from tests.core.builders import GPU, HOURLY, NOW, a_node, a_pod, a_policy, a_pool, a_signal, a_state, facts, run
 from tests.core.filled import TWO_STEPS
-from tests.core.worlds import LAWS, POOLS, World, decided, worlds
+from tests.core.worlds import LAWS, POOLS, RARE, World, decided, worlds
 
 
-@LAWS
+@RARE
 @given(worlds())
 def test_only_nodes_that_are_ours_to_take_and_nobody_uses_may_go(world: World) -> None:
     for pool, state, decision in decided(world):
@@ -67,7 +67,7 @@ def test_no_pod_is_moved_whose_owner_did_not_consent_but_by_a_window_that_evicts
                 assert node.instance in decision.evicted or all(p.evictable for p in node.pods)
 
 
-@LAWS
+@RARE
 @given(worlds())
 def test_a_window_evicts_after_the_grace_that_was_told_and_only_what_is_too_many(world: World) -> None:
     found, _ = world
@@ -103,7 +103,7 @@ def nodes_at_the_hours_end(draw: st.DrawFn) -> Node:
     )
 
 
-@LAWS
+@RARE
 @given(
     st.lists(nodes_at_the_hours_end(), max_size=8, unique_by=lambda n: n.name),
     st.none() | st.integers(0, 3),

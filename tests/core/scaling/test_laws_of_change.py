@@ -27,7 +27,7 @@ from tests.core.builders import (
     a_state,
     facts,
 )
-from tests.core.worlds import LAWS, World, decided
+from tests.core.worlds import RARE, World, decided
 
 seconds = st.integers(1, 30)  # until something ends
 pod = a_pod("moves", phase=PodPhase.RUNNING, node="n", evictable=True, owner="ReplicaSet/web")
@@ -156,7 +156,7 @@ def emptying_worlds(draw: st.DrawFn) -> World:
     return facts(state), Policy(pools=(a_pool(resources={GPU: 2}),), billing=HOURLY)
 
 
-@LAWS
+@RARE
 @given(small_worlds() | emptying_worlds(), st.integers(1, 99))
 def test_the_answer_changes_at_no_moment_that_was_not_named(world: World, percent: int) -> None:
     """A chain of ten moments, one named after the other: between two of them the answer stays."""

@@ -11,16 +11,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.core.model.actions import Action, ActionKind, Change, Decision, Victim, VictimStage
+from receiver.core.model.actions import Action, ActionKind, Decision, Victim, VictimStage
 from receiver.core.model.model import Node, PoolState, Spend, Stage
-from receiver.core.model.overrides import Override, OverrideKind, overrides_in_force
+from receiver.core.model.overrides import Override, overrides_in_force
 from receiver.core.model.policy import Budget, Limits, Policy, Pool
 from receiver.core.model.signals import SignalAction
 from receiver.core.model.windows import Window
 from receiver.core.scaling.bounds import bounds_of
 from tests.core.builders import (
     EVERY_SECOND,
+    HOUR,
+    HOUR_ENDS_SOON,
     HOURLY,
+    MID_HOUR,
     NOW,
     a_busy_node,
     a_node,
@@ -30,34 +33,18 @@ from tests.core.builders import (
     a_signal,
     a_silence,
     a_state,
-    facts,
+    an_override,
+    decision_on,
     rules,
-    run,
 )
 from tests.core.worlds import LAWS
 
-HOUR = timedelta(hours=1)
-ENDS_SOON = NOW - timedelta(minutes=57)
-MID_HOUR = NOW - timedelta(minutes=30)
 NIGHT = Window(name="nights", max_nodes=0)
 DAY = Window(name="days", min_nodes=3)
 
 
-def an_override(kind: str, nodes: int | None = None, **changes: Any) -> Override:
-    """An override of the L40S pool by alice, set an hour ago, for two hours."""
-    given: dict[str, Any] = {
-        "id": f"{kind}-1",
-        "who": "alice",
-        "why": "load test",
-        "at": NOW - HOUR,
-        "until": NOW + HOUR,
-        "pool": "l40s-id",
-    }
-    return Override(kind=OverrideKind(kind), nodes=nodes, **{**given, **changes})
-
-
 def decided(state: PoolState, *overrides: Override, policy: Policy | None = None, **given: Any) -> Decision:
-    return run(facts(state, overrides=overrides, **given), policy or a_policy())[1]["l40s"]
+    return decision_on(state, policy, overrides=overrides, **given)
 
 
 def idle(count: int, **changes: Any) -> tuple[Node, ...]:
@@ -175,22 +162,6 @@ def test_a_ceiling_opens_a_pool_that_a_window_closed_for_work_that_waits() -> No
     assert decided(a_state(), an_override("ceiling", 1), policy=policy).target == 0
 
 
-def test_growth_beyond_a_ceiling_is_held_with_who_why_and_until() -> None:
-    decision = decided(a_state(), an_override("ceiling", 1), waiting=[a_pod("a"), a_pod("b")])
-    assert decision.target == 1
-    said = "at most 1 node (ceiling of 1 node by alice until 2026-11-20 13:00 UTC: load test)"
-    assert details(decision, "within_maximum") == [said]
-
-
-@pytest.mark.parametrize("kind", ["pin", "floor"])
-def test_growth_to_what_a_person_asked_for_waits_for_no_cooldown_and_growth_beyond_it_does(kind: str) -> None:
-    grown = a_state(last_grow_at=NOW - timedelta(seconds=5))
-    assert decided(grown, an_override(kind, 2)).target == 2
-    work = [a_pod(f"p{n}") for n in range(3)]
-    assert decided(grown, an_override("floor", 1), waiting=work).target == 1
-    assert decided(grown, waiting=work).target == 0
-
-
 # --- removal
 
 
@@ -205,19 +176,6 @@ def test_idle_nodes_beyond_a_pin_or_ceiling_go_at_once(kind: str) -> None:
 
 def test_without_a_ceiling_the_same_nodes_stay() -> None:
     assert decided(a_state(*idle(3))).target == 3
-
-
-def test_a_removal_down_to_a_ceiling_waits_for_no_cooldown() -> None:
-    policy = a_policy(billing=EVERY_SECOND)
-    state = a_state(*idle(3, idle_since=NOW), last_shrink_at=NOW - timedelta(seconds=5))
-    assert decided(state, an_override("ceiling", 1), policy=policy).target == 1
-    assert decided(state, policy=policy).target == 3
-
-
-def test_a_removal_below_the_ceiling_keeps_its_cooldown() -> None:
-    policy = a_policy(billing=EVERY_SECOND)
-    state = a_state(*idle(3), last_shrink_at=NOW - timedelta(seconds=5))
-    assert decided(state, an_override("ceiling", 2), policy=policy).target == 2
 
 
 def test_busy_protected_and_unready_nodes_beyond_a_pin_stay() -> None:
@@ -284,56 +242,6 @@ def test_a_pin_or_ceiling_leaves_exactly_as_many_as_it_says_or_as_may_not_go(
 # --- pause and snooze
 
 
-@LAWS
-@given(st.integers(0, 3), st.integers(0, 3), st.booleans(), st.booleans())
-def test_a_paused_pool_changes_nothing(waiting: int, there: int, pinned: bool, every_pool: bool) -> None:
-    pause = an_override("pause", pool=None if every_pool else "l40s-id")
-    more = [an_override("pin", 2)] if pinned else []
-    state, work = a_state(*idle(there, created_at=ENDS_SOON)), [a_pod(f"p{n}") for n in range(waiting)]
-    decision, alone = decided(state, pause, *more, waiting=work), decided(state, *more, waiting=work)
-    assert decision.change is Change.HOLD
-    if alone.change is not Change.HOLD:
-        assert rules(decision, "holds") == ["not_paused"]
-
-
-def test_a_pause_says_who_why_and_until() -> None:
-    decision = decided(a_state(), an_override("pause"), waiting=[a_pod()])
-    assert details(decision, "not_paused") == ["pause by alice until 2026-11-20 13:00 UTC: load test"]
-
-
-def test_work_goes_to_another_pool_while_one_is_paused() -> None:
-    policy = a_policy(a_pool(), a_pool("h100", price_usd_per_hour=Decimal(4)))
-    found = facts(a_state(), a_state(pool="h100-id"), waiting=[a_pod()], overrides=(an_override("pause"),))
-    _, decisions = run(found, policy)
-    assert (decisions["l40s"].target, decisions["h100"].target) == (0, 1)
-
-
-def test_a_snooze_keeps_idle_nodes_and_lets_dead_ones_go_and_the_pool_grow() -> None:
-    dead = a_node("dead", stage=Stage.BROKEN, created_at=ENDS_SOON, idle_since=None)
-    snooze = an_override("snooze")
-    assert decided(a_state(*idle(2, created_at=ENDS_SOON)), snooze).target == 2
-    assert decided(a_state(dead, *idle(2, created_at=ENDS_SOON)), snooze).target == 2
-    assert decided(a_state(), snooze, waiting=[a_pod()]).target == 1
-
-
-def test_a_snooze_keeps_nodes_beyond_a_ceiling_too() -> None:
-    decision = decided(a_state(*idle(2)), an_override("snooze"), an_override("ceiling", 0))
-    assert decision.target == 2
-    assert rules(decision, "holds") == ["removal_is_not_snoozed"]
-
-
-@LAWS
-@given(st.integers(0, 3), st.integers(0, 3), st.integers(0, 3))
-def test_a_snoozed_pool_loses_its_dead_nodes_and_no_other(dead: int, due: int, busy: int) -> None:
-    broken = (
-        a_node(f"d{n}", stage=Stage.BROKEN, created_at=ENDS_SOON, idle_since=None, lost_at=ENDS_SOON, was_usable=True)
-        for n in range(dead)
-    )
-    there = (*broken, *idle(due, created_at=ENDS_SOON), *(a_busy_node(f"b{n}") for n in range(busy)))
-    assert decided(a_state(*there), an_override("snooze")).target == due + busy
-    assert decided(a_state(*there)).target == busy
-
-
 # --- when the answer changes
 
 
@@ -352,7 +260,7 @@ def test_an_override_that_is_over_is_neither_named_nor_waited_for() -> None:
 
 
 def kept_node(until: datetime = NOW + HOUR, **changes: Any) -> Node:
-    return a_node(created_at=ENDS_SOON, **{"kept_until": until, "kept_for": "ml/train-0", **changes})
+    return a_node(created_at=HOUR_ENDS_SOON, **{"kept_until": until, "kept_for": "ml/train-0", **changes})
 
 
 def test_a_node_that_a_workload_keeps_does_not_go_and_the_reason_says_until_when_and_for_whom() -> None:
@@ -373,7 +281,7 @@ def test_a_kept_node_stays_beyond_a_ceiling() -> None:
 
 
 def test_a_dead_node_is_not_kept() -> None:
-    broken: dict[str, Any] = {"stage": Stage.BROKEN, "idle_since": None, "was_usable": True, "lost_at": ENDS_SOON}
+    broken: dict[str, Any] = {"stage": Stage.BROKEN, "idle_since": None, "was_usable": True, "lost_at": HOUR_ENDS_SOON}
     assert decided(a_state(kept_node(**broken))).target == 0
 
 
@@ -384,7 +292,7 @@ def test_a_kept_node_goes_at_the_budgets_stop_line() -> None:
 def test_a_kept_node_is_not_emptied() -> None:
     pool = a_pool(resources={"nvidia.com/gpu": 2})
     pods = [a_pod(n, node=n, evictable=True, owner="ReplicaSet/web") for n in ("n1", "n2")]
-    nodes = [a_busy_node(p.name, pods=(p,), allocatable={"nvidia.com/gpu": 2}, created_at=ENDS_SOON) for p in pods]
+    nodes = [a_busy_node(p.name, pods=(p,), allocatable={"nvidia.com/gpu": 2}, created_at=HOUR_ENDS_SOON) for p in pods]
     kept = [replace(n, kept_until=NOW + HOUR) for n in nodes]
     assert decided(a_state(*nodes), policy=a_policy(pool)).target == 1
     assert decided(a_state(kept[0], nodes[1]), policy=a_policy(pool)).candidates == ("i-n2",)
@@ -397,7 +305,7 @@ def test_a_kept_node_is_not_emptied() -> None:
 BUDGET = Budget(monthly_usd=Decimal(100))
 ALL_SPENT = Spend(month="2026-11", usd=Decimal(100))
 # Two idle nodes at the end of their paid hour beside two busy ones: 4 nodes, of which 2 would go.
-FOUR = (a_busy_node("b1"), a_busy_node("b2"), *idle(2, created_at=ENDS_SOON))
+FOUR = (a_busy_node("b1"), a_busy_node("b2"), *idle(2, created_at=HOUR_ENDS_SOON))
 # What each authority says, once so that the pool is to grow or to stay, once so that it is to shrink.
 STOP: dict[str, Any] = {"budget": BUDGET, "spend": ALL_SPENT}
 FREEZE: dict[str, Any] = {"signals": (a_signal(SignalAction.FREEZE),)}

@@ -17,7 +17,7 @@ from receiver.core.model.policy import Approval, Budget, Limits, Objective, Poli
 from receiver.core.scaling.assign import Assignment, assign
 from receiver.core.scaling.demand import workloads
 from tests.core.builders import GPU, NOW, a_busy_node, a_node, a_pod, a_policy, a_pool, a_state, facts, run
-from tests.core.worlds import LAWS, World, worlds
+from tests.core.worlds import LAWS, RARE, World, worlds
 
 SMALL = a_pool("small", max_nodes=6)
 WIDE = a_pool("wide", resources={GPU: 4}, price_usd_per_hour=4 * Decimal("1.29"), max_nodes=1)
@@ -132,7 +132,7 @@ def test_work_that_needs_no_approval_does_not_wait_for_that_of_its_headroom() ->
 # --- laws ---
 
 
-@LAWS
+@RARE
 @given(worlds(), st.sampled_from(Objective))
 def test_without_the_refused_work_as_much_is_bought_for_later_or_more(world: World, objective: Objective) -> None:
     """What the pools share is left out: a spare node that is not bought leaves more of it to others."""

@@ -12,7 +12,7 @@ from receiver.core.model.actions import Action, ActionKind, Outcome, OutcomeKind
 from receiver.core.model.model import Backoff
 from receiver.core.model.pods import Pod
 from receiver.core.scaling.waits import REFUSAL_LASTS, refused_counts, smaller_request
-from tests.core.builders import NOW, a_pod, a_policy, a_pool, a_state, facts, rules, run
+from tests.core.builders import NOW, a_pod, a_policy, a_pool, a_state, facts, run
 from tests.core.worlds import LAWS, World, decided, worlds
 
 SECOND = timedelta(seconds=1)
@@ -63,14 +63,6 @@ def test_half_of_what_was_refused_is_asked_for(present: int, refused: int, reque
     assert smaller_request(present, refused) == request_
 
 
-def test_the_decision_names_the_refusal() -> None:
-    state = a_state(refused=4, backoff=HELD)
-    _, decisions = run(facts(state, waiting=[a_pod(f"p{n}") for n in range(4)]), a_policy())
-    assert decisions["l40s"].target == 2
-    assert rules(decisions["l40s"], "limits") == ["not_backing_off"]
-    assert "Civo has just refused 4 nodes, so fewer are requested" in decisions["l40s"].deciding.detail
-
-
 def test_a_gang_that_does_not_fit_below_the_refused_count_names_it() -> None:
     state = a_state(refused=4, backoff=HELD)
     found = facts(state, waiting=[a_pod(f"r{n}", gang="ml/g") for n in range(4)])
@@ -79,11 +71,6 @@ def test_a_gang_that_does_not_fit_below_the_refused_count_names_it() -> None:
     [held] = assignment.pools["l40s-id"].held
     assert held.rule == "gangs_whole"
     assert held.detail.endswith("Civo has just refused 4 nodes in all for pool l40s")
-
-
-def test_without_a_fresh_refusal_a_pool_that_backs_off_asks_for_nothing() -> None:
-    _, decisions = run(facts(a_state(backoff=HELD), waiting=[a_pod()]), a_policy())
-    assert decisions["l40s"].target == 0
 
 
 @LAWS

@@ -8,7 +8,7 @@ import pytest
 from receiver.core.model.model import PoolState
 from receiver.core.model.signals import Matcher, PoolSilence, Silence, silenced_pools
 from receiver.step.publish import picture
-from tests.core.builders import NOW, a_node, a_pod, a_policy, a_pool, a_silence, a_state, facts, run
+from tests.core.builders import NOW, a_node, a_policy, a_pool, a_silence, a_state, facts, run
 
 HOUR = timedelta(hours=1)
 OURS = Matcher(name="component", value="gpu-autoscaler")
@@ -64,14 +64,6 @@ def test_of_several_silences_the_one_that_ends_last_is_told_with_how_many_there_
     found = silenced_pools(both[::order], POLICY)["l40s-id"]
     assert (found.id, found.by, found.more) == ("s-1", "alice", 1)
     assert str(found) == ("silenced in Alertmanager by alice until 2026-11-20 15:00 UTC (1 other silence too): bench")
-
-
-def test_a_held_growth_names_who_silenced_it_and_is_decided_again_at_the_end() -> None:
-    _, decisions = run(facts(a_state(silence=a_silence()), waiting=[a_pod()]), a_policy())
-    (decision,) = decisions.values()
-    assert decision.deciding.rule == "not_silenced"
-    assert decision.deciding.detail == ("silenced in Alertmanager by ops until 2026-11-20 14:00 UTC: new driver")
-    assert decision.reconsider_at == NOW + 2 * HOUR
 
 
 def test_a_silenced_pool_of_which_nothing_is_wanted_says_so_all_the_same() -> None:

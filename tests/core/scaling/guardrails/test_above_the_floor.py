@@ -1,41 +1,131 @@
-"""above_the_floor: a pool does not shrink below its minimum, unless the stop of a budget says so."""
+"""above_the_floor: a pool does not shrink below its minimum, unless the budget stop says so."""
 
+from datetime import datetime
 from decimal import Decimal
+from typing import Any
 
-from receiver.core.model.model import Spend
-from receiver.core.model.overrides import OverrideKind
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from receiver.core.model.model import Node, Spend, Stage
 from receiver.core.model.policy import Budget
-from tests.core.builders import HOUR, NOW, a_policy, a_pool, an_override, outcome, remedies, rules, shrinking
+from receiver.core.model.windows import Window
+from tests.core.builders import (
+    HOUR,
+    HOUR_ENDS_SOON,
+    MINUTE,
+    NOW,
+    a_busy_node,
+    a_node,
+    a_policy,
+    a_pool,
+    a_state,
+    an_override,
+    decision_on,
+    growing,
+    remedies,
+    shrinking,
+)
+from tests.core.scaling.guardrails.cases import IDLE, cut, held
+from tests.core.worlds import LAWS
 
-ONE = a_policy(a_pool(min_nodes=1))
+RULE = "above_the_floor"
+DAY = Window(name="day", times=((11 * 60, 13 * 60),), min_nodes=1)
+LOWER = "a lower min_nodes of the pool (it is {}), and a restart"
+CLOSES = "window day is open; a window of the pool next opens or closes at 2026-11-20 13:00:00 UTC"
+BY_ALICE = "floor of 1 node by alice until 2026-11-20 13:00 UTC: load test"
+ENDS = "the end of the floor of alice at 2026-11-20 13:00:00 UTC, or gpu-autoscaler override end floor-1"
 
 
-def test_the_last_nodes_up_to_the_minimum_stay() -> None:
-    assert outcome(shrinking(ONE)) == ("above_the_floor", 0)
+def idle(name: str) -> Node:
+    return a_node(name, created_at=HOUR_ENDS_SOON)
 
 
-def test_the_nodes_above_the_minimum_go() -> None:
-    decision = shrinking(ONE, nodes=3)
-    assert decision.target == 1
-    assert rules(decision, "holds") == []
+def dead(name: str) -> Node:
+    """A node that has been on its way for a minute too long."""
+    return a_node(name, stage=Stage.INSTALLING, allocatable={}, idle_since=None, created_at=NOW - 21 * MINUTE)
 
 
-def test_at_the_stop_of_a_budget_the_floor_does_not_hold() -> None:
+@pytest.mark.parametrize(
+    ("pool", "overrides", "detail", "until", "told"),
+    [
+        pytest.param({"min_nodes": 1}, (), "at least 1 node", None, {LOWER.format(1): None}, id="its own"),
+        pytest.param(
+            {"windows": (DAY,)},
+            (),
+            "at least 1 node (window day)",
+            NOW + HOUR,
+            {CLOSES: NOW + HOUR, LOWER.format(0): None},
+            id="an open window's",
+        ),
+        pytest.param(
+            {},
+            (an_override("floor", 1),),
+            f"at least 1 node ({BY_ALICE})",
+            NOW + HOUR,
+            {ENDS: NOW + HOUR, LOWER.format(0): None},
+            id="a floor's",
+        ),
+    ],
+)
+def test_a_removal_ends_at_a_minimum_and_the_reason_says_whose_and_until_when(
+    pool: dict[str, Any],
+    overrides: tuple[Any, ...],
+    detail: str,
+    until: datetime | None,
+    told: dict[str, datetime | None],
+) -> None:
+    policy = a_policy(a_pool(**pool))
+    whole = shrinking(policy, overrides=overrides)
+    part = shrinking(policy, a_state(idle("n1"), idle("n2")), overrides=overrides)
+    assert (whole.target, part.target) == (1, 1)
+    for decision, said in ((whole, held(whole, RULE)), (part, cut(part, RULE))):
+        assert (said.detail, said.until) == (detail, until)
+        assert remedies(decision, RULE) == told
+
+
+def test_the_floor_stays_unless_the_budget_stop_is_reached() -> None:
     policy = a_policy(a_pool(min_nodes=1), budget=Budget(monthly_usd=Decimal(100)))
+    held(shrinking(policy), RULE)
     assert shrinking(policy, spend=Spend(month="2026-11", usd=Decimal(100))).target == 0
 
 
 def test_what_civo_counts_and_does_not_list_is_no_node_of_the_floor() -> None:
-    decision = shrinking(ONE, state={"required": 2})
-    assert (decision.target, decision.deciding.rule) == (2, "above_the_floor")
+    held(shrinking(a_policy(a_pool(min_nodes=1)), a_state(IDLE, required=2)), RULE)
 
 
-def test_a_floor_that_a_person_set_holds_until_it_ends() -> None:
-    held = shrinking(overrides=(an_override(OverrideKind.FLOOR, 1),))
-    assert outcome(held) == ("above_the_floor", 0)
-    assert held.deciding.until == NOW + HOUR
+def test_it_stops_no_growth_of_a_pool_below_it() -> None:
+    assert growing(a_policy(a_pool(min_nodes=3))).target == 3
 
 
-def test_the_remedy_is_a_lower_minimum() -> None:
-    said = [text for text, _ in remedies(shrinking(ONE), "above_the_floor")]
-    assert any("a lower min_nodes of the pool (it is 1)" in text for text in said)
+@pytest.mark.parametrize(
+    ("nodes", "floor", "left"),
+    [
+        pytest.param([dead("a")], 1, 0, id="the dead hold no floor"),
+        pytest.param([dead("a"), dead("b")], 1, 0, id="nor do two of them"),
+        pytest.param([dead("a"), idle("idle")], 1, 1, id="the idle one is the floor"),
+        pytest.param([dead("a"), *(idle(f"n{n}") for n in range(3))], 2, 2, id="a dead and an idle one go, two stay"),
+    ],
+)
+def test_dead_nodes_go_below_the_floor_and_no_others(nodes: list[Node], floor: int, left: int) -> None:
+    decision = decision_on(a_state(*nodes), a_policy(a_pool(min_nodes=floor)))
+    assert decision.target == left
+    going = decision.candidates[: decision.present - decision.target]
+    assert {n.instance for n in nodes if n.stage is not Stage.USABLE} <= set(going)
+
+
+@LAWS
+@given(broken=st.integers(0, 3), free=st.integers(0, 3), busy=st.integers(0, 3), floor=st.integers(0, 4))
+def test_all_dead_nodes_go_and_of_the_idle_ones_what_is_above_the_floor(
+    broken: int, free: int, busy: int, floor: int
+) -> None:
+    nodes = [
+        *(dead(f"d{n}") for n in range(broken)),
+        *(idle(f"i{n}") for n in range(free)),
+        *(a_busy_node(f"b{n}") for n in range(busy)),
+    ]
+    decision = decision_on(a_state(*nodes), a_policy(a_pool(min_nodes=min(floor, len(nodes)))))
+    works = free + busy
+    assert decision.target == max(busy, min(works, floor))
+    assert set(decision.candidates[:broken]) == {f"i-d{n}" for n in range(broken)}

@@ -4,49 +4,65 @@ from datetime import timedelta
 
 import pytest
 
-from receiver.core.model.overrides import OverrideKind
 from tests.core.builders import (
     EVERY_SECOND,
+    MINUTE,
     NOW,
+    a_node,
     a_policy,
     a_state,
     an_override,
+    decision_on,
     growing,
-    outcome,
     remedies,
     shrinking,
 )
+from tests.core.scaling.guardrails.cases import AN_INSTANT, IDLE, cut, held
 
+RULE = "cooled_down"
+SECOND = timedelta(seconds=1)
 BY_THE_SECOND = a_policy(billing=EVERY_SECOND)
+GROWN = a_state(last_grow_at=NOW - 10 * SECOND)
+SHRUNK = a_state(IDLE, last_shrink_at=NOW - 4 * MINUTE)
 
 
-@pytest.mark.parametrize(("seconds", "expected"), [(29, ("cooled_down", 0)), (30, ("demand", 1))])
-def test_growth_waits_for_the_cooldown_and_goes_on_at_its_very_second(seconds: int, expected: tuple[str, int]) -> None:
-    decision = growing(state=a_state(last_grow_at=NOW - timedelta(seconds=seconds)))
-    assert outcome(decision) == expected
-    assert decision.reconsider_at == (NOW + timedelta(seconds=1) if seconds == 29 else None)
+def test_growth_waits_for_its_cooldown_and_is_decided_again_at_its_very_second() -> None:
+    decision, end = growing(state=GROWN), NOW + 20 * SECOND
+    said = held(decision, RULE)
+    assert said.detail == "cooldown.grow until 12:00:20 UTC"
+    assert said.until == decision.reconsider_at == end
+    assert remedies(decision, RULE) == {"the end of the cooldown at 2026-11-20 12:00:20 UTC": end}
+    assert growing(state=GROWN, at=end - AN_INSTANT).target == 0
+    assert growing(state=GROWN, at=end).target == 1
 
 
 def test_where_seconds_are_billed_removal_waits_for_its_cooldown() -> None:
-    held = shrinking(BY_THE_SECOND, state={"last_shrink_at": NOW - timedelta(minutes=4)})
-    assert outcome(held) == ("cooled_down", 0)
-    assert outcome(shrinking(BY_THE_SECOND, state={"last_shrink_at": NOW - timedelta(minutes=5)})) == ("idle_nodes", -1)
+    said = held(shrinking(BY_THE_SECOND, SHRUNK), RULE)
+    assert (said.detail, said.until) == ("cooldown.shrink until 12:01:00 UTC", NOW + MINUTE)
+    assert shrinking(BY_THE_SECOND, SHRUNK, at=NOW + MINUTE).target == 0
 
 
-def test_where_hours_are_billed_removal_does_not_wait() -> None:
-    assert outcome(shrinking(state={"last_shrink_at": NOW})) == ("idle_nodes", -1)
+def test_where_hours_are_billed_removal_has_none() -> None:
+    assert shrinking(state=SHRUNK).target == 0
 
 
-def test_growth_of_a_moment_ago_does_not_stop_removal() -> None:
-    assert outcome(shrinking(state={"last_grow_at": NOW})) == ("idle_nodes", -1)
+def test_each_direction_has_its_own() -> None:
+    assert growing(BY_THE_SECOND, a_state(last_shrink_at=NOW)).target == 1
+    assert shrinking(BY_THE_SECOND, a_state(IDLE, last_grow_at=NOW)).target == 0
 
 
-def test_a_floor_that_a_person_set_does_not_wait() -> None:
-    floor = (an_override(OverrideKind.FLOOR, 2),)
-    assert growing(state=a_state(last_grow_at=NOW), overrides=floor).target == 2
+@pytest.mark.parametrize("kind", ["pin", "floor"])
+def test_growth_to_what_a_person_asked_for_does_not_wait(kind: str) -> None:
+    assert decision_on(GROWN, overrides=(an_override(kind, 2),)).target == 2
 
 
-def test_the_remedy_is_the_end_of_the_cooldown() -> None:
-    ends = NOW + timedelta(seconds=20)
-    found = remedies(growing(state=a_state(last_grow_at=NOW - timedelta(seconds=10))), "cooled_down")
-    assert any("the end of the cooldown at 2026-11-20 12:00:20 UTC" in text and at == ends for text, at in found)
+def test_growth_beyond_it_does() -> None:
+    decision = growing(state=GROWN, pods=3, overrides=(an_override("floor", 1),))
+    assert (decision.target, cut(decision, RULE).until) == (1, NOW + 20 * SECOND)
+
+
+def test_a_removal_down_to_a_ceiling_does_not_wait_and_one_below_it_does() -> None:
+    state = a_state(*(a_node(f"n{n}") for n in range(3)), last_shrink_at=NOW - 5 * SECOND)
+    for most in (1, 2):
+        assert decision_on(state, BY_THE_SECOND, overrides=(an_override("ceiling", most),)).target == most
+    held(decision_on(state, BY_THE_SECOND), RULE)

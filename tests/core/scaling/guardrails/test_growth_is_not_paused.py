@@ -1,27 +1,26 @@
 """growth_is_not_paused: a firing alert with action pause_scale_up stops growth."""
 
+import pytest
+
 from receiver.core.model.signals import SignalAction
-from tests.core.builders import a_signal, growing, outcome, remedies, shrinking
+from tests.core.builders import a_signal, growing, remedies, shrinking
+from tests.core.scaling.guardrails.cases import held
 
-PAUSED = (a_signal(SignalAction.PAUSE_SCALE_UP),)
-
-
-def test_an_alert_of_the_pool_stops_its_growth() -> None:
-    assert outcome(growing(signals=PAUSED)) == ("growth_is_not_paused", 0)
+RULE = "growth_is_not_paused"
 
 
-def test_an_alert_without_a_pool_stops_the_growth_of_each() -> None:
-    assert outcome(growing(signals=(a_signal(SignalAction.PAUSE_SCALE_UP, None),))) == ("growth_is_not_paused", 0)
+@pytest.mark.parametrize("pool", ["l40s-id", None], ids=["of the pool", "of every pool"])
+def test_growth_stops_until_the_alert_ends(pool: str | None) -> None:
+    decision = growing(signals=(a_signal(SignalAction.PAUSE_SCALE_UP, pool),))
+    said = held(decision, RULE)
+    assert (said.detail, said.until) == ("Gpu-pause_scale_up fires: pause_scale_up", None)
+    end = "the end of Gpu-pause_scale_up (f-pause_scale_up), firing since 2026-11-20 12:00:00 UTC"
+    assert remedies(decision, RULE) == {end: None}
 
 
-def test_an_alert_of_another_pool_stops_nothing_here() -> None:
-    assert outcome(growing(signals=(a_signal(SignalAction.PAUSE_SCALE_UP, "other-id"),))) == ("demand", 1)
+def test_a_pause_of_growth_does_not_stop_removal() -> None:
+    assert shrinking(signals=(a_signal(SignalAction.PAUSE_SCALE_UP),)).target == 0
 
 
-def test_removal_goes_on() -> None:
-    assert outcome(shrinking(signals=PAUSED)) == ("idle_nodes", -1)
-
-
-def test_the_remedy_is_the_end_of_the_alert() -> None:
-    [(text, _)] = remedies(growing(signals=PAUSED), "growth_is_not_paused")
-    assert "the end of Gpu-pause_scale_up" in text
+def test_one_of_another_pool_stops_nothing() -> None:
+    assert growing(signals=(a_signal(SignalAction.PAUSE_SCALE_UP, "other-id"),)).target == 1

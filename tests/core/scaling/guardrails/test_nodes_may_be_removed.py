@@ -1,42 +1,52 @@
-"""nodes_may_be_removed: nothing is bought that could not be removed again."""
+"""nodes_may_be_removed: nothing is bought that the cluster would not let us remove again."""
 
-from datetime import timedelta
+import pytest
 
-from receiver.core.model.model import never_asked
-from tests.core.builders import NOW, growing, outcome, remedies, shrinking
+from receiver.core.model.model import Rights, never_asked
+from tests.core.builders import MINUTE, NOW, growing, remedies, shrinking
+from tests.core.scaling.guardrails.cases import AN_INSTANT, held
 
+RULE = "nodes_may_be_removed"
 UNKNOWN = never_asked(NOW)
-LACKING = UNKNOWN.answered(("patch nodes",), NOW)
-ALL = UNKNOWN.answered((), NOW)
+REFUSED = UNKNOWN.answered(("patch nodes",), NOW)
+GRANTED = UNKNOWN.answered((), NOW)
+BIND = "bind the ClusterRole gpu-autoscaler-act (k8s/overlays/act/rights)"
 
 
-def test_a_pool_grows_with_every_right_that_a_removal_needs() -> None:
-    assert outcome(growing(rights=ALL)) == ("demand", 1)
+@pytest.mark.parametrize(
+    ("rights", "detail"),
+    [
+        (REFUSED, f"Kubernetes does not let us patch nodes, and a removal needs that: {BIND}"),
+        (
+            UNKNOWN,
+            "it is not known whether nodes may be removed: not answered yet; growth waits until 12:05:00 UTC at most",
+        ),
+    ],
+)
+def test_growth_waits_for_the_rights_of_a_removal(rights: Rights, detail: str) -> None:
+    decision = growing(rights=rights)
+    assert held(decision, RULE).detail == detail
+    bound = "the ClusterRole gpu-autoscaler-act, bound to our service account (k8s/overlays/act/rights), and no restart"
+    assert remedies(decision, RULE) == {bound: None}
 
 
-def test_without_a_cluster_there_are_no_rights_to_wait_for() -> None:
-    assert outcome(growing(rights=None)) == ("demand", 1)
+@pytest.mark.parametrize("rights", [GRANTED, None])
+def test_with_these_rights_or_where_they_are_not_asked_for_the_pool_grows(rights: Rights | None) -> None:
+    assert growing(rights=rights).target == 1
 
 
-def test_a_right_that_is_lacking_holds_growth() -> None:
-    held = growing(rights=LACKING)
-    assert outcome(held) == ("nodes_may_be_removed", 0)
-    assert "patch nodes" in held.deciding.detail
+@pytest.mark.parametrize("rights", [REFUSED, UNKNOWN])
+def test_a_removal_is_tried_all_the_same(rights: Rights) -> None:
+    assert shrinking(rights=rights).target == 0
 
 
-def test_rights_that_were_never_read_hold_growth_for_a_while() -> None:
-    held = growing(rights=UNKNOWN)
-    assert outcome(held) == ("nodes_may_be_removed", 0)
-    assert held.deciding.until == UNKNOWN.holds_until
-    assert UNKNOWN.holds_until is not None
-    long_ago = never_asked(NOW - (UNKNOWN.holds_until - NOW) - timedelta(seconds=1))
-    assert outcome(growing(rights=long_ago)) == ("demand", 1)
+def test_without_an_answer_growth_waits_for_five_minutes() -> None:
+    unknown = never_asked(NOW - 4 * MINUTE)
+    decision = growing(rights=unknown)
+    assert held(decision, RULE).until == decision.reconsider_at == NOW + MINUTE
+    assert growing(rights=unknown, at=NOW + MINUTE - AN_INSTANT).target == 0
+    assert growing(rights=unknown, at=NOW + MINUTE).target == 1
 
 
-def test_removal_is_none_of_its_business() -> None:
-    assert outcome(shrinking(rights=LACKING)) == ("idle_nodes", -1)
-
-
-def test_the_remedy_names_the_role_to_bind() -> None:
-    [(text, _)] = remedies(growing(rights=LACKING), "nodes_may_be_removed")
-    assert "the ClusterRole gpu-autoscaler-act, bound to our service account" in text
+def test_a_refusal_ends_by_an_answer_alone() -> None:
+    assert held(growing(rights=REFUSED, at=NOW + 60 * MINUTE), RULE).until is None

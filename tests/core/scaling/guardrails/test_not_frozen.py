@@ -1,30 +1,29 @@
-"""not_frozen: a firing alert with action freeze stops every change of its pool."""
+"""not_frozen: a firing alert with action freeze stops every change."""
 
-from receiver.core.model.signals import SignalAction
-from tests.core.builders import a_signal, growing, outcome, remedies, shrinking
+import pytest
 
-FREEZE = (a_signal(SignalAction.FREEZE),)
+from receiver.core.model.signals import Signal, SignalAction
+from tests.core.builders import a_signal, growing, remedies, shrinking
+from tests.core.scaling.guardrails.cases import held
 
-
-def test_a_freeze_stops_growth() -> None:
-    assert outcome(growing(signals=FREEZE)) == ("not_frozen", 0)
-
-
-def test_a_freeze_stops_removal() -> None:
-    assert outcome(shrinking(signals=FREEZE)) == ("not_frozen", 0)
+RULE = "not_frozen"
 
 
-def test_a_freeze_without_a_pool_stops_every_pool() -> None:
-    assert outcome(growing(signals=(a_signal(SignalAction.FREEZE, None),))) == ("not_frozen", 0)
+@pytest.mark.parametrize("pool", ["l40s-id", None], ids=["of the pool", "of every pool"])
+def test_a_freeze_stops_growth_and_removal_until_its_alert_ends(pool: str | None) -> None:
+    freeze = (a_signal(SignalAction.FREEZE, pool),)
+    for decision in (growing(signals=freeze), shrinking(signals=freeze)):
+        said = held(decision, RULE)
+        assert (said.detail, said.until) == ("Gpu-freeze fires: freeze", None)
+        assert remedies(decision, RULE) == {
+            "the end of Gpu-freeze (f-freeze), firing since 2026-11-20 12:00:00 UTC": None
+        }
 
 
-def test_a_freeze_of_another_pool_stops_nothing_here() -> None:
-    other = (a_signal(SignalAction.FREEZE, "other-id"),)
-    assert outcome(growing(signals=other)) == ("demand", 1)
-    assert outcome(shrinking(signals=other)) == ("idle_nodes", -1)
-
-
-def test_the_remedy_is_the_end_of_the_alert() -> None:
-    [(text, at)] = remedies(growing(signals=FREEZE), "not_frozen")
-    assert "the end of Gpu-freeze (f-freeze), firing since 2026-11-20 12:00:00 UTC" in text
-    assert at is None
+@pytest.mark.parametrize(
+    "signal",
+    [a_signal(SignalAction.FREEZE, "other-id"), a_signal(SignalAction.HOLD)],
+    ids=["a freeze of another pool", "an alert with another action"],
+)
+def test_nothing_else_stops_them(signal: Signal) -> None:
+    assert (growing(signals=(signal,)).target, shrinking(signals=(signal,)).target) == (1, 0)

@@ -4,27 +4,30 @@ from decimal import Decimal
 
 from receiver.core.model.model import Spend
 from receiver.core.model.policy import Budget
-from tests.core.builders import a_policy, a_silence, a_state, growing, outcome, remedies, shrinking
+from tests.core.builders import HOUR, NOW, a_policy, a_silence, a_state, growing, remedies, shrinking
+from tests.core.scaling.guardrails.cases import IDLE, held
 
-SILENCED = a_silence()
+RULE = "not_silenced"
 
 
-def test_a_silence_pauses_growth_until_it_ends() -> None:
-    held = growing(state=a_state(silence=SILENCED))
-    assert outcome(held) == ("not_silenced", 0)
-    assert held.deciding.until == SILENCED.until
+def test_a_silence_pauses_growth_until_it_ends_and_the_reason_says_whose_it_is() -> None:
+    decision, end = growing(state=a_state(silence=a_silence())), NOW + 2 * HOUR
+    said = held(decision, RULE)
+    assert said.detail == "silenced in Alertmanager by ops until 2026-11-20 14:00 UTC: new driver"
+    assert said.until == decision.reconsider_at == end
+    assert remedies(decision, RULE) == {
+        "the end of the silence of ops at 2026-11-20 14:00:00 UTC": end,
+        "sooner, if it is expired: amtool silence expire s-1": None,
+    }
+    assert growing().target == 1
 
 
 def test_a_silence_pauses_removal_too() -> None:
-    assert outcome(shrinking(state={"silence": SILENCED})) == ("not_silenced", 0)
+    assert held(shrinking(state=a_state(IDLE, silence=a_silence())), RULE).until == NOW + 2 * HOUR
+    assert shrinking().target == 0
 
 
 def test_at_the_stop_of_a_budget_empty_nodes_go_all_the_same() -> None:
     policy = a_policy(budget=Budget(monthly_usd=Decimal(100)))
-    spent = Spend(month="2026-11", usd=Decimal(100))
-    assert outcome(shrinking(policy, state={"silence": SILENCED}, spend=spent))[1] == -1
-
-
-def test_the_remedy_is_the_end_of_the_silence() -> None:
-    found = remedies(growing(state=a_state(silence=SILENCED)), "not_silenced")
-    assert any("the end of the silence of" in text and at == SILENCED.until for text, at in found)
+    silenced = a_state(IDLE, silence=a_silence())
+    assert shrinking(policy, silenced, spend=Spend(month="2026-11", usd=Decimal(100))).target == 0

@@ -1,42 +1,70 @@
-"""not_undone_by_others: a change that another system reverted three times in a day is not tried again for a day."""
+"""not_undone_by_others: what another system reverted three times in a day is not tried again for a day."""
 
-from datetime import timedelta
-
-import pytest
+from collections.abc import Sequence
+from decimal import Decimal
 
 from receiver.core.model.model import Drift
-from tests.core.builders import NOW, a_state, growing, outcome, remedies, shrinking
-
-DAY = timedelta(days=1)
-
-
-def reverted(*minutes: int, undoes: bool = True) -> tuple[Drift, ...]:
-    """The count went back from two to one, so many minutes ago."""
-    return tuple(Drift(at=NOW - timedelta(minutes=m), from_count=2, to_count=1, undoes=undoes) for m in minutes)
-
-
-def test_growth_that_was_reverted_three_times_waits_for_a_day() -> None:
-    held = growing(state=a_state(drifts=reverted(10, 20, 30)))
-    assert outcome(held) == ("not_undone_by_others", 0)
-    assert held.deciding.until == NOW - timedelta(minutes=10) + DAY
-
-
-@pytest.mark.parametrize(
-    "drifts",
-    [
-        pytest.param(reverted(10, 20), id="twice"),
-        pytest.param(reverted(10, 20, 30, undoes=False), id="what others changed was not ours"),
-        pytest.param(reverted(24 * 60, 24 * 60 + 10, 24 * 60 + 20), id="a day ago"),
-    ],
+from tests.core.builders import (
+    HOUR,
+    MINUTE,
+    NOW,
+    a_pod,
+    a_policy,
+    a_pool,
+    a_state,
+    facts,
+    growing,
+    remedies,
+    run,
+    shrinking,
 )
-def test_growth_goes_on_where_it_was_reverted(drifts: tuple[Drift, ...]) -> None:
-    assert outcome(growing(state=a_state(drifts=drifts))) == ("demand", 1)
+from tests.core.scaling.guardrails.cases import AN_INSTANT, IDLE, held
+
+RULE = "not_undone_by_others"
 
 
-def test_lowering_by_others_does_not_stop_removal() -> None:
-    assert outcome(shrinking(state={"drifts": reverted(10, 20, 30)})) == ("idle_nodes", -1)
+def lowered(hours: Sequence[float] = (1, 2, 3)) -> tuple[Drift, ...]:
+    """Another system lowered the count so many *hours* ago, after growth of ours."""
+    return tuple(Drift(at=NOW - h * HOUR, from_count=2, to_count=1, undoes=True) for h in hours)
 
 
-def test_the_remedy_is_to_leave_the_count_alone() -> None:
-    found = remedies(growing(state=a_state(drifts=reverted(10, 20, 30))), "not_undone_by_others")
-    assert any("if the count at Civo is left alone until then" in text for text, _ in found)
+def raised(hours: Sequence[float] = (1, 2, 3)) -> tuple[Drift, ...]:
+    """The same the other way, after removals of ours."""
+    return tuple(Drift(at=NOW - h * HOUR, from_count=1, to_count=2, undoes=True) for h in hours)
+
+
+def test_a_pool_does_not_change_the_way_that_another_system_keeps_reverting() -> None:
+    growth, removal = growing(state=a_state(drifts=lowered())), shrinking(state=a_state(IDLE, drifts=raised()))
+    for decision, what in ((growth, "lowered the count repeatedly after our growth"),
+                           (removal, "raised the count repeatedly after our removals")):  # fmt: skip
+        said = held(decision, RULE)
+        assert said.detail == f"another system {what}: none before 2026-11-21 11:00 UTC"
+        assert said.until == NOW + 23 * HOUR
+        alone = "the end of this pause at 2026-11-21 11:00:00 UTC, if the count at Civo is left alone until then"
+        assert remedies(decision, RULE) == {alone: NOW + 23 * HOUR}
+
+
+def test_it_is_tried_again_a_day_after_the_last_time() -> None:
+    state, until = a_state(drifts=lowered()), NOW + 23 * HOUR
+    assert growing(state=state).reconsider_at is not None
+    assert growing(state=state, at=until - AN_INSTANT).target == 0
+    assert growing(state=state, at=until).target == 1
+    soon = a_state(IDLE, drifts=raised((23 + 59 / 60, 24, 25)))
+    assert shrinking(state=soon).target == 1
+    assert shrinking(state=soon, at=NOW + MINUTE).target == 0
+
+
+def test_the_other_way_stays_open() -> None:
+    assert shrinking(state=a_state(IDLE, drifts=lowered())).target == 0
+    assert growing(state=a_state(drifts=raised())).target == 1
+
+
+def test_twice_is_not_enough() -> None:
+    assert growing(state=a_state(drifts=lowered((1, 2)))).target == 1
+
+
+def test_work_goes_to_another_pool_meanwhile() -> None:
+    policy = a_policy(a_pool(), a_pool("dear", price_usd_per_hour=Decimal(9)))
+    found = facts(a_state(drifts=lowered()), a_state(pool="dear-id"), waiting=[a_pod()])
+    _, decisions = run(found, policy)
+    assert (decisions["l40s"].target, decisions["dear"].target) == (0, 1)

@@ -1,30 +1,47 @@
-"""one_change_at_a_time: an open removal ends before the pool grows; no count between two that Civo may show."""
+"""one_change_at_a_time: an open change is finished before one the other way, or one that Civo would misread."""
 
-from receiver.core.model.actions import Action, ActionKind, Victim, VictimStage
-from tests.core.builders import NOW, a_busy_node, a_state, growing, outcome, remedies
+from dataclasses import replace
 
-GOING = Victim(instance="i-gone", node="gone", stage=VictimStage.DELETED, since=NOW)
-RETIRES = Action(
-    id="retire-1", pool="l40s-id", kind=ActionKind.RETIRE, opened_at=NOW, from_count=1, to_count=0, victims=(GOING,)
-)
+import pytest
+
+from receiver.core.model.actions import Action, ActionKind
+from tests.core.builders import NOW, a_state, growing, remedies, shrinking
+from tests.core.scaling.guardrails.cases import IDLE, held
+
+RULE = "one_change_at_a_time"
+RETIRES = Action(id="retire-1", pool="l40s-id", kind=ActionKind.RETIRE, opened_at=NOW, from_count=1, to_count=0)
 GROWS = Action(id="grow-1", pool="l40s-id", kind=ActionKind.GROW, opened_at=NOW, from_count=0, to_count=1)
+SINCE = "open since 2026-11-20 12:00:00 UTC"
 
 
-def test_a_pool_does_not_grow_while_a_removal_is_open() -> None:
-    assert outcome(growing(state=a_state(open_action=RETIRES))) == ("one_change_at_a_time", 0)
+def test_an_open_removal_holds_growth_and_an_open_growth_removal() -> None:
+    growth, removal = growing(state=a_state(open_action=RETIRES)), shrinking(state=a_state(IDLE, open_action=GROWS))
+    for decision, name in ((growth, "retire-1"), (removal, "grow-1")):
+        said = held(decision, RULE)
+        assert (said.detail, said.until) == (f"action {name} is open", None)
+        assert remedies(decision, RULE) == {f"the end of action {name}, {SINCE}": None}
 
 
-def test_growth_that_is_open_already_goes_on() -> None:
-    assert outcome(growing(state=a_state(open_action=GROWS))) == ("demand", 1)
+def test_an_action_that_fails_is_named_with_its_last_error() -> None:
+    failing = replace(RETIRES, last_error="http_500")
+    said = remedies(growing(state=a_state(open_action=failing)), RULE)
+    assert said == {f"the end of action retire-1, {SINCE}; its last error: http_500": None}
 
 
-def test_no_count_is_asked_for_that_is_lower_than_the_one_civo_shows() -> None:
-    shown = a_state(a_busy_node(), required=1, uncounted=2)  # two removed nodes that Civo still counts
-    held = growing(state=shown)
-    assert outcome(held) == ("one_change_at_a_time", 0)
-    assert outcome(growing(state=shown, pods=2)) == ("demand", 2)
+def test_more_of_the_same_goes_on() -> None:
+    assert growing(state=a_state(open_action=GROWS), pods=2).target == 2
+    assert shrinking(state=a_state(IDLE, open_action=RETIRES)).target == 0
 
 
-def test_the_remedy_is_the_end_of_the_action() -> None:
-    found = remedies(growing(state=a_state(open_action=RETIRES)), "one_change_at_a_time")
-    assert any("the end of action retire-1, open since 2026-11-20 12:00:00 UTC" in text for text, _ in found)
+@pytest.mark.parametrize(("pods", "target"), [(1, 0), (2, 2), (3, 3)])
+def test_growth_never_asks_for_a_count_below_the_one_that_civo_shows(pods: int, target: int) -> None:
+    """Two removed nodes are still counted: asking for one would lower Civo's count, and Civo would choose a node."""
+    decision = growing(state=a_state(uncounted=2), pods=pods)
+    assert decision.target == target
+    if not target:
+        assert held(decision, RULE).detail == "Civo still counts 2 removed nodes: 1 would lower its count"
+        assert remedies(decision, RULE) == {"Civo's count, once it no longer has the removed nodes": None}
+
+
+def test_a_removal_goes_on_while_civo_counts_removed_nodes() -> None:
+    assert shrinking(state=a_state(IDLE, uncounted=2)).target == 0

@@ -1,25 +1,29 @@
-"""price_is_known: an unknown price stays unknown and blocks growth."""
+"""price_is_known: an unknown price never counts as 0."""
 
 from decimal import Decimal
 
-from tests.core.builders import a_policy, a_pool, growing, outcome, remedies, shrinking
+from tests.core.builders import a_policy, a_pool, growing, remedies, shrinking
+from tests.core.scaling.guardrails.cases import held
 
-UNPRICED = a_policy(a_pool(price_usd_per_hour=None))
+RULE = "price_is_known"
+PRICELESS = a_policy(a_pool(price_usd_per_hour=None))
 
 
-def test_a_pool_without_a_price_does_not_grow() -> None:
-    held = growing(UNPRICED)
-    assert outcome(held) == ("price_is_known", 0)
-    assert "an.g1.l40s.kube.x1" in held.deciding.detail
+def test_a_pool_without_a_price_does_not_grow_and_the_reason_says_what_to_configure() -> None:
+    decision = growing(PRICELESS)
+    said = held(decision, RULE)
+    assert said.detail == "size an.g1.l40s.kube.x1 has no price: add price_usd_per_hour to the pool"
+    assert (said.until, decision.reconsider_at) == (None, None)  # only a restart changes it
+    assert remedies(decision, RULE) == {
+        "a price for size an.g1.l40s.kube.x1: price_usd_per_hour of the pool, or a prices_file that has it, "
+        "and a restart": None
+    }
+    assert growing().target == 1
 
 
 def test_a_price_of_zero_is_a_price() -> None:
-    assert outcome(growing(a_policy(a_pool(price_usd_per_hour=Decimal(0))))) == ("demand", 1)
+    assert growing(a_policy(a_pool(price_usd_per_hour=Decimal(0)))).target == 1
 
 
-def test_a_pool_without_a_price_still_shrinks() -> None:
-    assert outcome(shrinking(UNPRICED)) == ("idle_nodes", -1)
-
-
-def test_the_remedy_is_a_price_for_the_size() -> None:
-    assert "a price for size an.g1.l40s.kube.x1" in remedies(growing(UNPRICED), "price_is_known")[0][0]
+def test_it_shrinks_all_the_same() -> None:
+    assert shrinking(PRICELESS).target == 0

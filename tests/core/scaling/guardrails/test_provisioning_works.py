@@ -1,51 +1,93 @@
-"""provisioning_works: while a node is stuck on its way, none is bought; after one was, one at a time on trial."""
+"""provisioning_works: while nodes do not become usable none is bought, then one on trial until one works."""
 
+from dataclasses import replace
 from datetime import timedelta
 
-from receiver.core.model.model import Backoff, Stage
-from tests.core.builders import NOW, a_busy_node, a_node, a_state, growing, outcome, remedies, rules, shrinking
+from hypothesis import given
+from hypothesis import strategies as st
 
-LATE = a_node("n9", stage=Stage.INSTALLING, created_at=NOW - timedelta(minutes=30), seen_since=NOW, idle_since=None)
-ON_ITS_WAY = a_node(
-    "n9", stage=Stage.INSTALLING, created_at=NOW - timedelta(minutes=5), seen_since=NOW, idle_since=None
+from receiver.core.model.model import Backoff, Node, Stage
+from tests.core.builders import HOUR, MINUTE, NOW, a_node, a_pod, a_state, decision_on, growing, remedies, shrinking
+from tests.core.scaling.guardrails.cases import AN_INSTANT, IDLE, cut, held
+from tests.core.worlds import LAWS
+
+RULE = "provisioning_works"
+FAILED = Backoff(failures=2, until=NOW + MINUTE, reason="n0 never became usable")
+OVER = replace(FAILED, until=NOW)
+ON_TRIAL = "one node on trial at 2026-11-20 12:01:00 UTC, or any node of the pool that becomes usable"
+
+
+def coming(minutes: float, name: str = "n9") -> Node:
+    """A protected node that has been on its way for so many *minutes*."""
+    created = NOW - minutes * MINUTE
+    return a_node(name, stage=Stage.INSTALLING, created_at=created, idle_since=None, allocatable={}, protected=True)
+
+
+def test_nothing_is_bought_while_a_node_that_may_not_go_is_stuck() -> None:
+    decision = growing(state=a_state(coming(21)), pods=2)
+    said = held(decision, RULE)
+    assert (said.detail, said.until) == ("n9: not usable within 20m", None)
+    assert remedies(decision, RULE) == {"once it becomes usable or is gone: n9": None}
+    assert growing(state=a_state(coming(20)), pods=2).target == 2
+
+
+def test_a_stuck_node_is_named_with_the_back_off_behind_it() -> None:
+    decision = growing(state=a_state(coming(21), provisioning=FAILED), pods=2)
+    assert remedies(decision, RULE) == {"once it becomes usable or is gone: n9": None, ON_TRIAL: FAILED.until}
+
+
+def test_nothing_is_bought_while_civo_does_not_list_what_was_asked_for_long_ago() -> None:
+    decision = growing(state=a_state(required=1, required_since=NOW - 20 * MINUTE - AN_INSTANT), pods=2)
+    assert held(decision, RULE).detail == "1 node that Civo does not list: not usable within 20m"
+    assert growing(state=a_state(required=1, required_since=NOW - 20 * MINUTE), pods=2).target == 2
+
+
+def test_nothing_is_bought_while_the_pool_backs_off_from_provisioning() -> None:
+    decision = growing(state=a_state(provisioning=FAILED))
+    said = held(decision, RULE)
+    assert said.detail == "n0 never became usable (2 failures in a row): no other node before 2026-11-20 12:01:00 UTC"
+    assert said.until == decision.reconsider_at == FAILED.until
+    assert remedies(decision, RULE) == {ON_TRIAL: FAILED.until}
+
+
+def test_after_the_back_off_one_node_is_bought_on_trial_and_no_other_while_it_is_on_its_way() -> None:
+    trial = growing(state=a_state(provisioning=OVER), pods=3)
+    waits = growing(state=a_state(coming(1), provisioning=OVER), pods=3)
+    assert (trial.target, waits.target) == (1, 1)
+    for decision, said in ((trial, cut(trial, RULE)), (waits, held(waits, RULE))):
+        assert said.detail == "n0 never became usable (2 failures in a row): one node on trial until one becomes usable"
+        assert said.until is None
+        usable = "the node on trial, once it is usable: then all wanted nodes are bought"
+        assert remedies(decision, RULE) == {usable: None}
+
+
+@LAWS
+@given(
+    waiting=st.integers(0, 5),
+    seconds=st.integers(-2, 2),
+    on_the_way=st.integers(0, 2),
+    unlisted=st.integers(0, 2),
+    gang=st.sampled_from([None, "ml/train"]),
 )
-FAILED = Backoff(failures=2, until=NOW + timedelta(minutes=9), reason="n9 never became usable")
-OVER = Backoff(failures=2, until=NOW, reason="n9 never became usable")
+def test_a_pool_on_trial_has_at_most_one_node_on_its_way_that_was_bought_during_it(
+    waiting: int, seconds: int, on_the_way: int, unlisted: int, gang: str | None
+) -> None:
+    """A focused law: nothing but the pool's failures holds it back."""
+    state = a_state(
+        *(coming(1, f"c{n}") for n in range(on_the_way)),
+        required=on_the_way + unlisted,
+        provisioning=replace(FAILED, until=NOW + timedelta(seconds=seconds)),
+    )
+    decision = decision_on(state, waiting=[a_pod(f"p{n}", gang=gang) for n in range(waiting)])
+    wanted = max(0, waiting - on_the_way - unlisted)
+    allowed = 1 if seconds <= 0 and not on_the_way + unlisted else 0
+    assert decision.target - decision.present == min(wanted, allowed)
 
 
-def test_a_node_that_is_stuck_on_its_way_stops_growth() -> None:
-    held = growing(state=a_state(LATE), pods=2)
-    assert outcome(held) == ("provisioning_works", 0)
-    assert "n9" in held.deciding.detail
+def test_a_back_off_that_a_wrong_clock_set_is_not_believed() -> None:
+    assert growing(state=a_state(provisioning=replace(FAILED, until=NOW + 28 * HOUR))).target == 1
 
 
-def test_a_node_that_civo_counts_and_never_listed_is_stuck_too() -> None:
-    unlisted = a_state(required=1, required_since=NOW - timedelta(minutes=21))
-    assert outcome(growing(state=unlisted)) == ("provisioning_works", 0)
-
-
-def test_a_node_that_is_on_its_way_in_time_stops_nothing() -> None:
-    assert outcome(growing(state=a_state(ON_ITS_WAY), pods=2)) == ("demand", 1)
-
-
-def test_after_a_stuck_node_growth_waits_for_the_end_of_the_back_off() -> None:
-    held = growing(state=a_state(provisioning=FAILED))
-    assert outcome(held) == ("provisioning_works", 0)
-    assert held.deciding.until == FAILED.until
-
-
-def test_then_one_node_is_bought_on_trial() -> None:
-    trial = growing(state=a_state(a_busy_node(), provisioning=OVER), pods=4)
-    assert trial.target == 2
-    assert rules(trial, "limits") == ["provisioning_works"]
-
-
-def test_removal_is_none_of_its_business() -> None:
-    assert outcome(shrinking(state={"provisioning": FAILED})) == ("idle_nodes", -1)
-
-
-def test_the_remedy_names_the_stuck_node_or_the_moment_of_the_trial() -> None:
-    [(stuck, _), *_] = remedies(growing(state=a_state(LATE), pods=2), "provisioning_works")
-    assert "once it becomes usable or is gone: n9" in stuck
-    waits = remedies(growing(state=a_state(provisioning=FAILED)), "provisioning_works")
-    assert any("one node on trial at 2026-11-20 12:09:00 UTC" in t and at == FAILED.until for t, at in waits)
+def test_a_back_off_from_provisioning_stops_no_removal() -> None:
+    assert shrinking(state=a_state(IDLE, provisioning=FAILED)).target == 0
+    assert shrinking(state=a_state(IDLE, coming(21))).target == 1

@@ -1,14 +1,18 @@
-"""sources_answer: a change needs its sources, and which must answer differs for growth and removal."""
+"""sources_answer: a change needs its sources, and growth other ones than removal."""
+
+from collections.abc import Mapping
 
 import pytest
 
 from receiver.core.model.model import Source, SourceState
 from receiver.core.model.policy import Fallback
-from tests.core.builders import NOW, a_policy, all_up, growing, outcome, remedies, shrinking
+from tests.core.builders import a_policy, all_up, growing, remedies, shrinking
+from tests.core.scaling.guardrails.cases import held
 
-# The table of docs/guardrails.md: what a pool still does while one source is silent.
-SILENT = [
-    # source, grows, shrinks
+RULE = "sources_answer"
+BY_KUBERNETES = a_policy(fallback=Fallback.KUBERNETES)
+SILENT = [  # the table of docs/guardrails.md
+    # source, growth, removal
     (Source.CIVO, False, False),
     (Source.STORE, False, False),
     (Source.KUBERNETES, True, False),
@@ -17,36 +21,45 @@ SILENT = [
     (Source.HEARTBEAT, True, False),
     (Source.ALERTMANAGER, True, False),
 ]
-BY_PODS = a_policy(fallback=Fallback.KUBERNETES)
 
 
-@pytest.mark.parametrize(("source", "grows", "shrinks"), SILENT, ids=[row[0].value for row in SILENT])
-def test_while_one_source_is_silent_a_pool_does_what_the_table_says(source: Source, grows: bool, shrinks: bool) -> None:
-    growth, removal = growing(sources=all_up(source)), shrinking(sources=all_up(source))
-    assert outcome(growth) == (("demand", 1) if grows else ("sources_answer", 0))
-    assert outcome(removal) == (("idle_nodes", -1) if shrinks else ("sources_answer", 0))
+def without(source: Source) -> Mapping[Source, SourceState]:
+    """Every source answers but *source*, which was never asked."""
+    return {s: state for s, state in all_up().items() if s is not source}
+
+
+@pytest.mark.parametrize(("source", "grows", "shrinks"), SILENT, ids=[s[0].value for s in SILENT])
+def test_a_silent_source_stops_what_the_table_says(source: Source, grows: bool, shrinks: bool) -> None:
+    for sources in (all_up(source), without(source)):
+        growth, removal = growing(sources=sources), shrinking(sources=sources)
+        assert (growth.target == 1, removal.target == 0) == (grows, shrinks)
+        for decision, happens in ((growth, grows), (removal, shrinks)):
+            if not happens:
+                assert held(decision, RULE).until is None  # when a source answers again is not known
 
 
 def test_with_fallback_kubernetes_pools_grow_while_prometheus_is_silent() -> None:
-    assert outcome(growing(BY_PODS, sources=all_up(Source.PROMETHEUS))) == ("demand", 1)
+    assert growing(BY_KUBERNETES, sources=all_up(Source.PROMETHEUS)).target == 1
+    blind = growing(BY_KUBERNETES, sources=all_up(Source.PROMETHEUS, Source.KUBERNETES))
+    assert held(blind, RULE).detail == "no growth while neither Kubernetes nor Prometheus reports the demand"
 
 
-def test_with_fallback_kubernetes_nothing_grows_while_both_are_silent() -> None:
-    blind = growing(BY_PODS, sources=all_up(Source.PROMETHEUS, Source.KUBERNETES))
-    assert outcome(blind) == ("sources_answer", 0)
-    assert "neither Kubernetes nor Prometheus" in blind.deciding.detail
+def test_an_alertmanager_that_was_not_configured_does_not_stop_removal() -> None:
+    absent = SourceState(source=Source.ALERTMANAGER, up=False, configured=False)
+    assert shrinking(sources={**all_up(), Source.ALERTMANAGER: absent}).target == 0
 
 
-def test_an_alertmanager_that_is_not_configured_does_not_stop_removal() -> None:
-    absent = SourceState(source=Source.ALERTMANAGER, up=False, at=NOW, configured=False)
-    assert outcome(shrinking(sources={**all_up(), Source.ALERTMANAGER: absent})) == ("idle_nodes", -1)
+def test_the_reason_names_the_source_and_what_it_answered() -> None:
+    assert held(growing(sources=all_up(Source.CIVO)), RULE).detail == "no change while civo: down"
+    assert held(shrinking(sources=all_up(Source.KUBERNETES)), RULE).detail == "no removal while kubernetes: down"
+    unasked = "no removal while heartbeat: never asked"
+    assert held(shrinking(sources=without(Source.HEARTBEAT)), RULE).detail == unasked
 
 
-def test_a_source_that_was_never_asked_counts_as_silent() -> None:
-    known = {source: state for source, state in all_up().items() if source is not Source.HEARTBEAT}
-    assert outcome(shrinking(sources=known)) == ("sources_answer", 0)
-
-
-def test_the_remedy_names_the_source_and_what_it_said_last() -> None:
-    held = growing(sources=all_up(Source.PROMETHEUS))
-    assert remedies(held, "sources_answer")[0] == ("the first step in which it answers again: prometheus (down)", None)
+def test_growth_goes_on_when_the_source_answers_or_with_the_fallback() -> None:
+    decision = growing(sources=all_up(Source.PROMETHEUS))
+    assert held(decision, RULE).detail == "no growth while prometheus: down (fallback: kubernetes would allow it)"
+    assert remedies(decision, RULE) == {
+        "the first step in which it answers again: prometheus (down)": None,
+        "with fallback: kubernetes in the configuration it would grow without Prometheus": None,
+    }

@@ -1,29 +1,40 @@
 """spend_is_known: while the spend of a budget is unknown, nothing is bought under it."""
 
+from dataclasses import replace
 from decimal import Decimal
 
 from receiver.core.model.model import Spend
 from receiver.core.model.policy import Budget
-from tests.core.builders import a_policy, growing, outcome, remedies, shrinking
+from tests.core.builders import a_policy, growing, remedies, shrinking
+from tests.core.scaling.guardrails.cases import held
 
-POLICY = a_policy(budget=Budget(monthly_usd=Decimal(100)))
+RULE = "spend_is_known"
 UNKNOWN = Spend(month="2026-11", usd=Decimal(0), unknown="Civo's charges do not answer")
+BUDGET = a_policy(budget=Budget(monthly_usd=Decimal(1000)))
 
 
-def test_growth_waits_until_the_spend_of_the_month_is_known() -> None:
-    held = growing(POLICY, spend=UNKNOWN)
-    assert outcome(held) == ("spend_is_known", 0)
-    assert "Civo's charges do not answer" in held.deciding.detail
+def test_nothing_is_bought_while_the_months_spend_is_unknown_and_the_reason_says_why() -> None:
+    decision = growing(BUDGET, spend=UNKNOWN)
+    said = held(decision, RULE)
+    assert said.detail == (
+        "the cost of the month before this store existed is unknown: Civo's charges do not answer; "
+        "budget.spent_usd_stated can state it"
+    )
+    assert said.until is None  # when Civo's charges can be read again is not known
+    assert remedies(decision, RULE) == {
+        "Civo's charges of the month, once they can be read; or budget.spent_usd_stated and a restart": None
+    }
 
 
-def test_a_known_spend_lets_a_pool_grow() -> None:
-    assert outcome(growing(POLICY, spend=Spend(month="2026-11", usd=Decimal(0)))) == ("demand", 1)
+def test_growth_under_an_account_waits_for_the_accounts_charges() -> None:
+    policy = a_policy(budget=Budget(monthly_usd=Decimal(1000), account_usd=Decimal(1000)))
+    decision = growing(policy, spend=replace(UNKNOWN, unknown="", account=None))
+    unread = "Civo's charges were not read yet"
+    assert held(decision, RULE).detail == f"account budget: the spend is not known: {unread}"
+    assert remedies(decision, RULE) == {f"account budget: its spend must be known again: {unread}": None}
+    assert growing(policy, spend=replace(UNKNOWN, unknown="", account=Decimal(0))).target == 1
 
 
-def test_removal_does_not_wait_for_the_spend() -> None:
-    assert outcome(shrinking(POLICY, spend=UNKNOWN)) == ("idle_nodes", -1)
-
-
-def test_the_remedy_is_to_read_the_months_charges() -> None:
-    said = [text for text, _ in remedies(growing(POLICY, spend=UNKNOWN), "spend_is_known")]
-    assert any("Civo's charges of the month, once they can be read" in text for text in said)
+def test_a_known_spend_lets_the_pool_grow_and_an_unknown_one_lets_it_shrink() -> None:
+    assert growing(BUDGET).target == 1
+    assert shrinking(BUDGET, spend=UNKNOWN).target == 0

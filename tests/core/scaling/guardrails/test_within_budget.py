@@ -1,58 +1,103 @@
-"""within_budget: every budget covers what is spent, the next paid unit of each node, and the new nodes' first."""
+"""within_budget: what is spent, the next paid unit of what runs and the first of what is bought are covered."""
 
-from datetime import datetime
+from dataclasses import replace
+from datetime import UTC, datetime
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
-from receiver.core.model.actions import Decision
+from receiver.core.model.actions import Action, ActionKind
 from receiver.core.model.model import Spend
-from receiver.core.model.policy import Budget
-from tests.core.builders import NOW, a_policy, a_state, growing, outcome, remedies, rules, shrinking
+from receiver.core.model.policy import Budget, Policy
+from tests.core.builders import NOW, a_busy_node, a_pod, a_policy, a_state, decision_on, growing, remedies, shrinking
+from tests.core.scaling.guardrails.cases import cut, held
+
+RULE = "within_budget"
+DECEMBER = datetime(2026, 12, 1, tzinfo=UTC)
+NEXT_MONTH = "the next month, which starts at 2026-12-01 00:00:00 UTC"
 
 
-def under(monthly: str, spent: str, pods: int = 1, hold_at: str = "1") -> Decision:
-    """The decision on a pool of USD 1.29 an hour under a budget of *monthly* USD, of which *spent* are spent."""
-    policy = a_policy(budget=Budget(monthly_usd=Decimal(monthly), hold_at=Decimal(hold_at)))
-    return growing(policy, pods=pods, spend=Spend(month="2026-11", usd=Decimal(spent)))
+def budget(usd: str) -> Policy:
+    return a_policy(budget=Budget(monthly_usd=Decimal(usd)))
+
+
+def spent(usd: str) -> Spend:
+    return Spend(month="2026-11", usd=Decimal(usd))
 
 
 @pytest.mark.parametrize(
-    ("monthly", "spent", "expected"),
+    ("monthly", "usd", "pods", "bought"),
     [
-        pytest.param("100", "0", ("demand", 1), id="nothing is spent"),
-        pytest.param("100", "98.71", ("demand", 1), id="the first hour fits to the cent"),
-        pytest.param("100", "98.72", ("within_budget", 0), id="a cent more does not"),
-        pytest.param("1", "0", ("within_budget", 0), id="the first hour is more than the budget"),
+        pytest.param("100", "79.99", 3, 3, id="below the hold line"),
+        pytest.param("100", "80", 3, 0, id="at the hold line of 80 percent"),
+        pytest.param("1.29", "0", 1, 1, id="the first hour is just covered"),
+        pytest.param("1.28", "0", 1, 0, id="the first hour is not covered"),
+        pytest.param("4", "0", 5, 3, id="three first hours are covered"),
     ],
 )
-def test_a_node_is_bought_if_its_first_hour_fits(monthly: str, spent: str, expected: tuple[str, int]) -> None:
-    assert outcome(under(monthly, spent)) == expected
+def test_a_pool_grows_as_far_as_the_budget_covers(monthly: str, usd: str, pods: int, bought: int) -> None:
+    assert growing(budget(monthly), pods=pods, spend=spent(usd)).target == bought
 
 
-@pytest.mark.parametrize(("spent", "expected"), [("79.99", ("demand", 1)), ("80", ("within_budget", 0))])
-def test_nothing_is_bought_from_the_hold_on(spent: str, expected: tuple[str, int]) -> None:
-    assert outcome(under("100", spent, hold_at="0.8")) == expected
+def test_the_next_hour_of_every_running_node_is_reserved() -> None:
+    two = a_state(a_busy_node("n1"), a_busy_node("n2"))
+    assert growing(budget("10"), two, spend=spent("6.13")).target == 3  # 10 - 6.13 - 2 x 1.29 = 1.29
+    held(growing(budget("10"), two, spend=spent("6.14")), RULE)
 
 
-def test_it_leaves_the_nodes_that_fit() -> None:
-    decision = under("100", "97", pods=5)
-    assert decision.target == 2  # USD 2.58 of the 3.00 that are left
-    assert rules(decision, "limits") == ["within_budget"]
+def test_at_the_hold_the_reason_says_what_was_spent_and_what_would_let_it_grow() -> None:
+    decision = growing(budget("100"), spend=spent("80"))
+    assert held(decision, RULE).detail == "cluster budget hold at 80%: USD 80.00 of 100.00 spent in 2026-11"
+    raised = "cluster budget: raise it by at least USD 0.01 for this month (it is USD 100): gpu-autoscaler budget set"
+    passing = "work of a passing priority class (budget.passing) would be bought for up to the stop"
+    assert remedies(decision, RULE) == {
+        raised: None,
+        f"cluster budget: {passing}": None,
+        NEXT_MONTH: DECEMBER,
+    }
 
 
-def test_without_a_budget_it_says_nothing() -> None:
-    assert outcome(growing(a_policy(), spend=Spend(month="2026-11", usd=Decimal(10**6)))) == ("demand", 1)
+def test_of_a_part_the_reason_says_what_is_left_and_how_much_more_all_of_it_takes() -> None:
+    decision = growing(budget("4"), pods=5)
+    left = "USD 0.00 of 4.00 spent in 2026-11 and 0.00 reserved; the USD 4.00 left is not enough"
+    assert cut(decision, RULE).detail == f"cluster budget: {left}"
+    raised = "cluster budget: raise it by at least USD 2.45 for this month (it is USD 4): gpu-autoscaler budget set"
+    assert remedies(decision, RULE) == {raised: None, NEXT_MONTH: DECEMBER}
+    assert growing(budget("6.45"), pods=5).target == 5
 
 
-def test_removal_is_none_of_its_business() -> None:
-    spent = Spend(month="2026-11", usd=Decimal(90))
-    assert outcome(shrinking(a_policy(budget=Budget(monthly_usd=Decimal(100))), spend=spent)) == ("idle_nodes", -1)
+def test_it_lets_go_when_the_month_ends() -> None:
+    decision = growing(budget("100"), spend=spent("100"))
+    assert held(decision, RULE).until == decision.reconsider_at == DECEMBER
 
 
-def test_the_remedy_is_the_missing_amount_or_the_next_month() -> None:
-    policy = a_policy(budget=Budget(monthly_usd=Decimal(100)))
-    held = growing(policy, a_state(), spend=Spend(month="2026-11", usd=Decimal(95)))
-    found = remedies(held, "within_budget")
-    assert any("cluster budget: raise it by at least USD 18.76 for this month" in text for text, _ in found)
-    assert datetime(2026, 12, 1, tzinfo=NOW.tzinfo) in [at for _, at in found]
+def test_an_open_growth_is_covered_once_and_not_twice() -> None:
+    known: dict[str, Any] = {"id": "a", "pool": "l40s-id", "kind": ActionKind.GROW, "opened_at": NOW, "from_count": 0}
+    action = Action(**known, to_count=1, reserved_usd=Decimal("1.29"))
+    assert growing(budget("2.00"), a_state(open_action=action)).target == 1
+
+
+def test_a_size_without_a_price_makes_the_spend_unknown_and_stops_growth() -> None:
+    decision = growing(budget("1000"), spend=replace(spent("0"), unpriced=("an.g1.b200.kube.x8",)))
+    assert held(decision, RULE).detail == "cluster budget: the spend is unknown: no price for an.g1.b200.kube.x8"
+    priced = "cluster budget: a price for an.g1.b200.kube.x8, and a restart"
+    assert remedies(decision, RULE) == {priced: None, NEXT_MONTH: DECEMBER}
+
+
+def test_without_a_budget_it_holds_nothing() -> None:
+    assert growing(spend=spent("1000000")).target == 1
+
+
+def test_no_budget_stops_a_removal() -> None:
+    assert shrinking(budget("100"), spend=spent("80")).target == 0
+
+
+def test_a_teams_budget_is_to_be_raised_by_what_all_its_work_takes_and_not_by_what_others_get() -> None:
+    team = {"vision": Decimal(2)}
+    policy = a_policy(budget=Budget(monthly_usd=Decimal(1000), teams=team))
+    work = [*(a_pod(f"v{n}", labels={"team": "vision"}) for n in range(3)), a_pod("other")]
+    decision = decision_on(a_state(), policy, waiting=work, spend=replace(spent("0"), teams={}))
+    assert decision.target == 2
+    raised = "raise it by at least USD 1.87 for this month (it is USD 2): gpu-autoscaler budget set"
+    assert remedies(decision, RULE) == {f"budget of team vision: {raised}": None, NEXT_MONTH: DECEMBER}

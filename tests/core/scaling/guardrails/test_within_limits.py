@@ -1,43 +1,86 @@
-"""within_limits: all pools together stay within max_gpus, max_growth_per_hour and max_removals_per_hour."""
+"""within_limits: all pools together stay within GPUs, purchases and removals an hour."""
 
-from datetime import timedelta
+from typing import Any
 
 import pytest
 
-from receiver.core.model.policy import Limits
-from tests.core.builders import HOUR, NOW, a_busy_node, a_policy, a_state, growing, outcome, remedies, rules, shrinking
-
-
-@pytest.mark.parametrize(
-    ("limits", "given", "bought"),
-    [
-        pytest.param(Limits(max_gpus=0), {}, 0, id="no GPUs"),
-        pytest.param(Limits(max_gpus=3), {}, 2, id="two GPUs are left beside a busy one"),
-        pytest.param(Limits(max_growth_per_hour=2), {}, 2, id="two nodes in an hour"),
-        pytest.param(Limits(max_growth_per_hour=2), {"grown_last_hour": 1}, 1, id="one was bought in the last hour"),
-        pytest.param(Limits(max_growth_per_hour=2), {"grown_last_hour": 2}, 0, id="both were"),
-        pytest.param(Limits(), {}, 5, id="no limit"),
-    ],
+from receiver.core.model.policy import Limits, Policy
+from tests.core.builders import (
+    HOUR,
+    HOUR_ENDS_SOON,
+    MINUTE,
+    NOW,
+    a_busy_node,
+    a_node,
+    a_pod,
+    a_policy,
+    a_pool,
+    a_state,
+    facts,
+    growing,
+    remedies,
+    run,
+    shrinking,
 )
-def test_growth_stays_within(limits: Limits, given: dict[str, int], bought: int) -> None:
-    decision = growing(a_policy(limits=limits), a_state(a_busy_node()), pods=5, **given)
-    assert decision.target - decision.present == bought
-    assert rules(decision, "limits", "holds") == (["within_limits"] if bought < 5 else [])
+from tests.core.scaling.guardrails.cases import cut, held
+
+RULE = "within_limits"
+FOUR_IDLE = a_state(*(a_node(f"n{n}", created_at=HOUR_ENDS_SOON) for n in range(4)))
 
 
-@pytest.mark.parametrize(("removed", "going"), [(0, 3), (1, 2), (3, 0)])
-def test_removals_of_an_hour_stay_within(removed: int, going: int) -> None:
-    decision = shrinking(a_policy(limits=Limits(max_removals_per_hour=3)), nodes=4, removed_last_hour=removed)
-    assert decision.present - decision.target == going
+def limited(**limits: int) -> Policy:
+    return a_policy(limits=Limits(**limits))
 
 
-def test_it_lets_go_an_hour_after_the_first_change_that_counts() -> None:
-    first = NOW - timedelta(minutes=40)
-    held = growing(a_policy(limits=Limits(max_growth_per_hour=1)), grown_last_hour=1, first_changed_at=first)
-    assert outcome(held) == ("within_limits", 0)
-    assert held.deciding.until == first + HOUR
+def test_growth_ends_at_max_gpus_and_only_a_removal_or_a_higher_one_helps() -> None:
+    decision = growing(limited(max_gpus=2), pods=3)
+    said = cut(decision, RULE)
+    assert (decision.target, said.detail, said.until) == (2, "limits: max_gpus 2", None)
+    removal = "if max_gpus (2) is used up: a higher one, or the removal of nodes of any pool"
+    assert remedies(decision, RULE) == {removal: None}
+    held(growing(limited(max_gpus=2), a_state(a_busy_node("n1"), a_busy_node("n2"))), RULE)
+    assert growing(limited(max_gpus=3), pods=3).target == 3
 
 
-def test_the_remedy_names_the_limit() -> None:
-    said = [text for text, _ in remedies(growing(a_policy(limits=Limits(max_gpus=0))), "within_limits")]
-    assert any("if max_gpus (0) is used up" in text for text in said)
+def test_max_gpus_counts_all_pools_together() -> None:
+    one, two = a_pool("one", labels={"kind": "1"}), a_pool("two", labels={"kind": "2"})
+    pods = [a_pod("a", node_selector={"kind": "1"}), a_pod("b", node_selector={"kind": "2"})]
+    found = facts(a_state(a_busy_node(), pool="one-id"), a_state(pool="two-id"), waiting=pods)
+    _, decisions = run(found, a_policy(one, two, limits=Limits(max_gpus=2)))
+    assert decisions["one"].target + decisions["two"].target == 2
+
+
+def test_growth_per_hour_counts_what_was_bought_before() -> None:
+    decision = growing(limited(max_growth_per_hour=5), pods=5, grown_last_hour=3)
+    assert (decision.target, cut(decision, RULE).detail) == (2, "limits: max_growth_per_hour 5")
+    hour = "time: at most an hour, if max_growth_per_hour (5) is used up; or a higher one"
+    assert remedies(decision, RULE) == {hour: None}
+    held(growing(limited(max_growth_per_hour=5), grown_last_hour=5), RULE)
+
+
+def test_removals_per_hour_count_what_was_removed_before() -> None:
+    decision = shrinking(limited(max_removals_per_hour=3), FOUR_IDLE, removed_last_hour=1)
+    assert (decision.target, cut(decision, RULE).detail) == (2, "at most 3 removals an hour")
+    assert remedies(decision, RULE) == {"time: at most an hour; or a higher max_removals_per_hour (3)": None}
+    held(shrinking(limited(max_removals_per_hour=3), FOUR_IDLE, removed_last_hour=3), RULE)
+    assert shrinking(limited(max_removals_per_hour=4), FOUR_IDLE).target == 0
+
+
+def test_the_limits_of_one_direction_do_not_hold_the_other() -> None:
+    assert growing(limited(max_removals_per_hour=0)).target == 1
+    assert shrinking(limited(max_gpus=0, max_growth_per_hour=0)).target == 0
+
+
+@pytest.mark.parametrize("limit", ["max_growth_per_hour", "max_removals_per_hour"])
+def test_a_limit_per_hour_lets_go_an_hour_after_the_first_change(limit: str) -> None:
+    known: dict[str, Any] = {"grown_last_hour": 2, "removed_last_hour": 2, "first_changed_at": NOW - 50 * MINUTE}
+    grows = limit == "max_growth_per_hour"
+    decision = growing(limited(**{limit: 2}), **known) if grows else shrinking(limited(**{limit: 2}), **known)
+    assert held(decision, RULE).until == NOW - 50 * MINUTE + HOUR
+
+
+@pytest.mark.parametrize("limit", ["max_growth_per_hour", "max_removals_per_hour"])
+def test_that_moment_is_looked_at_where_the_other_direction_is_limited_too(limit: str) -> None:
+    known: dict[str, Any] = {"grown_last_hour": 2, "removed_last_hour": 2, "first_changed_at": NOW - 50 * MINUTE}
+    assert growing(limited(**{limit: 2}), **known).reconsider_at == NOW + 10 * MINUTE
+    assert growing(**known).reconsider_at is None

@@ -1,6 +1,11 @@
 """within_maximum: a pool never exceeds its maximum, nor that of an open window, a ceiling or a pin."""
 
-from receiver.core.model.overrides import OverrideKind
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from receiver.core.model.windows import Window
 from tests.core.builders import (
     HOUR,
     NOW,
@@ -10,42 +15,75 @@ from tests.core.builders import (
     a_state,
     an_override,
     growing,
-    outcome,
     remedies,
-    rules,
+    shrinking,
 )
+from tests.core.scaling.guardrails.cases import cut, held
 
-FOUR = a_state(*(a_busy_node(f"n{n}") for n in range(4)))
+RULE = "within_maximum"
+FREE = "a free GPU of the pool, as far as the work fits"
+HIGHER = "a higher max_nodes of the pool (it is {}), and a restart"
+NIGHT = Window(name="night", times=((11 * 60, 13 * 60),), max_nodes=1)
+ENDS = "the end of the {} of alice at 2026-11-20 13:00:00 UTC, or gpu-autoscaler override end {}-1"
+BY_ALICE = "{} of 1 node by alice until 2026-11-20 13:00 UTC: load test"
+CLOSES = "window night is open; a window of the pool next opens or closes at 2026-11-20 13:00:00 UTC"
 
 
-def test_it_leaves_the_nodes_up_to_the_maximum() -> None:
-    decision = growing(a_policy(a_pool(max_nodes=3)), a_state(a_busy_node()), pods=5)
-    assert decision.target == 3
-    assert rules(decision, "limits") == ["within_maximum"]
+@pytest.mark.parametrize(
+    ("pool", "overrides", "detail", "until", "told"),
+    [
+        pytest.param({"max_nodes": 1}, (), "at most 1 node", None, {HIGHER.format(1): None, FREE: None}, id="its own"),
+        pytest.param(
+            {"windows": (NIGHT,)},
+            (),
+            "at most 1 node (window night)",
+            NOW + HOUR,
+            {CLOSES: NOW + HOUR, HIGHER.format(8): None, FREE: None},
+            id="an open window's",
+        ),
+        *(
+            pytest.param(
+                {},
+                (an_override(kind, 1),),
+                f"at most 1 node ({BY_ALICE.format(kind)})",
+                NOW + HOUR,
+                {ENDS.format(kind, kind): NOW + HOUR, FREE: None},
+                id=f"a {kind}'s",
+            )
+            for kind in ("ceiling", "pin")
+        ),
+    ],
+)
+def test_growth_ends_at_a_maximum_and_the_reason_says_whose_and_until_when(
+    pool: dict[str, Any],
+    overrides: tuple[Any, ...],
+    detail: str,
+    until: datetime | None,
+    told: dict[str, datetime | None],
+) -> None:
+    policy = a_policy(a_pool(**pool))
+    part = growing(policy, pods=3, overrides=overrides)
+    whole = growing(policy, a_state(a_busy_node()), pods=3, overrides=overrides)
+    assert (part.target, whole.target) == (1, 1)
+    for decision, said in ((part, cut(part, RULE)), (whole, held(whole, RULE))):
+        assert (said.detail, said.until) == (detail, until)
+        assert remedies(decision, RULE) == told
 
 
-def test_at_the_maximum_nothing_is_bought() -> None:
-    assert outcome(growing(a_policy(a_pool(max_nodes=4)), FOUR)) == ("within_maximum", 0)
-    assert outcome(growing(a_policy(a_pool(max_nodes=5)), FOUR)) == ("demand", 1)
+def test_up_to_its_maximum_a_pool_grows() -> None:
+    assert growing(a_policy(a_pool(max_nodes=3)), pods=3).target == 3
 
 
 def test_a_pool_above_its_maximum_is_not_shrunk_by_a_wish_to_grow() -> None:
-    assert outcome(growing(a_policy(a_pool(max_nodes=2)), FOUR)) == ("within_maximum", 0)
+    four = a_state(*(a_busy_node(f"n{n}") for n in range(4)))
+    held(growing(a_policy(a_pool(max_nodes=2)), four), RULE)
 
 
-def test_a_ceiling_of_a_person_counts_until_it_ends() -> None:
-    held = growing(overrides=(an_override(OverrideKind.CEILING, 0),))
-    assert outcome(held) == ("within_maximum", 0)
-    assert held.deciding.until == NOW + HOUR
+def test_a_window_without_an_end_within_its_horizon_is_named_all_the_same() -> None:
+    always = Window(name="night", max_nodes=0)
+    said = remedies(growing(a_policy(a_pool(windows=(always,)))), RULE)
+    assert "window night is open; a window of the pool next opens or closes at an unknown time" in said
 
 
-def test_the_remedy_is_a_higher_maximum() -> None:
-    [(text, at), *_] = remedies(growing(a_policy(a_pool(max_nodes=0))), "within_maximum")
-    assert "a higher max_nodes of the pool (it is 0)" in text
-    assert at is None
-
-
-def test_the_remedy_of_a_ceiling_is_its_end() -> None:
-    held = growing(overrides=(an_override(OverrideKind.CEILING, 0),))
-    said = "the end of the ceiling of alice at 2026-11-20 13:00:00 UTC, or gpu-autoscaler override end o1"
-    assert any(said in text and at == NOW + HOUR for text, at in remedies(held, "within_maximum"))
+def test_no_maximum_stops_a_removal() -> None:
+    assert shrinking(a_policy(a_pool(max_nodes=0))).target == 0
