@@ -4,8 +4,6 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from receiver.core.explain.rules import RULES
 from receiver.core.explain.rules import guide as guide_of
 from receiver.core.notices.notice import GUIDES, Cause
@@ -27,11 +25,15 @@ def written() -> Iterator[str]:
 HOLDS = [guide_of(name) for name, rule in RULES.items() if rule.told or name == "gangs_whole"]
 
 
-@pytest.mark.parametrize("guide", sorted({*GUIDES.values(), *HOLDS, *written()}))
-def test_a_page_that_messages_lead_to_exists_with_its_heading(guide: str) -> None:
+def test_the_pages_that_messages_lead_to_exist_with_their_headings() -> None:
+    assert [guide for guide in sorted({*GUIDES.values(), *HOLDS, *written()}) if not is_there(guide)] == []
+
+
+def is_there(guide: str) -> bool:
+    """True when the page of *guide* exists, with its heading if it names one."""
     page, _, anchor = guide.partition("#")
-    text = (DOCS / page).read_text(encoding="utf-8")
-    assert not anchor or anchor in anchors(text)
+    file = DOCS / page
+    return file.is_file() and (not anchor or anchor in anchors(file.read_text(encoding="utf-8")))
 
 
 def test_every_guardrail_can_be_said_in_plain_words() -> None:
