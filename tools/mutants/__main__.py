@@ -18,7 +18,8 @@ from tools.mutants.campaign import Campaign, Seen
 from tools.mutants.plant import Mutant, mutants
 
 ACCEPTED = Path(__file__).with_name("accepted.toml")
-CORE, STEP = ("tests/core/scaling", "tests/core/explain"), ("tests/step",)
+CORE = ("tests/core/explain", "tests/core/money", "tests/core/scaling")
+STEP = ("tests/step/test_carry_out.py", "tests/step/test_carry_out_of_removals.py")
 MODULES = {  # and the tests that must see their mutants
     "receiver.core.scaling.guardrails": CORE,
     "receiver.core.scaling.assign": CORE,

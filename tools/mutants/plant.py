@@ -122,12 +122,9 @@ def _functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef, ast.Mod
             yield node.name, node, ast.Module(body=[node], type_ignores=[])
         for inner in node.body if isinstance(node, ast.ClassDef) else ():
             if isinstance(node, ast.ClassDef) and isinstance(inner, ast.FunctionDef):
-                home = ast.ClassDef(name=node.name, bases=[], keywords=[], body=[inner], decorator_list=[])
-                yield (
-                    f"{node.name}.{inner.name}",
-                    inner,
-                    ast.Module(body=[ast.copy_location(home, node)], type_ignores=[]),
-                )
+                alone = ast.parse(f"class {node.name}: pass")
+                setattr(alone.body[0], "body", [inner])  # noqa: B010  # mypy does not know what was parsed
+                yield f"{node.name}.{inner.name}", inner, alone
 
 
 def _code(code: CodeType, function: str) -> CodeType:

@@ -56,7 +56,7 @@ def decide(case: Case) -> tuple[Decision, Case]:
         sources = _sources_of_size(case, replace(removable_now, nodes=due))
     reasons += sources
     target = sources[-1].target if sources else state.required
-    if target == state.required and not sources:
+    if not sources:
         reasons.append(_note("nothing_wanted", case))
     reasons += apply(target, case)
     final = reasons[-1].target
