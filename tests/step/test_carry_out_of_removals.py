@@ -338,6 +338,14 @@ def test_a_removal_that_is_refused_says_why_its_other_nodes_stay() -> None:
     assert refused(progress) == ("i-n1",)
 
 
+def test_a_removal_that_took_one_node_and_was_refused_on_another_has_succeeded() -> None:
+    outside = Outside(drain=receipt(Did.DIFFERS, "no"))
+    action = removal(victim("n1", VictimStage.DELETED), victim("n2"))
+    progress = goes_on(action, ours("n2"), outside=outside, required=3)
+    assert ended(progress) == (OutcomeKind.CONFIRMED, "1 node removed, 3 left; n2: no")
+    assert progress.backoff is None
+
+
 def test_observe_mode_writes_nothing_and_says_what_would_go() -> None:
     for name, of in (("cordon", chosen()), ("drain", victim()), ("retire", victim())):
         answer: dict[str, Any] = {name: receipt(Did.OBSERVED)}
@@ -374,6 +382,10 @@ def test_a_retry_time_that_has_come_is_forgotten() -> None:
 def test_before_a_retry_time_that_is_near_a_removal_is_looked_at_when_its_node_is() -> None:
     progress = goes_on(removal(victim(since=NOW), retry_at=NOW + SECOND), ours())
     assert progress.again_at == NOW + 5 * SECOND
+
+
+def test_a_retry_time_that_a_wrong_clock_set_delays_nothing() -> None:
+    assert goes_on(removal(chosen(), retry_at=NOW + timedelta(hours=2)), a_node()).again_at == NOW + 5 * SECOND
 
 
 # --- nodes that are gone ----------------------------------------------------------------------------------
@@ -450,6 +462,7 @@ def test_a_node_that_a_window_was_emptying_and_that_is_gone_does_not_wait() -> N
         pytest.param(6, [VictimStage.CORDONED, VictimStage.CORDONED], (6, 4), id="raised since"),
         pytest.param(6, [VictimStage.CORDONED, VictimStage.SPARED], (6, 5), id="raised, and one is spared"),
         pytest.param(4, [VictimStage.CORDONED, VictimStage.CORDONED], (4, 2), id="as it was"),
+        pytest.param(4, [VictimStage.CORDONED, VictimStage.SPARED], (4, 2), id="as it was, and one is spared"),
         pytest.param(3, [VictimStage.CORDONED, VictimStage.CORDONED], (4, 2), id="lower: perhaps our own DELETE"),
         pytest.param(6, [VictimStage.DELETED, VictimStage.CORDONED], (4, 2), id="raised after a DELETE"),
         pytest.param(6, [VictimStage.GONE, VictimStage.CORDONED], (4, 2), id="raised after one was gone"),
@@ -519,6 +532,11 @@ def test_a_node_that_civo_still_lists_a_quarter_of_an_hour_after_its_delete_stop
         assert progress.outcome is None
 
 
+def test_a_node_that_has_been_cordoned_for_long_is_no_deleted_one() -> None:
+    action = removal(victim(since=NOW - 20 * MINUTE), retry_at=NOW + MINUTE)
+    assert goes_on(action, ours()).outcome is None
+
+
 def test_a_deleted_node_that_is_leaving_or_no_longer_listed_is_not_waited_for() -> None:
     old = NOW - timedelta(hours=1)
     for nodes in ((ours(leaving=True),), ()):
@@ -543,6 +561,12 @@ def test_a_deleted_node_that_is_leaving_or_no_longer_listed_is_not_waited_for() 
 )
 def test_a_removal_is_looked_at_again(of: Victim, after: timedelta) -> None:
     assert goes_on(removal(of), ours()).again_at == NOW + after
+
+
+@pytest.mark.parametrize("ago", [5 * SECOND, 10 * SECOND])
+def test_a_node_that_waits_is_looked_at_in_five_seconds(ago: timedelta) -> None:
+    progress = goes_on(removal(replace(EVICTED, since=NOW - ago)), ours(), wanted=[], unsure=["i-n1"])
+    assert progress.again_at == NOW + 5 * SECOND
 
 
 def test_a_busy_node_is_no_victim_of_a_removal_of_idle_ones() -> None:

@@ -183,7 +183,7 @@ def _in_children(jobs: Iterable[tuple[K, Callable[[], T]]], workers: int) -> Ite
             child.join()
             shutil.rmtree(folder, ignore_errors=True)
             if child.exitcode > 0:  # it wrote its traceback
-                raise ChildProcessError(f"{key} could not be tried")
+                raise ChildProcessError(f"{getattr(key, 'name', key)}: it could not be tried")
             yield key, result
 
 

@@ -11,11 +11,13 @@ from receiver.core.model.model import Facts
 from receiver.core.model.overrides import OverrideKind
 from receiver.core.model.policy import Limits, Policy
 from receiver.core.scaling.assign import Assignment, assign
-from receiver.core.scaling.decide import case_of, decide_all, removals_under_way
+from receiver.core.scaling.decide import case_of, decide_all, later, removals_under_way
 from receiver.core.scaling.failures import Failures
+from receiver.core.scaling.market import Headroom
 from tests.core.builders import (
     HOUR,
     NOW,
+    a_busy_node,
     a_due_node,
     a_pod,
     a_policy,
@@ -85,6 +87,34 @@ def test_a_victim_is_under_way_until_it_is_spared_and_one_that_is_deleted_until_
     assert removals_under_way(a_state()) == 0
 
 
+def test_a_pool_takes_from_the_shared_removals_what_it_removes_and_no_more() -> None:
+    found = idle(ONE.id, nodes=(a_due_node("n0"), a_busy_node("n1")))
+    assert going(found, limited(3)) == [1, 2]
+
+
+def test_what_is_kept_warm_is_unknown_from_the_moment_on_at_which_it_falls() -> None:
+    found, falls_at = idle(ONE.id), NOW + HOUR
+    headroom = Headroom(gpus=2, asked=2, held=0, spare_nodes=0, falls_at=falls_at)
+    for falls, then, kept in (
+        (falls_at, falls_at, None),
+        (falls_at, falls_at - timedelta(seconds=1), headroom),
+        (None, falls_at, replace(headroom, falls_at=None)),
+    ):
+        warm = replace(assign(found, POLICY).pools[ONE.id], headroom=replace(headroom, falls_at=falls))
+        assert later(case_of(found.pools[0], warm, found, POLICY), then).wanted.headroom == kept
+
+
+class Unreadable:
+    """An action that no step can read."""
+
+    @property
+    def kind(self) -> ActionKind:
+        raise RuntimeError("unreadable")
+
+
+UNREADABLE: Any = Unreadable()
+
+
 def broken(assignment: Assignment, pool: str) -> Assignment:
     """*assignment*, where an exception is raised when *pool* is decided."""
     wanted: Any = None
@@ -95,7 +125,7 @@ def kept(decision: Decision) -> bool:
     return (
         decision.target == decision.present
         and [(r.rule, r.verdict) for r in decision.reasons] == [("internal_error", Verdict.HOLDS)]
-        and "AttributeError" in decision.reasons[0].detail
+        and "internal error" in decision.reasons[0].detail
     )
 
 
@@ -109,8 +139,7 @@ def test_a_pool_that_cannot_be_decided_keeps_its_size_and_the_others_are_decided
 
 
 def test_a_pool_whose_open_action_cannot_be_read_keeps_its_size() -> None:
-    unreadable: Any = object()
-    found, failures = idle(ONE.id, open_action=unreadable), Failures()
+    found, failures = idle(ONE.id, open_action=UNREADABLE), Failures()
     decisions = decide_all(found, assign(idle(ONE.id), POLICY), POLICY, failures=failures)
     assert kept(decisions[ONE.id])
     assert decisions[TWO.id].target == 0
@@ -118,12 +147,11 @@ def test_a_pool_whose_open_action_cannot_be_read_keeps_its_size() -> None:
 
 
 def test_without_a_place_for_failures_they_are_raised() -> None:
-    unreadable: Any = object()
     found = idle(ONE.id)
     with pytest.raises(AttributeError):
         decide_all(found, broken(assign(found, POLICY), ONE.id), POLICY)
-    with pytest.raises(AttributeError):
-        decide_all(idle(ONE.id, open_action=unreadable), assign(found, POLICY), POLICY)
+    with pytest.raises(RuntimeError, match="unreadable"):
+        decide_all(idle(ONE.id, open_action=UNREADABLE), assign(found, POLICY), POLICY)
 
 
 def test_a_decision_that_cannot_be_explained_stands_and_names_the_work_that_asks() -> None:

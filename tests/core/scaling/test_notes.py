@@ -7,7 +7,10 @@ import pytest
 
 from receiver.core.model.model import Backoff, Source, Stage
 from receiver.core.model.overrides import Answer
+from receiver.core.model.pods import PodPhase
 from receiver.core.model.signals import SignalAction
+from receiver.core.model.windows import Window
+from receiver.core.scaling.bounds import topic_of
 from receiver.core.scaling.guardrails import GUARDRAILS
 from tests.core.builders import (
     GPU,
@@ -24,7 +27,6 @@ from tests.core.builders import (
     all_up,
     facts,
     growing,
-    outcome,
     rules,
     run,
 )
@@ -46,13 +48,13 @@ def test_dead_nodes_that_cannot_go_now_do_not_delay_new_ones_and_are_no_candidat
     pool = a_pool(resources={GPU: 2})
     state = a_state(LOST, a_due_node("small"), removal_backoff=REFUSED)
     decision = run(facts(state, waiting=[a_pod("p", 2)]), a_policy(pool))[1]["l40s"]
-    assert outcome(decision) == ("demand", 1)
+    assert (decision.deciding.rule, decision.target - decision.present) == ("demand", 1)
     assert decision.candidates == ("i-small",)
 
 
 def test_dead_nodes_that_cannot_go_now_are_kept_by_that_rule_where_nothing_waits() -> None:
     decision = run(facts(a_state(LOST, removal_backoff=REFUSED)), a_policy())[1]["l40s"]
-    assert outcome(decision) == ("not_backing_off", 0)
+    assert (decision.deciding.rule, decision.target - decision.present) == ("not_backing_off", 0)
     assert decision.candidates == ("i-lost",)
 
 
@@ -67,6 +69,20 @@ def test_a_busy_node_that_a_workload_keeps_is_not_noted() -> None:
     decision = run(facts(a_state(kept, busy)), a_policy())[1]["l40s"]
     assert [[n.name for n in r.because] for r in decision.reasons if r.rule == "keep_until"] == [["n1"]]
     assert "keep_until" not in rules(run(facts(a_state(busy)), a_policy())[1]["l40s"], "notes")
+
+
+@pytest.mark.parametrize(("busy", "noted"), [(1, False), (2, True)])
+def test_a_window_that_evicts_is_noted_where_more_nodes_work_than_it_allows(busy: int, noted: bool) -> None:
+    night = Window(name="night", times=((11 * 60, 13 * 60),), max_nodes=1, evict_after=30 * MINUTE)
+    pool = a_pool(windows=(night,))
+    state = a_state(
+        *(
+            a_node(f"n{n}", idle_since=None, pods=(a_pod(f"p{n}", phase=PodPhase.RUNNING, owner="ReplicaSet/web"),))
+            for n in range(busy)
+        )
+    )
+    found = facts(state, told_to_go={topic_of(night, pool): NOW - MINUTE})
+    assert ("evict_after" in rules(run(found, a_policy(pool))[1]["l40s"], "notes")) is noted
 
 
 ASKED = a_question("i-n1")
