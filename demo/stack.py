@@ -8,6 +8,7 @@ Nothing is printed. Every part is stopped when the block is left, whatever the r
 process has to become an exception for that (`signals_end_the_block`).
 """
 
+import os
 import shutil
 import signal
 import sys
@@ -24,10 +25,21 @@ from demo.plan import OPERATOR_TOKEN, Places, StackPlan
 from demo.processes import Process, answers, free_port, wait_until
 
 HTTP_SECONDS = 15.0
+SERVERS = {"promtool": "prometheus", "amtool": "alertmanager"}  # a tool is of its server's version
 
 
 def binary(name: str) -> str:
-    """Return where *name* is: in .build/bin or on PATH. Raises FileNotFoundError."""
+    """Return where *name* is. Raises FileNotFoundError.
+
+    The variable PROMETHEUS names a prometheus, and promtool stands beside it; ALERTMANAGER an alertmanager, and amtool.
+    Of several, separated by commas, the first counts. Without them it is the one in .build/bin or on PATH.
+    """
+    server = SERVERS.get(name, name)
+    if named := os.environ.get(server.upper(), "").partition(",")[0].strip():
+        place = Path(named).absolute() if name == server else Path(named).absolute().with_name(name)
+        if not place.is_file():
+            raise FileNotFoundError(f"{place} was not found, and {server.upper()} is {named}")
+        return str(place)
     ours = ROOT / ".build" / "bin" / name
     found = str(ours) if ours.exists() else shutil.which(name)
     if found is None:

@@ -1,8 +1,10 @@
 """Put prometheus, promtool, alertmanager and amtool into .build/bin: from PATH, else from Debian packages.
 
-Run as ``python3 -m tools.fetch_binaries`` from the checkout; quick when everything is there already.
+Run as ``python3 -m tools.fetch_binaries`` from the checkout; quick when everything is there already. With ``--newer``
+those of Debian unstable go into .build/newer/bin, and the tests that depend on the version run with both from then on.
 """
 
+import argparse
 import fcntl
 import json
 import os
@@ -12,7 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,44 +51,53 @@ _SHARE = b"/usr/share/prometheus"
 _SHARE_BY_DESCRIPTOR = b"/proc/self/fd/9/././."
 
 
+NEWER_SUITE = "sid"
+NEWER_PACKAGES = ("prometheus", "promtool", "prometheus-alertmanager")  # there promtool has a package of its own
+
+
 class Unusable(Exception):
     """A program that does not run or is too old; the text says which and why."""
 
 
 def main() -> int:
-    """Fill .build/bin and say in one line per program where it came from. Returns the exit code."""
-    (BUILD / "bin").mkdir(parents=True, exist_ok=True)
-    with (BUILD / "bin.lock").open("w") as lock:
+    """Fill .build/bin or .build/newer/bin, and say where each program came from. Returns the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--newer", action="store_true", help="those of Debian unstable, to test with both")
+    newer = parser.parse_args().newer
+    where = BUILD / "newer" if newer else BUILD
+    (where / "bin").mkdir(parents=True, exist_ok=True)
+    with (where / "bin.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # two makes at once fetch once
-        if _done():
+        if _done(where):
             return 0
         notes: list[str] = []
-        found = _on_path(notes)
+        found = {} if newer else _on_path(notes)
         missing = [binary for binary in BINARIES if binary.name not in found]
         if missing:
-            packages = sorted({binary.package for binary in missing})
-            print(f"fetching {' and '.join(packages)} (packages of this machine's distribution, nothing is installed)")
+            packages = NEWER_PACKAGES if newer else sorted({binary.package for binary in missing})
+            whose = "Debian unstable" if newer else "this machine's distribution"
+            print(f"fetching {' and '.join(packages)} (packages of {whose}, nothing is installed)")
             try:
-                found |= _unpacked(missing, packages)
+                found |= _unpacked(missing, packages, where, suite=NEWER_SUITE if newer else None)
             except (AptFailed, Unusable) as error:
-                print(_remedy([*notes, str(error)]), file=sys.stderr)
+                print(f"No newer version: {error}" if newer else _remedy([*notes, str(error)]), file=sys.stderr)
                 return 1
         for name, (target, version) in found.items():
-            _link(BUILD / "bin" / name, target)
+            _link(where / "bin" / name, target)
             print(f"{name} {version}: {target}")
         at = {name: str(target) for name, (target, _) in found.items()}
-        (BUILD / "bin.json").write_text(json.dumps({"format": FORMAT, "build": str(BUILD), "at": at}))
+        (where / "bin.json").write_text(json.dumps({"format": FORMAT, "build": str(where), "at": at}))
     return 0
 
 
-def _done() -> bool:
+def _done(where: Path) -> bool:
     """True when the last run's programs are all still in place."""
     try:
-        stamp = json.loads((BUILD / "bin.json").read_text())
+        stamp = json.loads((where / "bin.json").read_text())
     except (OSError, ValueError):
         return False
-    links = [BUILD / "bin" / binary.name for binary in BINARIES]
-    return (stamp.get("format"), stamp.get("build")) == (FORMAT, str(BUILD)) and all(
+    links = [where / "bin" / binary.name for binary in BINARIES]
+    return (stamp.get("format"), stamp.get("build")) == (FORMAT, str(where)) and all(
         os.access(link, os.X_OK) and stamp["at"].get(link.name) == str(link.readlink()) for link in links
     )
 
@@ -108,12 +119,14 @@ def _on_path(notes: list[str]) -> dict[str, tuple[Path, str]]:
     return found
 
 
-def _unpacked(missing: list[Binary], packages: list[str]) -> dict[str, tuple[Path, str]]:
-    """Fetch *packages* and return the *missing* programs from them: name -> (path, version)."""
-    fresh = Path(tempfile.mkdtemp(dir=BUILD, prefix="debs-"))
+def _unpacked(
+    missing: Sequence[Binary], packages: Sequence[str], where: Path, suite: str | None
+) -> dict[str, tuple[Path, str]]:
+    """Fetch *packages* of *suite* and return the *missing* programs from them: name -> (path, version)."""
+    fresh = Path(tempfile.mkdtemp(dir=where, prefix="debs-"))
     try:
-        fetch(packages, BUILD / "apt", fresh)
-        debs = BUILD / "debs"
+        fetch(packages, where / "apt", fresh, suite=suite)
+        debs = where / "debs"
         shutil.rmtree(debs, ignore_errors=True)
         fresh.chmod(0o755)
         fresh.rename(debs)

@@ -4,6 +4,7 @@ Nothing on the machine changes: no package is installed, no service starts, no h
 apt configuration runs, and the machine's own lists and cache are neither read nor written.
 """
 
+import re
 import shutil
 import subprocess
 import tempfile
@@ -23,14 +24,25 @@ _NO_HOOKS = """\
 """
 
 
+_KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+
+
 class AptFailed(Exception):
     """apt or dpkg is missing, or did not deliver; the text says which and why."""
 
 
 def fetch(
-    packages: Sequence[str], state: Path, into: Path, *, with_dependencies: bool = False, whole: bool = False
+    packages: Sequence[str],
+    state: Path,
+    into: Path,
+    *,
+    with_dependencies: bool = False,
+    whole: bool = False,
+    suite: str | None = None,
 ) -> None:
     """Download *packages* from the machine's apt sources and unpack them into the directory *into*.
+
+    With a *suite*, as sid, it is that of Debian, from the mirror which the machine uses for its own.
 
     *state* keeps apt's lists and downloads; it is created when missing. *with_dependencies* brings everything
     they depend on too, as for a machine on which nothing but the C library is installed. *whole* brings that as
@@ -57,6 +69,10 @@ def fetch(
         )
         for part in ("-o", setting)
     ]
+    if suite:
+        sources = state / "sources.list"
+        sources.write_text(_source(_mirror(options, state), suite))
+        options += ["-o", f"Dir::Etc::sourcelist={sources}", "-o", "Dir::Etc::sourceparts=/dev/null"]
     # Some third-party source may be down while ours is not: only the download decides.
     updated = _run(["apt-get", *options, "update"], cwd=state)
     with tempfile.TemporaryDirectory(dir=state) as downloads:
@@ -71,6 +87,21 @@ def fetch(
             unpacked = _run(["dpkg", "-x", str(deb), str(into)], cwd=state)
             if unpacked.returncode != 0:
                 raise AptFailed(_last_words(unpacked))
+
+
+def _mirror(options: Sequence[str], state: Path) -> str:
+    """Return the URL of Debian's archive that the machine's sources name. Raises AptFailed."""
+    asked = _run(["apt-get", *options, "--print-uris", "update"], cwd=state)
+    found = re.search(r"'(\S+/debian)/dists/", asked.stdout)
+    if found is None:
+        raise AptFailed("no source of this machine's apt is an archive of Debian")
+    return found[1]
+
+
+def _source(mirror: str, suite: str) -> str:
+    """Return the line for apt, with Debian's own key where the machine has it at its usual place."""
+    signed = f"[signed-by={_KEYRING}] " if _KEYRING.exists() else ""
+    return f"deb {signed}{mirror} {suite} main\n"
 
 
 def _with_dependencies(downloads: Path) -> list[str]:

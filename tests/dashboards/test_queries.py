@@ -9,6 +9,8 @@ import pytest
 from tests.dashboards.files import EVERYTHING, filled, queries
 from tests.rules.files import RECORDINGS, run
 
+pytestmark = pytest.mark.usefixtures("each_prometheus")
+
 QUERIES = list(queries())
 SOME = {"cluster": "(a|b)", "pool": "(5f3c-1|5f3c-2)", "namespace": "(ml|vision)"}
 

@@ -10,6 +10,8 @@ from tests.dashboards.files import DASHBOARDS, EVERYTHING, JSON, filled, panels
 from tests.rules.files import run
 from tools.dashboards.promql import named
 
+pytestmark = pytest.mark.usefixtures("each_prometheus")
+
 NAMES = 'pool:gpu_autoscaler_pool_info:latest{pool="5f3c-1", pool_name="l40s"}'
 
 

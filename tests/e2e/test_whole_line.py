@@ -10,6 +10,7 @@ import pytest
 from demo.plan import PoolPlan, StackPlan
 from demo.stack import Stack, running
 from tests.e2e.receivers import POOL
+from tests.rules.versions import PAIRS, Chosen, label, using
 
 UNIT, MARGIN = 24, 10  # seconds of one paid unit, and at its end
 
@@ -35,8 +36,9 @@ def _outcomes(stack: Stack) -> list[str | None]:
     return [a["outcome"] and a["outcome"]["kind"] for a in reversed(stack.get("receiver", "/api/v1/actions"))]
 
 
-def test_a_waiting_pod_gets_a_node_that_is_gone_before_its_next_paid_unit(tmp_path: Path) -> None:
-    with running(PLAN, tmp_path) as stack:
+@pytest.mark.parametrize("versions", PAIRS, ids=label)
+def test_a_waiting_pod_gets_a_node_that_is_gone_before_its_next_paid_unit(versions: Chosen, tmp_path: Path) -> None:
+    with using(versions), running(PLAN, tmp_path) as stack:
         stack.wait_for_heartbeat(60)
         assert stack.requests(method="PUT") == []
 

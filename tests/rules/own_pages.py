@@ -11,15 +11,24 @@ from pathlib import Path
 import yaml
 
 from simulator.server import Simulator
-from tests.rules.files import RULES
+from tests.rules.files import RULES, binary
 from tests.rules.servers import running
 
 FAILED = 'alertmanager_notifications_failed_total{integration="webhook"'
 
 
-@cache
 def alertmanagers_page() -> str:
     """Return /metrics of an Alertmanager whose webhook was refused: a refusal is final, and counted."""
+    return _alertmanagers_page(binary("alertmanager"))
+
+
+def prometheus_page() -> str:
+    """Return /metrics of a Prometheus that has loaded the rules."""
+    return _prometheus_page(binary("prometheus"))
+
+
+@cache
+def _alertmanagers_page(of: str) -> str:
     nowhere = Simulator({"pools": [{"id": "p", "size": "an.g1.l40s.kube.x1", "resources": {}}]})
     with tempfile.TemporaryDirectory() as name, nowhere:
         folder = Path(name)
@@ -43,8 +52,7 @@ def _counts(page: str) -> bool:
 
 
 @cache
-def prometheus_page() -> str:
-    """Return /metrics of a Prometheus that has loaded the rules."""
+def _prometheus_page(of: str) -> str:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "config.yml").write_text(

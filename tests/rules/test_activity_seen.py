@@ -16,13 +16,14 @@ from simulator.clocks import ManualClock
 from simulator.server import Simulator
 from tests.rules.files import RULE_FILES
 from tests.rules.servers import running
+from tests.rules.versions import Chosen
 from tests.simulator.builders import GPU_POOL, START, config
 
 WINDOW = timedelta(seconds=5)
 Found = TypeVar("Found")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def sim() -> Iterator[Simulator]:
     """Three nodes with a GPU each: one trains, one holds a model and does nothing, one is nobody's."""
     pool = {"id": GPU_POOL, "size": "an.g1.l40s.kube.x1", "resources": {"nvidia.com/gpu": 1}, "count": 3}
@@ -39,6 +40,7 @@ def a_job(name: str, utilization: float) -> dict[str, object]:
 @contextmanager
 def watched(sim: Simulator, folder: Path, honored: bool) -> Iterator[PrometheusTelemetry]:
     """Let a Prometheus scrape *sim* every second and evaluate the rules as often; yield the adapter that asks it."""
+    folder.mkdir()
     for file in RULE_FILES:
         content = yaml.safe_load(file.read_text())
         for group in content["groups"]:
@@ -59,6 +61,16 @@ def watched(sim: Simulator, folder: Path, honored: bool) -> Iterator[PrometheusT
         telemetry.close()
 
 
+@pytest.fixture(scope="module")
+def telemetries(
+    each_prometheus: Chosen, sim: Simulator, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Mapping[bool, PrometheusTelemetry]]:
+    """Two that watch *sim* side by side, since each takes its time, by whether they honor the labels of its pages."""
+    folder = tmp_path_factory.mktemp("watched")
+    with watched(sim, folder / "plain", False) as plain, watched(sim, folder / "honored", True) as honored:
+        yield {False: plain, True: honored}
+
+
 def once(look: Callable[[], Found], wanted: Callable[[Found], bool]) -> Found:
     """Look until it is *wanted*; a scrape, a rule and a window have to pass first."""
     deadline = time.monotonic() + 60
@@ -69,18 +81,20 @@ def once(look: Callable[[], Found], wanted: Callable[[Found], bool]) -> Found:
 
 
 @pytest.mark.parametrize("honored", [False, True])
-def test_nodes_and_pods_are_judged_by_what_their_gpus_show(sim: Simulator, tmp_path: Path, honored: bool) -> None:
+def test_nodes_and_pods_are_judged_by_what_their_gpus_show(
+    sim: Simulator, telemetries: Mapping[bool, PrometheusTelemetry], honored: bool
+) -> None:
+    telemetry = telemetries[honored]
     held = {s.pod[1] if s.pod else "nobody": s.node for s in sim.world.gpu_samples()}
 
-    def in_use(telemetry: PrometheusTelemetry) -> Mapping[str, Use]:
+    def in_use() -> Mapping[str, Use]:
         return {node: judge(activity) for node, activity in telemetry.look().nodes.items()}
 
-    def idle(telemetry: PrometheusTelemetry) -> Mapping[str, Use]:
+    def idle() -> Mapping[str, Use]:
         return {pod: was_idle(course) for pod, course in telemetry.courses(WINDOW).items()}
 
-    with watched(sim, tmp_path, honored) as telemetry:
-        nodes = once(lambda: in_use(telemetry), lambda n: len(n) == 3 and Use.UNKNOWN not in n.values())
-        pods = once(lambda: idle(telemetry), lambda p: len(p) == 2 and Use.UNKNOWN not in p.values())
+    nodes = once(in_use, lambda n: len(n) == 3 and Use.UNKNOWN not in n.values())
+    pods = once(idle, lambda p: len(p) == 2 and Use.UNKNOWN not in p.values())
 
     assert nodes == {held["train-0"]: Use.ACTIVE, held["parked-0"]: Use.ACTIVE, held["nobody"]: Use.QUIET}
     assert pods == {"default/train-0": Use.ACTIVE, "default/parked-0": Use.QUIET}

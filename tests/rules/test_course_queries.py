@@ -10,6 +10,8 @@ import pytest
 from receiver.adapters.monitoring.prometheus import ENGINE, HOLDERS, MEMORY, POWER, course_queries
 from tests.rules.files import run
 
+pytestmark = pytest.mark.usefixtures("each_prometheus")
+
 HOUR = timedelta(hours=1)
 NAMES = ("engine", "memory", "power", "swing", "seen")
 

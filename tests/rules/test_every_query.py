@@ -19,12 +19,16 @@ import yaml
 from receiver.adapters.clock import SystemClock
 from tests.dashboards.files import filled, queries
 from tests.dashboards.scenario import IDLE_RULE, shortened
+from tests.e2e.waiting import until
 from tests.rules.files import ALERTS, HEARTBEAT, RECORDINGS, RULE_FILES, run
 from tests.rules.full_hour import MINUTES, START, course, policy_at
 from tests.rules.hours import EVERY, hours
 from tests.rules.servers import get, running
+from tests.rules.versions import Chosen
 from tools.metric_names import queries_of
 from tools.metrics_page import BUCKETS, read
+
+pytestmark = pytest.mark.usefixtures("each_prometheus")
 
 SECONDS = (("[1m:1s]", "[4s:1s]"), ("[1m]", "[4s]"), (">= 50", ">= 3"))
 # These count requests over HTTP, and here nobody sends any. `make pictures` fails when they have nothing to show.
@@ -61,7 +65,7 @@ def _in_seconds(expr: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def empty(each_prometheus: Chosen, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """One that scrapes nothing."""
     with prometheus(tmp_path_factory.mktemp("empty")) as url:
         until_evaluated(url)
@@ -69,7 +73,7 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def full(each_prometheus: Chosen, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """One that has scraped everything for a while, up to now."""
     folder = tmp_path_factory.mktemp("full")
     begin = SystemClock().now().replace(microsecond=0) - timedelta(minutes=MINUTES)
@@ -93,7 +97,7 @@ def rules(url: str) -> list[dict[str, Any]]:
 
 def until_evaluated(url: str) -> None:
     """Wait until every rule was evaluated."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while any(rule["health"] == "unknown" for rule in rules(url)):
         assert time.monotonic() < deadline, rules(url)
         time.sleep(0.1)
@@ -101,7 +105,7 @@ def until_evaluated(url: str) -> None:
 
 def until_recorded(url: str) -> None:
     """Wait until every recording is there, as long as the longest chain of them may take; the tests say what is not."""
-    deadline = time.monotonic() + 25
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline and not all(asked(url, recording.name) for recording in RECORDINGS):
         time.sleep(0.5)
 
@@ -146,7 +150,8 @@ def test_nothing_is_told_of_what_nobody_exports(empty: str) -> None:
 
 
 def test_an_alert_that_fires_is_a_series(empty: str) -> None:
-    assert asked(empty, f'ALERTS{{alertname="{HEARTBEAT}", alertstate="firing"}}') == ["1"]
+    # its rule is evaluated before the series is stored
+    until(lambda: asked(empty, f'ALERTS{{alertname="{HEARTBEAT}", alertstate="firing"}}') == ["1"], "the series")
 
 
 def test_every_recording_has_something_to_tell(full: str) -> None:

@@ -77,7 +77,7 @@ def test_what_is_written_down_is_what_a_prometheus_stores(tmp_path: Path) -> Non
         paths = (f"--config.file={tmp_path}/config.yml", f"--storage.tsdb.path={tmp_path}/data")
         with running("prometheus", tmp_path / "log", *paths) as url:
             theirs: set[str] = set()
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + 60
             while sum("DCGM_FI_PROF_GR_ENGINE_ACTIVE" in s for s in theirs) < 2 or "kube_pod_info" not in str(theirs):
                 assert time.monotonic() < deadline, theirs
                 query = urllib.parse.urlencode({"query": '{job!="",__name__!~"scrape_.+"}'})

@@ -10,13 +10,14 @@ import pytest
 from receiver.core.model.signals import SignalAction
 from tests.rules.files import RULES
 from tests.rules.servers import get, running
+from tests.rules.versions import Chosen
 
 Labels = dict[str, str]
 LAST = ("GpuBudgetWarn", "GpuBudgetStop")  # held back, and by what: the source comes last
 
 
 @pytest.fixture(scope="module")
-def alertmanager(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def alertmanager(each_alertmanager: Chosen, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("alertmanager")
     paths = (f"--config.file={RULES / 'alertmanager.yml'}", f"--storage.path={folder / 'data'}")
     with running("alertmanager", folder / "log", *paths, "--cluster.listen-address=") as url:
@@ -45,7 +46,7 @@ def _held_back(url: str, *alerts: Labels) -> set[str]:
     mark = f"m{len(get(url + '/api/v2/alerts'))}"
     _send(url, *({**labels, "case": mark} for labels in alerts))
     _send(url, *({**_ours(name, scope=mark, name=mark), "case": f"after-{mark}"} for name in LAST))
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while _of(url, f"after-{mark}") != {LAST[0]}:
         assert time.monotonic() < deadline, "Alertmanager did not come to the pair that follows"
         time.sleep(0.02)

@@ -163,6 +163,7 @@ def discovers_pods() -> bool:
     return b"discovery/kubernetes" in Path(binary("prometheus")).read_bytes()
 
 
+@pytest.mark.usefixtures("each_prometheus")
 def test_a_prometheus_outside_finds_and_scrapes_every_exporter_and_kube_state_metrics(tmp_path: Path) -> None:
     if not discovers_pods():
         pytest.skip("this build of Prometheus has no kubernetes_sd_configs")

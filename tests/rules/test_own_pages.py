@@ -2,11 +2,16 @@
 
 import re
 
+import pytest
+
 from tests.docs.pages import section, table, text_of
 from tests.rules.own_pages import FAILED, alertmanagers_page, counted, prometheus_page
 
 PAGE = text_of("docs/metrics.md")
 MADE = {"up", "ALERTS"}  # by Prometheus; test_faults.py sees the one, test_every_query.py the other
+
+
+pytestmark = pytest.mark.usefixtures("each_pair")
 
 
 def told(title: str) -> dict[str, str]:

@@ -3,8 +3,12 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from receiver.adapters.monitoring.prometheus import ENGINE, MEMORY, SAMPLES
 from tests.rules.files import run
+
+pytestmark = pytest.mark.usefixtures("each_prometheus")
 
 
 def test_each_gpu_of_a_pod_is_told_by_itself_over_two_minutes(tmp_path: Path) -> None:

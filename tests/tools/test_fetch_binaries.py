@@ -1,11 +1,13 @@
 """Which programs the checkout takes, and how it makes an unpacked one find its own files."""
 
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tools.fetch_binaries import BINARIES, Unusable, check_version, with_own_share
+from tools.private_apt import AptFailed, fetch
 
 PROMTOOL = next(binary for binary in BINARIES if binary.name == "promtool")
 
@@ -58,3 +60,34 @@ def test_a_program_that_names_no_share_is_started_as_it_is(tmp_path: Path) -> No
     program = _program(tmp_path / "promtool", "true")
 
     assert with_own_share(program, tmp_path) == program
+
+
+@pytest.fixture
+def apt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Let an apt-get be on PATH that knows the sources given, and writes down those that it is to use instead."""
+
+    def place(sources: str) -> None:
+        script = f"""case "$*" in
+            *--print-uris*) echo "{sources}" ;;
+            *sourcelist*) for o; do case $o in Dir::Etc::sourcelist=*) cp "${{o#*=}}" {tmp_path}/used ;; esac; done ;;
+        esac"""
+        _program(tmp_path / "apt-get", script)
+        monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+
+    return place
+
+
+def test_another_suite_comes_from_the_mirror_that_the_machine_uses(tmp_path: Path, apt: Callable[[str], None]) -> None:
+    apt("'http://other/x/dists/a/InRelease' x 0\n'http://mirror/debian/dists/bookworm/InRelease' x 0")
+
+    with pytest.raises(AptFailed, match="brought nothing"):
+        fetch(["prometheus"], tmp_path / "state", tmp_path / "into", suite="sid")
+
+    assert (tmp_path / "used").read_text().split()[-3:] == ["http://mirror/debian", "sid", "main"]
+
+
+def test_a_machine_of_another_distribution_has_no_other_suite(tmp_path: Path, apt: Callable[[str], None]) -> None:
+    apt("'http://archive.ubuntu.com/ubuntu/dists/noble/InRelease' x 0")
+
+    with pytest.raises(AptFailed, match="is an archive of Debian"):
+        fetch(["prometheus"], tmp_path / "state", tmp_path / "into", suite="sid")

@@ -1,0 +1,78 @@
+"""promtool tests with only the rules that they look at.
+
+promtool evaluates every rule of a test's files at every step, and one test in a day of steps looks at few of them. So
+each test gets those that it names, and those that they read, in expressions and in annotations.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.lint import load_yaml
+from tools.metric_names import metrics_in, queries_of
+
+JSON = dict[str, Any]
+ALERTS = re.compile(r"\bALERTS\b(?:\{([^}]*)\})?")
+ALERTNAME = re.compile(r'\balertname\s*(=~?)\s*"([^"]*)"')
+
+
+def lean(file: Path, folder: Path) -> list[Path]:
+    """Write the tests of *file* into *folder*, those with the same rules together; return the files for promtool."""
+    whole: JSON = load_yaml(file.read_text(encoding="utf-8"))
+    groups = [group for name in whole["rule_files"] for group in _groups(file.parent / name)]
+    rules = {_name(rule): rule for group in groups for rule in group["rules"]}
+    alike: dict[frozenset[str], list[JSON]] = {}
+    for test in whole["tests"]:
+        alike.setdefault(needed(test, rules), []).append(test)
+    written = []
+    for number, (names, tests) in enumerate(alike.items()):
+        kept = [{**g, "rules": [rule for rule in g["rules"] if _name(rule) in names]} for g in groups]
+        path = folder / f"{number}.rules.json"
+        path.write_text(json.dumps({"groups": [group for group in kept if group["rules"]]}), encoding="utf-8")
+        written.append(folder / f"{number}.test.json")
+        written[-1].write_text(json.dumps({**whole, "rule_files": [str(path)], "tests": tests}), encoding="utf-8")
+    return written
+
+
+def needed(test: Mapping[str, Any], rules: Mapping[str, JSON]) -> frozenset[str]:
+    """Return the names of those of *rules* on which *test*'s expectations depend."""
+    ahead = {check["alertname"] for check in test.get("alert_rule_test", ())}
+    for check in test.get("promql_expr_test", ()):
+        ahead |= _read(check["expr"], rules) | set(_fired(check["expr"], rules))
+    found: set[str] = set()
+    while ahead := (ahead & rules.keys()) - found:
+        found |= ahead
+        ahead = {read for name in ahead for expr in _expressions(rules[name]) for read in _read(expr, rules)}
+    return frozenset(found)
+
+
+def _groups(file: Path) -> Sequence[JSON]:
+    groups: Sequence[JSON] = load_yaml(file.read_text(encoding="utf-8"))["groups"]
+    return groups
+
+
+def _name(rule: Mapping[str, Any]) -> str:
+    return str(rule.get("record") or rule["alert"])
+
+
+def _expressions(rule: Mapping[str, Any]) -> Iterator[str]:
+    """What *rule* asks for: its expression and the queries of its annotations."""
+    yield rule["expr"]
+    for template in rule.get("annotations", {}).values():
+        yield from queries_of(template)
+
+
+def _read(expr: str, rules: Mapping[str, JSON]) -> set[str]:
+    return metrics_in(expr, rules.keys())
+
+
+def _fired(expr: str, rules: Mapping[str, JSON]) -> Iterator[str]:
+    """The alerts that *expr* asks for by the series ALERTS: all of them unless it says which."""
+    alerts = [name for name, rule in rules.items() if "alert" in rule]
+    for selector in ALERTS.findall(expr):
+        said = ALERTNAME.search(selector)
+        for name in alerts:
+            if said is None or (name == said[2] if said[1] == "=" else re.fullmatch(said[2], name)):
+                yield name
