@@ -12,7 +12,7 @@ import pytest
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from receiver.config import Configuration, Environment, load_text
+from receiver.config import Configuration, Environment
 from receiver.config.environment import SECRET, VARIABLES
 from receiver.config.prices import PriceFile
 from receiver.config.values import model_in, spell_duration
@@ -99,13 +99,6 @@ def test_every_documented_default_of_a_variable_is_the_one_in_force() -> None:
         text = default.get_secret_value() if hasattr(default, "get_secret_value") else default
         assert rows.pop(variable) == f"`{text}`"
     assert set(rows.values()) == {"required", "none"}
-
-
-def test_every_example_on_the_page_can_be_used() -> None:
-    examples = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
-    assert len(examples) == 4
-    for example in examples:
-        assert load_text(example).policy.pools
 
 
 def test_the_walk_over_the_model_finds_nested_keys() -> None:

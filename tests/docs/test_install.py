@@ -22,24 +22,32 @@ BASES = [b for b in BLOCKS if b.startswith("bases:")]
 JSON = dict[str, Any]
 
 
-def mine(folder: Path, bases: str, kubectl: str) -> tuple[JSON, ...]:
-    """Return what the page's own overlay makes on *bases*, as *kubectl* builds it."""
-    shutil.copytree(ROOT / "k8s", folder / "k8s")
-    shutil.copytree(ROOT / "dashboards", folder / "dashboards")
-    (folder / "mine").mkdir()
-    (folder / "mine" / "config.yaml").write_text(CONFIGURATION, encoding="utf-8")
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with k8s and dashboards in which the page's reader makes an overlay."""
+    folder = tmp_path_factory.mktemp("checkout")
+    for name in ("k8s", "dashboards"):
+        shutil.copytree(ROOT / name, folder / name)
+    return folder
+
+
+def mine(checkout: Path, name: str, bases: str, kubectl: str) -> tuple[JSON, ...]:
+    """Return what the page's own overlay, as *name* in *checkout*, makes on *bases*, as *kubectl* builds it."""
+    folder = checkout / name
+    folder.mkdir(exist_ok=True)
+    (folder / "config.yaml").write_text(CONFIGURATION, encoding="utf-8")
     said = re.sub(r"^bases: .*\n", bases, OVERLAY, flags=re.MULTILINE)
     assert bases in said
-    (folder / "mine" / "kustomization.yaml").write_text(said, encoding="utf-8")
-    return tuple(read(build(folder / "mine", kubectl)))
+    (folder / "kustomization.yaml").write_text(said, encoding="utf-8")
+    return tuple(read(build(folder, kubectl)))
 
 
 @pytest.mark.parametrize("kubectl", [OLD, NEW])
 @pytest.mark.parametrize("step", range(3), ids=["observe", "act", "several replicas"])
-def test_the_overlay_of_the_page_builds_at_every_step(step: int, kubectl: str, tmp_path: Path) -> None:
+def test_the_overlay_of_the_page_builds_at_every_step(step: int, kubectl: str, checkout: Path) -> None:
     first = re.search(r"^bases: .*\n", OVERLAY, re.MULTILINE)
     assert first is not None
-    objects = mine(tmp_path, [first[0], *BASES][step], kubectl)
+    objects = mine(checkout, f"mine{step}", [first[0], *BASES][step], kubectl)
     assert the(objects, "ConfigMap", "gpu-autoscaler-HASH")["data"]["config.yaml"] == CONFIGURATION
     [container] = the(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
     assert container["image"].startswith("YOUR_REGISTRY/civo-gpu-autoscaler:")
