@@ -66,7 +66,7 @@ def staged(tmp_path: Path) -> Staged:
         with Simulator(given, clock=ManualClock(START)) as sim:
             sim.live.turn(timedelta(minutes=3))
             path = sim.kubeconfig(tmp_path / "kubeconfig")
-            stage = Stage(sim, lambda **options: connect(str(path), timeouts=(2, 5), **options))
+            stage = Stage(sim, lambda **options: connect(str(path), timeouts=(10, 30), **options))
             try:
                 yield stage
             finally:

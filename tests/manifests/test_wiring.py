@@ -259,7 +259,7 @@ def test_a_restore_in_the_cluster_puts_the_copy_in_place_of_the_ledger_and_its_l
     for name in ("ledger.db", "ledger.db-wal", "ledger.db-shm"):
         (tmp_path / name).write_bytes(b"old")
     script = script.replace("/var/lib/gpu-autoscaler", str(tmp_path))
-    subprocess.run(["sh", "-c", script], input=b"the copy", check=True, timeout=10)
+    subprocess.run(["sh", "-c", script], input=b"the copy", check=True, timeout=60)
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == {"ledger.db": b"the copy"}
 
 

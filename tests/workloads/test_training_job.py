@@ -17,7 +17,7 @@ from tests.workloads.files import WORKLOADS, of_kind
 
 SCRIPT = WORKLOADS / "examples" / "train.py"
 STEPS = "50000"
-DEADLINE = 30.0
+DEADLINE = 60.0
 [JOB] = [o.body for o in of_kind("Job") if o.body["metadata"]["name"] == "train"]
 SPEC = JOB["spec"]
 POD = SPEC["template"]["spec"]
