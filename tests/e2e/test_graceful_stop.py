@@ -3,6 +3,7 @@
 from receiver.adapters.leader import WriterLock
 from simulator.server import Simulator
 from tests.e2e.clouds import calls, last_call, submit
+from tests.e2e.installing import Install
 from tests.e2e.payloads import a_payload
 from tests.e2e.receivers import Receiver
 from tests.e2e.waiting import PATIENCE, until
@@ -11,8 +12,9 @@ LONGEST = 15.0  # seconds; what does not stop by itself, gunicorn kills after 20
 
 
 def test_a_server_that_is_told_to_stop_finishes_its_step_and_gives_up_the_lock(
-    cloud: Simulator, receiver: Receiver
+    cloud: Simulator, install: Install
 ) -> None:
+    receiver = install(cloud).serve(forked=False)  # the command itself, as Kubernetes starts it
     lock = WriterLock(f"sqlite:///{receiver.store}")
     assert not lock.try_acquire()
     submit(cloud)
