@@ -1,14 +1,17 @@
 """The simulator as a server in threads of its own: for tests a context manager, and what ``-m simulator`` runs."""
 
 import logging
+import socket
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import yaml
 from flask import Flask, Response
+from werkzeug.routing import Rule
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 
 from simulator.civo import civo_face
@@ -31,6 +34,19 @@ class _Handler(WSGIRequestHandler):
 
     def log(self, type: str, message: str, *args: Any) -> None:  # noqa: A002, ARG002 (werkzeug's signature)
         LOG.debug(message, *args)
+
+
+class _Rule(Rule):
+    """A path that is only matched: nobody asks for its URL, and preparing that would be most of a start's work."""
+
+    def _compile_builder(
+        self,
+        append_unknown: bool = True,  # noqa: ARG002 (werkzeug's signature)
+    ) -> Callable[..., tuple[str, str]]:
+        def unknown(*_: object, **__: object) -> tuple[str, str]:
+            raise NotImplementedError("the simulator builds no URLs")
+
+        return unknown
 
 
 class Simulator:
@@ -56,6 +72,7 @@ class Simulator:
         """Listen and serve in the background; returns when the port is open."""
         host, port = self.config.address
         app = Flask("simulator", static_folder=None)
+        app.url_rule_class = _Rule
         app.url_map.strict_slashes = False
         for face in (
             control_face(self.live, self.faults, self.log),
@@ -76,7 +93,8 @@ class Simulator:
         self.live.stop()
         self.faults.clear()
         if self._server is not None:
-            self._server.shutdown()
+            with suppress(OSError):  # the thread that serves waits for a call: this is one
+                socket.create_connection(self._server.socket.getsockname()[:2], timeout=1).close()
         for thread in self._threads:
             thread.join(timeout=10)
         if self._server is not None:
@@ -153,7 +171,8 @@ class Simulator:
 
     def _serve(self) -> None:
         assert self._server is not None
-        self._server.serve_forever(poll_interval=0.05)
+        while not self.live.stopping.is_set():
+            self._server.handle_request()
 
     def _tick(self) -> None:
         """Let time pass for those who only watch."""
