@@ -72,7 +72,7 @@ class Civo:
         """Send one call with key and region."""
         headers = {**self.headers, **more.pop("headers", {})}
         params = {"region": "LON1", **more.pop("params", {})}
-        return requests.request(method, self.url + path, headers=headers, params=params, **{"timeout": 10, **more})
+        return requests.request(method, self.url + path, headers=headers, params=params, **{"timeout": 60, **more})
 
     def get(self, path: str, **more: Any) -> Any:
         """GET and decode, for calls that must succeed."""

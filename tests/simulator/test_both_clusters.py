@@ -5,6 +5,7 @@ they differ, what a replay promises would not hold in a cluster.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -27,10 +28,11 @@ from receiver.ports import (
     TryLater,
 )
 from receiver.replay.world.objects import PodSpec
+from simulator.clocks import ManualClock
 from simulator.cluster_port import SimulatedCluster
 from simulator.server import Simulator
 from simulator.world import Pdb
-from tests.simulator.builders import GPU_POOL
+from tests.simulator.builders import GPU_POOL, START, config
 
 Starter = Callable[..., Simulator]
 GPU = "nvidia.com/gpu"
@@ -41,9 +43,9 @@ BUSY_POOL = {"id": GPU_POOL, "size": "an.g1.l40s.kube.x4", "resources": {GPU: 4}
 
 
 @pytest.fixture
-def sim(start: Starter) -> Simulator:
-    """A simulator with one node of four GPUs that came without labels and taints."""
-    return start(pools=[BUSY_POOL])
+def sim() -> Simulator:
+    """A simulator with one node of four GPUs that came without labels and taints; it serves over HTTP where asked."""
+    return Simulator(config(pools=[BUSY_POOL]), clock=ManualClock(START))
 
 
 @pytest.fixture(params=["over HTTP", "in memory"])
@@ -52,9 +54,8 @@ def cluster(sim: Simulator, request: pytest.FixtureRequest, tmp_path: Path) -> I
     if request.param == "in memory":
         yield SimulatedCluster(sim.world)
         return
-    adapter = connect(str(sim.kubeconfig(tmp_path / "kubeconfig")), timeouts=(1, 5))
-    yield adapter
-    adapter.close()
+    with sim, closing(connect(str(sim.kubeconfig(tmp_path / "kubeconfig")), timeouts=(60, 60))) as adapter:
+        yield adapter
 
 
 @pytest.fixture

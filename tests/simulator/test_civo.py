@@ -166,12 +166,12 @@ def test_a_new_pool_is_not_in_the_answer_that_creates_it(civo: Civo) -> None:
 
 def test_the_key_may_follow_bearer_in_either_case(sim: Simulator) -> None:
     for scheme in ("bearer", "Bearer"):
-        response = requests.get(f"{sim.url}/v2/ping", headers={"Authorization": f"{scheme} {KEY}"}, timeout=5)
+        response = requests.get(f"{sim.url}/v2/ping", headers={"Authorization": f"{scheme} {KEY}"}, timeout=60)
         assert response.json() == {"result": "success"}
 
 
 def test_a_missing_or_wrong_key_is_refused_in_civos_two_ways(sim: Simulator) -> None:
-    missing = requests.get(f"{sim.url}/v2/quota", timeout=5)
+    missing = requests.get(f"{sim.url}/v2/quota", timeout=60)
     assert (missing.status_code, missing.json()["result"]) == (401, "requires_authentication")
     wrong = Civo(sim.url, key="not-it").call("GET", "/v2/quota")
     assert (wrong.status_code, wrong.json()["code"]) == (401, "authentication_invalid_key")
@@ -188,7 +188,7 @@ def test_the_region_may_stand_in_the_body_alone(sim: Simulator, civo: Civo) -> N
         f"{sim.url}{civo.cluster}/pools/{GPU_POOL}",
         headers=civo.headers,
         json={"count": 1, "region": "lon1"},
-        timeout=5,
+        timeout=60,
     )
     assert response.status_code == 200
 

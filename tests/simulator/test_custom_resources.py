@@ -37,7 +37,7 @@ def connected(sim: Simulator, tmp_path: Path) -> Iterator[Connect]:
     opened: list[KubernetesCluster] = []
 
     def begin(**options: Any) -> KubernetesCluster:
-        opened.append(connect(str(sim.kubeconfig(tmp_path / "kubeconfig")), timeouts=(1, 2), **options))
+        opened.append(connect(str(sim.kubeconfig(tmp_path / "kubeconfig")), timeouts=(60, 60), **options))
         return opened[-1]
 
     yield begin
@@ -47,7 +47,7 @@ def connected(sim: Simulator, tmp_path: Path) -> Iterator[Connect]:
 
 def seed(sim: Simulator, kind: tuple[str, str], *objects: dict[str, Any]) -> requests.Response:
     body = [{"apiVersion": kind[0], "kind": kind[1], **one} for one in objects]
-    return requests.post(f"{sim.url}/_custom", json=body, timeout=5)
+    return requests.post(f"{sim.url}/_custom", json=body, timeout=60)
 
 
 @contextmanager
@@ -65,7 +65,7 @@ def test_a_queue_of_kueue_becomes_demand_page_by_page(
         pods = connected(kueue_queued=True).look().pods
     assert {(p.gang, p.phase) for p in pods} == {(f"ml/w-{n}", PodPhase.WAITING) for n in range(5)}
     assert len(pods) == 10
-    page = requests.get(f"{sim.url}/apis/{KUEUE[0]}/workloads?limit=2", timeout=5).json()
+    page = requests.get(f"{sim.url}/apis/{KUEUE[0]}/workloads?limit=2", timeout=60).json()
     assert (len(page["items"]), page["kind"], bool(page["metadata"]["continue"])) == (2, "WorkloadList", True)
 
 
@@ -96,7 +96,7 @@ def test_a_group_that_is_not_installed_is_not_found(sim: Simulator, connected: C
 def test_what_was_installed_can_be_taken_away(sim: Simulator, connected: Connect) -> None:
     seed(sim, KUEUE, a_workload())
     assert len(connected(kueue_queued=True).look().pods) == 2
-    requests.delete(f"{sim.url}/_custom", timeout=5)
+    requests.delete(f"{sim.url}/_custom", timeout=60)
     with pytest.raises(WontWork):
         connected(kueue_queued=True).look()
 
@@ -138,11 +138,11 @@ def test_what_surrounds_workloads_is_read_by_the_official_client(
 
 def test_groups_that_are_installed_are_discovered_and_built_in_ones_stay(sim: Simulator) -> None:
     def groups() -> set[str]:
-        return {group["name"] for group in requests.get(f"{sim.url}/apis", timeout=5).json()["groups"]}
+        return {group["name"] for group in requests.get(f"{sim.url}/apis", timeout=60).json()["groups"]}
 
     assert "kueue.x-k8s.io" not in groups()
     seed(sim, KUEUE, a_workload("w"))
     assert "kueue.x-k8s.io" in groups()
-    requests.delete(f"{sim.url}/_custom", timeout=5)
+    requests.delete(f"{sim.url}/_custom", timeout=60)
     assert "kueue.x-k8s.io" not in groups()
-    assert requests.get(f"{sim.url}/apis/apps/v1/daemonsets", timeout=5).status_code == 200
+    assert requests.get(f"{sim.url}/apis/apps/v1/daemonsets", timeout=60).status_code == 200

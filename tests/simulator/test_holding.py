@@ -19,7 +19,7 @@ THEIRS: dict[str, Any] = {"metadata": {"name": "theirs"}, "spec": {"hard": {f"re
 @pytest.fixture
 def cluster(sim: Simulator, tmp_path: Path) -> Iterator[KubernetesCluster]:
     """The product's adapter on the simulator."""
-    adapter = connect(str(sim.kubeconfig(tmp_path / "kubeconfig")), timeouts=(1, 5))
+    adapter = connect(str(sim.kubeconfig(tmp_path / "kubeconfig")), timeouts=(60, 60))
     yield adapter
     adapter.close()
 

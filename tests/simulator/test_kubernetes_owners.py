@@ -21,7 +21,7 @@ TO_ZERO = {"spec": {"replicas": 0}}
 @pytest.fixture
 def cluster(sim: Simulator, tmp_path: Path) -> Iterator[KubernetesCluster]:
     """Kubernetes' adapter."""
-    adapter = connect(str(sim.kubeconfig(tmp_path / "kubeconfig")), timeouts=(1, 2))
+    adapter = connect(str(sim.kubeconfig(tmp_path / "kubeconfig")), timeouts=(60, 60))
     yield adapter
     adapter.close()
 

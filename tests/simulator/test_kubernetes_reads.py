@@ -147,7 +147,7 @@ def test_disruption_budgets_say_how_many_may_go(start: Starter, api_for: ApiFor)
 def test_a_wrong_token_gets_a_status_401(start: Starter, api_for: ApiFor) -> None:
     sim = start(kubernetes={"token": "right"})
     assert k8s.CoreV1Api(api_for(sim)).list_node().items
-    wrong = requests.get(f"{sim.url}/api/v1/nodes", headers={"Authorization": "Bearer wrong"}, timeout=5)
+    wrong = requests.get(f"{sim.url}/api/v1/nodes", headers={"Authorization": "Bearer wrong"}, timeout=60)
     assert (wrong.status_code, wrong.json()["kind"], wrong.json()["reason"]) == (401, "Status", "Unauthorized")
 
 

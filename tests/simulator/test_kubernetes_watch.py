@@ -24,8 +24,8 @@ k8s_watch: Any = watch
 @contextmanager
 def watching(sim: Simulator, path: str, **params: Any) -> Iterator[Iterator[dict[str, Any]]]:
     """Open a watch; the headers are there when this returns, so nothing that follows is missed."""
-    query = {"watch": "1", "timeoutSeconds": 10, **params}
-    with requests.get(f"{sim.url}{path}", params=query, stream=True, timeout=5) as response:
+    query = {"watch": "1", "timeoutSeconds": 60, **params}
+    with requests.get(f"{sim.url}{path}", params=query, stream=True, timeout=60) as response:
         assert response.status_code == 200
         yield (json.loads(line) for line in response.iter_lines() if line)
 
@@ -41,7 +41,7 @@ def test_a_watch_tells_a_pods_life_in_order(sim: Simulator, core: Any) -> None:
     with sim.moved() as world:
         world.delete_pod("default", "train-0")
     stream = k8s_watch.Watch().stream(
-        core.list_namespaced_pod, "default", resource_version=version, timeout_seconds=1, _request_timeout=10
+        core.list_namespaced_pod, "default", resource_version=version, timeout_seconds=1, _request_timeout=60
     )
     seen = [(e["type"], e["object"].status.phase, e["object"].spec.node_name is not None) for e in stream]
     assert seen == [
@@ -86,7 +86,7 @@ def test_a_pod_that_stops_being_selected_is_deleted_for_that_watch(sim: Simulato
     version = core.list_namespaced_pod("default").metadata.resource_version
     submit(sim, "train")
     sim.live.turn(timedelta(seconds=20))
-    query = {"resourceVersion": version, "fieldSelector": "spec.nodeName=", "timeoutSeconds": 1}
+    query = {"resourceVersion": version, "fieldSelector": "spec.nodeName=", "timeoutSeconds": 0.1}
     with watching(sim, "/api/v1/namespaces/default/pods", **query) as events:
         seen = [(e["type"], e["object"]["spec"].get("nodeName") is None) for e in events]
     assert seen == [("ADDED", True), ("DELETED", False)]
@@ -94,7 +94,7 @@ def test_a_pod_that_stops_being_selected_is_deleted_for_that_watch(sim: Simulato
 
 def test_a_watch_ends_after_its_time_with_a_bookmark(sim: Simulator) -> None:
     with watching(
-        sim, "/api/v1/nodes", resourceVersion=sim.world.version, timeoutSeconds=1, allowWatchBookmarks="true"
+        sim, "/api/v1/nodes", resourceVersion=sim.world.version, timeoutSeconds=0.1, allowWatchBookmarks="true"
     ) as e:
         (last,) = list(e)
     assert last["type"] == "BOOKMARK"
@@ -118,7 +118,7 @@ def test_a_watch_from_a_forgotten_version_gets_an_error_event(sim: Simulator, co
 
 def test_the_official_client_raises_for_a_forgotten_version(sim: Simulator, core: Any) -> None:
     version = forget_the_past(sim, core)
-    stream = k8s_watch.Watch().stream(core.list_pod_for_all_namespaces, resource_version=version, timeout_seconds=5)
+    stream = k8s_watch.Watch().stream(core.list_pod_for_all_namespaces, resource_version=version, timeout_seconds=60)
     with pytest.raises(ApiException) as refused:
         next(stream)
     assert refused.value.status == 410
@@ -128,7 +128,7 @@ def test_a_forgotten_version_may_be_refused_by_status_instead(start: Starter, ap
 
     sim = start(kubernetes={"expired": "status"})
     version = forget_the_past(sim, k8s.CoreV1Api(api_for(sim)))
-    answer = requests.get(f"{sim.url}/api/v1/pods", params={"watch": "1", "resourceVersion": version}, timeout=5)
+    answer = requests.get(f"{sim.url}/api/v1/pods", params={"watch": "1", "resourceVersion": version}, timeout=60)
     assert (answer.status_code, answer.json()["reason"]) == (410, "Expired")
 
 
@@ -147,19 +147,19 @@ def test_stopping_the_simulator_ends_its_watches(start: Starter) -> None:
         stopper = threading.Thread(target=sim.stop)
         stopper.start()
         assert list(events) == []
-        stopper.join(timeout=10)
+        stopper.join(timeout=60)
         assert not stopper.is_alive()
 
 
 def test_a_watch_that_hangs_tells_nothing_and_does_not_end_until_it_is_let_go(sim: Simulator) -> None:
-    query = {"resourceVersion": sim.world.version, "timeoutSeconds": 0.2}
+    query = {"resourceVersion": sim.world.version, "timeoutSeconds": 0.1}
     with watching(sim, "/api/v1/namespaces/default/pods", **query) as events:
         sim.fault(kind="watches", do="hang")
         submit(sim, "train")
-        threading.Timer(0.5, lambda: requests.delete(f"{sim.url}/_faults", timeout=5)).start()
+        threading.Timer(0.3, lambda: requests.delete(f"{sim.url}/_faults", timeout=60)).start()
         began = time.monotonic()
         assert [e["object"]["metadata"]["name"] for e in events] == ["train-0"]
-    assert time.monotonic() - began > 0.4
+    assert time.monotonic() - began > 0.25
 
 
 def test_a_watch_can_be_cut_off_in_the_middle(sim: Simulator) -> None:
@@ -182,4 +182,4 @@ def test_a_simulator_stops_while_its_watches_hang(start: Starter) -> None:
         sim.fault(kind="watches", do="hang")
         began = time.monotonic()
         sim.stop()
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60

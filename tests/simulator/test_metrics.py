@@ -19,7 +19,7 @@ PROMTOOL = Path(__file__).parents[2] / ".build/bin/promtool"
 
 
 def scrape(sim: Simulator, path: str) -> Samples:
-    response = requests.get(sim.url + path, timeout=5)
+    response = requests.get(sim.url + path, timeout=60)
     assert response.status_code == 200, response.text
     found: dict[str, list[tuple[Mapping[str, str], float]]] = {}
     for family in text_string_to_metric_families(response.text):
@@ -82,7 +82,7 @@ def test_unschedulable_is_there_only_while_it_holds(sim: Simulator) -> None:
 def test_a_gated_pod_counts_as_unschedulable_and_gives_its_reason(sim: Simulator) -> None:
     container = {"name": "main", "image": "x", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
     pod = {"metadata": {"name": "g"}, "spec": {"containers": [container], "schedulingGates": [{"name": "q"}]}}
-    requests.post(f"{sim.url}/api/v1/namespaces/default/pods", json=pod, timeout=5)
+    requests.post(f"{sim.url}/api/v1/namespaces/default/pods", json=pod, timeout=60)
     samples = ksm(sim)
     assert [v for _, v in of(samples, "kube_pod_status_unschedulable", pod="g")] == [1]
     assert [v for _, v in of(samples, "kube_pod_status_reason", pod="g", reason="SchedulingGated")] == [1]
@@ -269,10 +269,10 @@ def test_a_reading_stands_until_it_is_lifted_and_may_be_none(sim: Simulator) -> 
     samples = dcgm(sim)
     assert [v for _, v in of(samples, "DCGM_FI_DEV_GPU_TEMP")] == [91]
     assert "DCGM_FI_PROF_GR_ENGINE_ACTIVE" not in samples
-    assert requests.get(f"{sim.url}/_faults", timeout=5).json()["world"]["readings"] == {
+    assert requests.get(f"{sim.url}/_faults", timeout=60).json()["world"]["readings"] == {
         f"{node(sim)}/0": {"DCGM_FI_DEV_GPU_TEMP": 91, "DCGM_FI_PROF_GR_ENGINE_ACTIVE": None}
     }
-    requests.delete(f"{sim.url}/_faults", timeout=5)
+    requests.delete(f"{sim.url}/_faults", timeout=60)
     samples = dcgm(sim)
     assert of(samples, "DCGM_FI_DEV_GPU_TEMP")[0][1] < 60
     assert of(samples, "DCGM_FI_PROF_GR_ENGINE_ACTIVE")
@@ -287,8 +287,8 @@ def test_a_gpu_that_stalls_is_busy_and_gets_nothing_done(sim: Simulator) -> None
     names = ("GR_ENGINE_ACTIVE", "PIPE_TENSOR_ACTIVE", "DRAM_ACTIVE")
     assert [of(samples, f"DCGM_FI_PROF_{name}")[0][1] for name in names] == [1, 0, 0]
     assert of(samples, "DCGM_FI_DEV_FB_USED") == before  # its memory stays, and the pod's name on it
-    assert requests.get(f"{sim.url}/_faults", timeout=5).json()["world"]["stalls"] == {f"{node(sim)}/0": 1}
-    requests.delete(f"{sim.url}/_faults", timeout=5)
+    assert requests.get(f"{sim.url}/_faults", timeout=60).json()["world"]["stalls"] == {f"{node(sim)}/0": 1}
+    requests.delete(f"{sim.url}/_faults", timeout=60)
     assert of(dcgm(sim), "DCGM_FI_PROF_GR_ENGINE_ACTIVE")[0][1] == 0.8
 
 
@@ -301,22 +301,22 @@ def test_a_leak_takes_memory_evenly_until_there_is_none_left(sim: Simulator) -> 
     assert memory() == [used, free]
     sim.live.turn(timedelta(minutes=30))
     assert memory() == [used + 3000, free - 3000]
-    assert requests.get(f"{sim.url}/_faults", timeout=5).json()["world"]["leaks"] == {f"{node(sim)}/0": 6000}
+    assert requests.get(f"{sim.url}/_faults", timeout=60).json()["world"]["leaks"] == {f"{node(sim)}/0": 6000}
     sim.live.turn(timedelta(days=1))
     assert memory() == [used + free, 0]
-    requests.delete(f"{sim.url}/_faults", timeout=5)
+    requests.delete(f"{sim.url}/_faults", timeout=60)
     assert memory() == [used, free]
 
 
 def test_a_leak_of_unknown_pace_is_refused(sim: Simulator) -> None:
-    answer = requests.post(f"{sim.url}/_faults", json={"kind": "leak", "node": node(sim)}, timeout=5)
+    answer = requests.post(f"{sim.url}/_faults", json={"kind": "leak", "node": node(sim)}, timeout=60)
     assert answer.json()["errors"] == ["value: Field required"]
 
 
 def test_a_reading_of_a_field_that_nobody_knows_is_refused(sim: Simulator) -> None:
     for field in ("DCGM_FI_DEV_GPU_TEMPERATURE", "DCGM_FI_DEV_XID_ERRORS"):
         given = {"kind": "reading", "node": node(sim), "field": field, "value": 1}
-        answer = requests.post(f"{sim.url}/_faults", json=given, timeout=5)
+        answer = requests.post(f"{sim.url}/_faults", json=given, timeout=60)
         assert (answer.status_code, field in answer.text) == (400, True)
 
 
@@ -341,14 +341,14 @@ def test_discovery_lists_a_target_for_each_exporter_that_is_up(sim: Simulator) -
     with sim.moved() as world:
         world.resize(GPU_POOL, 2)
     sim.live.turn(timedelta(seconds=75))
-    targets = requests.get(f"{sim.url}/sd/dcgm", timeout=5).json()
+    targets = requests.get(f"{sim.url}/sd/dcgm", timeout=60).json()
     assert len(targets) == 1  # the second node's driver is still being installed
     sim.live.turn(timedelta(seconds=30))
-    targets = requests.get(f"{sim.url}/sd/dcgm", timeout=5).json()
+    targets = requests.get(f"{sim.url}/sd/dcgm", timeout=60).json()
     assert len({t["labels"]["instance"] for t in targets}) == 2
     for target in targets:
         assert target["labels"]["namespace"] == "gpu-operator"
-        assert requests.get(f"http://{target['targets'][0]}{target['labels']['__metrics_path__']}", timeout=5).ok
+        assert requests.get(f"http://{target['targets'][0]}{target['labels']['__metrics_path__']}", timeout=60).ok
         with sim.moved() as world:
             assert ("gpu-operator", target["labels"]["pod"]) in world.pods
 
@@ -358,8 +358,8 @@ def test_an_exporter_that_is_not_up_yet_answers_503(sim: Simulator) -> None:
         world.resize(GPU_POOL, 2)
     sim.live.turn(timedelta(seconds=75))
     new = next(n for n in sim.world.nodes if n != node(sim))
-    assert requests.get(f"{sim.url}/metrics/dcgm/{new}", timeout=5).status_code == 503
-    assert requests.get(f"{sim.url}/metrics/dcgm/nobody", timeout=5).status_code == 404
+    assert requests.get(f"{sim.url}/metrics/dcgm/{new}", timeout=60).status_code == 503
+    assert requests.get(f"{sim.url}/metrics/dcgm/nobody", timeout=60).status_code == 404
 
 
 def test_promtool_finds_nothing_wrong_with_the_format(sim: Simulator) -> None:
@@ -368,7 +368,7 @@ def test_promtool_finds_nothing_wrong_with_the_format(sim: Simulator) -> None:
     submit(sim, "big", gpus_per_pod=4)
     sim.live.turn(timedelta(seconds=30))
     for path in ("/metrics/kube-state-metrics", f"/metrics/dcgm/{node(sim)}"):
-        text = requests.get(sim.url + path, timeout=5).text
+        text = requests.get(sim.url + path, timeout=60).text
         checked = subprocess.run([tool, "check", "metrics"], input=text, capture_output=True, text=True, check=False)
         # 3 is "lint": the exporters' own names are not all in good style, and are kept.
         assert checked.returncode in (0, 3), checked.stderr

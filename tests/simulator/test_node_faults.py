@@ -14,14 +14,14 @@ GPU = "nvidia.com/gpu"
 
 def ask(sim: Simulator, **fault: Any) -> Any:
     """Bring a fault about and return the faults that stand."""
-    response = requests.post(f"{sim.url}/_faults", json=fault, timeout=5)
+    response = requests.post(f"{sim.url}/_faults", json=fault, timeout=60)
     assert response.status_code == 200, response.text
     return response.json()["world"]
 
 
 def lift(sim: Simulator) -> Any:
     """Clear every fault and return those that stand."""
-    return requests.delete(f"{sim.url}/_faults", timeout=5).json()["world"]
+    return requests.delete(f"{sim.url}/_faults", timeout=60).json()["world"]
 
 
 def gpu_node(core: Any) -> Any:
@@ -32,8 +32,8 @@ def gpu_node(core: Any) -> Any:
 
 def value(sim: Simulator, metric: str) -> float | None:
     """What the exporter of the only GPU node says, None when it says nothing."""
-    targets = requests.get(f"{sim.url}/sd/dcgm", timeout=5).json()
-    texts = [requests.get(sim.url + t["labels"]["__metrics_path__"], timeout=5).text for t in targets]
+    targets = requests.get(f"{sim.url}/sd/dcgm", timeout=60).json()
+    texts = [requests.get(sim.url + t["labels"]["__metrics_path__"], timeout=60).text for t in targets]
     lines = [line for text in texts for line in text.splitlines()]
     found = [line.rpartition(" ")[2] for line in lines if line.startswith(f"{metric}{{")]
     return float(found[0]) if found else None
@@ -112,9 +112,9 @@ def test_a_pod_says_how_much_memory_it_holds_and_can_go_idle(sim: Simulator, cor
 
 
 def test_what_befalls_nothing_that_is_there_is_refused(sim: Simulator) -> None:
-    response = requests.post(f"{sim.url}/_faults", json={"kind": "lose_gpu", "node": "gone"}, timeout=5)
+    response = requests.post(f"{sim.url}/_faults", json={"kind": "lose_gpu", "node": "gone"}, timeout=60)
     assert response.status_code == 404
-    response = requests.post(f"{sim.url}/_faults", json={"kind": "bind", "pod": "p"}, timeout=5)
+    response = requests.post(f"{sim.url}/_faults", json={"kind": "bind", "pod": "p"}, timeout=60)
     assert response.json()["errors"] == ["node: Field required"]
 
 

@@ -19,7 +19,7 @@ RESERVED = {"type": "QuotaReserved", "status": "True"}
 
 def seed(sim: Simulator, api: str, kind: str, *objects: dict[str, Any]) -> None:
     body = [{"apiVersion": api, "kind": kind, **one} for one in objects]
-    assert requests.post(f"{sim.url}/_custom", json=body, timeout=5).status_code == 201
+    assert requests.post(f"{sim.url}/_custom", json=body, timeout=60).status_code == 201
 
 
 def kueue(sim: Simulator, *workloads: dict[str, Any]) -> None:
@@ -27,7 +27,7 @@ def kueue(sim: Simulator, *workloads: dict[str, Any]) -> None:
 
 
 def told(sim: Simulator, exporter: str) -> Mapping[tuple[str, frozenset[tuple[str, str]]], float]:
-    answer = requests.get(f"{sim.url}/metrics/{exporter}", timeout=5)
+    answer = requests.get(f"{sim.url}/metrics/{exporter}", timeout=60)
     assert answer.status_code == 200, answer.text
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value
@@ -102,12 +102,12 @@ def test_what_is_not_installed_says_nothing(sim: Simulator, exporter: str) -> No
 
 
 def test_there_is_no_exporter_of_another_name(sim: Simulator) -> None:
-    assert requests.get(f"{sim.url}/metrics/yunikorn", timeout=5).status_code == 404
+    assert requests.get(f"{sim.url}/metrics/yunikorn", timeout=60).status_code == 404
 
 
 def test_promtool_finds_nothing_wrong_with_the_format(sim: Simulator) -> None:
     kueue(sim, a_workload(), a_workload("runs", conditions=[RESERVED, ADMITTED]))
-    text = requests.get(f"{sim.url}/metrics/kueue", timeout=5).text
+    text = requests.get(f"{sim.url}/metrics/kueue", timeout=60).text
     tool = str(PROMTOOL) if PROMTOOL.exists() else "promtool"
     checked = subprocess.run([tool, "check", "metrics"], input=text, capture_output=True, text=True, check=False)
     assert checked.returncode in (0, 3), checked.stderr

@@ -20,7 +20,7 @@ Starter = Callable[..., Simulator]
 @pytest.fixture
 def cloud(sim: Simulator) -> Iterator[CivoCloud]:
     """Civo's adapter."""
-    adapter = CivoCloud(sim.url, KEY, "LON1", CLUSTER, timeouts=(1, 2))
+    adapter = CivoCloud(sim.url, KEY, "LON1", CLUSTER, timeouts=(60, 60))
     yield adapter
     adapter.close()
 
@@ -28,7 +28,7 @@ def cloud(sim: Simulator) -> Iterator[CivoCloud]:
 @pytest.fixture
 def cluster(sim: Simulator, tmp_path: Path) -> Iterator[KubernetesCluster]:
     """Kubernetes' adapter."""
-    adapter = connect(str(sim.kubeconfig(tmp_path / "kubeconfig")), timeouts=(1, 2))
+    adapter = connect(str(sim.kubeconfig(tmp_path / "kubeconfig")), timeouts=(60, 60))
     yield adapter
     adapter.close()
 
