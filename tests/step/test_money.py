@@ -136,7 +136,7 @@ def test_a_removal_margin_of_zero_still_lets_nodes_go(store: Store) -> None:
     billing = Billing(removal_margin=timedelta(0))
     life = Life(world=a_world(), policy=a_policy(billing=billing), store=store)
     life.submit(a_job())
-    life.run(5 * HOUR)
+    life.run(2 * HOUR)
     assert life.required() == 0
 
 
@@ -144,7 +144,7 @@ def test_a_removal_margin_of_five_seconds_still_lets_nodes_go(store: Store) -> N
     billing = Billing(removal_margin=timedelta(seconds=5))
     life = Life(world=a_world(), policy=a_policy(billing=billing), store=store)
     life.submit(a_job())
-    life.run(5 * HOUR)
+    life.run(2 * HOUR)
     assert life.required() == 0
 
 
@@ -160,7 +160,7 @@ def test_a_node_kept_for_a_pod_that_never_lands_there_goes_or_people_are_told(st
     pool = replace(a_policy().pools[0], labels={"gpu": "on-demand"})  # the real nodes carry no such label
     life = Life(world=a_world(), policy=a_policy(pool), store=store)
     life.submit(a_job(node_selector={"gpu": "on-demand"}))
-    life.run(6 * HOUR, tick=MINUTE)
+    life.run(3 * HOUR, tick=MINUTE)
     told = [t for t in life.notices() if "->" not in t]
     assert told or life.required() == 0
 

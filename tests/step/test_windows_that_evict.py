@@ -274,7 +274,7 @@ def being_emptied(store: Store, **job: Any) -> Life:
     life.policy = a_policy(replace(life.policy.pools[0], windows=(NONE_AT_NIGHT,)))
     life.submit(a_job("web", duration=10 * HOUR, gpu_util=0.5, owner_kind="ReplicaSet", **job))
     life.run(OPENS + 5 * MINUTE - life.now, tick=TICK)
-    while not life.writes("evict") and life.now < OPENS + 8 * MINUTE:
+    while not life.writes("evict") and life.now < OPENS + 6 * MINUTE:
         life.run(SECOND, tick=SECOND)
     return life
 
