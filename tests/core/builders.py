@@ -1,12 +1,14 @@
 """Valid values with defaults, so that a test says only what matters to it."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 from receiver.core.explain.evidence import with_grounds
-from receiver.core.model.actions import Decision
+from receiver.core.model.actions import Action, ActionKind, Because, Decision, Victim, VictimStage
+from receiver.core.model.memory import NodeLife
 from receiver.core.model.model import Facts, Node, Offer, PoolState, Source, SourceState, Spend, Stage
 from receiver.core.model.overrides import Asks, Override, OverrideKind, Question
 from receiver.core.model.pods import Pod, PodPhase
@@ -17,7 +19,7 @@ from receiver.core.scaling.decide import Explainer, decide_all
 from receiver.core.scaling.demand import fingerprint
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
-MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
+SECOND, MINUTE, HOUR, DAY = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 HOUR_ENDS_SOON = NOW - 57 * MINUTE  # created then: three minutes of a node's paid hour are left
 MID_HOUR = NOW - 30 * MINUTE
 GPU = "nvidia.com/gpu"
@@ -141,6 +143,46 @@ def a_question(*instances: str, **changes: Any) -> Question:
         "nodes": tuple(i.removeprefix("i-") for i in instances),
     }
     return Question(**{**given, **changes})
+
+
+def a_growth(to_count: int = 1, from_count: int = 0, **changes: Any) -> Action:
+    """Growth of the L40S pool that was opened just now."""
+    given: dict[str, Any] = {
+        "id": "grow-1",
+        "pool": "l40s-id",
+        "kind": ActionKind.GROW,
+        "opened_at": NOW,
+        "from_count": from_count,
+        "to_count": to_count,
+    }
+    return Action(**{**given, **changes})
+
+
+def a_removal(
+    *nodes: str,
+    from_count: int | None = None,
+    stage: VictimStage = VictimStage.CORDONED,
+    because: Because = Because.IDLE,
+    **changes: Any,
+) -> Action:
+    """The removal of *nodes* (names) of the L40S pool, all of its nodes unless *from_count* says more."""
+    before = len(nodes) if from_count is None else from_count
+    victims = tuple(Victim(instance=f"i-{n}", node=n, because=because, stage=stage, since=NOW) for n in nodes)
+    given = {"id": "retire-1", "kind": ActionKind.RETIRE, "victims": victims, "to_count": before - len(nodes)}
+    return replace(a_growth(from_count=before), **{**given, **changes})
+
+
+def a_life(instance: str = "i-n1", hours: float = 2, **changes: Any) -> NodeLife:
+    """A one-GPU node of the L40S pool that was created so many *hours* ago and lives."""
+    given: dict[str, Any] = {
+        "pool": "l40s-id",
+        "name": instance.removeprefix("i-"),
+        "size": "an.g1.l40s.kube.x1",
+        "created_at": NOW - hours * HOUR,
+        "price_usd_per_hour": Decimal("1.29"),
+        "gpus": 1,
+    }
+    return NodeLife(**{"instance": instance, **given, **changes})
 
 
 def an_override(kind: str, nodes: int | None = None, **changes: Any) -> Override:

@@ -19,7 +19,7 @@ from receiver.core.explain.explain import (
     what_to_do,
 )
 from receiver.core.explain.rules import RULES
-from receiver.core.model.actions import Action, ActionKind, Decision
+from receiver.core.model.actions import Decision
 from receiver.core.model.model import Backoff, CordonedBy, Drift, Facts, Source, Spend, Stage, never_asked
 from receiver.core.model.pods import Pod
 from receiver.core.model.policy import POOL_LABEL, Budget, Limits, Policy
@@ -30,7 +30,9 @@ from receiver.core.scaling.guardrails import GUARDRAILS
 from receiver.step.publish import picture
 from tests.core.builders import (
     GPU,
+    MINUTE,
     NOW,
+    a_growth,
     a_node,
     a_pod,
     a_policy,
@@ -43,7 +45,6 @@ from tests.core.builders import (
     facts,
 )
 
-MINUTE = timedelta(minutes=1)
 BIG = a_pool("big", resources={GPU: 8}, price_usd_per_hour=Decimal(9))
 
 
@@ -132,9 +133,7 @@ def test_in_observe_mode_nothing_is_bought_and_the_pod_is_told_so() -> None:
 
 
 def test_a_growth_that_failed_last_time_says_so_and_promises_no_moment() -> None:
-    action = Action(
-        id="a", pool="l40s-id", kind=ActionKind.GROW, opened_at=NOW, from_count=0, to_count=1, last_error="no stock"
-    )
+    action = a_growth(last_error="no stock")
     fate = the_one(facts(a_state(open_action=action, ready_in=5 * MINUTE), waiting=[a_pod()])).fate
     assert fate.expected_at is None
     assert fate.detail.endswith("the last try failed: no stock")

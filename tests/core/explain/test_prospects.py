@@ -20,6 +20,8 @@ from receiver.core.scaling.assign import assign
 from receiver.core.scaling.decide import case_of
 from tests.core.builders import (
     EVERY_SECOND,
+    HOUR,
+    MINUTE,
     NOW,
     a_node,
     a_policy,
@@ -33,7 +35,6 @@ from tests.core.builders import (
 )
 from tests.core.worlds import LAWS
 
-MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 TOMORROW = NOW + timedelta(hours=22, minutes=10)
 STOPPED = Backoff(failures=1, until=TOMORROW, reason="Civo replaced a removed node: 2 nodes where 1 were left")
 

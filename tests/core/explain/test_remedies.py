@@ -1,7 +1,6 @@
 """What would change the answer: said for every rule, true, and stored with the decision."""
 
 import json
-from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -37,7 +36,6 @@ SIZES = {
     *("demand", "floor", "standby", "headroom"),
     *("dead_nodes", "override", "evict_after", "idle_nodes", "consolidation"),
 }
-HOUR = timedelta(hours=1)
 
 
 def stored(decision: Decision) -> list[dict[str, Any]]:

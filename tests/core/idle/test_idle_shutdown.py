@@ -32,11 +32,10 @@ from receiver.core.model.signals import SignalAction
 from receiver.core.model.text import lasting
 from receiver.core.model.usage import Course
 from receiver.core.notices import workload_notices
-from tests.core.builders import NOW, a_node, a_pod, a_policy, a_signal, a_silence, a_state, all_up, facts
+from tests.core.builders import MINUTE, NOW, a_node, a_pod, a_policy, a_signal, a_silence, a_state, all_up, facts
 
 WINDOW = timedelta(hours=2)
 GRACE = timedelta(minutes=15)
-MINUTE = timedelta(minutes=1)
 WEB = "idle-shutdown:ml/Deployment/web"
 QUIET = Course(window=WINDOW, engine=0.0, memory=0.0, power=80.0, power_floor=75.0, coverage=1.0)
 ACTIVE = replace(QUIET, engine=0.5)

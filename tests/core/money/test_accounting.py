@@ -17,19 +17,18 @@ from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.policy import Attribution, Billing
 from receiver.core.model.usage import Accounted, Accounting, EndedPod, GpuHolding, Owner, Sample, WorkloadLife
 from receiver.core.money.accounting import StepSight, account, ended_in, is_due
-from tests.core.builders import NOW, a_node, a_pod, a_policy, a_pool
+from tests.core.builders import HOUR, MINUTE, NOW, SECOND, a_life, a_node, a_pod, a_policy, a_pool
 
-SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
 POLICY = a_policy(a_pool(resources={"nvidia.com/gpu": 8}))
 WORKS = Sample(engine=0.8, memory=0.5, peak_memory=0.6, least_memory=0.4)
 RESTS = Sample(engine=0.01, memory=0.3, peak_memory=0.3, least_memory=0.3)
 
 
-def a_life(**changes: Any) -> NodeLife:
+def a_big_life(**changes: Any) -> NodeLife:
     """A node of eight GPUs that was watched from its creation two hours ago on."""
     born = NOW - 2 * HOUR
     said: dict[str, Any] = {"created_at": born, "seen_at": born, "usable_at": born + 5 * MINUTE, "gpus": 8}
-    return NodeLife(**{"instance": "i-n1", "pool": "l40s-id", "name": "n1", "size": "s", **said, **changes})
+    return a_life(**{**said, **changes})
 
 
 def bound(name: str = "train", at: datetime = NOW - HOUR, **changes: Any) -> Pod:
@@ -39,7 +38,7 @@ def bound(name: str = "train", at: datetime = NOW - HOUR, **changes: Any) -> Pod
 
 def seen(*pods: Pod, at: datetime = NOW, life: NodeLife | None = None, **changes: Any) -> StepSight:
     node: Node = a_node(pods=tuple(p for p in pods if p.node == "n1"))
-    return StepSight(**{"at": at, "lives": (life or a_life(),), "nodes": (node,), "pods": pods, **changes})
+    return StepSight(**{"at": at, "lives": (life or a_big_life(),), "nodes": (node,), "pods": pods, **changes})
 
 
 def standing(*pods: Pod, at: datetime = NOW - MINUTE) -> Accounted:
@@ -134,7 +133,7 @@ def test_what_could_have_been_held_in_a_pause_is_unwatched() -> None:
 
 
 def test_a_node_that_went_in_a_pause_was_unwatched_until_it_went() -> None:
-    gone = a_life(gone_at=NOW - HOUR / 2)
+    gone = a_big_life(gone_at=NOW - HOUR / 2)
     found = account(standing(bound(), at=NOW - HOUR), seen(life=gone, nodes=()), POLICY)
     assert (found.usage, [u.seconds for u in found.unwatched]) == ((), [8 * 1800.0])
 
@@ -144,30 +143,30 @@ def test_nothing_is_unwatched_while_we_look_every_minute() -> None:
 
 
 def test_a_node_without_usable_gpus_is_not_unwatched() -> None:
-    assert account(standing(at=NOW - HOUR), seen(life=a_life(usable_at=None)), POLICY).unwatched == ()
+    assert account(standing(at=NOW - HOUR), seen(life=a_big_life(usable_at=None)), POLICY).unwatched == ()
 
 
 def test_a_node_that_was_there_before_us_was_unwatched_but_for_the_pods_that_are_still_there() -> None:
-    old = a_life(seen_at=NOW, usable_at=NOW)
+    old = a_big_life(seen_at=NOW, usable_at=NOW)
     found = account(Accounted(), seen(bound(gpus=4), life=old), POLICY)
     assert held(found) == {"train": 4 * 3600.0}
     assert [u.seconds for u in found.unwatched] == [8 * 7200.0 - 4 * 3600.0]
 
 
 def test_a_pool_that_is_configured_later_is_counted_from_the_binding_of_its_pods() -> None:
-    old = a_life(seen_at=NOW - 10 * SECOND, usable_at=NOW - 10 * SECOND)
+    old = a_big_life(seen_at=NOW - 10 * SECOND, usable_at=NOW - 10 * SECOND)
     found = account(standing(), seen(bound(), life=old), POLICY)
     assert held(found) == {"train": 3600.0}
     assert [u.seconds for u in found.unwatched] == [8 * 7200.0 - 3600.0]
 
 
 def test_nobody_watches_the_nodes_of_a_pool_that_left_the_configuration() -> None:
-    found = account(standing(), seen(life=a_life(pool="left"), nodes=()), POLICY)
+    found = account(standing(), seen(life=a_big_life(pool="left"), nodes=()), POLICY)
     assert [u.seconds for u in found.unwatched] == [8 * 60.0]
 
 
 def test_nothing_from_before_this_month_is_counted_for_a_new_ledger() -> None:
-    early = a_life(created_at=NOW - 60 * 24 * HOUR, seen_at=NOW, usable_at=NOW)
+    early = a_big_life(created_at=NOW - 60 * 24 * HOUR, seen_at=NOW, usable_at=NOW)
     found = account(Accounted(), seen(bound(at=NOW - 50 * 24 * HOUR), life=early), POLICY)
     month = datetime(2026, 11, 1, tzinfo=UTC)
     assert held(found) == {"train": (NOW - month).total_seconds()}
@@ -182,7 +181,7 @@ def test_a_slice_over_the_months_border_is_split_where_a_paid_unit_begins(
 ) -> None:
     """Created at 23:15, the node pays its first hour until 00:15 of the next month."""
     midnight = datetime(2026, 12, 1, tzinfo=UTC)
-    life = a_life(created_at=midnight - 45 * MINUTE)
+    life = a_big_life(created_at=midnight - 45 * MINUTE)
     pod = bound(at=midnight - 15 * MINUTE)
     policy = a_policy(a_pool(), billing=Billing(granularity=granularity))
     before = standing(pod, at=midnight - 15 * MINUTE)
@@ -192,7 +191,7 @@ def test_a_slice_over_the_months_border_is_split_where_a_paid_unit_begins(
 
 def test_what_is_held_after_midnight_in_an_hour_of_the_old_month_is_the_old_months() -> None:
     midnight = datetime(2026, 12, 1, tzinfo=UTC)
-    life, pod = a_life(created_at=midnight - 45 * MINUTE), bound(at=midnight - 15 * MINUTE)
+    life, pod = a_big_life(created_at=midnight - 45 * MINUTE), bound(at=midnight - 15 * MINUTE)
     before = standing(pod, at=midnight + 5 * MINUTE)
     found = account(before, seen(pod, at=midnight + 6 * MINUTE, life=life), POLICY)
     assert {row.month: row.held for row in found.usage} == {"2026-11": 60.0}
@@ -353,7 +352,7 @@ def days(draw: st.DrawFn) -> tuple[list[tuple[Pod, datetime]], list[timedelta]]:
 
 def counted(pods: list[tuple[Pod, datetime]], moments: list[datetime]) -> dict[str, float]:
     """GPU-seconds by workload when usage is accounted for at *moments*; ends are told by Kubernetes."""
-    life = a_life(created_at=NOW, seen_at=NOW, usable_at=NOW + SECOND)
+    life = a_big_life(created_at=NOW, seen_at=NOW, usable_at=NOW + SECOND)
     before, total = Accounted(at=NOW), Counter[str]()
     running: dict[str, WorkloadLife] = {}
     for at in moments:
@@ -392,7 +391,7 @@ def test_other_lengths_of_step_count_the_same_seconds(day: Any) -> None:
 @settings(max_examples=40, deadline=None)
 def test_pods_together_never_hold_more_than_the_node_has(day: Any, told: bool) -> None:
     pods, steps = day
-    life = a_life(created_at=NOW, seen_at=NOW, usable_at=NOW + SECOND)
+    life = a_big_life(created_at=NOW, seen_at=NOW, usable_at=NOW + SECOND)
     before, at = Accounted(at=NOW), NOW
     running: dict[str, WorkloadLife] = {}
     while at < NOW + HOUR:
@@ -412,7 +411,7 @@ def test_pods_together_never_hold_more_than_the_node_has(day: Any, told: bool) -
 
 def test_two_thousand_nodes_of_eight_gpus_are_counted_in_a_moment(figure: Callable[[str], None]) -> None:
     names = [f"n{n}" for n in range(2000)]
-    lives = tuple(a_life(instance=f"i-{name}", name=name) for name in names)
+    lives = tuple(a_big_life(instance=f"i-{name}", name=name) for name in names)
     pods = tuple(bound(f"{name}-{slot}", node=name) for name in names for slot in range(8))
     nodes = tuple(a_node(name, pods=pods[n * 8 : n * 8 + 8]) for n, name in enumerate(names))
     held = tuple(GpuHolding(uid=p.uid, instance=f"i-{p.node}", workload=f"ml/{p.owner}", gpus=1) for p in pods)

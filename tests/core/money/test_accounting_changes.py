@@ -14,8 +14,8 @@ from receiver.core.model.usage import Accounted, Accounting, EndedPod, Unwatched
 from receiver.core.money.accounting import StepSight, account
 from receiver.core.money.attribution import Part, attribute
 from receiver.core.money.budget import month_of
-from tests.core.builders import NOW, a_node
-from tests.core.money.test_accounting import HOUR, MINUTE, POLICY, SECOND, a_life, bound, seen
+from tests.core.builders import HOUR, MINUTE, NOW, SECOND, a_node
+from tests.core.money.test_accounting import POLICY, a_big_life, bound, seen
 
 MONTH = month_of(NOW, "UTC")
 
@@ -133,7 +133,7 @@ def test_how_another_of_the_same_name_ended_says_nothing() -> None:
 def a_gpu(**changes: Any) -> NodeLife:
     """A node of one GPU at USD 7 an hour, created now."""
     said = {"created_at": NOW, "seen_at": NOW, "usable_at": NOW, "gpus": 1.0, "price_usd_per_hour": Decimal(7)}
-    return a_life(**{**said, **changes})
+    return a_big_life(**{**said, **changes})
 
 
 def watched(*pods: Pod, life: NodeLife, labels: dict[str, str] | None = None) -> Ledger:
@@ -211,7 +211,7 @@ def test_what_a_clock_that_was_a_month_ahead_counted_there_is_nothing() -> None:
 
 
 def test_an_instance_that_civo_leaves_out_for_a_while_is_held_without_a_hole_and_not_twice() -> None:
-    life, pod, ledger = a_life(), bound(at=NOW), Ledger()
+    life, pod, ledger = a_big_life(), bound(at=NOW), Ledger()
     for minute in range(1, 31):
         missing = 10 <= minute < 20
         now = replace(life, gone_at=NOW + 10 * MINUTE) if missing else life
@@ -224,7 +224,7 @@ def test_an_instance_that_civo_leaves_out_for_a_while_is_held_without_a_hole_and
 
 
 def test_a_pod_that_was_bound_while_its_node_was_left_out_is_counted_from_then() -> None:
-    life, pod, ledger = a_life(), bound(at=NOW + 90 * SECOND), Ledger()
+    life, pod, ledger = a_big_life(), bound(at=NOW + 90 * SECOND), Ledger()
     missing = replace(life, gone_at=NOW + MINUTE)
     ledger.take(StepSight(at=NOW + MINUTE, lives=(missing,), nodes=(), pods=()))
     ledger.take(StepSight(at=NOW + 2 * MINUTE, lives=(missing,), nodes=(), pods=(pod,)))
@@ -233,7 +233,7 @@ def test_a_pod_that_was_bound_while_its_node_was_left_out_is_counted_from_then()
 
 
 def test_a_node_that_is_gone_for_good_is_held_until_it_went() -> None:
-    life, pod, ledger = a_life(), bound(at=NOW), Ledger()
+    life, pod, ledger = a_big_life(), bound(at=NOW), Ledger()
     ledger.take(seen(pod, at=NOW + MINUTE))
     gone = replace(life, gone_at=NOW + 2 * MINUTE)
     for minute in range(2, 80):

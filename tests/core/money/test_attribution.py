@@ -14,29 +14,14 @@ from receiver.core.model.usage import Owner, Unwatched, Usage
 from receiver.core.money.attribution import By, Line, Part, attribute, by_team, key_of, lines
 from receiver.core.money.budget import month_of
 from receiver.core.money.cost import in_cents, spend_by_pool, to_cents
-from tests.core.builders import EVERY_SECOND, NOW, a_policy
+from tests.core.builders import EVERY_SECOND, HOUR, NOW, a_life, a_policy
 
-HOUR = timedelta(hours=1)
 MONTH = month_of(NOW, "UTC")
 BILLING = Billing()
 POLICY = a_policy(gpu_kinds={"an.g1.l40s.kube.x1": "L40S"})
 
 
-def a_life(instance: str = "i1", hours: float = 2, **changes: Any) -> NodeLife:
-    """A one-GPU node at USD 1.29 that was created some hours ago and lives."""
-    said: dict[str, Any] = {
-        "instance": instance,
-        "pool": "l40s-id",
-        "name": instance,
-        "size": "an.g1.l40s.kube.x1",
-        "created_at": NOW - hours * HOUR,
-        "price_usd_per_hour": Decimal("1.29"),
-        "gpus": 1,
-    }
-    return NodeLife(**{**said, **changes})
-
-
-def held(workload: str = "train", hours: float = 1, instance: str = "i1", **changes: Any) -> Usage:
+def held(workload: str = "train", hours: float = 1, instance: str = "i-n1", **changes: Any) -> Usage:
     said: dict[str, Any] = {"namespace": "ml", "owner": Owner(team="vision"), "month": "2026-11"}
     return Usage(**{**said, "instance": instance, "workload": f"ml/Job/{workload}", "held": hours * 3600.0, **changes})
 
@@ -84,7 +69,7 @@ def test_the_rest_of_the_last_hour_of_a_node_that_is_gone_was_bought_for_nobody(
 
 
 def test_time_that_nobody_watched_is_neither_used_nor_idle() -> None:
-    blind = [Unwatched(month="2026-11", instance="i1", seconds=3600.0)]
+    blind = [Unwatched(month="2026-11", instance="i-n1", seconds=3600.0)]
     found = in_brief(told(a_life(hours=2, gone_at=NOW), unwatched=blind))
     assert found == {("unallocated", ""): "1.29", ("unwatched", ""): "1.29"}
 
@@ -139,7 +124,7 @@ def test_cost_is_told_by_everything_that_is_known_of_it(by: By, key: str) -> Non
 
 
 def test_what_nobody_held_is_told_by_kind_of_gpu_too() -> None:
-    other = a_life("i2", size="unheard.of", hours=1, gone_at=NOW)
+    other = a_life("i-n2", size="unheard.of", hours=1, gone_at=NOW)
     found = in_brief(told(a_life(hours=1, gone_at=NOW), other, by=By.GPU_KIND))
     assert found == {("unallocated", "L40S"): "1.29", ("unallocated", "unheard.of"): "1.29"}
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.core.model.actions import Action, ActionKind, Change, Decision, Verdict
+from receiver.core.model.actions import Change, Decision, Verdict
 from receiver.core.model.model import Facts, Node, Spend, Stage
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.policy import Budget, BudgetChange, Policy, Scope
@@ -18,7 +18,20 @@ from receiver.core.money.budget import BudgetStage, BudgetView, Key, Month, fore
 from receiver.core.notices import money_notices
 from receiver.core.scaling.assign import Assignment
 from receiver.step.publish import picture
-from tests.core.builders import GPU, NOW, a_busy_node, a_node, a_pod, a_policy, a_pool, a_state, facts, run
+from tests.core.builders import (
+    GPU,
+    HOUR_ENDS_SOON,
+    NOW,
+    a_busy_node,
+    a_growth,
+    a_node,
+    a_pod,
+    a_policy,
+    a_pool,
+    a_state,
+    facts,
+    run,
+)
 from tests.core.worlds import LAWS, RARE
 
 PRICE = Decimal("1.29")
@@ -323,12 +336,9 @@ def test_floor_and_standby_do_not_pass_the_hold() -> None:
     assert run(facts(a_state(), spend=spent(80)), policy)[1]["l40s"].target == 0
 
 
-HOUR_ENDS = NOW - timedelta(minutes=57)
-
-
 def idle() -> Node:
     """An empty node whose paid hour ends within minutes."""
-    return a_node(created_at=HOUR_ENDS)
+    return a_node(created_at=HOUR_ENDS_SOON)
 
 
 @pytest.mark.parametrize(
@@ -351,7 +361,7 @@ def test_at_the_stop_the_floor_gives_way_where_the_whole_pool_is_stopped(
 
 def test_a_pools_stop_leaves_the_floor_of_another_pool_alone() -> None:
     pools = (a_pool("a", min_nodes=1, budget_usd=Decimal(1)), a_pool("b", min_nodes=1))
-    states = (a_state(idle(), pool="a-id"), a_state(a_node("n2", created_at=HOUR_ENDS), pool="b-id"))
+    states = (a_state(idle(), pool="a-id"), a_state(a_node("n2", created_at=HOUR_ENDS_SOON), pool="b-id"))
     found = facts(*states, spend=spent(pools={"a-id": Decimal(1)}))
     _, decisions = run(found, a_policy(*pools, budget=a_budget()))
     assert (decisions["a"].target, decisions["b"].target) == (0, 1)
@@ -545,7 +555,10 @@ def test_what_unanswered_growth_may_bring_and_what_is_bought_never_exceed_the_st
     """Each pool may come to the highest count that it was asked for without an answer, or to its target."""
     found, policy = money
     prices = {p.id: p.price_usd_per_hour or Decimal(0) for p in policy.pools}
-    unanswered = tuple(a_growth(f"a{n}", pool, to, prices.get(pool, PRICE)) for n, (pool, to) in enumerate(sent))
+    unanswered = tuple(
+        a_growth(to, id=f"a{n}", pool=pool, reserved_usd=to * prices.get(pool, PRICE))
+        for n, (pool, to) in enumerate(sent)
+    )
     assignment, decisions = run(replace(found, unanswered=unanswered), policy)
     grows = {p.id: decisions[p.name].target for p in policy.pools if decisions[p.name].change is Change.GROW}
     most = {p.id: max(grows.get(p.id, 0), found.pool(p.id).required) for p in policy.pools}
@@ -556,13 +569,6 @@ def test_what_unanswered_growth_may_bring_and_what_is_bought_never_exceed_the_st
             continue
         cost = sum(n * prices.get(pool, PRICE) for pool, n in most_of(view, most).items())
         assert view.spent + cost <= view.monthly * view.stop_at
-
-
-def a_growth(number: str, pool: str, to: int, price: Decimal) -> Action:
-    """A growth from nothing that ended without an answer."""
-    return Action(
-        id=number, pool=pool, kind=ActionKind.GROW, opened_at=NOW, from_count=0, to_count=to, reserved_usd=to * price
-    )
 
 
 def most_of(view: BudgetView, counts: Mapping[str, int]) -> Mapping[str, int]:

@@ -29,11 +29,10 @@ from receiver.core.model.policy import Billing, Budget, ChargePrice, Policy, Sta
 from receiver.core.money.reconciliation import account, compare
 from receiver.core.notices.money_notices import of_charges
 from receiver.reports.picture import ChargesDocument
-from tests.core.builders import a_policy, a_pool, a_state, facts
+from tests.core.builders import HOUR, a_life, a_policy, a_pool, a_state, facts
 
 MONTH = datetime(2026, 11, 1, tzinfo=UTC)
 AT = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
-HOUR = timedelta(hours=1)
 SIZE = "an.g1.l40s.kube.x1"
 PRICE = Decimal("1.29")
 PRICES = {
@@ -60,18 +59,10 @@ def a_charge(begins: float | None = 10, ends: float | None = 14, hours: float | 
     return Charge(**{**said, **more})
 
 
-def a_life(begins: float = 10, ends: float | None = 14, name: str = "n1", **more: Any) -> NodeLife:
+def lived(begins: float = 10, ends: float | None = 14, name: str = "n1", **more: Any) -> NodeLife:
     """What the ledger has of a node."""
-    said: dict[str, Any] = {
-        "instance": f"i-{name}",
-        "pool": "l40s-id",
-        "name": name,
-        "size": SIZE,
-        "created_at": at(begins),
-        "gone_at": None if ends is None else at(ends),
-        "price_usd_per_hour": PRICE,
-    }
-    return NodeLife(**{**said, **more})
+    gone = None if ends is None else at(ends)
+    return a_life(f"i-{name}", **{"created_at": at(begins), "gone_at": gone, **more})
 
 
 def charged(*records: Charge, **more: Any) -> Charged:
@@ -165,18 +156,18 @@ def test_charges_are_asked_for_every_15_minutes_and_sooner_only_while_growth_wai
 @pytest.mark.parametrize(
     ("record", "life", "cause"),
     [
-        pytest.param(a_charge(), a_life(), None, id="the same hours"),
+        pytest.param(a_charge(), lived(), None, id="the same hours"),
         pytest.param(
-            a_charge(hours=3), a_life(10, 14.5, name="n1"), DifferenceCause.SEEN_LATE, id="its end was seen late"
+            a_charge(hours=3), lived(10, 14.5, name="n1"), DifferenceCause.SEEN_LATE, id="its end was seen late"
         ),
-        pytest.param(a_charge(hours=3), a_life(), None, id="an hour less is equal"),
+        pytest.param(a_charge(hours=3), lived(), None, id="an hour less is equal"),
         pytest.param(
-            a_charge(10, 20, 10), a_life(), DifferenceCause.STILL_CHARGED, id="charged beyond the end that was seen"
+            a_charge(10, 20, 10), lived(), DifferenceCause.STILL_CHARGED, id="charged beyond the end that was seen"
         ),
-        pytest.param(a_charge(10, None, 400), a_life(), DifferenceCause.STILL_CHARGED, id="charged on and on"),
-        pytest.param(a_charge(440, None, 2), a_life(440, None), DifferenceCause.NOT_CHARGED_YET, id="the charges lag"),
-        pytest.param(a_charge(hours=9), a_life(), DifferenceCause.HOURS_DIFFER, id="more hours than it lived"),
-        pytest.param(a_charge(hours=1), a_life(), DifferenceCause.HOURS_DIFFER, id="fewer hours, the same times"),
+        pytest.param(a_charge(10, None, 400), lived(), DifferenceCause.STILL_CHARGED, id="charged on and on"),
+        pytest.param(a_charge(440, None, 2), lived(440, None), DifferenceCause.NOT_CHARGED_YET, id="the charges lag"),
+        pytest.param(a_charge(hours=9), lived(), DifferenceCause.HOURS_DIFFER, id="more hours than it lived"),
+        pytest.param(a_charge(hours=1), lived(), DifferenceCause.HOURS_DIFFER, id="fewer hours, the same times"),
     ],
 )
 def test_a_node_of_both_is_equal_within_an_hour_or_its_difference_has_a_cause(
@@ -190,8 +181,8 @@ def test_a_node_of_both_is_equal_within_an_hour_or_its_difference_has_a_cause(
 @pytest.mark.parametrize(
     ("records", "lives", "cause"),
     [
-        pytest.param([], [a_life(467, None)], DifferenceCause.NOT_CHARGED_YET, id="a young node"),
-        pytest.param([], [a_life()], DifferenceCause.NOT_CHARGED, id="an old one"),
+        pytest.param([], [lived(467, None)], DifferenceCause.NOT_CHARGED_YET, id="a young node"),
+        pytest.param([], [lived()], DifferenceCause.NOT_CHARGED, id="an old one"),
         pytest.param([a_charge(410, 411, 1)], [], DifferenceCause.CAME_AND_WENT, id="it came and went"),
         pytest.param([a_charge(20, None, 400)], [], DifferenceCause.ELSEWHERE, id="it lives elsewhere"),
         pytest.param([a_charge(1, 3, 2)], [], DifferenceCause.BEFORE_LEDGER, id="it was before the ledger"),
@@ -200,24 +191,24 @@ def test_a_node_of_both_is_equal_within_an_hour_or_its_difference_has_a_cause(
 def test_a_node_of_one_side_alone_has_a_cause(
     records: list[Charge], lives: list[NodeLife], cause: DifferenceCause
 ) -> None:
-    known, its = a_life(100, 104, name="known"), a_charge(100, 104, label="known")
+    known, its = lived(100, 104, name="known"), a_charge(100, 104, label="known")
     found = a_comparison([*records, its], [*lives, known], began=at(50))
     assert [d.cause for d in found.differences] == [cause]
 
 
 def test_several_records_of_one_node_are_one() -> None:
-    found = a_comparison([a_charge(10, 12, 2), a_charge(12, 14, 2)], [a_life()])
+    found = a_comparison([a_charge(10, 12, 2), a_charge(12, 14, 2)], [lived()])
     assert (found.differences, found.sizes[0].equal) == ((), 1)
 
 
 def test_a_record_is_a_nodes_by_the_instance_id_before_its_name() -> None:
-    found = a_comparison([a_charge(label="demo", product="i-n1")], [a_life()])
+    found = a_comparison([a_charge(label="demo", product="i-n1")], [lived()])
     assert (found.differences, found.sizes[0].spare_hours) == ((), Decimal(0))
 
 
 def test_where_no_label_is_a_name_the_sums_are_compared() -> None:
     records = [a_charge(label="demo"), a_charge(20, 29, 9, label="demo")]
-    lives = [a_life(), a_life(20, 28, name="n2")]
+    lives = [lived(), lived(20, 28, name="n2")]
     assert a_comparison(records, lives).differences == ()
     more = a_comparison([*records, a_charge(30, 40, 10, label="demo")], lives)
     [line] = more.differences
@@ -226,14 +217,14 @@ def test_where_no_label_is_a_name_the_sums_are_compared() -> None:
 
 
 def test_young_nodes_that_are_not_charged_yet_take_nothing_off_what_others_were_charged() -> None:
-    found = a_comparison([a_charge(label="gone before")], [a_life(467, None)], began=None)
+    found = a_comparison([a_charge(label="gone before")], [lived(467, None)], began=None)
     assert [d.cause for d in found.differences] == [DifferenceCause.NOT_CHARGED_YET, DifferenceCause.BEFORE_LEDGER]
     assert found.sizes[0].spare_hours == 4
 
 
 def test_where_one_label_is_a_name_others_are_not_made_up_for_by_their_sum() -> None:
     records = [a_charge(), a_charge(20, 28, 8, label="theirs")]
-    found = a_comparison(records, [a_life(), a_life(20, 28, name="ours")])
+    found = a_comparison(records, [lived(), lived(20, 28, name="ours")])
     assert [(d.name, d.cause) for d in found.differences] == [
         ("ours", DifferenceCause.NOT_CHARGED),
         ("theirs", DifferenceCause.CAME_AND_WENT),
@@ -241,15 +232,15 @@ def test_where_one_label_is_a_name_others_are_not_made_up_for_by_their_sum() -> 
 
 
 def test_nodes_younger_than_the_answer_are_not_compared() -> None:
-    found = compare(charged(), [a_life(470, None)], a_policy(), MONTH, MONTH)
+    found = compare(charged(), [lived(470, None)], a_policy(), MONTH, MONTH)
     assert (found.sizes, found.differences) == ((), ())
 
 
 def test_a_difference_is_worth_its_hours_at_the_pools_price() -> None:
-    [line] = a_comparison([a_charge(10, 20, 10)], [a_life()]).differences
+    [line] = a_comparison([a_charge(10, 20, 10)], [lived()]).differences
     assert line.usd == 6 * PRICE
     bare = a_policy(a_pool(price_usd_per_hour=None))
-    assert a_comparison([a_charge(10, 20, 10)], [a_life()], bare).differences[0].usd is None
+    assert a_comparison([a_charge(10, 20, 10)], [lived()], bare).differences[0].usd is None
 
 
 @pytest.mark.parametrize(
@@ -281,13 +272,13 @@ def test_the_account_is_the_ledger_and_what_else_is_charged_and_names_what_has_n
         Charge(code="dbaas-small", hours=Decimal(12)),
     ]
     policy = a_policy(charge_prices=PRICES)
-    found = a_comparison(records, [a_life()], policy)
+    found = a_comparison(records, [lived()], policy)
     assert account(found, Decimal(100), MONTH, policy) == 100 + 3 * PRICE + Decimal("1.5")
     assert found.unpriced == (("dbaas-small", Decimal(12)),)
 
 
 def test_before_civo_answered_the_account_is_not_known() -> None:
-    silent = compare(charged(answered_at=None, failure="down"), [a_life()], a_policy(), MONTH, MONTH)
+    silent = compare(charged(answered_at=None, failure="down"), [lived()], a_policy(), MONTH, MONTH)
     assert account(silent, Decimal(100), MONTH, a_policy()) is None
 
 
@@ -297,7 +288,7 @@ def seed_of(compared: Comparison | None, held: Seed | None = None, stated: State
 
 
 def test_a_new_store_is_seeded_with_the_hours_of_our_sizes_that_it_does_not_know() -> None:
-    found = a_comparison([a_charge(), a_charge(30, 40, 10, label="gone")], [a_life()], began=None)
+    found = a_comparison([a_charge(), a_charge(30, 40, 10, label="gone")], [lived()], began=None)
     assert seed_of(found) == Seed(month="2026-11", at=AT, hours={SIZE: Decimal(10)})
 
 
@@ -350,7 +341,7 @@ def test_a_stated_amount_is_the_whole_months_up_to_now() -> None:
 
 
 def test_a_new_store_takes_the_larger_of_what_is_stated_and_what_was_charged() -> None:
-    found = a_comparison([a_charge(), a_charge(30, 40, 10, label="gone")], [a_life()], began=None)
+    found = a_comparison([a_charge(), a_charge(30, 40, 10, label="gone")], [lived()], began=None)
     usual: dict[str, Any] = {"month": "2026-11", "at": AT}
     left_over = Stated(month="2026-11", usd=Decimal(51))
     by_charges = Seed(**usual, hours={SIZE: Decimal(10)}, stated=Decimal(51))
@@ -388,7 +379,7 @@ def told(compared: Comparison, **billing: Any) -> list[str]:
 
 
 def test_a_difference_is_told_only_above_the_tolerance() -> None:
-    found = a_comparison([a_charge(10, 20, 10)], [a_life()])  # six hours: USD 7.74
+    found = a_comparison([a_charge(10, 20, 10)], [lived()])  # six hours: USD 7.74
     assert told(found) == []
     title = f"Civo's charges and our ledger differ by USD 7.74 for {SIZE} in 2026-11"
     assert told(found, charges_tolerance_usd=Decimal("7.73")) == [title]
@@ -397,7 +388,7 @@ def test_a_difference_is_told_only_above_the_tolerance() -> None:
 
 def test_what_the_seed_holds_or_is_none_of_ours_is_not_told() -> None:
     records = [a_charge(20, None, 400, label="elsewhere"), a_charge(1, 3, 2, label="gone before"), a_charge(100, 104)]
-    found = a_comparison(records, [a_life(100, 104)], began=at(50))
+    found = a_comparison(records, [lived(100, 104)], began=at(50))
     assert len(found.differences) == 2
     assert told(found, charges_tolerance_usd=Decimal(10)) == []
 
@@ -411,7 +402,7 @@ def test_charges_that_stay_silent_for_an_hour_are_told() -> None:
 
 def test_the_picture_has_each_difference_with_its_cause_in_words() -> None:
     document = ChargesDocument.of_comparison(
-        a_comparison([a_charge(10, 20, 10), Charge(code="x", hours=Decimal(1))], [a_life()])
+        a_comparison([a_charge(10, 20, 10), Charge(code="x", hours=Decimal(1))], [lived()])
     ).document()
     assert document is not None
     assert [(d["name"], d["cause"], d["usd"]) for d in document["differences"]] == [("n1", "still_charged", "7.74")]

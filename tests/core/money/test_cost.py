@@ -11,6 +11,7 @@ from receiver.core.model.memory import NodeLife
 from receiver.core.model.policy import Anchor, Billing, Budget, Rounding
 from receiver.core.money.budget import BudgetStage, month_of, stage_of
 from receiver.core.money.cost import elsewhere_per_hour, next_unit_at, spend_by_pool, unit_price, units, units_since
+from tests.core.builders import a_life
 
 BORN = datetime(2026, 11, 20, 12, 10, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -18,16 +19,9 @@ HOURLY = Billing()
 BY_THE_CLOCK = Billing(anchor=Anchor.CLOCK)
 
 
-def a_life(lasted: timedelta | None = None, price: Decimal | None = Decimal("1.29"), born: datetime = BORN) -> NodeLife:
-    return NodeLife(
-        instance="i",
-        pool="p",
-        name="n",
-        size="an.g1.l40s.kube.x1",
-        created_at=born,
-        price_usd_per_hour=price,
-        gone_at=None if lasted is None else born + lasted,
-    )
+def lived(lasted: timedelta | None = None, price: Decimal | None = Decimal("1.29"), born: datetime = BORN) -> NodeLife:
+    gone = None if lasted is None else born + lasted
+    return a_life(pool="p", created_at=born, price_usd_per_hour=price, gone_at=gone)
 
 
 @pytest.mark.parametrize(
@@ -42,34 +36,34 @@ def a_life(lasted: timedelta | None = None, price: Decimal | None = Decimal("1.2
 )
 def test_hours_are_paid_as_started_or_by_the_other_reading_as_whole(lasted: timedelta, ceil: int, floor: int) -> None:
     later = BORN + timedelta(days=2)
-    assert units(a_life(lasted), later, HOURLY) == ceil
-    assert units(a_life(lasted), later, Billing(rounding=Rounding.FLOOR_MIN_ONE)) == floor
+    assert units(lived(lasted), later, HOURLY) == ceil
+    assert units(lived(lasted), later, Billing(rounding=Rounding.FLOOR_MIN_ONE)) == floor
 
 
 def test_a_living_node_owes_its_started_hour_whole() -> None:
-    assert units(a_life(), BORN + 60 * MINUTE, Billing(rounding=Rounding.FLOOR_MIN_ONE)) == 2
+    assert units(lived(), BORN + 60 * MINUTE, Billing(rounding=Rounding.FLOOR_MIN_ONE)) == 2
 
 
 def test_hours_on_the_clock_count_the_borders_crossed() -> None:
-    assert units(a_life(60 * MINUTE), BORN + timedelta(days=1), BY_THE_CLOCK) == 2
+    assert units(lived(60 * MINUTE), BORN + timedelta(days=1), BY_THE_CLOCK) == 2
     assert next_unit_at(BORN, BORN, BY_THE_CLOCK) == datetime(2026, 11, 20, 13, 0, tzinfo=UTC)
 
 
 def test_an_hour_belongs_to_the_month_it_begins_in() -> None:
     born = datetime(2026, 10, 31, 22, 30, tzinfo=UTC)
     november = datetime(2026, 11, 1, tzinfo=UTC)
-    life = a_life(timedelta(hours=4), born=born)  # begun at 22:30, 23:30 | 00:30, 01:30
+    life = lived(timedelta(hours=4), born=born)  # begun at 22:30, 23:30 | 00:30, 01:30
     assert units_since(life, november, november + timedelta(days=1), HOURLY) == 2
 
 
 def test_a_size_without_a_price_is_named_and_not_counted_as_nothing() -> None:
-    pools, unpriced = spend_by_pool([a_life(), a_life(price=None)], BORN, BORN + MINUTE, HOURLY)
+    pools, unpriced = spend_by_pool([lived(), lived(price=None)], BORN, BORN + MINUTE, HOURLY)
     assert (sum(pools.values()), unpriced) == (Decimal("1.29"), ("an.g1.l40s.kube.x1",))
 
 
 def test_a_price_per_second_adds_up_to_the_price_per_hour() -> None:
     by_second = Billing(granularity=timedelta(seconds=1))
-    assert units(a_life(60 * MINUTE), BORN + timedelta(days=1), by_second) * unit_price(Decimal(36), by_second) == 36
+    assert units(lived(60 * MINUTE), BORN + timedelta(days=1), by_second) * unit_price(Decimal(36), by_second) == 36
 
 
 moments = st.integers(0, 10**6).map(lambda s: BORN + timedelta(seconds=s))
@@ -89,15 +83,15 @@ def test_the_next_unit_is_after_now_and_at_most_one_unit_away(now: datetime, bil
 @given(moments, billings)
 def test_a_node_removed_before_its_next_unit_never_pays_that_unit(now: datetime, billing: Billing) -> None:
     border = next_unit_at(BORN, now, billing)
-    before = units(a_life(max(border - BORN, timedelta(seconds=1))), border + timedelta(days=9), billing)
-    after = units(a_life(border - BORN + timedelta(microseconds=1)), border + timedelta(days=9), billing)
+    before = units(lived(max(border - BORN, timedelta(seconds=1))), border + timedelta(days=9), billing)
+    after = units(lived(border - BORN + timedelta(microseconds=1)), border + timedelta(days=9), billing)
     assert after == before + 1
 
 
 @given(moments, moments, billings)
 def test_a_node_never_pays_less_than_it_lived(since: datetime, until: datetime, billing: Billing) -> None:
     lasted = abs(until - since)
-    assert units(a_life(lasted), until + timedelta(days=30), billing) * billing.granularity >= lasted
+    assert units(lived(lasted), until + timedelta(days=30), billing) * billing.granularity >= lasted
 
 
 @pytest.mark.parametrize(
@@ -123,6 +117,6 @@ def test_a_month_is_that_of_the_budgets_zone() -> None:
 
 
 def test_living_nodes_of_a_pool_that_left_the_configuration_go_on_costing() -> None:
-    lives = [a_life(), a_life(price=None), a_life(lasted=MINUTE)]
+    lives = [lived(), lived(price=None), lived(lasted=MINUTE)]
     assert elsewhere_per_hour(lives, set()) == Decimal("1.29")
     assert elsewhere_per_hour(lives, {"p"}) == 0

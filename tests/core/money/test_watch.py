@@ -1,6 +1,6 @@
 """What nobody saw is a part of its own, and a month says from when on it is known."""
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
@@ -11,12 +11,11 @@ from receiver.core.model.usage import Unwatched
 from receiver.core.money.attribution import Attributed, Part, Watch, attribute
 from receiver.core.money.budget import month_of
 from receiver.core.money.cost import in_cents
-from tests.core.builders import NOW
-from tests.core.money.test_attribution import HOUR, MONTH, a_life, held
+from tests.core.builders import HOUR, MINUTE, NOW, a_life
+from tests.core.money.test_attribution import MONTH, held
 
 BEFORE = month_of(MONTH.start - HOUR, "UTC")
 ALWAYS = MONTH.start - 100 * 24 * HOUR
-MINUTE = timedelta(minutes=1)
 
 
 def shared(*lives: Any, watch: Watch, now: datetime = NOW, month: Any = MONTH, **given: Any) -> Attributed:

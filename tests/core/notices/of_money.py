@@ -14,9 +14,9 @@ from receiver.core.money.reconciliation import compare
 from receiver.core.notices import money_notices
 from receiver.core.notices.money_notices import report_notice
 from receiver.core.notices.notice import Notice
-from tests.core.builders import NOW
-from tests.core.money.test_charges import MONTH, a_charge, a_life, charged
-from tests.core.notices.scene import L40S, MINUTE, NUMBER, POLICY, busy, known, pool_of
+from tests.core.builders import MINUTE, NOW
+from tests.core.money.test_charges import MONTH, a_charge, charged, lived
+from tests.core.notices.scene import L40S, NUMBER, POLICY, busy, known, pool_of
 from tests.core.report.simulated import a_month
 
 a_lived_month = cache(a_month)
@@ -44,7 +44,7 @@ def _team_line() -> Notice:
 
 
 def _charges(answer: Charged) -> Notice:
-    lives = [a_life(10, 14, name=f"n{n}") for n in range(5)]
+    lives = [lived(10, 14, name=f"n{n}") for n in range(5)]
     compared = compare(answer, lives, POLICY, MONTH, MONTH)
     return next(iter(money_notices.of_charges(known(pool_of(), charges=compared), POLICY)))
 

@@ -16,8 +16,8 @@ from receiver.core.notices.workload_notices import idle_notice, ignored_wishes
 from receiver.core.scaling.assign import assign
 from receiver.core.scaling.bounds import topic_of
 from receiver.core.scaling.decide import case_of
-from tests.core.builders import NOW, a_busy_node
-from tests.core.notices.scene import H100, L40S, MINUTE, NUMBER, POLICY, idle, known, pool_of
+from tests.core.builders import MINUTE, NOW, a_busy_node
+from tests.core.notices.scene import H100, L40S, NUMBER, POLICY, idle, known, pool_of
 from tests.core.notices.scene import training as jobs
 
 IDLE = ("l40s-2", "l40s-3")

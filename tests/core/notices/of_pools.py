@@ -13,12 +13,11 @@ from receiver.core.model.policy import Limits, Policy
 from receiver.core.model.signals import SignalAction
 from receiver.core.notices.action_notices import removals_stop
 from receiver.core.notices.notice import Notice
-from tests.core.builders import GPU, NOW, a_node, a_pool, a_signal, a_state, all_up
+from tests.core.builders import GPU, MINUTE, NOW, a_node, a_pool, a_signal, a_state, all_up
 from tests.core.notices.scene import (
     BUDGET,
     H100,
     L40S,
-    MINUTE,
     NUMBER,
     POLICY,
     busy,

@@ -12,9 +12,9 @@ from receiver.core.model.policy import Approval, Unanswered
 from receiver.core.notices.notice import Notice
 from receiver.core.notices.people_notices import answered, asked
 from receiver.core.scaling.assign import assign
-from tests.core.builders import NOW
+from tests.core.builders import MINUTE, NOW
 from tests.core.notices.of_people import word
-from tests.core.notices.scene import H100, L40S, MINUTE, NUMBER, POLICY, busy, idle, known, pool_of
+from tests.core.notices.scene import H100, L40S, NUMBER, POLICY, busy, idle, known, pool_of
 from tests.core.notices.scene import training as jobs
 
 ASKING = replace(POLICY, pools=(replace(L40S, approval=Approval(growth_above_usd_per_hour=Decimal(2))), H100))

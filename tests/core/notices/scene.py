@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
@@ -15,9 +15,8 @@ from receiver.core.notices.concerns import concerns, good_news, notices_of
 from receiver.core.notices.notice import Notice, Seen
 from receiver.core.scaling.assign import Assignment
 from receiver.core.scaling.decide import plan
-from tests.core.builders import NOW, a_busy_node, a_node, a_pod, a_policy, a_pool, a_state, facts, run
+from tests.core.builders import MINUTE, NOW, a_busy_node, a_node, a_pod, a_policy, a_pool, a_state, facts, run
 
-MINUTE = timedelta(minutes=1)
 NUMBER = 42  # of the decision that a message leads to
 L40S = a_pool(labels={"gpu": "l40s"})
 H100 = a_pool(

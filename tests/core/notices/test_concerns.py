@@ -5,7 +5,6 @@ from decimal import Decimal
 
 import pytest
 
-from receiver.core.model.actions import Action, ActionKind
 from receiver.core.model.model import Backoff, Drift, Facts, Rights, Source, SourceState, Spend, Stage, never_asked
 from receiver.core.model.overrides import Override, OverrideKind
 from receiver.core.model.policy import Budget, Policy
@@ -13,8 +12,10 @@ from receiver.core.model.signals import SignalAction
 from receiver.core.notices.concerns import concerns
 from receiver.core.notices.notice import Concern, Level
 from tests.core.builders import (
+    MINUTE,
     NOW,
     a_busy_node,
+    a_growth,
     a_node,
     a_pod,
     a_policy,
@@ -28,7 +29,6 @@ from tests.core.builders import (
 )
 from tests.core.notices.scene import all_seen
 
-MINUTE = timedelta(minutes=1)
 LATER = Backoff(failures=3, until=NOW + 7 * MINUTE, reason="gpu_count_exceeded: no GPU of this kind is free")
 
 
@@ -101,15 +101,7 @@ def test_a_pool_whose_nodes_never_become_usable_says_what_is_tried() -> None:
 
 
 def test_an_open_action_that_fails_shows_its_error() -> None:
-    action = Action(
-        id="grow-1",
-        pool="l40s-id",
-        kind=ActionKind.GROW,
-        opened_at=ago(1),
-        from_count=0,
-        to_count=1,
-        last_error="TryLater: Civo answered 503",
-    )
+    action = a_growth(opened_at=ago(1), last_error="TryLater: Civo answered 503")
     concern = the_one(facts(a_state(open_action=action), waiting=[a_pod()]))
     assert (concern.what, concern.why) == ("growth fails", "TryLater: Civo answered 503")
 

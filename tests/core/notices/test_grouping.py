@@ -11,11 +11,9 @@ from hypothesis import strategies as st
 
 from receiver.core.notices.grouping import LONGEST_BODY, Bundle, Waiting, goes_out, group_of, is_over
 from receiver.core.notices.notice import Cause, Notice, Severity
-from tests.core.builders import NOW
+from tests.core.builders import MINUTE, NOW, SECOND
 
 EVERY = timedelta(minutes=5)
-MINUTE = timedelta(minutes=1)
-SECOND = timedelta(seconds=1)
 
 
 def a_notice(cause: str = Cause.GREW, **changes: Any) -> Notice:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -14,11 +14,10 @@ from receiver.core.model.policy import Policy, Taint
 from receiver.core.notices.action_notices import removals_stop
 from receiver.core.notices.notice import Notice, Severity
 from receiver.core.scaling.assign import assign
-from tests.core.builders import GPU, NOW, a_busy_node, a_node, a_pod, a_policy, a_pool, a_state, all_up, facts
+from tests.core.builders import GPU, MINUTE, NOW, a_busy_node, a_node, a_pod, a_policy, a_pool, a_state, all_up, facts
 from tests.core.notices.scene import standing
 from tests.core.worlds import LAWS, World, worlds
 
-MINUTE = timedelta(minutes=1)
 LABELLED = a_pool(labels={"gpu": "l40s"})
 
 

@@ -5,8 +5,8 @@ from datetime import timedelta
 
 from receiver.core.model.usage import Accounted, Sample
 from receiver.core.report.rightsizing import InUse, in_use
-from tests.core.builders import NOW
-from tests.core.money.test_accounting import MINUTE, POLICY, RESTS, WORKS, bound, seen
+from tests.core.builders import MINUTE, NOW
+from tests.core.money.test_accounting import POLICY, RESTS, WORKS, bound, seen
 
 HALF_TOLD = Sample(engine=0.9)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from receiver.core.model.actions import Action, ActionKind, Because, Decision, Victim, VictimStage
+from receiver.core.model.actions import Decision
 from receiver.core.model.model import Facts, Node, Source, Spend, Stage
 from receiver.core.model.overrides import (
     Answer,
@@ -30,13 +30,18 @@ from receiver.core.scaling.decide import decide_all
 from tests.core.builders import (
     EVERY_SECOND,
     GPU,
+    HOUR,
+    HOUR_ENDS_SOON,
+    MINUTE,
     NOW,
     a_busy_node,
+    a_due_node,
     a_node,
     a_pod,
     a_policy,
     a_pool,
     a_question,
+    a_removal,
     a_signal,
     a_state,
     all_up,
@@ -44,10 +49,8 @@ from tests.core.builders import (
     run,
 )
 
-MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 HOLD = Unanswered.HOLD
 APPROVED = {"answer": Answer.APPROVE, "who": "alice", "answered_at": NOW}
-DUE = NOW - 57 * MINUTE  # created then, a node's paid hour ends in three minutes
 ASKS_SOON = NOW - 40 * MINUTE  # in twenty: its moment is in a quarter of an hour
 REMOVALS = Approval(removals=True)
 GROWTH = Approval(growth_above_usd_per_hour=Decimal(5))
@@ -75,13 +78,15 @@ def said(kind: OverrideKind, nodes: int | None = None, **changes: Any) -> Overri
 
 
 def test_where_nobody_is_to_be_asked_it_goes() -> None:
-    assert decide(facts(a_state(a_node(created_at=DUE))), a_policy()).target == 0
-    assert decide(facts(a_state(a_node(created_at=DUE))), asking(GROWTH)).target == 0
+    assert decide(facts(a_state(a_due_node())), a_policy()).target == 0
+    assert decide(facts(a_state(a_due_node())), asking(GROWTH)).target == 0
 
 
 def movable_nodes() -> tuple[Node, ...]:
     pods = {n: a_pod(n, phase=PodPhase.RUNNING, node=n, evictable=True, owner="ReplicaSet/r") for n in ("n1", "n2")}
-    return tuple(a_busy_node(n, pods=(pod,), allocatable={GPU: 2}, created_at=DUE) for n, pod in pods.items())
+    return tuple(
+        a_busy_node(n, pods=(pod,), allocatable={GPU: 2}, created_at=HOUR_ENDS_SOON) for n, pod in pods.items()
+    )
 
 
 def test_approval_of_an_idle_node_is_none_to_move_its_pods() -> None:
@@ -108,7 +113,7 @@ def test_what_a_persons_pin_or_ceiling_wants_gone_goes_unasked() -> None:
 
 def test_at_a_budgets_stop_an_empty_node_waits_for_no_answer() -> None:
     policy = replace(asking(Approval(removals=True, unanswered=HOLD)), budget=Budget(monthly_usd=Decimal(10)))
-    found = facts(a_state(a_node(created_at=DUE)), spend=Spend(month="2026-11", usd=Decimal(10)))
+    found = facts(a_state(a_due_node()), spend=Spend(month="2026-11", usd=Decimal(10)))
     assert decide(found, policy).target == 0
     assert due(found, policy) == ()
 
@@ -256,11 +261,7 @@ def test_what_was_refused_is_asked_about_anew_once_nothing_else_holds_it() -> No
 
 
 def test_a_node_that_is_on_its_way_out_by_an_approved_removal_is_not_asked_about_again() -> None:
-    victim = Victim(instance="i-n1", node="n1", because=Because.IDLE, stage=VictimStage.CORDONED, since=NOW)
-    action = Action(
-        id="a", pool="l40s-id", kind=ActionKind.RETIRE, opened_at=NOW, from_count=1, to_count=0, victims=(victim,)
-    )
-    state = a_state(a_node(created_at=DUE), open_action=action)
+    state = a_state(a_due_node(), open_action=a_removal("n1"))
     found = facts(state, questions=(a_question("i-n1", **APPROVED),))
     assert (decide(found, asking()).target, due(found, asking())) == (0, ())
 

@@ -10,8 +10,20 @@ from receiver.core.model.model import Stage
 from receiver.core.model.overrides import Answer, Asks, OverrideKind, Question
 from receiver.core.model.pods import PodPhase
 from receiver.core.model.policy import Approval, Unanswered
-from tests.core.builders import GPU, HOURLY, NOW, a_busy_node, a_node, a_pod, a_question, a_state, facts
-from tests.core.scaling.test_approval import APPROVED, DUE, HOLD, MINUTE, asking, decide, due
+from tests.core.builders import (
+    GPU,
+    HOUR_ENDS_SOON,
+    HOURLY,
+    MINUTE,
+    NOW,
+    a_busy_node,
+    a_node,
+    a_pod,
+    a_question,
+    a_state,
+    facts,
+)
+from tests.core.scaling.test_approval import APPROVED, HOLD, asking, decide, due
 from tests.core.worlds import ASKING, LAWS, RARE, World, decided, worlds
 
 SIZES = (OverrideKind.PIN, OverrideKind.CEILING)
@@ -64,7 +76,7 @@ def test_exactly_the_nodes_go_that_were_asked_about_as_what_they_are(
         busy = first_is_busy and number == 0
         pod = a_pod(f"on-{name}", phase=PodPhase.RUNNING, node=name, evictable=True, owner="ReplicaSet/r")
         node = a_busy_node(name, pods=(pod,)) if busy else a_node(name)
-        there.append(replace(node, created_at=DUE, allocatable={GPU: 8}))
+        there.append(replace(node, created_at=HOUR_ENDS_SOON, allocatable={GPU: 8}))
         if asks:
             questions.append(a_question(node.instance, id=name, asks=asks, **APPROVED))
         if asks is Asks.EMPTYING or (asks is Asks.REMOVAL and not busy):

@@ -1,6 +1,5 @@
 """Busy nodes that could be emptied: only with the consent of every pod, and only into room that is there."""
 
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -18,6 +17,8 @@ from receiver.core.scaling.packing import consents
 from tests.core.builders import (
     EVERY_SECOND,
     GPU,
+    HOUR_ENDS_SOON,
+    MINUTE,
     NOW,
     a_node,
     a_pod,
@@ -32,8 +33,6 @@ from tests.core.builders import (
 )
 from tests.core.worlds import LAWS, SAID, World, worlds
 
-MINUTE = timedelta(minutes=1)
-HOUR_ENDS_SOON = NOW - 57 * MINUTE
 PAIR = a_pool(resources={GPU: 2})
 YES: dict[str, Any] = {"evictable": True, "owner": "ReplicaSet/web"}
 LOW, HIGH = a_signal(SignalAction.SCALE_DOWN), a_signal(SignalAction.HOLD)

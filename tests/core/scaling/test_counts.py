@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.core.model.actions import Action, ActionKind, Victim, VictimStage
+from receiver.core.model.actions import Action, Victim, VictimStage
 from receiver.core.model.memory import PoolMemory
 from receiver.core.model.model import Drift, LateCount, PoolState
 from receiver.core.scaling.waits import (
@@ -20,10 +20,9 @@ from receiver.core.scaling.waits import (
     undone_by_others,
     why_removals_stop,
 )
-from tests.core.builders import NOW, a_node, a_state
+from tests.core.builders import MINUTE, NOW, a_growth, a_node, a_removal, a_state
 from tests.core.worlds import LAWS
 
-MINUTE = timedelta(minutes=1)
 REMOVED = LateCount(expected=1, shown=3, since=NOW)  # three nodes, two of them removed
 GROWN = LateCount(expected=3, shown=1, since=NOW)
 
@@ -109,21 +108,10 @@ def test_removals_go_on_when(late: LateCount | None, shown: int) -> None:
 # --- late_after -------------------------------------------------------------------------------------------
 
 
-def a_removal(*stages: VictimStage, from_count: int = 3) -> Action:
+def removed(*stages: VictimStage, from_count: int = 3) -> Action:
+    """A removal of as many nodes, each of which got as far as its stage says."""
     victims = tuple(Victim(instance=f"i-{n}", node=f"n{n}", stage=stage) for n, stage in enumerate(stages))
-    return Action(
-        id="r",
-        pool="l40s-id",
-        kind=ActionKind.RETIRE,
-        opened_at=NOW,
-        from_count=from_count,
-        to_count=from_count - len(victims),
-        victims=victims,
-    )
-
-
-def a_growth(from_count: int, to_count: int) -> Action:
-    return Action(id="g", pool="l40s-id", kind=ActionKind.GROW, opened_at=NOW, from_count=from_count, to_count=to_count)
+    return a_removal(from_count=from_count, to_count=from_count - len(victims), victims=victims)
 
 
 def shows(count: int, *, uncounted: int = 0) -> PoolState:
@@ -132,27 +120,27 @@ def shows(count: int, *, uncounted: int = 0) -> PoolState:
 
 
 def test_a_removal_that_civo_does_not_count_yet_is_late() -> None:
-    late = late_after(a_removal(VictimStage.GONE, VictimStage.DELETED), shows(3), NOW)
+    late = late_after(removed(VictimStage.GONE, VictimStage.DELETED), shows(3), NOW)
     assert late == LateCount(expected=1, shown=3, since=NOW)
 
 
 def test_what_was_spared_is_still_expected() -> None:
-    late = late_after(a_removal(VictimStage.GONE, VictimStage.SPARED), shows(3), NOW)
+    late = late_after(removed(VictimStage.GONE, VictimStage.SPARED), shows(3), NOW)
     assert late == LateCount(expected=2, shown=3, since=NOW)
 
 
 def test_a_second_removal_adds_to_one_that_is_late() -> None:
-    late = late_after(a_removal(VictimStage.GONE, from_count=2), shows(3, uncounted=1), NOW)
+    late = late_after(removed(VictimStage.GONE, from_count=2), shows(3, uncounted=1), NOW)
     assert late == LateCount(expected=1, shown=3, since=NOW)
 
 
 @pytest.mark.parametrize(
     ("action", "state"),
     [
-        pytest.param(a_removal(VictimStage.GONE), shows(2), id="the count fell"),
-        pytest.param(a_removal(VictimStage.GONE), shows(4), id="somebody raised it meanwhile"),
-        pytest.param(a_removal(VictimStage.SPARED), shows(3), id="nothing was removed"),
-        pytest.param(a_growth(1, 3), shows(3), id="it was a growth"),
+        pytest.param(removed(VictimStage.GONE), shows(2), id="the count fell"),
+        pytest.param(removed(VictimStage.GONE), shows(4), id="somebody raised it meanwhile"),
+        pytest.param(removed(VictimStage.SPARED), shows(3), id="nothing was removed"),
+        pytest.param(a_growth(3, 1), shows(3), id="it was a growth"),
     ],
 )
 def test_no_removal_is_late_when(action: Action, state: PoolState) -> None:
@@ -161,7 +149,7 @@ def test_no_removal_is_late_when(action: Action, state: PoolState) -> None:
 
 @pytest.mark.parametrize(("minutes", "late"), [(30, True), (31, False)])
 def test_the_count_of_now_tells_nothing_of_a_removal_of_long_ago(minutes: int, late: bool) -> None:
-    action = a_removal(VictimStage.DELETED)
+    action = removed(VictimStage.DELETED)
     action = replace(action, victims=tuple(replace(v, since=NOW - minutes * MINUTE) for v in action.victims))
     assert (late_after(action, shows(3), NOW) is not None) is late
 
@@ -186,9 +174,9 @@ def ago(minutes: float) -> datetime:
         pytest.param(remembered(3, late=REMOVED), 2, id="a late removal shows in part"),
         pytest.param(remembered(3, late=REMOVED), 1, id="a late removal shows"),
         pytest.param(remembered(1, late=GROWN), 3, id="a late growth shows"),
-        pytest.param(remembered(1, open_action=a_growth(1, 3)), 3, id="an open growth shows"),
-        pytest.param(remembered(1, open_action=a_growth(1, 3)), 2, id="an open growth shows in part"),
-        pytest.param(remembered(3, open_action=a_removal(VictimStage.DELETED)), 2, id="an open removal shows"),
+        pytest.param(remembered(1, open_action=a_growth(3, 1)), 3, id="an open growth shows"),
+        pytest.param(remembered(1, open_action=a_growth(3, 1)), 2, id="an open growth shows in part"),
+        pytest.param(remembered(3, open_action=removed(VictimStage.DELETED)), 2, id="an open removal shows"),
         pytest.param(remembered(3, last_shrink_at=ago(15)), 2, id="a removal shows fifteen minutes late"),
     ],
 )
@@ -203,9 +191,9 @@ def test_nobody_else_changed_the_count_when(past: PoolMemory | None, shown: int)
         pytest.param(remembered(2), 1, id="it fell"),
         pytest.param(remembered(3, late=REMOVED), 0, id="it fell below what a late removal leaves"),
         pytest.param(remembered(1, late=GROWN), 4, id="it rose above what a late growth asked for"),
-        pytest.param(remembered(1, open_action=a_growth(1, 3)), 4, id="it rose above what an open growth asks for"),
-        pytest.param(remembered(1, open_action=a_growth(1, 3)), 0, id="it fell while a growth is open"),
-        pytest.param(remembered(3, open_action=a_removal(VictimStage.DELETED)), 4, id="it rose while one is removed"),
+        pytest.param(remembered(1, open_action=a_growth(3, 1)), 4, id="it rose above what an open growth asks for"),
+        pytest.param(remembered(1, open_action=a_growth(3, 1)), 0, id="it fell while a growth is open"),
+        pytest.param(remembered(3, open_action=removed(VictimStage.DELETED)), 4, id="it rose while one is removed"),
         pytest.param(remembered(3, last_shrink_at=ago(15.1)), 2, id="it fell long after our last removal"),
         pytest.param(remembered(3, last_shrink_at=NOW + MINUTE), 2, id="our last removal lies in the future"),
     ],

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given as drawn
 from hypothesis import strategies as st
 
-from receiver.core.model.actions import Action, ActionKind, Because, Decision, Victim, VictimStage
+from receiver.core.model.actions import Action, Because, Decision, VictimStage
 from receiver.core.model.model import Backoff, CordonedBy, Node, Source, Spend, Stage
 from receiver.core.model.overrides import Override, OverrideKind
 from receiver.core.model.pods import Pod, PodPhase, Toleration
@@ -21,11 +21,13 @@ from receiver.core.scaling.bounds import topic_of
 from receiver.core.scaling.decide import plan
 from tests.core.builders import (
     GPU,
+    MINUTE,
     NOW,
     a_node,
     a_pod,
     a_policy,
     a_pool,
+    a_removal,
     a_signal,
     a_silence,
     a_state,
@@ -36,7 +38,6 @@ from tests.core.builders import (
 )
 from tests.core.worlds import LAWS
 
-MINUTE = timedelta(minutes=1)
 GRACE = 30 * MINUTE
 NIGHT = Window(name="night", times=((11 * 60, 13 * 60),), max_nodes=1, evict_after=GRACE)  # opened an hour ago
 OPENED = NOW - timedelta(hours=1)
@@ -166,10 +167,7 @@ def test_nodes_that_hold_the_fewest_gpus_go_then_those_that_lose_the_fewest_gpu_
 
 
 def test_a_node_that_is_being_evicted_is_finished_before_another_is_begun() -> None:
-    victim = Victim(instance="i-b", node="b", because=Because.EVICTED, stage=VictimStage.CORDONED, since=NOW)
-    action = Action(
-        id="r", pool="l40s-id", kind=ActionKind.RETIRE, opened_at=NOW, from_count=2, to_count=1, victims=(victim,)
-    )
+    action = a_removal("b", from_count=2, because=Because.EVICTED)
     emptied = a_node("b", allocatable={GPU: 8}, idle_since=NOW, cordoned_by=CordonedBy.US)
     for node in (busy("b", cordoned_by=CordonedBy.US), emptied):
         assert answer(busy("a"), node, state={"open_action": action}).candidates == ("i-b",)
@@ -177,12 +175,7 @@ def test_a_node_that_is_being_evicted_is_finished_before_another_is_begun() -> N
 
 def begun(*names: str, stage: VictimStage = VictimStage.CORDONED) -> dict[str, Action]:
     """An open action that empties the nodes of these *names* for a window."""
-    victims = tuple(Victim(instance=f"i-{n}", node=n, because=Because.EVICTED, stage=stage, since=NOW) for n in names)
-    return {
-        "open_action": Action(
-            id="r", pool="l40s-id", kind=ActionKind.RETIRE, opened_at=NOW, from_count=3, to_count=2, victims=victims
-        )
-    }
+    return {"open_action": a_removal(*names, from_count=3, to_count=2, stage=stage, because=Because.EVICTED)}
 
 
 def emptied(name: str, **changes: Any) -> Node:
@@ -235,10 +228,7 @@ def test_what_was_begun_goes_though_its_gpus_seem_in_use_for_a_moment() -> None:
 
 def test_what_waits_gets_no_room_on_a_node_that_is_being_evicted() -> None:
     """Otherwise what was evicted would get its node back at once, and be evicted again."""
-    victim = Victim(instance="i-b", node="b", because=Because.EVICTED, stage=VictimStage.CORDONED, since=NOW)
-    action = Action(
-        id="r", pool="l40s-id", kind=ActionKind.RETIRE, opened_at=NOW, from_count=2, to_count=1, victims=(victim,)
-    )
+    action = a_removal("b", from_count=2, because=Because.EVICTED)
     pool = the_pool()
     emptied = a_node("b", allocatable={GPU: 8}, idle_since=NOW, cordoned_by=CordonedBy.US)
     full = holding("a", a_guest(gpus=8))

@@ -20,6 +20,8 @@ from receiver.core.scaling.market import ASKED_WITHIN, ENOUGH_PERCENT, PERCENT_O
 from tests.core.builders import (
     EVERY_SECOND,
     GPU,
+    HOUR,
+    HOUR_ENDS_SOON,
     NOW,
     a_busy_node,
     a_node,
@@ -32,12 +34,10 @@ from tests.core.builders import (
     run,
 )
 
-HOUR = timedelta(hours=1)
 FEW = settings(max_examples=40, deadline=None)
 SMALL = a_pool("small", max_nodes=200)
 WIDE = a_pool("wide", resources={GPU: 8}, price_usd_per_hour=8 * Decimal("1.29"))
 BOTH = a_policy(SMALL, WIDE)
-ENDS_SOON = NOW - timedelta(minutes=57)  # created then, a node's paid hour ends in three minutes
 TO_BE_LET_GO = NOW - timedelta(minutes=90)
 
 
@@ -55,7 +55,7 @@ def ran(count: int) -> tuple[Node, ...]:
 
 def idle(count: int) -> tuple[Node, ...]:
     """Small idle nodes whose moment has come."""
-    return tuple(a_node(f"i{n:02}", created_at=ENDS_SOON) for n in range(count))
+    return tuple(a_node(f"i{n:02}", created_at=HOUR_ENDS_SOON) for n in range(count))
 
 
 def decided(

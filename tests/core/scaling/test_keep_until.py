@@ -7,9 +7,8 @@ import pytest
 from receiver.core.model.pods import honoured, kept
 from receiver.core.model.policy import KeepUntil
 from receiver.core.notices.workload_notices import ignored_wishes
-from tests.core.builders import NOW, a_busy_node, a_pod, a_state
+from tests.core.builders import HOUR, NOW, a_busy_node, a_pod, a_state
 
-HOUR = timedelta(hours=1)
 ALLOWED = KeepUntil(namespaces=frozenset({"ml"}), longest=timedelta(hours=24))
 NOBODY = (None, "")
 

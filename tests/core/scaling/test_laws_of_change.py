@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.core.model.actions import Action, ActionKind, Because, Victim, VictimStage
+from receiver.core.model.actions import Action, Because, VictimStage
 from receiver.core.model.model import ON_ITS_WAY, Backoff, Drift, Node, Stage
 from receiver.core.model.overrides import Answer, Override, OverrideKind, Question
 from receiver.core.model.pods import PodPhase
@@ -23,6 +23,7 @@ from tests.core.builders import (
     a_pod,
     a_pool,
     a_question,
+    a_removal,
     a_signal,
     a_state,
     facts,
@@ -126,16 +127,9 @@ def small_worlds(draw: st.DrawFn) -> World:
 @st.composite
 def removals(draw: st.DrawFn, node: Node) -> Action:
     """An open removal of *node*."""
-    victim = Victim(
-        instance=node.instance,
-        node=node.name,
-        because=draw(st.sampled_from([Because.IDLE, Because.CONSOLIDATED])),
-        stage=draw(st.sampled_from([VictimStage.CHOSEN, VictimStage.CORDONED])),
-        since=NOW,
-    )
-    return Action(
-        id="a", pool="l40s-id", kind=ActionKind.RETIRE, opened_at=NOW, from_count=1, to_count=0, victims=(victim,)
-    )
+    because = draw(st.sampled_from([Because.IDLE, Because.CONSOLIDATED]))
+    stage = draw(st.sampled_from([VictimStage.CHOSEN, VictimStage.CORDONED]))
+    return a_removal(node.name, because=because, stage=stage)
 
 
 def answer(world: World, at: datetime) -> tuple[list[int], datetime | None]:

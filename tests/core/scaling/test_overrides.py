@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.core.model.actions import Action, ActionKind, Decision, Victim, VictimStage
+from receiver.core.model.actions import Decision
 from receiver.core.model.model import Node, PoolState, Spend, Stage
 from receiver.core.model.overrides import Override, overrides_in_force
 from receiver.core.model.policy import Budget, Limits, Policy, Pool
@@ -30,6 +30,7 @@ from tests.core.builders import (
     a_pod,
     a_policy,
     a_pool,
+    a_removal,
     a_signal,
     a_silence,
     a_state,
@@ -206,11 +207,8 @@ def test_while_nodes_beyond_a_ceiling_go_work_that_does_not_fit_them_is_only_not
 
 def test_the_nodes_that_are_on_their_way_out_stay_the_chosen_ones() -> None:
     early, late = a_node("n1", created_at=NOW - HOUR * 0.9), a_node("n2", created_at=MID_HOUR)
-    victim = Victim(instance="i-n2", node="n2", stage=VictimStage.CORDONED, since=NOW)
-    action = Action(
-        id="a", pool="l40s-id", kind=ActionKind.RETIRE, opened_at=NOW, from_count=2, to_count=1, victims=(victim,)
-    )
-    decision = decided(a_state(early, late, open_action=action), an_override("ceiling", 1))
+    going = a_removal("n2", from_count=2)
+    decision = decided(a_state(early, late, open_action=going), an_override("ceiling", 1))
     assert decision.candidates == ("i-n2",)
     assert decided(a_state(early, late), an_override("ceiling", 1)).candidates == ("i-n1",)
 

@@ -8,26 +8,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.core.model.actions import Action, ActionKind, Because, Decision, Victim, VictimStage
+from receiver.core.model.actions import Because, Decision
 from receiver.core.model.model import CordonedBy, Node, PoolState, Spend, Stage
 from receiver.core.model.pods import PodPhase
 from receiver.core.model.policy import Budget, Policy
 from tests.core.builders import (
     EVERY_SECOND,
     GPU,
+    MINUTE,
     NOW,
     a_busy_node,
     a_node,
     a_pod,
     a_policy,
     a_pool,
+    a_removal,
     a_state,
     facts,
     run,
 )
 from tests.core.worlds import LAWS
 
-MINUTE = timedelta(minutes=1)
 PAIR = a_pool(resources={GPU: 2})
 
 
@@ -119,28 +120,22 @@ def test_at_the_budget_stop_no_spare_node_is_kept() -> None:
 # --- a node that we just emptied --------------------------------------------------------------------------
 
 
-def removing(because: Because) -> Action:
-    victim = Victim(instance="i-idle", node="idle", because=because, stage=VictimStage.CORDONED, since=NOW)
-    return Action(
-        id="r", pool="l40s-id", kind=ActionKind.RETIRE, opened_at=NOW, from_count=1, to_count=0, victims=(victim,)
-    )
-
-
 @pytest.mark.parametrize(
     ("because", "gone"),
     [(Because.CONSOLIDATED, ["idle"]), (Because.IDLE, [])],
 )
 def test_a_node_that_was_emptied_for_its_removal_need_not_rest(because: Because, gone: list[str]) -> None:
-    assert go(idle(idle_since=NOW), open_action=removing(because)) == gone
+    assert go(idle(idle_since=NOW), open_action=a_removal("idle", because=because)) == gone
 
 
 def test_a_node_that_was_emptied_stays_once_the_next_hour_is_paid() -> None:
-    assert go(idle(minutes=60, idle_since=NOW), open_action=removing(Because.CONSOLIDATED)) == []
+    assert go(idle(minutes=60, idle_since=NOW), open_action=a_removal("idle", because=Because.CONSOLIDATED)) == []
 
 
 def test_where_seconds_are_billed_an_emptied_node_goes_at_once() -> None:
     policy = a_policy(PAIR, billing=EVERY_SECOND)
-    assert go(idle(idle_since=NOW), open_action=removing(Because.CONSOLIDATED), policy=policy) == ["idle"]
+    emptied = a_removal("idle", because=Because.CONSOLIDATED)
+    assert go(idle(idle_since=NOW), open_action=emptied, policy=policy) == ["idle"]
 
 
 # --- laws -------------------------------------------------------------------------------------------------

@@ -8,41 +8,36 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.core.model.actions import Action, ActionKind, Outcome, OutcomeKind
+from receiver.core.model.actions import Action, Outcome, OutcomeKind
 from receiver.core.model.model import Backoff
 from receiver.core.model.pods import Pod
 from receiver.core.scaling.waits import REFUSAL_LASTS, refused_counts, smaller_request
-from tests.core.builders import NOW, a_pod, a_policy, a_pool, a_state, facts, run
+from tests.core.builders import NOW, SECOND, a_growth, a_pod, a_policy, a_pool, a_state, facts, run
 from tests.core.worlds import LAWS, World, decided, worlds
 
-SECOND = timedelta(seconds=1)
 NO_STOCK = "gpu_count_exceeded: Civo did not take the request"
 HELD = Backoff(failures=1, until=NOW + timedelta(minutes=1), reason=NO_STOCK)
 ROOMY = a_policy(a_pool(max_nodes=99))
 
 
-def growth(to_count: int, at: datetime = NOW, **changes: object) -> Action:
-    """A growth from zero, opened at *at*."""
-    given = {"id": f"{at}-{to_count}", "pool": "l40s-id", "kind": ActionKind.GROW, "opened_at": at, "from_count": 0}
-    return Action(**{**given, "to_count": to_count, **changes})  # type: ignore[arg-type]
-
-
-def ended(action: Action, kind: OutcomeKind = OutcomeKind.FAILED, detail: str = NO_STOCK) -> tuple[Action, Outcome]:
-    """What became of it in the step that opened it."""
-    return action, Outcome(kind=kind, at=action.opened_at, detail=detail)
+def ended(
+    action: Action, kind: OutcomeKind = OutcomeKind.FAILED, detail: str = NO_STOCK, at: datetime | None = None
+) -> tuple[Action, Outcome]:
+    """What became of it *at* that moment, or in the step that opened it."""
+    return action, Outcome(kind=kind, at=at or action.opened_at, detail=detail)
 
 
 @pytest.mark.parametrize(
     ("last", "refused"),
     [
-        (ended(growth(3)), {"l40s-id": 3}),
-        (ended(growth(3), detail="quota_limit_reached: no"), {"l40s-id": 3}),
-        (ended(growth(3), detail="http_500 6 times in a row: no"), {}),
-        (ended(growth(3), OutcomeKind.WITHDRAWN), {}),
-        (ended(growth(3, attempts=1)), {}),  # an earlier try may have arrived
-        ((growth(3, NOW - 9 * SECOND), Outcome(kind=OutcomeKind.FAILED, at=NOW, detail=NO_STOCK)), {}),  # a crash
-        (ended(growth(3, NOW - REFUSAL_LASTS)), {}),
-        (ended(growth(3, NOW + SECOND)), {}),  # under a wrong clock
+        (ended(a_growth(3)), {"l40s-id": 3}),
+        (ended(a_growth(3), detail="quota_limit_reached: no"), {"l40s-id": 3}),
+        (ended(a_growth(3), detail="http_500 6 times in a row: no"), {}),
+        (ended(a_growth(3), OutcomeKind.WITHDRAWN), {}),
+        (ended(a_growth(3, attempts=1)), {}),  # an earlier try may have arrived
+        (ended(a_growth(3, opened_at=NOW - 9 * SECOND), at=NOW), {}),  # a crash
+        (ended(a_growth(3, opened_at=NOW - REFUSAL_LASTS)), {}),
+        (ended(a_growth(3, opened_at=NOW + SECOND)), {}),  # under a wrong clock
     ],
 )
 def test_a_refusal_counts_while_it_is_fresh_and_sure(last: tuple[Action, Outcome], refused: dict[str, int]) -> None:
@@ -50,9 +45,9 @@ def test_a_refusal_counts_while_it_is_fresh_and_sure(last: tuple[Action, Outcome
 
 
 def test_the_lowest_count_since_the_last_growth_counts() -> None:
-    five, three, four = (ended(growth(n)) for n in (5, 3, 4))
+    five, three, four = (ended(a_growth(n)) for n in (5, 3, 4))
     assert refused_counts([five, three, four], NOW) == {"l40s-id": 3}
-    assert refused_counts([five, three, ended(growth(2), OutcomeKind.CONFIRMED)], NOW) == {}
+    assert refused_counts([five, three, ended(a_growth(2), OutcomeKind.CONFIRMED)], NOW) == {}
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Which silences pause which pools, and what is said of it."""
 
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -8,9 +7,8 @@ import pytest
 from receiver.core.model.model import PoolState
 from receiver.core.model.signals import Matcher, PoolSilence, Silence, silenced_pools
 from receiver.step.publish import picture
-from tests.core.builders import NOW, a_node, a_policy, a_pool, a_silence, a_state, facts, run
+from tests.core.builders import HOUR, NOW, a_node, a_policy, a_pool, a_silence, a_state, facts, run
 
-HOUR = timedelta(hours=1)
 OURS = Matcher(name="component", value="gpu-autoscaler")
 POLICY = a_policy(a_pool("l40s"), a_pool("a100"))
 

@@ -3,9 +3,7 @@
 from datetime import datetime, timedelta
 
 from receiver.core.model.memory import is_trusted, steady_since
-from tests.core.builders import NOW
-
-MINUTE = timedelta(minutes=1)
+from tests.core.builders import MINUTE, NOW
 
 
 def sure_after(*steps: tuple[timedelta, bool]) -> list[bool]:

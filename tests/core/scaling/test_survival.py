@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from receiver.core.scaling.packing import LATER, Survival
-from tests.core.builders import NOW, a_pod
+from tests.core.builders import HOUR, NOW, a_pod
 
-HOUR = timedelta(hours=1)
 lengths = st.lists(st.timedeltas(timedelta(0), timedelta(days=9)), max_size=30)
 ages = st.timedeltas(timedelta(0), timedelta(days=9))
 

@@ -1,6 +1,5 @@
 """What growth without an answer may still bring: kept off what is left, once, and only until a look shows it."""
 
-from datetime import timedelta
 from decimal import Decimal
 
 import pytest
@@ -10,15 +9,7 @@ from receiver.core.model.memory import PoolMemory
 from receiver.core.model.policy import Budget
 from receiver.core.money.budget import may_have_landed, unseen
 from receiver.core.scaling.waits import drift
-from tests.core.builders import NOW, a_node, a_pod, a_policy, a_state, facts, run
-
-SECOND = timedelta(seconds=1)
-
-
-def a_growth(to: int, **changes: object) -> Action:
-    """A growth from nothing to *to* nodes."""
-    given = {"id": f"to-{to}", "pool": "l40s-id", "kind": ActionKind.GROW, "opened_at": NOW, "from_count": 0}
-    return Action(**{**given, "to_count": to, **changes})  # type: ignore[arg-type]
+from tests.core.builders import NOW, SECOND, a_growth, a_node, a_pod, a_policy, a_state, facts, run
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from receiver.core.model.actions import Action, ActionKind, Because, Decision, Victim, VictimStage
+from receiver.core.model.actions import Because, Decision
 from receiver.core.model.model import CordonedBy, Node, Stage
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.policy import Billing
@@ -16,12 +16,14 @@ from tests.core.builders import (
     EVERY_SECOND,
     GPU,
     HOURLY,
+    MINUTE,
     NOW,
     a_busy_node,
     a_node,
     a_pod,
     a_policy,
     a_pool,
+    a_removal,
     a_signal,
     a_state,
     facts,
@@ -29,7 +31,6 @@ from tests.core.builders import (
     run,
 )
 
-MINUTE = timedelta(minutes=1)
 BY_THE_HOUR = HOURLY
 HIGH = a_signal(SignalAction.HOLD, alertname="GpuPoolBusy")
 LOW = a_signal(SignalAction.SCALE_DOWN, alertname="GpuPoolUnderutilized")
@@ -187,9 +188,6 @@ def test_a_node_that_is_being_emptied_goes_on_while_the_pods_that_left_it_wait_f
     policy = a_policy(a_pool(resources={GPU: 4}))
     found = facts(state, signals=(LOW,), waiting=[a_pod()])
     assert run(found, policy)[1]["l40s"].target == 2
-    victim = Victim(instance="i-n2", node="n2", because=Because.CONSOLIDATED, stage=VictimStage.CORDONED, since=NOW)
-    action = Action(
-        id="a", pool=state.pool, kind=ActionKind.RETIRE, opened_at=NOW, from_count=2, to_count=1, victims=(victim,)
-    )
+    action = a_removal("n2", from_count=2, because=Because.CONSOLIDATED)
     found = facts(replace(state, open_action=action), signals=(LOW,), waiting=[a_pod()])
     assert run(found, policy)[1]["l40s"].target == 1

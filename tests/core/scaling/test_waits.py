@@ -11,12 +11,24 @@ from receiver.core.model.actions import Decision
 from receiver.core.model.model import Backoff, Drift, PoolState
 from receiver.core.model.policy import Policy
 from receiver.core.scaling.waits import Direction, Wait, WaitKind, waits
-from tests.core.builders import EVERY_SECOND, GPU, NOW, a_node, a_pod, a_policy, a_pool, a_state, facts, rules, run
+from tests.core.builders import (
+    EVERY_SECOND,
+    GPU,
+    HOUR,
+    MINUTE,
+    NOW,
+    a_node,
+    a_pod,
+    a_policy,
+    a_pool,
+    a_state,
+    facts,
+    rules,
+    run,
+)
 from tests.core.scaling.test_laws_of_change import small_worlds
 from tests.core.worlds import LAWS, World, worlds
 
-MINUTE = timedelta(minutes=1)
-HOUR = timedelta(hours=1)
 SECONDS = a_policy(billing=EVERY_SECOND)
 UNTIL = NOW + 7 * MINUTE
 FAILED = Backoff(failures=3, until=UNTIL, reason="no stock")

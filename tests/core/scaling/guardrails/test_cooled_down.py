@@ -1,13 +1,12 @@
 """cooled_down: a pool that has just changed is left alone for its cooldown, per direction."""
 
-from datetime import timedelta
-
 import pytest
 
 from tests.core.builders import (
     EVERY_SECOND,
     MINUTE,
     NOW,
+    SECOND,
     a_node,
     a_policy,
     a_state,
@@ -20,7 +19,6 @@ from tests.core.builders import (
 from tests.core.scaling.guardrails.cases import AN_INSTANT, IDLE, cut, held
 
 RULE = "cooled_down"
-SECOND = timedelta(seconds=1)
 BY_THE_SECOND = a_policy(billing=EVERY_SECOND)
 GROWN = a_state(last_grow_at=NOW - 10 * SECOND)
 SHRUNK = a_state(IDLE, last_shrink_at=NOW - 4 * MINUTE)

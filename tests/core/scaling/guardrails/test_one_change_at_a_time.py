@@ -4,13 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from receiver.core.model.actions import Action, ActionKind
-from tests.core.builders import NOW, a_state, growing, remedies, shrinking
+from tests.core.builders import a_growth, a_removal, a_state, growing, remedies, shrinking
 from tests.core.scaling.guardrails.cases import IDLE, held
 
 RULE = "one_change_at_a_time"
-RETIRES = Action(id="retire-1", pool="l40s-id", kind=ActionKind.RETIRE, opened_at=NOW, from_count=1, to_count=0)
-GROWS = Action(id="grow-1", pool="l40s-id", kind=ActionKind.GROW, opened_at=NOW, from_count=0, to_count=1)
+RETIRES, GROWS = a_removal("n1"), a_growth()
 SINCE = "open since 2026-11-20 12:00:00 UTC"
 
 

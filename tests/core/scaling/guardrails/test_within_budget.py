@@ -3,14 +3,22 @@
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any
 
 import pytest
 
-from receiver.core.model.actions import Action, ActionKind
 from receiver.core.model.model import Spend
 from receiver.core.model.policy import Budget, Policy
-from tests.core.builders import NOW, a_busy_node, a_pod, a_policy, a_state, decision_on, growing, remedies, shrinking
+from tests.core.builders import (
+    a_busy_node,
+    a_growth,
+    a_pod,
+    a_policy,
+    a_state,
+    decision_on,
+    growing,
+    remedies,
+    shrinking,
+)
 from tests.core.scaling.guardrails.cases import cut, held
 
 RULE = "within_budget"
@@ -73,9 +81,8 @@ def test_it_lets_go_when_the_month_ends() -> None:
 
 
 def test_an_open_growth_is_covered_once_and_not_twice() -> None:
-    known: dict[str, Any] = {"id": "a", "pool": "l40s-id", "kind": ActionKind.GROW, "opened_at": NOW, "from_count": 0}
-    action = Action(**known, to_count=1, reserved_usd=Decimal("1.29"))
-    assert growing(budget("2.00"), a_state(open_action=action)).target == 1
+    state = a_state(open_action=a_growth(reserved_usd=Decimal("1.29")))
+    assert growing(budget("2.00"), state).target == 1
 
 
 def test_a_size_without_a_price_makes_the_spend_unknown_and_stops_growth() -> None:
