@@ -36,7 +36,7 @@ def binary(name: str) -> str:
     """
     server = SERVERS.get(name, name)
     if named := os.environ.get(server.upper(), "").partition(",")[0].strip():
-        place = Path(named).absolute() if name == server else Path(named).absolute().with_name(name)
+        place = ROOT / named if name == server else (ROOT / named).with_name(name)
         if not place.is_file():
             raise FileNotFoundError(f"{place} was not found, and {server.upper()} is {named}")
         return str(place)
