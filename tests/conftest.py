@@ -9,8 +9,10 @@ import pytest
 import structlog
 from hypothesis import Phase, settings
 
+from tests import lazy_routes
+
 FIGURE = "figure"
-LONGEST = ("browser", "step_failures", "stories", "reconcile", "faults", "e2e")  # folders whose files take longest
+LONGEST = ("e2e", "browser", "faults", "step/failures", "step/stories", "rules", "step")  # where files take longest
 
 
 def silence() -> None:
@@ -30,6 +32,7 @@ def silence() -> None:
 
 
 silence()
+lazy_routes.install()
 
 
 @pytest.fixture
@@ -58,11 +61,12 @@ gc.set_threshold(50_000, 20, 100)
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the longest files first: one that begins last keeps one worker busy and the others waiting."""
-    items.sort(key=lambda item: LONGEST.index(_folder(item)) if _folder(item) in LONGEST else len(LONGEST))
+    items.sort(key=_turn)
 
 
-def _folder(item: pytest.Item) -> str:
-    return item.path.relative_to(Path(__file__).parent).parts[0]
+def _turn(item: pytest.Item) -> int:
+    folder = item.path.relative_to(Path(__file__).parent).parent.as_posix()
+    return LONGEST.index(folder) if folder in LONGEST else len(LONGEST)
 
 
 def pytest_collection_finish() -> None:

@@ -9,7 +9,6 @@ from typing import Any
 from flask.testing import FlaskClient
 from jinja2.bccache import Bucket, BytecodeCache
 from prometheus_client import CollectorRegistry
-from werkzeug.routing import Rule
 
 from receiver.config.model import ReadAccess
 from receiver.config.settings import Tokens
@@ -438,22 +437,6 @@ class Compiled(BytecodeCache):
 
 
 COMPILED = Compiled()
-FUNCTION_OF_URLS = Rule._compile_builder
-
-
-def _when_used(rule: Rule, append_unknown: bool = True) -> Callable[..., tuple[str, str]]:
-    """Compile the function that makes a route's URLs when it is first called: an app has 84, and a test uses few."""
-    made: list[Callable[..., tuple[str, str]]] = []
-
-    def url(self: Rule, **values: Any) -> tuple[str, str]:
-        if not made:
-            made.append(FUNCTION_OF_URLS(rule, append_unknown))
-        return made[0](self, **values)
-
-    return url
-
-
-Rule._compile_builder = _when_used  # type: ignore[assignment, method-assign]  # half the time of most tests of the web otherwise
 
 
 @dataclass
