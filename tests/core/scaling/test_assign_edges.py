@@ -1,18 +1,20 @@
 """What the assignment does at its edges: pools and work that fail, and what one thing leaves for the next."""
 
 from dataclasses import replace
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from receiver.core.model.model import Spend
+from receiver.core.model.model import Backoff, PoolState, Spend, Stage
 from receiver.core.model.pods import Pod, Requirement
-from receiver.core.model.policy import Budget, Policy
+from receiver.core.model.policy import Budget, Limits, Policy, Pool
+from receiver.core.model.signals import SignalAction
 from receiver.core.scaling.assign import Wanted, assign
 from receiver.core.scaling.bounds import BoundsInForce
 from receiver.core.scaling.failures import Failure, Failures
-from tests.core.builders import a_node, a_pod, a_policy, a_pool, a_state, facts, run
+from tests.core.builders import GPU, NOW, a_node, a_pod, a_policy, a_pool, a_signal, a_state, facts, run
 
 ONE, TWO = a_pool("one", labels={"pool": "one"}), a_pool("two", labels={"pool": "two"})
 POLICY = a_policy(ONE, TWO)
@@ -163,3 +165,143 @@ def test_a_node_without_a_price_makes_it_unknown_what_a_team_will_hold() -> None
     decision = run(found, policy)[1]["one"]
     assert (decision.target, decision.deciding.rule) == (0, "within_budget")
     assert "an.g1.l40s.kube.x1" in decision.deciding.detail
+
+
+# --- work that gets no node -------------------------------------------------------------------------------
+
+PAIRS = a_pool(resources={GPU: 2})
+TWO_PODS = [a_pod("p1"), a_pod("p2")]
+
+
+@pytest.mark.parametrize(
+    ("policy", "known", "refused"),
+    [
+        pytest.param(a_policy(replace(PAIRS, max_nodes=0)), {}, set(), id="by the maximum"),
+        pytest.param(a_policy(PAIRS, limits=Limits(max_gpus=0)), {}, set(), id="by a limit"),
+        pytest.param(a_policy(PAIRS, budget=Budget(monthly_usd=Decimal(1))), {}, {"ml/p1", "ml/p2"}, id="by a budget"),
+        pytest.param(a_policy(PAIRS), {"signals": (a_signal(SignalAction.FREEZE),)}, set(), id="by an alert"),
+    ],
+)
+def test_pods_that_are_held_share_the_node_that_they_would_get(
+    policy: Policy, known: dict[str, Any], refused: set[str]
+) -> None:
+    wanted = assign(facts(a_state(), waiting=TWO_PODS, **known), policy).pools["l40s-id"]
+    assert wanted.for_demand == 1
+    assert [workload.key for workload in wanted.asking] == ["ml/p1", "ml/p2"]
+    assert set(wanted.refused) == refused
+
+
+def test_work_that_may_be_bought_for_does_not_wait_in_the_node_of_work_that_may_not() -> None:
+    waiting = [of_team("p1", "research"), of_team("p2", "vision")]
+    policy = a_policy(PAIRS, budget=Budget(monthly_usd=Decimal(1000), teams={"research": Decimal(1)}))
+    wanted = assign(facts(a_state(), waiting=waiting, spend=KNOWN), policy).pools["l40s-id"]
+    assert (wanted.for_demand, wanted.within_limits) == (2, 1)
+
+
+CHEAP, DEAR = a_pool("cheap", price_usd_per_hour=Decimal(1)), a_pool("dear", price_usd_per_hour=Decimal("1.50"))
+FROZEN = (a_signal(SignalAction.FREEZE, CHEAP.id),)
+
+
+def asked(waiting: list[Pod], *pools: Pool, **known: Any) -> list[int]:
+    """Nodes wanted in each of *pools* for work that waits."""
+    policy = a_policy(*pools, **{k: known.pop(k) for k in ("budget", "limits") if k in known})
+    found = facts(*(a_state(pool=pool.id) for pool in pools), waiting=waiting, **known)
+    wanted = assign(found, policy).pools
+    return [wanted[pool.id].for_demand for pool in pools]
+
+
+@pytest.mark.parametrize("gang", [None, "ml/g"])
+def test_work_that_no_pool_gets_a_node_for_waits_for_the_cheapest_that_is_neither_held_nor_full(
+    gang: str | None,
+) -> None:
+    waiting, poor = [a_pod(gang=gang)], Budget(monthly_usd=Decimal("0.10"))
+
+    def told(*pools: Pool, **known: Any) -> list[bool]:
+        found = facts(*(a_state(pool=pool.id) for pool in pools), waiting=waiting, **known)
+        wanted = assign(found, a_policy(*pools, budget=poor)).pools
+        return [wanted[pool.id].waiting_gpus > 0 for pool in pools]
+
+    assert told(CHEAP, DEAR) == [True, False]
+    assert told(CHEAP, DEAR, signals=FROZEN) == [False, True]
+    if gang is None:
+        assert told(replace(CHEAP, max_nodes=0), DEAR) == [False, True]
+
+
+def test_work_waits_for_a_pool_that_is_held_rather_than_for_one_that_is_full() -> None:
+    full = replace(CHEAP, max_nodes=0)
+    frozen = (a_signal(SignalAction.FREEZE, DEAR.id),)
+    assert asked([a_pod()], full, DEAR, signals=frozen) == [0, 1]
+
+
+GANG = [a_pod(f"g{n}", gang="ml/g") for n in range(3)]
+REFUSED = Backoff(failures=1, until=NOW + timedelta(minutes=1), reason="out of stock")
+
+
+@pytest.mark.parametrize(
+    ("policy", "state", "met", "why"),
+    [
+        pytest.param(
+            a_policy(a_pool(max_nodes=2)), a_state(), "within_maximum", "3 new nodes", id="beyond the maximum"
+        ),
+        pytest.param(
+            a_policy(limits=Limits(max_gpus=2)), a_state(), "within_limits", "3 new nodes", id="beyond a limit"
+        ),
+        pytest.param(
+            a_policy(a_pool(max_nodes=2)), a_state(a_node()), "within_maximum", "2 new nodes", id="beside an idle node"
+        ),
+        pytest.param(
+            a_policy(budget=Budget(monthly_usd=Decimal(2))), a_state(), "within_budget", "3 new nodes", id="too dear"
+        ),
+        pytest.param(
+            a_policy(a_pool(price_usd_per_hour=None), budget=Budget(monthly_usd=Decimal(2))),
+            a_state(),
+            "within_budget",
+            "3 new nodes",
+            id="without a price",
+        ),
+        pytest.param(a_policy(), a_state(backoff=REFUSED, refused=3), "", "3 new nodes", id="just refused"),
+    ],
+)
+def test_a_gang_that_gets_no_room_is_told_how_many_nodes_it_needs_and_what_leaves_fewer(
+    policy: Policy, state: PoolState, met: str, why: str
+) -> None:
+    wanted = assign(facts(state, waiting=GANG), policy).pools["l40s-id"]
+    assert wanted.for_demand == 0
+    [held] = wanted.held
+    assert (held.rule, held.met) == ("gangs_whole", met)
+    assert held.detail.startswith(f"gang ml/g needs {why} at once or none, and ")
+    if not met:
+        assert held.detail.endswith("Civo has just refused 3 nodes in all for pool l40s")
+    elif met == "within_budget" and policy.pools[0].price_usd_per_hour is not None:
+        assert held.detail.endswith("spent in 2026-11)") or "within_budget leaves fewer (" in held.detail
+        assert held.uncovered is not None
+    else:
+        assert held.detail.endswith(f"{met} leaves fewer")
+        assert held.uncovered is None
+
+
+def test_a_gang_goes_where_it_needs_the_cheapest_new_nodes_beside_what_is_there() -> None:
+    pair = GANG[:2]
+    coming = a_node("n2", stage=Stage.BOOTING, allocatable={}, idle_since=None, created_at=NOW)
+    for there, expected in (((), [2, 0]), ((a_node(),), [0, 1]), ((coming,), [0, 1])):
+        found = facts(a_state(pool=CHEAP.id), a_state(*there, pool=DEAR.id), waiting=pair)
+        pools = assign(found, a_policy(CHEAP, DEAR)).pools
+        assert [pools[pool.id].for_demand for pool in (CHEAP, DEAR)] == expected
+
+
+def test_two_gangs_do_not_get_the_same_room() -> None:
+    others = [a_pod(f"h{n}", gang="ml/h") for n in range(2)]
+    three = [a_node(f"n{n}") for n in range(3)]
+    wanted = assign(facts(a_state(*three), waiting=[*GANG[:2], *others]), a_policy()).pools["l40s-id"]
+    assert (wanted.for_demand, len(wanted.needed)) == (1, 3)
+
+
+def test_a_node_on_its_way_that_a_gang_takes_is_there_for_nobody_else() -> None:
+    coming = [a_node(f"n{n}", stage=Stage.BOOTING, allocatable={}, idle_since=None, created_at=NOW) for n in range(2)]
+    wanted = assign(facts(a_state(*coming), waiting=[*GANG[:2], a_pod("single")]), a_policy()).pools["l40s-id"]
+    assert (wanted.for_demand, wanted.settled) == (1, ("ml/g",))
+
+
+def test_a_floor_that_is_bought_is_spare_too() -> None:
+    policy = a_policy(a_pool(min_nodes=1, standby_nodes=1))
+    assert assign(facts(a_state()), policy).pools["l40s-id"].new_nodes == 1

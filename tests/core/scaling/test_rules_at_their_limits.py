@@ -9,14 +9,16 @@ import pytest
 
 from receiver.core.model.actions import Decision
 from receiver.core.model.model import Backoff, PoolState, Source, SourceState, Spend
-from receiver.core.model.overrides import OverrideKind
-from receiver.core.model.policy import Budget, Limits
+from receiver.core.model.overrides import Asks, OverrideKind
+from receiver.core.model.pods import PodPhase
+from receiver.core.model.policy import Approval, Budget, Limits
 from receiver.core.money.budget import Refusal
 from receiver.core.scaling.assign import assign
 from receiver.core.scaling.decide import case_of
-from receiver.core.scaling.guardrails import spend_is_known
+from receiver.core.scaling.guardrails import AsksFirst, spend_is_known
 from tests.core.builders import (
     EVERY_SECOND,
+    GPU,
     NOW,
     a_busy_node,
     a_due_node,
@@ -56,6 +58,7 @@ JUST_ENOUGH = {
     "removals per hour": lambda: shrinking(LIMITED_TO_3, idle(3)),
     "more removals per hour": lambda: shrinking(LIMITED_TO_3, idle(2)),
     "growth per hour": lambda: growing(a_policy(limits=Limits(max_growth_per_hour=2)), pods=2),
+    "the budget": lambda: growing(a_policy(budget=Budget(monthly_usd=Decimal("1.29"), hold_at=Decimal(1)))),
     "the maximum": lambda: growing(a_policy(a_pool(max_nodes=2)), pods=2),
     "the one node on trial": lambda: growing(state=a_state(a_busy_node(), provisioning=TRIAL)),
     "fewer nodes than Civo refused": lambda: growing(state=a_state(backoff=BACKOFF, refused=3), pods=2),
@@ -135,3 +138,15 @@ def test_unknown_spend_of_the_month_holds_growth_that_no_budget_refuses() -> Non
     found = facts(a_state(), waiting=[a_pod()], spend=Spend(month="2026-11", usd=Decimal(0), unknown="no answer"))
     _, decisions = run(found, a_policy())
     assert outcome(decisions["l40s"]) == ("spend_is_known", 0)
+
+
+def test_people_are_asked_to_empty_nodes_that_work_and_to_remove_others() -> None:
+    moves = a_pod("moves", phase=PodPhase.RUNNING, evictable=True, owner="ReplicaSet/web")
+    stays = replace(moves, name="stays", evictable=False)
+    pair = {"allocatable": {GPU: 2}, "idle_since": None}
+    nodes = a_due_node("n1", pods=(moves,), **pair), a_due_node("n2", pods=(stays,), **pair)
+    policy = a_policy(a_pool(resources={GPU: 2}, approval=Approval(removals=True)))
+    for state, asks in ((a_state(*nodes), Asks.EMPTYING), (idle(), Asks.REMOVAL)):
+        asked = shrinking(policy, state).deciding.because
+        assert isinstance(asked, AsksFirst)
+        assert asked.asks == {asks}
