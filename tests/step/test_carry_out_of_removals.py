@@ -165,6 +165,12 @@ def test_what_it_waited_for_before_is_told_too() -> None:
     assert spared.why == "the disk is busy; then it is needed"
 
 
+def test_a_cordon_is_lifted_although_the_node_no_longer_names_the_removal() -> None:
+    outside = Outside()
+    goes_on(removal(victim()), ours(cordoned_for=None), outside=outside, wanted=[])
+    assert outside.writes == ["uncordon n1"]
+
+
 def test_a_node_that_was_only_chosen_is_spared_without_a_write() -> None:
     outside = Outside()
     progress = goes_on(removal(chosen()), a_node(), outside=outside, wanted=[])
