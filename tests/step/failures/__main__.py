@@ -10,9 +10,11 @@ from tests.step.failures.table import Row, table
 
 def main() -> int:
     """Plant into every function, or those whose name has one of the words given; return the exit status."""
-    words = sys.argv[1:]
+    words = sys.argv[1:] or [""]
     with a_store() as store, silent_log([]):
-        rows = list(table(store, lambda name: not words or any(word in name for word in words)))
+        rows = list(
+            table(store, lambda points: [p for p in points if not words or any(w in p.function for w in words)])
+        )
     for of in (Whose.BAD, Whose.ALL):
         chosen = [r for r in rows if r.whose is of]
         told = "raised for two pools of four" if of is Whose.BAD else "raised for all at once"

@@ -8,6 +8,7 @@ import builtins
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dis import Bytecode
 from enum import StrEnum
 from functools import cache, cached_property, partial
 from inspect import unwrap
@@ -57,6 +58,25 @@ def name_of(code: CodeType) -> str | None:
     if not code.co_filename.startswith(HOME) or "<" in code.co_qualname:
         return None
     return f"{code.co_filename.removeprefix(HOME)}:{code.co_qualname}"
+
+
+def caught_at(frame: FrameType) -> tuple[str, int] | None:
+    """The place above *frame* that first meets what it raises: a function of the package, the offset of its handler."""
+    above = frame.f_back
+    while above is not None:
+        code = above.f_code
+        if code.co_filename.startswith(HOME):
+            for begins, ends, handler in _handlers(code):
+                if begins <= above.f_lasti < ends:
+                    return code.co_qualname, handler
+        above = above.f_back
+    return None
+
+
+@cache
+def _handlers(code: CodeType) -> list[tuple[int, int, int]]:
+    read: Any = Bytecode(code)
+    return [(entry.start, entry.end, entry.target) for entry in read.exception_entries]
 
 
 def whose(frame: FrameType | None, is_bad: Callable[[str], bool | None]) -> Whose:

@@ -38,20 +38,24 @@ class Came:
 
 
 def prepared(store: Store) -> Life:
-    """A life a few minutes before the idle nodes' hour ends, with work waiting for the pools that are to grow."""
+    """A life at the moment at which the idle nodes are to go, with work waiting for the pools that are to grow."""
     world = a_world(*(WorldPool(id=p, size=SIZE, resources={GPU: 1}, labels={LABEL: p}, count=1) for p in POOLS))
     policy = a_policy(*(_pool(p) for p in POOLS), budget=_budget())
     life = Life(world, policy, store)
     for pool in POOLS:
         if pool.endswith("grow"):
             life.submit(_job(pool, "long", timedelta(hours=9)))
-    for _ in range(10):
+    for number in range(10):
         life.step()
         life.pass_time(timedelta(minutes=5))
-    life.run(timedelta(minutes=4))
+        for pool in POOLS if number == 5 else ():
+            if pool.endswith("shrink"):
+                world.resize(pool, 2)  # a younger node, which is to stay idle for longer
+    life.run(timedelta(minutes=3))
     for pool in POOLS:
         if pool.endswith("grow"):
             life.submit(_job(pool, "next", timedelta(hours=1)))
+    life.world.advance(START + timedelta(minutes=55))
     alert = Alert(fingerprint="waiting", labels={"alertname": "GpuPodsPending", "action": "scale_up"}, starts_at=START)
     store.remember(Delivery(receiver="test", group_key="waiting", alerts=(alert,)), life.now)
     return life

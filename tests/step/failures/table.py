@@ -1,12 +1,13 @@
 """The table of functions of a step x planted exception: what the other pools came to."""
 
 import faulthandler
+import gc
 import os
 import pickle
 import sqlite3
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -14,15 +15,15 @@ from types import FrameType
 from typing import Any
 
 from receiver.core.model.actions import OutcomeKind
-from receiver.ports import Store, TryLater, WriterLostError
+from receiver.ports import TryLater, WriterLostError
 from tests.faults.stores import empty, silent_log
-from tests.step.failures.planting import Whose, functions, name_of, planted, whose
+from tests.step.failures.planting import Whose, caught_at, functions, name_of, planted, whose
 from tests.step.failures.scenario import POOLS, Came, is_bad, prepared
 from tests.step.harness import Life
 
 MOST_STEPS = 24
 LONGEST_SECONDS = 10.0
-FEWEST_STEPS = 4
+FEWEST_STEPS = 3
 TICK = timedelta(seconds=10)
 LATER = timedelta(minutes=8)  # once the bug is gone: nodes that missed their hour's end wait for the next one
 # The simulated world, and the machinery of connections and locks: what is broken there is broken for every write. The
@@ -33,6 +34,7 @@ OUTSIDE = (
     "core/model/pods.py:named",
     "adapters/store/database.py",
 )
+CHANGED_IN_PLACE = "core/scaling/capacity.py:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,28 +64,12 @@ class Row:
         return f"{self.function} ({self.whose} calls, raised {self.raised} times): {came}"
 
 
-def recorded(store: Store) -> Mapping[str, Counter[Whose]]:
-    """Every function that the steps of the scenario enter, and whose calls they were."""
-    life = prepared(store)
-    tells = is_bad(life)
-    found: dict[str, Counter[Whose]] = {}
-
-    def profile(frame: FrameType, event: str, _arg: Any) -> None:
-        if event != "call":
-            return
-        name = name_of(frame.f_code)
-        if name is not None and not name.startswith(OUTSIDE):
-            found.setdefault(name, Counter())[whose(frame, tells)] += 1
-
-    _run(life, watch=profile)
-    return found
-
-
 def _run(
     life: Life,
     watch: Callable[..., None] | None = None,
     until: Callable[[Came], bool] = lambda came: came.served,
     tick: timedelta = TICK,
+    fewest: int = FEWEST_STEPS,
 ) -> Came:
     """Step until the scenario is through, or often enough. *watch* is the profiler of the steps."""
     failed = 0
@@ -98,15 +84,15 @@ def _run(
             failed += 1
         finally:
             sys.setprofile(None)
-        if number >= FEWEST_STEPS:
+        if number >= fewest:
             with suppress(Exception):  # the store may be what the bug is in
                 if failed == number or until(_came(life, number, failed)):
                     break
         life.world.advance(due)
     try:
-        return _came(life, MOST_STEPS, failed)
+        return _came(life, number, failed)
     except Exception:  # noqa: BLE001
-        return Came(done=frozenset(), considered=False, twice=False, steps=MOST_STEPS, failed_steps=failed)
+        return Came(done=frozenset(), considered=False, twice=False, steps=number, failed_steps=failed)
 
 
 def _came(life: Life, steps: int, failed: int) -> Came:
@@ -128,67 +114,111 @@ def _came(life: Life, steps: int, failed: int) -> Came:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """A function that a step enters for pools or workloads *of* somebody, and *met*: the places that would meet first
+    what it raised, with the number of writes that the step had made."""
+
+    function: str
+    of: Whose
+    met: frozenset[tuple[int, tuple[str, int] | None]]
+
+    def failed(self, error: str) -> Row:
+        """The row of a plant whose process did not come to its end."""
+        return Row(function=self.function, whose=self.of, raised=0, came=None, error=error)
+
+
 class Field:
     """Runs each plant in a child process that begins where the scenario is prepared, on a copy of its store."""
 
     def __init__(self, store: Any) -> None:
-        self._store = store
+        self._functions = functions()
+        self.points = self._entered(prepared(store))  # children begin with all statements compiled by this
+        empty(store)
         self._life = prepared(store)
         self._path = store._database.engine.url.database
         self._kept = sqlite3.connect(":memory:")
         store.close()
         with closing(sqlite3.connect(self._path)) as file:
             file.backup(self._kept)
-        self._functions = functions()
 
-    def row(self, name: str, of: Whose) -> Row:
-        """Plant into function *name* for the calls that are *of* somebody."""
+    def _entered(self, life: Life) -> list[Point]:
+        """Every function into which an exception can be planted, by whose calls would raise."""
+        tells = is_bad(life)
+        met: dict[tuple[str, Whose], set[tuple[int, tuple[str, int] | None]]] = {}
+        transactions = before = 0
+
+        def profile(frame: FrameType, event: str, _arg: Any) -> None:
+            nonlocal transactions, before
+            name = name_of(frame.f_code) if event == "call" else None
+            if name is None:
+                return
+            transactions += name == "adapters/store/database.py:Database.preparing"
+            writes = transactions + len(life.cloud.writes) + len(life.cluster.writes)
+            before = writes if name == "step/reconcile.py:step" else before
+            if name in self._functions and not name.startswith(OUTSIDE):
+                met.setdefault((name, whose(frame, tells)), set()).add((writes - before, caught_at(frame)))
+
+        _run(life, watch=profile)
+        return [Point(function=name, of=of, met=frozenset(places)) for (name, of), places in sorted(met.items())]
+
+    def row(self, point: Point) -> Row:
+        """Plant into the point's function for the calls that are of its somebody."""
         self._restore()
         read, write = os.pipe()
         child = os.fork()
         if child == 0:
+            gc.disable()  # a search for cycles would copy every page that is shared
             os.close(read)
             faulthandler.dump_traceback_later(LONGEST_SECONDS, exit=True)
             try:
-                row = self._planted(name, of)
+                row = self._planted(point)
             except BaseException as error:  # noqa: BLE001
-                row = Row(function=name, whose=of, raised=0, came=None, error=repr(error))
+                row = point.failed(repr(error))
             os.write(write, pickle.dumps(row))
             os._exit(0)
         os.close(write)
         with os.fdopen(read, "rb") as pipe:
             told = pipe.read()
-            row = pickle.loads(told) if told else Row(function=name, whose=of, raised=0, came=None, error="hung")
         os.waitpid(child, 0)
-        return row
+        return pickle.loads(told) if told else point.failed("hung")
 
     def _restore(self) -> None:
         with closing(sqlite3.connect(self._path)) as file:
             self._kept.backup(file)
 
-    def _planted(self, name: str, of: Whose) -> Row:
+    def _planted(self, point: Point) -> Row:
         raised = 0
 
         def strikes(told: Whose) -> bool:
             nonlocal raised
-            raised += told is of
-            return told is of
+            raised += told is point.of
+            return told is point.of
 
         with silent_log([]):
-            with planted(self._functions[name], strikes, is_bad(self._life)):
+            with planted(self._functions[point.function], strikes, is_bad(self._life)):
                 came = _run(self._life)
-            after = came if came.all_served else _run(self._life, until=lambda seen: seen.all_served, tick=LATER)
-        return Row(function=name, whose=of, raised=raised, came=came, after=after)
+            after = (
+                came if came.all_served else _run(self._life, until=lambda seen: seen.all_served, tick=LATER, fewest=1)
+            )
+        return Row(function=point.function, whose=point.of, raised=raised, came=came, after=after)
 
 
-def table(store: Any, chosen: Callable[[str], bool] = lambda _name: True) -> Iterator[Row]:
-    """Every function that a step enters, with the exception planted for the bug's pools, or where it serves all."""
-    seen = recorded(store)
-    empty(store)
+def one_of_each(points: Iterable[Point], kind: Callable[[str], Hashable]) -> list[Point]:
+    """One point for all whose exceptions the same places meet after as many writes, of functions of one *kind* by their
+    names: whatever comes of one comes of the others.
+
+    A tally survives an exception half changed, so there each function stands for itself.
+    """
+    found: dict[Hashable, Point] = {}
+    for point in points:
+        itself = point.function if point.function.startswith(CHANGED_IN_PLACE) else None
+        found.setdefault((point.of, point.met, kind(point.function), itself), point)
+    return list(found.values())
+
+
+def table(store: Any, choose: Callable[[list[Point]], Iterable[Point]]) -> Iterator[Row]:
+    """The exception planted into what is chosen of all points, one row after the other."""
     field = Field(store)
-    for name, calls in sorted(seen.items()):
-        if not chosen(name) or name not in field._functions:
-            continue
-        for of in (Whose.BAD, Whose.ALL):
-            if calls[of]:
-                yield field.row(name, of)
+    for point in choose([p for p in field.points if p.of is not Whose.GOOD]):
+        yield field.row(point)
