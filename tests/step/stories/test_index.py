@@ -132,6 +132,6 @@ def test_the_test_that_tells_a_story_exists(number: int) -> None:
 def test_every_story_of_this_folder_says_in_its_docstring_what_went_wrong() -> None:
     for number, told in TOLD.items():
         module, name = told.split()
-        if module.startswith("stories/"):
+        if module.startswith("step/stories/"):
             after = (TESTS / f"{module}.py").read_text().split(f"\ndef {name}(")[1]
             assert after.split(":\n    ", 1)[1].startswith('"""'), number
