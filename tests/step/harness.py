@@ -1,6 +1,6 @@
 """A whole life in memory: the real step and the real store over a simulated world, with time moved by hand."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -161,12 +161,15 @@ class Life:
         self.steps.append(stepped)
         return stepped
 
-    def run(self, until: timedelta, tick: timedelta = TICK) -> None:
+    def run(self, until: timedelta, tick: timedelta = TICK, each: Callable[[], object] = lambda: None) -> None:
         """Step as the loop does for *until* from now: at every moment a decision names and at every tick but those
-        that see what the one before saw."""
+        that see what the one before saw. *each* is done before every step."""
         end = self.now + until
         self._calm_steps = 0
         while self.now < end:
+            version = self.world.version
+            each()
+            self._calm_steps *= self.world.version == version
             self.world.advance(min(self.wake_after_step(tick), end))
 
     def wake_after_step(self, tick: timedelta) -> datetime:

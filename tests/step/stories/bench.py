@@ -70,14 +70,6 @@ def deliver(life: Life, *alerts: Alert) -> None:
     life.store.remember(Delivery(receiver="test", group_key="stories", alerts=alerts), life.now)
 
 
-def drive(life: Life, until: timedelta, each: Callable[[], None], tick: timedelta = TICK) -> None:
-    """Run for *until*, doing *each* before every step."""
-    end = life.now + until
-    while life.now < end:
-        each()
-        life.run(min(tick, end - life.now), tick)
-
-
 def told(life: Life) -> list[Notice]:
     """Every notice that was put into the outbox, oldest first."""
     return [n.notice for n in life.store.notices_due(life.now + timedelta(days=30), limit=10_000)]

@@ -116,8 +116,8 @@ def test_what_deletes_every_node_object_does_not_make_us_buy_without_end(store: 
     end = life.now + 24 * HOUR
     while life.now < end:
         for name in list(life.world.nodes):
-            life.world.delete_node(name)
-        life.run(MINUTE, tick=30 * SECOND)
+            life.world.delete_node(name)  # once it is seen, and before it can be usable
+        life.world.advance(life.wake_after_step(MINUTE))
     assert bought(life) <= 12
 
 

@@ -72,8 +72,8 @@ def test_a_count_that_is_put_back_after_each_removal_stops_removals_for_a_day(st
     life = idle_nodes(store, 1)
 
     def terraform_for(hours: int) -> None:
-        for _ in range(hours * 12):
-            life.run(5 * MINUTE, tick=5 * MINUTE)
+        for _ in range(hours * 6):
+            life.run(10 * MINUTE, tick=10 * MINUTE)
             if life.required() == 0:
                 life.world.resize(POOL, 1)
 

@@ -4,7 +4,7 @@ from receiver.core.model.pods import CPU
 from receiver.ports import Store
 from receiver.replay.world.objects import PodSpec
 from tests.step.harness import Life, a_job, a_policy, a_world
-from tests.step.stories.bench import HOUR, MINUTE, SECOND, a_pool, bought, drive, titles, waiting
+from tests.step.stories.bench import HOUR, MINUTE, SECOND, a_pool, bought, titles, waiting
 
 
 def test_a_validation_pod_of_the_gpu_operator_is_no_demand(store: Store) -> None:
@@ -30,7 +30,7 @@ def test_a_validation_pod_that_holds_the_new_gpu_for_a_moment_buys_no_second_nod
             pod = waiting(name, namespace="gpu-operator", duration=2 * MINUTE, priority=1_000_000)
             life.world.add_pod(pod)
 
-    drive(life, 15 * MINUTE, validate)
+    life.run(15 * MINUTE, each=validate)
     assert validated
     assert bought(life) == 1
 
@@ -68,7 +68,7 @@ def test_what_daemon_sets_take_of_a_node_is_learnt_from_the_first_one(store: Sto
                 )
                 life.world.add_pod(agent)
 
-    drive(life, 6 * HOUR, run_daemons, tick=30 * SECOND)
+    life.run(6 * HOUR, tick=30 * SECOND, each=run_daemons)
     assert bought(life) == 1
     assert len(titles(life, "No GPU pool can hold ml/train-0")) == 1
 

@@ -7,13 +7,10 @@ before a call is seen by that call.
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
-from receiver.adapters.store import open_store
-from receiver.ports import CORDON_ANNOTATION
-from tests.adapters.store.builders import migrated
+from receiver.ports import CORDON_ANNOTATION, Store
 from tests.step.harness import FAST, START, Life
 from tests.step.stories.bench import (
     HOUR,
@@ -34,15 +31,15 @@ LAST_LOOK = "cluster.gpu_pods_on"
 AT_ONCE = replace(FAST, schedule=timedelta(0))
 
 
-def a_removal(folder: Path, at: int | None, comes: Callable[[Life], None]) -> tuple[Life, Calls]:
+def a_removal(store: Store, at: int | None, comes: Callable[[Life], None]) -> tuple[Life, Calls]:
     """One idle node to the end of its paid hour; before call *at* of its removal *comes* happens.
 
     Calls are numbered from the step that decides the removal (the first after the node's moment) to the DELETE.
     """
-    life = idle_nodes(open_store(migrated(folder / f"{at}.db")), timings=AT_ONCE)
-    life.world.advance(START + 50 * MINUTE)
-    life.step()
-    life.run(5 * MINUTE - SECOND, tick=MINUTE)
+    life = idle_nodes(store, timings=AT_ONCE)
+    for minutes in (50, 54):
+        life.world.advance(START + minutes * MINUTE)
+        life.step()
     assert life.writes() == []
     life.world.advance(START + 55 * MINUTE)
     calls = Calls(at=at, then=lambda: comes(life))
@@ -52,16 +49,11 @@ def a_removal(folder: Path, at: int | None, comes: Callable[[Life], None]) -> tu
     return life, calls
 
 
-def _undisturbed(folder: Path) -> list[str]:
-    life, calls = a_removal(folder, None, lambda _: None)
-    life.store.close()  # type: ignore[attr-defined]
-    return calls.made[: calls.made.index(DELETE) + 1]
-
-
-@pytest.fixture(scope="module")
-def calls(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+@pytest.fixture
+def calls(new_store: Callable[[], Store]) -> list[str]:
     """Every call of a removal that nothing disturbs, the DELETE last."""
-    return _undisturbed(tmp_path_factory.mktemp("undisturbed"))
+    _, calls = a_removal(new_store(), None, lambda _: None)
+    return calls.made[: calls.made.index(DELETE) + 1]
 
 
 def node_of(life: Life) -> str:
@@ -96,11 +88,11 @@ def test_a_removal_looks_again_after_the_cordon_and_after_the_drain(calls: list[
 
 
 def test_a_pod_bound_at_any_sub_step_up_to_the_last_look_before_the_delete_saves_its_node(
-    calls: list[str], tmp_path: Path, figure: Callable[[str], None]
+    calls: list[str], new_store: Callable[[], Store], figure: Callable[[str], None]
 ) -> None:
     last_look = len(calls) - 2
     for k in range(last_look + 1):
-        life, seen = a_removal(tmp_path, k, binds)
+        life, seen = a_removal(new_store(), k, binds)
         goes_on(life)
         where = f"before call {k}, {calls[k]}"
         assert seen.made[: k + 1] == calls[: k + 1], where
@@ -110,41 +102,39 @@ def test_a_pod_bound_at_any_sub_step_up_to_the_last_look_before_the_delete_saves
         node = life.world.nodes[node_of(life)]
         assert not node.unschedulable, where
         assert CORDON_ANNOTATION not in node.annotations, where
-        life.store.close()  # type: ignore[attr-defined]
     figure(f"a pod bound before any of the first {last_look + 1} of {len(calls)} calls of a removal kept its node")
 
 
 def test_what_remains_is_a_pod_that_is_bound_between_the_last_look_and_the_delete(
-    calls: list[str], tmp_path: Path
+    calls: list[str], new_store: Callable[[], Store]
 ) -> None:
     """The boundary that docs/limits.md names: Civo's DELETE takes no condition, so nobody can close this one."""
-    life, _ = a_removal(tmp_path, len(calls) - 1, binds)
+    life, _ = a_removal(new_store(), len(calls) - 1, binds)
     assert [k.name for k in life.world.kills] == ["late"]
-    life.store.close()  # type: ignore[attr-defined]
 
 
 def test_a_waiting_pod_that_comes_up_to_the_last_look_at_the_cluster_gets_the_node_back(
-    calls: list[str], tmp_path: Path
+    calls: list[str], new_store: Callable[[], Store]
 ) -> None:
     last = len(calls) - 1 - calls[::-1].index("cluster.look")
     for k in range(last + 1):
-        life, _ = a_removal(tmp_path, k, waits)
+        life, _ = a_removal(new_store(), k, waits)
         goes_on(life)
         where = f"before call {k}, {calls[k]}"
         assert life.writes("retire", "resize") == [], where
         assert runs_on(life) == node_of(life), where
-        life.store.close()  # type: ignore[attr-defined]
 
 
-def test_a_waiting_pod_that_comes_after_it_gets_exactly_one_new_node(calls: list[str], tmp_path: Path) -> None:
+def test_a_waiting_pod_that_comes_after_it_gets_exactly_one_new_node(
+    calls: list[str], new_store: Callable[[], Store]
+) -> None:
     """It is not lost and not bought for twice; all that is lost is the chance to keep the old node."""
     last = len(calls) - 1 - calls[::-1].index("cluster.look")
     for k in range(last + 1, len(calls)):
-        life, _ = a_removal(tmp_path, k, waits)
+        life, _ = a_removal(new_store(), k, waits)
         goes_on(life)
         where = f"before call {k}, {calls[k]}"
         assert life.world.kills == [], where
         assert bought(life) <= 2, where
         assert [vm.hostname for vm in living(life)] == [runs_on(life)], where
         assert life.required(POOL) == 1, where
-        life.store.close()  # type: ignore[attr-defined]

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from receiver.adapters.store import SqlStore, open_in_memory, open_store
+from receiver.adapters.store import SqlStore, open_store
 from receiver.core.model.policy import Policy
 from receiver.ports import CORDON_ANNOTATION, Store
 from simulator.world import World
 from tests.adapters.store.builders import migrated
+from tests.faults.stores import rebuilt
 from tests.step.harness import START, TICK, Life, a_job, a_policy, a_world
 from tests.step.stories.bench import (
     HOUR,
@@ -36,32 +37,24 @@ class CrashError(BaseException):
 
 @dataclass
 class Restarted:
-    """A product of which nothing but the store's file survives from step to step, on a world that goes on."""
+    """A product of which nothing but the database survives from step to step, on a world that goes on."""
 
     world: World
     policy: Policy
-    file: Path
+    store: SqlStore
     lives: list[Life] = field(default_factory=list)
 
     def one(self) -> Life:
-        """A new process on the same file."""
-        url = f"sqlite:///{self.file}" if self.file.exists() else migrated(self.file)
-        life = Life(world=self.world, policy=self.policy, store=open_store(url))
+        """A new process on the same database."""
+        life = Life(world=self.world, policy=self.policy, store=rebuilt(self.store))
         self.lives.append(life)
         return life
-
-    def over(self, life: Life) -> None:
-        """The process is gone."""
-        assert isinstance(life.store, SqlStore)
-        life.store.close()
 
     def run(self, until: timedelta, tick: timedelta = TICK) -> None:
         """A new process for every single step."""
         end = self.world.now + until
         while self.world.now < end:
-            life = self.one()
-            life.step()
-            self.over(life)
+            self.one().step()
             self.world.advance(min(self.world.now + tick, end))
 
     def writes(self, *verbs: str) -> list[tuple[str, tuple[object, ...]]]:
@@ -69,12 +62,14 @@ class Restarted:
         return [w for life in self.lives for w in life.writes(*verbs)]
 
 
-def test_a_process_that_dies_after_every_step_still_gives_the_node_back_in_its_paid_hour(tmp_path: Path) -> None:
+def test_a_process_that_dies_after_every_step_still_gives_the_node_back_in_its_paid_hour(
+    new_store: Callable[[], SqlStore],
+) -> None:
     """Cluster Autoscaler #4115, #7873: each restart (an OOM loop) began the idle time anew; nothing ever went."""
-    product = Restarted(a_world(), a_policy(), tmp_path / "ledger.db")
+    product = Restarted(a_world(), a_policy(), new_store())
     product.world.submit(a_job())
-    product.run(62 * MINUTE, tick=20 * SECOND)
-    assert len(product.lives) > 180
+    product.run(62 * MINUTE, tick=40 * SECOND)
+    assert len(product.lives) > 90
     assert product.writes("resize") == [("resize", (POOL, 1))]
     assert len(product.writes("cordon")) == len(product.writes("retire")) == 1
     [vm] = product.world.lives
@@ -85,20 +80,23 @@ def test_a_process_that_dies_after_every_step_still_gives_the_node_back_in_its_p
 def test_a_cooldown_outlives_the_process(tmp_path: Path) -> None:
     """Cluster Autoscaler #4115: after a restart no delay after a scale-up was known any more."""
     policy = a_policy(a_pool(grow_cooldown=10 * MINUTE))
-    product = Restarted(a_world(), policy, tmp_path / "ledger.db")
+    url = migrated(tmp_path / "ledger.db")
+    product = Restarted(a_world(), policy, open_store(url))
     product.world.submit(a_job("one"))
     product.run(MINUTE)
+    product.store.close()
+    product.store = open_store(url)  # here even its connections are new
     product.world.submit(a_job("two"))
-    product.run(8 * MINUTE)
+    product.run(8 * MINUTE, tick=30 * SECOND)
     assert len(product.writes("resize")) == 1
     product.run(3 * MINUTE)
     assert len(product.writes("resize")) == 2
 
 
-def _a_crash_in_a_removal(folder: Path, at: int | None, *, after: bool) -> tuple[Restarted, Calls]:
+def _a_crash_in_a_removal(store: SqlStore, at: int | None, *, after: bool) -> tuple[Restarted, Calls]:
     """One idle node; the process dies at call *at* of its removal, before the call or right after it."""
-    world = idle_nodes(open_in_memory()).world
-    product = Restarted(world, a_policy(), folder / f"{at}-{after}.db")
+    world = idle_nodes(store).world
+    product = Restarted(world, a_policy(), store)
 
     def dies() -> None:
         raise CrashError
@@ -114,19 +112,18 @@ def _a_crash_in_a_removal(folder: Path, at: int | None, *, after: bool) -> tuple
             life.run(5 * SECOND, tick=5 * SECOND)
     except CrashError:
         pass
-    product.over(life)
     product.run(5 * MINUTE, tick=15 * SECOND)
     return product, calls
 
 
-def test_kill_9_at_any_call_of_a_removal_ends_in_one_removal(tmp_path: Path) -> None:
+def test_kill_9_at_any_call_of_a_removal_ends_in_one_removal(new_store: Callable[[], SqlStore]) -> None:
     """Cluster Autoscaler #4115, #5048: a restart in the middle of a drain left a cordoned node that was paid for and
     used by nobody."""
-    _, calls = _a_crash_in_a_removal(tmp_path, None, after=False)
+    _, calls = _a_crash_in_a_removal(new_store(), None, after=False)
     number = calls.made.index("cloud.retire") + 1
     assert number >= 8
     for k in range(number):
-        product, seen = _a_crash_in_a_removal(tmp_path, k, after=k == number - 1)
+        product, seen = _a_crash_in_a_removal(new_store(), k, after=k == number - 1)
         where = f"at call {k}, {calls.made[k]}"
         assert seen.made[:k] == calls.made[:k], where
         [vm] = product.world.lives
@@ -166,16 +163,16 @@ def test_a_thousand_webhooks_during_one_removal_are_one_removal(store: Store) ->
 
 
 @pytest.mark.parametrize("what", ["growth", "removal"])
-def test_a_restart_at_every_second_of_a_change_makes_it_once(tmp_path: Path, what: str) -> None:
+def test_a_restart_at_every_second_of_a_change_makes_it_once(new_store: Callable[[], SqlStore], what: str) -> None:
     """Nomad Autoscaler #610, Cluster Autoscaler #7873: two processes in a row, both of the same opinion, acted
     twice."""
     begin: Callable[[World], object] = lambda world: world.submit(a_job())  # noqa: E731
-    world = a_world()
+    world, store = a_world(), new_store()
     if what == "removal":
-        world = idle_nodes(open_in_memory()).world
+        world = idle_nodes(store).world
         world.advance(START + 54 * MINUTE - 10 * SECOND)
         begin = lambda _: None  # noqa: E731
-    product = Restarted(world, a_policy(), tmp_path / "ledger.db")
+    product = Restarted(world, a_policy(), store)
     begin(world)
     product.run(100 * SECOND, tick=SECOND)
     assert bought(product.lives[0]) == 1

@@ -50,7 +50,7 @@ def test_no_data_at_peak_takes_no_node(store: Store, said: str) -> None:
     KEDA #965: Prometheus came back with an empty TSDB, and everything was idle."""
     life = at_peak(store)
     life.telemetry.look = lambda: NO_DATA[said]  # type: ignore[method-assign]
-    life.run(25 * MINUTE, tick=30 * SECOND)
+    life.run(25 * MINUTE, tick=MINUTE)
     assert life.writes() == []
     assert life.world.kills == []
 
@@ -59,7 +59,7 @@ def test_a_node_that_became_idle_while_prometheus_has_just_come_back_empty_goes_
     """faas-idler #33 the other way round: what is known without Prometheus' history may still be used."""
     life = idle_nodes(store)
     life.telemetry.look = lambda: NO_DATA["no series"]  # type: ignore[method-assign]
-    life.run(58 * MINUTE, tick=20 * SECOND)
+    life.run(58 * MINUTE, tick=MINUTE)
     assert living(life) == []
     [shrunk] = [d.decision for d in life.store.decisions() if d.decision.target < d.decision.present]
     assert shrunk.evidence["activity"] == "pod counts"
@@ -71,7 +71,7 @@ def test_gpu_activity_that_stays_unknown_does_not_keep_an_empty_node_for_ever(st
     life = Life(world=a_world(), policy=a_policy(), store=store)
     life.world.faults.telemetry_gone = True
     life.submit(a_job())
-    life.run(62 * MINUTE)
+    life.run(62 * MINUTE, tick=30 * SECOND)
     assert living(life) == []
     assert len(life.world.finished) == 1
 
@@ -80,7 +80,7 @@ def test_a_prometheus_that_stays_silent_keeps_what_there_is_and_people_are_told_
     """alerta #934, #1110: a dead Prometheus sends no alerts, which looks exactly like good health."""
     life = at_peak(store)
     life.telemetry.fail_always(SILENT)
-    life.run(5 * HOUR, tick=MINUTE)
+    life.run(5 * HOUR, tick=5 * MINUTE)
     assert life.writes() == []
     assert len(titles(life, "prometheus does not answer")) == 1
     life.telemetry.fail_always(None)
@@ -121,9 +121,9 @@ def test_a_source_that_does_not_answer_at_the_start_is_not_read_as_empty(store: 
     for vm in life.world.lives:
         life.world.add_pod(bound(f"on-{vm.hostname}", vm.hostname))
     getattr(life, source).fail_always(SILENT)
-    life.run(70 * MINUTE, tick=30 * SECOND)
+    life.run(70 * MINUTE, tick=2 * MINUTE)
     getattr(life, source).fail_always(None)
-    life.run(70 * MINUTE, tick=30 * SECOND)
+    life.run(70 * MINUTE, tick=2 * MINUTE)
     assert life.writes() == []
 
 
@@ -131,7 +131,7 @@ def test_a_cluster_that_answers_with_nothing_at_all_is_not_an_idle_one(store: St
     """KEDA #3065's cousin at Kubernetes: an API server that has just restarted may list nothing yet."""
     life = at_peak(store)
     life.cluster.look = lambda: ClusterFacts(nodes=(), pods=())  # type: ignore[method-assign]
-    life.run(25 * MINUTE, tick=30 * SECOND)
+    life.run(25 * MINUTE, tick=MINUTE)
     assert life.writes("cordon", "retire") == []
     assert life.world.kills == []
 
@@ -146,10 +146,10 @@ def test_mig_slices_without_any_utilization_are_bought_and_given_back_by_pod_cou
     life = Life(world=world, policy=a_policy(pool), store=store)
     life.telemetry.look = lambda: NO_DATA["no series"]  # type: ignore[method-assign]
     life.submit(*(a_job(f"j{n}", resource=mig, duration=80 * MINUTE) for n in range(10)))
-    life.run(75 * MINUTE, tick=20 * SECOND)
+    life.run(75 * MINUTE, tick=MINUTE)
     assert bought(life) == 2
     assert life.writes("cordon", "retire") == []
-    life.run(60 * MINUTE, tick=20 * SECOND)
+    life.run(60 * MINUTE, tick=MINUTE)
     assert len(life.world.finished) == 10
     assert living(life) == []
 
@@ -183,7 +183,7 @@ def test_one_silent_source_is_one_piece_of_news(store: Store) -> None:
     """alertmanager-ntfy #17, IncidentRelay #10: either nobody was told of the outage, or of every retry."""
     life = idle_nodes(store)
     life.alarms.fail_always(SILENT)
-    life.run(2 * HOUR, tick=30 * SECOND)
+    life.run(2 * HOUR, tick=2 * MINUTE)
     found = [n for n in told(life) if "Alertmanager" in n.title]
     assert [n.severity for n in found] == [Severity.WARNING]
     assert not life.steps[-1].facts.up(Source.ALERTMANAGER)

@@ -18,7 +18,6 @@ from tests.step.stories.bench import (
     a_pool,
     bought,
     bound,
-    drive,
     idle_nodes,
     living,
     titles,
@@ -61,11 +60,11 @@ def test_growth_goes_on_while_the_newest_node_carries_a_startup_taint(store: Sto
     taint = Taint(key=f"{prefix}x" if prefix.endswith("/") else prefix, effect="NoSchedule")
     each = tainted(life, goes_after=8 * MINUTE, taint=taint)
     life.submit(a_job("one", duration=HOUR))
-    drive(life, USABLE_AFTER + MINUTE, each)
+    life.run(USABLE_AFTER + MINUTE, each=each)
     life.submit(a_job("two", duration=HOUR, submit_at=life.now))
-    drive(life, 2 * MINUTE, each)
+    life.run(2 * MINUTE, each=each)
     assert bought(life) == 2
-    drive(life, 15 * MINUTE, each)
+    life.run(15 * MINUTE, each=each)
     assert {p.phase for p in life.world.active_pods.values()} == {"Running"}
     assert bought(life) == 2
     assert titles(life, "no GPU pool can hold") == []
@@ -74,7 +73,7 @@ def test_growth_goes_on_while_the_newest_node_carries_a_startup_taint(store: Sto
 def test_a_node_with_a_startup_taint_is_on_its_way_and_says_what_it_waits_for(store: Store) -> None:
     life = Life(world=a_world(), policy=a_policy(), store=store)
     life.submit(a_job())
-    drive(life, USABLE_AFTER + MINUTE, tainted(life, goes_after=NEVER))
+    life.run(USABLE_AFTER + MINUTE, each=tainted(life, goes_after=NEVER))
     assert stage_of(life) == (Stage.INSTALLING, f"waits for taint {READINESS.key}")
     picture = store.snapshot()
     assert picture is not None
@@ -95,7 +94,7 @@ def test_a_startup_taint_that_never_goes_makes_the_node_stuck_within_the_provisi
         each()
         said.update(titles(life, f"waits for taint {READINESS.key}"))  # while it is true: it is dropped once it is over
 
-    drive(life, 22 * MINUTE, listening)
+    life.run(22 * MINUTE, each=listening)
     [vm] = life.world.lives
     assert not vm.living
     assert [title for title in said if vm.hostname in title]
@@ -106,10 +105,10 @@ def test_a_node_with_a_startup_taint_that_goes_says_nothing_of_the_next_one(stor
     """It was believed for a day that another node would be like it."""
     life = Life(world=a_world(), policy=a_policy(), store=store)
     life.submit(a_job("one", duration=MINUTE))
-    drive(life, 21 * MINUTE, tainted(life, goes_after=NEVER))
-    drive(life, 3 * HOUR, lambda: None, tick=MINUTE)  # the fault is mended, and the pool has backed off long enough
+    life.run(21 * MINUTE, each=tainted(life, goes_after=NEVER))
+    life.run(3 * HOUR, tick=MINUTE)  # the fault is mended, and the pool has backed off long enough
     life.submit(a_job("two", duration=HOUR, submit_at=life.now))
-    drive(life, 10 * MINUTE, lambda: None)
+    life.run(10 * MINUTE)
     assert {p.phase for p in life.world.active_pods.values()} == {"Running"}
 
 

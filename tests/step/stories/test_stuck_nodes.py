@@ -56,7 +56,7 @@ def test_a_node_that_is_not_usable_in_time_is_told_and_deleted_by_name(store: St
 def test_a_pool_whose_gpus_never_come_buys_six_nodes_in_a_day_and_not_seventy_two(store: Store, fault: str) -> None:
     """karpenter-azure #1790 with a timeout alone: every twenty minutes another node, each for a paid hour."""
     life = stuck_life(store, fault)
-    life.run(24 * HOUR, tick=3 * MINUTE)
+    life.run(24 * HOUR, tick=5 * MINUTE)
     assert bought(life) == PROBES_IN_A_DAY
     assert all(not vm.living or life.now - vm.created_at < 25 * MINUTE for vm in life.world.lives)
 
@@ -181,7 +181,7 @@ def test_a_node_that_broke_under_a_pod_is_left_to_it(store: Store, fault: str) -
     life.world.add_pod(bound("works", node))
     life.run(MINUTE)
     getattr(life.world.faults, fault)(node)
-    life.run(5 * HOUR, tick=MINUTE)
+    life.run(5 * HOUR, tick=5 * MINUTE)
     assert life.writes("retire", "cordon") == []
     assert life.world.kills == []
 
@@ -207,5 +207,5 @@ def test_without_kubernetes_no_node_is_taken_for_broken(store: Store) -> None:
     life = idle_nodes(store, 2)
     life.run(2 * MINUTE)
     life.cluster.fail_always(TryLater("connection refused"))
-    life.run(5 * HOUR, tick=MINUTE)
+    life.run(5 * HOUR, tick=5 * MINUTE)
     assert life.writes("retire") == []
