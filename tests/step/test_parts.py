@@ -1,4 +1,4 @@
-"""A part of a step that fails is counted under a name that the metric has from the start."""
+"""`receiver.step.parts`: a part of a step that fails is counted under a name that the metric has from the start."""
 
 import ast
 from collections.abc import Iterator

@@ -1,14 +1,16 @@
 """What survives a kill, who wins a race, and what a broken disk looks like."""
 
 import signal
+import sqlite3
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from threading import Barrier
 
 import pytest
-from sqlalchemy import create_engine, func, select
+from sqlalchemy import create_engine, func, select, text
 
 from receiver.adapters.store import SqlStore, open_store
 from receiver.adapters.store.database import Database, parse
@@ -196,3 +198,16 @@ def test_a_server_that_stops_means_try_later(request: pytest.FixtureRequest) -> 
     store.check()  # and it works again without being opened anew
     store.close()
     server.run("DROP DATABASE stops WITH (FORCE)")
+
+
+def test_a_write_takes_the_lock_of_the_file_at_its_start_and_a_read_never(tmp_path: Path) -> None:
+    """A transaction that read first and locked later would fail at once where another process has written."""
+    file = tmp_path / "ledger.db"
+    with closing(open_store(f"sqlite:///{file}")) as store, closing(sqlite3.connect(file, timeout=0)) as other:
+        other.isolation_level = None
+        with store._database.write(), pytest.raises(sqlite3.OperationalError, match="locked"):
+            other.execute("BEGIN IMMEDIATE")
+        with store._database.read() as connection:
+            connection.execute(text("SELECT count(*) FROM marks"))
+            other.execute("BEGIN IMMEDIATE")
+            other.execute("ROLLBACK")
