@@ -5,7 +5,8 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from receiver.core.model.actions import Action, Because, VictimStage
@@ -28,7 +29,7 @@ from tests.core.builders import (
     a_state,
     facts,
 )
-from tests.core.worlds import RARE, World, decided
+from tests.core.worlds import LAWS, World, decided
 
 seconds = st.integers(1, 30)  # until something ends
 pod = a_pod("moves", phase=PodPhase.RUNNING, node="n", evictable=True, owner="ReplicaSet/web")
@@ -39,6 +40,7 @@ def before(span: timedelta) -> st.SearchStrategy[datetime]:
     return seconds.map(lambda s: NOW - span + timedelta(seconds=s))
 
 
+EACH = settings(LAWS, max_examples=settings().max_examples // 8)  # for each thing that ends soon
 INSTANT = timedelta(microseconds=1)
 HOUR, PROVISIONING, LOSS = timedelta(hours=1), timedelta(minutes=20), timedelta(minutes=3)
 ENDS_SOON = before(HOUR) | before(timedelta(minutes=55)) | before(timedelta(minutes=54))
@@ -96,11 +98,14 @@ def asked(draw: st.DrawFn, there: list[Node]) -> Question:
 
 
 @st.composite
-def small_worlds(draw: st.DrawFn) -> World:
-    """One pool with one or two nodes, a thing or two that time out soon, and perhaps a pod that waits."""
-    asking = draw(st.sampled_from([None, Approval(removals=True, growth_above_usd_per_hour=Decimal(0))]))
+def small_worlds(draw: st.DrawFn, soon: str = "") -> World:
+    """One pool with up to two nodes, a thing or two that time out soon (*soon* is one of them), and perhaps a pod that
+    waits."""
+    approval = Approval(removals=True, growth_above_usd_per_hour=Decimal(0))
+    asking = draw(st.sampled_from([approval] if soon == "asked" else [None, approval]))
     pool = a_pool(resources={GPU: 2}, min_nodes=draw(st.integers(0, 1)), approval=asking)
-    kinds = draw(st.lists(st.sampled_from(sorted(KINDS)), max_size=2))
+    kinds = [soon] if soon in KINDS else []
+    kinds += draw(st.lists(st.sampled_from(sorted(KINDS)), max_size=2 - len(kinds)))
     there: list[Node] = []
     for number, kind in enumerate(kinds):
         drawn = {field: draw(strategy) for field, strategy in KINDS[kind].items()}
@@ -108,7 +113,7 @@ def small_worlds(draw: st.DrawFn) -> World:
         if "stage" in drawn:
             shows = {"allocatable": {}, "idle_since": None}
         there.append(a_node(f"n{number}", **shows, **drawn))
-    holds = draw(st.lists(st.sampled_from(sorted(HOLDS)), max_size=1))
+    holds = [soon] if soon in HOLDS else draw(st.lists(st.sampled_from(sorted(HOLDS)), max_size=1))
     action = draw(st.none() | removals(there[0])) if there else None
     held = {field: draw(HOLDS[field]) for field in holds}
     state = a_state(*there, **{"required": len(there) + draw(st.integers(0, 1)), "open_action": action, **held})
@@ -150,10 +155,12 @@ def emptying_worlds(draw: st.DrawFn) -> World:
     return facts(state), Policy(pools=(a_pool(resources={GPU: 2}),), billing=HOURLY)
 
 
-@RARE
-@given(small_worlds() | emptying_worlds(), st.integers(1, 99))
-def test_the_answer_changes_at_no_moment_that_was_not_named(world: World, percent: int) -> None:
+@pytest.mark.parametrize("soon", ["emptied", "asked", *KINDS, *HOLDS])
+@EACH
+@given(st.data(), st.integers(1, 99))
+def test_the_answer_changes_at_no_moment_that_was_not_named(soon: str, data: st.DataObject, percent: int) -> None:
     """A chain of ten moments, one named after the other: between two of them the answer stays."""
+    world = data.draw(emptying_worlds() if soon == "emptied" else small_worlds(soon))
     at = NOW
     for _ in range(10):
         targets, named = answer(world, at)

@@ -49,6 +49,12 @@ def test_an_alertmanager_that_was_not_configured_does_not_stop_removal() -> None
     assert shrinking(sources={**all_up(), Source.ALERTMANAGER: absent}).target == 0
 
 
+@pytest.mark.parametrize("source", [Source.KUBERNETES, Source.PROMETHEUS, Source.HEARTBEAT])
+def test_no_other_source_may_be_left_out_of_the_configuration(source: Source) -> None:
+    absent = SourceState(source=source, up=False, configured=False)
+    held(shrinking(sources={**all_up(), source: absent}), RULE)
+
+
 def test_the_reason_names_the_source_and_what_it_answered() -> None:
     assert held(growing(sources=all_up(Source.CIVO)), RULE).detail == "no change while civo: down"
     assert held(shrinking(sources=all_up(Source.KUBERNETES)), RULE).detail == "no removal while kubernetes: down"
