@@ -54,12 +54,6 @@ def judge(world: Scenario, store: SqlStore) -> Result:
     return Result(world.seed, "", run.tally)
 
 
-def violations(seeds: range, store: SqlStore) -> list[str]:
-    """What did not hold in the worlds of *seeds*."""
-    told = (judge(scenario(seed), store) for seed in seeds)
-    return [f"world {result.seed}: {result.message}" for result in told if result.message]
-
-
 _store: SqlStore | None = None
 
 

@@ -3,11 +3,11 @@
 import pytest
 
 from receiver.adapters.store import SqlStore
-from tests.faults.campaign import violations
+from tests.faults.campaign import judge
+from tests.faults.fixed import ONE
+from tests.faults.generate import scenario
 
-BATCH = 6
 
-
-@pytest.mark.parametrize("first", range(1, 25, BATCH))
-def test_the_invariants_hold_in_the_worlds_from_seed(first: int, emptied: SqlStore) -> None:
-    assert violations(range(first, first + BATCH), emptied) == []
+@pytest.mark.parametrize("seed", ONE)
+def test_the_invariants_hold_in_the_worlds_from_seed(seed: int, emptied: SqlStore) -> None:
+    assert judge(scenario(seed), emptied).message == ""

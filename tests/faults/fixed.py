@@ -1,0 +1,10 @@
+"""The worlds that every test run plays, by seed.
+
+They were chosen among the first nine hundred by what they run, for the least time: together every kind of event and
+fault, and every line of the step, of scaling, of the store and of the checks, that the 48 worlds from seeds 1 to 24 and
+81 to 104 run. `make faults` plays thousands.
+"""
+
+ONE = (4, 17, 54, 57, 83, 100, 203, 267, 272, 369, 385, 571, 634)
+TWO = (13, 31, 59, 86, 88, 89, 90, 103, 221, 303, 546, 604, 624, 728)
+OBSERVED = (1, 2, 5)
