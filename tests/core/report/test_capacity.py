@@ -4,13 +4,13 @@ from datetime import timedelta
 from decimal import Decimal
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from receiver.core.model.memory import NodeLife
 from receiver.core.model.policy import Commitment
 from receiver.core.report.always_on import advice, always_on, baselines, occupancy
-from tests.core.report.builders import A100_X8, H100, HOUR, L40S, MONTH, START, a_life, a_policy, at
+from tests.core.report.builders import A100_X8, H100, HOUR, L40S, MONTH, PRICES, START, a_life, a_policy, at
 
 spans = st.tuples(st.integers(-60, 24 * 60), st.one_of(st.none(), st.integers(1, 24 * 60)))
 lives_of_a_day = st.lists(spans, max_size=12).map(
@@ -121,6 +121,7 @@ def test_without_a_price_on_demand_nothing_is_recommended() -> None:
     assert (found.break_even, found.recommended) == (None, 0)
 
 
+@example(lives=[a_life("a", 0, None)], usd=PRICES[L40S])  # at the break-even
 @given(lives_of_a_day, st.decimals("0.05", "2", places=2))
 def test_a_recommended_commitment_never_costs_more_than_it_replaces(lives: list[NodeLife], usd: Decimal) -> None:
     offer = Commitment(size=L40S, term_months=12, usd_per_hour=usd)

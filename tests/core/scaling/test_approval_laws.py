@@ -3,7 +3,7 @@
 from dataclasses import replace
 from decimal import Decimal
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from receiver.core.model.model import Stage
@@ -108,6 +108,7 @@ def test_growth_that_costs_much_comes_exactly_as_far_as_it_was_approved(
 
 
 @settings(LAWS, max_examples=10)  # each is two paid hours of steps
+@example(minutes=50, idle=0, unanswered=Unanswered.PROCEED)  # too late to be asked a whole wait before its hour ends
 @given(minutes=st.integers(0, 59), idle=st.integers(0, 59), unanswered=st.sampled_from(list(Unanswered)))
 def test_a_node_goes_without_an_answer_only_after_a_whole_wait_and_never_where_the_policy_holds(
     minutes: int, idle: int, unanswered: Unanswered

@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from itertools import pairwise
+from typing import Any
 
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
@@ -14,7 +15,6 @@ from receiver.core.model.model import (
     ON_ITS_WAY,
     CordonedBy,
     Facts,
-    Node,
     PoolState,
     Rights,
     Source,
@@ -29,7 +29,22 @@ from receiver.core.money.cost import unit_price
 from receiver.core.scaling.assign import assign
 from receiver.core.scaling.bounds import evicting, topic_of
 from receiver.core.scaling.decide import case_of, decide, decide_all, plan
-from tests.core.builders import GPU, HOURLY, NOW, a_node, a_pod, a_policy, a_pool, a_signal, a_state, facts, run
+from tests.core.builders import (
+    GPU,
+    HOUR_ENDS_SOON,
+    HOURLY,
+    MINUTE,
+    NOW,
+    a_due_node,
+    a_node,
+    a_pod,
+    a_policy,
+    a_pool,
+    a_signal,
+    a_state,
+    facts,
+    run,
+)
 from tests.core.filled import TWO_STEPS
 from tests.core.worlds import LAWS, POOLS, RARE, World, decided, worlds
 
@@ -86,33 +101,32 @@ def test_a_window_evicts_after_the_grace_that_was_told_and_only_what_is_too_many
         assert not any(busy[i].kept(NOW) for i in decision.evicted)
 
 
-@st.composite
-def nodes_at_the_hours_end(draw: st.DrawFn) -> Node:
-    """A usable node, three minutes before its next paid hour or half an hour, with what may speak for it."""
-    name = f"n{draw(st.integers(0, 10**9))}"
-    pod = a_pod(f"on-{name}", phase=PodPhase.RUNNING, node=name)
-    return a_node(
-        name,
-        created_at=NOW - timedelta(minutes=draw(st.sampled_from([57, 57, 30]))),
-        idle_since=draw(st.sampled_from([NOW - timedelta(minutes=15), NOW - timedelta(seconds=9), None])),
-        pods=(pod,) * draw(st.sampled_from([0, 0, 1])),
-        protected=draw(st.sampled_from([False, False, True])),
-        hosts=draw(st.sampled_from([(), (), ("prometheus-0",)])),
-        kept_by=draw(st.sampled_from([(), (), ("default/debug has no controller",)])),
-        cordoned_by=draw(st.sampled_from([None, CordonedBy.US, CordonedBy.SOMEONE])),
-    )
+# What may be so of a usable node three minutes before its next paid hour; half of these let it go.
+AT_THE_HOURS_END: tuple[dict[str, Any], ...] = (
+    *({},) * 8,
+    {"cordoned_by": CordonedBy.US},
+    {"created_at": NOW - 30 * MINUTE},
+    {"idle_since": NOW - timedelta(seconds=9)},
+    {"idle_since": None},
+    {"pods": (a_pod("busy", phase=PodPhase.RUNNING),)},
+    {"protected": True},
+    {"hosts": ("prometheus-0",)},
+    {"kept_by": ("default/debug has no controller",)},
+    {"cordoned_by": CordonedBy.SOMEONE},
+)
 
 
-@RARE
+@LAWS
 @given(
-    st.lists(nodes_at_the_hours_end(), max_size=8, unique_by=lambda n: n.name),
+    st.lists(st.sampled_from(AT_THE_HOURS_END), max_size=8),
     st.none() | st.integers(0, 3),
     st.integers(0, 2),
 )
 def test_exactly_the_nodes_that_nothing_speaks_for_go_at_their_hours_end(
-    there: list[Node], per_hour: int | None, before: int
+    said: list[dict[str, Any]], per_hour: int | None, before: int
 ) -> None:
     """A focused law: nothing but the nodes' own state and the hourly limit holds them back."""
+    there = [a_due_node(f"n{n}", **changes) for n, changes in enumerate(said)]
     policy = Policy(pools=(a_pool(),), limits=Limits(max_removals_per_hour=per_hour), billing=HOURLY)
     [(_, _, decision)] = decided((facts(a_state(*there), removed_last_hour=before), policy))
     free = {
@@ -120,7 +134,7 @@ def test_exactly_the_nodes_that_nothing_speaks_for_go_at_their_hours_end(
         for n in there
         if not n.pods
         and n.idle_since == NOW - timedelta(minutes=15)
-        and n.created_at == NOW - timedelta(minutes=57)
+        and n.created_at == HOUR_ENDS_SOON
         and not n.protected
         and not n.hosts
         and not n.kept_by

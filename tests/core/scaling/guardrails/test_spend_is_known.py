@@ -5,7 +5,7 @@ from decimal import Decimal
 
 from receiver.core.model.model import Spend
 from receiver.core.model.policy import Budget
-from tests.core.builders import a_policy, growing, remedies, shrinking
+from tests.core.builders import a_pod, a_policy, a_state, decision_on, growing, remedies, shrinking
 from tests.core.scaling.guardrails.cases import held
 
 RULE = "spend_is_known"
@@ -33,6 +33,16 @@ def test_growth_under_an_account_waits_for_the_accounts_charges() -> None:
     assert held(decision, RULE).detail == f"account budget: the spend is not known: {unread}"
     assert remedies(decision, RULE) == {f"account budget: its spend must be known again: {unread}": None}
     assert growing(policy, spend=replace(UNKNOWN, unknown="", account=Decimal(0))).target == 1
+
+
+def test_where_a_known_budget_refuses_other_work_within_budget_speaks_for_both() -> None:
+    teams, production = {"research": Decimal(10)}, frozenset({"production"})
+    policy = a_policy(budget=Budget(monthly_usd=Decimal(100), teams=teams, passing=production))
+    waiting = [a_pod("a", labels={"team": "research"}, priority_class="production"), a_pod("b")]
+    decision = decision_on(a_state(), policy, waiting=waiting, spend=Spend(month="2026-11", usd=Decimal(80)))
+    said = held(decision, "within_budget").detail
+    assert "cluster budget hold at 80%" in said
+    assert "budget of team research: the spend is not known" in said
 
 
 def test_a_known_spend_lets_the_pool_grow_and_an_unknown_one_lets_it_shrink() -> None:
