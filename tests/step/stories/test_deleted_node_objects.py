@@ -115,9 +115,10 @@ def test_what_deletes_every_node_object_does_not_make_us_buy_without_end(store: 
     life = begun(store)
     end = life.now + 24 * HOUR
     while life.now < end:
+        wake = life.wake_after_step(MINUTE)
         for name in list(life.world.nodes):
-            life.world.delete_node(name)  # once it is seen, and before it can be usable
-        life.world.advance(life.wake_after_step(MINUTE))
+            life.world.delete_node(name)  # each was seen, and none can become usable within a minute
+        life.world.advance(wake)
     assert bought(life) <= 12
 
 
