@@ -117,6 +117,18 @@ def test_a_node_that_kubernetes_does_not_know_is_deleted_without_a_cordon() -> N
     assert one(progress).stage is VictimStage.DELETED
 
 
+def test_a_node_that_was_chosen_a_moment_ago_is_cordoned_at_once() -> None:
+    outside = Outside()
+    goes_on(removal(chosen(since=NOW)), a_node(), outside=outside)
+    assert outside.writes == ["cordon n1 for retire"]
+
+
+def test_a_cordoned_node_that_kubernetes_no_longer_knows_is_looked_at_like_any_other() -> None:
+    outside = Outside()
+    goes_on(removal(victim()), ours(registered=False), outside=outside)
+    assert outside.writes == ["look n1", "drain n1 no GPU pods", "look n1", "retire i-n1"]
+
+
 @pytest.mark.parametrize("stage", [VictimStage.DELETED, VictimStage.GONE, VictimStage.SPARED])
 def test_nothing_more_is_done_to_a_node_that_was_deleted_or_spared(stage: VictimStage) -> None:
     outside = Outside()
