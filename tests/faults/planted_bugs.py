@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from receiver.core.model.actions import Verdict, VictimStage
+from receiver.core.model.actions import Verdict
 
 Function = Callable[..., Any]
 FOR_PEOPLE = ("messages", "usage", "picture", "log", "publish")
@@ -27,7 +27,7 @@ def no(_: Function) -> Function:
 
 
 class _Blind:
-    """A cluster in which no pod is seen once a node is cordoned, neither by a look nor by a drain."""
+    """A cluster in which the last looks see no pod, neither before a drain nor after it."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
@@ -44,10 +44,10 @@ class _Blind:
 
 
 def without_a_look(retire_one: Function) -> Function:
-    """A node is deleted although work started on it after its cordon."""
+    """A node is removed although work started on it."""
 
     def blind(victim: Any, node: Any, stays: str, early: bool, action: Any, hands: Any, now: Any) -> Any:
-        if node is not None and node.busy and victim.stage is VictimStage.CORDONED:
+        if node is not None and node.busy:
             node, stays = replace(node, pods=()), ""
         return retire_one(victim, node, stays, early, action, replace(hands, cluster=_Blind(hands.cluster)), now)
 

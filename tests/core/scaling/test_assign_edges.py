@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from receiver.core.model.model import Backoff, PoolState, Spend, Stage
-from receiver.core.model.pods import Pod, Requirement
-from receiver.core.model.policy import Budget, Limits, Policy, Pool
+from receiver.core.model.pods import Pod, PodPhase, Requirement
+from receiver.core.model.policy import Budget, KeepOut, Limits, Policy, Pool
 from receiver.core.model.signals import SignalAction
 from receiver.core.scaling.assign import Wanted, assign
 from receiver.core.scaling.bounds import BoundsInForce
 from receiver.core.scaling.failures import Failure, Failures
-from tests.core.builders import GPU, NOW, a_node, a_pod, a_policy, a_pool, a_signal, a_state, facts, run
+from tests.core.builders import GPU, HOUR_ENDS_SOON, NOW, a_node, a_pod, a_policy, a_pool, a_signal, a_state, facts, run
 
 ONE, TWO = a_pool("one", labels={"pool": "one"}), a_pool("two", labels={"pool": "two"})
 POLICY = a_policy(ONE, TWO)
@@ -77,6 +77,46 @@ def test_nothing_is_bought_in_a_pool_that_failed_before_and_its_room_counts() ->
     assert assign(idle, policy, set_aside(ONE.id)).pools[TWO.id].new_nodes == 0
 
 
+def movable_in(
+    *states: PoolState, policy: Policy = POLICY, failures: Failures | None = None, **known: Any
+) -> frozenset[str]:
+    """The busy nodes of pool two whose work may move and has room elsewhere."""
+    return assign(facts(*states, **known), policy, failures).pools[TWO.id].movable
+
+
+def guest(name: str, **changes: Any) -> Pod:
+    """A running pod whose owner consents to its being moved."""
+    given: dict[str, Any] = {"phase": PodPhase.RUNNING, "evictable": True, "owner": "ReplicaSet/web"}
+    return a_pod(name, **{**given, **changes})
+
+
+PAIR = {"allocatable": {GPU: 2}, "idle_since": None, "created_at": HOUR_ENDS_SOON}
+OF_PAIRS = a_policy(*(replace(pool, resources={GPU: 2}) for pool in (ONE, TWO)))
+ROOM = a_state(*(a_node(f"n{n}", pods=(guest(f"s{n}", evictable=False),), **PAIR) for n in range(2)), pool=ONE.id)
+
+
+def test_work_does_not_move_to_a_pool_that_failed_before() -> None:
+    work = a_state(a_node("n2", pods=(guest("g"),), **PAIR), pool=TWO.id)
+    assert movable_in(ROOM, work, policy=OF_PAIRS) == {"i-n2"}
+    assert movable_in(ROOM, work, policy=OF_PAIRS, failures=set_aside(ONE.id)) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("usd", "kept_out", "moves"),
+    [
+        pytest.param(0, False, True, id="no hold"),
+        pytest.param(90, False, False, id="a hold"),
+        pytest.param(0, True, False, id="a hold that has ended and still keeps work out"),
+    ],
+)
+def test_work_that_a_hold_would_keep_out_stays_where_it_runs(usd: int, kept_out: bool, moves: bool) -> None:
+    policy = replace(OF_PAIRS, budget=Budget(monthly_usd=Decimal(100), keep_out=KeepOut(namespaces=("ml",))))
+    work = a_state(a_node("n2", pods=(guest("g"), guest("f", namespace="web")), **PAIR), pool=TWO.id)
+    spend = Spend(month="2026-11", usd=Decimal(usd), teams={})
+    found = movable_in(ROOM, work, policy=policy, spend=spend, kept_out={"namespace/ml": NOW} if kept_out else {})
+    assert found == ({"i-n2"} if moves else frozenset())
+
+
 # --- gangs ------------------------------------------------------------------------------------------------
 
 
@@ -114,7 +154,7 @@ def test_a_gang_that_fits_nowhere_is_told_with_the_pod_that_does_not_fit() -> No
     found = facts(a_state(pool=ONE.id), a_state(pool=TWO.id), waiting=[part("a", "one"), part("b", "one", gpus=9)])
     [misfit] = assign(found, POLICY).misfits
     assert misfit.detail.startswith("No GPU pool can hold gang ml/g of 2 pods. one: ")
-    assert "9" in misfit.detail
+    assert "one: it asks for 9 nvidia.com/gpu" in misfit.detail
 
 
 def test_pods_beyond_the_minimum_of_a_gang_that_fits_nowhere_wait() -> None:
@@ -259,6 +299,13 @@ REFUSED = Backoff(failures=1, until=NOW + timedelta(minutes=1), reason="out of s
             "3 new nodes",
             id="without a price",
         ),
+        pytest.param(
+            a_policy(a_pool(max_nodes=2)),
+            a_state(backoff=REFUSED, refused=3),
+            "within_maximum",
+            "3 new nodes",
+            id="just refused, and beyond the maximum",
+        ),
         pytest.param(a_policy(), a_state(backoff=REFUSED, refused=3), "", "3 new nodes", id="just refused"),
     ],
 )
@@ -287,6 +334,18 @@ def test_a_gang_goes_where_it_needs_the_cheapest_new_nodes_beside_what_is_there(
         found = facts(a_state(pool=CHEAP.id), a_state(*there, pool=DEAR.id), waiting=pair)
         pools = assign(found, a_policy(CHEAP, DEAR)).pools
         assert [pools[pool.id].for_demand for pool in (CHEAP, DEAR)] == expected
+
+
+def test_a_gang_takes_usable_nodes_rather_than_those_on_their_way() -> None:
+    coming = [a_node(f"c{n}", stage=Stage.BOOTING, allocatable={}, idle_since=None, created_at=NOW) for n in range(2)]
+    idle = [a_node(f"n{n}") for n in range(2)]
+    found = facts(a_state(*coming, pool=CHEAP.id), a_state(*idle, pool=DEAR.id), waiting=GANG[:2])
+    pools = assign(found, a_policy(CHEAP, DEAR)).pools
+    assert [len(pools[pool.id].needed) for pool in (CHEAP, DEAR)] == [0, 2]
+
+
+def test_a_gang_goes_to_a_pool_that_is_not_held() -> None:
+    assert asked(GANG, CHEAP, DEAR, signals=FROZEN) == [0, 3]
 
 
 def test_two_gangs_do_not_get_the_same_room() -> None:
