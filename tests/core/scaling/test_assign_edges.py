@@ -150,11 +150,28 @@ def test_pods_beyond_the_minimum_of_a_gang_wait_where_its_parts_have_no_room() -
     assert bought(part("a", "one", least=2), part("b", "two", least=2), part("c", "one", least=2)) == (2, 1)
 
 
-def test_a_gang_that_fits_nowhere_is_told_with_the_pod_that_does_not_fit() -> None:
-    found = facts(a_state(pool=ONE.id), a_state(pool=TWO.id), waiting=[part("a", "one"), part("b", "one", gpus=9)])
-    [misfit] = assign(found, POLICY).misfits
-    assert misfit.detail.startswith("No GPU pool can hold gang ml/g of 2 pods. one: ")
-    assert "one: it asks for 9 nvidia.com/gpu" in misfit.detail
+@pytest.mark.parametrize("name", ["a", "z"])
+def test_a_gang_that_fits_nowhere_is_told_with_the_pod_that_does_not_fit(name: str) -> None:
+    waiting = [part("m", "one"), part(name, "one", gpus=9)]
+    [misfit] = assign(facts(a_state(pool=ONE.id), a_state(pool=TWO.id), waiting=waiting), POLICY).misfits
+    assert misfit.detail.startswith("No GPU pool can hold gang ml/g of 2 pods. one: it asks for 9 nvidia.com/gpu")
+
+
+def test_what_a_gang_in_parts_did_not_get_is_left_for_others() -> None:
+    policy = a_policy(ONE, replace(TWO, max_nodes=0), limits=Limits(max_growth_per_hour=1))
+    assert bought(part("a", "one"), part("b", "two"), a_pod("single"), policy=policy) == (1, 0)
+
+
+def test_a_part_of_a_gang_goes_to_a_pool_that_is_not_held() -> None:
+    cheap = replace(ONE, price_usd_per_hour=Decimal("0.10"))
+    third = a_pool("three", labels={"pool": "three"})
+    found = facts(
+        *(a_state(pool=pool.id) for pool in (cheap, TWO, third)),
+        waiting=[part("a", "one", "two"), part("b", "three")],
+        signals=(a_signal(SignalAction.FREEZE, cheap.id),),
+    )
+    pools = assign(found, a_policy(cheap, TWO, third)).pools
+    assert [pools[pool.id].for_demand for pool in (cheap, TWO, third)] == [0, 1, 1]
 
 
 def test_pods_beyond_the_minimum_of_a_gang_that_fits_nowhere_wait() -> None:
@@ -193,6 +210,11 @@ def test_what_a_team_will_hold_of_nodes_that_exist_is_not_spent_again() -> None:
     assert decisions["l40s"].target == 2  # for the other team
     _, decisions = run(facts(a_state(), waiting=pods[1:], spend=KNOWN), a_policy(budget=TEAMS))
     assert decisions["l40s"].target == 2
+
+
+def test_a_team_without_a_budget_takes_nothing_from_one() -> None:
+    found = facts(a_state(a_node()), waiting=[of_team("p1", "vision"), of_team("p2", "research")], spend=KNOWN)
+    assert run(found, a_policy(budget=TEAMS))[1]["l40s"].target == 2
 
 
 def test_a_node_without_a_price_makes_it_unknown_what_a_team_will_hold() -> None:
@@ -346,6 +368,26 @@ def test_a_gang_takes_usable_nodes_rather_than_those_on_their_way() -> None:
 
 def test_a_gang_goes_to_a_pool_that_is_not_held() -> None:
     assert asked(GANG, CHEAP, DEAR, signals=FROZEN) == [0, 3]
+
+
+def test_a_node_that_a_pod_will_use_is_needed_although_a_gang_passes_it_over() -> None:
+    nodes = [a_node(f"n{n}", allocatable={GPU: 2}) for n in range(3)]
+    gang = [a_pod(f"g{n}", 2, gang="ml/g") for n in range(2)]
+    found = facts(a_state(*nodes), waiting=[a_pod("first", priority=9), *gang])
+    wanted = assign(found, a_policy(PAIRS)).pools["l40s-id"]
+    assert (wanted.for_demand, len(wanted.needed)) == (0, 3)
+
+
+def test_a_gang_that_scattered_room_does_not_hold_is_bought_for_where_that_is_cheapest() -> None:
+    dear, cheap = replace(DEAR, resources={GPU: 2}), replace(CHEAP, resources={GPU: 2})
+    held = [
+        a_node(f"n{n}", allocatable={GPU: 2}, idle_since=None, pods=(guest(f"s{n}", evictable=False),))
+        for n in range(4)
+    ]
+    waiting = [a_pod(f"g{n}", 2, gang="ml/g") for n in range(2)]
+    found = facts(a_state(*held, pool=DEAR.id), a_state(pool=CHEAP.id), waiting=waiting)
+    pools = assign(found, a_policy(dear, cheap)).pools
+    assert [pools[pool.id].for_demand for pool in (dear, cheap)] == [0, 2]
 
 
 def test_two_gangs_do_not_get_the_same_room() -> None:
