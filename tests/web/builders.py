@@ -25,12 +25,13 @@ from receiver.core.model.actions import (
 )
 from receiver.core.model.memory import NodeLife
 from receiver.core.model.model import never_asked
-from receiver.core.model.overrides import Asks, Question
-from receiver.core.model.policy import Budget, Policy, Pool, Unanswered
+from receiver.core.model.overrides import Question
+from receiver.core.model.policy import Budget, Policy, Pool
 from receiver.core.model.usage import Owner, Usage, WorkloadLife
 from receiver.ports import GroundsKept, StoredAction, StoredDecision
 from receiver.reports.picture import RightsDocument
 from receiver.web import WebParts, create_app
+from tests.core import builders as core
 from tests.core.builders import facts
 from tests.web.fakes import FakeClock, FakeHealth, FakeInstruments, FakeStore
 
@@ -519,35 +520,22 @@ def a_full_store() -> FakeStore:
 def a_question(*nodes: str, **changes: Any) -> Question:
     """An open one, asked five minutes ago: whether *nodes* of the l40s pool may go (none: whether it may grow to 8)."""
     given: dict[str, Any] = {
-        "id": "q1",
         "pool": L40S,
-        "asks": Asks.REMOVAL if nodes else Asks.GROWTH,
         "from_count": 2,
         "to_count": 2 - len(nodes) if nodes else 8,
         "asked_at": NOW - timedelta(minutes=5),
         "due_at": NOW + timedelta(minutes=10),
         "wait_ends": NOW + timedelta(minutes=10),
         "expires_at": NOW + timedelta(minutes=15),
-        "unanswered": Unanswered.PROCEED,
-        "instances": tuple(f"i-{node}" for node in nodes),
-        "nodes": nodes,
         "usd_per_hour": Decimal("1.29") * (len(nodes) or 6),
     }
-    return Question(**{**given, **changes})
+    return core.a_question(*(f"i-{node}" for node in nodes), **{**given, **changes})
 
 
 def a_life(instance: str = "i-n1", **changes: Any) -> NodeLife:
     """A node of the l40s pool that lived from ten hours ago until now."""
-    said: dict[str, Any] = {
-        "pool": L40S,
-        "name": "n1",
-        "size": "an.g1.l40s.kube.x1",
-        "created_at": NOW - timedelta(hours=10),
-        "gone_at": NOW,
-        "price_usd_per_hour": Decimal("1.29"),
-        "gpus": 1,
-    }
-    return NodeLife(**{"instance": instance, **said, **changes})
+    said = {"pool": L40S, "created_at": NOW - timedelta(hours=10), "gone_at": NOW}
+    return core.a_life(instance, **{**said, **changes})
 
 
 def a_usage(name: str = "train", hours: float = 4, **changes: Any) -> Usage:

@@ -8,6 +8,7 @@ from receiver.core.model.memory import NodeLife
 from receiver.core.model.policy import Billing, Budget, Policy, Pool
 from receiver.core.model.usage import Owner, Usage, WorkloadLife
 from receiver.core.money.budget import Month, month_of
+from tests.core import builders as core
 
 START = datetime(2026, 10, 1, tzinfo=UTC)
 MONTH: Month = month_of(START, "UTC")
@@ -39,7 +40,7 @@ def a_life(instance: str = "i-1", begins: float = 0, lasts: float | None = 1, **
         "gone_at": None if lasts is None else at(begins + lasts),
         "gpus": GPUS[size],
     }
-    return NodeLife(instance=instance, **{**given, **changes})
+    return core.a_life(instance, **{**given, **changes})
 
 
 def a_workload(name: str = "train", created: float = 0, waited: float | None = 0, **changes: Any) -> WorkloadLife:
