@@ -30,6 +30,7 @@ from tests.core.builders import (
     a_silence,
     a_state,
     all_up,
+    an_override,
     facts,
     run,
 )
@@ -48,7 +49,7 @@ def said(*nodes: Node, policy: Policy | None = None, found: dict[str, Any] | Non
 
 
 def a_word(kind: OverrideKind, until: datetime, **changes: Any) -> Override:
-    return Override(**{"id": "o", "kind": kind, "who": "ada", "why": "demo", "at": NOW, "until": until, **changes})
+    return an_override(kind, **{"at": NOW, "until": until, **changes})
 
 
 def test_without_a_hold_it_is_the_margin_before_the_next_paid_hour() -> None:

@@ -25,14 +25,25 @@ from receiver.core.idle.idle_shutdown import (
     windows,
 )
 from receiver.core.model.model import Source, SourceState
-from receiver.core.model.overrides import Override, OverrideKind
 from receiver.core.model.pods import KEEP_UNTIL, Pod, PodPhase
 from receiver.core.model.policy import KeepUntil
 from receiver.core.model.signals import SignalAction
 from receiver.core.model.text import lasting
 from receiver.core.model.usage import Course
 from receiver.core.notices import workload_notices
-from tests.core.builders import MINUTE, NOW, a_node, a_pod, a_policy, a_signal, a_silence, a_state, all_up, facts
+from tests.core.builders import (
+    MINUTE,
+    NOW,
+    a_node,
+    a_pod,
+    a_policy,
+    a_signal,
+    a_silence,
+    a_state,
+    all_up,
+    an_override,
+    facts,
+)
 
 WINDOW = timedelta(hours=2)
 GRACE = timedelta(minutes=15)
@@ -359,9 +370,7 @@ def test_a_frozen_pool_is_held(pool: str | None, held: bool) -> None:
 
 @pytest.mark.parametrize(("kind", "held"), [("pause", {"l40s-id"}), ("snooze", set())])
 def test_a_paused_pool_is_held_and_a_snoozed_one_is_not(kind: str, held: set[str]) -> None:
-    said = Override(
-        id="o", kind=OverrideKind(kind), who="alice", why="looking", at=NOW, until=NOW + timedelta(minutes=1)
-    )
+    said = an_override(kind)
     found = facts(a_state(a_node()), overrides=(said,))
     assert case_of(found, a_policy(), "act", {}, {}).held == held
     over = replace(found, at=said.until)

@@ -16,7 +16,7 @@ from receiver.core.notices.workload_notices import idle_notice, ignored_wishes
 from receiver.core.scaling.assign import assign
 from receiver.core.scaling.bounds import topic_of
 from receiver.core.scaling.decide import case_of
-from tests.core.builders import MINUTE, NOW, a_busy_node
+from tests.core.builders import MINUTE, NOW, a_busy_node, an_override
 from tests.core.notices.scene import H100, L40S, NUMBER, POLICY, idle, known, pool_of
 from tests.core.notices.scene import training as jobs
 
@@ -29,7 +29,6 @@ def word(kind: OverrideKind = OverrideKind.SNOOZE, **changes: Any) -> Override:
     """What ada said of the L40S pool until two o'clock."""
     given: dict[str, Any] = {
         "id": f"{kind}-l40s-7f3a91c2",
-        "kind": kind,
         "who": "ada",
         "why": "demo for a customer",
         "at": NOW,
@@ -37,7 +36,7 @@ def word(kind: OverrideKind = OverrideKind.SNOOZE, **changes: Any) -> Override:
         "pool": L40S.id,
         "nodes": None if kind in (OverrideKind.PAUSE, OverrideKind.SNOOZE) else 4,
     }
-    return Override(**{**given, **changes})
+    return an_override(kind, **{**given, **changes})
 
 
 def serving(number: int) -> tuple[Pod, ...]:

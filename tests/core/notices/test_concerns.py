@@ -6,7 +6,6 @@ from decimal import Decimal
 import pytest
 
 from receiver.core.model.model import Backoff, Drift, Facts, Rights, Source, SourceState, Spend, Stage, never_asked
-from receiver.core.model.overrides import Override, OverrideKind
 from receiver.core.model.policy import Budget, Policy
 from receiver.core.model.signals import SignalAction
 from receiver.core.notices.concerns import concerns
@@ -25,6 +24,7 @@ from tests.core.builders import (
     a_silence,
     a_state,
     all_up,
+    an_override,
     facts,
 )
 from tests.core.notices.scene import all_seen
@@ -124,8 +124,7 @@ def test_an_open_approval_request_says_until_when_and_how_to_answer() -> None:
 
 
 def test_what_people_requested_is_noted_without_alarm() -> None:
-    pin = Override(id="p", kind=OverrideKind.PIN, nodes=0, who="ada", why="demo", at=NOW, until=NOW + 60 * MINUTE)
-    noted = found(facts(a_state(silence=a_silence()), overrides=(pin,)))
+    noted = found(facts(a_state(silence=a_silence()), overrides=(an_override("pin", 0),)))
     assert [(c.kind, c.level) for c in noted] == [("silenced", Level.NOTE), ("override", Level.NOTE)]
     assert noted[1].what == "has a pin of 0 nodes until 2026-11-20 13:00 UTC"
 

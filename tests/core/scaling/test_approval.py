@@ -12,7 +12,6 @@ from receiver.core.model.model import Facts, Node, Source, Spend, Stage
 from receiver.core.model.overrides import (
     Answer,
     Asks,
-    Override,
     OverrideKind,
     Question,
     Standing,
@@ -45,6 +44,7 @@ from tests.core.builders import (
     a_signal,
     a_state,
     all_up,
+    an_override,
     facts,
     run,
 )
@@ -67,11 +67,6 @@ def decide(found: Facts, policy: Policy) -> Decision:
 def due(found: Facts, policy: Policy) -> tuple[Question, ...]:
     assignment = assign(found, policy)
     return due_requests(found, assignment, decide_all(found, assignment, policy), policy)
-
-
-def said(kind: OverrideKind, nodes: int | None = None, **changes: Any) -> Override:
-    values: dict[str, Any] = {"who": "bob", "why": "test", "at": NOW - HOUR, "until": NOW + HOUR}
-    return Override(id="o", kind=kind, nodes=nodes, **{**values, **changes})
 
 
 # --- what waits
@@ -108,7 +103,7 @@ def test_dead_nodes_go_unasked() -> None:
 
 def test_what_a_persons_pin_or_ceiling_wants_gone_goes_unasked() -> None:
     for kind in (OverrideKind.PIN, OverrideKind.CEILING):
-        assert decide(facts(a_state(a_node()), overrides=(said(kind, 0),)), asking()).target == 0
+        assert decide(facts(a_state(a_node()), overrides=(an_override(kind, 0),)), asking()).target == 0
 
 
 def test_at_a_budgets_stop_an_empty_node_waits_for_no_answer() -> None:
@@ -119,7 +114,9 @@ def test_at_a_budgets_stop_an_empty_node_waits_for_no_answer() -> None:
 
 
 def test_what_a_persons_floor_asks_for_is_bought_unasked_and_what_is_beyond_it_waits() -> None:
-    found = facts(a_state(), waiting=[a_pod(f"p{n}") for n in range(6)], overrides=(said(OverrideKind.FLOOR, 5),))
+    found = facts(
+        a_state(), waiting=[a_pod(f"p{n}") for n in range(6)], overrides=(an_override(OverrideKind.FLOOR, 5),)
+    )
     assert decide(found, asking(Approval(growth_above_usd_per_hour=Decimal(0)))).target == 5
 
 
@@ -200,10 +197,12 @@ def test_where_seconds_are_billed_people_are_asked_a_wait_before_the_node_has_id
 @pytest.mark.parametrize(
     ("changes", "asked_all_the_same"),
     [
-        pytest.param({"overrides": (said(OverrideKind.SNOOZE),)}, False, id="snoozed beyond the moment"),
-        pytest.param({"overrides": (said(OverrideKind.SNOOZE, until=NOW + 14 * MINUTE),)}, True, id="until before it"),
-        pytest.param({"overrides": (said(OverrideKind.PAUSE),)}, False, id="paused"),
-        pytest.param({"overrides": (said(OverrideKind.FLOOR, 1),)}, False, id="a floor keeps it"),
+        pytest.param({"overrides": (an_override(OverrideKind.SNOOZE),)}, False, id="snoozed beyond the moment"),
+        pytest.param(
+            {"overrides": (an_override(OverrideKind.SNOOZE, until=NOW + 14 * MINUTE),)}, True, id="until before it"
+        ),
+        pytest.param({"overrides": (an_override(OverrideKind.PAUSE),)}, False, id="paused"),
+        pytest.param({"overrides": (an_override(OverrideKind.FLOOR, 1),)}, False, id="a floor keeps it"),
         pytest.param({"signals": (a_signal(SignalAction.FREEZE),)}, False, id="frozen"),
         pytest.param({"sources": all_up(Source.HEARTBEAT)}, False, id="no heartbeat"),
         pytest.param({"waiting": [a_pod("p1"), a_pod("p2")]}, False, id="work waits"),
@@ -241,7 +240,7 @@ def test_growth_is_asked_about_only_as_far_as_everything_else_lets_it() -> None:
     found = facts(a_state(), waiting=[a_pod(f"p{n}") for n in range(8)])
     [question] = due(found, asking(GROWTH, max_nodes=6))
     assert (question.from_count, question.to_count, question.usd_per_hour) == (0, 6, 6 * Decimal("1.29"))
-    paused = replace(found, overrides=(said(OverrideKind.PAUSE),))
+    paused = replace(found, overrides=(an_override(OverrideKind.PAUSE),))
     assert due(paused, asking(GROWTH)) == ()
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from receiver.core.model.actions import Action, Because, Decision, VictimStage
 from receiver.core.model.model import Backoff, CordonedBy, Node, Source, Spend, Stage
-from receiver.core.model.overrides import Override, OverrideKind
+from receiver.core.model.overrides import OverrideKind
 from receiver.core.model.pods import Pod, PodPhase, Toleration
 from receiver.core.model.policy import Budget, KeepOut, Limits, Policy, Pool
 from receiver.core.model.signals import SignalAction
@@ -32,6 +32,7 @@ from tests.core.builders import (
     a_silence,
     a_state,
     all_up,
+    an_override,
     facts,
     rules,
     run,
@@ -367,8 +368,7 @@ def test_that_the_gpus_are_busy_saves_no_work_from_a_window_that_is_there_to_end
 )
 def test_a_persons_word_goes_before_the_window(kind: OverrideKind, nodes: int | None, gone: list[str]) -> None:
     """A pin and a ceiling stand in the place of the windows' maximum, and take idle nodes only."""
-    word = Override(id="o", kind=kind, who="alice", why="test", at=OPENED, until=NOW + MINUTE, nodes=nodes)
-    assert evicted(busy("a"), busy("b"), busy("c"), overrides=(word,)) == gone
+    assert evicted(busy("a"), busy("b"), busy("c"), overrides=(an_override(kind, nodes),)) == gone
 
 
 @pytest.mark.parametrize("source", [Source.KUBERNETES, Source.PROMETHEUS, Source.HEARTBEAT, Source.ALERTMANAGER])

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from receiver.core.model.actions import Decision, Verdict
 from receiver.core.model.model import Node, PoolState, Source, Spend
-from receiver.core.model.overrides import Override, OverrideKind
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.policy import Budget, Limits, Objective, Policy, Pool, Taint
 from receiver.core.model.windows import Window
@@ -30,6 +29,7 @@ from tests.core.builders import (
     a_pool,
     a_state,
     all_up,
+    an_override,
     facts,
     run,
 )
@@ -185,9 +185,7 @@ def test_a_window_that_allows_fewer_nodes_leaves_no_headroom() -> None:
 
 
 def test_a_pin_is_the_size_whatever_comes() -> None:
-    pin = Override(
-        id="o", kind=OverrideKind.PIN, pool="small-id", nodes=3, who="alice", why="", at=NOW, until=NOW + HOUR
-    )
+    pin = an_override("pin", 3, pool="small-id")
     assert decided(asked(5), overrides=(pin,))["small"].target == 3
 
 

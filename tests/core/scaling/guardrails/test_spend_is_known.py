@@ -6,7 +6,7 @@ from decimal import Decimal
 from receiver.core.model.model import Spend
 from receiver.core.model.policy import Budget
 from tests.core.builders import a_pod, a_policy, a_state, decision_on, growing, remedies, shrinking
-from tests.core.scaling.guardrails.cases import held
+from tests.core.scaling.guardrails.cases import cut, held
 
 RULE = "spend_is_known"
 UNKNOWN = Spend(month="2026-11", usd=Decimal(0), unknown="Civo's charges do not answer")
@@ -43,6 +43,14 @@ def test_where_a_known_budget_refuses_other_work_within_budget_speaks_for_both()
     said = held(decision, "within_budget").detail
     assert "cluster budget hold at 80%" in said
     assert "budget of team research: the spend is not known" in said
+
+
+def test_other_work_is_bought_for_while_the_spend_of_a_team_is_unknown() -> None:
+    policy = a_policy(budget=Budget(monthly_usd=Decimal(100), teams={"research": Decimal(10)}))
+    waiting = [a_pod("a", labels={"team": "research"}), a_pod("b")]
+    decision = decision_on(a_state(), policy, waiting=waiting)
+    assert decision.target == 1
+    assert "budget of team research: the spend is not known" in cut(decision, "within_budget").detail
 
 
 def test_a_known_spend_lets_the_pool_grow_and_an_unknown_one_lets_it_shrink() -> None:
