@@ -35,7 +35,7 @@ def test_the_invariants_hold_in_a_process_that_is_killed_while_it_buys() -> None
             what={"face": "civo", "method": "PUT", "kind": "timeout", "seconds": "0s", "after_effect": True},
         ),
         job(),
-        Event(at=0.6, kind="line", what={"within": "step/carry_out", "lines": 20}),
+        Event(at=0.6, kind="line", what={"within": "step/carry_out", "lines": 20, "patience": 60}),
         Event(at=0.7, kind="deliver", what={"how": "six at once"}),
     ]
     result = play(
@@ -63,7 +63,7 @@ def _node(stage: Stage) -> tuple[str, str]:
 
 def _civo(stage: Stage, method: str, path: str, **body: object) -> None:
     url = f"{stage.cloud.url}/v2/kubernetes/clusters/{stage.cloud.config.cluster.id}/pools/{POOL.id}{path}"
-    requests.request(method, f"{url}?region=LON1", json=body, headers=AUTHORIZED, timeout=10)
+    requests.request(method, f"{url}?region=LON1", json=body, headers=AUTHORIZED, timeout=60)
 
 
 def test_a_delete_of_a_node_with_a_pod_is_seen_and_that_it_was_not_cordoned(stage: Stage) -> None:
@@ -76,7 +76,7 @@ def test_a_delete_of_a_node_with_a_pod_is_seen_and_that_it_was_not_cordoned(stag
 
 def test_a_pod_that_landed_after_the_last_look_is_beyond_what_is_promised(stage: Stage) -> None:
     node, instance = _node(stage)
-    requests.get(f"{stage.cloud.url}/api/v1/pods?fieldSelector=spec.nodeName={node}", timeout=10)
+    requests.get(f"{stage.cloud.url}/api/v1/pods?fieldSelector=spec.nodeName={node}", timeout=60)
     with stage.cloud.moved() as world:
         world.add_pod(PodSpec(namespace="ml", name="p", requests={"nvidia.com/gpu": 1}, node=node))
     _civo(stage, "DELETE", f"/instances/{instance}")

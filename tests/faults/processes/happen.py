@@ -63,7 +63,7 @@ class Happenings:
             self.start_at = now + 0.5
         if self.start_at is not None and now >= self.start_at and not self.receiver.server.alive:
             self.start_at = None
-            self.receiver.start()
+            self.receiver.start(forked=False)
 
     @property
     def under_way(self) -> bool:
@@ -142,6 +142,14 @@ class Happenings:
 
     def _line(self, what: What) -> None:
         (self._stage.folder / "line").write_text(f"{what['within']},{what['lines']}", encoding="utf-8")
+        if "patience" in what:
+            self._beside(lambda: self._dies(what["patience"]))
+
+    def _dies(self, patience: float) -> None:
+        """Keep the calm away until the process has killed itself, for *patience* seconds at most."""
+        deadline = time.monotonic() + patience
+        while not (self._stage.folder / "died").exists() and time.monotonic() < deadline:
+            time.sleep(0.1)
 
     def _end(self, what: What) -> None:
         receiver = self.receiver

@@ -74,7 +74,7 @@ class Playing:
 
     def go(self) -> list[str]:
         """Play it all; return what did not hold."""
-        receiver = self._stage.receiver.start()
+        receiver = self._stage.receiver.start(forked=False)  # a fork has its imports, and `inside` would change none
         until(lambda: self._started(receiver), "a first step", STARTS_WITHIN)
         self._began = time.monotonic()
         for event in self._stage.schedule.events:
