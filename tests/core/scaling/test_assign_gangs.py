@@ -1,0 +1,111 @@
+"""Gangs beside single pods, nodes on their way and pools that were refused: who gets which room."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from receiver.core.model.model import Backoff, Node, Stage
+from receiver.core.model.pods import Pod, PodPhase
+from receiver.core.model.policy import Pool
+from receiver.core.scaling import filling
+from receiver.core.scaling.assign import Wanted, assign
+from receiver.core.scaling.failures import Failures
+from tests.core.builders import GPU, NOW, a_node, a_pod, a_policy, a_pool, a_state, facts
+
+CHEAP = a_pool("cheap", price_usd_per_hour=Decimal(1), labels={"pool": "cheap"})
+DEAR = a_pool("dear", price_usd_per_hour=Decimal("1.50"), labels={"pool": "dear"})
+WIDE = a_pool("wide", price_usd_per_hour=Decimal("3.50"), resources={GPU: 4})
+JUST_REFUSED = Backoff(failures=1, until=NOW + timedelta(minutes=1), reason="out of stock")
+
+
+def a_gang(count: int, name: str = "g", gpus: int = 1, **changes: Any) -> list[Pod]:
+    return [a_pod(f"{name}{n}", gpus, gang=f"ml/{name}", **changes) for n in range(count)]
+
+
+def coming(count: int, name: str = "c", **changes: Any) -> list[Node]:
+    given: dict[str, Any] = {"stage": Stage.BOOTING, "allocatable": {}, "idle_since": None, "created_at": NOW}
+    return [a_node(f"{name}{n}", **{**given, **changes}) for n in range(count)]
+
+
+def idle(count: int, name: str = "n", **changes: Any) -> list[Node]:
+    return [a_node(f"{name}{n}", **changes) for n in range(count)]
+
+
+def wanted(
+    waiting: Sequence[Pod], *there: tuple[Pool, Sequence[Node]], failures: Failures | None = None, **state: Any
+) -> list[Wanted]:
+    """What is wanted of each pool; *state* is of the first."""
+    states = [a_state(*nodes, pool=pool.id, **(state if n == 0 else {})) for n, (pool, nodes) in enumerate(there)]
+    pools = assign(facts(*states, waiting=waiting), a_policy(*(pool for pool, _ in there)), failures).pools
+    return [pools[pool.id] for pool, _ in there]
+
+
+def demand(waiting: Sequence[Pod], *there: tuple[Pool, Sequence[Node]], **state: Any) -> list[int]:
+    return [found.for_demand for found in wanted(waiting, *there, **state)]
+
+
+def taken(waiting: Sequence[Pod], *there: tuple[Pool, Sequence[Node]]) -> list[set[str]]:
+    return [{i.removeprefix("i-") for i in found.needed} for found in wanted(waiting, *there)]
+
+
+def test_gangs_do_not_make_a_wide_node_cheap_for_a_single_pod() -> None:
+    incomplete = a_gang(3, gang_min=9)
+    assert demand([a_pod("single"), *incomplete], (CHEAP, ()), (WIDE, ())) == [1, 0]
+
+
+def test_single_pods_that_wait_beside_a_gang_are_all_counted() -> None:
+    incomplete = a_gang(1, gang_min=9, priority=9)
+    assert demand([*incomplete, *(a_pod(f"p{n}") for n in range(4))], (CHEAP, ()), (WIDE, ())) == [0, 1]
+
+
+def test_a_gang_that_lacks_pods_takes_no_room() -> None:
+    assert taken(a_gang(2, gang_min=3), (CHEAP, idle(2))) == [set()]
+
+
+def test_a_pool_that_was_just_refused_keeps_its_pods_for_these_seconds() -> None:
+    pods = [a_pod(f"p{n}") for n in range(4)]
+    assert demand(pods, (CHEAP, ()), (DEAR, ()), backoff=JUST_REFUSED, refused=3) == [4, 0]
+
+
+@pytest.mark.parametrize(("refused", "fits"), [(3, True), (2, False)])
+def test_a_gang_smaller_than_what_civo_refused_is_requested_whole(refused: int, fits: bool) -> None:
+    [found] = wanted(a_gang(2), (CHEAP, ()), backoff=JUST_REFUSED, refused=refused)
+    assert found.for_demand == (2 if fits else 0)
+    assert found.within_stock == 2 or not fits
+
+
+def test_two_gangs_take_usable_nodes_rather_than_those_on_their_way() -> None:
+    both = [*a_gang(2), *a_gang(2, "h")]
+    assert taken(both, (CHEAP, coming(2)), (DEAR, idle(4))) == [set(), {"n0", "n1", "n2", "n3"}]
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_gang_that_scattered_room_does_not_hold_begins_no_node_where_another_pool_has_room(swapped: bool) -> None:
+    pairs: dict[str, Any] = {"allocatable": {GPU: 2}}
+    stays: dict[str, Any] = {"phase": PodPhase.RUNNING, "owner": "ReplicaSet/web"}
+    held = [
+        node for n in range(4) for node in idle(1, f"s{n}", idle_since=None, pods=(a_pod(f"on{n}", **stays),), **pairs)
+    ]
+    first, second = (replace(pool, resources={GPU: 2}) for pool in ((DEAR, CHEAP) if swapped else (CHEAP, DEAR)))
+    there = ((first, [*held, *coming(2)]), (second, idle(2, **pairs)))
+    assert taken(a_gang(2, gpus=2), *there) == [set(), {"n0", "n1"}]
+
+
+def test_a_gang_begins_no_more_nodes_than_it_uses() -> None:
+    gang = a_gang(2, priority=9, node_selector={"pool": "dear"})
+    there = ((CHEAP, coming(1)), (DEAR, coming(3, "d")))
+    assert taken([*gang, a_pod("single")], *there) == [{"c0"}, {"d0", "d1"}]
+
+
+def test_a_bug_in_the_rearranging_is_noted_once_and_costs_a_node_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    def raises(_: object) -> None:
+        raise RuntimeError("bug")
+
+    monkeypatch.setattr(filling._Filling, "saved", raises)
+    failures = Failures()
+    [found, _] = wanted([a_pod(node_selector={"pool": "cheap"})], (CHEAP, ()), (DEAR, idle(1)), failures=failures)
+    assert (found.for_demand, len(failures.all), failures.set_aside) == (1, 1, {})
