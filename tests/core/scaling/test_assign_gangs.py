@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from receiver.core.model.model import Backoff, Node, Stage
-from receiver.core.model.pods import Pod, PodPhase
+from receiver.core.model.pods import Pod, PodPhase, Preference, Requirement
 from receiver.core.model.policy import Pool
 from receiver.core.scaling import filling
 from receiver.core.scaling.assign import Wanted, assign
@@ -53,7 +53,7 @@ def taken(waiting: Sequence[Pod], *there: tuple[Pool, Sequence[Node]]) -> list[s
 
 
 def test_gangs_do_not_make_a_wide_node_cheap_for_a_single_pod() -> None:
-    incomplete = a_gang(3, gang_min=9)
+    incomplete = [pod for name in "ghij" for pod in a_gang(1, name, gang_min=9)]
     assert demand([a_pod("single"), *incomplete], (CHEAP, ()), (WIDE, ())) == [1, 0]
 
 
@@ -71,11 +71,30 @@ def test_a_pool_that_was_just_refused_keeps_its_pods_for_these_seconds() -> None
     assert demand(pods, (CHEAP, ()), (DEAR, ()), backoff=JUST_REFUSED, refused=3) == [4, 0]
 
 
-@pytest.mark.parametrize(("refused", "fits"), [(3, True), (2, False)])
+@pytest.mark.parametrize(("refused", "fits"), [(5, True), (4, False)])
 def test_a_gang_smaller_than_what_civo_refused_is_requested_whole(refused: int, fits: bool) -> None:
-    [found] = wanted(a_gang(2), (CHEAP, ()), backoff=JUST_REFUSED, refused=refused)
-    assert found.for_demand == (2 if fits else 0)
-    assert found.within_stock == 2 or not fits
+    [found] = wanted(a_gang(4), (CHEAP, ()), backoff=JUST_REFUSED, refused=refused)
+    assert found.for_demand == (4 if fits else 0)
+    assert found.within_stock == 4 or not fits
+
+
+def test_of_two_pools_in_which_it_needs_as_many_new_nodes_a_gang_takes_the_one_that_it_prefers() -> None:
+    likes = Preference(weight=10, term=(Requirement(key="pool", operator="In", values=("dear",)),))
+    gang = a_gang(2, preferred=(likes,))
+    assert demand(gang, (CHEAP, idle(1)), (DEAR, idle(1, "m"))) == [0, 1]
+    assert demand(a_gang(2), (CHEAP, idle(1)), (DEAR, idle(1, "m"))) == [1, 0]
+
+
+def test_of_two_pools_in_which_it_needs_one_new_node_a_gang_takes_the_one_where_that_costs_less() -> None:
+    wide = replace(WIDE, price_usd_per_hour=Decimal("2.50"))  # less than two nodes of the other, more than one
+    assert demand(a_gang(2), (wide, ()), (DEAR, idle(1))) == [0, 1]
+    assert demand(a_gang(2), (wide, ()), (DEAR, ())) == [1, 0]
+
+
+def test_room_that_a_gang_leaves_on_a_node_on_its_way_is_filled_before_another_is_begun() -> None:
+    pairs = replace(DEAR, resources={GPU: 2})
+    gang = a_gang(1, priority=9, node_selector={"pool": "dear"})
+    assert taken([*gang, a_pod("single")], (CHEAP, coming(1)), (pairs, coming(1, "d"))) == [set(), {"d0"}]
 
 
 def test_two_gangs_take_usable_nodes_rather_than_those_on_their_way() -> None:
