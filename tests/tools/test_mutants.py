@@ -129,7 +129,6 @@ def test_a_mutant_that_no_test_sees_fails_the_run_until_it_is_accepted(tmp_path:
         )
         return ran.returncode, ran.stdout
 
-    (tmp_path / "conftest.py").write_text('from hypothesis import settings\nsettings.register_profile("first-failure")')
     (tmp_path / "test_pools.py").write_text(TESTS)
     code, said = run("")
     lines = [line.partition("  [")[0] for line in said.splitlines() if line.startswith("SURVIVED")]

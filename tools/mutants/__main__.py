@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.mutants.campaign import Campaign, Seen
+from tools.mutants.campaign import PROFILE, Campaign, Seen
 from tools.mutants.plant import Mutant, mutants
 
 ACCEPTED = Path(__file__).with_name("accepted.toml")
@@ -109,7 +109,7 @@ def _run(
 ) -> tuple[str, ...]:
     paths = sorted({place for m in run for place in modules[m.module]})
     campaign = Campaign(run, modules, asked.workers, tell, laws=not asked.examples)
-    options = ("-q", "-p", "no:cacheprovider", "--hypothesis-profile=first-failure", "--no-header", "--no-summary")
+    options = ("-q", "-p", "no:cacheprovider", f"--hypothesis-profile={PROFILE}", "--no-header", "--no-summary")
     pytest.main([*options, *paths], plugins=[campaign])
     return campaign.broken
 

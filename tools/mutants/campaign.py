@@ -23,6 +23,7 @@ from tools.mutants.plant import Mutant, file_of, plant
 ROOT = Path(__file__).resolve().parents[2]
 CPU_LIMIT = 10  # seconds of an example beside five times what it took before: an endless loop counts as seen
 LAW_LIMIT = 180  # seconds of a law
+PROFILE = "mutants"
 MEMORY_LIMIT = 4 << 30  # bytes: so does a list without end
 
 
@@ -43,7 +44,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reach:
-    """Which lines of which files each example reached, and its CPU seconds; *failed* did so without a mutant."""
+    """Which lines of which files each test reached, and its CPU seconds; *failed* did so without a mutant."""
 
     lines: dict[str, dict[str, set[int]]]
     seconds: dict[str, float]
@@ -78,15 +79,25 @@ class Campaign:
         self._failed = self._failed or report.failed
 
     @pytest.hookimpl(tryfirst=True)
+    def pytest_configure(self) -> None:
+        """The profile of the laws: that one fails is all that is asked, however slow the machine is."""
+        from hypothesis import HealthCheck, Phase, settings  # by pytest's plugin, and not before it
+
+        phases, patient = (Phase.explicit, Phase.generate), list(HealthCheck)
+        settings.register_profile(PROFILE, phases=phases, deadline=None, suppress_health_check=patient)
+
+    @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Map the tests, then run the mutants."""
         session.config.pluginmanager.unregister(name="terminalreporter")
         items = [item for item in session.items if self.laws or not _is_law(item)]
         files = sorted({str(file_of(m.module)) for m in self.chosen})
         reach = Reach(lines={}, seconds={}, failed=())
-        examples = [item for item in items if not _is_law(item)]
-        shares = [examples[n :: self.workers] for n in range(self.workers)]
-        for _, part in _in_children([(n, partial(self._map, i, files)) for n, i in enumerate(shares)], self.workers):
+        examples, laws = ([item for item in items if _is_law(item) is law] for law in (False, True))
+        shares = [
+            (kind[n :: self.workers], of) for kind, of in ((examples, files), (laws, [])) for n in range(self.workers)
+        ]
+        for _, part in _in_children(((None, partial(self._map, *share)) for share in shares), self.workers):
             if part is None:
                 raise pytest.UsageError("the tests end the process that runs them")
             reach.lines.update(part.lines)
@@ -102,18 +113,21 @@ class Campaign:
         return True
 
     def _map(self, items: Sequence[pytest.Item], files: Sequence[str]) -> Reach:
-        """What examples reach. Laws are taken to reach every line: their random worlds do, and it takes them long."""
+        """What *items* reach of *files*. Laws are run without: their random worlds reach every line."""
         measured = coverage.Coverage(include=files, data_file=None, config_file=False, messages=False)
         seconds, failed = {}, []
-        measured.start()
+        if files:
+            measured.start()
         for item, following in zip_longest(items, items[1:]):
-            measured.switch_context(item.nodeid)
+            if files:
+                measured.switch_context(item.nodeid)
             before, self._failed = time.process_time(), False
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             seconds[item.nodeid] = time.process_time() - before
             if self._failed:
                 failed.append(item.nodeid)
-        measured.stop()
+        if files:
+            measured.stop()
         lines: dict[str, dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
         for file in files:
             for line, contexts in measured.get_data().contexts_by_lineno(file).items():
