@@ -1,6 +1,6 @@
 """Gangs beside single pods, nodes on their way and pools that were refused: who gets which room."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
@@ -10,10 +10,12 @@ import pytest
 
 from receiver.core.model.model import Backoff, Node, Stage
 from receiver.core.model.pods import Pod, PodPhase, Preference, Requirement
-from receiver.core.model.policy import Pool
+from receiver.core.model.policy import Limits, Pool
 from receiver.core.scaling import filling
 from receiver.core.scaling.assign import Wanted, assign
+from receiver.core.scaling.capacity import Tally
 from receiver.core.scaling.failures import Failures
+from receiver.core.scaling.filling import Room, Seats
 from tests.core.builders import GPU, NOW, a_node, a_pod, a_policy, a_pool, a_state, facts
 
 CHEAP = a_pool("cheap", price_usd_per_hour=Decimal(1), labels={"pool": "cheap"})
@@ -128,3 +130,22 @@ def test_a_bug_in_the_rearranging_is_noted_once_and_costs_a_node_at_most(monkeyp
     failures = Failures()
     [found, _] = wanted([a_pod(node_selector={"pool": "cheap"})], (CHEAP, ()), (DEAR, idle(1)), failures=failures)
     assert (found.for_demand, len(failures.all), failures.set_aside) == (1, 1, {})
+
+
+@pytest.mark.parametrize(("place", "pool"), [(1, 0), (0, 1)], ids=["as many new nodes", "more new nodes"])
+def test_another_seating_is_taken_only_if_it_saves_nodes_and_leaves_no_trace_otherwise(
+    place: int, pool: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def seated(tallies: Sequence[Tally], *_: object) -> Iterator[Seats]:
+        """The pod in the other idle node, or in a new one of the other pool."""
+        [given] = tallies[0].given
+        room = tallies[0].bins[1] if pool == 0 else tallies[1].new_bin()
+        yield [(given.workload, (Room(room, pool, place, {}),))]
+
+    monkeypatch.setattr("receiver.core.scaling.assign.rearranged", seated)
+    floor = replace(DEAR, min_nodes=1)
+    states = a_state(*idle(2), pool=CHEAP.id), a_state(pool=DEAR.id)
+    policy = a_policy(CHEAP, floor, limits=Limits(max_growth_per_hour=1))
+    pools = assign(facts(*states, waiting=[a_pod()]), policy).pools
+    assert pools[CHEAP.id].needed == {"i-n0"}
+    assert (pools[DEAR.id].for_demand, pools[DEAR.id].for_floor, pools[DEAR.id].within_limits) == (0, 1, 1)
