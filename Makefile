@@ -51,7 +51,7 @@ laws: venv ## every law of the tests with fifty times the examples
 contract: venv ## ask the running server everything that its OpenAPI document allows, and what it does not (some minutes)
 	@$(VENV)/python -m tests.fuzz.contract --seed $(SEED)
 
-mutants: venv ## change the core in small ways, one by one, and see the tests find each (half an hour)
+mutants: venv ## change the core in small ways, one by one, and see the tests find each (some minutes)
 	@$(VENV)/python -m tools.mutants
 
 image: venv ## build the image with docker, podman or buildah (TAG=name:tag BASE=image)
