@@ -3,16 +3,18 @@
 import gc
 import importlib
 from collections.abc import Callable, Iterator
+from itertools import chain, zip_longest
 from pathlib import Path
 
 import pytest
 import structlog
-from hypothesis import Phase, settings
+from hypothesis import settings
 
 from tests import lazy_routes
 
 FIGURE = "figure"
-LONGEST = ("e2e", "browser", "faults", "step/failures", "step/stories", "rules", "step")  # where files take longest
+LONGEST = ("step/failures", "faults", "rules", "step/stories", "step")  # folders whose files compute longest
+WAITING = ("e2e", "browser", "server")
 
 
 def silence() -> None:
@@ -52,21 +54,27 @@ settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
 # For `make laws`: other examples every time, fifty times as many for a law that does not name a number of its own.
 settings.register_profile("long", max_examples=5000, deadline=None, derandomize=False)
-# For `make mutants`: that a law fails is all they ask, and making the failing example small takes most of the time.
-settings.register_profile("first-failure", deadline=None, phases=(Phase.explicit, Phase.generate))
 
 # The suite makes millions of values that live shortly: looking for cycles at Python's own pace takes a tenth of it.
 gc.set_threshold(50_000, 20, 100)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the longest files first: one that begins last keeps one worker busy and the others waiting."""
-    items.sort(key=_turn)
+    """Run the longest files first, since one that begins last keeps one worker busy and the others waiting; and files
+    that wait for other processes between those that compute, so that no core is idle."""
+    files = list(dict.fromkeys(item.path for item in items))
+    waiting = [file for file in files if _folder(file) in WAITING]
+    computing = sorted((file for file in files if _folder(file) not in WAITING), key=_turn)
+    order = {file: n for n, file in enumerate(chain.from_iterable(zip_longest(waiting, computing)))}
+    items.sort(key=lambda item: order[item.path])
 
 
-def _turn(item: pytest.Item) -> int:
-    folder = item.path.relative_to(Path(__file__).parent).parent.as_posix()
-    return LONGEST.index(folder) if folder in LONGEST else len(LONGEST)
+def _folder(file: Path) -> str:
+    return file.relative_to(Path(__file__).parent).parent.as_posix()
+
+
+def _turn(file: Path) -> int:
+    return LONGEST.index(_folder(file)) if _folder(file) in LONGEST else len(LONGEST)
 
 
 def pytest_collection_finish() -> None:

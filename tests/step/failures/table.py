@@ -205,15 +205,16 @@ class Field:
 
 
 def one_of_each(points: Iterable[Point], kind: Callable[[str], Hashable]) -> list[Point]:
-    """One point for all whose exceptions the same places meet after as many writes, of functions of one *kind* by their
-    names: whatever comes of one comes of the others.
+    """One point for all whose exceptions the same places meet, of functions of one *kind* by their names: what comes of
+    one comes of the others, but for how many writes its step had made.
 
     A tally survives an exception half changed, so there each function stands for itself.
     """
     found: dict[Hashable, Point] = {}
     for point in points:
         itself = point.function if point.function.startswith(CHANGED_IN_PLACE) else None
-        found.setdefault((point.of, point.met, kind(point.function), itself), point)
+        places = frozenset(place for _, place in point.met)
+        found.setdefault((point.of, places, kind(point.function), itself), point)
     return list(found.values())
 
 

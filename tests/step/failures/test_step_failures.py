@@ -1,8 +1,7 @@
 """A bug in one function of a step, planted into one of each kind that it enters: what the others still get.
 
-One function stands for all whose exceptions the same handlers meet in the same steps and after the same writes: where
-code loses its guard, or new code has none, it becomes a kind of its own. `python -m tests.step.failures` plants into
-every function.
+One function stands for all whose exceptions the same handlers meet: where code loses its guard, or new code has none,
+it becomes a kind of its own. `python -m tests.step.failures` plants into every function.
 """
 
 from collections.abc import Iterator
@@ -88,13 +87,13 @@ def rows() -> Iterator[list[Row]]:
 
 def test_a_bug_that_belongs_to_one_pool_leaves_the_other_pools_served(rows: list[Row]) -> None:
     own = [r for r in rows if r.whose is Whose.BAD and not r.function.startswith(SHARED)]
-    assert len(own) > 100, "few kinds of functions were entered for one pool: the scenario does too little"
+    assert len(own) > 70, "few kinds of functions were entered for one pool: the scenario does too little"
     assert [str(r) for r in own if not r.served] == []
 
 
 def test_a_bug_in_what_is_made_for_people_changes_nothing_for_any_pool(rows: list[Row]) -> None:
     shown = [r for r in rows if r.whose is Whose.ALL and not r.function.startswith(SHARED)]
-    assert len(shown) > 15
+    assert len(shown) > 10
     assert [str(r) for r in shown if not r.served] == []
 
 
