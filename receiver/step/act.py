@@ -25,6 +25,7 @@ from receiver.step.gather import Looked, Sources
 from receiver.step.parts import StepContext, decision_of, told_of_end
 
 log = structlog.get_logger("receiver")
+RECENT_ACTIONS = 20  # of a pool: more than it can open within the minute in which a request may still arrive
 
 
 def act(work: StepContext, looked: Looked, sources: Sources, *, chores: bool) -> tuple[StepContext, list[datetime]]:
@@ -135,7 +136,7 @@ def _act(decision: Decision, number: int, work: StepContext) -> Progress | None:
         action = plan(decision, state, work.policy)
         if action is None or (work.mode == "observe" and _was_observed(action, decision, store)):
             return None
-        if action.kind is ActionKind.GROW and _earlier_may_arrive(decision.pool, store, now):
+        if action.kind is ActionKind.GROW and _lower_count_may_arrive(action, store, now):
             return None  # that PUT would lower the count that this one raises, and Civo would choose what it deletes
         action = replace(action, decision=number)
         if carried is not None and action.kind is ActionKind.GROW:  # a changed count does not skip the retry time
@@ -157,10 +158,10 @@ def _act(decision: Decision, number: int, work: StepContext) -> Progress | None:
     return carry_out(action, state, removed, work.hands, now, kept=kept, unsure=unsure)
 
 
-def _earlier_may_arrive(pool: str, store: StepStore, now: datetime) -> bool:
-    """True while a request of the pool's last action, which has ended, may still take effect."""
-    last = next(iter(store.actions(pool=pool, limit=1)), None)
-    return last is not None and last.outcome is not None and may_still_arrive(last.action, now)
+def _lower_count_may_arrive(growth: Action, store: StepStore, now: datetime) -> bool:
+    """True while an unanswered request of an earlier growth may still set a lower count than *growth* asks for."""
+    recent = (stored.action for stored in store.actions(pool=growth.pool, limit=RECENT_ACTIONS))
+    return any(may_still_arrive(earlier, now) and earlier.to_count < growth.to_count for earlier in recent)
 
 
 def _was_observed(action: Action, decision: Decision, store: StepStore) -> bool:

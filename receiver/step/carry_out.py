@@ -103,7 +103,7 @@ def is_unanswered(action: Action, now: datetime) -> bool:
 
 
 def may_still_arrive(action: Action, now: datetime) -> bool:
-    """True while a request of *action* that was not answered may still take effect: a late PUT sets its own count."""
+    """True while an unanswered request of growth *action* may still take effect: a late PUT sets its own count."""
     return action.unanswered_at is not None and abs(now - action.unanswered_at) < MAY_ARRIVE_FOR
 
 
@@ -165,7 +165,7 @@ def _later(action: Action, state: PoolState, error: TryLater, now: datetime) -> 
     wait = min(FIRST_RETRY * 2 ** min(attempts - 1, 10), LONGEST_RETRY)
     retry_at = now + min(max(wait, error.delay or timedelta(0)), LONGEST_DELAY)
     waiting = replace(action, attempts=attempts, retry_at=retry_at, last_error=f"{error.code}: {error}")
-    if not waiting.last_error.startswith(REFUSED):
+    if action.kind is ActionKind.GROW and not waiting.last_error.startswith(REFUSED):
         waiting = replace(waiting, unanswered_at=now)
     return Progress(action=waiting, again_at=retry_at, hung=hung)
 

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from receiver.core.model.actions import Action, ActionKind, Outcome, OutcomeKind
 from receiver.core.model.model import CordonedBy
 from receiver.ports import Receipt, Store, TryLater
 from receiver.replay.world.objects import WorldPool
@@ -127,6 +128,33 @@ def test_a_count_that_takes_effect_late_and_unanswered_does_not_lower_a_higher_o
     life.world.resize("l40s-id", 1)  # what was sent first arrives now
     life.run(2 * MINUTE)
     assert life.required() == 2
+
+
+def test_a_removal_in_between_does_not_end_the_wait_for_a_lower_count(store: Store) -> None:
+    life = Life(world=a_world(), policy=a_policy(), store=store)
+    life.step()
+    grown = Action(id="g", pool="l40s-id", kind=ActionKind.GROW, opened_at=life.now, from_count=0, to_count=0)
+    retired = replace(grown, id="r", kind=ActionKind.RETIRE, opened_at=life.now + SECOND)
+    for action in (replace(grown, unanswered_at=life.now), retired):
+        store.opened(action)
+        store.closed(action, Outcome(kind=OutcomeKind.WITHDRAWN, at=life.now, detail="over"), None)
+    life.submit(a_job("one", duration=HOUR))
+    life.run(50 * SECOND)
+    assert life.required() == 0
+    life.run(30 * SECOND)
+    assert life.required() == 1
+
+
+def test_the_same_count_is_asked_for_again_at_once_when_its_work_comes_back(store: Store) -> None:
+    life = Life(world=a_world(), policy=a_policy(replace(a_policy().pools[0], grow_cooldown=timedelta(0))), store=store)
+    life.cloud.fail_next(TryLater("no answer", code="timeout"), "resize")
+    life.submit(a_job("one", duration=HOUR))
+    life.step()
+    life.world.cancel_job("one")
+    life.step()
+    life.submit(a_job("two", duration=HOUR))
+    life.run(5 * SECOND)
+    assert life.required() == 1
 
 
 def test_a_higher_count_waits_after_a_crash_between_a_request_and_its_answer(store: Store) -> None:

@@ -151,7 +151,7 @@ class Action:
     """A decision made executable: an absolute count at Civo or named victims, and an id that depends only on the facts.
 
     *reserved_usd* is the first paid unit of its new nodes, which the budget had to cover when it was decided.
-    *unanswered_at* is when a request of it was last left without an answer: that one may still take effect.
+    *unanswered_at* is when a request for growth was last left without an answer: it may still take effect.
     """
 
     id: str
