@@ -1,0 +1,60 @@
+"""receiver.step.chores.node_upkeep: labels, taints and left-over cordons of nodes; a failed write is tried again."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from receiver.core.model.policy import Pool, Taint
+from receiver.ports import Store, TryLater, WontWork
+from receiver.replay.world.objects import WorldPool
+from tests.step.harness import FAST, GPU, SIZE, Life, a_policy, a_world
+
+TEN_SECONDS = timedelta(seconds=10)
+LABELS = {"gpu": "on-demand"}
+TAINT = Taint(key="gpu", value="true")
+
+
+def a_labelled_pool(name: str, *, applies: bool = True) -> Pool:
+    base = a_policy().pools[0]
+    labels, taints = LABELS, (TAINT,)
+    return replace(base, id=name, name=name, min_nodes=1, labels=labels, taints=taints, apply_to_nodes=applies)
+
+
+def a_life(store: Store, *pools: Pool) -> Life:
+    """A life whose pools' nodes, one each, are usable and have neither label nor taint; nothing was written yet."""
+    kinds = [WorldPool(id=p.id, size=SIZE, resources={GPU: 1}, count=1) for p in pools]
+    life = Life(world=a_world(*kinds, timings=FAST), policy=a_policy(*pools), store=store)
+    life.world.advance(life.now + timedelta(minutes=5))
+    return life
+
+
+def worn(life: Life, pool: str) -> tuple[str | None, tuple[Taint, ...]]:
+    """The label and the taints of the pool's node."""
+    [node] = [life.world.nodes[vm.hostname] for vm in life.world.pools[pool].instances]
+    return node.labels.get("gpu"), tuple(t for t in node.taints if t.key == TAINT.key)
+
+
+def test_a_node_gets_its_pools_labels_and_taints_once(store: Store) -> None:
+    life = a_life(store, a_labelled_pool("a"))
+    life.step()
+    assert worn(life, "a") == ("on-demand", (TAINT,))
+    life.run(TEN_SECONDS)
+    assert len(life.writes("apply_labels_and_taints")) == 1
+
+
+def test_without_apply_to_nodes_a_node_stays_as_it_is(store: Store) -> None:
+    life = a_life(store, a_labelled_pool("a", applies=False))
+    life.step()
+    assert worn(life, "a") == (None, ())
+    assert life.writes("apply_labels_and_taints") == []
+
+
+@pytest.mark.parametrize("error", [TryLater("away", code="http_503"), WontWork("forbidden", code="http_403")])
+def test_a_write_that_fails_leaves_the_other_pools_theirs_and_is_tried_again(store: Store, error: Exception) -> None:
+    life = a_life(store, a_labelled_pool("a"), a_labelled_pool("b"))
+    life.cluster.fail_next(error, "apply_labels_and_taints")
+    life.step()
+    assert (worn(life, "a"), worn(life, "b")) == ((None, ()), ("on-demand", (TAINT,)))
+    life.run(TEN_SECONDS)
+    assert worn(life, "a") == ("on-demand", (TAINT,))
