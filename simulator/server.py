@@ -37,7 +37,7 @@ class _Handler(WSGIRequestHandler):
 
 
 class _Rule(Rule):
-    """A path that is only matched: nobody asks for its URL, and preparing that would be most of a start's work."""
+    """A path that is only matched: its URL is never built, and preparing that would be most of a start's work."""
 
     def _compile_builder(
         self,

@@ -83,7 +83,7 @@ def a_job(name: str = "train", **given: Any) -> Job:
 
 @dataclass
 class Life:
-    """The product on a world. *writer* False means that somebody else writes, *rest* is the longest without a step:
+    """The product on a world. *writer* False means that another replica writes, *rest* is the longest without a step:
     tests of what goes by the minute (samples, the accounting, charges asked again) shorten it."""
 
     world: World

@@ -97,7 +97,7 @@ def mutants(module: str) -> list[Mutant]:
 
 
 def plant(mutant: Mutant) -> None:
-    """Give the function of *mutant* its code for the rest of this process, whoever holds a reference to it."""
+    """Give the function of *mutant* its code for the rest of this process, through every reference to it."""
     _function(mutant).__code__ = mutant.code
 
 

@@ -87,7 +87,7 @@ def test_a_node_that_worked_a_moment_ago_is_not_judged_idle_at_the_hours_end() -
         pytest.param(a_due_node(unknown_since=NOW), id="has GPUs in use that no pod holds"),
         pytest.param(a_due_node(protected=True), id="is protected"),
         pytest.param(a_due_node(hosts=("prometheus-0",)), id="hosts Prometheus"),
-        pytest.param(a_due_node(cordoned_by=CordonedBy.SOMEONE), id="somebody else cordoned"),
+        pytest.param(a_due_node(cordoned_by=CordonedBy.SOMEONE), id="was cordoned by someone else"),
     ],
 )
 def test_a_node_is_never_removed_that(node: Node) -> None:

@@ -116,8 +116,8 @@ def _came(life: Life, steps: int, failed: int) -> Came:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """A function that a step enters for pools or workloads *of* somebody, and *met*: the places that would meet first
-    what it raised, with the number of writes that the step had made."""
+    """A function that a step enters, *of* the pools or workloads it is called for, and *met*: the handlers that would
+    catch what it raised, with the number of writes that the step had made."""
 
     function: str
     of: Whose
@@ -163,7 +163,7 @@ class Field:
         return [Point(function=name, of=of, met=frozenset(places)) for (name, of), places in sorted(met.items())]
 
     def row(self, point: Point) -> Row:
-        """Plant into the point's function for the calls that are of its somebody."""
+        """Plant into the point's function, for its calls of that owner."""
         self._restore()
         read, write = os.pipe()
         child = os.fork()
