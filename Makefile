@@ -18,7 +18,7 @@ OUT ?= .build/pictures
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test check coverage bench faults replicas laws contract mutants image image-check audit lint rules dashboards pictures alerts format lock manifests clean python venv binaries browser kubectl screenshots
+.PHONY: help demo test check coverage bench faults replicas laws contract mutants steady image image-check audit lint rules dashboards pictures alerts format lock manifests clean python venv binaries browser kubectl screenshots
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -50,6 +50,10 @@ laws: venv ## every law of the tests with fifty times the examples
 
 contract: venv ## ask the running server everything that its OpenAPI document allows, and what it does not (some minutes)
 	@$(VENV)/python -m tests.fuzz.contract --seed $(SEED)
+
+steady: N = 10
+steady: venv binaries browser kubectl ## the whole suite N=10 times, three at once, and what failed in any of them (an hour)
+	@$(VENV)/python -m tools.tests_under_load --runs $(N)
 
 mutants: venv ## change the core in small ways, one by one, and see the tests find each (some minutes)
 	@$(VENV)/python -m tools.mutants

@@ -37,6 +37,11 @@ WORKERS = {"all": 4, "quick": 2}  # of everything, much waits for other processe
 COMPILED = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(ROOT / ".build" / "pycache")}
 
 
+def environment() -> dict[str, str]:
+    """The environment of a command in which Python keeps what it compiles."""
+    return {**os.environ, **COMPILED}
+
+
 @dataclass(frozen=True, slots=True)
 class Stage:
     """What a command came to: *seconds* of wall time, and its output unless it was printed as it came."""
@@ -51,9 +56,8 @@ def run(name: str, command: Sequence[str | Path], *, shown: bool = False) -> Sta
     """Run *command* in the checkout; *shown* passes its output through instead of keeping it."""
     begun = time.monotonic()
     kept = None if shown else subprocess.PIPE
-    environment = {**os.environ, **COMPILED}
     ran = subprocess.run(
-        command, cwd=ROOT, env=environment, stdout=kept, stderr=subprocess.STDOUT, text=True, check=False
+        command, cwd=ROOT, env=environment(), stdout=kept, stderr=subprocess.STDOUT, text=True, check=False
     )
     return Stage(name, ran.returncode == 0, time.monotonic() - begun, ran.stdout or "")
 
