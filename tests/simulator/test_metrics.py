@@ -3,19 +3,18 @@
 import subprocess
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import requests
 from prometheus_client.parser import text_string_to_metric_families
 
+from demo.stack import binary
 from receiver.replay.world.objects import PodSpec
 from simulator.server import Simulator
 from tests.simulator.builders import GPU_POOL
 
 Starter = Callable[..., Simulator]
 Samples = Mapping[str, list[tuple[Mapping[str, str], float]]]
-PROMTOOL = Path(__file__).parents[2] / ".build/bin/promtool"
 
 
 def scrape(sim: Simulator, path: str) -> Samples:
@@ -363,13 +362,13 @@ def test_an_exporter_that_is_not_up_yet_answers_503(sim: Simulator) -> None:
 
 
 def test_promtool_finds_nothing_wrong_with_the_format(sim: Simulator) -> None:
-    tool = str(PROMTOOL) if PROMTOOL.exists() else "promtool"
     submit(sim, "train")
     submit(sim, "big", gpus_per_pod=4)
     sim.live.turn(timedelta(seconds=30))
     for path in ("/metrics/kube-state-metrics", f"/metrics/dcgm/{node(sim)}"):
         text = requests.get(sim.url + path, timeout=60).text
-        checked = subprocess.run([tool, "check", "metrics"], input=text, capture_output=True, text=True, check=False)
+        command = [binary("promtool"), "check", "metrics"]
+        checked = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
         # 3 is "lint": the exporters' own names are not all in good style, and are kept.
         assert checked.returncode in (0, 3), checked.stderr
         assert "error while linting" not in checked.stderr

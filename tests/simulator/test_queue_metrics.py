@@ -2,17 +2,16 @@
 
 import subprocess
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
 import requests
 from prometheus_client.parser import text_string_to_metric_families
 
+from demo.stack import binary
 from simulator.server import Simulator
 from tests.adapters.kubernetes.custom_objects import a_group, a_pod_set, a_queue, a_workload, of_gpus
 
-PROMTOOL = Path(__file__).parents[2] / ".build/bin/promtool"
 ADMITTED = {"type": "Admitted", "status": "True", "lastTransitionTime": "2026-11-20T10:00:30Z"}
 RESERVED = {"type": "QuotaReserved", "status": "True"}
 
@@ -108,7 +107,7 @@ def test_there_is_no_exporter_of_another_name(sim: Simulator) -> None:
 def test_promtool_finds_nothing_wrong_with_the_format(sim: Simulator) -> None:
     kueue(sim, a_workload(), a_workload("runs", conditions=[RESERVED, ADMITTED]))
     text = requests.get(f"{sim.url}/metrics/kueue", timeout=60).text
-    tool = str(PROMTOOL) if PROMTOOL.exists() else "promtool"
-    checked = subprocess.run([tool, "check", "metrics"], input=text, capture_output=True, text=True, check=False)
+    command = [binary("promtool"), "check", "metrics"]
+    checked = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
     assert checked.returncode in (0, 3), checked.stderr
     assert "error while linting" not in checked.stderr
