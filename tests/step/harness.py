@@ -54,7 +54,8 @@ def a_world(*pools: WorldPool, timings: Timings = FAST, behaviour: Behaviour | N
 
 
 def a_policy(*pools: Pool, **given: Any) -> Policy:
-    """A policy for that pool: at most 8 nodes, billed by the hour."""
+    """A policy for that pool: at most 8 nodes, billed by the hour, with heartbeats that are rare: each is a delivery
+    to store."""
     pool = Pool(
         id="l40s-id",
         name="l40s",
@@ -64,7 +65,8 @@ def a_policy(*pools: Pool, **given: Any) -> Policy:
         price_usd_per_hour=PRICE,
         grow_cooldown=timedelta(seconds=30),
     )
-    return Policy(**{"pools": pools or (pool,), "billing": HOURLY, **given})
+    said = {"pools": pools or (pool,), "billing": HOURLY, "heartbeat_interval": timedelta(minutes=10), **given}
+    return Policy(**said)
 
 
 def a_job(name: str = "train", **given: Any) -> Job:
@@ -187,7 +189,7 @@ class Life:
         return min(due, max(moment, self.now + timedelta(milliseconds=100))) if moment else due
 
     def _beat(self) -> None:
-        if not self.heartbeats or (self._beat_at and self.now - self._beat_at < MINUTE):
+        if not self.heartbeats or (self._beat_at and self.now - self._beat_at < self.policy.heartbeat_interval):
             return
         self._beat_at = self.now
         alert = Alert(fingerprint="beat", labels={"alertname": HEARTBEAT_ALERT, "action": "heartbeat"}, starts_at=START)

@@ -222,7 +222,7 @@ def alertmanager_down(life: Life) -> None:
 
 
 def no_heartbeat(life: Life) -> None:
-    life.heartbeats = False
+    life.heartbeats, life.policy = False, replace(life.policy, heartbeat_interval=MINUTE)
 
 
 def frozen(life: Life) -> None:

@@ -50,7 +50,8 @@ def sentence(reason: Reason, case: Case) -> str:
 
 def with_sentences(reasons: Iterable[Reason], case: Case) -> tuple[Reason, ...]:
     """Return *reasons*, each with its sentence."""
-    return tuple(replace(reason, detail=sentence(reason, case)) for reason in reasons)
+    said = ((reason, sentence(reason, case)) for reason in reasons)
+    return tuple(reason if detail == reason.detail else replace(reason, detail=detail) for reason, detail in said)
 
 
 def plainly(rule: str) -> str:

@@ -5,7 +5,7 @@ through, in every way in which its source can be silent.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -37,7 +37,7 @@ def _not_configured(port: str) -> Callable[[Life], None]:
 
 
 def _no_heartbeat(life: Life) -> None:
-    life.heartbeats = False
+    life.heartbeats, life.policy = False, replace(life.policy, heartbeat_interval=MINUTE)
 
 
 def _no_gpu_metrics(life: Life) -> None:
