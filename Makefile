@@ -52,7 +52,7 @@ contract: venv ## ask the running server everything that its OpenAPI document al
 	@$(VENV)/python -m tests.fuzz.contract --seed $(SEED)
 
 steady: N = 10
-steady: venv binaries browser kubectl ## the whole suite N=10 times, three at once, and what failed in any of them (an hour)
+steady: venv binaries browser kubectl ## the whole suite N=10 times, three at once, and what failed in any of them (an hour or two)
 	@$(VENV)/python -m tools.tests_under_load --runs $(N)
 
 mutants: venv ## change the core in small ways, one by one, and see the tests find each (some minutes)
