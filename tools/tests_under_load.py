@@ -1,4 +1,4 @@
-"""Run the whole test suite several times, some runs at once, and list each test that failed in any: `make steady`.
+"""Run the whole test suite several times, some runs at once, and list every test that failed: `make steady`.
 
 ``python -m tools.tests_under_load --runs 10 --at-once 3``. Three suites on two cores are a load of twelve: every wait
 in a test then lasts several times as long as on an idle machine, which is what shows a race or a limit that is too
@@ -18,7 +18,7 @@ from pathlib import Path
 
 from tools.run_checks import PYTEST, ROOT, WORKERS, compiled, environment
 
-FAILED = re.compile(r"^(?:FAILED|ERROR) (\S.*?)(?: - .*)?$", re.MULTILINE)
+FAILED = re.compile(r"^(?:FAILED|ERROR) ([^\s\[]+(?:\[.*?\](?= - |$))?)(?: - .*)?$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +37,15 @@ def failed_in(output: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(FAILED.findall(output)))
 
 
-def run(number: int, tests: Sequence[str]) -> Run:
-    """Run the suite, or only *tests*, once."""
+def run(number: int, tests: Sequence[str], out: Path) -> Run:
+    """Run the suite, or only *tests*, once; the output of a run that failed is kept in *out*."""
     with tempfile.TemporaryDirectory(prefix="suite-") as folder:
         command = [*PYTEST, "-n", str(WORKERS["all"]), "-p", "no:cacheprovider", "--basetemp", f"{folder}/t", *tests]
         ran = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, check=False)
     lines = ran.stdout.strip().splitlines()
     done = Run(number, ran.returncode == 0, failed_in(ran.stdout), lines[-1] if lines else "", ran.stdout + ran.stderr)
+    if not done.ok:
+        (out / f"run-{number}.txt").write_text(done.output)
     print(f"run {number:3}  {'ok    ' if done.ok else 'FAILED'}  {done.summary}", flush=True)
     return done
 
@@ -57,13 +59,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("tests", nargs="*", help="files or folders; all without")
     given = parser.parse_args(arguments)
     begun = time.monotonic()
+    given.out.mkdir(parents=True, exist_ok=True)
     compiled(given.tests)
     with ThreadPoolExecutor(given.at_once) as pool:
-        runs = list(pool.map(lambda number: run(number, given.tests), range(1, given.runs + 1)))
-    given.out.mkdir(parents=True, exist_ok=True)
-    for one in runs:
-        if not one.ok:
-            (given.out / f"run-{one.number}.txt").write_text(one.output)
+        runs = list(pool.map(lambda number: run(number, given.tests, given.out), range(1, given.runs + 1)))
     for test, times in Counter(test for one in runs for test in one.failed).most_common():
         print(f"failed in {times} of {len(runs)}: {test}")
     bad = sum(not one.ok for one in runs)

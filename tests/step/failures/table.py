@@ -205,8 +205,8 @@ class Field:
 
 
 def one_of_each(points: Iterable[Point], kind: Callable[[str], Hashable]) -> list[Point]:
-    """One point for all whose exceptions the same places meet, of functions of one *kind* by their names: what comes of
-    one comes of the others, but for how many writes its step had made.
+    """One point for all whose exceptions the same places meet, of functions of one *kind* by their names: they end
+    alike, except for the number of writes that the step had made.
 
     A tally survives an exception half changed, so there each function stands for itself.
     """
