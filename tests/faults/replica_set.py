@@ -42,6 +42,8 @@ PATIENCE = 60.0
 OUTSIDE = frozenset({"PUT", "POST", "DELETE", "PATCH"})
 
 WATCHED = ("decisions", "actions", "snapshot", "node_lives", "pools")  # what only a loop writes
+# AFTER: PostgreSQL also fires a BEFORE trigger for an INSERT that ON CONFLICT then drops. A replica that comes second
+# to the first lease would look like a leader that gave it up.
 TRIGGERS = """
 CREATE TABLE seen_leases (id SERIAL, at TIMESTAMPTZ, app TEXT, owner TEXT, term BIGINT, expires_at TIMESTAMPTZ,
   old_owner TEXT, old_expires_at TIMESTAMPTZ);
@@ -51,8 +53,8 @@ CREATE FUNCTION see_lease() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
     INSERT INTO seen_leases (at, app, owner, term, expires_at, old_owner, old_expires_at) VALUES
       (clock_timestamp(), current_setting('application_name'), NEW.owner, NEW.term, NEW.expires_at,
        CASE WHEN TG_OP = 'UPDATE' THEN OLD.owner END, CASE WHEN TG_OP = 'UPDATE' THEN OLD.expires_at END);
-  END IF; RETURN NEW; END $$;
-CREATE TRIGGER see_lease BEFORE INSERT OR UPDATE ON lease FOR EACH ROW EXECUTE FUNCTION see_lease();
+  END IF; RETURN NULL; END $$;
+CREATE TRIGGER see_lease AFTER INSERT OR UPDATE ON lease FOR EACH ROW EXECUTE FUNCTION see_lease();
 CREATE FUNCTION see_write() RETURNS trigger LANGUAGE plpgsql AS $$ DECLARE leads TEXT; BEGIN
   SELECT app INTO leads FROM seen_leases WHERE owner IS NOT NULL ORDER BY id DESC LIMIT 1;
   IF leads IS DISTINCT FROM current_setting('application_name') THEN
