@@ -49,7 +49,7 @@ class Destination:
         if self.service is None:
             return f"{self.name}: Apprise does not understand its URL"
         try:
-            with apprise.LogCapture(level=logging.WARNING, fmt="%(message)s") as said:  # type: ignore[no-untyped-call]  # not annotated
+            with apprise.LogCapture(level=logging.WARNING, fmt="%(message)s") as said:
                 taken = self.service.notify(
                     title=disarm(message.title),
                     body=disarm(message.body),

@@ -212,7 +212,7 @@ class Api:
 def a_cluster(*, queues: bool = False) -> tuple[KubernetesCluster, Api]:
     """A cluster's adapter, and what answers it; one that reads *queues* or does not."""
     api, cluster = Api(), a_cluster_at("http://127.0.0.1:1", kueue_queued=queues, volcano_podgroups=queues)
-    cluster._wire._client.call_api = api.call_api  # type: ignore[assignment, method-assign]
+    cluster._wire._client.call_api = api.call_api
     return cluster, api
 
 

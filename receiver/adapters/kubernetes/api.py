@@ -134,7 +134,7 @@ class ClusterWire:
             opened(response)
             return response
 
-        stream: Any = Watch().stream  # type: ignore[no-untyped-call]  # the client leaves it untyped
+        stream: Any = Watch().stream
         with self._understood("watch", resource), closing(stream(asked, timeout_seconds=seconds, **options)) as events:
             try:
                 for event in events:

@@ -52,7 +52,7 @@ def credentials(kubeconfig: str | None) -> client.Configuration:
             load: Any = config.load_kube_config  # the client leaves it untyped
             load(config_file=kubeconfig, client_configuration=configuration, persist_config=False)
         else:
-            config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # the client leaves it untyped
+            config.load_incluster_config(client_configuration=configuration)
     except (ConfigException, OSError, ValueError, yaml.YAMLError, TypeError, AttributeError, LookupError) as error:
         where = f"KUBECONFIG {kubeconfig}" if kubeconfig else "the pod's service account"
         remedy = "set KUBECONFIG to a readable file, or run inside the cluster with a mounted token"
@@ -117,7 +117,7 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
     def close(self) -> None:
         self.stop(0)
         self._client.rest_client.close()
-        self._client.close()  # type: ignore[no-untyped-call]  # the client leaves it untyped
+        self._client.close()
 
     def watch(self, watching: Watching, window: int = WINDOW_SECONDS) -> None:
         """Keep what `look` and `held_places` read current by watches of *window* seconds each; the first read starts

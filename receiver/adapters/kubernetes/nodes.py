@@ -92,7 +92,7 @@ def _amount(name: str, value: str) -> int | None:
 
 def _bounded(value: object, most: Decimal) -> Decimal:
     """Return the quantity from 0 to *most*: ``1e999999999`` is eleven characters and a billion digits."""
-    amount: Decimal = parse_quantity(value)  # type: ignore[no-untyped-call]  # the client leaves it untyped
+    amount: Decimal = parse_quantity(value)
     return max(Decimal(0), min(amount, most))
 
 
