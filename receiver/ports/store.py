@@ -1,7 +1,7 @@
 """The store, the durable memory: one Protocol per user of it, and the values that it returns. Every call is one
 transaction and raises TryLater when the database fails. Months are calendar months (``2026-11``)."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Protocol
@@ -194,10 +194,12 @@ class StepStore(CommonStore, Protocol):
         """Put *notice* into the outbox unless the last one of its topic had the same key; True when it was added. An
         all-clear of a topic without earlier notices is dropped too. Topics are remembered for 90 days."""
 
-    def stand(self, notices: Iterable[Notice], at: datetime) -> None:
-        """Update the waiting notices of the kinds that each step repeats (`grouping.SAID_EACH_STEP`) to *notices*,
-        which are all that are true at *at*. They get their present words; waiting notices that are not among them are
-        never sent, and may be repeated if they reached no destination."""
+    def stand(self, notices: Sequence[Notice], at: datetime, *, complete: bool) -> Sequence[Notice]:
+        """Say each of *notices*, which are true at *at*, and return those that were added.
+
+        Where they are *complete*, so are the waiting notices of the kinds that each step repeats
+        (`grouping.SAID_EACH_STEP`): they get their present words; those that are not among *notices* are never sent,
+        and may be repeated if they reached no destination."""
 
     def ask(self, question: Question, notice: Notice) -> bool:
         """Store *question* and put *notice* into the outbox. False, and nothing is written, when its id exists, or when

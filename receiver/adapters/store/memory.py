@@ -1,7 +1,7 @@
 """The memory of steps: actions (one open at a time per pool, closed once together with its consequences), pools, node
 lives and drifts, written where they differ from what is stored."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from statistics import median
@@ -15,7 +15,7 @@ from receiver.adapters.store.database import StorePart, Values, fields_of, inser
 from receiver.adapters.store.decisions import SqlDecisions
 from receiver.adapters.store.figures import HEARTBEAT, PROVISION_BUCKETS, PROVISION_MILLISECONDS, count, marked
 from receiver.adapters.store.inbox import NOT_CONSIDERED
-from receiver.adapters.store.overrides import NOT_ENDED, RAN_OUT_EARLY, changes_in_force
+from receiver.adapters.store.overrides import NOT_OVER, changes_in_force
 from receiver.adapters.store.schema import POOL_GROUPS, actions, node_lives, pools
 from receiver.adapters.store.schema import drifts as drift_rows
 from receiver.adapters.store.usage import charged, seed
@@ -38,14 +38,14 @@ PROGRESS = ("victims", "from_count", "to_count", "attempts", "retry_at", "last_e
 GROWTH, REMOVAL, PROVISIONING, LATE = POOL_GROUPS
 BACKOFF_OF = {ActionKind.GROW: GROWTH, ActionKind.RETIRE: REMOVAL}
 IS_OPEN = actions.c.closed_at.is_(None)
-OPEN = select(actions).where(IS_OPEN)
 NEWEST_FIRST = select(actions).order_by(actions.c.opened_at.desc(), actions.c.id)
-CLOSED_BETWEEN = actions.c.closed_at.between(bindparam("since", type_=Moment), bindparam("until", type_=Moment))
-CLOSED_SINCE = select(
-    actions.c.kind, actions.c.outcome, actions.c.from_count, actions.c.to_count, actions.c.victims, actions.c.closed_at
-).where(CLOSED_BETWEEN, actions.c.closed_at > bindparam("since", type_=Moment))
-ENDED_GROWTH = (
-    select(actions).where(actions.c.kind == ActionKind.GROW, CLOSED_BETWEEN).order_by(actions.c.closed_at, actions.c.id)
+# Open, or closed within an hour of now: later ones were closed under a wrong clock.
+RECENT = (
+    select(actions)
+    .where(
+        or_(IS_OPEN, actions.c.closed_at.between(bindparam("since", type_=Moment), bindparam("until", type_=Moment)))
+    )
+    .order_by(actions.c.closed_at, actions.c.id)
 )
 
 
@@ -148,20 +148,24 @@ def _write_pool(connection: Connection, action: Action, values: Values) -> None:
     put(connection, pools, {"pool": action.pool, **values}, required=action.from_count)
 
 
-def changed_since(connection: Connection, since: datetime, until: datetime) -> tuple[int, int, datetime | None]:
-    """Return the numbers of nodes added and removed by the actions closed after *since* and by *until*, and when the
-    first of these was closed. Growth counts if it was confirmed; a removal counts however its action ended, because the
-    node is gone."""
+def changed_since(closed: Iterable[StoredAction], since: datetime) -> tuple[int, int, datetime | None]:
+    """Return the numbers of nodes added and removed by the *closed* actions that were closed after *since*, and when
+    the first of these was closed. Growth counts if it was confirmed; a removal counts however its action ended, because
+    the node is gone."""
     grown = removed = 0
     first: datetime | None = None
-    for row in connection.execute(CLOSED_SINCE, {"since": since, "until": until}):
-        before = grown, removed
-        if row.kind is ActionKind.RETIRE:
-            removed += sum(victim.stage in REMOVED for victim in row.victims)
-        elif row.outcome is OutcomeKind.CONFIRMED:
-            grown += row.to_count - row.from_count
-        if (grown, removed) != before:
-            first = row.closed_at if first is None else min(first, row.closed_at)
+    for stored in closed:
+        action, outcome = stored.action, stored.outcome
+        if outcome is None or outcome.at <= since:
+            continue
+        more = fewer = 0
+        if action.kind is ActionKind.RETIRE:
+            fewer = sum(victim.stage in REMOVED for victim in action.victims)
+        elif outcome.kind is OutcomeKind.CONFIRMED:
+            more = action.to_count - action.from_count
+        if more or fewer:
+            first = outcome.at if first is None else min(first, outcome.at)
+        grown, removed = grown + more, removed + fewer
     return grown, removed, first
 
 
@@ -217,17 +221,22 @@ class SqlMemory(SqlDecisions):
     def memory(self, now: datetime, since: datetime) -> Memory:
         with self._database.read() as connection:
             self._charged = charged(connection, self._charged, now)
-            under_way = {row["pool"]: value_of(Action, row) for row in connection.execute(OPEN).mappings()}
+            hour = {"since": now - HOUR, "until": now + HOUR}  # later ones were closed under a wrong clock
+            recent = [stored_action(row) for row in connection.execute(RECENT, hour).mappings()]
+            under_way = {s.action.pool: s.action for s in recent if s.outcome is None}
             known = {row["pool"]: row for row in connection.execute(POOLS).mappings()}
             # Growth dated further ahead was closed under a wrong clock: its reservation would last as long.
-            around = {"since": now - UNSURE_FOR, "until": now + UNSURE_FOR}
-            ended = [stored_action(row) for row in connection.execute(ENDED_GROWTH, around).mappings()]
-            growth = [(s.action, s.outcome) for s in ended if s.outcome is not None]
+            growth = [
+                (s.action, s.outcome)
+                for s in recent
+                if s.action.kind is ActionKind.GROW and s.outcome is not None and abs(s.outcome.at - now) <= UNSURE_FOR
+            ]
             # Drifts of the last two days: three within a day stop scaling for another day.
             drifted: dict[str, tuple[Drift, ...]] = {}
             for row in connection.execute(DRIFTS, {"since": now - timedelta(days=2), "now": now}).mappings():
                 drifted[row["pool"]] = (*drifted.get(row["pool"], ()), value_of(Drift, row))
-            grown, removed, first = changed_since(connection, now - HOUR, now + HOUR)  # later ones: under a wrong clock
+            grown, removed, first = changed_since(recent, now - HOUR)
+            set_by_people = connection.execute(NOT_OVER, {"now": now}).mappings().all()
             found = Memory(
                 pools={
                     pool: _pool(known.get(pool), under_way.get(pool), drifted.get(pool, ()))
@@ -240,10 +249,8 @@ class SqlMemory(SqlDecisions):
                 watched_since=min(filter(None, (row["watched_since"] for row in known.values())), default=None),
                 heartbeat_at=marked(connection).get(HEARTBEAT),
                 deliveries=tuple(connection.execute(NOT_CONSIDERED).scalars()),
-                overrides=tuple(value_of(Override, row) for row in connection.execute(NOT_ENDED).mappings()),
-                ran_out_early=tuple(
-                    value_of(Override, row) for row in connection.execute(RAN_OUT_EARLY, {"now": now}).mappings()
-                ),
+                overrides=tuple(value_of(Override, row) for row in set_by_people if row["ended_at"] is None),
+                ran_out_early=tuple(value_of(Override, row) for row in set_by_people if row["ended_at"] is not None),
                 charged=self._charged,
                 seed=seed(connection, now),
                 budget_changes=changes_in_force(connection),

@@ -1,6 +1,6 @@
 """The outbox: each notice is sent once per topic and key, and kept until every destination has it."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -23,8 +23,8 @@ WAITING = select(outbox).where(UNDELIVERED).order_by(outbox.c.id)
 REPEATED = WAITING.where(outbox.c.cause.in_(SAID_EACH_STEP))  # those that every step repeats while they are true
 CAUSES = select(outbox.c.topic, outbox.c.id, outbox.c.cause).order_by(outbox.c.id)
 TOLD = select(topics).where(topics.c.topic.like(bindparam("pattern"), escape="/"))
-# The database compares: it holds a replacement for text that it cannot store.
-TOLD_BEFORE = select(topics.c.key == bindparam("same_key")).where(topics.c.topic == bindparam("of_topic"))
+LAST_KEY = select(topics.c.key).where(topics.c.topic == bindparam("of_topic"))
+KEYS = select(topics.c.topic, topics.c.key).where(topics.c.topic.in_(bindparam("topics", expanding=True)))
 
 
 class SqlOutbox(StorePart):
@@ -32,27 +32,25 @@ class SqlOutbox(StorePart):
 
     def say(self, notice: Notice, at: datetime) -> bool:
         with self._database.read() as connection:  # most notices are repeats, which need no write lock
-            if _is_old(connection, notice):
+            if not _is_news(notice, _last_key(connection, notice)):
                 return False
         with self._database.write() as connection:
             return say(connection, notice, at)
 
-    def stand(self, notices: Iterable[Notice], at: datetime) -> None:
-        with self._database.read() as connection:  # mostly nothing waits, which needs no write lock
-            if connection.execute(REPEATED).first() is None:
-                return
+    def stand(self, notices: Sequence[Notice], at: datetime, *, complete: bool) -> Sequence[Notice]:
         standing = {storable(notice.topic): notice for notice in notices}
+        with self._database.read() as connection:  # mostly nothing is new and nothing waits: no write lock is needed
+            told = connection.execute(KEYS, {"topics": list(standing)}) if standing else ()
+            keys = {row.topic: row.key for row in told}
+            news = any(_is_news(notice, keys.get(storable(notice.topic))) for notice in notices)
+            waits = complete and connection.execute(REPEATED).first() is not None
+            if not (news or waits):
+                return ()
         with self._database.write() as connection:
-            for stored in [_stored(row) for row in connection.execute(REPEATED).mappings()]:
-                notice, now = stored.notice, standing.get(stored.notice.topic)
-                if now is None:
-                    _update(connection, [stored.id], given_up_at=at, last_error=OVER)
-                    reached = select(tellings).where(tellings.c.notice == stored.id, tellings.c.reached_at.is_not(None))
-                    if connection.execute(reached).first() is None:  # the topic may be sent again
-                        same = topics.c.topic == notice.topic, topics.c.key == notice.key
-                        connection.execute(delete(topics).where(*same))
-                elif storable(now.key) == notice.key and (now.title, now.body) != (notice.title, notice.body):
-                    _update(connection, [stored.id], title=now.title, body=now.body, created_at=at)
+            said = [notice for notice in notices if say(connection, notice, at)]
+            if complete:
+                _bring_up_to_date(connection, standing, at)
+        return said
 
     def told(self, prefix: str) -> Mapping[str, tuple[str, datetime]]:
         escaped = prefix.replace("/", "//").replace("%", "/%").replace("_", "/_")
@@ -130,7 +128,7 @@ class SqlOutbox(StorePart):
 
 def say(connection: Connection, notice: Notice, at: datetime) -> bool:
     """Insert *notice* unless the last one of its topic had the same key, or it is the all-clear of nothing."""
-    if _is_old(connection, notice):
+    if not _is_news(notice, _last_key(connection, notice)):
         return False
     put(connection, topics, {"topic": notice.topic, "key": notice.key, "told_at": at})
     values = {"grouped": group_of(notice), "created_at": at, "attempts": 0, "last_error": ""}
@@ -138,9 +136,30 @@ def say(connection: Connection, notice: Notice, at: datetime) -> bool:
     return True
 
 
-def _is_old(connection: Connection, notice: Notice) -> bool:
-    told_before = connection.execute(TOLD_BEFORE, {"of_topic": notice.topic, "same_key": notice.key}).scalar()
-    return bool(told_before) or (notice.all_clear and told_before is None)
+def _last_key(connection: Connection, notice: Notice) -> str | None:
+    found = connection.execute(LAST_KEY, {"of_topic": notice.topic}).scalar()
+    return None if found is None else str(found)
+
+
+def _is_news(notice: Notice, last_key: str | None) -> bool:
+    """True unless the last notice of its topic had the same key, or it is the all-clear of nothing."""
+    if last_key is None:
+        return not notice.all_clear
+    return storable(notice.key) != last_key
+
+
+def _bring_up_to_date(connection: Connection, standing: Mapping[str, Notice], at: datetime) -> None:
+    """Give the waiting notices that steps repeat the words of *standing*, by topic; withdraw those not among them."""
+    for stored in [_stored(row) for row in connection.execute(REPEATED).mappings()]:
+        notice, now = stored.notice, standing.get(stored.notice.topic)
+        if now is None:
+            _update(connection, [stored.id], given_up_at=at, last_error=OVER)
+            reached = select(tellings).where(tellings.c.notice == stored.id, tellings.c.reached_at.is_not(None))
+            if connection.execute(reached).first() is None:  # the topic may be sent again
+                same = topics.c.topic == notice.topic, topics.c.key == notice.key
+                connection.execute(delete(topics).where(*same))
+        elif storable(now.key) == notice.key and (now.title, now.body) != (notice.title, notice.body):
+            _update(connection, [stored.id], title=now.title, body=now.body, created_at=at)
 
 
 def _update(connection: Connection, numbers: Collection[int], **values: Any) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, RowMapping, Update, bindparam, or_, select, update
+from sqlalchemy import Connection, RowMapping, Update, and_, bindparam, or_, select, update
 from sqlalchemy import insert as plain_insert
 
 from receiver.adapters.store import outbox
@@ -19,10 +19,12 @@ from receiver.core.notices.notice import Notice
 from receiver.ports import StoredOverride
 
 BY_AGE = select(overrides).order_by(overrides.c.at, overrides.c.id)
-NOT_ENDED = BY_AGE.where(overrides.c.ended_at.is_(None))  # the step decides by time which are in force
 RAN_OUT = overrides.c.ended_at.is_not(None), overrides.c.ended_by.is_(None)
-# Those that expired before their time: a step ran under a clock that was ahead.
-RAN_OUT_EARLY = BY_AGE.where(*RAN_OUT, overrides.c.until > bindparam("now", type_=Moment))
+# Those that have not ended (the step decides by time which are in force), and those that expired before their time: a
+# step ran under a clock that was ahead.
+NOT_OVER = BY_AGE.where(
+    or_(overrides.c.ended_at.is_(None), and_(*RAN_OUT, overrides.c.until > bindparam("now", type_=Moment)))
+)
 CHANGES = select(budget_changes).order_by(budget_changes.c.id)
 STANDING = (
     select(questions)

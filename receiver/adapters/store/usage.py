@@ -66,6 +66,7 @@ class SqlUsage(StorePart):
         return known
 
     def account(self, accounting: Accounting, since: datetime | None, at: datetime) -> bool:
+        known = self._accounted
         self._accounted = self._month = None
         with self._database.write() as connection:
             last = marked(connection)
@@ -74,7 +75,7 @@ class SqlUsage(StorePart):
             _add(connection, usage, accounting.usage)
             _add(connection, unwatched, accounting.unwatched)
             _add(connection, workload_lives, accounting.lives)
-            _hold(connection, accounting.holdings)
+            _hold(connection, known.holdings if known is not None and known.at == since else None, accounting.holdings)
             moments = {ACCOUNTED: at}
             began = last.get(ACCOUNTED_SINCE) if since is not None and at < since else since
             if began is None or at < began:  # the first, or the first was under a clock that was ahead
@@ -170,9 +171,12 @@ class SqlUsage(StorePart):
         return {row["pool"]: row["watched_since"] for row in self._rows(statement)}
 
 
-def _hold(connection: Connection, wanted: tuple[GpuHolding, ...]) -> None:
-    """Make the table of holdings equal *wanted*: pods rarely change, so only differences are written."""
-    known = {row["uid"]: value_of(GpuHolding, row) for row in connection.execute(HELD).mappings()}
+def _hold(connection: Connection, held: tuple[GpuHolding, ...] | None, wanted: tuple[GpuHolding, ...]) -> None:
+    """Make the table of holdings, read here unless it is *held*, equal *wanted*. Pods rarely change, so only
+    differences are written."""
+    if held is None:
+        held = tuple(value_of(GpuHolding, row) for row in connection.execute(HELD).mappings())
+    known = {holding.uid: holding for holding in held}
     new = {holding.uid: holding for holding in wanted}
     gone = [{"of_uid": uid} for uid in known if uid not in new]
     if gone:

@@ -63,15 +63,14 @@ def send_standing_notices(work: StepContext) -> None:
         *money_notices.budget_lines(assignment.budgets, told, work.now, closes=closes),
         *money_notices.of_charges(facts, policy),
     ]
-    for notice in standing:
-        number = work.numbers.get(notice.pool or "")  # its page shows all facts behind the notice
-        work.store.say(notice if notice.decision is not None else replace(notice, decision=number), work.now)
-    for notice, ignored in workload_notices.ignored_wishes(facts.pools, policy.keep_until, work.now).items():
-        standing.append(notice)
-        if work.store.say(notice, work.now):
-            record_events(work, ignored[:EVENTS_PER_POOL], "KeepUntilIgnored", notice.body)
-    if facts.up(Source.CIVO) and facts.up(Source.KUBERNETES):  # otherwise it is unknown what has ended
-        work.store.stand(standing, work.now)
+    # The page of a pool's decision shows all facts behind a notice.
+    numbered = [n if n.decision is not None else replace(n, decision=work.numbers.get(n.pool or "")) for n in standing]
+    ignored = workload_notices.ignored_wishes(facts.pools, policy.keep_until, work.now)
+    complete = facts.up(Source.CIVO) and facts.up(Source.KUBERNETES)  # otherwise it is unknown what has ended
+    news = work.store.stand([*numbered, *ignored], work.now, complete=complete)
+    for notice, pods in ignored.items():
+        if notice in news:
+            record_events(work, pods[:EVENTS_PER_POOL], "KeepUntilIgnored", notice.body)
 
 
 def _record_why_pods_wait(work: StepContext) -> None:

@@ -91,13 +91,13 @@ def test_a_hold_on_a_pool_that_ended_while_it_waited_is_not_sent_and_is_told_whe
     store.say(held(topic="held:l40s:within_maximum"), clock.at)
     deliver(outbox, clock, clock.at + MINUTE)
     store.say(held(), clock.at)
-    store.stand([held()], clock.at)
+    store.stand([held()], clock.at, complete=True)
     deliver(outbox, clock, clock.at + MINUTE)
-    store.stand([], clock.at)
+    store.stand([], clock.at, complete=True)
     deliver(outbox, clock, clock.at + 10 * MINUTE)
     assert len(told(wire)) == 1
     assert store.say(held(), clock.at)
-    store.stand([held()], clock.at)
+    store.stand([held()], clock.at, complete=True)
     deliver(outbox, clock, clock.at + MINUTE)
     assert len(told(wire)) == 2
 
@@ -111,7 +111,7 @@ def test_what_goes_on_is_told_as_it_is_when_it_is_sent(
         store.say(held(topic=topic, body="USD 1.00 spent"), clock.at)
         deliver(outbox, clock, clock.at + 10 * SECOND)
     deliver(outbox, clock, clock.at + 4 * MINUTE)
-    store.stand([held(body="USD 9.00 spent"), held(topic="held:l40s:within_maximum")], clock.at)
+    store.stand([held(body="USD 9.00 spent"), held(topic="held:l40s:within_maximum")], clock.at, complete=True)
     deliver(outbox, clock, clock.at + 10 * MINUTE)
     assert told(wire)[1]["message"].startswith("USD 9.00 spent\n")
 
@@ -120,7 +120,7 @@ def test_what_a_destination_has_is_not_told_again_when_it_ends_before_another_go
     store.say(held(), NOW)
     [stored] = store.notices_due(NOW)
     store.tell({stored.id: Telling(reached_at=NOW)}, "d1", ("one", "delivered"))
-    store.stand([], NOW + MINUTE)
+    store.stand([], NOW + MINUTE, complete=True)
     assert not store.say(held(), NOW + MINUTE)
 
 
