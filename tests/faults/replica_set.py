@@ -290,7 +290,7 @@ def _through(wire: Wire, url: str, name: str) -> str:
 
 @contextmanager
 def replica_set(server: PostgresServer, folder: Path, **config: Any) -> Iterator[ReplicaSet]:
-    """Yield three receivers that run, one of which leads; everything ends afterwards, however it stands."""
+    """Yield three receivers that run, one of which leads and has stepped; all ends afterwards, however it stands."""
     database = f"replicas_{time.monotonic_ns()}"
     server.run(f"CREATE DATABASE {database}")
     url = server.url.removesuffix("/postgres") + f"/{database}"
@@ -330,5 +330,6 @@ def replica_set(server: PostgresServer, folder: Path, **config: Any) -> Iterator
             found.start(number)
         found.until_led()
         found.until_ready()
+        until(lambda: "max_nodes" in receivers[0].pool(), "the picture of a first step")
         yield found
     server.run(f"DROP DATABASE {database} WITH (FORCE)")
