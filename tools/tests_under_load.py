@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--at-once", type=int, default=3)
     parser.add_argument("--out", type=Path, default=ROOT / ".build" / "steady", help="for the output of failed runs")
-    parser.add_argument("tests", nargs="*", help="files or folders; all without")
+    parser.add_argument("tests", nargs="*", help="files or folders, or after -- what pytest takes; all tests without")
     given = parser.parse_args(arguments)
     begun = time.monotonic()
     given.out.mkdir(parents=True, exist_ok=True)
