@@ -27,7 +27,7 @@ demo: venv binaries ## watch it work: simulator, Prometheus, Alertmanager, the a
 	@KEEP=$(KEEP) $(VENV)/python -m demo
 
 test: venv binaries browser kubectl ## everything that must hold: lint and types beside the test suite, which checks and tests the rules too
-	@$(VENV)/python -m tools.run_checks $(if $(TIMES),-- -p tools.test_times --times $(TIMES))
+	@$(VENV)/python -m tools.run_checks $(if $(TIMES),-- -p tools.test_times --times=$(abspath $(TIMES)))
 
 check: venv ## before each commit, under a minute: lint, types, and the tests that need no server
 	@$(VENV)/python -m tools.run_checks --quick

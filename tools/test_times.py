@@ -1,6 +1,6 @@
 """What the tests cost, by folder or file: tests, processor seconds and wall seconds.
 
-``pytest -p tools.test_times --times DIR`` notes each test, ``python -m tools.test_times DIR`` prints
+``pytest -p tools.test_times --times=DIR`` notes each test, ``python -m tools.test_times DIR`` prints
 the table, by file or test if that word follows. Processor seconds are those of the worker and of the processes that it
 has waited for (getrusage), so a server that outlives its test counts where it is stopped.
 """
