@@ -8,8 +8,10 @@ from decimal import Decimal
 from typing import Any
 
 from receiver.core.model.actions import Change
+from receiver.core.model.overrides import Override
 from receiver.core.model.policy import Policy, Pool
 from receiver.core.model.signals import HEARTBEAT_ALERT, Alert
+from receiver.core.notices.people_notices import was_set
 from receiver.core.notices.workload_notices import ToldPods
 from receiver.ports import Cloud, Cluster, Delivery, Store, TryLater, WriterLostError
 from receiver.replay.world.objects import Behaviour, Job, Timings, WorldConfig, WorldPool
@@ -17,7 +19,7 @@ from receiver.step.carry_out import Hands
 from receiver.step.gather import Sources
 from receiver.step.reconcile import Stepped, step
 from simulator.world import World
-from tests.core.builders import HOURLY
+from tests.core.builders import HOURLY, an_override
 from tests.world_ports import FlakyAccounts, FlakyAlarms, FlakyCloud, FlakyCluster, FlakyTelemetry
 
 START = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
@@ -27,6 +29,7 @@ PRICE = Decimal("1.29")
 TICK = timedelta(seconds=10)
 REST = timedelta(minutes=5)  # the longest without a step, as in production
 MINUTE = timedelta(minutes=1)  # and while a source is silent, which counts by the minute
+HOUR = timedelta(hours=1)
 TRIES = 2  # steps after which nothing is tried again: then they may rest
 FAST = Timings(
     create=timedelta(0),
@@ -143,6 +146,12 @@ class Life:
         for job in jobs:
             self.world.submit(job)
         self.pass_time(timedelta(seconds=1))
+
+    def set_override(self, kind: str, nodes: int | None = None, lasts: timedelta = HOUR, **changes: Any) -> Override:
+        """Set an override by alice from now on, as the API does; on the L40S pool unless *changes* name another."""
+        override = an_override(kind, nodes, **{"at": self.now, "until": self.now + lasts, **changes})
+        self.store.set_override(override, was_set(override, self.policy))
+        return override
 
     def pass_time(self, by: timedelta) -> None:
         """Let the world go on without us; the heartbeat keeps coming."""

@@ -14,7 +14,6 @@ from receiver.ports import Store
 from receiver.web.api.changes import size_of, take_answer
 from tests.step.harness import PRICE, START, Life, a_job, a_policy, a_world
 from tests.step.stories.bench import HOUR, MINUTE
-from tests.step.test_overrides import say
 
 HOLD, PROCEED = Unanswered.HOLD, Unanswered.PROCEED
 TICK = timedelta(minutes=5)
@@ -260,13 +259,13 @@ def test_growth_by_one_node_after_the_other_is_asked_about_when_together_it_cost
 def test_a_persons_floor_is_not_asked_about(store: Store) -> None:
     life = a_life(store, growth_above_usd_per_hour=Decimal(0))
     life.step()
-    say(life, "floor", 3)
+    life.set_override("floor", 3)
     life.step()
     assert (life.required(), asked(life)) == (3, [])
 
 
 def test_a_persons_pin_to_zero_is_not_asked_about(store: Store) -> None:
     life = with_an_idle_node(store)
-    say(life, "pin", 0)
+    life.set_override("pin", 0)
     life.run(2 * MINUTE)
     assert (life.required(), asked(life)) == (0, [])

@@ -6,9 +6,8 @@ from typing import Any
 
 from receiver.adapters.observe import ObservedCloud
 from receiver.adapters.store import open_store
-from receiver.core.model.overrides import Override, OverrideKind
 from receiver.core.model.policy import KeepUntil
-from receiver.core.notices.people_notices import was_ended, was_set
+from receiver.core.notices.people_notices import was_ended
 from receiver.ports import KEEP_UNTIL_ANNOTATION, Store
 from tests.step.harness import Life, a_job, a_policy, a_world
 
@@ -23,22 +22,6 @@ def a_life(store: Store, **policy: Any) -> Life:
     return life
 
 
-def say(life: Life, kind: str, nodes: int | None = None, lasts: timedelta = HOUR) -> Override:
-    """Set an override as the API does."""
-    override = Override(
-        id=f"{kind}-1",
-        kind=OverrideKind(kind),
-        pool="l40s-id",
-        nodes=nodes,
-        who="alice",
-        why="load test",
-        at=life.now,
-        until=life.now + lasts,
-    )
-    life.store.set_override(override, was_set(override, life.policy))
-    return override
-
-
 def shown(life: Life) -> list[str]:
     """The kinds of overrides that the picture shows for the pool."""
     kept = life.store.snapshot()
@@ -48,7 +31,7 @@ def shown(life: Life) -> list[str]:
 
 def test_a_pin_grows_the_pool_at_the_next_step_and_is_shown(store: Store) -> None:
     life = a_life(store)
-    say(life, "pin", 3)
+    life.set_override("pin", 3)
     life.run(READY)
     assert life.required() == 3
     assert len(life.world.nodes) == 3
@@ -59,7 +42,7 @@ def test_a_pin_survives_a_restart_and_expires_by_itself_and_that_is_told_once(tm
     url = f"sqlite:///{tmp_path}/ledger.db"
     first = open_store(url)
     life = a_life(first)
-    say(life, "pin", 2, lasts=30 * MINUTE)
+    life.set_override("pin", 2, lasts=30 * MINUTE)
     life.run(READY)
     first.close()
     second = open_store(url)
@@ -80,13 +63,13 @@ def test_a_pin_survives_a_restart_and_expires_by_itself_and_that_is_told_once(tm
 
 def test_the_loop_is_told_to_wake_when_an_override_ends(store: Store) -> None:
     life = a_life(store)
-    override = say(life, "pause", lasts=7 * MINUTE)
+    override = life.set_override("pause", lasts=7 * MINUTE)
     assert life.step().reconsider_at == override.until
 
 
 def test_a_pin_that_somebody_ends_no_longer_acts(store: Store) -> None:
     life = a_life(store)
-    pin = say(life, "pin", 1)
+    pin = life.set_override("pin", 1)
     life.store.end_override(pin.id, life.now, "bob", was_ended(pin, "bob", life.policy))
     life.run(READY)
     assert life.required() == 0
@@ -98,7 +81,7 @@ def test_a_ceiling_removes_idle_nodes_in_the_middle_of_their_paid_hour_and_leave
     life.submit(a_job("short", duration=MINUTE), a_job("long", duration=3 * HOUR))
     life.run(2 * READY)
     assert len(life.world.nodes) == 2
-    say(life, "ceiling", 0)
+    life.set_override("ceiling", 0)
     life.run(2 * MINUTE)
     assert len(life.writes("retire")) == 1
     assert life.required() == 1
@@ -107,7 +90,7 @@ def test_a_ceiling_removes_idle_nodes_in_the_middle_of_their_paid_hour_and_leave
 
 def test_a_paused_pool_does_not_grow_and_its_work_starts_when_the_pause_ends(store: Store) -> None:
     life = a_life(store)
-    say(life, "pause", lasts=10 * MINUTE)
+    life.set_override("pause", lasts=10 * MINUTE)
     life.submit(a_job())
     life.run(9 * MINUTE)
     assert life.writes("resize") == []
@@ -117,15 +100,15 @@ def test_a_paused_pool_does_not_grow_and_its_work_starts_when_the_pause_ends(sto
 
 def test_a_pause_gives_a_removal_under_way_up_and_releases_its_node(store: Store) -> None:
     life = a_life(store)
-    say(life, "pin", 1, lasts=READY)
+    life.set_override("pin", 1, lasts=READY)
     life.run(READY)
-    say(life, "ceiling", 0)
+    life.set_override("ceiling", 0)
     for _ in range(100):
         life.step()
         if life.writes("cordon"):
             break
         life.pass_time(timedelta(seconds=1))
-    say(life, "pause")
+    life.set_override("pause")
     life.run(MINUTE)
     assert life.writes("retire") == []
     assert [verb for verb, _ in life.writes("cordon", "uncordon")] == ["cordon", "uncordon"]
@@ -133,7 +116,7 @@ def test_a_pause_gives_a_removal_under_way_up_and_releases_its_node(store: Store
 
 def test_observe_mode_says_what_an_override_would_do(store: Store) -> None:
     life = Life(world=a_world(), policy=a_policy(), store=store, mode="observe", wrap_cloud=ObservedCloud)
-    say(life, "pin", 2)
+    life.set_override("pin", 2)
     life.run(MINUTE)
     assert life.writes() == []
     assert any("would go 0 -> 2 nodes" in title for title in life.notices())

@@ -6,9 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from receiver.core.model.overrides import Override, OverrideKind
 from receiver.core.model.policy import Budget, Limits
-from receiver.core.notices.people_notices import was_set
 from receiver.ports import Receipt, Store, TryLater, WontWork
 from receiver.replay.world.objects import WorldPool
 from tests.step.harness import GPU, PRICE, SIZE, Life, Wrapped, a_job, a_policy, a_world
@@ -37,20 +35,6 @@ def unanswered(life: Life) -> None:
     life.wrap_cloud = lambda inner: Wrapped(inner, resize=resize)
 
 
-def pause_first(life: Life) -> None:
-    """Somebody pauses the first pool."""
-    pause = Override(
-        id="p1",
-        kind=OverrideKind.PAUSE,
-        who="ada",
-        why="maintenance",
-        at=life.now,
-        until=life.now + timedelta(hours=3),
-        pool=FIRST,
-    )
-    life.store.set_override(pause, was_set(pause, life.policy))
-
-
 def paused_before_an_answer(store: Store, **given: object) -> Life:
     """The first pool's PUT is on its way, unanswered, and the pool is paused."""
     life = two_pools(store, **given)
@@ -58,7 +42,7 @@ def paused_before_an_answer(store: Store, **given: object) -> Life:
     life.submit(a_job(duration=timedelta(hours=2)))
     life.step()
     assert [s.action.pool for s in store.actions()] == [FIRST]
-    pause_first(life)
+    life.set_override("pause", lasts=timedelta(hours=3), pool=FIRST)
     life.pass_time(timedelta(seconds=10))
     return life
 

@@ -9,12 +9,10 @@ from typing import Any
 import pytest
 
 from receiver.adapters.observe import ObservedCloud, ObservedCluster
-from receiver.core.model.overrides import Override, OverrideKind
 from receiver.core.model.pods import Toleration
 from receiver.core.model.policy import Budget, Pool
 from receiver.core.model.usage import Use
 from receiver.core.model.windows import Window
-from receiver.core.notices.people_notices import was_set
 from receiver.ports import PROTECT_ANNOTATION, SAFE_TO_EVICT_ANNOTATION, Store, TryLater
 from receiver.replay.world.objects import WorldPool
 from receiver.step.reconcile import step
@@ -152,12 +150,11 @@ def test_a_pod_that_starts_in_the_grace_is_told_as_well(store: Store) -> None:
     assert [name for name in events(life) if name.startswith("late")]
 
 
-@pytest.mark.parametrize("kind", [OverrideKind.PAUSE, OverrideKind.SNOOZE])
-def test_a_pause_takes_the_word_back_and_after_it_the_whole_grace_begins_anew(store: Store, kind: OverrideKind) -> None:
+@pytest.mark.parametrize("kind", ["pause", "snooze"])
+def test_a_pause_takes_the_word_back_and_after_it_the_whole_grace_begins_anew(store: Store, kind: str) -> None:
     life = at_night(store)
     until = ENDS + 3 * MINUTE
-    word = Override(id="o", kind=kind, who="alice", why="a paper", at=life.now, until=until, pool="l40s-id")
-    life.store.set_override(word, was_set(word, life.policy))
+    life.set_override(kind, until=until)
     life.run(until - life.now + 9 * MINUTE, tick=TICK)
     assert titles(life, "no work is evicted any more", "by alice")
     assert life.writes("evict") == []
@@ -210,10 +207,7 @@ def test_a_word_that_a_floor_stood_against_while_kubernetes_was_silent_is_taken_
     life = at_night(store)
     life.cluster.fail_always(TryLater("down", code="unreachable"))
     until = life.now + 4 * MINUTE
-    word = Override(
-        id="o", kind=OverrideKind.FLOOR, who="alice", why="a paper", at=life.now, until=until, nodes=3, pool="l40s-id"
-    )
-    life.store.set_override(word, was_set(word, life.policy))
+    life.set_override("floor", 3, until=until)
     life.run(until - life.now + MINUTE, tick=MINUTE)
     life.cluster.fail_always(None)
     life.run(ENDS - life.now + MINUTE, tick=TICK)
@@ -344,15 +338,8 @@ def test_gpus_that_seem_in_use_after_the_last_pod_are_waited_for(store: Store, m
     assert (life.writes("uncordon"), len(life.writes("retire"))) == ([], 1)
 
 
-def by_word(kind: OverrideKind, nodes: int | None = None) -> Callable[[Life], None]:
-    def say(life: Life) -> None:
-        until = life.now + HOUR
-        word = Override(
-            id="o", kind=kind, who="alice", why="a paper", at=life.now, until=until, nodes=nodes, pool="l40s-id"
-        )
-        life.store.set_override(word, was_set(word, life.policy))
-
-    return say
+def by_word(kind: str, nodes: int | None = None) -> Callable[[Life], object]:
+    return lambda life: life.set_override(kind, nodes)
 
 
 def by_node(**changes: Any) -> Callable[[Life], object]:
@@ -362,10 +349,10 @@ def by_node(**changes: Any) -> Callable[[Life], object]:
 @pytest.mark.parametrize(
     "stop",
     [
-        pytest.param(by_word(OverrideKind.PAUSE), id="a pause"),
-        pytest.param(by_word(OverrideKind.SNOOZE), id="a snooze"),
-        pytest.param(by_word(OverrideKind.FLOOR, 1), id="a floor"),
-        pytest.param(by_word(OverrideKind.PIN, 1), id="a pin"),
+        pytest.param(by_word("pause"), id="a pause"),
+        pytest.param(by_word("snooze"), id="a snooze"),
+        pytest.param(by_word("floor", 1), id="a floor"),
+        pytest.param(by_word("pin", 1), id="a pin"),
         pytest.param(lambda life: life.alarms.extra.append(alert("Stop", "freeze", at=life.now)), id="a freeze"),
         pytest.param(by_node(annotations={PROTECT_ANNOTATION: "true"}), id="a protected node"),
         pytest.param(by_node(unschedulable=False), id="a cordon that somebody lifts"),

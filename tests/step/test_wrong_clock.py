@@ -5,10 +5,8 @@ from decimal import Decimal
 
 import pytest
 
-from receiver.core.model.overrides import Override, OverrideKind
 from receiver.core.model.pods import KEEP_UNTIL
 from receiver.core.model.policy import Budget, KeepOut, KeepUntil, Limits
-from receiver.core.notices.people_notices import was_set
 from receiver.ports import Store
 from receiver.replay.world.objects import ClusterQueue
 from receiver.step.reconcile import step
@@ -23,26 +21,10 @@ def a_step_ahead(life: Life, by: timedelta) -> None:
     step(life.sources, life.hands, life.policy, life.mode, life.now + by)
 
 
-def pinned(life: Life) -> Override:
-    """Somebody pins the pool to two nodes for an hour."""
-    pin = Override(
-        id="o1",
-        kind=OverrideKind.PIN,
-        who="ada",
-        why="a demo",
-        at=life.now,
-        until=life.now + HOUR,
-        pool="l40s-id",
-        nodes=2,
-    )
-    life.store.set_override(pin, was_set(pin, life.policy))
-    return pin
-
-
 @pytest.mark.parametrize("ahead", [timedelta(days=1), timedelta(days=31)])
 def test_one_step_under_a_clock_ahead_ends_no_override(store: Store, ahead: timedelta) -> None:
     life = Life(world=a_world(), policy=a_policy(), store=store)
-    pinned(life)
+    life.set_override("pin", 2)
     life.run(10 * MINUTE, tick=2 * MINUTE)
     a_step_ahead(life, ahead)
     life.run(MINUTE)
@@ -55,7 +37,7 @@ def test_one_step_under_a_clock_ahead_ends_no_override(store: Store, ahead: time
 
 def test_an_override_comes_back_when_a_clock_that_was_ahead_for_a_while_is_right_again(store: Store) -> None:
     life = Life(world=a_world(), policy=a_policy(), store=store)
-    pin = pinned(life)
+    pin = life.set_override("pin", 2)
     life.run(10 * MINUTE, tick=2 * MINUTE)
     for _ in range(3):
         a_step_ahead(life, timedelta(days=1))
@@ -69,7 +51,7 @@ def test_an_override_comes_back_when_a_clock_that_was_ahead_for_a_while_is_right
 
 def test_one_step_under_a_clock_behind_brings_no_override_back(store: Store) -> None:
     life = Life(world=a_world(), policy=a_policy(), store=store)
-    pinned(life)
+    life.set_override("pin", 2)
     life.run(2 * HOUR, tick=10 * MINUTE)
     before = list(life.notices())
     a_step_ahead(life, -timedelta(hours=1, minutes=30))
