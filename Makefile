@@ -18,10 +18,10 @@ OUT ?= .build/pictures
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test check coverage bench faults replicas laws contract mutants steady image image-check audit lint rules dashboards pictures alerts format lock manifests clean python venv binaries browser kubectl screenshots
+.PHONY: help demo test check coverage bench faults replicas laws contract mutants steady image image-check release-check audit lint rules dashboards pictures alerts format lock manifests clean python venv binaries browser kubectl screenshots
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
 demo: venv binaries ## watch it work: simulator, Prometheus, Alertmanager, the autoscaler (KEEP=1 leaves them running)
 	@KEEP=$(KEEP) $(VENV)/python -m demo
@@ -63,6 +63,9 @@ image: venv ## build the image with docker, podman or buildah (TAG=name:tag BASE
 
 image-check: venv ## build and run the image without an engine, install without one, start the systemd unit; prove what they claim (root; minutes)
 	@$(VENV)/python -m tests.image
+
+release-check: venv kubectl ## all of a release that needs no registry: versions, changelog, wheel, chart (TAG=v0.2.0)
+	@$(VENV)/python -m tools.release_check --tag "$(TAG)"
 
 audit: ## known vulnerabilities of what runs (needs uv and the Internet; fails where it cannot ask)
 	@command -v uvx >/dev/null || { echo "make audit needs uv (https://docs.astral.sh/uv)" >&2; exit 1; }
@@ -106,9 +109,9 @@ lock: ## work out requirements/*.lock anew from pyproject.toml (needs uv)
 	uv pip compile --universal --generate-hashes --no-emit-index-url --no-emit-find-links --python-version 3.11 \
 		--no-header --group contract -o requirements/contract.lock
 
-manifests: venv ## write the objects of k8s that come from rules: routes, PrometheusRules, ConfigMaps
+manifests: venv kubectl ## write k8s/install from the chart, and what the chart and the doctor know of rules
 	@$(VENV)/python -m tools.operator_routing
-	@$(VENV)/python -m tools.monitoring_manifests
+	@$(VENV)/python -m tools.install_manifests
 	@$(VENV)/python -m tools.shipped_rules
 
 clean: ## remove everything that was made or fetched

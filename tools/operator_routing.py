@@ -1,11 +1,11 @@
-"""Write what rules/alertmanager.yml says as objects of the Prometheus Operator: `make manifests`.
+"""Write what rules/alertmanager.yml says for the Prometheus Operator: `make manifests`.
 
 Two ways, of which one is taken (docs/operations.md says which):
 
-- ``alertmanagerconfig.yaml``: an AlertmanagerConfig (monitoring.coreos.com/v1alpha1) in the autoscaler's namespace,
-  with the routes to the autoscaler alone. The operator lets such an object see only alerts with its own namespace as
-  label, which all of ours have, and puts `continue: true` on its first route, so people's routes stay where they are.
-- ``secret.yaml``: the whole configuration as the Secret that `Alertmanager.spec.configSecret` names (in
+- ``k8s/chart/files/route.yaml``: the routes to the autoscaler alone, for the chart's AlertmanagerConfig
+  (monitoring.coreos.com/v1alpha1). The operator lets such an object see only alerts with its own namespace as label,
+  which all of ours have, and puts `continue: true` on its first route, so people's routes stay where they are.
+- ``k8s/alertmanager/secret.yaml``: the whole configuration as the Secret that `Alertmanager.spec.configSecret` names (in
   kube-prometheus-stack `alertmanager.alertmanagerSpec.useExistingSecret` and `configSecret`). It alone carries the
   inhibition, whose sources are alerts of other namespaces.
 
@@ -21,10 +21,9 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "rules" / "alertmanager.yml"
-FOLDER = ROOT / "k8s" / "alertmanager"
-NAMESPACE = "gpu-autoscaler"
+ROUTE = ROOT / "k8s" / "chart" / "files" / "route.yaml"
+WHOLE = ROOT / "k8s" / "alertmanager" / "secret.yaml"
 RECEIVER = "gpu-autoscaler"
-TOKEN = {"name": "gpu-autoscaler-webhook", "key": "token"}
 WRITTEN = "# Written by `make manifests` from rules/alertmanager.yml: change that.\n"
 
 JSON = dict[str, Any]
@@ -38,33 +37,10 @@ _TIMES = {
 }
 
 
-def alertmanager_config(whole: JSON) -> JSON:
-    """Return the AlertmanagerConfig with those routes of *whole* that lead to the autoscaler."""
+def operator_route(whole: JSON) -> JSON:
+    """Return those routes of *whole* that lead to the autoscaler, as one route of an AlertmanagerConfig."""
     heartbeat, scaling = (r for r in whole["route"]["routes"] if r["receiver"] == RECEIVER)
-    [receiver] = (r for r in whole["receivers"] if r["name"] == RECEIVER)
-    [webhook] = receiver["webhook_configs"]
-    return {
-        "apiVersion": "monitoring.coreos.com/v1alpha1",
-        "kind": "AlertmanagerConfig",
-        "metadata": {"name": RECEIVER, "namespace": NAMESPACE},
-        "spec": {
-            "route": {**_route(scaling), "routes": [_route(heartbeat)]},
-            "receivers": [
-                {
-                    "name": RECEIVER,
-                    "webhookConfigs": [
-                        {
-                            "url": webhook["url"],
-                            "sendResolved": webhook["send_resolved"],
-                            "maxAlerts": webhook["max_alerts"],
-                            # A Secret of this namespace: the operator reads no other.
-                            "httpConfig": {"authorization": {"type": "Bearer", "credentials": TOKEN}},
-                        }
-                    ],
-                }
-            ],
-        },
-    }
+    return {**_route(scaling), "routes": [_route(heartbeat)]}
 
 
 def secret(text: str) -> JSON:
@@ -77,11 +53,11 @@ def secret(text: str) -> JSON:
     }
 
 
-def manifests() -> dict[str, str]:
-    """Return the files of `k8s/alertmanager` by name."""
+def manifests() -> dict[Path, str]:
+    """Return the files by where they are."""
     text = SOURCE.read_text(encoding="utf-8")
-    objects = {"alertmanagerconfig.yaml": alertmanager_config(yaml.safe_load(text)), "secret.yaml": secret(text)}
-    return {name: WRITTEN + _yaml(found) for name, found in objects.items()}
+    objects = {ROUTE: operator_route(yaml.safe_load(text)), WHOLE: secret(text)}
+    return {path: WRITTEN + _yaml(found) for path, found in objects.items()}
 
 
 def _route(route: JSON) -> JSON:
@@ -112,9 +88,8 @@ def _yaml(found: JSON) -> str:
 
 def main() -> int:
     """Write the files."""
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    for name, text in manifests().items():
-        (FOLDER / name).write_text(text, encoding="utf-8")
+    for path, text in manifests().items():
+        path.write_text(text, encoding="utf-8")
     return 0
 
 

@@ -42,7 +42,7 @@ ARRIVES = Check(
 HEARD = Check(
     "alertmanager.heard",
     "whether the running autoscaler receives the heartbeat",
-    "copy the receiver and the first two routes of rules/alertmanager.yml (or k8s/alertmanager), before any route that"
+    "copy the receiver and the first two routes of rules/alertmanager.yml (or install the chart), before any route that"
     " matches everything; the runbook GpuAutoscalerHeartbeat follows the path of the alert",
 )
 ROUND = Check(

@@ -33,10 +33,10 @@ RIGHTS = Check(
     "kubernetes.rights",
     "whether the current user has every right that the configured features need, by SelfSubjectAccessReview; to check "
     "the autoscaler's service account run it in the pod",
-    "grant it in the ClusterRole (k8s/base/rbac.yaml; docs/operations.md, Rights in the cluster)",
+    "grant it in the ClusterRole (docs/operations.md, Rights in the cluster)",
 )
 FORBIDDEN = "http_403"
-GRANTED_BY = " (granted by gpu-autoscaler-look and the optional role of k8s/doctor)"
+GRANTED_BY = " (granted by the ClusterRoles gpu-autoscaler-look and gpu-autoscaler-doctor)"
 UNTOLD = (
     "let this user create selfsubjectaccessreviews (ClusterRole system:basic-user), make sure that the API server's "
     "authorizers answer, and run the doctor again"

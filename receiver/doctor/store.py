@@ -35,7 +35,7 @@ FILE_SYSTEM = Check(
     "store.file_system",
     "whether the SQLite file is on a local and permanent file system: locks do not work over a network, and a "
     "container's own files are lost with it",
-    "use a block volume (Civo's default StorageClass, the PersistentVolumeClaim of k8s/base), or PostgreSQL",
+    "use a block volume (Civo's default StorageClass, the PersistentVolumeClaim of the chart), or PostgreSQL",
 )
 GIB = 2**30
 WARN_BELOW, FAIL_BELOW = GIB, GIB // 10

@@ -67,7 +67,7 @@ def test_every_folder_that_is_told_to_be_built_is_there_or_made_by_the_page() ->
     def is_there(folder: str) -> bool:
         return (ROOT / folder / "kustomization.yaml").is_file()
 
-    assert len({folder for _, folder in told()}) > 8
+    assert len({folder for _, folder in told()}) > 4
     none_of(f"{name}: {f}" for name, f in told() if not is_there(f) and not is_made(f, saying()[name]))
 
 
@@ -83,14 +83,13 @@ def test_a_file_that_is_told_to_be_sent_is_yaml() -> None:
 
 
 def test_every_folder_that_can_be_applied_by_itself_is_told_of_somewhere() -> None:
-    into_the_readers_own = {"k8s/overlays/observe", "k8s/overlays/act", "k8s/overlays/ha-postgres"}
     by_others = {"k8s/workloads/volcano", "k8s/workloads/team"}
-    none_of(sorted(set(BUILT) - into_the_readers_own - by_others - {folder for _, folder in told()}))
+    none_of(sorted(set(BUILT) - by_others - {folder for _, folder in told()}))
 
 
 def test_no_chart_is_upgraded_to_another_version_by_the_way() -> None:
     upgrades = [words for text in saying().values() for words in commands(text, "helm") if words[1] == "upgrade"]
-    assert len(upgrades) >= 4
+    assert len(upgrades) >= 2
     none_of(" ".join(words) for words in upgrades if "--version" not in words)
 
 

@@ -1,13 +1,12 @@
-"""docs/getting-started.md: what can be run of it is run, and its pieces fit each other."""
+"""docs/getting-started.md: its six commands, each run as far as it can be here, and its pieces fit each other."""
 
 import json
-import os
 import re
+import shlex
 import subprocess
 from pathlib import Path
 from typing import Any
 
-import pytest
 from flask import Flask
 
 from receiver.config import load_text
@@ -16,20 +15,106 @@ from simulator.civo import civo_face
 from simulator.clocks import ManualClock
 from simulator.config import parse
 from simulator.server import Simulator
-from tests.docs.commands import commands
-from tests.docs.pages import ROOT, text_of
-from tests.lint import load_yaml, load_yamls
-from tests.rules.files import RULE_FILES
+from tests.docs.commands import commands, fenced, taken
+from tests.docs.pages import ROOT, section, text_of
+from tests.docs.test_install import secrets_read
+from tests.lint import load_yaml
+from tests.manifests.built import NEW, mistakes, read, the
+from tests.rules.files import binary, run
 from tests.step.harness import START
+from tools.install_manifests import EXAMPLE, HELM, helm
 
 PAGE = text_of("docs/getting-started.md")
 BLOCKS = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-MONITORING, CONFIGURATION, POD = BLOCKS
+VALUES, POD = BLOCKS
+QUICK = PAGE[PAGE.index("**2.") : PAGE.index("Open the pages")]  # from a cluster to observe mode
+[NAMESPACE, COPY, TOKENS, STACK, INSTALL, DOCTOR] = list(fenced(QUICK))
+OF_CIVO = """\
+apiVersion: v1
+data: {api-key: aw==, api-url: dQ==, cluster-id: Yw==, region: cg==}
+kind: Secret
+metadata:
+  creationTimestamp: "2026-01-01T00:00:00Z"
+  name: civo-api-access
+  namespace: kube-system
+  resourceVersion: "42"
+  uid: 0e7b0a5f-7a49-4d0f-8d0e-000000000001
+type: Opaque
+"""
 
 
 def _pool() -> Pool:
-    [pool] = load_text(CONFIGURATION).policy.pools
+    [pool] = load_text(the(_installed(), "ConfigMap")["data"]["config.yaml"]).policy.pools
     return pool
+
+
+def _installed() -> tuple[dict[str, Any], ...]:
+    """What the page's `helm install` sends, with the page's values."""
+    return tuple(read(helm("--values", _file())))
+
+
+def _file() -> Path:
+    file = ROOT / ".build" / "quick-start-values.yaml"
+    file.write_text(VALUES, encoding="utf-8")
+    return file
+
+
+def made_by_kubectl(line: str) -> dict[str, Any]:
+    """Return the object that ``kubectl create`` of the page would send."""
+    there = {"PATH": f"{binary(f'kubectl-{NEW}').parent}:/usr/bin:/bin", "KUBECONFIG": "/dev/null"}
+    line = line.replace("kubectl", f"kubectl-{NEW}", 1) + " --dry-run=client -o json"
+    ran = subprocess.run(["sh", "-euc", line], env=there, capture_output=True, text=True, timeout=60, check=False)
+    assert ran.returncode == 0, ran.stderr
+    made: dict[str, Any] = json.loads(ran.stdout)
+    return made
+
+
+def test_six_commands_lead_from_a_cluster_to_observe_mode() -> None:
+    made = made_by_kubectl(NAMESPACE)
+    assert (made["kind"], made["metadata"]["name"]) == ("Namespace", "gpu-autoscaler")
+
+
+def test_the_copy_of_civos_secret_can_be_created_in_our_namespace() -> None:
+    _, edit, apply = COPY.split(" | ")
+    ran = subprocess.run(["sh", "-euc", edit], input=OF_CIVO, capture_output=True, text=True, timeout=60, check=True)
+    made = load_yaml(ran.stdout)
+    assert made["metadata"] == {"name": "civo-api-access", "namespace": "gpu-autoscaler"}
+    assert mistakes(made, "1.36") == ""
+    assert made["data"] == load_yaml(OF_CIVO)["data"]
+    assert apply == "kubectl apply -f -"
+
+
+def test_the_two_secrets_are_all_that_the_pod_reads() -> None:
+    tokens = made_by_kubectl(TOKENS)
+    assert all(len(value) > 40 for value in tokens["data"].values())
+    there = {("civo-api-access", key) for key in load_yaml(OF_CIVO)["data"]}
+    there |= {(tokens["metadata"]["name"], key) for key in tokens["data"]}
+    assert secrets_read(_installed()) == there | {("gpu-autoscaler", "notify-urls"), ("gpu-autoscaler", "reader-token")}
+
+
+def test_the_chart_of_the_monitoring_keeps_its_version_and_gets_the_file() -> None:
+    words = shlex.split(STACK)
+    assert words[words.index("--version") + 1] == "VERSION"
+    assert "kube-state-metrics" in load_yaml((ROOT / words[words.index("--values") + 1]).read_text(encoding="utf-8"))
+
+
+def test_the_release_of_the_page_installs_in_observe_mode() -> None:
+    words = shlex.split(INSTALL)
+    assert words[3] == "k8s/chart"
+    words[words.index("--values") + 1] = str(_file())
+    ran = run(HELM, *words[1:], "--dry-run=client")
+    assert ran.returncode == 0, ran.stderr
+    assert "is in observe mode with 1 pool." in ran.stdout
+    assert the(_installed(), "Deployment")["spec"]["template"]["spec"]["containers"][0]["image"].startswith("YOUR_REG")
+
+
+def test_the_last_command_is_the_doctor_of_the_pod() -> None:
+    assert DOCTOR.endswith("exec deployment/gpu-autoscaler -- gpu-autoscaler doctor")
+    assert taken(["doctor"]) is None
+
+
+def test_the_example_of_the_chart_is_the_pool_of_the_page() -> None:
+    assert load_yaml(EXAMPLE.read_text(encoding="utf-8"))["pools"] == load_yaml(VALUES)["pools"]
 
 
 def _created() -> dict[str, Any]:
@@ -62,51 +147,21 @@ def test_the_pod_of_the_page_fits_the_pool_of_the_page() -> None:
     assert spec["containers"][0]["resources"]["limits"] == dict(pool.resources)
 
 
-def test_the_page_observes_first_and_its_price_is_that_of_the_list() -> None:
-    settings = load_text(CONFIGURATION)
-    assert settings.configuration.mode == "observe"
+def test_the_price_of_the_page_is_that_of_the_list() -> None:
     assert f"USD {_pool().price_usd_per_hour} each" in PAGE
 
 
-def test_the_settings_of_kube_state_metrics_are_those_that_operations_asks_for() -> None:
-    said = load_yaml(MONITORING)["kube-state-metrics"]
-    asked = text_of("docs/operations.md")
-    assert all(f"--metric-labels-allowlist={labels}" in asked for labels in said["metricLabelsAllowlist"])
-    assert all(flag in asked for flag in said["extraArgs"])
+def test_every_helm_command_has_the_shape_of_one() -> None:
+    for words in commands(section_with_code("A new cluster"), "helm"):
+        if words[1:3] == ["repo", "add"]:
+            assert words[4].startswith("https://")
+        else:
+            assert words[1] == "install"
+            assert words[3].count("/") == 1
+            assert "--namespace" in words
 
 
-def test_the_loop_over_the_rules_makes_an_object_of_every_file(tmp_path: Path) -> None:
-    [loop] = re.findall(r"^```sh\n(for file in rules.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-    kubectl = tmp_path / "kubectl"
-    kubectl.write_text(f'#!/bin/sh\ncat "$3" >> {tmp_path}/all\necho --- >> {tmp_path}/all\n')
-    kubectl.chmod(0o755)
-    ours = "https://git.example.com/gpu/docs"
-    there = {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "DOCS_URL": ours}
-    script = loop.replace("rules/*.yaml", f"{ROOT}/rules/*.yaml")
-    subprocess.run(["sh", "-eu", "-c", script], check=True, cwd=tmp_path, env=there, timeout=60)
-    made = [found for found in load_yamls((tmp_path / "all").read_text("utf-8")) if found]
-    placeholder = "https://civo-gpu-autoscaler.example/docs"
-    said = [load_yaml(file.read_text("utf-8").replace(placeholder, ours)) for file in RULE_FILES]
-    assert [found["spec"] for found in made] == said
-    assert f"{ours}/runbooks/GpuPodsPending.md" in (tmp_path / "all").read_text("utf-8")
-    names = [found["metadata"]["name"] for found in made]
-    assert len(set(names)) == len(RULE_FILES)
-    assert all(re.fullmatch(r"[a-z0-9-]+", name) for name in names)
-
-
-def test_the_route_of_the_page_leads_to_the_machine() -> None:
-    [expression] = re.findall(r"^sed '(s#.+#)' k8s", PAGE, re.MULTILINE)
-    route = ROOT / "k8s" / "alertmanager" / "alertmanagerconfig.yaml"
-    said = subprocess.run(["sed", expression, route], check=True, capture_output=True, text=True, timeout=60).stdout
-    urls = [c["url"] for receiver in load_yaml(said)["spec"]["receivers"] for c in receiver["webhookConfigs"]]
-    assert urls == ["http://MACHINE:8080/webhook"]
-
-
-@pytest.mark.parametrize("words", commands(PAGE, "helm"), ids=lambda words: " ".join(words[1:3]))
-def test_every_helm_command_has_the_shape_of_one(words: list[str]) -> None:
-    if words[1:3] == ["repo", "add"]:
-        assert words[4].startswith("https://")
-    else:
-        assert words[1] == "install"
-        assert words[3].count("/") == 1
-        assert "--namespace" in words
+def section_with_code(title: str) -> str:
+    """Return the section *title* of the page with its blocks."""
+    assert section(PAGE, title)
+    return PAGE[PAGE.index(f"## {title}") :]

@@ -1,4 +1,4 @@
-"""The rights that k8s/base/rbac.yaml gives the autoscaler are those that its adapters use, and no other."""
+"""The rights that the chart gives the autoscaler are those that its adapters use, and no other."""
 
 import re
 from collections.abc import Iterator
@@ -8,6 +8,7 @@ from receiver.adapters.kubernetes.reflector import ResourceKind
 from tests.docs.pages import ROOT, text_of
 from tests.lint import load_yamls
 from tests.manifests.uses import EVERYBODYS
+from tools.install_manifests import rendered
 
 ASKED = re.compile(r'\._wire\.ask\(\s*"(\w+)", [\w."/]+, api\.(\w+)')
 FOUND = re.compile(r'\._wire\.find\("\w+", api\.(\w+)')
@@ -15,7 +16,7 @@ LISTED = re.compile(r'\._wire\.every\("\w+", api\.(\w+)')
 KEPT = re.compile(r"_lists\.every\(\s*\"\w+\",\s*api\.(\w+)")  # listed, and then watched
 PATH = re.compile(r"/apis?(?:/([a-z0-9.]+))?/v\d(?:/namespaces/{namespace})?/(\w+)(/{name})?(/\w+)?")
 BY_KIND = frozenset({"CUSTOM", "CUSTOM_ONE"})
-RBAC = (ROOT / "k8s" / "base" / "rbac.yaml").read_text(encoding="utf-8")
+RBAC = rendered("mode=act", r"templates/rbac\.yaml")
 VERB = re.compile(r"^  - (get|list|watch|create|update|patch|delete|deletecollection)\b(.*)$", re.MULTILINE)
 
 
@@ -96,7 +97,7 @@ def test_every_verb_says_which_function_needs_it_and_every_function_is_there() -
 
 
 def test_the_page_and_the_file_know_of_each_other() -> None:
-    assert "../k8s/base/rbac.yaml" in text_of("docs/operations.md")
+    assert "../k8s/chart/templates/rbac.yaml" in text_of("docs/operations.md")
 
 
 def test_no_call_to_the_cluster_is_of_a_kind_that_nobody_looks_for_here() -> None:

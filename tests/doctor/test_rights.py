@@ -18,8 +18,9 @@ from tests.doctor.cluster import well_kept
 from tests.doctor.conftest import Told
 from tests.doctor.test_kueue import a_flavor, a_queue, install
 from tests.lint import load_yamls
-from tests.manifests.built import K8S, OVERLAYS, overlay
+from tests.manifests.built import INSTALLED, K8S, installed
 from tests.simulator.builders import Starter
+from tools.install_manifests import rendered
 
 EVERY_GROUP = frozenset({"scheduling.x-k8s.io", "scheduling.volcano.sh", "kueue.x-k8s.io", "resource.k8s.io"})
 
@@ -50,12 +51,15 @@ def test_the_shipped_roles_are_enough_for_their_mode(start: Starter, told: Told,
     assert judged == (["pass"] if mode == "act" else ["skip", "pass"])
 
 
-FOLDERS = {"gpu-autoscaler-doctor": "doctor/rbac.yaml", "gpu-autoscaler-smoke": "doctor/smoke/role.yaml"}
+OPTIONAL = {
+    "gpu-autoscaler-doctor": rendered("doctor.rights=true", r"templates/doctor-rights\.yaml"),
+    "gpu-autoscaler-smoke": (K8S / "doctor" / "smoke" / "role.yaml").read_text(encoding="utf-8"),
+}
 
 
 def role(name: str = "gpu-autoscaler-doctor") -> list[dict[str, Any]]:
     """Return the rules of the optional role of that *name*."""
-    objects = load_yamls((K8S / FOLDERS[name]).read_text(encoding="utf-8"))
+    objects = load_yamls(OPTIONAL[name])
     rules: list[dict[str, Any]] = next(o["rules"] for o in objects if o["kind"] in ("ClusterRole", "Role"))
     return rules
 
@@ -69,7 +73,7 @@ def skipped(start: Starter, told: Told, rules: list[dict[str, Any]]) -> set[str]
     for _, findings in go_round([KUBERNETES, KUEUE], told(sim, document(budget={"monthly_usd": 5000}))):
         found += findings
     assert [f for f in found if f.verdict == "fail"] == []
-    return {f.check for f in found if f.verdict == "skip" and "k8s/doctor" in f.said}
+    return {f.check for f in found if f.verdict == "skip" and "gpu-autoscaler-doctor" in f.said}
 
 
 def test_with_the_optional_role_nothing_is_skipped_for_want_of_a_right(start: Starter, told: Told) -> None:
@@ -80,7 +84,7 @@ def test_with_the_optional_role_nothing_is_skipped_for_want_of_a_right(start: St
 def test_each_right_of_the_optional_role_is_missed_by_the_checks_that_it_names(
     start: Starter, told: Told, taken: dict[str, Any]
 ) -> None:
-    text = (K8S / FOLDERS["gpu-autoscaler-doctor"]).read_text(encoding="utf-8")
+    text = OPTIONAL["gpu-autoscaler-doctor"]
     [resource], [verb] = taken["resources"], taken["verbs"]
     [checks] = re.findall(rf"resources: \[{resource}\]\n  verbs:\n  - {verb} # (.+?);", text)
     missed = skipped(start, told, [rule for rule in role() if rule != taken])
@@ -95,8 +99,8 @@ def test_the_role_that_looks_reads_only_and_repeats_no_right_of_the_server() -> 
 
 
 def test_the_optional_roles_are_bound_to_our_service_account_and_to_nobody_else() -> None:
-    for name, file in FOLDERS.items():
-        objects = list(load_yamls((K8S / file).read_text(encoding="utf-8")))
+    for name, text in OPTIONAL.items():
+        objects = list(load_yamls(text))
         assert {o["metadata"]["name"] for o in objects} == {name}
         [binding] = [o for o in objects if o["kind"].endswith("Binding")]
         assert binding["roleRef"]["name"] == name
@@ -106,10 +110,6 @@ def test_the_optional_roles_are_bound_to_our_service_account_and_to_nobody_else(
         assert binding["kind"].removesuffix("Binding") == binding["roleRef"]["kind"]
 
 
-def test_no_overlay_binds_an_optional_role() -> None:
-    bound = {
-        o["metadata"]["name"]
-        for o in (found for name in OVERLAYS for found in overlay(name))
-        if o["kind"].endswith("Binding")
-    }
-    assert not bound & set(FOLDERS)
+def test_no_file_to_install_lets_the_autoscaler_create_pods() -> None:
+    bound = {o["roleRef"]["name"] for name in INSTALLED for o in installed(name) if o["kind"].endswith("Binding")}
+    assert "gpu-autoscaler-smoke" not in bound

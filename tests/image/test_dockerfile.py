@@ -6,11 +6,11 @@ import tomllib
 from pathlib import Path
 
 import pytest
-import yaml
 
 from receiver.config.environment import DATABASE, LISTEN, VARIABLES
 from receiver.server import gunicorn_conf
 from tests.image.tree import DATA, USER, VENV
+from tests.manifests.built import installed, the
 from tools.image.engines import ENGINES, NoEngine, build_words, usable_engine
 
 ROOT = Path(__file__).parents[2]
@@ -145,7 +145,7 @@ def test_a_command_line_without_its_daemon_is_no_engine(tmp_path: Path, monkeypa
 
 
 def test_the_manifests_run_the_image_as_it_is_made() -> None:
-    deployment = yaml.safe_load((ROOT / "k8s" / "base" / "deployment.yaml").read_text(encoding="utf-8"))
+    deployment = the(installed("observe"), "Deployment")
     pod = deployment["spec"]["template"]["spec"]
     [container] = pod["containers"]
     who = {pod["securityContext"][name] for name in ("runAsUser", "runAsGroup", "fsGroup")}

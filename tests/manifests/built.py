@@ -1,4 +1,4 @@
-"""The overlays of k8s, built by the oldest and a new kubectl, and what schemas have against an object."""
+"""The objects of k8s, as files or as kubectl and helm build them, and what schemas have against an object."""
 
 import json
 import re
@@ -16,6 +16,7 @@ from jsonschema.exceptions import best_match
 from tests.lint import load_yaml, load_yamls
 from tests.rules.files import binary
 from tools.fetch_kubectl import VERSIONS
+from tools.install_manifests import FILES
 
 JSON = dict[str, Any]
 
@@ -23,17 +24,13 @@ ROOT = Path(__file__).resolve().parents[2]
 K8S = ROOT / "k8s"
 SCHEMAS = Path(__file__).parent / "schemas"
 OF_KUBERNETES = Path(str(files("kubernetes_validate"))) / "kubernetes-json-schema"
-OVERLAYS = ("observe", "act", "ha-postgres", "kube-prometheus-stack", "plain-prometheus")
-OPTIONAL = ("doctor", "doctor/smoke", "outside")  # folders that are applied on request
+INSTALLED = tuple(FILES)  # the files of k8s/install
 OLD, NEW = VERSIONS
 BY_HAND = ("alertmanager/secret.yaml", "volume/shell.yaml")
-PARTS = {"k8s/base", "k8s/volume", "k8s/alertmanager", "k8s/overlays/kube-prometheus-stack/dashboards"}  # of overlays
 BUILT = sorted(
     {str(f.parent.relative_to(ROOT)) for top in ("k8s", "dashboards") for f in (ROOT / top).rglob("kustomization.yaml")}
-    - PARTS
 )  # what the oldest and a new kubectl build, by test_schemas.py
 KUBERNETES = tuple(f"1.{minor}" for minor in range(28, 37))
-HASHED = re.compile(r"\bgpu-autoscaler-[a-z0-9]{10}\b")  # the ConfigMap's name: how it is hashed differs by version
 
 
 def build(folder: Path, kubectl: str) -> str:
@@ -46,18 +43,19 @@ def build(folder: Path, kubectl: str) -> str:
 
 @cache
 def made_of(folder: str, kubectl: str = NEW) -> tuple[JSON, ...]:
-    """Return the objects that *folder*, a path from the project's root, makes. Not to be changed."""
+    """Return the objects that kubectl builds of *folder*, a path from the project's root. Not to be changed."""
     return tuple(read(build(ROOT / folder, kubectl)))
 
 
-def overlay(name: str, kubectl: str = NEW) -> tuple[JSON, ...]:
-    """Return the objects of the overlay *name*. Not to be changed."""
-    return made_of(f"k8s/overlays/{name}", kubectl)
+@cache
+def installed(name: str) -> tuple[JSON, ...]:
+    """Return the objects of the file *name* of k8s/install. Not to be changed."""
+    return tuple(read((K8S / "install" / f"{name}.yaml").read_text(encoding="utf-8")))
 
 
 def read(text: str) -> Iterator[JSON]:
     """Yield the objects in *text*, without empty labels and annotations, which the old kustomize writes."""
-    for found in load_yamls(HASHED.sub("gpu-autoscaler-HASH", text)):
+    for found in load_yamls(text):
         for key in ("labels", "annotations"):
             if not found["metadata"].get(key, True):
                 del found["metadata"][key]
@@ -76,9 +74,10 @@ def the(objects: tuple[JSON, ...], kind: str, name: str = "gpu-autoscaler") -> J
 
 
 def every_object() -> list[JSON]:
-    """Return the objects of all overlays, and those that are applied on request or by hand, each once."""
-    folders = (*(f"k8s/overlays/{name}" for name in OVERLAYS), *(f"k8s/{name}" for name in OPTIONAL))
-    found = {json.dumps(o, sort_keys=True): o for folder in folders for o in made_of(folder)}
+    """Return the objects of every file to install, and those that are applied on request or by hand, each once."""
+    objects = [o for name in INSTALLED for o in installed(name)]
+    objects += [o for folder in ("k8s/doctor/smoke", "k8s/outside", "dashboards") for o in made_of(folder)]
+    found = {json.dumps(o, sort_keys=True): o for o in objects}
     return [*found.values(), *(load_yaml((K8S / name).read_text(encoding="utf-8")) for name in BY_HAND)]
 
 

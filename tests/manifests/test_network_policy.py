@@ -1,4 +1,4 @@
-"""Who may talk to the autoscaler and whom it may talk to, by the NetworkPolicies of the overlays."""
+"""Who may talk to the autoscaler and whom it may talk to, by the NetworkPolicies of k8s/install."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,11 +7,11 @@ from itertools import product
 from typing import Any
 
 from tests.lint import none_of
-from tests.manifests.built import overlay, the
+from tests.manifests.built import installed, the
 
 JSON = dict[str, Any]
 NAME = "app.kubernetes.io/name"
-RUNS = ("observe", "act", "ha-postgres")
+RUNS = ("observe", "act", "ha")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,8 +32,8 @@ DNS = Peer(namespace="kube-system", labels={"k8s-app": "kube-dns"})
 
 
 def allowed(name: str, direction: str, peer: Peer, port: int, protocol: str = "TCP") -> bool:
-    """Whether some policy of the overlay lets *peer* in (``ingress``, to *port* of ours) or us out to its *port*."""
-    policies = [o["spec"] for o in overlay(name) if o["kind"] == "NetworkPolicy"]
+    """Whether some policy of the file lets *peer* in (``ingress``, to *port* of ours) or us out to its *port*."""
+    policies = [o["spec"] for o in installed(name) if o["kind"] == "NetworkPolicy"]
     assert any(direction.capitalize() in spec["policyTypes"] for spec in policies)
     rules = [rule for spec in policies for rule in spec.get(direction, ())]
     side = "from" if direction == "ingress" else "to"
@@ -77,7 +77,7 @@ def told(peers: Iterable[tuple[Peer, int, str]], direction: str, want: bool) -> 
 
 def test_monitoring_comes_in_and_nobody_else_does() -> None:
     for name in RUNS:
-        [container] = the(overlay(name), "Deployment")["spec"]["template"]["spec"]["containers"]
+        [container] = the(installed(name), "Deployment")["spec"]["template"]["spec"]["containers"]
         assert [port["containerPort"] for port in container["ports"]] == [8080]
     monitoring = [a_pod("monitoring", who) for who in ("alertmanager", "prometheus", "grafana")]
     others = [a_pod("ml", "prometheus"), a_pod("monitoring", "shell"), Peer(address="203.0.113.7")]
@@ -108,7 +108,7 @@ def test_what_it_has_no_business_with_it_does_not() -> None:
 
 
 def test_ports_are_numbers_because_a_plugin_may_know_one_pod_alone_behind_a_name() -> None:
-    policies = [(name, o["spec"]) for name in RUNS for o in overlay(name) if o["kind"] == "NetworkPolicy"]
+    policies = [(name, o["spec"]) for name in RUNS for o in installed(name) if o["kind"] == "NetworkPolicy"]
     rules = [(name, rule) for name, spec in policies for way in ("ingress", "egress") for rule in spec.get(way, ())]
     ports = [(name, port["port"]) for name, rule in rules for port in rule["ports"]]
     assert len(ports) > 3 * len(RUNS)
@@ -117,4 +117,4 @@ def test_ports_are_numbers_because_a_plugin_may_know_one_pod_alone_behind_a_name
 
 def test_only_several_replicas_reach_a_database() -> None:
     database = Peer(address="10.0.0.9")
-    assert [n for n in RUNS if allowed(n, "egress", database, 5432)] == ["ha-postgres"]
+    assert [n for n in RUNS if allowed(n, "egress", database, 5432)] == ["ha"]

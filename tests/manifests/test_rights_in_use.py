@@ -1,4 +1,4 @@
-"""The roles of k8s/base/rbac.yaml by use: what they allow is enough, and every verb is missed when it is taken away."""
+"""The roles of the chart by use: what they allow is enough, and every verb is missed when it is taken away."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,8 +21,8 @@ from simulator.clocks import ManualClock
 from simulator.server import Simulator
 from tests.core.builders import HOURLY
 from tests.faults.stores import a_store
-from tests.lint import load_yamls, none_of
-from tests.manifests.built import K8S
+from tests.lint import none_of
+from tests.manifests.built import installed
 from tests.manifests.uses import EVERYBODYS, USES, Right, Stage, Use
 from tests.simulator.builders import GPU_POOL, START, config
 from tests.step.harness import PRICE, SIZE, Life, a_job
@@ -34,7 +34,7 @@ BETWEEN = timedelta(minutes=3)  # between steps: what they ask of the cluster is
 
 ROLES: dict[str, Rules] = {
     found["metadata"]["name"].removeprefix("gpu-autoscaler-"): found["rules"]
-    for found in load_yamls((K8S / "base" / "rbac.yaml").read_text(encoding="utf-8"))
+    for found in installed("act")
     if found["kind"] == "ClusterRole"
 }
 EVERY = [*ROLES["look"], *ROLES["act"]]

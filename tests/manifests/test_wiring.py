@@ -1,9 +1,11 @@
-"""What the objects of the overlays say of each other, of the product and of the cluster is so."""
+"""What the objects of k8s/install say of each other, of the product and of the cluster is so."""
 
+import copy
 import json
 import re
 import subprocess
 import tomllib
+from collections.abc import Iterable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -14,35 +16,35 @@ from receiver.config import load_text
 from receiver.config.environment import read_environment
 from receiver.server import gunicorn_conf
 from receiver.web import create_app
-from tests.lint import load_yaml
-from tests.manifests.built import K8S, OVERLAYS, ROOT, overlay, the
+from tests.lint import load_yaml, none_of
+from tests.manifests.built import INSTALLED, K8S, ROOT, installed, made_of, read, the
 from tests.rules.files import EVERY_RULE, RULE_FILES, run
 from tests.web.builders import Bench
 from tests.web.fakes import FakeHealth
-from tools.monitoring_manifests import OWN_JOBS, RELEASE, STACK, manifests
+from tools.install_manifests import EXAMPLE, FILES, INSTALL, OWN_JOBS, SCRAPE, helm, manifests, scraped
 
 JSON = dict[str, Any]
-RUNS = ("observe", "act", "ha-postgres")
+RUNS = ("observe", "act", "ha")
 runs = pytest.mark.parametrize("name", RUNS)
 UNPRICED = ("an.g1.h100.kube.x2", "an.g1.h100.kube.x4")  # sizes of Civo without a public price
 SPARE = timedelta(seconds=5)  # between the end of gunicorn's grace and the kubelet's kill
 
 
 def pod(name: str) -> JSON:
-    """Return the pod's spec of the overlay *name*."""
-    spec: JSON = the(overlay(name), "Deployment")["spec"]["template"]["spec"]
+    """Return the pod's spec of the file *name*."""
+    spec: JSON = the(installed(name), "Deployment")["spec"]["template"]["spec"]
     return spec
 
 
 def container(name: str) -> JSON:
-    """Return the one container of the overlay *name*."""
+    """Return the one container of the file *name*."""
     [found] = pod(name)["containers"]
     return dict(found)
 
 
 def config(name: str) -> str:
-    """Return the configuration file of the overlay *name*."""
-    return str(the(overlay(name), "ConfigMap", "gpu-autoscaler-HASH")["data"]["config.yaml"])
+    """Return the configuration file of the file *name*."""
+    return str(the(installed(name), "ConfigMap", "gpu-autoscaler")["data"]["config.yaml"])
 
 
 # --- the product ------------------------------------------------------------------------------------------
@@ -50,7 +52,9 @@ def config(name: str) -> str:
 
 def test_acting_differs_from_observing_in_the_mode_and_in_the_right_to_it() -> None:
     def of(name: str) -> list[JSON]:
-        return [o for o in overlay(name) if o["kind"] != "ConfigMap"]
+        found = copy.deepcopy([o for o in installed(name) if o["kind"] != "ConfigMap"])
+        del the(tuple(found), "Deployment")["spec"]["template"]["metadata"]["annotations"]  # of the configuration
+        return found
 
     more = [o for o in of("act") if o not in of("observe")]
     assert [(o["kind"], o["metadata"]["name"]) for o in more] == [("ClusterRoleBinding", "gpu-autoscaler-act")]
@@ -61,9 +65,10 @@ def test_acting_differs_from_observing_in_the_mode_and_in_the_right_to_it() -> N
 
 
 @runs
-def test_no_overlay_acts_but_the_one_that_is_called_so(name: str) -> None:
-    bound = [o["roleRef"]["name"] for o in overlay(name) if o["kind"] == "ClusterRoleBinding"]
-    assert bound == (["gpu-autoscaler-act", "gpu-autoscaler-look"] if name == "act" else ["gpu-autoscaler-look"])
+def test_only_the_file_of_that_name_acts(name: str) -> None:
+    bound = [o["roleRef"]["name"] for o in installed(name) if o["kind"] == "ClusterRoleBinding"]
+    reads = ["gpu-autoscaler-doctor", "gpu-autoscaler-look"]
+    assert sorted(bound) == (["gpu-autoscaler-act", *reads] if name == "act" else reads)
 
 
 @runs
@@ -75,8 +80,7 @@ def test_the_environment_of_the_pod_is_one_that_the_server_takes(name: str, tmp_
             "cluster-id": "c1",
             "region": "LON1",
         },
-        "gpu-autoscaler-webhook": {"token": "w" * 48},
-        "gpu-autoscaler": {"operator-token": "o" * 48},
+        "gpu-autoscaler": {"operator-token": "o" * 48, "webhook-token": "w" * 48},
         "gpu-autoscaler-database": {"url": "postgresql://u:p@db:5432/ledger"},
     }
     environment, wrong, warnings = read_environment(_environ(name, secrets, tmp_path))
@@ -84,7 +88,7 @@ def test_the_environment_of_the_pod_is_one_that_the_server_takes(name: str, tmp_
     assert environment is not None
     assert environment.civo_api_key.get_secret_value() == "k" * 20
     assert [t.get_secret_value() for t in environment.webhook_tokens] == ["w" * 48]
-    assert environment.database_url.get_secret_value().startswith("postgresql" if name == "ha-postgres" else "sqlite")
+    assert environment.database_url.get_secret_value().startswith("postgresql" if name == "ha" else "sqlite")
 
 
 def _environ(name: str, secrets: dict[str, dict[str, str]], folder: Path) -> dict[str, str]:
@@ -118,7 +122,7 @@ def test_the_configuration_is_where_the_server_looks_for_it(name: str) -> None:
     [variable] = [v["value"] for v in container(name)["env"] if v["name"] == "GPU_AUTOSCALER_CONFIG"]
     mounts = {m["name"]: m["mountPath"] for m in container(name)["volumeMounts"]}
     [volume] = [v for v in pod(name)["volumes"] if v["name"] == "config"]
-    assert volume["configMap"]["name"] == "gpu-autoscaler-HASH"
+    assert volume["configMap"]["name"] == "gpu-autoscaler"
     assert f"{mounts['config']}/config.yaml" == variable
 
 
@@ -148,10 +152,10 @@ def test_the_pod_has_longer_to_end_than_the_server_takes(name: str) -> None:
     assert grace >= gunicorn_conf.graceful_timeout + SPARE.total_seconds()
 
 
-@pytest.mark.parametrize("name", OVERLAYS)
+@pytest.mark.parametrize("name", INSTALLED)
 def test_every_image_has_the_version_of_this_release(name: str) -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
-    images = [c["image"] for o in overlay(name) if o["kind"] == "Deployment" for c in _containers(o)]
+    images = [c["image"] for o in installed(name) if o["kind"] == "Deployment" for c in _containers(o)]
     assert {image.rpartition(":")[2] for image in images} == ({version} if name in RUNS else set())
 
 
@@ -165,7 +169,7 @@ def _containers(deployment: JSON) -> list[JSON]:
 
 @runs
 def test_whatever_selects_pods_selects_ours(name: str) -> None:
-    objects = overlay(name)
+    objects = installed(name)
     labels = the(objects, "Deployment")["spec"]["template"]["metadata"]["labels"]
     selectors = [
         the(objects, "Deployment")["spec"]["selector"]["matchLabels"],
@@ -180,12 +184,12 @@ def test_whatever_selects_pods_selects_ours(name: str) -> None:
 
 @runs
 def test_whatever_the_pod_names_is_there(name: str) -> None:
-    objects = overlay(name)
+    objects = installed(name)
     assert the(objects, "ServiceAccount", pod(name)["serviceAccountName"])
     assert the(objects, "PriorityClass", pod(name)["priorityClassName"])
     claims = [v["persistentVolumeClaim"]["claimName"] for v in pod(name)["volumes"] if "persistentVolumeClaim" in v]
     there = [o["metadata"]["name"] for o in objects if o["kind"] == "PersistentVolumeClaim"]
-    assert claims == there == ([] if name == "ha-postgres" else ["gpu-autoscaler"])
+    assert claims == there == ([] if name == "ha" else ["gpu-autoscaler"])
     assert {m["name"] for m in container(name)["volumeMounts"]} == {v["name"] for v in pod(name)["volumes"]}
     for binding in (o for o in objects if o["kind"] == "ClusterRoleBinding"):
         assert the(objects, "ClusterRole", binding["roleRef"]["name"])
@@ -193,7 +197,7 @@ def test_whatever_the_pod_names_is_there(name: str) -> None:
 
 @runs
 def test_a_namespace_that_takes_only_restricted_pods_takes_ours(name: str) -> None:
-    labels = the(overlay(name), "Namespace")["metadata"]["labels"]
+    labels = the(installed(name), "Namespace")["metadata"]["labels"]
     assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
     own, its = pod(name)["securityContext"], container(name)["securityContext"]
     assert own["runAsNonRoot"] is True
@@ -236,7 +240,7 @@ def test_no_gpu_node_takes_the_pod(name: str) -> None:
 
 @runs
 def test_a_drain_of_its_node_is_never_blocked(name: str) -> None:
-    budget = the(overlay(name), "PodDisruptionBudget")["spec"]
+    budget = the(installed(name), "PodDisruptionBudget")["spec"]
     assert (budget["maxUnavailable"], "minAvailable" in budget) == (1, False)
 
 
@@ -264,7 +268,7 @@ def test_a_restore_in_the_cluster_puts_the_copy_in_place_of_the_ledger_and_its_l
 
 
 def test_one_replica_is_replaced_and_three_are_rolled() -> None:
-    one, three = (the(overlay(name), "Deployment")["spec"] for name in ("observe", "ha-postgres"))
+    one, three = (the(installed(name), "Deployment")["spec"] for name in ("observe", "ha"))
     assert (one["replicas"], one["strategy"]) == (1, {"type": "Recreate"})
     assert (three["replicas"], three["strategy"]["type"]) == (3, "RollingUpdate")
 
@@ -272,16 +276,18 @@ def test_one_replica_is_replaced_and_three_are_rolled() -> None:
 # --- monitoring -------------------------------------------------------------------------------------------
 
 
-def test_the_written_objects_are_those_of_the_rules() -> None:
-    assert {p for p, text in manifests().items() if p.read_text(encoding="utf-8") != text} == set()
-    assert set(STACK.glob("*.yaml")) == {p for p in manifests() if p.parent == STACK}
+def test_the_files_to_install_are_what_the_chart_makes() -> None:
+    written = manifests()
+    none_of(str(p) for p, text in written.items() if p.read_text(encoding="utf-8") != text)
+    assert {p.stem for p in INSTALL.glob("*.yaml")} == {*FILES, "values-kube-prometheus-stack"}
+    assert SCRAPE.read_text(encoding="utf-8") == scraped()
 
 
 def test_every_rule_is_in_a_prometheus_rule_and_in_the_config_map() -> None:
-    objects = [o for o in overlay("kube-prometheus-stack") if o["kind"] == "PrometheusRule"]
+    objects = [o for o in installed("kube-prometheus-stack") if o["kind"] == "PrometheusRule"]
     assert len(objects) == len(RULE_FILES)
     bodies = [rule for o in objects for group in o["spec"]["groups"] for rule in group["rules"]]
-    by_text = the(overlay("plain-prometheus"), "ConfigMap", "gpu-autoscaler-rules")["data"].values()
+    by_text = the(installed("plain-prometheus"), "ConfigMap", "gpu-autoscaler-rules")["data"].values()
     others = [rule for text in by_text for group in load_yaml(text)["groups"] for rule in group["rules"]]
     expected = _sorted([rule.body for rule in EVERY_RULE])
     assert _sorted(bodies) == _sorted(others) == expected
@@ -292,35 +298,41 @@ def _sorted(rules: list[JSON]) -> list[str]:
 
 
 def test_prometheus_of_the_chart_takes_up_all_that_is_for_it() -> None:
-    objects = [o for o in overlay("kube-prometheus-stack") if o["kind"] in ("PrometheusRule", "ServiceMonitor")]
-    assert {o["metadata"]["labels"]["release"] for o in objects} == {RELEASE}
-    dashboards = [o for o in overlay("kube-prometheus-stack") if o["kind"] == "ConfigMap"]
+    objects = [o for o in installed("kube-prometheus-stack") if o["kind"] in ("PrometheusRule", "ServiceMonitor")]
+    assert {o["metadata"]["labels"]["release"] for o in objects} == {"kube-prometheus-stack"}
+    dashboards = [o for o in read(helm("--values", EXAMPLE)) if o["metadata"]["name"].endswith("-dashboard")]
     assert [o["metadata"]["labels"] for o in dashboards] == [{"grafana_dashboard": "1"}] * 5
     assert max(len(str(o["data"])) for o in dashboards) < 1024 * 1024 / 2
+    assert _data(dashboards) == _data(made_of("dashboards"))
+
+
+def _data(config_maps: Iterable[JSON]) -> dict[str, dict[str, str]]:
+    """Return what each holds, without the ends of lines that YAML blocks add."""
+    return {o["metadata"]["name"]: {k: v.strip() for k, v in o["data"].items()} for o in config_maps}
 
 
 def test_the_service_is_scraped_and_called_by_its_name() -> None:
-    service, monitor = the(overlay("observe"), "Service"), the(overlay("kube-prometheus-stack"), "ServiceMonitor")
+    service, monitor = the(installed("observe"), "Service"), the(installed("kube-prometheus-stack"), "ServiceMonitor")
     assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
     [endpoint] = monitor["spec"]["endpoints"]
     [port] = service["spec"]["ports"]
     assert (endpoint["port"], endpoint["honorLabels"]) == (port["name"], True)
-    [receiver] = the(overlay("kube-prometheus-stack"), "AlertmanagerConfig")["spec"]["receivers"]
+    [receiver] = the(installed("kube-prometheus-stack"), "AlertmanagerConfig")["spec"]["receivers"]
     [webhook] = receiver["webhookConfigs"]
     where = f"{service['metadata']['name']}.{service['metadata']['namespace']}.svc:{port['port']}"
     assert webhook["url"] == f"http://{where}/webhook"
 
 
 def test_alertmanager_and_the_pod_read_the_same_token() -> None:
-    [receiver] = the(overlay("kube-prometheus-stack"), "AlertmanagerConfig")["spec"]["receivers"]
+    [receiver] = the(installed("kube-prometheus-stack"), "AlertmanagerConfig")["spec"]["receivers"]
     sent = receiver["webhookConfigs"][0]["httpConfig"]["authorization"]["credentials"]
-    [mounted] = [v["secret"]["secretName"] for v in pod("observe")["volumes"] if v["name"] == "webhook"]
+    [mounted] = [v["secret"]["secretName"] for v in pod("observe")["volumes"] if v["name"] == "tokens"]
     [path] = [v["value"] for v in container("observe")["env"] if v["name"] == "GPU_AUTOSCALER_WEBHOOK_TOKEN_FILE"]
     assert (sent["name"], sent["key"]) == (mounted, path.rpartition("/")[2])
 
 
 def _scrape() -> str:
-    return str(the(overlay("plain-prometheus"), "ConfigMap", "gpu-autoscaler-scrape")["data"]["gpu-autoscaler.yml"])
+    return str(the(installed("plain-prometheus"), "ConfigMap", "gpu-autoscaler-scrape")["data"]["gpu-autoscaler.yml"])
 
 
 def test_prometheus_takes_the_scrape_jobs_and_they_are_all_but_its_own(tmp_path: Path) -> None:
@@ -333,7 +345,7 @@ def test_prometheus_takes_the_scrape_jobs_and_they_are_all_but_its_own(tmp_path:
 
 @pytest.mark.parametrize("name", ["dcgm-exporter", "gpu-autoscaler"])
 def test_each_that_is_several_is_found_by_the_name_that_the_scrape_job_asks_for(name: str) -> None:
-    service = the(overlay("plain-prometheus"), "Service", f"{name}-headless")
+    service = the(installed("plain-prometheus"), "Service", f"{name}-headless")
     assert service["spec"]["clusterIP"] == "None"  # one address for each, not one for all
     [job] = [j for j in load_yaml(_scrape())["scrape_configs"] if j["job_name"] == name]
     [asked] = job["dns_sd_configs"]
@@ -342,23 +354,23 @@ def test_each_that_is_several_is_found_by_the_name_that_the_scrape_job_asks_for(
 
 
 def test_a_pod_whose_database_is_away_is_scraped_too() -> None:
-    service = the(overlay("plain-prometheus"), "Service", "gpu-autoscaler-headless")
+    service = the(installed("plain-prometheus"), "Service", "gpu-autoscaler-headless")
     assert service["spec"]["publishNotReadyAddresses"]
-    labels = the(overlay("ha-postgres"), "Deployment")["spec"]["template"]["metadata"]["labels"]
+    labels = the(installed("ha"), "Deployment")["spec"]["template"]["metadata"]["labels"]
     assert service["spec"]["selector"].items() <= labels.items()
-    selected = the(overlay("kube-prometheus-stack"), "ServiceMonitor")["spec"]["selector"]["matchLabels"]
+    selected = the(installed("kube-prometheus-stack"), "ServiceMonitor")["spec"]["selector"]["matchLabels"]
     assert not selected.items() <= service["metadata"].get("labels", {}).items()  # each would be scraped twice
 
 
-def test_the_charts_are_told_what_operations_asks_for() -> None:
-    def values(name: str) -> JSON:
-        text = (K8S / "overlays" / "kube-prometheus-stack" / name).read_text(encoding="utf-8")
-        found: JSON = load_yaml(text)
-        return found
-
+def test_kube_state_metrics_is_told_what_operations_asks_for() -> None:
+    text = (K8S / "install" / "values-kube-prometheus-stack.yaml").read_text(encoding="utf-8")
+    metrics = load_yaml(text)["kube-state-metrics"]
     asked = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
-    metrics = values("values.yaml")["kube-state-metrics"]
     assert f"--metric-labels-allowlist={metrics['metricLabelsAllowlist'][0]}" in asked
     assert all(flag in asked for flag in metrics["extraArgs"])
-    monitor = values("values-gpu-operator.yaml")["dcgmExporter"]["serviceMonitor"]
-    assert (monitor["honorLabels"], monitor["additionalLabels"]) == (False, {"release": RELEASE})
+
+
+def test_dcgm_is_scraped_without_the_labels_of_the_exporters_own_pod() -> None:
+    spec = the(installed("kube-prometheus-stack"), "ServiceMonitor", "gpu-autoscaler-dcgm")["spec"]
+    assert spec["namespaceSelector"] == {"matchNames": ["gpu-operator"]}
+    assert [(e["port"], e["honorLabels"]) for e in spec["endpoints"]] == [("gpu-metrics", False)]

@@ -8,13 +8,15 @@ import pytest
 import yaml
 
 from tests.lint import load_yaml, none_of
+from tests.manifests.built import installed, the
 from tests.rules.files import ALERTS, ROOT, RULES, run
-from tools.operator_routing import FOLDER, alertmanager_config, manifests
+from tools.operator_routing import manifests
 
 pytestmark = pytest.mark.usefixtures("each_alertmanager")
 
 JSON = dict[str, Any]
 WHOLE = load_yaml((RULES / "alertmanager.yml").read_text())
+OURS = the(installed("kube-prometheus-stack"), "AlertmanagerConfig")
 # What docs/operations.md tells people to put on their own route.
 [LINE] = re.findall(r"^ +matchers: .*action.*$", (ROOT / "docs" / "operations.md").read_text(), re.MULTILINE)
 PEOPLE = load_yaml(LINE)["matchers"]
@@ -74,7 +76,7 @@ def as_the_operator_renders(found: JSON) -> JSON:
 @pytest.fixture(scope="module")
 def rendered(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("operator") / "alertmanager.yaml"
-    file.write_text(yaml.safe_dump(as_the_operator_renders(alertmanager_config(WHOLE))))
+    file.write_text(yaml.safe_dump(as_the_operator_renders(OURS)))
     return file
 
 
@@ -85,7 +87,7 @@ def _receivers(file: Path, labels: dict[str, str]) -> str:
 
 
 def test_the_written_objects_are_those_of_the_routes_in_force() -> None:
-    none_of(f"{n}: run `make manifests`" for n, text in manifests().items() if (FOLDER / n).read_text() != text)
+    none_of(f"{file}: run `make manifests`" for file, text in manifests().items() if file.read_text() != text)
 
 
 def test_through_the_operator_every_alert_reaches_the_autoscaler_and_those_people_whom_the_shipped_routes_tell(
@@ -112,7 +114,7 @@ def test_through_the_operator_an_alert_of_another_namespace_does_not_reach_the_a
 
 
 def test_the_heartbeat_keeps_its_pace_through_the_operator() -> None:
-    [heartbeat] = alertmanager_config(WHOLE)["spec"]["route"]["routes"]
+    [heartbeat] = OURS["spec"]["route"]["routes"]
     [shipped] = (r for r in WHOLE["route"]["routes"] if 'action="heartbeat"' in r["matchers"])
 
     told = [heartbeat[k] for k in ("groupWait", "groupInterval", "repeatInterval")]
@@ -120,7 +122,7 @@ def test_the_heartbeat_keeps_its_pace_through_the_operator() -> None:
 
 
 def test_alertmanager_accepts_the_configuration_in_the_secret(tmp_path: Path) -> None:
-    found = load_yaml((FOLDER / "secret.yaml").read_text())
+    found = load_yaml((ROOT / "k8s" / "alertmanager" / "secret.yaml").read_text())
     file = tmp_path / "alertmanager.yaml"
     file.write_text(found["stringData"]["alertmanager.yaml"])
     checked = run("amtool", "check-config", file)

@@ -21,8 +21,9 @@ from tests.web.builders import TOKEN, a_payload
 def test_one_worker_starts_and_stops_the_loop_in_its_own_process(server: Server) -> None:
     assert server.request("GET", "/healthz", {}) == 200
     errors = server.stop()
-    started, told, stopped = server.events()
-    assert (started["event"], told["event"], stopped["event"]) == ("started", "told", "stopped")
+    started, *told, stopped = server.events()  # a worker without answers under way may end before it is told
+    assert (started["event"], stopped["event"]) == ("started", "stopped")
+    assert [event["event"] for event in told] in ([], ["told"])
     assert started["pid"] == stopped["pid"] != server.process.pid
     assert started["app"] == "Flask"
     assert server.process.returncode == 0
@@ -101,7 +102,7 @@ def test_a_head_without_end_is_refused(server: Server) -> None:
         ("preload_app", False),
         ("control_socket_disable", True),
         ("graceful_timeout", 20),
-        ("timeout", 120),  # as long as the startup probe waits (k8s/base/deployment.yaml)
+        ("timeout", 120),  # as long as the startup probe waits (k8s/chart/templates/deployment.yaml)
         ("accesslog", None),
     ],
 )

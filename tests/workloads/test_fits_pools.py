@@ -13,9 +13,9 @@ from receiver.core.scaling.assign import assign
 from receiver.core.scaling.demand import misfit, workloads
 from tests.core.builders import a_state, facts
 from tests.lint import none_of
-from tests.workloads.files import CONFIGURATION, K8S, PodMade, of_kind, pods
+from tests.manifests.built import installed, the
+from tests.workloads.files import CONFIGURATION, PodMade, of_kind, pods
 
-BASE = K8S / "base" / "config.yaml"
 WANTED_POOL = {
     "Pod/gpu-test": "l40s",
     "Pod/notebook": "l40s-shared",
@@ -80,7 +80,7 @@ def test_each_waiting_pod_counts_as_demand_of_its_pool_and_nodes_are_wanted_for_
 
 
 def test_each_pod_for_whole_gpus_fits_the_pool_of_the_configuration_that_is_installed() -> None:
-    policy = settings(BASE).policy
+    policy = load_text(the(installed("observe"), "ConfigMap")["data"]["config.yaml"]).policy
     whole = [made for made in WORKERS if WANTED_POOL[short(made)] == "l40s"]
     none_of(short(made) for made in whole if fitting(as_demand(made), policy) != ["l40s"])
 
@@ -110,12 +110,11 @@ def test_a_gpu_in_the_daemonset_would_hold_a_gpu_of_every_node() -> None:
     assert workloads([replace(pod, phase=PodPhase.WAITING)]) == ()  # still no demand
 
 
-def test_the_configurations_name_priority_classes_that_exist() -> None:
-    for file in (CONFIGURATION, BASE, *sorted(K8S.glob("overlays/*/config.yaml"))):
-        found = settings(file).configuration
-        named = set(found.queue_wait) if "queue_wait" in found.model_fields_set else set()
-        named |= set(found.budget.passing_priority_classes) if found.budget else set()
-        assert named <= set(CLASSES), file
+def test_the_configuration_names_priority_classes_that_exist() -> None:
+    found = settings(CONFIGURATION).configuration
+    named = set(found.queue_wait) if "queue_wait" in found.model_fields_set else set()
+    named |= set(found.budget.passing_priority_classes) if found.budget else set()
+    assert named <= set(CLASSES)
 
 
 def test_every_priority_class_has_its_own_wait_in_the_example() -> None:

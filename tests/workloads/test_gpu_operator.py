@@ -13,16 +13,13 @@ from receiver.core.scaling.demand import IGNORED_NAMESPACES
 from tests.docs.commands import commands
 from tests.docs.pages import text_of
 from tests.lint import load_yaml
-from tests.workloads.files import CONFIGURATION, K8S, WORKLOADS, of_kind
+from tests.workloads.files import CONFIGURATION, WORKLOADS, of_kind
 from tools.metrics_page import read
 
 JSON = dict[str, Any]
 FOLDER = WORKLOADS / "gpu-operator"
 COUNTERS = FOLDER / "dcgm-metrics.csv"
 VALUES: JSON = load_yaml((FOLDER / "values.yaml").read_text(encoding="utf-8"))
-SCRAPED: JSON = load_yaml(
-    (K8S / "overlays" / "kube-prometheus-stack" / "values-gpu-operator.yaml").read_text(encoding="utf-8")
-)
 POOLS = load_text(CONFIGURATION.read_text(encoding="utf-8")).policy.pools
 GPUS_OF_SIZE = {"an.g1.l40s.kube.x1": 1, "g4g.kube.small": 1}
 
@@ -112,7 +109,6 @@ def test_no_mig_layout_asks_for_more_slices_than_a_gpu_has() -> None:
 def test_time_sliced_pods_are_named_in_dcgms_series() -> None:
     env = {e["name"]: e["value"] for e in VALUES["dcgmExporter"]["env"]}
     assert env["NVIDIA_RESOURCE_NAMES"].split(",") == ["nvidia.com/gpu.shared"]
-    assert SCRAPED["dcgmExporter"]["serviceMonitor"]["honorLabels"] is False
 
 
 def leaves(values: JSON, at: str = "") -> Iterator[str]:
@@ -124,19 +120,13 @@ def leaves(values: JSON, at: str = "") -> Iterator[str]:
             yield f"{at}{key}"
 
 
-def test_no_value_of_the_chart_is_said_in_both_of_its_files() -> None:
-    assert not set(leaves(VALUES)) & set(leaves(SCRAPED))
-
-
-def test_only_the_file_for_the_prometheus_operator_asks_for_one_of_its_objects() -> None:
+def test_the_values_ask_for_no_object_of_the_prometheus_operator() -> None:
     assert {path for path in leaves(VALUES) if "serviceMonitor" in path} == set()
-    assert {path.rpartition(".")[0] for path in leaves(SCRAPED)} >= {"dcgmExporter.serviceMonitor"}
 
 
 def test_getting_started_sets_what_the_files_say() -> None:
     [words] = [w for w in commands(text_of("docs/getting-started.md"), "helm") if "nvidia/gpu-operator" in w]
     given = [words[n + 1].partition("=") for n, word in enumerate(words) if word == "--set"]
     for path, _, value in given:
-        file = SCRAPED if "serviceMonitor" in path else VALUES
-        assert str(reduce(getitem, path.split("."), file)).lower() == value
-    assert len(given) == 3
+        assert str(reduce(getitem, path.split("."), VALUES)).lower() == value
+    assert len(given) == 1

@@ -127,11 +127,14 @@ RULES: Mapping[str, Rule] = {
         meaning="No node is bought that the cluster would not let us remove again.",
         says=says.nodes_may_be_removed,
         plain="no node could be removed again",
-        advice="bind the ClusterRole gpu-autoscaler-act (k8s/overlays/act/rights); no restart is needed",
+        advice=(
+            "bind the ClusterRole gpu-autoscaler-act (chart: mode=act; else k8s/install/act-rights.yaml); "
+            "no restart is needed"
+        ),
         changes=(
             (
                 "the ClusterRole gpu-autoscaler-act, bound to our service account "
-                "(k8s/overlays/act/rights), and no restart"
+                "(chart: mode=act; else k8s/install/act-rights.yaml), and no restart"
             ),
         ),
     ),

@@ -19,7 +19,7 @@ from receiver.core.model.usage import Activity
 GRANTED_FOR = timedelta(minutes=5)  # rights change only when a manifest is applied
 AGAIN_AFTER = timedelta(seconds=30)  # missing rights hold growth, so a grant must be seen soon
 UNKNOWN_HOLDS_FOR = timedelta(minutes=5)
-BIND = "bind the ClusterRole gpu-autoscaler-act (k8s/overlays/act/rights)"
+BIND = "bind the ClusterRole gpu-autoscaler-act (chart: mode=act; else k8s/install/act-rights.yaml)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

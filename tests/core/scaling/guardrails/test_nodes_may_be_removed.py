@@ -10,7 +10,7 @@ RULE = "nodes_may_be_removed"
 UNKNOWN = never_asked(NOW)
 REFUSED = UNKNOWN.answered(("patch nodes",), NOW)
 GRANTED = UNKNOWN.answered((), NOW)
-BIND = "bind the ClusterRole gpu-autoscaler-act (k8s/overlays/act/rights)"
+BIND = "bind the ClusterRole gpu-autoscaler-act (chart: mode=act; else k8s/install/act-rights.yaml)"
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,10 @@ BIND = "bind the ClusterRole gpu-autoscaler-act (k8s/overlays/act/rights)"
 def test_growth_waits_for_the_rights_of_a_removal(rights: Rights, detail: str) -> None:
     decision = growing(rights=rights)
     assert held(decision, RULE).detail == detail
-    bound = "the ClusterRole gpu-autoscaler-act, bound to our service account (k8s/overlays/act/rights), and no restart"
+    bound = (
+        "the ClusterRole gpu-autoscaler-act, bound to our service account "
+        "(chart: mode=act; else k8s/install/act-rights.yaml), and no restart"
+    )
     assert remedies(decision, RULE) == {bound: None}
 
 

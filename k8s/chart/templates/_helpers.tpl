@@ -1,0 +1,78 @@
+{{- define "labels" -}}
+app.kubernetes.io/name: gpu-autoscaler
+{{- end }}
+
+{{- define "image" -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end }}
+
+{{- define "url" -}}
+{{ .Values.publicUrl | default "http://127.0.0.1:8080" | trimSuffix "/" }}
+{{- end }}
+
+{{- /* The configuration file: what the values say by name, and `config` beside it. */}}
+{{- define "configuration" -}}
+{{- $plain := eq .Values.monitoring "plain" }}
+{{- $prometheus := .Values.prometheusUrl | default (printf (ternary "http://prometheus-server.%s.svc:80" "http://prometheus-operated.%s.svc:9090" $plain) .Values.monitoringNamespace) }}
+{{- $alertmanagers := .Values.alertmanagerUrls | default (list (printf (ternary "http://alertmanager.%s.svc:9093" "http://alertmanager-operated.%s.svc:9093" $plain) .Values.monitoringNamespace)) }}
+{{- range $key := list "mode" "pools" "public_url" }}
+{{- if hasKey $.Values.config $key }}
+{{- fail (printf "config.%s: set `%s` at the top of the values instead" $key (eq $key "public_url" | ternary "publicUrl" $key)) }}
+{{- end }}
+{{- end }}
+{{- if not .Values.pools }}
+{{- fail "pools: name at least one GPU node pool, with name, civo_pool_id, size, resources and max_nodes" }}
+{{- end }}
+{{- $said := dict "mode" .Values.mode "prometheus" (dict "url" $prometheus) "alertmanager" (dict "urls" $alertmanagers) "pools" .Values.pools }}
+{{- if .Values.publicUrl }}
+{{- $_ := set $said "public_url" (include "url" .) }}
+{{- end }}
+{{- toYaml (mergeOverwrite $said (deepCopy .Values.config)) }}
+{{- end }}
+
+{{- /* The groups of one rule file with the changes of rules.alerts. Arguments: root, file. */}}
+{{- define "groups" -}}
+{{- $root := .root }}
+{{- $thresholds := $root.Files.Get "files/thresholds.yaml" | fromYaml }}
+{{- $groups := list }}
+{{- range $group := (.root.Files.Get .file | fromYaml).groups }}
+{{- $rules := list }}
+{{- range $rule := $group.rules }}
+{{- $said := dict }}
+{{- if $rule.alert }}
+{{- $said = get $root.Values.rules.alerts $rule.alert | default dict }}
+{{- $_ := set $rule.labels "namespace" $root.Release.Namespace }}
+{{- if $rule.annotations.runbook_url }}
+{{- $_ := set $rule.annotations "runbook_url" (printf "%s/docs/runbooks/%s.md" (include "url" $root) $rule.alert) }}
+{{- end }}
+{{- end }}
+{{- if hasKey $said "for" }}{{ $_ := set $rule "for" $said.for }}{{ end }}
+{{- if hasKey $said "severity" }}{{ $_ := set $rule.labels "severity" $said.severity }}{{ end }}
+{{- if hasKey $said "expr" }}{{ $_ := set $rule "expr" $said.expr }}{{ end }}
+{{- if hasKey $said "threshold" }}
+{{- $where := get $thresholds $rule.alert | default dict }}
+{{- if $where.key }}{{ fail (printf "rules.alerts.%s.threshold: this threshold is a policy of the configuration; set %s%s" $rule.alert (hasPrefix "pools" $where.key | ternary "" "config.") $where.key) }}{{ end }}
+{{- if not $where.text }}{{ fail (printf "rules.alerts.%s.threshold: this alert compares with no number that could be changed; set `expr`" $rule.alert) }}{{ end }}
+{{- $_ := set $rule "expr" ($rule.expr | replace $where.text (replace $where.number (toString $said.threshold) $where.text)) }}
+{{- end }}
+{{- if dig "enabled" true $said }}{{ $rules = append $rules $rule }}{{ end }}
+{{- end }}
+{{- if $rules }}{{ $groups = append $groups (set $group "rules" $rules) }}{{ end }}
+{{- end }}
+{{- toYaml (dict "groups" $groups) }}
+{{- end }}
+
+{{- /* Fails where rules.alerts names an alert that no file of rules has. */}}
+{{- define "known alerts" -}}
+{{- $names := list }}
+{{- range $path, $_ := .Files.Glob "files/rules/*.alerts.yaml" }}
+{{- range ($.Files.Get $path | fromYaml).groups }}
+{{- range .rules }}{{ $names = append $names .alert }}{{ end }}
+{{- end }}
+{{- end }}
+{{- range $name, $_ := .Values.rules.alerts }}
+{{- if not (has $name $names) }}
+{{- fail (printf "rules.alerts.%s: there is no such alert; there are %s" $name (join ", " ($names | sortAlpha))) }}
+{{- end }}
+{{- end }}
+{{- end }}

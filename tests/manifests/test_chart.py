@@ -1,0 +1,219 @@
+"""The Helm chart by its values: what each documented set makes, and what is refused."""
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from receiver.config import load_text
+from tests.lint import load_yaml, none_of
+from tests.manifests.built import KUBERNETES, ROOT, custom_mistakes, is_custom, mistakes, read, the
+from tests.rules.files import ALERTS, run
+from tools.install_manifests import CHART, EXAMPLE, HELM, NotRendered, helm
+
+JSON = dict[str, Any]
+SETS = {
+    "observe": (),
+    "act": ("mode=act",),
+    "several replicas": ("ha.enabled=true",),
+    "a Prometheus of one's own": ("monitoring=plain",),
+    "no monitoring": ("monitoring=none", "createNamespace=true"),
+    "a virtual machine": ("runsOn=vm", "createNamespace=true"),
+    "elsewhere": (
+        "publicUrl=https://gpu.example.com",
+        "monitoringNamespace=observability",
+        "prometheusRelease=kps",
+        "prometheusUrl=http://thanos.observability.svc:9090",
+        "image.pullSecrets={pull}",
+        "storage.storageClass=fast",
+        "dcgm.scrape=false",
+        "actRights=true",
+        "doctor.rights=false",
+    ),
+}
+# A wrong value, and words of the sentence that refuses it.
+WRONG = {
+    "mode=acting": "'/mode': value must be one of 'observe', 'act'",
+    "mod=act": "additional properties 'mod' not allowed",
+    "pools[0].max_nodes=two": "'/pools/0/max_nodes': got string, want integer",
+    "pools[0].name=": "'/pools/0/name': minLength: got 0, want 1",
+    "monitoring=datadog": "'/monitoring': value must be one of 'kube-prometheus-stack', 'plain', 'none'",
+    "image.tags=1": "'/image': additional properties 'tags' not allowed",
+    "publicUrl=gpu.example.com": "'/publicUrl': 'gpu.example.com' does not match pattern",
+    "ha.replicas=1": "'/ha/replicas': minimum: got 1, want 2",
+    "rules.alerts.GpuNodesIdle.for=soon": "'/rules/alerts/GpuNodesIdle/for': 'soon' does not match pattern",
+    "rules.alerts.GpuNodesIdle.severity=info": "severity': value must be one of 'none', 'warning', 'critical'",
+    "rules.alerts.NoSuchAlert.enabled=false": "rules.alerts.NoSuchAlert: there is no such alert",
+    "rules.alerts.GpuPoolBusy.threshold=0.9": "is a policy of the configuration; set pools[].utilization.high",
+    "rules.alerts.GpuIdleCostHigh.threshold=9": "is a policy of the configuration; set config.idle_cost_usd_per_hour",
+    "rules.alerts.GpuXidFatal.threshold=9": "compares with no number that could be changed; set `expr`",
+    "config.mode=act": "config.mode: set `mode` at the top of the values instead",
+}
+
+
+def made(*values: str, namespace: str = "gpu-autoscaler") -> tuple[JSON, ...]:
+    """Return the objects that the example's values with *values* make."""
+    given = [word for value in values for word in ("--set", value)]
+    return tuple(read(helm("--values", EXAMPLE, *given, "--namespace", namespace)))
+
+
+def rules(*values: str) -> dict[str, JSON]:
+    """Return the alerts of the rendered PrometheusRules by name."""
+    groups = [g for o in made(*values) if o["kind"] == "PrometheusRule" for g in o["spec"]["groups"]]
+    return {rule["alert"]: rule for group in groups for rule in group["rules"] if "alert" in rule}
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_what_a_set_of_values_makes_fits_every_version_of_kubernetes_and_the_crds(name: str) -> None:
+    objects = made(*SETS[name])
+    assert len(objects) > 5
+    none_of(
+        f"{version}: {m}" for version in KUBERNETES for o in objects if not is_custom(o) and (m := mistakes(o, version))
+    )
+    none_of(wrong for o in objects if is_custom(o) for wrong in custom_mistakes(o))
+
+
+def test_the_values_of_the_tests_and_defaults_name_every_value_that_the_schema_has() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))["properties"]
+    values = load_yaml((CHART / "values.yaml").read_text(encoding="utf-8"))
+    assert values.keys() == schema.keys() - {"global"}
+    none_of(
+        f"{name}.{key}"
+        for name, said in schema.items()
+        for key in said.get("properties", {}).keys() ^ values.get(name, {}).keys()
+        if isinstance(values.get(name), dict)
+    )
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_wrong_value_is_refused_by_its_name(wrong: str) -> None:
+    with pytest.raises(NotRendered) as refused:
+        made(wrong)
+    assert WRONG[wrong] in str(refused.value)
+
+
+def test_pools_must_be_given() -> None:
+    with pytest.raises(NotRendered, match="pools: name at least one GPU node pool, with name, civo_pool_id, size"):
+        helm()
+
+
+def test_the_configuration_is_one_that_the_server_takes() -> None:
+    text = the(made("publicUrl=https://gpu.example.com/", "config.budget.monthly_usd=2500000"), "ConfigMap")
+    settings = load_text(text["data"]["config.yaml"])
+    assert settings.configuration.mode == "observe"
+    assert str(settings.configuration.public_url).rstrip("/") == "https://gpu.example.com"
+    assert settings.policy.budget is not None
+    assert settings.policy.budget.monthly_usd == 2_500_000
+    assert settings.configuration.prometheus.url == "http://prometheus-operated.monitoring.svc:9090"
+
+
+def test_a_changed_configuration_starts_a_new_pod() -> None:
+    first, second = (
+        the(made(f"config.budget.monthly_usd={usd}"), "Deployment")["spec"]["template"]["metadata"]["annotations"]
+        for usd in (100, 200)
+    )
+    assert first != second
+
+
+def test_alerts_are_changed_by_name_and_others_stay() -> None:
+    before = rules()
+    after = rules(
+        "rules.alerts.GpuNodesIdle.enabled=false",
+        "rules.alerts.GpuQueueWaitLong.for=5m",
+        "rules.alerts.GpuQueueWaitLong.severity=critical",
+        "rules.alerts.GpuAutoscalerNoticesStuck.threshold=1800",
+    )
+    assert {name for name in before if before[name] != after.get(name)} == {
+        "GpuNodesIdle",
+        "GpuQueueWaitLong",
+        "GpuAutoscalerNoticesStuck",
+    }
+    assert "GpuNodesIdle" not in after
+    assert (after["GpuQueueWaitLong"]["for"], after["GpuQueueWaitLong"]["labels"]["severity"]) == ("5m", "critical")
+    assert after["GpuAutoscalerNoticesStuck"]["expr"].strip() == "min(gpu_autoscaler_notices_oldest_seconds) > 1800"
+
+
+def test_every_threshold_of_the_table_is_in_the_expression_of_its_alert_or_a_key_of_the_configuration(
+    tmp_path: Path,
+) -> None:
+    table = load_yaml((CHART / "files" / "thresholds.yaml").read_text(encoding="utf-8"))
+    assert table.keys() <= {a.name for a in ALERTS}
+    numbers = [name for name, said in table.items() if "text" in said]
+    changed = rules(*(f"rules.alerts.{name}.threshold=0.123" for name in numbers))
+    none_of(name for name in numbers if "0.123" not in changed[name]["expr"])
+    groups = [{"name": "g", "rules": [changed[name] for name in numbers]}]
+    (tmp_path / "changed.yaml").write_text(yaml.safe_dump({"groups": groups}), encoding="utf-8")
+    ran = run("promtool", "check", "rules", tmp_path / "changed.yaml")
+    assert ran.returncode == 0, ran.stderr
+    page = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+    none_of(name for name, said in table.items() if "key" in said and f"`{said['key']}`" not in page)
+
+
+def test_links_of_alerts_and_dashboards_lead_to_the_public_url() -> None:
+    objects = made("publicUrl=https://gpu.example.com")
+    links = {
+        rule["annotations"]["runbook_url"]
+        for o in objects
+        if o["kind"] == "PrometheusRule"
+        for group in o["spec"]["groups"]
+        for rule in group["rules"]
+        if "alert" in rule and "runbook_url" in rule["annotations"]
+    }
+    assert len(links) > 30
+    none_of(link for link in links if not link.startswith("https://gpu.example.com/docs/runbooks/Gpu"))
+    boards = [o for o in objects if o["kind"] == "ConfigMap" and o["metadata"]["name"].endswith("-dashboard")]
+    none_of(o["metadata"]["name"] for o in boards if "127.0.0.1" in json.dumps(o["data"]))
+
+
+def test_in_another_namespace_everything_names_that_one() -> None:
+    objects = made(namespace="scaling")
+    told = json.dumps([o for o in objects if o["kind"] != "ConfigMap"])
+    assert '"namespace": "scaling"' in told
+    assert '"namespace": "gpu-autoscaler"' not in told
+    assert "gpu-autoscaler.gpu-autoscaler.svc" not in told
+    plain = json.dumps(made("monitoring=plain", namespace="scaling"))
+    assert "headless.scaling.svc" in plain
+    assert "headless.gpu-autoscaler." not in plain
+
+
+def test_the_test_pod_may_connect_and_reads_the_secret_of_the_release() -> None:
+    objects = made("secrets.autoscaler=mine")
+    pod = the(objects, "Pod", "gpu-autoscaler-test")
+    assert pod["metadata"]["annotations"]["helm.sh/hook"] == "test"
+    policy = the(objects, "NetworkPolicy")["spec"]["ingress"][0]["from"]
+    labels = [one["podSelector"].get("matchLabels") for one in policy]
+    assert {"app.kubernetes.io/name": pod["metadata"]["labels"]["app.kubernetes.io/name"]} in labels
+    [container] = pod["spec"]["containers"]
+    [token] = [v["valueFrom"]["secretKeyRef"] for v in container["env"] if "valueFrom" in v]
+    assert token == {"name": "mine", "key": "operator-token"}
+
+
+def test_the_chart_is_of_the_version_of_the_release() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    chart = load_yaml((CHART / "Chart.yaml").read_text(encoding="utf-8"))
+    assert (chart["version"], chart["appVersion"]) == (version, version)
+
+
+def test_helm_finds_nothing_to_say_against_the_chart() -> None:
+    ran = run(HELM, "lint", "--strict", CHART, "--values", EXAMPLE)
+    assert ran.returncode == 0, ran.stdout
+    assert "[ERROR]" not in ran.stdout
+    assert "[WARNING]" not in ran.stdout
+
+
+def test_the_notes_say_what_to_do_next() -> None:
+    def notes(*values: str) -> str:
+        given = [word for value in values for word in ("--set", value)]
+        ran = run(HELM, "install", "x", CHART, "--dry-run=client", "--namespace", "g", "--values", EXAMPLE, *given)
+        assert ran.returncode == 0, ran.stderr
+        return ran.stdout.partition("NOTES:")[2]
+
+    assert "is in observe mode with 1 pool." in notes()
+    assert "gpu-autoscaler doctor" in notes()
+    assert "--set mode=act" in notes()
+    assert "WARNING: image.repository is the example's." in notes()
+    assert "override pause --all" in notes("mode=act", "image.repository=r.example.org/g")
+    assert "WARNING" not in notes("image.repository=r.example.org/g")

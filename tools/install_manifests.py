@@ -1,0 +1,103 @@
+"""Write what `kubectl apply` takes without Helm, rendered from the chart: `make manifests`.
+
+- ``k8s/install/``: one file for each way to run the autoscaler, and one for each kind of monitoring.
+- ``k8s/chart/files/scrape.yml``: the scrape jobs of rules/prometheus.yml that a Prometheus of one's own lacks.
+
+The rules and dashboards are links within the chart, so that each is one file in the repository.
+"""
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+CHART = ROOT / "k8s" / "chart"
+INSTALL = ROOT / "k8s" / "install"
+SCRAPE = CHART / "files" / "scrape.yml"
+HELM = ROOT / ".build" / "bin" / "helm-4"
+NAME = "gpu-autoscaler"  # of the release and of its namespace
+EXAMPLE = CHART / "ci" / "example-values.yaml"
+OWN_JOBS = ("alertmanager", "prometheus")  # what a Prometheus of one's own has jobs for already
+HEAD = "# Written by `make manifests` from k8s/chart: change that.\n# {}\n"
+# The values of each file beside the example's, which of the chart's templates it holds, and what it is.
+SERVER, MONITORING = r"templates/[^/]+\.yaml", r"templates/monitoring/.+"
+FILES = {
+    "observe": (
+        "createNamespace=true",
+        SERVER,
+        "One replica with a volume: decides, reports, changes nothing.",
+    ),
+    "act": ("createNamespace=true,mode=act", SERVER, "The same with `mode: act` and the rights to make changes."),
+    "ha": ("createNamespace=true,ha.enabled=true", SERVER, "Three replicas on PostgreSQL, observing."),
+    "vm": ("createNamespace=true,runsOn=vm", SERVER, "What an autoscaler outside of the cluster needs in it."),
+    "act-rights": ("mode=act", r"templates/act-rights\.yaml", "Only the rights to make changes."),
+    "kube-prometheus-stack": ("dashboards.enabled=false", MONITORING, "Monitoring with the Prometheus Operator."),
+    "plain-prometheus": ("monitoring=plain", MONITORING, "Monitoring with a Prometheus without the operator."),
+}
+
+
+class NotRendered(Exception):
+    """Helm refused the values; the text is what it said."""
+
+
+def helm(*arguments: str | Path) -> str:
+    """Return the output of ``helm template`` for the chart with *arguments*. Raises NotRendered."""
+    command = [HELM, "template", NAME, CHART, "--namespace", NAME, *arguments]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    if ran.returncode != 0:
+        raise NotRendered("\n".join(line for line in ran.stderr.splitlines() if not line.startswith("level=INFO")))
+    return ran.stdout
+
+
+def rendered(values: str, templates: str) -> str:
+    """Return the objects that the example's values with *values* make of the *templates* (a pattern of their paths)."""
+    return "---\n" + "---\n".join(
+        f"{text.strip()}\n"
+        for source, text in _by_source(helm("--values", EXAMPLE, "--set", values))
+        if re.fullmatch(templates, source)
+    )
+
+
+def _by_source(text: str) -> Iterator[tuple[str, str]]:
+    """Yield each object's template and text."""
+    for part in re.split(r"^---\n", text, flags=re.MULTILINE):
+        source, _, rest = part.partition("\n")
+        if source.startswith("# Source: ") and rest.strip():
+            yield source.removeprefix(f"# Source: {NAME}/"), rest
+
+
+def scrape_jobs(text: str) -> str:
+    """Return the scrape jobs of Prometheus' configuration *text* that a Prometheus of one's own lacks, in the form of
+    its ``scrape_config_files``. Jobs that belong together stand in one block with their comment."""
+    _, _, jobs = text.partition("\nscrape_configs:\n")
+    blocks = jobs.rstrip("\n").split("\n\n")
+    kept = [block for block in blocks if not any(f"job_name: {own}\n" in block for own in OWN_JOBS)]
+    return "scrape_configs:\n" + "\n\n".join(kept) + "\n"
+
+
+def scraped() -> str:
+    """Return the content of the chart's scrape.yml."""
+    return scrape_jobs((ROOT / "rules" / "prometheus.yml").read_text(encoding="utf-8"))
+
+
+def manifests() -> dict[Path, str]:
+    """Return the files of k8s/install by where they are."""
+    return {
+        INSTALL / f"{name}.yaml": HEAD.format(what) + rendered(values, templates)
+        for name, (values, templates, what) in FILES.items()
+    }
+
+
+def main() -> int:
+    """Write the files."""
+    INSTALL.mkdir(exist_ok=True)
+    SCRAPE.write_text(scraped(), encoding="utf-8")
+    for path, text in manifests().items():
+        path.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
