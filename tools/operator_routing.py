@@ -5,8 +5,8 @@ Two ways, of which one is taken (docs/operations.md says which):
 - ``k8s/chart/files/route.yaml``: the routes to the autoscaler alone, for the chart's AlertmanagerConfig
   (monitoring.coreos.com/v1alpha1). The operator lets such an object see only alerts with its own namespace as label,
   which all of ours have, and puts `continue: true` on its first route, so people's routes stay where they are.
-- ``k8s/alertmanager/secret.yaml``: the whole configuration as the Secret that `Alertmanager.spec.configSecret` names (in
-  kube-prometheus-stack `alertmanager.alertmanagerSpec.useExistingSecret` and `configSecret`). It alone carries the
+- ``k8s/alertmanager/secret.yaml``: the whole configuration as the Secret that `Alertmanager.spec.configSecret` names
+  (in kube-prometheus-stack `alertmanager.alertmanagerSpec.useExistingSecret` and `configSecret`). It alone carries the
   inhibition, whose sources are alerts of other namespaces.
 
 Field names: https://prometheus-operator.dev/docs/api-reference/api/ (AlertmanagerConfig v1alpha1).

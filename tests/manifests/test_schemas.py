@@ -13,11 +13,11 @@ from tests.manifests.built import (
     SCHEMAS,
     custom_mistakes,
     every_object,
+    installed,
     is_custom,
     made_of,
     mistakes,
     named,
-    installed,
     the,
 )
 
