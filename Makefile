@@ -18,10 +18,10 @@ OUT ?= .build/pictures
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test check coverage bench faults replicas laws contract mutants steady image image-check release-check audit lint rules dashboards pictures alerts format lock manifests clean python venv binaries browser kubectl screenshots
+.PHONY: help demo test check coverage bench faults replicas laws contract mutants steady image image-check release-check audit lint rules dashboards pictures readme-pictures alerts format lock manifests clean python venv binaries browser kubectl screenshots
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
 
 demo: venv binaries ## watch it work: simulator, Prometheus, Alertmanager, the autoscaler (KEEP=1 leaves them running)
 	@KEEP=$(KEEP) $(VENV)/python -m demo
@@ -90,6 +90,9 @@ pictures: venv binaries ## run a scenario and draw the dashboards without Grafan
 
 screenshots: venv binaries browser ## take a picture of every page, wide and on a phone, light and dark (OUT=dir)
 	@$(VENV)/python -m tests.browser --out $(if $(filter file,$(origin OUT)),.build/screenshots,$(OUT))
+
+readme-pictures: venv binaries browser ## take the pictures of README.md anew, into docs/pictures (about 12 minutes)
+	@$(VENV)/python -m tests.browser.pictures
 
 alerts: venv binaries ## bring about every fault that an alert is for, and write docs/alerts.md (about 8 minutes)
 	@$(VENV)/python -m tests.rules.faults --write

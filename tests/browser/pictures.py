@@ -1,0 +1,91 @@
+"""The pictures of README.md, made anew: `make readme-pictures`.
+
+`pool.png` is a page over the live stack, `message.png` a message as chats show it, `dashboard.png` the top of a
+dashboard over a played scenario. ``docs/pictures/made-of.json`` keeps a digest of what each shows, by which a test finds
+pictures that are older than that.
+"""
+
+import hashlib
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Browser
+
+from demo.stack import signals_end_the_block
+from tests.browser.chromium import DESK, a_tab, chromium
+from tests.browser.places import path_of, token_for
+from tests.browser.scene import playing
+
+ROOT = Path(__file__).parents[2]
+PICTURES = ROOT / "docs" / "pictures"
+MADE_OF = PICTURES / "made-of.json"
+MESSAGE = ROOT / "tests" / "core" / "notices" / "golden" / "grew.txt"
+BOARD = "gpu-autoscaler-pools"
+WEB = ROOT / "receiver" / "web"
+# What each picture shows: when one of these changes, the picture is old.
+SHOWS: Mapping[str, tuple[Path, ...]] = {
+    "pool.png": (WEB / "templates" / "pool.html", WEB / "templates" / "base.html", WEB / "static" / "style.css"),
+    "message.png": (MESSAGE,),
+    "dashboard.png": (ROOT / "dashboards" / f"{BOARD}.json",),
+}
+CARD = """<!doctype html><meta charset="utf-8"><style>
+body{{margin:0;padding:16px;width:688px;background:#fff;color:#1d1c1d}}
+body{{font:15px/1.47 Lato,"Helvetica Neue",Arial,sans-serif}}
+.who{{font-weight:900}} .at{{color:#616061;font-size:12px}}
+.app{{background:#ddd;border-radius:2px;font-size:10px;padding:1px 3px;margin:0 6px;color:#616061}}
+.bar{{border-left:4px solid #2eb67d;border-radius:2px;padding:0 0 0 12px;margin-top:6px}}
+b{{display:block;margin-bottom:2px}} a{{color:#1264a3;text-decoration:none}} p{{margin:0 0 2px;overflow-wrap:anywhere}}
+</style><span class="who">gpu-autoscaler</span><span class="app">APP</span><span class="at">12:00</span>
+<div class="bar"><b>{title}</b>{lines}</div>"""
+
+
+def digest(picture: str) -> str:
+    """Return the digest of what *picture* shows."""
+    parts = b"".join(path.read_bytes() for path in SHOWS[picture])
+    return hashlib.sha256(parts).hexdigest()[:16]
+
+
+def message() -> str:
+    """Return a message as HTML, like a chat shows it."""
+    title, _, rest = MESSAGE.read_text(encoding="utf-8").partition("\n\n")
+    lines = [
+        f"<p>{escape(name)}: " + (f"<a>{escape(said)}</a>" if said.startswith("https:") else escape(said)) + "</p>"
+        for name, _, said in (line.partition(": ") for line in rest.splitlines() if line)
+    ]
+    return CARD.format(title=escape(title), lines="".join(lines))
+
+
+def take(browser: Browser, html: str, picture: Path, clip: Any = None) -> None:
+    """Write the picture of a page of our own."""
+    page = browser.new_page(viewport={"width": 1400 if clip else 720, "height": 500}, device_scale_factor=1.5)
+    page.set_content(html)
+    page.screenshot(path=picture, full_page=True, clip=clip)
+    page.close()
+
+
+def main() -> None:
+    """Play, and write every picture and what it is made of."""
+    PICTURES.mkdir(exist_ok=True)
+    with signals_end_the_block(), tempfile.TemporaryDirectory() as folder, chromium() as browser:
+        with playing(Path(folder) / "live") as stack:
+            url = stack.places.url("receiver")
+            with a_tab(browser, url, DESK, "light", token=token_for("pool")) as tab:
+                tab.page.goto(path_of("pool", stack))
+                tab.page.screenshot(path=PICTURES / "pool.png", clip={"x": 0, "y": 0, "width": 1280, "height": 900})
+        take(browser, message(), PICTURES / "message.png")
+        boards = Path(folder) / "boards"
+        subprocess.run([sys.executable, "-m", "tests.dashboards.scenario", "--out", boards], check=True, cwd=ROOT)
+        html = (boards / f"{BOARD}.html").read_text(encoding="utf-8")
+        take(browser, html, PICTURES / "dashboard.png", {"x": 0, "y": 0, "width": 1400, "height": 900})
+    MADE_OF.write_text(json.dumps({name: digest(name) for name in SHOWS}, indent=1) + "\n", encoding="utf-8")
+    sys.stdout.write(f"pictures are in {PICTURES}\n")
+
+
+if __name__ == "__main__":
+    main()
