@@ -35,7 +35,7 @@ RUN ["mkdir", "/data"]
 
 FROM ${BASE}
 ARG BASE
-ARG VERSION=0.1.0
+ARG VERSION=0.2.0
 ARG REVISION=unknown
 ARG SOURCE=https://civo-gpu-autoscaler.example
 LABEL org.opencontainers.image.title="civo-gpu-autoscaler" \

@@ -42,10 +42,11 @@ class NotRendered(Exception):
     """Helm refused the values; the text is what it said."""
 
 
-def helm(*arguments: str | Path) -> str:
-    """Return the output of ``helm template`` for the chart with *arguments*. Raises NotRendered."""
+def helm(*arguments: str | Path, text: str | None = None) -> str:
+    """Return the output of ``helm template`` for the chart with *arguments*, and *text* as its standard input. Raises
+    NotRendered."""
     command = [HELM, "template", NAME, CHART, "--namespace", NAME, *arguments]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    ran = subprocess.run(command, capture_output=True, text=True, input=text, timeout=60, check=False)
     if ran.returncode != 0:
         raise NotRendered("\n".join(line for line in ran.stderr.splitlines() if not line.startswith("level=INFO")))
     return ran.stdout

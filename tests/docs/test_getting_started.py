@@ -20,9 +20,9 @@ from tests.docs.pages import ROOT, section, text_of
 from tests.docs.test_install import secrets_read
 from tests.lint import load_yaml
 from tests.manifests.built import NEW, mistakes, read, the
-from tests.rules.files import binary, run
+from tests.rules.files import run
 from tests.step.harness import START
-from tools.install_manifests import EXAMPLE, HELM, helm
+from tools.install_manifests import EXAMPLE, helm
 
 PAGE = text_of("docs/getting-started.md")
 BLOCKS = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
@@ -61,7 +61,7 @@ def _file() -> Path:
 
 def made_by_kubectl(line: str) -> dict[str, Any]:
     """Return the object that ``kubectl create`` of the page would send."""
-    there = {"PATH": f"{binary(f'kubectl-{NEW}').parent}:/usr/bin:/bin", "KUBECONFIG": "/dev/null"}
+    there = {"PATH": f"{ROOT}/.build/bin:/usr/bin:/bin", "KUBECONFIG": "/dev/null"}
     line = line.replace("kubectl", f"kubectl-{NEW}", 1) + " --dry-run=client -o json"
     ran = subprocess.run(["sh", "-euc", line], env=there, capture_output=True, text=True, timeout=60, check=False)
     assert ran.returncode == 0, ran.stderr
@@ -102,7 +102,7 @@ def test_the_release_of_the_page_installs_in_observe_mode() -> None:
     words = shlex.split(INSTALL)
     assert words[3] == "k8s/chart"
     words[words.index("--values") + 1] = str(_file())
-    ran = run(HELM, *words[1:], "--dry-run=client")
+    ran = run("helm-4", *words[1:], "--dry-run=client")
     assert ran.returncode == 0, ran.stderr
     assert "is in observe mode with 1 pool." in ran.stdout
     assert the(_installed(), "Deployment")["spec"]["template"]["spec"]["containers"][0]["image"].startswith("YOUR_REG")

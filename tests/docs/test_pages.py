@@ -17,10 +17,12 @@ from receiver.core.model.signals import Alert
 from receiver.ports import Delivery
 from tests.docs.pages import ROOT, anchors, every_page, headings, in_pages, section, table, text_of, without_code
 from tests.lint import load_yaml, none_of
+from tests.manifests.built import read, the
 from tests.metrics.test_metrics import TOTALS
 from tests.metrics.test_metrics import text_of as metrics_of
 from tests.step.harness import START
 from tests.web.builders import a_full_store
+from tools.install_manifests import helm
 
 ADRS = [name for name in every_page() if name.startswith("docs/decisions/")]
 OF_OURS = r"`((?:receiver|simulator|rules|tests|tools|demo|docs|k8s|requirements)/[\w./*-]*\w)`"
@@ -95,8 +97,10 @@ def test_no_page_tells_where_somebody_keeps_their_files() -> None:
 def test_configurations_of_ours_are_taken() -> None:
     def refused(text: str) -> Iterator[str]:
         for block in re.findall(r"^```yaml\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
-            if "pools" in load_yaml(block):
+            if "pools" in (said := load_yaml(block)):
                 try:
+                    if said.keys() <= {"image", "pools", "config"} and "image" in said:  # values of the chart
+                        block = the(tuple(read(helm("--values", "-", text=block))), "ConfigMap")["data"]["config.yaml"]
                     load_text(block)
                 except ConfigError as error:
                     yield f"{block}{error}"

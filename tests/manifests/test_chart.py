@@ -12,7 +12,7 @@ from receiver.config import load_text
 from tests.lint import load_yaml, none_of
 from tests.manifests.built import KUBERNETES, ROOT, custom_mistakes, is_custom, mistakes, read, the
 from tests.rules.files import ALERTS, run
-from tools.install_manifests import CHART, EXAMPLE, HELM, NotRendered, helm
+from tools.install_manifests import CHART, EXAMPLE, NotRendered, helm
 
 JSON = dict[str, Any]
 SETS = {
@@ -83,8 +83,8 @@ def test_the_values_of_the_tests_and_defaults_name_every_value_that_the_schema_h
     none_of(
         f"{name}.{key}"
         for name, said in schema.items()
-        for key in said.get("properties", {}).keys() ^ values.get(name, {}).keys()
         if isinstance(values.get(name), dict)
+        for key in said.get("properties", values[name]).keys() ^ values[name].keys()
     )
 
 
@@ -198,7 +198,7 @@ def test_the_chart_is_of_the_version_of_the_release() -> None:
 
 
 def test_helm_finds_nothing_to_say_against_the_chart() -> None:
-    ran = run(HELM, "lint", "--strict", CHART, "--values", EXAMPLE)
+    ran = run("helm-4", "lint", "--strict", CHART, "--values", EXAMPLE)
     assert ran.returncode == 0, ran.stdout
     assert "[ERROR]" not in ran.stdout
     assert "[WARNING]" not in ran.stdout
@@ -207,7 +207,7 @@ def test_helm_finds_nothing_to_say_against_the_chart() -> None:
 def test_the_notes_say_what_to_do_next() -> None:
     def notes(*values: str) -> str:
         given = [word for value in values for word in ("--set", value)]
-        ran = run(HELM, "install", "x", CHART, "--dry-run=client", "--namespace", "g", "--values", EXAMPLE, *given)
+        ran = run("helm-4", "install", "x", CHART, "--dry-run=client", "--namespace", "g", "--values", EXAMPLE, *given)
         assert ran.returncode == 0, ran.stderr
         return ran.stdout.partition("NOTES:")[2]
 

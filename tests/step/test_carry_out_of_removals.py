@@ -311,6 +311,7 @@ def test_a_delete_without_an_answer_is_sent_again_and_the_node_stays_cordoned() 
     progress = goes_on(removal(victim()), ours(), outside=outside)
     assert one(progress) == victim(why="no answer", asked_at=NOW)
     assert progress.action.last_error == "http_504: no answer"
+    assert progress.action.unanswered_at is None  # only a growth without an answer delays the next one
     assert progress.again_at == progress.action.retry_at == NOW + 2 * SECOND
 
 

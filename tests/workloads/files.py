@@ -51,7 +51,7 @@ class PodMade:
 def objects(folder: Path = WORKLOADS) -> tuple[Object, ...]:
     """Return every object below *folder*: documents with kind and name. They are shared: change copies."""
     found = []
-    for file in sorted(folder.rglob("*.yaml")):
+    for file in sorted(set(folder.rglob("*.yaml")) - set((K8S / "chart" / "templates").rglob("*"))):
         for body in load_yamls(file.read_text(encoding="utf-8")):
             if isinstance(body, dict) and {"apiVersion", "kind", "metadata"} <= set(body):
                 found.append(Object(file=file, body=body))
