@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 import tomllib
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
@@ -55,8 +56,13 @@ def check_versions(tag: str) -> Iterator[str]:
 
 
 def check_wheel(_tag: str) -> Iterator[str]:
-    """Build the wheel; yield what it lacks or has too much."""
-    run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", OUT, ".")
+    """Build the wheel of what is committed; yield what it lacks or has too much."""
+    with tempfile.TemporaryDirectory() as folder:
+        run("git", "archive", "--output", f"{folder}/tree.tar", "HEAD")
+        tree = Path(folder) / "tree"
+        with tarfile.open(f"{folder}/tree.tar") as archive:
+            archive.extractall(tree, filter="data")
+        run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", OUT, tree)
     [wheel] = OUT.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
     yield from (f"{wheel.name} lacks {part}" for part in WHEEL_HAS if not any(n.startswith(part) for n in names))
