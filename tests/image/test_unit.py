@@ -72,7 +72,7 @@ def test_the_page_makes_every_secret_for_its_one_reader_in_a_folder_that_all_may
     subprocess.run(["sh", "-euc", script], cwd=ROOT, env={"PATH": path}, check=True, timeout=30)
     modes = {file.name: oct(file.stat().st_mode & 0o777) for file in etc.iterdir()}
     assert modes == {Path(source).name: "0o600" for source in credentials().values()} | {"webhook-token": "0o400"}
-    [owned] = [line for line in made if " -o " in line]
+    [owned] = [line for line in made if " -o prometheus" in line]
     assert owned.endswith(f" -o prometheus /dev/stdin {FOLDER}/webhook-token")  # Alertmanager's user
     assert oct(etc.stat().st_mode & 0o777) == "0o755"
 
@@ -87,7 +87,7 @@ def test_the_kubeconfig_of_the_page_has_the_token_and_the_certificate_of_the_sec
     file.write_text(ran.stdout.replace("APISERVER", address[1]))
     found = credentials_of(str(file))
     assert found.host == f"https://{address[1]}"
-    assert found.api_key["authorization"] == "Bearer eyJ.token"
+    assert [*found.api_key.values()] == ["Bearer eyJ.token"]
     assert Path(str(found.ssl_ca_cert)).read_text() == "PEM"
 
 
