@@ -16,6 +16,7 @@ from tools.written_page import keep
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "command-line.md"
 WRITTEN = re.compile(r"(?<=<!-- commands -->\n).*?(?=<!-- end of commands -->)", re.DOTALL)
+ELSEWHERE = {"replay": ("replay", "replay-traces")}  # commands whose options are on other pages of docs/, by name
 
 
 def commands(group: click.Group = program, path: tuple[str, ...] = ()) -> Iterator[tuple[str, click.Command]]:
@@ -29,25 +30,24 @@ def commands(group: click.Group = program, path: tuple[str, ...] = ()) -> Iterat
             yield " ".join([*path, name]), command
 
 
-def taken(parameter: click.Parameter, command: click.Command) -> str:
-    """Return what *parameter* takes; a table has no room for bars."""
-    return parameter.make_metavar(click.Context(command)).replace("|", ",")
-
-
 def called(name: str, command: click.Command) -> str:
     """Return how *command* is called: its name and its arguments."""
-    return " ".join([name, *(taken(p, command) for p in command.params if isinstance(p, click.Argument))])
+    return " ".join([name, *(_argument(p, command) for p in command.params if isinstance(p, click.Argument))])
 
 
-def options(command: click.Command) -> str:
-    """Return the options of *command*, each with what it takes."""
+def _argument(argument: click.Argument, command: click.Command) -> str:
+    return argument.make_metavar(click.Context(command)).replace("|", ",")  # a table has no room for bars
+
+
+def options(name: str, command: click.Command) -> str:
+    """Return the options of *command*, or the pages that have them."""
+    if name in ELSEWHERE:
+        return " and ".join(f"[{page}]({page}.md)" for page in ELSEWHERE[name])
     found = []
     for parameter in command.params:
         if isinstance(parameter, click.Option):
             names = "/".join([max(parameter.opts, key=len), *parameter.secondary_opts])
-            takes = "" if parameter.is_flag else f" {taken(parameter, command)}"
-            needed = "" if not parameter.required else " (needed)"
-            found.append(f"`{names}{takes}`{needed}")
+            found.append(f"`{names}`{' (needed)' if parameter.required else ''}")
     return ", ".join(found) or "none"
 
 
@@ -55,7 +55,8 @@ def filled(page: str) -> str:
     """Return *page* with the table as the command line is now."""
     rows = ["", "| behind `gpu-autoscaler` | what it does | options |", "|---|---|---|"]
     for name, command in commands():
-        rows.append(f"| `{called(name, command)}` | {command.get_short_help_str(limit=300)} | {options(command)} |")
+        says = command.get_short_help_str(limit=300)
+        rows.append(f"| `{called(name, command)}` | {says} | {options(name, command)} |")
     return WRITTEN.sub(lambda _: "\n".join([*rows, "", ""]), page)
 
 

@@ -32,21 +32,21 @@ MODELS: Mapping[str, type[BaseModel]] = {"keys": Configuration, "keys of a price
 MARKED = re.compile(
     r"(?P<begin><!-- (?P<model>keys|keys of a price file): (?P<keys>[^>]+) -->\n).*?(?=<!-- end of keys -->)", re.DOTALL
 )
-HEAD = ("| key | type | default | meaning |", "|---|---|---|---|")
+HEAD = ("| key | type (default) | meaning |", "|---|---|---|")
 # The words for each kind of value. The order counts where two are the same to Python.
 WORDS: Mapping[Any, tuple[str, str]] = {
-    values.Duration: ("duration", "durations"),
-    values.LongerThanZero: ("duration above 0", "durations above 0"),
+    values.Duration: ("duration, or 0", "durations"),
+    values.LongerThanZero: ("duration", "durations"),
     values.Tick: ("duration, 1s to 5m", ""),
     values.Period: ("duration, 1s or more", ""),
     values.Ratio: ("ratio", "ratios"),
     values.Celsius: ("degrees Celsius, 30 to 120", ""),
-    values.Money: ("USD, 0 or more", "USD"),
+    values.Money: ("USD", "USD"),
     values.Day: ("day such as `2026-08-22`", ""),
     values.Month: ("month such as `2026-11`", ""),
     values.Whole: ("count", "counts"),
     values.Units: ("count, 1 or more", "counts"),
-    bool: ("true or false", ""),
+    bool: ("boolean", ""),
     values.Zone: ("zone", "zones"),
     values.Address: ("URL", "URLs"),
     values.PoolName: ("word", "words"),
@@ -54,20 +54,20 @@ WORDS: Mapping[Any, tuple[str, str]] = {
     values.ObjectName: ("name", "names"),
     values.GpuResource: ("GPU resource", "GPU resources"),
     values.LabelKey: ("label key", "label keys"),
-    values.TaintPrefix: ("beginning of a taint key", "beginnings of taint keys"),
+    values.TaintPrefix: ("prefix of a taint key", "prefixes of taint keys"),
     values.LabelValue: ("label value", "label values"),
     values.TaintEffect: ("`NoSchedule`, `PreferNoSchedule` or `NoExecute`", ""),
     values.Text: ("text", "text"),
     values.PublicAddress: ("URL", "URLs"),
     values.DeliveryBytes: ("count, 1 to 32505856", ""),
-    values.Spacing: ("duration above 0, up to 10m", ""),
+    values.Spacing: ("duration, up to 10m", ""),
     str: ("text", "text"),
 }
 # Kinds that are read by a function of their own, by its name.
 READERS: Mapping[str, tuple[str, str]] = {
     pools.minute.__name__: ("`HH:MM`, up to `24:00`", ""),
     pools.weekdays_range.__name__: ("day or range", "days or ranges"),
-    pools.days_of_month_range.__name__: ("day of the month or range", "days of the month or ranges"),
+    pools.days_of_month_range.__name__: ("day or range", "days or ranges"),
     pools.months_range.__name__: ("month or range", "months or ranges"),
     pools.years_range.__name__: ("year or range", "years or ranges"),
     monthly_query.__name__: ("PromQL", ""),
@@ -86,7 +86,7 @@ class Key:
     @property
     def row(self) -> str:
         """Its line in the table."""
-        return f"| `{self.path}` | {self.kind} | {self.default} | {self.meaning} |"
+        return f"| `{self.path}` | {self.kind} ({self.default}) | {self.meaning} |"
 
 
 def keys(model: type[BaseModel], prefix: str = "") -> Iterator[Key]:
@@ -149,11 +149,11 @@ def _known(hint: Any) -> tuple[str, str]:
 
 def _plain(words: str) -> str:
     """*words* without a bound, which is too much behind "to"."""
-    return words.partition(",")[0].removesuffix(" above 0")
+    return words.partition(",")[0]
 
 
 def spelled(default: Any, hint: Any) -> str:
-    """Return what the column of defaults says."""
+    """Return the words for a default."""
     if default is PydanticUndefined:
         return "required"
     if default in ((), {}) or default is None:

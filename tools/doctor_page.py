@@ -1,7 +1,7 @@
 """Write the table of checks in docs/doctor.md from the doctor's own areas.
 
-The rest of the page is written by hand. With ``--check`` nothing is written, and the exit status is 1 when the page
-would change.
+The rest of the page is written by hand. The doctor prints the remedies, so the page leaves them out. With ``--check``
+nothing is written, and the exit status is 1 when the page would change.
 """
 
 import re
@@ -18,10 +18,10 @@ WRITTEN = re.compile(r"(?<=<!-- checks -->\n).*?(?=<!-- end of checks -->)", re.
 
 def filled(page: str) -> str:
     """Return *page* with the table as the checks are now."""
-    rows = ["", "| check | what it looks at | what to do |", "|---|---|---|"]
+    rows = ["", "| check | whether |", "|---|---|"]
     rows += [
-        f"| `{check.name}` | {check.looks} | {check.remedy} |"
-        for checks in (*((*area.checks, area.answers) for area in AREAS), smoke.CHECKS, release.CHECKS)
+        f"| `{check.name}` | {check.looks.removeprefix('whether ')} |"
+        for checks in (*(area.checks for area in AREAS), smoke.CHECKS, release.CHECKS)
         for check in checks
     ]
     return WRITTEN.sub(lambda _: "\n".join([*rows, "", ""]), page)

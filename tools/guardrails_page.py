@@ -1,4 +1,4 @@
-"""Write the table of guardrails in docs/guardrails.md from the rules' own records.
+"""Write below each rule's heading in docs/guardrails.md what the rule means, from its record.
 
 A guardrail without a section gets one from its record and its docstring; the rest of the page is written by hand. With
 ``--check`` nothing is written, and the exit status is 1 when the page would change.
@@ -14,30 +14,25 @@ from receiver.core.scaling.guardrails import GUARDRAILS, Guardrail
 from tools.written_page import keep
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "guardrails.md"
-WRITTEN = re.compile(r"(?<=<!-- guardrails -->\n).*?(?=<!-- end of guardrails -->)", re.DOTALL)
+MEANT = re.compile(r"(?<=^### )(\w+)\n\n.+$", re.MULTILINE)
 
 
 def filled(page: str) -> str:
-    """Return *page* with the table as the guardrails are now, and a section for each."""
-    rows = ["", "| guardrail | what it upholds | in messages |", "|---|---|---|"]
-    names = [guardrail.__name__ for guardrail in GUARDRAILS]
-    rows += [f"| [`{name}`](#{name}) | {RULES[name].meaning} | {RULES[name].plain} |" for name in names]
-    page = WRITTEN.sub(lambda _: "\n".join([*rows, "", ""]), page)
+    """Return *page* with a section for each guardrail, and below each rule's heading its meaning as it is now."""
     following = "\n## Other rules"
     for guardrail in reversed(GUARDRAILS):
         heading = f"\n### {guardrail.__name__}\n"
         if heading not in page:
             page = page.replace(following, f"{heading}\n{_section(guardrail)}{following}", 1)
         following = heading
-    return page
+    return MEANT.sub(lambda found: f"{found[1]}\n\n{RULES[found[1]].meaning}" if found[1] in RULES else found[0], page)
 
 
 def _section(guardrail: Guardrail) -> str:
     rule, said = RULES[guardrail.__name__], " ".join((guardrail.__doc__ or "").split())
-    parts = {"Upholds": rule.meaning, "Holds when": said, "What to do": rule.advice}
-    points = [f"- **{part}:** {text[:1].lower()}{text[1:].rstrip('.')}." for part, text in parts.items()]
-    return "".join(f"{fill(point, 120, subsequent_indent='  ')}\n" for point in points)
+    parts = (rule.meaning, said, f"**What to do:** {rule.advice or 'nothing'}.")
+    return "\n".join(f"{fill(part, 120)}\n" for part in parts)
 
 
 if __name__ == "__main__":
-    sys.exit(keep(PAGE, filled, "the guardrails"))
+    sys.exit(keep(PAGE, filled, "the rules"))

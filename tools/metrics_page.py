@@ -1,4 +1,4 @@
-"""Write in docs/metrics.md which of our files reads each metric, and the table of the recordings.
+"""Write in docs/metrics.md which of our files reads each metric, and the table of the recordings by file.
 
 The rest of the page is written by hand. With ``--check`` nothing is written, and the exit status is 1 when the page
 would change.
@@ -7,7 +7,7 @@ would change.
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,7 @@ def expressions() -> Iterator[tuple[str, str]]:
         for text in rule.get("annotations", {}).values():
             yield from ((file, query) for query in queries_of(text))
     for path in sorted(DASHBOARDS.glob("*.json")):
-        reader = path.stem.removeprefix("gpu-autoscaler-") + " (dashboard)"
+        reader = path.stem.removeprefix("gpu-autoscaler-") + ".dashboard"
         yield from ((reader, query) for query in _asked(json.loads(path.read_text(encoding="utf-8"))))
 
 
@@ -78,7 +78,7 @@ def recordings() -> Mapping[str, str]:
 
 def filled(page: str) -> str:
     """Return *page* with every reader, and the table of recordings, as they are now."""
-    readers, recorded = read(), recordings()
+    readers = read()
     lines, reading = [], False
     for line in page.splitlines():
         if line.startswith("|") and line.endswith(f"| {READERS} |"):
@@ -90,9 +90,23 @@ def filled(page: str) -> str:
             name = cells[0].strip().strip("`")
             line = f"|{'|'.join(cells)}| {', '.join(readers.get(name, ()))} |"
         lines.append(line)
-    rows = [f"| `{name}` | {file} | {', '.join(readers.get(name, ()))} |" for name, file in sorted(recorded.items())]
-    table = "\n".join(["", f"| recording | recorded in | {READERS} |", "|---|---|---|", *rows, "", ""])
+    rows = [
+        f"| {file} | {', '.join(f'`{name}`' for name in names)} | {', '.join(_readers_of(names))} |"
+        for file, names in _by_file().items()
+    ]
+    table = "\n".join(["", f"| recorded in | recordings | {READERS} |", "|---|---|---|", *rows, "", ""])
     return RECORDED.sub(lambda _: table, "\n".join(lines) + "\n")
+
+
+def _by_file() -> Mapping[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for name, file in sorted(recordings().items(), key=lambda item: (item[1], item[0])):
+        found.setdefault(file, []).append(name)
+    return found
+
+
+def _readers_of(names: Iterable[str]) -> list[str]:
+    return sorted({reader for name in names for reader in read().get(name, ())})
 
 
 if __name__ == "__main__":

@@ -154,7 +154,7 @@ class DurationType(click.ParamType[timedelta | None]):
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print the script that completes commands, pools, pods, decisions and overrides behind TAB.
+    """Print the completion script of a shell.
 
     \b
     bash: gpu-autoscaler completion bash > ~/.local/share/bash-completion/completions/gpu-autoscaler

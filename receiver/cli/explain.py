@@ -57,7 +57,7 @@ def explain() -> None:
 @as_json
 @click.pass_obj
 def explain_pod(clock: Clock, pod: str, as_json: bool) -> None:
-    """Say what a waiting GPU pod waits for, and what would help it."""
+    """Show why a GPU pod waits, and what would help it."""
     named = POD.fullmatch(pod)
     if named is None:
         raise click.BadParameter("write NAMESPACE/NAME, such as ml/train-0", param_hint="NAMESPACE/NAME")
@@ -72,7 +72,7 @@ def explain_pod(clock: Clock, pod: str, as_json: bool) -> None:
 @as_json
 @click.pass_obj
 def explain_pool(clock: Clock, name: str, as_json: bool) -> None:
-    """Say how many nodes a pool has, how many it should have, and every rule that spoke about it."""
+    """Show the actual and wanted size of a pool, and every rule's verdict."""
     with server(as_json=as_json) as api:
         answer = api.get("pools", name)
         number = answer.document.get("decision")
@@ -87,7 +87,7 @@ def explain_pool(clock: Clock, name: str, as_json: bool) -> None:
 @as_json
 @click.pass_obj
 def explain_decision(clock: Clock, number: str, as_json: bool) -> None:
-    """Say what a decision rested on, as it was made: every rule, what was known, what would have changed it."""
+    """Show what a decision was based on: every rule, the facts, and what would have changed it."""
     with server(as_json=as_json) as api:
         answer = api.get("decisions", number)
     decision = ExplainedDecision.model_validate(answer.document)

@@ -31,7 +31,7 @@ def main(ctx: click.Context) -> None:
 @main.command("check-config")
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 def check_config(file: Path | None) -> None:
-    """Check FILE and show how it was understood; every mistake is listed.
+    """Check FILE and show how it was understood, with every mistake.
 
     Without FILE the file that GPU_AUTOSCALER_CONFIG names is checked together with the environment, as the
     server would on its start. The exit status is 0 if it can be used and 2 if not.
@@ -52,7 +52,7 @@ def check_config(file: Path | None) -> None:
 
 @main.command()
 def serve() -> None:
-    """Take alerts, decide and scale: run the server in the foreground until it is told to stop.
+    """Run the server in the foreground.
 
     The configuration is checked first; the exit status is 2 if it cannot be used. What cannot be reached is
     waited for and told, at /healthz, on the page and in the log, instead of ending the server.
@@ -72,7 +72,7 @@ def serve() -> None:
 @click.option("--team", help="The report of one team, by its label; an empty one is of work without the label.")
 @click.option("--format", "form", type=click.Choice(["text", "csv", "json", "html"]), default="text", show_default=True)
 def report(month: str | None, team: str | None, form: str) -> None:
-    """Say what a month cost, whose it was, and what lay idle.
+    """Show what a month cost, by owner, and what was idle.
 
     The server is asked that GPU_AUTOSCALER_URL names, as with explain, with the same exit statuses: 1 is a team that
     the month does not know. csv has every cost line, html is the page /costs in one file.

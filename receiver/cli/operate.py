@@ -27,11 +27,11 @@ WHY = click.option("--why", required=True, help="The reason, in one sentence; it
 SIZED = {
     "pin": "Keep POOL at exactly NODES nodes.",
     "floor": "Keep POOL at NODES nodes or more, whatever the windows say.",
-    "ceiling": "Keep POOL at NODES nodes or fewer; idle nodes beyond that go at once.",
+    "ceiling": "Keep POOL at NODES nodes or fewer; idle surplus nodes go at once.",
 }
 UNSIZED = {
     "pause": "Change nothing in POOL, or with --all in any pool.",
-    "snooze": "Remove no node of POOL, or with --all of any pool; dead ones go all the same.",
+    "snooze": "Remove no node of POOL, or with --all of any pool, except dead ones.",
 }
 
 
@@ -133,7 +133,7 @@ def about_override(override: OverrideDocument) -> Iterator[str]:
 @as_json
 @click.pass_obj
 def questions(clock: Clock, everything: bool, as_json: bool) -> None:
-    """List the approval requests that have no answer yet.
+    """List unanswered approval requests.
 
     GPU_AUTOSCALER_URL names the server (default http://127.0.0.1:8080). The exit status is 0,
     or 3 if the server cannot be reached.
@@ -152,7 +152,7 @@ def questions(clock: Clock, everything: bool, as_json: bool) -> None:
 @as_json
 @click.pass_obj
 def answer(clock: Clock, number: str, word: str, who: str, why: str, as_json: bool) -> None:
-    """Answer the question ID with approve, snooze-1h, snooze-4h, snooze-tomorrow or pin.
+    """Answer question ID: approve, snooze-1h, snooze-4h, snooze-tomorrow or pin.
 
     The token in GPU_AUTOSCALER_OPERATOR_TOKEN is sent. The exit status is 0 if the answer counts, 1 if there is no such
     question, 2 if it was answered otherwise or is over, for a wrong command line or token, and 3 if the server cannot
@@ -213,7 +213,7 @@ def _asked(given: dict[str, Any]) -> dict[str, str]:
 @as_json
 @click.pass_obj
 def show_budgets(clock: Clock, as_json: bool) -> None:
-    """Show every budget: spent, reserved, its stage, what the month will cost, and who set it."""
+    """Show every budget: spent, reserved, stage, forecast, and who set it."""
     with server(as_json=as_json) as api:
         answer = api.get("budget")
     show(
@@ -225,7 +225,7 @@ def show_budgets(clock: Clock, as_json: bool) -> None:
 @click.argument("amount", metavar="USD")
 @_whose
 def set_budget(amount: str, **given: Any) -> None:
-    """Set the allowance of this month to USD; the next month has the configured one again."""
+    """Set the allowance of this month to USD; the next month has the configured one."""
     body = {**_asked(given), "monthly_usd": amount}
     with server(as_json=given["as_json"]) as api:
         _show_change(api.post("budget", body=body, token=acting_token()).document, given["as_json"])
@@ -234,7 +234,7 @@ def set_budget(amount: str, **given: Any) -> None:
 @budget.command()
 @_whose
 def reset(**given: Any) -> None:
-    """Go back to the configured allowance before the month ends."""
+    """Restore the configured allowance."""
     query = _asked(given)
     with server(as_json=given["as_json"]) as api:
         _show_change(api.delete("budget", query=query, token=acting_token()).document, given["as_json"])

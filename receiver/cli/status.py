@@ -34,7 +34,7 @@ NARROWEST = 24  # columns that a note gets at least, beside the table
 @as_json
 @click.pass_obj
 def status(clock: Clock, color: bool | None, as_json: bool) -> None:
-    """Show pools, budget, silent sources, what waits, and the latest decisions on one screen.
+    """Show pools, budget, waiting pods and the latest decisions on one screen.
 
     GPU_AUTOSCALER_URL names the server (default http://127.0.0.1:8080). The exit status is 0 if
     it answered, also when what it answers is bad news, 2 for a wrong command line, URL or token and 3 if it cannot be

@@ -38,19 +38,19 @@ class Mode(StrEnum):
 
 class Prometheus(Section):
     url: values.Address | None = None
-    """any server with Prometheus' HTTP API (Thanos, Mimir and VictoriaMetrics too); without it nothing is removed, and
+    """a server with Prometheus' HTTP API (also Thanos, Mimir, VictoriaMetrics). Without it nothing is removed, and
     pools grow only with `fallback: kubernetes`"""
 
 
 class Alertmanager(Section):
     urls: tuple[values.Address, ...] = ()
-    """every peer, to read alerts and silences; without it remembered webhooks count, and silences are not seen"""
+    """every peer. Without them remembered webhooks count, and silences are not seen"""
     repeat_interval: values.LongerThanZero = REPEAT_INTERVAL
-    """the longest `repeat_interval` of the routes to the autoscaler. While the API does not answer, or without `urls`,
-    a delivered alert counts until it is resolved, and at most for twice this and a `group_interval`: too short a value
-    ends a `freeze` that still fires. The routes of `rules/alertmanager.yml` have `2m`"""
+    """the longest `repeat_interval` of the routes to the autoscaler (`2m` in `rules/alertmanager.yml`). While the API
+    does not answer, an alert counts until it is resolved, at most twice this and a `group_interval` after its last
+    delivery: too short a value ends a `freeze` that still fires"""
     group_interval: values.LongerThanZero = GROUP_INTERVAL
-    """the longest `group_interval` of those routes. The routes of `rules/alertmanager.yml` have `30s`"""
+    """their longest `group_interval` (`30s` there)"""
 
     @property
     def payload_life(self) -> timedelta:
@@ -62,19 +62,18 @@ class Kubernetes(Section):
     enabled: bool = True
     """read nodes and pods; with `false` no node is ever removed"""
     watch: bool = True
-    """keep nodes, pods and queues current by watches ([more](how-it-decides.md#what-a-step-reads-of-the-cluster)), and
-    start a step at once for a GPU pod that does not fit; `false` lists them at every step"""
+    """[watch](how-it-decides.md#what-a-step-reads-of-the-cluster) nodes, pods and queues, and start a step at once for
+    a GPU pod that does not fit; `false` lists at every step"""
     startup_taints: tuple[values.TaintPrefix, ...] = STARTUP_TAINTS
-    """beginnings of the keys of [startup taints](how-it-decides.md#startup-taints): a node that carries one is still
-    starting. A list of your own replaces this one"""
+    """[startup taints](how-it-decides.md#startup-taints): a node with one is still starting. Your list replaces this
+    one"""
     keep_nodes_for: tuple[KeepRule, ...] = (KeepRule.UNMANAGED, KeepRule.KUBE_SYSTEM)
-    """pods without a GPU that keep their node, because draining it would lose them
-    ([what drains and what keeps a node](how-it-decides.md#what-drains-and-what-keeps-a-node))"""
+    """which pods without a GPU [keep their node](how-it-decides.md#what-drains-and-what-keeps-a-node)"""
 
 
 class Webhook(Section):
     max_bytes: values.DeliveryBytes = 16 * 1024 * 1024
-    """the largest delivery that is accepted, in bytes"""
+    """the largest accepted delivery, in bytes"""
 
 
 class ReadAccess(StrEnum):
@@ -86,26 +85,25 @@ class ReadAccess(StrEnum):
 
 class WebSpec(Section):
     reading: ReadAccess = ReadAccess.OPEN
-    """access to pages and API: `open` to everyone who reaches the port, or with the operator's or the reader's token
-    ([more](operations.md#who-may-read-who-may-act))"""
+    """who may read pages and API: everyone, or holders of the operator's or reader's
+    [token](operations.md#who-may-read-who-may-act)"""
     hosts: tuple[values.ObjectName, ...] = ()
-    """host names of the pages beside that of `public_url`; addresses and names inside the cluster are always accepted
-    ([why](security.md#pages-and-api))"""
+    """further host names of the pages ([why](security.md#pages-and-api)). That of `public_url`, addresses and names
+    inside the cluster are always accepted"""
 
 
 class StatedSpec(Section):
     month: values.Month = Field(examples=["the month, such as month: 2026-11"])
-    """the month of the amount; in any other month it is ignored"""
+    """the month of the amount; ignored in any other"""
     usd: values.Money = Field(examples=["what the month has cost so far, such as usd: 1200"])
     """what that month has cost so far, living nodes included"""
 
 
 class HoldSpec(Section):
     namespaces: tuple[values.ObjectName, ...] = ()
-    """the namespaces where a ResourceQuota keeps new GPU pods out while the cluster or the account is above its hold
-    line"""
+    """where a ResourceQuota keeps new GPU pods out above the hold line of cluster or account"""
     kueue_cluster_queues: tuple[values.ObjectName, ...] = ()
-    """Kueue's ClusterQueues that are put on Hold for that time"""
+    """Kueue's ClusterQueues that are put on Hold meanwhile"""
 
 
 class BudgetSpec(Section):
@@ -116,16 +114,16 @@ class BudgetSpec(Section):
     warn_at: values.Ratio = Decimal("0.5")
     """share of the allowance from which messages are sent"""
     hold_at: values.Ratio = Decimal("0.8")
-    """share from which no pool grows, except for priority classes that may pass"""
+    """share from which no pool grows, except for passing priority classes"""
     stop_at: values.Ratio = Decimal("1.0")
     """share from which nothing grows, nodes are closed to new work and no empty node enters another paid hour"""
     spent_usd_stated: StatedSpec | None = None
     account_usd: values.Money | None = None
-    """the allowance of the whole Civo account, at least `monthly_usd`. While its charges are unknown nothing grows"""
+    """the allowance of the whole Civo account, at least `monthly_usd`. Nothing grows while its charges are unknown"""
     teams: dict[values.LabelValue, values.Money] = Field(default_factory=dict)
-    """each team's monthly allowance, by the pod label in `attribution.team`; at most `monthly_usd`"""
+    """each team's allowance, by the pod label in `attribution.team`; at most `monthly_usd`"""
     passing_priority_classes: tuple[values.Text, ...] = ()
-    """PriorityClasses; workloads whose pods all have one of them may cause growth up to the stop line"""
+    """PriorityClasses; workloads whose pods all have one may cause growth up to the stop line"""
     hold: HoldSpec = HoldSpec()
 
     def contradictions(self) -> Iterator[Wrong]:
@@ -148,15 +146,15 @@ class BudgetSpec(Section):
 
 class BillingSpec(Section):
     granularity: values.Period = timedelta(hours=1)
-    """one paid unit; `1s` for billing by the second, where removals depend on `idle_for` alone"""
+    """one paid unit; with `1s` removals depend on `idle_for` alone"""
     rounding: Rounding = Rounding.CEIL
-    """whether a started unit is paid, or only whole ones and at least one"""
+    """pay started units, or whole ones and at least one"""
     anchor: Anchor = Anchor.INSTANCE
-    """whether units begin at a node's creation or on the clock"""
+    """units begin at a node's creation, or on the clock"""
     removal_margin: values.Duration = timedelta(seconds=90)
     """how long before its next paid unit an idle node may be removed; less than `granularity`"""
     charges_tolerance_usd: values.Money = Decimal(10)
-    """how far Civo's charges and the ledger may differ, per size and month, before [a message is
+    """difference between Civo's charges and the ledger, per size and month, from which [a message is
     sent](operations.md#the-ledger-differs-from-civos-charges)"""
 
     def contradictions(self) -> Iterator[Wrong]:
@@ -168,22 +166,22 @@ class BillingSpec(Section):
 
 class LimitsSpec(Section):
     max_gpus: values.Whole | None = None
-    """GPUs that may exist at once"""
+    """GPUs at once"""
     max_growth_per_hour: values.Whole | None = None
-    """nodes that may be bought in an hour"""
+    """nodes bought in an hour"""
     max_removals_per_hour: values.Whole | None = None
-    """nodes that may be removed in an hour"""
+    """nodes removed in an hour"""
 
 
 class AttributionSection(Section):
     team: values.LabelKey = "team"
-    """the team that spend is counted for"""
+    """the team, for costs and budgets"""
     project: values.LabelKey = "project"
     """the project"""
     workload_class: values.LabelKey = "workload-class"
-    """training, inference, notebook and so on"""
+    """training, inference, notebook"""
     environment: values.LabelKey = "environment"
-    """production, staging and so on"""
+    """production, staging"""
     cost_center: values.LabelKey = "cost-center"
     """the cost center"""
 
@@ -204,47 +202,46 @@ class GroupDemand(StrEnum):
 
 class Kueue(Section):
     demand: QueueDemand = QueueDemand.ADMITTED
-    """`queued` also counts Kueue Workloads that wait for quota"""
+    """`queued` also counts Workloads that wait for quota"""
 
 
 class Volcano(Section):
     demand: GroupDemand = GroupDemand.PODS
-    """`podgroups` also counts pending Volcano PodGroups whose pods do not exist yet, up to their queue's capability"""
+    """`podgroups` also counts pending PodGroups without pods, up to their queue's capability"""
 
 
 class KeepUntilSpec(Section):
     namespaces: tuple[values.Text, ...] = ()
-    """the namespaces where the annotation `gpu-autoscaler.io/keep-until` (RFC 3339) on a pod postpones its shutdown,
-    and [keeps its node](operations.md#keep-a-node-for-a-while)"""
+    """where the pod annotation `gpu-autoscaler.io/keep-until` (RFC 3339) postpones a shutdown and [keeps the
+    node](operations.md#keep-a-node-for-a-while)"""
     longest: values.LongerThanZero = timedelta(days=7)
     """how far ahead that time may be"""
 
 
 class OverridesSpec(Section):
     longest: values.LongerThanZero = timedelta(days=7)
-    """how far ahead the end of an override may be"""
+    """how far ahead an override may end"""
 
 
 class IdleShutdown(Section):
     grace: values.Duration = timedelta(minutes=15)
-    """time between the notice and the shutdown"""
+    """time between notice and shutdown"""
 
 
 class NotifySpec(Section):
     at_most_every: values.Spacing = AT_MOST_EVERY
-    """at most one message of each kind about one pool in this time; others are held until then and sent as one
-    ([more](operations.md#how-many-messages-come))"""
+    """at most one message of each kind about one pool in this time; [others are
+    grouped](operations.md#how-many-messages-come)"""
 
 
 class LeaderSpec(Section):
     lease: values.LongerThanZero = timedelta(minutes=1)
-    """with several replicas on PostgreSQL: how long the leader may be out of reach of the database before it stops
-    writing. Another replica takes over once the leader's longest call must have ended: `lease`, `call_timeout` and 5
-    seconds after its last renewal. At least one and a half times as long as such a call
-    ([more](operations.md#several-replicas))"""
+    """how long the leader of [several replicas](operations.md#several-replicas) may be without the database before it
+    stops writing; at least 1.5 times `call_timeout` and 5 seconds. Another takes over `lease`, `call_timeout` and 5
+    seconds after its last renewal"""
     call_timeout: values.LongerThanZero = timedelta(seconds=30)
-    """how long a call to Civo or Kubernetes may take, after at most 5 seconds to connect; while Civo changes a pool,
-    each answer is awaited for at most 10 seconds"""
+    """timeout of a call to Civo or Kubernetes, after at most 5 seconds to connect; 10 seconds while Civo changes a
+    pool"""
 
     @property
     def timeouts(self) -> tuple[float, float]:
@@ -282,17 +279,17 @@ def monthly_query(value: Any) -> str:
 
 class UnitScope(Section):
     team: values.Text | None = None
-    """count the cost of this team only"""
+    """count only this team's cost"""
     project: values.Text | None = None
-    """of this project only"""
+    """only this project's"""
     workload_class: values.Text | None = None
-    """of this workload class only"""
+    """only this workload class's"""
     environment: values.Text | None = None
-    """of this environment only"""
+    """only this environment's"""
     cost_center: values.Text | None = None
-    """of this cost center only"""
+    """only this cost center's"""
     namespace: values.Text | None = None
-    """of this namespace only"""
+    """only this namespace's"""
 
 
 class UnitSpec(Section):
@@ -301,8 +298,8 @@ class UnitSpec(Section):
     query: Annotated[str, BeforeValidator(monthly_query)] = Field(
         examples=["the PromQL that counts it, such as query: sum(increase(epochs_total[$range]))"]
     )
-    """counts the units of a month: one value, asked for at the month's end, and hourly until then;
-    [`$range`](reports.md#cost-per-unit-of-work) is the time since the month began"""
+    """counts a month's units in one value; [`$range`](reports.md#cost-per-unit-of-work) is the time since the month
+    began"""
     per: values.Units = 1
     """show the cost of this many units: `1000` for requests"""
     only: UnitScope = UnitScope()
@@ -312,9 +309,9 @@ class CommitmentSpec(Section):
     size: values.Identifier = Field(examples=["Civo's size, such as size: an.g1.l40s.kube.x1"])
     """Civo's size of an offer of committed capacity"""
     term_months: values.Units = Field(examples=["the months of the commitment, such as term_months: 12"])
-    """the length of the commitment"""
+    """its length"""
     usd_per_hour: values.Money = Field(examples=["the price of one node-hour in USD"])
-    """the price of one node for one hour, all its GPUs together"""
+    """its price of a node-hour, all GPUs together"""
 
     def contradictions(self) -> Iterator[Wrong]:
         yield from insane(self.usd_per_hour, EIGHT_GPUS, ("usd_per_hour",))
@@ -322,14 +319,14 @@ class CommitmentSpec(Section):
 
 class MonthlySpec(Section):
     everybody: bool = False
-    """send the report on all teams when a month has ended"""
+    """send the report on all teams after each month"""
     teams: tuple[values.Text, ...] = ()
     """send each of these teams its own"""
 
 
 class ReportsSpec(Section):
     efficiency_target: values.Ratio = Decimal("0.70")
-    """the ratio that efficiency is compared with"""
+    """what efficiency is compared with"""
     units: tuple[UnitSpec, ...] = ()
     commitments: tuple[CommitmentSpec, ...] = ()
     monthly: MonthlySpec = MonthlySpec()
@@ -351,16 +348,16 @@ class Configuration(Section):
     mode: Mode = Mode.OBSERVE
     """`act` writes to Civo and the cluster; `observe` only reports what it would do"""
     objective: Objective = Objective.BALANCED
-    """what takes precedence where [cost and wait conflict](how-it-decides.md#cost-and-wait): `cost` keeps nothing warm,
-    `balanced` does where pools of several node sizes pay for it, `wait` everywhere"""
+    """what goes first where [cost and wait conflict](how-it-decides.md#cost-and-wait): `cost` keeps nothing warm,
+    `balanced` does where several node sizes pay for it, `wait` everywhere"""
     tick: values.Tick = timedelta(seconds=10)
     """the longest time between two steps; a webhook starts one at once"""
     warm_up: values.Duration = timedelta(minutes=1)
-    """how long a new store only observes: on the first start on a cluster, or after its database was lost"""
+    """how long a new store (first start, or database lost) only observes"""
     heartbeat_interval: values.Period = timedelta(minutes=1)
     """how often the heartbeat alert arrives; after three missed ones nothing is removed"""
     fallback: Fallback = Fallback.NONE
-    """what may still grow pools while Prometheus is down: nothing, or the pods that wait in Kubernetes"""
+    """what may grow pools while Prometheus is down: nothing, or the pods that wait in Kubernetes"""
     prometheus: Prometheus = Prometheus()
     alertmanager: Alertmanager = Alertmanager()
     kubernetes: Kubernetes = Kubernetes()
@@ -369,30 +366,26 @@ class Configuration(Section):
     budget: BudgetSpec | None = None
     billing: BillingSpec = BillingSpec()
     packing: Packing = Packing.FILL
-    """`fill` puts soft taints (`PreferNoSchedule`) on nodes with room, so that pods join work that lasts before they
-    spread to others and the others become idle; `scheduler` puts none. See [Packing](how-it-decides.md#packing)"""
+    """`fill` puts soft taints (`PreferNoSchedule`) on nodes with room, so that others [become
+    idle](how-it-decides.md#packing); `scheduler` puts none"""
     limits: LimitsSpec = LimitsSpec()
     attribution: AttributionSection = AttributionSection()
     prices_file: values.Text | None = None
-    """the path of a file with prices that override the shipped ones, size by size; relative to this file; see
-    [Prices](#prices)"""
+    """a file with [prices](#prices) that override the shipped ones by size; path relative to this file"""
     public_url: values.PublicAddress | None = None
-    """the URL of the pages, such as `https://gpu.example.com`; it may have a path, but no password or query. Messages
-    link to decisions below it"""
+    """URL of the pages, without password and query; messages link to decisions there"""
     docs_url: values.PublicAddress | None = None
-    """where `docs/` is published, such as `https://git.example.com/gpu/docs`; messages link to runbooks and other
-    pages below it"""
+    """URL of `docs/`; messages link to runbooks there"""
     notify: NotifySpec = NotifySpec()
     unknown_after: values.LongerThanZero = timedelta(minutes=15)
-    """how long a node may be neither busy nor idle (not Ready, GPUs lost, or used by something unknown to Kubernetes)
-    before a message is sent"""
+    """how long a node may be neither busy nor idle, such as not Ready or without its GPUs, before a message is sent"""
     kueue: Kueue = Kueue()
     volcano: Volcano = Volcano()
     queue_wait: dict[values.ObjectName, values.LongerThanZero] = Field(default_factory=lambda: dict(QUEUE_WAIT))
-    """how long a GPU pod of a PriorityClass may wait before [GpuQueueWaitLong](runbooks/GpuQueueWaitLong.md) fires. A
-    class that is not listed has 2h, and `production` 10m"""
+    """how long a GPU pod of a PriorityClass may wait before [GpuQueueWaitLong](runbooks/GpuQueueWaitLong.md) fires.
+    Unlisted classes have 2h, `production` 10m"""
     idle_cost_usd_per_hour: values.Money = Decimal(5)
-    """what idle GPUs may cost an hour, on average over an hour, before [GpuIdleCostHigh](runbooks/GpuIdleCostHigh.md)
+    """what idle GPUs may cost an hour, averaged over an hour, before [GpuIdleCostHigh](runbooks/GpuIdleCostHigh.md)
     fires"""
     idle_shutdown: IdleShutdown = IdleShutdown()
     keep_until: KeepUntilSpec = KeepUntilSpec()

@@ -129,7 +129,7 @@ class TimeRange(Section):
     start_time: Annotated[int, BeforeValidator(minute)] = Field(examples=['start_time: "20:00"'])
     """start of a range, inclusive"""
     end_time: Annotated[int, BeforeValidator(minute)] = Field(examples=['end_time: "24:00"'])
-    """its end, exclusive; a range over midnight is written as two"""
+    """its end, exclusive; write a range over midnight as two"""
 
     def contradictions(self) -> Iterator[Wrong]:
         if self.start_time < self.end_time:
@@ -146,26 +146,26 @@ class TimeRange(Section):
 
 class WindowSpec(Section):
     name: values.Text = Field(examples=["a short name, such as name: nights"])
-    """its name in logs, chat and pages"""
+    """its name in messages and pages"""
     location: values.Zone = "UTC"
-    """the time zone of the window's wall clock"""
+    """the time zone of its wall clock"""
     times: Annotated[tuple[TimeRange, ...], Filled] = ()
     weekdays: Annotated[tuple[Annotated[Range, BeforeValidator(weekdays_range)], ...], Filled] = ()
     """`monday`, `monday:friday`; weeks begin on sunday"""
     days_of_month: Annotated[tuple[Annotated[Range, BeforeValidator(days_of_month_range)], ...], Filled] = ()
-    """`1`, `1:5`; negative days count from the end: `-1` is the last"""
+    """`1`, `1:5`; `-1` is the month's last day"""
     months: Annotated[tuple[Annotated[Range, BeforeValidator(months_range)], ...], Filled] = ()
     """`january`, `5:8`"""
     years: Annotated[tuple[Annotated[Range, BeforeValidator(years_range)], ...], Filled] = ()
     """`2026`, `2026:2027`"""
     min_nodes: values.Whole | None = None
-    """the pool's minimum while the window is open"""
+    """the pool's minimum meanwhile"""
     max_nodes: values.Whole | None = None
-    """the pool's maximum while the window is open"""
+    """the pool's maximum meanwhile"""
     standby_nodes: values.Whole | None = None
-    """the pool's standby while the window is open"""
+    """the pool's standby meanwhile"""
     evict_after: values.LongerThanZero | None = None
-    """evict running work beyond `max_nodes` this long after announcing it; without it running work ends by itself"""
+    """evict work beyond `max_nodes` this long after announcing it"""
 
     def contradictions(self) -> Iterator[Wrong]:
         if never_opens(self):
@@ -233,7 +233,7 @@ def _placed(days: Iterable[Range], length: int) -> list[Range]:
 
 class TaintSpec(Section):
     key: values.LabelKey = Field(examples=["the taint's key, such as key: gpu"])
-    """a taint that its nodes carry"""
+    """a taint of its nodes"""
     value: values.LabelValue = ""
     """the taint's value"""
     effect: values.TaintEffect = "NoSchedule"
@@ -242,20 +242,20 @@ class TaintSpec(Section):
 
 class Cooldown(Section):
     grow: values.Duration = timedelta(seconds=5)
-    """pause after a growth before the next one"""
+    """pause after a growth"""
     shrink: values.Duration = timedelta(minutes=5)
-    """pause after a shrink before the next one; not used where billing is by the hour"""
+    """pause after a shrink; not used with hourly billing"""
 
 
 class Utilization(Section):
     high: values.Ratio = Decimal("0.70")
-    """above it the rules call the pool busy, and no pods are moved to empty a node"""
+    """above it the pool counts as busy, and no pods are moved to empty a node"""
     low: values.Ratio = Decimal("0.50")
-    """below it the rules call the pool underused; must be below `high`"""
+    """below it the pool counts as underused; less than `high`"""
     underutilized: values.Ratio = Decimal("0.20")
-    """a message is sent about a workload whose hourly average stays below it for four hours"""
+    """a workload whose hourly average stays below it for four hours is reported"""
     idle: values.Ratio = Decimal("0.05")
-    """a GPU that a pod held for an hour without rising above it counts as idle; must be below `underutilized`"""
+    """a GPU that a pod held for an hour without rising above it counts as idle; less than `underutilized`"""
 
     def contradictions(self) -> Iterator[Wrong]:
         for lower, upper in (("low", "high"), ("idle", "underutilized")):
@@ -266,13 +266,13 @@ class Utilization(Section):
 
 class ApprovalSpec(Section):
     removals: bool = False
-    """ask for approval before removing idle nodes and before emptying busy ones"""
+    """ask before removing idle nodes and emptying busy ones"""
     growth_above_usd_per_hour: values.Money | None = None
-    """ask for approval before growth whose new nodes cost more than this an hour"""
+    """ask before growth whose new nodes cost more than this an hour"""
     wait: values.LongerThanZero = timedelta(minutes=15)
-    """how long to wait for an answer, at least `1m`; a removal is asked about this long before it is due"""
+    """time to answer, at least `1m`; a removal is asked about this long before it is due"""
     unanswered: Unanswered = Unanswered.PROCEED
-    """what happens to the change without an answer in that time"""
+    """what happens [without an answer](guardrails.md#approved)"""
 
     def contradictions(self) -> Iterator[Wrong]:
         if not self.removals and self.growth_above_usd_per_hour is None:
@@ -289,7 +289,7 @@ class PoolSpec(Section):
     civo_pool_id: values.Identifier = Field(
         examples=["Civo's id of the pool, which `civo kubernetes node-pool list` shows, such as civo_pool_id: 5f3c"]
     )
-    """Civo's id: the node label `kubernetes.civo.com/civo-node-pool` and the alert label `pool`"""
+    """Civo's id: node label `kubernetes.civo.com/civo-node-pool`, alert label `pool`"""
     size: values.Identifier = Field(examples=["Civo's size of its nodes, such as size: an.g1.l40s.kube.x1"])
     """Civo's size of its nodes; determines the price"""
     resources: dict[values.GpuResource, values.Units] = Field(
@@ -297,30 +297,30 @@ class PoolSpec(Section):
     )
     """GPUs of one node: `nvidia.com/gpu`, `nvidia.com/gpu.shared` (time-sliced replicas) or `nvidia.com/mig-...`"""
     max_nodes: values.Whole = Field(examples=["the most nodes that the pool may have, such as max_nodes: 8"])
-    """never more nodes than this, whatever the demand; 0 keeps the pool empty"""
+    """the most nodes, whatever the demand; 0 keeps the pool empty"""
     price_usd_per_hour: values.Money | None = None
     """the price of a node-hour; overrides every price file"""
     labels: dict[values.LabelKey, values.LabelValue] = Field(default_factory=dict)
-    """labels that its nodes carry, so that demand can be matched while it has none"""
+    """labels of its nodes, to match demand while it has none"""
     taints: tuple[TaintSpec, ...] = ()
     min_nodes: values.Whole = 0
-    """never fewer nodes than this, unless a maximum or the budget requires it"""
+    """the fewest nodes, unless a maximum or the budget requires fewer"""
     standby_nodes: values.Whole = 0
-    """idle nodes kept ready for the next workload"""
+    """idle nodes kept ready"""
     cooldown: Cooldown = Cooldown()
     utilization: Utilization = Utilization()
     temperature_celsius: values.Celsius = 85
-    """a message is sent about a GPU that is hotter for five minutes"""
+    """a GPU that is hotter for five minutes is reported"""
     idle_for: values.LongerThanZero = timedelta(minutes=10)
-    """how long a node must be idle before it may be removed; not used where billing is by the hour"""
+    """how long a node must be idle before removal; not used with hourly billing"""
     provision_timeout: values.LongerThanZero = timedelta(minutes=20)
-    """how long a new node may take until its GPUs are allocatable, and how long a broken one may stay so; after that
-    it is removed if nothing runs there, and the pool [tries one node at a time](guardrails.md#provisioning_works)"""
+    """time for a new node until its GPUs are allocatable, and for a broken one to recover; then it is removed if
+    nothing runs there, and the pool [tries one node at a time](guardrails.md#provisioning_works)"""
     apply_to_nodes: bool = False
     """put `labels` and `taints` on nodes that Civo created without them"""
     windows: tuple[WindowSpec, ...] = ()
     budget_usd: values.Money | None = None
-    """the pool's own monthly allowance, at most `budget.monthly_usd`"""
+    """its monthly allowance, at most `budget.monthly_usd`"""
     approval: ApprovalSpec | None = None
 
     @property

@@ -27,14 +27,14 @@ EIGHT_GPUS = 8  # the most of one node
 
 class PriceRange(Section):
     from_usd_per_gpu_hour: Money = Field(examples=["the lowest plausible price of a GPU-hour in USD"])
-    """a warning is shown for a price per GPU-hour below this"""
+    """a lower price of a GPU-hour gets a warning"""
     to_usd_per_gpu_hour: Money = Field(examples=["the highest plausible price of a GPU-hour in USD"])
-    """and for one above this"""
+    """a higher one too"""
 
 
 class SizePrice(Section):
     usd_per_hour: Money = Field(examples=["the price of one node-hour in USD"])
-    """the price of one node of that size for one hour, before tax"""
+    """the price of a node-hour, before tax"""
     kind: Text | None = None
     """its kind of GPU, one of `kinds`"""
     gpus: Units | None = None
@@ -48,9 +48,9 @@ class CodePrice(Section):
     """What a charge other than a node of a priced size costs in USD: per hour, or per GB and hour."""
 
     usd_per_hour: Money | None = None
-    """the price of a charge with that code per hour, such as `loadbalancer`; 0 is free"""
+    """price per hour of a charge such as `loadbalancer`; 0 is free"""
     usd_per_gb_hour: Money | None = None
-    """the same per GB and hour, such as `volume`; one of the two"""
+    """or per GB and hour, such as `volume`"""
 
     def contradictions(self) -> Iterator[Wrong]:
         if (self.usd_per_hour is None) == (self.usd_per_gb_hour is None):

@@ -47,7 +47,7 @@ HEARD = Check(
 )
 ROUND = Check(
     "alertmanager.test_alert",
-    "with `--send-test-alert`: whether an alert posted to Alertmanager arrives at the server, and how long it takes",
+    "whether an alert posted to Alertmanager arrives at the server (with `--send-test-alert`)",
     "see which receiver amtool routes it to, and Alertmanager's log: 401 is a wrong token, a timeout a NetworkPolicy",
 )
 

@@ -62,13 +62,13 @@ GPUS = Check(
 )
 QUOTA = Check(
     "civo.quota",
-    "whether instances, CPU, RAM and disk of the account's quota allow every pool its `max_nodes` (within "
-    "`limits.max_gpus`) in addition to current usage; Civo has no GPU quota",
+    "whether the account's quota of instances, CPU, RAM and disk allows every pool its `max_nodes` (within "
+    "`limits.max_gpus`) beside current usage; Civo has no GPU quota",
     "ask Civo to raise the quota (dashboard, Quota), or lower max_nodes",
 )
 CHARGES = Check(
     "civo.charges",
-    "whether the account's charges can be read: a new store starts from them, and the ledger is compared with them",
+    "whether the account's charges can be read: a new store starts from them",
     "use a key that may read charges, or state the month's spend (budget.spent_usd_stated)",
 )
 CHECKS = (KEY, REGION, CLUSTER, POOLS, SIZE, LABELS, TAINTS, PRICE, OFFERED, GPUS, QUOTA, CHARGES)

@@ -17,7 +17,7 @@ LOADS = Check(
 )
 ODD = Check(
     "configuration.odd",
-    "settings that are valid and probably a mistake: misspelt variables, a price far from the list, no budget",
+    "whether settings look like a mistake: misspelt variables, a price far from the list, no budget",
     "correct it, or ignore the warning if it is intended: docs/configuration.md has every key",
 )
 TOKENS = Check(
@@ -27,7 +27,7 @@ TOKENS = Check(
 )
 MODE = Check(
     "configuration.mode",
-    "whether it writes to Civo and the cluster (`act`) or only reports what it would do (`observe`)",
+    "whether it changes Civo and the cluster (`act`) or only reports (`observe`)",
     "once its decisions are what you want, set `mode: act` and restart (docs/operations.md, Observe first)",
 )
 LINKS = Check(

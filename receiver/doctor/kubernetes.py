@@ -31,8 +31,8 @@ CREDENTIALS = Check(
 )
 RIGHTS = Check(
     "kubernetes.rights",
-    "whether the current user has every right that the configured features need, by SelfSubjectAccessReview; to check "
-    "the autoscaler's service account run it in the pod",
+    "whether the current user (in the pod: the autoscaler's service account) has every right that the configured "
+    "features need",
     "grant it in the ClusterRole (docs/operations.md, Rights in the cluster)",
 )
 FORBIDDEN = "http_403"

@@ -36,7 +36,7 @@ COMPLETE = Check(
 )
 SENT = Check(
     "messages.test_message",
-    "with `--send-test-message`: whether every destination accepts a test message",
+    "whether every destination accepts a test message (with `--send-test-message`)",
     "correct the URL, invite the bot into the channel, or allow egress to it (NetworkPolicy, proxy)",
 )
 

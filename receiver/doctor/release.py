@@ -25,7 +25,7 @@ SERVER = Check(
 )
 UNDONE = Check(
     "release.undone",
-    "each of the autoscaler's cordons, soft taints, quotas and held queues, as it is undone",
+    "whether each of the autoscaler's cordons, soft taints, quotas and held queues was undone",
     "fix the reason it gives: a missing right (docs/operations.md, Rights in the cluster), or an object that changed "
     "meanwhile; then run --release again",
 )

@@ -271,7 +271,7 @@ class UnitDocument(ReportPart):
     usd: Usd | None
     count: float | None
     usd_per: Annotated[Usd, AfterValidator(lambda usd: round(usd, 6))] | None
-    why_not: str | None
+    why_not: Annotated[str | None, says("why usd_per is null")]
 
 
 class PeaksDocument(ReportPart):
@@ -301,9 +301,9 @@ class BaselineDocument(ReportPart):
     """How many nodes of a size there always were."""
 
     size: str
-    always: Count
-    any_hours: Hours
-    peak: Count
+    always: Annotated[Count, says("nodes at every moment")]
+    any_hours: Annotated[Hours, says("with at least one node")]
+    peak: Annotated[Count, says("nodes at most")]
 
 
 class CommitmentDocument(ReportPart):
@@ -382,8 +382,8 @@ class ReportDocument(ReportPart):
     gpu_hours: Hours
     usd: Usd
     paid_for: PaidForDocument
-    idle: AmountDocument
-    nobodys: AmountDocument
+    idle: Annotated[AmountDocument, says("held and idle, and unallocated, together")]
+    nobodys: Annotated[AmountDocument, says("what was not held: in no team's report")]
     efficiency: Rounded | None
     efficiency_target: Ratio | None
     memory_waste: Rounded | None
@@ -392,25 +392,25 @@ class ReportDocument(ReportPart):
     kinds: Listed[CostRow]
     teams: Listed[CostRow]
     unlabelled: Unlabelled
-    unpriced: Listed[str]
+    unpriced: Annotated[Listed[str], says("sizes whose nodes have no price and are in no amount")]
     consumers: Annotated[Listed[Consumer], says("the ten dearest workloads")]
-    consumers_total: Count
-    budget: ReportBudget | None
+    consumers_total: Annotated[Count, says("how many there are")]
+    budget: Annotated[ReportBudget | None, says("that of the report's scope")]
     budgets: Listed[ReportBudget]
-    standstills: Listed[StandstillDocument]
-    standstills_total: Count
+    standstills: Annotated[Listed[StandstillDocument], says("when pools did not grow; the first 50")]
+    standstills_total: Annotated[Count, says("how many there are")]
     jobs: JobsDocument
     waits: WaitsDocument
-    per_workload_usd: Cents | None
-    per_completed_usd: Cents | None
+    per_workload_usd: Annotated[Cents | None, says("mean; null: there were none")]
+    per_completed_usd: Annotated[Cents | None, says("mean; null: there were none")]
     units: Listed[UnitDocument]
-    right_sizes: Listed[RightSizeDocument]
-    right_sizes_total: Count
-    right_sizes_usd: Cents
+    right_sizes: Annotated[Listed[RightSizeDocument], says("the ten largest savings")]
+    right_sizes_total: Annotated[Count, says("how many there are")]
+    right_sizes_usd: Annotated[Cents, says("what all of them save")]
     tight: Annotated[Listed[PeaksDocument], says("workloads that fill their memory")]
     baselines: Listed[BaselineDocument]
     commitments: Listed[CommitmentDocument]
-    always_on: AlwaysOnDocument | None
+    always_on: Annotated[AlwaysOnDocument | None, says("null for a team")]
     days: Listed[DayDocument]
     lines: Annotated[Listed[ReportLine], says("the dearest first")]
 

@@ -212,7 +212,7 @@ def document(version: str, *, closed: bool = False) -> Schema:
             "version": version or "0",
             "summary": "Why GPU node pools grow and shrink, what that costs, and overrides of policy.",
             "description": "Times are RFC 3339 in UTC, money is USD as text, ratios are 0 to 1, null is not known."
-            " docs/http-api.md explains each field. Newer servers may answer more fields.",
+            " docs/http-api.md has examples. Newer servers may answer more fields.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": "/"}],

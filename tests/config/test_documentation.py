@@ -27,8 +27,8 @@ def section(title: str) -> str:
 
 
 def documented(title: str) -> dict[str, str]:
-    """Key to its default column."""
-    rows = re.findall(r"^\| `([^`]+)` \|[^|]*\| ([^|]*) \|", section(title), re.MULTILINE)
+    """Key to its default."""
+    rows = re.findall(r"^\| `([^`]+)` \| [^|(]* \(([^|]*)\) \|", section(title), re.MULTILINE)
     assert len(rows) == len(dict(rows)), "a key is documented twice"
     return dict(rows)
 
@@ -48,7 +48,7 @@ def leaves(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, Any]
 
 
 def spelled(default: Any) -> set[str]:
-    """What the default column may say."""
+    """What the page may say of a default."""
     if default is PydanticUndefined:
         return {"required"}
     if default is None or default in ((), {}):

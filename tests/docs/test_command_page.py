@@ -9,7 +9,7 @@ from receiver.cli.main import main as program
 from receiver.cli.status import COLUMNS
 from tests.docs.pages import section, table, text_of
 from tests.lint import none_of
-from tools.command_page import commands, filled
+from tools.command_page import ELSEWHERE, commands, filled
 
 PAGE = text_of("docs/command-line.md")
 NAMED = dict(commands())
@@ -26,9 +26,10 @@ def test_every_command_of_every_group_is_in_the_table() -> None:
             assert f"`{name} {leaf}".rstrip() in told
 
 
-def test_every_option_of_a_command_is_in_its_row() -> None:
+def test_every_option_of_a_command_is_in_its_row_or_on_the_pages_to_which_it_leads() -> None:
     rows = table(section(PAGE, "Commands"))
     told = {name: [row[-1] for row in rows if re.match(rf"`{re.escape(name)}(`| [^a-z])", row[0])] for name in NAMED}
+    led = {name: [text_of(f"docs/{page}.md") for page in pages] for name, pages in ELSEWHERE.items()}
     options = [
         (name, option)
         for name, command in NAMED.items()
@@ -36,7 +37,8 @@ def test_every_option_of_a_command_is_in_its_row() -> None:
         if isinstance(parameter, click.Option)
         for option in parameter.opts
     ]
-    none_of(f"{name} {option}" for name, option in options if len(told[name]) != 1 or option not in told[name][0])
+    assert [name for name in NAMED if len(told[name]) != 1] == []
+    none_of(f"{name} {option}" for name, option in options if option not in " ".join(led.get(name, told[name])))
 
 
 def test_the_exit_statuses_are_those_that_commands_end_with() -> None:

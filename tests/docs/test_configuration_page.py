@@ -28,9 +28,9 @@ def test_the_page_is_as_the_model_is_now() -> None:
 
 
 def test_what_was_changed_by_hand_in_a_table_is_put_right() -> None:
-    said = "| `tick` | duration, 1s to 5m | `10s` |"
+    said = "| `tick` | duration, 1s to 5m (`10s`) |"
     assert said in TEXT
-    assert filled(TEXT.replace(said, "| `tick` | duration | `1h` |")) == TEXT
+    assert filled(TEXT.replace(said, "| `tick` | duration (`1h`) |")) == TEXT
 
 
 def test_of_two_tables_a_key_stands_in_the_one_that_names_it_more_closely() -> None:
@@ -61,7 +61,7 @@ def test_a_meaning_is_one_line_that_a_table_can_hold(model: type[Section]) -> No
 @pytest.mark.parametrize(
     ("hint", "words"),
     [
-        (Duration, "duration"),
+        (Duration, "duration, or 0"),
         (Whole | None, "count"),
         (tuple[ObjectName, ...], "list of names"),
         (dict[ObjectName, LongerThanZero], "name to duration"),

@@ -9,11 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from receiver.adapters.kubernetes.cluster import credentials as credentials_of
 from receiver.cli.main import main
 from receiver.config.environment import DATABASE, SECRET, VARIABLES, read_environment
 from receiver.server import gunicorn_conf
+from tests.docs.commands import fenced
 from tests.docs.pages import text_of
 from tests.image.unit import FOLDER, UNIT, credentials, environment_file, lines, variables
+from tests.rules.files import binary
+from tools.fetch_kubectl import VERSIONS
 
 ROOT = Path(__file__).parents[2]
 KNOWN = {*VARIABLES, *(f"{name}_FILE" for name in SECRET)}
@@ -54,26 +58,50 @@ def test_secrets_are_no_variables() -> None:
     assert not set(SECRET) & {*variables("/credentials"), *environment_file()}
 
 
-def test_after_the_steps_of_the_page_secrets_are_for_root_alone_and_the_rest_for_the_user_of_the_service(
-    tmp_path: Path,
+@pytest.mark.parametrize("umask", ["022", "077"])
+def test_the_page_makes_every_secret_for_its_one_reader_in_a_folder_that_all_may_enter(
+    umask: str, tmp_path: Path
 ) -> None:
-    steps = dict(re.findall(r"^## (\d)\. .*?\n(.*?)(?=^## )", PAGE, re.MULTILINE | re.DOTALL))
-    [secrets], [configured] = (re.findall(r"^```sh\n(.*?)^```", steps[n], re.MULTILINE | re.DOTALL) for n in "34")
     for name in ("kubectl", "openssl"):
         (tmp_path / name).write_text("#!/bin/sh\necho c2VjcmV0\n")
         (tmp_path / name).chmod(0o755)
+    made = [line for line in fenced(PAGE) if f" {FOLDER}/" in line]
     etc = tmp_path / "etc"
-    etc.mkdir()
-    script = f"umask 022\n{secrets}echo 'mode: observe' > {FOLDER}/config.yaml\n{configured}"
-    script = script.replace("/opt/gpu-autoscaler/bin/gpu-autoscaler", "true").replace(FOLDER, str(etc))
+    script = "\n".join([f"umask {umask}", *made]).replace(FOLDER, str(etc)).replace(" -o prometheus", "")
     path = f"{tmp_path}:{os.environ['PATH']}"
     subprocess.run(["sh", "-euc", script], cwd=ROOT, env={"PATH": path}, check=True, timeout=30)
     modes = {file.name: oct(file.stat().st_mode & 0o777) for file in etc.iterdir()}
-    theirs = {"config.yaml", "environment"}
-    assert {name for name, mode in modes.items() if mode == "0o644"} == theirs
-    assert {name for name, mode in modes.items() if mode == "0o600"} == set(modes) - theirs
-    made_here = {Path(source).name for source in credentials().values()} - {"kubeconfig"}  # step 2 makes that
-    assert set(modes) - theirs == made_here
+    assert modes == {Path(source).name: "0o600" for source in credentials().values()} | {"webhook-token": "0o400"}
+    [owned] = [line for line in made if " -o prometheus" in line]
+    assert owned.endswith(f" -o prometheus /dev/stdin {FOLDER}/webhook-token")  # Alertmanager's user
+    assert oct(etc.stat().st_mode & 0o777) == "0o755"
+
+
+def test_the_kubeconfig_of_the_page_has_the_token_and_the_certificate_of_the_secret(tmp_path: Path) -> None:
+    [said] = [line for line in fenced(PAGE) if line.endswith("/kubeconfig")]
+    template, address = re.findall(r"go-template-file=(\S+)|s#APISERVER#(\S+)#", said)
+    made = [binary(f"kubectl-{min(VERSIONS)}"), "create", "secret", "generic", "any", "--dry-run=client"]
+    given = ["--from-literal=token=eyJ.token", "--from-literal=ca.crt=PEM", f"--output=go-template-file={template[0]}"]
+    ran = subprocess.run([*made, *given], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
+    file = tmp_path / "kubeconfig"
+    file.write_text(ran.stdout.replace("APISERVER", address[1]))
+    found = credentials_of(str(file))
+    assert found.host == f"https://{address[1]}"
+    assert [*found.api_key.values()] == ["Bearer eyJ.token"]
+    assert Path(str(found.ssl_ca_cert)).read_text() == "PEM"
+
+
+def test_the_page_has_twelve_commands_and_no_script() -> None:
+    said = list(fenced(PAGE))
+    assert len(said) == 12
+    assert [line for line in said if re.search(r"<<|\$\(|;|&&|\bexport\b|^\w+\(\)", line)] == []
+
+
+def test_the_environment_of_the_page_names_what_the_example_must_name() -> None:
+    [shown] = re.findall(r"^```ini\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    there = dict(line.split("=", 1) for line in shown.splitlines())
+    assert there.items() <= environment_file().items()
+    assert {name for name in VARIABLES if name.startswith("CIVO_")} - set(SECRET) == there.keys()
 
 
 def test_the_files_of_the_unit_are_those_of_the_page() -> None:

@@ -2,8 +2,8 @@
 
     python -m tests.rules.faults [--write] [WORD ...]
 
-Runs the faults (those with a WORD in their title, else all), prints what fired, then the table, and ends with status 1
-when an alert fires that should not, or does not fire that should. ``--write`` puts the table into docs/alerts.md.
+Runs the faults (those with a WORD in their title, else all), prints what fired, and ends with status 1
+when an alert fires that should not, or does not fire that should. ``--write`` writes docs/alerts.md.
 How hours pass in seconds, and why that is faithful: tests/rules/hours.py.
 """
 
@@ -24,13 +24,12 @@ PAGE = ROOT / "docs" / "alerts.md"
 INTRODUCTION = """\
 # Alerts
 
-Every alert of `rules/`, and what was seen to raise it. Written by `make alerts`, which brings every fault about in the
-simulator or in the receiver, runs the rules as they are shipped over what Prometheus would have scraped meanwhile, and
-compares. It shortens no time: hours pass in seconds because the clock is turned by hand.
+Every alert of `rules/` and what raises it. `make alerts` writes this page: it causes each fault in the simulator or the
+receiver, runs the shipped rules over what Prometheus would have scraped, and compares the alerts that fire. Nothing is
+shortened: the clock is simulated, so hours pass in seconds.
 
-What it does not show: rules and scrapes come every 30 s here whatever the interval of their group; the receiver acts on
-what it looks up and gets no webhooks; the two counters of Alertmanager and Prometheus are taken from real ones and
-counted up by hand.
+Limits of this test: scrapes and rules run every 30 s, whatever the interval of a group; the receiver gets no webhooks;
+the failure counters of Alertmanager and Prometheus are real ones, increased by hand.
 """
 
 
@@ -48,49 +47,34 @@ def expected(fault: Fault) -> set[str]:
 
 def page() -> str:
     """Return docs/alerts.md."""
-    return "\n".join([INTRODUCTION, *_alerts(), "", *_faults(), "", *table(FAULTS), ""])
+    return "\n".join([INTRODUCTION, *_alerts(), "", *_companions(), "", *_silent(), ""])
 
 
 def _alerts() -> Iterator[str]:
-    yield "## Who is raised by what\n"
-    yield "The numbers are those of the faults below. `GpuAutoscalerHeartbeat` always fires.\n"
+    yield "## What raises each alert\n"
+    yield "Each runbook says what to do; [rules](guardrails.md#other-rules) says what an `action` does.\n"
     yield "| alert | action | severity | raised by |"
     yield "|---|---|---|---|"
     for alert in sorted(ALERTS, key=lambda rule: rule.name):
-        by = [str(n) for n, fault in enumerate(FAULTS, start=1) if alert.name in fault.raises]
+        by = "; ".join(fault.title for fault in FAULTS if alert.name in fault.raises)
         labels = alert.body["labels"]
-        said = "everything" if alert.name == HEARTBEAT else ", ".join(by)
+        said = "always" if alert.name == HEARTBEAT else by
         yield f"| [{alert.name}](runbooks/{alert.name}.md) | {labels['action']} | {labels['severity']} | {said} |"
 
 
-def _faults() -> Iterator[str]:
-    yield "## What raises whom\n"
-    yield "Beside the alerts of its row, a fault raises none.\n"
-    yield "| no | fault | raises | and with it |"
-    yield "|---|---|---|---|"
-    for number, fault in enumerate(FAULTS, start=1):
-        also = "; ".join(f"{name}: {why}" for name, why in fault.also.items())
-        yield f"| {number} | {fault.title} | {', '.join(fault.raises) or 'nothing'} | {also} |"
+def _companions() -> Iterator[str]:
+    yield "## Faults that raise further alerts\n"
+    yield "A fault raises no other alert than those of these two tables.\n"
+    yield "| fault | also raises |"
+    yield "|---|---|"
+    for fault in FAULTS:
+        if fault.also:
+            yield f"| {fault.title} | {'; '.join(f'{name}: {why}' for name, why in fault.also.items())} |"
 
 
-def table(faults: Sequence[Fault]) -> Iterator[str]:
-    """Yield the table of every alert against every fault."""
-    yield "## Every alert against every fault\n"
-    yield "`X` must fire, `o` fires with it, `.` must not.\n"
-    yield "```text"
-    width = max(len(alert.name) for alert in ALERTS)
-    numbers = [FAULTS.index(fault) + 1 for fault in faults]
-    yield f"{'':{width}} " + "".join(f"{n:>3}" for n in numbers)
-    for alert in sorted(ALERTS, key=lambda rule: rule.name):
-        marks = "".join(f"{_mark(alert.name, fault):>3}" for fault in faults)
-        yield f"{alert.name:{width}} {marks}"
-    yield "```"
-
-
-def _mark(alert: str, fault: Fault) -> str:
-    if alert in fault.raises or alert == HEARTBEAT:
-        return "X"
-    return "o" if alert in fault.also else "."
+def _silent() -> Iterator[str]:
+    yield "## Faults that raise no alert\n"
+    yield from (f"- {fault.title}" for fault in FAULTS if not expected(fault) - {HEARTBEAT})
 
 
 def main() -> int:
@@ -112,7 +96,6 @@ def main() -> int:
             missing, surplus = expected(fault) - found, found - expected(fault)
             sys.stdout.write(f"  WRONG: missing {sorted(missing)}, not expected {sorted(surplus)}\n")
         sys.stdout.flush()
-    sys.stdout.write("\n" + "\n".join(table(chosen)) + "\n")
     if told.write and not wrong:
         PAGE.write_text(page(), encoding="utf-8")
     return 1 if wrong else 0

@@ -81,7 +81,7 @@ FAULTS = (
     Fault(title="a GPU is at 84 C", course=_says("DCGM_FI_DEV_GPU_TEMP", 84, 12)),
     Fault(title="a GPU falls off the bus (XID 79)", raises=("GpuXidFatal",), course=_xid(79)),
     Fault(
-        title="a GPU falls off the bus (XID 79) and is not reported any more",
+        title="a GPU falls off the bus (XID 79) and its metrics end",
         raises=("GpuXidFatal",),
         also={"GpuTelemetryMissing": "the exporter is silent too"},
         course=_falls_off_the_bus,
@@ -109,16 +109,16 @@ FAULTS = (
         config=WITH_LARGE,
     ),
     Fault(
-        title="a pod does nothing with its GPU for 80 minutes",
+        title="a pod does not use its GPU for 80 minutes",
         raises=("GpuAllocatedIdle",),
         also=UNDERUSED,
         course=_works_at(0.0, 80),
     ),
     Fault(
-        title="a pod works at 15 % for five and a half hours",
+        title="a pod runs at 15 % for five and a half hours",
         raises=("GpuWorkloadUnderutilized",),
         also=UNDERUSED,
         course=_works_at(0.15, 330),
     ),
-    Fault(title="a pod works at 45 % for 80 minutes", course=_works_at(0.45, 80)),
+    Fault(title="a pod runs at 45 % for 80 minutes", course=_works_at(0.45, 80)),
 )

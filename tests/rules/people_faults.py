@@ -215,22 +215,22 @@ def _second_cluster(h: Hours) -> None:
 TIGHT = a_policy(budget=Budget(monthly_usd=Decimal(1500)))  # two nodes for 31 days cost 1919.52 USD
 
 FAULTS = (
-    Fault(title="60 % of a budget are spent", raises=("GpuBudgetWarn",), course=_twenty_minutes, policy=_spent("0.6")),
-    Fault(title="85 % of a budget are spent", raises=("GpuBudgetHold",), course=_twenty_minutes, policy=_spent("0.85")),
-    Fault(title="a budget is spent", raises=("GpuBudgetStop",), course=_twenty_minutes, policy=_spent("1.01")),
+    Fault(title="60 % of a budget is spent", raises=("GpuBudgetWarn",), course=_twenty_minutes, policy=_spent("0.6")),
+    Fault(title="85 % of a budget is spent", raises=("GpuBudgetHold",), course=_twenty_minutes, policy=_spent("0.85")),
+    Fault(title="all of a budget is spent", raises=("GpuBudgetStop",), course=_twenty_minutes, policy=_spent("1.01")),
     Fault(
-        title="what runs costs more than the month's budget",
+        title="running nodes will cost more than the month's budget",
         raises=("GpuBudgetForecastExceeded",),
         course=_two_hours,
         policy=TIGHT,
     ),
     Fault(
-        title="a new database, and Civo does not tell its charges",
+        title="a new database, and Civo's charges cannot be read",
         raises=("GpuSpendUnknown",),
         course=_no_charges,
     ),
     Fault(
-        title="a node of eight H100 is kept idle",
+        title="a node with eight H100 stays idle",
         raises=("GpuIdleCostHigh",),
         also=AN_IDLE_NODE,
         course=_two_hours,
@@ -239,9 +239,9 @@ FAULTS = (
     ),
     Fault(title="the receiver is down", raises=("GpuAutoscalerDown",), course=_receiver_gone),
     Fault(
-        title="the receiver's database takes nothing",
+        title="the receiver's database rejects writes",
         raises=("GpuAutoscalerStepsFail",),
-        also={"GpuAutoscalerStepsSlow": "no step is finished"},
+        also={"GpuAutoscalerStepsSlow": "no step finishes"},
         course=_database_gone,
     ),
     Fault(
@@ -250,39 +250,39 @@ FAULTS = (
         course=_steps_fail_at_their_end,
     ),
     Fault(
-        title="a bug sets every pool aside in every step of the receiver",
+        title="a bug stops the decision of every pool",
         raises=("GpuAutoscalerPartFails", "GpuAutoscalerStepsFail", "GpuAutoscalerStepsSlow"),
         course=_bug_in("receiver.core.scaling.decide._decided"),
     ),
     Fault(
-        title="the receiver cannot make its picture",
+        title="the receiver cannot build its snapshot",
         raises=("GpuAutoscalerPartFails",),
         course=_bug_in("receiver.step.publish.picture"),
     ),
     Fault(title="the receiver's loop hangs", raises=("GpuAutoscalerStepsSlow",), course=_loop_hangs),
-    Fault(title="the heartbeat stays away", raises=("GpuAutoscalerSourceDown",), course=_no_heartbeat),
+    Fault(title="the heartbeat does not arrive", raises=("GpuAutoscalerSourceDown",), course=_no_heartbeat),
     Fault(
         title="the receiver's loop hangs in the middle of an action",
         raises=("GpuAutoscalerActionStuck",),
-        also={"GpuAutoscalerStepsSlow": "no step is finished"},
+        also={"GpuAutoscalerStepsSlow": "no step finishes"},
         course=_hangs_in_an_action,
     ),
     Fault(
-        title="two replicas have a database each",
+        title="two replicas use different databases",
         raises=("GpuAutoscalerNotOneLeader",),
         course=_replicas("one.db", "other.db"),
     ),
     Fault(
-        title="a process that is not scraped keeps the lead from two replicas",
+        title="a process that is not scraped leads instead of two replicas",
         raises=("GpuAutoscalerNotOneLeader",),
-        also={"GpuAutoscalerStepsSlow": "no step is finished"},
+        also={"GpuAutoscalerStepsSlow": "no step finishes"},
         course=_replicas("one.db", "one.db", held=True),
     ),
     Fault(title="a second replica waits for the first", course=_replicas("one.db", "one.db")),
-    Fault(title="somebody keeps changing a count", raises=("GpuAutoscalerPoolDrifts",), course=_somebody_counts),
+    Fault(title="another system keeps changing a count", raises=("GpuAutoscalerPoolDrifts",), course=_somebody_counts),
     Fault(title="the receiver's clock is 90 s ahead", raises=("GpuAutoscalerClockSkewed",), course=_clock_is_ahead),
     Fault(
-        title="the configuration file is changed to one that cannot be used",
+        title="the configuration file becomes invalid",
         raises=("GpuAutoscalerConfigurationRefused",),
         course=_bad_file,
     ),
@@ -290,7 +290,7 @@ FAULTS = (
     Fault(
         title="the destination of messages does not answer",
         raises=("GpuAutoscalerNoticesStuck",),
-        also={"GpuPodsPending": "what is told is a growth, for a pod that waits"},
+        also={"GpuPodsPending": "the message is about a growth, for a waiting pod"},
         course=_nobody_listens,
     ),
     Fault(title="Alertmanager has a wrong token", raises=("GpuAutoscalerWebhooksFail",), course=_wrong_token),

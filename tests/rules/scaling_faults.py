@@ -142,13 +142,13 @@ FULL = a_policy(small={"max_nodes": 2})
 
 FAULTS = (
     Fault(title="nothing is wrong", course=_nothing),
-    Fault(title="a pod waits for the node that is bought for it", raises=("GpuPodsPending",), course=_waits),
-    Fault(title="a pool works at 95 %", raises=("GpuPoolBusy",), course=_busy_pool),
-    Fault(title="a pool works at 30 % and nothing waits", raises=("GpuPoolUnderutilized",), course=_underused),
-    Fault(title="a job ends and its node is left", raises=("GpuNodesIdle",), course=_job_ends),
+    Fault(title="a pod waits for its new node", raises=("GpuPodsPending",), course=_waits),
+    Fault(title="a pool runs at 95 %", raises=("GpuPoolBusy",), course=_busy_pool),
+    Fault(title="a pool runs at 30 % and no pod waits", raises=("GpuPoolUnderutilized",), course=_underused),
+    Fault(title="a job ends and its node is idle", raises=("GpuNodesIdle",), course=_job_ends),
     Fault(title="dcgm-exporter does not answer", raises=("GpuTelemetryMissing",), course=_no_telemetry),
     Fault(
-        title="kube-state-metrics shows no labels, as by default",
+        title="kube-state-metrics exports no labels (its default)",
         raises=("GpuNodesWithoutPool",),
         course=_no_pool_labels,
         config={"metrics": {"node_labels": []}},
@@ -168,9 +168,9 @@ FAULTS = (
     Fault(title="a node's driver crashes", raises=("GpuNodeWithoutGpus",), course=_driver_crashes),
     Fault(title="a node's kubelet stops answering", course=_kubelet_silent),
     Fault(title="Civo has no stock", raises=("GpuPoolOutOfStock",), also=WAITS, course=_no_stock),
-    Fault(title="the account's quota is used up", raises=("GpuPoolOutOfStock",), also=WAITS, course=_no_quota),
+    Fault(title="the account has no quota left", raises=("GpuPoolOutOfStock",), also=WAITS, course=_no_quota),
     Fault(
-        title="somebody else buys three nodes where one an hour is allowed",
+        title="another system buys three nodes where one an hour is allowed",
         raises=("GpuNodesCreatedRapidly",),
         also=IDLE_NODE,
         course=_nodes_by_another,

@@ -171,7 +171,7 @@ def test_a_prometheus_outside_finds_and_scrapes_every_exporter_and_kube_state_me
     (tmp_path / "ca.crt").write_text((TLS / "cert.pem").read_text())
     with api_server() as address:
         said = TEXT.replace("APISERVER", address).replace("/etc/prometheus/kubernetes", str(tmp_path))
-        said = said.replace("interval: 15s", "interval: 1s").replace("/etc/prometheus/gpu-autoscaler", str(RULES))
+        said = said.replace("interval: 15s", "interval: 1s").replace("/opt/civo-gpu-autoscaler/rules", str(RULES))
         (tmp_path / "prometheus.yml").write_text(said)
         arguments = (f"--config.file={tmp_path}/prometheus.yml", f"--storage.tsdb.path={tmp_path}/data")
         with running("prometheus", tmp_path / "log", *arguments) as url:

@@ -45,7 +45,7 @@ class Cause(StrEnum):
     HELD = "held", "runbooks/GpuPodsPending.md"
     MISFIT = "misfit", f"{ODD}#no-pool-can-hold-a-pod"
     STUCK = "stuck", "runbooks/GpuScaleUpStuck.md"
-    UNKNOWN = "unknown", f"{ODD}#a-node-is-told-as-neither-busy-nor-idle"
+    UNKNOWN = "unknown", f"{ODD}#a-node-is-neither-busy-nor-idle"
     MISDESCRIBED = "misdescribed", f"{ODD}#a-node-offers-other-gpus-than-configured"
     NOT_DRAINED = "not_drained", "how-it-decides.md#what-drains-and-what-keeps-a-node"
     UNJOINED = "unjoined", f"{ODD}#nodes-that-belong-to-no-instance"

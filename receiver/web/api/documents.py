@@ -339,7 +339,7 @@ class CostsDocument(Published):
     by: Annotated[str, word(By)] = ""
     until: Annotated[Instant | None, says("up to when it counts")] = None
     observed_from: Annotated[Instant | None, says("from when on it is known who held GPUs")] = None
-    complete: bool = False
+    complete: Annotated[bool, says("whether all of the month is known and over")] = False
     total_usd: Usd = Decimal(0)
     unpriced: Annotated[Listed[str], says("sizes without a price, not in it")] = ()
     lines: Listed[CostsLine] = ()

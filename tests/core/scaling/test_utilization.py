@@ -1,4 +1,4 @@
-"""What high, middle and low utilization do to a pool: the tables of docs/guardrails.md, cell by cell."""
+"""What high, middle and low utilization do to a pool: the table of docs/guardrails.md, cell by cell."""
 
 from dataclasses import replace
 from datetime import timedelta
