@@ -1,0 +1,18 @@
+"""docs/faq.md: twenty questions that newcomers ask, each answered within two clicks from README.md."""
+
+import re
+
+from tests.docs.pages import table, text_of
+from tests.lint import none_of
+
+ROWS = table(text_of("docs/faq.md"))
+
+
+def test_each_of_twenty_questions_has_a_short_answer_and_the_page_that_has_the_long_one() -> None:
+    assert len(ROWS) == 20
+    none_of(question for question, answer in ROWS if not question.endswith("?") or len(answer.split()) > 45)
+    none_of(question for question, answer in ROWS if not re.search(r": \[[^]]+\]\([\w-]+\.md(#[\w-]+)?\)\.$", answer))
+
+
+def test_the_readme_leads_to_the_questions() -> None:
+    assert "](docs/faq.md)" in text_of("README.md")
