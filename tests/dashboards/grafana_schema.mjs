@@ -51,6 +51,7 @@ ${KINDS.map((kind) => `export interface ${name(kind)} extends Panel<'${kind}', $
 export interface row extends raw.RowPanel {}
 export interface dashboard extends Omit<raw.Dashboard, 'panels' | 'annotations'> {
   panels: Array<{}>; annotations: { list: Array<Omit<raw.AnnotationQuery, 'target'> & Marks> };
+  __inputs: Array<{}>; __elements: {};
   __requires: Array<{ type: 'grafana' | 'datasource' | 'panel'; id: string; name: string; version: string }>;
 }
 `;

@@ -145,8 +145,11 @@ class Dashboard:
     refresh: str = "30s"
 
     def json(self) -> JSON:
-        """Return the file's content. *__requires* is what grafana.com lists as dependencies; Grafana ignores it."""
+        """Return the file's content. Without the fields of an export, ``__...``, grafana.com refuses it; there are no
+        inputs, because only an import by hand fills them in."""
         return {
+            "__inputs": [],
+            "__elements": {},
             "__requires": list(self._requires()),
             "id": None,
             "uid": self.uid,
