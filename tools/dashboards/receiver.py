@@ -161,7 +161,7 @@ def _outside() -> tuple[Panel, ...]:
         timeseries(
             "Calls to Civo by outcome",
             "Calls to Civo's API by method. try_later: no response, or a temporary error. wont_work: rejected "
-            "permanently. Look for anything but success.",
+            "permanently. Look for outcomes other than ok.",
             Target(expr=f"{happened(calls, by='method, outcome')} > 0", legend="{{method}} {{outcome}}"),
             unit="short",
             bars=True,
