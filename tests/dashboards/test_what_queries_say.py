@@ -63,23 +63,6 @@ def test_a_pool_without_a_name_goes_by_its_id(tmp_path: Path) -> None:
     holds(tmp_path, expr, series, answer)
 
 
-def test_the_budget_of_a_pool_goes_by_its_name_and_others_keep_theirs(tmp_path: Path) -> None:
-    spent = "gpu_autoscaler_budget_spent_usd"
-    series = {
-        NAMES: "1x10",
-        f'{spent}{{scope="pool", name="5f3c-1", instance="a"}}': "30x10",
-        f'{spent}{{scope="pool", name="5f3c-1", instance="b"}}': "30x10",
-        f'{spent}{{scope="team", name="vision"}}': "20x10",
-        f'{spent}{{scope="cluster"}}': "50x10",
-    }
-    answer = [
-        {"labels": '{scope="pool", name="l40s"}', "value": 30},
-        {"labels": '{scope="team", name="vision"}', "value": 20},
-        {"labels": '{scope="cluster"}', "value": 50},
-    ]
-    holds(tmp_path, query("cost", "Budgets", "B"), series, answer)
-
-
 def test_workloads_with_low_utilization_include_one_that_has_ended(tmp_path: Path) -> None:
     labels = {w: f'namespace="ml", workload_kind="Job", workload="{w}"' for w in ("ended", "running")}
     series = {

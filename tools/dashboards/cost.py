@@ -3,13 +3,12 @@
 from tools.dashboards import annotations, links, looks
 from tools.dashboards.model import Dashboard, Panel, Row, Target
 from tools.dashboards.panels import bargauge, gauge, stat, table, timeseries
-from tools.dashboards.promql import NAMESPACE, by_pool, of, told
+from tools.dashboards.promql import NAMESPACE, by_pool, of
 from tools.dashboards.variables import namespaces, pools
 
 USD = "currencyUSD"
 SCOPE = "scope, name"
 CLUSTER = 'scope="cluster"'
-OTHER_SCOPES = 'scope!="pool"'
 WORKLOAD_NAMESPACE = 'workload_namespace=~"$namespace"'
 COSTS_PAGE = links.opened("Costs in the autoscaler", "${autoscaler_url}/costs")
 UID = "gpu-autoscaler-cost"
@@ -37,13 +36,6 @@ def dashboard() -> Dashboard:
 
 def _of_scope(metric: str, *matchers: str) -> str:
     return f"max by ({SCOPE}) ({of(metric, *matchers)})"
-
-
-def _by_name(metric: str) -> str:
-    """Return *metric* of every budget, that of a pool under the pool's name instead of its id."""
-    pools_budgets = f'label_replace({of(metric, scope="pool")}, "pool", "$1", "name", "(.+)")'
-    renamed = f'label_replace({told(pools_budgets)}, "name", "$1", "pool_name", "(.+)")'
-    return f"max by ({SCOPE}) ({of(metric, OTHER_SCOPES)} or {renamed})"
 
 
 def _month() -> tuple[Panel, ...]:
@@ -140,7 +132,7 @@ def _budget() -> tuple[Panel, ...]:
             "Budgets used",
             "The used part of each configured budget. The colours change at the default lines: 50 % warns, 80 % holds "
             "growth, 100 % stops.",
-            Target(expr=_by_name("scope_name:gpu_budget_used:ratio"), legend="{{scope}} {{name}}"),
+            Target(expr=_of_scope("scope_name:gpu_budget_used:ratio"), legend="{{scope}} {{name}}"),
             unit="percentunit",
             thresholds=looks.BUDGET,
             width=6,
@@ -149,7 +141,7 @@ def _budget() -> tuple[Panel, ...]:
         gauge(
             "Budgets by forecast",
             "The higher forecast of each budget relative to it. Above 100 %: it will not last the month.",
-            Target(expr=_by_name("scope_name:gpu_budget_forecast:ratio"), legend="{{scope}} {{name}}"),
+            Target(expr=_of_scope("scope_name:gpu_budget_forecast:ratio"), legend="{{scope}} {{name}}"),
             unit="percentunit",
             thresholds=looks.BUDGET,
             width=6,
@@ -171,7 +163,7 @@ def _budget() -> tuple[Panel, ...]:
             "All configured budgets: of the account, the cluster, pools and teams. Spent and Reserved together near "
             "the Budget: growth is about to be held.",
             *(
-                Target(expr=_by_name(f"gpu_autoscaler_budget_{amount}_usd"), table=True)
+                Target(expr=_of_scope(f"gpu_autoscaler_budget_{amount}_usd"), table=True)
                 for amount in ("limit", "spent", "reserved", "forecast_burn")
             ),
             unit=USD,
