@@ -82,7 +82,7 @@ def test_nvlink_is_in_bytes_per_second(tmp_path: Path) -> None:
         'node_pool:kube_node_labels:relabel{node="n", pool="p"}': "1x10",
         'node_gpu:dcgm_nvlink_bandwidth:max{node="n", gpu="0"}': "1000x10",  # MiB/s
     }
-    answer = [{"labels": '{node="n", gpu="0", pool="p"}', "value": 1000 * 2**20}]
+    answer = [{"labels": '{node="n", gpu="0", pool="p", pool_name="p"}', "value": 1000 * 2**20}]
     holds(tmp_path, query("utilization", "NVLink"), series, answer)
 
 

@@ -8,7 +8,8 @@ from tools.dashboards.promql import NAMESPACE, POOL, by_pool, named, of
 from tools.dashboards.variables import namespaces, pools
 
 BANDS_TOLD = "Green 70-90 %, yellow 40-70 % and 90-95 %, red under 40 % or over 95 %."
-ON_POOL = f"* on (node) group_left (pool) group by (node, pool) ({of('node_pool:kube_node_labels:relabel', POOL)})"
+POOLS_NODES = named(f"group by (node, pool) ({of('node_pool:kube_node_labels:relabel', POOL)})")
+ON_POOL = f"* on (node) group_left (pool, pool_name) ({POOLS_NODES})"
 UID = "gpu-autoscaler-utilization"
 
 
@@ -41,7 +42,7 @@ def over_a_cell(metric: str, *matchers: str, how: str = "avg") -> str:
     return f"{how}_over_time({of(metric, *matchers)}[$__rate_interval])"
 
 
-GPU = "{{node}} / {{gpu}} {{GPU_I_ID}}"
+GPU = "{{pool_name}} / {{node}} / {{gpu}} {{GPU_I_ID}}"
 MIB = 1024 * 1024  # bytes; DCGM exports NVLink's throughput in MiB/s, and not as the counter that it declares
 
 
@@ -143,7 +144,7 @@ def _heat() -> tuple[Panel, ...]:
     return (
         bands(
             "Utilization by GPU",
-            "Each row is a GPU or MIG instance: node, index, instance. Each cell is an average over its time. "
+            "Each row is a GPU or MIG instance: pool, node, index, instance. Each cell is an average over its time. "
             f"{BANDS_TOLD} A gap: no telemetry. Look for rows that stay red.",
             Target(expr=f"{over_a_cell('node_gpu:dcgm_utilization:ratio')} {ON_POOL}", legend=GPU),
             unit="percentunit",
@@ -239,11 +240,12 @@ def _memory() -> tuple[Panel, ...]:
 
 
 def _health() -> tuple[Panel, ...]:
-    known = "gpu, UUID, GPU_I_ID, node"
+    known = "pool_name, node, gpu, UUID"
+    each = "gpu, UUID, GPU_I_ID, node"
     broken = (
-        f"max by ({known}) ({of('node_gpu:dcgm_row_remap_failure:max')} > 0)"
-        f" or max by ({known}) ({of('node_gpu:dcgm_uncorrectable_remapped_rows:max')} > 0)"
-        f" or max by ({known}) ({of('node_gpu:dcgm_ecc_dbe:max')} > 0)"
+        f"max by ({each}) ({of('node_gpu:dcgm_row_remap_failure:max')} > 0)"
+        f" or max by ({each}) ({of('node_gpu:dcgm_uncorrectable_remapped_rows:max')} > 0)"
+        f" or max by ({each}) ({of('node_gpu:dcgm_ecc_dbe:max')} > 0)"
     )
     return (
         timeseries(
@@ -259,12 +261,20 @@ def _health() -> tuple[Panel, ...]:
             "Last XID by GPU",
             "GPUs that have reported an XID error, with its number, which stays until the driver or the exporter "
             "restarts. Fatal ones are in a column of their own: such a GPU is lost for its jobs.",
-            Target(expr=f"max by (node, gpu, UUID) (({by_gpu('node_gpu:dcgm_xid:max')}) > 0)", table=True),
-            Target(expr=f"max by (node, gpu, UUID) ({by_gpu('node_gpu:dcgm_xid_fatal:max')})", table=True),
+            Target(expr=f"max by ({known}) (({by_gpu('node_gpu:dcgm_xid:max')}) > 0)", table=True),
+            Target(expr=f"max by ({known}) ({by_gpu('node_gpu:dcgm_xid_fatal:max')})", table=True),
             unit="none",
             width=12,
-            columns={"node": "Node", "gpu": "GPU", "UUID": "UUID", "Value #A": "XID", "Value #B": "Fatal"},
+            columns={
+                "pool_name": "Pool",
+                "node": "Node",
+                "gpu": "GPU",
+                "UUID": "UUID",
+                "Value #A": "XID",
+                "Value #B": "Fatal",
+            },
             overrides=[
+                links.POOL_COLUMN,
                 looks.column("XID", thresholds=looks.steps(looks.YELLOW), custom__cellOptions={"type": "color-text"}),
                 looks.column("Fatal", thresholds=looks.steps(looks.RED), custom__cellOptions={"type": "color-text"}),
             ],
