@@ -179,7 +179,7 @@ def _labels(sample: GpuSample, gpu: int, replica: int, spec: WorldPool, face: Me
 
 
 def _values(sample: GpuSample) -> Mapping[str, float]:
-    """Nobody here knows the unit of the NVLink field, only that it is 0 on an idle GPU."""
+    """NVLink's field is in MiB/s, although its type is counter."""
     return {
         "DCGM_FI_DEV_SM_CLOCK": 2520 if sample.util else 210,
         "DCGM_FI_DEV_MEMORY_TEMP": 0,

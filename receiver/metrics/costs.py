@@ -7,7 +7,7 @@ from prometheus_client.core import Metric
 
 from receiver.core.model.policy import Policy, Scope
 from receiver.core.money.accounting import EVERY
-from receiver.core.money.attribution import By, Line, Part, Share, key_of, lines
+from receiver.core.money.attribution import By, Line, Part, key_of, lines
 from receiver.core.money.budget import BudgetStage, month_of
 from receiver.core.report.always_on import always_on
 from receiver.metrics.families import Row, gauge, single
@@ -43,7 +43,7 @@ class CostFamilies:
 
 
 def cost_families(store: ReadStore, policy: Policy, now: datetime) -> Iterator[Metric]:
-    """Yield this month's costs so far, with series of the dearest and of running workloads; the rest is ``(other)``."""
+    """Yield this month's costs so far, with series of the dearest, running or ended; the rest is ``(other)``."""
     month = month_of(now, policy.timezone)
     attributed = costs_of(store, policy, month, now)
 
@@ -69,15 +69,9 @@ def cost_families(store: ReadStore, policy: Policy, now: datetime) -> Iterator[M
     spaces = _usd(_bounded(told_by(By.NAMESPACE)))
     text = "USD of what a namespace's workloads held this month."
     yield gauge("cost_namespace_usd", text, spaces, "workload_namespace")
-    running = {life.workload for life in store.workload_lives(now, now) if life.ended_at is None}
-
-    def running_or_other(share: Share) -> str:
-        name = key_of(share, By.WORKLOAD, policy)
-        return name if name in running else OTHERS
-
-    workloads = _usd(_bounded(lines(attributed, running_or_other)))
+    workloads = _usd(_bounded(told_by(By.WORKLOAD)))
     rows = [((name.partition("/")[0] if name != OTHERS else "", name), usd) for (name,), usd in workloads]
-    text = "USD of what a workload that runs has held this month."
+    text = "USD of what a workload held this month, running or ended."
     yield gauge("cost_workload_usd", text, rows, "workload_namespace", "workload")
     compared = always_on(store.node_lives(month.start), policy, month, now, store.watched())
     text = "USD of this month had every pool been at its peak for as long as it was watched."

@@ -63,7 +63,8 @@ class Prometheus:
 
     def course(self, target: JSON, span: Span, step: float) -> list[Series]:
         """Return *target*'s series over *span*, or their values at its end where it asks for these."""
-        expr = filled(target["expr"], self._chosen, f"{round(span.rate_interval(step) * 1000)}ms")
+        window, whole = (f"{round(seconds * 1000)}ms" for seconds in (span.rate_interval(step), span.end - span.start))
+        expr = filled(target["expr"], self._chosen, window, whole)
         if target["instant"]:
             found = self._ask("query", query=expr, time=f"{span.end:.3f}")
         else:
@@ -96,7 +97,7 @@ class Prometheus:
             shown = ",".join(f'{k}="{v}"' for k, v in sorted(one["metric"].items()))
             fit = re.search(variable["regex"].strip("/").replace("(?<", "(?P<"), f"{{{shown}}} {one['value'][1]}")
             assert fit is not None, shown
-            texts.append(f"{fit['text']} ({fit['value']})")
+            texts.append(fit["text"])
         return sorted(texts)
 
     def _ask(self, what: str, **query: str) -> JSON:

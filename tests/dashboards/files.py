@@ -50,9 +50,12 @@ def queries() -> Iterator[Query]:
             yield Query(dashboard=uid, panel=note["name"], field="annotation", expr=note["expr"])
 
 
-def filled(expr: str, chosen: Mapping[str, str] = EVERYTHING, window: str = "5m") -> str:
-    """Return *expr* as Grafana sends it: its own variables, and those that people choose, replaced."""
-    text = re.sub(r"\$__(rate_interval|interval|range)\b", window, expr)
+def filled(expr: str, chosen: Mapping[str, str] = EVERYTHING, window: str = "5m", span: str = "1h") -> str:
+    """Return *expr* as Grafana sends it: its own variables and those that people choose are replaced.
+
+    *window* is the interval of a rate, *span* the dashboard's time range.
+    """
+    text = re.sub(r"\$__(rate_interval|interval)\b", window, expr).replace("$__range", span)
     for name, value in chosen.items():
         text = re.sub(rf"\$\{{{name}\}}|\${name}\b", value.replace("\\", r"\\"), text)
     return text

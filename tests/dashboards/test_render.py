@@ -90,7 +90,7 @@ def test_rows_of_several_queries_with_the_same_labels_are_one_row() -> None:
     found = [series("", 4, ref="A", **labels), series("", 3, ref="B", **labels)]
     drawn = values.table(panel("pools", "Pools now"), found, BOX)
     assert drawn.count("<tr>") == 2
-    assert "<td>l40s</td><td>5f3c</td>" in drawn
+    assert "<td>l40s</td><td>4</td><td>3</td>" in drawn
 
 
 @pytest.mark.parametrize("kind", ["timeseries", "stat", "gauge", "bargauge", "table", "status-history", "heatmap"])
@@ -118,6 +118,8 @@ def test_nothing_is_said_to_be_nothing(kind: str) -> None:
         (0.04, "s", "40 ms"),
         (1840.0, "watt", "1.84 kW"),
         (61.0, "celsius", "61 °C"),
+        (2.5e9, "Bps", "2.5 GB/s"),
+        (800.0, "Bps", "800 B/s"),
         (250_000.0, "short", "250 K"),
         (-1e-12, "s", "0 s"),
     ],

@@ -63,6 +63,29 @@ def test_a_pool_without_a_name_goes_by_its_id(tmp_path: Path) -> None:
     holds(tmp_path, expr, series, answer)
 
 
+def test_workloads_with_low_utilization_include_one_that_has_ended(tmp_path: Path) -> None:
+    labels = {w: f'namespace="ml", workload_kind="Job", workload="{w}"' for w in ("ended", "running")}
+    series = {
+        f"namespace_workload:gpu_utilization:avg{{{labels['ended']}}}": "0.1x3 stale",
+        f"namespace_workload:gpu_utilization:avg{{{labels['running']}}}": "0.7x10",
+        f"namespace_workload:gpu_allocated:sum{{{labels['ended']}}}": "1 4 2 2 stale",
+        f"namespace_workload:gpu_allocated:sum{{{labels['running']}}}": "8x10",
+    }
+    title = "Workloads with the lowest utilization"
+    for ref, values in (("A", {"ended": 0.1, "running": 0.7}), ("B", {"ended": 4, "running": 8})):
+        answer = [{"labels": f"{{{labels[w]}}}", "value": value} for w, value in values.items()]
+        holds(tmp_path, query("utilization", title, ref), series, answer)
+
+
+def test_nvlink_is_in_bytes_per_second(tmp_path: Path) -> None:
+    series = {
+        'node_pool:kube_node_labels:relabel{node="n", pool="p"}': "1x10",
+        'node_gpu:dcgm_nvlink_bandwidth:max{node="n", gpu="0"}': "1000x10",  # MiB/s
+    }
+    answer = [{"labels": '{node="n", gpu="0", pool="p", pool_name="p"}', "value": 1000 * 2**20}]
+    holds(tmp_path, query("utilization", "NVLink"), series, answer)
+
+
 def test_all_clusters_takes_series_with_and_without_the_label_and_one_cluster_only_its_own(tmp_path: Path) -> None:
     expr = query("queues", "GPUs requested")
     series = {

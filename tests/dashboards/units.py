@@ -21,6 +21,9 @@ def shown(value: float, unit: str, decimals: int | None = None) -> str:
             return f"{_trimmed(value, 1)} °C"
         case "watt":
             return f"{_trimmed(value / 1000, 2)} kW" if abs(value) >= 1000 else f"{_trimmed(value, 1)} W"
+        case "Bps":
+            scale, letter = _scale(value)
+            return f"{_trimmed(value / scale, 2)} {letter.replace('K', 'k').replace('B', 'G')}B/s"
         case "none":
             return _trimmed(value, 3)
     scale, letter = _scale(value)

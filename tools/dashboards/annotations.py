@@ -37,7 +37,7 @@ ALERTS = Annotation(
     expr='ALERTS{cluster=~"$cluster", component="gpu-autoscaler", action!="heartbeat", alertstate="firing"}',
     colour="red",
     title="{{alertname}} {{pool_name}}",
-    text="${runbooks}/{{alertname}}.md",
+    text="For what to do see the runbook {{alertname}}.",
     shown=False,
 )
 EVERY = (GROWTH, SHRINKING, ACTIONS, ALERTS)

@@ -10,14 +10,14 @@ USD = "currencyUSD"
 SCOPE = "scope, name"
 CLUSTER = 'scope="cluster"'
 WORKLOAD_NAMESPACE = 'workload_namespace=~"$namespace"'
-OR_OTHER = 'workload_namespace=~"$namespace|"'  # what ended has none
-COSTS_PAGE = links.opened("Costs in the autoscaler", "${receiver}/costs")
+COSTS_PAGE = links.opened("Costs in the autoscaler", "${autoscaler_url}/costs")
+UID = "gpu-autoscaler-cost"
 
 
 def dashboard() -> Dashboard:
     """Return the dashboard."""
     return Dashboard(
-        uid="gpu-autoscaler-cost",
+        uid=UID,
         title="GPU autoscaler / Cost",
         description="GPU spend and forecast against the budget, by team, workload and kind of GPU; idle cost; savings.",
         rows=links.with_runbooks(
@@ -28,7 +28,7 @@ def dashboard() -> Dashboard:
         ),
         annotations=annotations.EVERY,
         variables=(pools(), namespaces(), *links.VARIABLES),
-        links=links.of_dashboard("/costs", "Costs"),
+        links=links.of_dashboard(UID, "/costs", "Costs page"),
         span="now-24h",
         refresh="1m",
     )
@@ -49,14 +49,14 @@ def _month() -> tuple[Panel, ...]:
     return (
         stat(
             "Spent",
-            "USD of this month by the receiver's ledger: all started paid units, idle or not.",
+            "USD of this month by the receiver's ledger: all started paid units, idle or not. Compare with Budget.",
             Target(expr=cluster("gpu_autoscaler_budget_spent_usd"), legend="spent"),
             unit=USD,
             links=[COSTS_PAGE],
         ),
         stat(
             "Budget",
-            "The month's allowance in USD for the whole cluster.",
+            "The month's allowance in USD for the whole cluster. Empty: no budget is set.",
             Target(expr=cluster("gpu_autoscaler_budget_limit_usd"), legend="budget"),
             unit=USD,
             spark=False,
@@ -64,28 +64,30 @@ def _month() -> tuple[Panel, ...]:
         stat(
             "Forecast",
             "USD at the month's end, the higher of two forecasts: today's burn rate, or the average since the ledger "
-            "began.",
+            "began. Above Budget: growth will be held before the month ends.",
             # Not max(burn or trend): both have the same labels, and `or` would leave out the second.
             Target(expr=f"({burn} >= {trend}) or {trend} or {burn}", legend="forecast"),
             unit=USD,
         ),
         stat(
             "Burn",
-            "USD per hour of all existing nodes.",
+            "USD per hour of all existing nodes. It should fall when demand falls.",
             Target(expr=per_hour, legend="per hour"),
             unit=USD,
             decimals=2,
         ),
         stat(
             "Idle this month",
-            "USD of this month for nodes without GPU pods, and for GPUs that pods held but did not use.",
+            "USD of this month for nodes without GPU pods, and for GPUs that pods held but did not use. Compare with "
+            "Spent.",
             Target(expr=f"{idle_parts} + ({idle_held} or vector(0))", legend="idle"),
             unit=USD,
             thresholds=looks.PLAIN,
         ),
         stat(
             "Saved against always-on",
-            "Additional USD that this month would have cost with every pool at its peak for the observed time.",
+            "Additional USD that this month would have cost with every pool at its peak for the observed time. The "
+            "higher, the more scaling saves.",
             Target(
                 expr=f"max({of('gpu_autoscaler_always_on_usd')}) - max({of('gpu_autoscaler_always_on_spent_usd')})",
                 legend="saved",
@@ -103,7 +105,7 @@ def _budget() -> tuple[Panel, ...]:
         timeseries(
             "Spend and forecast against the budget",
             "The cluster's spend, additional reservations for growth, both forecasts, and the lines at which the "
-            "receiver warns, holds growth and stops.",
+            "receiver warns, holds growth and stops. Look for a forecast above a line.",
             Target(expr=_of_scope("gpu_autoscaler_budget_spent_usd", CLUSTER), legend="spent"),
             Target(
                 expr=f"{_of_scope('gpu_autoscaler_budget_spent_usd', CLUSTER)} "
@@ -138,7 +140,7 @@ def _budget() -> tuple[Panel, ...]:
         ),
         gauge(
             "Budgets by forecast",
-            "The higher forecast of each budget relative to it.",
+            "The higher forecast of each budget relative to it. Above 100 %: it will not last the month.",
             Target(expr=_of_scope("scope_name:gpu_budget_forecast:ratio"), legend="{{scope}} {{name}}"),
             unit="percentunit",
             thresholds=looks.BUDGET,
@@ -148,7 +150,7 @@ def _budget() -> tuple[Panel, ...]:
         ),
         timeseries(
             "Burn by pool",
-            "USD per hour of all existing nodes, idle or not.",
+            "USD per hour of all existing nodes, idle or not. Look for pools that cost money while nothing runs.",
             Target(expr=by_pool("pool:gpu_spend_usd_per_hour:sum"), legend="{{pool_name}}"),
             unit=USD,
             decimals=2,
@@ -158,11 +160,12 @@ def _budget() -> tuple[Panel, ...]:
         ),
         table(
             "Budgets",
-            "All configured budgets: of the account, the cluster, pools and teams.",
-            Target(expr=_of_scope("gpu_autoscaler_budget_limit_usd"), table=True),
-            Target(expr=_of_scope("gpu_autoscaler_budget_spent_usd"), table=True),
-            Target(expr=_of_scope("gpu_autoscaler_budget_reserved_usd"), table=True),
-            Target(expr=_of_scope("gpu_autoscaler_budget_forecast_burn_usd"), table=True),
+            "All configured budgets: of the account, the cluster, pools and teams. Spent and Reserved together near "
+            "the Budget: growth is about to be held.",
+            *(
+                Target(expr=_of_scope(f"gpu_autoscaler_budget_{amount}_usd"), table=True)
+                for amount in ("limit", "spent", "reserved", "forecast_burn")
+            ),
             unit=USD,
             columns={
                 "scope": "Scope",
@@ -177,14 +180,14 @@ def _budget() -> tuple[Panel, ...]:
 
 
 def _whose() -> tuple[Panel, ...]:
-    usd = of("gpu_autoscaler_cost_workload_usd", OR_OTHER)
+    usd = of("gpu_autoscaler_cost_workload_usd", WORKLOAD_NAMESPACE)
     kinds = of("gpu_autoscaler_cost_usd", 'gpu_kind!=""')
     idle = of("namespace_workload:gpu_idle_usd_per_hour:sum", NAMESPACE)
     return (
         bargauge(
             "By team",
             "USD of the nodes and GPUs that a team's workloads held this month; unlabelled: pods without the team's "
-            "label.",
+            "label. A long unlabelled bar: add the label to those pods.",
             Target(
                 expr=f"sort_desc(max by (team) ({of('gpu_autoscaler_cost_team_usd')}))", legend="{{team}}", instant=True
             ),
@@ -194,7 +197,8 @@ def _whose() -> tuple[Panel, ...]:
         ),
         bargauge(
             "By kind of GPU",
-            "USD of this month by kind of GPU, held or not; excludes spend from before the ledger began.",
+            "USD of this month by kind of GPU, held or not; excludes spend from before the ledger began. Compare "
+            "kinds that do the same work.",
             Target(
                 expr=f"sort_desc(sum by (gpu_kind) (max by (part, gpu_kind) ({kinds})))",
                 legend="{{gpu_kind}}",
@@ -205,7 +209,8 @@ def _whose() -> tuple[Panel, ...]:
         ),
         bargauge(
             "By use",
-            "USD of this month: held by workloads or not, as docs/costs.md explains. seeded: before the ledger began.",
+            "USD of this month: held by workloads or not. unallocated: no pod held the GPU. seeded: spent before the "
+            "ledger began.",
             Target(
                 expr=f"sort_desc(sum by (part) (max by (part, gpu_kind) ({of('gpu_autoscaler_cost_usd')})))",
                 legend="{{part}}",
@@ -216,7 +221,8 @@ def _whose() -> tuple[Panel, ...]:
         ),
         table(
             "Top consumers",
-            "The 20 most expensive running workloads of this month; ended ones are in (other).",
+            "The 20 most expensive workloads of this month, running or ended. (other): workloads beyond the 50 most "
+            "expensive ones.",
             Target(expr=f"topk(20, max by (workload_namespace, workload) ({usd}))", table=True),
             unit=USD,
             sort="This month",
@@ -225,14 +231,14 @@ def _whose() -> tuple[Panel, ...]:
         ),
         timeseries(
             "Month's cost by team",
-            "Cumulative cost of each team this month; it starts at 0 on the first.",
+            "Cumulative cost of each team this month; it starts at 0 on the first. The steepest line spends fastest.",
             Target(expr=f"max by (team) ({of('gpu_autoscaler_cost_team_usd')})", legend="{{team}}"),
             unit=USD,
             stacked=True,
         ),
         table(
             "Workloads by idle cost",
-            "USD per hour of allocated GPUs that have been idle for an hour.",
+            "USD per hour of allocated GPUs that have been idle for an hour. Empty: none is.",
             Target(expr=f"topk(20, max by (namespace, workload_kind, workload) ({idle}))", table=True),
             unit=USD,
             width=12,
@@ -247,7 +253,7 @@ def _whose() -> tuple[Panel, ...]:
         ),
         timeseries(
             "Month's cost by namespace",
-            "Cumulative cost of each selected namespace this month.",
+            "Cumulative cost of each selected namespace this month. The steepest line spends fastest.",
             Target(
                 expr=f"max by (workload_namespace) ({of('gpu_autoscaler_cost_namespace_usd', WORKLOAD_NAMESPACE)})",
                 legend="{{workload_namespace}}",
@@ -262,7 +268,8 @@ def _idle() -> tuple[Panel, ...]:
     return (
         timeseries(
             "Idle cost per hour by pool",
-            "USD per hour of nodes without GPU pods and of allocated but idle GPUs.",
+            "USD per hour of nodes without GPU pods and of allocated but idle GPUs. Look for lines that do not return "
+            "to 0.",
             Target(expr=by_pool("pool:gpu_idle_usd_per_hour:sum"), legend="{{pool_name}}"),
             unit=USD,
             decimals=2,
@@ -273,7 +280,7 @@ def _idle() -> tuple[Panel, ...]:
         ),
         bargauge(
             "Held but unused, by team",
-            "USD of this month for GPUs that a team held but did not use.",
+            "USD of this month for GPUs that a team held but did not use. The longest bar has the most to save.",
             Target(
                 expr=f"sort_desc(max by (team) ({of('gpu_autoscaler_cost_team_idle_usd')}))",
                 legend="{{team}}",

@@ -1,49 +1,47 @@
-"""Links of the dashboards: to each other, to the receiver's pages and to the runbooks."""
+"""Links of the dashboards: to each other, to the receiver's pages and to the runbooks that it serves."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tools.dashboards.model import TAG, Panel, Row
+from tools.dashboards import looks
+from tools.dashboards.model import Panel, Row
 from tools.dashboards.variables import typed
 
 JSON = dict[str, Any]
 
-# Placeholders like those of runbook_url in rules/: type your own addresses, or replace them in the files.
-VARIABLES = (
-    typed("receiver", "Autoscaler's URL", "http://127.0.0.1:8080"),
-    typed("runbooks", "Runbooks' URL", "https://civo-gpu-autoscaler.example/docs/runbooks"),
-)
+VARIABLES = (typed("autoscaler_url", "Autoscaler's URL", "http://127.0.0.1:8080"),)
+RUNBOOK = "${autoscaler_url}/docs/runbooks"
+DASHBOARDS: Mapping[str, str] = {
+    "gpu-autoscaler-pools": "Pools",
+    "gpu-autoscaler-utilization": "GPU utilization",
+    "gpu-autoscaler-cost": "Cost",
+    "gpu-autoscaler-queues": "Queues",
+    "gpu-autoscaler-receiver": "Receiver",
+}
 
 
-def of_dashboard(page: str, page_title: str) -> list[JSON]:
-    """Return a dashboard's links: the others, the receiver's *page* and the runbooks."""
-    others = {
-        "type": "dashboards",
-        "title": "GPU autoscaler",
-        "tags": [TAG],
-        "asDropdown": False,
-        "icon": "external link",
-        "includeVars": True,
-        "keepTime": True,
-        "targetBlank": False,
-        "tooltip": "",
-        "url": "",
-    }
-    return [others, _elsewhere(page_title, f"${{receiver}}{page}"), _elsewhere("Runbooks", "${runbooks}")]
+def of_dashboard(uid: str, page: str, page_title: str) -> list[JSON]:
+    """Return the links of the dashboard *uid*: the other dashboards, the receiver's *page* and the documentation."""
+    others = [
+        _link(title, f"/d/{other}", icon="dashboard", here=True) for other, title in DASHBOARDS.items() if other != uid
+    ]
+    pages = {page_title: f"${{autoscaler_url}}{page}", "Documentation": "${autoscaler_url}/docs"}
+    return [*others, *(_link(title, url, icon="doc", here=False) for title, url in pages.items())]
 
 
-def _elsewhere(title: str, url: str) -> JSON:
+def _link(title: str, url: str, *, icon: str, here: bool) -> JSON:
+    """Return a link. *here*: it opens in the same tab and keeps the time range and the variables."""
     return {
         "type": "link",
         "title": title,
         "url": url,
-        "icon": "doc",
+        "icon": icon,
         "tags": [],
         "asDropdown": False,
-        "includeVars": False,
-        "keepTime": False,
-        "targetBlank": True,
+        "includeVars": here,
+        "keepTime": here,
+        "targetBlank": not here,
         "tooltip": "",
     }
 
@@ -53,7 +51,13 @@ def opened(title: str, url: str) -> JSON:
     return {"title": title, "url": url, "targetBlank": True}
 
 
-POOL_PAGE = opened("Pool ${__field.labels.pool_name} in the autoscaler", "${receiver}/pools/${__field.labels.pool}")
+# To the page of the pool that a series or a table's column "Pool" names.
+POOL_PAGE = opened(
+    "Pool ${__field.labels.pool_name} in the autoscaler", "${autoscaler_url}/pools/${__field.labels.pool_name}"
+)
+POOL_COLUMN = looks.column(
+    "Pool", links=[opened("Pool ${__value.text} in the autoscaler", "${autoscaler_url}/pools/${__value.text}")]
+)
 
 # The alerts on a panel's values, by its title.
 RUNBOOKS: Mapping[str, Sequence[str]] = {
@@ -107,4 +111,4 @@ def with_runbooks(*rows: Row) -> tuple[Row, ...]:
 
 def _with_runbooks(panel: Panel) -> Panel:
     alerts = RUNBOOKS.get(panel.title, ())
-    return replace(panel, links=[opened(f"Runbook {alert}", f"${{runbooks}}/{alert}.md") for alert in alerts])
+    return replace(panel, links=[opened(f"Runbook {alert}", f"{RUNBOOK}/{alert}.md") for alert in alerts])

@@ -56,7 +56,10 @@ def coloured(name: str, colour: str) -> JSON:
 
 
 def line(pattern: str, colour: str, *, dashed: bool = True) -> JSON:
-    """Return the override that draws series whose names match *pattern* as lines that are not stacked."""
+    """Return the override that draws series whose names match *pattern* as lines that are not stacked.
+
+    Without slashes Grafana would match whole names only.
+    """
     style = {"fill": "dash", "dash": [10, 6]} if dashed else {"fill": "solid"}
     values: JSON = {
         "color": {"mode": "fixed", "fixedColor": colour},
@@ -67,7 +70,7 @@ def line(pattern: str, colour: str, *, dashed: bool = True) -> JSON:
         "custom.drawStyle": "line",
     }
     return {
-        "matcher": {"id": "byRegexp", "options": pattern},
+        "matcher": {"id": "byRegexp", "options": f"/{pattern}/"},
         "properties": [{"id": key, "value": value} for key, value in values.items()],
     }
 

@@ -11,7 +11,18 @@ JSON = dict[str, Any]
 SCHEMA = 39  # Grafana 10.4 and 11 write it; later ones migrate it when they load it
 COLUMNS = 24
 STEP_SECONDS = 60  # of annotations
-TAG = "gpu-autoscaler"
+TAGS = ("civo", "gpu", "gpu-autoscaler", "kubernetes")
+GRAFANA = "10.4.0"  # the oldest one whose schema tests/dashboards checks
+KINDS = {
+    "timeseries": "Time series",
+    "stat": "Stat",
+    "gauge": "Gauge",
+    "bargauge": "Bar gauge",
+    "table": "Table",
+    "status-history": "Status history",
+    "state-timeline": "State timeline",
+    "heatmap": "Heatmap",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,16 +145,20 @@ class Dashboard:
     refresh: str = "30s"
 
     def json(self) -> JSON:
-        """Return the file's content."""
+        """Return the file's content. Without the fields of an export, ``__...``, grafana.com refuses it; there are no
+        inputs, because only an import by hand fills them in."""
         return {
+            "__inputs": [],
+            "__elements": {},
+            "__requires": list(self._requires()),
             "id": None,
             "uid": self.uid,
             "title": self.title,
             "description": self.description,
-            "tags": [TAG],
+            "tags": list(TAGS),
             "schemaVersion": SCHEMA,
             "version": 1,
-            "editable": False,
+            "editable": True,
             "graphTooltip": 1,
             "fiscalYearStartMonth": 0,
             "liveNow": False,
@@ -157,6 +172,12 @@ class Dashboard:
             "templating": {"list": [datasource(), cluster(), *self.variables]},
             "panels": list(self._panels()),
         }
+
+    def _requires(self) -> Iterator[JSON]:
+        yield {"type": "grafana", "id": "grafana", "name": "Grafana", "version": GRAFANA}
+        yield {"type": "datasource", "id": "prometheus", "name": "Prometheus", "version": "1.0.0"}
+        for kind in sorted({panel.kind for row in self.rows for panel in row.panels}):
+            yield {"type": "panel", "id": kind, "name": KINDS[kind], "version": ""}
 
     def _panels(self) -> Iterator[JSON]:
         number, y = 0, 0

@@ -194,7 +194,6 @@ def table(
         options={
             "showHeader": True,
             "cellHeight": "sm",
-            "footer": {"show": False, "reducer": ["sum"], "countRows": False, "fields": ""},
             "sortBy": [{"displayName": sort, "desc": True}] if sort else [],
         },
     )

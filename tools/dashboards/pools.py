@@ -17,12 +17,13 @@ from tools.dashboards.promql import (
 from tools.dashboards.variables import namespaces, pools
 
 NODES = "gpu_autoscaler_pool_nodes"
+UID = "gpu-autoscaler-pools"
 
 
 def dashboard() -> Dashboard:
     """Return the dashboard."""
     return Dashboard(
-        uid="gpu-autoscaler-pools",
+        uid=UID,
         title="GPU autoscaler / Pools",
         description="GPU node pools: nodes by state, demand, provisioning, and what blocks changes.",
         rows=links.with_runbooks(
@@ -33,7 +34,7 @@ def dashboard() -> Dashboard:
         ),
         annotations=annotations.EVERY,
         variables=(pools(), namespaces(), *links.VARIABLES),
-        links=links.of_dashboard("/", "Status page"),
+        links=links.of_dashboard(UID, "/", "Status page"),
     )
 
 
@@ -43,14 +44,18 @@ def _nodes_now(state: str) -> str:
 
 def _now() -> tuple[Panel, ...]:
     texts = {
-        "required": ("Desired", "Nodes requested from Civo.", looks.PLAIN),
-        "ready": ("Ready", "Nodes with usable GPUs.", looks.PLAIN),
-        "building": ("Building", "Requested nodes whose GPUs are not usable yet.", looks.PLAIN),
-        "busy": ("Busy", "Ready nodes with a GPU pod.", looks.PLAIN),
+        "required": ("Desired", "Nodes requested from Civo. Above Ready for long: nodes are stuck.", looks.PLAIN),
+        "ready": ("Ready", "Nodes with usable GPUs. Equal to Busy while pods wait: the pools are full.", looks.PLAIN),
+        "building": (
+            "Building",
+            "Requested nodes whose GPUs are not usable yet. Look for nodes that stay.",
+            looks.PLAIN,
+        ),
+        "busy": ("Busy", "Ready nodes with a GPU pod. Compare with Ready: the rest is idle.", looks.PLAIN),
         "idle": ("Idle", "Ready nodes without a GPU pod. They cost as much as busy ones.", looks.PLAIN),
         "unknown": (
             "Unknown",
-            "Nodes on which Civo or Kubernetes lacks data, or that failed.",
+            "Nodes on which Civo or Kubernetes lacks data, or that failed. Should be 0.",
             looks.NONE_IS_GOOD,
         ),
     }
@@ -64,7 +69,7 @@ def _now() -> tuple[Panel, ...]:
         *found,
         stat(
             "GPUs pending",
-            "GPUs requested by unschedulable pods.",
+            "GPUs requested by unschedulable pods. Above 0 while no node is building: see what blocks a pool, below.",
             Target(expr=waiting, legend="GPUs"),
             unit="short",
             width=3,
@@ -72,7 +77,7 @@ def _now() -> tuple[Panel, ...]:
         ),
         stat(
             "Longest wait",
-            "The longest current wait of a GPU pod.",
+            "The longest current wait of a GPU pod. Yellow from 10 minutes, red from 2 hours.",
             Target(expr=oldest, legend="wait"),
             unit="s",
             width=3,
@@ -103,7 +108,8 @@ def _nodes() -> tuple[Panel, ...]:
         ),
         timeseries(
             "Desired and ready by pool",
-            "Requested (dashed) and usable nodes. They differ while a node is being built.",
+            "Requested (dashed) and usable nodes. They differ while a node is being built; a gap that stays is a "
+            "stuck node.",
             Target(expr=told(f"max by (pool) ({of(NODES, POOL, state='ready')})"), legend="{{pool_name}} ready"),
             Target(expr=told(f"max by (pool) ({of(NODES, POOL, state='required')})"), legend="{{pool_name}} desired"),
             unit="short",
@@ -114,7 +120,8 @@ def _nodes() -> tuple[Panel, ...]:
         ),
         timeseries(
             "GPUs pending by pool",
-            "GPUs that waiting pods request, by the pool in their node selector; unassigned: no pool.",
+            "GPUs that waiting pods request, by the pool in their node selector; unassigned: no pool. Look for demand "
+            "that stays while its pool does not grow.",
             Target(expr=named(f"sum by (pool) ({demand})"), legend="{{pool_name}}"),
             unit="short",
             decimals=0,
@@ -124,8 +131,8 @@ def _nodes() -> tuple[Panel, ...]:
         ),
         timeseries(
             "GPUs allocated and allocatable by pool",
-            "Allocated GPUs, and those that the pool's nodes offer (dashed). MIG slices and time-sliced replicas "
-            "count as one each.",
+            "Allocated GPUs, and those that the pool's nodes offer (dashed). Lines that meet: the pool is full. MIG "
+            "slices and time-sliced replicas count as one each.",
             Target(expr=by_pool("pool:gpu_allocated:sum"), legend="{{pool_name}} allocated"),
             Target(expr=by_pool("pool:gpu_allocatable:sum"), legend="{{pool_name}} allocatable"),
             unit="short",
@@ -136,7 +143,8 @@ def _nodes() -> tuple[Panel, ...]:
         ),
         table(
             "Pools now",
-            "Every selected pool: nodes by state, demand, and current bounds. Click a pool to open its page.",
+            "Every selected pool: nodes by state, demand, and current bounds. Wanted differs from Desired while a "
+            "change is blocked or under way. Click a pool to open its page.",
             *(
                 Target(expr=told(f"max by (pool) ({of(NODES, POOL, state=s)})"), table=True)
                 for s in ("required", "ready", "building", "busy", "idle", "unknown")
@@ -150,7 +158,6 @@ def _nodes() -> tuple[Panel, ...]:
             height=7,
             columns={
                 "pool_name": "Pool",
-                "pool": "Id at Civo",
                 "Value #A": "Desired",
                 "Value #B": "Ready",
                 "Value #C": "Building",
@@ -162,12 +169,7 @@ def _nodes() -> tuple[Panel, ...]:
                 "Value #I": "Most",
                 "Value #J": "GPUs pending",
             },
-            overrides=[
-                looks.column(
-                    "Pool",
-                    links=[links.opened("Pool in the autoscaler", '${receiver}/pools/${__data.fields["Id at Civo"]}')],
-                )
-            ],
+            overrides=[links.POOL_COLUMN],
         ),
     )
 
@@ -178,7 +180,8 @@ def _provisioning() -> tuple[Panel, ...]:
     return (
         timeseries(
             "Pending to scheduled: wait of placed pods",
-            "Seconds from a GPU pod's creation until the scheduler bound it to a node: p50 and p90 over existing pods.",
+            "Seconds from a GPU pod's creation until the scheduler bound it to a node: p50 and p90 over existing "
+            "pods. A rise: nodes come more slowly, or the pool is at its maximum.",
             Target(expr=named(f"quantile by (pool) (0.5, {waited})"), legend="{{pool_name}} p50"),
             Target(expr=named(f"quantile by (pool) (0.9, {waited})"), legend="{{pool_name}} p90"),
             unit="s",
@@ -186,7 +189,8 @@ def _provisioning() -> tuple[Panel, ...]:
         ),
         timeseries(
             "Oldest pending pod by pool",
-            "The longest current wait of a pod, by the pool in its node selector.",
+            "The longest current wait of a pod, by the pool in its node selector. A line that only rises: no node fits "
+            "the pod, or its growth is blocked.",
             Target(
                 expr=named(f"max by (pool) ({of('pool:gpu_pending_seconds:max', ANY_POOL)})"),
                 legend="{{pool_name}}",
@@ -197,7 +201,7 @@ def _provisioning() -> tuple[Panel, ...]:
         bargauge(
             "Stages of provisioning, median of a day",
             "build: until the node is active at Civo. boot: until it is Ready. driver: until its GPUs are allocatable. "
-            "start: from the first GPU pod bound to it until that pod runs.",
+            "start: from the first GPU pod bound to it until that pod runs. Look for the longest stage.",
             Target(
                 expr=told(f"max by (pool, stage) ({of('pool_stage:gpu_provision_seconds:p50', POOL, stage)})"),
                 legend="{{pool_name}} {{stage}}",
@@ -210,7 +214,8 @@ def _provisioning() -> tuple[Panel, ...]:
         ),
         timeseries(
             "Requested to usable: p50 and p95 of a day",
-            "Seconds from the creation of a node at Civo until its GPUs are usable.",
+            "Seconds from the creation of a node at Civo until its GPUs are usable. p95 far above p50: some nodes are "
+            "much slower than others.",
             Target(
                 expr=told(f"max by (pool) ({of('pool_stage:gpu_provision_seconds:p50', POOL, stage='total')})"),
                 legend="{{pool_name}} p50",
@@ -225,7 +230,8 @@ def _provisioning() -> tuple[Panel, ...]:
         ),
         heatmap(
             "Nodes by provisioning time",
-            "How many nodes became usable, by the time since their creation at Civo.",
+            "How many nodes became usable, by the time since their creation at Civo. Look for cells far above the "
+            "rest.",
             Target(
                 expr=kept("gpu_autoscaler_provision_seconds_bucket", POOL, own="pool, le", by="le", stage="total"),
                 legend="{{le}}",
@@ -246,7 +252,7 @@ def _holds() -> tuple[Panel, ...]:
         states(
             "Cooldowns, windows and overrides",
             "When a cooldown, a back-off or provisioning blocked a direction of a pool, when a time window was open, "
-            "and when an override was in force.",
+            "and when an override was in force. Look here first when a pool does not change.",
             Target(
                 expr=told(f"group by (pool, direction, kind) ({waits} > time())"),
                 legend="{{pool_name}}: {{kind}} ({{direction}})",
@@ -263,17 +269,19 @@ def _holds() -> tuple[Panel, ...]:
         ),
         table(
             "Time until blocks end",
-            "Seconds until the block on a pool's direction ends.",
+            "Seconds until the block on a pool's direction ends. Empty: no cooldown or back-off is running.",
             Target(expr=told(f"max by (pool, direction, kind) ({waits} - time() > 0)"), table=True),
             unit="s",
             width=8,
             height=9,
             sort="Ends in",
             columns={"pool_name": "Pool", "direction": "Direction", "kind": "What", "Value": "Ends in"},
+            overrides=[links.POOL_COLUMN],
         ),
         timeseries(
             "Decisions",
-            "Decisions by change; repetitions of the last one are not stored.",
+            "Decisions by change; repetitions of the last one are not stored. Growth and shrinking in quick turns: the "
+            "thresholds or the cooldowns are too tight.",
             Target(
                 expr=f"{kept('gpu_autoscaler_decisions_total', POOL, own='pool, change', by='change')} > 0",
                 legend="{{change}}",

@@ -8,12 +8,13 @@ from tools.dashboards.variables import namespaces, pools
 
 WAITS = looks.steps(looks.GREEN, (600, looks.YELLOW), (7200, looks.RED))
 TEAM = 'label_team!=""'
+UID = "gpu-autoscaler-queues"
 
 
 def dashboard() -> Dashboard:
     """Return the dashboard."""
     return Dashboard(
-        uid="gpu-autoscaler-queues",
+        uid=UID,
         title="GPU autoscaler / Queues",
         description="Waiting GPU pods and workloads: number and wait by queue, team, priority class and workload.",
         rows=links.with_runbooks(
@@ -24,7 +25,7 @@ def dashboard() -> Dashboard:
         ),
         annotations=annotations.EVERY,
         variables=(pools(), namespaces(), *links.VARIABLES),
-        links=links.of_dashboard("/", "Status page"),
+        links=links.of_dashboard(UID, "/", "Status page"),
     )
 
 
@@ -48,7 +49,8 @@ def _now() -> tuple[Panel, ...]:
     return (
         stat(
             "GPU pods waiting",
-            "Pods that are unschedulable for lack of GPUs.",
+            "Pods that are unschedulable for lack of GPUs. If it stays up, see what blocks a pool on the dashboard "
+            "Pools.",
             Target(expr=f"count({PENDING}) or vector(0)", legend="pods"),
             unit="short",
             width=6,
@@ -56,7 +58,7 @@ def _now() -> tuple[Panel, ...]:
         ),
         stat(
             "GPUs requested",
-            "GPUs that those pods request.",
+            "GPUs that those pods request. Compare with the nodes that are building.",
             Target(expr=f"sum({PENDING}) or vector(0)", legend="GPUs"),
             unit="short",
             width=6,
@@ -73,7 +75,7 @@ def _now() -> tuple[Panel, ...]:
         ),
         stat(
             "Longest wait",
-            "The longest current wait of a GPU pod.",
+            "The longest current wait of a GPU pod. Yellow from 10 minutes, red from 2 hours.",
             Target(expr=f"max({SECONDS}) or vector(0)", legend="wait"),
             unit="s",
             width=6,
@@ -86,7 +88,7 @@ def _depth() -> tuple[Panel, ...]:
     return (
         timeseries(
             "Workloads waiting by queue",
-            "Waiting workloads of each Kueue or Volcano queue.",
+            "Waiting workloads of each Kueue or Volcano queue. A queue that only grows lacks quota or nodes.",
             Target(
                 expr=f"max by (queue, system) ({of('queue:gpu_queue_pending:sum')})", legend="{{queue}} ({{system}})"
             ),
@@ -97,7 +99,7 @@ def _depth() -> tuple[Panel, ...]:
         ),
         timeseries(
             "GPUs waiting by queue",
-            "GPUs that the waiting workloads of a queue request, if its metrics include them.",
+            "GPUs that the waiting workloads of a queue request, if its metrics include them. Compare with the quota.",
             Target(
                 expr=f"max by (queue, system) ({of('queue:gpu_queue_pending_gpus:sum')})",
                 legend="{{queue}} ({{system}})",
@@ -110,7 +112,7 @@ def _depth() -> tuple[Panel, ...]:
         timeseries(
             "GPUs pending by team",
             "GPUs requested by unschedulable pods, by the label team. kube-state-metrics must export it: "
-            "--metric-labels-allowlist=pods=[team].",
+            "--metric-labels-allowlist=pods=[team]. Look for one team that waits while others do not.",
             Target(expr=_team(PENDING, "sum"), legend="{{team}}"),
             unit="short",
             decimals=0,
@@ -119,7 +121,7 @@ def _depth() -> tuple[Panel, ...]:
         ),
         timeseries(
             "GPUs pending by namespace",
-            "The same by namespace.",
+            "GPUs requested by unschedulable pods, by namespace. Look for one that waits while others do not.",
             Target(expr=f"max by (namespace) ({of('namespace:gpu_pending:sum', NAMESPACE)})", legend="{{namespace}}"),
             unit="short",
             decimals=0,
@@ -135,7 +137,8 @@ def _wait() -> tuple[Panel, ...]:
     return (
         timeseries(
             "Wait in Kueue's queues until admitted",
-            "p50 and p95 of the waits of recently admitted workloads, by queue and priority class.",
+            "p50 and p95 of the waits of recently admitted workloads, by queue and priority class. Urgent classes "
+            "should wait the least.",
             Target(
                 expr=f"max by ({queue}) ({of('queue:gpu_queue_wait_seconds:p50')})",
                 legend="{{queue}} {{priority_class}} p50",
@@ -148,14 +151,16 @@ def _wait() -> tuple[Panel, ...]:
         ),
         timeseries(
             "Longest wait by team",
-            "The longest current wait of a team's pods for GPUs.",
+            "The longest current wait of a team's pods for GPUs. A line that only rises: the team's pods do not fit "
+            "or are blocked.",
             Target(expr=_team(SECONDS, "max"), legend="{{team}}"),
             unit="s",
             thresholds=WAITS,
         ),
         timeseries(
             "Longest wait by pool",
-            "The same by the pool in the pod's node selector.",
+            "The longest current wait for GPUs, by the pool in the pod's node selector. A line that only rises: that "
+            "pool does not grow.",
             Target(
                 expr=named(f"max by (pool) ({of('pool:gpu_pending_seconds:max', ANY_POOL)})"), legend="{{pool_name}}"
             ),
@@ -164,8 +169,8 @@ def _wait() -> tuple[Panel, ...]:
         ),
         bargauge(
             "Longest wait by priority class",
-            "The alert GpuQueueWaitLong fires above 10 minutes for the class production and above 2 hours for others, "
-            "unless the receiver's policy says otherwise.",
+            "The longest current wait of each class. The alert GpuQueueWaitLong fires above 10 minutes for the class "
+            "production and above 2 hours for others, unless the receiver's policy says otherwise.",
             Target(
                 expr=f'label_replace({by_class}, "priority_class", "none", "priority_class", "")',
                 legend="{{priority_class}}",
@@ -179,16 +184,15 @@ def _wait() -> tuple[Panel, ...]:
 
 
 def _who() -> tuple[Panel, ...]:
-    pending = of("namespace_workload:gpu_pending:sum", NAMESPACE)
+    longest = f"max by ({BY_WORKLOAD}) ({of('namespace_workload:gpu_pending_seconds:max', NAMESPACE)})"
+    most = f"topk(50, max by ({BY_WORKLOAD}) ({of('namespace_workload:gpu_pending:sum', NAMESPACE)}))"
     return (
         table(
             "Waiting workloads",
-            "Workloads whose pods wait for GPUs: how many GPUs, and the longest wait.",
-            Target(expr=f"topk(50, max by ({BY_WORKLOAD}) ({pending}))", table=True),
-            Target(
-                expr=f"max by ({BY_WORKLOAD}) ({of('namespace_workload:gpu_pending_seconds:max', NAMESPACE)})",
-                table=True,
-            ),
+            "Workloads whose pods wait for GPUs: how many GPUs, and the longest wait. The command gpu-autoscaler "
+            "explain pod says why one waits.",
+            Target(expr=most, table=True),
+            Target(expr=f"{longest} and on ({BY_WORKLOAD}) {most}", table=True),
             unit="short",
             width=24,
             height=7,

@@ -10,12 +10,13 @@ from tools.dashboards.variables import pools
 ACTIONS = "gpu_autoscaler_actions_total"
 ENDED = 'state=~"sent|failed"'
 SECONDS = looks.steps(looks.GREEN, (120, looks.YELLOW), (300, looks.RED))
+UID = "gpu-autoscaler-receiver"
 
 
 def dashboard() -> Dashboard:
     """Return the dashboard."""
     return Dashboard(
-        uid="gpu-autoscaler-receiver",
+        uid=UID,
         title="GPU autoscaler / Receiver",
         description="The autoscaler's own health: webhooks, steps, sources, Civo's API, messages, invariants.",
         rows=links.with_runbooks(
@@ -26,7 +27,7 @@ def dashboard() -> Dashboard:
         ),
         annotations=annotations.EVERY,
         variables=(pools(), *links.VARIABLES),
-        links=links.of_dashboard("/", "Status page"),
+        links=links.of_dashboard(UID, "/", "Status page"),
     )
 
 
@@ -38,7 +39,7 @@ def _now() -> tuple[Panel, ...]:
     return (
         stat(
             "Mode",
-            "act: it scales. observe: it only reports what it would do.",
+            "act: it scales. observe: it only reports what it would do. A new installation observes.",
             Target(expr=f"max({of('gpu_autoscaler_mode', mode='act')})", legend="mode"),
             unit="none",
             spark=False,
@@ -62,7 +63,7 @@ def _now() -> tuple[Panel, ...]:
         ),
         stat(
             "Failed steps in an hour",
-            "Failed steps of all processes.",
+            "Failed steps of all processes. Should be 0.",
             Target(expr=f"sum(increase({of('gpu_autoscaler_loop_errors_total')}[1h]))", legend="errors"),
             unit="short",
             decimals=0,
@@ -70,7 +71,7 @@ def _now() -> tuple[Panel, ...]:
         ),
         stat(
             "Messages pending",
-            "Undelivered messages to people.",
+            "Undelivered messages to people. If it stays up, see the panel Outbox.",
             Target(expr=f"max({of('gpu_autoscaler_notices', state='pending')})", legend="messages"),
             unit="short",
             thresholds=looks.steps(looks.GREEN, (10, looks.YELLOW), (100, looks.RED)),
@@ -102,7 +103,7 @@ def _work() -> tuple[Panel, ...]:
         ),
         timeseries(
             "Time to answer a webhook",
-            "Seconds until a delivery is stored and answered.",
+            "Seconds until a delivery is stored and answered. Look for whole seconds: the store is slow.",
             Target(expr=quantile(0.5, webhook), legend="p50"),
             Target(expr=quantile(0.95, webhook), legend="p95"),
             Target(expr=quantile(0.99, webhook), legend="p99"),
@@ -112,7 +113,7 @@ def _work() -> tuple[Panel, ...]:
         ),
         timeseries(
             "Stored alerts, by action",
-            "Alerts in the deliveries, by their label action.",
+            "Alerts in the deliveries, by their label action. No heartbeat: the alert pipeline is broken.",
             Target(expr=f"{kept('gpu_autoscaler_alerts_total', own='action', by='action')} > 0", legend="{{action}}"),
             unit="short",
             bars=True,
@@ -121,7 +122,7 @@ def _work() -> tuple[Panel, ...]:
         ),
         timeseries(
             "Time of a step",
-            "Seconds that a step of the loop takes.",
+            "Seconds that a step of the loop takes. A step longer than the tick delays every decision.",
             Target(expr=quantile(0.5, step), legend="p50"),
             Target(expr=quantile(0.95, step), legend="p95"),
             unit="s",
@@ -130,14 +131,15 @@ def _work() -> tuple[Panel, ...]:
         ),
         heatmap(
             "Steps by duration",
-            "Number of steps by duration.",
+            "Number of steps by duration. Look for a second band of slow steps.",
             Target(expr=increase(f"{step}_bucket", by="le"), legend="{{le}}", heatmap=True),
             unit="s",
             width=8,
         ),
         timeseries(
             "Steps and errors",
-            "Completed steps, failed steps, and failed parts of steps that continued.",
+            "Completed steps, failed steps, and failed parts of steps that continued. The log of the failed step has "
+            "the error.",
             Target(expr=happened("gpu_autoscaler_loop_steps_total"), legend="steps"),
             Target(expr=happened("gpu_autoscaler_loop_errors_total"), legend="failed"),
             Target(expr=happened("gpu_autoscaler_step_part_failures_total"), legend="parts failed"),
@@ -159,7 +161,7 @@ def _outside() -> tuple[Panel, ...]:
         timeseries(
             "Calls to Civo by outcome",
             "Calls to Civo's API by method. try_later: no response, or a temporary error. wont_work: rejected "
-            "permanently.",
+            "permanently. Look for outcomes other than ok.",
             Target(expr=f"{happened(calls, by='method, outcome')} > 0", legend="{{method}} {{outcome}}"),
             unit="short",
             bars=True,
@@ -168,7 +170,7 @@ def _outside() -> tuple[Panel, ...]:
         ),
         timeseries(
             "Time of Civo's answers",
-            "p95 of the seconds until Civo answers, by method.",
+            "p95 of the seconds until Civo answers, by method. Slow answers delay changes of nodes.",
             Target(expr=quantile(0.95, "gpu_autoscaler_civo_request_seconds", by="method"), legend="{{method}} p95"),
             unit="s",
             spanned=True,
@@ -176,7 +178,7 @@ def _outside() -> tuple[Panel, ...]:
         ),
         states(
             "Sources",
-            "Whether each configured source answered in the last step.",
+            "Whether each configured source answered in the last step. Without some of them pools do not shrink.",
             Target(expr=f"max by (source) ({of('gpu_autoscaler_source_up')})", legend="{{source}}"),
             mappings=looks.words(_1=("up", looks.GREEN), _0=("down", looks.RED)),
             width=8,
@@ -184,7 +186,7 @@ def _outside() -> tuple[Panel, ...]:
         timeseries(
             "Messages delivered and dropped",
             "Messages to people: delivered, dropped after every attempt failed, and attempts that a destination "
-            "refused.",
+            "refused. Dropped messages are lost: check the destinations.",
             Target(
                 expr=f"round(max by (state) (delta({of('gpu_autoscaler_notices', ENDED)}[$__rate_interval]))) > 0",
                 legend="{{state}}",
@@ -202,7 +204,7 @@ def _outside() -> tuple[Panel, ...]:
         ),
         timeseries(
             "Outbox",
-            "Undelivered messages (left), and the age of the oldest (right).",
+            "Undelivered messages (left), and the age of the oldest (right). An age that rises: a destination is down.",
             Target(expr=f"max({of('gpu_autoscaler_notices', state='pending')})", legend="pending"),
             Target(expr=f"max({of('gpu_autoscaler_notices_oldest_seconds')})", legend="age of the oldest"),
             unit="short",
@@ -211,7 +213,8 @@ def _outside() -> tuple[Panel, ...]:
         ),
         timeseries(
             "Charges against the ledger",
-            "Civo's charges of this month minus the ledger, in node time, by size.",
+            "Civo's charges of this month minus the ledger, in node time, by size. Far from 0: nodes that this ledger "
+            "does not know, or a different way of billing.",
             Target(expr=f"round(max by (size) ({of('gpu_autoscaler_charges_difference_seconds')}))", legend="{{size}}"),
             unit="s",
             least=None,
@@ -253,7 +256,7 @@ def _invariants() -> tuple[Panel, ...]:
         timeseries(
             "Age of open actions",
             "How long a pool's action has been open; 0 if none is. A growth ends when Civo shows the new count, a "
-            "removal when its nodes are gone.",
+            "removal when its nodes are gone. Look for lines that rise past the provision timeout.",
             Target(
                 expr=told(f"max by (pool) ({of('gpu_autoscaler_action_open_seconds', POOL)})"), legend="{{pool_name}}"
             ),
@@ -263,7 +266,7 @@ def _invariants() -> tuple[Panel, ...]:
         table(
             "Refused, superseded and changed by others",
             "Since the ledger began, by pool: actions that Civo refused, actions superseded by another writer, "
-            "actions no longer wanted, and counts changed by another writer.",
+            "actions no longer wanted, and counts changed by another writer. The autoscaler should be the only writer.",
             *(
                 Target(
                     expr=told(f"sum by (pool) (max by (pool, kind) ({of(ACTIONS, POOL, outcome=outcome)}))"),
@@ -283,6 +286,7 @@ def _invariants() -> tuple[Panel, ...]:
                 "Value #E": "Changed by others",
                 "Value #F": "Backs off",
             },
+            overrides=[links.POOL_COLUMN],
         ),
         table(
             "What held the last decision",
@@ -291,5 +295,6 @@ def _invariants() -> tuple[Panel, ...]:
             Target(expr=told(f"max by (pool, rule) ({of('gpu_autoscaler_pool_held_by', POOL)})"), table=True),
             unit="short",
             columns={"pool_name": "Pool", "rule": "Rule"},
+            overrides=[links.POOL_COLUMN],
         ),
     )

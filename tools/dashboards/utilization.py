@@ -8,13 +8,15 @@ from tools.dashboards.promql import NAMESPACE, POOL, by_pool, named, of
 from tools.dashboards.variables import namespaces, pools
 
 BANDS_TOLD = "Green 70-90 %, yellow 40-70 % and 90-95 %, red under 40 % or over 95 %."
-ON_POOL = f"* on (node) group_left (pool) group by (node, pool) ({of('node_pool:kube_node_labels:relabel', POOL)})"
+POOLS_NODES = named(f"group by (node, pool) ({of('node_pool:kube_node_labels:relabel', POOL)})")
+ON_POOL = f"* on (node) group_left (pool, pool_name) ({POOLS_NODES})"
+UID = "gpu-autoscaler-utilization"
 
 
 def dashboard() -> Dashboard:
     """Return the dashboard."""
     return Dashboard(
-        uid="gpu-autoscaler-utilization",
+        uid=UID,
         title="GPU autoscaler / GPU utilization",
         description="GPU utilization by owner, and GPU health: memory, power, temperature, XID, NVLink.",
         rows=links.with_runbooks(
@@ -25,7 +27,7 @@ def dashboard() -> Dashboard:
         ),
         annotations=annotations.EVERY,
         variables=(pools(), namespaces(), *links.VARIABLES),
-        links=links.of_dashboard("/", "Status page"),
+        links=links.of_dashboard(UID, "/", "Status page"),
     )
 
 
@@ -40,7 +42,8 @@ def over_a_cell(metric: str, *matchers: str, how: str = "avg") -> str:
     return f"{how}_over_time({of(metric, *matchers)}[$__rate_interval])"
 
 
-GPU = "{{node}} / {{gpu}} {{GPU_I_ID}}"
+GPU = "{{pool_name}} / {{node}} / {{gpu}} {{GPU_I_ID}}"
+MIB = 1024 * 1024  # bytes; DCGM exports NVLink's throughput in MiB/s, and not as the counter that it declares
 
 
 def _fleet() -> tuple[Panel, ...]:
@@ -65,7 +68,8 @@ def _fleet() -> tuple[Panel, ...]:
         ),
         stat(
             "GPUs allocated",
-            "Ratio of allocatable GPUs that pods hold, used or not.",
+            "Ratio of allocatable GPUs that pods hold, used or not. High while utilization is low: pods hold more "
+            "than they use.",
             Target(expr=share, legend="allocated"),
             unit="percentunit",
             width=3,
@@ -73,7 +77,7 @@ def _fleet() -> tuple[Panel, ...]:
         ),
         stat(
             "Allocated but idle",
-            "GPUs held by pods that used less than 5 % of them for an hour.",
+            "GPUs held by pods that used less than 5 % of them for an hour. The table below names the workloads.",
             Target(expr=idle, legend="GPUs"),
             unit="short",
             width=3,
@@ -95,7 +99,7 @@ def _fleet() -> tuple[Panel, ...]:
         ),
         timeseries(
             "GPUs by band",
-            f"Number of GPUs and MIG instances per band. {BANDS_TOLD}",
+            f"Number of GPUs and MIG instances per band. Look for red that lasts. {BANDS_TOLD}",
             counted("under 40 %", "< 0.4"),
             counted("40-70 %", ">= 0.4 < 0.7"),
             counted("70-90 %", ">= 0.7 <= 0.9"),
@@ -116,7 +120,8 @@ def _fleet() -> tuple[Panel, ...]:
         ),
         timeseries(
             "Utilization by namespace",
-            "Average over the GPUs that a namespace's pods hold, for the selected namespaces.",
+            "Average over the GPUs that a namespace's pods hold, for the selected namespaces. Low lines: candidates "
+            "for smaller or shared GPUs.",
             Target(
                 expr=f"max by (namespace) ({of('namespace:gpu_utilization:avg', NAMESPACE)})", legend="{{namespace}}"
             ),
@@ -129,18 +134,18 @@ def _fleet() -> tuple[Panel, ...]:
 
 def _heat() -> tuple[Panel, ...]:
     workload = "namespace, workload_kind, workload"
-    busy = of("namespace_workload:gpu_utilization:avg", NAMESPACE)
-
+    ran = f"avg_over_time({of('namespace_workload:gpu_utilization:avg', NAMESPACE)}[$__range])"
+    lowest = f"bottomk(20, max by ({workload}) ({ran}))"
     course = over_a_cell("namespace_workload:gpu_utilization:avg", NAMESPACE)
 
-    def held(metric: str) -> str:
-        return f"max by ({workload}) ({of(metric, NAMESPACE)}) and on ({workload}) {busy}"
+    def beside(values: str) -> Target:
+        return Target(expr=f"max by ({workload}) ({values}) and on ({workload}) {lowest}", table=True)
 
     return (
         bands(
             "Utilization by GPU",
-            "Each row is a GPU or MIG instance: node, index, instance. Each cell is an average over its time. "
-            f"{BANDS_TOLD} A gap: no telemetry.",
+            "Each row is a GPU or MIG instance: pool, node, index, instance. Each cell is an average over its time. "
+            f"{BANDS_TOLD} A gap: no telemetry. Look for rows that stay red.",
             Target(expr=f"{over_a_cell('node_gpu:dcgm_utilization:ratio')} {ON_POOL}", legend=GPU),
             unit="percentunit",
             thresholds=looks.BANDS,
@@ -148,7 +153,8 @@ def _heat() -> tuple[Panel, ...]:
         ),
         bands(
             "Utilization by workload",
-            f"Each row is a workload, averaged over the GPUs that its pods hold. {BANDS_TOLD}",
+            "Each row is a workload, averaged over the GPUs that its pods hold; it ends with the workload. "
+            f"{BANDS_TOLD}",
             Target(expr=f"max by ({workload}) ({course})", legend="{{namespace}} / {{workload}}"),
             unit="percentunit",
             thresholds=looks.BANDS,
@@ -156,16 +162,12 @@ def _heat() -> tuple[Panel, ...]:
         ),
         table(
             "Workloads with the lowest utilization",
-            "The 20 workloads with the lowest utilization: GPUs held, their utilization, and those idle for an hour.",
-            Target(expr=f"bottomk(20, max by ({workload}) ({busy}))", table=True),
-            Target(
-                expr=held("namespace_workload:gpu_allocated:sum"),
-                table=True,
-            ),
-            Target(
-                expr=held("namespace_workload:gpu_allocated_idle:sum"),
-                table=True,
-            ),
+            "The 20 workloads with the lowest average utilization in the selected time, running or ended: the most "
+            "GPUs that each held, and those that have now been idle for an hour. Ask their owners for smaller "
+            "requests.",
+            Target(expr=lowest, table=True),
+            beside(f"max_over_time({of('namespace_workload:gpu_allocated:sum', NAMESPACE)}[$__range])"),
+            beside(of("namespace_workload:gpu_allocated_idle:sum", NAMESPACE)),
             unit="short",
             width=24,
             height=7,
@@ -174,8 +176,8 @@ def _heat() -> tuple[Panel, ...]:
                 "workload_kind": "Kind",
                 "workload": "Workload",
                 "Value #A": "Utilization",
-                "Value #B": "GPUs",
-                "Value #C": "GPUs idle for an hour",
+                "Value #B": "Most GPUs",
+                "Value #C": "GPUs idle now",
             },
             overrides=[
                 looks.column(
@@ -194,8 +196,7 @@ def _memory() -> tuple[Panel, ...]:
         bands(
             "Memory used by GPU",
             "Used memory relative to used, free and reserved memory, the maximum within a cell. Yellow from 90 %, red "
-            "from"
-            "97 %: the next allocation may fail.",
+            "from 97 %: the next allocation may fail.",
             Target(expr=f"{over_a_cell('node_gpu:dcgm_memory:ratio', how='max')} {ON_POOL}", legend=GPU),
             unit="percentunit",
             thresholds=looks.steps(looks.GREEN, (0.9, looks.YELLOW), (0.97, looks.RED)),
@@ -204,7 +205,7 @@ def _memory() -> tuple[Panel, ...]:
         ),
         timeseries(
             "Memory used by pool and workload",
-            "Average ratio of used memory.",
+            "Average ratio of used memory. A line that only rises may be a leak.",
             Target(expr=by_pool("pool:gpu_memory:avg"), legend="pool {{pool_name}}"),
             Target(
                 expr=f"max by (namespace, workload) ({of('namespace_workload:gpu_memory:avg', NAMESPACE)})",
@@ -217,7 +218,7 @@ def _memory() -> tuple[Panel, ...]:
         ),
         timeseries(
             "Power by pool",
-            "Watts that the GPUs of a pool draw.",
+            "Watts that the GPUs of a pool draw. Look for idle pools that draw power.",
             Target(expr=by_pool("pool:gpu_power:sum"), legend="{{pool_name}}"),
             unit="watt",
             stacked=True,
@@ -225,7 +226,8 @@ def _memory() -> tuple[Panel, ...]:
         ),
         timeseries(
             "Power by workload",
-            "Watts of the GPUs that a workload holds. MIG instances have no power metric of their own.",
+            "Watts of the GPUs that a workload holds. Look for workloads whose power falls while they hold the same "
+            "GPUs. MIG instances have no power metric of their own.",
             Target(
                 expr=f"max by (namespace, workload) ({of('namespace_workload:gpu_power:sum', NAMESPACE)})",
                 legend="{{namespace}} / {{workload}}",
@@ -238,11 +240,12 @@ def _memory() -> tuple[Panel, ...]:
 
 
 def _health() -> tuple[Panel, ...]:
-    known = "gpu, UUID, GPU_I_ID, node"
+    known = "pool_name, node, gpu, UUID"
+    each = "gpu, UUID, GPU_I_ID, node"
     broken = (
-        f"max by ({known}) ({of('node_gpu:dcgm_row_remap_failure:max')} > 0)"
-        f" or max by ({known}) ({of('node_gpu:dcgm_uncorrectable_remapped_rows:max')} > 0)"
-        f" or max by ({known}) ({of('node_gpu:dcgm_ecc_dbe:max')} > 0)"
+        f"max by ({each}) ({of('node_gpu:dcgm_row_remap_failure:max')} > 0)"
+        f" or max by ({each}) ({of('node_gpu:dcgm_uncorrectable_remapped_rows:max')} > 0)"
+        f" or max by ({each}) ({of('node_gpu:dcgm_ecc_dbe:max')} > 0)"
     )
     return (
         timeseries(
@@ -258,19 +261,27 @@ def _health() -> tuple[Panel, ...]:
             "Last XID by GPU",
             "GPUs that have reported an XID error, with its number, which stays until the driver or the exporter "
             "restarts. Fatal ones are in a column of their own: such a GPU is lost for its jobs.",
-            Target(expr=f"max by (node, gpu, UUID) (({by_gpu('node_gpu:dcgm_xid:max')}) > 0)", table=True),
-            Target(expr=f"max by (node, gpu, UUID) ({by_gpu('node_gpu:dcgm_xid_fatal:max')})", table=True),
+            Target(expr=f"max by ({known}) (({by_gpu('node_gpu:dcgm_xid:max')}) > 0)", table=True),
+            Target(expr=f"max by ({known}) ({by_gpu('node_gpu:dcgm_xid_fatal:max')})", table=True),
             unit="none",
             width=12,
-            columns={"node": "Node", "gpu": "GPU", "UUID": "UUID", "Value #A": "XID", "Value #B": "Fatal"},
+            columns={
+                "pool_name": "Pool",
+                "node": "Node",
+                "gpu": "GPU",
+                "UUID": "UUID",
+                "Value #A": "XID",
+                "Value #B": "Fatal",
+            },
             overrides=[
+                links.POOL_COLUMN,
                 looks.column("XID", thresholds=looks.steps(looks.YELLOW), custom__cellOptions={"type": "color-text"}),
                 looks.column("Fatal", thresholds=looks.steps(looks.RED), custom__cellOptions={"type": "color-text"}),
             ],
         ),
         stat(
             "GPUs with memory errors",
-            "GPUs with a failed row remapping, remapped uncorrectable rows, or uncorrected ECC errors.",
+            "GPUs with a failed row remapping, remapped uncorrectable rows, or uncorrected ECC errors. Should be 0.",
             Target(expr=f"count({broken}) or vector(0)", legend="GPUs"),
             unit="short",
             width=4,
@@ -291,9 +302,10 @@ def _health() -> tuple[Panel, ...]:
         ),
         timeseries(
             "NVLink",
-            "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL over all links of a GPU, for GPUs with NVLink.",
-            Target(expr=by_gpu("node_gpu:dcgm_nvlink_bandwidth:max"), legend=GPU),
-            unit="short",
+            "Bytes per second over all links of a GPU, sent and received. Look for GPUs of one job that differ, and "
+            "for 0 during training.",
+            Target(expr=f"{MIB} * {by_gpu('node_gpu:dcgm_nvlink_bandwidth:max')}", legend=GPU),
+            unit="Bps",
             width=10,
         ),
     )
