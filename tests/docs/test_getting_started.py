@@ -147,8 +147,10 @@ def test_the_pod_of_the_page_fits_the_pool_of_the_page() -> None:
     assert spec["containers"][0]["resources"]["limits"] == dict(pool.resources)
 
 
-def test_the_price_of_the_page_is_that_of_the_list() -> None:
+def test_price_and_removal_are_those_of_the_list_and_of_the_defaults() -> None:
     assert f"USD {_pool().price_usd_per_hour} each" in PAGE
+    margin = load_text(the(_installed(), "ConfigMap")["data"]["config.yaml"]).policy.billing.removal_margin
+    assert f"{margin.total_seconds():.0f} seconds before the hour ends" in PAGE
 
 
 def test_every_helm_command_has_the_shape_of_one() -> None:
