@@ -12,6 +12,7 @@ from flask import Flask
 
 from receiver.config import load_text
 from receiver.core.model.policy import Pool
+from receiver.doctor.prometheus import SHIPPED_DOCS
 from simulator.civo import civo_face
 from simulator.clocks import ManualClock
 from simulator.config import parse
@@ -85,8 +86,7 @@ def test_the_loop_over_the_rules_makes_an_object_of_every_file(tmp_path: Path) -
     script = loop.replace("rules/*.yaml", f"{ROOT}/rules/*.yaml")
     subprocess.run(["sh", "-eu", "-c", script], check=True, cwd=tmp_path, env=there, timeout=60)
     made = [found for found in load_yamls((tmp_path / "all").read_text("utf-8")) if found]
-    placeholder = "https://civo-gpu-autoscaler.example/docs"
-    said = [load_yaml(file.read_text("utf-8").replace(placeholder, ours)) for file in RULE_FILES]
+    said = [load_yaml(file.read_text("utf-8").replace(SHIPPED_DOCS, ours)) for file in RULE_FILES]
     assert [found["spec"] for found in made] == said
     assert f"{ours}/runbooks/GpuPodsPending.md" in (tmp_path / "all").read_text("utf-8")
     names = [found["metadata"]["name"] for found in made]
