@@ -380,8 +380,8 @@ class Configuration(Section):
     """the URL of the pages, such as `https://gpu.example.com`; it may have a path, but no password or query. Messages
     link to decisions below it"""
     docs_url: values.PublicAddress | None = None
-    """where `docs/` is published, such as `https://git.example.com/gpu/docs`; messages link to runbooks and other
-    pages below it"""
+    """where else `docs/` is published, such as `https://git.example.com/gpu/docs`, for links to runbooks and other
+    pages. Without it pages link to the server's own `/docs`, and messages to `/docs` below `public_url`"""
     notify: NotifySpec = NotifySpec()
     unknown_after: values.LongerThanZero = timedelta(minutes=15)
     """how long a node may be neither busy nor idle (not Ready, GPUs lost, or used by something unknown to Kubernetes)
@@ -402,6 +402,11 @@ class Configuration(Section):
     pools: tuple[PoolSpec, ...] = Field(
         examples=["at least one pool with name, civo_pool_id, size, resources and max_nodes"]
     )
+
+    @property
+    def documents_url(self) -> str | None:
+        """Where messages lead to for documentation; None where they can name no address."""
+        return self.docs_url or (f"{self.public_url}/docs" if self.public_url else None)
 
     def contradictions(self) -> Iterator[Wrong]:
         if not self.pools:
