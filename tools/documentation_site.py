@@ -1,8 +1,8 @@
 """Write docs/ as a static site into .build/site: ``make site``. It is also the hook of mkdocs.yml.
 
 Pages, navigation, anchors and lists come from `receiver.web.pages.guides`, so that the site is what the running server
-shows at /docs. Links that leave docs/ become plain text, as there: the site has no other files. MkDocs is installed from
-requirements/site.lock into a folder of its own: no test needs it.
+shows at /docs. Links that leave docs/ become plain text, as there: the site has no other files. MkDocs is installed
+from requirements/site.lock into a folder of its own: no test needs it.
 """
 
 import os
@@ -12,12 +12,12 @@ import sys
 from typing import Any
 
 from receiver.web.pages.guide_text import portable, slug
-from receiver.web.pages.guides import FOLDER, GROUPS, HOME, Guides
+from receiver.web.pages.guides import GROUPS, HOME, shipped
 from tools.make_venv import BUILD, ROOT, NotMade, install_beside
 
 LOCK = ROOT / "requirements" / "site.lock"
 SITE = BUILD / "site"
-GUIDES = Guides(FOLDER)
+GUIDES = shipped()
 
 
 def navigation() -> list[dict[str, Any]]:
@@ -69,7 +69,15 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 1
     path = os.pathsep.join([str(packages), str(ROOT)])
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--clean", "--config-file", str(ROOT / "mkdocs.yml")]
+    command = [
+        sys.executable,
+        "-m",
+        "mkdocs",
+        "build",
+        "--strict",
+        "--config-file",
+        str(ROOT / "mkdocs.yml"),
+    ]
     status = subprocess.run([*command, "--site-dir", str(SITE)], env={**os.environ, "PYTHONPATH": path}).returncode
     if status == 0:
         print(f"open {(SITE / HOME).with_name('index.html').relative_to(ROOT)}")

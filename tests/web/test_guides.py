@@ -1,4 +1,4 @@
-"""The documentation as pages of the server: every page, link and anchor is there, for everybody who pages and alerts."""
+"""The documentation as pages of the server: every page, link and anchor is there, for pages and alerts alike."""
 
 from functools import cache
 from pathlib import Path
@@ -11,14 +11,14 @@ from receiver.core.explain.rules import RULES, guide
 from receiver.core.notices.notice import Cause
 from receiver.core.scaling.guardrails import GUARDRAILS
 from receiver.doctor.prometheus import SHIPPED_DOCS
-from receiver.web.pages.guides import ABOUT, FOLDER, GROUPS, HOME, Guides, address
+from receiver.web.pages.guides import ABOUT, FOLDER, GROUPS, HOME, Guides, address, shipped
 from tests.docs.pages import anchors, every_page, text_of
 from tests.lint import none_of
 from tests.rules.files import ALERTS
 from tests.web.builders import READER, Bench, a_full_store
 from tests.web.seen import Page, page, words
 
-NAMES = tuple(Guides(FOLDER))
+NAMES = tuple(shipped())
 CLIENT = Bench(store=a_full_store()).client()
 
 
@@ -32,6 +32,11 @@ def got(path: str) -> str:
 
 def path_of(name: str) -> str:
     return f"/docs/{address(name)}".rstrip("/")
+
+
+def article(path: str) -> str:
+    """The text of the page at *path*, without what is around it."""
+    return got(path).partition("<article")[2].partition("</article>")[0]
 
 
 @cache
@@ -49,12 +54,12 @@ def test_every_page_below_docs_is_served_with_and_without_its_suffix() -> None:
     written = {name.removeprefix("docs/") for name in every_page() if name.startswith("docs/")}
     assert written == {name for name in NAMES if (FOLDER / name).exists()}
     for name in written:
-        assert got(f"/docs/{name}") == got(f"/docs/{name.removesuffix('.md')}")
+        assert article(f"/docs/{name}") == article(f"/docs/{name.removesuffix('.md')}")
 
 
 def test_the_first_page_says_where_to_find_what() -> None:
     assert "<h1" in got("/docs")
-    assert words(got("/docs")).count(Guides(FOLDER).title(HOME)) >= 2  # as heading, and in the list of pages
+    assert words(got("/docs")).count(shipped().title(HOME)) >= 2  # as heading, and in the list of pages
 
 
 @pytest.mark.parametrize("folder", ["runbooks", "decisions"])
@@ -68,7 +73,7 @@ def test_every_link_on_every_page_leads_to_a_page_and_its_anchor() -> None:
     links = {
         (name, urljoin(path_of(name), attributes["href"]))
         for name in NAMES
-        for tag, attributes in Page(got(path_of(name)).partition("<article")[2].partition("</article>")[0]).elements
+        for tag, attributes in Page(article(path_of(name))).elements
         if tag == "a"
     }
     ours = {(name, link) for name, link in links if link.startswith("/")}
@@ -101,7 +106,7 @@ def test_every_table_and_every_fence_of_the_text_is_one_on_the_page() -> None:
     def lost(name: str) -> bool:
         text, html = text_of(f"docs/{name}"), got(path_of(name))
         lines = [line.strip() for line in text.splitlines()]
-        tables = sum(line.startswith("|--") or line.startswith("|:-") for line in lines)
+        tables = sum(line.startswith(("|--", "|:-")) for line in lines)
         fences = sum(line.startswith("```") for line in lines) // 2
         return (html.count("<table>"), html.count("<pre>")) != (tables, fences) or "```" in html
 

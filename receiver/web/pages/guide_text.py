@@ -71,16 +71,19 @@ def _prose(text: str, columns: list[int]) -> str:
     """Return *text* with four spaces before a line for each list that it is in."""
     lines = []
     blank = True  # the line above: after it a line belongs to the item that it is indented to, else to the paragraph
+    paragraph = False  # the lines above, up to a blank one, are no item and none of its first lines
     for line in text.split("\n"):
-        indent, item, listed = len(line) - len(line.lstrip(" ")), ITEM.match(line), bool(columns)
+        indent, item = len(line) - len(line.lstrip(" ")), ITEM.match(line)
         if line.strip() and (item or blank):
             _close(columns, indent)
         margin = LEVEL * len(columns)
         if item:
-            lines += [""] if not listed and not blank else []
+            lines += [""] if paragraph and not blank else []
+            paragraph = False
             columns.append(item.end())
             lines.append(f"{margin}{item[1]} {line[item.end() :]}")
         else:
+            paragraph = paragraph or blank
             lines.append(margin + line[min(indent, columns[-1]) :] if columns and line.strip() else line)
         blank = not line.strip()
     return "\n".join(lines)

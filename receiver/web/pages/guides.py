@@ -3,6 +3,7 @@
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, cached_property
 from pathlib import Path
 
 from flask import Blueprint, redirect, render_template, request, url_for
@@ -102,6 +103,14 @@ class Guides:
         """Return the heading of the page *name*."""
         return title_of(self.text(name))
 
+    @cached_property
+    def groups(self) -> Mapping[str, Sequence[tuple[str, str]]]:
+        """The navigation: address and title of each page by group."""
+        return {
+            group: [(address(name), self.title(name)) for name in names if self.find(name) == name]
+            for group, names in GROUPS.items()
+        }
+
     def target(self, here: str, link: str) -> tuple[str, str] | None:
         """Return the page and the anchor (with ``#``) to which *link* leads on the page *here*; None outside docs/."""
         path, mark, anchor = link.partition("#")
@@ -121,6 +130,12 @@ class Guides:
         return self._rendered[name]
 
 
+@cache
+def shipped() -> Guides:
+    """Return the pages that the program carries, one index for all requests."""
+    return Guides(FOLDER)
+
+
 def address(name: str) -> str:
     """Return what `Guides.find` finds *name* by in an address: the folder of a ``README.md``, else the name itself."""
     return posixpath.dirname(name) if posixpath.basename(name) == HOME else name
@@ -137,11 +152,7 @@ def blueprint(parts: WebParts) -> Blueprint:
     """Return /docs and the pages below it, and tell every page its guide. They are open like /static, also where
     reading takes a token: nothing in them is secret, and a person with a pager opens a runbook before any log-in."""
     routes = Blueprint("guides", __name__)
-    guides = Guides(FOLDER)
-    groups = {
-        group: [(address(name), guides.title(name)) for name in names if guides.find(name) == name]
-        for group, names in GROUPS.items()
-    }
+    guides = shipped()
 
     @routes.get("/docs", defaults={"name": ""})
     @routes.get("/docs/<path:name>")
@@ -153,7 +164,7 @@ def blueprint(parts: WebParts) -> Blueprint:
             return redirect(url_for("guides.page", name=address(found)), 308)
         shown = guides.page(found)
         folder = posixpath.dirname(found)
-        return render_template("guide.html", page=shown, groups=groups, current=folder or address(found))
+        return render_template("guide.html", page=shown, groups=guides.groups, current=folder or address(found))
 
     @routes.app_context_processor
     def of_the_page() -> dict[str, object]:
