@@ -22,14 +22,14 @@ GUIDES = shipped()
 
 def navigation() -> list[dict[str, Any]]:
     """Return the navigation in MkDocs' form; a folder's pages follow its list."""
-    return [{group: [_entry(name) for name in names]} for group, names in GROUPS.items()]
+    return [{group: [_entry(entry) for entry in entries]} for group, entries in GROUPS.items()]
 
 
-def _entry(name: str) -> Any:
-    folder = posixpath.dirname(name)
-    if not folder:
-        return name
-    return {GUIDES.title(name): [page for page in GUIDES if posixpath.dirname(page) == folder]}
+def _entry(entry: str) -> Any:
+    name = GUIDES.find(entry)
+    if name is None or name == entry:
+        return entry
+    return {GUIDES.title(name): [page for page in GUIDES if posixpath.dirname(page) == entry]}
 
 
 def on_config(config: Any) -> Any:

@@ -46,8 +46,8 @@ GROUPS: Mapping[str, Sequence[str]] = {
         "security.md",
         "glossary.md",
     ),
-    "On call": ("troubleshooting.md", "doctor.md", "alerts.md", "runbooks/README.md"),
-    "Inside": ("invariants.md", "policy.md", "benchmarks.md", "development.md", "decisions/README.md"),
+    "On call": ("troubleshooting.md", "doctor.md", "alerts.md", "runbooks"),
+    "Inside": ("invariants.md", "policy.md", "benchmarks.md", "development.md", "decisions"),
 }
 # What explains each of the product's own pages.
 ABOUT: Mapping[str, str] = {
@@ -107,15 +107,16 @@ class Guides:
     def groups(self) -> Mapping[str, Sequence[tuple[str, str]]]:
         """The navigation: address and title of each page by group."""
         return {
-            group: [(address(name), self.title(name)) for name in names if self.find(name) == name]
-            for group, names in GROUPS.items()
+            group: [(address(name), self.title(name)) for name in map(self.find, entries) if name]
+            for group, entries in GROUPS.items()
         }
 
     def target(self, here: str, link: str) -> tuple[str, str] | None:
-        """Return the page and the anchor (with ``#``) to which *link* leads on the page *here*; None outside docs/."""
+        """Return the page and the anchor (with ``#``) to which *link* leads on the page *here*; None outside docs/.
+        A page that does not exist is returned too, so that a mistake shows."""
         path, mark, anchor = link.partition("#")
-        found = self.find(posixpath.normpath(posixpath.join(posixpath.dirname(here), path)).removesuffix("."))
-        return (found, mark + anchor) if found else None
+        there = posixpath.normpath(posixpath.join(posixpath.dirname(here), path))
+        return None if there.startswith("..") else (self.find("" if there == "." else there) or there, mark + anchor)
 
     def page(self, name: str) -> GuidePage:
         """Return the page *name*, rendered when it is asked for the first time."""
