@@ -22,6 +22,7 @@ RUN ["python3", "-m", "venv", "--without-pip", "/build"]
 RUN ["python3", "-m", "pip", "--python", "/build/bin/python", "install", \
      "--require-hashes", "--only-binary=:all:", "--requirement", "requirements/build.lock"]
 COPY pyproject.toml README.md LICENSE ./
+COPY docs docs
 COPY receiver receiver
 RUN ["python3", "-m", "pip", "--python", "/build/bin/python", "wheel", \
      "--no-deps", "--no-index", "--no-build-isolation", "--wheel-dir", "/wheel", "."]

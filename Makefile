@@ -18,7 +18,7 @@ OUT ?= .build/pictures
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test check coverage bench faults replicas laws contract mutants steady image image-check release-check audit lint rules dashboards pictures readme-pictures alerts format lock manifests clean python venv binaries browser kubectl screenshots
+.PHONY: help demo test check coverage bench faults replicas laws site contract mutants steady image image-check release-check audit lint rules dashboards pictures readme-pictures alerts format lock manifests clean python venv binaries browser kubectl screenshots
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -47,6 +47,9 @@ replicas: venv ## rounds with three replicas on PostgreSQL whose leader dies, fr
 
 laws: venv ## every law of the tests with fifty times the examples
 	@$(VENV)/python -m pytest -q -n 2 --dist worksteal -m hypothesis --hypothesis-profile=long
+
+site: venv ## write the documentation as a static site with search into .build/site
+	@$(VENV)/python -m tools.documentation_site
 
 contract: venv ## ask the running server everything that its OpenAPI document allows, and what it does not (some minutes)
 	@$(VENV)/python -m tests.fuzz.contract --seed $(SEED)
@@ -111,6 +114,8 @@ lock: ## work out requirements/*.lock anew from pyproject.toml (needs uv)
 		--no-header --group build -o requirements/build.lock
 	uv pip compile --universal --generate-hashes --no-emit-index-url --no-emit-find-links --python-version 3.11 \
 		--no-header --group contract -o requirements/contract.lock
+	uv pip compile --universal --generate-hashes --no-emit-index-url --no-emit-find-links --python-version 3.11 \
+		--no-header --group site -o requirements/site.lock
 
 manifests: venv kubectl ## write k8s/install from the chart, and what the chart and the doctor know of rules
 	@$(VENV)/python -m tools.operator_routing

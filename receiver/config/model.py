@@ -375,7 +375,8 @@ class Configuration(Section):
     public_url: values.PublicAddress | None = None
     """URL of the pages, without password and query; messages link to decisions there"""
     docs_url: values.PublicAddress | None = None
-    """URL of `docs/`; messages link to runbooks there"""
+    """URL where `docs/` is published elsewhere, for links to guides and runbooks. Without it pages link to the server's own
+    `/docs`, and messages to `/docs` below `public_url`"""
     notify: NotifySpec = NotifySpec()
     unknown_after: values.LongerThanZero = timedelta(minutes=15)
     """how long a node may be neither busy nor idle, such as not Ready or without its GPUs, before a message is sent"""
@@ -395,6 +396,11 @@ class Configuration(Section):
     pools: tuple[PoolSpec, ...] = Field(
         examples=["at least one pool with name, civo_pool_id, size, resources and max_nodes"]
     )
+
+    @property
+    def documents_url(self) -> str | None:
+        """Where messages lead to for documentation; None where they can name no address."""
+        return self.docs_url or (f"{self.public_url}/docs" if self.public_url else None)
 
     def contradictions(self) -> Iterator[Wrong]:
         if not self.pools:

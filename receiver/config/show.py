@@ -19,7 +19,7 @@ def describe(settings: FileSettings, odd: Sequence[str] = ()) -> Iterator[str]:
     if configuration.queue_wait != QUEUE_WAIT:
         waits = ", ".join(f"{name} {spell_duration(wait)}" for name, wait in configuration.queue_wait.items())
         yield f"alerts when a GPU pod waits longer than {waits or 'the default of the rules'}"
-    for what, address in (("pages", configuration.public_url), ("documents", configuration.docs_url)):
+    for what, address in (("pages", configuration.public_url), ("documents", configuration.documents_url)):
         if address is not None:
             yield f"messages link to {what} at {address}"
     yield from _reports(configuration.reports)

@@ -32,8 +32,8 @@ MODE = Check(
 )
 LINKS = Check(
     "configuration.links",
-    "whether `docs_url` and `public_url` are set to real hosts, so that messages link to runbooks and decisions",
-    "set docs_url to the URL where you publish docs/, and public_url to the URL of the pages",
+    "whether `public_url` (and `docs_url`, if set) is a real host, so that messages link to decisions and runbooks",
+    "set public_url to the URL of the pages; docs_url only if people read docs/ elsewhere",
 )
 HOLD = Check(
     "configuration.budget_hold",
@@ -57,7 +57,8 @@ def look(installation: Installation) -> Iterator[Finding]:
     yield tokens(settings.environment)
     observes = "mode is observe: it reports what it would do and changes nothing"
     yield MODE.warned_if(configuration.mode is Mode.OBSERVE, observes, "mode is act")
-    yield from links({"docs_url": configuration.docs_url, "public_url": configuration.public_url})
+    elsewhere = {"docs_url": configuration.docs_url} if configuration.docs_url else {}
+    yield from links({"public_url": configuration.public_url, **elsewhere})
     yield hold(configuration)
 
 

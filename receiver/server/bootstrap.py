@@ -206,7 +206,7 @@ def outbox_of(outside: Outside, clock: Clock) -> Outbox:
     everybody, of_teams = outside.settings.environment.destinations()
     links = PageLinks(
         public_url=said.public_url,
-        docs_url=said.docs_url,
+        docs_url=said.documents_url,
         seal=lambda: Seal(token) if (token := tokens().operator) else None,
     )
     # Not fenced: a delivery is recorded even by a replica that has lost the lead, so that it is not repeated.

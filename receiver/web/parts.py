@@ -4,12 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from flask import url_for
 from prometheus_client import CollectorRegistry
 
 from receiver.config.model import ReadAccess
 from receiver.config.settings import Tokens
 from receiver.core.model.policy import Policy
-from receiver.core.notices.grouping import PageLinks
 from receiver.ports import Clock, LoopHealth, WebStore
 
 
@@ -26,8 +26,8 @@ class WebParts:
 
     *tokens* says which bearer tokens are valid now: without one for the webhook every delivery is refused, without the
     operator's every change. *max_body_bytes* bounds a delivery. *public_url* is the address of the pages, *hosts* its
-    other names, *docs_url* where people read docs/, *messages_to* names the destinations of messages. *wake* must
-    return at once. *mode* is ``act`` or ``observe``, *watch* a `receiver.metrics.collector.WatchState`.
+    other names, *docs_url* where people read docs/ if not here, *messages_to* names the destinations of messages.
+    *wake* must return at once. *mode* is ``act`` or ``observe``, *watch* a `receiver.metrics.collector.WatchState`.
     """
 
     tokens: Callable[[], Tokens] = field(repr=False)
@@ -58,9 +58,10 @@ class WebParts:
         pool = self.policy.pool(pool_id)
         return pool.name if pool else pool_id
 
-    def guide(self, path: str) -> str | None:
-        """Return the address of the page *path* below ``docs/``, None without *docs_url*."""
-        return PageLinks(docs_url=self.docs_url).guide(path)
+    def guide(self, path: str) -> str:
+        """Return the address of the page *path* below ``docs/``: ours, unless *docs_url* names other ones. During a
+        request only."""
+        return f"{self.docs_url or url_for('guides.page')}/{path}"
 
 
 # Nothing but our own files: no inline script or style, no frame, no other host; forms and requests go to ourselves.

@@ -63,7 +63,9 @@ def message() -> str:
 
 def take(browser: Browser, html: str, picture: Path, clip: Any = None) -> None:
     """Write the picture of a page of our own."""
-    page = browser.new_page(viewport={"width": 1400 if clip else 720, "height": 500 if clip else 100}, device_scale_factor=1.5)
+    page = browser.new_page(
+        viewport={"width": 1400 if clip else 720, "height": 500 if clip else 100}, device_scale_factor=1.5
+    )
     page.set_content(html)
     page.screenshot(path=picture, full_page=True, clip=clip)
     page.close()

@@ -39,6 +39,8 @@ PLACES: Mapping[str, str | Callable[[LiveStack], str]] = {
     "question": _question,
     "overrides": "/pools/batch/overrides",
     "log-in": "/login",
+    "docs": "/docs",
+    "runbook": "/docs/runbooks/GpuPodsPending.md",
     "not-found": "/decisions/999999",
 }
 ANSWERS_404 = ("not-found",)

@@ -67,6 +67,9 @@ def test_where_messages_lead_to_is_shown(tmp_path: Path) -> None:
     shown = run("check-config", str(file)).stdout.splitlines()
     assert "messages link to pages at https://gpu.example.com" in shown
     assert "messages link to documents at https://git.example.com/docs" in shown
+    file.write_text(one_pool(top="public_url: https://gpu.example.com/\n"))
+    shown = run("check-config", str(file)).stdout.splitlines()
+    assert "messages link to documents at https://gpu.example.com/docs" in shown
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
+from receiver.web.pages.guide_text import slug
+
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
@@ -52,7 +54,7 @@ def headings(text: str, level: int) -> list[str]:
 def anchors(text: str) -> frozenset[str]:
     """Return the anchors that a forge gives to the headings of *text*."""
     titles = [re.sub(r"[`*]|\]\([^)]*\)|\[", "", t) for n in range(1, 5) for t in headings(text, n)]
-    return frozenset(re.sub(r"[^\w\- ]", "", t.lower()).replace(" ", "-") for t in titles)
+    return frozenset(map(slug, titles))
 
 
 def table(text: str) -> Sequence[list[str]]:

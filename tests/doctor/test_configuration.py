@@ -19,12 +19,19 @@ def test_a_healthy_configuration_raises_no_alarm(tmp_path: Path) -> None:
     assert found(tmp_path) == []
 
 
+def test_without_docs_url_messages_lead_to_the_servers_own_pages(tmp_path: Path) -> None:
+    said = document()
+    del said["docs_url"]
+    assert found(tmp_path, said) == []
+
+
 @pytest.mark.parametrize(
     "changes, check, words",
     [
         ({"mode": "observe"}, "configuration.mode", "changes nothing"),
-        ({"docs_url": "https://civo-gpu-autoscaler.example/docs"}, "configuration.links", "placeholder"),
+        ({"docs_url": "https://gpu-docs.example/docs"}, "configuration.links", "placeholder"),
         ({"public_url": None}, "configuration.links", "public_url"),
+        ({"public_url": None, "docs_url": None}, "configuration.links", "public_url"),
         ({"budget": {"monthly_usd": 5000}}, "configuration.budget_hold", "budget.hold is empty"),
     ],
 )
@@ -58,6 +65,6 @@ def test_without_an_operators_token_nobody_can_override(tmp_path: Path) -> None:
 
 
 def test_hosts_that_are_kept_free_for_examples_are_placeholders() -> None:
-    assert is_placeholder("https://civo-gpu-autoscaler.example/docs")
+    assert is_placeholder("https://gpu-docs.example/docs")
     assert is_placeholder("http://www.example.com:80/x")
     assert not is_placeholder("https://examples.acme.net/docs")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from receiver.doctor.checks import Finding
-from receiver.doctor.prometheus import asleep_without, judge, running_rules, shipped_rules
+from receiver.doctor.prometheus import SHIPPED_DOCS, asleep_without, judge, running_rules, shipped_rules
 from tests.doctor.monitored import JSON, NOW, group_of, rule_named, rules
 from tools.shipped_rules import FILE, needed, text
 
@@ -78,12 +78,10 @@ PLANTED: list[tuple[str, Callable[[JSON], None], str, str, str]] = [
     ),
     (
         "runbooks lead nowhere",
-        _changed(
-            BUSY, annotations={"runbook_url": "https://civo-gpu-autoscaler.example/docs/runbooks/GpuPodsPending.md"}
-        ),
+        _changed(BUSY, annotations={"runbook_url": f"{SHIPPED_DOCS}/runbooks/GpuPodsPending.md"}),
         "rules.runbooks",
         "warn",
-        "1 alert point",
+        "1 alert lead to 127.0.0.1",
     ),
     ("a runbook is missing", _changed(BUSY, annotations={}), "rules.runbooks", "warn", BUSY),
 ]

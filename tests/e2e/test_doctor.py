@@ -17,6 +17,7 @@ from demo.configs import alertmanager_config, prometheus_config, receiver_enviro
 from demo.plan import PoolPlan, StackPlan
 from demo.stack import Stack, running
 from receiver.cli.main import main
+from receiver.doctor.prometheus import SHIPPED_DOCS
 from tests.e2e.receivers import POOL
 from tests.e2e.waiting import until
 
@@ -28,7 +29,6 @@ PLAN = StackPlan(
     simulator={"timings": {"build": "1s", "boot": "500ms", "driver": "500ms"}},
 )
 AREAS = ("prometheus", "rules", "telemetry", "alertmanager")
-PLACEHOLDER = "https://civo-gpu-autoscaler.example/"
 CHAT = {"url": "http://127.0.0.1:9/chat", "send_resolved": True}  # nobody is there: people are not told in tests
 
 
@@ -51,7 +51,7 @@ def write_rules(stack: Stack, change: Callable[[dict[str, JSON]], None]) -> None
     for file in (stack.places.folder / "rules").iterdir():
         file.unlink()
     for name, content in files.items():
-        text = yaml.safe_dump(content, width=10_000).replace(PLACEHOLDER, "https://git.acme.net/gpu/")
+        text = yaml.safe_dump(content, width=10_000).replace(SHIPPED_DOCS, "https://git.acme.net/gpu/docs")
         (stack.places.folder / "rules" / name).write_text(text, encoding="utf-8")
     stack.parts["prometheus"].signal(signal.SIGHUP)
 

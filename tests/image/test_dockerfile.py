@@ -126,6 +126,15 @@ def test_everything_that_is_no_code_is_in_the_wheel() -> None:
     assert [p.name for p in beside if p not in packed] == []
 
 
+def test_every_page_of_the_documentation_is_in_the_wheel() -> None:
+    """`receiver/web/docs` is a link to docs/: setuptools copies what it leads to."""
+    [patterns] = PROJECT["tool"]["setuptools"]["package-data"].values()
+    packed = {p.resolve() for pattern in patterns for p in (ROOT / "receiver").glob(pattern)}
+    pages = set((ROOT / "docs").rglob("*.md"))
+    assert pages
+    assert pages <= packed
+
+
 def test_each_engine_is_told_to_keep_the_health_check() -> None:
     words = {engine: build_words(engine, "tag", {"VERSION": "1"}) for engine in ENGINES}
     assert words["docker"] == ["build", "--build-arg", "VERSION=1", "--tag", "tag"]

@@ -8,10 +8,11 @@ from functools import cache
 from typing import Any
 
 from receiver.core.model.signals import COMPONENT, HEARTBEAT_ALERT, SignalAction
+from receiver.doctor.prometheus import SHIPPED_DOCS
 from tests.lint import load_yaml, none_of
 from tests.rules.files import ALERTS, EVERY_RULE, GROUPS, HEARTBEAT, RECORDINGS, RULE_FILES, TEST_FILES, Rule
 
-RUNBOOKS = "https://civo-gpu-autoscaler.example/docs/runbooks/"
+RUNBOOKS = f"{SHIPPED_DOCS}/runbooks/"
 
 EXPRESSIONS = {rule.name: rule.body["expr"] for rule in EVERY_RULE}
 HOURS = {"d": 24, "h": 1, "m": 1 / 60, "s": 1 / 3600}

@@ -134,8 +134,9 @@ def test_every_answer_has_the_security_headers_and_is_not_cached(path: str) -> N
     assert "default-src 'none'" in headers["Content-Security-Policy"]
 
 
-# What is written as it is: our own style sheet in the file that stands alone, and attributes from the template itself.
-AS_IT_IS = {("alone.html", "style"), ("acting.html", "'...'")}
+# What is written as it is: our own style sheet in the file that stands alone, attributes from the template itself, and
+# the documentation, in which HTML is text (`test_guide_text.py`).
+AS_IT_IS = {("alone.html", "style"), ("acting.html", "'...'"), ("guide.html", "page.html")}
 
 
 def test_nothing_but_our_own_words_is_written_into_a_page_as_it_is() -> None:

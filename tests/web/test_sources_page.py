@@ -50,10 +50,11 @@ def test_every_source_has_a_line() -> None:
 def test_a_silent_source_comes_first_with_since_when_what_stops_and_what_to_do() -> None:
     sources = a_picture()["sources"]
     sources[3]["since"] = ago(minutes=6)
-    text = words(page("/sources", FakeStore(picture=(a_picture(sources=sources), NOW))))
+    html = page("/sources", FakeStore(picture=(a_picture(sources=sources), NOW)))
+    text = words(html)
     assert "tells whether GPUs are in use silent 6 min ago before 6 min ago no series for l40s" in text
     assert "Pods alone decide whether a node is busy or idle." in text
-    assert "docs/runbooks/GpuTelemetryMissing.md" in text
+    assert 'href="/docs/runbooks/GpuTelemetryMissing.md"' in html
     assert text.index("DCGM (GPU telemetry) tells") < text.index("Civo tells")
 
 

@@ -31,8 +31,9 @@ SKEW = timedelta(minutes=5)  # by which the clocks of two replicas may differ
 SALT = "gpu-autoscaler session of "
 COOKIE = "gpu_autoscaler_session"
 # What never takes the reader's token: Alertmanager and the links in messages carry their own, a kubelet and a scraper
-# have none, and who logs in has none yet. Everything else is closed, also what is added some day.
-OPEN_BLUEPRINTS = frozenset({"webhook", "health", "login", "answers"})
+# have none, who logs in has none yet, and the documentation holds no secret: a person with a pager opens a runbook
+# first. Everything else is closed, also what is added some day.
+OPEN_BLUEPRINTS = frozenset({"webhook", "health", "login", "answers", "guides"})
 ASKED_BY_MACHINES = frozenset({"webhook", "health"})  # no browser: whatever name they have for us is fine
 OPEN_ENDPOINTS = frozenset({"static"})
 

@@ -159,7 +159,6 @@ def page_of(scene: Scene, parts: WebParts) -> dict[str, Any]:
         "found_at": scene.at,
         "mode": mode_of(scene.found, parts),
         "health": scene.health,
-        "guide": parts.guide,
         "answer": lambda question: url_for("answers.ask", signed=seal.sign(question)) if seal else None,
     }
 

@@ -3,7 +3,7 @@
 import json
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import groupby
@@ -325,15 +325,15 @@ def add_decisions(routes: Blueprint, parts: WebParts) -> None:
             mode=parts.mode,  # of the server now; the decision has its own
             decision=document,
             pool_now=pool.name if pool else None,  # one that left the configuration has no page
-            steps=list(steps(document, parts.docs_url)),
+            steps=list(steps(document, parts.guide)),
             known=known,
             evidence=json.dumps(known, indent=2, ensure_ascii=False),
         )
 
 
-def steps(decision: DecisionDocument, docs_url: str | None) -> Iterator[dict[str, Any]]:
-    """Yield every reason with the target *before* it, what its rule *means* and its *guide*, the address of the whole
-    explanation (None without *docs_url*). One that had nothing left to judge was not *asked*."""
+def steps(decision: DecisionDocument, guide: Callable[[str], str]) -> Iterator[dict[str, Any]]:
+    """Yield every reason with the target *before* it, what its rule *means* and the address of the whole explanation,
+    which *guide* gives. One that had nothing left to judge was not *asked*."""
     target = decision.from_count
     for reason in decision.reasons:
         rule = RULES.get(reason.rule)  # None for one that this version does not have any more
@@ -341,7 +341,7 @@ def steps(decision: DecisionDocument, docs_url: str | None) -> Iterator[dict[str
             **dict(reason),
             "before": target,
             "means": rule.meaning if rule else "",
-            "guide": f"{docs_url}/guardrails.md#{reason.rule}" if docs_url and rule else None,
+            "guide": guide(f"guardrails.md#{reason.rule}") if rule else None,
             "asked": reason.verdict != QUIET or target != decision.from_count,
         }
         target = reason.target

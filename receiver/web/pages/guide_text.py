@@ -1,0 +1,105 @@
+"""The text of a guide: the Markdown of docs/, which GitHub's rules hold for, made ready for Python-Markdown.
+
+GitHub nests whatever is indented to the text of a list item. Python-Markdown asks for four spaces a level and knows no
+fence inside a list. The product's pages and the static site (`tools/documentation_site.py`) both render what `portable`
+returns and give headings the anchors of `slug`.
+"""
+
+import re
+from collections.abc import Callable
+
+from markdown import Markdown
+from markdown.extensions.fenced_code import FencedCodeExtension
+from markdown.extensions.sane_lists import SaneListExtension
+from markdown.extensions.tables import TableExtension
+from markdown.extensions.toc import TocExtension
+
+FENCED = re.compile(r"(^ *`{3,}[^\n]*\n.*?^ *`{3,} *$)", re.MULTILINE | re.DOTALL)
+COMMENT = re.compile(r"^<!--.*?-->\n?", re.MULTILINE | re.DOTALL)
+# A span of code, in which nothing is a link, or a link with its text and its target.
+LINK = re.compile(r"(`+)(?:(?!\n\n).)+?(?<!`)\1(?!`)|\[((?:`[^`]*`|[^\[\]`])+)\]\(([^)\s]+)\)", re.DOTALL)
+ITEM = re.compile(r" *([-*+]|\d+\.) +(?=\S)")
+LEVEL = " " * 4
+
+
+def slug(title: str, separator: str = "-") -> str:
+    """Return the anchor that GitHub gives to a heading with the text *title*."""
+    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", separator)
+
+
+def title_of(text: str) -> str:
+    """Return the first heading of *text*, empty without one."""
+    found = re.search(r"^# (.+)$", text, re.MULTILINE)
+    return found[1] if found else ""
+
+
+def portable(text: str, link: Callable[[str], str | None]) -> str:
+    """Return *text* for Python-Markdown, without comments. *link* gives the new target of a relative link; the link
+    becomes plain text where it gives None."""
+
+    def linked(found: re.Match[str]) -> str:
+        words, target = found[2], found[3]
+        if words is None or target.startswith("#") or re.match(r"[a-z]+:", target):
+            return found[0]
+        there = link(target)
+        return words if there is None else f"[{words}]({there})"
+
+    columns: list[int] = []  # at which the texts of the open list items begin
+    done = ""
+    for number, part in enumerate(FENCED.split(text)):
+        done += _code(part, columns) if number % 2 else _prose(LINK.sub(linked, COMMENT.sub("", part)), columns)
+    return done
+
+
+def _close(columns: list[int], indent: int) -> None:
+    """Drop the list items that a line with *indent* is no part of."""
+    while columns and indent < columns[-1]:
+        columns.pop()
+
+
+def _code(block: str, columns: list[int]) -> str:
+    """Return a fenced *block*, inside a list as indented code."""
+    indent = len(block) - len(block.lstrip(" "))
+    _close(columns, indent)
+    if not columns:
+        return block
+    margin = LEVEL * (len(columns) + 1)
+    return "".join(f"\n{margin}{line[indent:]}" if line.strip() else "\n" for line in block.splitlines()[1:-1]) + "\n"
+
+
+def _prose(text: str, columns: list[int]) -> str:
+    """Return *text* with four spaces before a line for each list that it is in."""
+    lines = []
+    blank = True  # the line above: after it a line belongs to the item that it is indented to, else to the paragraph
+    paragraph = False  # the lines above, up to a blank one, are no item and none of its first lines
+    for line in text.split("\n"):
+        indent, item = len(line) - len(line.lstrip(" ")), ITEM.match(line)
+        if line.strip() and (item or blank):
+            _close(columns, indent)
+        margin = LEVEL * len(columns)
+        if item:
+            lines += [""] if paragraph and not blank else []
+            paragraph = False
+            columns.append(item.end())
+            lines.append(f"{margin}{item[1]} {line[item.end() :]}")
+        else:
+            paragraph = paragraph or blank
+            lines.append(margin + line[min(indent, columns[-1]) :] if columns and line.strip() else line)
+        blank = not line.strip()
+    return "\n".join(lines)
+
+
+def html_of(text: str) -> str:
+    """Return the HTML of *text*, which `portable` returned. HTML in it stays text; no inline style comes out."""
+    extensions = [
+        FencedCodeExtension(),
+        SaneListExtension(),
+        TableExtension(use_align_attribute=True),
+        TocExtension(slugify=slug),
+    ]
+    markdown = Markdown(extensions=extensions)
+    markdown.preprocessors.deregister("html_block")
+    markdown.inlinePatterns.deregister("html")
+    html: str = markdown.convert(text)
+    # A table wider than a phone scrolls in a frame of its own, which the keyboard reaches.
+    return html.replace("<table>", '<div class="scroll" tabindex="0">\n<table>').replace("</table>", "</table>\n</div>")

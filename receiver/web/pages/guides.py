@@ -1,0 +1,178 @@
+"""The documentation as pages: docs/ below /docs, so that a runbook is one click away from its alert."""
+
+import posixpath
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+
+from flask import Blueprint, redirect, render_template, request, url_for
+from flask.typing import ResponseReturnValue
+
+from receiver.web.errors import Problem
+from receiver.web.pages.guide_text import html_of, portable, title_of
+from receiver.web.parts import WebParts
+
+FOLDER = Path(__file__).parents[1] / "docs"  # a link to docs/ in a checkout, a copy of it in the wheel
+HOME = "README.md"
+# The navigation of these pages and of the static site. A folder stands for all its pages.
+GROUPS: Mapping[str, Sequence[str]] = {
+    "Start": (
+        "README.md",
+        "install.md",
+        "vm.md",
+        "getting-started.md",
+        "faq.md",
+        "why-not-cluster-autoscaler.md",
+    ),
+    "Use": (
+        "how-it-decides.md",
+        "operations.md",
+        "workloads.md",
+        "costs.md",
+        "reports.md",
+        "dashboards.md",
+        "replay.md",
+        "replay-traces.md",
+    ),
+    "Reference": (
+        "configuration.md",
+        "guardrails.md",
+        "command-line.md",
+        "http-api.md",
+        "metrics.md",
+        "image.md",
+        "limits.md",
+        "security.md",
+        "glossary.md",
+    ),
+    "On call": ("troubleshooting.md", "doctor.md", "alerts.md", "runbooks"),
+    "Inside": ("invariants.md", "policy.md", "benchmarks.md", "development.md", "decisions"),
+}
+# What explains each of the product's own pages.
+ABOUT: Mapping[str, str] = {
+    "pages.status": "operations.md#read-the-pages",
+    "pages.pool": "operations.md#read-the-pages",
+    "pages.sources": "guardrails.md#sources",
+    "pages.costs": "reports.md#what-the-words-mean",
+    "pages.decision": "guardrails.md",
+    "acting.overrides": "operations.md#override-policy-for-a-while",
+    "answers.ask": "operations.md#when-you-are-asked",
+    "login.log_in": "operations.md#who-may-read-who-may-act",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuidePage:
+    """One page: its *name* below docs/, the *title* and the HTML of its text."""
+
+    name: str
+    title: str
+    html: str
+
+
+class Guides:
+    """The pages of one folder, known by name from the start: a request chooses among them and forms no path."""
+
+    def __init__(self, folder: Path) -> None:
+        home = folder.resolve()
+        self._files = {path.relative_to(home).as_posix(): path for path in sorted(home.rglob("*.md"))}
+        # A folder without a page of its own has a list of its pages.
+        self._lists = {f"{posixpath.dirname(name)}/{HOME}" for name in self._files if "/" in name} - self._files.keys()
+        self._rendered: dict[str, GuidePage] = {}
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the name of every page, each folder's list before its pages."""
+        yield from sorted((*self._files, *self._lists), key=lambda name: (posixpath.dirname(name), name != HOME, name))
+
+    def find(self, name: str) -> str | None:
+        """Return the page that *name* asks for: a path below docs/ with or without ``.md``, or a folder."""
+        asked = (name, f"{name}.md", posixpath.join(name, HOME))
+        return next((found for found in asked if found in self._files or found in self._lists), None)
+
+    def text(self, name: str) -> str:
+        """Return the Markdown of the page *name*. KeyError without one."""
+        if name not in self._lists:
+            return self._files[name].read_text(encoding="utf-8")
+        folder = posixpath.dirname(name)
+        inside = [page for page in self._files if posixpath.dirname(page) == folder]
+        rows = "\n".join(f"- [{self.title(page)}]({posixpath.basename(page)})" for page in inside)
+        return f"# {folder.capitalize()}\n\n{rows}\n"
+
+    def title(self, name: str) -> str:
+        """Return the heading of the page *name*."""
+        return title_of(self.text(name))
+
+    @cached_property
+    def groups(self) -> Mapping[str, Sequence[tuple[str, str]]]:
+        """The navigation: address and title of each page by group."""
+        return {
+            group: [(address(name), self.title(name)) for name in map(self.find, entries) if name]
+            for group, entries in GROUPS.items()
+        }
+
+    def target(self, here: str, link: str) -> tuple[str, str] | None:
+        """Return the page and the anchor (with ``#``) to which *link* leads on the page *here*; None outside docs/.
+        A page that does not exist is returned too, so that a mistake shows."""
+        path, mark, anchor = link.partition("#")
+        there = posixpath.normpath(posixpath.join(posixpath.dirname(here), path))
+        return None if there.startswith("..") else (self.find("" if there == "." else there) or there, mark + anchor)
+
+    def page(self, name: str) -> GuidePage:
+        """Return the page *name*, rendered when it is asked for the first time."""
+        if name not in self._rendered:
+
+            def link(target: str) -> str | None:
+                found = self.target(name, target)
+                return _from(name, found[0]) + found[1] if found else None
+
+            text = self.text(name)
+            self._rendered[name] = GuidePage(name=name, title=title_of(text), html=html_of(portable(text, link)))
+        return self._rendered[name]
+
+
+@cache
+def shipped() -> Guides:
+    """Return the pages that the program carries, one index for all requests."""
+    return Guides(FOLDER)
+
+
+def address(name: str) -> str:
+    """Return what `Guides.find` finds *name* by in an address: the folder of a ``README.md``, else the name itself."""
+    return posixpath.dirname(name) if posixpath.basename(name) == HOME else name
+
+
+def _from(here: str, there: str) -> str:
+    """Return the address of the page *there* relative to that of *here*, whatever stands before /docs in both."""
+    begins, ends = (posixpath.join("/docs", address(name)).rstrip("/") for name in (here, there))
+    up = posixpath.relpath(posixpath.dirname(ends), posixpath.dirname(begins))
+    return posixpath.normpath(posixpath.join(up, posixpath.basename(ends)))
+
+
+def blueprint(parts: WebParts) -> Blueprint:
+    """Return /docs and the pages below it, and tell every page its guide. They are open like /static, also where
+    reading takes a token: nothing in them is secret, and a person with a pager opens a runbook before any log-in."""
+    routes = Blueprint("guides", __name__)
+    guides = shipped()
+
+    @routes.get("/docs", defaults={"name": ""})
+    @routes.get("/docs/<path:name>")
+    def page(name: str) -> ResponseReturnValue:
+        found = guides.find(name.rstrip("/"))
+        if found is None:
+            raise Problem(404, "no such page in the documentation", "see /docs for all pages")
+        if name.endswith("/"):
+            return redirect(url_for("guides.page", name=address(found)), 308)
+        shown = guides.page(found)
+        folder = posixpath.dirname(found)
+        return render_template("guide.html", page=shown, groups=guides.groups, current=folder or address(found))
+
+    @routes.app_context_processor
+    def of_the_page() -> dict[str, object]:
+        return {"guide": parts.guide, "about": ABOUT.get(request.endpoint or "")}
+
+    @routes.get("/docs/")
+    def home() -> ResponseReturnValue:
+        return redirect(url_for("guides.page"), 308)
+
+    return routes
