@@ -375,8 +375,8 @@ class Configuration(Section):
     public_url: values.PublicAddress | None = None
     """URL of the pages, without password and query; messages link to decisions there"""
     docs_url: values.PublicAddress | None = None
-    """URL where `docs/` is published elsewhere, for links to guides and runbooks. Without it pages link to the server's own
-    `/docs`, and messages to `/docs` below `public_url`"""
+    """URL where `docs/` is published elsewhere, for links to guides and runbooks. Without it pages link to the server's
+    own `/docs`, and messages to `/docs` below `public_url`"""
     notify: NotifySpec = NotifySpec()
     unknown_after: values.LongerThanZero = timedelta(minutes=15)
     """how long a node may be neither busy nor idle, such as not Ready or without its GPUs, before a message is sent"""

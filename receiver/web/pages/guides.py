@@ -54,7 +54,7 @@ ABOUT: Mapping[str, str] = {
     "pages.status": "operations.md#read-the-pages",
     "pages.pool": "operations.md#read-the-pages",
     "pages.sources": "guardrails.md#sources",
-    "pages.costs": "reports.md#what-the-words-mean",
+    "pages.costs": "reports.md#what-the-figures-mean",
     "pages.decision": "guardrails.md",
     "acting.overrides": "operations.md#override-policy-for-a-while",
     "answers.ask": "operations.md#when-you-are-asked",
