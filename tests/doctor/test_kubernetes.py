@@ -277,7 +277,7 @@ def test_where_daemon_sets_may_not_be_listed_the_operator_is_not_known(start: St
         "kubernetes.gpu_operator": "skip",
         "kubernetes.operator_tolerations": "skip",
     }
-    assert all("optional role" in f.said for f in findings)
+    assert all("gpu-autoscaler-doctor" in f.said for f in findings)
 
 
 def test_an_operator_without_the_exporter_is_warned_of(start: Starter, told: Told) -> None:
@@ -390,7 +390,7 @@ def test_what_surrounds_us_is_skipped_where_it_may_not_be_seen(start: Starter, t
     denied = ["list networkpolicies", "list namespaces", "list resourcequotas", "list priorityclasses"]
     findings = seen(told(well_kept(start, kubernetes={"denied": denied}), document(budget={"monthly_usd": 5000})))
     assert {f.verdict for f in findings} == {"skip"}
-    assert all("optional role" in f.said for f in findings)
+    assert all("gpu-autoscaler-doctor" in f.said for f in findings)
 
 
 @pytest.mark.parametrize(
