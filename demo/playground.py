@@ -40,8 +40,10 @@ BURST = 8  # jobs, then a pause in which pools shrink
 
 
 def lasting(plan: StackPlan) -> StackPlan:
-    """Return *plan* for hours: the scenario's budget stays on hold for the rest of the month, and rules with windows of
-    hours over samples of every second take more time each minute."""
+    """Return *plan* for hours: the scenario ends with the month's budget on hold, so that no pool would grow again.
+
+    Nothing is timed any more, so five seconds do where the scenario needs one.
+    """
     return replace(plan, budget={"monthly_usd": BUDGET_USD}, tick="10s", watch=True, scrape="5s", evaluation="5s")
 
 
@@ -57,12 +59,12 @@ def arrivals(seed: int) -> Iterator[tuple[float, dict[str, Any]]]:
     for number in count(1):
         _, pool, pods, gpus, gang = dice.choices(SHAPES, [often for often, *_ in SHAPES])[0]
         team = dice.choice(TEAMS)
-        pause = dice.uniform(60, 180) if number % BURST == 0 else dice.uniform(1, 15)
+        pause = dice.uniform(120, 240) if number % BURST == 0 else dice.uniform(1, 15)
         yield (
             pause,
             {
                 "id": f"{team}-{number}",
-                "duration": f"{dice.randint(30, 180)}s",
+                "duration": f"{dice.randint(30, 120)}s",
                 "pods": pods,
                 "gpus_per_pod": gpus,
                 "gang": gang,

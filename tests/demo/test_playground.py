@@ -68,7 +68,7 @@ def test_every_job_that_arrives_is_accepted_and_fits_its_pool(sim: Simulator) ->
 def test_a_burst_of_jobs_is_followed_by_a_pause() -> None:
     pauses = [pause for pause, _ in islice(arrivals(1), 3 * BURST)]
 
-    assert [pause >= 60 for pause in pauses] == 3 * [*(BURST - 1) * [False], True]
+    assert [pause >= 120 for pause in pauses] == 3 * [*(BURST - 1) * [False], True]
 
 
 def test_every_command_that_is_printed_is_accepted_as_it_is(sim: Simulator) -> None:
