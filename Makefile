@@ -18,13 +18,19 @@ OUT ?= .build/pictures
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test check coverage bench faults replicas laws site contract mutants steady image image-check release-check audit lint rules dashboards pictures readme-pictures alerts format lock manifests clean python venv binaries browser kubectl screenshots
+.PHONY: help demo playground recording test check coverage bench faults replicas laws site contract mutants steady image image-check release-check audit lint rules dashboards pictures readme-pictures alerts format lock manifests clean python venv binaries browser kubectl screenshots
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
 
 demo: venv binaries ## watch it work: simulator, Prometheus, Alertmanager, the autoscaler (KEEP=1 leaves them running)
 	@KEEP=$(KEEP) $(VENV)/python -m demo
+
+playground: venv binaries ## the same stack without the scenario: jobs arrive by themselves until Ctrl-C (SEED=2 for other jobs)
+	@$(VENV)/python -m demo --playground --seed $(SEED)
+
+recording: venv binaries ## play the demo and draw what it prints as docs/pictures/demo.svg (about two minutes)
+	@$(VENV)/python -m demo.recording
 
 test: venv binaries browser kubectl ## everything that must hold: lint and types beside the test suite, which checks and tests the rules too
 	@$(VENV)/python -m tools.run_checks $(if $(TIMES),-- -p tools.test_times --times=$(abspath $(TIMES)))

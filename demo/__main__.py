@@ -1,8 +1,11 @@
 """``make demo``: play the scenario on a stack of its own, show what happens, judge it. KEEP=1 leaves it running.
 
+``make playground`` (--playground) starts the same stack without the scenario; jobs arrive by themselves.
+
 Exit status: 0 when every check holds, 1 when one does not, 128 and the signal's number after a signal (Ctrl-C: 130).
 """
 
+import argparse
 import os
 import shutil
 import signal
@@ -17,7 +20,8 @@ from typing import Any
 
 import requests
 
-from demo.processes import NotStarted, answers
+from demo.playground import keep, lasting, open_playground
+from demo.processes import NotStarted
 from demo.scenario import POOLS, SHORTENED, SYSTEM, WHAT_IT_IS, DemoJob, Director, demo_plan
 from demo.screen import Screen
 from demo.stack import Stack, running, signals_end_the_block
@@ -30,17 +34,6 @@ ROUND_SECONDS = 0.25
 SHOWN_LATE = timedelta(seconds=1)  # events of different sources come in order of their times that way
 LONGEST = timedelta(seconds=200)
 QUIET_FOR = timedelta(seconds=4)
-
-PAGES = (
-    ("status page", "receiver", "/"),
-    ("costs", "receiver", "/costs"),
-    ("decisions as JSON", "receiver", "/api/v1/decisions"),
-    ("metrics", "receiver", "/metrics"),
-    ("alerts in Prometheus", "prometheus", "/alerts"),
-    ("the same as JSON", "prometheus", "/api/v1/alerts"),
-    ("Alertmanager", "alertmanager-1", "/"),
-    ("the simulated world", "simulator", "/_state"),
-)
 
 
 class Play:
@@ -140,39 +133,35 @@ def conclude(screen: Screen, summary: Summary) -> None:
         screen.line(f"  {screen.coloured(f'{word:<6}', word)} {check.what}{detail}")
 
 
-def keep(screen: Screen, stack: Stack) -> None:
-    """Print where everything is, and wait for Ctrl-C."""
-    screen.heading("Everything is left running until Ctrl-C")
-    for what, part, path in PAGES:
-        url = stack.places.url(part) + path
-        if answers(url)():  # some builds of Prometheus and Alertmanager come without their pages
-            screen.line(f"  {what:<20} {url}")
-    while True:
-        time.sleep(1)
-        stack.check_alive()
-
-
-def play(screen: Screen, folder: Path) -> int:
-    """Start, play, judge, stop; return the exit status."""
+def play(screen: Screen, folder: Path, *, stays: bool) -> int:
+    """Start, play, judge, stop, or not before a signal if it *stays*; return the exit status."""
     introduce(screen, folder)
     with running(demo_plan(), folder) as stack:
         stack.wait_for_heartbeat()
         screen.heading("Seconds since everything was up, and what happened")
         summary = Play(stack, screen).run()
         conclude(screen, summary)
-        if os.environ.get("KEEP", "") not in ("", "0"):
+        if stays:
+            stack.change(lasting(stack.plan))
             keep(screen, stack)
     return 0 if summary.worked else 1
 
 
 def main() -> int:
-    """Run the demo in a temporary folder, which stays when something failed."""
+    """Run the demo or the playground in a temporary folder, which stays when something failed."""
+    parser = argparse.ArgumentParser(prog="python -m demo")
+    parser.add_argument("--playground", action="store_true", help="no scenario: jobs arrive until Ctrl-C")
+    parser.add_argument("--seed", type=int, default=1, help="other jobs in the playground")
+    asked = parser.parse_args()
     screen = Screen()
     folder = Path(tempfile.mkdtemp(prefix="gpu-autoscaler-demo-"))
     status = 1
     try:
         with signals_end_the_block():
-            status = play(screen, folder)
+            if asked.playground:
+                open_playground(screen, folder, asked.seed)
+            else:
+                status = play(screen, folder, stays=os.environ.get("KEEP", "") not in ("", "0"))
     except KeyboardInterrupt as interrupt:
         name = next((str(a) for a in interrupt.args), "SIGINT")
         status = 128 + signal.Signals[name]

@@ -60,7 +60,8 @@ class Screen:
             head = f"{max(0.0, seconds):6.1f} s  {event.kind:<9}"
             room = self._width - len(head)
             first, *rest = textwrap.wrap(event.text, room) or [""]
-            rest += [piece for more in event.more for piece in textwrap.wrap(more, room - 2, initial_indent="  ")]
+            for more in event.more:
+                rest += textwrap.wrap(more, room, initial_indent="  ", subsequent_indent="  ")
             self.line(self.coloured(head, event.kind) + first)
             for piece in rest:
                 self.line(" " * len(head) + piece)

@@ -143,6 +143,14 @@ class Stack:
                 stopping.callback(self.parts[name].stop)
         self._session.close()
 
+    def change(self, plan: StackPlan) -> None:
+        """Go on with *plan*: the autoscaler restarts, Prometheus rereads its files, the simulator stays as it is."""
+        self.plan = plan
+        write_configs(plan, self.places)
+        self.parts["receiver"].stop()
+        self.parts["prometheus"].signal(signal.SIGHUP)
+        self.parts["receiver"].start()
+
     def wait_for_heartbeat(self, seconds: float = 90.0) -> None:
         """Wait until the whole line stands: the first alert has passed through Alertmanager into a step."""
 

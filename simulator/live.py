@@ -37,6 +37,7 @@ class Live:
         self.world.pdbs.extend(config.pdbs)
         self.posted_events: dict[int, dict[str, Any]] = {}  # core/v1 bodies by the version of the world's event
         self.xids: dict[tuple[str, int], int] = {}  # last XID by node and GPU
+        self.coming_xids: dict[str, tuple[int, int]] = {}  # GPU and XID of the next node by pool
         self.readings: dict[tuple[str, int], dict[str, float | None]] = {}  # DCGM's fields by node and GPU
         self.stalls: dict[tuple[str, int], float] = {}  # what the engine does (ratio) by node and GPU
         self.leaks: dict[tuple[str, int], tuple[datetime, float]] = {}  # since when, and MiB an hour, by node and GPU
@@ -165,6 +166,15 @@ class Live:
             self._run_daemons()
         self.world.advance(now)
         self._run_daemons()
+        self._raise_xids()
+
+    def _raise_xids(self) -> None:
+        """Let each XID that waits for a node of its pool come from the first one that has GPUs."""
+        for pool, (gpu, code) in list(self.coming_xids.items()):
+            node = next((n.name for n in self.world.nodes.values() if n.pool == pool and n.gpus), None)
+            if node is not None:
+                self.xids[node, gpu] = code
+                del self.coming_xids[pool]
 
     def _run_daemons(self) -> None:
         if not self.config.kubernetes.daemonsets:

@@ -144,7 +144,11 @@ def _watches(live: Live, fault: WorldFault) -> None:
 
 
 def _xid(live: Live, fault: WorldFault) -> None:
-    live.xids[_named(fault.node, "node"), fault.gpu] = int(fault.code) if str(fault.code).isdigit() else 79
+    code = int(fault.code) if str(fault.code).isdigit() else 79
+    if fault.pool:
+        live.coming_xids[_pool(live, fault)] = (fault.gpu, code)
+    else:
+        live.xids[_named(fault.node, "node"), fault.gpu] = code
 
 
 def _reading(live: Live, fault: WorldFault) -> None:
@@ -183,7 +187,7 @@ KINDS: Mapping[WorldKind, Callable[[Live, WorldFault], None]] = {
     "expired": _expired,  # how: a watch that is too old gets an ERROR event or HTTP 410
     "compact": _compact,  # the journal forgets everything: older watches are expired
     "watches": _watches,  # do: those under way and new ones hang (open, without a word), close (cut off) or error
-    "xid": _xid,  # node, gpu, code: the last XID that this GPU reports
+    "xid": _xid,  # node, gpu, code: the last XID that this GPU reports; pool: of its first node, or of the next one
     "reading": _reading,  # node, gpu, field, value: what DCGM says there, whatever happens (null: nothing)
     "stall": _stall,  # node, gpu, engine: its engine does that (ratio), tensor cores and memory traffic nothing
     "leak": _leak,  # node, gpu, value: from now on it takes that many MiB of its memory more in each hour
@@ -211,6 +215,7 @@ def lift(live: Live) -> None:
         live.watches = "live"
         live.changed.notify_all()
         live.xids.clear()
+        live.coming_xids.clear()
         live.readings.clear()
         live.stalls.clear()
         live.leaks.clear()
@@ -236,6 +241,7 @@ def shown(live: Live) -> dict[str, Any]:
             "expired": live.expired,
             "watches": live.watches,
             "xids": {f"{node}/{gpu}": code for (node, gpu), code in live.xids.items()},
+            "coming_xids": {f"{pool}/{gpu}": code for pool, (gpu, code) in live.coming_xids.items()},
             "readings": {f"{node}/{gpu}": dict(said) for (node, gpu), said in live.readings.items()},
             "stalls": {f"{node}/{gpu}": engine for (node, gpu), engine in live.stalls.items()},
             "leaks": {f"{node}/{gpu}": rate for (node, gpu), (_, rate) in live.leaks.items()},

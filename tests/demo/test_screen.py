@@ -55,6 +55,13 @@ def test_long_texts_are_wrapped_under_themselves() -> None:
     assert lines[-1].strip() == "a body"
 
 
+def test_a_long_line_of_a_body_keeps_its_indentation() -> None:
+    _, *body = _shown(io.StringIO(), Event(at=at(1), kind="notice", text="word", more=("a body " * 40,))).splitlines()
+
+    assert {len(line) - len(line.lstrip()) for line in body} == {len("   1.0 s  notice   ") + 2}
+    assert len(body) > 1
+
+
 def test_a_terminal_without_utf_8_shows_the_rest() -> None:
     raw = io.BytesIO()
     out = io.TextIOWrapper(raw, encoding="ascii")

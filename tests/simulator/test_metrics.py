@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from demo.stack import binary
 from receiver.replay.world.objects import PodSpec
 from simulator.server import Simulator
-from tests.simulator.builders import GPU_POOL
+from tests.simulator.builders import GPU_POOL, Civo
 
 Starter = Callable[..., Simulator]
 Samples = Mapping[str, list[tuple[Mapping[str, str], float]]]
@@ -260,6 +260,21 @@ def test_an_xid_stays_as_the_last_one(sim: Simulator) -> None:
     sim.fault(kind="xid", node=node(sim), code="79")
     ((labels, value),) = of(dcgm(sim), "DCGM_FI_DEV_XID_ERRORS")
     assert (value, labels["err_code"]) == (79, "79")
+
+
+def test_an_xid_of_a_pool_comes_from_its_next_node_if_it_has_none(start: Starter) -> None:
+    sim = start(pools=[{"id": "empty", "size": "an.g1.l40s.kube.x1", "resources": {"nvidia.com/gpu": 1}}])
+    sim.fault(kind="xid", pool="empty", code=79)
+    assert requests.get(f"{sim.url}/_faults", timeout=60).json()["world"]["coming_xids"] == {"empty/0": 79}
+    Civo(sim.url).resize(2, "empty")
+    sim.live.turn(timedelta(minutes=10))
+    with sim.moved() as world:
+        first, second = world.nodes
+    assert (sim.live.xids, sim.live.coming_xids) == ({(first, 0): 79}, {})
+    sim.fault(kind="xid", pool="empty", code=48)
+    sim.live.tick()
+    assert sim.live.xids == {(first, 0): 48}
+    assert (second, 0) not in sim.live.xids
 
 
 def test_a_reading_stands_until_it_is_lifted_and_may_be_none(sim: Simulator) -> None:

@@ -1,5 +1,7 @@
 """A pool's page: what it is now, why, what its nodes did, and everything that happened in one order."""
 
+import re
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -7,6 +9,7 @@ import pytest
 
 from receiver.core.explain.samples import Doing, NodeTurn
 from receiver.core.model.overrides import Override, OverrideKind
+from receiver.core.model.policy import Billing
 from receiver.core.model.signals import Alert
 from receiver.core.notices.notice import Notice, Severity
 from receiver.ports import Arrival, StoredNotice, StoredOverride
@@ -21,6 +24,7 @@ from tests.web.builders import (
     a_life,
     a_node,
     a_picture,
+    a_policy,
     a_pool,
     an_action,
 )  # fmt: skip
@@ -120,7 +124,7 @@ def test_a_node_is_drawn_with_what_it_did_and_named_in_a_table() -> None:
     assert "after 7 min lives" in words(html)
 
 
-@pytest.mark.parametrize(("span", "shown"), [("6h", False), ("24h", True), ("7d", True)])
+@pytest.mark.parametrize(("span", "shown"), [("1h", False), ("6h", False), ("24h", True), ("7d", True)])
 def test_the_time_that_is_shown_can_be_chosen(span: str, shown: bool) -> None:
     store = a_full_store()
     store.kept_lives = [a_life(name="l40s-0", created_at=NOW - timedelta(hours=12), gone_at=NOW - timedelta(hours=9))]
@@ -129,8 +133,22 @@ def test_the_time_that_is_shown_can_be_chosen(span: str, shown: bool) -> None:
     assert f'span={span}#course" aria-current="true"' in html
 
 
+@pytest.mark.parametrize(("unit", "shown"), [(3600, "24h"), (300, "1h"), (1, "24h")])
+def test_an_hour_is_shown_first_where_a_paid_unit_lasts_minutes(unit: int, shown: str) -> None:
+    policy = replace(a_policy(), billing=Billing(granularity=timedelta(seconds=unit)))
+    html = page(PATH, FakeStore(), policy=policy)
+    assert f"No node lived in the last {shown}." in words(html)
+
+
+def test_the_ticks_of_an_hour_are_ten_minutes_apart() -> None:
+    store = a_full_store()
+    store.kept_lives = [a_life(gone_at=None)]
+    html = page(f"{PATH}?span=1h", store)
+    assert re.findall(r'class="tick".*>(\d\d:\d\d)<', html) == ["13:40", "13:50", "14:00", "14:10", "14:20"]
+
+
 def test_a_time_that_is_not_offered_is_refused_with_those_that_are() -> None:
-    assert "use one of: 6h, 24h, 7d" in page(f"{PATH}?span=1y", code=400)
+    assert "use one of: 1h, 6h, 24h, 7d" in page(f"{PATH}?span=1y", code=400)
 
 
 def test_everything_that_happened_stands_in_one_order_newest_first() -> None:

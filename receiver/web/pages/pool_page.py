@@ -28,7 +28,7 @@ LANES = 40
 SLOTS = 288  # of a lane: what a node did halfway through each of them is drawn
 TOP, LANE, BAR = 22, 30, 12  # pixels: above the first lane, of each lane, of its bar
 NOW_AT = 97.0  # percent: to the right of it the end of a node that has just gone is marked
-TICKS = [timedelta(hours=1), timedelta(hours=2), timedelta(hours=6), timedelta(days=1)]
+TICKS = [timedelta(minutes=10), timedelta(hours=1), timedelta(hours=2), timedelta(hours=6), timedelta(days=1)]
 # What it is called, and how much of the bar it fills: higher the further it has come, as colour is not the only sign.
 LOOKS = {
     Doing.BUILDING: ("building", 0.3),
@@ -152,7 +152,7 @@ def _x(at: datetime, since: datetime, now: datetime) -> float:
 
 
 def _ticks(since: datetime, now: datetime) -> Iterator[tuple[float, str]]:
-    """Round hours, or days where it is long: at most seven, so that they fit on a phone."""
+    """Round times, hours or days by the length: at most seven, so that they fit on a phone."""
     each = next((step for step in TICKS if (now - since) / step <= 7), TICKS[-1])
     midnight = since.replace(hour=0, minute=0, second=0, microsecond=0)
     at = midnight + ((since - midnight) // each + 1) * each
@@ -246,8 +246,9 @@ def _override(stored: StoredOverride) -> Iterator[Event]:
         yield Event(at=stored.ended_at, kind="override", what=what, look="notes")
 
 
-SPANS = {"6h": timedelta(hours=6), "24h": timedelta(hours=24), "7d": timedelta(days=7)}
+SPANS = {"1h": timedelta(hours=1), "6h": timedelta(hours=6), "24h": timedelta(hours=24), "7d": timedelta(days=7)}
 USUAL = "24h"
+SHORT_UNIT = timedelta(minutes=5)  # with paid units up to this, nodes live for minutes: a day of them is a blur
 READ = 150  # decisions, actions and messages of one pool that are read at most
 NODES = 60
 
@@ -257,7 +258,9 @@ def add_pool_page(routes: Blueprint, parts: WebParts) -> None:
 
     @routes.get("/pools/<name>")
     def pool(name: str) -> str:
-        wanted, asked = pool_called(parts, name), request.args.get("span", USUAL)
+        wanted, billing = pool_called(parts, name), parts.policy.billing
+        usual = next(iter(SPANS)) if billing.by_the_hour and billing.granularity <= SHORT_UNIT else USUAL
+        asked = request.args.get("span", usual)
         if asked not in SPANS:
             raise invalid("span", "nodes are not shown over this span", f"use one of: {', '.join(SPANS)}")
         scene = scene_of(parts)
