@@ -5,6 +5,7 @@ dashboard over a played scenario. ``docs/pictures/made-of.json`` keeps a digest 
 finds pictures that are older than that.
 """
 
+import argparse
 import hashlib
 import json
 import subprocess
@@ -63,30 +64,51 @@ def message() -> str:
 
 def take(browser: Browser, html: str, picture: Path, clip: Any = None) -> None:
     """Write the picture of a page of our own."""
-    page = browser.new_page(
-        viewport={"width": 1400 if clip else 720, "height": 500 if clip else 100}, device_scale_factor=1.5
-    )
+    size: Any = {"width": 1400, "height": 500} if clip else {"width": 720, "height": 100}
+    page = browser.new_page(viewport=size, device_scale_factor=1.5)
     page.set_content(html)
     page.screenshot(path=picture, full_page=True, clip=clip)
     page.close()
 
 
+def take_pool(browser: Browser, folder: Path) -> None:
+    """Play the live stack, and take the upper part of a pool's page."""
+    with playing(folder) as stack:
+        url = stack.places.url("receiver")
+        with a_tab(browser, url, DESK, "light", token=token_for("pool")) as tab:
+            tab.page.goto(f"{path_of('pool', stack)}?span=6h")
+            clip: Any = {"x": 0, "y": 0, "width": 1280, "height": 1140}
+            tab.page.screenshot(path=PICTURES / "pool.png", full_page=True, clip=clip)
+
+
+def take_message(browser: Browser, _folder: Path) -> None:
+    """Draw the message."""
+    take(browser, message(), PICTURES / "message.png")
+
+
+def take_dashboard(browser: Browser, folder: Path) -> None:
+    """Play the dashboards' scenario for six minutes, and take the upper part of one."""
+    subprocess.run([sys.executable, "-m", "tests.dashboards.scenario", "--out", folder], check=True, cwd=ROOT)
+    html = (folder / f"{BOARD}.html").read_text(encoding="utf-8")
+    take(browser, html, PICTURES / "dashboard.png", {"x": 0, "y": 0, "width": 1400, "height": 900})
+
+
+TAKE = {"pool.png": take_pool, "message.png": take_message, "dashboard.png": take_dashboard}
+
+
 def main() -> None:
-    """Play, and write every picture and what it is made of."""
+    """Play, and write the pictures and what they are made of."""
+    asked = argparse.ArgumentParser(prog="make readme-pictures", description=__doc__)
+    asked.add_argument("names", nargs="*", choices=[[], *TAKE], help="all without")
+    names = asked.parse_args().names or [*TAKE]
     PICTURES.mkdir(exist_ok=True)
+    made = json.loads(MADE_OF.read_text(encoding="utf-8")) if MADE_OF.exists() else {}
     with signals_end_the_block(), tempfile.TemporaryDirectory() as folder, chromium() as browser:
-        with playing(Path(folder) / "live") as stack:
-            url = stack.places.url("receiver")
-            with a_tab(browser, url, DESK, "light", token=token_for("pool")) as tab:
-                tab.page.goto(path_of("pool", stack))
-                tab.page.screenshot(path=PICTURES / "pool.png", clip={"x": 0, "y": 0, "width": 1280, "height": 900})
-        take(browser, message(), PICTURES / "message.png")
-        boards = Path(folder) / "boards"
-        subprocess.run([sys.executable, "-m", "tests.dashboards.scenario", "--out", boards], check=True, cwd=ROOT)
-        html = (boards / f"{BOARD}.html").read_text(encoding="utf-8")
-        take(browser, html, PICTURES / "dashboard.png", {"x": 0, "y": 0, "width": 1400, "height": 900})
-    MADE_OF.write_text(json.dumps({name: digest(name) for name in SHOWS}, indent=1) + "\n", encoding="utf-8")
-    sys.stdout.write(f"pictures are in {PICTURES}\n")
+        for name in names:
+            TAKE[name](browser, Path(folder) / name)
+            made[name] = digest(name)
+            MADE_OF.write_text(json.dumps(made, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+            sys.stdout.write(f"{PICTURES / name}\n")
 
 
 if __name__ == "__main__":
