@@ -1,5 +1,6 @@
 """The README's commands, run: its values, and a server over a life of the configuration that they make."""
 
+import json
 import re
 import threading
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from receiver.config import load_text
 from receiver.replay.world.objects import WorldPool
 from receiver.web import create_app
 from tests.docs.commands import fenced, words_of
-from tests.docs.pages import text_of
+from tests.docs.pages import ROOT, text_of
 from tests.manifests.built import read, the
 from tests.step.harness import Life, a_job, a_world
 from tests.web.builders import OPERATOR, Bench
@@ -90,3 +91,13 @@ def test_a_command_of_the_readme_does_what_the_readme_says(named: str, url: str)
     done = CliRunner(env=there).invoke(main, COMMANDS[named][1:])
     assert done.exit_code == 0, done.output
     assert SAY[named] in done.output
+
+
+def test_the_result_of_the_traces_is_that_of_the_benchmark() -> None:
+    text = (ROOT / "benchmarks" / "results" / "policy.json").read_text(encoding="utf-8")
+    means = {mean["policy"]: mean for mean in json.loads(text)["figures"]["hour, 8-GPU nodes"]["means"]}
+    ours, always = means["gpu-autoscaler"], means["always-on"]
+    page = " ".join(PAGE.split())
+    assert f"{1 - ours['cost']:.0%} cheaper and {1 - ours['wait']:.0%} less waiting".replace("%", " %") in page
+    assert 0.18 < ours["cost"] / always["cost"] < 0.22
+    assert "about a fifth of the cost of nodes that are always on" in page
