@@ -24,6 +24,7 @@ import requests
 from sqlalchemy import make_url
 
 from receiver.adapters.store import open_store
+from receiver.ports import TryLater
 from simulator.server import Simulator
 from tests.adapters.store.builders import PostgresServer
 from tests.e2e.clouds import a_cloud
@@ -288,13 +289,22 @@ def _through(wire: Wire, url: str, name: str) -> str:
     return by_wire.render_as_string(hide_password=False)
 
 
+def _migrated(url: str) -> bool:
+    """Migrate the database; False where PostgreSQL ended the connection, as it may on a machine that is very busy."""
+    try:
+        open_store(url).close()
+    except TryLater:
+        return False
+    return True
+
+
 @contextmanager
 def replica_set(server: PostgresServer, folder: Path, **config: Any) -> Iterator[ReplicaSet]:
     """Yield three receivers that run, one of which leads and has stepped; all ends afterwards, however it stands."""
     database = f"replicas_{time.monotonic_ns()}"
     server.run(f"CREATE DATABASE {database}")
     url = server.url.removesuffix("/postgres") + f"/{database}"
-    open_store(url).close()  # its tables, which the triggers watch; three that migrate at once have a test of their own
+    until(partial(_migrated, url), "the tables, which the triggers watch", PATIENCE)
     watch = [f"CREATE TRIGGER see_write AFTER INSERT OR UPDATE ON {t} EXECUTE FUNCTION see_write()" for t in WATCHED]
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(TRIGGERS)
