@@ -1,5 +1,6 @@
 """The documentation as pages of the server: every page, link and anchor is there, for pages and alerts alike."""
 
+import re
 from functools import cache
 from pathlib import Path
 from urllib.parse import urldefrag, urljoin
@@ -12,7 +13,7 @@ from receiver.core.notices.notice import Cause
 from receiver.core.scaling.guardrails import GUARDRAILS
 from receiver.doctor.prometheus import SHIPPED_DOCS
 from receiver.web.pages.guides import ABOUT, FOLDER, GROUPS, HOME, Guides, address, shipped
-from tests.docs.pages import anchors, every_page, text_of
+from tests.docs.pages import anchors, every_page, table, text_of
 from tests.lint import none_of
 from tests.rules.files import ALERTS
 from tests.web.builders import READER, Bench, a_full_store
@@ -194,3 +195,10 @@ def test_a_rule_on_the_page_of_a_pool_links_to_its_explanation() -> None:
 def test_with_docs_url_pages_link_there() -> None:
     html = page("/costs", docs_url="https://docs.example")
     assert f'href="https://docs.example/{ABOUT["pages.costs"]}"' in html
+
+
+def test_the_index_page_has_the_groups_of_the_navigation() -> None:
+    rows = dict(table(text_of("docs/README.md")))
+    told = {group: re.findall(r"\]\(([^.)][^)]*)\)", cell) for group, cell in rows.items()}
+    wanted = {group: [name for name in names if name != "README.md"] for group, names in GROUPS.items()}
+    assert told == wanted
