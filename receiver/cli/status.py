@@ -94,7 +94,8 @@ def _head(status: StatusDocument, now: datetime) -> Iterator[str]:
     health = f"loop {loop.loop}, beat {span(loop.beat_age_seconds)} ago"
     if loop.status != "ok":
         health = click.style(f"{health}: IT STANDS STILL, see /healthz and the log", fg="red")
-    yield f"gpu-autoscaler {status.version}, {shown}, {health}"
+    cluster = f"{status.cluster_name}: " if status.cluster_name else ""
+    yield f"{cluster}gpu-autoscaler {status.version}, {shown}, {health}"
     if loop.leader:
         yield f"{loop.leader} leads{'' if loop.term is None else f', term {loop.term}'}"
     if at is None:

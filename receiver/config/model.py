@@ -345,6 +345,8 @@ class ReportsSpec(Section):
 
 
 class Configuration(Section):
+    cluster_name: values.LabelValue = ""
+    """what people call this cluster; in every message, page, report and in the label of `build_info`"""
     mode: Mode = Mode.OBSERVE
     """`act` writes to Civo and the cluster; `observe` only reports what it would do"""
     objective: Objective = Objective.BALANCED

@@ -13,6 +13,8 @@ from receiver.core.model.text import lasting
 def describe(settings: FileSettings, odd: Sequence[str] = ()) -> Iterator[str]:
     """Yield the lines that describe *settings*; warnings, *odd* ones too, last."""
     configuration = settings.configuration
+    if configuration.cluster_name:
+        yield f"cluster {configuration.cluster_name}"
     yield f"mode {configuration.mode}, a step at least every {spell_duration(configuration.tick)}"
     yield f"objective {configuration.objective}"
     yield from _budget(configuration.budget)

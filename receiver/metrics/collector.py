@@ -222,8 +222,10 @@ class StoreCollector(Collector):
         mode: str,
         version: str | None = None,
         destinations: Sequence[str] = (),
+        cluster_name: str = "",
     ) -> None:
         """Read *store* at each scrape. *version* None is the installed one, *destinations* name where messages go."""
+        self._cluster_name = cluster_name
         self._destinations = destinations
         self._store, self._policy, self._clock = store, policy, clock
         self._mode, self._version = mode, version or installed_version()
@@ -292,7 +294,8 @@ class StoreCollector(Collector):
             yield gauge("budget_threshold_ratio", "Where a stage of the budget begins (ratio of it).", ratios, "stage")
         text = "The clock of this process at the scrape (Unix seconds): Prometheus compares it with its own."
         yield single("clock_timestamp_seconds", text, self._clock.now())
-        yield gauge("build_info", "The version that runs.", [((self._version,), 1)], "version")
+        runs = [((self._version, self._cluster_name), 1)]
+        yield gauge("build_info", "The version that runs, and where.", runs, "version", "cluster_name")
 
     def _seen(self, found: Picture) -> Iterator[Metric]:
         known = [(pool, shown) for pool in self._policy.pools if (shown := found.pool(pool.id)) is not None]

@@ -205,6 +205,7 @@ def outbox_of(outside: Outside, clock: Clock) -> Outbox:
     said, tokens = outside.settings.configuration, outside.secrets.tokens
     everybody, of_teams = outside.settings.environment.destinations()
     links = PageLinks(
+        cluster_name=said.cluster_name,
         public_url=said.public_url,
         docs_url=said.documents_url,
         seal=lambda: Seal(token) if (token := tokens().operator) else None,
@@ -219,7 +220,15 @@ def web_of(outside: Outside, loop: Loop, clock: Clock, messages_to: tuple[str, .
     said, policy, instruments = outside.settings.configuration, outside.settings.policy, outside.instruments
     registry = CollectorRegistry()
     registry.register(instruments)
-    registry.register(StoreCollector(outside.store, policy, clock, mode=outside.mode, destinations=messages_to))
+    collector = StoreCollector(
+        outside.store,
+        policy,
+        clock,
+        mode=outside.mode,
+        destinations=messages_to,
+        cluster_name=said.cluster_name,
+    )
+    registry.register(collector)
 
     def wake() -> None:
         loop.wake()
@@ -239,6 +248,7 @@ def web_of(outside: Outside, loop: Loop, clock: Clock, messages_to: tuple[str, .
             instruments=instruments,
             max_body_bytes=said.webhook.max_bytes,
             version=installed_version(),
+            cluster_name=said.cluster_name,
             reading=said.web.reading,
             public_url=said.public_url,
             hosts=said.web.hosts,

@@ -26,8 +26,9 @@ class WebParts:
 
     *tokens* says which bearer tokens are valid now: without one for the webhook every delivery is refused, without the
     operator's every change. *max_body_bytes* bounds a delivery. *public_url* is the address of the pages, *hosts* its
-    other names, *docs_url* where people read docs/ if not here, *messages_to* names the destinations of messages.
-    *wake* must return at once. *mode* is ``act`` or ``observe``, *watch* a `receiver.metrics.collector.WatchState`.
+    other names, *docs_url* where people read docs/ if not here, *messages_to* names the destinations of messages, and
+    *cluster_name* what people call the cluster. *wake* must return at once. *mode* is ``act`` or ``observe``, *watch* a
+    `receiver.metrics.collector.WatchState`.
     """
 
     tokens: Callable[[], Tokens] = field(repr=False)
@@ -41,6 +42,7 @@ class WebParts:
     instruments: WebInstruments
     max_body_bytes: int = 16 * 1024 * 1024
     version: str = ""
+    cluster_name: str = ""
     reading: ReadAccess = ReadAccess.OPEN
     public_url: str | None = None
     hosts: tuple[str, ...] = ()

@@ -164,3 +164,8 @@ def test_a_server_that_does_not_answer_is_status_3_with_a_remedy() -> None:
     done = status(unused_url())
     assert (done.exit_code, done.stdout) == (3, "")
     assert "set GPU_AUTOSCALER_URL to where it listens" in done.stderr
+
+
+def test_the_first_line_begins_with_the_clusters_name() -> None:
+    [first, *_] = about_status({"cluster_name": "prod-lon1", "mode": "act", "version": "1"}, NOW)
+    assert first.startswith("prod-lon1: gpu-autoscaler 1, mode act")

@@ -42,7 +42,7 @@ def test_of_two_tables_a_key_stands_in_the_one_that_names_it_more_closely() -> N
 
 def test_a_key_that_no_table_takes_is_told() -> None:
     with pytest.raises(ValueError, match=r"no table of docs/configuration\.md has tick"):
-        filled(TEXT.replace("<!-- keys: mode objective tick ", "<!-- keys: mode objective "))
+        filled(TEXT.replace("<!-- keys: cluster_name mode objective tick ", "<!-- keys: cluster_name mode objective "))
 
 
 def test_a_field_without_a_meaning_is_told() -> None:

@@ -219,7 +219,7 @@ def test_the_mode_in_force_is_one_and_the_other_zero(mode: str, act: int, observ
 
 
 def test_the_version_is_a_label() -> None:
-    assert scraped()['build_info{version="0.1.0"}'] == 1
+    assert scraped()['build_info{cluster_name="",version="0.1.0"}'] == 1
 
 
 def test_totals_come_from_the_store() -> None:
@@ -311,3 +311,10 @@ def test_the_charges_are_shown_with_their_difference_age_and_what_has_no_price()
     assert 'gpu_autoscaler_charges_difference_seconds{size="an.g1.l40s.kube.x1"} -10800.0' in said
     assert 'gpu_autoscaler_charges_unpriced_seconds{code="dbaas-small"} 43200.0' in said
     assert "gpu_autoscaler_charges_age_seconds 420.0" in said
+
+
+def test_the_clusters_name_is_a_label_of_the_version() -> None:
+    registry = CollectorRegistry()
+    collector = StoreCollector(FakeStore(), a_policy(), FakeClock(NOW), mode="act", version="1", cluster_name="prod")
+    registry.register(collector)
+    assert registry.get_sample_value("gpu_autoscaler_build_info", {"version": "1", "cluster_name": "prod"}) == 1

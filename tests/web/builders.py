@@ -462,6 +462,7 @@ class Bench:
     docs_url: str | None = None
     messages_to: tuple[str, ...] = ()
     watch: str = "off"
+    cluster_name: str = ""
 
     def parts(self) -> WebParts:
         """Return what create_app takes."""
@@ -477,6 +478,7 @@ class Bench:
             instruments=self.instruments,
             max_body_bytes=self.max_body_bytes,
             version="0.1.0",
+            cluster_name=self.cluster_name,
             reading=self.reading,
             public_url=self.public_url,
             hosts=self.hosts,

@@ -140,9 +140,11 @@ class Seal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageLinks:
-    """Where messages link to, below the two addresses of the configuration, which do not end with a slash. *seal* gives
-    what signs now: the operator's token may change while the program runs."""
+    """Where messages link to, below the two addresses of the configuration, which do not end with a slash, and the
+    *cluster_name* that they begin with. *seal* gives what signs now: the operator's token may change while the program
+    runs."""
 
+    cluster_name: str = ""
     public_url: str | None = None
     docs_url: str | None = None
     seal: Callable[[], Seal | None] = field(default=lambda: None, repr=False)
@@ -176,4 +178,5 @@ def compose(notice: Notice, links: PageLinks) -> Message:
     guide = notice.guide or GUIDES.get(notice.cause)
     if guide:
         lines.append(f"What to do: {links.guide(guide) or f'docs/{guide}'}")
-    return Message(title=cut(notice.title, LONGEST_TITLE), body="\n".join(lines))
+    cluster = f"[{links.cluster_name}] " if links.cluster_name else ""
+    return Message(title=cut(f"{cluster}{notice.title}", LONGEST_TITLE), body="\n".join(lines))

@@ -87,6 +87,10 @@ def _add_picture(routes: Blueprint, parts: WebParts) -> None:
             pool.pop("nodes", None)
         return jsonify(shown)
 
+    @routes.get("/summary")
+    def summary() -> Response:
+        return jsonify(api.SummaryDocument.of_picture(_picture(parts), parts))
+
     @routes.get("/pools")
     def pools() -> Response:
         found = _picture(parts)
@@ -125,6 +129,7 @@ def _status(found: Picture, parts: WebParts) -> api.StatusDocument:
     failing = [notice for notice in undelivered if notice.attempts]
     return api.StatusDocument(
         at=found.at,
+        cluster_name=parts.cluster_name,
         mode=mode,
         version=parts.version,
         loop=api.LoopDocument.of(parts.heartbeat()),

@@ -26,6 +26,11 @@ def test_a_notice_without_anything_to_read_on_is_sent_as_it_is() -> None:
     assert (message.title, message.body) == ("A title", "A sentence.")
 
 
+def test_a_title_begins_with_the_clusters_name() -> None:
+    assert compose(notice(), PageLinks(cluster_name="prod-lon1")).title == "[prod-lon1] A title"
+    assert len(compose(notice(title="x" * 999), PageLinks(cluster_name="prod-lon1")).title) <= LONGEST_TITLE
+
+
 def test_a_message_ends_with_the_decision_and_the_page_that_says_what_to_do() -> None:
     body = compose(notice(decision=42, guide="runbooks/GpuBudgetStop.md"), PAGES).body
     assert body.splitlines()[1:] == [
