@@ -111,6 +111,12 @@ def test_the_latest_decision_shows_the_rules_that_spoke() -> None:
     assert "1 guardrail passed." in text
 
 
+def test_guardrails_that_had_no_change_to_judge_did_not_pass() -> None:
+    calm = Reason(rule="not_frozen", verdict=Verdict.ALLOWS, target=3)
+    text = words(page(PATH, FakeStore(kept_decisions=[a_decision(target=3, reasons=(calm,))])))
+    assert "1 guardrail not asked." in text
+
+
 def test_the_state_is_the_pools_and_an_entry_of_its_history_has_that_of_its_decision() -> None:
     held = Reason(rule="within_budget", verdict=Verdict.HOLDS, target=3, detail="hold at 80%")
     store = a_full_store()

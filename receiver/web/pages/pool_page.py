@@ -272,6 +272,7 @@ def add_pool_page(routes: Blueprint, parts: WebParts) -> None:
         sampled = parts.store.samples(since, now, pool=wanted.id)
         decisions = parts.store.decisions(pool=wanted.id, limit=READ)
         happened, cut = _happened(parts, wanted, since, now, decisions)
+        latest = DecisionDocument.of_stored(decisions[0], parts) if decisions else None
         lives = [life for life in parts.store.node_lives(since) if life.pool == wanted.id]
         nodes = entry.nodes if entry else ()
         return render_template(
@@ -281,7 +282,8 @@ def add_pool_page(routes: Blueprint, parts: WebParts) -> None:
             entry=entry,
             concerns=[c for c in concerns(scene) if any(pool_id == wanted.id for pool_id, _ in c.pools)],
             usable_in=usable_in(entry, now),
-            latest=DecisionDocument.of_stored(decisions[0], parts) if decisions else None,
+            latest=latest,
+            steps=list(steps(latest, parts.guide)) if latest else [],
             nodes=nodes[:NODES],
             more_nodes=len(nodes) - NODES,
             spans=list(SPANS),
