@@ -21,6 +21,7 @@ from receiver.core.scaling.assign import Wanted
 from receiver.core.scaling.waits import Direction, WaitKind
 from receiver.ports import ReadStore
 from receiver.reports.document import Cents, Count, Listed, Moment, Month, Positive, Published, Ratio, Usd, says, word
+from receiver.reports.state import ScalingState, scaling_state
 
 MOST_DIFFERENCES = 200  # between ledger and charges that are listed; differences_total counts all
 
@@ -202,6 +203,12 @@ class PoolDocument(Published):
     nodes: Listed[NodeDocument] = ()
     fits_nowhere: Annotated[Listed[Unfit], says("the first waiting pods that no pool can hold; of one pool alone")] = ()
     messages_to: Annotated[Listed[str], says("where messages go, without secrets; of one pool alone")] = ()
+
+    @property
+    def state(self) -> ScalingState:
+        """The pool's state in a word, for pages."""
+        under_way = bool(self.open_action or self.building)
+        return scaling_state(self.verdict, self.reasons, self.mode, under_way=under_way)
 
 
 PoolDocument.sometimes = tuple(PoolDocument.model_fields)[11:]

@@ -164,6 +164,30 @@ def test_the_overview_shows_every_pool_as_it_is(browser: Browser, scene: LiveSta
         assert what in said
 
 
+def test_a_decision_fits_on_three_screens_of_a_phone(browser: Browser, scene: LiveStack, url: str) -> None:
+    heights = {}
+    with a_tab(browser, url, PHONE) as tab:
+        for place in ("decision-grow", "decision-shrink", "decision-hold"):
+            tab.page.goto(path_of(place, scene))
+            heights[place] = tab.page.evaluate("document.documentElement.scrollHeight")
+
+    assert {place: height for place, height in heights.items() if height > 3 * PHONE["height"]} == {}
+
+
+def test_the_guardrails_that_passed_unfold_by_keyboard_without_scripts(
+    browser: Browser, scene: LiveStack, url: str
+) -> None:
+    with a_tab(browser, url, PHONE, scripts=False) as tab:
+        tab.page.goto(path_of("decision-grow", scene))
+        passed = tab.page.get_by_role("link", name="one_change_at_a_time")
+        summary = tab.page.locator("summary", has_text="guardrails passed")
+        assert not passed.is_visible()
+        summary.focus()
+        tab.page.keyboard.press("Enter")
+
+        assert passed.is_visible()
+
+
 def test_a_page_brings_itself_up_to_date_and_leaves_scroll_focus_and_what_was_unfolded(
     browser: Browser, scene: LiveStack, url: str
 ) -> None:

@@ -1,11 +1,12 @@
-"""A decision's page: every rule with what it left, what was known with its age then, what would change it."""
+"""A decision's page: what, why, for whom and what would change it first; every rule and all that was known folded."""
 
+import re
 from typing import Any
 
 import pytest
 
 from receiver.core.explain.rules import RULES
-from receiver.core.model.actions import Reason, Verdict
+from receiver.core.model.actions import Reason, Verdict, Victim
 from receiver.core.scaling.guardrails import GUARDRAILS
 from tests.cli.test_explain import KNOWN
 from tests.docs.pages import headings, section, text_of
@@ -33,17 +34,82 @@ def shown(docs_url: str | None = None, **changes: Any) -> str:
     return page("/decisions/42", store, docs_url=docs_url)
 
 
-def test_every_rule_stands_in_order_with_the_target_before_and_after_and_its_meaning() -> None:
-    text = words(shown())
-    assert "1. demand wants 3 → 6 3 GPUs wait" in text
-    assert f"2. sources_answer allows 6 {RULES['sources_answer'].meaning}" in text
-    assert f"3. within_budget holds 6 → 3 cluster budget hold at 80% {RULES['within_budget'].meaning}" in text
+def unfolded(html: str) -> str:
+    """The words that are read before anything is unfolded."""
+    return words(re.sub(r"(<details.*?</summary>).*?</details>", r"\1", html, flags=re.DOTALL))
 
 
-def test_a_rule_behind_one_that_held_says_that_it_was_not_asked() -> None:
-    text = words(shown())
-    assert f"4. not_frozen not asked 3 {RULES['not_frozen'].meaning}" in text
-    assert "A rule without an answer had no change left to judge." in text
+def rules(html: str) -> dict[str, str]:
+    """What each rule said, by its place in the order."""
+    found = re.findall(r'<li value="(\d+)">(.*?)</li>', html, re.DOTALL)
+    return {place: words(said).strip() for place, said in found}
+
+
+def test_what_was_decided_why_for_whom_and_what_would_change_it_stand_first_in_this_order() -> None:
+    text = unfolded(shown())
+    stands = [
+        "blocked by within_budget : 3 nodes",
+        "3 GPUs wait for ml/train: 3 more nodes",
+        "Made 3 min ago",
+        "Requested by ml/train",
+        "What would change the answer",
+        "What followed",
+        "Rules, in order",
+        "What was known then",
+    ]
+    assert sorted(stands, key=text.index) == stands
+
+
+def test_a_rule_that_spoke_says_what_it_left_and_means_in_its_place_in_the_order() -> None:
+    said = rules(shown())
+    assert said["1"].startswith("wants demand 3 GPUs wait (3 → 6 nodes)")
+    assert said["3"] == (
+        f"blocks within_budget cluster budget hold at 80% (6 → 3 nodes) {RULES['within_budget'].meaning}"
+    )
+
+
+def test_the_guardrails_that_passed_are_one_line_that_lists_them() -> None:
+    assert "1 guardrail passed, 1 not asked" in unfolded(shown())
+    assert "sources_answer" not in unfolded(shown()).partition("Rules, in order")[2]
+    said = rules(shown())
+    assert said["2"] == f"sources_answer passed {RULES['sources_answer'].meaning}"
+    assert said["4"] == f"not_frozen not asked {RULES['not_frozen'].meaning}"
+
+
+def test_a_decision_that_wanted_nothing_says_that_no_guardrail_had_a_change_to_judge() -> None:
+    nothing = Reason(rule="nothing_wanted", verdict=Verdict.NOTES, target=3, detail="no pods waiting, no idle nodes")
+    calm = Reason(rule="not_frozen", verdict=Verdict.ALLOWS, target=3)
+    text = unfolded(shown(reasons=(nothing, calm)))
+    assert "steady 3 nodes" in text
+    assert "1 guardrail not asked" in text
+    assert "passed" not in text
+
+
+def test_evidence_is_folded_behind_lines_that_say_how_much_of_it_there_is() -> None:
+    text = unfolded(shown())
+    for line in ("Alerts that fired: 1", "Sources: dcgm silent", "Nodes: 2", "Everything that was stored, as JSON"):
+        assert line in text
+    assert "ab12" not in text
+
+
+def test_an_id_gives_way_to_the_name_that_was_stored_with_it() -> None:
+    nodes = [{**NODES[0], "instance": "9c1f-idle"}]
+    failed = an_action(
+        outcome=None, last_error=f"Civo could not resize pool {L40S}", victims=(Victim(instance="9c1f-idle", node=""),)
+    )
+    decision = a_decision(evidence={**KNOWN, "nodes": nodes}, candidates=("9c1f-idle", "77aa-unknown"))
+    text = words(page("/decisions/42", FakeStore(kept_decisions=[decision], kept_actions=[failed])))
+    assert "Civo could not resize pool l40s-before" in text
+    assert "l40s-2 chosen" in text
+    assert "soonest first: 2 l40s-2 77aa-unknown" in text
+
+
+def test_of_many_that_asked_three_stand_there_and_the_others_are_folded() -> None:
+    asks = [{**KNOWN["workloads"][0], "workload": f"ml/train-{n}"} for n in range(5)]  # type: ignore[index]
+    html = shown(evidence={**KNOWN, "workloads": asks})
+    assert [n for n in range(5) if f"ml/train-{n}" in unfolded(html)] == [0, 1, 2]
+    assert "And 2 more" in unfolded(html)
+    assert "ml/train-4" in words(html)
 
 
 def test_a_rule_leads_to_its_whole_explanation() -> None:
@@ -54,12 +120,12 @@ def test_a_rule_leads_to_its_whole_explanation() -> None:
 
 def test_what_would_change_the_answer_stands_before_the_rules() -> None:
     text = words(shown())
-    assert text.index("within_limits : a higher limit") < text.index("Every rule, in order")
+    assert text.index("within_limits : a higher limit") < text.index("Rules, in order")
 
 
 def test_who_asked_stands_there_with_owner_team_and_age_then() -> None:
     text = words(shown())
-    assert "ml/train Job/train vision 3 2026-03-10 14:20:00 UTC 7 min before" in text
+    assert "ml/train : 3 GPUs, Job/train, team vision, waiting since 2026-03-10 14:20:00 UTC 7 min before" in text
     assert "and 4 more that were not kept" in text
 
 
@@ -92,7 +158,7 @@ def test_the_decisions_before_and_after_are_linked() -> None:
 
 def test_the_page_of_the_pool_as_it_is_now_is_linked_while_it_has_one() -> None:
     assert ("a", {"href": f"/pools/{L40S}"}) in Page(shown()).elements
-    assert "as it is now" not in shown(pool="left-the-configuration")
+    assert "l40s now" not in shown(pool="left-the-configuration")
 
 
 def test_a_decision_without_an_action_says_why() -> None:
@@ -121,7 +187,7 @@ def test_a_meaning_is_one_sentence(rule: str) -> None:
 
 def test_a_rule_that_this_version_does_not_have_is_shown_without_a_meaning() -> None:
     gone = Reason(rule="of_long_ago", verdict=Verdict.HOLDS, target=3, detail="as it was said")
-    assert "of_long_ago holds 3 as it was said" in words(shown(reasons=(gone,)))
+    assert rules(shown(reasons=(gone,))) == {"1": "blocks of_long_ago as it was said"}
 
 
 def test_the_api_answers_the_neighbours_and_what_followed() -> None:

@@ -180,6 +180,24 @@ def test_what_is_being_done_says_what_it_waits_for() -> None:
     assert "Being done: no pool is being changed." in words(page(store=showing()))
 
 
+def test_a_pool_has_one_of_four_states_and_a_blocked_one_names_its_guardrail() -> None:
+    blocking = [{"rule": "within_budget", "verdict": "holds", "target": 3, "detail": ""}]
+    still = {"building": 0, "because": "why."}
+    for changes, state in (
+        ({}, "steady why."),
+        ({"reasons": blocking}, "blocked by within_budget : why."),
+        ({"building": 1}, "scaling why."),
+        ({"mode": "observe"}, "observing why."),
+    ):
+        assert f" {state} " in words(page(store=showing(well(**{**still, **changes}))))
+
+
+def test_a_decision_in_the_list_has_the_state_that_follows_from_it() -> None:
+    decisions = words(page().partition('class="decisions"')[2])
+    assert "a100 blocked by price_is_known : 1 node" in decisions
+    assert "l40s scaling 3 → 4 nodes" in decisions
+
+
 def test_each_pool_links_to_its_page() -> None:
     links = [a.get("href") for tag, a in Page(page()).elements if tag == "a"]
     assert f"/pools/{L40S}" in links

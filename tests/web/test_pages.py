@@ -21,7 +21,7 @@ def showing(**more: Any) -> FakeStore:
 
 def test_the_status_page_shows_each_pool_with_its_numbers_and_the_reason() -> None:
     row = words(page().partition("<tbody>")[2].partition("</tr>")[0])
-    assert "l40s an.g1.l40s.kube.x1 · $1.29/h · 0–8 nodes 4 3 1 2 1 0 1 81 % grow" in row
+    assert "l40s an.g1.l40s.kube.x1 · $1.29/h · 0–8 nodes 4 3 1 2 1 0 1 81 % scaling" in row
     assert "1 GPU is waited for and 1 node is on its way." in row
 
 
@@ -228,8 +228,8 @@ def test_each_of_the_latest_decisions_is_known_by_its_number_so_that_a_newer_one
 
 def test_a_decision_page_tells_every_reason_in_order_with_its_verdict() -> None:
     text = words(page("/decisions/42"))
-    assert text.index("1. demand wants 3 → 6") < text.index("2. within_maximum allows 6")
-    assert text.index("2. within_maximum allows 6") < text.index("3. within_limits limits 6 → 4 1 of 3 fits")
+    assert text.index("wants demand 3 GPUs are waited for. (3 → 6 nodes)") < text.index("limits within_limits 1 of 3")
+    assert text.index("limits within_limits 1 of 3") < text.index("1 guardrail passed within_maximum passed")
 
 
 def test_a_decision_page_shows_evidence_and_the_moment_it_can_change() -> None:
@@ -245,7 +245,7 @@ def test_a_decision_that_cannot_change_by_itself_says_so() -> None:
 
 def test_a_decision_page_shows_what_followed() -> None:
     text = words(page("/decisions/42"))
-    assert "retire 3 → 2 nodes Opened 30 min ago 2026-03-10 14:00:00 UTC l40s-9 gone 20 min ago" in text
+    assert "Retire 3 → 2 nodes Opened 30 min ago 2026-03-10 14:00:00 UTC l40s-9 gone 20 min ago" in text
     assert "confirmed 20 min ago 2026-03-10 14:10:00 UTC : the instance is gone" in text
 
 

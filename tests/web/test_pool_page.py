@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from receiver.core.explain.samples import Doing, NodeTurn
+from receiver.core.model.actions import Reason, Verdict
 from receiver.core.model.overrides import Override, OverrideKind
 from receiver.core.model.policy import Billing
 from receiver.core.model.signals import Alert
@@ -108,6 +109,22 @@ def test_the_latest_decision_shows_the_rules_that_spoke() -> None:
     assert "limits within_limits 1 of 3 fits the hourly limit." in text
     assert "The maximum is 8 nodes." not in text
     assert "1 guardrail passed." in text
+
+
+def test_guardrails_that_had_no_change_to_judge_did_not_pass() -> None:
+    calm = Reason(rule="not_frozen", verdict=Verdict.ALLOWS, target=3)
+    text = words(page(PATH, FakeStore(kept_decisions=[a_decision(target=3, reasons=(calm,))])))
+    assert "1 guardrail not asked." in text
+
+
+def test_the_state_is_the_pools_and_an_entry_of_its_history_has_that_of_its_decision() -> None:
+    held = Reason(rule="within_budget", verdict=Verdict.HOLDS, target=3, detail="hold at 80%")
+    store = a_full_store()
+    store.kept_decisions = [a_decision(41, target=3, reasons=(held,)), a_decision(42, target=3, reasons=())]
+    html = page(PATH, store)
+    assert "Why this size scaling 3 nodes 3 min ago" in words(html)  # its node is on the way
+    assert "steady: 3 nodes" in words(html)
+    assert "blocked by within_budget: 3 nodes" in words(html)
 
 
 def test_a_node_is_drawn_with_what_it_did_and_named_in_a_table() -> None:

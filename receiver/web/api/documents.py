@@ -32,6 +32,7 @@ from receiver.reports.picture import (
     SourceDocument,
     WaitingPod,
 )
+from receiver.reports.state import ScalingState, scaling_state
 from receiver.web.api.request_parts import LONGEST_TEXT
 from receiver.web.parts import WebParts
 
@@ -130,12 +131,15 @@ class DecisionDocument(DecisionLine):
     evidence: Annotated[dict[str, Any], says("what was known; docs/http-api.md names its parts", default_factory=dict)]
     reconsider_at: Annotated[Instant | None, says("the first moment at which this answer can change by itself")] = None
 
+    @property
+    def state(self) -> ScalingState:
+        return scaling_state(self.verdict, self.reasons, self.mode)
+
     @classmethod
     def of_stored(cls, stored: StoredDecision, parts: WebParts, **more: Any) -> Self:
         """Return a decision with the words and names that were stored with it, else with today's."""
         decision, known = stored.decision, dict(stored.decision.evidence)
-        pool = known.get("pool")
-        name = pool.get("name") if isinstance(pool, Mapping) else None
+        name = pool.get("name") if isinstance(pool := known.get("pool"), Mapping) else None
         return cls.of(
             decision,
             id=stored.id,
@@ -144,9 +148,7 @@ class DecisionDocument(DecisionLine):
             to_count=decision.target,
             verdict=decision.change,
             because=known.pop("because", None) or why(decision),
-            what_would_change=known.pop("what_would_change", None),
-            mode=known.pop("mode", None),
-            version=known.pop("version", None),
+            **{name: known.pop(name, None) for name in ("what_would_change", "mode", "version")},
             evidence=plain(known),
             **more,
         )
@@ -164,10 +166,8 @@ def explained(stored: StoredDecision, parts: WebParts) -> ExplainedDecision:
     """Return a decision with what followed from it and its neighbours in the history of its pool."""
     previous, following = parts.store.beside(stored)
     found = ExplainedDecision.of_stored(stored, parts, previous=previous, next=following)
-    actions = [
-        ActionDocument.of(a, pool_name=found.pool_name) for a in parts.store.followed(stored.id)
-    ]  # its name then
-    return found.model_copy(update={"actions": tuple(actions)})
+    actions = tuple(ActionDocument.of(a, pool_name=found.pool_name) for a in parts.store.followed(stored.id))
+    return found.model_copy(update={"actions": actions})
 
 
 class GroundsDocument(Published):

@@ -3,9 +3,10 @@
 import json
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ from receiver.core.model.policy import Pool
 from receiver.core.model.text import some, span
 from receiver.core.notices.grouping import OVER
 from receiver.ports import Arrival, StoredAction, StoredDecision, StoredNotice, StoredOverride
+from receiver.reports.state import scaling_state
 from receiver.web.api.documents import DecisionDocument, explained
 from receiver.web.api.request_parts import invalid, pool_called
 from receiver.web.api.routes import decision_asked
@@ -198,15 +200,16 @@ def _alert(arrival: Arrival, pool: Pool) -> Iterator[Event]:
 
 def _decision(stored: StoredDecision) -> Event:
     decision = stored.decision
+    state = scaling_state(decision.change, decision.reasons, decision.evidence.get("mode"))
     size = some(decision.target, "node")
     if decision.present != decision.target:
-        size = f"{decision.present} → {decision.target} nodes"
+        size = f"{decision.present} → {size}"
     return Event(
         at=decision.at,
         kind="decision",
-        what=f"{decision.change}: {size}",
+        what=f"{state}: {size}",
         detail=why(decision),
-        look=decision.change.value,
+        look=state.word,
         decision=stored.id,
     )
 
@@ -269,6 +272,7 @@ def add_pool_page(routes: Blueprint, parts: WebParts) -> None:
         sampled = parts.store.samples(since, now, pool=wanted.id)
         decisions = parts.store.decisions(pool=wanted.id, limit=READ)
         happened, cut = _happened(parts, wanted, since, now, decisions)
+        latest = DecisionDocument.of_stored(decisions[0], parts) if decisions else None
         lives = [life for life in parts.store.node_lives(since) if life.pool == wanted.id]
         nodes = entry.nodes if entry else ()
         return render_template(
@@ -278,7 +282,8 @@ def add_pool_page(routes: Blueprint, parts: WebParts) -> None:
             entry=entry,
             concerns=[c for c in concerns(scene) if any(pool_id == wanted.id for pool_id, _ in c.pools)],
             usable_in=usable_in(entry, now),
-            latest=DecisionDocument.of_stored(decisions[0], parts) if decisions else None,
+            latest=latest,
+            steps=list(steps(latest, parts.guide)) if latest else [],
             nodes=nodes[:NODES],
             more_nodes=len(nodes) - NODES,
             spans=list(SPANS),
@@ -319,7 +324,7 @@ def add_decisions(routes: Blueprint, parts: WebParts) -> None:
 
     @routes.get("/decisions/<number>")
     def decision(number: str) -> str:
-        """Show one decision: what would change it, every rule in order, what was known, what followed."""
+        """Show one decision: what, why, for whom, what would change it and what followed; the evidence is folded."""
         document = explained(decision_asked(parts, number), parts)
         known, pool = document.evidence, parts.policy.pool(document.pool)
         return render_template(
@@ -328,23 +333,41 @@ def add_decisions(routes: Blueprint, parts: WebParts) -> None:
             mode=parts.mode,  # of the server now; the decision has its own
             decision=document,
             pool_now=pool.name if pool else None,  # one that left the configuration has no page
+            named=partial(with_names, names=names_in(document)),
             steps=list(steps(document, parts.guide)),
             known=known,
             evidence=json.dumps(known, indent=2, ensure_ascii=False),
         )
 
 
+def names_in(decision: DecisionDocument) -> dict[str, str]:
+    """Return the names that were stored with *decision*, of its pool and nodes, by id."""
+    nodes = decision.evidence.get("nodes")
+    known = [n for n in nodes if isinstance(n, Mapping)] if isinstance(nodes, list) else []
+    names = {n["instance"]: n["name"] for n in known if n.get("instance") and n.get("name")}
+    return {**names, decision.pool: decision.pool_name}
+
+
+def with_names(text: str, names: Mapping[str, str]) -> str:
+    """Return *text* with names for the ids in *names*."""
+    for found, name in names.items():
+        text = text.replace(found, name)
+    return text
+
+
 def steps(decision: DecisionDocument, guide: Callable[[str], str]) -> Iterator[dict[str, Any]]:
-    """Yield every reason with the target *before* it, what its rule *means* and the address of the whole explanation,
-    which *guide* gives. One that had nothing left to judge was not *asked*."""
+    """Yield every reason with its *number*, the target *before* it, what its rule *means* and the address of the whole
+    explanation, which *guide* gives. A *quiet* one left the target; with nothing left to judge it was not *asked*."""
     target = decision.from_count
-    for reason in decision.reasons:
+    for number, reason in enumerate(decision.reasons, 1):
         rule = RULES.get(reason.rule)  # None for one that this version does not have any more
         yield {
             **dict(reason),
+            "number": number,
             "before": target,
             "means": rule.meaning if rule else "",
             "guide": guide(f"guardrails.md#{reason.rule}") if rule else None,
-            "asked": reason.verdict != QUIET or target != decision.from_count,
+            "quiet": reason.verdict == QUIET,
+            "asked": target != decision.from_count,
         }
         target = reason.target

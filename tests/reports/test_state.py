@@ -1,0 +1,62 @@
+"""A pool's state is one of four words, and a blocked pool names its guardrail."""
+
+import pytest
+
+from receiver.core.model.actions import Change, Reason, Verdict
+from receiver.reports.picture import OpenAction, PoolDocument, ReasonDocument
+from receiver.reports.state import scaling_state
+
+WANTS, HELD, CUT, PASSED, NOTED = (
+    Reason(rule=rule, verdict=verdict, target=1)
+    for rule, verdict in [
+        ("demand", Verdict.WANTS),
+        ("within_budget", Verdict.HOLDS),
+        ("within_limits", Verdict.LIMITS),
+        ("not_frozen", Verdict.ALLOWS),
+        ("nothing_wanted", Verdict.NOTES),
+    ]
+)
+LATER = Reason(rule="approved", verdict=Verdict.HOLDS, target=1)
+APPROVED = ReasonDocument(rule="approved", verdict="holds")
+TABLE = [
+    # change, reasons, mode, an earlier decision is under way, state
+    (Change.HOLD, (NOTED, PASSED), "act", False, "steady"),
+    (Change.HOLD, (), "act", False, "steady"),
+    (Change.HOLD, (NOTED,), None, False, "steady"),
+    (Change.HOLD, (NOTED, PASSED), "act", True, "scaling"),
+    (Change.GROW, (WANTS, PASSED), "act", False, "scaling"),
+    (Change.SHRINK, (WANTS, PASSED), "act", False, "scaling"),
+    (Change.GROW, (WANTS, CUT), "act", False, "scaling"),
+    (Change.HOLD, (WANTS, HELD), "act", False, "blocked by within_budget"),
+    (Change.HOLD, (WANTS, HELD), None, False, "blocked by within_budget"),
+    (Change.HOLD, (WANTS, HELD), "act", True, "blocked by within_budget"),
+    (Change.HOLD, (WANTS, CUT, HELD, LATER), "act", False, "blocked by within_budget"),
+    (Change.HOLD, (NOTED,), "observe", False, "observing"),
+    (Change.GROW, (WANTS,), "observe", True, "observing"),
+    (Change.HOLD, (WANTS, HELD), "observe", False, "observing"),
+]
+
+
+@pytest.mark.parametrize(("change", "reasons", "mode", "under_way", "state"), TABLE)
+def test_the_decision_gives_the_state(
+    change: Change, reasons: tuple[Reason, ...], mode: str | None, under_way: bool, state: str
+) -> None:
+    assert str(scaling_state(change, reasons, mode, under_way=under_way)) == state
+
+
+@pytest.mark.parametrize(
+    ("shown", "state"),
+    [
+        (PoolDocument(verdict="hold", mode="act"), "steady"),
+        (PoolDocument(verdict="hold", mode="act", building=2), "scaling"),
+        (PoolDocument(verdict="hold", mode="act", open_action=OpenAction(kind="retire")), "scaling"),
+        (PoolDocument(verdict="hold", mode="observe", building=2), "observing"),
+        (PoolDocument(verdict="hold", reasons=(APPROVED,)), "blocked by approved"),
+    ],
+)
+def test_a_published_pool_is_scaling_until_its_nodes_have_come_or_gone(shown: PoolDocument, state: str) -> None:
+    assert str(shown.state) == state
+
+
+def test_the_state_is_no_field_of_the_api() -> None:
+    assert "state" not in PoolDocument(verdict="hold").document()
