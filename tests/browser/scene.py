@@ -61,7 +61,7 @@ PLAN = StackPlan(
         "stock": {"an.g1.h100.kube.x8": 0},
         "timings": {"build": "4m", "boot": "20s", "driver": "2m", "delete": "20s", "finished_lingers": "30m"},
     },
-    receiver={"heartbeat_interval": "30s"},
+    receiver={"heartbeat_interval": "30s", "cluster_name": "prod-lon1"},
 )
 
 
