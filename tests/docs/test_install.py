@@ -8,7 +8,7 @@ from typing import Any
 from receiver.core.scaling.packing import SOFT_TAINTS
 from receiver.ports import CORDON_ANNOTATION, QUOTA_LABEL, STOP_ANNOTATION, STOP_POLICY_ANNOTATION
 from tests.docs.commands import commands
-from tests.docs.pages import ROOT, section, table, text_of
+from tests.docs.pages import ROOT, every_page, section, table, text_of
 from tests.lint import load_yaml, none_of
 from tests.manifests.built import INSTALLED, KUBERNETES, installed, the
 from tools.install_manifests import CHART, EXAMPLE, helm
@@ -81,6 +81,12 @@ def test_the_clean_up_names_all_that_we_leave_on_others_objects() -> None:
 def test_the_versions_that_the_quick_start_names_are_those_that_are_tried() -> None:
     page = " ".join(text_of("docs/getting-started.md").split())
     assert f"the schemas of Kubernetes {KUBERNETES[0]} to {KUBERNETES[-1]}" in page
+
+
+def test_the_image_that_the_pages_build_has_the_tag_that_the_chart_asks_for() -> None:
+    asked = load_yaml((CHART / "Chart.yaml").read_text(encoding="utf-8"))["appVersion"]
+    tags = {tag for text in every_page().values() for tag in re.findall(r"/civo-gpu-autoscaler:(\d[\w.]*)", text)}
+    assert tags == {asked}
 
 
 def test_every_file_to_install_is_told_of() -> None:
