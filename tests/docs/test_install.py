@@ -2,16 +2,19 @@
 ours."""
 
 import re
+import subprocess
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+from receiver.config import load_file
 from receiver.core.scaling.packing import SOFT_TAINTS
 from receiver.ports import CORDON_ANNOTATION, QUOTA_LABEL, STOP_ANNOTATION, STOP_POLICY_ANNOTATION
-from tests.docs.commands import commands
+from tests.docs.commands import commands, fenced
 from tests.docs.pages import ROOT, every_page, section, table, text_of
 from tests.lint import load_yaml, none_of
 from tests.manifests.built import INSTALLED, KUBERNETES, installed, the
-from tools.install_manifests import CHART, EXAMPLE, helm
+from tools.install_manifests import CHART, EXAMPLE, HELM, helm
 
 PAGE = text_of("docs/install.md")
 JSON = dict[str, Any]
@@ -57,6 +60,17 @@ def test_every_value_of_the_table_is_one_of_the_chart() -> None:
         "actRights",
         "createNamespace",
     }
+
+
+def test_the_configuration_is_checked_before_it_is_installed(tmp_path: Path) -> None:
+    [line, check] = [said for said in fenced(PAGE) if "config.yaml" in said]
+    there = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    (tmp_path / "helm").symlink_to(HELM)
+    (tmp_path / "k8s").symlink_to(ROOT / "k8s")
+    (tmp_path / "gpu-autoscaler.yaml").write_bytes(EXAMPLE.read_bytes())
+    subprocess.run(["sh", "-euc", line], cwd=tmp_path, env=there, capture_output=True, timeout=60, check=True)
+    [pool] = load_file(tmp_path / check.rpartition(" ")[2]).policy.pools
+    assert pool.id == load_yaml(EXAMPLE.read_text(encoding="utf-8"))["pools"][0]["civo_pool_id"]
 
 
 def test_the_example_of_alerts_is_taken(tmp_path_factory: Any) -> None:
