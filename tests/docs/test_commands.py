@@ -28,6 +28,14 @@ def test_our_command_line_takes_every_command_of_ours() -> None:
     none_of(in_pages(refused("gpu-autoscaler", lambda words: taken(words[1:]))))
 
 
+def test_every_change_from_within_the_pod_names_its_author_because_the_image_has_no_login_name() -> None:
+    texts = {**every_page(), "NOTES.txt": text_of("k8s/chart/templates/NOTES.txt")}
+    said = [line for text in texts.values() for line in text.splitlines() if "exec deployment/gpu-autoscaler" in line]
+    changing = [line for line in said if re.search(r"gpu-autoscaler (override|answer|budget (re)?set) ", line)]
+    assert changing
+    none_of(line for line in changing if " --who " not in line)
+
+
 def test_every_kubectl_command_has_the_shape_of_one() -> None:
     none_of(in_pages(refused("kubectl", misshapen)))
 

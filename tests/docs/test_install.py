@@ -2,16 +2,19 @@
 ours."""
 
 import re
+import subprocess
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+from receiver.config import load_file
 from receiver.core.scaling.packing import SOFT_TAINTS
 from receiver.ports import CORDON_ANNOTATION, QUOTA_LABEL, STOP_ANNOTATION, STOP_POLICY_ANNOTATION
-from tests.docs.commands import commands
-from tests.docs.pages import ROOT, section, table, text_of
+from tests.docs.commands import commands, fenced
+from tests.docs.pages import ROOT, every_page, section, table, text_of
 from tests.lint import load_yaml, none_of
 from tests.manifests.built import INSTALLED, KUBERNETES, installed, the
-from tools.install_manifests import CHART, EXAMPLE, helm
+from tools.install_manifests import CHART, EXAMPLE, HELM, helm
 
 PAGE = text_of("docs/install.md")
 JSON = dict[str, Any]
@@ -59,6 +62,17 @@ def test_every_value_of_the_table_is_one_of_the_chart() -> None:
     }
 
 
+def test_the_configuration_is_checked_before_it_is_installed(tmp_path: Path) -> None:
+    [line, check] = [said for said in fenced(PAGE) if "config.yaml" in said]
+    there = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    (tmp_path / "helm").symlink_to(HELM)
+    (tmp_path / "k8s").symlink_to(ROOT / "k8s")
+    (tmp_path / "gpu-autoscaler.yaml").write_bytes(EXAMPLE.read_bytes())
+    subprocess.run(["sh", "-euc", line], cwd=tmp_path, env=there, capture_output=True, timeout=60, check=True)
+    [pool] = load_file(tmp_path / check.rpartition(" ")[2]).policy.pools
+    assert pool.id == load_yaml(EXAMPLE.read_text(encoding="utf-8"))["pools"][0]["civo_pool_id"]
+
+
 def test_the_example_of_alerts_is_taken(tmp_path_factory: Any) -> None:
     [example] = re.findall(r"^```yaml\n(rules:.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     file = tmp_path_factory.mktemp("values") / "rules.yaml"
@@ -81,6 +95,12 @@ def test_the_clean_up_names_all_that_we_leave_on_others_objects() -> None:
 def test_the_versions_that_the_quick_start_names_are_those_that_are_tried() -> None:
     page = " ".join(text_of("docs/getting-started.md").split())
     assert f"the schemas of Kubernetes {KUBERNETES[0]} to {KUBERNETES[-1]}" in page
+
+
+def test_the_image_that_the_pages_build_has_the_tag_that_the_chart_asks_for() -> None:
+    asked = load_yaml((CHART / "Chart.yaml").read_text(encoding="utf-8"))["appVersion"]
+    tags = {tag for text in every_page().values() for tag in re.findall(r"/civo-gpu-autoscaler:(\d[\w.]*)", text)}
+    assert tags == {asked}
 
 
 def test_every_file_to_install_is_told_of() -> None:

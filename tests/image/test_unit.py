@@ -23,6 +23,7 @@ ROOT = Path(__file__).parents[2]
 KNOWN = {*VARIABLES, *(f"{name}_FILE" for name in SECRET)}
 NOT_OURS = {"PYTHONDONTWRITEBYTECODE"}
 PAGE = text_of("docs/vm.md")
+INSTALLING, RUNNING = PAGE.split("## Running it")
 
 
 def test_it_starts_a_command_that_the_package_installs() -> None:
@@ -65,7 +66,7 @@ def test_the_page_makes_every_secret_for_its_one_reader_in_a_folder_that_all_may
     for name in ("kubectl", "openssl"):
         (tmp_path / name).write_text("#!/bin/sh\necho c2VjcmV0\n")
         (tmp_path / name).chmod(0o755)
-    made = [line for line in fenced(PAGE) if f" {FOLDER}/" in line]
+    made = [line for line in fenced(INSTALLING) if f" {FOLDER}/" in line]
     etc = tmp_path / "etc"
     script = "\n".join([f"umask {umask}", *made]).replace(FOLDER, str(etc)).replace(" -o prometheus", "")
     path = f"{tmp_path}:{os.environ['PATH']}"
@@ -91,10 +92,24 @@ def test_the_kubeconfig_of_the_page_has_the_token_and_the_certificate_of_the_sec
     assert Path(str(found.ssl_ca_cert)).read_text() == "PEM"
 
 
-def test_the_page_has_twelve_commands_and_no_script() -> None:
-    said = list(fenced(PAGE))
+def test_the_page_installs_in_twelve_commands_without_a_script() -> None:
+    said = list(fenced(INSTALLING))
     assert len(said) == 12
     assert [line for line in said if re.search(r"<<|\$\(|;|&&|\bexport\b|^\w+\(\)", line)] == []
+
+
+def test_the_doctor_of_the_page_has_the_variables_of_the_service(tmp_path: Path) -> None:
+    [*given, doctor] = fenced(RUNNING)
+    for name in credentials():
+        (tmp_path / name).write_text(f"{name}-of-the-tests")
+    (tmp_path / "environment").write_text("\n".join(f"{k}={v}" for k, v in environment_file().items()))
+    script = "\n".join([*given, "env -0"]).replace(FOLDER, str(tmp_path))
+    ran = subprocess.run(["sh", "-euc", script], env={}, capture_output=True, text=True, check=True, timeout=30)
+    there = dict(line.split("=", 1) for line in ran.stdout.strip("\0").split("\0"))
+    _, mistakes, _ = read_environment({**there, **{k: str(tmp_path / v) for k, v in there.items() if "_FILE" in k}})
+    assert [*map(str, mistakes)] == []
+    assert {k: Path(v).name for k, v in variables("/c").items() if k not in NOT_OURS}.items() <= there.items()
+    assert doctor == "/opt/gpu-autoscaler/bin/gpu-autoscaler doctor"
 
 
 def test_the_environment_of_the_page_names_what_the_example_must_name() -> None:
