@@ -32,6 +32,9 @@ SETS = {
         "dcgm.scrape=false",
         "actRights=true",
         "doctor.rights=false",
+        "alertmanagerConfig=false",
+        "extraEnv[0].name=GPU_AUTOSCALER_TEAM_NOTIFY_URLS",
+        "extraEnv[0].value=vision=json://chat.example.com",
     ),
 }
 # A wrong value, and words of the sentence that refuses it.
@@ -108,6 +111,13 @@ def test_the_configuration_is_one_that_the_server_takes() -> None:
     assert settings.policy.budget is not None
     assert settings.policy.budget.monthly_usd == 2_500_000
     assert settings.configuration.prometheus.url == "http://prometheus-operated.monitoring.svc:9090"
+
+
+def test_further_variables_reach_the_pod_and_the_routes_can_be_left_out() -> None:
+    objects = made(*SETS["elsewhere"])
+    [container] = the(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
+    assert container["env"][-1]["name"] == "GPU_AUTOSCALER_TEAM_NOTIFY_URLS"
+    assert [o for o in objects if o["kind"] == "AlertmanagerConfig"] == []
 
 
 def test_a_changed_configuration_starts_a_new_pod() -> None:
