@@ -27,7 +27,8 @@ class WebParts:
     *tokens* says which bearer tokens are valid now: without one for the webhook every delivery is refused, without the
     operator's every change. *max_body_bytes* bounds a delivery. *public_url* is the address of the pages, *hosts* its
     other names, *docs_url* where people read docs/ if not here, *messages_to* names the destinations of messages.
-    *wake* must return at once. *mode* is ``act`` or ``observe``, *watch* a `receiver.metrics.collector.WatchState`.
+    *region* and *cluster_id* are Civo's. *wake* must return at once. *mode* is ``act`` or ``observe``, *watch* a
+    `receiver.metrics.collector.WatchState`.
     """
 
     tokens: Callable[[], Tokens] = field(repr=False)
@@ -41,6 +42,8 @@ class WebParts:
     instruments: WebInstruments
     max_body_bytes: int = 16 * 1024 * 1024
     version: str = ""
+    region: str = ""
+    cluster_id: str = ""
     reading: ReadAccess = ReadAccess.OPEN
     public_url: str | None = None
     hosts: tuple[str, ...] = ()

@@ -477,6 +477,8 @@ class Bench:
             instruments=self.instruments,
             max_body_bytes=self.max_body_bytes,
             version="0.1.0",
+            region="LON1",
+            cluster_id="69a23478-a89e-41d2-97b1-6f4c341cee70",
             reading=self.reading,
             public_url=self.public_url,
             hosts=self.hosts,
