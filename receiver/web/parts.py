@@ -40,10 +40,10 @@ class WebParts:
     heartbeat: Callable[[], LoopHealth]
     registry: CollectorRegistry
     instruments: WebInstruments
+    region: str
+    cluster_id: str
     max_body_bytes: int = 16 * 1024 * 1024
     version: str = ""
-    region: str = ""
-    cluster_id: str = ""
     reading: ReadAccess = ReadAccess.OPEN
     public_url: str | None = None
     hosts: tuple[str, ...] = ()
