@@ -77,8 +77,8 @@ def report(month: str | None, team: str | None, form: str) -> None:
     """Show what a month cost, by owner, and what was idle.
 
     The server is asked that GPU_AUTOSCALER_URL names, as with explain, with the same exit statuses: 1 is a team that
-    the month does not know. csv has every cost line, html is the page /costs in one file, focus is CSV with the
-    charges of each node as the FinOps Open Cost and Usage Specification (FOCUS) 1.2 has them.
+    the month does not know. csv has every cost line, html is the page /costs in one file, focus is CSV by
+    node in the schema of the FinOps Open Cost and Usage Specification (FOCUS) 1.2.
     """
     query = {name: value for name, value in (("month", month), ("team", team)) if value is not None}
     with server(as_json=form == "json") as api:

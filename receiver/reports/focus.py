@@ -151,14 +151,14 @@ def _charge(key: _Key, usd: Decimal, part: _Part, node: NodeLife | None) -> dict
         "ChargeDescription": said,
         "SubAccountId": key.owner.team,
         "SubAccountName": key.owner.team,
-        "Tags": json.dumps(known, ensure_ascii=False) if known else "",
+        "Tags": json.dumps(known) if known else "",
         "x_PaidFor": key.paid_for,
     }
     if part.gpu_hours:
         hours = Decimal(part.gpu_hours).quantize(FINE)
         found |= {"ConsumedQuantity": amount(hours), "ConsumedUnit": "GPU-Hours"}
     if key.size:
-        details = json.dumps({"InstanceType": key.size, "x_GpuModel": part.kind}, ensure_ascii=False)
+        details = json.dumps({"InstanceType": key.size, "x_GpuModel": part.kind})
         found |= {"SkuId": key.size, "SkuPriceId": key.size, "SkuMeter": "Node Hours", "SkuPriceDetails": details}
     return found
 

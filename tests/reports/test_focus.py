@@ -186,7 +186,7 @@ def test_no_number_has_an_exponent() -> None:
     assert min(Decimal(row["ConsumedQuantity"]) for row in rows) == Decimal("1E-7")
 
 
-def test_what_lay_idle_and_what_was_unallocated_are_rows_of_their_own_and_say_so() -> None:
+def test_idle_and_unallocated_cost_are_rows_of_their_own_with_a_description() -> None:
     rows = {row["x_PaidFor"]: row for row in charges(small())}
     said = {name: (row["BilledCost"], row["SubAccountId"], row["ChargeDescription"]) for name, row in rows.items()}
     node = f"GPU node {L40S}"
@@ -212,6 +212,19 @@ def test_a_row_names_its_node_and_the_owner_of_its_workload() -> None:
         "cost_center": "cc-7",
     }
     assert json.loads(row["SkuPriceDetails"]) == {"InstanceType": L40S, "x_GpuModel": "L40S"}
+
+
+def test_two_runs_of_one_workload_on_a_node_are_one_row() -> None:
+    rows = charges(small(usage=[a_usage(hours=2, life="a"), a_usage(hours=6, life="b")]))
+    assert [(row["BilledCost"], row["ConsumedQuantity"]) for row in rows] == [("10.32", "8.00")]
+
+
+def test_a_workload_on_two_pools_of_one_size_has_a_row_for_each_node() -> None:
+    lives = [a_life("i-1", lasts=8), a_life("i-2", lasts=2, pool="another")]
+    document, table = table_of(small(*lives, usage=[a_usage(hours=8), a_usage("i-2", hours=2)]))
+    found = [(row["ResourceId"], json.loads(row["Tags"])["pool"], row["BilledCost"]) for row in read(table)]
+    assert found == [("i-1", "l40s", "10.32"), ("i-2", "another", "2.58")]
+    assert (len(document["lines"]), document["usd"]) == (2, "12.90")
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,8 @@ def first_unit_from(created: datetime, at: datetime, billing: Billing) -> dateti
 
 
 def counts_from(created: datetime, since: datetime, billing: Billing) -> datetime:
-    """When the first unit that counts from *since* on began: a node's first one by the clock before its creation."""
+    """When the first paid unit that counts at or after *since* began. Billed by the clock, a node's first unit begins
+    before its creation."""
     begin = first_unit_from(created, since, billing)
     return first_unit_began(created, billing) if begin == created else begin
 

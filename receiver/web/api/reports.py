@@ -34,7 +34,7 @@ def add_report(routes: Blueprint, parts: WebParts) -> None:
                 return jsonify(_asked_for(parts))
             case "focus":
                 return Response(_charges(parts), mimetype="text/csv")
-        raise invalid("format", "there is no such format", "use json or focus")
+        raise invalid("format", "the format is unknown", "use json or focus")
 
     @routes.get("/costs")
     def costs() -> Response:
