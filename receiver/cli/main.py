@@ -19,6 +19,8 @@ from receiver.config.show import describe
 from receiver.reports.formats import as_csv, as_text
 from receiver.web.api.reports import standalone
 
+FORMATS = ("text", "csv", "json", "html", "focus")
+
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(installed_version(), prog_name="gpu-autoscaler")
@@ -70,15 +72,19 @@ def serve() -> None:
 @main.command()
 @click.option("--month", metavar="YYYY-MM", help="Which month; the current one unless it is given.")
 @click.option("--team", help="The report of one team, by its label; an empty one is of work without the label.")
-@click.option("--format", "form", type=click.Choice(["text", "csv", "json", "html"]), default="text", show_default=True)
+@click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
 def report(month: str | None, team: str | None, form: str) -> None:
     """Show what a month cost, by owner, and what was idle.
 
     The server is asked that GPU_AUTOSCALER_URL names, as with explain, with the same exit statuses: 1 is a team that
-    the month does not know. csv has every cost line, html is the page /costs in one file.
+    the month does not know. csv has every cost line, html is the page /costs in one file, focus is CSV by
+    node in the schema of the FinOps Open Cost and Usage Specification (FOCUS) 1.2.
     """
     query = {name: value for name, value in (("month", month), ("team", team)) if value is not None}
     with server(as_json=form == "json") as api:
+        if form == "focus":
+            click.echo(api.get_csv("report", query={**query, "format": form}), nl=False)
+            return
         document = api.get("report", query=query).document
     match form:
         case "json":

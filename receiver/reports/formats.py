@@ -285,10 +285,15 @@ def as_csv(report: Row) -> str:
     ]
     facts = _facts({name: value for name, value in report.items() if name != "lines"})
     for row in (*rows, *({"record": "fact", "fact": fact, "value": value} for fact, value in facts)):
-        row["month"] = report["month"]
-        formulas = {key: f"'{said}" for key, said in row.items() if isinstance(said, str) and said.startswith(FORMULA)}
-        table.writerow({**row, **formulas})
+        table.writerow(without_formulas({**row, "month": report["month"]}))
     return written.getvalue()
+
+
+def without_formulas(row: Row) -> dict[str, Any]:
+    """Return *row* with an apostrophe before each text that a spreadsheet would take for a formula."""
+    return {
+        name: f"'{said}" if isinstance(said, str) and said.startswith(FORMULA) else said for name, said in row.items()
+    }
 
 
 def _facts(value: Any, way: str = "") -> Iterator[tuple[str, Any]]:

@@ -218,6 +218,7 @@ def outbox_of(outside: Outside, clock: Clock) -> Outbox:
 def web_of(outside: Outside, loop: Loop, clock: Clock, messages_to: tuple[str, ...]) -> Flask:
     """Return webhook, pages, API and metrics; *messages_to* are the names of the destinations of messages."""
     said, policy, instruments = outside.settings.configuration, outside.settings.policy, outside.instruments
+    environment = outside.settings.environment
     registry = CollectorRegistry()
     registry.register(instruments)
     collector = StoreCollector(
@@ -249,6 +250,8 @@ def web_of(outside: Outside, loop: Loop, clock: Clock, messages_to: tuple[str, .
             max_body_bytes=said.webhook.max_bytes,
             version=installed_version(),
             cluster_name=said.cluster_name,
+            region=environment.civo_region,
+            cluster_id=environment.civo_cluster_id,
             reading=said.web.reading,
             public_url=said.public_url,
             hosts=said.web.hosts,

@@ -92,6 +92,7 @@ _RESET = (
 )
 _BY = ("by", _words(list(By), "team by default"))
 _TEAM = ("team", {**TEXT, "description": "all teams by default"})
+_FORMAT = ("format", _words(("json", "focus"), "json by default; focus is CSV of FOCUS 1.2"))
 _ALERTNAME = ("alertname", {**TEXT, "description": "those of this name"})
 _EXCLUDE = ("exclude", _words(("steps",), "leave out whether steps succeed"))
 
@@ -118,7 +119,8 @@ REQUESTS = (
             many=True, query=(_ALERTNAME,)),
     Request("charges", "charges", "What Civo charged, beside the ledger", ChargesDocument, **_STEPS),
     Request("costs", "costs", "What a month has cost, by one thing", api.CostsDocument, (400,), query=(_MONTH, _BY)),
-    Request("report", "report", "The report of a month", ReportDocument, (400, 404), query=(_MONTH, _TEAM)),
+    Request("report", "report", "The report of a month", ReportDocument, (400, 404),
+            query=(_MONTH, _TEAM, _FORMAT)),
     Request("overrides", "overrides", "Overrides that are not over, the newest first", api.OverrideDocument, (400, 404),
             many=True, query=(_POOL, _LIMIT, _ENDED)),
     Request("overrides", "setOverride", "Set an override", api.OverrideDocument, (400, 413), body=api.OverrideAsked,
@@ -167,6 +169,8 @@ def _shown(answer: type[BaseModel] | Schema, *, many: bool = False) -> Schema:
 def _operation(request: Request, path: str, *, closed: bool) -> Schema:
     kinds = ("text/plain", "application/openmetrics-text") if request.answer is TEXT else ("application/json",)
     content = {kind: {"schema": _shown(request.answer, many=request.many)} for kind in kinds}
+    if _FORMAT in request.query:
+        content["text/csv"] = {"schema": TEXT}
     found: dict[str, Any] = {"description": "done" if request.status != 200 else "found", "content": content}
     if request.headers:
         found["headers"] = dict(request.headers)

@@ -27,8 +27,8 @@ class WebParts:
     *tokens* says which bearer tokens are valid now: without one for the webhook every delivery is refused, without the
     operator's every change. *max_body_bytes* bounds a delivery. *public_url* is the address of the pages, *hosts* its
     other names, *docs_url* where people read docs/ if not here, *messages_to* names the destinations of messages, and
-    *cluster_name* what people call the cluster. *wake* must return at once. *mode* is ``act`` or ``observe``, *watch* a
-    `receiver.metrics.collector.WatchState`.
+    *cluster_name* what people call the cluster. *region* and *cluster_id* are Civo's. *wake* must return at once. *mode*
+    is ``act`` or ``observe``, *watch* a `receiver.metrics.collector.WatchState`.
     """
 
     tokens: Callable[[], Tokens] = field(repr=False)
@@ -40,6 +40,8 @@ class WebParts:
     heartbeat: Callable[[], LoopHealth]
     registry: CollectorRegistry
     instruments: WebInstruments
+    region: str
+    cluster_id: str
     max_body_bytes: int = 16 * 1024 * 1024
     version: str = ""
     cluster_name: str = ""

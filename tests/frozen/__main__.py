@@ -15,6 +15,7 @@ import click
 from click.testing import CliRunner
 from flask.testing import FlaskClient
 
+from receiver.cli.main import FORMATS
 from receiver.cli.main import main as command_line
 from receiver.core.notices.grouping import Seal
 from tests.cli.asked import serving
@@ -115,7 +116,7 @@ def _commands(client: FlaskClient) -> Iterator[list[str]]:
     for command in plain:
         yield from (command, [*command, "--json"])
     for month in SOME_MONTHS[:2]:
-        for form in ("text", "csv", "json", "html"):
+        for form in FORMATS:
             yield from (
                 ["report", "--month", month, "--format", form],
                 ["report", "--team", "vision", "--format", form],

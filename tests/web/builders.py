@@ -479,6 +479,8 @@ class Bench:
             max_body_bytes=self.max_body_bytes,
             version="0.1.0",
             cluster_name=self.cluster_name,
+            region="LON1",
+            cluster_id="69a23478-a89e-41d2-97b1-6f4c341cee70",
             reading=self.reading,
             public_url=self.public_url,
             hosts=self.hosts,

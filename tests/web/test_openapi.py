@@ -210,6 +210,15 @@ def test_every_refusal_that_is_told_happens_and_is_what_it_says(method: str, pat
     holds(method, path, response)
 
 
+@pytest.mark.parametrize("form", ["json", "focus", "pdf"])
+def test_each_format_of_a_report_is_answered_as_told_and_another_is_refused(form: str) -> None:
+    path = "/api/v1/report"
+    response = ask(a_bench(), "get", path, f"{path}?format={form}", None)
+    assert response.status_code == (400 if form == "pdf" else 200)
+    assert response.mimetype == ("text/csv" if form == "focus" else "application/json")
+    holds("get", path, response)
+
+
 def test_no_refusal_is_tried_that_the_document_does_not_tell() -> None:
     assert set(BADLY) == set(REFUSALS)
 

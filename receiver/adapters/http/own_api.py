@@ -87,6 +87,14 @@ class ServerApi:
         _answer(response)
         raise TryLater("it did not answer with a list: it is another server", code="malformed")
 
+    def get_csv(self, *path: str, query: Mapping[str, str]) -> str:
+        """Return the table of ``/api/v1/PATH?QUERY``. Raises what `get` raises."""
+        response = self._send("GET", path, params=dict(query), **self._reads)
+        if response.status_code == 200 and response.headers.get("Content-Type", "").startswith("text/csv"):
+            return response.content.decode()
+        _answer(response)
+        raise TryLater("it did not answer with CSV: it is an older version or another server", code="malformed")
+
     def post(self, *path: str, body: Mapping[str, Any], token: str) -> ServerAnswer:
         """Send *body* as JSON with the operator's *token*. Raises what `get` raises, and RefusedError."""
         return _answer(self._send("POST", path, json=dict(body), auth=Bearer(token)))

@@ -11,7 +11,7 @@ from receiver.core.model.policy import Billing, Policy
 from receiver.core.model.usage import Unwatched, Usage
 from receiver.core.money.accounting import CONTINUOUS
 from receiver.core.money.budget import Month
-from receiver.core.money.cost import first_unit_began, first_unit_from, in_cents, to_cents, unit_price, units_between
+from receiver.core.money.cost import counts_from, first_unit_from, in_cents, to_cents, unit_price, units_between
 
 SETTLED_AFTER = timedelta(hours=1)  # after the last paid unit: by then its use is known
 
@@ -225,9 +225,7 @@ def _shared_out(
 
 def _left(life: NodeLife, units: int, month: Month, now: datetime, billing: Billing) -> float:
     """Seconds of the paid *units* of *life* in *month* that are yet to come."""
-    begin = first_unit_from(life.created_at, month.start, billing)
-    if begin == life.created_at:
-        begin = first_unit_began(life.created_at, billing)
+    begin = counts_from(life.created_at, month.start, billing)
     return max(0.0, (begin + units * billing.granularity - now).total_seconds())
 
 

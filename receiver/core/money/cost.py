@@ -59,6 +59,13 @@ def first_unit_from(created: datetime, at: datetime, billing: Billing) -> dateti
     return start - ((start - at) // billing.granularity) * billing.granularity  # ceiling division
 
 
+def counts_from(created: datetime, since: datetime, billing: Billing) -> datetime:
+    """When the first paid unit that counts at or after *since* began. Billed by the clock, a node's first unit begins
+    before its creation."""
+    begin = first_unit_from(created, since, billing)
+    return first_unit_began(created, billing) if begin == created else begin
+
+
 def units(life: NodeLife, now: datetime, billing: Billing) -> int:
     """Paid units of *life* until *now*. A living node's started unit counts whole. Civo's billing page says hours are
     rounded up; one sample of its charges API looks like max(1, floor), which FLOOR_MIN_ONE applies to nodes that are

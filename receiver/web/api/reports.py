@@ -11,8 +11,9 @@ from flask import Blueprint, Response, jsonify, render_template, request
 
 from receiver.core.money.attribution import By, Line
 from receiver.core.money.budget import Month, month_of
-from receiver.core.report.lines import told_by
+from receiver.core.report.lines import pieces, told_by
 from receiver.reports.document import EVERYBODY, ReportDocument, scope_of
+from receiver.reports.focus import as_focus
 from receiver.reports.monthly import costs_of, report_of
 from receiver.web.api.documents import CostsDocument, CostsLine
 from receiver.web.api.request_parts import invalid
@@ -28,7 +29,12 @@ def add_report(routes: Blueprint, parts: WebParts) -> None:
 
     @routes.get("/report")
     def report() -> Response:
-        return jsonify(_asked_for(parts))
+        match request.args.get("format", "json"):
+            case "json":
+                return jsonify(_asked_for(parts))
+            case "focus":
+                return Response(_charges(parts), mimetype="text/csv")
+        raise invalid("format", "the format is unknown", "use json or focus")
 
     @routes.get("/costs")
     def costs() -> Response:
@@ -80,9 +86,24 @@ def _month_asked(parts: WebParts, now: datetime) -> Month:
 
 
 def _asked_for(parts: WebParts) -> dict[str, Any]:
-    """The document of the month and team in the query, the closed one if there is one; Problem 400 or 404."""
-    now, team = parts.clock.now(), request.args.get("team")
+    """The document of the month and team in the query; Problem 400 or 404."""
+    now = parts.clock.now()
+    return _document_of(parts, _month_asked(parts, now), now)
+
+
+def _charges(parts: WebParts) -> str:
+    """The same as FOCUS charges."""
+    now, policy = parts.clock.now(), parts.policy
     month = _month_asked(parts, now)
+    document = _document_of(parts, month, now)
+    found = pieces(costs_of(parts.store, policy, month, now), policy)
+    lives, account = parts.store.node_lives(month.start), parts.cluster_id
+    return as_focus(document, found, lives, month, now, policy.billing, account=account, region=parts.region)
+
+
+def _document_of(parts: WebParts, month: Month, now: datetime) -> dict[str, Any]:
+    """The document of *month* and of the team in the query, the closed one if there is one; Problem 404."""
+    team = request.args.get("team")
     everybody = parts.store.closed_report(month.name, EVERYBODY, now) if month.end <= now else None
     if everybody is not None:
         closed = parts.store.closed_report(month.name, scope_of(team), now)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 from pytest_httpserver import HTTPServer
 
-from receiver.adapters.http.own_api import NotThereError, ServerApi
+from receiver.adapters.http.own_api import NotThereError, RefusedError, ServerApi
 from receiver.ports import TryLater
 from tests.adapters.wire import hanging_server, requests_sent, unused_url
 
@@ -73,6 +73,19 @@ def test_the_answer_of_another_server_is_not_taken_for_ours(
     with pytest.raises(TryLater, match=f"answered {status}, but not as a GPU autoscaler") as caught:
         api.get("pools", "l40s")
     assert caught.value.code == "malformed"
+
+
+def test_an_older_server_that_answers_json_is_not_taken_for_csv(api: ServerApi, httpserver: HTTPServer) -> None:
+    httpserver.expect_request("/api/v1/report").respond_with_json({"month": "2026-10"})
+    with pytest.raises(TryLater, match="it did not answer with CSV: it is an older version or another server"):
+        api.get_csv("report", query={"format": "focus"})
+
+
+def test_a_table_that_is_refused_is_told_in_the_servers_words(api: ServerApi, httpserver: HTTPServer) -> None:
+    problem = {"error": "month is not a month that has begun", "remedy": "write it as 2026-10"}
+    httpserver.expect_request("/api/v1/report").respond_with_json(problem, status=400)
+    with pytest.raises(RefusedError, match="month is not a month that has begun"):
+        api.get_csv("report", query={"format": "focus"})
 
 
 def test_a_server_that_is_not_there_is_told_as_that() -> None:

@@ -90,6 +90,8 @@ class Flood:
             heartbeat=lambda: health,
             registry=CollectorRegistry(),
             instruments=Instruments(),
+            region="LON1",
+            cluster_id="a-cluster",
         )
         self.client = create_app(parts).test_client()
 
