@@ -27,8 +27,8 @@ class WebParts:
     *tokens* says which bearer tokens are valid now: without one for the webhook every delivery is refused, without the
     operator's every change. *max_body_bytes* bounds a delivery. *public_url* is the address of the pages, *hosts* its
     other names, *docs_url* where people read docs/ if not here, *messages_to* names the destinations of messages, and
-    *cluster_name* what people call the cluster. *region* and *cluster_id* are Civo's. *wake* must return at once. *mode*
-    is ``act`` or ``observe``, *watch* a `receiver.metrics.collector.WatchState`.
+    *cluster_name* what people call the cluster. *region* and *cluster_id* are Civo's. *wake* must return at once.
+    *mode* is ``act`` or ``observe``, *watch* a `receiver.metrics.collector.WatchState`.
     """
 
     tokens: Callable[[], Tokens] = field(repr=False)
