@@ -5,6 +5,9 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from demo.recording import AT_THE_END, HIGH, LONGEST, PICTURE, ROWS, SPEED, Recorder, drawn
+from demo.scenario import POOLS
+from tests.demo.test_summary import judge
+from tests.lint import none_of
 
 LINES = [(0.0, "$ make demo"), (SPEED, "\x1b[1;31malert\x1b[0m a < b"), (SPEED, ""), (1000.0, "the end")]
 
@@ -47,3 +50,10 @@ def test_the_picture_of_the_documentation_shows_a_demo_that_worked() -> None:
     assert len(picture.encode()) < 300_000
     assert not re.search(r"<script|127\.0\.0\.1|FAILED|/tmp/|/home/|url\(", picture)
     assert "every placeable job ran" in shown
+
+
+def test_the_picture_is_not_older_than_the_checks_of_the_demo_and_its_jobs() -> None:
+    shown = "".join(ElementTree.fromstring(PICTURE.read_text(encoding="utf-8")).itertext())
+    checks = [check.what.partition(" (")[0] for check in judge().checks]  # without their counts
+    none_of(f"{what}: run `make recording`" for what in checks if what not in shown)
+    none_of(f"{pool.name}: run `make recording`" for pool in POOLS if f"GPU pool {pool.name}" not in shown)
