@@ -15,6 +15,7 @@ from receiver.reports.document import SUFFIX, ReportDocument
 from receiver.reports.picture import ChargesDocument, PoolDocument, WaitingPod
 from receiver.web.api import documents as api
 from receiver.web.api.request_parts import DEFAULT_LIMIT, LONGEST_TEXT, MAX_LIMIT
+from receiver.web.api.summary import SummaryDocument
 
 Schema = dict[str, Any]
 MOMENT: Schema = {"type": "string", "format": "date-time"}
@@ -104,7 +105,7 @@ REQUESTS = (
             query=(_EXCLUDE,), token=()),
     Request("/metrics", "metrics", "Prometheus' text format, or OpenMetrics on request", TEXT, token=()),
     Request("status", "status", "Everything that one screen shows", api.StatusDocument, **_STEPS),
-    Request("summary", "summary", "The cluster in one line, for a list of many", api.SummaryDocument, **_STEPS),
+    Request("summary", "summary", "The cluster in one line, for a list of many", SummaryDocument, **_STEPS),
     Request("pools", "pools", "Every pool as the last step found it", PoolDocument, many=True, **_STEPS),
     Request("pools/{pool}", "pool", "One of them", PoolDocument, (404,), **_STEPS),
     Request("waiting", "waiting", "Pods that wait for GPUs, in the order of service", WaitingPod, (400, 404),

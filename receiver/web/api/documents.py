@@ -14,9 +14,7 @@ from receiver.core.model.actions import ActionKind, Change, OutcomeKind, VictimS
 from receiver.core.model.overrides import Answer, OverrideKind, Question, sentence
 from receiver.core.model.policy import Scope, Unanswered
 from receiver.core.money.attribution import By, Part
-from receiver.core.money.budget import BudgetStage
 from receiver.core.money.cost import amount
-from receiver.core.notices.notice import Level
 from receiver.metrics.collector import WatchState
 from receiver.ports import StoredDecision, StoredOverride
 from receiver.reports.document import Count, Instant, Listed, Month, Positive, Published, Ratio, Usd, extra, says, word
@@ -425,58 +423,6 @@ class StatusDocument(Published):
     fits_nowhere: Annotated[Count, says("those that no pool can hold")] = 0
     decisions: Annotated[Listed[DecisionLine], says("the newest five")] = ()
     messages: MessagesDocument = MessagesDocument()
-
-
-class SummaryDocument(Published):
-    """One cluster in a list of many. What is not known is null."""
-
-    cluster_name: Annotated[str, says("as configured")] = ""
-    at: Annotated[Instant | None, says("the last step")] = None
-    mode: Annotated[str, word(Mode)] = ""
-    version: str = ""
-    alive: Annotated[bool, says("whether the loop beats")] = False
-    wrong: Annotated[Count | None, says("concerns that keep work waiting or hide what happens")] = None
-    to_look_at: Annotated[Count | None, says("other concerns")] = None
-    gpus_paid: Annotated[Count | None, says("of the nodes that Civo was asked for")] = None
-    gpus_busy: Annotated[Count | None, says("of the nodes with a GPU pod")] = None
-    pods_waiting: Count | None = None
-    usd_per_hour: Annotated[Usd | None, says("of those nodes; null where a price is unknown")] = None
-    month: Month | None = None
-    spent_usd: Usd | None = None
-    monthly_usd: Annotated[Usd | None, says("the cluster's allowance")] = None
-    stage: Annotated[str, word(BudgetStage)] | None = None
-
-    @classmethod
-    def of_picture(cls, found: Picture, parts: WebParts) -> Self:
-        """Return the summary of the last step."""
-        stepped, money = found.at is not None, BudgetDocument.of_picture(found, parts)
-        bad = sum(concern.level == Level.BAD for concern in found.concerns)
-        prices = [(pool.required or 0, pool.price_usd_per_hour) for pool in found.pools]
-        known = [required * price for required, price in prices if price is not None]
-        return cls(
-            cluster_name=parts.cluster_name,
-            at=found.at,
-            mode=mode_of(found, parts),
-            version=parts.version,
-            alive=parts.heartbeat().alive,
-            wrong=bad if stepped else None,
-            to_look_at=len(found.concerns) - bad if stepped else None,
-            gpus_paid=_gpus(found, "required"),
-            gpus_busy=_gpus(found, "busy"),
-            pods_waiting=found.waiting_total,
-            usd_per_hour=sum(known, Decimal(0)) if stepped and len(known) == len(prices) else None,
-            month=money.month,
-            spent_usd=money.spent_usd,
-            monthly_usd=money.monthly_usd,
-            stage=money.stage,
-        )
-
-
-def _gpus(found: Picture, of: str) -> int | None:
-    """Return the GPUs of the nodes that each pool counts as *of*; None before a step, or where a pool does not know."""
-    counts: list[tuple[int | None, int | None]] = [(getattr(pool, of), pool.gpus_per_node) for pool in found.pools]
-    known = [nodes * gpus for nodes, gpus in counts if nodes is not None and gpus is not None]
-    return sum(known) if found.at is not None and len(known) == len(counts) else None
 
 
 class ReceivedAlert(Published):

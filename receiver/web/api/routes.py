@@ -15,6 +15,7 @@ from receiver.web.api import documents as api
 from receiver.web.api.changes import add_budget_changes, add_overrides, add_questions
 from receiver.web.api.reports import add_report
 from receiver.web.api.request_parts import invalid, limit_asked, pool_asked, pool_called
+from receiver.web.api.summary import SummaryDocument
 from receiver.web.errors import Problem
 from receiver.web.openapi import document
 from receiver.web.parts import WebParts
@@ -89,7 +90,7 @@ def _add_picture(routes: Blueprint, parts: WebParts) -> None:
 
     @routes.get("/summary")
     def summary() -> Response:
-        return jsonify(api.SummaryDocument.of_picture(_picture(parts), parts))
+        return jsonify(SummaryDocument.of_picture(_picture(parts), parts))
 
     @routes.get("/pools")
     def pools() -> Response:
