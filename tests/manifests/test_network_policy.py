@@ -1,4 +1,4 @@
-"""Who may talk to the autoscaler and whom it may talk to, by the NetworkPolicies of k8s/install."""
+"""The traffic to and from the autoscaler that the NetworkPolicies of k8s/install allow."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
