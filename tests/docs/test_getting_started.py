@@ -50,13 +50,7 @@ def _pool() -> Pool:
 
 def _installed() -> tuple[dict[str, Any], ...]:
     """What the page's `helm install` sends, with the page's values."""
-    return tuple(read(helm("--values", _file())))
-
-
-def _file() -> Path:
-    file = ROOT / ".build" / "quick-start-values.yaml"
-    file.write_text(VALUES, encoding="utf-8")
-    return file
+    return tuple(read(helm("--values", "-", text=VALUES)))
 
 
 def made_by_kubectl(line: str) -> dict[str, Any]:
@@ -98,10 +92,12 @@ def test_the_chart_of_the_monitoring_keeps_its_version_and_gets_the_file() -> No
     assert "kube-state-metrics" in load_yaml((ROOT / words[words.index("--values") + 1]).read_text(encoding="utf-8"))
 
 
-def test_the_release_of_the_page_installs_in_observe_mode() -> None:
+def test_the_release_of_the_page_installs_in_observe_mode(tmp_path: Path) -> None:
+    file = tmp_path / "gpu-autoscaler.yaml"
+    file.write_text(VALUES, encoding="utf-8")
     words = shlex.split(INSTALL)
     assert words[3] == "k8s/chart"
-    words[words.index("--values") + 1] = str(_file())
+    words[words.index("--values") + 1] = str(file)
     ran = run("helm-4", *words[1:], "--dry-run=client")
     assert ran.returncode == 0, ran.stderr
     assert "is in observe mode with 1 pool." in ran.stdout
