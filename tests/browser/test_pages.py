@@ -100,7 +100,14 @@ def test_no_page_scrolls_sideways(tab: Tab) -> None:
 def test_tab_goes_through_a_page_from_the_skip_link_on_and_what_has_the_focus_is_seen(tab: Tab) -> None:
     passed = stops(tab.page)
 
-    assert list(passed)[:6] == ["Skip to the content", "GPU autoscaler prod-lon1", "Overview", "Costs", "Sources", "Docs"]
+    assert list(passed)[:6] == [
+        "Skip to the content",
+        "GPU autoscaler prod-lon1",
+        "Overview",
+        "Costs",
+        "Sources",
+        "Docs",
+    ]
     assert [words for words, seen in passed.items() if not seen] == []
 
 
