@@ -346,7 +346,7 @@ class ReportsSpec(Section):
 
 class Configuration(Section):
     cluster_name: values.LabelValue = ""
-    """what people call this cluster; in every message, page, report and in the label of `build_info`"""
+    """what people call this cluster; shown in every message and page, in `status` and in a label of `build_info`"""
     mode: Mode = Mode.OBSERVE
     """`act` writes to Civo and the cluster; `observe` only reports what it would do"""
     objective: Objective = Objective.BALANCED
