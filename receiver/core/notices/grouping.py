@@ -29,7 +29,9 @@ HAPPENED = _causes(
 )
 STATES = frozenset(Cause) - HAPPENED
 # Of these, the ones that every step says anew while they are true: nothing says that they are over.
-SAID_EACH_STEP = _causes("HELD MISFIT STUCK UNKNOWN MISDESCRIBED UNJOINED SLOW_TO_START UNUSED KEEP_UNTIL_IGNORED")
+SAID_EACH_STEP = _causes(
+    "HELD MISFIT STUCK UNKNOWN MISDESCRIBED UNJOINED SLOW_TO_START CORDONED UNUSED KEEP_UNTIL_IGNORED"
+)
 OVER = "it was over before it was sent"  # why such a one was not
 AT_MOST_EVERY = timedelta(minutes=5)
 KINDS_LISTED = 5
