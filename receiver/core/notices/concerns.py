@@ -244,7 +244,7 @@ def _budgets(seen: Seen) -> Iterator[Concern]:
             yield Concern(
                 kind="unpriced",
                 what=f"{wording.capital(view.title)} counts too little: no price for {', '.join(view.unpriced)}",
-                todo="set price_usd_per_hour of the pool, or a prices_file that has its size, and restart",
+                todo="set price_usd_per_hour of the pool, or a prices_file that has its size",
             )
 
 

@@ -7,9 +7,9 @@ from receiver.core.model.configuration import SETTLED, ConfigurationFile
 from receiver.core.notices.notice import GUIDES, Cause, Concern, Level, Notice
 
 TOPIC = "configuration"
-MISTAKES_SHOWN = 3
-CHANGES_SHOWN = 12
-RESTART = "`kubectl -n gpu-autoscaler rollout restart deployment/gpu-autoscaler` applies them"
+MISTAKES_SHOWN = 2
+CHANGES_SHOWN = 6
+RESTART = "To apply them: kubectl -n gpu-autoscaler rollout restart deployment/gpu-autoscaler"
 
 
 def concerns_of(file: ConfigurationFile, now: datetime) -> Iterator[Concern]:
@@ -20,12 +20,12 @@ def concerns_of(file: ConfigurationFile, now: datetime) -> Iterator[Concern]:
             what="the configuration file is refused",
             level=Level.BAD,
             since=file.at,
-            why=" | ".join(_first(file.mistakes, MISTAKES_SHOWN, "mistake")),
-            doing="the previous configuration stays in force; a restart would fail",
-            todo="`gpu-autoscaler check-config` lists every mistake; a corrected file is read at once",
+            why=" / ".join(_first(file.mistakes, MISTAKES_SHOWN, "mistake")),
+            doing="the previous configuration stays in force. A corrected file is read at once; a restart would fail",
+            todo="To see every mistake: gpu-autoscaler check-config",
             topic=TOPIC if now - file.at >= SETTLED else "",
             key=f"refused:{file.digest}",
-            title="Configuration refused",
+            title=f"Configuration refused: {file.mistakes[0]}",
         )
     if file.restart:
         yield Concern(
@@ -42,12 +42,14 @@ def news_of(file: ConfigurationFile) -> Sequence[Notice]:
     if file.at is None or file.mistakes:
         return ()
     if not file.changes:
-        title, body = "Configuration valid again", "It equals the configuration in force."
+        title, body = "Configuration file valid again", "Nothing changes: the configuration in force is the same."
         key = f"valid:{file.digest}"
         return (Notice(cause=Cause.CONFIGURATION_BACK, topic=TOPIC, key=key, title=title, body=body, all_clear=True),)
-    lines = [f"- {line}" for line in _first(file.changes, CHANGES_SHOWN, "change")]
+    lines = ["In force from the next step on."]
+    if len(file.changes) > 1:
+        lines = [f"- {line}" for line in _first(file.changes, CHANGES_SHOWN, "change")]
     if file.restart:
-        lines.append(f"These keys need a restart: {', '.join(file.restart)}. {RESTART}.")
+        lines += [f"Waiting for a restart: {', '.join(file.restart)}.", RESTART]
     title = f"Configuration changed: {file.changes[0]}"
     if len(file.changes) > 1:
         title += f" and {len(file.changes) - 1} more"
