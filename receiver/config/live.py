@@ -54,6 +54,7 @@ class LiveConfiguration:
         self.settings, self.file = settings, ConfigurationFile()
         self._path, self._started, self._now, self._refuses = path, settings, now, refuses
         self._read: dict[File, bytes | None] = {}  # the content of the files that were read last
+        self._changing: dict[File, bytes | None] = {}  # their content at the last look, if it had changed
         self._lock = threading.Lock()
 
     @property
@@ -67,19 +68,24 @@ class LiveConfiguration:
 
     def look(self) -> bool:
         """Read the file if its content has changed, or that of its ``prices_file``; return whether other settings are
-        in force now."""
+        in force now. What changed since the look before is read at the next one: the first half of a file may be a
+        valid file without a budget."""
         with self._lock:
-            if self._read and all(_content(file) == content for file, content in self._read.items()):
+            found = {file: _content(file) for file in self._read or (self._path,)}
+            if found == self._read:
+                return False
+            if self._read and found != self._changing:
+                self._changing = found
                 return False
             self._read = {}
             try:
-                found = load_file(self._path, self._noted)
-                if mistakes := list(self._refuses(found.configuration)):
+                settings = load_file(self._path, self._noted)
+                if mistakes := list(self._refuses(settings.configuration)):
                     raise ConfigError(mistakes)
             except ConfigError as error:
                 self._refuse(tuple(str(mistake) for mistake in error.mistakes))
                 return False
-            return self._accept(found)
+            return self._accept(settings)
 
     def _noted(self, file: File) -> bytes:
         """Return the content of *file*, noted so that a later change of it is seen."""

@@ -51,6 +51,11 @@ class Mounted:
     def change(self, text: str, prices: str = "") -> bool:
         """Mount a new version, and let it be seen."""
         self.write(text, prices)
+        return self.look()
+
+    def look(self) -> bool:
+        """Look until a change has settled; return whether it is in force."""
+        assert not self.live.look()
         return self.live.look()
 
 
@@ -65,7 +70,7 @@ def more_nodes(most: int = 6) -> str:
 
 def test_a_file_that_has_not_changed_changes_nothing(mounted: Mounted) -> None:
     before = mounted.live.settings
-    assert not mounted.live.look()
+    assert not mounted.look()
     assert not mounted.change(f"{one_pool()}\n# a comment\n")
     assert mounted.live.settings is before
     assert (mounted.live.refused, mounted.live.differs, mounted.live.file.at) == (False, False, None)
@@ -89,7 +94,7 @@ def test_a_file_with_a_mistake_changes_nothing_and_is_refused(mounted: Mounted, 
 
 def test_a_file_that_is_gone_is_refused(mounted: Mounted) -> None:
     (mounted.folder / "..data").unlink()
-    assert not mounted.live.look()
+    assert not mounted.look()
     assert "cannot read" in mounted.live.file.mistakes[0]
 
 
@@ -106,11 +111,21 @@ def test_a_refusal_is_logged_once_and_dated_from_its_beginning(mounted: Mounted)
 def test_a_half_written_file_is_read_again_when_it_is_complete(mounted: Mounted) -> None:
     mounted.path.unlink()
     mounted.path.write_text(more_nodes()[:-30])  # in place, as an editor does
-    assert not mounted.live.look()
+    assert not mounted.look()
+    assert mounted.live.refused
     mounted.path.write_text(more_nodes())
-    assert mounted.live.look()
+    assert mounted.look()
     assert mounted.live.file.mistakes == ()
     assert mounted.live.settings.policy.pools[0].max_nodes == 6
+
+
+def test_a_file_that_changes_with_every_look_is_not_read(mounted: Mounted) -> None:
+    for whole in (one_pool(top=""), more_nodes(5)):
+        mounted.write(whole)
+        assert not mounted.live.look()
+    assert mounted.live.settings.policy.budget is not None
+    assert mounted.live.look()
+    assert mounted.live.file.changes == ("pools.l40s.max_nodes 8 -> 5",)
 
 
 def test_a_refused_file_that_is_as_it_was_again_is_news_only_after_a_while(mounted: Mounted) -> None:
@@ -164,7 +179,7 @@ def test_a_prices_file_that_comes_after_its_configuration_is_read_when_it_comes(
     text = f"prices_file: {mounted.folder / 'later.yaml'}\n{one_pool()}"
     assert not mounted.change(text)
     (mounted.folder / "later.yaml").write_text(PRICES % "1.10")
-    assert mounted.live.look()
+    assert mounted.look()
 
 
 @pytest.mark.parametrize(
@@ -214,5 +229,6 @@ def test_every_key_is_known_to_be_live_or_to_need_a_restart() -> None:
 
 def test_of_threads_that_look_at_once_one_reads_the_file(mounted: Mounted) -> None:
     mounted.write(more_nodes())
+    mounted.live.look()
     with ThreadPoolExecutor(4) as threads:
         assert sorted(threads.map(lambda _: mounted.live.look(), range(8))) == [*[False] * 7, True]

@@ -150,9 +150,7 @@ RULES: Mapping[str, Rule] = {
         meaning="Under a budget nothing is bought while the month's spend is unknown.",
         says=says.spend_is_known,
         plain="the month's spend is unknown",
-        advice=(
-            "see the reason; Civo's charges are read again every minute, or state budget.spent_usd_stated"
-        ),
+        advice=("see the reason; Civo's charges are read again every minute, or state budget.spent_usd_stated"),
         page="runbooks/GpuSpendUnknown.md",
         told=True,
         uncounted=True,
