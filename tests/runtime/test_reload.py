@@ -19,8 +19,14 @@ class Settings:
 
 
 def test_it_is_built_once_for_each_settings() -> None:
-    settings, built = Settings(), []
-    latest = Latest(settings, lambda said: built.append(said) or said)
+    settings = Settings()
+    built: list[object] = []
+
+    def make(said: object) -> object:
+        built.append(said)
+        return said
+
+    latest = Latest(settings, make)
     first = latest()
     settings.now = object()
     assert (first, latest(), latest()) == (built[0], settings.now, settings.now)
