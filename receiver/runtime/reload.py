@@ -41,7 +41,7 @@ class Reloader(threading.Thread):
 
     def __init__(self, look: Callable[[], None], every: float = LOOK_EVERY_SECONDS) -> None:
         super().__init__(name="reloader", daemon=True)
-        self._look, self._every = look, every
+        self.look, self._every = look, every
         self._stopping = threading.Event()
 
     def stop(self, timeout: float = 5.0) -> None:
@@ -54,6 +54,6 @@ class Reloader(threading.Thread):
         """The thread's body."""
         while not self._stopping.wait(self._every):
             try:
-                self._look()
+                self.look()
             except Exception:  # a bug in reading a file must not end the looks
                 log.exception("configuration not read")
