@@ -94,7 +94,12 @@ def test_the_next_step_takes_policy_and_mode_of_the_file_in_force(
 
 def test_messages_lead_to_the_address_in_force(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     addresses: list[str | None] = []
-    monkeypatch.setattr(Outbox, "deliver_due", lambda outbox, _now: addresses.append(outbox._links.public_url) or 0)
+
+    def noted(outbox: Outbox, _now: object) -> int:
+        addresses.append(outbox._links.public_url)
+        return 0
+
+    monkeypatch.setattr(Outbox, "deliver_due", noted)
     now = served.running.loop._clock.now()
     served.running.courier._deliver(now)
     served.change(f"public_url: https://gpu.example.com\n{one_pool(top=QUIET)}")
