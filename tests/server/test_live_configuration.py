@@ -53,7 +53,7 @@ def served(tmp_path: Path, own_logs: None) -> Iterator[Served]:
 def test_requests_are_answered_by_the_file_in_force(served: Served) -> None:
     assert served.client.get("/").status_code == 200
     served.change(f"mode: act\ncluster_name: prod\nweb: {{hosts: [gpu.example.com]}}\n{one_pool(top=QUIET)}")
-    assert served.client.get("/healthz").json == {**(served.client.get("/healthz").json or {}), "mode": "act"}
+    assert '"mode":"act"' in served.client.get("/healthz").text
     assert 'cluster_name="prod"' in served.metrics()
     assert served.client.get("/", headers={"Host": "gpu.example.com"}).status_code == 200
     assert served.client.get("/", headers={"Host": "other.example.com"}).status_code == 421
