@@ -1,12 +1,13 @@
 """What a notice is: cause, severity and text; the page that says what to do; and sentences that several share."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Self
 
 from receiver.core.model.actions import Decision
+from receiver.core.model.configuration import ConfigurationFile
 from receiver.core.model.model import Drift, Facts
 from receiver.core.model.policy import Policy
 from receiver.core.scaling.assign import Assignment
@@ -83,6 +84,9 @@ class Cause(StrEnum):
     CHARGES_SILENT = "charges_silent", "operations.md#the-ledger-differs-from-civos-charges"
     CHARGES_BACK = "charges_back", "operations.md#the-ledger-differs-from-civos-charges"
     REPORT = "report", "reports.md"
+    CONFIGURATION_CHANGED = "configuration_changed", "configuration.md#change-the-configuration"
+    CONFIGURATION_REFUSED = "configuration_refused", "runbooks/GpuAutoscalerConfigurationRefused.md"
+    CONFIGURATION_BACK = "configuration_back", "configuration.md#change-the-configuration"
 
 
 GUIDES: Mapping[str, str] = {cause: cause.guide for cause in Cause}
@@ -170,7 +174,8 @@ class Concern:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
     """All that concerns are found in. *drifts* are the counts that changed in this step, *numbers* the ids of the
-    stored decisions, *reopened* when nodes of a pool were last opened after a budget's stop; all by pool id."""
+    stored decisions, *reopened* when nodes of a pool were last opened after a budget's stop; all by pool id. *file* is
+    what the last look at the configuration file found."""
 
     facts: Facts
     assignment: Assignment
@@ -179,6 +184,7 @@ class Seen:
     drifts: Mapping[str, Drift]
     numbers: Mapping[str, int]
     reopened: Mapping[str, datetime]
+    file: ConfigurationFile = field(default_factory=ConfigurationFile)
 
     @property
     def now(self) -> datetime:

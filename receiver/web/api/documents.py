@@ -19,6 +19,7 @@ from receiver.metrics.collector import WatchState
 from receiver.ports import StoredDecision, StoredOverride
 from receiver.reports.document import Count, Instant, Listed, Month, Positive, Published, Ratio, Usd, extra, says, word
 from receiver.reports.picture import (
+    ConcernDocument,
     KeptOut,
     Picture,
     PoolDocument,
@@ -61,9 +62,6 @@ def _usd(value: Any) -> Any:
 def mode_of(found: Picture, parts: WebParts) -> str:
     """Return the mode of the step that *found* shows, before the first step the configured one."""
     return found.mode or parts.mode
-
-
-# --- decisions and actions
 
 
 class VictimDocument(Published):
@@ -419,6 +417,7 @@ class StatusDocument(Published):
     pools: Annotated[Listed[PoolDocument], says("without their single nodes")] = ()
     sources: Listed[SourceDocument] = ()
     rights: RightsDocument | None = None
+    concerns: Annotated[Listed[ConcernDocument], says("what needs a person")] = ()
     waiting_total: Annotated[Count | None, says("pods that wait for GPUs")] = None
     fits_nowhere: Annotated[Count, says("those that no pool can hold")] = 0
     decisions: Annotated[Listed[DecisionLine], says("the newest five")] = ()

@@ -138,6 +138,7 @@ def _status(found: Picture, parts: WebParts) -> api.StatusDocument:
         pools=tuple(api.pool_document(pool, mode) for pool in found.pools),
         sources=found.sources,
         rights=found.rights,
+        concerns=found.concerns,
         waiting_total=found.waiting_total,
         fits_nowhere=sum(pod.state == State.FITS_NOWHERE for pod in found.waiting),
         decisions=tuple(
