@@ -1,6 +1,8 @@
 """The page behind a message's link: what it shows, that looking changes nothing, and that one answer counts."""
 
+from dataclasses import replace
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -8,9 +10,10 @@ from structlog.testing import capture_logs
 
 from receiver.config.web import ReadAccess
 from receiver.core.model.overrides import Answer, Asks, OverrideKind, Question
+from receiver.core.model.policy import Approval
 from receiver.core.notices.grouping import PageLinks, Seal
 from receiver.ports import TryLater
-from tests.web.builders import L40S, NOW, OPERATOR, READER, Bench, a_decision, a_picture, a_pool, a_question
+from tests.web.builders import L40S, NOW, OPERATOR, READER, Bench, a_decision, a_picture, a_policy, a_pool, a_question
 from tests.web.fakes import FakeStore
 from tests.web.people import Person
 from tests.web.seen import Page, words
@@ -41,7 +44,7 @@ def test_the_page_says_what_is_asked_what_comes_without_an_answer_and_what_each_
     assert "GPU pool l40s: remove gpu-1 at 14:40 UTC?" in said
     assert "Without an answer by 14:40 UTC it is removed." in said
     assert "Saves $1.29 an hour" in said
-    assert "Not today No node of the pool is removed before 2026-03-11 00:00 UTC." in said
+    assert "Not today No removal in this pool before 2026-03-11 00:00 UTC." in said
     assert buttons(html) == ["approve", "snooze-1h", "snooze-today", "reject"]
 
 
@@ -140,7 +143,9 @@ def test_what_has_happened_is_not_asked_any_more() -> None:
 
 def growing(**pool: Any) -> Bench:
     """Whether the pool may grow to 8 nodes, while a job waits that the latest decision knows."""
-    bench = a_bench(a_question())
+    policy = a_policy()
+    asks = replace(policy.pools[0], approval=Approval(growth_above_usd_per_hour=Decimal(5)))
+    bench = a_bench(a_question(), policy=replace(policy, pools=(asks, *policy.pools[1:])))
     job = {"workload": "ml/train-0", "owner": "Job/train", "team": "vision", "pods": 2, "gpus": 4}
     bench.store.kept_decisions = [a_decision(evidence={"workloads": [job]})]
     picture = a_picture()
@@ -155,7 +160,7 @@ def test_growth_is_shown_with_why_for_whom_what_it_costs_and_the_decision() -> N
     said = words(html)
     assert "Why 4 GPUs wait for ml/train-0: 4 more nodes." in said
     assert "For Job ml/train of team vision (2 pods, 4 GPUs)" in said
-    assert "Costs $7.74 an hour" in said
+    assert "Costs $7.74 an hour (an approval is needed above $5.00)" in said
     assert 'href="/decisions/42"' in html
 
 

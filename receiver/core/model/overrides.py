@@ -388,22 +388,21 @@ def _kind(answer: Answer, question: Question) -> OverrideKind:
 def _does(answer: Answer, question: Question, policy: Policy, now: datetime, present: int) -> str:
     until, expires = until_of(answer, policy, now), _moment(question.expires_at, now)
     if answer is Answer.REJECT and question.asks is Asks.GROWTH:
-        return f"No growth to {question.to_count} nodes, and no new request before {expires}."
+        return f"No growth to {question.to_count} nodes and no new request before {expires}."
     if answer is Answer.REJECT:
         return f"{named(question.nodes)} {'stay' if len(question.nodes) > 1 else 'stays'} until {expires}."
     if until is None and question.asks is Asks.GROWTH:
         return f"The pool may grow to {question.to_count} nodes at once."
     if until is None:
-        return (
-            f"{named(question.nodes)} may be removed from {_moment(max(now, question.due_at), now)} on, if still idle."
-        )
+        does, idle = ("removed", ", if still idle") if question.asks is Asks.REMOVAL else ("emptied and removed", "")
+        return f"{named(question.nodes)} may be {does} from {_moment(max(now, question.due_at), now)} on{idle}."
     end = _moment(until, now)
     kind = _kind(answer, question)
     if kind is OverrideKind.SNOOZE:
-        return f"No node of the pool is removed before {end}."
+        return f"No removal in this pool before {end}."
     if kind is OverrideKind.CEILING:
-        return f"The pool stays at {present} or fewer nodes until {end}, whatever waits."
-    return f"The pool stays at exactly {some(present, 'node')} until {end}, whatever it needs."
+        return f"At most {some(present, 'node')} until {end}."
+    return f"Exactly {some(present, 'node')} until {end}."
 
 
 def _moment(at: datetime, now: datetime) -> str:

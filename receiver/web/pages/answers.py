@@ -123,41 +123,44 @@ def _page(question: Question, signed: str, parts: WebParts, *, wrong: str = "", 
 def _case(question: Question, found: Picture, parts: WebParts, now: datetime) -> Mapping[str, Any]:
     """What there is to know before answering: why, for whom, what it costs, and the budget with and without it."""
     pool = found.pool(question.pool) or PoolDocument()
-    grows = question.asks is Asks.GROWTH
+    grows, configured = question.asks is Asks.GROWTH, parts.policy.pool(question.pool)
     usd = question.usd_per_hour
     change = None if usd is None else usd if grows else -usd
     return {
         "grows": grows,
-        "why": _why_growth(question, pool, parts) if grows else _why_removal(question, pool, now),
+        "why": _why_growth(pool) if grows else _why_removal(question, pool, now),
         "whose": _whose(question, pool, parts),
         "usd": usd,
+        "above": configured.approval.growth_above_usd_per_hour
+        if grows and configured and configured.approval
+        else None,
         "budget": found.budget,
         "forecast": _forecast(found.budget, change, parts, now),
         "decision": pool.decision,
     }
 
 
-def _why_growth(question: Question, pool: PoolDocument, parts: WebParts) -> str:
-    """The demand in the words of the latest decision, and the line above which people approve."""
+def _why_growth(pool: PoolDocument) -> str:
+    """The demand in the words of the latest decision."""
     demand = next((reason.detail for reason in pool.reasons if reason.rule == "demand"), pool.because)
-    configured = parts.policy.pool(question.pool)
-    approval = configured.approval if configured else None
-    limit = approval.growth_above_usd_per_hour if approval else None
-    above = "" if limit is None else f"Growth needs an approval above ${limit:,.2f} an hour."
-    return " ".join(part for part in (wording.sentence(demand) if demand else "", above) if part)
+    return wording.sentence(demand) if demand else ""
 
 
 def _why_removal(question: Question, pool: PoolDocument, now: datetime) -> str:
     if question.asks is Asks.EMPTYING:
-        return "The pods on it may be moved, and fit on other nodes."
+        return "The pods may be moved, and fit on other nodes."
     since = [node.idle_since for node in pool.nodes if node.name in question.nodes and node.idle_since is not None]
-    idle = f"No GPU pod for {span((now - max(since)).total_seconds())}" if since else "No GPU pod"
+    if not since:
+        return ""
+    idle = f"No GPU pod for {span((now - max(since)).total_seconds())}"
     return f"{idle}; no pod waits for the pool." if pool.pending_gpus == 0 else f"{idle}."
 
 
 def _whose(question: Question, pool: PoolDocument, parts: WebParts) -> str:
     """Who waits for the growth, by the latest decision; whose pods are moved."""
-    if question.asks is not Asks.GROWTH:
+    if question.asks is Asks.REMOVAL:
+        return ""
+    if question.asks is Asks.EMPTYING:
         return listed([pod for node in pool.nodes if node.name in question.nodes for pod in node.pods])
     stored = parts.store.decision(pool.decision) if pool.decision is not None else None
     workloads = stored.decision.evidence.get("workloads") if stored else None

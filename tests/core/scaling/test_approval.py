@@ -400,10 +400,12 @@ def test_tomorrow_begins_at_eight_on_the_wall_clock_of_the_budgets_zone(now: str
 def test_every_choice_says_what_it_does() -> None:
     offered = {c.answer: c.does for c in choices(a_question("i-n1"), asking(), NOW, 2)}
     assert offered[Answer.APPROVE] == "n1 may be removed from 12:00 UTC on, if still idle."
-    assert offered[Answer.SNOOZE_1H] == "No node of the pool is removed before 13:00 UTC."
-    assert offered[Answer.SNOOZE_TODAY] == "No node of the pool is removed before 2026-11-21 00:00 UTC."
+    assert offered[Answer.SNOOZE_1H] == "No removal in this pool before 13:00 UTC."
+    assert offered[Answer.SNOOZE_TODAY] == "No removal in this pool before 2026-11-21 00:00 UTC."
     assert offered[Answer.REJECT] == "n1 stays until 13:00 UTC."
+    emptying = {c.answer: c.does for c in choices(a_question("i-n1", asks=Asks.EMPTYING), asking(), NOW, 2)}
+    assert emptying[Answer.APPROVE] == "n1 may be emptied and removed from 12:00 UTC on."
     growing = {c.answer: c.does for c in choices(a_question(), asking(), NOW, 2)}
     assert growing[Answer.APPROVE] == "The pool may grow to 8 nodes at once."
-    assert growing[Answer.SNOOZE_1H] == "The pool stays at 2 or fewer nodes until 13:00 UTC, whatever waits."
-    assert growing[Answer.REJECT] == "No growth to 8 nodes, and no new request before 13:00 UTC."
+    assert growing[Answer.SNOOZE_1H] == "At most 2 nodes until 13:00 UTC."
+    assert growing[Answer.REJECT] == "No growth to 8 nodes and no new request before 13:00 UTC."
