@@ -144,7 +144,7 @@ class Access:
         named = {"name": self._names.name(incoming), "remembered": remembered(incoming)}
         return Visitor(session=session, can_log_in=bool(tokens), can_act=Role.OPERATOR in tokens, **named)
 
-    def remember(self, response: FlaskResponse, visitor: Visitor, name: str) -> None:
+    def remember(self, response: Response, visitor: Visitor, name: str) -> None:
         """Let the browser of *visitor* offer *name* in its next form, unless a proxy names the person."""
         if not visitor.name:
             remember(response, name, secure=self.by_https(request))

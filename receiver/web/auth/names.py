@@ -6,7 +6,8 @@ A name is no credential: the token, the session or the signed link decides what 
 from datetime import timedelta
 
 import structlog
-from flask import Request, Response
+from flask import Request
+from werkzeug.wrappers import Response
 
 from receiver.config.web import Network
 from receiver.web.api.request_parts import one_line

@@ -96,7 +96,8 @@ def _page(question: Question, signed: str, parts: WebParts, *, wrong: str = "", 
     now, present = parts.clock.now(), size_of(question.pool, parts.store)
     standing = question.standing(now)
     offered = choices(question, parts.policy, now, question.from_count if present is None else present)
-    set_by = override_id(question.answer, question) if question.answer not in (None, *SET_NONE) else None
+    answer = question.answer
+    set_by = override_id(answer, question) if answer is not None and answer not in SET_NONE else None
     found, _ = kept_picture(parts.store)
     page = render_template(
         "answer.html",
@@ -110,7 +111,7 @@ def _page(question: Question, signed: str, parts: WebParts, *, wrong: str = "", 
         # Whether the change would still help, by the last step's picture; None where that does not say.
         helps=next((q.wanted for pool in found.pools for q in pool.questions if q.id == question.id), None),
         choices=[c for c in offered if present is not None or not needs_size(c.answer, question)],
-        answered=LABELS[question.answer] if question.answer else "",
+        answered=LABELS[answer] if answer else "",
         override=parts.store.override(set_by) if set_by else None,
         now=now,
         wrong=wrong,
