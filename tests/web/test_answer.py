@@ -343,7 +343,7 @@ def test_the_link_is_in_no_log(failure: dict[str, Any]) -> None:
 def test_a_message_has_one_link_that_this_server_reads_and_another_token_does_not() -> None:
     links = PageLinks(public_url="https://gpu.example.com", seal=lambda: SEAL)
     [(label, address)] = links.answers("l40s-growth-0123456789ab")
-    assert label == "Approve, snooze or keep"
+    assert label == "Approve, postpone or reject"
     signed = address.removeprefix("https://gpu.example.com/answer/")
     assert SEAL.read(signed) == "l40s-growth-0123456789ab"
     assert Seal("another").read(signed) is None
