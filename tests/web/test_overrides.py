@@ -1,12 +1,14 @@
 """/api/v1/overrides: who may set one, what is taken, what is refused with which words, and what is shown."""
 
+from dataclasses import replace
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
 
 from receiver.core.model.overrides import Override, OverrideKind
-from receiver.core.model.policy import Policy
+from receiver.core.model.policy import Budget, Policy
 from receiver.ports import StoredOverride, TryLater
 from tests.metrics.test_metrics import text_of
 from tests.web.builders import A100, L40S, NOW, OPERATOR, TOKEN, Bench, a_full_store, a_picture, a_policy, a_pool
@@ -121,6 +123,20 @@ def test_a_pause_and_a_snooze_take_no_number(kind: str) -> None:
 
 def test_until_is_taken_in_any_zone() -> None:
     assert post(but(**{"for": None, "until": "2026-03-10T18:00:00+01:00"}))["until"] == "2026-03-10T17:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("length", "until"),
+    [
+        ("2 hours", "2026-03-10T16:30:00Z"),
+        ("1h30m", "2026-03-10T16:00:00Z"),
+        ("until 18:00", "2026-03-10T17:00:00Z"),
+        ("until 09:00", "2026-03-11T08:00:00Z"),
+    ],
+)
+def test_a_length_is_taken_as_people_type_it_with_the_clock_of_the_budgets_zone(length: str, until: str) -> None:
+    policy = replace(a_policy(), budget=Budget(monthly_usd=Decimal(5000), timezone="Europe/Berlin"))
+    assert post(but(**{"for": length}), bench=Bench(policy=policy))["until"] == until
 
 
 def test_the_longest_time_is_taken_and_a_moment_more_is_not() -> None:

@@ -159,7 +159,7 @@ class Access:
         if incoming.blueprint in ASKED_BY_MACHINES or is_ours(incoming.host, self._parts.public_url, self._parts.hosts):
             return
         remedy = "set public_url to what the browser shows, or add the name to web.hosts"
-        raise Problem(421, "this server is not known under the name that you asked for", remedy)
+        raise Problem(421, "this server does not answer under this host name", remedy)
 
     def require_own_site(self, incoming: Request) -> None:
         """Raise Problem 403 for a form that another site sent.
@@ -312,7 +312,7 @@ def blueprint(access: Access, parts: WebParts) -> Blueprint:
     def log_out() -> Response:
         access.require_own_site(request)
         if g.visitor.session is not None and not g.visitor.sent(read_form(request).get("form_token", "")):
-            raise Problem(403, "this form is of another session", "open the page again and log out there")
+            raise Problem(403, "this form belongs to another session", "open the page again and log out there")
         response = redirect("/", 303)
         response.delete_cookie(COOKIE, **cookie())
         return response
