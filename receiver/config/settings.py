@@ -15,10 +15,11 @@ import structlog
 from receiver.config import model, pools
 from receiver.config.environment import Environment, read_environment
 from receiver.config.lint import price_of, warnings_of
-from receiver.config.model import Configuration, ReadAccess
+from receiver.config.model import Configuration
 from receiver.config.prices import Prices, Read, overlaid
 from receiver.config.values import ConfigError, Mistake, Section
 from receiver.config.values import load as load_document
+from receiver.config.web import ReadAccess
 from receiver.core.model import policy, windows
 from receiver.core.model.policy import Policy
 

@@ -265,6 +265,8 @@ def web_of(outside: Outside, settings: FileSettings, loop: Loop, clock: Clock, m
             reading=said.web.reading,
             public_url=said.public_url,
             hosts=said.web.hosts,
+            user_header=said.web.user_header or "",
+            trusted_proxies=said.web.trusted_proxies,
             docs_url=said.docs_url,
             messages_to=messages_to,
             watch=lambda: instruments.watch.state,

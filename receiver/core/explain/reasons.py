@@ -239,6 +239,11 @@ def approved(reason: Reason, case: Case) -> Said:
         changes.append((f"an approval, from the message or with {answer}", None))
         if question.proceeds_at:
             changes.append((f"no answer until {moment(question.proceeds_at)}", question.proceeds_at))
+    changes += [
+        (f"a new request, sent at {moment(question.expires_at)} at the earliest", question.expires_at)
+        for question in case.questions
+        if question.is_rejected(asked.at)
+    ]
     return sentence, changes or [(f"an approval, once it is requested: {sentence}", None)]
 
 

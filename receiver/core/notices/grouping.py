@@ -119,7 +119,7 @@ class Message:
 
 
 SALT = "gpu-autoscaler answer to a question"
-ANSWER = "Approve, snooze or keep"
+ANSWER = "Approve, postpone or reject"
 
 
 class Seal:

@@ -242,7 +242,7 @@ class OverrideAsked(Asked):
     why: Reason
     pool: Annotated[str | None, says("a pool's name or id; without it, or as all, every pool")]
     nodes: Annotated[Count | None, says("at most the pool's max_nodes")]
-    length: Annotated[str | None, says("a duration such as 2h", alias="for")]
+    length: Annotated[str | None, says("such as 2h, 90 min or until 09:00 (in the budget's time zone)", alias="for")]
     until: Instant | None
 
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from flask import Blueprint, Response, g, jsonify, request
 
-from receiver.config.model import ReadAccess
+from receiver.config.web import ReadAccess
 from receiver.core.explain.explain import State
 from receiver.core.model.model import Source
 from receiver.ports import StoredDecision
