@@ -15,7 +15,7 @@ from click.core import ParameterSource
 from receiver.cli.client import UNUSABLE, DurationType, print_json
 from receiver.config import ConfigError, Mode, load
 from receiver.config.environment import installed_version
-from receiver.core.model.text import some
+from receiver.core.model.text import dollars, some
 from receiver.doctor.checks import PROBLEMS, VERDICTS, Finding, Installation
 from receiver.ports import Clock, TryLater, WontWork
 from receiver.reports.screen import printable
@@ -154,7 +154,7 @@ def run_smoke(
     except LookupError as error:
         names = ", ".join(p.name for p in installation.settings.policy.pools)
         raise click.BadParameter(f"unknown pool {error}; use one of: {names}", param_hint="--pool") from None
-    price = f"USD {tried.price_usd_per_hour}" if tried.price_usd_per_hour is not None else "an unknown price"
+    price = dollars(tried.price_usd_per_hour, "an unknown price")
     asked = f"The smoke test creates the pod {namespace}/{test.NAME}"
     asked += f", for which a node of pool {tried.name} may be bought"
     _ask(f"{asked}: at least one hour at {price}. Continue?", sure=sure)

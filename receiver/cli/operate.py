@@ -18,9 +18,9 @@ from receiver.cli.client import (
 )
 from receiver.cli.explain import override_line
 from receiver.core.model.overrides import EVERY_POOL, Answer, Standing
-from receiver.core.model.text import span
+from receiver.core.model.text import dollars, span
 from receiver.ports import Clock
-from receiver.reports.screen import OLD, aligned, clock_time, since, usd
+from receiver.reports.screen import OLD, aligned, clock_time, since
 from receiver.web.api.documents import BudgetChangeDocument, BudgetDocument, OverrideDocument, QuestionDocument
 
 WHY = click.option("--why", required=True, help="The reason, in one sentence; it is shown to everyone.")
@@ -242,10 +242,10 @@ def reset(**given: Any) -> None:
 
 def _show_change(document: Any, as_json: bool) -> None:
     change = BudgetChangeDocument.model_validate(document)
-    usd_now = change.document()["monthly_usd"]
-    said = f"USD {usd_now} in {change.month}" if usd_now is not None else "what the configuration says again"
+    is_set = change.monthly_usd is not None
+    now = f"{dollars(change.monthly_usd)} in {change.month}" if is_set else "as configured again"
     whose = f"{change.scope} {change.name}".rstrip()
-    show(as_json, document, [f"budget of the {whose}: {said}; by {change.who}: {change.why}"])
+    show(as_json, document, [f"budget of the {whose}: {now}; by {change.who}: {change.why}"])
 
 
 def about_budgets(found: BudgetDocument, at: datetime | None, now: datetime) -> Iterator[str]:
@@ -256,12 +256,13 @@ def about_budgets(found: BudgetDocument, at: datetime | None, now: datetime) -> 
     if not found.scopes:
         yield "no step has finished yet"
         return
-    yield f"budgets of {found.month}, USD"
+    yield f"budgets of {found.month}"
     rows = [("BUDGET", "SPENT", "RESERVED", "OF", "STAGE", "MONTH'S END")]
     for scope in found.scopes:
-        spent = "unknown" if scope.unknown else usd(scope.spent_usd)
-        ends = f"{usd(scope.forecast_burn_usd)} at this rate, {usd(scope.forecast_trend_usd)} by the trend"
-        rows.append((scope.title, spent, usd(scope.reserved_usd), usd(scope.monthly_usd), str(scope.stage), ends))
+        spent = "unknown" if scope.unknown else dollars(scope.spent_usd)
+        ends = f"{dollars(scope.forecast_burn_usd)} at this rate, {dollars(scope.forecast_trend_usd)} by the trend"
+        amounts = (spent, dollars(scope.reserved_usd), dollars(scope.monthly_usd))
+        rows.append((scope.title, *amounts, str(scope.stage), ends))
     yield from aligned(rows, "<>>><")
     pace = next((scope.forecast_since for scope in found.scopes if scope.forecast_since), None)
     if pace is not None:

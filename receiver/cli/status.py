@@ -13,11 +13,11 @@ import click
 from receiver.cli.client import as_json, print_json, server
 from receiver.core.model.overrides import Standing
 from receiver.core.model.policy import Scope
-from receiver.core.model.text import some, span
+from receiver.core.model.text import dollars, some, span
 from receiver.core.money.budget import BudgetStage
 from receiver.ports import Clock
 from receiver.reports.picture import PoolDocument
-from receiver.reports.screen import OLD, aligned, clock_time, known, printable, usd
+from receiver.reports.screen import OLD, aligned, clock_time, known, printable
 from receiver.web.api.documents import BudgetDocument, DecisionLine, StatusDocument
 
 COLUMNS = (("WANT", "wanted"), ("HAVE", "required"), ("READY", "ready"), ("BUILD", "building"), ("BUSY", "busy"),
@@ -116,9 +116,9 @@ def _budgets(budget: BudgetDocument) -> Iterator[str]:
         first = scope.scope in ("", Scope.CLUSTER)
         if not first and scope.stage == BudgetStage.OK:
             continue  # `gpu-autoscaler budget show` has all of them
-        spent = "unknown" if scope.unknown else f"USD {usd(scope.spent_usd)}"
+        spent = "unknown" if scope.unknown else dollars(scope.spent_usd)
         share = "" if scope.ratio is None else f" ({scope.ratio:.0%})"
-        line = f"{spent} of {usd(scope.monthly_usd)} spent{share}, {usd(scope.reserved_usd)} reserved"
+        line = f"{spent} of {dollars(scope.monthly_usd)} spent{share}, {dollars(scope.reserved_usd)} reserved"
         stage = click.style(f"stage {scope.stage}", fg=STAGES.get(scope.stage or ""))
         yield f"{scope.title or 'budget'} {scope.month}: {line}, {stage}"
     for kept in budget.kept_out or ():

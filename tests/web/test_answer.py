@@ -40,7 +40,7 @@ def test_the_page_says_what_is_asked_what_comes_without_an_answer_and_what_each_
     said = words(html)
     assert "GPU pool l40s: remove gpu-1 at 14:40 UTC?" in said
     assert "Without an answer by 14:40 UTC it is removed." in said
-    assert "USD 1.29 an hour" in said
+    assert "$1.29 an hour" in said
     assert "No node of the pool is removed before 2026-03-10 18:30 UTC." in said
     assert buttons(html) == [answer.value for answer in Answer]
 
