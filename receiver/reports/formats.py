@@ -63,7 +63,8 @@ def _head(report: Row) -> Iterator[str]:
     state = "complete" if report["complete"] else f"so far, until {minute(report['until'])}"
     if report["over"] and not report["complete"]:
         state = "over, not complete"
-    yield f"GPU report {report['month']} - {whose} - {state}"
+    cluster = f"{report['cluster_name']}: " if report.get("cluster_name") else ""
+    yield f"{cluster}GPU report {report['month']} - {whose} - {state}"
     yield f"A calendar month of {report['timezone']}. Costs are list prices of started hours, before tax."
     if report["finalised"]:
         yield f"Finalised on {minute(report['finalised'])}: no later configuration changes it."

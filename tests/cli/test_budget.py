@@ -23,8 +23,10 @@ def test_every_budget_is_shown_with_its_forecast_and_who_set_it(url: str) -> Non
     assert done.stdout.splitlines() == [
         "budgets of 2026-03",
         "BUDGET                       SPENT  RESERVED         OF  STAGE  MONTH'S END",
-        "cluster budget           $3,120.44   $412.80  $5,000.00  warn   "
-        "$6,100.50 at this rate, $4,800.00 by the trend",
+        (
+            "cluster budget           $3,120.44   $412.80  $5,000.00  warn   "
+            "$6,100.50 at this rate, $4,800.00 by the trend"
+        ),
         "budget of team research     $80.50     $2.58    $100.00  hold   $140.00 at this rate, unknown by the trend",
         "at this rate: what runs now goes on running; trend: the pace since 2026-11-01 00:00:00 UTC goes on",
         "cluster budget: nothing grows until these have a price: an.g1.a100.kube.x8",

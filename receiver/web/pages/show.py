@@ -95,6 +95,7 @@ def replay_page(traces: Sequence[Mapping[str, Any]], ratios: Mapping[str, Any], 
         StrictUndefined,
         policy_of=_policy,
         version=version,
+        cluster_name="",
         traces=[_shown(trace) for trace in traces],
         ratios=ratios,
     )
