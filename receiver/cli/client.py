@@ -157,9 +157,9 @@ def completion(ctx: click.Context, shell: str) -> None:
     """Print the completion script of a shell.
 
     \b
-    bash: gpu-autoscaler completion bash > ~/.local/share/bash-completion/completions/gpu-autoscaler
-    zsh:  gpu-autoscaler completion zsh > "${fpath[1]}/_gpu-autoscaler"
-    fish: gpu-autoscaler completion fish > ~/.config/fish/completions/gpu-autoscaler.fish
+    bash: eval "$(gpu-autoscaler completion bash)"   in ~/.bashrc
+    zsh:  eval "$(gpu-autoscaler completion zsh)"    in ~/.zshrc
+    fish: gpu-autoscaler completion fish | source    in ~/.config/fish/config.fish
 
     Names come from the server that GPU_AUTOSCALER_URL names; where it does not answer within a second, none are
     offered. bash must be 4.4 or later.

@@ -50,19 +50,13 @@ def _areas(_ctx: click.Context, _param: click.Parameter, typed: str) -> list[str
 )
 @click.option("--problems", is_flag=True, help="Show only warnings, failures and the summary.")
 @click.option("-v", "--verbose", is_flag=True, help="Show every check, also those that passed.")
-@click.option(
-    "--send-test-alert", is_flag=True, help="Send an alert through Alertmanager and wait until the server has it."
-)
+@click.option("--send-test-alert", is_flag=True, help="Send an alert to the server through Alertmanager.")
 @click.option("--send-test-message", is_flag=True, help="Send a test message to every destination.")
-@click.option("--smoke", is_flag=True, help="Run only the smoke test: start a GPU pod and time it; costs a node-hour.")
+@click.option("--smoke", is_flag=True, help="Only start a GPU pod and time it; costs a node-hour.")
 @click.option("--pool", metavar="NAME", help="The pool for --smoke.", show_default="the cheapest")
 @click.option("--namespace", default="default", show_default=True, help="The namespace of the pod of --smoke.")
-@click.option(
-    "--timeout", type=DurationType(), help="The timeout of --smoke.", show_default="provision_timeout and 10m"
-)
-@click.option(
-    "--release", is_flag=True, help="Only undo changes of mode act: cordons, soft taints, quotas, held queues."
-)
+@click.option("--timeout", type=DurationType(), help="The timeout of --smoke.", show_default="per pool")
+@click.option("--release", is_flag=True, help="Only undo cordons, soft taints, quotas, held queues.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation of --smoke and --release.")
 @click.pass_context
 def doctor(
@@ -80,7 +74,7 @@ def doctor(
     release: bool,
     yes: bool,
 ) -> None:
-    """Check a live installation: configuration, rights, pools, monitoring, routing, store.
+    """Check a live installation and show how to fix what is wrong.
 
     It reads the same file and environment as the server and queries the same systems. It changes nothing except with
     --smoke, --release and --send-... It may run beside the server. The exit status is 0 if no check failed, 1 if one

@@ -44,7 +44,7 @@ class PoolUnlessNamed(click.Group):
 
 @click.group(cls=PoolUnlessNamed, subcommand_metavar="POOL | pod NAMESPACE/NAME | decision ID")
 def explain() -> None:
-    """Say why a pool has the size it has, why a pod waits, or what a decision rested on.
+    """Explain a pool's size, a waiting pod or a decision.
 
     `explain l40s` is `explain pool l40s`, which also takes a pool that is called like a command here.
     GPU_AUTOSCALER_URL names the server (default http://127.0.0.1:8080). The exit status is 0 if it could be explained,
@@ -72,7 +72,7 @@ def explain_pod(clock: Clock, pod: str, as_json: bool) -> None:
 @as_json
 @click.pass_obj
 def explain_pool(clock: Clock, name: str, as_json: bool) -> None:
-    """Show the actual and wanted size of a pool, and every rule's verdict."""
+    """Show a pool's actual and wanted size, and each rule's verdict."""
     with server(as_json=as_json) as api:
         answer = api.get("pools", name)
         number = answer.document.get("decision")
@@ -87,7 +87,7 @@ def explain_pool(clock: Clock, name: str, as_json: bool) -> None:
 @as_json
 @click.pass_obj
 def explain_decision(clock: Clock, number: str, as_json: bool) -> None:
-    """Show what a decision was based on: every rule, the facts, and what would have changed it."""
+    """Show what a decision was based on and what would have changed it."""
     with server(as_json=as_json) as api:
         answer = api.get("decisions", number)
     decision = ExplainedDecision.model_validate(answer.document)

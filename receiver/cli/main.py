@@ -26,7 +26,7 @@ FORMATS = ("text", "csv", "json", "html", "focus")
 @click.version_option(installed_version(), prog_name="gpu-autoscaler")
 @click.pass_context
 def main(ctx: click.Context) -> None:
-    """Scale Civo GPU node pools from Prometheus alerts, within a budget, and say why."""
+    """Scale Civo GPU node pools from Prometheus alerts, within a budget."""
     ctx.obj = ctx.obj or SystemClock()
 
 
@@ -70,9 +70,10 @@ def serve() -> None:
 
 
 @main.command()
-@click.option("--month", metavar="YYYY-MM", help="Which month; the current one unless it is given.")
-@click.option("--team", help="The report of one team, by its label; an empty one is of work without the label.")
-@click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
+@click.option("--month", metavar="YYYY-MM", help="Which month.", show_default="the current one")
+@click.option("--team", help="Only this team; empty: work without the label.")
+@click.option("--format", "form", type=click.Choice(FORMATS), metavar="FORMAT", default="text", show_default=True,
+              help="text, csv, json, html or focus.")  # fmt: skip
 def report(month: str | None, team: str | None, form: str) -> None:
     """Show what a month cost, by owner, and what was idle.
 

@@ -23,7 +23,7 @@ from receiver.ports import Clock
 from receiver.reports.screen import OLD, aligned, clock_time, since
 from receiver.web.api.documents import BudgetChangeDocument, BudgetDocument, OverrideDocument, QuestionDocument
 
-WHY = click.option("--why", required=True, help="The reason, in one sentence; it is shown to everyone.")
+WHY = click.option("--why", required=True, help="The reason, shown to everyone.")
 SIZED = {
     "pin": "Keep POOL at exactly NODES nodes.",
     "floor": "Keep POOL at NODES nodes or more, whatever the windows say.",
@@ -31,13 +31,13 @@ SIZED = {
 }
 UNSIZED = {
     "pause": "Change nothing in POOL, or with --all in any pool.",
-    "snooze": "Remove no node of POOL, or with --all of any pool, except dead ones.",
+    "snooze": "Remove no node of POOL (--all: of any pool), except dead ones.",
 }
 
 
 @click.group()
 def override() -> None:
-    """Override policy for a while: pin, floor, ceiling, pause, snooze.
+    """Override policy: pin, floor, ceiling, pause or snooze.
 
     GPU_AUTOSCALER_URL names the server (default http://127.0.0.1:8080), with the token in
     GPU_AUTOSCALER_OPERATOR_TOKEN. The exit status is 0 if it was done, 1 if there is no such override, 2 for what
@@ -148,15 +148,15 @@ def questions(clock: Clock, everything: bool, as_json: bool) -> None:
 @click.argument("number", metavar="ID")
 @click.argument("word", metavar="ANSWER", type=click.Choice([answer.value for answer in Answer]))
 @option_who("answers")
-@click.option("--why", default="", help="The reason, in one sentence; it is shown to everyone.")
+@click.option("--why", default="", help="The reason, shown to everyone.")
 @as_json
 @click.pass_obj
 def answer(clock: Clock, number: str, word: str, who: str, why: str, as_json: bool) -> None:
-    """Answer question ID: approve, snooze-1h, snooze-4h, snooze-tomorrow or pin.
+    """Approve, snooze or pin what an approval request asks.
 
-    The token in GPU_AUTOSCALER_OPERATOR_TOKEN is sent. The exit status is 0 if the answer counts, 1 if there is no such
-    question, 2 if it was answered otherwise or is over, for a wrong command line or token, and 3 if the server cannot
-    be reached.
+    ANSWER is approve, snooze-1h, snooze-4h, snooze-tomorrow or pin. The token in GPU_AUTOSCALER_OPERATOR_TOKEN is
+    sent. The exit status is 0 if the answer counts, 1 if there is no such question, 2 if it was answered otherwise or
+    is over, for a wrong command line or token, and 3 if the server cannot be reached.
     """
     token = acting_token()
     body: dict[str, Any] = {"answer": word, "who": who, **({"why": why} if why else {})}
@@ -225,7 +225,7 @@ def show_budgets(clock: Clock, as_json: bool) -> None:
 @click.argument("amount", metavar="USD")
 @_whose
 def set_budget(amount: str, **given: Any) -> None:
-    """Set the allowance of this month to USD; the next month has the configured one."""
+    """Set this month's allowance to USD; later months are as configured."""
     body = {**_asked(given), "monthly_usd": amount}
     with server(as_json=given["as_json"]) as api:
         _show_change(api.post("budget", body=body, token=acting_token()).document, given["as_json"])
