@@ -23,7 +23,7 @@ from receiver.core.model.pods import Toleration
 from receiver.core.model.policy import Attribution, Pool
 from receiver.ports import Past, TryLater, WontWork
 from receiver.replay.contest import Contestant, Progress, Reckoned, a_peer, contest, the_product
-from receiver.replay.document import Replayed, as_means, as_table, document, page_document, several
+from receiver.replay.document import Replayed, as_means, as_table, conclusion, document, page_document, several
 from receiver.replay.figures import BOUNDS
 from receiver.replay.peers import PEERS, PeerPolicy
 from receiver.replay.play import Setting
@@ -272,6 +272,8 @@ def run(traces: Sequence[Path], asked: ReplayRequest, *, as_json: bool, html: Pa
     if as_json:
         print_json(whole)
     else:
+        if len(documents) > 1:
+            print_lines([conclusion(documents), ""])
         for table in documents:
             print_lines([*as_table(table), ""])
         if len(documents) > 1:

@@ -19,6 +19,7 @@ from receiver.cli.main import main
 from receiver.cli.replay import NAMES, replay
 from receiver.cli.replay_run import ReplayRequest
 from receiver.replay import contest
+from receiver.replay.document import conclusion
 from receiver.replay.figures import BOUNDS
 from receiver.replay.peers import PEERS
 from receiver.replay.play import Setting
@@ -145,6 +146,46 @@ def test_a_node_takes_as_long_as_it_is_said_to(trace: Callable[..., Path]) -> No
     words = ("--build", "200s", "--boot", "30s", "--driver", "1m", "--scrape", "none", "--watch", "none")
     found = document("--trace", trace("a,0,600,1,1,1,,,"), *words)["policies"][0]
     assert 290 <= found["wait_max_s"] <= 301
+
+
+def conclusions(*words: str | Path) -> list[str]:
+    """The lines that conclude, in the order in which they are printed."""
+    return [line for line in replayed(*words).stdout.splitlines() if "policy would have cost" in line]
+
+
+def test_a_replay_opens_with_what_it_would_have_cost_and_the_longest_wait_beside_the_baseline() -> None:
+    first, *_ = replayed("--trace", OFFICE, *SMALL, "--compare", "cluster-autoscaler").stdout.splitlines()
+    assert first == (
+        "This policy would have cost $51.60 instead of $72.24 under cluster-autoscaler (-29 %), "
+        "with the longest wait 5m01s instead of 5m30s."
+    )
+
+
+def test_without_a_baseline_the_conclusion_compares_nothing() -> None:
+    assert conclusions("--trace", OFFICE, *SMALL) == [
+        "This policy would have cost $51.60, with the longest wait 5m01s."
+    ]
+
+
+def test_the_wait_of_a_bound_is_not_compared() -> None:
+    [said] = conclusions("--trace", OFFICE, *SMALL, "--compare", "fluid")
+    assert said.endswith(" instead of $20.64 under fluid (+150 %), with the longest wait 5m01s.")
+
+
+def test_several_traces_open_with_their_sum() -> None:
+    other = OFFICE.parent / "halves.csv"
+    found = conclusions("--trace", OFFICE, "--trace", other, *SMALL, "--compare", "always-on")
+    assert found[0].startswith("Over 2 traces this policy would have cost $82.56 instead of $103.20 under always-on")
+    assert [line.split()[5].rstrip(",") for line in found[1:]] == ["$51.60", "$30.96"]
+
+
+def test_a_conclusion_says_how_many_jobs_did_not_finish_and_what_does_not_add_up(office: dict[str, Any]) -> None:
+    ours, *others = office["policies"]
+    assert conclusion([{**office, "policies": [{**ours, "jobs_lost": 2}, *others]}]).endswith(
+        "; 2 jobs did not finish."
+    )
+    wrong = {**ours, "violations": ["a GPU was held twice"]}
+    assert "DOES NOT ADD UP" in conclusion([{**office, "policies": [wrong, *others]}])
 
 
 def test_a_watch_is_sooner_than_a_slow_tick(trace: Callable[..., Path]) -> None:
