@@ -1,6 +1,7 @@
 """The command line: `gpu-autoscaler COMMAND`."""
 
 import os
+import shlex
 import sys
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from receiver.config.show import describe
 from receiver.reports.formats import as_csv, as_text
 from receiver.web.api.reports import standalone
 
+CHECK = "gpu-autoscaler check-config"
 FORMATS = ("text", "csv", "json", "html", "focus")
 
 
@@ -47,7 +49,7 @@ def check_config(file: Path | None) -> None:
             settings = load(os.environ)
             lines = describe(settings, check_every_destination(*settings.environment.destinations()))
     except ConfigError as error:
-        refuse(error)
+        refuse(error, " ".join([CHECK, *([shlex.quote(str(file))] if file else [])]))
     for line in lines:
         click.echo(line)
 
@@ -62,7 +64,7 @@ def serve() -> None:
     try:
         load(os.environ)
     except ConfigError as error:
-        refuse(error)
+        refuse(error, CHECK)
     # glibc gives each of many threads a heap of its own and returns little of them: 10 MB more after a storm of alerts.
     os.environ.setdefault("MALLOC_ARENA_MAX", "2")
     command = [sys.executable, "-m", "gunicorn", "--config", "python:receiver.server.gunicorn_conf"]

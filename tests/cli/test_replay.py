@@ -224,12 +224,16 @@ def test_pods_are_split_into_pods_of_one_gpu(trace: Callable[..., Path]) -> None
 def test_every_wrong_line_of_a_trace_is_named(trace: Callable[..., Path]) -> None:
     found = replayed("--trace", trace("a,0,-5,1,1,1,,,", "b,x,60,1,1,1,,,"))
     assert found.exit_code == 2
-    assert [line.split(": ")[1].split(",")[0] for line in found.stderr.splitlines()] == ["line 2", "line 3"]
+    assert [line.split(": ")[1].split(",")[0] for line in found.stderr.splitlines()[:-1]] == ["line 2", "line 3"]
 
 
 def test_of_several_traces_all_that_are_wrong_are_told(trace: Callable[..., Path], tmp_path: Path) -> None:
     found = replayed("--trace", trace("a,0,-5,1,1,1,,,"), "--trace", OFFICE, "--trace", tmp_path / "none.csv")
-    assert [line.rpartition("/")[2].split(":")[0] for line in found.stderr.splitlines()] == ["trace.csv", "none.csv"]
+    assert [line.rpartition("/")[2].split(":")[0] for line in found.stderr.splitlines()[:-1]] == [
+        "trace.csv",
+        "none.csv",
+    ]
+    assert found.stderr.splitlines()[-1] == "what to do: see gpu-autoscaler replay --help and docs/replay.md"
 
 
 def test_a_trace_that_is_not_there_is_said(tmp_path: Path) -> None:

@@ -134,6 +134,7 @@ def test_every_mistake_is_listed_and_the_status_of_the_process_is_2(file: Path) 
         "cannot be used: 2 mistakes",
         "  pools[0].utilization.low: must be below high (0.70); lower low or raise high",
         "  pools[0].standby: unknown key; did you mean standby_nodes?",
+        f"to check again: gpu-autoscaler check-config {file}",
     ]
 
 
