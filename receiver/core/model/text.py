@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Sequence
 from datetime import timedelta
-from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 # Control characters but tab and line breaks; what turns the direction of reading around; separators that some readers
@@ -44,7 +44,7 @@ def dollars(value: Any, otherwise: str = "unknown") -> str:
     if found is None:
         return otherwise
     digits = 2 if abs(found) >= 1 else min(6, max(4, -found.adjusted()))
-    rounded = found.quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP)
+    rounded = found.quantize(Decimal(1).scaleb(-digits))
     whole, _, cents = f"{abs(rounded):,f}".partition(".")
     return f"{'-' if rounded < 0 else ''}${whole}.{cents[:2]}{cents[2:].rstrip('0')}"
 
