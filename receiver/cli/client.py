@@ -23,6 +23,7 @@ from receiver.reports.screen import listed, printable
 NOT_FOUND = 1
 UNUSABLE = 2  # the exit status for a configuration that cannot be used, as for a wrong command line
 UNREACHABLE = 3
+LOG = "kubectl logs -n gpu-autoscaler deploy/gpu-autoscaler"
 PORT_FORWARD = "kubectl port-forward -n gpu-autoscaler svc/gpu-autoscaler 8080:8080"
 NEVER = "none"
 PROGRAM = "gpu-autoscaler"
@@ -32,13 +33,23 @@ COMPLETION_SECONDS = 1.0  # a person has pressed a key and waits
 as_json = click.option("--json", "as_json", is_flag=True, help="Print what the server answered, as JSON.")
 
 
-def refuse(error: ConfigError) -> NoReturn:
-    """List every mistake on standard error and exit."""
+def refuse(error: ConfigError, again: str = "") -> NoReturn:
+    """List every mistake on standard error and exit. The command to run *again* is the present one unless given."""
     count = len(error.mistakes)
     click.echo(f"cannot be used: {count} mistake{'s' if count != 1 else ''}", err=True)
     for mistake in error.mistakes:
         click.echo(f"  {mistake}", err=True)
+    click.echo(f"to check again: {again or present_command()}", err=True)
     sys.exit(UNUSABLE)
+
+
+def present_command() -> str:
+    """Return the command that runs, without its arguments: ``gpu-autoscaler budget set``."""
+    context, names = click.get_current_context(), []
+    while context.parent is not None:
+        names.append(context.info_name or "")
+        context = context.parent
+    return " ".join([PROGRAM, *reversed(names)])
 
 
 @contextmanager
@@ -55,10 +66,9 @@ def server(*, as_json: bool) -> Iterator[ServerApi]:
         sys.exit(NOT_FOUND if isinstance(error, NotThereError) else UNUSABLE)
     except TryLater as error:
         click.echo(f"cannot reach the server at {found.shown}: {error}", err=True)
-        if not error.code.startswith("http_"):  # it did answer, and said itself what helps
-            click.echo(
-                f"what to do: set GPU_AUTOSCALER_URL to where it listens, perhaps after `{PORT_FORWARD}`", err=True
-            )
+        listens = f"set GPU_AUTOSCALER_URL to where it listens, perhaps after `{PORT_FORWARD}`"
+        answered = error.code.startswith("http_")
+        click.echo(f"what to do: {f'read its log with `{LOG}`' if answered else listens}", err=True)
         sys.exit(UNREACHABLE)
     finally:
         found.close()
@@ -157,9 +167,9 @@ def completion(ctx: click.Context, shell: str) -> None:
     """Print the completion script of a shell.
 
     \b
-    bash: gpu-autoscaler completion bash > ~/.local/share/bash-completion/completions/gpu-autoscaler
-    zsh:  gpu-autoscaler completion zsh > "${fpath[1]}/_gpu-autoscaler"
-    fish: gpu-autoscaler completion fish > ~/.config/fish/completions/gpu-autoscaler.fish
+    bash: eval "$(gpu-autoscaler completion bash)"   in ~/.bashrc
+    zsh:  eval "$(gpu-autoscaler completion zsh)"    in ~/.zshrc
+    fish: gpu-autoscaler completion fish | source    in ~/.config/fish/config.fish
 
     Names come from the server that GPU_AUTOSCALER_URL names; where it does not answer within a second, none are
     offered. bash must be 4.4 or later.

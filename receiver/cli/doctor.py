@@ -7,21 +7,22 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
 from datetime import timedelta
+from itertools import starmap
 from typing import Any
 
 import click
 from click.core import ParameterSource
 
 from receiver.cli.client import UNUSABLE, DurationType, print_json
-from receiver.config import ConfigError, Mode, load
+from receiver.config import ConfigError, Configuration, load
 from receiver.config.environment import installed_version
-from receiver.core.model.text import some
+from receiver.core.model.text import dollars, some
 from receiver.doctor.checks import PROBLEMS, VERDICTS, Finding, Installation
 from receiver.ports import Clock, TryLater, WontWork
-from receiver.reports.screen import printable
+from receiver.reports.screen import aligned, printable
 
 FAILED = 1
-OF_A_ROUND = frozenset({"only", "problems", "send_test_alert", "send_test_message"})
+OF_A_ROUND = frozenset({"only", "problems", "verbose", "send_test_alert", "send_test_message"})
 OF_SMOKE = frozenset({"pool", "namespace", "timeout"})
 SENDS = {"send_test_alert": "alertmanager", "send_test_message": "messages"}  # the area of an option
 STOPPED = 128 + signal.SIGTERM
@@ -48,19 +49,14 @@ def _areas(_ctx: click.Context, _param: click.Parameter, typed: str) -> list[str
     help="Check this area only; may be repeated.",
 )
 @click.option("--problems", is_flag=True, help="Show only warnings, failures and the summary.")
-@click.option(
-    "--send-test-alert", is_flag=True, help="Send an alert through Alertmanager and wait until the server has it."
-)
+@click.option("-v", "--verbose", is_flag=True, help="Show every check, also those that passed.")
+@click.option("--send-test-alert", is_flag=True, help="Send an alert to the server through Alertmanager.")
 @click.option("--send-test-message", is_flag=True, help="Send a test message to every destination.")
-@click.option("--smoke", is_flag=True, help="Run only the smoke test: start a GPU pod and time it; costs a node-hour.")
+@click.option("--smoke", is_flag=True, help="Only start a GPU pod and time it; costs a node-hour.")
 @click.option("--pool", metavar="NAME", help="The pool for --smoke.", show_default="the cheapest")
 @click.option("--namespace", default="default", show_default=True, help="The namespace of the pod of --smoke.")
-@click.option(
-    "--timeout", type=DurationType(), help="The timeout of --smoke.", show_default="provision_timeout and 10m"
-)
-@click.option(
-    "--release", is_flag=True, help="Only undo changes of mode act: cordons, soft taints, quotas, held queues."
-)
+@click.option("--timeout", type=DurationType(), help="The timeout of --smoke.", show_default="per pool")
+@click.option("--release", is_flag=True, help="Only undo cordons, soft taints, quotas, held queues.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation of --smoke and --release.")
 @click.pass_context
 def doctor(
@@ -68,6 +64,7 @@ def doctor(
     as_json: bool,
     only: tuple[str, ...],
     problems: bool,
+    verbose: bool,
     send_test_alert: bool,
     send_test_message: bool,
     smoke: bool,
@@ -77,7 +74,7 @@ def doctor(
     release: bool,
     yes: bool,
 ) -> None:
-    """Check a live installation: configuration, rights, pools, monitoring, routing, store.
+    """Check a live installation and show how to fix what is wrong.
 
     It reads the same file and environment as the server and queries the same systems. It changes nothing except with
     --smoke, --release and --send-... It may run beside the server. The exit status is 0 if no check failed, 1 if one
@@ -93,7 +90,9 @@ def doctor(
     except ConfigError as error:
         secrets = secrets_in(os.environ)
         mistakes = [hidden(finding, secrets) for finding in unreadable(error.mistakes)]
-        _print([("configuration", mistakes)], None, clock, as_json=as_json)
+        for line in () if as_json else round_lines([("configuration", mistakes)], problems=True):
+            click.echo(line)
+        _conclude([("configuration", mistakes)], None, clock, as_json=as_json)
         sys.exit(UNUSABLE)
     installation = Installation(
         settings=settings,
@@ -111,7 +110,10 @@ def doctor(
     else:
         areas = [area for area in AREAS if not only or area.name in only]
         visited = [(area.name, findings) for area, findings in go_round(areas, installation)]
-    _print(visited, settings.configuration.mode, clock, as_json=as_json, problems=problems, shown=smoke or release)
+    if not as_json and not (smoke or release):
+        for line in round_lines(visited, problems=problems, verbose=verbose):
+            click.echo(line)
+    _conclude(visited, settings.configuration, clock, as_json=as_json)
     if any(finding.verdict == "fail" for _, findings in visited for finding in findings):
         sys.exit(FAILED)
 
@@ -154,7 +156,7 @@ def run_smoke(
     except LookupError as error:
         names = ", ".join(p.name for p in installation.settings.policy.pools)
         raise click.BadParameter(f"unknown pool {error}; use one of: {names}", param_hint="--pool") from None
-    price = f"USD {tried.price_usd_per_hour}" if tried.price_usd_per_hour is not None else "an unknown price"
+    price = dollars(tried.price_usd_per_hour, "an unknown price")
     asked = f"The smoke test creates the pod {namespace}/{test.NAME}"
     asked += f", for which a node of pool {tried.name} may be bought"
     _ask(f"{asked}: at least one hour at {price}. Continue?", sure=sure)
@@ -210,20 +212,15 @@ def _shown(installation: Installation, findings: Iterator[Finding], *, as_json: 
     return found
 
 
-def _print(
-    found: Found, mode: Mode | None, clock: Clock, *, as_json: bool, problems: bool = False, shown: bool = False
-) -> None:
-    """Print a table, area by area, with remedies (only *problems*; nothing of it if *shown* already), and a summary.
-
-    JSON is one document; docs/doctor.md describes its keys.
-    """
+def _conclude(found: Found, used: Configuration | None, clock: Clock, *, as_json: bool) -> None:
+    """Print the summary, or everything as one JSON document, whose keys docs/doctor.md describes."""
     counted = Counter(finding.verdict for _, findings in found for finding in findings)
     number = {verdict: counted[verdict] for verdict in VERDICTS}
     if as_json:
         document = {
             "version": installed_version(),
             "at": clock.now().isoformat(timespec="seconds"),
-            "mode": mode,
+            "mode": used.mode if used else None,
             "summary": number,
             "findings": [
                 {"area": area, "check": f.check, "verdict": f.verdict, "said": f.said, "remedy": f.remedy or None}
@@ -233,12 +230,36 @@ def _print(
         }
         print_json(document)
         return
-    rows = [f for _, findings in found for f in findings if not shown and (not problems or f.verdict in PROBLEMS)]
-    width = max((len(finding.check) for finding in rows), default=0)
-    for line in (line for finding in rows for line in finding_lines(finding, width)):
-        click.echo(line)
     warnings = some(number["warn"], "warning")
-    click.echo(f"{number['pass']} passed, {warnings}, {number['fail']} failed, {number['skip']} skipped")
+    cluster = f"{used.cluster_name}: " if used and used.cluster_name else ""
+    click.echo(f"{cluster}{number['pass']} passed, {warnings}, {number['fail']} failed, {number['skip']} skipped")
+
+
+def round_lines(found: Found, *, problems: bool = False, verbose: bool = False) -> Iterator[str]:
+    """Yield the problems by area (*verbose*: every finding), then a line for each area on the rest of it, unless only
+    *problems* are wanted, and the command that checks again."""
+    wrong = []
+    for area, findings in found:
+        bad = [finding for finding in findings if finding.verdict in PROBLEMS]
+        if shown := findings if verbose else bad:
+            yield click.style(area.capitalize(), bold=True)
+            width = max(len(finding.check) for finding in shown)
+            yield from (f"  {line}" for finding in shown for line in finding_lines(finding, width))
+            yield ""
+        wrong += [area] if bad else []
+    good = [] if problems or verbose else list(filter(None, starmap(_good, found)))
+    yield from aligned(good) if good else ()
+    if wrong:
+        yield "to check again: gpu-autoscaler doctor" + "".join(f" --only {area}" for area in wrong)
+
+
+def _good(area: str, findings: Sequence[Finding]) -> tuple[str, str] | None:
+    """A line on what passed in *area* and which checks were skipped; None if nothing was."""
+    passed = sum(finding.verdict == "pass" for finding in findings)
+    skips = dict.fromkeys(finding.check.partition(".")[2] for finding in findings if finding.verdict == "skip")
+    said = [f"{passed} passed"] if passed else []
+    said += [f"skipped: {', '.join(skips)}"] if skips else []
+    return (area.capitalize(), ", ".join(said)) if said else None
 
 
 def finding_lines(finding: Finding, width: int = 16) -> Iterator[str]:

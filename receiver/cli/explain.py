@@ -13,10 +13,10 @@ from receiver.core.explain.explain import STAGES, State
 from receiver.core.model.actions import Verdict
 from receiver.core.model.model import ON_ITS_WAY
 from receiver.core.model.overrides import Standing
-from receiver.core.model.text import some, span
+from receiver.core.model.text import dollars, some, span
 from receiver.ports import Clock
 from receiver.reports.picture import NodeDocument, OverrideInForce, PoolDocument, ReasonDocument, WaitingPod
-from receiver.reports.screen import aligned, as_of, clock_time, known, listed, moment, since, until, usd
+from receiver.reports.screen import aligned, as_of, clock_time, known, listed, moment, since, until
 from receiver.web.api.documents import DecisionDocument, ExplainedDecision, OverrideDocument
 
 POD = re.compile(r"(?P<namespace>[a-z0-9][a-z0-9-]*)/(?P<name>[a-z0-9][a-z0-9.-]*)")
@@ -44,7 +44,7 @@ class PoolUnlessNamed(click.Group):
 
 @click.group(cls=PoolUnlessNamed, subcommand_metavar="POOL | pod NAMESPACE/NAME | decision ID")
 def explain() -> None:
-    """Say why a pool has the size it has, why a pod waits, or what a decision rested on.
+    """Explain a pool's size, a waiting pod or a decision.
 
     `explain l40s` is `explain pool l40s`, which also takes a pool that is called like a command here.
     GPU_AUTOSCALER_URL names the server (default http://127.0.0.1:8080). The exit status is 0 if it could be explained,
@@ -72,7 +72,7 @@ def explain_pod(clock: Clock, pod: str, as_json: bool) -> None:
 @as_json
 @click.pass_obj
 def explain_pool(clock: Clock, name: str, as_json: bool) -> None:
-    """Show the actual and wanted size of a pool, and every rule's verdict."""
+    """Show a pool's actual and wanted size, and each rule's verdict."""
     with server(as_json=as_json) as api:
         answer = api.get("pools", name)
         number = answer.document.get("decision")
@@ -87,7 +87,7 @@ def explain_pool(clock: Clock, name: str, as_json: bool) -> None:
 @as_json
 @click.pass_obj
 def explain_decision(clock: Clock, number: str, as_json: bool) -> None:
-    """Show what a decision was based on: every rule, the facts, and what would have changed it."""
+    """Show what a decision was based on and what would have changed it."""
     with server(as_json=as_json) as api:
         answer = api.get("decisions", number)
     decision = ExplainedDecision.model_validate(answer.document)
@@ -290,11 +290,11 @@ def _evidence(evidence: Mapping[str, Any], at: datetime | None) -> Iterator[str]
     bounds, pool = evidence.get("bounds"), evidence.get("pool")
     if bounds and pool:
         price = pool.get("price_usd_per_hour")
-        cost = f"USD {price} an hour" if price else "price unknown"
+        cost = f"{dollars(price)} an hour" if price else "price unknown"
         yield f"bounds: {bounds.get('min_nodes')} to {bounds.get('max_nodes')} nodes of {pool.get('size')}, {cost} each"
     for budget in evidence.get("uncovered") or [b for b in [evidence.get("budget")] if b]:
-        spent = f"USD {usd(budget.get('spent_usd'))} of {usd(budget.get('monthly_usd'))} spent"
-        kept = f"{usd(budget.get('reserved_usd'))} reserved"
+        spent = f"{dollars(budget.get('spent_usd'))} of {dollars(budget.get('monthly_usd'))} spent"
+        kept = f"{dollars(budget.get('reserved_usd'))} reserved"
         title = f"{budget.get('title') or 'budget'} of {budget.get('month')}"
         yield f"{title}: {spent}, {kept}, stage {budget.get('stage')}"
 

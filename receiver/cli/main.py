@@ -1,6 +1,7 @@
 """The command line: `gpu-autoscaler COMMAND`."""
 
 import os
+import shlex
 import sys
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from receiver.config.show import describe
 from receiver.reports.formats import as_csv, as_text
 from receiver.web.api.reports import standalone
 
+CHECK = "gpu-autoscaler check-config"
 FORMATS = ("text", "csv", "json", "html", "focus")
 
 
@@ -26,7 +28,7 @@ FORMATS = ("text", "csv", "json", "html", "focus")
 @click.version_option(installed_version(), prog_name="gpu-autoscaler")
 @click.pass_context
 def main(ctx: click.Context) -> None:
-    """Scale Civo GPU node pools from Prometheus alerts, within a budget, and say why."""
+    """Scale Civo GPU node pools from Prometheus alerts, within a budget."""
     ctx.obj = ctx.obj or SystemClock()
 
 
@@ -47,7 +49,7 @@ def check_config(file: Path | None) -> None:
             settings = load(os.environ)
             lines = describe(settings, check_every_destination(*settings.environment.destinations()))
     except ConfigError as error:
-        refuse(error)
+        refuse(error, " ".join([CHECK, *([shlex.quote(str(file))] if file else [])]))
     for line in lines:
         click.echo(line)
 
@@ -62,7 +64,7 @@ def serve() -> None:
     try:
         load(os.environ)
     except ConfigError as error:
-        refuse(error)
+        refuse(error, CHECK)
     # glibc gives each of many threads a heap of its own and returns little of them: 10 MB more after a storm of alerts.
     os.environ.setdefault("MALLOC_ARENA_MAX", "2")
     command = [sys.executable, "-m", "gunicorn", "--config", "python:receiver.server.gunicorn_conf"]
@@ -70,9 +72,10 @@ def serve() -> None:
 
 
 @main.command()
-@click.option("--month", metavar="YYYY-MM", help="Which month; the current one unless it is given.")
-@click.option("--team", help="The report of one team, by its label; an empty one is of work without the label.")
-@click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
+@click.option("--month", metavar="YYYY-MM", help="Which month.", show_default="the current one")
+@click.option("--team", help="Only this team; empty: work without the label.")
+@click.option("--format", "form", type=click.Choice(FORMATS), metavar="FORMAT", default="text", show_default=True,
+              help="text, csv, json, html or focus.")  # fmt: skip
 def report(month: str | None, team: str | None, form: str) -> None:
     """Show what a month cost, by owner, and what was idle.
 

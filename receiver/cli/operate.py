@@ -18,12 +18,12 @@ from receiver.cli.client import (
 )
 from receiver.cli.explain import override_line
 from receiver.core.model.overrides import EVERY_POOL, Answer, Standing
-from receiver.core.model.text import span
+from receiver.core.model.text import dollars, span
 from receiver.ports import Clock
-from receiver.reports.screen import OLD, aligned, clock_time, since, usd
+from receiver.reports.screen import OLD, aligned, clock_time, since
 from receiver.web.api.documents import BudgetChangeDocument, BudgetDocument, OverrideDocument, QuestionDocument
 
-WHY = click.option("--why", required=True, help="The reason, in one sentence; it is shown to everyone.")
+WHY = click.option("--why", required=True, help="The reason, shown to everyone.")
 SIZED = {
     "pin": "Keep POOL at exactly NODES nodes.",
     "floor": "Keep POOL at NODES nodes or more, whatever the windows say.",
@@ -31,13 +31,13 @@ SIZED = {
 }
 UNSIZED = {
     "pause": "Change nothing in POOL, or with --all in any pool.",
-    "snooze": "Remove no node of POOL, or with --all of any pool, except dead ones.",
+    "snooze": "Remove no node of POOL (--all: of any pool), except dead ones.",
 }
 
 
 @click.group()
 def override() -> None:
-    """Override policy for a while: pin, floor, ceiling, pause, snooze.
+    """Override policy: pin, floor, ceiling, pause or snooze.
 
     GPU_AUTOSCALER_URL names the server (default http://127.0.0.1:8080), with the token in
     GPU_AUTOSCALER_OPERATOR_TOKEN. The exit status is 0 if it was done, 1 if there is no such override, 2 for what
@@ -148,15 +148,15 @@ def questions(clock: Clock, everything: bool, as_json: bool) -> None:
 @click.argument("number", metavar="ID")
 @click.argument("word", metavar="ANSWER", type=click.Choice([answer.value for answer in Answer]))
 @option_who("answers")
-@click.option("--why", default="", help="The reason, in one sentence; it is shown to everyone.")
+@click.option("--why", default="", help="The reason, shown to everyone.")
 @as_json
 @click.pass_obj
 def answer(clock: Clock, number: str, word: str, who: str, why: str, as_json: bool) -> None:
-    """Answer question ID: approve, reject, snooze-1h, -4h, -today or -tomorrow, or pin.
+    """Approve, reject, snooze or pin what an approval request asks.
 
-    The token in GPU_AUTOSCALER_OPERATOR_TOKEN is sent. The exit status is 0 if the answer counts, 1 if there is no such
-    question, 2 if it was answered otherwise or is over, for a wrong command line or token, and 3 if the server cannot
-    be reached.
+    ANSWER is approve, reject, snooze-1h, -4h, -today, -tomorrow or pin. The token in GPU_AUTOSCALER_OPERATOR_TOKEN is
+    sent. The exit status is 0 if the answer counts, 1 if there is no such question, 2 if it was answered otherwise or
+    is over, for a wrong command line or token, and 3 if the server cannot be reached.
     """
     token = acting_token()
     body: dict[str, Any] = {"answer": word, "who": who, **({"why": why} if why else {})}
@@ -227,7 +227,7 @@ def show_budgets(clock: Clock, as_json: bool) -> None:
 @click.argument("amount", metavar="USD")
 @_whose
 def set_budget(amount: str, **given: Any) -> None:
-    """Set the allowance of this month to USD; the next month has the configured one."""
+    """Set this month's allowance to USD; later months are as configured."""
     body = {**_asked(given), "monthly_usd": amount}
     with server(as_json=given["as_json"]) as api:
         _show_change(api.post("budget", body=body, token=acting_token()).document, given["as_json"])
@@ -244,10 +244,10 @@ def reset(**given: Any) -> None:
 
 def _show_change(document: Any, as_json: bool) -> None:
     change = BudgetChangeDocument.model_validate(document)
-    usd_now = change.document()["monthly_usd"]
-    said = f"USD {usd_now} in {change.month}" if usd_now is not None else "what the configuration says again"
+    is_set = change.monthly_usd is not None
+    now = f"{dollars(change.monthly_usd)} in {change.month}" if is_set else "as configured again"
     whose = f"{change.scope} {change.name}".rstrip()
-    show(as_json, document, [f"budget of the {whose}: {said}; by {change.who}: {change.why}"])
+    show(as_json, document, [f"budget of the {whose}: {now}; by {change.who}: {change.why}"])
 
 
 def about_budgets(found: BudgetDocument, at: datetime | None, now: datetime) -> Iterator[str]:
@@ -258,12 +258,13 @@ def about_budgets(found: BudgetDocument, at: datetime | None, now: datetime) -> 
     if not found.scopes:
         yield "no step has finished yet"
         return
-    yield f"budgets of {found.month}, USD"
+    yield f"budgets of {found.month}"
     rows = [("BUDGET", "SPENT", "RESERVED", "OF", "STAGE", "MONTH'S END")]
     for scope in found.scopes:
-        spent = "unknown" if scope.unknown else usd(scope.spent_usd)
-        ends = f"{usd(scope.forecast_burn_usd)} at this rate, {usd(scope.forecast_trend_usd)} by the trend"
-        rows.append((scope.title, spent, usd(scope.reserved_usd), usd(scope.monthly_usd), str(scope.stage), ends))
+        spent = "unknown" if scope.unknown else dollars(scope.spent_usd)
+        ends = f"{dollars(scope.forecast_burn_usd)} at this rate, {dollars(scope.forecast_trend_usd)} by the trend"
+        amounts = (spent, dollars(scope.reserved_usd), dollars(scope.monthly_usd))
+        rows.append((scope.title, *amounts, str(scope.stage), ends))
     yield from aligned(rows, "<>>><")
     pace = next((scope.forecast_since for scope in found.scopes if scope.forecast_since), None)
     if pace is not None:

@@ -38,31 +38,31 @@ def _utc(_ctx: click.Context, _param: click.Parameter, value: datetime | None) -
 # The options of `receiver.replay.play.Setting`, with the same defaults (a test compares them).
 CIRCUMSTANCES = (
     click.option("--build", type=DurationType(), default="100s", show_default=True,
-                 help="Time from requesting a node until it is an instance; assumed: 2-10 min."),
+                 help="Request until instance."),
     click.option("--boot", type=DurationType(), default="20s", show_default=True,
-                 help="Time from the instance until its node is Ready."),
+                 help="Instance until node Ready."),
     click.option("--driver", type=DurationType(), default="180s", show_default=True,
-                 help="Time from Ready until the GPUs are usable; 3-7 min with NVIDIA's GPU operator."),
+                 help="Ready until GPUs usable."),
     click.option("--delete", type=DurationType(), default="20s", show_default=True,
-                 help="Time from deleting an instance until it is gone; it is billed until then."),
+                 help="Deletion until gone; billed."),
     click.option("--image-pull", type=DurationType(), default="0s", show_default=True,
-                 help="Time from binding a pod to a node until it runs."),
+                 help="Pod bound until it runs."),
     click.option("--jitter", type=click.FloatRange(0, 1, max_open=True), metavar="RATIO", default=0.0,
-                 show_default=True, help="Random variation of each of these times, up and down (0-1)."),
+                 show_default=True, help="Random share of these."),
     click.option("--packing", type=PackingType(), default="first_fit", show_default=True,
-                 help="Place a pod on the oldest node with room, or (kube) on the emptiest."),
+                 help="Oldest or emptiest node."),
     click.option("--tick", type=DurationType(), default="10s", show_default="as configured",
-                 help="Longest time between two steps of the product."),
-    click.option("--watch", type=DurationType(never=True), default="500ms", show_default="500ms if configured",
-                 help="Delay with which the watch of pods wakes the product; none: no watch."),
+                 help="Time between steps."),
+    click.option("--watch", type=DurationType(never=True), default="500ms", show_default=True,
+                 help="Watch's delay, or none."),
     click.option("--scrape", type=DurationType(never=True), default="15s", show_default=True,
-                 help="Scrape interval of Prometheus; none: no alert wakes the product."),
+                 help="Prometheus' interval, or none."),
     click.option("--evaluation", type=DurationType(), default="5s", show_default=True,
-                 help="Evaluation interval of the rules on demand."),
+                 help="Interval of the rules."),
     click.option("--group-wait", type=DurationType(), default="0s", show_default=True,
                  help="group_wait of Alertmanager."),
     click.option("--seed", type=int, metavar="NUMBER", default=0, show_default=True,
-                 help="Seed of names and jitter: the same seed gives the same output."),
+                 help="Seed of names and jitter."),
 )  # fmt: skip
 
 START = click.option(
@@ -70,45 +70,44 @@ START = click.option(
     type=click.DateTime(MOMENTS),
     callback=_utc,
     metavar="TIME",
-    help="Beginning of a CSV trace, which counts seconds (UTC).  [default: 2026-01-01]",
+    help="Start of a CSV trace.  [default: 2026-01-01]",
 )
 
 # The source of the jobs, and how it is read.
 IMPORTS = (
     click.option("--format", "form", type=click.Choice(["csv", "kubernetes"]),
-                 help="Format of the traces.  [default: recognised by content]"),
+                 help="Trace format.  [default: by content]"),
     click.option("--gangs", type=click.Choice(["declared", "together"]), default="declared", show_default=True,
-                 help="Which pods are a gang: those that declare it or whose owner's kind does; together: also all "
-                      "that one owner created within a minute."),
+                 help="Which pods are a gang."),
     click.option("--ignore-placement", is_flag=True,
-                 help="Let pods run on every pool, whatever their selectors, affinities and tolerations."),
-    click.option("--skip-bad", is_flag=True, help="Leave out and report malformed lines and objects."),
-    click.option("--prometheus", metavar="URL", help="Replay the GPU pods in the history of this Prometheus."),
+                 help="Ignore selectors, affinities and tolerations."),
+    click.option("--skip-bad", is_flag=True, help="Leave out and report malformed entries."),
+    click.option("--prometheus", metavar="URL", help="Replay GPU pods from this Prometheus' history."),
     click.option("--since", type=DurationType(), default="30d", show_default=True,
-                 help="With --prometheus: length of the history."),
+                 help="With --prometheus: how long."),
     click.option("--until", type=click.DateTime(MOMENTS), callback=_utc, metavar="TIME",
-                 help="End of the history, or time of a Kubernetes export (UTC).  [default: now, or the file's time]"),
+                 help="End of the history or export (UTC)."),
     click.option("--step", type=DurationType(), default="30s", show_default=True,
-                 help="With --prometheus: scrape interval of kube-state-metrics."),
+                 help="With --prometheus: scrape step."),
     click.option("--query-timeout", type=DurationType(), default="60s", show_default=True,
-                 help="With --prometheus: timeout of one query."),
+                 help="With --prometheus: per query."),
 )  # fmt: skip
 
 
 @click.command(epilog="\b\n" + fill(f"Names for --compare: {', '.join(NAMES)}.", 76, break_on_hyphens=False))
 @click.option("--trace", "traces", type=A_FILE, multiple=True, metavar="FILE",
-              help="A trace (CSV, kubectl -o json). Several are replayed one by one.")  # fmt: skip
+              help="CSV or kubectl -o json; may be repeated.")  # fmt: skip
 @click.option("--decision", metavar="ID", shell_complete=decision_numbers,
-              help="Instead of a trace: repeat a stored decision with this version, or under --config.")  # fmt: skip
+              help="Repeat a stored decision instead of a trace.")  # fmt: skip
 @click.option("--config", type=A_FILE, metavar="FILE", help="The configuration.  [default: one pool]")
 @click.option("--compare", multiple=True, metavar="FILE|NAME",
-              help="Another configuration, or one of the names below. Can be given several times.")  # fmt: skip
+              help="Another policy, by file or name; repeatable.")  # fmt: skip
 @click.option("--gpus-per-node", type=click.IntRange(1), metavar="N", default=8, show_default=True,
-              help="Without --config: GPUs of a node.")  # fmt: skip
+              help="GPUs per node (no --config).")  # fmt: skip
 @click.option("--max-gpus", type=click.IntRange(1), metavar="M", default=320, show_default=True,
-              help="Without --config: maximum GPUs at once.")  # fmt: skip
+              help="Most GPUs (no --config).")  # fmt: skip
 @click.option("--billing", type=click.Choice(["hour", "second"]),
-              help="Bill started hours or seconds.  [default: as configured]")  # fmt: skip
+              help="What is billed.  [default: as configured]")  # fmt: skip
 @options(*CIRCUMSTANCES)
 @START
 @options(*IMPORTS)
@@ -123,7 +122,7 @@ def replay(
     html: Path | None,
     **given: Any,
 ) -> None:
-    """Replay a trace under this configuration and others, and compare cost and waits.
+    """Compare the cost and waits of policies on recorded work.
 
     The product's own step runs over a simulated Civo and cluster, from event to event. It needs no secrets and contacts
     only a Prometheus that you name. The exit status is 0, 1 if something does not add up or a policy of ours took
@@ -152,7 +151,7 @@ def replay(
     try:
         status = run(traces, asked, as_json=as_json, html=html, bar=sys.stderr.isatty())
     except BadInput as error:
-        print_lines(error.lines, err=True)
+        print_lines([*error.lines, "what to do: see gpu-autoscaler replay --help and docs/replay.md"], err=True)
         sys.exit(UNUSABLE)
     sys.exit(status)
 

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from receiver.adapters.http.own_api import NotThereError
 from receiver.adapters.store.decisions import read_grounds
-from receiver.cli.client import UNUSABLE, print_lines, server, show, tell_problem
+from receiver.cli.client import UNUSABLE, present_command, print_lines, server, show, tell_problem
 from receiver.config import ConfigError, load_file
 from receiver.config.environment import installed_version
 from receiver.core.explain.evidence import with_grounds
@@ -120,7 +120,7 @@ def decide_again(number: str, config: Path | None, *, as_json: bool) -> int:
     try:
         made_from = read_grounds(GroundsKept(format=int(kept["format"]), facts=kept["facts"], policy=kept["policy"]))
     except WontWork as error:
-        _refuse(str(error))
+        _refuse(str(error), f"what to do: see gpu-autoscaler explain decision {number}")
     if config is not None:
         made_from = replace(made_from, policy=_policy(config, then, made_from))
     now = said(made_again(made_from, str(then["pool"])))
@@ -144,13 +144,16 @@ def _policy(path: Path, then: Said, made_from: Grounds) -> Policy:
     try:
         policy = load_file(path).policy
     except ConfigError as error:
-        _refuse(*(f"{path}: {mistake}" for mistake in error.mistakes))
+        mistakes = [f"{path}: {mistake}" for mistake in error.mistakes]
+        _refuse(*mistakes, f"to check again: gpu-autoscaler check-config {path}")
     known = {state.pool for state in made_from.facts.pools}
     unknown = [pool.name for pool in policy.pools if pool.id not in known]
     if unknown:
-        _refuse(f"{path}: decision {then['id']} has no facts about pool {', '.join(unknown)}")
+        said = f"{path}: decision {then['id']} has no facts about pool {', '.join(unknown)}"
+        _refuse(said, f"what to do: leave it out of {path} and run {present_command()} again")
     if then["pool"] not in {pool.id for pool in policy.pools}:
-        _refuse(f"{path}: has no pool with the id {then['pool']} of decision {then['id']}")
+        said = f"{path}: has no pool with the id {then['pool']} of decision {then['id']}"
+        _refuse(said, f"what to do: add it to {path} and run {present_command()} again")
     return without_approvals(policy) if then.get("mode") == "observe" else policy
 
 

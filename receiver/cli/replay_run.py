@@ -23,7 +23,7 @@ from receiver.core.model.pods import Toleration
 from receiver.core.model.policy import Attribution, Pool
 from receiver.ports import Past, TryLater, WontWork
 from receiver.replay.contest import Contestant, Progress, Reckoned, a_peer, contest, the_product
-from receiver.replay.document import Replayed, as_means, as_table, document, page_document, several
+from receiver.replay.document import Replayed, as_means, as_table, conclusion, document, page_document, several
 from receiver.replay.figures import BOUNDS
 from receiver.replay.peers import PEERS, PeerPolicy
 from receiver.replay.play import Setting
@@ -226,7 +226,8 @@ def _first(asked: ReplayRequest) -> FileSettings:
         return _loaded(asked.config)
     nodes = asked.max_gpus // asked.gpus_per_node
     if not nodes:
-        raise BadInput([f"--max-gpus {asked.max_gpus} is less than one node of --gpus-per-node {asked.gpus_per_node}"])
+        small = f"--max-gpus {asked.max_gpus} is less than one node of --gpus-per-node {asked.gpus_per_node}"
+        raise BadInput([f"{small}: raise the first or lower the second"])
     price = asked.gpus_per_node * USD_PER_GPU_HOUR
     return load_text(WITHOUT_CONFIG.format(gpus=asked.gpus_per_node, nodes=nodes, price=price))
 
@@ -254,7 +255,7 @@ def _ours(name: str, settings: FileSettings, setting: Setting) -> Contestant:
 def run(traces: Sequence[Path], asked: ReplayRequest, *, as_json: bool, html: Path | None, bar: bool) -> int:
     """Replay every trace, print the results and return the exit status. Raises BadInput before anything runs."""
     if html is not None and not html.parent.is_dir():
-        raise BadInput([f"{html}: the directory {html.parent} does not exist"])
+        raise BadInput([f"{html}: the directory {html.parent} does not exist: create it"])
     those = lineup(asked)
     found = _traces(traces, asked, those, shown=bar)
     for trace in found:
@@ -272,6 +273,8 @@ def run(traces: Sequence[Path], asked: ReplayRequest, *, as_json: bool, html: Pa
     if as_json:
         print_json(whole)
     else:
+        if len(documents) > 1:
+            print_lines([conclusion(documents), ""])
         for table in documents:
             print_lines([*as_table(table), ""])
         if len(documents) > 1:

@@ -4,20 +4,22 @@ import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from time import sleep
 from typing import Any
 
 import click
 
+from receiver.adapters.http.own_api import ServerApi
 from receiver.cli.client import as_json, print_json, server
 from receiver.core.model.overrides import Standing
 from receiver.core.model.policy import Scope
-from receiver.core.model.text import some, span
+from receiver.core.model.text import dollars, some, span
 from receiver.core.money.budget import BudgetStage
-from receiver.ports import Clock
+from receiver.ports import Clock, TryLater
 from receiver.reports.picture import PoolDocument
-from receiver.reports.screen import OLD, aligned, clock_time, known, printable, usd
+from receiver.reports.screen import OLD, aligned, clock_time, known, printable
 from receiver.web.api.documents import BudgetDocument, DecisionLine, StatusDocument
 
 COLUMNS = (("WANT", "wanted"), ("HAVE", "required"), ("READY", "ready"), ("BUILD", "building"), ("BUSY", "busy"),
@@ -29,28 +31,58 @@ NARROWEST = 24  # columns that a note gets at least, beside the table
 
 
 @click.command()
+@click.option("--watch", "every", type=click.IntRange(1), is_flag=False, flag_value=5, metavar="[SECONDS]",
+              help="Refresh every 5 seconds, or as given.")  # fmt: skip
 @click.option(
-    "--color/--no-color", "color", default=None, help="Colours or none, whatever the terminal and NO_COLOR say."
+    "--color/--no-color", "color", default=None, help="Colors or none, whatever the terminal and NO_COLOR say."
 )
 @as_json
 @click.pass_obj
-def status(clock: Clock, color: bool | None, as_json: bool) -> None:
-    """Show pools, budget, waiting pods and the latest decisions on one screen.
+def status(clock: Clock, every: int | None, color: bool | None, as_json: bool) -> None:
+    """Show pools, budgets, waiting pods and the latest decisions.
 
     GPU_AUTOSCALER_URL names the server (default http://127.0.0.1:8080). The exit status is 0 if
     it answered, also when what it answers is bad news, 2 for a wrong command line, URL or token and 3 if it cannot be
-    reached.
+    reached. --watch waits for a server that cannot be reached.
     """
-    with server(as_json=as_json) as api:
-        answer = api.get("status")
-    if as_json:
-        print_json(answer.document)
-        return
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    if as_json and every:
+        raise click.UsageError("--watch and --json exclude each other: repeat the command with --json instead")
     if color is None and os.environ.get("NO_COLOR"):  # https://no-color.org
         color = False
-    for line in about_status(printable(answer.document), clock.now(), width):
+    with server(as_json=as_json) as api:
+        if as_json:
+            print_json(api.get("status").document)
+        elif every:
+            _refresh(api, clock, every, color)
+        else:
+            _print(_screen(api, clock), color)
+
+
+def _screen(api: ServerApi, clock: Clock) -> list[str]:
+    """Raises TryLater."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    return list(about_status(printable(api.get("status").document), clock.now(), width))
+
+
+def _print(lines: Iterable[str], color: bool | None) -> None:
+    for line in lines:
         click.echo(line, color=color)
+
+
+def _refresh(api: ServerApi, clock: Clock, every: int, color: bool | None) -> None:
+    """Print the screen every so many seconds until Ctrl-C, in place on a terminal."""
+    try:
+        while True:
+            try:
+                lines = _screen(api, clock)
+            except TryLater as error:
+                said = f"cannot reach the server at {api.shown}: {error}; next attempt in {every} s"
+                lines = [click.style(said, fg="red")]
+            click.clear()  # does nothing where the output is no terminal
+            _print(lines, color)
+            sleep(every)
+    except KeyboardInterrupt:
+        click.echo()
 
 
 def about_status(document: Mapping[str, Any], now: datetime, width: int | None = None) -> Iterator[str]:
@@ -120,9 +152,9 @@ def _budgets(budget: BudgetDocument) -> Iterator[str]:
         first = scope.scope in ("", Scope.CLUSTER)
         if not first and scope.stage == BudgetStage.OK:
             continue  # `gpu-autoscaler budget show` has all of them
-        spent = "unknown" if scope.unknown else f"USD {usd(scope.spent_usd)}"
+        spent = "unknown" if scope.unknown else dollars(scope.spent_usd)
         share = "" if scope.ratio is None else f" ({scope.ratio:.0%})"
-        line = f"{spent} of {usd(scope.monthly_usd)} spent{share}, {usd(scope.reserved_usd)} reserved"
+        line = f"{spent} of {dollars(scope.monthly_usd)} spent{share}, {dollars(scope.reserved_usd)} reserved"
         stage = click.style(f"stage {scope.stage}", fg=STAGES.get(scope.stage or ""))
         yield f"{scope.title or 'budget'} {scope.month}: {line}, {stage}"
     for kept in budget.kept_out or ():

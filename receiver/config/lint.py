@@ -7,7 +7,7 @@ from receiver.config.model import Configuration
 from receiver.config.pools import PoolSpec, contradict
 from receiver.config.prices import Prices
 from receiver.config.values import nearest
-from receiver.core.model.text import lasting
+from receiver.core.model.text import dollars, lasting
 
 
 def price_of(pool: PoolSpec, prices: Prices) -> Decimal | None:
@@ -81,9 +81,9 @@ def _price(pool: PoolSpec, prices: Prices, path: str) -> Iterator[str]:
         per_gpu = price / known.gpus
         if not kind.from_usd_per_gpu_hour <= per_gpu <= kind.to_usd_per_gpu_hour:
             yield (
-                f"{path}.price_usd_per_hour: {per_gpu:.2f} USD per {known.kind} and hour is unusual "
-                f"({kind.from_usd_per_gpu_hour} to {kind.to_usd_per_gpu_hour}); is it per month, in cents or in "
-                "another currency?"
+                f"{path}.price_usd_per_hour: {dollars(per_gpu)} per {known.kind} and hour is unusual "
+                f"({dollars(kind.from_usd_per_gpu_hour)} to {dollars(kind.to_usd_per_gpu_hour)}); "
+                "is it per month, in cents or in another currency?"
             )
     if set(pool.resources) == {"nvidia.com/gpu"} and pool.gpus_per_node < known.gpus:
         yield (

@@ -15,6 +15,7 @@ from pydantic import Field
 from receiver.config.values import ConfigError, Day, Mistake, Money, Path, Section, Text, Units, Wrong, load, spell
 from receiver.core.model.charges import NODE
 from receiver.core.model.policy import ChargePrice
+from receiver.core.model.text import dollars
 
 # No GPU-hour is sold outside these bounds; a price outside is per month or in another unit.
 LEAST = Decimal("0.05")
@@ -61,7 +62,7 @@ class CodePrice(Section):
             usd = getattr(self, name)
             if usd is not None and usd > most:
                 remedy = f"write the price of an hour; a monthly price is {usd / HOURS_PER_MONTH:.6f} per hour"
-                yield Wrong(f"{usd} USD is more than {most}", remedy, (name,))
+                yield Wrong(f"{dollars(usd)} is more than {dollars(most)}", remedy, (name,))
 
 
 class PriceFile(Section):
@@ -152,12 +153,12 @@ def overlaid(prices_file: str | None, directory: File, read: Read = File.read_by
 
 
 def insane(usd_per_hour: Decimal, gpus: int, at: Path) -> Iterator[Wrong]:
-    """Yield a mistake for an implausible price: below 0.05 USD, or above 200 USD for each of its *gpus*."""
+    """Yield a mistake for an implausible price: below $0.05, or above $200 for each of its *gpus*."""
     if usd_per_hour > MOST * gpus:
         remedy = f"write the price of an hour; a monthly price is {usd_per_hour / HOURS_PER_MONTH:.2f} per hour"
-        yield Wrong(f"{usd_per_hour} USD per hour is more than {MOST} per GPU", remedy, at)
+        yield Wrong(f"{dollars(usd_per_hour)} per hour is more than {dollars(MOST)} per GPU", remedy, at)
     elif usd_per_hour < LEAST:
-        problem = f"{usd_per_hour} USD per hour is less than {LEAST}"
+        problem = f"{dollars(usd_per_hour)} per hour is less than {dollars(LEAST)}"
         yield Wrong(problem, "write the price of one node for one hour in USD", at)
 
 
@@ -170,11 +171,12 @@ def far_from_list(usd_per_hour: Decimal, size: str, at: Path) -> Iterator[Wrong]
     listed = known.usd_per_hour
     if usd_per_hour > FAR * listed:
         yield Wrong(
-            f"{usd_per_hour} USD per hour is more than {FAR} times the list price of {size} ({listed})",
+            f"{dollars(usd_per_hour)} per hour is more than {FAR} times the list price of {size} ({dollars(listed)})",
             "write the price of one node for one hour in USD; "
             f"in cents it would be {usd_per_hour / 100:.2f}, per month {usd_per_hour / HOURS_PER_MONTH:.2f}",
             at,
         )
     elif usd_per_hour * FAR < listed:
-        problem = f"{usd_per_hour} USD per hour is less than a twentieth of the list price of {size} ({listed})"
-        yield Wrong(problem, "write the price of one whole node for one hour in USD", at)
+        less = f"is less than a twentieth of the list price of {size} ({dollars(listed)})"
+        remedy = "write the price of one whole node for one hour in USD"
+        yield Wrong(f"{dollars(usd_per_hour)} per hour {less}", remedy, at)

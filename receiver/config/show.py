@@ -7,7 +7,7 @@ from receiver.config.pools import MONTHS, WEEKDAYS, PoolSpec, WindowSpec, clock
 from receiver.config.settings import FileSettings
 from receiver.config.values import spell_duration
 from receiver.core.model.policy import QUEUE_WAIT, Pool, Unanswered
-from receiver.core.model.text import lasting
+from receiver.core.model.text import dollars, lasting
 
 
 def describe(settings: FileSettings, odd: Sequence[str] = ()) -> Iterator[str]:
@@ -42,22 +42,22 @@ def _budget(budget: BudgetSpec | None) -> Iterator[str]:
         return
     lines = (("warn", budget.warn_at), ("hold", budget.hold_at), ("stop", budget.stop_at))
     stages = ", ".join(f"{name} at {(ratio * 100).normalize():f} %" for name, ratio in lines)
-    yield f"budget {budget.monthly_usd} USD a month ({budget.timezone}): {stages}"
+    yield f"budget {dollars(budget.monthly_usd)} a month ({budget.timezone}): {stages}"
     if budget.account_usd is not None:
-        yield f"  account  {budget.account_usd} USD a month for all charges of Civo"
+        yield f"  account  {dollars(budget.account_usd)} a month for all charges of Civo"
     for team, usd in sorted(budget.teams.items()):
-        yield f"  team     {team}: {usd} USD a month"
+        yield f"  team     {team}: {dollars(usd)} a month"
     if budget.passing_priority_classes:
         yield f"  passing  {', '.join(budget.passing_priority_classes)}: may cause growth up to the stop line"
     for where in (*budget.hold.namespaces, *(f"ClusterQueue {q}" for q in budget.hold.kueue_cluster_queues)):
         yield f"  hold     keeps new work out of {where}"
     if budget.spent_usd_stated is not None:
-        yield f"  stated   {budget.spent_usd_stated.month} had cost {budget.spent_usd_stated.usd} USD"
+        yield f"  stated   {budget.spent_usd_stated.month} had cost {dollars(budget.spent_usd_stated.usd)}"
 
 
 def _reports(reports: ReportsSpec) -> Iterator[str]:
     counted = [f"{unit.per} {unit.name}" if unit.per != 1 else unit.name for unit in reports.units]
-    offers = [f"{o.size} {o.term_months} months {o.usd_per_hour} USD" for o in reports.commitments]
+    offers = [f"{o.size} {o.term_months} months {dollars(o.usd_per_hour)}/h" for o in reports.commitments]
     sent = [*(["all teams"] if reports.monthly.everybody else []), *reports.monthly.teams]
     for words, found in (("cost per", counted), ("commitments", offers), ("sent monthly to", sent)):
         if found:
@@ -67,17 +67,17 @@ def _reports(reports: ReportsSpec) -> Iterator[str]:
 def _pool(spec: PoolSpec, pool: Pool) -> Iterator[str]:
     yield f"pool {pool.name} ({pool.id})"
     price = pool.price_usd_per_hour
-    costs = f"{price} USD per node-hour" if price is not None else "price unknown, so it cannot grow"
+    costs = f"{dollars(price)} per node-hour" if price is not None else "price unknown, so it cannot grow"
     yield f"  size     {pool.size}, {costs}"
     offers = ", ".join(f"{count} {name}" for name, count in pool.resources.items())
     yield f"  GPUs     {pool.gpus_per_node} per node ({offers})"
     if pool.budget_usd is not None:
-        yield f"  budget   {pool.budget_usd} USD a month of its own"
+        yield f"  budget   {dollars(pool.budget_usd)} a month of its own"
     yield f"  nodes    {pool.min_nodes} to {pool.max_nodes}, standby {pool.standby_nodes}"
     if (approval := spec.approval) is not None:
         asked = ["removals"] if approval.removals else []
         if approval.growth_above_usd_per_hour is not None:
-            asked.append(f"growth above {approval.growth_above_usd_per_hour} USD an hour")
+            asked.append(f"growth above {dollars(approval.growth_above_usd_per_hour)} an hour")
         then = "the change is made" if approval.unanswered is Unanswered.PROCEED else "it is not made"
         wait = spell_duration(approval.wait)
         yield f"  asks     before {' and '.join(asked)}; after {wait} without an answer {then}"

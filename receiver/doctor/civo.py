@@ -8,7 +8,7 @@ from receiver.adapters.kubernetes.api import entries, words
 from receiver.adapters.kubernetes.nodes import taint_from
 from receiver.adapters.survey import CivoSurvey, SizeAtCivo
 from receiver.core.model.policy import Policy, Pool
-from receiver.core.model.text import some
+from receiver.core.model.text import dollars, some
 from receiver.doctor.checks import CALL_TIMEOUTS, Area, Check, Finding, Installation, few, skipped, taint_text
 from receiver.ports import CloudPool, TryLater, WontWork
 
@@ -91,7 +91,7 @@ def look(installation: Installation) -> Iterator[Finding]:
         yield from at_civo(policy.pools, found, civo.shown())
         why = "its budget cannot be enforced" if policy.budget is not None else "its cost is unknown"
         bare = [f"{pool.name} ({pool.size})" for pool in policy.pools if pool.price_usd_per_hour is None]
-        prices = ", ".join(f"{pool.name} {pool.price_usd_per_hour} USD/h" for pool in policy.pools)
+        prices = ", ".join(f"{pool.name} {dollars(pool.price_usd_per_hour)}/h" for pool in policy.pools)
         no_price = f"no price is known for {', '.join(bare)}: it does not grow, because {why}"
         yield PRICE.failed_if(bare, no_price, f"known: {prices}")
         try:

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 from receiver.core.model.policy import Pool
-from receiver.core.model.text import brief, some
+from receiver.core.model.text import brief, dollars, some
 from receiver.core.money.cost import amount
 from receiver.replay.contest import Result
 from receiver.replay.figures import Ratio, by_hour, over_all, ratio
@@ -68,10 +68,11 @@ def document(replayed: Replayed) -> dict[str, Any]:
 
 
 def page_document(replayed: Replayed) -> dict[str, Any]:
-    """Return the document with the waits by hour of day of each policy, which the page shows."""
+    """Return the document with the conclusion and the waits by hour of day of each policy, which the page shows."""
     played = {result.name: result.played for result in replayed.results if result.played is not None}
     return {
         **document(replayed),
+        "conclusion": conclusion([document(replayed)]),
         "by_hour": {name: by_hour(it) for name, it in played.items()},
     }
 
@@ -112,10 +113,6 @@ def _whole(value: float) -> str:
     return f"{value:.0f}"
 
 
-def _usd(value: str | None) -> str:
-    return "?" if value is None else f"{Decimal(value):.0f}"
-
-
 Column = tuple[str, str, str, Callable[[Any], str]]  # two lines of its header, its field, and how that is shown
 COLUMNS: Sequence[Column] = (
     ("", "policy", "name", str),
@@ -123,8 +120,8 @@ COLUMNS: Sequence[Column] = (
     ("", "hour", "gpu_hours_started", _whole),
     ("node-hours", "second", "node_hours_second", _whole),
     ("", "hour", "node_hours_started", _whole),
-    ("USD", "second", "usd_second", _usd),
-    ("", "hour", "usd_started", _usd),
+    ("cost", "second", "usd_second", dollars),
+    ("", "hour", "usd_started", dollars),
     ("in use", "%", "utilization", lambda ratio: f"{100 * ratio:.0f}"),
     ("wait", "mean", "wait_mean_s", brief),
     ("", "p50", "wait_p50_s", brief),
@@ -138,8 +135,38 @@ COLUMNS: Sequence[Column] = (
 BUDGET: Column = ("budget", "pauses", "budget", lambda budget: f"{len(budget['pauses'])}" if budget else "-")
 
 
+def conclusion(replayed: Sequence[Mapping[str, Any]]) -> str:
+    """Return what the first policy would have cost on all traces together, and the longest wait, beside the policy that
+    the others are compared with; *replayed* are the documents of the traces."""
+    ours = [trace["policies"][0] for trace in replayed]
+    name = replayed[0]["against"]
+    theirs = [policy for trace in replayed for policy in trace["policies"] if policy["name"] == name]
+    paid, other = _together(ours), _together(theirs) if theirs else None
+    whole = f"Over {some(len(ours), 'trace')} this" if len(ours) > 1 else "This"
+    said = f"{whole} policy would have cost {dollars(paid)}"
+    if other is not None:
+        change = f" ({100 * (paid / other - 1):+.0f} %)" if paid is not None and other else ""
+        said += f" instead of {dollars(other)} under {name}{change}"
+    said += f", with the longest wait {_longest(ours)}"
+    if theirs and theirs[0]["kind"] != "bound":  # nothing waits under a bound
+        said += f" instead of {_longest(theirs)}"
+    lost = sum(policy["jobs_lost"] for policy in ours)
+    said += f"; {some(lost, 'job')} did not finish" if lost else ""
+    return f"{said}." if not any(p["violations"] for p in ours + theirs) else f"{said}. It DOES NOT ADD UP: see below."
+
+
+def _together(policies: Sequence[Mapping[str, Any]]) -> Decimal | None:
+    amounts = [policy["usd"] for policy in policies]
+    return None if None in amounts else sum(map(Decimal, amounts), Decimal(0))
+
+
+def _longest(policies: Sequence[Mapping[str, Any]]) -> str:
+    return brief(max(policy["wait_max_s"] for policy in policies))
+
+
 def as_table(replayed: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the table of one trace; *replayed* is its document."""
+    """Yield the conclusion and the table of one trace; *replayed* is its document."""
+    yield conclusion([replayed])
     pools = ", ".join(
         f"{pool['name']} of up to {some(pool['max_nodes'], 'node')} with {some(pool['gpus_per_node'], 'GPU')}"
         for pool in replayed["pools"]

@@ -362,6 +362,7 @@ class ReportLine(ReportPart):
 class ReportDocument(ReportPart):
     """The report of a month. Its lines add up to usd."""
 
+    sometimes = ("cluster_name",)  # not in a stored report: the server that answers adds its own
     within = ("everything", "everything.total", "measured")
     paths: ClassVar = {
         "month": "month.name",
@@ -369,6 +370,7 @@ class ReportDocument(ReportPart):
         "nobodys": "nobodys.total",
         "measured": "measured.coverage",
     }
+    cluster_name: Annotated[str, says("as configured")] = ""
     month: Month
     timezone: str
     since: Annotated[Instant, says("", alias="from")]

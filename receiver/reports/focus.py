@@ -94,6 +94,7 @@ def as_focus(
     whole = {
         **ALWAYS,
         "BillingAccountId": account,
+        "BillingAccountName": report.get("cluster_name", ""),
         "BillingPeriodStart": utc(month.start),
         "BillingPeriodEnd": utc(month.end),
         "RegionId": region,

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
-from receiver.core.model.text import some, span
+from receiver.core.model.text import dollars, number, some, span
 from receiver.reports.document import ReportLine
-from receiver.reports.screen import dollars, fine_dollars, in_columns, number, percent
+from receiver.reports.screen import in_columns, percent
 
 WIDTH = 80
 NAME = 30  # columns of names
@@ -63,7 +63,8 @@ def _head(report: Row) -> Iterator[str]:
     state = "complete" if report["complete"] else f"so far, until {minute(report['until'])}"
     if report["over"] and not report["complete"]:
         state = "over, not complete"
-    yield f"GPU report {report['month']} - {whose} - {state}"
+    cluster = f"{report['cluster_name']}: " if report.get("cluster_name") else ""
+    yield f"{cluster}GPU report {report['month']} - {whose} - {state}"
     yield f"A calendar month of {report['timezone']}. Costs are list prices of started hours, before tax."
     if report["finalised"]:
         yield f"Finalised on {minute(report['finalised'])}: no later configuration changes it."
@@ -204,7 +205,7 @@ def _units(report: Row) -> Iterator[str]:
             yield f"Cost per {name}: unknown, {unit['why_not']}"
         else:
             count = f"{unit['count']:,.0f}" if unit["count"] >= 1000 else f"{unit['count']:g}"
-            yield f"Cost per {name}: {fine_dollars(unit['usd_per'])} ({dollars(unit['usd'])} for {count})"
+            yield f"Cost per {name}: {dollars(unit['usd_per'])} ({dollars(unit['usd'])} for {count})"
 
 
 def _right_sizing(report: Row) -> Iterator[str]:

@@ -1,11 +1,10 @@
-"""What screens of text are made from: tables, titled lists, times, amounts and what is unknown."""
+"""What screens of text are made from: tables, titled lists, times, ratios and what is unknown."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from receiver.core.model.text import span
+from receiver.core.model.text import number, span
 
 OLD = timedelta(minutes=2)  # a picture older than this is told as old: the loop may stand still
 UNKNOWN = "unknown"
@@ -28,41 +27,13 @@ def in_columns(cells: Sequence[str], specs: Sequence[str], gap: str = " ") -> st
 
 def listed(title: str, lines: Sequence[str]) -> Iterator[str]:
     """*lines* below each other, the first behind *title*."""
-    for number, line in enumerate(lines):
-        yield (" " * len(title) if number else title) + line
+    for place, line in enumerate(lines):
+        yield (" " * len(title) if place else title) + line
 
 
 def known(count: Any) -> str:
     """*count*, or a question mark."""
     return "?" if count is None else str(count)
-
-
-def number(value: Any) -> Decimal | None:
-    """*value* as a finite Decimal, or None when it is no number."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
-        return None
-    try:
-        found = Decimal(str(value))
-    except InvalidOperation:
-        return None
-    return found if found.is_finite() else None
-
-
-def dollars(value: Any, otherwise: str = UNKNOWN) -> str:
-    """USD with cents and separators, behind a dollar sign."""
-    found = number(value)
-    return otherwise if found is None else f"${found:,.2f}"
-
-
-def fine_dollars(value: Any) -> str:
-    """USD with cents, or with four digits where cents would hide it."""
-    found = number(value)
-    return dollars(value) if found is None or found >= 1 else f"${found:.4f}"
-
-
-def usd(value: Any) -> str:
-    """USD with cents and separators, or a question mark."""
-    return dollars(value, "?").removeprefix("$")
 
 
 def percent(value: Any, otherwise: str = UNKNOWN) -> str:

@@ -21,10 +21,13 @@ def test_every_budget_is_shown_with_its_forecast_and_who_set_it(url: str) -> Non
     done = budget(url, "show")
     assert (done.exit_code, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
-        "budgets of 2026-03, USD",
-        "BUDGET                      SPENT  RESERVED        OF  STAGE  MONTH'S END",
-        "cluster budget           3,120.44    412.80  5,000.00  warn   6,100.50 at this rate, 4,800.00 by the trend",
-        "budget of team research     80.50      2.58    100.00  hold   140.00 at this rate, ? by the trend",
+        "budgets of 2026-03",
+        "BUDGET                       SPENT  RESERVED         OF  STAGE  MONTH'S END",
+        (
+            "cluster budget           $3,120.44   $412.80  $5,000.00  warn   "
+            "$6,100.50 at this rate, $4,800.00 by the trend"
+        ),
+        "budget of team research     $80.50     $2.58    $100.00  hold   $140.00 at this rate, unknown by the trend",
         "at this rate: what runs now goes on running; trend: the pace since 2026-11-01 00:00:00 UTC goes on",
         "cluster budget: nothing grows until these have a price: an.g1.a100.kube.x8",
         "budget of team research: set for this month by ada: a deadline",
@@ -49,9 +52,9 @@ def test_where_new_work_is_kept_out_is_shown_with_since_when(url: str, store: Fa
 
 def test_a_budget_is_set_and_reset(url: str, store: FakeStore) -> None:
     done = budget(url, "set", "750.50", "--team", "research", "--who", "ada", "--why", "a deadline")
-    assert done.stdout == "budget of the team research: USD 750.50 in 2026-03; by ada: a deadline\n"
+    assert done.stdout == "budget of the team research: $750.50 in 2026-03; by ada: a deadline\n"
     done = budget(url, "reset", "--team", "research", "--who", "ada", "--why", "done")
-    assert done.stdout == "budget of the team research: what the configuration says again; by ada: done\n"
+    assert done.stdout == "budget of the team research: as configured again; by ada: done\n"
     assert [(c.scope, c.name) for c, _ in store.budget_changes] == [(Scope.TEAM, "research")] * 2
 
 

@@ -35,7 +35,7 @@ def test_a_waiting_pod_is_explained_on_one_screen(url: str) -> None:
     assert (done.exit_code, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
         "pod research/train-llm-2 waits since 14:25:56 UTC (4 min) for 1 nvidia.com/gpu",
-        "state: held - GPU pool l40s does not grow: within_budget: budget hold at 80%: USD 4010.00 of 5000.00 spent",
+        "state: held - GPU pool l40s does not grow: within_budget: budget hold at 80%: $4,010.00 of $5,000.00 spent",
         "what to do: raise the budget (gpu-autoscaler budget set), end other GPU work, or wait for the next month",
         "the scheduler says: 0/3 nodes are available: 3 Insufficient nvidia.com/gpu",
         "pools: l40s fits",
@@ -210,8 +210,8 @@ def test_what_people_are_asked_about_a_pool_stands_before_its_counts(url: str, s
 
 
 def test_what_would_change_a_pools_size_is_told_as_the_last_step_knew_it(url: str, store: FakeStore) -> None:
-    keep(store, pools=[a_pool(what_would_change=[{"rule": "within_budget", "text": "raise it by at least USD 18.76"}])])
-    assert "to change it: raise it by at least USD 18.76" in explain(url, "l40s").stdout.splitlines()
+    keep(store, pools=[a_pool(what_would_change=[{"rule": "within_budget", "text": "raise it by at least $18.76"}])])
+    assert "to change it: raise it by at least $18.76" in explain(url, "l40s").stdout.splitlines()
 
 
 def test_the_rules_are_those_of_the_last_step_although_an_older_decision_says_the_same(
@@ -292,8 +292,8 @@ def test_a_decision_is_explained_from_what_was_stored_with_it(url: str, store: F
         "silent then: dcgm since 14:10:00 UTC (17 min): no series",
         "silence: silenced in Alertmanager by night shift until 2026-03-10 18:00 UTC: maintenance",
         "override p-1: pin of 4 nodes by ada: demo",
-        "bounds: 0 to 8 nodes of an.g1.l40s.kube.x1, USD 1.29 an hour each",
-        "cluster budget of 2026-03: USD 3,120.44 of 5,000.00 spent, 412.80 reserved, stage warn",
+        "bounds: 0 to 8 nodes of an.g1.l40s.kube.x1, $1.29 an hour each",
+        "cluster budget of 2026-03: $3,120.44 of $5,000.00 spent, $412.80 reserved, stage warn",
         "then: retire 3 -> 2 nodes, opened at 14:00:00 UTC",
         "      l40s-9: gone at 14:10:00 UTC",
         "      confirmed at 14:10:00 UTC: the instance is gone",

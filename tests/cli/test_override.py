@@ -191,6 +191,7 @@ def test_a_store_that_is_down_is_status_3(url: str, store: FakeStore) -> None:
     store.down = TryLater("disk full")
     done = override(url, "list")
     assert (done.exit_code, "disk full" in done.stderr) == (3, True)
+    assert done.stderr.splitlines()[-1].startswith("what to do: read its log with `kubectl logs")
 
 
 def test_one_is_ended_by_the_login_name(url: str, store: FakeStore) -> None:

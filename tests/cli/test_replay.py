@@ -19,6 +19,7 @@ from receiver.cli.main import main
 from receiver.cli.replay import NAMES, replay
 from receiver.cli.replay_run import ReplayRequest
 from receiver.replay import contest
+from receiver.replay.document import conclusion
 from receiver.replay.figures import BOUNDS
 from receiver.replay.peers import PEERS
 from receiver.replay.play import Setting
@@ -147,6 +148,46 @@ def test_a_node_takes_as_long_as_it_is_said_to(trace: Callable[..., Path]) -> No
     assert 290 <= found["wait_max_s"] <= 301
 
 
+def conclusions(*words: str | Path) -> list[str]:
+    """The lines that conclude, in the order in which they are printed."""
+    return [line for line in replayed(*words).stdout.splitlines() if "policy would have cost" in line]
+
+
+def test_a_replay_opens_with_what_it_would_have_cost_and_the_longest_wait_beside_the_baseline() -> None:
+    first, *_ = replayed("--trace", OFFICE, *SMALL, "--compare", "cluster-autoscaler").stdout.splitlines()
+    assert first == (
+        "This policy would have cost $51.60 instead of $72.24 under cluster-autoscaler (-29 %), "
+        "with the longest wait 5m01s instead of 5m30s."
+    )
+
+
+def test_without_a_baseline_the_conclusion_compares_nothing() -> None:
+    assert conclusions("--trace", OFFICE, *SMALL) == [
+        "This policy would have cost $51.60, with the longest wait 5m01s."
+    ]
+
+
+def test_the_wait_of_a_bound_is_not_compared() -> None:
+    [said] = conclusions("--trace", OFFICE, *SMALL, "--compare", "fluid")
+    assert said.endswith(" instead of $20.64 under fluid (+150 %), with the longest wait 5m01s.")
+
+
+def test_several_traces_open_with_their_sum() -> None:
+    other = OFFICE.parent / "halves.csv"
+    found = conclusions("--trace", OFFICE, "--trace", other, *SMALL, "--compare", "always-on")
+    assert found[0].startswith("Over 2 traces this policy would have cost $82.56 instead of $103.20 under always-on")
+    assert [line.split()[5].rstrip(",") for line in found[1:]] == ["$51.60", "$30.96"]
+
+
+def test_a_conclusion_says_how_many_jobs_did_not_finish_and_what_does_not_add_up(office: dict[str, Any]) -> None:
+    ours, *others = office["policies"]
+    assert conclusion([{**office, "policies": [{**ours, "jobs_lost": 2}, *others]}]).endswith(
+        "; 2 jobs did not finish."
+    )
+    wrong = {**ours, "violations": ["a GPU was held twice"]}
+    assert "DOES NOT ADD UP" in conclusion([{**office, "policies": [wrong, *others]}])
+
+
 def test_a_watch_is_sooner_than_a_slow_tick(trace: Callable[..., Path]) -> None:
     path = trace("a,61,600,1,1,1,,,")
     seconds = [
@@ -183,12 +224,16 @@ def test_pods_are_split_into_pods_of_one_gpu(trace: Callable[..., Path]) -> None
 def test_every_wrong_line_of_a_trace_is_named(trace: Callable[..., Path]) -> None:
     found = replayed("--trace", trace("a,0,-5,1,1,1,,,", "b,x,60,1,1,1,,,"))
     assert found.exit_code == 2
-    assert [line.split(": ")[1].split(",")[0] for line in found.stderr.splitlines()] == ["line 2", "line 3"]
+    assert [line.split(": ")[1].split(",")[0] for line in found.stderr.splitlines()[:-1]] == ["line 2", "line 3"]
 
 
 def test_of_several_traces_all_that_are_wrong_are_told(trace: Callable[..., Path], tmp_path: Path) -> None:
     found = replayed("--trace", trace("a,0,-5,1,1,1,,,"), "--trace", OFFICE, "--trace", tmp_path / "none.csv")
-    assert [line.rpartition("/")[2].split(":")[0] for line in found.stderr.splitlines()] == ["trace.csv", "none.csv"]
+    assert [line.rpartition("/")[2].split(":")[0] for line in found.stderr.splitlines()[:-1]] == [
+        "trace.csv",
+        "none.csv",
+    ]
+    assert found.stderr.splitlines()[-1] == "what to do: see gpu-autoscaler replay --help and docs/replay.md"
 
 
 def test_a_trace_that_is_not_there_is_said(tmp_path: Path) -> None:

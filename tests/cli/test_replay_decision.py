@@ -129,12 +129,14 @@ def test_a_pool_that_nothing_was_known_of_is_named(url: str, store: SqlStore, tm
     done = again(url, number, "--config", a_config(tmp_path, name="h100", pool="h100-id"))
     assert done.exit_code == 2
     assert f"decision {number} has no facts about pool h100" in done.stderr
+    assert done.stderr.splitlines()[-1].endswith(" and run gpu-autoscaler replay again")
 
 
 def test_a_configuration_that_cannot_be_used_is_refused(url: str, store: SqlStore, tmp_path: Path) -> None:
     done = again(url, growth(store), "--config", a_config(tmp_path, most=-1))
     assert done.exit_code == 2
     assert "max_nodes" in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("to check again: gpu-autoscaler check-config ")
 
 
 def test_it_goes_with_nothing_of_a_trace(tmp_path: Path) -> None:

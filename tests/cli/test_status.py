@@ -46,8 +46,8 @@ def test_everything_is_on_one_screen(url: str) -> None:
         "gpu-autoscaler 0.1.0, mode act, loop leading, beat 2 s ago",
         "gpu-autoscaler-0-1-c0ffee leads, term 4",
         "as of 14:29:56 UTC, 1 step failed since the start",
-        "cluster budget 2026-03: USD 3,120.44 of 5,000.00 spent (62%), 412.80 reserved, stage warn",
-        "budget of team research 2026-03: USD 80.50 of 100.00 spent (80%), 2.58 reserved, stage hold",
+        "cluster budget 2026-03: $3,120.44 of $5,000.00 spent (62%), $412.80 reserved, stage warn",
+        "budget of team research 2026-03: $80.50 of $100.00 spent (80%), $2.58 reserved, stage hold",
         "",
         "POOL WANT HAVE READY BUILD BUSY IDLE ? PEND UTIL  HELD BY, WAITS, OVERRIDES",
         "l40s    4    4     3     1    2    1 0    1  81%  growth waits for 20 s, until 14:30:20 UTC: cooldown",
@@ -181,3 +181,60 @@ def test_a_server_that_does_not_answer_is_status_3_with_a_remedy() -> None:
 def test_the_first_line_begins_with_the_clusters_name() -> None:
     [first, *_] = about_status({"cluster_name": "prod-lon1", "mode": "act", "version": "1"}, NOW)
     assert first.startswith("prod-lon1: gpu-autoscaler 1, mode act")
+
+
+def watched(monkeypatch: pytest.MonkeyPatch, clock: FakeClock, rounds: int) -> list[int]:
+    """Let each sleep move *clock* instead, and the last of *rounds* be ended by Ctrl-C; the sleeps."""
+    slept: list[int] = []
+
+    def sleep(seconds: int) -> None:
+        slept.append(seconds)
+        clock.at += timedelta(seconds=seconds)
+        if len(slept) == rounds:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("receiver.cli.status.sleep", sleep)
+    return slept
+
+
+def watch(url: str, clock: FakeClock, *arguments: str) -> Result:
+    return CliRunner(env={"GPU_AUTOSCALER_URL": url, "NO_COLOR": None}).invoke(
+        main, ["status", "--watch", *arguments], obj=clock
+    )
+
+
+@pytest.mark.parametrize(("arguments", "seconds"), [((), 5), (("60",), 60)])
+def test_watching_prints_the_screen_again_and_again_and_ends_well_on_ctrl_c(
+    url: str, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], seconds: int
+) -> None:
+    clock = FakeClock(NOW)
+    slept = watched(monkeypatch, clock, 3)
+    done = watch(url, clock, *arguments)
+    assert (done.exit_code, done.stderr, slept) == (0, "", [seconds] * 3)
+    screens = [line for line in done.stdout.splitlines() if line.startswith("as of 14:29:56 UTC")]
+    assert len(screens) == 3
+    assert ESCAPE not in done.stdout
+
+
+def test_watching_clears_a_terminal_before_each_screen(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    cleared: list[bool] = []
+    monkeypatch.setattr("click.clear", lambda: cleared.append(True))
+    clock = FakeClock(NOW)
+    watched(monkeypatch, clock, 2)
+    watch(url, clock)
+    assert cleared == [True, True]
+
+
+def test_watching_outlasts_a_server_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = FakeClock(NOW)
+    watched(monkeypatch, clock, 2)
+    done = watch(unused_url(), clock)
+    assert done.exit_code == 0
+    assert done.stdout.count("cannot reach the server at") == 2
+    assert "next attempt in 5 s" in done.stdout
+
+
+def test_watching_has_no_json(url: str) -> None:
+    done = status(url, "--watch", "--json")
+    assert done.exit_code == 2
+    assert "--watch and --json exclude each other" in done.stderr

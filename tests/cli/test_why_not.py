@@ -73,7 +73,7 @@ def waiting(life: Life, *, minutes: int = 1, **job: Any) -> Life:
 CASES = {
     "the budget": Case(
         live=over_budget,
-        of_the_pod="within_budget: cluster budget: USD 0.00 of 1.00 spent in 2026-11",
+        of_the_pod="within_budget: cluster budget: $0.00 of $1.00 spent in 2026-11",
         of_the_pool="[within_budget]",
     ),
     "a silence": Case(

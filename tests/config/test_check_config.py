@@ -42,11 +42,11 @@ def test_a_right_file_is_shown_as_understood_without_any_environment(file: Path)
     assert done.stdout.splitlines() == [
         "mode observe, a step at least every 10s",
         "objective balanced",
-        "budget 5000 USD a month (UTC): warn at 50 %, hold at 80 %, stop at 100 %",
+        "budget $5,000.00 a month (UTC): warn at 50 %, hold at 80 %, stop at 100 %",
         "prices https://www.civo.com/pricing (2026-08-22)",
         "",
         "pool l40s (5f3c)",
-        "  size     an.g1.l40s.kube.x1, 1.29 USD per node-hour",
+        "  size     an.g1.l40s.kube.x1, $1.29 per node-hour",
         "  GPUs     1 per node (1 nvidia.com/gpu)",
         "  nodes    1 to 8, standby 1",
         "  window   nights: 20:00-24:00 Europe/London: at least 0",
@@ -58,7 +58,7 @@ def test_a_right_file_is_shown_as_understood_without_any_environment(file: Path)
 def test_an_amount_that_was_stated_is_shown(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(one_pool(top="budget: {monthly_usd: 5000, spent_usd_stated: {month: 2026-11, usd: 1200}}\n"))
-    assert "  stated   2026-11 had cost 1200 USD" in run("check-config", str(file)).stdout.splitlines()
+    assert "  stated   2026-11 had cost $1,200.00" in run("check-config", str(file)).stdout.splitlines()
 
 
 def test_where_messages_lead_to_is_shown(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_where_messages_lead_to_is_shown(tmp_path: Path) -> None:
         (
             "{removals: true, growth_above_usd_per_hour: 20, wait: 10m}",
             (
-                "  asks     before removals and growth above 20 USD an hour; "
+                "  asks     before removals and growth above $20.00 an hour; "
                 "after 10m without an answer the change is made"
             ),
         ),
@@ -134,6 +134,7 @@ def test_every_mistake_is_listed_and_the_status_of_the_process_is_2(file: Path) 
         "cannot be used: 2 mistakes",
         "  pools[0].utilization.low: must be below high (0.70); lower low or raise high",
         "  pools[0].standby: unknown key; did you mean standby_nodes?",
+        f"to check again: gpu-autoscaler check-config {file}",
     ]
 
 

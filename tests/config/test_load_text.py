@@ -297,7 +297,7 @@ WARNED = [
     (
         "a price far above the usual",
         one_pool("price_usd_per_hour: 12.9"),
-        "pools[0].price_usd_per_hour: 12.90 USD per L40S and hour",
+        "pools[0].price_usd_per_hour: $12.90 per L40S and hour",
     ),
     (
         "fewer GPUs than the size has",

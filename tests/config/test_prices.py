@@ -86,9 +86,9 @@ def test_the_pools_own_price_goes_before_every_file(tmp_path: Path) -> None:
         (HEAD + "sizes: {ab: 1}\n", "prices_file sizes.ab: must be a mapping"),
         (
             HEAD + "sizes: {ab: {usd_per_hour: 10453.60, gpus: 8}}\n",
-            "prices_file sizes.ab.usd_per_hour: 10453.60 USD per hour is more than 200 per GPU; write the price of an",
+            "prices_file sizes.ab.usd_per_hour: $10,453.60 per hour is more than $200.00 per GPU; write the price",
         ),
-        (HEAD + "sizes: {ab: {usd_per_hour: 0.01}}\n", "prices_file sizes.ab.usd_per_hour: 0.01 USD per hour is less"),
+        (HEAD + "sizes: {ab: {usd_per_hour: 0.01}}\n", "prices_file sizes.ab.usd_per_hour: $0.01 per hour is less"),
         (
             HEAD + "sizes: {}\ncodes: {volume: {}}\n",
             "prices_file codes.volume: must have one price; give it usd_per_hour, or usd_per_gb_hour for a charge",
@@ -99,11 +99,11 @@ def test_the_pools_own_price_goes_before_every_file(tmp_path: Path) -> None:
         ),
         (
             HEAD + "sizes: {}\ncodes: {volume: {usd_per_gb_hour: 0.11}}\n",
-            "prices_file codes.volume.usd_per_gb_hour: 0.11 USD is more than 0.01; write the price of an hour",
+            "prices_file codes.volume.usd_per_gb_hour: $0.11 is more than $0.01; write the price of an hour",
         ),
         (
             HEAD + "sizes: {}\ncodes: {dbaas: {usd_per_hour: 2000}}\n",
-            "prices_file codes.dbaas.usd_per_hour: 2000 USD is more than 200; write the price of an hour",
+            "prices_file codes.dbaas.usd_per_hour: $2,000.00 is more than $200.00; write the price of an hour",
         ),
         ("- x\n", "prices_file: the file is not a mapping"),
     ],
@@ -147,7 +147,7 @@ def test_a_price_in_cents_in_a_file_of_the_operators_is_refused(tmp_path: Path) 
         str(refused.value)
         .splitlines()[-1]
         .startswith(
-            "prices_file sizes[an.g1.l40s.kube.x1].usd_per_hour: 129 USD per hour is more than 20 times the list price"
+            "prices_file sizes[an.g1.l40s.kube.x1].usd_per_hour: $129.00 per hour is more than 20 times the list price"
         )
     )
 
@@ -155,9 +155,9 @@ def test_a_price_in_cents_in_a_file_of_the_operators_is_refused(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("price", "says"),
     [
-        ("25.80", "25.80 USD per L40S and hour is unusual (0.30 to 5)"),
-        ("0.13", "0.13 USD per L40S and hour is unusual (0.30 to 5)"),
-        ("0.0645", "0.06 USD per L40S and hour is unusual (0.30 to 5)"),
+        ("25.80", "$25.80 per L40S and hour is unusual ($0.30 to $5.00)"),
+        ("0.13", "$0.13 per L40S and hour is unusual ($0.30 to $5.00)"),
+        ("0.0645", "$0.0645 per L40S and hour is unusual ($0.30 to $5.00)"),
     ],
 )
 def test_a_price_that_can_be_and_is_unusual_for_the_kind_is_warned_of(price: str, says: str) -> None:

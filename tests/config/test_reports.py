@@ -100,7 +100,7 @@ def test_check_config_shows_what_is_counted_compared_and_sent() -> None:
     )
     assert [line for line in describe(load_text(file)) if line.startswith("reports")] == [
         "reports cost per epoch, 1000 requests",
-        "reports commitments an.g1.l40s.kube.x1 12 months 1.09 USD",
+        "reports commitments an.g1.l40s.kube.x1 12 months $1.09/h",
         "reports sent monthly to all teams, vision",
     ]
     assert not [line for line in describe(load_text(one_pool())) if line.startswith("reports")]

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from receiver.core.model.text import dollars
 from tests.docs.pages import section, table, text_of
 from tests.docs.worked import an_hour, rows
 from tests.faults.stores import a_store
@@ -42,11 +43,11 @@ def test_the_moments_and_the_money_are_those_of_the_run(life: Life) -> None:
     usable = node.usable_at
     assert usable is not None
     said = (
-        f"At {clock(growth.action.opened_at)} the budget reserves USD {growth.action.reserved_usd:.2f}",
+        f"At {clock(growth.action.opened_at)} the budget reserves {dollars(growth.action.reserved_usd)}",
         f"paid until {clock(node.created_at + timedelta(hours=1))}",
         f"At {clock(removal.action.opened_at)} it is cordoned, at {clock(victim.since)} deleted,",
         f"deleted, at {clock(removal.outcome.at)} the removal is confirmed",
-        f"One hour was paid: USD {life.step().facts.spend.usd:.2f}",
+        f"One hour was paid: {dollars(life.step().facts.spend.usd)}",
         f"needs {int((usable - node.created_at).total_seconds())} seconds until",
         f"`removal_margin` is {life.policy.billing.removal_margin.total_seconds() / 60:g}m",
     )

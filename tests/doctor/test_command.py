@@ -3,9 +3,12 @@
 import json
 from pathlib import Path
 
+from click import unstyle
 from click.testing import CliRunner, Result
 
+from receiver.cli.doctor import round_lines
 from receiver.cli.main import main
+from receiver.doctor.checks import Finding
 from tests.doctor.builders import document, environ
 
 
@@ -13,26 +16,75 @@ def doctor(env: dict[str, str], *arguments: str) -> Result:
     return CliRunner(env=env).invoke(main, ["doctor", *arguments])
 
 
-def test_a_healthy_area_is_all_passes_and_exits_with_zero(tmp_path: Path) -> None:
+FOUND = (
+    (
+        "configuration",
+        [Finding(f"configuration.{name}", "pass", "fine") for name in ("loads", "odd")],
+    ),
+    (
+        "civo",
+        [
+            Finding("civo.key", "pass", "Civo accepts the key"),
+            Finding("civo.prices", "fail", "no price is known for l40s", "give the pool a price"),
+            Finding("civo.quota", "skip", "the quota is unknown"),
+        ],
+    ),
+    ("kueue", [Finding("kueue.flavors", "skip", "no Kueue"), Finding("kueue.flavors", "skip", "no Kueue")]),
+    ("rules", [Finding("rules.timely", "warn", "evaluated every 5m", "set interval: 30s")]),
+)
+
+
+def test_problems_come_first_by_area_and_each_other_area_is_one_line() -> None:
+    assert list(map(unstyle, round_lines(FOUND))) == [
+        "Civo",
+        "  FAIL  civo.prices  no price is known for l40s",
+        "                     what to do: give the pool a price",
+        "",
+        "Rules",
+        "  WARN  rules.timely  evaluated every 5m",
+        "                      what to do: set interval: 30s",
+        "",
+        "Configuration  2 passed",
+        "Civo           1 passed, skipped: quota",
+        "Kueue          skipped: flavors",
+        "to check again: gpu-autoscaler doctor --only civo --only rules",
+    ]
+
+
+def test_a_verbose_round_has_every_finding_in_the_order_of_the_areas() -> None:
+    lines = list(map(unstyle, round_lines(FOUND, verbose=True)))
+    assert [line.split()[1] for line in lines if line.startswith("  ") and line[2] != " "] == [
+        "configuration.loads", "configuration.odd", "civo.key", "civo.prices", "civo.quota",
+        "kueue.flavors", "kueue.flavors", "rules.timely",
+    ]  # fmt: skip
+
+
+def test_a_healthy_area_is_one_line_and_exits_with_zero(tmp_path: Path) -> None:
     done = doctor(environ(tmp_path), "--only", "configuration")
     assert (done.exit_code, done.stderr) == (0, "")
-    lines = done.stdout.splitlines()
-    assert lines[-1] == "6 passed, 0 warnings, 0 failed, 0 skipped"
-    assert all(line.startswith("pass  configuration.") for line in lines[:-1])
+    assert done.stdout.splitlines() == ["Configuration  6 passed", "6 passed, 0 warnings, 0 failed, 0 skipped"]
+
+
+def test_the_summary_names_the_cluster(tmp_path: Path) -> None:
+    done = doctor(environ(tmp_path, document(cluster_name="prod-lon1")), "--only", "configuration")
+    assert done.stdout.splitlines()[-1] == "prod-lon1: 6 passed, 0 warnings, 0 failed, 0 skipped"
 
 
 def test_a_warning_has_its_remedy_below_it_and_does_not_fail(tmp_path: Path) -> None:
     done = doctor(environ(tmp_path, document(mode="observe")), "--only", "configuration")
     assert done.exit_code == 0
-    (told,) = [n for n, line in enumerate(done.stdout.splitlines()) if line.startswith("WARN")]
-    assert "what to do: once its decisions are what you want" in done.stdout.splitlines()[told + 1]
+    heading, warning, remedy, *_ = done.stdout.splitlines()
+    assert heading == "Configuration"
+    assert warning.startswith("  WARN  configuration.mode")
+    assert "what to do: once its decisions are what you want" in remedy
 
 
 def test_problems_leaves_out_what_is_good_news_but_counts_it(tmp_path: Path) -> None:
     done = doctor(environ(tmp_path, document(mode="observe")), "--only", "configuration", "--problems")
-    verdict, remedy, summary = done.stdout.splitlines()
-    assert verdict.startswith("WARN  configuration.mode")
+    _, warning, remedy, _, again, summary = done.stdout.splitlines()
+    assert warning.startswith("  WARN  configuration.mode")
     assert "what to do:" in remedy
+    assert again == "to check again: gpu-autoscaler doctor --only configuration"
     assert summary == "5 passed, 1 warning, 0 failed, 0 skipped"
 
 

@@ -200,7 +200,7 @@ def test_nothing_is_created_without_a_yes(region: Simulator, tmp_path: Path) -> 
     env = environ(tmp_path, CIVO_API_URL=region.url, KUBECONFIG=str(region.kubeconfig(tmp_path / "kubeconfig")))
     done = CliRunner(env=env).invoke(main, ["doctor", "--smoke"], input="n\n")
     assert done.exit_code == 1
-    assert "at least one hour at USD 1.29" in done.stderr
+    assert "at least one hour at $1.29" in done.stderr
     assert not region.log.entries()
 
 

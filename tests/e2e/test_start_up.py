@@ -62,12 +62,13 @@ def test_each_required_variable_that_is_missing_is_named_with_what_helps(
         done = CliRunner(env=environ).invoke(main, ["serve"])
         ends.append(((name,), done.exit_code, done.stdout, done.stderr))
     for names, status, out, said in ends:
-        first, *mistakes = said.splitlines()
+        first, *mistakes, again = said.splitlines()
         assert status == 2, said
         assert out == ""
         assert first == f"cannot be used: {len(names)} mistake{'s' if len(names) > 1 else ''}"
         assert [m.split(":")[0].strip() for m in mistakes] == list(names)
         assert all(" is not set; " in m for m in mistakes)
+        assert again == "to check again: gpu-autoscaler check-config"
 
 
 def test_every_mistake_of_a_configuration_is_listed_at_once(receiver: Receiver, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ MIDDLE = datetime(2026, 3, 15, tzinfo=UTC)
 
 
 def a_budgeted_policy(usd: Decimal | int, zone: str = "UTC") -> Policy:
-    """One pool of nodes with eight GPUs, each at USD 1.29 an hour."""
+    """One pool of nodes with eight GPUs, each at $1.29 an hour."""
     pool = Pool(id="l40s-id", name="l40s", size=SIZE, resources={GPU: 8}, max_nodes=8, price_usd_per_hour=PRICE)
     return Policy(pools=(pool,), budget=Budget(monthly_usd=Decimal(usd), timezone=zone))
 

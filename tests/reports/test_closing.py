@@ -56,6 +56,19 @@ def another() -> Policy:
     )
 
 
+def test_a_report_names_its_cluster_before_and_after_it_is_closed(store: SqlStore) -> None:
+    known: Any = store
+    served = Bench(store=known, policy=a_policy(), clock=FakeClock(LATER), cluster_name="prod-lon1").client()
+
+    def answered() -> Any:
+        return served.get("/api/v1/report?month=2026-10").json
+
+    assert (answered()["finalised"], answered()["cluster_name"]) == (None, "prod-lon1")
+    close(store, a_policy())
+    assert answered()["finalised"] is not None
+    assert answered()["cluster_name"] == "prod-lon1"
+
+
 @pytest.mark.parametrize("query", ["", "&team=vision", "&team="])
 def test_a_closed_month_is_the_same_bytes_whatever_the_configuration_is_later(store: SqlStore, query: str) -> None:
     close(store, a_policy())

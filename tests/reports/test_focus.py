@@ -3,10 +3,9 @@
 import csv
 import io
 import json
-import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -16,59 +15,25 @@ from receiver.adapters.store import SqlStore
 from receiver.core.model.memory import NodeLife
 from receiver.core.model.policy import Anchor, Billing
 from receiver.core.model.usage import Accounting, Owner
+from receiver.core.money.cost import in_cents
 from receiver.core.report.lines import pieces
 from receiver.core.report.report import report
 from receiver.reports.document import ReportDocument
 from receiver.reports.focus import COLUMNS, as_focus
 from tests.core.report.builders import A100_X8, AFTER, H100, HOUR, L40S, MONTH, a_life, a_policy, a_usage, at
 from tests.core.report.simulated import SimulatedMonth, a_month
+from tests.reports.focus_1_2 import SPECIFIED, TOGETHER, a_decimal, a_string
 from tests.reports.test_closing import another, client, close
 
 Row = dict[str, str]
 ZERO = Decimal(0)
-A_DECIMAL = re.compile(r"[0-9]+(\.[0-9]+)?")
-A_MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 COSTS = ("BilledCost", "ContractedCost", "EffectiveCost", "ListCost")
-
-
-def a_decimal(said: str) -> bool:
-    return bool(A_DECIMAL.fullmatch(said))
-
-
-def a_moment(said: str) -> bool:
-    return bool(A_MOMENT.fullmatch(said)) and datetime.fromisoformat(said).tzinfo == UTC
-
-
-def a_string(said: str) -> bool:
-    return bool(said.strip())
 
 
 def one_of(*words: str) -> Callable[[str], bool]:
     return lambda said: said in words
 
 
-NOT_NULL: dict[str, Callable[[str], bool]] = {  # the mandatory columns of FOCUS 1.2, with their types or words
-    **dict.fromkeys(COSTS, a_decimal),
-    "BillingAccountId": a_string,
-    "BillingCurrency": one_of("USD"),
-    "BillingPeriodEnd": a_moment,
-    "BillingPeriodStart": a_moment,
-    "ChargeCategory": one_of("Usage", "Purchase", "Tax", "Credit", "Adjustment"),
-    "ChargePeriodEnd": a_moment,
-    "ChargePeriodStart": a_moment,
-    "InvoiceIssuerName": a_string,
-    "ProviderName": a_string,
-    "PublisherName": a_string,
-    "ServiceCategory": one_of("Compute"),
-    "ServiceName": a_string,
-}
-NULLABLE: dict[str, Callable[[str], bool]] = {
-    "BillingAccountName": a_string,
-    "ChargeClass": one_of("Correction"),
-    "ChargeDescription": a_string,
-    "PricingQuantity": a_decimal,
-    "PricingUnit": one_of("Hours"),
-}
 OF_USAGE: dict[str, Callable[[str], bool]] = {  # not null where ChargeCategory is Usage
     "ConsumedQuantity": a_decimal,
     "ConsumedUnit": one_of("GPU-Hours"),
@@ -87,12 +52,16 @@ OF_USAGE: dict[str, Callable[[str], bool]] = {  # not null where ChargeCategory 
 }
 
 
+OURS = {name: column for name, column in SPECIFIED.items() if name in COLUMNS}
+
+
 def table_of(
     month: SimulatedMonth, team: str | None = None, now: datetime = AFTER, seeded: Decimal = ZERO, kept: bool = True
 ) -> tuple[dict[str, Any], str]:
     """The report of *month* and its charges; the ledger's rows are gone unless they are *kept*."""
     found = month.found(now, seeded=seeded)
-    document = ReportDocument.of(report(found, month.policy, MONTH, now, team)).document()
+    told_of = report(found, month.policy, MONTH, now, team)
+    document = ReportDocument.of(told_of, cluster_name="prod-lon1").document()
     lives: Iterable[NodeLife] = month.lives if kept else ()
     told = pieces(found.attributed, month.policy) if kept else ()
     return document, as_focus(
@@ -118,13 +87,26 @@ def small(*lives: NodeLife, **changes: Any) -> SimulatedMonth:
     return SimulatedMonth(**{"lives": list(lives) or [a_life(lasts=8)], **given, **changes})
 
 
-def test_every_mandatory_column_is_there_with_its_type_and_not_null() -> None:
+def test_every_mandatory_column_is_there_and_no_unknown_one_without_the_prefix() -> None:
+    assert {name for name, column in SPECIFIED.items() if column.mandatory} <= set(COLUMNS)
+    assert {name for name in COLUMNS if not name.startswith("x_")} <= set(SPECIFIED)
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["with its ledger", "without"])
+def test_every_value_has_the_type_of_its_column_and_is_null_only_where_that_is_allowed(kept: bool) -> None:
+    rows = charges(a_month(), seeded=Decimal("12.30"), kept=kept)
+    assert len(rows) > 30
+    assert [(name, row[name]) for row in rows for name, column in OURS.items() if not column.takes(row[name])] == []
+
+
+def test_no_unit_and_no_name_stands_without_its_quantity_or_id() -> None:
     rows = charges(a_month(), seeded=Decimal("12.30"))
-    assert len(rows) > 100
-    assert set(NOT_NULL) | set(NULLABLE) | set(OF_USAGE) <= set(COLUMNS)
-    for row in rows:
-        assert [name for name, fits in NOT_NULL.items() if not fits(row[name])] == []
-        assert [name for name, fits in NULLABLE.items() if row[name] and not fits(row[name])] == []
+    assert [(row[of], row[name]) for row in rows for of, name in TOGETHER if row[name] and not row[of]] == []
+
+
+def test_the_cluster_is_the_billing_account_by_id_and_by_name() -> None:
+    rows = charges(small())
+    assert {(row["BillingAccountId"], row["BillingAccountName"]) for row in rows} == {("a-cluster", "prod-lon1")}
 
 
 def test_usage_has_what_usage_must_have() -> None:
@@ -145,6 +127,12 @@ def test_every_cost_adds_up_to_the_report_to_the_cent(team: str | None, now: dat
     rows = read(table)
     assert Decimal(document["usd"]) > 40
     assert {usd(rows, column) for column in COSTS} == {Decimal(document["usd"])}
+
+
+def test_the_charges_of_everybody_add_up_to_the_ledger_to_the_cent() -> None:
+    month = a_month()
+    ledger = sum((share.usd for share in month.found(AFTER).attributed.shares), ZERO)
+    assert usd(charges(month)) == in_cents(ledger)
 
 
 def test_each_team_and_each_use_adds_up_to_the_report_to_the_cent() -> None:

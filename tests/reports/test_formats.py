@@ -13,13 +13,13 @@ import pytest
 
 from receiver.core.model.overrides import Override, OverrideKind
 from receiver.core.model.policy import Budget
-from receiver.core.model.text import span
+from receiver.core.model.text import dollars, span
 from receiver.core.report.report import Spoke, report
 from receiver.core.report.rightsizing import InUse
 from receiver.reports import formats
 from receiver.reports.document import ReportDocument
 from receiver.reports.formats import as_csv, as_text
-from receiver.reports.screen import dollars, fine_dollars, percent
+from receiver.reports.screen import percent
 from receiver.web.api.reports import standalone
 from tests.core.report.builders import A100_X8, AFTER, L40S, MONTH, a_life, at
 from tests.core.report.simulated import a_month
@@ -106,7 +106,7 @@ def of_work(report: Mapping[str, Any]) -> Iterator[str]:
     yield from (span(report["waits"][key]) for key in ("p50", "p95", "longest"))
     yield from (dollars(report["per_workload_usd"]), dollars(report["per_completed_usd"]))
     for unit in report["units"]:
-        yield from (unit["name"], unit["why_not"] if unit["usd_per"] is None else fine_dollars(unit["usd_per"]))
+        yield from (unit["name"], unit["why_not"] if unit["usd_per"] is None else dollars(unit["usd_per"]))
 
 
 def of_right_sizing(report: Mapping[str, Any]) -> Iterator[str]:

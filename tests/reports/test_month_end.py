@@ -72,9 +72,9 @@ def test_each_scope_that_wants_it_is_told_once(store: SqlStore) -> None:
     for hours in range(48):
         sender.look(DUE + hours * HOUR)
     assert titles(store) == [
-        "GPU costs in 2026-10: USD 12,370.10",
-        "GPU costs of team vision in 2026-10: USD 1,431.91",
-        "GPU costs of team search in 2026-10: USD 7,990.56",
+        "GPU costs in 2026-10: $12,370.10",
+        "GPU costs of team vision in 2026-10: $1,431.91",
+        "GPU costs of team search in 2026-10: $7,990.56",
     ]
 
 
@@ -114,7 +114,7 @@ def test_while_usage_is_not_known_up_to_then_the_report_waits(store: SqlStore) -
     assert titles(store) == []
     stands = DUE
     sender.look(DUE + timedelta(minutes=5))
-    assert titles(store) == ["GPU costs in 2026-10: USD 12,370.10"]
+    assert titles(store) == ["GPU costs in 2026-10: $12,370.10"]
 
 
 @pytest.mark.parametrize(("days", "sent"), [(6, 1), (7, 0), (20, 0)])
@@ -140,10 +140,10 @@ def test_the_message_says_what_a_team_lead_asks_first(store: SqlStore) -> None:
     month_end(store, policy).look(DUE)
     [stored] = store.notices_due(DUE + HOUR)
     lines = stored.notice.body.splitlines()
-    assert lines[0] == "Budget: 57% of USD 2,500.00."
-    assert lines[1] == "Efficiency 88% (target 70%): USD 179.27 paid for idle GPUs that pods held."
+    assert lines[0] == "Budget: 57% of $2,500.00."
+    assert lines[1] == "Efficiency 88% (target 70%): $179.27 paid for idle GPUs that pods held."
     assert lines[2].startswith("67 workloads completed, 12 failed; the median wait was ")
-    assert lines[3].startswith("Most: vision/Job/train-138 USD 41.55, ")
+    assert lines[3].startswith("Most: vision/Job/train-138 $41.55, ")
     assert lines[-1] == "Full report: gpu-autoscaler report --month 2026-10 --team vision, or /costs on the server."
 
 

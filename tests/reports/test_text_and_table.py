@@ -55,6 +55,16 @@ def test_no_line_of_a_simulated_month_is_longer_than_80_columns(team: str | None
     assert [line for line in lines if len(line) > 80] == []
 
 
+def test_the_report_begins_with_the_clusters_name_and_a_table_has_it_as_a_fact() -> None:
+    found = ReportDocument.of(small().report(), cluster_name="prod-lon1").document()
+    assert next(as_text(found)).startswith("prod-lon1: GPU report 2026-10")
+    assert facts_of(found)["cluster_name"] == "prod-lon1"
+
+
+def test_a_report_of_an_older_server_has_no_clusters_name() -> None:
+    assert next(as_text(document(small().report()))).startswith("GPU report 2026-10")
+
+
 def test_long_names_do_not_widen_a_line_and_keep_both_their_ends() -> None:
     usage = [a_usage(workload=LONG, hours=6, owner=Owner(team="t" * 63), peak_memory=0.99)]
     units = (UnitOfWork(name="word " * 40, query="q"), UnitOfWork(name="w" * 200, query="q"))

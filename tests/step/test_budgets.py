@@ -35,7 +35,7 @@ def test_an_allowance_raised_at_run_time_is_bought_from_and_survives_a_restart(s
     again = Life(world=life.world, policy=life.policy, store=store)
     again.run(MINUTE)
     assert again.required() == 1
-    assert "The cluster budget of 2026-11 was set to USD 50.00" in again.notices()
+    assert "The cluster budget of 2026-11 was set to $50.00" in again.notices()
 
 
 def test_an_allowance_of_the_month_before_is_not_in_force(store: Store) -> None:
@@ -120,6 +120,4 @@ def test_a_pod_that_only_its_teams_budget_refuses_is_told_once_while_the_pool_gr
     told = [(args[0], args[1]) for _, args in life.writes("record_event") + again.writes("record_event")]
     assert sorted(told) == [("ml/mine-0", "NotTriggerScaleUp"), ("ml/theirs-0", "TriggeredScaleUp")]
     [said] = [e.message for e in life.world.events if e.name == "mine-0" and e.reason == "NotTriggerScaleUp"]
-    assert said.startswith(
-        "GPU pool l40s does not grow for it: within_budget: budget of team research: USD 0.00 of 1.00"
-    )
+    assert said.startswith("GPU pool l40s does not grow for it: within_budget: budget of team research: $0.00 of $1.00")

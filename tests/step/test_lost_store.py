@@ -327,4 +327,4 @@ def test_a_difference_is_told_once_a_month(store: Store) -> None:
         life.pass_time(10 * HOUR)
         life.step()
     told = [t for t in life.notices() if "differ" in t]
-    assert told == [f"Civo's charges and our ledger differ by USD 11.61 for {SIZE} in 2026-11"]
+    assert told == [f"Civo's charges and our ledger differ by $11.61 for {SIZE} in 2026-11"]

@@ -46,7 +46,7 @@ def test_a_growth_is_told_with_whose_work_it_is_for_and_what_is_left_of_the_budg
     said = lines(notice)
     assert said["Why"] == "2 GPUs wait for ml/train-0, ml/train-1: 2 more nodes."
     assert said["For"].endswith(" of team vision (2 pods, 2 GPUs).")
-    assert said["Cost"] == "USD 2.58 an hour (before: 0.00); budget left: USD 100.00 of 100.00 for 2026-11."
+    assert said["Cost"] == "$2.58 an hour (before: $0.00); budget left: $100.00 of $100.00 for 2026-11."
     assert said["Next"] == "usable by 12:20 UTC; if not, a message says that it is stuck."
     assert notice.decision is not None
 
@@ -59,7 +59,7 @@ def test_a_removal_is_told_with_the_reason_that_began_it_though_another_decision
     notice = the(life, Cause.SHRANK)
     said = lines(notice)
     assert "no GPU pod, and the next paid hour begins within 5m; idle since 12:0" in said["Why"]
-    assert said["Cost"] == "USD 0.00 an hour (before: 1.29); budget left: USD 98.71 of 100.00 for 2026-11."
+    assert said["Cost"] == "$0.00 an hour (before: $1.29); budget left: $98.71 of $100.00 for 2026-11."
     begun = store.decision(notice.decision or 0)
     assert begun is not None
     assert begun.decision.target == 0

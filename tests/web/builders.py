@@ -154,7 +154,7 @@ def a_waiting_pod(name: str = "train-llm-2", **more: Any) -> dict[str, Any]:
         "since": ago(minutes=4, seconds=4),
         "priority": 0,
         "state": "held",
-        "detail": "GPU pool l40s does not grow: within_budget: budget hold at 80%: USD 4010.00 of 5000.00 spent",
+        "detail": "GPU pool l40s does not grow: within_budget: budget hold at 80%: $4,010.00 of $5,000.00 spent",
         "pool": L40S,
         "rule": "within_budget",
         "decision": 42,

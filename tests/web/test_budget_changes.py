@@ -34,7 +34,7 @@ def test_an_allowance_is_kept_for_this_month_told_and_acted_upon_at_once() -> No
         why="a deadline",
         at=NOW,
     )
-    assert notice.title == "The cluster budget of 2026-03 was set to USD 6,000.00"
+    assert notice.title == "The cluster budget of 2026-03 was set to $6,000.00"
     assert notice.body.startswith("Why: ada: a deadline.\nNext: it applies to 2026-03 only")
     assert store.log == ["change_budget", "wake"]
     assert (answer.status_code, answer.json["monthly_usd"], answer.json["who"]) == (200, "6000", "ada")
@@ -45,7 +45,7 @@ def test_a_pool_is_kept_by_its_id_and_shown_by_its_name() -> None:
     answer = post(store, scope="pool", name="l40s", monthly_usd=12.5)
     [(change, notice)] = store.budget_changes
     assert (change.name, change.monthly_usd, answer.json["name"]) == (L40S, Decimal("12.5"), "l40s")
-    assert notice.title == "The budget of pool l40s of 2026-03 was set to USD 12.50"
+    assert notice.title == "The budget of pool l40s of 2026-03 was set to $12.50"
 
 
 def test_delete_goes_back_to_the_configured_allowance() -> None:

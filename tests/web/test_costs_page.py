@@ -117,8 +117,9 @@ def test_names_are_escaped_on_the_page_and_in_the_file() -> None:
 
 
 def test_the_file_stands_alone() -> None:
-    html = standalone(document(client_of(a_month())), "0.1.0")
+    html = standalone({**document(client_of(a_month())), "cluster_name": "prod-lon1"}, "0.1.0")
     well_formed(html)
+    assert "<title>Costs of October 2026, everybody – GPU autoscaler · prod-lon1</title>" in html
     assert "Costs of October 2026" in html
     assert "<style>" in html
     assert not [a for tag, a in Page(html).elements if tag in {"link", "script", "img"} or "href" in a or "src" in a]

@@ -92,7 +92,7 @@ def test_a_concern_says_how_long_why_what_happens_and_what_to_do() -> None:
             a_concern(
                 what="does not grow",
                 since=ago(minutes=6),
-                why="the budget: USD 80 of 100 spent",
+                why="the budget: $80.00 of $100.00 spent",
                 doing="it waits",
                 todo="raise the budget",
                 guide="runbooks/GpuBudgetHold.md",
@@ -101,7 +101,7 @@ def test_a_concern_says_how_long_why_what_happens_and_what_to_do() -> None:
         )
     )
     assert "l40s does not grow." in found
-    assert "For 6 min. The budget: USD 80 of 100 spent. It waits." in found
+    assert "For 6 min. The budget: $80.00 of $100.00 spent. It waits." in found
     assert "To do: raise the budget." in found
     assert "Decision&nbsp;42" in found
     assert found.endswith("What to do")

@@ -10,10 +10,10 @@ from receiver.core.model.actions import Reason, Verdict
 from receiver.core.model.model import BIND, Node, Source, SourceState
 from receiver.core.model.overrides import Override, why_waiting
 from receiver.core.model.signals import SignalAction
-from receiver.core.model.text import lasting, listed, some
+from receiver.core.model.text import dollars, lasting, listed, some
 from receiver.core.model.windows import next_change
 from receiver.core.money.budget import BudgetStage, Refusal, month_of
-from receiver.core.money.cost import HOUR, amount, unit_price
+from receiver.core.money.cost import HOUR, unit_price
 from receiver.core.scaling.guardrails import Case, FewerRequested, StuckNodes, Uncounted
 from receiver.core.scaling.market import goes_early
 from receiver.core.scaling.removal import is_kept, removal_backs_off
@@ -108,8 +108,8 @@ def within_budget(reason: Reason, case: Case) -> Said:
         elif view.unknown:
             changes.append((f"{title}: its spend must be known again: {view.unknown}", None))
         elif case.pool.price_usd_per_hour is not None:
-            raise_by = f"raise it by at least USD {amount(lacking(refusal, case))} for this month"
-            changes.append((f"{title}: {raise_by} (it is USD {amount(view.monthly)}): gpu-autoscaler budget set", None))
+            raise_by = f"raise it by at least {dollars(lacking(refusal, case))} for this month"
+            changes.append((f"{title}: {raise_by} (it is {dollars(view.monthly)}): gpu-autoscaler budget set", None))
         if view.stage is BudgetStage.HOLD and not (refusal.passing or view.unpriced or view.unknown):
             passing = "work of a passing priority class (budget.passing) would be bought for up to the stop"
             changes.append((f"{title}: {passing}", None))

@@ -4,6 +4,8 @@ import math
 import re
 from collections.abc import Sequence
 from datetime import timedelta
+from decimal import Decimal, InvalidOperation
+from typing import Any
 
 # Control characters but tab and line breaks; what turns the direction of reading around; separators that some readers
 # take for the end of a line. Terminals, logs and people's eyes obey them.
@@ -23,6 +25,28 @@ def cut(text: str, longest: int) -> str:
 def some(count: int, noun: str) -> str:
     """*count* and *noun*, in the plural unless there is exactly one: ``1 node``, ``0 nodes``."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def number(value: Any) -> Decimal | None:
+    """*value* as a finite Decimal, or None if it is no number."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
+        return None
+    try:
+        found = Decimal(str(value))
+    except InvalidOperation:
+        return None
+    return found if found.is_finite() else None
+
+
+def dollars(value: Any, otherwise: str = "unknown") -> str:
+    """*value* USD for people: ``$1,234.50``, ``-$5.00``; below $1 with as many digits as matter (``$0.0004``)."""
+    found = number(value)
+    if found is None:
+        return otherwise
+    digits = 2 if abs(found) >= 1 else min(6, max(4, -found.adjusted()))
+    rounded = found.quantize(Decimal(1).scaleb(-digits))
+    whole, _, cents = f"{abs(rounded):,f}".partition(".")
+    return f"{'-' if rounded < 0 else ''}${whole}.{cents[:2]}{cents[2:].rstrip('0')}"
 
 
 def listed(names: Sequence[str], most: int = 3) -> str:

@@ -15,6 +15,7 @@ from receiver.core.model.actions import Action, ActionKind, Outcome, OutcomeKind
 from receiver.core.model.model import Facts, PoolState, Stage
 from receiver.core.model.pods import Pod, Workload, gpus_of
 from receiver.core.model.policy import Budget, BudgetChange, Policy, Pool, Scope
+from receiver.core.model.text import dollars
 from receiver.core.money.cost import unit_price
 
 HOUR = timedelta(hours=1)
@@ -137,12 +138,12 @@ class BudgetView:
             return f"{self.title}: the spend is not known: {self.unknown}"
         if self.unpriced:
             return f"{self.title}: the spend is unknown: no price for {', '.join(self.unpriced)}"
-        spent = f"USD {self.spent:.2f} of {self.monthly:.2f} spent in {self.month}"
+        spent = f"{dollars(self.spent)} of {dollars(self.monthly)} spent in {self.month}"
         if self.closed_to(passing=passing):
             line = self.hold_at if self.stage is BudgetStage.HOLD else self.stop_at
             return f"{self.title} {self.stage} at {line:.0%}: {spent}"
         left = max(Decimal(0), self.left)
-        return f"{self.title}: {spent} and {self.reserved:.2f} reserved; the USD {left:.2f} left is not enough"
+        return f"{self.title}: {spent} and {dollars(self.reserved)} reserved; the {dollars(left)} left is not enough"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

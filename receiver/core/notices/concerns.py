@@ -12,6 +12,7 @@ from typing import Any
 from receiver.core.model.model import BIND, Facts, Source
 from receiver.core.model.policy import Fallback, Policy
 from receiver.core.model.signals import SignalAction
+from receiver.core.model.text import dollars
 from receiver.core.money.budget import BudgetStage
 from receiver.core.notices import configuration_notices, wording
 from receiver.core.notices.notice import GUIDES, Cause, Concern, Level, Notice, Seen, Severity
@@ -164,7 +165,7 @@ def _sources(seen: Seen) -> Iterator[Concern]:
             what=f"{known.title} does not answer: {known.stops}",
             since=state.since,
             why=state.detail or "no answer",
-            cost=f"all pools together {wording.usd(sum(priced, Decimal(0)))} an hour",
+            cost=f"all pools together {dollars(sum(priced, Decimal(0)))} an hour",
             doing="; ".join(part for part in (known.goes_on, "running nodes stay") if part)
             + ". A message follows when it answers again",
             todo="To see every source: gpu-autoscaler status",
@@ -236,7 +237,7 @@ def _budgets(seen: Seen) -> Iterator[Concern]:
                 kind=f"budget_{view.stage}",
                 level=level,
                 what=f"{wording.capital(view.title)} is past its {view.stage} line",
-                why=f"{wording.usd(view.spent)} of {view.monthly:,.2f} spent ({view.ratio:.0%})",
+                why=f"{dollars(view.spent)} of {dollars(view.monthly)} spent ({view.ratio:.0%})",
                 doing=doing,
                 todo="" if level is Level.WARN else "To raise it: gpu-autoscaler budget set",
             )

@@ -7,7 +7,7 @@ from decimal import Decimal
 from receiver.core.model.charges import EXPLAINED, WORTH_TELLING
 from receiver.core.model.model import Facts
 from receiver.core.model.policy import BudgetChange, Policy, Pool, Scope
-from receiver.core.model.text import listed, some, span
+from receiver.core.model.text import dollars, listed, some, span
 from receiver.core.money.budget import Budgets, BudgetStage, BudgetView, Intent
 from receiver.core.notices import wording
 from receiver.core.notices.notice import Cause, Notice, Severity
@@ -50,7 +50,7 @@ def budget_changed(change: BudgetChange, title: str) -> Notice:
     """The notice of an amount that an operator set or reset; *title* is what people call the budget."""
     said, reset = f"The {title} is back to the configured amount", ""
     if change.monthly_usd is not None:
-        said = f"The {title} of {change.month} was set to {wording.usd(change.monthly_usd)}"
+        said = f"The {title} of {change.month} was set to {dollars(change.monthly_usd)}"
         reset = f"To reset it: gpu-autoscaler budget reset{_option(change.scope, change.name)} --why REASON"
     return Notice(
         cause=Cause.BUDGET_CHANGED,
@@ -83,19 +83,19 @@ def _budget_line(view: BudgetView, topic: str, now: datetime, *, closes: bool) -
             until = f"the month ends ({wording.moment(view.ends_at, now)})" if view.ends_at else "the month ends"
             after = f"this lasts until {until} or the budget is raised"
     left = view.monthly - view.spent
-    rest = f"{wording.usd(left)} left" if left >= 0 else f"overspent by {wording.usd(-left)}"
+    rest = f"{dollars(left)} left" if left >= 0 else f"overspent by {dollars(-left)}"
     more = f". Not counted: {listed(view.uncounted)}" if view.uncounted else ""
-    cost, burn = f"{wording.usd(view.per_hour)} an hour now", view.forecast.burn
+    cost, burn = f"{dollars(view.per_hour)} an hour now", view.forecast.burn
     return Notice(
         cause=_BUDGET_CAUSES[view.stage],
         topic=topic,
         key=f"{view.month}|{view.monthly:f}|{view.stage}",
         title=f"GPU {view.title} {title}",
         body=wording.worded(
-            f"{wording.usd(view.spent)} of {view.monthly:,.2f} spent ({view.ratio:.0%}), {rest}{more}",
+            f"{dollars(view.spent)} of {dollars(view.monthly)} spent ({view.ratio:.0%}), {rest}{more}",
             effect,
             why=f"{view.change.who} set this amount: {view.change.why}" if view.change is not None else "",
-            cost=cost if burn is None else f"{cost}; at this rate {wording.usd(burn)} by the month's end",
+            cost=cost if burn is None else f"{cost}; at this rate {dollars(burn)} by the month's end",
             after=after,
             do=do,
         ),
@@ -112,7 +112,7 @@ def _option(scope: Scope, name: str) -> str:
 
 def _line_ahead(view: BudgetView, ratio: Decimal, now: datetime) -> str:
     ahead = view.monthly * ratio - view.spent
-    line = f"{ratio:.0%} ({wording.usd(view.monthly * ratio)})"
+    line = f"{ratio:.0%} ({dollars(view.monthly * ratio)})"
     if view.per_hour <= 0 or ahead <= 0:
         return line
     at = now + timedelta(hours=float(ahead / view.per_hour))
@@ -263,7 +263,7 @@ def of_charges(facts: Facts, policy: Policy) -> Iterable[Notice]:
             cause=Cause.CHARGES_DIFFER,
             topic=f"charges:{size.size}",
             key=charged.month,
-            title=f"Civo's charges and our ledger differ by {wording.usd(off)} for {size.size} in {charged.month}",
+            title=f"Civo's charges and our ledger differ by {dollars(off)} for {size.size} in {charged.month}",
             body=wording.worded(*named, after=after, do="All of them: GET /api/v1/charges"),
             severity=Severity.WARNING,
         )
@@ -286,7 +286,7 @@ def report_notice(found: Report) -> Notice:
         cause=Cause.REPORT,
         topic=report_topic(found.team),
         key=found.month.name,
-        title=f"GPU costs{whose} in {found.month.name}: USD {found.everything.total.usd:,.2f}",
+        title=f"GPU costs{whose} in {found.month.name}: {dollars(found.everything.total.usd)}",
         body="\n".join(_report_lines(found)),
         severity=Severity.WARNING if below or found.unpriced else Severity.INFO,
     )
@@ -296,15 +296,15 @@ def _report_lines(found: Report) -> Iterator[str]:
     if found.unpriced:
         yield f"Too low: nodes of {', '.join(found.unpriced)} have no price."
     if found.budget is not None and found.budget.ratio is not None:
-        yield f"Budget: {found.budget.ratio:.0%} of USD {found.budget.monthly_usd:,.2f}."
+        yield f"Budget: {found.budget.ratio:.0%} of {dollars(found.budget.monthly_usd)}."
     whole = found.everything
     if whole.efficiency is None:
         yield "No GPU-hours were paid for."
     else:
         idle, free = whole.of(PaidFor.IDLE), whole.of(PaidFor.UNALLOCATED)
-        unheld = f", USD {free.usd:,.2f} for GPUs that no pod held" if found.team is None else ""
+        unheld = f", {dollars(free.usd)} for GPUs that no pod held" if found.team is None else ""
         ratios = f"{whole.efficiency:.0%} (target {found.efficiency_target:.0%})"
-        yield f"Efficiency {ratios}: USD {idle.usd:,.2f} paid for idle GPUs that pods held{unheld}."
+        yield f"Efficiency {ratios}: {dollars(idle.usd)} paid for idle GPUs that pods held{unheld}."
     jobs, waits = found.jobs, found.waits
     waited = f"; the median wait was {span(waits.p50.total_seconds())}" if waits.p50 is not None else ""
     yield f"{some(jobs.completed, 'workload')} completed, {jobs.failed} failed{waited}."
@@ -315,13 +315,13 @@ def _report_lines(found: Report) -> Iterator[str]:
     for cost in found.units:
         if cost.usd_per is not None:
             per = f"{cost.unit.per} {cost.unit.name}" if cost.unit.per != 1 else cost.unit.name
-            yield f"Cost per {per}: USD {cost.usd_per:,.4f}."
+            yield f"Cost per {per}: {dollars(cost.usd_per)}."
     if found.right_sizes:
         saves = sum(size.saves_usd for size in found.right_sizes)
-        yield f"{some(len(found.right_sizes), 'workload')} would fit a smaller size, which would save USD {saves:,.2f}."
+        yield f"{some(len(found.right_sizes), 'workload')} would fit a smaller size, which would save {dollars(saves)}."
     team = f" --team {found.team}" if found.team else ""
     yield f"Full report: gpu-autoscaler report --month {found.month.name}{team}, or /costs on the server."
 
 
 def _costs_of(parts: Sequence[Subtotal], unnamed: str) -> str:
-    return ", ".join(f"{part.name or unnamed} USD {part.total.usd:,.2f}" for part in parts[:CONSUMERS])
+    return ", ".join(f"{part.name or unnamed} {dollars(part.total.usd)}" for part in parts[:CONSUMERS])

@@ -18,7 +18,7 @@ from receiver.core.model.overrides import (
     named,
 )
 from receiver.core.model.policy import Policy, Pool
-from receiver.core.model.text import listed, some
+from receiver.core.model.text import dollars, listed, some
 from receiver.core.money.cost import HOUR
 from receiver.core.notices import wording
 from receiver.core.notices.notice import GUIDES, Cause, Notice, Severity
@@ -72,21 +72,21 @@ def _removal(question: Question, policy: Policy) -> Sequence[str]:
 def _growth(question: Question, pool: Pool, wanted: Wanted, policy: Policy) -> Sequence[str]:
     more = some(question.to_count - question.from_count, "more node")
     limit = pool.approval.growth_above_usd_per_hour if pool.approval else None
-    above = f" (approval is required above USD {limit:.2f})" if limit is not None else ""
+    above = f" (approval is required above {dollars(limit)})" if limit is not None else ""
     lines = [f"{more[:1].upper()}{more[1:]}: {hourly_cost(question)} an hour{above}."]
     if wanted.asking:
         asking = wording.asked_by([pod for workload in wanted.asking for pod in workload.pods], policy)
         lines.append(f"For: {wording.sentence(wording.whose(asking))}")
     view = wanted.budget
     if view is not None:
-        left = max(Decimal(0), view.left)
-        lines.append(f"Budget {view.month}: {wording.usd(view.spent)} of {view.monthly:,.2f} spent, {left:,.2f} left.")
+        spent, left = f"{dollars(view.spent)} of {dollars(view.monthly)} spent", dollars(max(Decimal(0), view.left))
+        lines.append(f"Budget {view.month}: {spent}, {left} left.")
     return lines
 
 
 def hourly_cost(question: Question) -> str:
     """What the nodes of *question* cost an hour."""
-    return "an unknown price" if question.usd_per_hour is None else wording.usd(question.usd_per_hour)
+    return dollars(question.usd_per_hour, "an unknown price")
 
 
 def unanswered(question: Question) -> str:

@@ -3,12 +3,11 @@ costs and what happens next, each on a line of its own."""
 
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
-from decimal import Decimal
 from typing import Any
 
 from receiver.core.model.pods import Pod
 from receiver.core.model.policy import Policy, Pool, Scope
-from receiver.core.model.text import cut, listed, some
+from receiver.core.model.text import cut, dollars, listed, some
 from receiver.core.money.budget import Budgets, BudgetStage, BudgetView, team_of
 
 LONGEST_SENTENCE = 280  # characters of a text from outside: Civo, a scheduler, a person
@@ -47,17 +46,12 @@ def minutes(length: timedelta) -> int:
     return max(1, round(length / timedelta(minutes=1)))
 
 
-def usd(amount: Decimal) -> str:
-    """*amount* as people write it: ``USD 1,250.50``."""
-    return f"USD {amount:,.2f}"
-
-
 def an_hour(pool: Pool | None, nodes: int, before: int | None = None) -> str:
     """What *nodes* nodes of *pool* cost an hour, and what it was with *before* nodes."""
     if pool is None or pool.price_usd_per_hour is None:
         return "the price of a node is not known"
-    was = "" if before is None else f" (before: {pool.price_usd_per_hour * before:,.2f})"
-    return f"{usd(pool.price_usd_per_hour * nodes)} an hour{was}"
+    was = "" if before is None else f" (before: {dollars(pool.price_usd_per_hour * before)})"
+    return f"{dollars(pool.price_usd_per_hour * nodes)} an hour{was}"
 
 
 def tightest(budgets: Budgets, pool: str, teams: Collection[str] = ()) -> BudgetView | None:
@@ -75,8 +69,8 @@ def money_left(view: BudgetView | None) -> str:
     left = view.monthly - view.spent
     stage = "" if view.stage is BudgetStage.OK else f", past its {view.stage} line"
     name = "" if view.scope is Scope.CLUSTER and not stage else f" ({view.title}{stage})"
-    over = f"budget overspent by {usd(-left)}" if left < 0 else f"budget left: {usd(left)}"
-    return f"{over} of {view.monthly:,.2f} for {view.month}{name}"
+    over = f"budget overspent by {dollars(-left)}" if left < 0 else f"budget left: {dollars(left)}"
+    return f"{over} of {dollars(view.monthly)} for {view.month}{name}"
 
 
 def costs(

@@ -109,13 +109,13 @@ def _document_of(parts: WebParts, month: Month, now: datetime) -> dict[str, Any]
         closed = parts.store.closed_report(month.name, scope_of(team), now)
         if closed is None:
             raise _unknown(team or "", month, [part["name"] for part in everybody["teams"] if part["name"]])
-        return ReportDocument.model_validate(closed).document()
+        return ReportDocument.model_validate({**closed, "cluster_name": parts.cluster_name}).document()
     found = report_of(parts.store, parts.policy, month, now, team)
     of_policy = (*(parts.policy.budget.teams if parts.policy.budget else ()), *parts.policy.reports.monthly.teams)
     if team and not found.lines and not found.jobs.seen and team not in of_policy:
         known = report_of(parts.store, parts.policy, month, now).teams
         raise _unknown(team, month, sorted({part.name for part in known if part.name}))
-    return ReportDocument.of(found).document()
+    return ReportDocument.of(found, cluster_name=parts.cluster_name).document()
 
 
 def _unknown(team: str, month: Month, known: list[str]) -> Problem:
@@ -129,6 +129,7 @@ def _shown(document: Mapping[str, Any]) -> dict[str, Any]:
     length = calendar.monthrange(first.year, first.month)[1]
     return {
         "report": document,
+        "cluster_name": document.get("cluster_name", ""),
         "title": f"{first:%B %Y}",
         "before": f"{first - timedelta(days=1):%Y-%m}",
         "after": f"{first + timedelta(days=length):%Y-%m}" if document["over"] else None,

@@ -10,9 +10,9 @@ from typing import Any
 from jinja2 import ChainableUndefined, Environment, PackageLoader, StrictUndefined, Undefined
 from markupsafe import Markup, escape
 
-from receiver.core.model.text import brief, some, span
+from receiver.core.model.text import brief, dollars, number, some, span
 from receiver.reports.formats import assumed, foreseen, minute, standstill
-from receiver.reports.screen import UNKNOWN, dollars, fine_dollars, moment, number
+from receiver.reports.screen import UNKNOWN, moment
 from receiver.reports.screen import percent as spaced_percent
 
 
@@ -75,7 +75,7 @@ def before(value: Any, then: Any) -> str:
 
 OWN_NAMES = (ago, assumed, before, brief, clock, count, foreseen, hours, lasting, percent, some, stamp, standstill)
 FILTERS: dict[str, Callable[..., Any]] = {function.__name__: function for function in OWN_NAMES}
-FILTERS |= {"fine_usd": fine_dollars, "moment": minute, "usd": dollars}
+FILTERS |= {"moment": minute, "usd": dollars}
 
 
 def alone(template: str, sheets: Sequence[str], undefined: type[Undefined] = ChainableUndefined, **values: Any) -> str:
@@ -95,6 +95,7 @@ def replay_page(traces: Sequence[Mapping[str, Any]], ratios: Mapping[str, Any], 
         StrictUndefined,
         policy_of=_policy,
         version=version,
+        cluster_name="",
         traces=[_shown(trace) for trace in traces],
         ratios=ratios,
     )

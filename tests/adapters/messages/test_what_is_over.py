@@ -108,12 +108,12 @@ def test_what_goes_on_is_told_as_it_is_when_it_is_sent(
     wire.post(CHAT_API)
     outbox = an_outbox(store, clock)
     for topic in ("held:l40s:within_maximum", "held:l40s:within_budget"):
-        store.say(held(topic=topic, body="USD 1.00 spent"), clock.at)
+        store.say(held(topic=topic, body="$1.00 spent"), clock.at)
         deliver(outbox, clock, clock.at + 10 * SECOND)
     deliver(outbox, clock, clock.at + 4 * MINUTE)
-    store.stand([held(body="USD 9.00 spent"), held(topic="held:l40s:within_maximum")], clock.at, complete=True)
+    store.stand([held(body="$9.00 spent"), held(topic="held:l40s:within_maximum")], clock.at, complete=True)
     deliver(outbox, clock, clock.at + 10 * MINUTE)
-    assert told(wire)[1]["message"].startswith("USD 9.00 spent\n")
+    assert told(wire)[1]["message"].startswith("$9.00 spent\n")
 
 
 def test_what_a_destination_has_is_not_told_again_when_it_ends_before_another_got_it(store: SqlStore) -> None:

@@ -26,7 +26,7 @@ GROWN = Notice(
     topic="action:5f3c",
     key="grow:1:3:confirmed",
     title="GPU pool l40s: 1 -> 3 nodes",
-    body="Why: 2 pods wait for *2* GPUs (ml_team/train_1).\nBudget 2026-11: USD 120.00 of 5000.00 spent (2%).",
+    body="Why: 2 pods wait for *2* GPUs (ml_team/train_1).\nBudget 2026-11: $120.00 of $5,000.00 spent (2%).",
     severity=Severity.SUCCESS,
 )
 
@@ -71,7 +71,7 @@ def test_slack_gets_title_and_text_in_one_attachment(wire: responses.RequestsMoc
             {
                 "title": "GPU pool l40s: 1 -&gt; 3 nodes",
                 "text": "Why: 2 pods wait for *2* GPUs (ml_team/train_1).\n"
-                "Budget 2026-11: USD 120.00 of 5000.00 spent (2%).",
+                "Budget 2026-11: $120.00 of $5,000.00 spent (2%).",
                 "color": "#3AA337",
                 "footer": "gpu-autoscaler",
             }
@@ -89,7 +89,7 @@ def test_telegram_gets_a_bold_title_and_the_text_as_html(wire: responses.Request
         "chat_id": 12315544,
         "parse_mode": "HTML",
         "text": "<b>GPU pool l40s: 1 -&gt; 3 nodes</b>\r\nWhy: 2 pods wait for *2* GPUs (ml_team/train_1).\r\n"
-        "Budget 2026-11: USD 120.00 of 5000.00 spent (2%).",
+        "Budget 2026-11: $120.00 of $5,000.00 spent (2%).",
         "disable_notification": False,
         "disable_web_page_preview": True,
     }

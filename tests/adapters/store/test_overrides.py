@@ -132,7 +132,7 @@ def test_a_change_comes_back_exactly_and_is_told(store: SqlStore) -> None:
     store.change_budget(RAISED, budget_changed(RAISED, "budget of team research"))
     assert kept(store) == (RAISED,)
     assert [n.notice.title for n in store.notices_due(NOW)] == [
-        "The budget of team research of 2026-11 was set to USD 1,250.50"
+        "The budget of team research of 2026-11 was set to $1,250.50"
     ]
 
 

@@ -146,7 +146,7 @@ def test_a_pod_that_a_guardrail_holds_is_told_the_pool_the_rule_and_its_sentence
     assert (fate.state, fate.rule, fate.pool) == (State.HELD, "within_budget", "l40s-id")
     assert fate.detail == (
         "GPU pool l40s does not grow for it: within_budget:"
-        " cluster budget hold at 80%: USD 4010.00 of 5000.00 spent in 2026-11"
+        " cluster budget hold at 80%: $4,010.00 of $5,000.00 spent in 2026-11"
     )
 
 

@@ -76,7 +76,7 @@ def test_a_pools_own_budget_holds_that_pool_and_says_whose_it_is() -> None:
     assert (decisions["poor"].target, decisions["rich"].target) == (0, 1)
     assert within(decisions["poor"]) == (
         Verdict.HOLDS,
-        "budget of pool poor hold at 80%: USD 8.00 of 10.00 spent in 2026-11",
+        "budget of pool poor hold at 80%: $8.00 of $10.00 spent in 2026-11",
     )
 
 
@@ -96,7 +96,7 @@ def test_the_accounts_budget_covers_growth_of_every_pool() -> None:
     policy = a_policy(budget=a_budget(account_usd=Decimal(100)))
     found = facts(a_state(), waiting=[a_pod()], spend=spent(account=Decimal("99.99")))
     _, decisions = run(found, policy)
-    assert within(decisions["l40s"])[1] == "account budget hold at 80%: USD 99.99 of 100.00 spent in 2026-11"
+    assert within(decisions["l40s"])[1] == "account budget hold at 80%: $99.99 of $100.00 spent in 2026-11"
 
 
 def test_while_the_accounts_charges_are_not_known_nothing_grows() -> None:
@@ -158,7 +158,7 @@ def test_a_team_beyond_its_hold_waits_and_is_told_so_while_another_gets_its_node
         spend=spent(teams={"research": Decimal(8)}),
     )
     assignment, decisions = run(found, policy)
-    why = "budget of team research hold at 80%: USD 8.00 of 10.00 spent in 2026-11"
+    why = "budget of team research hold at 80%: $8.00 of $10.00 spent in 2026-11"
     assert decisions["l40s"].target == 1
     assert within(decisions["l40s"]) == (Verdict.LIMITS, why)
     assert {key: said.why for key, said in assignment.pools["l40s-id"].refused.items()} == {"ml/mine": why}
@@ -296,7 +296,7 @@ def test_a_passing_class_that_the_reservation_does_not_cover_is_told_of_the_rese
     policy = a_policy(budget=Budget(monthly_usd=Decimal(100), passing=PASSING))
     found = facts(a_state(a_busy_node()), waiting=[a_pod(priority_class="production")], spend=spent("98.50"))
     assignment, decisions = run(found, policy)
-    why = "cluster budget: USD 98.50 of 100.00 spent in 2026-11 and 1.29 reserved; the USD 0.21 left is not enough"
+    why = "cluster budget: $98.50 of $100.00 spent in 2026-11 and $1.29 reserved; the $0.21 left is not enough"
     assert within(decisions["l40s"])[1] == why
     assert assignment.pools["l40s-id"].refused["ml/train"].why == why
     [uncovered] = decisions["l40s"].evidence["uncovered"]

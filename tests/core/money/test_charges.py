@@ -381,7 +381,7 @@ def told(compared: Comparison, **billing: Any) -> list[str]:
 def test_a_difference_is_told_only_above_the_tolerance() -> None:
     found = a_comparison([a_charge(10, 20, 10)], [lived()])  # six hours: USD 7.74
     assert told(found) == []
-    title = f"Civo's charges and our ledger differ by USD 7.74 for {SIZE} in 2026-11"
+    title = f"Civo's charges and our ledger differ by $7.74 for {SIZE} in 2026-11"
     assert told(found, charges_tolerance_usd=Decimal("7.73")) == [title]
     assert told(found, charges_tolerance_usd=Decimal("7.74")) == []
 

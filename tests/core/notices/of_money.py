@@ -20,7 +20,7 @@ from tests.core.notices.scene import L40S, NUMBER, POLICY, busy, known, pool_of
 from tests.core.report.simulated import a_month
 
 a_lived_month = cache(a_month)
-STOPPED = "cluster budget stop at 100%: USD 5012.40 of 5000.00 spent in 2026-11"
+STOPPED = "cluster budget stop at 100%: $5,012.40 of $5,000.00 spent in 2026-11"
 RAISED = BudgetChange(
     scope=Scope.CLUSTER, name="", month="2026-11", monthly_usd=Decimal(6500), who="ada", why="release week", at=NOW
 )
@@ -54,7 +54,7 @@ def _dear(name: str) -> Charge:
 
 
 def _kept_out(did: str, sentence: str, *, over: bool = False) -> Notice:
-    why = "cluster budget hold at 80%: USD 4012.00 of 5000.00 spent in 2026-11"
+    why = "cluster budget hold at 80%: $4,012.00 of $5,000.00 spent in 2026-11"
     return money_notices.kept_out("ml", did, sentence, Intent(month="2026-11", why=why), over=over)
 
 

@@ -137,7 +137,7 @@ def test_every_scope_is_told_for_itself() -> None:
 def test_the_stop_says_what_it_stops(scope: Scope, effect: str) -> None:
     [said] = Told().step(a_view(100, scope=scope, name="x"))
     assert effect in said.body
-    assert said.body.startswith("USD 100.00 of 100.00 spent (100%), USD 0.00 left.")
+    assert said.body.startswith("$100.00 of $100.00 spent (100%), $0.00 left.")
 
 
 def test_a_key_of_an_older_version_is_no_reason_to_be_silent() -> None:

@@ -206,7 +206,7 @@ def test_a_pod_that_has_its_node_and_does_not_start_is_told() -> None:
     assert notice.body.splitlines() == [
         "Why: it was given n1 of GPU pool l40s and is not running after 20m.",
         "For: pod ml/train, no team label (1 GPU).",
-        "Cost: USD 1.29 an hour.",
+        "Cost: $1.29 an hour.",
         "Next: the node is kept for it.",
         "Look at: kubectl describe pod -n ml train (image, volume, init container)",
     ]
@@ -315,7 +315,7 @@ def test_a_count_that_somebody_else_changed_is_told() -> None:
     drift = Drift(at=NOW, from_count=1, to_count=3)
     notice = the_one(facts(a_state(required=1)), drifts={"l40s-id": drift})
     assert notice.title == "GPU pool l40s: node count changed outside the autoscaler, 1 -> 3"
-    assert "Cost: USD 3.87 an hour (before: 1.29)" in notice.body
+    assert "Cost: $3.87 an hour (before: $1.29)" in notice.body
     assert "Next: the new count is kept; idle nodes go in their time." in notice.body
     assert (notice.topic, notice.key) == ("drift:l40s-id:1:3", f"{NOW:%Y-%m-%dT%H}")
 

@@ -301,7 +301,7 @@ def test_the_message_about_nodes_says_what_keeping_them_costs_and_what_comes_wit
     assert (notice.title, notice.question) == ("GPU pool l40s: remove n1 at 12:15 UTC?", question.id)
     assert notice.body.splitlines()[:3] == [
         "n1 runs no GPU pod, and the next paid hour starts at 12:20 UTC.",
-        "Keeping it costs USD 1.29 for another hour.",
+        "Keeping it costs $1.29 for another hour.",
         "Without an answer by 12:15 UTC it is removed.",
     ]
 
@@ -315,7 +315,7 @@ def test_the_message_about_many_nodes_names_a_few_and_says_from_when_on() -> Non
     assert (notice.title, notice.decision) == ("GPU pool l40s: remove 5 nodes from 12:15 UTC on?", 42)
     assert notice.body.splitlines()[:3] == [
         "n0, n1, n2 and 2 more nodes run no GPU pod, and their next paid hours start by 12:24 UTC.",
-        "Keeping them costs USD 6.45 for another hour.",
+        "Keeping them costs $6.45 for another hour.",
         "Without an answer by 12:15 UTC they are removed, each before its next paid unit.",
     ]
 
@@ -331,9 +331,9 @@ def test_the_message_about_growth_says_what_it_costs_and_what_is_left() -> None:
     notice = asked(question, policy, assign(found, policy).pools["l40s-id"])
     assert notice.title == "GPU pool l40s: grow from 0 to 5 nodes?"
     assert notice.body.splitlines()[:4] == [
-        "5 more nodes: USD 6.45 an hour (approval is required above USD 5.00).",
+        "5 more nodes: $6.45 an hour (approval is required above $5.00).",
         "For: pod ml/p0, no team label (1 GPU), pod ml/p1, no team label (1 GPU) and 3 more.",
-        "Budget 2026-11: USD 20.50 of 100.00 spent, 79.50 left.",
+        "Budget 2026-11: $20.50 of $100.00 spent, $79.50 left.",
         "Without an answer by 13:15 UTC it does not grow; a new request follows.",
     ]
 

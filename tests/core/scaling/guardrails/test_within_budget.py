@@ -56,8 +56,8 @@ def test_the_next_hour_of_every_running_node_is_reserved() -> None:
 
 def test_at_the_hold_the_reason_says_what_was_spent_and_what_would_let_it_grow() -> None:
     decision = growing(budget("100"), spend=spent("80"))
-    assert held(decision, RULE).detail == "cluster budget hold at 80%: USD 80.00 of 100.00 spent in 2026-11"
-    raised = "cluster budget: raise it by at least USD 0.01 for this month (it is USD 100): gpu-autoscaler budget set"
+    assert held(decision, RULE).detail == "cluster budget hold at 80%: $80.00 of $100.00 spent in 2026-11"
+    raised = "cluster budget: raise it by at least $0.01 for this month (it is $100.00): gpu-autoscaler budget set"
     passing = "work of a passing priority class (budget.passing) would be bought for up to the stop"
     assert remedies(decision, RULE) == {
         raised: None,
@@ -68,9 +68,9 @@ def test_at_the_hold_the_reason_says_what_was_spent_and_what_would_let_it_grow()
 
 def test_of_a_part_the_reason_says_what_is_left_and_how_much_more_all_of_it_takes() -> None:
     decision = growing(budget("4"), pods=5)
-    left = "USD 0.00 of 4.00 spent in 2026-11 and 0.00 reserved; the USD 4.00 left is not enough"
+    left = "$0.00 of $4.00 spent in 2026-11 and $0.00 reserved; the $4.00 left is not enough"
     assert cut(decision, RULE).detail == f"cluster budget: {left}"
-    raised = "cluster budget: raise it by at least USD 2.45 for this month (it is USD 4): gpu-autoscaler budget set"
+    raised = "cluster budget: raise it by at least $2.45 for this month (it is $4.00): gpu-autoscaler budget set"
     assert remedies(decision, RULE) == {raised: None, NEXT_MONTH: DECEMBER}
     assert growing(budget("6.45"), pods=5).target == 5
 
@@ -106,5 +106,5 @@ def test_a_teams_budget_is_to_be_raised_by_what_all_its_work_takes_and_not_by_wh
     work = [*(a_pod(f"v{n}", labels={"team": "vision"}) for n in range(3)), a_pod("other")]
     decision = decision_on(a_state(), policy, waiting=work, spend=replace(spent("0"), teams={}))
     assert decision.target == 2
-    raised = "raise it by at least USD 1.87 for this month (it is USD 2): gpu-autoscaler budget set"
+    raised = "raise it by at least $1.87 for this month (it is $2.00): gpu-autoscaler budget set"
     assert remedies(decision, RULE) == {f"budget of team vision: {raised}": None, NEXT_MONTH: DECEMBER}

@@ -1,0 +1,50 @@
+"""The help of every command fits a terminal of 80 columns, each command and option on one line."""
+
+from collections.abc import Iterator
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from receiver.cli.main import main
+
+WIDTH = 80
+
+
+def helps(command: click.Command = main, path: tuple[str, ...] = ()) -> Iterator[tuple[str, str]]:
+    """The help of *command* and of all below it, by name, as on a terminal of WIDTH columns."""
+    said = CliRunner(env={"COLUMNS": str(WIDTH)}).invoke(main, [*path, "--help"], prog_name="gpu-autoscaler").stdout
+    yield " ".join(["gpu-autoscaler", *path]), said
+    if isinstance(command, click.Group):
+        for name, below in command.commands.items():
+            yield from helps(below, (*path, name))
+
+
+HELPS = dict(helps())
+
+
+def part(said: str, title: str) -> list[str]:
+    """The lines below *title* in a help."""
+    return said.partition(f"\n{title}:\n")[2].partition("\n\n")[0].splitlines()
+
+
+def test_every_command_is_looked_at() -> None:
+    assert {"gpu-autoscaler replay", "gpu-autoscaler budget set", "gpu-autoscaler explain pod"} <= set(HELPS)
+
+
+@pytest.mark.parametrize("name", HELPS)
+def test_no_line_is_wider_than_the_terminal(name: str) -> None:
+    assert [line for line in HELPS[name].splitlines() if len(line) > WIDTH] == []
+
+
+@pytest.mark.parametrize("name", HELPS)
+def test_each_option_has_one_line(name: str) -> None:
+    options = part(HELPS[name], "Options")
+    assert "-h, --help" in options[-1]
+    assert [line for line in options if not line.startswith("  -")] == []
+
+
+@pytest.mark.parametrize("name", HELPS)
+def test_what_a_command_does_is_one_line_there_and_uncut_in_the_list_above_it(name: str) -> None:
+    assert HELPS[name].splitlines()[3] == ""
+    assert [line for line in part(HELPS[name], "Commands") if line.endswith("...") or line.startswith("   ")] == []

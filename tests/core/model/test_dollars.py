@@ -1,0 +1,55 @@
+"""Money for people: one function writes it, everywhere."""
+
+import re
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import receiver
+from receiver.core.model.text import dollars
+
+ANOTHER_FORMATTER = re.compile(r"USD \{|\} USD|\$\{[^}]*:|:,\.2f")
+
+
+@pytest.mark.parametrize(
+    ("usd", "text"),
+    [
+        ("1234.5", "$1,234.50"),
+        ("-5", "-$5.00"),
+        ("0", "$0.00"),
+        ("-0.00", "$0.00"),
+        ("1E+3", "$1,000.00"),
+        ("1.006", "$1.01"),
+        ("0.125", "$0.125"),
+        ("0.33333", "$0.3333"),
+        ("0.0004", "$0.0004"),
+        ("0.0000024", "$0.000002"),
+        ("0.99999", "$1.00"),
+        ("-1E-20", "$0.00"),
+    ],
+)
+def test_an_amount_has_cents_and_below_a_dollar_the_digits_that_matter(usd: str, text: str) -> None:
+    assert dollars(Decimal(usd)) == text
+    assert dollars(usd) == text
+
+
+@given(st.decimals(-(10**12), 10**12, places=2))
+def test_whole_cents_are_read_back_as_they_were(usd: Decimal) -> None:
+    said = dollars(usd)
+    assert re.fullmatch(r"-?\$\d{1,3}(,\d{3})*\.\d\d", said)
+    assert Decimal(said.replace("$", "").replace(",", "")) == usd
+
+
+@pytest.mark.parametrize("nothing", [None, "", "NaN", True, "many"])
+def test_what_is_no_amount_is_unknown_and_never_zero(nothing: object) -> None:
+    assert dollars(nothing) == "unknown"
+    assert dollars(nothing, "-") == "-"
+
+
+def test_no_other_code_writes_money() -> None:
+    own, root = "core/model/text.py", Path(receiver.__path__[0])
+    others = {path: ANOTHER_FORMATTER.findall(path.read_text()) for path in root.rglob("*.py")}
+    assert {str(path) for path, found in others.items() if found and not str(path).endswith(own)} == set()
