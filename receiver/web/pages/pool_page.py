@@ -270,7 +270,7 @@ def add_pool_page(routes: Blueprint, parts: WebParts) -> None:
         now, since = scene.now, scene.now - SPANS[asked]
         entry = scene.found.pool(wanted.id)
         sampled = parts.store.samples(since, now, pool=wanted.id)
-        decisions = parts.store.decisions(pool=wanted.id, limit=READ)
+        decisions = parts.store.decisions(DecisionFilter(pool=wanted.id), limit=READ)
         happened, cut = _happened(parts, wanted, since, now, decisions)
         latest = DecisionDocument.of_stored(decisions[0], parts) if decisions else None
         lives = [life for life in parts.store.node_lives(since) if life.pool == wanted.id]
