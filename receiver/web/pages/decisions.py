@@ -8,12 +8,11 @@ from typing import Any
 from flask import Blueprint, render_template, request, url_for
 
 from receiver.core.explain.rules import RULES
-from receiver.core.model.text import span
 from receiver.ports import DecisionKind
 from receiver.web.api.documents import DecisionDocument, explained
-from receiver.web.api.request_parts import SPANS, Last, decisions_asked
+from receiver.web.api.request_parts import Last, decisions_asked
 from receiver.web.api.routes import decision_asked
-from receiver.web.pages.overview import names_of, page_of, scene_of
+from receiver.web.pages.overview import names_of, scene_of
 from receiver.web.pages.show import node_name, with_names
 from receiver.web.parts import WebParts
 
@@ -30,8 +29,7 @@ def add_decisions(routes: Blueprint, parts: WebParts) -> None:
         """List decisions, newest first; *before* the number of one leads to older ones."""
         said = {name: text for name, text in request.args.items() if text}  # a form sends its empty fields, too
         found = parts.store.decisions(decisions_asked(parts, said), limit=ROWS + 1)
-        shown = {name: said[name] for name in FILTERS if name in said}
-        older = {**shown, "before": found[ROWS - 1].id} if len(found) > ROWS else None
+        shown: dict[str, Any] = {name: said[name] for name in FILTERS if name in said}
         scene = scene_of(parts)
         return render_template(
             "decisions.html",
@@ -41,11 +39,11 @@ def add_decisions(routes: Blueprint, parts: WebParts) -> None:
             decisions=[DecisionDocument.of_stored(stored, parts) for stored in found[:ROWS]],
             asked=shown,
             newest=url_for("pages.decisions", **shown) if "before" in said else None,
-            older=url_for("pages.decisions", **older) if older else None,
+            older=url_for("pages.decisions", **shown, before=found[ROWS - 1].id) if len(found) > ROWS else None,
             pools=[(pool.name, pool.name) for pool in parts.policy.pools],
             kinds=[(kind, kind) for kind in DecisionKind],
             rules=[(rule, rule) for rule in RULES],
-            spans=[(last, f"the last {span(SPANS[last].total_seconds())}") for last in Last],
+            spans=[(last, f"the last {last[:-1]} {last[-1]}") for last in Last],
         )
 
     @routes.get("/decisions/<number>")
@@ -79,11 +77,12 @@ def names_in(decision: DecisionDocument) -> dict[str, str]:
 def steps(decision: DecisionDocument, guide: Callable[[str], str]) -> Iterator[dict[str, Any]]:
     """Yield every reason with its *number*, the target *before* it, what its rule *means* and the address of the whole
     explanation, which *guide* gives. A *quiet* one left the target; with nothing left to judge it was not *asked*."""
-    target = decision.from_count
+    target, names = decision.from_count, names_in(decision)
     for number, reason in enumerate(decision.reasons, 1):
         rule = RULES.get(reason.rule)  # None for one that this version does not have any more
         yield {
             **dict(reason),
+            "detail": with_names(reason.detail, names),
             "number": number,
             "before": target,
             "means": rule.meaning if rule else "",

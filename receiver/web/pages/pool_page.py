@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from flask import Blueprint, render_template, request
 
@@ -22,8 +22,8 @@ from receiver.web.api.documents import DecisionDocument
 from receiver.web.api.request_parts import invalid, pool_called
 from receiver.web.api.summary import figures
 from receiver.web.pages.decisions import steps
-from receiver.web.pages.show import node_name
 from receiver.web.pages.overview import concerns, page_of, scene_of, usable_in
+from receiver.web.pages.show import node_name
 from receiver.web.parts import WebParts
 
 LANES = 40
@@ -317,4 +317,3 @@ def _happened(
     oldest = [d.decision.at for d in decisions[READ - 1 :]] + [a.action.opened_at for a in actions[READ - 1 :]]
     cut = any(at > since for at in oldest) or len(messages) == READ
     return sorted((event for event in found if event.at >= since), key=lambda event: event.at, reverse=True), cut
-

@@ -103,7 +103,23 @@ def with_names(text: Any, names: Mapping[str, str]) -> str:
     return shown
 
 
-OWN_NAMES = (ago, assumed, before, brief, clock, count, foreseen, hours, lasting, node_name, percent, pod_word, some, stamp, standstill)
+OWN_NAMES = (
+    ago,
+    assumed,
+    before,
+    brief,
+    clock,
+    count,
+    foreseen,
+    hours,
+    lasting,
+    node_name,
+    percent,
+    pod_word,
+    some,
+    stamp,
+    standstill,
+)
 FILTERS: dict[str, Callable[..., Any]] = {function.__name__: function for function in OWN_NAMES}
 FILTERS |= {"fine_usd": fine_dollars, "moment": minute, "usd": dollars}
 
