@@ -89,7 +89,16 @@ def tab(opened: Tab) -> Tab:
     return opened
 
 
-def test_axe_finds_nothing_serious_light_and_dark_and_on_a_phone(place: str, tab: Tab) -> None:
+@pytest.fixture
+def unfolded(tab: Tab) -> Iterator[Tab]:
+    """That page with everything unfolded."""
+    tab.page.evaluate("document.querySelectorAll('details:not([open])').forEach(e => e.open = e.wasFolded = true)")
+    yield tab
+    tab.page.evaluate("document.querySelectorAll('details').forEach(e => e.open = e.open && !e.wasFolded)")
+
+
+def test_axe_finds_nothing_serious_light_and_dark_and_on_a_phone(place: str, unfolded: Tab) -> None:
+    tab = unfolded
     found = [f"wide: {finding}" for finding in findings(tab.page)]
     tab.page.emulate_media(color_scheme="dark")  # changes nothing but colours
     found += [f"dark: {finding}" for finding in findings(tab.page, only=CONTRAST)]
@@ -100,8 +109,8 @@ def test_axe_finds_nothing_serious_light_and_dark_and_on_a_phone(place: str, tab
     assert found == []
 
 
-def test_no_page_scrolls_sideways(tab: Tab) -> None:
-    out = {}
+def test_no_page_scrolls_sideways(unfolded: Tab) -> None:
+    tab, out = unfolded, {}
     for width in (320, 375, 768, 1030):
         tab.page.set_viewport_size({"width": width, "height": 700})
         out[width] = tab.page.evaluate(OUTSIDE)

@@ -116,6 +116,21 @@ def test_a_tile_shows_no_number_that_is_not_known() -> None:
     assert "Cost per hour unknown a price is missing" in tiles(showing(well(price_usd_per_hour=None)))
 
 
+def test_a_tile_says_so_when_all_gpus_that_are_paid_for_are_busy() -> None:
+    assert tiles(showing(well(required=2, busy=2))).startswith("GPUs busy 2 of 2 all that are paid for")
+
+
+def test_the_first_concerns_show_what_to_do_and_the_others_their_first_line() -> None:
+    html = page(store=concerned(*(a_concern("bad", what=f"is stuck {n} times") for n in range(5))))
+    assert [a for tag, a in Page(html.partition('id="more-concerns"')[0]).elements if tag == "details"][:5] == [
+        {"open": None},
+        {"open": None},
+        {"open": None},
+        {},
+        {},
+    ]
+
+
 def test_of_more_pods_than_are_kept_the_tile_counts_pods() -> None:
     assert "Pods waiting 812 longest 4 min" in tiles(showing(waiting=[a_waiting_pod()], waiting_total=812))
 
