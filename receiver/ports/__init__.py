@@ -13,6 +13,8 @@ from receiver.core.model.signals import Alert, Silence
 from receiver.core.model.usage import Activity, Course, EndedPod, Sample
 from receiver.ports.store import Arrival as Arrival
 from receiver.ports.store import CommonStore as CommonStore
+from receiver.ports.store import DecisionFilter as DecisionFilter
+from receiver.ports.store import DecisionKind as DecisionKind
 from receiver.ports.store import Delivery as Delivery
 from receiver.ports.store import Grounds as Grounds
 from receiver.ports.store import GroundsKept as GroundsKept

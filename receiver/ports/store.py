@@ -4,6 +4,7 @@ transaction and raises TryLater when the database fails. Months are calendar mon
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import Any, Protocol
 
 from receiver.core.explain.samples import NodeTurn, PoolSample
@@ -50,6 +51,31 @@ class StoredDecision:
 
     id: int
     decision: Decision
+
+
+class DecisionKind(StrEnum):
+    """What a decision came to, in the words of a filter."""
+
+    GROW = "grow"
+    SHRINK = "shrink"
+    BLOCKED = "blocked"  # a rule holds, and the size stays
+    STEADY = "steady"  # no rule holds, and the size stays
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionFilter:
+    """Which decisions are listed; None lets all pass. *rule* must have said more than that it allows the change. They
+    are made at *since* or later and before *until*, and have numbers below *before*."""
+
+    pool: str | None = None
+    rule: str | None = None
+    kind: DecisionKind | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    before: int | None = None
+
+
+EVERY_DECISION = DecisionFilter()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,7 +261,9 @@ class StepStore(CommonStore, Protocol):
 class ReadStore(CommonStore, Protocol):
     """Calls of pages, API, metrics and reports that read."""
 
-    def decisions(self, *, pool: str | None = None, limit: int = 50) -> Sequence[StoredDecision]: ...  # newest first
+    def decisions(self, only: DecisionFilter = EVERY_DECISION, *, limit: int = 50) -> Sequence[StoredDecision]:
+        """Return the decisions that *only* lets pass, newest first."""
+
     def grounds(self, number: int) -> GroundsKept | None: ...  # None: not stored
     def beside(self, stored: StoredDecision) -> tuple[int | None, int | None]: ...  # None: there is none
     def followed(self, number: int) -> Sequence[StoredAction]: ...  # oldest first

@@ -16,8 +16,9 @@ from receiver.web.api import reports
 from receiver.web.api import routes as api
 from receiver.web.auth import access
 from receiver.web.pages import answers, forms, guides
+from receiver.web.pages.decisions import add_decisions
 from receiver.web.pages.overview import add_overview
-from receiver.web.pages.pool_page import add_decisions, add_pool_page
+from receiver.web.pages.pool_page import add_pool_page
 from receiver.web.pages.show import FILTERS
 from receiver.web.parts import HEADERS, NO_STORE, WebInstruments, WebParts
 

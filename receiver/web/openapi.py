@@ -9,12 +9,14 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from receiver.core.explain.rules import RULES
 from receiver.core.model.policy import Scope
 from receiver.core.money.attribution import By
+from receiver.ports import DecisionKind
 from receiver.reports.document import SUFFIX, ReportDocument
 from receiver.reports.picture import ChargesDocument, PoolDocument, WaitingPod
 from receiver.web.api import documents as api
-from receiver.web.api.request_parts import DEFAULT_LIMIT, LONGEST_TEXT, MAX_LIMIT
+from receiver.web.api.request_parts import DEFAULT_LIMIT, LONGEST_TEXT, MAX_LIMIT, Last
 from receiver.web.api.summary import SummaryDocument
 
 Schema = dict[str, Any]
@@ -97,6 +99,15 @@ _FORMAT = ("format", _words(("json", "focus"), "json by default; focus is CSV of
 _ALERTNAME = ("alertname", {**TEXT, "description": "those of this name"})
 _EXCLUDE = ("exclude", _words(("steps",), "leave out whether steps succeed"))
 
+_WHICH_DECISIONS = (
+    ("rule", _words(tuple(RULES), "those in which it did not just allow the change")),
+    ("kind", _words(list(DecisionKind))),
+    ("last", _words(list(Last), "made within this time")),
+    ("from", {**MOMENT, "description": "made then or later"}),
+    ("until", {**MOMENT, "description": "made before"}),
+    ("before", {**COUNT, "description": "with a lower number"}),
+)
+
 REQUESTS = (
     Request("/webhook", "webhook", "Take one delivery of Alertmanager", api.DeliveryTaken, (400, 401, 413, 503),
             method="post", body=api.AlertmanagerPayload, status=202, token=WEBHOOK),
@@ -111,7 +122,8 @@ REQUESTS = (
     Request("waiting", "waiting", "Pods that wait for GPUs, in the order of service", WaitingPod, (400, 404),
             headers={**_STEP, **_TOTAL}, **_LISTS),
     Request("waiting/{namespace}/{name}", "waitingPod", "One of them", WaitingPod, (404,), **_STEPS),
-    Request("decisions", "decisions", "The newest decisions", api.DecisionDocument, (400, 404), **_LISTS, **_STEPS),
+    Request("decisions", "decisions", "The newest decisions", api.DecisionDocument, (400, 404), many=True,
+            query=(_POOL, _LIMIT, *_WHICH_DECISIONS), **_STEPS),
     Request("decisions/{number}", "decision", "One of them, explained", api.ExplainedDecision, (400, 404)),
     Request("decisions/{number}/grounds", "grounds", "What it was made from, to make it again", api.GroundsDocument,
             (400, 404)),

@@ -27,6 +27,8 @@ def _question(stack: LiveStack) -> str:
 
 PLACES: Mapping[str, str | Callable[[LiveStack], str]] = {
     "overview": "/",
+    "decisions": "/decisions",
+    "decisions-of-a-filter": "/decisions?pool=l40s&kind=grow&last=24h",
     "decision-grow": _decision(verdict="grow"),
     "decision-shrink": _decision(verdict="shrink"),
     "decision-hold": _decision(verdict="hold", pool_name="a100"),

@@ -15,6 +15,7 @@ from tests.browser.places import ANSWERS_404, PLACES, path_of, token_for
 
 ON_A_PHONE = (
     "overview",
+    "decisions",
     "decision-grow",
     "costs",
     "pool-held",
@@ -24,6 +25,17 @@ ON_A_PHONE = (
     "log-in",
     "runbook",
 )  # a kind each
+IN_THREE_SCREENS = (
+    "overview",
+    "decisions",
+    "decision-grow",
+    "decision-shrink",
+    "decision-hold",
+    "costs",
+    "pool",
+    "pool-held",
+    "sources",
+)
 NPM = "66a8aaa95a8b044a7fd74a5435873bf04ff65a1ca75567c921b7509742085a14"  # package/axe.min.js of axe-core 4.12.1
 
 # What sticks out may be cut off by an ancestor and never scroll: each element is asked, but for what scrolls in itself.
@@ -77,7 +89,16 @@ def tab(opened: Tab) -> Tab:
     return opened
 
 
-def test_axe_finds_nothing_serious_light_and_dark_and_on_a_phone(place: str, tab: Tab) -> None:
+@pytest.fixture
+def unfolded(tab: Tab) -> Iterator[Tab]:
+    """That page with everything unfolded."""
+    tab.page.evaluate("document.querySelectorAll('details:not([open])').forEach(e => e.open = e.wasFolded = true)")
+    yield tab
+    tab.page.evaluate("document.querySelectorAll('details').forEach(e => e.open = e.open && !e.wasFolded)")
+
+
+def test_axe_finds_nothing_serious_light_and_dark_and_on_a_phone(place: str, unfolded: Tab) -> None:
+    tab = unfolded
     found = [f"wide: {finding}" for finding in findings(tab.page)]
     tab.page.emulate_media(color_scheme="dark")  # changes nothing but colours
     found += [f"dark: {finding}" for finding in findings(tab.page, only=CONTRAST)]
@@ -88,8 +109,8 @@ def test_axe_finds_nothing_serious_light_and_dark_and_on_a_phone(place: str, tab
     assert found == []
 
 
-def test_no_page_scrolls_sideways(tab: Tab) -> None:
-    out = {}
+def test_no_page_scrolls_sideways(unfolded: Tab) -> None:
+    tab, out = unfolded, {}
     for width in (320, 375, 768, 1030):
         tab.page.set_viewport_size({"width": width, "height": 700})
         out[width] = tab.page.evaluate(OUTSIDE)
@@ -100,10 +121,11 @@ def test_no_page_scrolls_sideways(tab: Tab) -> None:
 def test_tab_goes_through_a_page_from_the_skip_link_on_and_what_has_the_focus_is_seen(tab: Tab) -> None:
     passed = stops(tab.page)
 
-    assert list(passed)[:6] == [
+    assert list(passed)[:7] == [
         "Skip to the content",
         "GPU autoscaler prod-lon1",
         "Overview",
+        "Decisions",
         "Costs",
         "Sources",
         "Docs",
@@ -156,10 +178,12 @@ def test_the_skip_link_leads_past_the_navigation(browser: Browser, url: str) -> 
 def test_the_overview_shows_every_pool_as_it_is(browser: Browser, scene: LiveStack, url: str) -> None:
     with a_tab(browser, url) as tab:
         tab.page.goto("/")
+        assert "ml/quantum-0" not in tab.page.inner_text("main")
+        tab.page.evaluate("document.querySelectorAll('details').forEach(e => e.open = true)")
         said = tab.page.inner_text("main")
 
     for what in (
-        "2 nodes on the way",  # l40s has grown
+        "2 on the way",  # l40s has grown
         "ml/pretrain-0",  # waits for h100, whose stock was out when the scene began; later its budget holds it
         "silenced in Alertmanager by ben",  # a100
         "Pin of 1 node by ada",  # batch
@@ -171,14 +195,26 @@ def test_the_overview_shows_every_pool_as_it_is(browser: Browser, scene: LiveSta
         assert what in said
 
 
-def test_a_decision_fits_on_three_screens_of_a_phone(browser: Browser, scene: LiveStack, url: str) -> None:
-    heights = {}
-    with a_tab(browser, url, PHONE) as tab:
-        for place in ("decision-grow", "decision-shrink", "decision-hold"):
-            tab.page.goto(path_of(place, scene))
-            heights[place] = tab.page.evaluate("document.documentElement.scrollHeight")
+@pytest.mark.parametrize("where", IN_THREE_SCREENS)
+def test_a_page_fits_on_three_screens_of_a_phone(browser: Browser, scene: LiveStack, url: str, where: str) -> None:
+    with a_tab(browser, url, PHONE, token=token_for(where)) as tab:
+        tab.page.goto(path_of(where, scene))
 
-    assert {place: height for place, height in heights.items() if height > 3 * PHONE["height"]} == {}
+        assert tab.page.evaluate("document.documentElement.scrollHeight") <= 3 * PHONE["height"]
+
+
+def test_decisions_are_filtered_by_keyboard_without_scripts(browser: Browser, scene: LiveStack, url: str) -> None:
+    with a_tab(browser, url, PHONE, scripts=False) as tab:
+        tab.page.goto("/decisions")
+        tab.page.get_by_label("Result").focus()
+        tab.page.keyboard.type("blocked")
+        go_to(tab.page, "Show")
+        tab.page.keyboard.press("Enter")
+        tab.page.wait_for_url("**kind=blocked**")
+
+        states = tab.page.locator(".decisions .chip").all_inner_texts()
+        assert states
+        assert set(states) == {"blocked"}
 
 
 def test_an_approval_request_fits_on_one_screen_of_a_phone(browser: Browser, scene: LiveStack, url: str) -> None:
@@ -227,7 +263,7 @@ def test_a_page_brings_itself_up_to_date_and_leaves_scroll_focus_and_what_was_un
         page = tab.page
         page.clock.install()
         page.goto("/")
-        unfolded = page.locator("main details").last
+        unfolded = page.locator("#decisions-fold")
         unfolded.locator("summary").click()
         # One of the newest, as new ones push the last off the page, and the first in view: a new one comes in above.
         link = page.locator("main .decisions a").element_handles()[0]

@@ -40,7 +40,7 @@ class Shown:
 
     @property
     def desired(self) -> Any:
-        """Where the page says how many nodes are desired."""
+        """Where the page says how many nodes are ready of those desired."""
         return self.page.locator("#now-region .figures dd").first
 
     @property
@@ -71,7 +71,7 @@ def shown(browser: Browser) -> Iterator[Shown]:
             given.page = tab.page
             given.page.clock.install()
             given.page.goto(PATH)
-            expect(given.desired).to_have_text("4")
+            expect(given.desired).to_have_text("3 of 4")
             yield given
     finally:
         server.shutdown()
@@ -91,7 +91,7 @@ def test_a_region_in_which_somebody_wrote_waits_and_the_others_go_on(shown: Show
     expect(shown.updates).to_contain_text("What you write in or select waits for you")
     expect(shown.page.locator("#why-region")).not_to_contain_text("stale")
     expect(shown.page.locator("#mine")).to_have_value("half a sentence")
-    expect(shown.desired).to_have_text("4")
+    expect(shown.desired).to_have_text("3 of 4")
 
 
 def test_selected_text_stays_selected_until_the_reader_lets_go(shown: Shown) -> None:
@@ -99,11 +99,11 @@ def test_selected_text_stays_selected_until_the_reader_lets_go(shown: Shown) -> 
     shown.now(wanted=7)
     shown.later()
     expect(shown.updates).to_contain_text("waits for you")
-    assert "Desired" in shown.page.evaluate("getSelection().toString()")
+    assert "Nodes ready" in shown.page.evaluate("getSelection().toString()")
 
     shown.page.evaluate("getSelection().removeAllRanges()")
     shown.later()
-    expect(shown.desired).to_have_text("7")
+    expect(shown.desired).to_have_text("3 of 7")
 
 
 def test_a_server_that_fails_is_told_and_updates_go_on_when_it_is_back(shown: Shown) -> None:
@@ -111,12 +111,12 @@ def test_a_server_that_fails_is_told_and_updates_go_on_when_it_is_back(shown: Sh
     shown.later()
     expect(shown.updates).to_contain_text("Updates stopped: the server answers 503.")
     expect(shown.page.get_by_role("link", name="Reload")).to_be_visible()
-    expect(shown.desired).to_have_text("4")
+    expect(shown.desired).to_have_text("3 of 4")
 
     shown.answers = None
     shown.now(wanted=7)
     shown.later()
-    expect(shown.desired).to_have_text("7")
+    expect(shown.desired).to_have_text("3 of 7")
     expect(shown.updates).to_contain_text("Updates every 15 s.")
     expect(shown.page.get_by_role("link", name="Reload")).to_have_count(0)
 
@@ -139,15 +139,15 @@ def test_updates_can_be_paused_and_go_on_at_once(shown: Shown) -> None:
     shown.page.get_by_role("button", name="Pause updates").click()
     shown.now(wanted=7)
     shown.later()
-    expect(shown.desired).to_have_text("4")
+    expect(shown.desired).to_have_text("3 of 4")
 
     shown.page.get_by_role("button", name="Go on updating").click()
-    expect(shown.desired).to_have_text("7")
+    expect(shown.desired).to_have_text("3 of 7")
 
 
 def test_an_element_that_says_the_same_is_the_same_element_after_an_update(shown: Shown) -> None:
     kept = shown.page.evaluate_handle("document.querySelector('#nodes-region tbody tr:nth-child(2)')")
     shown.now(wanted=7)
     shown.later()
-    expect(shown.desired).to_have_text("7")
+    expect(shown.desired).to_have_text("3 of 7")
     assert kept.evaluate("row => row.isConnected")

@@ -10,7 +10,7 @@ import pytest
 from receiver.adapters.store import open_store
 from receiver.core.model.policy import Budget
 from receiver.core.notices.notice import Cause, Notice
-from receiver.ports import Store, TryLater, WontWork
+from receiver.ports import DecisionFilter, Store, TryLater, WontWork
 from tests.adapters.store.builders import migrated
 from tests.step.harness import Life, a_job, a_policy, a_world
 from tests.step.stories.bench import idle_nodes, two_pools
@@ -78,7 +78,7 @@ def test_what_is_told_of_a_pool_leads_to_its_decision(store: Store) -> None:
     life = Life(world=a_world(), policy=a_policy(budget=Budget(monthly_usd=Decimal(1))), store=store)
     life.submit(a_job())
     life.step()
-    (kept,) = store.decisions(pool="l40s-id", limit=1)
+    (kept,) = store.decisions(DecisionFilter(pool="l40s-id"), limit=1)
     assert the(life, Cause.HELD).decision == kept.id
 
 

@@ -19,6 +19,7 @@ from receiver.core.report.report import Spoke
 from receiver.core.report.rightsizing import InUse
 from receiver.ports import (
     Arrival,
+    DecisionFilter,
     Delivery,
     GroundsKept,
     Leader,
@@ -29,6 +30,7 @@ from receiver.ports import (
     StoredOverride,
     TryLater,
 )
+from receiver.ports.store import EVERY_DECISION
 
 ALL_THE_TIME = Watch(since=datetime(2020, 1, 1, tzinfo=UTC), until=datetime(2030, 1, 1, tzinfo=UTC))
 
@@ -78,6 +80,7 @@ class FakeStore:
 
     log: list[str] = field(default_factory=list)
     down: TryLater | None = None
+    decisions_asked: DecisionFilter = EVERY_DECISION
     broken: Exception | None = None
     deliveries: list[tuple[Delivery, datetime]] = field(default_factory=list)
     picture: tuple[Mapping[str, Any], datetime] | None = None
@@ -122,9 +125,11 @@ class FakeStore:
         self._called("snapshot")
         return self.picture
 
-    def decisions(self, *, pool: str | None = None, limit: int = 50) -> Sequence[StoredDecision]:
+    def decisions(self, only: DecisionFilter = EVERY_DECISION, *, limit: int = 50) -> Sequence[StoredDecision]:
         self._called("decisions")
-        found = [d for d in reversed(self.kept_decisions) if pool in (None, d.decision.pool)]
+        self.decisions_asked = only
+        numbered = [d for d in reversed(self.kept_decisions) if only.before is None or d.id < only.before]
+        found = [d for d in numbered if only.pool in (None, d.decision.pool)]
         return found[:limit]
 
     def decision(self, number: int) -> StoredDecision | None:

@@ -69,11 +69,11 @@ def test_a_rule_that_spoke_says_what_it_left_and_means_in_its_place_in_the_order
 
 
 def test_the_guardrails_that_passed_are_one_line_that_lists_them() -> None:
-    assert "1 guardrail passed, 1 not asked" in unfolded(shown())
+    assert "1 guardrail passed, 1 skipped" in unfolded(shown())
     assert "sources_answer" not in unfolded(shown()).partition("Rules, in order")[2]
     said = rules(shown())
     assert said["2"] == f"sources_answer passed {RULES['sources_answer'].meaning}"
-    assert said["4"] == f"not_frozen not asked {RULES['not_frozen'].meaning}"
+    assert said["4"] == f"not_frozen skipped {RULES['not_frozen'].meaning}"
 
 
 def test_a_decision_that_wanted_nothing_says_that_no_guardrail_had_a_change_to_judge() -> None:
@@ -81,7 +81,7 @@ def test_a_decision_that_wanted_nothing_says_that_no_guardrail_had_a_change_to_j
     calm = Reason(rule="not_frozen", verdict=Verdict.ALLOWS, target=3)
     text = unfolded(shown(reasons=(nothing, calm)))
     assert "steady 3 nodes" in text
-    assert "1 guardrail not asked" in text
+    assert "No change to check: 1 guardrail skipped" in text
     assert "passed" not in text
 
 
@@ -101,7 +101,7 @@ def test_an_id_gives_way_to_the_name_that_was_stored_with_it() -> None:
     text = words(page("/decisions/42", FakeStore(kept_decisions=[decision], kept_actions=[failed])))
     assert "Civo could not resize pool l40s-before" in text
     assert "l40s-2 chosen" in text
-    assert "soonest first: 2 l40s-2 77aa-unknown" in text
+    assert "soonest first: 2 l40s-2 unnamed (77aa-unk)" in text
 
 
 def test_of_many_that_asked_three_stand_there_and_the_others_are_folded() -> None:
@@ -157,7 +157,7 @@ def test_the_decisions_before_and_after_are_linked() -> None:
 
 
 def test_the_page_of_the_pool_as_it_is_now_is_linked_while_it_has_one() -> None:
-    assert ("a", {"href": f"/pools/{L40S}"}) in Page(shown()).elements
+    assert ("a", {"href": "/pools/l40s"}) in Page(shown()).elements
     assert "l40s now" not in shown(pool="left-the-configuration")
 
 

@@ -1,8 +1,12 @@
 """The overview leads with what needs attention: what is wrong, what is done about it, what is waited for."""
 
 from datetime import timedelta
+from html import unescape
 from typing import Any
 
+import pytest
+
+from receiver.core.model.actions import Reason, Verdict
 from receiver.core.notices.grouping import Seal
 from receiver.core.notices.notice import Notice, Severity
 from receiver.ports import StoredNotice
@@ -13,9 +17,12 @@ from tests.web.builders import (
     OPERATOR,
     Bench,
     a_concern,
+    a_decision,
     a_full_store,
     a_picture,
     a_pool,
+    a_wait,
+    a_waiting_pod,
     ago,
 )
 from tests.web.fakes import FakeHealth, FakeStore
@@ -81,6 +88,83 @@ def test_the_headline_is_the_only_thing_that_a_screen_reader_is_told_of_and_name
     assert headline(later) == headline(a_full_store())
 
 
+def tiles(store: FakeStore) -> str:
+    """What the tiles say, in one line."""
+    html = page(store=store).partition('id="tiles"')[2].partition(">")[2].partition("</dl>")[0]
+    return unescape(words(html)).strip()
+
+
+def test_four_tiles_say_what_is_busy_who_waits_what_it_costs_and_how_the_month_stands() -> None:
+    pods = [a_waiting_pod(gpus=2), a_waiting_pod("train-llm-3", gpus=4, since=ago(minutes=9))]
+    more = {"waiting": pods, "waiting_total": 2, "budget": a_picture()["budget"]}
+    assert tiles(showing(well(), **more)) == (
+        "GPUs busy 2 of 4 2 paid for, not busy GPUs waiting 6 longest 9 min Cost per hour $5.16 for 4 GPUs "
+        "Month's budget 62 % warn $3,120.44 of $5,000.00; forecast $6,100.50"
+    )
+
+
+def test_the_tiles_of_a_quiet_cluster_without_a_budget_say_that_nothing_waits() -> None:
+    idle = well(required=0, ready=0, busy=0, idle=0, building=0)
+    said = tiles(showing(idle, waiting_total=0))
+    assert said == (
+        "GPUs busy 0 of 0 none is paid for GPUs waiting 0 nothing waits Cost per hour $0.00 Month's budget none"
+    )
+
+
+def test_a_tile_shows_no_number_that_is_not_known() -> None:
+    assert tiles(FakeStore()) == "GPUs busy ? of ? GPUs waiting ? Cost per hour unknown Month's budget unknown"
+    assert "Cost per hour unknown a price is missing" in tiles(showing(well(price_usd_per_hour=None)))
+
+
+def test_a_tile_says_so_when_all_gpus_that_are_paid_for_are_busy() -> None:
+    assert tiles(showing(well(required=2, busy=2))).startswith("GPUs busy 2 of 2 all that are paid for")
+
+
+def test_the_first_concerns_show_what_to_do_and_the_others_their_first_line() -> None:
+    html = page(store=concerned(*(a_concern("bad", what=f"is stuck {n} times") for n in range(5))))
+    assert [a for tag, a in Page(html.partition('id="more-concerns"')[0]).elements if tag == "details"][:5] == [
+        {"open": None},
+        {"open": None},
+        {"open": None},
+        {},
+        {},
+    ]
+
+
+def test_of_more_pods_than_are_kept_the_tile_counts_pods() -> None:
+    assert "Pods waiting 812 longest 4 min" in tiles(showing(waiting=[a_waiting_pod()], waiting_total=812))
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        ("held", "blocked"),
+        ("buying", "node requested"),
+        ("on_its_way", "node on its way"),
+        ("gang_incomplete", "gang incomplete"),
+        ("a_newer_one", "a newer one"),
+    ],
+)
+def test_the_pill_of_a_waiting_pod_is_in_words(state: str, said: str) -> None:
+    html = page(store=showing(waiting=[a_waiting_pod(state=state)], waiting_total=1))
+    assert f'<span class="chip {state}">{said}</span>' in html
+
+
+@pytest.mark.parametrize("path", ["/", "/pools/a100", "/decisions", "/decisions/42", "/sources", "/costs"])
+def test_no_page_shows_an_id_where_a_name_is_known(path: str) -> None:
+    store = a_full_store()
+    rejected = f"Civo rejected the request for pool {L40S}"
+    concern = a_concern(what=rejected, why=rejected, doing=rejected, pool=A100)
+    waits = [a_wait("grow", "backoff", ago(minutes=-7), rejected)]
+    pools = [a_pool(because=rejected), a_pool(pool=A100, name="a100", because=rejected, waits=waits)]
+    pod = a_waiting_pod(detail=rejected)
+    store.picture = (a_picture(pools=pools, concerns=[concern], waiting=[pod], waiting_total=1), NOW)
+    reason = Reason(rule="demand", verdict=Verdict.WANTS, target=4, detail=rejected)
+    store.kept_decisions = [a_decision(reasons=(reason,))]
+    html = page(path, store).partition("Id at Civo, for its API")[0]  # which is there to be pasted
+    assert L40S not in html.replace(f'"/api/v1/decisions?pool={L40S}', "")
+
+
 def test_the_worst_comes_first() -> None:
     found = concerns(concerned(a_concern(), a_concern("note", what="is paused"), a_concern("bad", what="is stuck")))
     assert [text.split()[0] for text in found] == ["Wrong", "Look", "Note"]
@@ -104,7 +188,7 @@ def test_a_concern_says_how_long_why_what_happens_and_what_to_do() -> None:
     assert "For 6 min. The budget: $80.00 of $100.00 spent. It waits." in found
     assert "To do: raise the budget." in found
     assert "Decision&nbsp;42" in found
-    assert found.endswith("What to do")
+    assert found.endswith("What to do Pool l40s")
 
 
 def test_what_another_system_wrote_is_not_shown_at_any_length() -> None:
@@ -125,7 +209,7 @@ def test_pools_with_the_same_trouble_share_one_entry_without_the_reasons_of_one_
         a_concern(pool=A100, what="has no stock", why="two"),
     )
     (found,) = concerns(concerned(one, two))
-    assert "l40s , a100 have no stock" in found
+    assert "l40s, a100 have no stock. Pool l40s Pool a100" in found
     assert L40S not in found
     assert "Decision" not in found
 
@@ -184,12 +268,12 @@ def test_a_pool_has_one_of_four_states_and_a_blocked_one_names_its_guardrail() -
     blocking = [{"rule": "within_budget", "verdict": "holds", "target": 3, "detail": ""}]
     still = {"building": 0, "because": "why."}
     for changes, state in (
-        ({}, "steady why."),
-        ({"reasons": blocking}, "blocked by within_budget : why."),
-        ({"building": 1}, "scaling why."),
-        ({"mode": "observe"}, "observing why."),
+        ({}, "steady"),
+        ({"reasons": blocking}, "blocked by within_budget"),
+        ({"building": 1}, "scaling"),
+        ({"mode": "observe"}, "observing"),
     ):
-        assert f" {state} " in words(page(store=showing(well(**{**still, **changes}))))
+        assert f" {state} 3 of 4 ready " in words(page(store=showing(well(**{**still, **changes}))))
 
 
 def test_a_decision_in_the_list_has_the_state_that_follows_from_it() -> None:
@@ -200,7 +284,7 @@ def test_a_decision_in_the_list_has_the_state_that_follows_from_it() -> None:
 
 def test_each_pool_links_to_its_page() -> None:
     links = [a.get("href") for tag, a in Page(page()).elements if tag == "a"]
-    assert f"/pools/{L40S}" in links
+    assert "/pools/l40s" in links
 
 
 def test_many_misfits_are_cut_and_counted() -> None:

@@ -21,7 +21,9 @@ def showing(**more: Any) -> FakeStore:
 
 def test_the_status_page_shows_each_pool_with_its_numbers_and_the_reason() -> None:
     row = words(page().partition("<tbody>")[2].partition("</tr>")[0])
-    assert "l40s an.g1.l40s.kube.x1 · $1.29/h · 0–8 nodes 4 3 1 2 1 0 1 81 % scaling" in row
+    assert (
+        "l40s an.g1.l40s.kube.x1 · $1.29/h · 0–8 nodes scaling 3 of 4 ready 2 busy, 1 idle, 1 on the way 1 81 %" in row
+    )
     assert "1 GPU is waited for and 1 node is on its way." in row
 
 
@@ -66,7 +68,7 @@ def test_a_picture_of_empty_parts_renders() -> None:
 
 def test_a_count_nobody_knows_is_a_question_mark() -> None:
     html = page(store=showing(pools=[a_pool(ready=None)]))
-    assert '<td data-label="Ready" class="num">?</td>' in html
+    assert "<strong>?</strong> of 4 ready" in html
 
 
 def test_a_pool_without_a_price_says_so() -> None:
@@ -105,12 +107,17 @@ def test_a_replica_that_waits_says_that_another_leads() -> None:
     assert "another replica leads" in page(health=FakeHealth(state="waiting"))
 
 
-def test_backoff_silence_and_cooldown_are_told() -> None:
+def test_backoff_and_silence_are_told_with_their_reasons_folded() -> None:
     text = words(page())
-    assert "No growth: backoff after 3 failures, ends in 7 min : Civo is out of stock" in text
-    assert "No removal of a100-0: backoff after 1 failure, ends in 12 min : ml/web is protected" in text
-    assert "Paused: silenced in Alertmanager by night shift" in text
-    assert "No growth: cooldown, ends in 20 s : it grew at 2026-03-10 14:29:50 UTC" in text
+    assert "No growth: backoff after 3 failures, ends in 7 min Civo is out of stock" in text
+    assert "No removal of a100-0: backoff after 1 failure, ends in 12 min ml/web is protected" in text
+    assert "Paused by a silence silenced in Alertmanager by night shift" in text
+
+
+def test_a_cooldown_is_told_on_the_page_of_its_pool_alone() -> None:
+    said = "No growth: cooldown, ends in 20 s it grew at 2026-03-10 14:29:50 UTC"
+    assert said in words(page(f"/pools/{L40S}"))
+    assert "cooldown" not in words(page())
 
 
 def test_open_windows_stand_behind_the_bounds_that_they_make() -> None:
@@ -170,7 +177,7 @@ def test_work_that_no_pool_fits_is_shown() -> None:
 
 def test_a_waiting_pod_is_shown_with_its_fate_and_what_to_do() -> None:
     text = words(page())
-    assert "research/train-llm-2 1 4 min ago held GPU pool l40s does not grow: within_budget" in text
+    assert "research/train-llm-2 1 4 min ago blocked GPU pool l40s does not grow: within_budget" in text
     assert "The scheduler says: 0/3 nodes are available" in text
     assert "What to do: raise the budget (gpu-autoscaler budget set)" in text
 

@@ -66,13 +66,34 @@ def test_an_unknown_pool_is_a_page_that_names_the_known_ones() -> None:
 
 def test_its_numbers_stand_first() -> None:
     text = words(page(PATH))
-    assert "Desired 4 4 asked of Civo Ready 3 1 on the way Busy 2 1 idle, 0 unknown Pending GPUs 1 1 per node" in text
-    assert "Price of a node $1.29/h $5.16/h for all Bounds 0–8" in text
+    assert "Pool l40s scaling Now Nodes ready 3 of 4 1 on the way, 1 idle GPUs busy 2 of 4 2 paid for, not busy" in text
+    assert "GPUs waiting 1 longest 4 min Cost per hour $5.16 for 4 GPUs" in text
+    assert "Price of a node $1.29/h Bounds 0–8 nodes" in text
+
+
+def test_why_it_has_its_size_stands_before_its_nodes() -> None:
+    text = words(page(PATH))
+    assert text.index("Why: 1 GPU is waited for and 1 node is on its way.") < text.index("Nodes now")
+
+
+def test_an_id_in_what_another_system_said_gives_way_to_the_name() -> None:
+    decision = a_decision(
+        reasons=(Reason(rule="demand", verdict=Verdict.WANTS, target=4, detail=f"pool {L40S} waits"),)
+    )
+    text = words(page(PATH, FakeStore(kept_decisions=[decision])))
+    assert "pool l40s waits" in text
+
+
+def test_a_node_without_a_name_yet_is_known_by_the_beginning_of_its_id() -> None:
+    nodes = [a_node("", instance="0f3c9a11-2222-4333-8444-555555555555")]
+    text = words(page(PATH, FakeStore(picture=(a_picture(pools=[a_pool(nodes=nodes)]), NOW))))
+    assert "unnamed (0f3c9a11)" in text
+    assert "0f3c9a11-2222" not in text
 
 
 def test_it_renders_before_the_first_step() -> None:
     text = words(page(PATH, FakeStore()))
-    assert "Ready ? ? on the way" in text
+    assert "Nodes ready ? of ? ? on the way" in text
     assert "No node lived in the last 24h." in text
 
 
@@ -86,9 +107,9 @@ def test_it_renders_when_its_entry_lacks_a_field() -> None:
 
 def test_open_actions_show_their_victims_and_last_error() -> None:
     text = words(page(f"/pools/{A100}"))
-    assert "retire 2 → 1 nodes Begun 9 min ago retire-a100-0-77aa" in text
+    assert "Being done: retire 2 → 1 nodes, begun 9 min ago" in text
     assert "a100-1 cordoned" in text
-    assert "Last error: TryLater: Civo answered 503" in text
+    assert "The last try failed TryLater: Civo answered 503" in text
 
 
 def test_its_concerns_are_told_without_naming_it_again_and_those_of_others_are_not() -> None:
@@ -108,13 +129,13 @@ def test_the_latest_decision_shows_the_rules_that_spoke() -> None:
     assert "wants demand 3 GPUs are waited for." in text
     assert "limits within_limits 1 of 3 fits the hourly limit." in text
     assert "The maximum is 8 nodes." not in text
-    assert "1 guardrail passed." in text
+    assert "Rules of the last decision 1 guardrail passed" in text
 
 
 def test_guardrails_that_had_no_change_to_judge_did_not_pass() -> None:
     calm = Reason(rule="not_frozen", verdict=Verdict.ALLOWS, target=3)
     text = words(page(PATH, FakeStore(kept_decisions=[a_decision(target=3, reasons=(calm,))])))
-    assert "1 guardrail not asked." in text
+    assert "No change to check: 1 guardrail skipped" in text
 
 
 def test_the_state_is_the_pools_and_an_entry_of_its_history_has_that_of_its_decision() -> None:
@@ -122,7 +143,7 @@ def test_the_state_is_the_pools_and_an_entry_of_its_history_has_that_of_its_deci
     store = a_full_store()
     store.kept_decisions = [a_decision(41, target=3, reasons=(held,)), a_decision(42, target=3, reasons=())]
     html = page(PATH, store)
-    assert "Why this size scaling 3 nodes 3 min ago" in words(html)  # its node is on the way
+    assert "scaling 3 nodes 3 min ago" in words(html)  # its node is on the way
     assert "steady: 3 nodes" in words(html)
     assert "blocked by within_budget: 3 nodes" in words(html)
 

@@ -1,6 +1,6 @@
 """The cluster's name on every page and in the API, and the summary for a list of many clusters."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 
 from receiver.core.notices.notice import Level
@@ -38,6 +38,12 @@ def test_the_summary_adds_up_what_the_pools_show() -> None:
     priced = [p for p in pools if p["price_usd_per_hour"] is not None]
     total = sum(p["required"] * Decimal(p["price_usd_per_hour"]) for p in priced)
     assert found["usd_per_hour"] is None if len(priced) < len(pools) else Decimal(found["usd_per_hour"]) == total
+    waiting = client.get("/api/v1/waiting").json or []
+    assert found["gpus_waiting"] == sum(pod["gpus"] for pod in waiting)
+    assert datetime.fromisoformat(found["waiting_since"]) == min(
+        datetime.fromisoformat(pod["since"]) for pod in waiting
+    )
+    assert found["forecast_usd"] == "6100.50"  # the higher one
     assert found["monthly_usd"] == client.get("/api/v1/budget").json["monthly_usd"]  # type: ignore[index]
 
 

@@ -4,24 +4,25 @@ Unknown fields are ignored, missing ones get their defaults. Neither holds secre
 
 import json
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from hashlib import sha256
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
-from sqlalchemy import Connection, RowMapping, bindparam, func, or_, select
+from sqlalchemy import ColumnElement, Connection, RowMapping, Text, bindparam, cast, func, or_, select
 from sqlalchemy import insert as plain_insert
 
 from receiver.adapters.store.database import StorePart, fields_of, insert, value_of
 from receiver.adapters.store.figures import count
 from receiver.adapters.store.schema import decisions, grounds
-from receiver.core.model.actions import Decision, Verdict
+from receiver.core.model.actions import Change, Decision, Verdict
 from receiver.core.model.model import Facts
 from receiver.core.model.policy import Policy
 from receiver.core.report.report import RULES, Spoke
-from receiver.ports import Grounds, GroundsKept, StoredDecision, WontWork
+from receiver.ports import DecisionFilter, DecisionKind, Grounds, GroundsKept, StoredDecision, WontWork
+from receiver.ports.store import EVERY_DECISION
 
 LEAVES = (Verdict.HOLDS, Verdict.LIMITS)
 LAST = (
@@ -68,10 +69,8 @@ class SqlDecisions(StorePart):
         if newest != self._newest:
             self._newest, self._said = newest, {}
 
-    def decisions(self, *, pool: str | None = None, limit: int = 50) -> Sequence[StoredDecision]:
-        query = select(decisions).order_by(decisions.c.id.desc()).limit(limit)
-        if pool is not None:
-            query = query.where(decisions.c.pool == pool)
+    def decisions(self, only: DecisionFilter = EVERY_DECISION, *, limit: int = 50) -> Sequence[StoredDecision]:
+        query = select(decisions).where(*_conditions(only)).order_by(decisions.c.id.desc()).limit(limit)
         return tuple(_stored(row) for row in self._rows(query))
 
     def decision(self, number: int) -> StoredDecision | None:
@@ -116,6 +115,29 @@ class SqlDecisions(StorePart):
                     said = [r for r in row.reasons if r.rule in RULES and r.verdict in LEAVES]
                     details[row.id] = "; ".join(f"{r.rule}: {r.detail}" for r in said)
         return tuple(Spoke(pool=row.pool, at=row.at, detail=details.get(row.id, "")) for row in found)
+
+
+def _conditions(only: DecisionFilter) -> Iterator[ColumnElement[bool]]:
+    """Yield the conditions of *only*. The verdicts are text, ``[["demand","wants"],...]``: it is searched, and
+    no comment of a person can look like a part of it, as quotes within texts are escaped."""
+    of, verdicts = decisions.c, cast(decisions.c.verdicts, Text)
+    holds = verdicts.contains(f',"{Verdict.HOLDS}"', autoescape=True)
+    if only.pool is not None:
+        yield of.pool == only.pool
+    if only.rule is not None:
+        yield verdicts.contains(f'["{only.rule}",', autoescape=True)
+        yield ~verdicts.contains(f'["{only.rule}","{Verdict.ALLOWS}"]', autoescape=True)
+    if only.kind is not None:
+        stays = only.kind in (DecisionKind.BLOCKED, DecisionKind.STEADY)
+        yield of.change == (Change.HOLD if stays else only.kind).value
+        if stays:
+            yield holds if only.kind is DecisionKind.BLOCKED else ~holds
+    if only.since is not None:
+        yield of.at >= only.since
+    if only.until is not None:
+        yield of.at < only.until
+    if only.before is not None:
+        yield of.id < only.before
 
 
 def _said(decision: Decision) -> Said:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -10,17 +11,31 @@ from urllib.parse import parse_qsl
 from flask import Request, request
 
 from receiver.config.values import did_you_mean
+from receiver.core.explain.rules import RULES
 from receiver.core.model.policy import Pool
+from receiver.ports import DecisionFilter, DecisionKind
 from receiver.web.auth.tokens import OPERATOR, require_bearer
 from receiver.web.errors import REMEDIES, Problem
 from receiver.web.parts import WebParts
 
 DEFAULT_LIMIT = 50
 MAX_LIMIT = 500
+MAX_ROW = 2**63 - 1  # the largest row number that SQLite and PostgreSQL can hold
 LARGEST_FORM = LARGEST_BODY = 16 * 1024  # bytes
 MOST_FIELDS = 20
 LONGEST_TEXT = 500  # characters of a name or a reason
 Word = TypeVar("Word", bound=StrEnum)
+
+
+class Last(StrEnum):
+    """A time up to now."""
+
+    HOUR = "1h"
+    DAY = "24h"
+    WEEK = "7d"
+
+
+SPANS = {Last.HOUR: timedelta(hours=1), Last.DAY: timedelta(days=1), Last.WEEK: timedelta(days=7)}
 
 
 def invalid(field: str, error: str, remedy: str) -> Problem:
@@ -60,6 +75,36 @@ def pool_asked(parts: WebParts) -> str | None:
     """Return the id of the query's *pool*, or None when none is asked for."""
     asked = request.args.get("pool")
     return pool_called(parts, asked).id if asked is not None else None
+
+
+def decisions_asked(parts: WebParts, said: Mapping[str, str]) -> DecisionFilter:
+    """Return which decisions a query asks for by what it *said*. Problem 400 or 404 for a part that is not valid.
+
+    *last* counts back from now, and *from* and *until* without an offset are UTC. All of them hold at once."""
+    last = choice_asked(said, "last", Last) if "last" in said else None
+    starts = [parts.clock.now() - SPANS[last]] if last is not None else []
+    starts += [_moment(said, "from")] if "from" in said else []
+    if "rule" in said and said["rule"] not in RULES:
+        raise invalid("rule", "there is no such rule", did_you_mean(said["rule"], tuple(RULES)))
+    before = said.get("before", "1")
+    if not (before.isascii() and before.isdigit()):
+        raise invalid("before", "before is not the number of a decision", "take it from the oldest one you have")
+    return DecisionFilter(
+        pool=pool_called(parts, said["pool"]).id if "pool" in said else None,
+        rule=said.get("rule"),
+        kind=choice_asked(said, "kind", DecisionKind) if "kind" in said else None,
+        since=max(starts, default=None),
+        until=_moment(said, "until") if "until" in said else None,
+        before=min(int(before[:20]), MAX_ROW) if "before" in said else None,
+    )
+
+
+def _moment(said: Mapping[str, str], field: str) -> datetime:
+    try:
+        at = datetime.fromisoformat(said[field])
+        return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise invalid(field, f"{field} is not a time", "give one such as 2026-03-10T14:30, which is UTC") from None
 
 
 def choice_asked(said: Mapping[str, Any], field: str, kinds: type[Word]) -> Word:

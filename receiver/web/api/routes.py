@@ -14,7 +14,7 @@ from receiver.reports.picture import ChargesDocument, Picture, PoolDocument, Unf
 from receiver.web.api import documents as api
 from receiver.web.api.changes import add_budget_changes, add_overrides, add_questions
 from receiver.web.api.reports import add_report
-from receiver.web.api.request_parts import invalid, limit_asked, pool_asked, pool_called
+from receiver.web.api.request_parts import MAX_ROW, decisions_asked, invalid, limit_asked, pool_asked, pool_called
 from receiver.web.api.summary import SummaryDocument
 from receiver.web.errors import Problem
 from receiver.web.openapi import document
@@ -22,7 +22,6 @@ from receiver.web.parts import WebParts
 
 SNAPSHOT_HEADER = "Gpu-Autoscaler-Snapshot-At"
 TOTAL_HEADER = "Gpu-Autoscaler-Waiting-Total"
-MAX_ROW = 2**63 - 1  # the largest row number that SQLite and PostgreSQL can hold
 LATEST = 5  # decisions of the status
 UNDELIVERED = 20
 AN_HOUR = timedelta(hours=1)
@@ -175,9 +174,9 @@ def _add_waiting(routes: Blueprint, parts: WebParts) -> None:
 def _add_decisions(routes: Blueprint, parts: WebParts) -> None:
     @routes.get("/decisions")
     def decisions() -> Response:
-        pool, limit = pool_asked(parts), limit_asked()
+        only, limit = decisions_asked(parts, request.args), limit_asked()
         _picture(parts)
-        found = parts.store.decisions(pool=pool, limit=limit)
+        found = parts.store.decisions(only, limit=limit)
         return jsonify([api.DecisionDocument.of_stored(stored, parts) for stored in found])
 
     @routes.get("/decisions/<number>")

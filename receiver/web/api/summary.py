@@ -1,13 +1,15 @@
 """GET /api/v1/summary: one cluster in a line, for a page elsewhere that lists many."""
 
+from collections.abc import Sequence
+from datetime import datetime
 from decimal import Decimal
-from typing import Annotated, Self
+from typing import Annotated, NamedTuple, Self
 
 from receiver.config.model import Mode
 from receiver.core.money.budget import BudgetStage
 from receiver.core.notices.notice import Level
 from receiver.reports.document import Count, Instant, Month, Published, Usd, says, word
-from receiver.reports.picture import Picture
+from receiver.reports.picture import Picture, PoolDocument, WaitingPod
 from receiver.web.api.documents import BudgetDocument, mode_of
 from receiver.web.parts import WebParts
 
@@ -25,10 +27,13 @@ class SummaryDocument(Published):
     gpus_paid: Annotated[Count | None, says("of the nodes that Civo was asked for")] = None
     gpus_busy: Annotated[Count | None, says("of the nodes with a GPU pod")] = None
     pods_waiting: Count | None = None
+    gpus_waiting: Annotated[Count | None, says("that those pods ask for")] = None
+    waiting_since: Annotated[Instant | None, says("since when the first of them waits; null: none does")] = None
     usd_per_hour: Annotated[Usd | None, says("of those nodes; null where a price is unknown")] = None
     month: Month | None = None
     spent_usd: Usd | None = None
     monthly_usd: Annotated[Usd | None, says("the cluster's allowance")] = None
+    forecast_usd: Annotated[Usd | None, says("the month's end, by the higher forecast")] = None
     stage: Annotated[str, word(BudgetStage)] | None = None
 
     @classmethod
@@ -36,8 +41,6 @@ class SummaryDocument(Published):
         """Return the summary of the last step."""
         stepped, money = found.at is not None, BudgetDocument.of_picture(found, parts)
         bad = sum(concern.level == Level.BAD for concern in found.concerns)
-        prices = [(pool.required or 0, pool.price_usd_per_hour) for pool in found.pools]
-        known = [required * price for required, price in prices if price is not None]
         return cls(
             cluster_name=parts.cluster_name,
             at=found.at,
@@ -46,19 +49,41 @@ class SummaryDocument(Published):
             alive=parts.heartbeat().alive,
             wrong=bad if stepped else None,
             to_look_at=len(found.concerns) - bad if stepped else None,
-            gpus_paid=_gpus(found, "required"),
-            gpus_busy=_gpus(found, "busy"),
             pods_waiting=found.waiting_total,
-            usd_per_hour=sum(known, Decimal(0)) if stepped and len(known) == len(prices) else None,
             month=money.month,
             spent_usd=money.spent_usd,
             monthly_usd=money.monthly_usd,
+            forecast_usd=found.budget.forecast_usd if found.budget else None,
             stage=money.stage,
+            **(figures(found.pools, found.waiting, found.waiting_total)._asdict() if stepped else {}),
         )
 
 
-def _gpus(found: Picture, of: str) -> int | None:
-    """Return the GPUs of the nodes that each pool counts as *of*; None before a step, or where a pool does not know."""
-    counts: list[tuple[int | None, int | None]] = [(getattr(pool, of), pool.gpus_per_node) for pool in found.pools]
+class Figures(NamedTuple):
+    """What people look for first, of some pools; None where a part of it is not known."""
+
+    gpus_paid: int | None
+    gpus_busy: int | None
+    gpus_waiting: int | None
+    waiting_since: datetime | None
+    usd_per_hour: Decimal | None
+
+
+def figures(pools: Sequence[PoolDocument], pods: Sequence[WaitingPod], pods_total: int | None) -> Figures:
+    """Return the figures of *pools*, and of the waiting *pods* if they are all of *pods_total*."""
+    prices = [(pool.required, pool.price_usd_per_hour) for pool in pools]
+    known = [required * price for required, price in prices if required is not None and price is not None]
+    return Figures(
+        gpus_paid=_gpus(pools, "required"),
+        gpus_busy=_gpus(pools, "busy"),
+        gpus_waiting=sum(pod.gpus for pod in pods) if len(pods) == pods_total else None,
+        waiting_since=min((pod.since for pod in pods if pod.since is not None), default=None),
+        usd_per_hour=sum(known, Decimal(0)) if len(known) == len(prices) else None,
+    )
+
+
+def _gpus(pools: Sequence[PoolDocument], of: str) -> int | None:
+    """Return the GPUs of the nodes that each pool counts as *of*; None where a pool does not know."""
+    counts: list[tuple[int | None, int | None]] = [(getattr(pool, of), pool.gpus_per_node) for pool in pools]
     known = [nodes * gpus for nodes, gpus in counts if nodes is not None and gpus is not None]
-    return sum(known) if found.at is not None and len(known) == len(counts) else None
+    return sum(known) if len(known) == len(counts) else None

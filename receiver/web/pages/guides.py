@@ -62,6 +62,7 @@ ABOUT: Mapping[str, str] = {
     "pages.sources": "guardrails.md#sources",
     "pages.costs": "reports.md#what-the-figures-mean",
     "pages.decision": "guardrails.md",
+    "pages.decisions": "guardrails.md",
     "acting.overrides": "operations.md#override-policy-for-a-while",
     "answers.ask": "operations.md#when-you-are-asked",
     "login.log_in": "operations.md#who-may-read-who-may-act",

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, NamedTuple
 
 from flask import Blueprint, render_template, url_for
@@ -17,7 +18,8 @@ from receiver.core.notices.wording import capital, sentence
 from receiver.ports import LoopHealth, StoredNotice
 from receiver.reports.picture import ConcernDocument, Picture, PoolDocument, SourceDocument, WaitingPod, kept_picture
 from receiver.web.api.documents import DecisionDocument, mode_of, waiting_document
-from receiver.web.pages.show import ago
+from receiver.web.api.summary import SummaryDocument
+from receiver.web.pages.show import ago, with_names
 from receiver.web.parts import WebParts
 
 PLURAL = {"is": "are", "has": "have", "waits": "wait", "grows": "grow", "does": "do"}
@@ -40,6 +42,13 @@ class Scene(NamedTuple):
     health: LoopHealth
     policy: Policy
     undelivered: Sequence[StoredNotice]
+
+
+def names_of(scene: Scene) -> dict[str, str]:
+    """Return the names of pools and nodes by their ids: what other systems say has ids."""
+    nodes = {node.instance: node.name for pool in scene.found.pools for node in pool.nodes if node.instance}
+    pools = {pool.id: pool.name for pool in scene.policy.pools}
+    return {id_: name for id_, name in {**nodes, **pools}.items() if name}
 
 
 def scene_of(parts: WebParts) -> Scene:
@@ -110,12 +119,14 @@ def _ourselves(scene: Scene) -> Iterator[ShownConcern]:
 
 def _published(scene: Scene) -> Iterator[ShownConcern]:
     """What the last step found, and messages that fail."""
+    names = names_of(scene)
     for concern in scene.found.concerns:
         pool = scene.policy.pool(concern.pool)
         lasts = f"For {span((scene.now - concern.since).total_seconds())}" if concern.since is not None else ""
-        said = (lasts, concern.why, concern.doing)
+        said = (lasts, with_names(concern.why, names), with_names(concern.doing, names))
         yield ShownConcern.of(
             concern,
+            what=with_names(concern.what, names),
             level=Level(concern.level) if concern.level in set(Level) else Level.WARN,
             doing=" ".join(sentence(capital(part), LONGEST) for part in said if part),
             pools=((pool.id, pool.name),) if pool is not None else (),
@@ -129,11 +140,12 @@ def _published(scene: Scene) -> Iterator[ShownConcern]:
 
 
 REFRESH_SECONDS = 15
-LATEST_DECISIONS = 20
+LATEST_DECISIONS = 10
 MISFITS = 20
 ROWS = 20  # of waiting pods; the API has all that are kept
-CONCERNS = 4  # that are shown at once, and every one that is bad, up to MOST_CONCERNS
+CONCERNS = 4  # that are listed at once, and every one that is bad, up to MOST_CONCERNS
 MOST_CONCERNS = 8
+UNFOLDED = 3  # of those: they show more than their first line
 STATES = {
     "starting": "starting: no step has begun yet",
     "leading": "leading: this process runs the steps and writes to Civo and Kubernetes",
@@ -159,6 +171,7 @@ def page_of(scene: Scene, parts: WebParts) -> dict[str, Any]:
         "found_at": scene.at,
         "mode": mode_of(scene.found, parts),
         "health": scene.health,
+        "named": partial(with_names, names=names_of(scene)),
         "answer": lambda question: url_for("answers.ask", signed=seal.sign(question)) if seal else None,
     }
 
@@ -177,9 +190,11 @@ def add_overview(routes: Blueprint, parts: WebParts) -> None:
             headline=headline(scene, wrong),
             concerns=wrong[:first],
             more_concerns=wrong[first:],
+            unfolded=UNFOLDED,
             doing=[(pool, _waits_for(pool, scene.now)) for pool in found.pools if pool.open_action is not None],
             configured=parts.policy.pools,
             names={p.id: p.name for p in parts.policy.pools},
+            sums=SummaryDocument.of_picture(found, parts),
             waiting=_waiting_rows(found, parts),
             misfits=found.misfits[:MISFITS],
             more_misfits=len(found.misfits) - MISFITS,

@@ -1,29 +1,29 @@
-"""GET /pools/{pool}: one pool now, its nodes over time, and what happened in it. GET /decisions/{id}: one decision."""
+"""GET /pools/{pool}: one pool now, its nodes over time, and what happened in it."""
 
-import json
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from flask import Blueprint, render_template, request
 
-from receiver.core.explain.rules import RULES, why
+from receiver.core.explain.rules import why
 from receiver.core.explain.samples import Doing, NodeTurn, PoolSample
 from receiver.core.model.memory import IN_A_ROW, NodeLife
 from receiver.core.model.policy import Pool
 from receiver.core.model.text import some, span
 from receiver.core.notices.grouping import OVER
-from receiver.ports import Arrival, StoredAction, StoredDecision, StoredNotice, StoredOverride
+from receiver.ports import Arrival, DecisionFilter, StoredAction, StoredDecision, StoredNotice, StoredOverride
 from receiver.reports.state import scaling_state
-from receiver.web.api.documents import DecisionDocument, explained
+from receiver.web.api.documents import DecisionDocument
 from receiver.web.api.request_parts import invalid, pool_called
-from receiver.web.api.routes import decision_asked
+from receiver.web.api.summary import figures
+from receiver.web.pages.decisions import steps
 from receiver.web.pages.overview import concerns, page_of, scene_of, usable_in
+from receiver.web.pages.show import node_name
 from receiver.web.parts import WebParts
 
 LANES = 40
@@ -216,7 +216,7 @@ def _decision(stored: StoredDecision) -> Event:
 
 def _action(stored: StoredAction) -> Iterator[Event]:
     action, outcome = stored.action, stored.outcome
-    nodes = ", ".join(victim.node or victim.instance for victim in action.victims[:5])
+    nodes = ", ".join(node_name(victim.node, victim.instance) for victim in action.victims[:5])
     more = f" and {len(action.victims) - 5} more" if len(action.victims) > 5 else ""
     what, number = f"{action.kind} {action.from_count} → {action.to_count} nodes", action.decision
     yield Event(at=action.opened_at, kind="action", what=f"{what}: begun", detail=f"{nodes}{more}", decision=number)
@@ -270,11 +270,12 @@ def add_pool_page(routes: Blueprint, parts: WebParts) -> None:
         now, since = scene.now, scene.now - SPANS[asked]
         entry = scene.found.pool(wanted.id)
         sampled = parts.store.samples(since, now, pool=wanted.id)
-        decisions = parts.store.decisions(pool=wanted.id, limit=READ)
+        decisions = parts.store.decisions(DecisionFilter(pool=wanted.id), limit=READ)
         happened, cut = _happened(parts, wanted, since, now, decisions)
         latest = DecisionDocument.of_stored(decisions[0], parts) if decisions else None
         lives = [life for life in parts.store.node_lives(since) if life.pool == wanted.id]
         nodes = entry.nodes if entry else ()
+        pods = [pod for pod in scene.found.waiting if pod.pool == wanted.id]
         return render_template(
             "pool.html",
             **page_of(scene, parts),
@@ -282,12 +283,14 @@ def add_pool_page(routes: Blueprint, parts: WebParts) -> None:
             entry=entry,
             concerns=[c for c in concerns(scene) if any(pool_id == wanted.id for pool_id, _ in c.pools)],
             usable_in=usable_in(entry, now),
+            sums=figures([entry], pods, len(pods))._replace(gpus_waiting=entry.pending_gpus) if entry else None,
             latest=latest,
             steps=list(steps(latest, parts.guide)) if latest else [],
             nodes=nodes[:NODES],
             more_nodes=len(nodes) - NODES,
             spans=list(SPANS),
             asked=asked,
+            span_chosen="span" in request.args,
             since=since,
             lanes=lanes(lives, parts.store.turns(wanted.id, since, now), sampled, since, now),
             legend=[(doing, name, round(BAR * height, 1)) for doing, (name, height) in LOOKS.items()],
@@ -314,60 +317,3 @@ def _happened(
     oldest = [d.decision.at for d in decisions[READ - 1 :]] + [a.action.opened_at for a in actions[READ - 1 :]]
     cut = any(at > since for at in oldest) or len(messages) == READ
     return sorted((event for event in found if event.at >= since), key=lambda event: event.at, reverse=True), cut
-
-
-QUIET = "allows"
-
-
-def add_decisions(routes: Blueprint, parts: WebParts) -> None:
-    """Add the page to *routes*."""
-
-    @routes.get("/decisions/<number>")
-    def decision(number: str) -> str:
-        """Show one decision: what, why, for whom, what would change it and what followed; the evidence is folded."""
-        document = explained(decision_asked(parts, number), parts)
-        known, pool = document.evidence, parts.policy.pool(document.pool)
-        return render_template(
-            "decision.html",
-            now=parts.clock.now(),
-            mode=parts.mode,  # of the server now; the decision has its own
-            decision=document,
-            pool_now=pool.name if pool else None,  # one that left the configuration has no page
-            named=partial(with_names, names=names_in(document)),
-            steps=list(steps(document, parts.guide)),
-            known=known,
-            evidence=json.dumps(known, indent=2, ensure_ascii=False),
-        )
-
-
-def names_in(decision: DecisionDocument) -> dict[str, str]:
-    """Return the names that were stored with *decision*, of its pool and nodes, by id."""
-    nodes = decision.evidence.get("nodes")
-    known = [n for n in nodes if isinstance(n, Mapping)] if isinstance(nodes, list) else []
-    names = {n["instance"]: n["name"] for n in known if n.get("instance") and n.get("name")}
-    return {**names, decision.pool: decision.pool_name}
-
-
-def with_names(text: str, names: Mapping[str, str]) -> str:
-    """Return *text* with names for the ids in *names*."""
-    for found, name in names.items():
-        text = text.replace(found, name)
-    return text
-
-
-def steps(decision: DecisionDocument, guide: Callable[[str], str]) -> Iterator[dict[str, Any]]:
-    """Yield every reason with its *number*, the target *before* it, what its rule *means* and the address of the whole
-    explanation, which *guide* gives. A *quiet* one left the target; with nothing left to judge it was not *asked*."""
-    target = decision.from_count
-    for number, reason in enumerate(decision.reasons, 1):
-        rule = RULES.get(reason.rule)  # None for one that this version does not have any more
-        yield {
-            **dict(reason),
-            "number": number,
-            "before": target,
-            "means": rule.meaning if rule else "",
-            "guide": guide(f"guardrails.md#{reason.rule}") if rule else None,
-            "quiet": reason.verdict == QUIET,
-            "asked": target != decision.from_count,
-        }
-        target = reason.target

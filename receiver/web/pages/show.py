@@ -10,6 +10,7 @@ from typing import Any
 from jinja2 import ChainableUndefined, Environment, PackageLoader, StrictUndefined, Undefined
 from markupsafe import Markup, escape
 
+from receiver.core.explain.explain import State
 from receiver.core.model.text import brief, dollars, number, some, span
 from receiver.reports.formats import assumed, foreseen, minute, standstill
 from receiver.reports.screen import UNKNOWN, moment
@@ -73,7 +74,52 @@ def before(value: Any, then: Any) -> str:
     return f"{span(seconds)} {'before' if seconds >= 0 else 'after'}"
 
 
-OWN_NAMES = (ago, assumed, before, brief, clock, count, foreseen, hours, lasting, percent, some, stamp, standstill)
+POD_WORDS = {
+    State.FITS_FREE_NODE: "fits a free node",
+    State.ON_ITS_WAY: "node on its way",
+    State.BUYING: "node requested",
+    State.HELD: "blocked",
+    State.GANG_INCOMPLETE: "gang incomplete",
+    State.FITS_NOWHERE: "fits no pool",
+    State.NOT_DEMAND: "not counted",
+}
+
+
+def pod_word(state: Any) -> str:
+    """Return the words for the *state* of a waiting pod; one of another version as it is."""
+    return POD_WORDS.get(state) or str(state or UNKNOWN).replace("_", " ")
+
+
+def node_name(name: Any, instance: Any = None) -> str:
+    """Return the *name* of a node, or of one that has none yet the beginning of its *instance*'s id."""
+    return str(name or f"unnamed ({str(instance or '?')[:8]})")
+
+
+def with_names(text: Any, names: Mapping[str, str]) -> str:
+    """Return *text* with names for the ids in *names*; nothing for what is not known."""
+    shown = str(text or "")
+    for found, name in names.items():
+        shown = shown.replace(found, name)
+    return shown
+
+
+OWN_NAMES = (
+    ago,
+    assumed,
+    before,
+    brief,
+    clock,
+    count,
+    foreseen,
+    hours,
+    lasting,
+    node_name,
+    percent,
+    pod_word,
+    some,
+    stamp,
+    standstill,
+)
 FILTERS: dict[str, Callable[..., Any]] = {function.__name__: function for function in OWN_NAMES}
 FILTERS |= {"moment": minute, "usd": dollars}
 

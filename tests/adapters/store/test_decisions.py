@@ -16,7 +16,7 @@ from sqlalchemy.engine.default import DefaultDialect
 from receiver.adapters.store import SqlStore
 from receiver.adapters.store.columns import Json
 from receiver.core.model.actions import Decision, Reason, Verdict
-from receiver.ports import StoredDecision
+from receiver.ports import DecisionFilter, DecisionKind, StoredDecision
 from tests.adapters.store.builders import NOW, POOL, after, decision, grow, outcome, reason
 
 
@@ -76,7 +76,41 @@ def test_decisions_are_listed_newest_first_and_by_pool(store: SqlStore) -> None:
         store.decided(decision(target=target))
     store.decided(decision(pool="other", target=9))
     assert [d.decision.target for d in store.decisions(limit=3)] == [9, 5, 4]
-    assert [d.decision.target for d in store.decisions(pool=POOL)] == [5, 4, 3]
+    assert [d.decision.target for d in store.decisions(DecisionFilter(pool=POOL))] == [5, 4, 3]
+
+
+@pytest.mark.parametrize(
+    ("only", "targets"),
+    [
+        (DecisionFilter(kind=DecisionKind.GROW), [4]),
+        (DecisionFilter(kind=DecisionKind.SHRINK), [0]),
+        (DecisionFilter(kind=DecisionKind.BLOCKED), [1]),
+        (DecisionFilter(kind=DecisionKind.STEADY), [2]),
+        (DecisionFilter(rule="within_budget"), [1]),
+        (DecisionFilter(rule="demand"), [4, 1]),
+        (DecisionFilter(rule="not_silenced"), [2]),
+        (DecisionFilter(since=after(minutes=1), until=after(minutes=3)), [2, 1]),
+        (DecisionFilter(rule="demand", until=after(minutes=3)), [1]),
+        (DecisionFilter(before=3), [1, 0]),
+        (DecisionFilter(pool="other"), []),
+    ],
+    ids=str,
+)
+def test_decisions_are_found_by_what_they_came_to_rule_and_time(
+    store: SqlStore, only: DecisionFilter, targets: list[int]
+) -> None:
+    allows = reason("within_budget", Verdict.ALLOWS, 2)
+    notes = reason("not_silenced", Verdict.NOTES, 2, 'ben said: [["within_budget","holds"]]')
+    told = (
+        (0, (reason("scale_down", Verdict.NOTES), allows)),
+        (1, (reason("demand"), reason("within_budget", Verdict.HOLDS, 1, "no money"))),
+        (2, (notes, allows)),
+        (4, (reason("demand"), allows)),
+    )
+    for minute, (target, reasons) in enumerate(told):
+        present = target if target in (1, 2) else 1
+        store.decided(decision(target=target, present=present, reasons=reasons, at=after(minutes=minute)))
+    assert [d.decision.target for d in store.decisions(only)] == targets
 
 
 def test_another_silence_is_another_decision_and_other_figures_are_not(store: SqlStore) -> None:
