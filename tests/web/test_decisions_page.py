@@ -68,9 +68,9 @@ def test_the_fields_that_a_form_leaves_empty_filter_nothing() -> None:
     ("query", "code", "says"),
     [
         ("pool=h100", 404, "use one of: l40s, a100"),
-        ("kind=hold", 400, "there is no such kind"),
+        ("kind=hold", 400, "unknown kind"),
         ("rule=within_budgets", 400, "within_budget"),
-        ("last=1y", 400, "there is no such last"),
+        ("last=1y", 400, "unknown last"),
         ("from=yesterday", 400, "give one such as 2026-03-10T14:30"),
         ("until=0001-01-01T00:00%2B14:00", 400, "until is not a time"),
         ("before=x", 400, "before is not the number of a decision"),

@@ -85,7 +85,7 @@ def decisions_asked(parts: WebParts, said: Mapping[str, str]) -> DecisionFilter:
     starts = [parts.clock.now() - SPANS[last]] if last is not None else []
     starts += [_moment(said, "from")] if "from" in said else []
     if "rule" in said and said["rule"] not in RULES:
-        raise invalid("rule", "there is no such rule", did_you_mean(said["rule"], tuple(RULES)))
+        raise invalid("rule", "unknown rule", did_you_mean(said["rule"], tuple(RULES)))
     before = said.get("before", "1")
     if not (before.isascii() and before.isdigit()):
         raise invalid("before", "before is not the number of a decision", "take it from the oldest one you have")
