@@ -23,6 +23,7 @@ from pydantic_core import PydanticUndefined
 
 from receiver.config import pools, values
 from receiver.config.model import Configuration, monthly_query
+from receiver.config.notify import notice_kind
 from receiver.config.prices import PriceFile
 from receiver.config.values import model_in, spell_duration
 from tools.written_page import keep
@@ -71,6 +72,7 @@ READERS: Mapping[str, tuple[str, str]] = {
     pools.months_range.__name__: ("month or range", "months or ranges"),
     pools.years_range.__name__: ("year or range", "years or ranges"),
     monthly_query.__name__: ("PromQL", ""),
+    notice_kind.__name__: ("kind of message", "kinds of message"),
 }
 
 

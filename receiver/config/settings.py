@@ -16,11 +16,13 @@ from receiver.config import model, pools
 from receiver.config.environment import Environment, read_environment
 from receiver.config.lint import price_of, warnings_of
 from receiver.config.model import Configuration, ReadAccess
+from receiver.config.notify import compared, routes_of
 from receiver.config.prices import Prices, overlaid
 from receiver.config.values import ConfigError, Mistake, Section
 from receiver.config.values import load as load_document
 from receiver.core.model import policy, windows
 from receiver.core.model.policy import Policy
+from receiver.core.notices.routing import Route
 
 # The core's class of each section. Fields of the same name are copied; READ says how the others are read.
 CORE: Mapping[type[Section], type] = {
@@ -83,6 +85,11 @@ class FileSettings:
 class Settings(FileSettings):
     environment: Environment
 
+    @property
+    def routes(self) -> Mapping[str, Route]:
+        """The filters of destinations by name."""
+        return routes_of(self.configuration.notify, {pool.name: pool.id for pool in self.policy.pools})
+
 
 def load(environ: Mapping[str, str]) -> Settings:
     """Return the settings of *environ* and the file it names; raise ConfigError with every mistake of both."""
@@ -101,6 +108,8 @@ def load(environ: Mapping[str, str]) -> Settings:
         problem = "is token, and no token is set, so the pages cannot be opened"
         remedy = "set GPU_AUTOSCALER_OPERATOR_TOKEN or GPU_AUTOSCALER_READER_TOKEN, or write open"
         mistakes.append(Mistake(path="web.reading", problem=problem, remedy=remedy))
+    wrong, lost = compared(settings.configuration.notify, environment.destinations()[0])
+    mistakes, odd = [*mistakes, *wrong], [*odd, *lost]
     if mistakes:
         raise ConfigError(mistakes)
     if environment.reader_token and is_open:

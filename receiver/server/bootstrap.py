@@ -208,11 +208,21 @@ def outbox_of(outside: Outside, clock: Clock) -> Outbox:
         cluster_name=said.cluster_name,
         public_url=said.public_url,
         docs_url=said.documents_url,
+        pool_names={pool.id: pool.name for pool in outside.settings.policy.pools},
         seal=lambda: Seal(token) if (token := tokens().operator) else None,
     )
     # Not fenced: a delivery is recorded even by a replica that has lost the lead, so that it is not repeated.
     store, every = outside.store, said.notify.at_most_every
-    return Outbox(store, everybody, clock, of_teams, links=links, every=every, may_send=outside.writer.held)
+    return Outbox(
+        store,
+        everybody,
+        clock,
+        of_teams,
+        links=links,
+        routes=outside.settings.routes,
+        every=every,
+        may_send=outside.writer.held,
+    )
 
 
 def web_of(outside: Outside, loop: Loop, clock: Clock, messages_to: tuple[str, ...]) -> Flask:
@@ -306,7 +316,8 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
     environ = os.environ if environ is None else environ
     settings = load(environ)
     configure_logs()
-    for warning in (*settings.warnings, *check_every_destination(*settings.environment.destinations())):
+    unusable = check_every_destination(*settings.environment.destinations(), settings.routes)
+    for warning in (*settings.warnings, *unusable):
         log.warning("configuration", detail=warning)
     clock = SystemClock()
     outside = Outside(settings, environ)
