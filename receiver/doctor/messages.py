@@ -49,10 +49,8 @@ def look(installation: Installation) -> Iterator[Finding]:
     keep_secrets_out_of_logs()
     urls, of_teams = installation.settings.environment.destinations()
     routes = installation.settings.routes
-    destinations = [
-        *opened(urls, routes=routes),
-        *(d for team, told in of_teams.items() for d in opened(told, f"of team {team} ")),
-    ]
+    of_each = (opened(told, f"of team {team} ") for team, told in of_teams.items())
+    destinations = [*opened(urls, routes=routes), *chain.from_iterable(of_each)]
     lost = f"GPU_AUTOSCALER_NOTIFY_URLS is not set: messages go {'to teams' if of_teams else 'to the log'} only"
     beside = f", and those of {some(len(of_teams), 'team')}" if of_teams else ""
     yield ANYBODY.warned_if(not urls, lost, f"{some(len(urls), 'destination')} for all messages{beside}")

@@ -44,7 +44,7 @@ class Destination:
     @property
     def described(self) -> str:
         """Its name and its format."""
-        return f"{self.name}, {FORMATS[self.format]}"
+        return f"{self.name} as {FORMATS[self.format]}"
 
     @property
     def problem(self) -> str:

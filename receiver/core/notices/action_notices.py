@@ -128,7 +128,7 @@ def _news(action: Action, outcome: Outcome, pool: Pool | None, around: Around) -
             }[shortage_of(outcome.detail)]
             if not grows:
                 cause, title = Cause.REMOVAL_STOPPED, "removal stopped"
-            served = grows and around.instead  # another pool takes the work: nobody has to act now
+            served = cause is Cause.OUT_OF_STOCK and around.instead  # another pool takes the work: no action is needed
             severity = Severity.WARNING if served else Severity.FAILURE
             return cause, title, severity, _tried_again(action, outcome, around)
         case _:
