@@ -45,14 +45,16 @@ class DestinationSpec(Section):
     teams: tuple[values.Text, ...] = ()
     """only the reports and budgets of these teams, and what is about `pools`"""
     format: Format | None = None
-    """`slack` has link buttons and is the default for Slack, `text` for all others; `cloudevents` is one POST per
-    notice to an https URL, never grouped"""
+    """`slack` has link buttons and is the default for Slack, `text` elsewhere; `cloudevents` is one ungrouped POST per
+    notice"""
 
 
 class NotifySpec(Section):
     at_most_every: values.Spacing = AT_MOST_EVERY
     """at most one message of each kind about one pool in this time; [others are
     grouped](operations.md#how-many-messages-come)"""
+    weekly_digest: bool = False
+    """on Monday at 08:00, in the budget's zone"""
     destinations: dict[values.LabelValue, DestinationSpec] = Field(default_factory=dict)
 
     def unknown(self, pools: Collection[str], teams: Collection[str]) -> Iterator[Wrong]:

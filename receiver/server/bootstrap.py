@@ -38,6 +38,7 @@ from receiver.core.notices.grouping import PageLinks, Seal
 from receiver.metrics.collector import Instruments, StoreCollector
 from receiver.ports import Clock, TryLater, WontWork, WriterLostError
 from receiver.reports.monthly import MonthEnd
+from receiver.reports.weekly import WeekEnd
 from receiver.runtime.loop import LONGEST_CALL, Beat, Courier, Loop, WakeupBurst
 from receiver.runtime.store_opener import Opening, WarmUp
 from receiver.step.carry_out import LEAD_LOST, Hands
@@ -139,6 +140,9 @@ class Stepping:
         self._warm_up = WarmUp(store, said.configuration.warm_up)
         watched = outside.sources.cluster is not None
         self._month_end = MonthEnd(store, outside.sources.telemetry, said.policy, watched=watched)
+        self._week_end = (
+            WeekEnd(store, said.policy, watched=watched) if said.configuration.notify.weekly_digest else None
+        )
         self._pruned_at = begun
         self._believed: datetime | None = None
 
@@ -160,7 +164,10 @@ class Stepping:
                     outside.loops_store.prune(now)
                 except TryLater as error:  # pruning can wait, scaling cannot
                     log.warning("old rows not deleted", error=str(error))
-            self._month_end.look(now, sure=is_trusted(self._believed, now))
+            sure = is_trusted(self._believed, now)
+            self._month_end.look(now, sure=sure)
+            if self._week_end is not None:
+                self._week_end.look(now, sure=sure)
         return stepped
 
 

@@ -25,7 +25,7 @@ OF_WORKLOADS = _causes("MISFIT KEEP_UNTIL_IGNORED IDLE_KEPT IDLE_STAYS IDLE_CANN
 # What happened stays true. All other news say how something is, until the next of their topic says otherwise.
 HAPPENED = _causes(
     "GREW SHRANK WITHDRAWN DRIFT BUDGET_CHANGED ANSWERED OVERRIDE_ENDED IDLE_SHUT_DOWN IDLE_FAILED CHARGES_DIFFER"
-    " REPORT"
+    " REPORT DIGEST"
 )
 STATES = frozenset(Cause) - HAPPENED
 # Of these, the ones that every step says anew while they are true: nothing says that they are over.

@@ -82,6 +82,7 @@ class Cause(StrEnum):
     CHARGES_SILENT = "charges_silent", "operations.md#the-ledger-differs-from-civos-charges"
     CHARGES_BACK = "charges_back", "operations.md#the-ledger-differs-from-civos-charges"
     REPORT = "report", "reports.md"
+    DIGEST = "digest", "reports.md#monthly-messages"
 
 
 GUIDES: Mapping[str, str] = {cause: cause.guide for cause in Cause}
