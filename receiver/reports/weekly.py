@@ -52,10 +52,9 @@ class WeekEnd:
         workloads = self._store.workload_lives(week.start, week.end)
         if not lives and not workloads:
             return
-        pools = [pool.id for pool in self._policy.pools]
-        samples = {pool: self._store.samples(week.start, week.end, pool=pool) for pool in pools}
+        minutes = self._store.pool_minutes(week.start, week.end)
         found = WeekFound(
-            week=week, now=now, lives=lives, workloads=workloads, samples=samples, outlook=self._outlook()
+            week=week, now=now, lives=lives, workloads=workloads, minutes=minutes, outlook=self._outlook()
         )
         self._store.say(digest(found, self._policy), now)
 

@@ -22,7 +22,7 @@ log = structlog.get_logger("receiver")
 FIRST_RETRY = timedelta(seconds=30)
 LONGEST_RETRY = timedelta(minutes=30)
 GIVE_UP_AFTER = timedelta(hours=24)
-EVENTS_A_ROUND = 20  # to one endpoint: a slow one must not keep the others waiting
+EVENTS_A_ROUND = 20  # of one group: a slow endpoint must not keep the others waiting
 DELIVERED, FAILED = "delivered", "failed"
 
 

@@ -1,12 +1,12 @@
 """The message of a week: what it cost, what was busy, who waited, and what the month will have cost."""
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from zoneinfo import ZoneInfo
 
-from receiver.core.explain.samples import PoolSample
+from receiver.core.explain.samples import PoolMinutes
 from receiver.core.model.memory import NodeLife
 from receiver.core.model.policy import Policy
 from receiver.core.model.text import some, span
@@ -43,13 +43,13 @@ class Outlook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeekFound:
-    """What a digest is made of: what the store has of the *week* at *now*; *samples* are its minutes by pool id."""
+    """What the store has of the *week* at *now*; *minutes* are sums of its samples by pool id."""
 
     week: Week
     now: datetime
     lives: Sequence[NodeLife]
     workloads: Sequence[WorkloadLife]
-    samples: Mapping[str, Sequence[PoolSample]]
+    minutes: Mapping[str, PoolMinutes]
     outlook: Outlook | None = None
 
 
@@ -90,21 +90,15 @@ def _hours(paid: float, found: WeekFound, policy: Policy) -> Iterator[str]:
     if not paid:
         yield "No GPU-hours were paid for."
         return
-    gpus = {pool.id: pool.gpus_per_node for pool in policy.pools}
-    known = [(sample.busy * gpus[pool]) for pool, sample in _minutes(found, gpus) if sample.busy is not None]
-    minutes = (found.week.end - found.week.start) / _MINUTE * len(gpus)
-    busy, seen = sum(known) * (_MINUTE / _HOUR), len(known) / minutes
+    seen = [(found.minutes.get(pool.id, PoolMinutes()), pool.gpus_per_node) for pool in policy.pools]
+    busy = sum(minutes.busy * gpus for minutes, gpus in seen) * (_MINUTE / _HOUR)
+    known = sum(minutes.known for minutes, _ in seen) / len(seen)
+    share = known / ((found.week.end - found.week.start) / _MINUTE)
     if not known:
         yield f"{paid:,.0f} GPU-hours paid; how many were busy is unknown."
         return
-    partly = f" in the {seen:.0%} of the time that is known" if seen < SEEN_ENOUGH else f" ({busy / paid:.0%})"
+    partly = f" in the {share:.0%} of the time that is known" if share < SEEN_ENOUGH else f" ({busy / paid:.0%})"
     yield f"{paid:,.0f} GPU-hours paid, {busy:,.0f} busy{partly}."
-
-
-def _minutes(found: WeekFound, pools: Container[str]) -> Iterator[tuple[str, PoolSample]]:
-    for pool, samples in found.samples.items():
-        if pool in pools:
-            yield from ((pool, s) for s in samples if found.week.start <= s.at < found.week.end)
 
 
 def _waits(found: WeekFound) -> str:
@@ -126,14 +120,14 @@ def _nodes(found: WeekFound) -> str:
 
 
 def _idlest(found: WeekFound, policy: Policy) -> Iterator[str]:
-    prices = {pool.id: pool.price_usd_per_hour for pool in policy.pools if pool.price_usd_per_hour is not None}
-    idle = dict.fromkeys(prices, 0)
-    for pool, sample in _minutes(found, prices):
-        idle[pool] += sample.idle or 0
-    usd, pool = max(((Decimal(n) / 60 * prices[pool], pool) for pool, n in idle.items()), default=(Decimal(0), ""))
-    known = policy.pool(pool)
-    if usd and known is not None:
-        yield f"Most idle: pool {known.name}, {wording.usd(usd)} for nodes without GPU work."
+    costs = [
+        (found.minutes[pool.id].idle * pool.price_usd_per_hour / 60, pool.name)
+        for pool in policy.pools
+        if pool.price_usd_per_hour is not None and pool.id in found.minutes
+    ]
+    usd, name = max(costs, default=(Decimal(0), ""))
+    if usd:
+        yield f"Most idle: pool {name}, {wording.usd(usd)} for nodes without GPU work."
 
 
 def _budget(outlook: Outlook | None) -> Iterator[str]:

@@ -6,6 +6,7 @@ from datetime import timedelta
 from decimal import Decimal
 from functools import cache
 
+from receiver.core.explain.samples import PoolMinutes
 from receiver.core.model.charges import Charge, Charged
 from receiver.core.model.model import Facts, Spend
 from receiver.core.model.policy import BudgetChange, Policy, Scope
@@ -19,7 +20,6 @@ from tests.core.builders import MINUTE, NOW
 from tests.core.money.test_charges import MONTH, a_charge, charged, lived
 from tests.core.notices.scene import L40S, NUMBER, POLICY, busy, known, pool_of
 from tests.core.report import builders as report_builders
-from tests.core.report.builders import a_sample
 from tests.core.report.simulated import a_month
 
 a_lived_month = cache(a_month)
@@ -59,15 +59,14 @@ def _dear(name: str) -> Charge:
 def _digest() -> Notice:
     month, policy = a_lived_month(), report_builders.a_policy()
     week = last_week(report_builders.at(11 * 24 + 12), "UTC")
-    pools = {pool.id: 3 - index for index, pool in enumerate(policy.pools)}
-    minutes = range(int((week.end - week.start) / MINUTE))
-    samples = {
-        pool: [a_sample(pool, week.start + n * MINUTE, busy=nodes - n % 2, idle=n % 2) for n in minutes]
-        for pool, nodes in pools.items()
+    whole = (week.end - week.start) // MINUTE
+    minutes = {
+        pool.id: PoolMinutes(known=whole, busy=whole * nodes, idle=whole // 2)
+        for pool, nodes in zip(policy.pools, (3, 2, 0), strict=True)
     }
     outlook = Outlook(month="2026-10", monthly=Decimal(16000), spent=Decimal("4410.25"), forecast=Decimal("12370.10"))
     found = WeekFound(
-        week=week, now=week.end, lives=month.lives, workloads=month.workloads, samples=samples, outlook=outlook
+        week=week, now=week.end, lives=month.lives, workloads=month.workloads, minutes=minutes, outlook=outlook
     )
     return digest(found, policy)
 

@@ -10,22 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.core.explain.samples import PoolSample
+from receiver.core.explain.samples import PoolMinutes
 from receiver.core.notices.digest import Outlook, WeekFound, digest, last_week
-from tests.core.report.builders import A100_X8, a_life, a_policy, a_sample, a_workload, at
+from tests.core.report.builders import A100_X8, a_life, a_policy, a_workload, at
 
 WEEK = last_week(at(11 * 24 + 12), "UTC")  # the month began on a Thursday
 NOW = WEEK.end + timedelta(hours=1)
 INTO = (WEEK.start - at(0)) / timedelta(hours=1)  # hours from the beginning of the month to that of the week
 
 
-def samples(pool: str, count: int, **changes: Any) -> list[PoolSample]:
-    """That many minutes of *pool* from the beginning of the week."""
-    return [a_sample(pool, WEEK.start + timedelta(minutes=n), **changes) for n in range(count)]
-
-
 def said(found: Iterable[Any] = (), workloads: Iterable[Any] = (), **more: Any) -> str:
-    given_values: dict[str, Any] = {"week": WEEK, "now": NOW, "samples": {}}
+    given_values: dict[str, Any] = {"week": WEEK, "now": NOW, "minutes": {}}
     notice = digest(WeekFound(lives=list(found), workloads=list(workloads), **{**given_values, **more}), a_policy())
     return f"{notice.title}\n{notice.body}"
 
@@ -70,17 +65,22 @@ def test_a_node_without_a_price_is_named() -> None:
     )
 
 
+WHOLE = 7 * 24 * 60  # minutes
+
+
 def test_paid_and_busy_gpu_hours_count_every_gpu_of_a_node() -> None:
-    pools = {p.id: samples(p.id, 7 * 24 * 60, busy=0) for p in a_policy().pools}
     eight = next(p.id for p in a_policy().pools if p.size == A100_X8)
-    pools[eight] = samples(eight, 6 * 60, busy=1) + pools[eight][6 * 60 :]
-    text = said([a_life(size=A100_X8, begins=INTO, lasts=10, pool=eight)], samples=pools)
+    minutes = {p.id: PoolMinutes(known=WHOLE) for p in a_policy().pools}
+    minutes[eight] = PoolMinutes(known=WHOLE, busy=6 * 60)
+    text = said([a_life(size=A100_X8, begins=INTO, lasts=10, pool=eight)], minutes=minutes)
     assert "80 GPU-hours paid, 48 busy (60%)." in text
 
 
 def test_busy_hours_of_a_part_of_the_week_are_no_share_of_the_paid_ones() -> None:
-    pools = {p.id: samples(p.id, 60, busy=1) for p in a_policy().pools}
-    assert "busy in the 1% of the time that is known." in said([a_life(begins=INTO, lasts=10)], samples=pools)
+    minutes = {p.id: PoolMinutes(known=WHOLE // 4, busy=60) for p in a_policy().pools[:1]}
+    policy_pools = len(a_policy().pools)
+    text = said([a_life(begins=INTO, lasts=10)], minutes=minutes)
+    assert f"10 GPU-hours paid, 1 busy in the {0.25 / policy_pools:.0%} of the time that is known." in text
 
 
 def test_without_minutes_busy_hours_are_unknown() -> None:
@@ -102,13 +102,13 @@ def test_nodes_that_came_and_went_are_counted() -> None:
 
 
 def test_the_pool_whose_idle_nodes_cost_most_is_named() -> None:
-    cheap, dear = (p for p in a_policy().pools if p.name in ("l40s", "h100"))
-    minutes = {cheap.id: samples(cheap.id, 120, idle=1), dear.id: samples(dear.id, 60, idle=2)}
-    assert "Most idle: pool h100, USD 5.98 for nodes without GPU work." in said(samples=minutes)
+    cheap, dear = (p.id for p in a_policy().pools if p.name in ("l40s", "h100"))
+    minutes = {cheap: PoolMinutes(known=WHOLE, idle=120), dear: PoolMinutes(known=WHOLE, idle=120)}
+    assert "Most idle: pool h100, USD 5.98 for nodes without GPU work." in said(minutes=minutes)
 
 
 def test_without_idle_nodes_no_pool_is_named() -> None:
-    assert "Most idle" not in said(samples={"pool-l40s": samples("pool-l40s", 60, idle=0)})
+    assert "Most idle" not in said(minutes={p.id: PoolMinutes(known=WHOLE) for p in a_policy().pools})
 
 
 def test_the_budget_is_told_with_its_forecast() -> None:

@@ -1,11 +1,9 @@
 """A month, and lives in it, so that a test says only what matters to it."""
 
-from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from receiver.core.explain.samples import PoolSample
 from receiver.core.model.memory import NodeLife
 from receiver.core.model.policy import Billing, Budget, Policy, Pool
 from receiver.core.model.usage import Owner, Usage, WorkloadLife
@@ -66,12 +64,6 @@ def a_usage(instance: str = "i-1", workload: str = "ml/Job/train", hours: float 
         "peak_memory": 0.6,
     }
     return Usage(instance=instance, workload=workload, **{**given, **changes})
-
-
-def a_sample(pool: str, moment: datetime, **changes: Any) -> PoolSample:
-    """A minute of *pool* of which only *changes* are known."""
-    unknown = dict.fromkeys(field.name for field in fields(PoolSample) if field.name not in ("pool", "at"))
-    return PoolSample(pool=pool, at=moment, **{**unknown, **changes})
 
 
 def a_policy(**changes: Any) -> Policy:
