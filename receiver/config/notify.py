@@ -26,6 +26,9 @@ def notice_kind(value: Any) -> str:
     return said
 
 
+URLS = "GPU_AUTOSCALER_NOTIFY_URLS"
+
+
 class LeastSeverity(StrEnum):
     """The severities that a destination can start at."""
 
@@ -85,22 +88,31 @@ def routes_of(notify: NotifySpec, pool_ids: Mapping[str, str]) -> Mapping[str, R
     }
 
 
-def compared(notify: NotifySpec, entries: Sequence[str]) -> tuple[list[Mistake], list[str]]:
-    """Return the mistakes and warnings that only the file together with the *entries* of the environment shows."""
-    mistakes: list[Mistake] = []
-    warnings: list[str] = []
-    named = [split_name(entry) for entry in entries]
-    for name, spec in notify.destinations.items():
-        path, urls = spell(("notify", "destinations", name)), [url for called, url in named if called == name]
-        if not urls:
-            warnings.append(f"{path}: has no URL, so nothing is sent there; add {name}=URL to {URLS}")
+def unsendable(notify: NotifySpec, entries: Sequence[str]) -> Iterator[Mistake]:
+    """Yield a mistake for each destination that cannot take its format, by the *entries* of the environment."""
+    for path, _, spec, urls in _with_urls(notify, entries):
         for parts in map(urlsplit, urls if spec.format is Format.CLOUDEVENTS else ()):
             if parts.scheme not in ("https", "http") or not parts.hostname:
-                remedy = f"write {name}=https://... in {URLS}"
-                mistakes.append(Mistake(path=f"{path}.format", problem="needs an https URL", remedy=remedy))
-            elif parts.scheme == "http" and parts.hostname not in LOOPBACK:
-                warnings.append(f"{path}: its URL is http, so events are sent unencrypted; use https")
-    return mistakes, warnings
+                remedy = f"write an https URL in {URLS}"
+                yield Mistake(path=f"{path}.format", problem="needs an https URL", remedy=remedy)
 
 
-URLS = "GPU_AUTOSCALER_NOTIFY_URLS"
+def oddities(notify: NotifySpec, entries: Sequence[str]) -> Iterator[str]:
+    """Yield a warning for each destination without a URL in *entries*, or with one that encrypts nothing."""
+    for path, name, spec, urls in _with_urls(notify, entries):
+        if not urls:
+            yield f"{path}: has no URL, so nothing is sent there; add {name}=URL to {URLS}"
+        for parts in map(urlsplit, urls if spec.format is Format.CLOUDEVENTS else ()):
+            if parts.scheme == "http" and parts.hostname not in LOOPBACK:
+                yield f"{path}: its URL is http, so events are sent unencrypted; use https"
+
+
+def _with_urls(notify: NotifySpec, entries: Sequence[str]) -> Iterator[tuple[str, str, DestinationSpec, Sequence[str]]]:
+    named = [split_name(entry) for entry in entries]
+    for name, spec in notify.destinations.items():
+        yield (
+            spell(("notify", "destinations", name)),
+            name,
+            spec,
+            [url for called, url in named if called == name],
+        )

@@ -16,7 +16,7 @@ from receiver.config import model, pools
 from receiver.config.environment import Environment, read_environment
 from receiver.config.lint import price_of, warnings_of
 from receiver.config.model import Configuration, ReadAccess
-from receiver.config.notify import compared, routes_of
+from receiver.config.notify import oddities, routes_of, unsendable
 from receiver.config.prices import Prices, overlaid
 from receiver.config.values import ConfigError, Mistake, Section
 from receiver.config.values import load as load_document
@@ -80,15 +80,15 @@ class FileSettings:
     prices: Prices
     warnings: tuple[str, ...] = ()
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings(FileSettings):
-    environment: Environment
-
     @property
     def routes(self) -> Mapping[str, Route]:
         """The filters of destinations by name."""
         return routes_of(self.configuration.notify, {pool.name: pool.id for pool in self.policy.pools})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings(FileSettings):
+    environment: Environment
 
 
 def load(environ: Mapping[str, str]) -> Settings:
@@ -108,12 +108,13 @@ def load(environ: Mapping[str, str]) -> Settings:
         problem = "is token, and no token is set, so the pages cannot be opened"
         remedy = "set GPU_AUTOSCALER_OPERATOR_TOKEN or GPU_AUTOSCALER_READER_TOKEN, or write open"
         mistakes.append(Mistake(path="web.reading", problem=problem, remedy=remedy))
-    wrong, lost = compared(settings.configuration.notify, environment.destinations()[0])
-    mistakes, odd = [*mistakes, *wrong], [*odd, *lost]
+    notify, entries = settings.configuration.notify, environment.destinations()[0]
+    mistakes += unsendable(notify, entries)
     if mistakes:
         raise ConfigError(mistakes)
     if environment.reader_token and is_open:
         odd.append("GPU_AUTOSCALER_READER_TOKEN: is unused while web.reading is open; write web: {reading: token}")
+    odd += oddities(notify, entries)
     return Settings(
         configuration=settings.configuration,
         environment=environment,

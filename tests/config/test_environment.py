@@ -182,7 +182,7 @@ def test_what_a_filter_says_becomes_its_route(file: Path) -> None:
 def test_events_need_a_web_address(file: Path, url: str) -> None:
     with_destinations(file, "{events: {format: cloudevents}}")
     assert mistakes(file, GPU_AUTOSCALER_NOTIFY_URLS=f"events={url}") == [
-        "notify.destinations.events.format: needs an https URL; write events=https://... in GPU_AUTOSCALER_NOTIFY_URLS"
+        "notify.destinations.events.format: needs an https URL; write an https URL in GPU_AUTOSCALER_NOTIFY_URLS"
     ]
 
 
