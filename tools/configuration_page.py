@@ -23,6 +23,7 @@ from pydantic_core import PydanticUndefined
 
 from receiver.config import pools, values, web
 from receiver.config.model import Configuration, monthly_query
+from receiver.config.notify import notice_kind
 from receiver.config.prices import PriceFile
 from receiver.config.values import model_in, spell_duration
 from tools.written_page import keep
@@ -73,6 +74,7 @@ READERS: Mapping[str, tuple[str, str]] = {
     monthly_query.__name__: ("PromQL", ""),
     web.network.__name__: ("address or CIDR range", "addresses or CIDR ranges"),
     web.header_name.__name__: ("header name", ""),
+    notice_kind.__name__: ("kind of message", "kinds of message"),
 }
 
 

@@ -47,7 +47,7 @@ def check_config(file: Path | None) -> None:
             from receiver.adapters.messages import check_every_destination  # loads Apprise: slow
 
             settings = load(os.environ)
-            lines = describe(settings, check_every_destination(*settings.environment.destinations()))
+            lines = describe(settings, check_every_destination(*settings.environment.destinations(), settings.routes))
     except ConfigError as error:
         refuse(error, " ".join([CHECK, *([shlex.quote(str(file))] if file else [])]))
     for line in lines:

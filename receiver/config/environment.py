@@ -24,7 +24,7 @@ SHORTEST_TOKEN = 16  # characters; shorter ones can be guessed over the network
 
 _URL = r"[A-Za-z][A-Za-z0-9+.-]*://."
 _LABEL_VALUE = r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _HELP = {
     "CIVO_API_KEY": "take it from the secret civo-api-access in kube-system",
     "CIVO_REGION": "take it from the secret civo-api-access in kube-system, such as LON1",
@@ -56,8 +56,9 @@ VARIABLES = (*_HELP, *OPTIONAL)
 class Environment(BaseModel):
     """The environment, read and checked. Secrets print as stars.
 
-    *webhook_tokens* are two during a rotation. *database_url* is a SQLAlchemy URL; it may hold a password, as may the
-    Apprise URLs in *notify_urls* and, by team, in *team_notify_urls*. Without *operator_token* the API is read-only.
+    *webhook_tokens* are two during a rotation. *database_url* is a SQLAlchemy URL; it may hold a password, as may
+    *notify_urls* (each ``URL`` or ``NAME=URL``) and, by team, *team_notify_urls*. Without *operator_token* the API is
+    read-only.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -77,7 +78,7 @@ class Environment(BaseModel):
     kubeconfig: str | None = None
 
     def destinations(self) -> tuple[list[str], dict[str, list[str]]]:
-        """Return the Apprise URLs for all messages, and those by team; they hold secrets."""
+        """Return the entries for all messages (``URL`` or ``NAME=URL``), and the URLs by team; they hold secrets."""
         of_teams = {team: [u.get_secret_value() for u in urls] for team, urls in self.team_notify_urls.items()}
         return [u.get_secret_value() for u in self.notify_urls], of_teams
 
@@ -138,7 +139,7 @@ def read_environment(environ: Mapping[str, str]) -> tuple[Environment | None, li
     key, region, cluster = (reading.required(f"CIVO_{name}") for name in ("API_KEY", "REGION", "CLUSTER_ID"))
     reading.required("GPU_AUTOSCALER_CONFIG")
     civo = reading.address("CIVO_API_URL", CIVO_API)
-    if civo.startswith("http:") and urlsplit(civo).hostname not in _LOOPBACK:
+    if civo.startswith("http:") and urlsplit(civo).hostname not in LOOPBACK:
         reading.warnings.append("CIVO_API_URL: is http, so the API key is sent unencrypted; use https")
     webhook, operator, reader = _tokens(reading)
     database, destinations, of_teams = _database(reading), _destinations(reading), _team_destinations(reading)
@@ -230,14 +231,26 @@ def _database(reading: EnvironmentReading) -> str:
 
 
 def _destinations(reading: EnvironmentReading) -> list[str]:
-    """Return the Apprise URLs, split at white space only: they contain commas themselves."""
+    """Return the entries, ``URL`` or ``NAME=URL``, split at white space only: URLs contain commas themselves."""
     name = "GPU_AUTOSCALER_NOTIFY_URLS"
-    urls = reading.value(name).split()
-    for number, url in enumerate(urls, start=1):
+    entries = reading.value(name).split()
+    first: dict[str, tuple[int, str]] = {}
+    for number, entry in enumerate(entries, start=1):
+        called, url = split_name(entry)
         if not re.match(_URL, url):
             remedy = "separate Apprise URLs (such as slack://...) by spaces or lines, not by commas"
             reading.wrong(name, f"entry {number} is not a URL", remedy)
-    return urls
+        before, known_as = first.setdefault(url, (number, called))
+        if called != known_as:
+            remedy = "keep one of them; a destination has one name"
+            reading.wrong(name, f"entries {before} and {number} have the same URL under two names", remedy)
+    return entries
+
+
+def split_name(entry: str) -> tuple[str, str]:
+    """Return name and URL of *entry*, ``NAME=URL`` or ``URL``: there the name is empty."""
+    named = re.fullmatch(f"({_LABEL_VALUE})=({_URL}.*)", entry)
+    return (named[1], named[3]) if named else ("", entry)
 
 
 def _team_destinations(reading: EnvironmentReading) -> dict[str, list[str]]:

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from receiver.config import values
+from receiver.config.notify import NotifySpec
 from receiver.config.pools import PoolSpec
 from receiver.config.prices import EIGHT_GPUS, insane
 from receiver.config.values import Section, Wrong, duration, spell, text
@@ -22,7 +23,6 @@ from receiver.core.model.pods import KeepRule
 from receiver.core.model.policy import QUEUE_WAIT, STARTUP_TAINTS, Anchor, Fallback, Objective, Packing, Rounding
 from receiver.core.model.signals import GROUP_INTERVAL, REPEAT_INTERVAL, payload_life
 from receiver.core.model.text import lasting
-from receiver.core.notices.grouping import AT_MOST_EVERY
 
 CONNECT_SECONDS = 5.0
 _QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`""")
@@ -213,12 +213,6 @@ class IdleShutdown(Section):
     """time between notice and shutdown"""
 
 
-class NotifySpec(Section):
-    at_most_every: values.Spacing = AT_MOST_EVERY
-    """at most one message of each kind about one pool in this time; [others are
-    grouped](operations.md#how-many-messages-come)"""
-
-
 class LeaderSpec(Section):
     lease: values.LongerThanZero = timedelta(minutes=1)
     """how long the leader of [several replicas](operations.md#several-replicas) may be without the database before it
@@ -393,6 +387,9 @@ class Configuration(Section):
         if not self.pools:
             yield Wrong("is empty", "list at least one pool", ("pools",))
         yield from self._same_names()
+        teams = (*(self.budget.teams if self.budget else ()), *self.reports.monthly.teams)
+        pools = [word for pool in self.pools for word in (pool.name, pool.civo_pool_id)]
+        yield from self.notify.unknown(pools, teams)
         for index, pool in enumerate(self.pools):
             yield from self._of_a_pool(pool, ("pools", index))
 

@@ -16,12 +16,14 @@ from receiver.config import model, pools
 from receiver.config.environment import Environment, read_environment
 from receiver.config.lint import price_of, warnings_of
 from receiver.config.model import Configuration
+from receiver.config.notify import oddities, routes_of, unsendable
 from receiver.config.prices import Prices, Read, overlaid
 from receiver.config.values import ConfigError, Mistake, Section
 from receiver.config.values import load as load_document
 from receiver.config.web import ReadAccess
 from receiver.core.model import policy, windows
 from receiver.core.model.policy import Policy
+from receiver.core.notices.routing import Route
 
 # The core's class of each section. Fields of the same name are copied; READ says how the others are read.
 CORE: Mapping[type[Section], type] = {
@@ -79,6 +81,11 @@ class FileSettings:
     prices: Prices
     warnings: tuple[str, ...] = ()
 
+    @property
+    def routes(self) -> Mapping[str, Route]:
+        """The filters of destinations by name."""
+        return routes_of(self.configuration.notify, {pool.name: pool.id for pool in self.policy.pools})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings(FileSettings):
@@ -98,10 +105,13 @@ def load(environ: Mapping[str, str]) -> Settings:
     if environment is None or settings is None:
         raise ConfigError(mistakes)
     mistakes += locked_out(settings.configuration, environment)
+    notify, entries = settings.configuration.notify, environment.destinations()[0]
+    mistakes += unsendable(notify, entries)
     if mistakes:
         raise ConfigError(mistakes)
     if environment.reader_token and settings.configuration.web.reading is ReadAccess.OPEN:
         odd.append("GPU_AUTOSCALER_READER_TOKEN: is unused while web.reading is open; write web: {reading: token}")
+    odd += oddities(notify, entries)
     return Settings(
         configuration=settings.configuration,
         environment=environment,

@@ -1,6 +1,10 @@
 """Destinations of messages: whether there are any, whether their URLs are valid, and a test on request."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime
+from itertools import chain
+from uuid import uuid4
 
 from receiver.adapters.messages import (
     Destination,
@@ -11,12 +15,11 @@ from receiver.adapters.messages import (
 )
 from receiver.core.model.text import some
 from receiver.core.notices.grouping import Message
-from receiver.core.notices.notice import Severity
 from receiver.doctor.checks import Area, Check, Finding, Installation, few
 
 TEST = Message(
     title="Test message of the GPU autoscaler",
-    body="A test by `gpu-autoscaler doctor`. No action is needed.",
+    text="A test by `gpu-autoscaler doctor`. No action is needed.",
 )
 
 ANYBODY = Check(
@@ -45,27 +48,29 @@ def look(installation: Installation) -> Iterator[Finding]:
     """Check the destinations, and send a test message if asked to."""
     keep_secrets_out_of_logs()
     urls, of_teams = installation.settings.environment.destinations()
-    destinations = [*opened(urls), *(d for team, told in of_teams.items() for d in opened(told, f"of team {team} "))]
+    routes = installation.settings.routes
+    of_each = (opened(told, f"of team {team} ") for team, told in of_teams.items())
+    destinations = [*opened(urls, routes=routes), *chain.from_iterable(of_each)]
     lost = f"GPU_AUTOSCALER_NOTIFY_URLS is not set: messages go {'to teams' if of_teams else 'to the log'} only"
     beside = f", and those of {some(len(of_teams), 'team')}" if of_teams else ""
     yield ANYBODY.warned_if(not urls, lost, f"{some(len(urls), 'destination')} for all messages{beside}")
-    wrong = check_every_destination(urls, of_teams)
+    wrong = check_every_destination(urls, of_teams, routes)
     if destinations or wrong:
-        names = few(destination.name for destination in destinations)
+        names = few(destination.described for destination in destinations)
         yield from UNDERSTOOD.failures(wrong, f"{some(len(destinations), 'destination')}: {names}")
     if destinations:
         odd = [f"{destination.name}: {said}" for destination in destinations for said in oddities(destination)]
         yield from COMPLETE.warnings(odd, "their URLs are complete")
-    yield from tried(destinations, wanted=installation.send_test_message)
+    yield from tried(destinations, wanted=installation.send_test_message, at=installation.clock.now())
 
 
-def tried(destinations: Sequence[Destination], *, wanted: bool) -> Iterator[Finding]:
+def tried(destinations: Sequence[Destination], *, wanted: bool, at: datetime) -> Iterator[Finding]:
     """Send a test message to each of *destinations*, one by one, if it is *wanted*."""
     if not wanted or not destinations:
         yield SENT.skipped("there is no destination" if wanted else "not requested (--send-test-message)")
         return
     for destination in destinations:
-        error = destination.send(TEST, Severity.INFO)
+        error = destination.send(replace(TEST, id=f"test-{uuid4()}", at=at))
         yield SENT.failed(error) if error else SENT.passed(f"{destination.name} accepted the test message")
 
 

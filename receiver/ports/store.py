@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Protocol
 
-from receiver.core.explain.samples import NodeTurn, PoolSample
+from receiver.core.explain.samples import NodeTurn, PoolMinutes, PoolSample
 from receiver.core.model.actions import Action, Decision, Outcome
 from receiver.core.model.charges import Charged, Seed
 from receiver.core.model.memory import Control, Memory, NodeLife
@@ -288,6 +288,10 @@ class ReadStore(CommonStore, Protocol):
 
     def closed_scopes(self, month: str, now: datetime) -> frozenset[str]: ...  # of documents closed by *now*
     def samples(self, since: datetime, until: datetime, *, pool: str) -> Sequence[PoolSample]: ...  # oldest first
+
+    def pool_minutes(
+        self, since: datetime, until: datetime
+    ) -> Mapping[str, PoolMinutes]: ...  # before *until*, by pool
 
     def turns(self, pool: str, since: datetime, until: datetime) -> Sequence[NodeTurn]:
         """Return the turns of the nodes of *pool* between *since* and *until*, and each node's last one before."""

@@ -32,6 +32,7 @@ from receiver.config import ConfigError, FileSettings, Settings, load
 from receiver.config.environment import installed_version
 from receiver.config.live import LiveConfiguration
 from receiver.config.model import GroupDemand, Mode, QueueDemand
+from receiver.config.notify import unsendable
 from receiver.config.settings import LiveSecrets, locked_out
 from receiver.core.model.memory import is_trusted, steady_since
 from receiver.core.model.text import harmless
@@ -39,6 +40,7 @@ from receiver.core.notices.grouping import PageLinks, Seal
 from receiver.metrics.collector import Instruments, StoreCollector
 from receiver.ports import Clock, TryLater, WontWork, WriterLostError
 from receiver.reports.monthly import MonthEnd
+from receiver.reports.weekly import WeekEnd
 from receiver.runtime.loop import LONGEST_CALL, Beat, Courier, Loop, WakeupBurst
 from receiver.runtime.reload import Latest, Reloader
 from receiver.runtime.store_opener import Opening, WarmUp
@@ -66,7 +68,12 @@ class Outside:
         self.settings = settings
         self.secrets = LiveSecrets(environ, told)
         path = File(environ["GPU_AUTOSCALER_CONFIG"].strip())
-        self.live = LiveConfiguration(path, settings, clock.now, lambda read: locked_out(read, told))
+        self.live = LiveConfiguration(
+            path,
+            settings,
+            clock.now,
+            lambda read: (*locked_out(read, told), *unsendable(read.notify, told.destinations()[0])),
+        )
         self.instruments, self.beat = Instruments(), Beat()
         self.instruments.on_disk.watch(self.secrets, self.live)
         self.store = self.loops_store = store_at(database.get_secret_value())
@@ -147,6 +154,14 @@ class Stepping:
             lambda: outside.live.settings,
             lambda said: MonthEnd(store, sources.telemetry, said.policy, watched=sources.cluster is not None),
         )
+        self._week_end = Latest(
+            lambda: outside.live.settings,
+            lambda said: (
+                WeekEnd(store, said.policy, watched=sources.cluster is not None)
+                if said.configuration.notify.weekly_digest
+                else None
+            ),
+        )
         self._pruned_at = begun
         self._believed: datetime | None = None
 
@@ -169,7 +184,10 @@ class Stepping:
                     outside.loops_store.prune(now)
                 except TryLater as error:  # pruning can wait, scaling cannot
                     log.warning("old rows not deleted", error=str(error))
-            self._month_end().look(now, sure=is_trusted(self._believed, now))
+            sure = is_trusted(self._believed, now)
+            self._month_end().look(now, sure=sure)
+            if (week_end := self._week_end()) is not None:
+                week_end.look(now, sure=sure)
         return stepped
 
 
@@ -217,11 +235,21 @@ def outbox_of(outside: Outside, settings: FileSettings, clock: Clock) -> Outbox:
         cluster_name=said.cluster_name,
         public_url=said.public_url,
         docs_url=said.documents_url,
+        pool_names={pool.id: pool.name for pool in settings.policy.pools},
         seal=lambda: Seal(token) if (token := tokens().operator) else None,
     )
     # Not fenced: a delivery is recorded even by a replica that has lost the lead, so that it is not repeated.
     store, every = outside.store, said.notify.at_most_every
-    return Outbox(store, everybody, clock, of_teams, links=links, every=every, may_send=outside.writer.held)
+    return Outbox(
+        store,
+        everybody,
+        clock,
+        of_teams,
+        links=links,
+        routes=settings.routes,
+        every=every,
+        may_send=outside.writer.held,
+    )
 
 
 def web_of(outside: Outside, settings: FileSettings, loop: Loop, clock: Clock, messages_to: tuple[str, ...]) -> Flask:
@@ -321,7 +349,8 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
     environ = os.environ if environ is None else environ
     settings = load(environ)
     configure_logs()
-    for warning in (*settings.warnings, *check_every_destination(*settings.environment.destinations())):
+    unusable = check_every_destination(*settings.environment.destinations(), settings.routes)
+    for warning in (*settings.warnings, *unusable):
         log.warning("configuration", detail=warning)
     clock = SystemClock()
     outside = Outside(settings, environ, clock)

@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from receiver.config import ConfigError, Settings, load
-from receiver.config.environment import DATABASE, SECRET
+from receiver.config.environment import DATABASE, SECRET, split_name
+from receiver.core.notices.notice import Severity
+from receiver.core.notices.routing import Format, Route
 from tests.config.builders import ENVIRONMENT, one_pool
 
 
@@ -128,6 +130,69 @@ def test_destinations_are_split_at_white_space_and_keep_their_commas(file: Path)
     assert [url.get_secret_value() for url in environment.notify_urls] == ["tgram://1/a,b", "mailto://x@y?to=a,b"]
 
 
+@pytest.mark.parametrize(
+    ("entry", "name", "url"),
+    [
+        ("slack://a/b/c", "", "slack://a/b/c"),
+        ("pager=pagerduty://key@integration", "pager", "pagerduty://key@integration"),
+        ("team.a_1-b=json://x?to=y", "team.a_1-b", "json://x?to=y"),
+        ("json://x?to=https://y", "", "json://x?to=https://y"),
+        ("-a=json://x", "", "-a=json://x"),
+        ("=json://x", "", "=json://x"),
+    ],
+)
+def test_a_destination_may_have_a_name(entry: str, name: str, url: str) -> None:
+    assert split_name(entry) == (name, url)
+
+
+def with_destinations(file: Path, sections: str) -> Path:
+    file.write_text(f"notify: {{destinations: {sections}}}\n" + one_pool())
+    return file
+
+
+def test_a_filter_whose_name_has_no_url_is_warned_of(file: Path) -> None:
+    with_destinations(file, "{pager: {level: failure}}")
+    (said,) = loaded(file, GPU_AUTOSCALER_NOTIFY_URLS="pagr=json://x").warnings
+    assert said == (
+        "notify.destinations.pager: has no URL, so nothing is sent there; add pager=URL to GPU_AUTOSCALER_NOTIFY_URLS"
+    )
+
+
+def test_pools_of_a_filter_may_be_names_or_ids(file: Path) -> None:
+    with_destinations(file, "{a: {pools: [l40s]}, b: {pools: [5f3c]}, c: {}}")
+    routes = loaded(file, GPU_AUTOSCALER_NOTIFY_URLS="a=json://a b=json://b c=json://c").routes
+    assert [set(routes[name].pools) for name in "abc"] == [{"5f3c"}, {"5f3c"}, set()]
+
+
+def test_what_a_filter_says_becomes_its_route(file: Path) -> None:
+    budget = "budget: {monthly_usd: 5, teams: {vision: 5}}\n"
+    section = "{level: warning, kinds: [grew], teams: [vision], format: text}"
+    file.write_text(f"notify: {{destinations: {{a: {section}}}}}\n" + one_pool(top=budget))
+    assert loaded(file, GPU_AUTOSCALER_NOTIFY_URLS="a=json://a").routes == {
+        "a": Route(
+            level=Severity.WARNING,
+            kinds=frozenset({"grew"}),
+            teams=frozenset({"vision"}),
+            format=Format.TEXT,
+        )
+    }
+
+
+@pytest.mark.parametrize("url", ["slack://s3cret/b/c", "https:///s3cret"])
+def test_events_need_a_web_address(file: Path, url: str) -> None:
+    with_destinations(file, "{events: {format: cloudevents}}")
+    assert mistakes(file, GPU_AUTOSCALER_NOTIFY_URLS=f"events={url}") == [
+        "notify.destinations.events.format: needs an https URL; write an https URL in GPU_AUTOSCALER_NOTIFY_URLS"
+    ]
+
+
+def test_events_without_encryption_are_warned_of_except_on_this_machine(file: Path) -> None:
+    with_destinations(file, "{events: {format: cloudevents}}")
+    assert loaded(file, GPU_AUTOSCALER_NOTIFY_URLS="events=http://127.0.0.1:1/s3cret").warnings == ()
+    (said,) = loaded(file, GPU_AUTOSCALER_NOTIFY_URLS="events=http://broker/s3cret").warnings
+    assert said == "notify.destinations.events: its URL is http, so events are sent unencrypted; use https"
+
+
 def test_teams_may_have_destinations_of_their_own_several_each(file: Path) -> None:
     said = "vision=tgram://1/a,b\nsearch=mailto://x@y?to=a  vision=slack://a/b/c"
     found = loaded(file, GPU_AUTOSCALER_TEAM_NOTIFY_URLS=said).environment.team_notify_urls
@@ -149,6 +214,13 @@ def test_teams_may_have_destinations_of_their_own_several_each(file: Path) -> No
         ("GPU_AUTOSCALER_DATABASE_URL", "/var/lib/s3cret.db", "is neither a SQLite nor a PostgreSQL URL"),
         ("GPU_AUTOSCALER_DATABASE_URL", "mysql://me:s3cret@db/x", "is neither a SQLite nor a PostgreSQL URL"),
         ("GPU_AUTOSCALER_NOTIFY_URLS", "slack://a/b/c s3cret", "entry 2 is not a URL"),
+        ("GPU_AUTOSCALER_NOTIFY_URLS", "pager=s3cret", "entry 1 is not a URL"),
+        ("GPU_AUTOSCALER_NOTIFY_URLS", "a/b=slack://s3cret/b/c", "entry 1 is not a URL"),
+        (
+            "GPU_AUTOSCALER_NOTIFY_URLS",
+            "a=slack://s3cret/b/c b=slack://s3cret/b/c",
+            "entries 1 and 2 have the same URL under two names",
+        ),
         ("GPU_AUTOSCALER_TEAM_NOTIFY_URLS", "a=slack://a/b/c slack://s3cret", "entry 2 is not a team with a URL"),
         ("GPU_AUTOSCALER_TEAM_NOTIFY_URLS", "vision=s3cret", "entry 1 is not a team with a URL"),
         ("GPU_AUTOSCALER_TEAM_NOTIFY_URLS", "a/b=slack://s3cret", "entry 1 is not a team with a URL"),

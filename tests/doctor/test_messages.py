@@ -2,12 +2,14 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pytest_httpserver import HTTPServer
 
 from receiver.doctor.checks import Finding
 from receiver.doctor.messages import look
+from tests.doctor.builders import document
 from tests.doctor.builders import installation as installed
 
 pytestmark = pytest.mark.filterwarnings(
@@ -19,9 +21,11 @@ SLACK = "slack://T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ"
 TELEGRAM = "tgram://123456789:abcdefg_hijklmnop"
 
 
-def found(folder: Path, urls: str = "", teams: str = "", *, send: bool = False) -> list[Finding]:
+def found(
+    folder: Path, urls: str = "", teams: str = "", *, send: bool = False, said: dict[str, Any] | None = None
+) -> list[Finding]:
     more = {URLS: urls, "GPU_AUTOSCALER_TEAM_NOTIFY_URLS": teams}
-    return list(look(replace(installed(folder, None, **more), send_test_message=send)))
+    return list(look(replace(installed(folder, said, **more), send_test_message=send)))
 
 
 def trouble(said: list[Finding]) -> list[str]:
@@ -32,6 +36,11 @@ def test_destinations_that_can_be_used_raise_no_alarm(tmp_path: Path) -> None:
     told = found(tmp_path, f"{SLACK} {TELEGRAM}/12315544", f"vision={SLACK}")
     assert trouble(told) == []
     assert "2 destinations for all messages, and those of 1 team" in told[0].said
+
+
+def test_the_format_of_each_destination_is_said(tmp_path: Path) -> None:
+    told = found(tmp_path, f"{SLACK} pager={TELEGRAM}/12315544")
+    assert told[1].said == "2 destinations: destination 1 (slack) as Slack blocks, pager (tgram) as text"
 
 
 def test_nobody_to_tell_is_a_warning(tmp_path: Path) -> None:
@@ -50,6 +59,7 @@ def test_a_team_alone_does_not_hear_what_is_about_no_team(tmp_path: Path) -> Non
         (TELEGRAM, "complete warn", "names no chat"),
         ("slack://xoxb-1234-1234-abc124", "complete warn", "go to #general"),
         ("nosuch://aaaaaaaa", "understood fail", "does not understand it"),
+        ("pager=nosuch://aaaaaaaa", "understood fail", "pager (nosuch): Apprise does not understand it"),
     ],
 )
 def test_what_is_wrong_with_an_address_is_named_without_its_secret(
@@ -88,3 +98,20 @@ def test_a_test_message_goes_to_every_destination_and_each_says_what_became_of_i
     assert "SECRETWORD" not in sent[1].said
     (body,) = {request.get_json()["title"] for request, _ in httpserver.log if request.path == "/good"}
     assert body == "Test message of the GPU autoscaler"
+
+
+def test_a_test_message_is_an_event_where_events_go(tmp_path: Path, httpserver: HTTPServer) -> None:
+    httpserver.expect_request("/events").respond_with_data()
+    said = document(notify={"destinations": {"events": {"format": "cloudevents"}}})
+    for _ in range(2):
+        told = found(tmp_path, f"events={httpserver.url_for('/events')}", send=True, said=said)
+        assert told[-1].said == "events (http) accepted the test message"
+    first, second = (request.get_json(force=True) for request, _ in httpserver.log)
+    assert first["type"] == "io.gpu-autoscaler.notice.test.v1"
+    assert first["id"] != second["id"]
+
+
+def test_a_format_that_a_destination_does_not_take_is_named(tmp_path: Path) -> None:
+    said = document(notify={"destinations": {"pager": {"format": "slack"}}})
+    (finding,) = [f for f in found(tmp_path, f"pager={TELEGRAM}/1", said=said) if f.verdict == "fail"]
+    assert "pager (tgram): it is no Slack webhook" in finding.said

@@ -35,3 +35,21 @@ def test_a_message_reaches_its_destination_though_another_one_hangs(
     [failed] = receiver.log("notice not delivered")
     assert failed["errors"][0].startswith("destination 1 (json): ")
     assert "SECRET" not in receiver.said() + receiver.get("/metrics").text
+
+
+def test_each_destination_gets_what_its_filter_lets_through_in_its_format(
+    cloud: Simulator, install: Install, httpserver: HTTPServer
+) -> None:
+    for path in ("/pager", "/chat", "/events"):
+        httpserver.expect_request(path, method="POST").respond_with_data("ok")
+    pager, chat = (httpserver.url_for(path).replace("http", "json", 1) for path in ("/pager", "/chat"))
+    urls = f"pager={pager} chat={chat} events={httpserver.url_for('/events')}"
+    filters = {"pager": {"level": "failure"}, "chat": {"pools": ["l40s"]}, "events": {"format": "cloudevents"}}
+    receiver = install(cloud, environ={"GPU_AUTOSCALER_NOTIFY_URLS": urls}, notify={"destinations": filters}).serve()
+    submit(cloud)
+    receiver.deliver(a_payload())
+    until_running(cloud)
+    until(lambda: len(httpserver.log) >= 2, "a message and an event")
+    assert {request.path for request, _ in httpserver.log} == {"/chat", "/events"}
+    (event,) = [request.get_json(force=True) for request, _ in httpserver.log if request.path == "/events"]
+    assert (event["type"], event["subject"]) == ("io.gpu-autoscaler.notice.grew.v1", "l40s")

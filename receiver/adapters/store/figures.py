@@ -11,7 +11,7 @@ from sqlalchemy import Connection, bindparam, func, select
 from receiver.adapters.store.columns import Moment
 from receiver.adapters.store.database import StorePart, fields_of, insert, insert_in, put, value_of
 from receiver.adapters.store.schema import actions, control, marks, outbox, samples, totals, turns
-from receiver.core.explain.samples import Doing, NodeTurn, PoolSample, minute_of
+from receiver.core.explain.samples import Doing, NodeTurn, PoolMinutes, PoolSample, minute_of
 
 HEARTBEAT = "heartbeat"
 LAST_DELIVERY = "last_delivery"
@@ -26,6 +26,16 @@ LIVING = (  # the last turn of every node that is not gone
     select(turns)
     .join(OF_ALL, (OF_ALL.c.instance == turns.c.instance) & (OF_ALL.c.at == turns.c.at))
     .where(turns.c.doing != Doing.GONE)
+)
+MINUTES = (
+    select(
+        samples.c.pool,
+        func.count(samples.c.busy).label("known"),
+        func.coalesce(func.sum(samples.c.busy), 0).label("busy"),
+        func.coalesce(func.sum(samples.c.idle), 0).label("idle"),
+    )
+    .where(samples.c.at >= bindparam("since", type_=Moment), samples.c.at < bindparam("until", type_=Moment))
+    .group_by(samples.c.pool)
 )
 SAMPLES = (
     select(samples)
@@ -93,6 +103,10 @@ class SqlFigures(StorePart):
     def samples(self, since: datetime, until: datetime, *, pool: str) -> Sequence[PoolSample]:
         found = self._rows(SAMPLES.where(samples.c.pool == pool), {"since": since, "until": until})
         return tuple(PoolSample(**row) for row in found)
+
+    def pool_minutes(self, since: datetime, until: datetime) -> Mapping[str, PoolMinutes]:
+        found = self._rows(MINUTES, {"since": since, "until": until})
+        return {row["pool"]: PoolMinutes(known=row["known"], busy=row["busy"], idle=row["idle"]) for row in found}
 
     def turns(self, pool: str, since: datetime, until: datetime) -> Sequence[NodeTurn]:
         before = LAST.where(turns.c.pool == pool, turns.c.at < since).subquery()

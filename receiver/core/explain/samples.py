@@ -23,6 +23,15 @@ class PoolSample:
     utilization: float | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolMinutes:
+    """Sums of a pool's samples: the minutes in which busy nodes were *known*, and node-minutes *busy* and *idle*."""
+
+    known: int = 0
+    busy: int = 0
+    idle: int = 0
+
+
 class Doing(StrEnum):
     """What a node does: how far it has come, and once it is usable whether GPU pods hold it."""
 

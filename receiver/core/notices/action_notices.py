@@ -128,7 +128,9 @@ def _news(action: Action, outcome: Outcome, pool: Pool | None, around: Around) -
             }[shortage_of(outcome.detail)]
             if not grows:
                 cause, title = Cause.REMOVAL_STOPPED, "removal stopped"
-            return cause, title, Severity.FAILURE, _tried_again(action, outcome, around)
+            served = cause is Cause.OUT_OF_STOCK and around.instead  # another pool takes the work: no action is needed
+            severity = Severity.WARNING if served else Severity.FAILURE
+            return cause, title, severity, _tried_again(action, outcome, around)
         case _:
             what = f"growth to {wanted}" if grows else f"removal of {some(len(action.victims), 'node')}"
             return (

@@ -169,6 +169,7 @@ def _sources(seen: Seen) -> Iterator[Concern]:
             doing="; ".join(part for part in (known.goes_on, "running nodes stay") if part)
             + ". A message follows when it answers again",
             todo="To see every source: gpu-autoscaler status",
+            severity=Severity.FAILURE if known.stops == NO_CHANGE else Severity.WARNING,
             guide=known.guide,
             page="sources",
             topic=f"source:{state.source}" if told else "",

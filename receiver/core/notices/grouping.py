@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import takewhile
@@ -25,7 +25,7 @@ OF_WORKLOADS = _causes("MISFIT KEEP_UNTIL_IGNORED IDLE_KEPT IDLE_STAYS IDLE_CANN
 # What happened stays true. All other news say how something is, until the next of their topic says otherwise.
 HAPPENED = _causes(
     "GREW SHRANK WITHDRAWN DRIFT BUDGET_CHANGED ANSWERED OVERRIDE_ENDED IDLE_SHUT_DOWN IDLE_FAILED CHARGES_DIFFER"
-    " REPORT CONFIGURATION_CHANGED"
+    " REPORT DIGEST CONFIGURATION_CHANGED"
 )
 STATES = frozenset(Cause) - HAPPENED
 # Of these, the ones that every step says anew while they are true: nothing says that they are over.
@@ -112,10 +112,27 @@ LONGEST_BODY = 1200  # without its end
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """What is sent: plain text, the *title* enough for a lock screen."""
+    """What is sent, in parts: the *title*, enough for a lock screen, the sentences, and *links*, each a label with an
+    address (or a command or path where no address is known). The other fields say what it is about; *pool* is a
+    name, *source* the autoscaler that sends it. *id* and *at* are those of a single notice."""
 
     title: str
-    body: str
+    text: str = ""
+    links: tuple[tuple[str, str], ...] = ()
+    severity: Severity = Severity.INFO
+    cause: str = "test"
+    cluster: str = ""
+    pool: str = ""
+    team: str | None = None
+    decision: int | None = None
+    source: str = "/gpu-autoscaler"
+    id: str = ""
+    at: datetime | None = None
+
+    @property
+    def body(self) -> str:
+        """Sentences and links as plain text."""
+        return "\n".join([*([self.text] if self.text else []), *(f"{label}: {where}" for label, where in self.links)])
 
 
 SALT = "gpu-autoscaler answer to a question"
@@ -143,12 +160,13 @@ class Seal:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageLinks:
     """Where messages link to, below the two addresses of the configuration, which do not end with a slash, and the
-    *cluster_name* that they begin with. *seal* gives what signs now: the operator's token may change while the program
-    runs."""
+    *cluster_name* that they begin with; *pool_names* are by id. *seal* gives what signs now: the operator's token may
+    change while the program runs."""
 
     cluster_name: str = ""
     public_url: str | None = None
     docs_url: str | None = None
+    pool_names: Mapping[str, str] = field(default_factory=dict)
     seal: Callable[[], Seal | None] = field(default=lambda: None, repr=False)
 
     def decision(self, number: int) -> str | None:
@@ -171,14 +189,23 @@ class PageLinks:
 def compose(notice: Notice, links: PageLinks) -> Message:
     """Return *notice*, within one screen, with its answers and where to read on: without an address, the command and
     the file."""
-    lines = [cut(notice.body, LONGEST_BODY)] if notice.body else []
-    if notice.question is not None:
-        lines += [f"{label}: {address}" for label, address in links.answers(notice.question)]
+    more = list(links.answers(notice.question)) if notice.question is not None else []
     if notice.decision is not None:
         where = links.decision(notice.decision) or f"gpu-autoscaler explain decision {notice.decision}"
-        lines.append(f"Decision {notice.decision}: {where}")
+        more.append((f"Decision {notice.decision}", where))
     guide = notice.guide or GUIDES.get(notice.cause)
     if guide:
-        lines.append(f"What to do: {links.guide(guide) or f'docs/{guide}'}")
+        more.append(("What to do", links.guide(guide) or f"docs/{guide}"))
     cluster = f"[{links.cluster_name}] " if links.cluster_name else ""
-    return Message(title=cut(f"{cluster}{notice.title}", LONGEST_TITLE), body="\n".join(lines))
+    return Message(
+        title=cut(f"{cluster}{notice.title}", LONGEST_TITLE),
+        text=cut(notice.body, LONGEST_BODY),
+        links=tuple(more),
+        severity=notice.severity,
+        cause=notice.cause,
+        cluster=links.cluster_name,
+        pool=links.pool_names.get(notice.pool or "", notice.pool or ""),
+        team=notice.team,
+        decision=notice.decision,
+        source=links.public_url or "/".join(["/gpu-autoscaler", *([links.cluster_name] if links.cluster_name else [])]),
+    )

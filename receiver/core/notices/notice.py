@@ -84,6 +84,7 @@ class Cause(StrEnum):
     CHARGES_SILENT = "charges_silent", "operations.md#the-ledger-differs-from-civos-charges"
     CHARGES_BACK = "charges_back", "operations.md#the-ledger-differs-from-civos-charges"
     REPORT = "report", "reports.md"
+    DIGEST = "digest", "reports.md#monthly-messages"
     CONFIGURATION_CHANGED = "configuration_changed", "configuration.md#change-the-configuration"
     CONFIGURATION_REFUSED = "configuration_refused", "runbooks/GpuAutoscalerConfigurationRefused.md"
     CONFIGURATION_BACK = "configuration_back", "configuration.md#change-the-configuration"

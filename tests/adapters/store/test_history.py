@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from receiver.adapters.store import SqlStore, open_store
-from receiver.core.explain.samples import Doing, NodeTurn, PoolSample
+from receiver.core.explain.samples import Doing, NodeTurn, PoolMinutes, PoolSample
 from tests.adapters.store.builders import NOW, POOL, after, alert, delivery, notice
 
 MINUTE = NOW.replace(second=0, microsecond=0)
@@ -38,6 +38,15 @@ def test_samples_are_read_by_time_and_by_pool(store: SqlStore) -> None:
     for minute in range(4):
         store.keep_samples([a_sample(minute), a_sample(minute, pool="other")], (), at(minute))
     assert store.samples(at(1), at(2), pool=POOL) == (a_sample(1), a_sample(2))
+
+
+def test_minutes_are_summed_by_pool_and_those_that_nobody_could_tell_are_not_known(store: SqlStore) -> None:
+    for minute, busy in enumerate((1, 2, None, 4, 8)):
+        store.keep_samples([a_sample(minute, busy=busy, idle=1), a_sample(minute, pool="b", busy=0)], (), at(minute))
+    found = store.pool_minutes(at(1), at(4))
+    assert found[POOL] == PoolMinutes(known=2, busy=6, idle=3)
+    assert (found["b"].known, found["b"].busy) == (3, 0)
+    assert store.pool_minutes(at(60), at(90)) == {}
 
 
 def test_a_minute_is_sampled_once(store: SqlStore) -> None:

@@ -6,17 +6,20 @@ from datetime import timedelta
 from decimal import Decimal
 from functools import cache
 
+from receiver.core.explain.samples import PoolMinutes
 from receiver.core.model.charges import Charge, Charged
 from receiver.core.model.model import Facts, Spend
 from receiver.core.model.policy import BudgetChange, Policy, Scope
 from receiver.core.money.budget import Intent, views
 from receiver.core.money.reconciliation import compare
 from receiver.core.notices import money_notices
+from receiver.core.notices.digest import Outlook, WeekFound, digest, last_week
 from receiver.core.notices.money_notices import report_notice
 from receiver.core.notices.notice import Notice
 from tests.core.builders import MINUTE, NOW
 from tests.core.money.test_charges import MONTH, a_charge, charged, lived
 from tests.core.notices.scene import L40S, NUMBER, POLICY, busy, known, pool_of
+from tests.core.report import builders as report_builders
 from tests.core.report.simulated import a_month
 
 a_lived_month = cache(a_month)
@@ -51,6 +54,21 @@ def _charges(answer: Charged) -> Notice:
 
 def _dear(name: str) -> Charge:
     return a_charge(10, 40, 30, label=name)
+
+
+def _digest() -> Notice:
+    month, policy = a_lived_month(), report_builders.a_policy()
+    week = last_week(report_builders.at(11 * 24 + 12), "UTC")
+    whole = (week.end - week.start) // MINUTE
+    minutes = {
+        pool.id: PoolMinutes(known=whole, busy=whole * nodes, idle=whole // 2)
+        for pool, nodes in zip(policy.pools, (3, 2, 0), strict=True)
+    }
+    outlook = Outlook(month="2026-10", monthly=Decimal(16000), spent=Decimal("4410.25"), forecast=Decimal("12370.10"))
+    found = WeekFound(
+        week=week, now=week.end, lives=month.lives, workloads=month.workloads, minutes=minutes, outlook=outlook
+    )
+    return digest(found, policy)
 
 
 def _kept_out(did: str, sentence: str, *, over: bool = False) -> Notice:
@@ -100,6 +118,7 @@ CASES: Mapping[str, Callable[[], Notice]] = {
         charged(failing_since=NOW - timedelta(hours=2), failure="no answer within 30 s", answered_at=NOW - 2 * MINUTE)
     ),
     "charges_back": lambda: _charges(charged(*(a_charge(label=f"n{n}") for n in range(5)), answered_at=NOW)),
+    "digest": _digest,
     "report": lambda: _report(None),
     "report_of_a_team": lambda: _report("vision"),
 }

@@ -1,6 +1,8 @@
-"""The requests that Slack and Telegram get for a message, as Apprise's own plugins make them."""
+"""The requests that destinations get for a message: Slack's blocks and events are ours, the others are Apprise's."""
 
 import json
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,30 +11,43 @@ import responses
 from receiver.adapters.messages import Outbox
 from receiver.adapters.store import open_in_memory
 from receiver.core.notices.notice import Notice
+from receiver.core.notices.routing import Format, Route
 from tests.adapters.messages.destinations import NOW, SLACK, SLACK_API, TELEGRAM, TELEGRAM_API, FixedClock
 from tests.core.notices.cases import CASES, PAGES
 
 WIRE = Path(__file__).parent / "wire"
-SHOWN = "out_of_stock"  # the case whose requests are kept
+SHOWN = "out_of_stock"  # the case whose requests are kept for every format
+IN_BLOCKS = ("grew", "held_by_the_budget", "out_of_stock", "budget_stop", "asks_to_grow", "stuck")
+LINKS = replace(PAGES, cluster_name="prod-lon1", pool_names={"l40s-id": "l40s"})
+EVENTS = "https://events.example.com/hooks/SECRET-of-the-events"
 
 
-def sent(notice: Notice) -> dict[str, Any]:
-    """Deliver *notice*; return the one document that each of the two gets."""
+def sent(notice: Notice, destination: str, api: str, wanted: Format | None = None) -> dict[str, Any]:
+    """Deliver *notice* to *destination*, whose address is *api*; return the one document that it gets."""
     with responses.RequestsMock() as wire:
-        wire.post(SLACK_API, body="ok")
-        wire.post(TELEGRAM_API, json={"ok": True, "result": {}})
+        wire.post(api, json={"ok": True, "result": {}}) if api == TELEGRAM_API else wire.post(api, body="ok")
         store = open_in_memory()
         store.say(notice, NOW)
-        Outbox(store, [SLACK, TELEGRAM], FixedClock(NOW), links=PAGES).deliver_due(NOW)
+        routes: Mapping[str, Route] = {"chat": Route(format=wanted)}
+        Outbox(store, [f"chat={destination}"], FixedClock(NOW), links=LINKS, routes=routes).deliver_due(NOW)
         store.close()
-        found = {call.request.url: json.loads(call.request.body or "") for call in wire.calls}
-        assert len(found) == len(wire.calls), "a message was sent in parts"
-    slack = found[SLACK_API]
-    slack["attachments"][0].pop("ts")  # when Apprise made it, by the machine's clock
-    return {"slack.json": slack, "telegram.json": found[TELEGRAM_API]}
+        (call,) = wire.calls
+    found: dict[str, Any] = json.loads(call.request.body or "")
+    for attachment in found.get("attachments", ()):
+        attachment.pop("ts")  # when Apprise made it, by the machine's clock
+    return found
 
 
 def every_request() -> dict[str, str]:
     """Every file below ``wire`` and what belongs into it."""
-    found = sent(CASES[SHOWN]())
-    return {name: json.dumps(document, indent=2, sort_keys=True) + "\n" for name, document in found.items()}
+    shown = CASES[SHOWN]()
+    found = {
+        "telegram.json": sent(shown, TELEGRAM, TELEGRAM_API),
+        "slack.as_text.json": sent(shown, SLACK, SLACK_API, Format.TEXT),
+        "cloudevent.json": sent(shown, EVENTS, EVENTS, Format.CLOUDEVENTS),
+        **{f"slack.{case}.json": sent(CASES[case](), SLACK, SLACK_API) for case in IN_BLOCKS},
+    }
+    return {
+        name: json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+        for name, document in found.items()
+    }

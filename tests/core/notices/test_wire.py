@@ -1,13 +1,14 @@
-"""What goes over the wire to Slack and Telegram, and that what is longest is still taken whole.
+"""What goes over the wire, and that what is longest is still taken whole.
 
-Slack cuts a text of more than 40,000 characters (chat.postMessage) and Telegram refuses one of more than 4,096
-(sendMessage), which counts after its HTML is read.
+Telegram refuses a text of more than 4,096 characters (sendMessage), which counts after its HTML is read; Slack refuses
+blocks beyond their limits.
 """
 
 import pytest
 
 from receiver.core.notices.grouping import LONGEST_BODY, LONGEST_TITLE
 from receiver.core.notices.notice import Notice
+from tests.adapters.messages.destinations import SLACK, SLACK_API, TELEGRAM, TELEGRAM_API
 from tests.core.notices.cases import PAGES
 from tests.core.notices.sent import WIRE, every_request, sent
 
@@ -15,7 +16,7 @@ pytestmark = pytest.mark.filterwarnings(
     # Apprise's mail plugin imports a module that Python 3.13 dropped; it brings its own where there is none.
     "ignore:'imghdr' is deprecated:DeprecationWarning"
 )
-SLACK_TAKES, TELEGRAM_TAKES = 40_000, 4_096
+TELEGRAM_TAKES = 4_096
 LONGEST = Notice(
     cause="out_of_stock",
     topic="t",
@@ -32,9 +33,15 @@ def test_what_goes_over_the_wire_is_what_its_files_show() -> None:
 
 
 def test_the_longest_message_is_taken_whole_and_in_one_piece() -> None:
-    found = sent(LONGEST)
-    (attachment,) = found["slack.json"]["attachments"]
-    assert len(attachment["title"]) + len(attachment["text"]) < SLACK_TAKES
-    as_read = found["telegram.json"]["text"].replace("&amp;", "&").replace("&lt;", "<").replace("&gt;", ">")
+    found = sent(LONGEST, TELEGRAM, TELEGRAM_API)
+    as_read = found["text"].replace("&amp;", "&").replace("&lt;", "<").replace("&gt;", ">")
     assert LONGEST_TITLE + LONGEST_BODY < len(as_read) <= TELEGRAM_TAKES
     assert f"{PAGES.public_url}/decisions/123456" in as_read
+
+
+def test_the_longest_message_stays_below_the_limits_of_blocks() -> None:
+    header, section, _, actions = sent(LONGEST, SLACK, SLACK_API)["blocks"]
+    assert len(header["text"]["text"]) <= 150
+    assert len(section["text"]["text"]) <= 3000
+    assert section["text"]["text"].endswith("&amp; ...")  # cut between two signs, not within one
+    assert [button["text"]["text"] for button in actions["elements"]][1:] == ["Decision 123456", "What to do"]

@@ -1,0 +1,38 @@
+"""A notice as an event for machines: CloudEvents 1.0, structured mode (https://github.com/cloudevents/spec)."""
+
+from typing import Any
+
+from receiver.core.notices.grouping import Message
+from receiver.ports import StoredNotice
+
+CONTENT_TYPE = "application/cloudevents+json; charset=utf-8"
+TYPE = "io.gpu-autoscaler.notice.{}.v1"
+
+
+def event_id(stored: StoredNotice) -> str:
+    """Return an id that is the same in every retry, and another one in a store that was created anew."""
+    return f"{stored.at:%Y%m%dT%H%M%S.%fZ}-{stored.id}"
+
+
+def document(message: Message) -> dict[str, Any]:
+    """Return the event of *message*, which is a single notice."""
+    found = {
+        "specversion": "1.0",
+        "id": message.id,
+        "source": message.source,
+        "type": TYPE.format(message.cause),
+        "time": message.at.isoformat() if message.at is not None else None,
+        "subject": message.pool or None,
+        "datacontenttype": "application/json",
+        "data": {
+            "title": message.title,
+            "body": message.text,
+            "severity": message.severity.value,
+            "cluster": message.cluster or None,
+            "pool": message.pool or None,
+            "team": message.team,
+            "decision": message.decision,
+            "links": [{"label": label, "url": where} for label, where in message.links if "://" in where],
+        },
+    }
+    return {name: value for name, value in found.items() if value is not None}

@@ -1,0 +1,137 @@
+"""The message of a week: what it cost, what was busy, who waited, and what the month will have cost."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from zoneinfo import ZoneInfo
+
+from receiver.core.explain.samples import PoolMinutes
+from receiver.core.model.memory import NodeLife
+from receiver.core.model.policy import Policy
+from receiver.core.model.text import dollars, some, span
+from receiver.core.model.usage import WorkloadLife
+from receiver.core.money.cost import unit_price, units_between
+from receiver.core.notices.notice import Cause, Notice
+from receiver.core.report.report import of_month, queue_waits
+
+DIGEST_TOPIC = "digest:week"
+SENT_AT = 8  # o'clock on Monday
+SEEN_ENOUGH = 0.95  # of the week's minutes; with fewer, busy hours are no share of the paid ones
+_HOUR, _MINUTE = timedelta(hours=1), timedelta(minutes=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Week:
+    """From one Monday morning to the next, as UTC moments; *name* is the day of its end."""
+
+    name: str
+    start: datetime
+    end: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """The cluster's budget at the end of a week, in USD; *spent* and *forecast* are None if unknown."""
+
+    month: str
+    monthly: Decimal
+    spent: Decimal | None
+    forecast: Decimal | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeekFound:
+    """What the store has of the *week* at *now*; *minutes* are sums of its samples by pool id."""
+
+    week: Week
+    now: datetime
+    lives: Sequence[NodeLife]
+    workloads: Sequence[WorkloadLife]
+    minutes: Mapping[str, PoolMinutes]
+    outlook: Outlook | None = None
+
+
+def last_week(now: datetime, timezone: str) -> Week:
+    """Return the last week that is over at *now*, by the clocks of *timezone*."""
+    local = now.astimezone(ZoneInfo(timezone))
+    end = (local - timedelta(days=local.weekday())).replace(hour=SENT_AT, minute=0, second=0, microsecond=0, fold=0)
+    if end > local:
+        end -= timedelta(days=7)
+    start = end - timedelta(days=7)
+    return Week(name=f"{end:%Y-%m-%d}", start=start.astimezone(UTC), end=end.astimezone(UTC))
+
+
+def digest(found: WeekFound, policy: Policy) -> Notice:
+    """Return the message of a week; its key is the week, so that it is sent once, whatever restarts."""
+    week, billing = found.week, policy.billing
+    paid = [(life, units_between(life, week.start, week.end, found.now, billing)) for life in found.lives]
+    priced = [
+        count * unit_price(life.price_usd_per_hour, billing)
+        for life, count in paid
+        if life.price_usd_per_hour is not None
+    ]
+    unpriced = sorted({life.size for life, count in paid if count and life.price_usd_per_hour is None})
+    hours = sum(count * life.gpus for life, count in paid) * (billing.granularity / _HOUR)
+    lines = [f"Too low: nodes of {', '.join(unpriced)} have no price."] if unpriced else []
+    lines += [*_hours(hours, found, policy), _waits(found), _nodes(found), *_idlest(found, policy)]
+    lines += _budget(found.outlook)
+    return Notice(
+        cause=Cause.DIGEST,
+        topic=DIGEST_TOPIC,
+        key=week.name,
+        title=f"GPU costs of the week to {week.name}: {dollars(sum(priced, Decimal(0)))}",
+        body="\n".join(lines),
+    )
+
+
+def _hours(paid: float, found: WeekFound, policy: Policy) -> Iterator[str]:
+    if not paid:
+        yield "No GPU-hours were paid for."
+        return
+    seen = [(found.minutes.get(pool.id, PoolMinutes()), pool.gpus_per_node) for pool in policy.pools]
+    busy = sum(minutes.busy * gpus for minutes, gpus in seen) * (_MINUTE / _HOUR)
+    known = sum(minutes.known for minutes, _ in seen) / len(seen)
+    share = known / ((found.week.end - found.week.start) / _MINUTE)
+    if not known:
+        yield f"{paid:,.0f} GPU-hours paid; how many were busy is unknown."
+        return
+    partly = f" in the {share:.0%} of the time that is known" if share < SEEN_ENOUGH else f" ({busy / paid:.0%})"
+    yield f"{paid:,.0f} GPU-hours paid, {busy:,.0f} busy{partly}."
+
+
+def _waits(found: WeekFound) -> str:
+    start, end = found.week.start, found.week.end
+    waits = queue_waits(of_month(found.workloads, start, end), start, end)
+    still = f"; {some(waits.still, 'workload')} still waited" if waits.still else ""
+    if waits.p50 is None or waits.p95 is None or waits.longest is None:
+        return f"No workload started{still}."
+    half, most, longest = (span(wait.total_seconds()) for wait in (waits.p50, waits.p95, waits.longest))
+    started = f"{some(waits.started, 'workload')} started: half waited at most {half}, 95% at most {most}"
+    return f"{started}, the longest {longest}{still}."
+
+
+def _nodes(found: WeekFound) -> str:
+    week = found.week
+    added = sum(week.start <= life.created_at < week.end for life in found.lives)
+    removed = sum(life.gone_at is not None and week.start <= life.gone_at < week.end for life in found.lives)
+    return f"{some(added, 'node')} added, {removed} removed."
+
+
+def _idlest(found: WeekFound, policy: Policy) -> Iterator[str]:
+    costs = [
+        (found.minutes[pool.id].idle * pool.price_usd_per_hour / 60, pool.name)
+        for pool in policy.pools
+        if pool.price_usd_per_hour is not None and pool.id in found.minutes
+    ]
+    usd, name = max(costs, default=(Decimal(0), ""))
+    if usd:
+        yield f"Most idle: pool {name}, {dollars(usd)} for nodes without GPU work."
+
+
+def _budget(outlook: Outlook | None) -> Iterator[str]:
+    if outlook is None:
+        return
+    spent = dollars(outlook.spent) if outlook.spent is not None else "An unknown amount"
+    ahead = "" if outlook.forecast is None else f"; forecast {dollars(outlook.forecast)} by the month's end"
+    yield f"Budget {outlook.month}: {spent} of {outlook.monthly:,.2f} spent{ahead}."

@@ -1,0 +1,70 @@
+"""The chore that sends the digest of a week on Monday morning.
+
+It runs after the step. Failures are logged and retried, and never affect scaling.
+"""
+
+from datetime import datetime, timedelta
+
+import structlog
+
+from receiver.core.model.policy import Policy, Scope
+from receiver.core.notices.digest import DIGEST_TOPIC, Outlook, Week, WeekFound, digest, last_week
+from receiver.ports import Store, TryLater, WriterLostError
+from receiver.reports.picture import kept_picture
+
+LOOK_EVERY = timedelta(minutes=5)
+LATE_FOR = timedelta(days=1)  # after a downtime; the samples of an older week are pruned
+
+log = structlog.get_logger("receiver")
+
+
+class WeekEnd:
+    """Sends the digest once per week. Without a cluster (*watched* False) it does not wait for usage."""
+
+    def __init__(self, store: Store, policy: Policy, *, watched: bool = True) -> None:
+        self._store, self._policy, self._watched = store, policy, watched
+        self._looked_at: datetime | None = None
+
+    def look(self, now: datetime, *, sure: bool = True) -> None:
+        """Send what is due at *now*; raises only WriterLostError. Nothing is sent unless the clock is *sure*."""
+        if not sure or (self._looked_at is not None and abs(now - self._looked_at) < LOOK_EVERY):
+            return
+        self._looked_at = now
+        week = last_week(now, self._policy.timezone)
+        try:
+            if now < week.end + LATE_FOR and self._is_due(week):
+                self._send(week, now)
+        except TryLater as error:
+            log.warning("digest waits", error=str(error))
+        except WriterLostError:
+            raise
+        except Exception:  # a bug in a digest must not end the loop's step
+            log.exception("digest failed")
+
+    def _is_due(self, week: Week) -> bool:
+        told = self._store.told(DIGEST_TOPIC).get(DIGEST_TOPIC)
+        until = self._store.watch().until
+        accounted = not self._watched or (until is not None and until >= week.end)
+        return accounted and (told is None or told[0] < week.name)
+
+    def _send(self, week: Week, now: datetime) -> None:
+        lives = [life for life in self._store.node_lives(week.start) if life.created_at < week.end]
+        workloads = self._store.workload_lives(week.start, week.end)
+        if not lives and not workloads:
+            return
+        minutes = self._store.pool_minutes(week.start, week.end)
+        found = WeekFound(
+            week=week, now=now, lives=lives, workloads=workloads, minutes=minutes, outlook=self._outlook()
+        )
+        self._store.say(digest(found, self._policy), now)
+
+    def _outlook(self) -> Outlook | None:
+        for budget in kept_picture(self._store)[0].budgets:
+            if budget.scope == Scope.CLUSTER and budget.month is not None and budget.monthly_usd is not None:
+                return Outlook(
+                    month=budget.month,
+                    monthly=budget.monthly_usd,
+                    spent=budget.spent_usd,
+                    forecast=budget.forecast_usd,
+                )
+        return None

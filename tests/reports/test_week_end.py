@@ -1,0 +1,95 @@
+"""The digest is sent once per week, on Monday morning, whatever restarts, and never under a doubtful clock."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from receiver.adapters.store import SqlStore
+from receiver.core.model.usage import Accounting
+from receiver.core.money.attribution import Watch
+from receiver.core.notices.digest import last_week
+from receiver.ports import Store, TryLater
+from receiver.reports.weekly import WeekEnd
+from tests.core.report.builders import HOUR, START, a_policy, at
+from tests.core.report.simulated import a_month
+from tests.step.harness import Wrapped
+
+WEEK = last_week(at(11 * 24 + 12), "UTC")
+DUE = WEEK.end + timedelta(minutes=1)
+
+
+@pytest.fixture
+def store(no_rows: SqlStore) -> SqlStore:
+    """A store with the nodes and workloads of a simulated month, accounted for until the digest is due."""
+    month = a_month()
+    no_rows.saw(month.lives, {}, DUE)
+    assert no_rows.account(Accounting(), None, START)
+    told = Accounting(usage=tuple(month.usage), lives=tuple(month.workloads))
+    assert no_rows.account(told, START, DUE)
+    return no_rows
+
+
+def week_end(store: Store) -> WeekEnd:
+    return WeekEnd(store, a_policy())
+
+
+def titles(store: SqlStore) -> list[str]:
+    return [n.notice.title for n in store.notices_due(DUE + timedelta(days=365), limit=100)]
+
+
+def test_a_week_is_told_once_also_after_a_restart(store: SqlStore) -> None:
+    for hours in range(24):
+        week_end(store).look(DUE + hours * HOUR)
+    assert [title.partition(": ")[0] for title in titles(store)] == ["GPU costs of the week to 2026-10-12"]
+
+
+def test_nothing_is_sent_before_monday_at_eight(store: SqlStore) -> None:
+    week_end(store).look(WEEK.end - timedelta(seconds=1))
+    assert titles(store) == []
+
+
+@pytest.mark.parametrize(("hours", "sent"), [(23, 1), (24, 0)])
+def test_after_a_downtime_it_is_sent_within_a_day(store: SqlStore, hours: int, sent: int) -> None:
+    week_end(store).look(WEEK.end + hours * HOUR)
+    assert len(titles(store)) == sent
+
+
+def test_under_a_doubtful_clock_it_waits(store: SqlStore) -> None:
+    sender = week_end(store)
+    sender.look(DUE, sure=False)
+    assert titles(store) == []
+    sender.look(DUE + timedelta(seconds=10))
+    assert len(titles(store)) == 1
+
+
+def test_it_waits_until_usage_is_known(store: SqlStore) -> None:
+    stands = WEEK.end - HOUR
+    sender = week_end(Wrapped(store, watch=lambda: Watch(since=START, until=stands)))
+    sender.look(DUE)
+    assert titles(store) == []
+    stands = DUE
+    sender.look(DUE + timedelta(minutes=5))
+    assert len(titles(store)) == 1
+
+
+def test_a_week_without_nodes_and_work_is_no_news(no_rows: SqlStore) -> None:
+    assert no_rows.account(Accounting(), None, DUE)
+    week_end(no_rows).look(DUE)
+    assert titles(no_rows) == []
+
+
+@pytest.mark.parametrize("error", [TryLater("database is locked"), RuntimeError("a bug")])
+def test_a_failure_is_tried_again_and_ends_no_step(store: SqlStore, error: Exception) -> None:
+    failing: list[Exception] = [error]
+
+    def told(prefix: str) -> Any:
+        if failing:
+            raise failing.pop()
+        return store.told(prefix)
+
+    sender = week_end(Wrapped(store, told=told))
+    sender.look(DUE)
+    assert titles(store) == []
+    sender.look(DUE + timedelta(minutes=5))
+    assert len(titles(store)) == 1
