@@ -134,4 +134,4 @@ def _budget(outlook: Outlook | None) -> Iterator[str]:
         return
     spent = dollars(outlook.spent) if outlook.spent is not None else "An unknown amount"
     ahead = "" if outlook.forecast is None else f"; forecast {dollars(outlook.forecast)} by the month's end"
-    yield f"Budget {outlook.month}: {spent} of {outlook.monthly:,.2f} spent{ahead}."
+    yield f"Budget {outlook.month}: {spent} of {dollars(outlook.monthly)} spent{ahead}."

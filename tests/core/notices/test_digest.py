@@ -56,7 +56,7 @@ def test_weeks_follow_each_other_without_a_gap(now: datetime, zone: str) -> None
 def test_the_title_has_what_began_in_the_week() -> None:
     inside, before = a_life("i-1", INTO + 1, 10), a_life("i-2", INTO - 20, 10)
     across = a_life("i-3", INTO - 5, 10)
-    assert said([inside, before, across]).startswith("GPU costs of the week to 2026-10-12: USD 19.35\n")  # 15 x 1.29
+    assert said([inside, before, across]).startswith("GPU costs of the week to 2026-10-12: $19.35\n")  # 15 x 1.29
 
 
 def test_a_node_without_a_price_is_named() -> None:
@@ -104,7 +104,7 @@ def test_nodes_that_came_and_went_are_counted() -> None:
 def test_the_pool_whose_idle_nodes_cost_most_is_named() -> None:
     cheap, dear = (p.id for p in a_policy().pools if p.name in ("l40s", "h100"))
     minutes = {cheap: PoolMinutes(known=WHOLE, idle=120), dear: PoolMinutes(known=WHOLE, idle=120)}
-    assert "Most idle: pool h100, USD 5.98 for nodes without GPU work." in said(minutes=minutes)
+    assert "Most idle: pool h100, $5.98 for nodes without GPU work." in said(minutes=minutes)
 
 
 def test_without_idle_nodes_no_pool_is_named() -> None:
@@ -114,7 +114,7 @@ def test_without_idle_nodes_no_pool_is_named() -> None:
 def test_the_budget_is_told_with_its_forecast() -> None:
     outlook = Outlook(month="2026-10", monthly=Decimal(5000), spent=Decimal(1200), forecast=Decimal(3100))
     assert said(outlook=outlook).endswith(
-        "Budget 2026-10: USD 1,200.00 of 5,000.00 spent; forecast USD 3,100.00 by the month's end."
+        "Budget 2026-10: $1,200.00 of $5,000.00 spent; forecast $3,100.00 by the month's end."
     )
     unknown = replace(outlook, spent=None, forecast=None)
     assert said(outlook=unknown).endswith("Budget 2026-10: An unknown amount of 5,000.00 spent.")
