@@ -208,7 +208,7 @@ def idle_notice(standing: IdleStanding, workload: Consenting, case: IdleCase, de
             title = "would be scaled to zero (observing, nothing was changed)"
             why, after = f"{idle}: {detail}", OBSERVED
         case _:
-            cause, severity = Cause.IDLE_FAILED, Severity.FAILURE
+            cause, severity = Cause.IDLE_FAILED, Severity.WARNING
             title, why = "could not be scaled to zero", detail
             after = f"it is tried again for a day while its GPUs are idle; to stop that, remove {IDLE_SHUTDOWN}"
     whose = wording.whose(wording.asked_by(workload.pods, case.policy))

@@ -6,13 +6,14 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
+from receiver.core.explain.explain import fates
 from receiver.core.model.actions import Action, Decision, Outcome, OutcomeKind, Victim, VictimStage
 from receiver.core.model.model import Drift, Facts, Node, PoolState, Spend, Stage
 from receiver.core.model.pods import Pod
 from receiver.core.model.policy import Budget, Policy
 from receiver.core.notices.action_notices import Around, ended, instead_of
 from receiver.core.notices.concerns import concerns, good_news, notices_of
-from receiver.core.notices.notice import Notice, Seen
+from receiver.core.notices.notice import Notice, Seen, behind
 from receiver.core.scaling.assign import Assignment
 from receiver.core.scaling.decide import plan
 from tests.core.builders import MINUTE, NOW, a_busy_node, a_node, a_pod, a_policy, a_pool, a_state, facts, run
@@ -62,15 +63,17 @@ def all_seen(
     reopened: Mapping[str, datetime] | None = None,
 ) -> Seen:
     """What concerns are found in after a step on *found*."""
-    assignment, decisions = run(found, policy)
+    assignment, by_name = run(found, policy)
+    decisions = {p.id: by_name[p.name] for p in policy.pools}
     return Seen(
         facts=found,
         assignment=assignment,
-        decisions={p.id: decisions[p.name] for p in policy.pools},
+        decisions=decisions,
         policy=policy,
         drifts=drifts or {},
         numbers={},
         reopened=reopened or {},
+        behind=behind((fate for _, fate in fates(found, assignment, decisions, policy)), assignment),
     )
 
 

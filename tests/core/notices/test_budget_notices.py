@@ -10,7 +10,7 @@ import pytest
 from receiver.core.model.policy import Budget, BudgetChange, Scope
 from receiver.core.money.budget import Budgets, BudgetStage, BudgetView, stage_of
 from receiver.core.notices.money_notices import budget_lines
-from receiver.core.notices.notice import Notice
+from receiver.core.notices.notice import Notice, Severity
 from tests.core.builders import NOW
 
 
@@ -145,3 +145,11 @@ def test_a_key_of_an_older_version_is_no_reason_to_be_silent() -> None:
     told.topics["budget:cluster:"] = ("2026-11:hold", NOW)
     assert len(told.step(a_view(80))) == 1
     assert BudgetStage.HOLD in told.topics["budget:cluster:"][0]
+
+
+@pytest.mark.parametrize("spent", [80, 100])
+def test_a_line_wakes_a_person_only_if_the_budget_keeps_work_waiting(spent: int) -> None:
+    view = a_view(spent)
+    [calm] = budget_lines(Budgets(views=(view,)), {}, NOW)
+    [waits] = budget_lines(Budgets(views=(view,)), {}, NOW, refusing={view.key})
+    assert (calm.severity, waits.severity) == (Severity.WARNING, Severity.FAILURE)
