@@ -208,7 +208,8 @@ class PoolDocument(Published):
     def state(self) -> ScalingState:
         """The pool's state in a word, for pages."""
         under_way = bool(self.open_action or self.building)
-        return scaling_state(self.verdict, self.reasons, self.mode, under_way=under_way)
+        unseen = self.required is None or any(node.stage == Stage.UNKNOWN for node in self.nodes)
+        return scaling_state(self.verdict, self.reasons, self.mode, under_way=under_way, unseen=unseen)
 
 
 PoolDocument.sometimes = tuple(PoolDocument.model_fields)[11:]

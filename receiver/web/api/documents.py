@@ -30,7 +30,7 @@ from receiver.reports.picture import (
     SourceDocument,
     WaitingPod,
 )
-from receiver.reports.state import ScalingState, scaling_state
+from receiver.reports.state import ScalingState, scaling_state, unseen
 from receiver.web.api.request_parts import LONGEST_TEXT
 from receiver.web.parts import WebParts
 
@@ -131,7 +131,7 @@ class DecisionDocument(DecisionLine):
 
     @property
     def state(self) -> ScalingState:
-        return scaling_state(self.verdict, self.reasons, self.mode)
+        return scaling_state(self.verdict, self.reasons, self.mode, unseen=unseen(self.evidence))
 
     @classmethod
     def of_stored(cls, stored: StoredDecision, parts: WebParts, **more: Any) -> Self:
