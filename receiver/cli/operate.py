@@ -20,6 +20,7 @@ from receiver.cli.explain import override_line
 from receiver.core.model.overrides import EVERY_POOL, Answer, Standing
 from receiver.core.model.text import span
 from receiver.ports import Clock
+from receiver.reports.formats import assumed
 from receiver.reports.screen import OLD, aligned, clock_time, since, usd
 from receiver.web.api.documents import BudgetChangeDocument, BudgetDocument, OverrideDocument, QuestionDocument
 
@@ -257,15 +258,14 @@ def about_budgets(found: BudgetDocument, at: datetime | None, now: datetime) -> 
         yield "no step has finished yet"
         return
     yield f"budgets of {found.month}, USD"
-    rows = [("BUDGET", "SPENT", "RESERVED", "OF", "STAGE", "MONTH'S END")]
+    rows = [("BUDGET", "SPENT", "RESERVED", "OF", "STAGE", "FORECAST", "AN HOUR")]
     for scope in found.scopes:
         spent = "unknown" if scope.unknown else usd(scope.spent_usd)
-        ends = f"{usd(scope.forecast_burn_usd)} at this rate, {usd(scope.forecast_trend_usd)} by the trend"
-        rows.append((scope.title, spent, usd(scope.reserved_usd), usd(scope.monthly_usd), str(scope.stage), ends))
-    yield from aligned(rows, "<>>><")
-    pace = next((scope.forecast_since for scope in found.scopes if scope.forecast_since), None)
-    if pace is not None:
-        yield f"at this rate: what runs now goes on running; trend: the pace since {clock_time(pace, None)} goes on"
+        ahead = (usd(scope.forecast_usd), usd(scope.burn_usd_per_hour))
+        rows.append((scope.title, spent, usd(scope.reserved_usd), usd(scope.monthly_usd), str(scope.stage), *ahead))
+    yield from aligned(rows, "<>>><>>")
+    if pace := assumed([scope.document() for scope in found.scopes]):
+        yield pace
     for scope in found.scopes:
         if scope.unknown:
             yield f"{scope.title}: nothing grows while its spend is unknown: {scope.unknown}"

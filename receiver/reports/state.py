@@ -8,7 +8,6 @@ from receiver.config.model import Mode
 from receiver.core.model.actions import Change, Verdict
 from receiver.core.model.model import Source, Stage
 
-
 SOURCES = "sources_answer"  # the guardrail of every change that needs a silent source
 
 

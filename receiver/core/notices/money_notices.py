@@ -88,7 +88,7 @@ def _budget_line(view: BudgetView, topic: str, now: datetime, *, refuses: bool, 
     left = view.monthly - view.spent
     rest = f"{wording.usd(left)} left" if left >= 0 else f"overspent by {wording.usd(-left)}"
     more = f". Not counted: {listed(view.uncounted)}" if view.uncounted else ""
-    cost, burn = f"{wording.usd(view.per_hour)} an hour now", view.forecast.burn
+    cost, ahead = f"{wording.usd(view.per_hour)} an hour now", view.forecast.usd
     return Notice(
         cause=_BUDGET_CAUSES[view.stage],
         topic=topic,
@@ -98,7 +98,7 @@ def _budget_line(view: BudgetView, topic: str, now: datetime, *, refuses: bool, 
             f"{wording.usd(view.spent)} of {view.monthly:,.2f} spent ({view.ratio:.0%}), {rest}{more}",
             effect,
             why=f"{view.change.who} set this amount: {view.change.why}" if view.change is not None else "",
-            cost=cost if burn is None else f"{cost}; at this rate {wording.usd(burn)} by the month's end",
+            cost=cost if ahead is None else f"{cost}; forecast for the month: {wording.usd(ahead)}",
             after=after,
             do=do,
         ),
@@ -116,11 +116,12 @@ def _option(scope: Scope, name: str) -> str:
 def _line_ahead(view: BudgetView, ratio: Decimal, now: datetime) -> str:
     ahead = view.monthly * ratio - view.spent
     line = f"{ratio:.0%} ({wording.usd(view.monthly * ratio)})"
-    if view.per_hour <= 0 or ahead <= 0:
+    mean = view.forecast.burn
+    if mean is None or mean <= 0 or ahead <= 0:
         return line
-    at = now + timedelta(hours=float(ahead / view.per_hour))
+    at = now + timedelta(hours=float(ahead / mean))
     within = view.ends_at is None or at < view.ends_at
-    return f"{line}, reached at this rate at {wording.moment(at, now)}," if within else line
+    return f"{line}, reached at the month's average rate at {wording.moment(at, now)}," if within else line
 
 
 def _effect(view: BudgetView, *, closes: bool) -> str:

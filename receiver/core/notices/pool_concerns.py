@@ -172,7 +172,8 @@ def _waits(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iterator
         change = "growth" if action.kind is ActionKind.GROW else "removal"
         level = Level.BAD if action.kind is ActionKind.GROW and wanted.asking else Level.WARN
         reason = cut(wording.named(action.last_error, seen.policy), LONGEST_REASON)
-        yield Concern(kind=f"{change}_fails", level=level, what=f"{change} fails", why=reason, doing="it is tried again")
+        what, again = f"{change} fails", "it is tried again"
+        yield Concern(kind=f"{change}_fails", level=level, what=what, why=reason, doing=again)
 
 
 # The configuration says how far pools grow, and waiting work starts when GPUs are free: nobody is woken up for it.

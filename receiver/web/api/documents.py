@@ -17,7 +17,20 @@ from receiver.core.money.attribution import By, Part
 from receiver.core.money.cost import amount
 from receiver.metrics.collector import WatchState
 from receiver.ports import StoredDecision, StoredOverride
-from receiver.reports.document import Count, Instant, Listed, Month, Positive, Published, Ratio, Usd, extra, says, word
+from receiver.reports.document import (
+    Cents,
+    Count,
+    Instant,
+    Listed,
+    Month,
+    Positive,
+    Published,
+    Ratio,
+    Usd,
+    extra,
+    says,
+    word,
+)
 from receiver.reports.picture import (
     KeptOut,
     Picture,
@@ -323,6 +336,7 @@ class CostsLine(Published):
     part: Annotated[str, word(Part)] = ""
     key: Annotated[str, says("empty for what was not held")] = ""
     usd: Usd = Decimal(0)
+    burn_usd_per_hour: Annotated[Cents | None, says("mean of the month; null before a day of it")] = None
     gpu_hours: Positive = 0.0
     measured_gpu_hours: Positive = 0.0
     idle_gpu_hours: Positive = 0.0

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -39,9 +39,15 @@ def pool_of(*nodes: Node, **changes: Any) -> PoolState:
 
 
 def known(*states: PoolState, spent: str = "2120.45", **changes: Any) -> Facts:
-    """What is known: *states* (an empty H100 pool unless one is given), and what the month has cost."""
+    """What is known: *states* (an empty H100 pool unless one is given), and what the month has cost since it began."""
     pools = states if any(s.pool == H100.id for s in states) else (*states, a_state(pool=H100.id))
-    spend = Spend(month="2026-11", usd=Decimal(spent), teams={"vision": Decimal("610.20")})
+    spend = Spend(
+        month="2026-11",
+        usd=Decimal(spent),
+        teams={"vision": Decimal("610.20")},
+        seen={L40S.id: Decimal(spent)},
+        seen_since=datetime(2026, 11, 1, tzinfo=UTC),
+    )
     return facts(*pools, **{"spend": spend, **changes})
 
 

@@ -1,14 +1,14 @@
 """What people are told of budgets: each line once, and the all-clear once it is behind."""
 
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
 from receiver.core.model.policy import Budget, BudgetChange, Scope
-from receiver.core.money.budget import Budgets, BudgetStage, BudgetView, stage_of
+from receiver.core.money.budget import Budgets, BudgetStage, BudgetView, Forecast, stage_of
 from receiver.core.notices.money_notices import budget_lines
 from receiver.core.notices.notice import Notice, Severity
 from tests.core.builders import NOW
@@ -153,3 +153,17 @@ def test_a_line_wakes_a_person_only_if_the_budget_keeps_work_waiting(spent: int)
     [calm] = budget_lines(Budgets(views=(view,)), {}, NOW)
     [waits] = budget_lines(Budgets(views=(view,)), {}, NOW, refusing={view.key})
     assert (calm.severity, waits.severity) == (Severity.WARNING, Severity.FAILURE)
+
+
+@pytest.mark.parametrize(
+    ("burn", "said"),
+    [
+        ("2", "at 80% (USD 80.00), reached at the month's average rate at 2026-11-21 00:00 UTC, it stops"),
+        ("0.1", "at 80% (USD 80.00) it stops"),  # not in this month
+        (None, "at 80% (USD 80.00) it stops"),
+    ],
+)
+def test_the_warning_says_when_the_next_line_is_reached_by_the_forecasts_rate(burn: str | None, said: str) -> None:
+    ahead = Forecast(burn=None if burn is None else Decimal(burn))
+    [notice] = Told().step(a_view(56, forecast=ahead, ends_at=NOW + timedelta(days=5)))
+    assert f"Next: growth goes on; {said}." in notice.body

@@ -201,7 +201,7 @@ def test_a_silent_source_is_wrong_if_nothing_grows_without_it(
 
 
 def test_the_budget_that_refuses_is_wrong_and_one_that_covers_the_work_is_not() -> None:
-    spend = Spend(month="2026-11", usd=Decimal(85), pools={"l40s-id": Decimal(1)}, teams={"a": Decimal(9), "b": Decimal(9)})
+    spend = Spend(month="2026-11", usd=Decimal(85), teams={"a": Decimal(9), "b": Decimal(9)})
     policy = a_policy(budget=Budget(monthly_usd=Decimal(1000), teams={"a": Decimal(10), "b": Decimal(10)}))
     shown = found(facts(a_state(), spend=spend, waiting=[a_pod(labels={"team": "a"})]), policy)
     levels = {c.what: c.level for c in shown if c.kind == "budget_hold"}
