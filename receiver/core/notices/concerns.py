@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 from receiver.core.model.model import BIND, Facts, Source
-from receiver.core.model.policy import Fallback, Policy
+from receiver.core.model.policy import Fallback, Policy, Scope
 from receiver.core.model.signals import SignalAction
 from receiver.core.money.budget import BudgetStage
 from receiver.core.notices import wording
@@ -232,10 +232,11 @@ def _budgets(seen: Seen) -> Iterator[Concern]:
     refusing = seen.refusing()
     for view in seen.assignment.budgets.views:
         level = Level.BAD if view.key in refusing else Level.WARN
+        fault = Level.BAD if view.scope in (Scope.ACCOUNT, Scope.CLUSTER) else level  # nothing grows without it
         if view.unknown:
             yield Concern(
                 kind="budget_unknown",
-                level=level,
+                level=fault,
                 what=f"{wording.capital(view.title)}: its spend is unknown",
                 why=view.unknown,
                 doing="what it pays for does not grow",
@@ -253,7 +254,7 @@ def _budgets(seen: Seen) -> Iterator[Concern]:
         if view.unpriced:
             yield Concern(
                 kind="unpriced",
-                level=level,
+                level=fault,
                 what=f"{wording.capital(view.title)} counts too little: no price for {', '.join(view.unpriced)}",
                 todo="set price_usd_per_hour of the pool, or a prices_file that has its size, and restart",
             )

@@ -120,7 +120,7 @@ class Notice:
 class Level(StrEnum):
     """How bad a concern is; also the name of its look. `Seen.level` tells BAD from the others."""
 
-    BAD = "bad"  # it keeps work waiting, or a fault stops all growth, so the next work will wait
+    BAD = "bad"  # it keeps work waiting, or stops all growth against the configuration: the next work will wait
     WARN = "warn"  # it costs money, may become bad, or is a mistake in a pod
     NOTE = "note"  # as requested
 

@@ -176,7 +176,7 @@ def _waits(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iterator
         yield Concern(kind=f"{change}_fails", level=level, what=what, why=reason, doing=again)
 
 
-# The configuration says how far pools grow, and waiting work starts when GPUs are free: nobody is woken up for it.
+# The configuration limits growth here, and the work starts when GPUs are free: that wakes no person.
 AS_CONFIGURED = ("within_maximum", "within_limits", "gangs_whole")
 
 

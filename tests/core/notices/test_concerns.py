@@ -148,11 +148,11 @@ def test_a_pool_without_a_price_is_shown() -> None:
 
 STUCK = a_node("late", stage=Stage.INSTALLING, created_at=ago(25), allocatable={}, idle_since=None)
 BUDGET = a_policy(budget=Budget(monthly_usd=Decimal(100)))
-PAST = {usd: {"spend": Spend(month="2026-11", usd=Decimal(usd))} for usd in (85, 101)}
+PAST = {usd: Spend(month="2026-11", usd=Decimal(usd)) for usd in (85, 101)}
 APPROVES = a_policy(a_pool(approval=Approval(growth_above_usd_per_hour=Decimal(1))))
 CAUSES = {
-    "budget_hold": (facts(a_state(), **PAST[85]), BUDGET, Level.WARN),
-    "budget_stop": (facts(a_state(), **PAST[101]), BUDGET, Level.WARN),
+    "budget_hold": (facts(a_state(), spend=PAST[85]), BUDGET, Level.WARN),
+    "budget_stop": (facts(a_state(), spend=PAST[101]), BUDGET, Level.WARN),
     "out_of_stock": (facts(a_state(backoff=LATER)), a_policy(), Level.WARN),
     "stuck": (facts(a_state(STUCK, required=1)), a_policy(), Level.WARN),
     "never_usable": (facts(a_state(provisioning=LATER)), a_policy(), Level.WARN),
@@ -200,6 +200,19 @@ def test_a_silent_source_is_wrong_if_nothing_grows_without_it(
     assert all(("no GPU pool changes" in c.what) is (c.level is Level.BAD) for c in shown)
 
 
+@pytest.mark.parametrize(
+    ("spend", "budget", "levels"),
+    [
+        (Spend(month="2026-11", usd=Decimal(1), unknown="not read"), Budget(monthly_usd=Decimal(9)), [Level.BAD]),
+        (Spend(month="2026-11", usd=Decimal(1), unpriced=("a.size",)), Budget(monthly_usd=Decimal(9)), [Level.BAD]),
+        (Spend(month="2026-11", usd=Decimal(1)), Budget(monthly_usd=Decimal(9), teams={"a": Decimal(9)}), [Level.WARN]),
+    ],
+    ids=["of the cluster", "a price is missing", "of a team, with no work of it waiting"],
+)
+def test_an_unknown_spend_is_wrong_where_it_stops_all_growth(spend: Spend, budget: Budget, levels: list[Level]) -> None:
+    assert [c.level for c in found(facts(a_state(), spend=spend), a_policy(budget=budget))] == levels
+
+
 def test_the_budget_that_refuses_is_wrong_and_one_that_covers_the_work_is_not() -> None:
     spend = Spend(month="2026-11", usd=Decimal(85), teams={"a": Decimal(9), "b": Decimal(9)})
     policy = a_policy(budget=Budget(monthly_usd=Decimal(1000), teams={"a": Decimal(10), "b": Decimal(10)}))
@@ -211,7 +224,7 @@ def test_the_budget_that_refuses_is_wrong_and_one_that_covers_the_work_is_not() 
     }
 
 
-def test_work_that_waits_at_the_configured_maximum_is_wrong_and_wakes_nobody() -> None:
+def test_work_that_waits_at_the_configured_maximum_is_wrong_and_does_not_wake_a_person() -> None:
     concern = the_one(facts(a_state(a_busy_node()), waiting=[a_pod()]), a_policy(a_pool(max_nodes=1)))
     assert (concern.level, concern.severity) == (Level.BAD, Severity.WARNING)
 
