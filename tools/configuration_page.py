@@ -21,7 +21,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from receiver.config import pools, values
+from receiver.config import pools, values, web
 from receiver.config.model import Configuration, monthly_query
 from receiver.config.prices import PriceFile
 from receiver.config.values import model_in, spell_duration
@@ -71,6 +71,8 @@ READERS: Mapping[str, tuple[str, str]] = {
     pools.months_range.__name__: ("month or range", "months or ranges"),
     pools.years_range.__name__: ("year or range", "years or ranges"),
     monthly_query.__name__: ("PromQL", ""),
+    web.network.__name__: ("address or CIDR range", "addresses or CIDR ranges"),
+    web.header_name.__name__: ("header name", ""),
 }
 
 

@@ -51,7 +51,7 @@ _common = options(
     option_who("sets it"),
     WHY,
     click.option("--until", metavar="TIME", help="Until when instead, such as 2026-11-21T18:00:00Z."),
-    click.option("--for", "length", metavar="DURATION", help="How long, such as 30m, 2h or 3d."),
+    click.option("--for", "length", metavar="DURATION", help='How long: 2h, "90 min", "until 09:00".'),
 )
 
 
@@ -153,7 +153,7 @@ def questions(clock: Clock, everything: bool, as_json: bool) -> None:
 @as_json
 @click.pass_obj
 def answer(clock: Clock, number: str, word: str, who: str, why: str, as_json: bool) -> None:
-    """Answer question ID: approve, snooze-1h, snooze-4h, snooze-tomorrow or pin.
+    """Answer question ID: approve, reject, snooze-1h, -4h, -today or -tomorrow, or pin.
 
     The token in GPU_AUTOSCALER_OPERATOR_TOKEN is sent. The exit status is 0 if the answer counts, 1 if there is no such
     question, 2 if it was answered otherwise or is over, for a wrong command line or token, and 3 if the server cannot
@@ -167,6 +167,8 @@ def answer(clock: Clock, number: str, word: str, who: str, why: str, as_json: bo
     then = "it set an override; see `gpu-autoscaler override list`"
     if question.answer == Answer.APPROVE:
         then = "the next step acts on it; see `gpu-autoscaler explain pool`"
+    if question.answer == Answer.REJECT:
+        then = "it set no override; see `gpu-autoscaler explain pool`"
     show(as_json, document, [_question(question, clock.now()), then])
 
 

@@ -24,6 +24,7 @@ COLUMNS = (("WANT", "wanted"), ("HAVE", "required"), ("READY", "ready"), ("BUILD
            ("IDLE", "idle"), ("?", "unknown"), ("PEND", "pending_gpus"))  # fmt: skip
 STAGES = {"ok": "green", "warn": "yellow", "hold": "red", "stop": "red"}
 VERDICTS = {"grow": "green", "shrink": "magenta"}
+OF_THE_FILE = ("configuration_refused", "needs_restart")  # concerns that nothing else of the status shows
 NARROWEST = 24  # columns that a note gets at least, beside the table
 
 
@@ -65,6 +66,9 @@ def about_status(document: Mapping[str, Any], now: datetime, width: int | None =
             if question.state == Standing.OPEN and question.wanted:
                 yield click.style(f"{pool.name}: {question.said}", fg="yellow")
                 yield f"  gpu-autoscaler answer {question.id} approve, or see gpu-autoscaler questions"
+    for concern in (c for c in status.concerns if c.kind in OF_THE_FILE):
+        why = f": {concern.why}" if concern.why else ""
+        yield click.style(concern.what + why, fg="red" if why else "yellow")
     for source in status.sources:
         if source.down:
             began = source.since

@@ -4,11 +4,12 @@ Every mistake is reported at once, each with its path and a remedy.
 """
 
 from receiver.config.environment import Environment, operator_token, reading_token, server_url
-from receiver.config.model import Configuration, Mode, ReadAccess
+from receiver.config.model import Configuration, Mode
 from receiver.config.pools import PoolSpec
 from receiver.config.prices import Prices
 from receiver.config.settings import FileSettings, Settings, load, load_file, load_text
 from receiver.config.values import ConfigError, Mistake
+from receiver.config.web import ReadAccess
 
 __all__ = [
     "ConfigError",

@@ -17,6 +17,7 @@ from receiver.config import values
 from receiver.config.pools import PoolSpec
 from receiver.config.prices import EIGHT_GPUS, insane
 from receiver.config.values import Section, Wrong, duration, spell, text
+from receiver.config.web import WebSpec
 from receiver.core.model.pods import KeepRule
 from receiver.core.model.policy import QUEUE_WAIT, STARTUP_TAINTS, Anchor, Fallback, Objective, Packing, Rounding
 from receiver.core.model.signals import GROUP_INTERVAL, REPEAT_INTERVAL, payload_life
@@ -74,22 +75,6 @@ class Kubernetes(Section):
 class Webhook(Section):
     max_bytes: values.DeliveryBytes = 16 * 1024 * 1024
     """the largest accepted delivery, in bytes"""
-
-
-class ReadAccess(StrEnum):
-    """Who may read pages and API: everyone who reaches the port, or holders of the reader's or operator's token."""
-
-    OPEN = "open"
-    TOKEN = "token"  # noqa: S105 (the word of the file, no secret)
-
-
-class WebSpec(Section):
-    reading: ReadAccess = ReadAccess.OPEN
-    """who may read pages and API: everyone, or holders of the operator's or reader's
-    [token](operations.md#who-may-read-who-may-act)"""
-    hosts: tuple[values.ObjectName, ...] = ()
-    """further host names of the pages ([why](security.md#pages-and-api)). That of `public_url`, addresses and names
-    inside the cluster are always accepted"""
 
 
 class StatedSpec(Section):

@@ -3,7 +3,7 @@
 Civo's size API has no prices (``GET /v2/sizes``), so they are data with a day and a source.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cache
@@ -129,13 +129,16 @@ def parse_prices(content: str) -> tuple[Prices, list[Mistake]]:
     return Prices(sizes=file.sizes, kinds=file.kinds, codes=file.codes, origins=origins), []
 
 
-def overlaid(prices_file: str | None, directory: File) -> tuple[Prices, list[Mistake]]:
+Read = Callable[[File], bytes]
+
+
+def overlaid(prices_file: str | None, directory: File, read: Read = File.read_bytes) -> tuple[Prices, list[Mistake]]:
     """Return the shipped prices with the operator's *prices_file* (relative to *directory*) over them."""
     prices = shipped()
     if prices_file is None:
         return prices, []
     try:
-        content = (directory / prices_file).read_text(encoding="utf-8")
+        content = read(directory / prices_file).decode()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else "it is not UTF-8"
         problem = f'cannot read "{prices_file}": {reason}'

@@ -1,5 +1,5 @@
-"""The file and the environment together, as the values that the rest of the program uses; and their changes while it
-runs: secrets in files are read again, and a changed file is checked. Kubernetes updates the mounted files of a pod."""
+"""The file and the environment together, as the values that the rest of the program uses; and secrets in files, which
+are read again while it runs. Kubernetes updates the mounted files of a pod."""
 
 import re
 import threading
@@ -15,10 +15,11 @@ import structlog
 from receiver.config import model, pools
 from receiver.config.environment import Environment, read_environment
 from receiver.config.lint import price_of, warnings_of
-from receiver.config.model import Configuration, ReadAccess
-from receiver.config.prices import Prices, overlaid
+from receiver.config.model import Configuration
+from receiver.config.prices import Prices, Read, overlaid
 from receiver.config.values import ConfigError, Mistake, Section
 from receiver.config.values import load as load_document
+from receiver.config.web import ReadAccess
 from receiver.core.model import policy, windows
 from receiver.core.model.policy import Policy
 
@@ -96,14 +97,10 @@ def load(environ: Mapping[str, str]) -> Settings:
             mistakes += error.mistakes
     if environment is None or settings is None:
         raise ConfigError(mistakes)
-    is_open = settings.configuration.web.reading is ReadAccess.OPEN
-    if not is_open and not environment.operator_token and not environment.reader_token:
-        problem = "is token, and no token is set, so the pages cannot be opened"
-        remedy = "set GPU_AUTOSCALER_OPERATOR_TOKEN or GPU_AUTOSCALER_READER_TOKEN, or write open"
-        mistakes.append(Mistake(path="web.reading", problem=problem, remedy=remedy))
+    mistakes += locked_out(settings.configuration, environment)
     if mistakes:
         raise ConfigError(mistakes)
-    if environment.reader_token and is_open:
+    if environment.reader_token and settings.configuration.web.reading is ReadAccess.OPEN:
         odd.append("GPU_AUTOSCALER_READER_TOKEN: is unused while web.reading is open; write web: {reading: token}")
     return Settings(
         configuration=settings.configuration,
@@ -114,25 +111,35 @@ def load(environ: Mapping[str, str]) -> Settings:
     )
 
 
-def load_file(path: File) -> FileSettings:
-    """Return the settings in the file at *path*; raise ConfigError with every mistake."""
+def locked_out(configuration: Configuration, environment: Environment) -> Iterable[Mistake]:
+    """Yield a mistake if reading takes a token and none is set."""
+    if configuration.web.reading is ReadAccess.OPEN or environment.operator_token or environment.reader_token:
+        return
+    problem = "is token, and no token is set, so the pages cannot be opened"
+    remedy = "set GPU_AUTOSCALER_OPERATOR_TOKEN or GPU_AUTOSCALER_READER_TOKEN, or write open"
+    yield Mistake(path="web.reading", problem=problem, remedy=remedy)
+
+
+def load_file(path: File, read: Read = File.read_bytes) -> FileSettings:
+    """Return the settings in the file at *path*; raise ConfigError with every mistake. *read* reads it and its
+    ``prices_file``."""
     try:
-        content = path.read_text(encoding="utf-8")
+        content = read(path).decode()
     except OSError as error:
         problem = f"cannot read {path}: {error.strerror or error}"
         raise ConfigError([Mistake(path="", problem=problem, remedy="check the path and its permissions")]) from error
     except UnicodeDecodeError as error:
         raise ConfigError([Mistake(path="", problem=f"{path} is not UTF-8", remedy="save it as UTF-8")]) from error
-    return load_text(content, directory=path.parent)
+    return load_text(content, directory=path.parent, read=read)
 
 
-def load_text(content: str, *, directory: File = File()) -> FileSettings:
+def load_text(content: str, *, directory: File = File(), read: Read = File.read_bytes) -> FileSettings:
     """Return the settings in *content* (YAML); raise ConfigError with every mistake. A relative ``prices_file`` is read
     from *directory*."""
     configuration, mistakes = load_document(Configuration, content)
     if configuration is None:
         raise ConfigError(mistakes)
-    prices, wrong = overlaid(configuration.prices_file, directory)
+    prices, wrong = overlaid(configuration.prices_file, directory, read)
     if mistakes or wrong:
         raise ConfigError([*mistakes, *wrong])
     return FileSettings(
@@ -250,37 +257,6 @@ class LiveSecrets:
             log.info("secrets changed", names=changed)
 
 
-class ConfigurationFile:
-    """Whether the file on the disk is the one in use, and whether the next start would accept it.
-
-    It is read once, at the start: a later mistake would only show when a node fails at night. *look* is called now and
-    then.
-    """
-
-    def __init__(self, path: File) -> None:
-        self._path = path
-        self._seen = _state_of((path,))
-        self._running = _content(path)
-        self.refused = self.differs = False
-
-    def look(self) -> None:
-        seen = _state_of((self._path,))
-        if seen == self._seen:
-            return
-        self._seen = seen
-        self.differs = _content(self._path) != self._running
-        try:
-            load_file(self._path)
-        except ConfigError as error:
-            self.refused = True
-            mistakes = [str(m) for m in error.mistakes]
-            log.error("configuration refused", detail="the next start would fail", mistakes=mistakes)
-        else:
-            self.refused = False
-            if self.differs:
-                log.info("configuration changed", detail="it takes effect at the next start")
-
-
 def _tokens(environment: Environment) -> Tokens:
     operator, reader = environment.operator_token, environment.reader_token
     return Tokens(
@@ -313,10 +289,3 @@ def _state_of(files: Sequence[File]) -> tuple[object, ...]:
         except OSError:
             found.append(None)
     return tuple(found)
-
-
-def _content(path: File) -> bytes | None:
-    try:
-        return path.read_bytes()
-    except OSError:
-        return None

@@ -28,7 +28,7 @@ TOKENS = Check(
 MODE = Check(
     "configuration.mode",
     "whether it changes Civo and the cluster (`act`) or only reports (`observe`)",
-    "once its decisions are what you want, set `mode: act` and restart (docs/operations.md, Observe first)",
+    "once its decisions are what you want, set `mode: act` (docs/operations.md, Observe first)",
 )
 LINKS = Check(
     "configuration.links",

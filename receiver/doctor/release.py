@@ -20,8 +20,8 @@ from receiver.ports import CORDON_ANNOTATION, STOP_ANNOTATION, Did, Receipt, Try
 SERVER = Check(
     "release.server",
     "whether the server is stopped or in mode observe: in mode act it would make the changes again",
-    "stop the server (`kubectl -n gpu-autoscaler scale deploy/gpu-autoscaler --replicas=0`), or set `mode: observe` "
-    "and restart it; then run --release again",
+    "stop the server (`kubectl -n gpu-autoscaler scale deploy/gpu-autoscaler --replicas=0`), or set `mode: observe`; "
+    "then run --release again",
 )
 UNDONE = Check(
     "release.undone",

@@ -35,7 +35,7 @@ VERSION = Check(
 SAME = Check(
     "server.configuration",
     "whether it has the mode and the number of pools of the file here",
-    "restart it to read the file, or run the doctor with the server's own file and environment",
+    "see its log for a refused file, or run the doctor with the server's own file and environment",
 )
 SOURCES = Check(
     "server.sources",

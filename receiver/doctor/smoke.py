@@ -30,7 +30,7 @@ STARTS_WITHIN = timedelta(minutes=10)  # in addition to provision_timeout: sched
 READY_TO = Check(
     "smoke.allowed",
     "whether the smoke test can start: mode act here and at the server, and the pod is accepted",
-    "set `mode: act`, restart the server, and let the user create, get and delete pods (docs/doctor.md, Smoke test)",
+    "set `mode: act`, and let the user create, get and delete pods (docs/doctor.md, Smoke test)",
 )
 PENDING = Check(
     "smoke.pending",

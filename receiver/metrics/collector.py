@@ -13,7 +13,8 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from receiver.config.environment import installed_version
-from receiver.config.settings import ConfigurationFile, LiveSecrets
+from receiver.config.live import LiveConfiguration
+from receiver.config.settings import LiveSecrets
 from receiver.core.model import memory
 from receiver.core.model.actions import ActionKind, Change, OutcomeKind
 from receiver.core.model.model import Source
@@ -112,9 +113,9 @@ class OnDisk(Collector):
     """Whether what is on the disk could be used, and whether it is what runs; 0 before it is watched."""
 
     def __init__(self) -> None:
-        self._watched: tuple[LiveSecrets, ConfigurationFile] | None = None
+        self._watched: tuple[LiveSecrets, LiveConfiguration] | None = None
 
-    def watch(self, secrets: LiveSecrets, file: ConfigurationFile) -> None:
+    def watch(self, secrets: LiveSecrets, file: LiveConfiguration) -> None:
         """Ask *secrets* and *file* from now on."""
         self._watched = secrets, file
 
@@ -126,7 +127,9 @@ class OnDisk(Collector):
             refused, differs = [(("file",), file.refused), (("secrets",), secrets.refused)], file.differs
         text = "Whether what is on the disk cannot be used (1) or can (0): the configuration file, the files of secrets"
         yield gauge("configuration_refused", f"{text}.", refused, "part")
-        text = "Whether the configuration file on the disk is another one than the one that runs (1) or not (0)."
+        text = (
+            "Whether part of the configuration file on the disk is not in force: it is refused, or needs a restart (1)."
+        )
         yield single("configuration_differs", text, differs)
 
 

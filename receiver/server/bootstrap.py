@@ -28,10 +28,11 @@ from receiver.adapters.observe import ObservedCloud, ObservedCluster
 from receiver.adapters.store import SqlStore, store_at
 from receiver.adapters.store.database import is_sqlite, parse
 from receiver.adapters.store.lease_table import LeaseTable
-from receiver.config import ConfigError, Settings, load
+from receiver.config import ConfigError, FileSettings, Settings, load
 from receiver.config.environment import installed_version
+from receiver.config.live import LiveConfiguration
 from receiver.config.model import GroupDemand, Mode, QueueDemand
-from receiver.config.settings import ConfigurationFile, LiveSecrets
+from receiver.config.settings import LiveSecrets, locked_out
 from receiver.core.model.memory import is_trusted, steady_since
 from receiver.core.model.text import harmless
 from receiver.core.notices.grouping import PageLinks, Seal
@@ -39,6 +40,7 @@ from receiver.metrics.collector import Instruments, StoreCollector
 from receiver.ports import Clock, TryLater, WontWork, WriterLostError
 from receiver.reports.monthly import MonthEnd
 from receiver.runtime.loop import LONGEST_CALL, Beat, Courier, Loop, WakeupBurst
+from receiver.runtime.reload import Latest, Reloader
 from receiver.runtime.store_opener import Opening, WarmUp
 from receiver.step.carry_out import LEAD_LOST, Hands
 from receiver.step.gather import Sources
@@ -56,16 +58,17 @@ log = structlog.get_logger("receiver")
 class Outside:
     """The adapters that the parts of a process share. Raises WontWork and ConfigError; nothing outside is called
     yet. *store* is for webhooks and the API, which every replica serves. Writes of the loop to *loops_store* are
-    refused once this replica no longer leads. *only_looks* are the writers of a step that only reports. *beat* is
-    called by a step that makes progress."""
+    refused once this replica no longer leads. *settings* are those of the start, *live* has those in force.
+    *only_looks* are the writers of a step that only reports. *beat* is called by a step that makes progress."""
 
-    def __init__(self, settings: Settings, environ: Mapping[str, str]) -> None:
+    def __init__(self, settings: Settings, environ: Mapping[str, str], clock: Clock) -> None:
         said, told, database = settings.configuration, settings.environment, settings.environment.database_url
-        self.settings, self.mode = settings, said.mode.value
+        self.settings = settings
         self.secrets = LiveSecrets(environ, told)
-        self.file = ConfigurationFile(File(environ["GPU_AUTOSCALER_CONFIG"].strip()))
+        path = File(environ["GPU_AUTOSCALER_CONFIG"].strip())
+        self.live = LiveConfiguration(path, settings, clock.now, lambda read: locked_out(read, told))
         self.instruments, self.beat = Instruments(), Beat()
-        self.instruments.on_disk.watch(self.secrets, self.file)
+        self.instruments.on_disk.watch(self.secrets, self.live)
         self.store = self.loops_store = store_at(database.get_secret_value())
         self.writer: WriterLock | Lease
         if is_sqlite(parse(database.get_secret_value())):
@@ -93,12 +96,15 @@ class Outside:
             alarms=AlertmanagerAlarms(said.alertmanager.urls) if said.alertmanager.urls else None,
             store=self.loops_store,
             goes_on=self.beat,
+            file=lambda: self.live.file,
             payload_life=said.alertmanager.payload_life,
         )
         observed = ObservedCluster(cluster) if cluster else None
         self.only_looks = Hands(cloud=ObservedCloud(civo), cluster=observed, may_write=self._may_write)
-        acts = Hands(cloud=civo, cluster=cluster, may_write=self._may_write)
-        self.hands = self.only_looks if said.mode is Mode.OBSERVE else acts
+        self._acts = Hands(cloud=civo, cluster=cluster, may_write=self._may_write)
+
+    def hands(self, mode: Mode) -> Hands:
+        return self.only_looks if mode is Mode.OBSERVE else self._acts
 
     # The adapters check leadership right before each write: they read first, and meanwhile the parent may have died or
     # another replica may have become the leader.
@@ -134,21 +140,24 @@ class Outside:
 
 class Stepping:
     def __init__(self, outside: Outside, begun: datetime) -> None:
-        said, store = outside.settings, outside.loops_store
+        store, sources = outside.loops_store, outside.sources
         self._outside = outside
-        self._warm_up = WarmUp(store, said.configuration.warm_up)
-        watched = outside.sources.cluster is not None
-        self._month_end = MonthEnd(store, outside.sources.telemetry, said.policy, watched=watched)
+        self._warm_up = WarmUp(store, outside.settings.configuration.warm_up)
+        self._month_end = Latest(
+            lambda: outside.live.settings,
+            lambda said: MonthEnd(store, sources.telemetry, said.policy, watched=sources.cluster is not None),
+        )
         self._pruned_at = begun
         self._believed: datetime | None = None
 
     def __call__(self, now: datetime) -> Stepped:
         """Take the step of *now*. Raises what `receiver.step.reconcile.step` raises."""
-        outside, policy = self._outside, self._outside.settings.policy
-        outside.file.look()
+        outside = self._outside
+        settings = outside.live.settings  # one for the whole step
+        policy, mode = settings.policy, settings.configuration.mode
         warm_at = self._warm_up.ends_at(now)
         if warm_at is None:
-            stepped = step(outside.sources, outside.hands, policy, outside.mode, now)
+            stepped = step(outside.sources, outside.hands(mode), policy, mode.value, now)
         else:
             stepped = step(outside.sources, outside.only_looks, policy, Mode.OBSERVE.value, now)
             stepped = replace(stepped, reconsider_at=min(warm_at, stepped.reconsider_at or warm_at))
@@ -160,7 +169,7 @@ class Stepping:
                     outside.loops_store.prune(now)
                 except TryLater as error:  # pruning can wait, scaling cannot
                     log.warning("old rows not deleted", error=str(error))
-            self._month_end.look(now, sure=is_trusted(self._believed, now))
+            self._month_end().look(now, sure=is_trusted(self._believed, now))
         return stepped
 
 
@@ -201,8 +210,8 @@ def watch_cluster(outside: Outside, loop: Loop) -> KubernetesCluster | None:
     return cluster
 
 
-def outbox_of(outside: Outside, clock: Clock) -> Outbox:
-    said, tokens = outside.settings.configuration, outside.secrets.tokens
+def outbox_of(outside: Outside, settings: FileSettings, clock: Clock) -> Outbox:
+    said, tokens = settings.configuration, outside.secrets.tokens
     everybody, of_teams = outside.settings.environment.destinations()
     links = PageLinks(
         cluster_name=said.cluster_name,
@@ -215,9 +224,10 @@ def outbox_of(outside: Outside, clock: Clock) -> Outbox:
     return Outbox(store, everybody, clock, of_teams, links=links, every=every, may_send=outside.writer.held)
 
 
-def web_of(outside: Outside, loop: Loop, clock: Clock, messages_to: tuple[str, ...]) -> Flask:
-    """Return webhook, pages, API and metrics; *messages_to* are the names of the destinations of messages."""
-    said, policy, instruments = outside.settings.configuration, outside.settings.policy, outside.instruments
+def web_of(outside: Outside, settings: FileSettings, loop: Loop, clock: Clock, messages_to: tuple[str, ...]) -> Flask:
+    """Return webhook, pages, API and metrics with *settings*; *messages_to* are the names of the destinations of
+    messages."""
+    said, policy, instruments = settings.configuration, settings.policy, outside.instruments
     environment = outside.settings.environment
     registry = CollectorRegistry()
     registry.register(instruments)
@@ -225,7 +235,7 @@ def web_of(outside: Outside, loop: Loop, clock: Clock, messages_to: tuple[str, .
         outside.store,
         policy,
         clock,
-        mode=outside.mode,
+        mode=said.mode.value,
         destinations=messages_to,
         cluster_name=said.cluster_name,
     )
@@ -243,7 +253,7 @@ def web_of(outside: Outside, loop: Loop, clock: Clock, messages_to: tuple[str, .
             wake=wake,
             clock=clock,
             policy=policy,
-            mode=outside.mode,
+            mode=said.mode.value,
             heartbeat=loop.health,
             registry=registry,
             instruments=instruments,
@@ -255,6 +265,8 @@ def web_of(outside: Outside, loop: Loop, clock: Clock, messages_to: tuple[str, .
             reading=said.web.reading,
             public_url=said.public_url,
             hosts=said.web.hosts,
+            user_header=said.web.user_header or "",
+            trusted_proxies=said.web.trusted_proxies,
             docs_url=said.docs_url,
             messages_to=messages_to,
             watch=lambda: instruments.watch.state,
@@ -272,6 +284,7 @@ class Running:
     loop: Loop
     courier: Courier
     watched: KubernetesCluster | None
+    reloader: Reloader
     told_at: float = 0.0  # when the threads were told to stop, in seconds of `monotonic`; 0 before
 
     def start(self) -> None:
@@ -279,6 +292,7 @@ class Running:
             self.writer.start(self.loop.wake)
         self.loop.start()
         self.courier.start()
+        self.reloader.start()
 
     def tell(self) -> None:
         """Tell every thread to stop without waiting. The loop gives up leadership when its step is over."""
@@ -296,8 +310,9 @@ class Running:
             self.writer.close()
         self.store.close()
 
-    def _beside(self) -> tuple[Opening | KubernetesCluster | Courier, ...]:
-        return tuple(part for part in (self.opening, self.watched, self.courier) if part is not None)
+    def _beside(self) -> tuple[Opening | KubernetesCluster | Courier | Reloader, ...]:
+        parts = (self.opening, self.watched, self.courier, self.reloader)
+        return tuple(part for part in parts if part is not None)
 
 
 def create_app(environ: Mapping[str, str] | None = None) -> Flask:
@@ -309,19 +324,30 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
     for warning in (*settings.warnings, *check_every_destination(*settings.environment.destinations())):
         log.warning("configuration", detail=warning)
     clock = SystemClock()
-    outside = Outside(settings, environ)
+    outside = Outside(settings, environ, clock)
     opening = Opening(outside.store.open)
     loop = loop_of(outside, opening, clock)
-    outbox = outbox_of(outside, clock)
-    app = web_of(outside, loop, clock, outbox.destinations)
+    outbox = Latest(lambda: outside.live.settings, lambda said: outbox_of(outside, said, clock))
+    app = Flask("receiver")  # only a shell: each configuration has an application of its own, and a request one of them
+    serving = Latest(
+        lambda: outside.live.settings, lambda said: web_of(outside, said, loop, clock, outbox().destinations)
+    )
+    app.wsgi_app = lambda environ, start_response: serving().wsgi_app(environ, start_response)  # type: ignore[method-assign]
+
+    def look() -> None:
+        if outside.live.look():
+            serving()
+            loop.wake()
+
     opening.begin()
     app.extensions[EXTENSION] = Running(
         store=outside.store,
         writer=outside.writer,
         opening=opening,
         loop=loop,
-        courier=Courier(outbox.deliver_due, loop, clock),
+        courier=Courier(lambda now: outbox().deliver_due(now), loop, clock),
         watched=watch_cluster(outside, loop),
+        reloader=Reloader(look),
     )
     return app
 

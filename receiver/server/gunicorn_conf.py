@@ -67,6 +67,12 @@ logger_class = "receiver.server.gunicorn_worker.CarefulLogger"  # never quotes a
 proc_name = "gpu-autoscaler"
 
 
+def on_starting(server: Any) -> None:
+    """Keep the worker on SIGHUP: it reads a changed file by itself. gunicorn would start another one, and end
+    altogether if that refuses the file."""
+    server.reload = partial(server.log.info, "SIGHUP: a changed configuration file is read within a second")
+
+
 def post_worker_init(worker: Any) -> None:
     """Start the loop in the worker, after the application was loaded there."""
     from receiver.server import bootstrap

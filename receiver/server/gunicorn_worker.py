@@ -21,6 +21,7 @@ from time import monotonic
 from typing import Any
 
 from gunicorn import http
+from gunicorn.arbiter import Arbiter
 from gunicorn.glogging import Logger
 from gunicorn.http.parser import Parser
 from gunicorn.http.unreader import Unreader
@@ -50,6 +51,7 @@ BROKEN = "Error handling request"
 
 # Functions by owner and name with their signatures; attributes that a constructor sets; texts in log messages.
 RELIES_ON: dict[tuple[Any, str], str] = {
+    (Arbiter, "reload"): "(self)",
     (ThreadWorker, "enqueue_req"): "(self, conn)",
     (ThreadWorker, "finish_request"): "(self, conn, fs)",
     (ThreadWorker, "handle_exit"): "(self, sig, frame)",

@@ -14,6 +14,7 @@ import structlog
 
 from receiver.core.model.actions import Action, ActionKind
 from receiver.core.model.charges import Charged, Comparison, Seed, beside, is_due, new_seed, seeded_by_pool, seeded_usd
+from receiver.core.model.configuration import ConfigurationFile
 from receiver.core.model.memory import Control, Memory, NodeLife, PoolMemory, is_steady
 from receiver.core.model.model import Drift, Facts, PoolState, Source, SourceState, Spend, Stage
 from receiver.core.model.overrides import Override
@@ -42,8 +43,8 @@ log = structlog.get_logger("receiver")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
     """The sources of a step; None: not configured. *goes_on* is called before each is asked: a step that waits for one
-    after the other is slow, not stuck. *payload_life* is how long an alert counts after its last delivery where
-    Alertmanager's API does not say what fires."""
+    after the other is slow, not stuck. *file* tells what the last look at the configuration file found. *payload_life*
+    is how long an alert counts after its last delivery where Alertmanager's API does not say what fires."""
 
     cloud: Cloud
     cluster: Cluster | None
@@ -53,6 +54,7 @@ class Sources:
     accounts: Accounts | None = None
     sizes: Sizes | None = None
     goes_on: Callable[[], None] = lambda: None
+    file: Callable[[], ConfigurationFile] = ConfigurationFile
     payload_life: timedelta = PAYLOAD_LIFE
 
 

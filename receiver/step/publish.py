@@ -56,7 +56,7 @@ def publish(work: StepContext, looked: Looked, sources: Sources) -> None:
     """
     makers: list[tuple[str, Callable[[], object]]] = [
         *(("messages", say) for say in work.unsaid),
-        ("messages", lambda: send_standing_notices(work)),
+        ("messages", lambda: send_standing_notices(work, sources.file())),
         ("usage", lambda: account_for_usage(looked, sources, work.policy, work.now)),
         ("picture", lambda: _show(work, steady=looked.steady)),
         ("log", lambda: _log_step(work.facts, work.decisions, work.mode)),

@@ -15,7 +15,7 @@ from receiver.web import errors, health, webhook
 from receiver.web.api import reports
 from receiver.web.api import routes as api
 from receiver.web.auth import access
-from receiver.web.pages import forms, guides
+from receiver.web.pages import answers, forms, guides
 from receiver.web.pages.overview import add_overview
 from receiver.web.pages.pool_page import add_decisions, add_pool_page
 from receiver.web.pages.show import FILTERS
@@ -47,9 +47,9 @@ def create_app(parts: WebParts) -> Flask:
     app.jinja_env.globals["cluster_name"] = parts.cluster_name
     errors.install(app)
     doors = access.Access(parts)
-    for of_doors in (access.blueprint, forms.overrides):
+    for of_doors in (access.blueprint, forms.overrides, answers.blueprint):
         app.register_blueprint(of_doors(doors, parts))
-    for routes_of in (webhook.blueprint, health.blueprint, api.blueprint, forms.answers, guides.blueprint, _pages):
+    for routes_of in (webhook.blueprint, health.blueprint, api.blueprint, guides.blueprint, _pages):
         app.register_blueprint(routes_of(parts))
 
     @app.before_request

@@ -7,8 +7,8 @@ from typing import Protocol
 from flask import url_for
 from prometheus_client import CollectorRegistry
 
-from receiver.config.model import ReadAccess
 from receiver.config.settings import Tokens
+from receiver.config.web import Network, ReadAccess
 from receiver.core.model.policy import Policy
 from receiver.ports import Clock, LoopHealth, WebStore
 
@@ -27,8 +27,9 @@ class WebParts:
     *tokens* says which bearer tokens are valid now: without one for the webhook every delivery is refused, without the
     operator's every change. *max_body_bytes* bounds a delivery. *public_url* is the address of the pages, *hosts* its
     other names, *docs_url* where people read docs/ if not here, *messages_to* names the destinations of messages, and
-    *cluster_name* what people call the cluster. *region* and *cluster_id* are Civo's. *wake* must return at once.
-    *mode* is ``act`` or ``observe``, *watch* a `receiver.metrics.collector.WatchState`.
+    *cluster_name* what people call the cluster. *user_header* names the person in requests from *trusted_proxies*.
+    *region* and *cluster_id* are Civo's. *wake* must return at once. *mode* is ``act`` or ``observe``, *watch* a
+    `receiver.metrics.collector.WatchState`.
     """
 
     tokens: Callable[[], Tokens] = field(repr=False)
@@ -48,6 +49,8 @@ class WebParts:
     reading: ReadAccess = ReadAccess.OPEN
     public_url: str | None = None
     hosts: tuple[str, ...] = ()
+    user_header: str = ""
+    trusted_proxies: tuple[Network, ...] = ()
     docs_url: str | None = None
     messages_to: tuple[str, ...] = ()
     watch: Callable[[], str] = lambda: "off"

@@ -72,7 +72,7 @@ def test_an_operator_logs_in_and_pins_a_pool_by_keyboard_alone(
 
         go_to(page, "Pin")
         keys.press("Space")
-        for label, words in (("Nodes", "2"), ("For how long", "2h"), ("Why", "A demo"), ("Who", "ada")):
+        for label, words in (("Nodes", "2"), ("Why", "A demo"), ("Who", "ada"), ("For how long", "2 hours")):
             go_to(page, label)
             keys.type(words)
         keys.press("Enter")
@@ -103,6 +103,22 @@ def test_a_mistake_takes_the_focus_and_leads_to_its_field(browser: Browser, rece
         assert focused(page) == "For how long"
         assert page.get_by_label("For how long").input_value() == "2 eternities"
         assert page.get_by_label("Why").input_value() == "Nobody said who"
+
+
+def test_a_preset_is_one_tap_and_the_name_is_offered_the_next_time(browser: Browser, receiver: Receiver) -> None:
+    with a_tab(browser, receiver.url, token=OPERATOR_TOKEN) as tab:
+        page = tab.page
+        page.goto("/pools/all/overrides")
+        page.get_by_label("Snooze").check()
+        page.get_by_label("Why").fill("A look at the logs")
+        page.get_by_label("Who").fill("ada")
+        page.get_by_role("button", name="for 30 min").click()
+
+        expect(page.get_by_role("status").filter(has_text="Set.")).to_be_visible()
+        expect(page.get_by_label("Who")).to_have_value("ada")
+        page.get_by_role("button", name="End it (snooze").click()
+        expect(page.get_by_role("status").filter(has_text="Ended.")).to_be_visible()
+        assert tab.wrong == []
 
 
 def test_a_wrong_token_is_refused_in_words_and_asked_for_again(browser: Browser, receiver: Receiver) -> None:
@@ -198,8 +214,12 @@ def test_a_message_asks_its_link_changes_nothing_until_a_click_and_the_click_sno
         assert questions() == [("open", None)]
         assert asking.pool()["overrides"] == []
 
-        page.get_by_label("Your name").fill("ada")
-        page.get_by_role("button", name="Snooze 1 h").click()
+        go_to(page, "Your name")
+        page.keyboard.type("ada")
+        page.keyboard.press("Enter")  # a name alone sends nothing
+        go_to(page, "Not now (1 h)")
+        assert questions() == [("open", None)]
+        page.keyboard.press("Enter")
         expect(page.locator("#outcome")).to_contain_text("ada answered")
 
         assert questions() == [("answered", "snooze-1h")]

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
 
 from tests.browser.accessibility import AXE, CONTRAST, findings
 from tests.browser.chromium import DESK, PHONE, Tab, a_tab
@@ -179,6 +179,31 @@ def test_a_decision_fits_on_three_screens_of_a_phone(browser: Browser, scene: Li
             heights[place] = tab.page.evaluate("document.documentElement.scrollHeight")
 
     assert {place: height for place, height in heights.items() if height > 3 * PHONE["height"]} == {}
+
+
+def test_an_approval_request_fits_on_one_screen_of_a_phone(browser: Browser, scene: LiveStack, url: str) -> None:
+    with a_tab(browser, url, {"width": 390, "height": 844}) as tab:
+        tab.page.goto(path_of("question", scene))
+        last = tab.page.get_by_role("button", name="Reject").bounding_box()
+        height = tab.page.evaluate("document.body.getBoundingClientRect().height")
+
+    assert height <= 844
+    assert last is not None
+    assert last["height"] >= 44
+
+
+def test_a_name_is_offered_behind_a_link_from_another_site(browser: Browser, scene: LiveStack, url: str) -> None:
+    with a_tab(browser, url) as tab:
+        tab.page.context.add_cookies(
+            [{"name": "gpu_autoscaler_name", "value": "ada", "url": url, "sameSite": "Strict", "httpOnly": True}]
+        )
+        link = f"{url}{path_of('question', scene)}"
+        chat = "https://chat.example.com/"
+        tab.page.route(chat, lambda route: route.fulfill(content_type="text/html", body=f'<a href="{link}">Answer</a>'))
+        tab.page.goto(chat)
+        tab.page.get_by_role("link").click()
+
+        expect(tab.page.get_by_label("Your name")).to_have_value("ada")
 
 
 def test_the_guardrails_that_passed_unfold_by_keyboard_without_scripts(

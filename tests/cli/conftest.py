@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from receiver.cli import replay_run
-from receiver.config.model import ReadAccess
+from receiver.config.web import ReadAccess
 from receiver.replay import contest
 from tests.cli.asked import serving
 from tests.web.builders import READER, Bench, a_full_store

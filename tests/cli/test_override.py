@@ -86,6 +86,12 @@ def test_until_may_be_given_instead_of_how_long(url: str, store: FakeStore) -> N
     assert only(store).until == NOW + timedelta(minutes=30)
 
 
+@pytest.mark.parametrize(("length", "minutes"), [("2 hours", 120), ("90 min", 90), ("until 15:00", 30)])
+def test_how_long_is_taken_as_people_type_it(url: str, store: FakeStore, length: str, minutes: int) -> None:
+    override(url, "pause", "l40s", "--for", length, "--why", "x", "--who", "alice")
+    assert only(store).until == NOW + timedelta(minutes=minutes)
+
+
 def test_who_is_the_login_name_unless_it_is_said(url: str, store: FakeStore) -> None:
     override(url, "pause", "l40s", "--for", "1h", "--why", "x", LOGNAME="bob")
     assert only(store).who == "bob"

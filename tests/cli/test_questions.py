@@ -43,6 +43,11 @@ def test_an_answer_is_sent_with_who_and_why(url: str, store: FakeStore) -> None:
     assert (kept.answer, kept.who, kept.why) == (Answer.APPROVE, "alice", "demo is over")
 
 
+def test_a_rejection_says_that_it_set_no_override(url: str, store: FakeStore) -> None:
+    assert "no override" in run(url, "answer", "q1", "reject", "--who", "alice").stdout
+    assert store.kept_questions["q1"].answer is Answer.REJECT
+
+
 def test_a_snooze_names_where_its_override_is(url: str) -> None:
     assert "override list" in run(url, "answer", "q1", "snooze-4h", "--who", "alice").stdout
 

@@ -10,8 +10,11 @@ from click.testing import CliRunner, Result
 
 from receiver.cli.main import main
 from receiver.cli.status import about_status
+from receiver.core.model.configuration import ConfigurationFile
+from receiver.core.notices.configuration_notices import concerns_of
 from receiver.core.notices.notice import Cause, Notice
 from receiver.ports import StoredNotice
+from receiver.reports.picture import ConcernDocument
 from tests.adapters.wire import unused_url
 from tests.web.builders import A100, NOW, a_picture, a_pool, a_right_to_remove
 from tests.web.fakes import FakeClock, FakeStore
@@ -98,6 +101,15 @@ def test_rights_that_are_missing_are_named_with_what_stops(url: str, store: Fake
     assert "remove nodes" not in status(url).stdout
     keep(store, rights=a_right_to_remove("patch nodes"))
     assert "Kubernetes does not let us patch nodes: nothing is bought" in status(url).stdout.splitlines()
+
+
+def test_a_refused_file_and_keys_that_need_a_restart_are_named(url: str, store: FakeStore) -> None:
+    file = ConfigurationFile(at=NOW, mistakes=("pools: is empty; list at least one pool",), restart=("tick",))
+    keep(store, concerns=[ConcernDocument.of(concern).document() for concern in concerns_of(file, NOW)])
+    assert status(url).stdout.splitlines()[14:16] == [
+        "the configuration file is refused: pools: is empty; list at least one pool",
+        "these configuration keys changed and need a restart: tick",
+    ]
 
 
 def test_an_open_question_is_shown_with_the_command_that_answers_it(url: str, store: FakeStore) -> None:

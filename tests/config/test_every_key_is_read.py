@@ -12,7 +12,7 @@ from receiver.config.values import Section, model_in
 
 RECEIVER = Path(__file__).parents[2] / "receiver"
 # Modules that define, check and print keys: reading a key there gives it no effect.
-PASSIVE = {RECEIVER / "config" / f"{name}.py" for name in ("model", "pools", "lint", "show")}
+PASSIVE = {RECEIVER / "config" / f"{name}.py" for name in ("model", "pools", "web", "lint", "show", "live")}
 
 
 def sections(kind: type[Section] = Configuration) -> Iterator[type[Section]]:

@@ -1,14 +1,13 @@
 """Secrets in files are taken anew while the program runs; what cannot be used changes nothing."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
 
 from receiver.config.environment import read_environment
-from receiver.config.settings import LOOK_EVERY, ROTATED, ConfigurationFile, LiveSecrets
-from tests.config.builders import ENVIRONMENT, one_pool
+from receiver.config.settings import LOOK_EVERY, ROTATED, LiveSecrets
+from tests.config.builders import ENVIRONMENT
 
 WEBHOOK, OPERATOR, READER, KEY = ROTATED[1], ROTATED[2], ROTATED[3], ROTATED[0]
 
@@ -132,47 +131,3 @@ def test_tokens_stay_out_of_repr(mounted: Mounted) -> None:
 
 
 # --- the configuration file
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    found = tmp_path / "config.yaml"
-    found.write_text(one_pool())
-    return found
-
-
-@pytest.mark.parametrize(
-    "change, refused, differs",
-    [
-        (lambda text: text, False, False),
-        (lambda text: f"{text}\n# a comment\n", False, True),
-        (lambda text: f"{text}\nmodus: act\n", True, True),
-    ],
-)
-def test_a_file_that_the_next_start_would_refuse_is_told_before_that_start(
-    file: Path, change: Callable[[str], str], *, refused: bool, differs: bool
-) -> None:
-    configuration = ConfigurationFile(file)
-    file.write_text(change(file.read_text()))
-    with capture_logs() as logs:
-        configuration.look()
-        configuration.look()
-    assert (configuration.refused, configuration.differs) == (refused, differs)
-    assert len(logs) == (refused or differs)
-    assert not refused or "modus: unknown key" in str(logs)
-
-
-def test_a_file_that_is_as_it_was_again_differs_no_more(file: Path) -> None:
-    configuration, before = ConfigurationFile(file), file.read_text()
-    file.write_text("modus: act\n")
-    configuration.look()
-    file.write_text(before)
-    configuration.look()
-    assert (configuration.refused, configuration.differs) == (False, False)
-
-
-def test_a_file_that_is_gone_would_be_refused(file: Path) -> None:
-    configuration = ConfigurationFile(file)
-    file.unlink()
-    configuration.look()
-    assert configuration.refused

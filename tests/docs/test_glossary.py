@@ -10,7 +10,17 @@ DEFINED = re.compile(r"^(?:(class|def) )?([A-Za-z_]\w*)(?=[(:\[]| =| = )", re.MU
 BOLD = re.compile(r"\*\*([^*]+)\*\*")
 # Classes of receiver/core/model whose names say what they are.
 SELF_EXPLAINING = frozenset(
-    {"CordonedBy", "Fallback", "KeepRule", "KeepUntil", "Preference", "Requirement", "Taint", "Toleration"}
+    {
+        "ConfigurationFile",
+        "CordonedBy",
+        "Fallback",
+        "KeepRule",
+        "KeepUntil",
+        "Preference",
+        "Requirement",
+        "Taint",
+        "Toleration",
+    }
 )
 
 

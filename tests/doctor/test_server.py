@@ -74,7 +74,7 @@ def test_a_server_with_another_file_is_told(tmp_path: Path, changes: dict[str, o
         finding = found(at(tmp_path, url, **changes))["server.configuration"]
     assert finding.verdict == "warn"
     assert words in finding.said
-    assert "restart" in finding.remedy
+    assert "refused file" in finding.remedy
 
 
 def test_the_token_goes_out_although_a_netrc_names_the_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

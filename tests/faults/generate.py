@@ -213,7 +213,15 @@ class Maker:
     def _answers(self) -> list[Event]:
         """Now and then somebody answers whatever is asked then."""
         dice = random.Random(f"answers of {self.seed}")
-        words = ["approve", "approve", "approve", "snooze-1h", "snooze-4h", "snooze-tomorrow", "pin"]
+        words = ["approve"] * 3 + [
+            "snooze-1h",
+            "snooze-4h",
+            "snooze-today",
+            "snooze-tomorrow",
+            "pin",
+            "reject",
+            "reject",
+        ]
         return [
             Event(at=round(dice.uniform(0, self.troubled), 1), kind="answer", what={"say": dice.choice(words)})
             for _ in range(dice.choice([0, 2, 6]))

@@ -1,6 +1,7 @@
 """The Helm chart by its values: what each documented set makes, and what is refused."""
 
 import json
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 import yaml
 
 from receiver.config import load_text
+from receiver.config.live import NEEDS_RESTART
 from tests.lint import load_yaml, none_of
 from tests.manifests.built import KUBERNETES, ROOT, custom_mistakes, is_custom, mistakes, read, the
 from tests.rules.files import ALERTS, run
@@ -120,12 +122,18 @@ def test_further_variables_reach_the_pod_and_the_routes_can_be_left_out() -> Non
     assert [o for o in objects if o["kind"] == "AlertmanagerConfig"] == []
 
 
-def test_a_changed_configuration_starts_a_new_pod() -> None:
-    first, second = (
-        the(made(f"config.budget.monthly_usd={usd}"), "Deployment")["spec"]["template"]["metadata"]["annotations"]
-        for usd in (100, 200)
-    )
-    assert first != second
+def test_a_new_pod_starts_for_a_key_that_needs_a_restart_and_for_no_other() -> None:
+    def pod(*sets: str) -> object:
+        return the(made("config.budget.monthly_usd=100", *sets), "Deployment")["spec"]["template"]
+
+    assert pod() == pod("config.budget.monthly_usd=200", "config.objective=wait", "config.cluster_name=x")
+    assert pod() != pod("config.tick=5s")
+
+
+def test_the_chart_knows_every_key_that_needs_a_restart() -> None:
+    template = (ROOT / "k8s" / "chart" / "templates" / "deployment.yaml").read_text(encoding="utf-8")
+    [picked] = [line for line in template.splitlines() if "pick (include" in line]
+    assert set(re.findall(r'"(\w+)"', picked)) - {"configuration"} == {key.partition(".")[0] for key in NEEDS_RESTART}
 
 
 def test_alerts_are_changed_by_name_and_others_stay() -> None:

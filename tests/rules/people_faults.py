@@ -9,9 +9,11 @@ from unittest.mock import patch
 
 from prometheus_client import CollectorRegistry, generate_latest
 
+from receiver.adapters.clock import SystemClock
 from receiver.adapters.leader import WriterLock
 from receiver.config import load
-from receiver.config.settings import ConfigurationFile, LiveSecrets
+from receiver.config.live import LiveConfiguration
+from receiver.config.settings import LiveSecrets
 from receiver.core.model.actions import Action, ActionKind
 from receiver.core.model.policy import Budget, Policy, Stated
 from receiver.metrics.collector import Instruments
@@ -192,7 +194,7 @@ def _bad_file(h: Hours) -> None:
         file = Path(folder) / "config.yaml"
         file.write_text(one_pool())
         said = {**ENVIRONMENT, "GPU_AUTOSCALER_CONFIG": str(file)}
-        on_disk = ConfigurationFile(file)
+        on_disk = LiveConfiguration(file, load(said), SystemClock().now)
         h.instruments.on_disk.watch(LiveSecrets(said, load(said).environment), on_disk)
         file.write_text("modus: act")
         on_disk.look()

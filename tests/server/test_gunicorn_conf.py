@@ -46,6 +46,22 @@ def test_gunicorn_hands_chunked_bodies_on_and_they_are_bounded(server: Server) -
     assert server.request("POST", "/webhook", headers, iter([b"x" * 1000] * 3), chunked=True) == 413
 
 
+@pytest.mark.parametrize(
+    ("headers", "name"),
+    [
+        (b"X-Forwarded-User: ada\r\n", "[ada]"),
+        (b"X_Forwarded_User: root\r\n", "[]"),  # WSGI would read it as the same
+        (b"X_Forwarded_User: root\r\nX-Forwarded-User: ada\r\n", "[ada]"),
+        (b"X-Forwarded-User: root\r\nx-forwarded-user: ada\r\n", "[]"),
+    ],
+)
+def test_only_the_header_that_the_proxy_sets_names_a_person(http_server: Server, headers: bytes, name: str) -> None:
+    with http_server.connect() as wire:
+        wire.sendall(b"GET /name HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + headers + b"\r\n")
+        said = b"".join(iter(lambda: wire.recv(65536), b"")).decode()
+    assert said.endswith(f"\r\n\r\n{name}")
+
+
 def test_two_requests_of_one_connection_that_come_in_other_pieces_are_both_answered(server: Server) -> None:
     body = json.dumps(a_payload()).encode()
     head = f"POST /webhook HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\nContent-Length: {len(body)}\r\n\r\n"

@@ -108,6 +108,16 @@ def test_a_snooze_keeps_it_and_asks_again_before_the_first_hour_that_it_does_not
     assert (life.required(), len(asked(life))) == (0, 2)
 
 
+def test_a_rejection_keeps_it_for_its_paid_hour_and_the_next_hour_is_asked_about(store: Store) -> None:
+    life = with_an_idle_node(store)
+    run_to(life, ASKED + MINUTE)
+    assert answer(life, "reject")
+    run_to(life, NEXT_HOUR + MINUTE)
+    assert (life.required(), len(asked(life)), store.overrides()) == (1, 1, ())
+    run_to(life, START + 2 * HOUR)
+    assert (life.required(), len(asked(life))) == (0, 2)
+
+
 def test_a_pin_in_answer_keeps_the_size_for_a_day(store: Store) -> None:
     life = with_an_idle_node(store)
     run_to(life, ASKED + MINUTE)
@@ -219,6 +229,17 @@ def test_a_snooze_of_growth_keeps_the_present_size_and_then_asks_again(store: St
     run_to(life, life.now + HOUR - timedelta(seconds=1))
     assert (life.required(), len(asked(life))) == (0, 1)
     run_to(life, life.now + MINUTE)
+    assert (life.required(), len(asked(life))) == (0, 2)
+
+
+def test_rejected_growth_is_not_asked_about_before_the_request_expires_even_if_more_waits(store: Store) -> None:
+    life = with_work_for_eight(store, unanswered=HOLD)
+    [rejected] = asked(life)
+    assert answer(life, "reject")
+    life.submit(*(a_job(f"more{n}", duration=10 * HOUR) for n in range(2)))
+    run_to(life, rejected.expires_at - timedelta(seconds=10))
+    assert (life.required(), len(asked(life))) == (0, 1)
+    run_to(life, rejected.expires_at + MINUTE)
     assert (life.required(), len(asked(life))) == (0, 2)
 
 

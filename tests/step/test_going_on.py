@@ -11,6 +11,7 @@ import pytest
 
 from receiver.adapters.clock import SystemClock
 from receiver.config import load
+from receiver.config.model import Mode
 from receiver.ports import Store, TryLater
 from receiver.runtime import loop as loops
 from receiver.runtime.loop import Beat, Loop
@@ -54,7 +55,7 @@ def outside_of(folder: Path, *lines: str, top: str = QUIET) -> Outside:
         "GPU_AUTOSCALER_CONFIG": str(file),
         "GPU_AUTOSCALER_DATABASE_URL": f"sqlite:///{folder}/ledger.db",
     }
-    return Outside(load(environ), environ)
+    return Outside(load(environ), environ, SystemClock())
 
 
 @pytest.mark.parametrize("shows", [True, False])
@@ -110,7 +111,7 @@ def test_the_server_hears_it_from_every_source_and_every_write(seconds: Seconds,
     outside = outside_of(tmp_path, "mode: act")
     shows = {
         "a source": outside.sources.goes_on,
-        "a write": outside.hands.may_write,
+        "a write": outside.hands(Mode.ACT).may_write,
         "a write that is only told": outside.only_looks.may_write,
     }[part]
     loop = loop_of(outside, Opening(lambda: None), SystemClock())

@@ -10,8 +10,8 @@ from flask.testing import FlaskClient
 from jinja2.bccache import Bucket, BytecodeCache
 from prometheus_client import CollectorRegistry
 
-from receiver.config.model import ReadAccess
 from receiver.config.settings import Tokens
+from receiver.config.web import Network, ReadAccess
 from receiver.core.model.actions import (
     Action,
     ActionKind,
@@ -455,6 +455,8 @@ class Bench:
     reading: ReadAccess = ReadAccess.OPEN
     public_url: str | None = None
     hosts: tuple[str, ...] = ()
+    user_header: str = ""
+    trusted_proxies: tuple[Network, ...] = ()
     policy: Policy = field(default_factory=a_policy)
     mode: str = "act"
     max_body_bytes: int = 100_000
@@ -484,6 +486,8 @@ class Bench:
             reading=self.reading,
             public_url=self.public_url,
             hosts=self.hosts,
+            user_header=self.user_header,
+            trusted_proxies=self.trusted_proxies,
             docs_url=self.docs_url,
             messages_to=self.messages_to,
             watch=lambda: self.watch,

@@ -5,11 +5,12 @@ The settings are ours but for the hooks, which leave a note instead of starting 
 
 import json
 import os
+from ipaddress import ip_network
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
-from flask import Flask
+from flask import Flask, g
 
 from receiver.server import gunicorn_conf, gunicorn_worker
 from receiver.web import create_app
@@ -24,7 +25,10 @@ wsgi_app = "tests.web.served:app()"
 
 def app() -> Flask:
     """Return the application."""
-    served = create_app(Bench(max_body_bytes=2000).parts())
+    proxies = (ip_network("127.0.0.1/32"),)
+    bench = Bench(max_body_bytes=2000, user_header="X-Forwarded-User", trusted_proxies=proxies)
+    served = create_app(bench.parts())
+    served.add_url_rule("/name", "name", view_func=lambda: f"[{g.visitor.name}]")
     served.add_url_rule("/large", view_func=lambda: "x" * 20_000_000)  # more than the kernel takes at once
     served.add_url_rule("/slow", view_func=_slow)
     return served

@@ -5,7 +5,7 @@ import re
 import pytest
 from flask import Flask
 
-from receiver.config.model import ReadAccess
+from receiver.config.web import ReadAccess
 from receiver.web import create_app
 from tests.web.builders import L40S, OPERATOR, READER, TOKEN, Bench, a_full_store, a_payload
 from tests.web.people import Person

@@ -1,14 +1,17 @@
 """Overrides by form: who sees one, what it sends, what comes back when something is wrong, and who cannot send it."""
 
 import re
+from dataclasses import replace
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
 
 from receiver.core.model.overrides import Override, OverrideKind
+from receiver.core.model.policy import Budget
 from receiver.ports import StoredOverride, TryLater
-from tests.web.builders import A100, L40S, NOW, READER, Bench
+from tests.web.builders import A100, L40S, NOW, READER, Bench, a_policy
 from tests.web.fakes import FakeStore
 from tests.web.people import Person, field_of
 from tests.web.seen import Page, words
@@ -177,6 +180,55 @@ def test_whoever_goes_back_and_changes_the_form_sets_another(changed: dict[str, 
     assert (len(bench.store.kept_overrides), len(bench.store.notices)) == (2, 2)
 
 
+@pytest.mark.parametrize(("preset", "hours"), [("30m", 0.5), ("2h", 2), ("until 09:00", 18.5)])
+def test_a_preset_needs_no_typed_length(preset: str, hours: float) -> None:
+    bench = a_bench()
+    an_operator(bench).fill_in(PATH, {**PIN, "for": "", "preset": preset})
+    [stored] = bench.store.kept_overrides.values()
+    assert stored.override.until == NOW + timedelta(hours=hours)
+
+
+def test_a_preset_counts_before_what_is_typed_and_a_mistake_elsewhere_keeps_it() -> None:
+    html = an_operator(a_bench()).fill_in(PATH, {**PIN, "for": "3d", "preset": "2h", "why": ""}).text
+    assert fields(html)["for"]["value"] == "2h"
+
+
+def test_enter_sends_what_is_typed_and_no_preset() -> None:
+    html = an_operator(a_bench()).get(PATH).text
+    form = html[html.index('class="ask"') :]
+    first = next(a for tag, a in Page(form).elements if tag == "button")
+    assert "name" not in first
+
+
+@pytest.mark.parametrize(
+    ("zone", "label"),
+    [
+        ("UTC", "until 09:00 tomorrow (UTC)"),
+        ("Asia/Tokyo", "until 09:00 tomorrow (Asia/Tokyo)"),
+        ("America/Los_Angeles", "until 09:00 today (America/Los_Angeles)"),
+    ],
+)
+def test_the_morning_is_the_next_one_on_the_clock_of_the_budget(zone: str, label: str) -> None:
+    policy = replace(a_policy(), budget=Budget(monthly_usd=Decimal(5000), timezone=zone))
+    assert label in words(an_operator(a_bench(policy=policy)).get(PATH).text)
+
+
+def test_a_preset_beyond_the_longest_override_is_not_offered() -> None:
+    html = an_operator(a_bench(policy=replace(a_policy(), longest_override=timedelta(hours=1)))).get(PATH).text
+    assert [a["value"] for tag, a in Page(html).elements if tag == "button" and a.get("name") == "preset"] == ["30m"]
+
+
+def test_the_morning_that_is_sent_twice_sets_one() -> None:
+    bench = a_bench()
+    person = an_operator(bench)
+    page = person.get(PATH).text
+    form = {name: field_of(page, name) for name in ("form_token", "once")}
+    person.send(PATH, {**PIN, **form, "preset": "until 09:00"})
+    bench.clock.at += timedelta(seconds=2)
+    person.send(PATH, {**PIN, **form, "preset": "until 09:00"})
+    assert (len(bench.store.kept_overrides), len(bench.store.notices)) == (1, 1)
+
+
 def test_the_same_again_after_it_was_ended_is_set_again() -> None:
     bench = a_bench()
     person = an_operator(bench)
@@ -211,13 +263,13 @@ def test_nobody_writes_an_id_of_their_own(once: str) -> None:
     ("field", "value", "says"),
     [
         ("kind", "", "kind is missing"),
-        ("kind", "freeze", "there is no such kind"),
-        ("nodes", "", "nodes is missing: a pin says how many"),
-        ("nodes", "four", "nodes is no whole number"),
-        ("nodes", "4.5", "nodes is no whole number"),
+        ("kind", "freeze", "unknown kind"),
+        ("nodes", "", "nodes is missing: a pin needs a number"),
+        ("nodes", "four", "nodes is not a whole number"),
+        ("nodes", "4.5", "nodes is not a whole number"),
         ("nodes", "-1", "nodes is negative"),
         ("nodes", "9", "nodes is above max_nodes of l40s (8)"),
-        ("nodes", "9" * 40, "nodes is no whole number"),
+        ("nodes", "9" * 40, "nodes is not a whole number"),
         ("for", "", "for is missing"),
         ("for", "soon", "for: "),
         ("for", "8d", "for is more than 168h ahead"),
@@ -248,7 +300,7 @@ def test_a_mistake_is_told_beside_its_field_and_in_the_summary_and_nothing_typed
 
 def test_a_number_for_a_pause_is_told_beside_the_number() -> None:
     response = an_operator(a_bench()).fill_in(PATH, {**PIN, "kind": "pause"})
-    assert (response.status_code, "a pause has no nodes" in response.text) == (400, True)
+    assert (response.status_code, "nodes does not apply to a pause" in response.text) == (400, True)
 
 
 def test_every_mistake_is_told_at_once() -> None:
@@ -264,7 +316,7 @@ def test_while_the_store_is_down_nothing_typed_is_lost() -> None:
     bench.store.down = TryLater("disk full", code="store")
     response = person.send(PATH, {"form_token": token, **PIN})
     assert (response.status_code, response.headers["Retry-After"]) == (503, "5")
-    assert "It was not kept: disk full" in response.text
+    assert "The override was not saved: disk full" in response.text
     assert fields(response.text)["why"]["value"] == "load test"
 
 

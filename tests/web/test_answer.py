@@ -1,16 +1,19 @@
 """The page behind a message's link: what it shows, that looking changes nothing, and that one answer counts."""
 
+from dataclasses import replace
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
-from receiver.config.model import ReadAccess
-from receiver.core.model.overrides import Answer, OverrideKind, Question
+from receiver.config.web import ReadAccess
+from receiver.core.model.overrides import Answer, Asks, OverrideKind, Question
+from receiver.core.model.policy import Approval
 from receiver.core.notices.grouping import PageLinks, Seal
 from receiver.ports import TryLater
-from tests.web.builders import L40S, NOW, OPERATOR, READER, Bench, a_picture, a_question
+from tests.web.builders import L40S, NOW, OPERATOR, READER, Bench, a_decision, a_picture, a_policy, a_pool, a_question
 from tests.web.fakes import FakeStore
 from tests.web.people import Person
 from tests.web.seen import Page, words
@@ -40,9 +43,9 @@ def test_the_page_says_what_is_asked_what_comes_without_an_answer_and_what_each_
     said = words(html)
     assert "GPU pool l40s: remove gpu-1 at 14:40 UTC?" in said
     assert "Without an answer by 14:40 UTC it is removed." in said
-    assert "USD 1.29 an hour" in said
-    assert "No node of the pool is removed before 2026-03-10 18:30 UTC." in said
-    assert buttons(html) == [answer.value for answer in Answer]
+    assert "Saves $1.29 an hour" in said
+    assert "Not today No removal in this pool before 2026-03-11 00:00 UTC." in said
+    assert buttons(html) == ["approve", "snooze-1h", "snooze-today", "reject"]
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
@@ -89,19 +92,19 @@ def test_it_says_when_the_change_would_not_help_any_more(wanted: bool | None, to
     picture = a_picture()
     picture["pools"][0]["questions"] = [] if wanted is None else [{"id": "q1", "wanted": wanted}]
     bench.store.picture = (picture, NOW)
-    assert ("this change was not wanted" in words(Person.at(bench).get(LINK).text)) is told
+    assert ("no longer wanted this change" in words(Person.at(bench).get(LINK).text)) is told
 
 
 @pytest.mark.parametrize(
     ("link", "code", "said"),
     [
-        ("/answer/q1", 403, "not whole"),
-        ("/answer/q1.", 403, "not whole"),
-        (LINK[:-1] + ("A" if LINK[-1] != "A" else "B"), 403, "not whole"),
-        (LINK.replace("q1.", "q2."), 403, "not whole"),
-        (f"/answer/{Seal('another token').sign('q1')}", 403, "token that has been changed"),
-        (f"/answer/{SEAL.sign('q9')}", 404, "not kept here any more"),
-        ("/answer/%ff%00.x", 403, "not whole"),
+        ("/answer/q1", 403, "is incomplete"),
+        ("/answer/q1.", 403, "is incomplete"),
+        (LINK[:-1] + ("A" if LINK[-1] != "A" else "B"), 403, "is incomplete"),
+        (LINK.replace("q1.", "q2."), 403, "is incomplete"),
+        (f"/answer/{Seal('another token').sign('q1')}", 403, "token that signed it has been replaced"),
+        (f"/answer/{SEAL.sign('q9')}", 404, "no longer stored"),
+        ("/answer/%ff%00.x", 403, "is incomplete"),
     ],
 )
 def test_a_link_that_is_not_ours_says_what_to_do(link: str, code: int, said: str) -> None:
@@ -123,7 +126,7 @@ def test_a_link_that_is_over_says_so_and_takes_no_answer() -> None:
     bench = a_bench(a_question("gpu-1", expires_at=NOW))
     response = Person.at(bench).get(LINK)
     assert (response.status_code, buttons(response.text)) == (410, [])
-    assert "This link is over" in words(response.text)
+    assert "This link expired 0 s ago" in words(response.text)
     late = answer(bench, "approve")
     assert (late.status_code, bench.store.kept_questions["q1"].answer) == (409, None)
     assert "Nothing was changed" in late.text
@@ -133,6 +136,73 @@ def test_what_has_happened_is_not_asked_any_more() -> None:
     html = Person.at(a_bench(a_question("gpu-1", done_at=NOW))).get(LINK).text
     assert "Nothing is left to approve" in html
     assert buttons(html) == []
+
+
+# --- what there is to know before an answer
+
+
+def growing(**pool: Any) -> Bench:
+    """Whether the pool may grow to 8 nodes, while a job waits that the latest decision knows."""
+    policy = a_policy()
+    asks = replace(policy.pools[0], approval=Approval(growth_above_usd_per_hour=Decimal(5)))
+    bench = a_bench(a_question(), policy=replace(policy, pools=(asks, *policy.pools[1:])))
+    job = {"workload": "ml/train-0", "owner": "Job/train", "team": "vision", "pods": 2, "gpus": 4}
+    bench.store.kept_decisions = [a_decision(evidence={"workloads": [job]})]
+    picture = a_picture()
+    reasons = [{"rule": "demand", "detail": "4 GPUs wait for ml/train-0: 4 more nodes"}]
+    picture["pools"][0] |= {"decision": 42, "reasons": reasons, **pool}
+    bench.store.picture = (picture, NOW)
+    return bench
+
+
+def test_growth_is_shown_with_why_for_whom_what_it_costs_and_the_decision() -> None:
+    html = Person.at(growing()).get(LINK).text
+    said = words(html)
+    assert "Why 4 GPUs wait for ml/train-0: 4 more nodes." in said
+    assert "For Job ml/train of team vision (2 pods, 4 GPUs)" in said
+    assert "Costs $7.74 an hour (an approval is needed above $5.00)" in said
+    assert 'href="/decisions/42"' in html
+
+
+def test_the_budget_is_shown_with_the_forecast_before_and_after_the_change() -> None:
+    said = words(Person.at(growing()).get(LINK).text)  # 513.5 hours are left of the month
+    assert "Budget $3,120.44 of $5,000.00 spent; forecast $6,100.50, if approved $10,074.99" in said
+    said = words(Person.at(a_bench()).get(LINK).text)
+    assert "forecast $6,100.50, if approved $5,438.08" in said
+
+
+@pytest.mark.parametrize("changes", [{"usd_per_hour": None}, {}], ids=["no price", "no budget"])
+def test_a_forecast_that_is_not_known_is_left_out(changes: dict[str, Any]) -> None:
+    bench = a_bench(a_question("gpu-1", **changes))
+    if not changes:
+        bench.store.picture = (a_picture(budget=None), NOW)
+    assert "if approved" not in words(Person.at(bench).get(LINK).text)
+
+
+def test_a_removal_says_how_long_the_nodes_have_been_idle() -> None:
+    bench = a_bench(a_question("l40s-2"))
+    bench.store.picture = (a_picture(pools=[a_pool(pending_gpus=0)]), NOW)
+    assert "Why No GPU pod for 12 min; no pod waits for the pool." in words(Person.at(bench).get(LINK).text)
+
+
+def test_emptying_names_the_pods_that_would_be_moved() -> None:
+    said = words(Person.at(a_bench(a_question("l40s-0", asks=Asks.EMPTYING))).get(LINK).text)
+    assert "Moves research/train-llm-0" in said
+
+
+def test_once_it_is_answered_the_link_shows_neither_work_nor_money() -> None:
+    bench = growing()
+    answer(bench, "approve")
+    said = words(Person.at(bench).get(LINK).text)
+    assert "ml/train" not in said
+    assert "$" not in said
+
+
+@pytest.mark.parametrize("evidence", [{}, {"workloads": None}, {"workloads": [{"workload": "x"}]}])
+def test_a_decision_of_another_version_leaves_out_who_waits(evidence: dict[str, Any]) -> None:
+    bench = growing()
+    bench.store.kept_decisions = [a_decision(evidence=evidence)]
+    assert "<dt>For</dt>" not in Person.at(bench).get(LINK).text
 
 
 # --- answering
@@ -149,11 +219,29 @@ def test_an_approval_is_kept_told_acted_upon_and_shown() -> None:
     assert "alice answered: Approve" in words(Person.at(bench).get(LINK).text)
 
 
+def test_a_rejection_is_kept_told_and_shown_and_sets_no_override() -> None:
+    bench = a_bench()
+    answer(bench, "reject")
+    assert bench.store.kept_questions["q1"].answer is Answer.REJECT
+    [notice] = bench.store.notices
+    assert notice.title == "GPU pool l40s: alice rejected"
+    assert notice.body.endswith("It is not requested again before 14:45 UTC.")
+    assert bench.store.kept_overrides == {}
+    said = words(Person.at(bench).get(LINK).text)
+    assert "alice answered: Reject" in said
+    assert "requested again at 2026-03-10 14:45:00 UTC at the earliest" in said
+
+
 @pytest.mark.parametrize(
     ("word", "kind", "nodes", "hours"),
-    [("snooze-1h", "snooze", None, 1), ("snooze-4h", "snooze", None, 4), ("pin", "pin", 4, 24)],
+    [
+        ("snooze-1h", "snooze", None, 1),
+        ("snooze-4h", "snooze", None, 4),
+        ("snooze-today", "snooze", None, 9.5),
+        ("pin", "pin", 4, 24),
+    ],
 )
-def test_a_snooze_or_a_pin_sets_an_override_of_the_pool(word: str, kind: str, nodes: int | None, hours: int) -> None:
+def test_a_snooze_or_a_pin_sets_an_override_of_the_pool(word: str, kind: str, nodes: int | None, hours: float) -> None:
     bench = a_bench()
     answer(bench, word)
     [stored] = bench.store.kept_overrides.values()
@@ -179,7 +267,7 @@ def test_while_nobody_knows_the_size_no_answer_says_one(word: str) -> None:
     picture = a_picture()
     picture["pools"][0]["required"] = None
     bench.store.picture = (picture, NOW)
-    assert buttons(Person.at(bench).get(LINK).text) == ["approve"]
+    assert buttons(Person.at(bench).get(LINK).text) == ["approve", "reject"]
     assert (answer(bench, word).status_code, bench.store.kept_overrides) == (503, {})
     assert answer(bench, "approve").status_code == 303
 
@@ -255,7 +343,7 @@ def test_the_link_is_in_no_log(failure: dict[str, Any]) -> None:
 def test_a_message_has_one_link_that_this_server_reads_and_another_token_does_not() -> None:
     links = PageLinks(public_url="https://gpu.example.com", seal=lambda: SEAL)
     [(label, address)] = links.answers("l40s-growth-0123456789ab")
-    assert label == "Approve, snooze or keep"
+    assert label == "Approve, postpone or reject"
     signed = address.removeprefix("https://gpu.example.com/answer/")
     assert SEAL.read(signed) == "l40s-growth-0123456789ab"
     assert Seal("another").read(signed) is None

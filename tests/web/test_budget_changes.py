@@ -77,7 +77,7 @@ def test_a_server_without_an_operators_token_takes_no_change() -> None:
     ("said", "field", "error"),
     [
         ({"scope": None}, "scope", "scope is missing"),
-        ({"scope": "clutser"}, "scope", "there is no such scope"),
+        ({"scope": "clutser"}, "scope", "unknown scope"),
         ({"name": "l40s"}, "name", "there is one cluster only"),
         ({"scope": "pool"}, "name", "name is missing: which pool?"),
         ({"scope": "pool", "name": "l40"}, "name", "no pool has this id or name"),
@@ -86,10 +86,10 @@ def test_a_server_without_an_operators_token_takes_no_change() -> None:
         ({"monthly_usd": "-1"}, "monthly_usd", 'monthly_usd: "-1" is too low'),
         ({"monthly_usd": "9" * 32}, "monthly_usd", 'monthly_usd: "99999999999999999999999999999999" is too high'),
         ({"monthly_usd": "much"}, "monthly_usd", 'monthly_usd: "much" is not a number'),
-        ({"monthly_usd": True}, "monthly_usd", "monthly_usd is no amount of USD"),
+        ({"monthly_usd": True}, "monthly_usd", "monthly_usd is not an amount of USD"),
         ({"who": " "}, "who", "who is missing"),
         ({"why": None}, "why", "why is missing"),
-        ({"until": "tomorrow"}, "until", "there is no such field"),
+        ({"until": "tomorrow"}, "until", "unknown field"),
     ],
 )
 def test_a_change_that_cannot_be_meant_is_refused_and_names_the_field(
@@ -109,7 +109,7 @@ def test_without_a_configured_budget_there_is_nothing_to_change() -> None:
 
 def test_a_body_that_is_no_object_is_refused() -> None:
     answer: Any = Bench().client().post(PATH, data="[]", headers={"Authorization": f"Bearer {OPERATOR}"})
-    assert (answer.status_code, answer.json["error"]) == (400, "the body is no JSON object")
+    assert (answer.status_code, answer.json["error"]) == (400, "the body is not a JSON object")
 
 
 def test_while_the_store_is_down_the_answer_is_503() -> None:

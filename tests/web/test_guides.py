@@ -7,7 +7,7 @@ from urllib.parse import urldefrag, urljoin
 
 import pytest
 
-from receiver.config.model import ReadAccess
+from receiver.config.web import ReadAccess
 from receiver.core.explain.rules import RULES, guide
 from receiver.core.notices.notice import Cause
 from receiver.core.scaling.guardrails import GUARDRAILS

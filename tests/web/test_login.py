@@ -7,7 +7,7 @@ from urllib.parse import quote
 import pytest
 from structlog.testing import capture_logs
 
-from receiver.config.model import ReadAccess
+from receiver.config.web import ReadAccess
 from receiver.web.auth.tokens import ADDRESSES, MOST_FAILURES, Attempts
 from tests.web.builders import OPERATOR, READER, TOKEN, Bench, a_full_store
 from tests.web.people import Person, field_of

@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 from openapi_spec_validator import validate
 from werkzeug.test import TestResponse
 
-from receiver.config.model import ReadAccess
+from receiver.config.web import ReadAccess
 from receiver.core.model.policy import Approval, Budget
 from receiver.ports import TryLater
 from receiver.web import create_app

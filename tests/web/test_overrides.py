@@ -1,12 +1,14 @@
 """/api/v1/overrides: who may set one, what is taken, what is refused with which words, and what is shown."""
 
+from dataclasses import replace
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
 
 from receiver.core.model.overrides import Override, OverrideKind
-from receiver.core.model.policy import Policy
+from receiver.core.model.policy import Budget, Policy
 from receiver.ports import StoredOverride, TryLater
 from tests.metrics.test_metrics import text_of
 from tests.web.builders import A100, L40S, NOW, OPERATOR, TOKEN, Bench, a_full_store, a_picture, a_policy, a_pool
@@ -123,6 +125,20 @@ def test_until_is_taken_in_any_zone() -> None:
     assert post(but(**{"for": None, "until": "2026-03-10T18:00:00+01:00"}))["until"] == "2026-03-10T17:00:00Z"
 
 
+@pytest.mark.parametrize(
+    ("length", "until"),
+    [
+        ("2 hours", "2026-03-10T16:30:00Z"),
+        ("1h30m", "2026-03-10T16:00:00Z"),
+        ("until 18:00", "2026-03-10T17:00:00Z"),
+        ("until 09:00", "2026-03-11T08:00:00Z"),
+    ],
+)
+def test_a_length_is_taken_as_people_type_it_with_the_clock_of_the_budgets_zone(length: str, until: str) -> None:
+    policy = replace(a_policy(), budget=Budget(monthly_usd=Decimal(5000), timezone="Europe/Berlin"))
+    assert post(but(**{"for": length}), bench=Bench(policy=policy))["until"] == until
+
+
 def test_the_longest_time_is_taken_and_a_moment_more_is_not() -> None:
     assert post(but(**{"for": "7d"}))["until"] == "2026-03-17T14:30:00Z"
     refused = post(but(**{"for": "7d1s"}), code=400)
@@ -145,55 +161,62 @@ def test_white_space_and_control_characters_in_a_reason_become_one_space() -> No
 @pytest.mark.parametrize(
     ("body", "field", "error", "remedy"),
     [
-        (but(kind=None), "kind", "kind is missing", "say one of: pin, floor, ceiling, pause, snooze"),
-        (but(kind="cieling"), "kind", "there is no such kind", "did you mean ceiling?"),
-        (but(kind=["pin"]), "kind", "there is no such kind", "pin"),
+        (but(kind=None), "kind", "kind is missing", "use one of: pin, floor, ceiling, pause, snooze"),
+        (but(kind="cieling"), "kind", "unknown kind", "did you mean ceiling?"),
+        (but(kind=["pin"]), "kind", "unknown kind", "pin"),
         (but(pool="l4Os"), "pool", "no pool has this id or name", "did you mean l40s? use one of: l40s, a100, or all"),
         (but(pool="h200-xyz"), "pool", "no pool has this id or name", "use one of: l40s, a100, or all for every pool"),
         (but(pool=7), "pool", "no pool has this id or name", "use one of"),
-        (but(nodes=None), "nodes", "nodes is missing: a pin says how many", "give a whole number"),
+        (but(nodes=None), "nodes", "nodes is missing: a pin needs a number", "give a whole number"),
         (but(nodes=-1), "nodes", "nodes is negative", "give 0 or more"),
         (
             but(nodes=9),
             "nodes",
             "nodes is above max_nodes of l40s (8)",
-            "give at most 8; nothing but the configuration",
+            "give at most 8, or raise max_nodes in the configuration",
         ),
         (but(nodes=9, pool="all"), "nodes", "nodes is above max_nodes of every pool (8)", "give at most 8"),
-        (but(nodes="4"), "nodes", "nodes is no whole number", "give a number such as 4, without quotes"),
-        (but(nodes=True), "nodes", "nodes is no whole number", "give a number"),
-        (but(nodes=1.5), "nodes", "nodes is no whole number", "give a number"),
-        (but(kind="pause"), "nodes", "a pause has no nodes", "leave nodes out"),
+        (but(nodes="4"), "nodes", "nodes is not a whole number", "give a number such as 4, without quotes"),
+        (but(nodes=True), "nodes", "nodes is not a whole number", "give a number"),
+        (but(nodes=1.5), "nodes", "nodes is not a whole number", "give a number"),
+        (but(kind="pause"), "nodes", "nodes does not apply to a pause", "leave it empty"),
         (but(**{"for": None}), "until", "until is missing", "give either until (such as"),
         (but(until="2026-03-10T18:00:00Z"), "until", "until and for are both given", "give either until"),
-        (but(**{"for": "2 hours"}), "for", 'for: "2 hours" is not a duration', "write whole numbers with units"),
-        (but(**{"for": "90"}), "for", 'for: "90" has no unit', "write 90s for seconds"),
+        (but(**{"for": "2 hour s"}), "for", 'for: "2 hour s" is not a length of time', "such as 90 min, 1h30m"),
+        (but(**{"for": "90"}), "for", 'for: "90" has no unit', "write 90 min or 90 h"),
+        (but(**{"for": "30m 1h"}), "for", 'for: "30m 1h" is ambiguous', "such as 1h30m"),
+        (but(**{"for": "09:00"}), "for", 'for: "09:00" may be a length or a time of day', "write until 09:00"),
         (but(**{"for": "0s"}), "for", 'for: "0s" is too short', "write at least 1s"),
-        (but(**{"for": 3600}), "for", "for is no text", "such as 90m or 2h"),
+        (but(**{"for": 3600}), "for", "for is not text", "such as 90 min, 1h30m"),
         (
             but(**{"for": None, "until": "2026-03-10T14:30:00Z"}),
             "until",
-            "until is not ahead: it is 2026-03-10T14:30:00Z now",
+            "until is in the past: it is 2026-03-10T14:30:00Z now",
             "give a later time",
         ),
-        (but(**{"for": None, "until": "2026-03-10T18:00:00"}), "until", "until is no time with a zone", "RFC 3339"),
-        (but(**{"for": None, "until": "tomorrow"}), "until", "until is no time with a zone", "RFC 3339"),
-        (but(**{"for": None, "until": "9999-12-31T23:59:59-08:00"}), "until", "until is no time", "RFC 3339"),
+        (
+            but(**{"for": None, "until": "2026-03-10T18:00:00"}),
+            "until",
+            "until is not a time with a time zone",
+            "RFC 3339",
+        ),
+        (but(**{"for": None, "until": "tomorrow"}), "until", "until is not a time with a time zone", "RFC 3339"),
+        (but(**{"for": None, "until": "9999-12-31T23:59:59-08:00"}), "until", "until is not a time", "RFC 3339"),
         (
             but(**{"for": None, "until": "2026-04-10T18:00:00Z"}),
             "until",
             "until is more than 168h ahead",
             "at most 168h",
         ),
-        (but(who=None), "who", "who is missing", "say who sets it, such as alice"),
-        (but(who="  "), "who", "who is missing", "say who"),
-        (but(why=None), "why", "why is missing", "say why in one sentence"),
-        (but(why=["x"]), "why", "why is no text", "say why"),
-        (but(why="x" * 501), "why", "why is longer than 500 characters", "say it shorter"),
-        (but(reason="x"), "reason", "there is no such field", "use one of: kind, pool, nodes"),
-        (but(node=3), "node", "there is no such field", "did you mean nodes?"),
-        ([PIN], None, "the body is no JSON object", "send one such as"),
-        ("pin", None, "the body is no JSON object", "send one such as"),
+        (but(who=None), "who", "who is missing", "give the name of the person, such as alice"),
+        (but(who="  "), "who", "who is missing", "give the name"),
+        (but(why=None), "why", "why is missing", "give the reason in one sentence"),
+        (but(why=["x"]), "why", "why is not text", "give the reason"),
+        (but(why="x" * 501), "why", "why is longer than 500 characters", "shorten it"),
+        (but(reason="x"), "reason", "unknown field", "use one of: kind, pool, nodes"),
+        (but(node=3), "node", "unknown field", "did you mean nodes?"),
+        ([PIN], None, "the body is not a JSON object", "send one such as"),
+        ("pin", None, "the body is not a JSON object", "send one such as"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_with_the_field_and_what_is_taken(
@@ -210,7 +233,7 @@ def test_what_cannot_be_meant_is_refused_with_the_field_and_what_is_taken(
 @pytest.mark.parametrize("raw", [b"", b"{", b"\xff\xfe", b"[" * 100_000])
 def test_a_body_that_is_no_json_is_refused(raw: bytes) -> None:
     response = Bench().client().post("/api/v1/overrides", data=raw[:16_000], headers=AUTH)
-    assert (response.status_code, response.get_json()["error"]) == (400, "the body is no JSON object")
+    assert (response.status_code, response.get_json()["error"]) == (400, "the body is not a JSON object")
 
 
 def test_a_body_beyond_16_kib_is_refused() -> None:

@@ -67,6 +67,12 @@ def test_an_answer_is_kept_with_who_and_why_and_acted_upon() -> None:
     assert "wake" in bench.store.log
 
 
+def test_a_rejection_is_kept_and_says_when_the_same_is_requested_again() -> None:
+    document = post(a_bench(), {"answer": "reject", "who": "alice"}).get_json()
+    assert (document["state"], document["answer"]) == ("answered", "reject")
+    assert document["said"] == "alice rejected: remove gpu-1; not requested again before 2026-03-10 14:45 UTC"
+
+
 def test_the_same_answer_again_is_fine_and_another_is_refused() -> None:
     bench = a_bench()
     assert [post(bench, APPROVES).status_code for _ in range(2)] == [200, 200]

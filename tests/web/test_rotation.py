@@ -3,7 +3,7 @@
 import pytest
 from structlog.testing import capture_logs
 
-from receiver.config.model import ReadAccess
+from receiver.config.web import ReadAccess
 from receiver.core.notices.grouping import Seal
 from receiver.web.auth.tokens import MOST_FAILURES
 from tests.web.builders import OPERATOR, READER, TOKEN, Bench, a_full_store, a_payload

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from receiver.config.model import ReadAccess
+from receiver.config.web import ReadAccess
 from tests.web.builders import L40S, OPERATOR, READER
 from tests.web.people import Person, field_of
 from tests.web.test_acting import PATH, PIN, a_bench, an_operator, fields, kept
@@ -20,7 +20,7 @@ def test_a_session_that_ended_while_somebody_typed_loses_nothing() -> None:
     assert "Log in (opens another tab)" in refused.text
     person.log_in()
     again = person.send(PATH, {"form_token": field_of(refused.text, "form_token"), **PIN})
-    assert (again.status_code, "Look at it and send it again" in again.text) == (403, True)
+    assert (again.status_code, "Check it and send it again" in again.text) == (403, True)
     done = person.send(PATH, {"form_token": field_of(again.text, "form_token"), **PIN})
     assert done.status_code == 303
     assert len(bench.store.notices) == 1

@@ -164,7 +164,7 @@ WHAT_TO_DO = {
     State.FITS_NOWHERE: "change the pod, or configure a pool that offers what it asks for; each pool's line says why",
     State.NOT_DEMAND: "nothing: no pool grows for a pod like this",
 }
-OBSERVED = "set mode: act and restart, or grow the pool by hand: in observe mode nothing is bought"
+OBSERVED = "set mode: act, or grow the pool by hand: in observe mode nothing is bought"
 
 
 def what_to_do(state: str, rule: str | None, *, namespace: str, pod: str, observing: bool = False) -> str | None:

@@ -87,13 +87,13 @@ def nodes_may_be_removed(reason: Reason, _case: Case) -> Said:
 def price_is_known(reason: Reason, _case: Case) -> Said:
     size, price = reason.because.size, "price_usd_per_hour of the pool, or a prices_file that has it"
     sentence = f"size {size} has no price: add price_usd_per_hour to the pool"
-    return sentence, [(f"a price for size {size}: {price}, and a restart", None)]
+    return sentence, [(f"a price for size {size}: {price}", None)]
 
 
 def spend_is_known(reason: Reason, _case: Case) -> Said:
     if isinstance(reason.because, str):
         why = f"the cost of the month before this store existed is unknown: {reason.because}"
-        known = "Civo's charges of the month, once they can be read; or budget.spent_usd_stated and a restart"
+        known = "Civo's charges of the month, once they can be read; or budget.spent_usd_stated"
         return f"{why}; budget.spent_usd_stated can state it", [(known, None)]
     changes = [(f"{r.view.title}: its spend must be known again: {r.view.unknown}", None) for r in reason.because]
     return "; ".join(refusal.why for refusal in reason.because), changes
@@ -104,7 +104,7 @@ def within_budget(reason: Reason, case: Case) -> Said:
     for refusal in reason.because:
         view, title = refusal.view, refusal.view.title
         if view.unpriced:
-            changes.append((f"{title}: a price for {', '.join(view.unpriced)}, and a restart", None))
+            changes.append((f"{title}: a price for {', '.join(view.unpriced)}", None))
         elif view.unknown:
             changes.append((f"{title}: its spend must be known again: {view.unknown}", None))
         elif case.pool.price_usd_per_hour is not None:
@@ -136,7 +136,7 @@ def within_maximum(reason: Reason, case: Case) -> Said:
     bounds, most = reason.because, case.pool.max_nodes
     changes = _bound_ends(bounds.overrides.most, case)
     if bounds.max_nodes == most or bounds.overrides.most is None:
-        changes.append((f"a higher max_nodes of the pool (it is {most}), and a restart", None))
+        changes.append((f"a higher max_nodes of the pool (it is {most})", None))
     changes.append(("a free GPU of the pool, as far as the work fits", None))
     return f"at most {some(bounds.max_nodes, 'node')}{bounds.why_most}", changes
 
@@ -175,7 +175,7 @@ def override_holds(reason: Reason, _case: Case) -> Said:
 
 def above_the_floor(_reason: Reason, case: Case) -> Said:
     bounds = case.wanted.bounds
-    lower = f"a lower min_nodes of the pool (it is {case.pool.min_nodes}), and a restart"
+    lower = f"a lower min_nodes of the pool (it is {case.pool.min_nodes})"
     changes = [*_bound_ends(bounds.overrides.least, case), (lower, None)]
     return f"at least {some(bounds.min_nodes, 'node')}{bounds.why_least}", changes
 
@@ -239,6 +239,11 @@ def approved(reason: Reason, case: Case) -> Said:
         changes.append((f"an approval, from the message or with {answer}", None))
         if question.proceeds_at:
             changes.append((f"no answer until {moment(question.proceeds_at)}", question.proceeds_at))
+    changes += [
+        (f"a new request, sent at {moment(question.expires_at)} at the earliest", question.expires_at)
+        for question in case.questions
+        if question.is_rejected(asked.at)
+    ]
     return sentence, changes or [(f"an approval, once it is requested: {sentence}", None)]
 
 
@@ -262,7 +267,7 @@ def demand(_reason: Reason, case: Case) -> Said:
 
 def standby(_reason: Reason, case: Case) -> Said:
     spare = case.wanted.bounds.standby_nodes
-    fewer = f"no spare node would be bought with fewer standby_nodes than {spare}, and a restart"
+    fewer = f"no spare node would be bought with fewer standby_nodes than {spare}"
     return some(spare, "spare node"), [(fewer, None)]
 
 

@@ -142,7 +142,7 @@ RULES: Mapping[str, Rule] = {
         meaning="A pool without a known price does not grow: unknown never counts as 0.",
         says=says.price_is_known,
         plain="its price is unknown",
-        advice="set price_usd_per_hour of the pool, or a prices_file that has its size, and restart",
+        advice="set price_usd_per_hour of the pool, or a prices_file that has its size",
         told=True,
         uncounted=True,
     ),
@@ -150,9 +150,7 @@ RULES: Mapping[str, Rule] = {
         meaning="Under a budget nothing is bought while the month's spend is unknown.",
         says=says.spend_is_known,
         plain="the month's spend is unknown",
-        advice=(
-            "see the reason; Civo's charges are read again every minute, or state budget.spent_usd_stated and restart"
-        ),
+        advice="see the reason; Civo's charges are read again every minute, or state budget.spent_usd_stated",
         page="runbooks/GpuSpendUnknown.md",
         told=True,
         uncounted=True,
@@ -170,7 +168,7 @@ RULES: Mapping[str, Rule] = {
         meaning="The pool never has more nodes than its maximum, an open window, a ceiling or a pin allows.",
         says=says.within_maximum,
         plain="it is at its maximum",
-        advice="raise max_nodes and restart, or wait for a free GPU, or until the window or override ends",
+        advice="raise max_nodes, or wait for a free GPU, or until the window or override ends",
         told=True,
         uncounted=True,
     ),
@@ -178,7 +176,7 @@ RULES: Mapping[str, Rule] = {
         meaning="All pools together stay within the limits on GPUs, purchases and removals an hour.",
         says=says.within_limits,
         plain="the limits over all pools are reached",
-        advice="wait, or raise limits.max_gpus or limits.max_growth_per_hour and restart",
+        advice="wait, or raise limits.max_gpus or limits.max_growth_per_hour",
         told=True,
         uncounted=True,
     ),
@@ -273,7 +271,7 @@ RULES: Mapping[str, Rule] = {
     "headroom": Rule(
         meaning="Fewer GPUs are free than the demand of the last minutes suggests will be needed next.",
         says=lambda _, case: (f"{case.wanted.headroom}: {some(case.wanted.for_headroom, 'more node')}", ()),
-        changes=("no node would be bought for what may come with objective: cost, and a restart",),
+        changes=("no node would be bought for what may come with objective: cost",),
     ),
     "dead_nodes": Rule(
         meaning="Nodes that never became usable, or broke and did not recover, cost money for nothing.",

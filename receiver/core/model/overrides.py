@@ -1,7 +1,8 @@
 """What people set on pools: overrides (pin, floor, ceiling, pause, snooze), and answers to approval requests.
 
 An approval covers what was asked for and no more: the named nodes until their paid unit ends, or growth to the named
-count, once. Every other answer is an ordinary override, as if it had been set from the command line.
+count, once. A rejection refuses the same, until the request expires. Every other answer is an ordinary override, as if
+it had been set from the command line.
 """
 
 import hashlib
@@ -124,8 +125,10 @@ class Answer(StrEnum):
     APPROVE = "approve"
     SNOOZE_1H = "snooze-1h"
     SNOOZE_4H = "snooze-4h"
+    SNOOZE_TODAY = "snooze-today"
     SNOOZE_TOMORROW = "snooze-tomorrow"
     PIN = "pin"
+    REJECT = "reject"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,9 +177,13 @@ class Question:
         waited_out = self.answer is None and self.unanswered is Unanswered.PROCEED and now >= self.wait_ends
         return self.stands(now) and (self.answer is Answer.APPROVE or waited_out)
 
+    def is_rejected(self, now: datetime) -> bool:
+        """True while a rejection keeps the same from being requested again."""
+        return self.stands(now) and self.answer is Answer.REJECT
+
     def covers(self, now: datetime) -> bool:
-        """True when no other request is needed for what it asks: it is open, or approved."""
-        return self.is_open(now) or (self.is_approved(now) and self.done_at is None)
+        """True when what it asks is not requested again: it is open, approved or rejected."""
+        return self.is_open(now) or (self.is_approved(now) and self.done_at is None) or self.is_rejected(now)
 
     @property
     def proceeds_at(self) -> datetime | None:
@@ -197,7 +204,7 @@ def approved_instances(questions: Iterable[Question], now: datetime, *, busy: bo
 
 
 def covered_instances(questions: Iterable[Question], now: datetime, *, busy: bool) -> frozenset[str]:
-    """The instances that need no other request."""
+    """The instances whose removal is not requested again."""
     return frozenset(i for q in questions if _fits(q, busy=busy) and q.covers(now) for i in q.instances)
 
 
@@ -216,8 +223,13 @@ def growth_ever_approved(questions: Iterable[Question], now: datetime) -> int:
 
 
 def growth_covered(questions: Iterable[Question], now: datetime) -> int:
-    """The highest count that needs no other request; 0 for none."""
+    """The highest count that is not requested again; 0 for none."""
     return max((q.to_count for q in _growth(questions) if q.covers(now)), default=0)
+
+
+def growth_rejected(questions: Iterable[Question], now: datetime) -> bool:
+    """True while no growth is requested: a person rejected some, and the request has not expired."""
+    return any(q.is_rejected(now) for q in _growth(questions))
 
 
 def _growth(questions: Iterable[Question]) -> Iterable[Question]:
@@ -225,8 +237,9 @@ def _growth(questions: Iterable[Question]) -> Iterable[Question]:
 
 
 def why_waiting(names: Collection[str], asks: Collection[Asks], questions: Iterable[Question], now: datetime) -> str:
-    """Say what is waited for before nodes called *names* go, or before a pool grows: the open requests."""
-    found = [q for q in questions if q.asks in asks and q.is_open(now) and (not names or set(names) & set(q.nodes))]
+    """Say what is waited for before nodes called *names* go, or before a pool grows: open or rejected requests."""
+    standing = (q for q in questions if q.asks in asks and (q.is_open(now) or q.is_rejected(now)))
+    found = [q for q in standing if not names or set(names) & set(q.nodes)]
     if not found:
         return f"{', '.join(sorted(names)) or 'growth of this cost'}: an approval is needed and not requested yet"
     return "; ".join(sentence(q, now) for q in found)
@@ -237,6 +250,8 @@ def sentence(question: Question, now: datetime) -> str:
     what = about(question)
     if question.answer is Answer.APPROVE:
         return f"{question.who} approved: {what}"
+    if question.answer is Answer.REJECT:
+        return f"{question.who} rejected: {what}; not requested again before {question.expires_at:%Y-%m-%d %H:%M} UTC"
     if question.answer is not None:
         return f"{question.who} answered {question.answer} to the request: {what}"
     then = does(question) if question.proceeds_at else does_not(question)
@@ -276,7 +291,7 @@ def does_not(question: Question) -> str:
     return "they stay" if len(question.nodes) > 1 else "it stays"
 
 
-MORNING = time(8)  # when "until tomorrow" ends, in the budget's zone
+MIDNIGHT, MORNING = time(0), time(8)  # when "not today" and "until tomorrow" end, in the budget's zone
 PINNED_FOR = timedelta(days=1)
 LENGTHS = {
     Answer.SNOOZE_1H: timedelta(hours=1),
@@ -294,40 +309,46 @@ class Choice:
     does: str
 
 
-def next_morning(now: datetime, timezone: str) -> datetime:
-    """Return the next moment (UTC) after *now* at which a clock in *timezone* shows 08:00."""
+def next_time(now: datetime, timezone: str, clock: time) -> datetime:
+    """Return the next moment (UTC) after *now* at which a clock in *timezone* shows *clock*."""
     zone = ZoneInfo(timezone)
     today = now.astimezone(zone).date()
-    mornings = (datetime.combine(today + timedelta(days=n), MORNING, zone).astimezone(UTC) for n in (0, 1))
-    return next(morning for morning in mornings if morning > now)
+    moments = (datetime.combine(today + timedelta(days=n), clock, zone).astimezone(UTC) for n in (0, 1, 2))
+    return next(moment for moment in moments if moment > now)
 
 
 def until_of(answer: Answer, policy: Policy, now: datetime) -> datetime | None:
-    """Return until when *answer*, given at *now*, applies: at most the longest override ahead; None for approval."""
-    if answer is Answer.APPROVE:
+    """Return until when the override of *answer*, given at *now*, applies: at most the longest one ahead; None for an
+    answer that sets none."""
+    if answer in SET_NONE:
         return None
-    until = now + LENGTHS[answer] if answer in LENGTHS else next_morning(now, policy.timezone)
+    clock = MIDNIGHT if answer is Answer.SNOOZE_TODAY else MORNING
+    until = now + LENGTHS[answer] if answer in LENGTHS else next_time(now, policy.timezone, clock)
     return min(until, now + policy.longest_override)
 
 
 def choices(question: Question, policy: Policy, now: datetime, present: int) -> Sequence[Choice]:
-    """Return the possible answers to *question* at *now*, while its pool has *present* nodes."""
-    return [Choice(answer=a, label=LABELS[a], does=_does(a, question, policy, now, present)) for a in Answer]
+    """Return the answers that a page offers to *question* at *now*, while its pool has *present* nodes."""
+    return [Choice(answer=a, label=LABELS[a], does=_does(a, question, policy, now, present)) for a in OFFERED]
 
 
+SET_NONE = frozenset({Answer.APPROVE, Answer.REJECT})  # these set no override
+OFFERED = (Answer.APPROVE, Answer.SNOOZE_1H, Answer.SNOOZE_TODAY, Answer.REJECT)  # the others: API and command line
 LABELS = {
     Answer.APPROVE: "Approve",
-    Answer.SNOOZE_1H: "Snooze 1 h",
+    Answer.SNOOZE_1H: "Not now (1 h)",
     Answer.SNOOZE_4H: "Snooze 4 h",
+    Answer.SNOOZE_TODAY: "Not today",
     Answer.SNOOZE_TOMORROW: "Snooze until tomorrow",
     Answer.PIN: "Keep as it is (pin)",
+    Answer.REJECT: "Reject",
 }
 
 
 def override_of(
     answer: Answer, question: Question, policy: Policy, now: datetime, *, present: int, who: str, why: str = ""
 ) -> Override | None:
-    """Return the override that *answer*, given at *now* by *who*, sets; None for approval, which sets none.
+    """Return the override that *answer*, given at *now* by *who*, sets; None for approval and rejection.
 
     A snooze keeps every node of the pool; for growth it keeps the pool at the *present* size, as a ceiling. A pin keeps
     that size both ways.
@@ -355,7 +376,7 @@ def override_id(answer: Answer, question: Question) -> str:
 
 def needs_size(answer: Answer, question: Question) -> bool:
     """True when *answer* sets a number of nodes, so that the pool's present size must be known."""
-    return answer is not Answer.APPROVE and _kind(answer, question) is not OverrideKind.SNOOZE
+    return answer not in SET_NONE and _kind(answer, question) is not OverrideKind.SNOOZE
 
 
 def _kind(answer: Answer, question: Question) -> OverrideKind:
@@ -365,16 +386,24 @@ def _kind(answer: Answer, question: Question) -> OverrideKind:
 
 
 def _does(answer: Answer, question: Question, policy: Policy, now: datetime, present: int) -> str:
-    until = until_of(answer, policy, now)
+    until, expires = until_of(answer, policy, now), _moment(question.expires_at, now)
+    if answer is Answer.REJECT and question.asks is Asks.GROWTH:
+        return f"No growth to {question.to_count} nodes and no new request before {expires}."
+    if answer is Answer.REJECT:
+        return f"{named(question.nodes)} {'stay' if len(question.nodes) > 1 else 'stays'} until {expires}."
     if until is None and question.asks is Asks.GROWTH:
         return f"The pool may grow to {question.to_count} nodes at once."
     if until is None:
-        moment = max(now, question.due_at)
-        return f"{named(question.nodes)} may be removed from {moment:%H:%M:%S} UTC on, if still idle then."
-    end = f"{until:%Y-%m-%d %H:%M} UTC"
+        does, idle = ("removed", ", if still idle") if question.asks is Asks.REMOVAL else ("emptied and removed", "")
+        return f"{named(question.nodes)} may be {does} from {_moment(max(now, question.due_at), now)} on{idle}."
+    end = _moment(until, now)
     kind = _kind(answer, question)
     if kind is OverrideKind.SNOOZE:
-        return f"No node of the pool is removed before {end}."
+        return f"No removal in this pool before {end}."
     if kind is OverrideKind.CEILING:
-        return f"The pool stays at {present} or fewer nodes until {end}, whatever waits."
-    return f"The pool stays at exactly {some(present, 'node')} until {end}, whatever it needs."
+        return f"At most {some(present, 'node')} until {end}."
+    return f"Exactly {some(present, 'node')} until {end}."
+
+
+def _moment(at: datetime, now: datetime) -> str:
+    return f"{at:%H:%M} UTC" if at.date() == now.date() else f"{at:%Y-%m-%d %H:%M} UTC"

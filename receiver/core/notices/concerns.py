@@ -13,7 +13,7 @@ from receiver.core.model.model import BIND, Facts, Source
 from receiver.core.model.policy import Fallback, Policy, Scope
 from receiver.core.model.signals import SignalAction
 from receiver.core.money.budget import BudgetStage
-from receiver.core.notices import wording
+from receiver.core.notices import configuration_notices, wording
 from receiver.core.notices.notice import GUIDES, Cause, Concern, Level, Notice, Seen
 from receiver.core.notices.pool_concerns import of_pool
 from receiver.core.scaling.assign import Misfit
@@ -26,6 +26,7 @@ DOCTOR = "gpu-autoscaler doctor --only kubernetes"
 
 def concerns(seen: Seen) -> Iterator[Concern]:
     """Return everything that needs a person in one step, in no order."""
+    yield from configuration_notices.concerns_of(seen.file, seen.now)
     yield from _sources(seen)
     yield from _rights(seen)
     yield from _budgets(seen)
@@ -256,7 +257,7 @@ def _budgets(seen: Seen) -> Iterator[Concern]:
                 kind="unpriced",
                 level=fault,
                 what=f"{wording.capital(view.title)} counts too little: no price for {', '.join(view.unpriced)}",
-                todo="set price_usd_per_hour of the pool, or a prices_file that has its size, and restart",
+                todo="set price_usd_per_hour of the pool, or a prices_file that has its size",
             )
 
 

@@ -25,11 +25,13 @@ OF_WORKLOADS = _causes("MISFIT KEEP_UNTIL_IGNORED IDLE_KEPT IDLE_STAYS IDLE_CANN
 # What happened stays true. All other news say how something is, until the next of their topic says otherwise.
 HAPPENED = _causes(
     "GREW SHRANK WITHDRAWN DRIFT BUDGET_CHANGED ANSWERED OVERRIDE_ENDED IDLE_SHUT_DOWN IDLE_FAILED CHARGES_DIFFER"
-    " REPORT"
+    " REPORT CONFIGURATION_CHANGED"
 )
 STATES = frozenset(Cause) - HAPPENED
 # Of these, the ones that every step says anew while they are true: nothing says that they are over.
-SAID_EACH_STEP = _causes("HELD MISFIT STUCK UNKNOWN MISDESCRIBED UNJOINED SLOW_TO_START UNUSED KEEP_UNTIL_IGNORED")
+SAID_EACH_STEP = _causes(
+    "HELD MISFIT STUCK UNKNOWN MISDESCRIBED UNJOINED SLOW_TO_START CORDONED UNUSED KEEP_UNTIL_IGNORED"
+)
 OVER = "it was over before it was sent"  # why such a one was not
 AT_MOST_EVERY = timedelta(minutes=5)
 KINDS_LISTED = 5
@@ -117,7 +119,7 @@ class Message:
 
 
 SALT = "gpu-autoscaler answer to a question"
-ANSWER = "Approve, snooze or keep"
+ANSWER = "Approve, postpone or reject"
 
 
 class Seal:

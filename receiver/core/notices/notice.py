@@ -1,13 +1,14 @@
 """What a notice is: cause, severity and text; the page that says what to do; and sentences that several share."""
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Self
 
 from receiver.core.explain.explain import Fate, State
 from receiver.core.model.actions import Decision
+from receiver.core.model.configuration import ConfigurationFile
 from receiver.core.model.model import Drift, Facts
 from receiver.core.model.policy import Policy
 from receiver.core.money.budget import Key
@@ -52,6 +53,7 @@ class Cause(StrEnum):
     NOT_DRAINED = "not_drained", "how-it-decides.md#what-drains-and-what-keeps-a-node"
     UNJOINED = "unjoined", f"{ODD}#nodes-that-belong-to-no-instance"
     SLOW_TO_START = "slow_to_start", f"{ODD}#a-pod-has-its-node-and-does-not-start"
+    CORDONED = "cordoned", f"{ODD}#a-node-stays-closed"
     UNUSED = "unused", f"{ODD}#a-pod-waits-beside-a-usable-node"
     DRIFT = "drift", f"{ODD}#another-system-changes-a-pool"
     SOURCE_SILENT = "source_silent", "runbooks/GpuAutoscalerSourceDown.md"
@@ -84,6 +86,9 @@ class Cause(StrEnum):
     CHARGES_SILENT = "charges_silent", "operations.md#the-ledger-differs-from-civos-charges"
     CHARGES_BACK = "charges_back", "operations.md#the-ledger-differs-from-civos-charges"
     REPORT = "report", "reports.md"
+    CONFIGURATION_CHANGED = "configuration_changed", "configuration.md#change-the-configuration"
+    CONFIGURATION_REFUSED = "configuration_refused", "runbooks/GpuAutoscalerConfigurationRefused.md"
+    CONFIGURATION_BACK = "configuration_back", "configuration.md#change-the-configuration"
 
 
 GUIDES: Mapping[str, str] = {cause: cause.guide for cause in Cause}
@@ -178,7 +183,7 @@ class Concern:
 class Seen:
     """All that concerns are found in. *drifts* are the counts that changed in this step, *numbers* the ids of the
     stored decisions, *reopened* when nodes of a pool were last opened after a budget's stop; all by pool id. *behind*
-    is what keeps work waiting, by `behind`."""
+    is what keeps work waiting, by `behind`, *file* what the last look at the configuration file found."""
 
     facts: Facts
     assignment: Assignment
@@ -188,6 +193,7 @@ class Seen:
     numbers: Mapping[str, int]
     reopened: Mapping[str, datetime]
     behind: Collection[tuple[str, str]] = ()
+    file: ConfigurationFile = field(default_factory=ConfigurationFile)
 
     @property
     def now(self) -> datetime:

@@ -104,10 +104,12 @@ def answered(question: Question, answer: Answer, who: str, override: Override | 
     """The notice that *who* gave *answer*, and the override that this set."""
     pool = policy.pool(question.pool)
     name = pool.name if pool else question.pool
-    what = "approved" if answer is Answer.APPROVE else f"answered: {LABELS[answer]}"
+    what = {Answer.APPROVE: "approved", Answer.REJECT: "rejected"}.get(answer, f"answered: {LABELS[answer]}")
     lines = [f"Requested: {about(question)}."]
     if override is not None:
         lines += [f"Set: {override}.", f"To end it earlier: `gpu-autoscaler override end {override.id}`"]
+    elif answer is Answer.REJECT:
+        lines.append(f"It is not requested again before {wording.moment(question.expires_at, question.asked_at)}.")
     return Notice(
         cause=Cause.ANSWERED,
         topic=f"{QUESTION_TOPIC}{question.id}",

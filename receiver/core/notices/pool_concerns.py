@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from receiver.core.explain.rules import RULES, SPEAKS_UP, guide, plainly
 from receiver.core.model.actions import ActionKind
-from receiver.core.model.model import Node, PoolState, Stage
+from receiver.core.model.model import CordonedBy, Node, PoolState, Stage
 from receiver.core.model.overrides import sentence
 from receiver.core.model.pods import Pod, PodPhase, Workload
 from receiver.core.model.policy import Pool
@@ -325,8 +325,8 @@ def _unclear_nodes(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern
 
 
 def _usable_nodes(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern]:
-    """Usable nodes that stay for a pod without a GPU, that are not as configured, or whose pods do not start: an image
-    that cannot be pulled holds a paid GPU."""
+    """Usable nodes that stay for a pod without a GPU or for a cordon, that are not as configured, or whose pods do not
+    start: an image that cannot be pulled holds a paid GPU."""
     paid_for = max(seen.policy.unknown_after, seen.policy.billing.granularity)
     for node in state.of(Stage.USABLE):
         if node.idle_since is not None and node.kept_by and seen.now - node.idle_since >= paid_for:
@@ -341,6 +341,17 @@ def _usable_nodes(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern]
                 " for a pod of kube-system, add a PodDisruptionBudget that covers it",
                 topic=f"not drained:{node.instance}",
                 key="; ".join(node.kept_by),
+            )
+        idle = node.idle_since is not None and seen.now - node.idle_since >= seen.policy.unknown_after
+        if idle and node.cordoned_by is CordonedBy.SOMEONE:
+            yield Concern(
+                kind=Cause.CORDONED,
+                what=f"idle node {node.name} is cordoned, not by the autoscaler",
+                cost=f"{wording.an_hour(pool, 1)} for nothing",
+                doing="no work can start on it, it is never removed, and waiting work gets another node",
+                todo=f"To return it: kubectl uncordon {node.name}; if it is broken, delete its instance at Civo",
+                topic=f"cordoned:{node.instance}",
+                key=node.idle_since.isoformat() if node.idle_since else "",
             )
         offers = {r: node.allocatable.get(r, 0) for r in pool.resources}
         if offers != dict(pool.resources):

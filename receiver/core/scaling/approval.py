@@ -17,6 +17,7 @@ from receiver.core.model.overrides import (
     Question,
     covered_instances,
     growth_covered,
+    growth_rejected,
     question_id,
 )
 from receiver.core.model.policy import Approval, Policy
@@ -122,7 +123,8 @@ def _growth(decision: Decision, case: Case, approval: Approval) -> Sequence[Ques
         return ()
     to_count, now, questions = left[held - 1], case.now, case.questions
     newest = max((q.asked_at for q in questions if q.asks is Asks.GROWTH and q.is_open(now)), default=None)
-    if growth_covered(questions, now) >= to_count or (newest is not None and now - newest < GROWS_FOR):
+    covered = growth_rejected(questions, now) or growth_covered(questions, now) >= to_count
+    if covered or (newest is not None and now - newest < GROWS_FOR):
         return ()
     return (_question(Asks.GROWTH, left[held], to_count, case, approval),)
 

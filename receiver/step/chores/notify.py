@@ -12,9 +12,10 @@ import structlog
 
 from receiver.core.explain.explain import Fate, State, by_claim, fates
 from receiver.core.model.actions import Decision
+from receiver.core.model.configuration import ConfigurationFile
 from receiver.core.model.model import Source
 from receiver.core.model.pods import Pod, Workload
-from receiver.core.notices import money_notices, workload_notices
+from receiver.core.notices import configuration_notices, money_notices, workload_notices
 from receiver.core.notices.concerns import concerns, good_news, notices_of
 from receiver.core.notices.notice import Notice, Seen, behind, scale_up_event
 from receiver.core.scaling.bounds import TOPIC, evicts
@@ -38,7 +39,7 @@ def record_pod_events(decision: Decision, work: StepContext) -> None:
     record_events(work, asking[:EVENTS_PER_POOL], "TriggeredScaleUp", said)
 
 
-def send_standing_notices(work: StepContext) -> None:
+def send_standing_notices(work: StepContext, file: ConfigurationFile) -> None:
     """Send, once each, what no action sends: misfits, budget stages, silent sources, holds, stuck nodes."""
     facts, assignment, policy = work.facts, work.assignment, work.policy
     observing = work.mode == "observe"
@@ -59,11 +60,13 @@ def send_standing_notices(work: StepContext) -> None:
         numbers=work.numbers,
         reopened=reopened,
         behind=behind((fate for _, fate in waiting), assignment),
+        file=file,
     )
     work.concerns.extend(concerns(seen))
     standing: list[Notice] = [
         *notices_of(work.concerns, policy, work.now),
         *good_news(facts),
+        *configuration_notices.news_of(file),
         *money_notices.budget_lines(assignment.budgets, told, work.now, refusing=seen.refusing(), closes=closes),
         *money_notices.of_charges(facts, policy),
     ]

@@ -5,14 +5,16 @@ Each is stored with its message in one transaction, and wakes the step that acts
 
 import secrets
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, TypeVar
 
 import structlog
 from flask import Blueprint, Response, jsonify, make_response, request
 
-from receiver.config.values import LabelValue, LongerThanZero, Money, Wrong, did_you_mean, nearest, parse
+from receiver.config.typed import EXAMPLE as LENGTH
+from receiver.config.typed import end_of
+from receiver.config.values import LabelValue, Money, Wrong, did_you_mean, nearest, parse
 from receiver.core.model.actions import ActionKind
 from receiver.core.model.overrides import (
     EVERY_POOL,
@@ -51,7 +53,6 @@ UNNAMED = "an operator"
 FIELDS = ("kind", "pool", "nodes", "for", "until", "who", "why")
 EXAMPLE = '{"kind": "pause", "for": "2h", "who": "", "why": ""}'
 MOMENT = "such as 2026-11-21T18:00:00Z"
-DURATION = "write a duration with its unit, such as 90m or 2h"
 T = TypeVar("T")
 
 log = structlog.get_logger(__name__)
@@ -143,8 +144,8 @@ def override_of(
     # How many nodes may be said depends on kind and pool: nothing is told of them while those are wrong.
     nodes = checked(lambda: _nodes(said, kind, pool, policy)) if kind is not None and not problems else None
     until = checked(lambda: _until(said, policy, now))
-    who = checked(lambda: words_asked(said, "who", "say who sets it, such as alice"))
-    why = checked(lambda: words_asked(said, "why", "say why in one sentence"))
+    who = checked(lambda: words_asked(said, "who", "give the name of the person, such as alice"))
+    why = checked(lambda: words_asked(said, "why", "give the reason in one sentence"))
     if problems or kind is None or until is None or who is None or why is None:
         return None, problems
     override = Override(
@@ -176,18 +177,18 @@ def _nodes(said: Mapping[str, Any], kind: OverrideKind, pool: Pool | None, polic
     nodes = said.get("nodes")
     if kind not in SIZES:
         if nodes is not None:
-            raise invalid("nodes", f"a {kind} has no nodes", "leave nodes out")
+            raise invalid("nodes", f"nodes does not apply to a {kind}", "leave it empty")
         return None
     if nodes is None:
-        raise invalid("nodes", f"nodes is missing: a {kind} says how many", "give a whole number")
+        raise invalid("nodes", f"nodes is missing: a {kind} needs a number", "give a whole number")
     if isinstance(nodes, bool) or not isinstance(nodes, int):
-        raise invalid("nodes", "nodes is no whole number", "give a number such as 4, without quotes")
+        raise invalid("nodes", "nodes is not a whole number", "give a number such as 4, without quotes")
     if nodes < 0:
         raise invalid("nodes", "nodes is negative", "give 0 or more")
     most = pool.max_nodes if pool else max(p.max_nodes for p in policy.pools)
     if nodes > most:
         whose = f"max_nodes of {pool.name}" if pool else "max_nodes of every pool"
-        remedy = f"give at most {most}; nothing but the configuration goes beyond max_nodes"
+        remedy = f"give at most {most}, or raise max_nodes in the configuration"
         raise invalid("nodes", f"nodes is above {whose} ({most})", remedy)
     return nodes
 
@@ -199,9 +200,9 @@ def _until(said: Mapping[str, Any], policy: Policy, now: datetime) -> datetime:
         problem = "until is missing" if end is None else "until and for are both given"
         raise invalid("until", problem, f"give either until ({MOMENT}) or for (such as 2h)")
     field = "until" if length is None else "for"
-    until = _moment(end) if length is None else now + _length(length)
+    until = _moment(end) if length is None else _end(length, policy, now)
     if until <= now:
-        raise invalid(field, f"{field} is not ahead: it is {now:%Y-%m-%dT%H:%M:%SZ} now", "give a later time")
+        raise invalid(field, f"{field} is in the past: it is {now:%Y-%m-%dT%H:%M:%SZ} now", "give a later time")
     if until > now + longest:
         latest = f"give at most {lasting(longest)}, until {now + longest:%Y-%m-%dT%H:%M:%SZ}"
         remedy = f"{latest}, or raise overrides.longest in the configuration"
@@ -216,17 +217,16 @@ def _moment(said: Any) -> datetime:
             return moment.astimezone(UTC)
     except (ValueError, OverflowError):
         pass
-    raise invalid("until", "until is no time with a zone", f"write it as RFC 3339 does, {MOMENT}")
+    raise invalid("until", "until is not a time with a time zone", f"write it as RFC 3339 does, {MOMENT}")
 
 
-def _length(said: Any) -> timedelta:
+def _end(said: Any, policy: Policy, now: datetime) -> datetime:
     if not isinstance(said, str) or not said.strip():
-        raise invalid("for", "for is missing" if isinstance(said, str) else "for is no text", DURATION)
+        raise invalid("for", "for is missing" if isinstance(said, str) else "for is not text", LENGTH)
     try:
-        length: timedelta = parse(LongerThanZero, said)
+        return end_of(said, now, policy.timezone)
     except Wrong as wrong:
         raise invalid("for", f"for: {wrong.problem}", wrong.remedy) from wrong
-    return length
 
 
 # --- approval requests and their answers
@@ -297,11 +297,11 @@ def add_questions(routes: Blueprint, parts: WebParts) -> None:
         require_operator(parts)
         said = read_object(request, ("answer", "who", "why"), '{"answer": "approve", "who": "alice"}')
         word = choice_asked(said, "answer", Answer)
-        who = words_asked(said, "who", "say who answers, such as alice")
+        who = words_asked(said, "who", "give the name of the person, such as alice")
         why = words_asked(said, "why", "") if said.get("why") else ""
         taken = answer_once(kept(number), word, who, why, parts)
         if taken is None:
-            raise Problem(503, "the pool's size is not known now", "try again in a minute, or approve", field="answer")
+            raise Problem(503, "the pool's size is unknown", "try again in a minute, approve or reject", field="answer")
         question, now = kept(number), parts.clock.now()
         if not taken and question.answer is not word:
             remedy, state = "set an override instead: see `gpu-autoscaler override`", question.standing(now).value
@@ -340,7 +340,7 @@ def _amount(said: Any) -> Decimal:
     if said is None:
         raise invalid("monthly_usd", "monthly_usd is missing", "give an amount of USD such as 1250.50")
     if isinstance(said, bool) or not isinstance(said, str | int | Decimal):
-        raise invalid("monthly_usd", "monthly_usd is no amount of USD", "write digits and a point")
+        raise invalid("monthly_usd", "monthly_usd is not an amount of USD", "write digits and a point")
     try:
         return Decimal(parse(Money, str(said)))
     except Wrong as wrong:
@@ -356,8 +356,8 @@ def _budget_change(said: Mapping[str, Any], usd: Decimal | None, policy: Policy,
         name=_budget_name(said.get("name"), scope, policy),
         month=month_of(now, policy.budget.timezone).name,
         monthly_usd=usd,
-        who=words_asked(said, "who", "say who sets it, such as alice"),
-        why=words_asked(said, "why", "say why in one sentence"),
+        who=words_asked(said, "who", "give the name of the person, such as alice"),
+        why=words_asked(said, "why", "give the reason in one sentence"),
         at=now,
     )
 

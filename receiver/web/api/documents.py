@@ -32,6 +32,7 @@ from receiver.reports.document import (
     word,
 )
 from receiver.reports.picture import (
+    ConcernDocument,
     KeptOut,
     Picture,
     PoolDocument,
@@ -74,9 +75,6 @@ def _usd(value: Any) -> Any:
 def mode_of(found: Picture, parts: WebParts) -> str:
     """Return the mode of the step that *found* shows, before the first step the configured one."""
     return found.mode or parts.mode
-
-
-# --- decisions and actions
 
 
 class VictimDocument(Published):
@@ -257,7 +255,7 @@ class OverrideAsked(Asked):
     why: Reason
     pool: Annotated[str | None, says("a pool's name or id; without it, or as all, every pool")]
     nodes: Annotated[Count | None, says("at most the pool's max_nodes")]
-    length: Annotated[str | None, says("a duration such as 2h", alias="for")]
+    length: Annotated[str | None, says("such as 2h, 90 min or until 09:00 (in the budget's time zone)", alias="for")]
     until: Instant | None
 
 
@@ -433,6 +431,7 @@ class StatusDocument(Published):
     pools: Annotated[Listed[PoolDocument], says("without their single nodes")] = ()
     sources: Listed[SourceDocument] = ()
     rights: RightsDocument | None = None
+    concerns: Annotated[Listed[ConcernDocument], says("what needs a person")] = ()
     waiting_total: Annotated[Count | None, says("pods that wait for GPUs")] = None
     fits_nowhere: Annotated[Count, says("those that no pool can hold")] = 0
     decisions: Annotated[Listed[DecisionLine], says("the newest five")] = ()

@@ -66,9 +66,9 @@ def choice_asked(said: Mapping[str, Any], field: str, kinds: type[Word]) -> Word
     """Return the word of *kinds* in *field* of *said*; Problem 400 for any other."""
     known, word = [kind.value for kind in kinds], said.get(field)
     if word is None:
-        raise invalid(field, f"{field} is missing", f"say one of: {', '.join(known)}")
+        raise invalid(field, f"{field} is missing", f"use one of: {', '.join(known)}")
     if word not in known:
-        raise invalid(field, f"there is no such {field}", did_you_mean(str(word), known))
+        raise invalid(field, f"unknown {field}", did_you_mean(str(word), known))
     return kinds(word)
 
 
@@ -78,10 +78,10 @@ def words_asked(said: Mapping[str, Any], field: str, remedy: str) -> str:
     if text is None or (isinstance(text, str) and not text.strip()):
         raise invalid(field, f"{field} is missing", remedy)
     if not isinstance(text, str):
-        raise invalid(field, f"{field} is no text", remedy)
+        raise invalid(field, f"{field} is not text", remedy)
     plain = one_line(text)
     if len(plain) > LONGEST_TEXT:
-        raise invalid(field, f"{field} is longer than {LONGEST_TEXT} characters", "say it shorter")
+        raise invalid(field, f"{field} is longer than {LONGEST_TEXT} characters", "shorten it")
     return plain
 
 
@@ -92,7 +92,7 @@ def one_line(text: str) -> str:
 
 def read_form(incoming: Request) -> dict[str, str]:
     """Return the fields of a page's form, of one name the first; Problem 413 or 400 for what no page sends."""
-    body = read_body(incoming, LARGEST_FORM, "say it shorter").decode("utf-8", "replace")
+    body = read_body(incoming, LARGEST_FORM, "shorten the text").decode("utf-8", "replace")
     try:
         pairs = parse_qsl(body, keep_blank_values=True, max_num_fields=MOST_FIELDS, errors="replace")
     except ValueError:
@@ -107,10 +107,10 @@ def read_object(incoming: Request, fields: Sequence[str], example: str) -> Mappi
     except (ValueError, RecursionError):
         said = None
     if not isinstance(said, dict):
-        raise Problem(400, "the body is no JSON object", f"send one such as {example}")
+        raise Problem(400, "the body is not a JSON object", f"send one such as {example}")
     for field in said:
         if field not in fields:
-            raise invalid(field, "there is no such field", did_you_mean(field, fields))
+            raise invalid(field, "unknown field", did_you_mean(field, fields))
     return said
 
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from flask import Blueprint, Response, g, jsonify, request
 
-from receiver.config.model import ReadAccess
+from receiver.config.web import ReadAccess
 from receiver.core.explain.explain import State
 from receiver.core.model.model import Source
 from receiver.ports import StoredDecision
@@ -138,6 +138,7 @@ def _status(found: Picture, parts: WebParts) -> api.StatusDocument:
         pools=tuple(api.pool_document(pool, mode) for pool in found.pools),
         sources=found.sources,
         rights=found.rights,
+        concerns=found.concerns,
         waiting_total=found.waiting_total,
         fits_nowhere=sum(pod.state == State.FITS_NOWHERE for pod in found.waiting),
         decisions=tuple(

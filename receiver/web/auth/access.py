@@ -20,8 +20,9 @@ from flask import Response as FlaskResponse
 from itsdangerous import BadData, URLSafeSerializer
 from werkzeug.wrappers import Response
 
-from receiver.config.model import ReadAccess
+from receiver.config.web import ReadAccess
 from receiver.web.api.request_parts import read_form
+from receiver.web.auth.names import ProxyNames, remember, remembered, short_name
 from receiver.web.auth.tokens import READER, Attempts, is_one_of, is_ours, require_bearer
 from receiver.web.errors import Problem, for_machines, loggable
 from receiver.web.parts import WebParts
@@ -87,9 +88,13 @@ class Sessions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visitor:
-    """Who looks at a page. *can_log_in* and *can_act* say whether the server has tokens for that at all."""
+    """Who looks at a page: *name* from a trusted proxy, which forms do not change, and *remembered* from the last form.
+
+    *can_log_in* and *can_act* say whether the server has tokens for that at all."""
 
     session: Session | None = None
+    name: str = ""
+    remembered: str = ""
     can_log_in: bool = False
     can_act: bool = False
 
@@ -106,6 +111,10 @@ class Visitor:
         """True when *form_token* is what the forms of the session carry."""
         return bool(self.form_token) and hmac.compare_digest(form_token.encode(), self.form_token.encode())
 
+    def name_in(self, form: Mapping[str, str]) -> str:
+        """Return the name that counts for *form*: the proxy's, else the typed one; empty for none."""
+        return self.name or short_name(form.get("who", ""))
+
 
 class Access:
     """The server's tokens and the sessions that they began."""
@@ -113,6 +122,7 @@ class Access:
     def __init__(self, parts: WebParts) -> None:
         self._parts = parts
         self.attempts = Attempts()
+        self._names = ProxyNames(parts.user_header, parts.trusted_proxies)
 
     @property
     def _tokens(self) -> Mapping[Role, str]:
@@ -131,7 +141,13 @@ class Access:
         """Return who sends *incoming*, as far as a cookie says it."""
         tokens = self._tokens
         session = Sessions(tokens).read(incoming.cookies.get(COOKIE), self._parts.clock.now())
-        return Visitor(session=session, can_log_in=bool(tokens), can_act=Role.OPERATOR in tokens)
+        named = {"name": self._names.name(incoming), "remembered": remembered(incoming)}
+        return Visitor(session=session, can_log_in=bool(tokens), can_act=Role.OPERATOR in tokens, **named)
+
+    def remember(self, response: Response, visitor: Visitor, name: str) -> None:
+        """Let the browser of *visitor* offer *name* in its next form, unless a proxy names the person."""
+        if not visitor.name:
+            remember(response, name, secure=self.by_https(request))
 
     def by_https(self, incoming: Request) -> bool:
         """True when the browser came by https, as we see or are configured; any client can set X-Forwarded-Proto."""
@@ -143,7 +159,7 @@ class Access:
         if incoming.blueprint in ASKED_BY_MACHINES or is_ours(incoming.host, self._parts.public_url, self._parts.hosts):
             return
         remedy = "set public_url to what the browser shows, or add the name to web.hosts"
-        raise Problem(421, "this server is not known under the name that you asked for", remedy)
+        raise Problem(421, "this server does not answer under this host name", remedy)
 
     def require_own_site(self, incoming: Request) -> None:
         """Raise Problem 403 for a form that another site sent.
@@ -296,7 +312,7 @@ def blueprint(access: Access, parts: WebParts) -> Blueprint:
     def log_out() -> Response:
         access.require_own_site(request)
         if g.visitor.session is not None and not g.visitor.sent(read_form(request).get("form_token", "")):
-            raise Problem(403, "this form is of another session", "open the page again and log out there")
+            raise Problem(403, "this form belongs to another session", "open the page again and log out there")
         response = redirect("/", 303)
         response.delete_cookie(COOKIE, **cookie())
         return response

@@ -137,18 +137,20 @@ class Attempts:
         return [entry for entry in self._failed.get(network, ()) if entry[0] > since]
 
 
-def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+def address_of(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """Return the IP address in *text*, without its zone and, where it is an IPv4 one in IPv6, as IPv4; else None."""
     try:
-        return ipaddress.ip_address(text)
+        found = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:
         return None
+    return getattr(found, "ipv4_mapped", None) or found
 
 
 def _network(address: str) -> str:
     """What one guesser has: an IPv4 address, or an IPv6 network."""
-    found = _address(address.partition("%")[0])
+    found = address_of(address)
     if isinstance(found, ipaddress.IPv6Address):
-        return str(found.ipv4_mapped or ipaddress.ip_network((found, NETWORK), strict=False))
+        return str(ipaddress.ip_network((found, NETWORK), strict=False))
     return str(found or address)
 
 
@@ -164,4 +166,4 @@ def is_ours(host: str, public_url: str | None, names: Collection[str]) -> bool:
     if not name or "." not in name or name.endswith(INSIDE) or name in names:
         return True
     ours = urlsplit(public_url or "").hostname
-    return name == ours or _address(name.strip("[]")) is not None
+    return name == ours or address_of(name.strip("[]")) is not None

@@ -1,7 +1,6 @@
-"""Pages with forms that act. GET and HEAD never do: chats open links to show what is behind them.
+"""/pools/{pool}/overrides: a pool's overrides, and the forms by which an operator's session sets and ends one.
 
-/pools/{pool}/overrides shows a pool's overrides, and lets an operator's session set one; what was typed is never lost
-to a refusal. /answer/{signed} is what a link in a message leads to: the link is all that is needed, for one question.
+What was typed is never lost to a refusal. GET and HEAD never act: chats open links to show what is behind them.
 """
 
 import re
@@ -9,39 +8,32 @@ import secrets
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import structlog
 from flask import Blueprint, g, make_response, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
-from receiver.core.model.overrides import (
-    EVERY_POOL,
-    LABELS,
-    Answer,
-    Asks,
-    Override,
-    Question,
-    Standing,
-    choices,
-    needs_size,
-    override_id,
-)
-from receiver.core.model.text import lasting
-from receiver.core.notices.grouping import Seal
-from receiver.core.notices.people_notices import hourly_cost, in_short, unanswered
+from receiver.config.typed import end_of
+from receiver.core.model.overrides import EVERY_POOL, Override
+from receiver.core.model.policy import Policy
+from receiver.core.model.text import lasting, span
 from receiver.ports import StoredOverride, TryLater
-from receiver.reports.picture import kept_picture
-from receiver.web.api.changes import answer_once, end_override, keep_override, override_of, size_of
+from receiver.web.api.changes import end_override, keep_override, override_of
 from receiver.web.api.documents import OverrideDocument
-from receiver.web.api.request_parts import MAX_LIMIT, one_line, pool_called, read_form
+from receiver.web.api.request_parts import MAX_LIMIT, pool_called, read_form
 from receiver.web.auth.access import Access
 from receiver.web.errors import Problem, retry_after
 from receiver.web.parts import WebParts
 
 FIELDS = ("kind", "nodes", "for", "why", "who")
-LOGGED_OUT = "You are not logged in as operator, so nothing was done. Log in in another tab, then send this again."
-OTHER_SESSION = "This form was of an earlier session, so nothing was done. Look at it and send it again."
+PRESETS = ("30m", "2h", "until 09:00")  # a button each, beside a field for any other length
+LOGGED_OUT = (
+    "Nothing was changed: you are not logged in as operator. Log in from another tab, then send this form again."
+)
+OTHER_SESSION = "Nothing was changed: this form belongs to an earlier session. Check it and send it again."
 
 log = structlog.get_logger(__name__)
 
@@ -67,6 +59,8 @@ def overrides(access: Access, parts: WebParts) -> Blueprint:
         name = name_of(pool)
         if not g.visitor.sent(form.get("form_token", "")):
             return _overrides_page(name, parts, form, refused=OTHER_SESSION, status=403)
+        form["for"] = form.get("preset") or form.get("for", "")
+        form["who"] = g.visitor.name or form.get("who", "")
         override, problems = override_of(_said(form, name), parts.policy, parts.clock.now(), _once(form))
         if override is None:
             return _overrides_page(name, parts, form, mistakes=problems, status=400)
@@ -75,22 +69,26 @@ def overrides(access: Access, parts: WebParts) -> Blueprint:
                 override = _keep_once(override, parts)
         except TryLater as error:
             log.warning("store unavailable", path=request.path, code=error.code, error=str(error))
-            refused = f"It was not kept: {error}. Send it again later."
+            refused = f"The override was not saved: {error}. Send the form again later."
             response = _overrides_page(name, parts, form, refused=refused, status=503)
             response.headers["Retry-After"] = str(retry_after(error))
             return response
-        return redirect(url_for("acting.overrides", pool=name, done=override.id), 303)
+        response = redirect(url_for("acting.overrides", pool=name, done=override.id), 303)
+        access.remember(response, g.visitor, g.visitor.name_in(form))
+        return response
 
     @routes.post("/overrides/<number>/end")
     def end_one(number: str) -> Response:
         access.require_own_site(request)
         form = read_form(request)
         if not g.visitor.is_operator or not g.visitor.sent(form.get("form_token", "")):
-            problem = "nothing was ended: the form is not of your session"
+            problem = "nothing was ended: the form does not belong to your session"
             raise Problem(403, problem, "log in as operator, then end it again")
-        ended = end_override(number, form.get("who", ""), parts).override
+        ended = end_override(number, g.visitor.name_in(form), parts).override
         name = parts.pool_name(ended.pool) if ended.pool else EVERY_POOL
-        return redirect(url_for("acting.overrides", pool=name, done=number), 303)
+        response = redirect(url_for("acting.overrides", pool=name, done=number), 303)
+        access.remember(response, g.visitor, g.visitor.name_in(form))
+        return response
 
     return routes
 
@@ -122,7 +120,22 @@ def _says_the_same(before: StoredOverride, override: Override) -> bool:
     """True when *before* goes on and differs from *override* by nothing but the moment it was set."""
     kept = before.override
     again = replace(override, at=kept.at, until=kept.until)
-    return before.ended_at is None and again == kept and override.until - override.at == kept.until - kept.at
+    same_end = override.until in (kept.until, kept.until + (override.at - kept.at))
+    return before.ended_at is None and again == kept and same_end
+
+
+def _presets(policy: Policy, now: datetime) -> list[tuple[str, str]]:
+    """What the buttons send and say, without those beyond the longest override."""
+    zone, found = ZoneInfo(policy.timezone), []
+    for said in PRESETS:
+        end = end_of(said, now, policy.timezone)
+        label = f"for {span((end - now).total_seconds())}"
+        if said.startswith("until"):
+            day = "today" if end.astimezone(zone).date() == now.astimezone(zone).date() else "tomorrow"
+            label = f"{said} {day} ({policy.timezone})"
+        if end <= now + policy.longest_override:
+            found.append((said, label))
+    return found
 
 
 def _said(form: Mapping[str, str], pool: str) -> dict[str, Any]:
@@ -156,7 +169,8 @@ def _overrides_page(
         listed=[OverrideDocument.of_stored(stored, parts, now) for stored in listed],
         down=down,
         done=done,
-        form={field: (form or {}).get(field, "") for field in FIELDS},
+        form={"who": g.visitor.remembered, **{field: text for field, text in (form or {}).items() if field in FIELDS}},
+        presets=_presets(parts.policy, now),
         once=_once(form or {}) or secrets.token_hex(4),
         mistakes={field: found[field] for field in FIELDS if field in found},
         refused=refused,
@@ -176,84 +190,3 @@ def _in_force(name: str, parts: WebParts) -> tuple[Sequence[StoredOverride], str
     except TryLater as error:
         return (), str(error), None
     return [stored for stored in kept if pool is None or stored.override.concerns(pool.id)], "", done
-
-
-LONGEST_NAME = 100  # characters
-UNNAMED = "someone with the link"
-TOO_LATE = "Nothing was changed: it was answered, or over, before your answer came."
-UNKNOWN_SIZE = "Nothing was changed: the pool's size is not known now. Try again in a minute, or approve."
-NONE_CHOSEN = "Nothing was changed: choose one of the answers."
-
-
-def answers(parts: WebParts) -> Blueprint:
-    """Return the page of an approval link and what its form sends to."""
-    routes = Blueprint("answers", __name__)
-
-    @routes.after_request
-    def keep_out_of_indexes(response: Response) -> Response:
-        response.headers["X-Robots-Tag"] = "noindex, nofollow"
-        return response
-
-    @routes.get("/answer/<signed>")
-    def ask(signed: str) -> Response:
-        return _answer_page(_asked(signed, parts), signed, parts)
-
-    @routes.post("/answer/<signed>")
-    def take(signed: str) -> Response:
-        question, form = _asked(signed, parts), read_form(request)
-        said = form.get("answer", "")
-        if said not in set(Answer):
-            return _answer_page(question, signed, parts, wrong=NONE_CHOSEN, status=400)
-        who = one_line(form.get("who", ""))[:LONGEST_NAME] or UNNAMED
-        taken = answer_once(question, Answer(said), who, "", parts)
-        if taken is None:
-            return _answer_page(question, signed, parts, wrong=UNKNOWN_SIZE, status=503)
-        kept = parts.store.question(question.id) or question
-        if not taken and kept.answer != said:
-            return _answer_page(kept, signed, parts, wrong=TOO_LATE, status=409)
-        return redirect(url_for("answers.ask", signed=signed), 303)
-
-    return routes
-
-
-def _asked(signed: str, parts: WebParts) -> Question:
-    token = parts.tokens().operator
-    if token is None:
-        raise Problem(403, "this server signs no links", "set GPU_AUTOSCALER_OPERATOR_TOKEN for it and restart it")
-    number = Seal(token).read(signed)
-    if number is None:
-        remedy = "copy the whole link from the newest message, or answer with `gpu-autoscaler answer`"
-        raise Problem(403, "this link is not whole, or was signed with a token that has been changed since", remedy)
-    question = parts.store.question(number)
-    if question is None:
-        raise Problem(404, "this question is not kept here any more", "`gpu-autoscaler questions` lists those that are")
-    return question
-
-
-def _answer_page(question: Question, signed: str, parts: WebParts, *, wrong: str = "", status: int = 200) -> Response:
-    now, present = parts.clock.now(), size_of(question.pool, parts.store)
-    standing = question.standing(now)
-    offered = choices(question, parts.policy, now, question.from_count if present is None else present)
-    set_by = override_id(question.answer, question) if question.answer not in (None, Answer.APPROVE) else None
-    found, _ = kept_picture(parts.store)
-    page = render_template(
-        "answer.html",
-        question=question,
-        title=in_short(question),
-        pool_name=parts.pool_name(question.pool),
-        signed=signed,
-        standing=standing.value,
-        cost=hourly_cost(question),
-        grows=question.asks is Asks.GROWTH,
-        unanswered=unanswered(question),
-        # Whether the change would still help, by the last step's picture; None where that does not say.
-        helps=next((q.wanted for pool in found.pools for q in pool.questions if q.id == question.id), None),
-        choices=[c for c in offered if present is not None or not needs_size(c.answer, question)],
-        answered=LABELS[question.answer] if question.answer else "",
-        override=parts.store.override(set_by) if set_by else None,
-        now=now,
-        wrong=wrong,
-        mode=parts.mode,
-    )
-    expired = standing is Standing.EXPIRED and status == 200
-    return make_response(page, 410 if expired else status)

@@ -15,6 +15,7 @@ from receiver.adapters.messages import Outbox
 from receiver.adapters.store import SqlStore, open_store
 from receiver.core.notices.notice import Cause, Notice
 from receiver.runtime.loop import Courier, Loop, WakeupLimiter
+from receiver.runtime.reload import Reloader
 from receiver.runtime.store_opener import Opening
 from receiver.server.bootstrap import Running
 from receiver.step.reconcile import Stepped
@@ -143,7 +144,7 @@ def test_a_message_under_way_takes_no_time_from_the_loop_when_the_process_is_tol
 
     courier = Courier(deliver, loop, clock, every=0.01)
     nothing: Any = None
-    running = Running(store, nothing, opening, loop, courier, None)
+    running = Running(store, nothing, opening, loop, courier, None, Reloader(lambda: None))
     opening.begin()
     running.start()
     until(under_way.is_set, "a message under way")
@@ -158,7 +159,9 @@ def test_a_process_that_is_told_to_stop_gives_its_right_to_write_up_before_anybo
     clock, opening, writer = SystemClock(), Opening(store.open), TheWriter()
     loop = Loop(a_step(store, []), writer, clock, HOUR, NoTimer())
     nothing: Any = None
-    running = Running(store, nothing, opening, loop, Courier(lambda _: 0, loop, clock, every=0.01), None)
+    running = Running(
+        store, nothing, opening, loop, Courier(lambda _: 0, loop, clock, every=0.01), None, Reloader(lambda: None)
+    )
     opening.begin()
     running.start()
     until(lambda: loop.health().steps, "a first step")

@@ -7,7 +7,18 @@ from decimal import Decimal
 from typing import Any
 
 from receiver.core.model.actions import OutcomeKind, VictimStage
-from receiver.core.model.model import Backoff, Drift, Facts, PoolState, Rights, Source, SourceState, Stage, never_asked
+from receiver.core.model.model import (
+    Backoff,
+    CordonedBy,
+    Drift,
+    Facts,
+    PoolState,
+    Rights,
+    Source,
+    SourceState,
+    Stage,
+    never_asked,
+)
 from receiver.core.model.pods import PodPhase
 from receiver.core.model.policy import Limits, Policy
 from receiver.core.model.signals import SignalAction
@@ -180,6 +191,9 @@ CASES: Mapping[str, Callable[[], Notice]] = {
     ),
     "unknown": lambda: _warned(
         known(pool_of(a_node("l40s-2", unknown_since=NOW - 16 * MINUTE, idle_since=None, was_usable=True)))
+    ),
+    "cordoned": lambda: _warned(
+        known(pool_of(a_node("l40s-2", idle_since=NOW - 16 * MINUTE, cordoned_by=CordonedBy.SOMEONE)))
     ),
     "not_drained": lambda: _warned(
         known(

@@ -64,5 +64,6 @@ CASES: Mapping[str, Callable[[], Notice]] = {
     "asks_to_empty": lambda: _asked(_question(Asks.EMPTYING), IDLE),
     "asks_to_grow": _growth,
     "approved": lambda: answered(_question(), Answer.APPROVE, "ada", None, ASKING),
+    "rejected": lambda: answered(_question(), Answer.REJECT, "ada", None, ASKING),
     "answered_with_a_snooze": lambda: answered(_question(), Answer.SNOOZE_1H, "ada", word(), ASKING),
 }

@@ -1,7 +1,7 @@
 """What waits for a person's answer, what does not, whom is asked what, and what an answer lets go."""
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -15,9 +15,11 @@ from receiver.core.model.overrides import (
     OverrideKind,
     Question,
     Standing,
+    approved_instances,
     choices,
-    next_morning,
+    next_time,
     override_of,
+    why_waiting,
 )
 from receiver.core.model.pods import PodPhase
 from receiver.core.model.policy import Approval, Budget, Policy, Unanswered
@@ -259,6 +261,30 @@ def test_what_was_refused_is_asked_about_anew_once_nothing_else_holds_it() -> No
     assert len(due(found, asking(GROWTH))) == 1
 
 
+def test_rejected_growth_does_not_happen_and_none_is_requested_before_the_request_expires() -> None:
+    rejected = a_question(to_count=6, answer=Answer.REJECT, who="alice", expires_at=NOW + HOUR)
+    found = facts(a_state(), waiting=[a_pod(f"p{n}") for n in range(8)], questions=(rejected,))
+    policy = asking(GROWTH)
+    assert (decide(found, policy).target, due(found, policy)) == (0, ())
+    assert len(due(replace(found, at=NOW + HOUR), policy)) == 1
+
+
+def test_rejected_nodes_stay_and_are_not_asked_about_again_before_the_request_expires() -> None:
+    found = facts(a_state(a_due_node()), questions=(a_question("i-n1", answer=Answer.REJECT, who="alice"),))
+    assert (decide(found, asking()).target, due(found, asking())) == (1, ())
+
+
+def test_a_rejection_of_one_node_does_not_keep_another() -> None:
+    rejected = a_question("i-n1", answer=Answer.REJECT, who="alice")
+    assert approved_instances((rejected, a_question("i-n2", **APPROVED)), NOW, busy=False) == {"i-n2"}
+
+
+def test_while_a_rejection_stands_the_pool_says_who_rejected_and_until_when() -> None:
+    rejected = a_question(to_count=6, answer=Answer.REJECT, who="alice")
+    said = why_waiting((), {Asks.GROWTH}, (rejected,), NOW)
+    assert said == "alice rejected: grow the pool from 0 to 6 nodes; not requested again before 2026-11-20 13:00 UTC"
+
+
 def test_a_node_that_is_on_its_way_out_by_an_approved_removal_is_not_asked_about_again() -> None:
     state = a_state(a_due_node(), open_action=a_removal("n1"))
     found = facts(state, questions=(a_question("i-n1", **APPROVED),))
@@ -332,17 +358,19 @@ def test_an_answer_is_told_with_what_it_set_and_how_to_end_that() -> None:
     [
         (Answer.SNOOZE_1H, a_question("i-n1"), OverrideKind.SNOOZE, None, 1),
         (Answer.SNOOZE_4H, a_question(), OverrideKind.CEILING, 3, 4),
+        (Answer.SNOOZE_TODAY, a_question(), OverrideKind.CEILING, 3, 12),
         (Answer.SNOOZE_TOMORROW, a_question("i-n1"), OverrideKind.SNOOZE, None, 20),
         (Answer.PIN, a_question(), OverrideKind.PIN, 3, 24),
     ],
 )
-def test_every_answer_but_approval_sets_an_override(
+def test_every_answer_but_approval_and_rejection_sets_an_override(
     answer: Answer, question: Question, kind: OverrideKind, nodes: int | None, hours: int
 ) -> None:
     found = override_of(answer, question, asking(), NOW, present=3, who="alice")
     assert found is not None
     assert (found.kind, found.nodes, found.until, found.pool) == (kind, nodes, NOW + hours * HOUR, "l40s-id")
-    assert override_of(Answer.APPROVE, question, asking(), NOW, present=3, who="alice") is None
+    for none in (Answer.APPROVE, Answer.REJECT):
+        assert override_of(none, question, asking(), NOW, present=3, who="alice") is None
 
 
 def test_no_answer_acts_longer_than_an_override_may() -> None:
@@ -366,14 +394,18 @@ def test_no_answer_acts_longer_than_an_override_may() -> None:
 )
 def test_tomorrow_begins_at_eight_on_the_wall_clock_of_the_budgets_zone(now: str, zone: str, morning: str) -> None:
     at = datetime.fromisoformat(now).replace(tzinfo=UTC)
-    assert next_morning(at, zone) == datetime.fromisoformat(morning).replace(tzinfo=UTC)
+    assert next_time(at, zone, time(8)) == datetime.fromisoformat(morning).replace(tzinfo=UTC)
 
 
 def test_every_choice_says_what_it_does() -> None:
     offered = {c.answer: c.does for c in choices(a_question("i-n1"), asking(), NOW, 2)}
-    assert offered[Answer.APPROVE] == "n1 may be removed from 12:00:00 UTC on, if still idle then."
-    assert offered[Answer.SNOOZE_1H] == "No node of the pool is removed before 2026-11-20 13:00 UTC."
-    assert offered[Answer.PIN] == "The pool stays at exactly 2 nodes until 2026-11-21 12:00 UTC, whatever it needs."
+    assert offered[Answer.APPROVE] == "n1 may be removed from 12:00 UTC on, if still idle."
+    assert offered[Answer.SNOOZE_1H] == "No removal in this pool before 13:00 UTC."
+    assert offered[Answer.SNOOZE_TODAY] == "No removal in this pool before 2026-11-21 00:00 UTC."
+    assert offered[Answer.REJECT] == "n1 stays until 13:00 UTC."
+    emptying = {c.answer: c.does for c in choices(a_question("i-n1", asks=Asks.EMPTYING), asking(), NOW, 2)}
+    assert emptying[Answer.APPROVE] == "n1 may be emptied and removed from 12:00 UTC on."
     growing = {c.answer: c.does for c in choices(a_question(), asking(), NOW, 2)}
     assert growing[Answer.APPROVE] == "The pool may grow to 8 nodes at once."
-    assert growing[Answer.SNOOZE_4H] == "The pool stays at 2 or fewer nodes until 2026-11-20 16:00 UTC, whatever waits."
+    assert growing[Answer.SNOOZE_1H] == "At most 2 nodes until 13:00 UTC."
+    assert growing[Answer.REJECT] == "No growth to 8 nodes and no new request before 13:00 UTC."

@@ -22,7 +22,7 @@ def test_nothing_is_bought_while_the_months_spend_is_unknown_and_the_reason_says
     )
     assert said.until is None  # when Civo's charges can be read again is not known
     assert remedies(decision, RULE) == {
-        "Civo's charges of the month, once they can be read; or budget.spent_usd_stated and a restart": None
+        "Civo's charges of the month, once they can be read; or budget.spent_usd_stated": None
     }
 
 

@@ -88,7 +88,7 @@ def test_an_open_growth_is_covered_once_and_not_twice() -> None:
 def test_a_size_without_a_price_makes_the_spend_unknown_and_stops_growth() -> None:
     decision = growing(budget("1000"), spend=replace(spent("0"), unpriced=("an.g1.b200.kube.x8",)))
     assert held(decision, RULE).detail == "cluster budget: the spend is unknown: no price for an.g1.b200.kube.x8"
-    priced = "cluster budget: a price for an.g1.b200.kube.x8, and a restart"
+    priced = "cluster budget: a price for an.g1.b200.kube.x8"
     assert remedies(decision, RULE) == {priced: None, NEXT_MONTH: DECEMBER}
 
 

@@ -22,7 +22,7 @@ from tests.core.scaling.guardrails.cases import cut, held
 
 RULE = "within_maximum"
 FREE = "a free GPU of the pool, as far as the work fits"
-HIGHER = "a higher max_nodes of the pool (it is {}), and a restart"
+HIGHER = "a higher max_nodes of the pool (it is {})"
 NIGHT = Window(name="night", times=((11 * 60, 13 * 60),), max_nodes=1)
 ENDS = "the end of the {} of alice at 2026-11-20 13:00:00 UTC, or gpu-autoscaler override end {}-1"
 BY_ALICE = "{} of 1 node by alice until 2026-11-20 13:00 UTC: load test"

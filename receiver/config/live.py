@@ -1,0 +1,200 @@
+"""The configuration file while the program runs: read again when it changes, and applied as a whole or not at all.
+
+A few keys shape what is built once at the start (`NEEDS_RESTART`); they are named, and the others take effect.
+"""
+
+import hashlib
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from enum import Enum
+from pathlib import Path as File
+from typing import Any
+
+import structlog
+
+from receiver.config.model import Configuration
+from receiver.config.settings import FileSettings, load_file
+from receiver.config.values import ConfigError, Mistake, Section, spell, spell_duration
+from receiver.core.model.configuration import SETTLED, ConfigurationFile
+
+# Keys, or sections of them, that take effect at the next start.
+NEEDS_RESTART = (
+    "tick",
+    "warm_up",
+    "prometheus",
+    "alertmanager",
+    "kubernetes.enabled",
+    "kubernetes.watch",
+    "kubernetes.keep_nodes_for",
+    "kueue",
+    "volcano",
+    "leader",
+)
+_ID = {"pools": "civo_pool_id", "windows": "name", "units": "name"}  # what identifies an item of a list
+_EMPTY = (None, (), "")
+Path = tuple[str | int, ...]
+
+log = structlog.get_logger("receiver")
+
+
+class LiveConfiguration:
+    """*settings* are those in force, *file* what the last look found. `look` is called now and then. Thread-safe."""
+
+    def __init__(
+        self,
+        path: File,
+        settings: FileSettings,
+        now: Callable[[], datetime],
+        refuses: Callable[[Configuration], Iterable[Mistake]] = lambda _: (),
+    ) -> None:
+        """Start with *settings*, which the file at *path* had. *refuses* yields the mistakes of a configuration that
+        the file alone does not show."""
+        self.settings, self.file = settings, ConfigurationFile()
+        self._path, self._started, self._now, self._refuses = path, settings, now, refuses
+        self._read: dict[File, bytes | None] = {}  # the content of the files that were read last
+        self._changing: dict[File, bytes | None] = {}  # their content at the last look, if it had changed
+        self._lock = threading.Lock()
+
+    @property
+    def refused(self) -> bool:
+        return bool(self.file.mistakes)
+
+    @property
+    def differs(self) -> bool:
+        """True while something in the file is not in force."""
+        return self.refused or bool(self.file.restart)
+
+    def look(self) -> bool:
+        """Read the file if its content has changed, or that of its ``prices_file``; return whether other settings are
+        in force now. What changed since the look before is read at the next one: the first half of a file may be a
+        valid file without a budget."""
+        with self._lock:
+            found = {file: _content(file) for file in self._read or (self._path,)}
+            if found == self._read:
+                return False
+            if self._read and found != self._changing:
+                self._changing = found
+                return False
+            self._read = {}
+            try:
+                settings = load_file(self._path, self._noted)
+                if mistakes := list(self._refuses(settings.configuration)):
+                    raise ConfigError(mistakes)
+            except ConfigError as error:
+                self._refuse(tuple(str(mistake) for mistake in error.mistakes))
+                return False
+            return self._accept(settings)
+
+    def _noted(self, file: File) -> bytes:
+        """Return the content of *file*, noted so that a later change of it is seen."""
+        self._read[file] = None
+        self._read[file] = content = file.read_bytes()
+        return content
+
+    def _digest(self) -> str:
+        contents = b"\0".join(content or b"" for content in self._read.values())
+        return hashlib.sha256(contents).hexdigest()[:16]
+
+    def _refuse(self, mistakes: tuple[str, ...]) -> None:
+        since = self.file.at if self.refused else self._now()
+        self.file = replace(self.file, at=since, mistakes=mistakes, changes=(), digest=self._digest())
+        log.error("configuration refused", detail="the previous one stays in force", mistakes=list(mistakes))
+
+    def _accept(self, found: FileSettings) -> bool:
+        before, now = self.settings, self._now()
+        restart = tuple(path for path, _ in changes(self._started, found) if needs_restart(path))
+        changed = tuple(self._told(path, how, restart) for path, how in changes(before, found))
+        was_refused = self.refused and self.file.at is not None and now - self.file.at >= SETTLED
+        differs = (found.configuration, found.prices) != (before.configuration, before.prices)
+        if differs or was_refused:
+            changed = changed or (("prices_file read again",) if differs else ())
+            self.file = ConfigurationFile(at=now, changes=changed, restart=restart, digest=self._digest())
+        elif self.refused:
+            self.file = replace(self.file, at=None, mistakes=())
+        if not differs:
+            return False
+        for warning in found.warnings:
+            if warning not in before.warnings:
+                log.warning("configuration", detail=warning)
+        log.info("configuration changed", changes=list(changed), needs_restart=list(restart))
+        self.settings = found
+        return True
+
+    @staticmethod
+    def _told(path: str, how: str, restart: Collection[str]) -> str:
+        """Return the change in words; of the keys that need a restart without values, which may hold a password."""
+        if needs_restart(path):
+            how = "needs a restart" if path in restart else "as at the start"
+        return f"{path} {how}"
+
+
+def needs_restart(path: str) -> bool:
+    return any(path == key or path.startswith(f"{key}.") for key in NEEDS_RESTART)
+
+
+def changes(before: FileSettings, after: FileSettings) -> Iterator[tuple[str, str]]:
+    """Yield each key whose value differs, and how: ``pools.l40s.max_nodes`` and ``4 -> 6``."""
+    for at, how in _between(before.configuration, after.configuration, ()):
+        yield spell(at), how
+    for prices in ("sizes", "codes"):
+        for at, how in _between(getattr(before.prices, prices), getattr(after.prices, prices), ("prices",)):
+            yield spell(at), how
+
+
+def _between(was: Any, now: Any, at: Path) -> Iterator[tuple[Path, str]]:
+    if was == now:
+        return
+    if isinstance(was, Section) and isinstance(now, Section):
+        for name in type(now).model_fields:
+            yield from _between(getattr(was, name), getattr(now, name), (*at, name))
+        return
+    old, new = _items(was, at), _items(now, at)
+    if old is None or new is None:
+        yield at, _how(was, now)
+        return
+    for key in dict.fromkeys((*old, *new)):
+        name, one, other = (new.get(key) or old[key])[0], old.get(key, ("", None))[1], new.get(key, ("", None))[1]
+        yield from _between(one, other, (*at, name))
+    if old.keys() == new.keys() and list(old) != list(new):
+        yield at, "in another order"
+
+
+def _items(value: Any, at: Path) -> Mapping[str, tuple[str, Any]] | None:
+    """Return the items of *value* by what identifies them, each with what people call it; None if nothing does."""
+    if isinstance(value, dict):
+        return {key: (key, item) for key, item in value.items()}
+    if isinstance(value, tuple) and at and at[-1] in _ID:
+        return {getattr(item, _ID[str(at[-1])]): (item.name, item) for item in value}
+    return None
+
+
+def _how(was: Any, now: Any) -> str:
+    if was in _EMPTY:
+        return "added" if _said(now) is None else f"set to {_said(now)}"
+    if now in _EMPTY:
+        return "removed"
+    said = _said(was), _said(now)
+    return "changed" if None in said else f"{said[0]} -> {said[1]}"
+
+
+def _said(value: Any) -> str | None:
+    """Return *value* as a file says it; None if it is more than one line can show."""
+    if isinstance(value, tuple):
+        each = [_said(item) for item in value]
+        return None if None in each else ", ".join(map(str, each))
+    if isinstance(value, Section):
+        return None
+    if isinstance(value, timedelta):
+        return spell_duration(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value.value if isinstance(value, Enum) else value)
+
+
+def _content(file: File) -> bytes | None:
+    try:
+        return file.read_bytes()
+    except OSError:
+        return None

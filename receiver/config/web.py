@@ -1,0 +1,72 @@
+"""Pages and API in the configuration file: who may read them, under which names, and which proxy names people.
+
+The text below a field is its row in docs/configuration.md (`python -m tools.configuration_page`).
+"""
+
+import re
+from collections.abc import Iterator
+from enum import StrEnum
+from ipaddress import IPv4Network, IPv6Network, ip_interface, ip_network
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator
+
+from receiver.config import values
+from receiver.config.values import Section, Wrong, text
+
+Network = IPv4Network | IPv6Network
+
+
+def network(value: Any) -> Network:
+    """Return an address or a range of addresses in CIDR notation; raise Wrong."""
+    said = text(value)
+    try:
+        found = ip_network(said, strict=False)
+    except ValueError as error:
+        raise Wrong(f'"{said}" is not a range of addresses', "write it as 10.0.0.0/8 or fd00::/8") from error
+    if found.network_address != ip_interface(said).ip:
+        raise Wrong(f'"{said}" has bits beyond its prefix', f"write {found}")
+    if found.prefixlen == 0:
+        raise Wrong(f'"{said}" trusts every client to name itself', "write the addresses of the proxy alone")
+    return found
+
+
+class ReadAccess(StrEnum):
+    """Who may read pages and API: everyone who reaches the port, or holders of the reader's or operator's token."""
+
+    OPEN = "open"
+    TOKEN = "token"  # noqa: S105 (the word of the file, no secret)
+
+
+def header_name(value: Any) -> str:
+    """Return the name of a request header that may hold a person's name; raise Wrong."""
+    said = text(value)
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9-]{0,63}", said) or said.lower() in NOT_NAMES:
+        raise Wrong(f'"{said}" is not a header that can hold a name', "write one such as X-Forwarded-User")
+    return said
+
+
+NOT_NAMES = ("authorization", "connection", "content-length", "content-type", "cookie", "host", "origin")
+HeaderName = Annotated[str, BeforeValidator(header_name)]
+
+
+class WebSpec(Section):
+    reading: ReadAccess = ReadAccess.OPEN
+    """who may read pages and API: everyone, or holders of the operator's or reader's
+    [token](operations.md#who-may-read-who-may-act)"""
+    hosts: tuple[values.ObjectName, ...] = ()
+    """further host names of the pages ([why](security.md#pages-and-api)). That of `public_url`, addresses and names
+    inside the cluster are always accepted"""
+    user_header: HeaderName | None = None
+    """the request header with the person's name, such as `X-Forwarded-User`, set by a proxy that authenticates people.
+    It fills the name in forms; [it grants nothing](security.md#pages-and-api)"""
+    trusted_proxies: tuple[Annotated[Network, BeforeValidator(network)], ...] = ()
+    """addresses of that proxy, such as `10.0.0.0/8`; the header is ignored in requests from others"""
+
+    def contradictions(self) -> Iterator[Wrong]:
+        if self.user_header is not None and not self.trusted_proxies:
+            remedy = "add trusted_proxies with the proxy's addresses, such as 10.0.0.0/8"
+            yield Wrong("counts only from trusted proxies, and there are none", remedy, ("user_header",))
+        if self.trusted_proxies and self.user_header is None:
+            remedy = "add user_header, such as X-Forwarded-User, or remove trusted_proxies"
+            yield Wrong("has no effect without user_header", remedy, ("trusted_proxies",))

@@ -1,0 +1,64 @@
+"""A configuration file that is refused, that was accepted, or that waits for a restart."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from receiver.core.model.configuration import SETTLED, ConfigurationFile
+from receiver.core.notices.notice import GUIDES, Cause, Concern, Notice
+
+TOPIC = "configuration"
+MISTAKES_SHOWN = 2
+CHANGES_SHOWN = 6
+RESTART = "To apply them: kubectl -n gpu-autoscaler rollout restart deployment/gpu-autoscaler"
+
+
+def concerns_of(file: ConfigurationFile, now: datetime) -> Iterator[Concern]:
+    """Yield what is wrong with *file*. A message is sent once a refusal has lasted: an editor may still be writing."""
+    if file.mistakes and file.at is not None:
+        yield Concern(
+            kind=Cause.CONFIGURATION_REFUSED,
+            what="the configuration file is refused",
+            since=file.at,
+            why=" / ".join(_first(file.mistakes, MISTAKES_SHOWN, "mistake")),
+            doing="the previous configuration stays in force. A corrected file is read at once; a restart would fail",
+            todo="To see every mistake: gpu-autoscaler check-config",
+            topic=TOPIC if now - file.at >= SETTLED else "",
+            key=f"refused:{file.digest}",
+            title=f"Configuration refused: {file.mistakes[0]}",
+        )
+    if file.restart:
+        yield Concern(
+            kind="needs_restart",
+            what=f"these configuration keys changed and need a restart: {', '.join(file.restart)}",
+            doing="every other key of the file is in force",
+            todo=RESTART,
+            guide=GUIDES[Cause.CONFIGURATION_CHANGED],
+        )
+
+
+def news_of(file: ConfigurationFile) -> Sequence[Notice]:
+    """Return the message that an accepted *file* is in force, or that a refused one is valid again."""
+    if file.at is None or file.mistakes:
+        return ()
+    if not file.changes:
+        title, body = "Configuration file valid again", "Nothing changes: the configuration in force is the same."
+        key = f"valid:{file.digest}"
+        return (Notice(cause=Cause.CONFIGURATION_BACK, topic=TOPIC, key=key, title=title, body=body, all_clear=True),)
+    lines = ["In force from the next step on."]
+    if len(file.changes) > 1:
+        lines = [f"- {line}" for line in _first(file.changes, CHANGES_SHOWN, "change")]
+    if file.restart:
+        lines += [f"Waiting for a restart: {', '.join(file.restart)}.", RESTART]
+    title = f"Configuration changed: {file.changes[0]}"
+    if len(file.changes) > 1:
+        title += f" and {len(file.changes) - 1} more"
+    body = "\n".join(lines)
+    return (
+        Notice(cause=Cause.CONFIGURATION_CHANGED, topic=TOPIC, key=f"changed:{file.digest}", title=title, body=body),
+    )
+
+
+def _first(lines: Sequence[str], most: int, noun: str) -> Sequence[str]:
+    """Return the first *most* of *lines*, and how many more there are."""
+    more = len(lines) - most
+    return lines if more <= 0 else [*lines[:most], f"{more} more {noun}{'s' * (more > 1)}"]
