@@ -20,6 +20,7 @@ from receiver.cli.explain import override_line
 from receiver.core.model.overrides import EVERY_POOL, Answer, Standing
 from receiver.core.model.text import dollars, span
 from receiver.ports import Clock
+from receiver.reports.formats import assumed
 from receiver.reports.screen import OLD, aligned, clock_time, since
 from receiver.web.api.documents import BudgetChangeDocument, BudgetDocument, OverrideDocument, QuestionDocument
 
@@ -259,16 +260,15 @@ def about_budgets(found: BudgetDocument, at: datetime | None, now: datetime) -> 
         yield "no step has finished yet"
         return
     yield f"budgets of {found.month}"
-    rows = [("BUDGET", "SPENT", "RESERVED", "OF", "STAGE", "MONTH'S END")]
+    rows = [("BUDGET", "SPENT", "RESERVED", "OF", "STAGE", "FORECAST", "AN HOUR")]
     for scope in found.scopes:
         spent = "unknown" if scope.unknown else dollars(scope.spent_usd)
-        ends = f"{dollars(scope.forecast_burn_usd)} at this rate, {dollars(scope.forecast_trend_usd)} by the trend"
+        ahead = (dollars(scope.forecast_usd), dollars(scope.burn_usd_per_hour))
         amounts = (spent, dollars(scope.reserved_usd), dollars(scope.monthly_usd))
-        rows.append((scope.title, *amounts, str(scope.stage), ends))
-    yield from aligned(rows, "<>>><")
-    pace = next((scope.forecast_since for scope in found.scopes if scope.forecast_since), None)
-    if pace is not None:
-        yield f"at this rate: what runs now goes on running; trend: the pace since {clock_time(pace, None)} goes on"
+        rows.append((scope.title, *amounts, str(scope.stage), *ahead))
+    yield from aligned(rows, "<>>><>>")
+    if pace := assumed([scope.document() for scope in found.scopes]):
+        yield pace
     for scope in found.scopes:
         if scope.unknown:
             yield f"{scope.title}: nothing grows while its spend is unknown: {scope.unknown}"

@@ -96,8 +96,8 @@ AMOUNTS = (
     ("monthly_usd", "The month's allowance in USD."),
     ("spent_usd", "Spent this month in USD; absent while it is not known."),
     ("reserved_usd", "Kept aside in USD for growth under way and hours about to start."),
-    ("forecast_burn_usd", "USD at the month's end if what runs now goes on running."),
-    ("forecast_trend_usd", "USD at the month's end if the pace goes on that the ledger saw this month."),
+    ("forecast_usd", "USD at the month's end if the burn of the month continues; absent in the first day."),
+    ("burn_usd_per_hour", "Mean USD per hour of the month, as far as the ledger saw it; absent in the first day."),
 )
 
 

@@ -21,7 +21,7 @@ from pydantic import (
 )
 
 from receiver.core.model.policy import Scope
-from receiver.core.money.budget import BudgetStage
+from receiver.core.money.budget import BudgetStage, burn
 from receiver.core.money.cost import CENT, amount
 from receiver.core.report.lines import PaidFor
 from receiver.core.report.report import Report, Stood
@@ -173,6 +173,12 @@ class CostRow(ReportPart):
     efficiency: Annotated[Rounded | None, says("the part that was used")]
 
 
+class TeamRow(CostRow):
+    """What the workloads of a team held."""
+
+    burn_usd_per_hour: Annotated[Cents | None, says("mean of the month; null before a day of it")] = None
+
+
 class Consumer(CostRow):
     """One of the dearest workloads."""
 
@@ -202,8 +208,8 @@ class ReportBudget(ReportPart):
 
     sometimes = ("seeded_usd", "forecast_since")
     paths: ClassVar = {
-        "forecast_burn_usd": "forecast.burn",
-        "forecast_trend_usd": "forecast.trend",
+        "forecast_usd": "forecast.usd",
+        "burn_usd_per_hour": "forecast.burn",
         "forecast_since": "forecast.since",
         "set_by": "change.who",
         "why": "change.why",
@@ -220,9 +226,9 @@ class ReportBudget(ReportPart):
     stage: Annotated[str, word(BudgetStage)] | None
     hold_at: Rounded
     stop_at: Rounded
-    forecast_burn_usd: Cents | None
-    forecast_trend_usd: Cents | None
-    forecast_since: Annotated[Instant | None, says("from when on the trend has its pace")] = None
+    forecast_usd: Annotated[Cents | None, says("the month's cost, if its burn goes on; null: not known yet")] = None
+    burn_usd_per_hour: Annotated[Cents | None, says("the mean since forecast_since")] = None
+    forecast_since: Annotated[Instant | None, says("when the month or the ledger began, whichever is later")] = None
     set_by: str | None
     why: str | None
 
@@ -392,7 +398,7 @@ class ReportDocument(ReportPart):
     utilization: Rounded | None
     measured: Annotated[Rounded | None, says("the part of the held time that has samples")]
     kinds: Listed[CostRow]
-    teams: Listed[CostRow]
+    teams: Listed[TeamRow]
     unlabelled: Unlabelled
     unpriced: Annotated[Listed[str], says("sizes whose nodes have no price and are in no amount")]
     consumers: Annotated[Listed[Consumer], says("the ten dearest workloads")]
@@ -424,6 +430,10 @@ class ReportDocument(ReportPart):
             value,
             finalised=finalised,
             paid_for={each.value: value.everything.of(each) for each in PaidFor},
+            teams=[
+                TeamRow.of(part, burn_usd_per_hour=burn(part.total.usd, value.seen_since, value.until))
+                for part in value.teams
+            ],
             unlabelled=Unlabelled.of(value.unlabelled.total, namespaces=value.unlabelled_in[:TOP]),
             consumers=[
                 Consumer.of(part, team=owners[part.name].team, project=owners[part.name].project)

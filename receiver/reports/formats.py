@@ -16,6 +16,7 @@ NAME = 30  # columns of names
 LABEL = 20
 OF_BUDGETS = ("<22", ">11", ">11", ">11", ">5", ">4", ">10")
 OF_PARTS = (f"<{NAME}", ">10", ">13", ">12", ">11")
+OF_TEAMS = ("<20", ">10", ">13", ">12", ">11", ">9")
 OF_DAYS = ("<10", ">13", ">12")
 PAID_FOR = (
     ("used", "held, not observed idle"),
@@ -138,18 +139,18 @@ def _budgets(report: Row) -> Iterator[str]:
 
 
 def foreseen(line: Row) -> Any:
-    """Return the higher of a budget's two forecasts, None without any."""
-    known = [line[key] for key in ("forecast_burn_usd", "forecast_trend_usd") if line.get(key) is not None]
-    return max(known, key=lambda amount: number(amount) or 0, default=None)
+    """Return a budget's forecast, None without one."""
+    return line.get("forecast_usd")  # missing in reports closed by an older version
 
 
 def assumed(budgets: Sequence[Row]) -> str:
     """Return the assumption of the forecasts of *budgets*, empty without any."""
-    if all(foreseen(line) is None for line in budgets):
-        return ""
     since = next((line["forecast_since"] for line in budgets if line.get("forecast_since")), None)
-    other = f", or the pace since {minute(since)} continues" if since else ""
-    return f"Forecast: {'the higher of two: ' if since else ''}what runs now keeps running{other}."
+    if since is None:
+        return ""
+    if all(foreseen(line) is None for line in budgets):
+        return f"Forecast: not known yet. It needs a day of costs, and has them since {minute(since)}."
+    return f"Forecast: the average cost per hour since {minute(since)} continues."
 
 
 def standstill(each: Row) -> str:
@@ -178,18 +179,20 @@ def _work(report: Row) -> Iterator[str]:
 
 def _rows(report: Row) -> Iterator[str]:
     teams = report["teams"] if report["team"] is None else ()
-    for title, parts, unnamed in (
-        ("GPU KIND", report["kinds"], "before the ledger began"),
-        ("TEAM (what it held)", teams, "(no label)"),
-        ("TOP CONSUMERS", report["consumers"], "?"),
+    for title, parts, unnamed, columns in (
+        ("GPU KIND", report["kinds"], "before the ledger began", OF_PARTS),
+        ("TEAM (what it held)", teams, "(no label)", OF_TEAMS),
+        ("TOP CONSUMERS", report["consumers"], "?", OF_PARTS),
     ):
         if parts:
             yield ""
-            yield in_columns((title, "GPU-HOURS", "COST", "IDLE", "EFFICIENCY"), OF_PARTS)
+            yield in_columns((title, "GPU-HOURS", "COST", "IDLE", "EFFICIENCY", "AN HOUR")[: len(columns)], columns)
         for part in parts:
-            name, amounts = shorter(part["name"] or unnamed, NAME), (dollars(part["usd"]), dollars(part["idle_usd"]))
-            cells = (name, f"{part['gpu_hours']:,.1f}", *amounts, percent(part["efficiency"], "-"))
-            yield in_columns(cells, OF_PARTS)
+            name = shorter(part["name"] or unnamed, int(columns[0][1:]))
+            amounts, mean = (dollars(part["usd"]), dollars(part["idle_usd"])), part.get("burn_usd_per_hour")
+            ratio = percent(part["efficiency"], "-")
+            cells = (name, f"{part['gpu_hours']:,.1f}", *amounts, ratio, dollars(mean, "-"))
+            yield in_columns(cells[: len(columns)], columns)
     more = report["consumers_total"] - len(report["consumers"])
     if more > 0:
         yield f"and {some(more, 'more workload')}; --format csv has every line"

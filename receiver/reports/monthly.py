@@ -59,7 +59,7 @@ def found_in(store: ReadStore, policy: Policy, month: Month, now: datetime) -> F
         seeded_pools=dict(seeded_by_pool(_seed(store, store.node_lives(month.start), month), policy, month.name)),
         forecasts={  # of the last step; none of a month that is over
             (Scope(budget.scope), budget.name): Forecast(
-                burn=budget.forecast_burn_usd, trend=budget.forecast_trend_usd, since=budget.forecast_since
+                usd=budget.forecast_usd, burn=budget.burn_usd_per_hour, since=budget.forecast_since
             )
             for budget in kept_picture(store)[0].budgets
             if budget.month == month.name

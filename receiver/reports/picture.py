@@ -4,7 +4,6 @@ Durations are seconds, money is USD, ratios are 0 to 1.
 """
 
 from datetime import datetime
-from decimal import Decimal
 from typing import Annotated, ClassVar, Self
 
 from receiver.config.model import Mode
@@ -208,7 +207,8 @@ class PoolDocument(Published):
     def state(self) -> ScalingState:
         """The pool's state in a word, for pages."""
         under_way = bool(self.open_action or self.building)
-        return scaling_state(self.verdict, self.reasons, self.mode, under_way=under_way)
+        unseen = self.required is None or any(node.stage == Stage.UNKNOWN for node in self.nodes)
+        return scaling_state(self.verdict, self.reasons, self.mode, under_way=under_way, unseen=unseen)
 
 
 PoolDocument.sometimes = tuple(PoolDocument.model_fields)[11:]
@@ -275,8 +275,8 @@ class ScopedBudget(Published):
         "monthly_usd": "monthly",
         "spent_usd": "spent",
         "reserved_usd": "reserved",
-        "forecast_burn_usd": "forecast.burn",
-        "forecast_trend_usd": "forecast.trend",
+        "forecast_usd": "forecast.usd",
+        "burn_usd_per_hour": "forecast.burn",
         "forecast_since": "forecast.since",
         "set_by": "change",
     }
@@ -295,16 +295,10 @@ class ScopedBudget(Published):
     title: Annotated[str, says("what people call it")] = ""
     unknown: Annotated[str, says("why its spend is not known, else empty")] = ""
     uncounted: Annotated[Listed[str], says("charges without a price")] = ()
-    forecast_burn_usd: Annotated[Cents | None, says("the month's end, if what runs now goes on")] = None
-    forecast_trend_usd: Annotated[Cents | None, says("the month's end, if the pace since forecast_since goes on")] = (
-        None
-    )
+    forecast_usd: Annotated[Cents | None, says("the month's cost, if its burn goes on; null: not known yet")] = None
+    burn_usd_per_hour: Annotated[Cents | None, says("the mean since forecast_since; null before a day of it")] = None
     forecast_since: Annotated[Moment | None, says("when the month or the ledger began, whichever is later")] = None
     set_by: SetBy | None = None
-
-    @property
-    def forecast_usd(self) -> Decimal | None:
-        return max((usd for usd in (self.forecast_burn_usd, self.forecast_trend_usd) if usd is not None), default=None)
 
     @classmethod
     def of_view(cls, view: BudgetView) -> Self:

@@ -1,11 +1,20 @@
 """A pool's state in one of four words, as pages show it. The API has `verdict` and the reasons instead."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from receiver.config.model import Mode
 from receiver.core.model.actions import Change, Verdict
+from receiver.core.model.model import Source, Stage
+
+SOURCES = "sources_answer"  # the guardrail of every change that needs a silent source
+
+
+def unseen(evidence: Mapping[str, Any]) -> bool:
+    """True if the nodes of a pool were not seen, by the *evidence* of its decision."""
+    civo = (evidence.get("sources") or {}).get(Source.CIVO, {})
+    return civo.get("up") is False or any(n.get("stage") == Stage.UNKNOWN for n in evidence.get("nodes") or ())
 
 
 class StateWord(StrEnum):
@@ -13,7 +22,7 @@ class StateWord(StrEnum):
 
     STEADY = "steady"  # no change is wanted
     SCALING = "scaling"  # a change is decided or under way
-    BLOCKED = "blocked"  # a change is wanted, and a guardrail leaves none of it
+    BLOCKED = "blocked"  # a change is wanted, or it is unknown whether one is, and a guardrail leaves none of it
     OBSERVING = "observing"  # observe mode: nothing is written
 
 
@@ -40,15 +49,17 @@ class RuleVerdict(Protocol):
 
 
 def scaling_state(
-    change: str, reasons: Iterable[RuleVerdict], mode: str | None, *, under_way: bool = False
+    change: str, reasons: Iterable[RuleVerdict], mode: str | None, *, under_way: bool = False, unseen: bool = False
 ) -> ScalingState:
     """Return the state of a pool whose decision, made in *mode* (None: not stored), has this *change* and *reasons*.
 
     *under_way* is True while an earlier decision is still carried out: an action is open, or nodes are on their way.
+    *unseen* is True while Civo or Kubernetes does not say what nodes the pool has and what they do.
     """
     if mode == Mode.OBSERVE:
         return ScalingState(StateWord.OBSERVING)
-    blocked_by = next((reason.rule for reason in reasons if reason.verdict == Verdict.HOLDS), "")
+    silent = SOURCES if unseen else ""
+    blocked_by = next((reason.rule for reason in reasons if reason.verdict == Verdict.HOLDS), silent)
     if change == Change.HOLD and blocked_by:
         return ScalingState(StateWord.BLOCKED, blocked_by)
     return ScalingState(StateWord.SCALING if change != Change.HOLD or under_way else StateWord.STEADY)

@@ -35,6 +35,7 @@ STALE = timedelta(days=1)  # older answers are not used for the account
 SILENT_BEFORE_FALLBACK = timedelta(minutes=1)
 MISSED_HEARTBEATS = 3
 COVERAGE_NEEDED = 0.8  # share of usable nodes whose GPUs must report before their activity is believed
+WARMS_UP = timedelta(minutes=15)  # until then a node without DCGM data is starting its exporter, as in rules/
 T = TypeVar("T")
 log = structlog.get_logger("receiver")
 
@@ -260,13 +261,22 @@ def _judged(
     detail = "" if not late else ("none heard yet" if heard is None else f"the last one came at {heard:%H:%M:%S} UTC")
     states[Source.HEARTBEAT] = SourceState(source=Source.HEARTBEAT, up=not late, at=heard, detail=detail)
     reported = telemetry.coverage if telemetry is not None else {}
-    blind = [p.pool for p in pools if p.of(Stage.USABLE) and reported.get(p.pool, 0.0) < COVERAGE_NEEDED]
+    seen = {state.pool: state for state in pools}
+    blind = [p.name for p in policy.pools if p.id in seen and _is_blind(p, seen[p.id], reported.get(p.id, 0.0), now)]
     detail = f"no activity reported for pools {', '.join(blind)}" if blind else ""
     states[Source.DCGM] = SourceState(source=Source.DCGM, up=not blind, at=now, detail=detail)
     for source, state in states.items():
         old = before.sources.get(source) if before is not None else None
         states[source] = replace(state, since=old.since if old is not None and old.up == state.up else now)
     return states
+
+
+def _is_blind(pool: Pool, state: PoolState, coverage: float, now: datetime) -> bool:
+    """True if too few of the usable nodes report what their GPUs do, apart from those that are new."""
+    usable = state.of(Stage.USABLE)
+    # A node may have been usable long before this receiver first saw it.
+    began = (min(n.usable_since or now, n.created_at + pool.provision_timeout) for n in usable)
+    return coverage * len(usable) < COVERAGE_NEEDED * sum(now - at >= WARMS_UP for at in began)
 
 
 def _spend(

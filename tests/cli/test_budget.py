@@ -22,16 +22,21 @@ def test_every_budget_is_shown_with_its_forecast_and_who_set_it(url: str) -> Non
     assert (done.exit_code, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
         "budgets of 2026-03",
-        "BUDGET                       SPENT  RESERVED         OF  STAGE  MONTH'S END",
-        (
-            "cluster budget           $3,120.44   $412.80  $5,000.00  warn   "
-            "$6,100.50 at this rate, $4,800.00 by the trend"
-        ),
-        "budget of team research     $80.50     $2.58    $100.00  hold   $140.00 at this rate, unknown by the trend",
-        "at this rate: what runs now goes on running; trend: the pace since 2026-11-01 00:00:00 UTC goes on",
+        "BUDGET                       SPENT  RESERVED         OF  STAGE   FORECAST  AN HOUR",
+        "cluster budget           $3,120.44   $412.80  $5,000.00  warn   $6,100.50    $7.25",
+        "budget of team research     $80.50     $2.58    $100.00  hold     $140.00  $0.2000",
+        "Forecast: the average cost per hour since 2026-11-01 00:00 UTC continues.",
         "cluster budget: nothing grows until these have a price: an.g1.a100.kube.x8",
         "budget of team research: set for this month by ada: a deadline",
     ]
+
+
+def test_a_forecast_that_needs_more_time_says_so(url: str, store: FakeStore) -> None:
+    young = a_picture()["budget"] | {"forecast_usd": None, "burn_usd_per_hour": None}
+    store.picture = (a_picture(budgets=[young]), NOW)
+    lines = budget(url, "show").stdout.splitlines()
+    assert lines[2].split()[-2:] == ["?", "?"]
+    assert lines[3] == "Forecast: not known yet. It needs a day of costs, and has them since 2026-11-01 00:00 UTC."
 
 
 def test_an_old_picture_is_told_as_old(url: str) -> None:

@@ -45,14 +45,6 @@ def holds(
     assert found.returncode == 0, found.stdout + found.stderr
 
 
-@pytest.mark.parametrize(("burn", "trend", "worse"), [(900, 700, 900), (700, 900, 900), (None, 700, 700)])
-def test_the_forecast_is_the_worse_of_two(tmp_path: Path, burn: int | None, trend: int, worse: int) -> None:
-    series = {'gpu_autoscaler_budget_forecast_trend_usd{scope="cluster", name=""}': f"{trend}x10"}
-    if burn is not None:
-        series['gpu_autoscaler_budget_forecast_burn_usd{scope="cluster", name=""}'] = f"{burn}x10"
-    holds(tmp_path, query("cost", "Forecast"), series, [{"labels": "{}", "value": worse}])
-
-
 def test_a_pool_without_a_name_goes_by_its_id(tmp_path: Path) -> None:
     expr = named('sum by (pool) (x{cluster=~"$cluster"})')
     series = {NAMES: "1x10", 'x{pool="5f3c-1"}': "4x10", 'x{pool="5f3c-2"}': "5x10"}

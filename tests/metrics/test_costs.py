@@ -38,6 +38,7 @@ def test_this_months_costs_are_told_by_team() -> None:
         "part": "held",
         "key": "vision",
         "usd": "5.16",
+        "burn_usd_per_hour": "0.02",
         "gpu_hours": 4.0,
         "measured_gpu_hours": 2.0,
         "idle_gpu_hours": 1.0,

@@ -136,7 +136,7 @@ def test_spend_is_told_in_usd() -> None:
     assert found['budget_spent_usd{name="",scope="cluster"}'] == 3120.44
     assert found['budget_spent_usd{name="research",scope="team"}'] == 80.5
     assert found['budget_reserved_usd{name="",scope="cluster"}'] == 412.80
-    assert found['budget_forecast_burn_usd{name="",scope="cluster"}'] == 6100.5
+    assert found['budget_forecast_usd{name="",scope="cluster"}'] == 6100.5
     assert found['budget_stage{name="research",scope="team",stage="hold"}'] == 1
     assert found['budget_stage{name="research",scope="team",stage="stop"}'] == 0
 

@@ -86,6 +86,7 @@ def of_money(report: Mapping[str, Any]) -> Iterator[str]:
     yield from parts(report, "consumers", "usd", "idle_usd")
     if report["team"] is None:
         yield from parts(report, "teams", "usd", "idle_usd")
+        yield from (dollars(team["burn_usd_per_hour"]) for team in report["teams"] if team["burn_usd_per_hour"])
         yield dollars(report["unlabelled"]["usd"])
     else:
         yield dollars(report["nobodys"]["usd"])

@@ -3,8 +3,10 @@
 import pytest
 
 from receiver.core.model.actions import Change, Reason, Verdict
-from receiver.reports.picture import OpenAction, PoolDocument, ReasonDocument
-from receiver.reports.state import scaling_state
+from receiver.core.model.model import Node, Source, Stage
+from receiver.reports.picture import NodeDocument, OpenAction, PoolDocument, ReasonDocument
+from receiver.reports.state import scaling_state, unseen
+from tests.core.builders import a_node, a_state, all_up, decision_on
 
 WANTS, HELD, CUT, PASSED, NOTED = (
     Reason(rule=rule, verdict=verdict, target=1)
@@ -47,15 +49,49 @@ def test_the_decision_gives_the_state(
 @pytest.mark.parametrize(
     ("shown", "state"),
     [
-        (PoolDocument(verdict="hold", mode="act"), "steady"),
-        (PoolDocument(verdict="hold", mode="act", building=2), "scaling"),
-        (PoolDocument(verdict="hold", mode="act", open_action=OpenAction(kind="retire")), "scaling"),
+        (PoolDocument(verdict="hold", mode="act", required=1), "steady"),
+        (PoolDocument(verdict="hold", mode="act", required=1, building=2), "scaling"),
+        (PoolDocument(verdict="hold", mode="act", required=1, open_action=OpenAction(kind="retire")), "scaling"),
         (PoolDocument(verdict="hold", mode="observe", building=2), "observing"),
         (PoolDocument(verdict="hold", reasons=(APPROVED,)), "blocked by approved"),
     ],
 )
 def test_a_published_pool_is_scaling_until_its_nodes_have_come_or_gone(shown: PoolDocument, state: str) -> None:
     assert str(shown.state) == state
+
+
+UNKNOWN = NodeDocument(name="n1", stage="unknown")
+
+
+@pytest.mark.parametrize(
+    ("shown", "state"),
+    [
+        (PoolDocument(verdict="hold", mode="act"), "blocked by sources_answer"),
+        (PoolDocument(verdict="hold", mode="act", required=1, nodes=(UNKNOWN,)), "blocked by sources_answer"),
+        (PoolDocument(verdict="hold", mode="act", reasons=(APPROVED,)), "blocked by approved"),
+        (PoolDocument(verdict="grow", mode="act", required=1, nodes=(UNKNOWN,)), "scaling"),
+        (PoolDocument(verdict="hold", mode="observe"), "observing"),
+    ],
+    ids=["Civo is silent", "Kubernetes is silent", "a guardrail spoke", "demand is counted elsewhere", "observe mode"],
+)
+def test_a_pool_that_is_not_seen_is_not_steady(shown: PoolDocument, state: str) -> None:
+    assert str(shown.state) == state
+
+
+@pytest.mark.parametrize(
+    ("silent", "nodes", "state"),
+    [
+        (None, [a_node()], "steady"),
+        (Source.CIVO, [a_node()], "blocked by sources_answer"),
+        (Source.KUBERNETES, [a_node(stage=Stage.UNKNOWN, idle_since=None)], "blocked by sources_answer"),
+        (Source.KUBERNETES, [], "steady"),  # kube-state-metrics counts the waiting pods, and no node can go
+    ],
+)
+def test_a_decision_on_nodes_that_were_not_seen_is_blocked(
+    silent: Source | None, nodes: list[Node], state: str
+) -> None:
+    decided = decision_on(a_state(*nodes), sources=all_up(*([silent] if silent else [])))
+    assert str(scaling_state(decided.change, decided.reasons, "act", unseen=unseen(decided.evidence))) == state
 
 
 def test_the_state_is_no_field_of_the_api() -> None:

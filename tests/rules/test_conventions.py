@@ -244,3 +244,8 @@ def test_demand_reaches_its_alert_without_a_hop_to_another_group() -> None:
 
 def test_the_heartbeat_has_the_name_that_the_receiver_listens_for() -> None:
     assert HEARTBEAT_ALERT in {alert.name for alert in ALERTS}
+
+
+def test_people_read_the_names_of_pools_and_not_their_ids() -> None:
+    texts = {rule.name: " ".join(rule.body["annotations"].values()) for rule in ALERTS}
+    none_of(name for name, text in texts.items() if re.search(r"\{\{-? (\$l|\.L)abels\.pool -?\}\}", text))

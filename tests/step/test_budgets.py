@@ -79,6 +79,22 @@ def test_a_line_is_told_once_over_restarts(store: Store) -> None:
     assert lines == ["GPU cluster budget 2026-11 has reached its hold line (80%)"]
 
 
+def test_a_hold_is_wrong_once_work_waits_behind_it(store: Store) -> None:
+    life = a_life(store, Budget(monthly_usd=Decimal("1.50")))
+
+    def levels() -> list[str]:
+        kept = store.snapshot()
+        assert kept is not None
+        return [c["level"] for c in kept[0]["concerns"] if c["kind"] == "budget_hold"]
+
+    life.submit(a_job())
+    life.run(5 * MINUTE)
+    assert levels() == ["warn"]
+    life.submit(a_job("second"))
+    life.run(MINUTE)
+    assert levels() == ["bad"]
+
+
 def test_a_pools_stop_lets_its_empty_node_go_below_the_floor(store: Store) -> None:
     life = a_life(store, Budget(monthly_usd=MUCH))
     pool = replace(life.policy.pools[0], min_nodes=1, budget_usd=Decimal("1.40"))

@@ -102,7 +102,7 @@ def test_a_refused_file_is_on_the_pages_at_once_and_told_once() -> None:
         step(replace(life.sources, file=lambda: file), life.hands, life.policy, life.mode, life.now)
         life.pass_time(10 * SECOND)
     [concern] = kept_picture(life.store)[0].concerns
-    assert (concern.level, concern.why) == ("bad", "pools[0].max_nods: unknown key")
+    assert (concern.level, concern.why) == ("warn", "pools[0].max_nods: unknown key")
     assert [title for title in life.notices() if "refused" in title] == [
         "Configuration refused: pools[0].max_nods: unknown key"
     ]

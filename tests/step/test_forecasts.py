@@ -15,7 +15,7 @@ from receiver.reports.monthly import report_of
 from tests.step.harness import PRICE, SIZE, START, Life, a_job, a_policy, a_world
 
 HOUR = timedelta(hours=1)
-LEFT = Decimal(11 * 24 - 12 - 3)  # hours from START to the month's end, less the three that pass
+LEFT = Decimal(11 * 24 - 12 - 30)  # hours from START to the month's end, less the thirty that pass
 BUDGET = Budget(
     monthly_usd=Decimal(5000), account_usd=Decimal(9000), teams={"vision": Decimal(900), "idle": Decimal(100)}
 )
@@ -26,7 +26,7 @@ def by_budget(found: Any) -> dict[tuple[str, str], dict[str, Any]]:
     return {
         (budget["scope"], budget["name"]): {
             key: None if budget[key] is None else str(budget[key])
-            for key in ("spent_usd", "forecast_burn_usd", "forecast_trend_usd")
+            for key in ("spent_usd", "forecast_usd", "burn_usd_per_hour")
         }
         for budget in found
     }
@@ -45,7 +45,7 @@ def in_the_report(life: Life, team: str | None = None) -> dict[tuple[str, str], 
 
 @pytest.fixture
 def life(store: Store) -> Life:
-    """Three hours of a ledger that began on the 20th; a team's node of that time, and a node that was there before."""
+    """Thirty hours of a ledger that began on the 20th; a team's node of that time, and a node that was there before."""
     pool = a_policy().pools[0]
     found = Life(world=a_world(), policy=a_policy(), store=store)
     found.policy = a_policy(type(pool)(**{**_fields(pool), "budget_usd": Decimal(2000)}), budget=BUDGET)
@@ -54,7 +54,8 @@ def life(store: Store) -> Life:
     )
     found.accounts.others = (before,)
     found.submit(a_job("train", team="vision", duration=50 * HOUR))
-    found.run(3 * HOUR, tick=timedelta(minutes=5))
+    found.run(29 * HOUR, tick=timedelta(minutes=10))
+    found.run(HOUR, tick=timedelta(minutes=5))
     found.step()
     return found
 
@@ -72,21 +73,29 @@ def test_every_budget_has_one_forecast_wherever_it_is_told(life: Life) -> None:
         spent = [Decimal(found.pop("spent_usd")) for found in (told, report[budget])]
         assert abs(spent[0] - spent[1]) < Decimal("0.15")  # a team's spend is as old as the last accounting
     assert report == overview
-    assert all(budget["forecast_burn_usd"] and budget["forecast_trend_usd"] for budget in overview.values())
+    assert all(budget["forecast_usd"] and budget["burn_usd_per_hour"] for budget in overview.values())
 
 
-def test_the_trend_is_the_pace_since_the_ledger_began_and_not_that_of_the_whole_month(life: Life) -> None:
+def test_the_forecast_rests_on_what_the_ledger_saw_and_not_on_the_whole_month(life: Life) -> None:
     before = 7 * PRICE  # spent by a node that was gone before this ledger began
     cluster = on_the_overview(life.store)["cluster", ""]
     seen = Decimal(cluster["spent_usd"]) - before
-    assert seen >= 3 * PRICE
-    trend = Decimal(cluster["spent_usd"]) + seen / 4 * LEFT  # four hours have started
-    assert abs(Decimal(cluster["forecast_trend_usd"]) - trend) < Decimal("0.1")
+    assert seen >= 30 * PRICE
+    expected = Decimal(cluster["spent_usd"]) + seen / 31 * LEFT  # thirty-one hours have started
+    assert abs(Decimal(cluster["forecast_usd"]) - expected) < Decimal("0.2")
+
+
+def test_a_team_burns_as_much_in_the_report_as_in_its_budget(life: Life) -> None:
+    found = report_of(life.store, life.policy, month_of(life.now, "UTC"), life.now)
+    [team] = ReportDocument.of(found).document()["teams"]
+    budget = on_the_overview(life.store)["team", "vision"]
+    assert team["name"] == "vision"
+    assert abs(Decimal(team["burn_usd_per_hour"]) - Decimal(budget["burn_usd_per_hour"])) <= Decimal("0.01")
 
 
 def test_the_forecasts_of_an_account_are_never_below_those_of_its_cluster(life: Life) -> None:
     overview = on_the_overview(life.store)
-    for key in ("spent_usd", "forecast_burn_usd", "forecast_trend_usd"):
+    for key in ("spent_usd", "forecast_usd", "burn_usd_per_hour"):
         assert Decimal(overview["account", ""][key]) >= Decimal(overview["cluster", ""][key])
 
 

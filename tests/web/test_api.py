@@ -189,7 +189,7 @@ def test_the_budget_tells_money_as_strings_and_thresholds_as_ratios() -> None:
 
 def test_the_budget_tells_every_scope_with_its_forecast_and_who_set_it() -> None:
     cluster, team = get("/budget")["scopes"]
-    assert (cluster["scope"], cluster["forecast_burn_usd"], cluster["set_by"]) == ("cluster", "6100.50", None)
+    assert (cluster["scope"], cluster["forecast_usd"], cluster["set_by"]) == ("cluster", "6100.50", None)
     assert (team["scope"], team["name"], team["stage"], team["set_by"]["who"]) == ("team", "research", "hold", "ada")
 
 

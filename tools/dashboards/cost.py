@@ -42,7 +42,6 @@ def _month() -> tuple[Panel, ...]:
     def cluster(metric: str) -> str:
         return f"max({of(metric, CLUSTER)})"
 
-    burn, trend = (cluster(f"gpu_autoscaler_budget_forecast_{by}_usd") for by in ("burn", "trend"))
     per_hour = f"max({of('cluster:gpu_spend_usd_per_hour:sum')})"
     idle_parts = f"sum(max by (cluster, gpu_kind) ({of('gpu_autoscaler_cost_usd', part='unallocated')}))"
     idle_held = f"sum(max by (cluster, team) ({of('gpu_autoscaler_cost_team_idle_usd')}))"
@@ -63,14 +62,13 @@ def _month() -> tuple[Panel, ...]:
         ),
         stat(
             "Forecast",
-            "USD at the month's end, the higher of two forecasts: today's burn rate, or the average since the ledger "
-            "began. Above Budget: growth will be held before the month ends.",
-            # Not max(burn or trend): both have the same labels, and `or` would leave out the second.
-            Target(expr=f"({burn} >= {trend}) or {trend} or {burn}", legend="forecast"),
+            "USD at the month's end if the average of the month, as far as the ledger saw it, continues. Above Budget: "
+            "growth will be held before the month ends. Empty in the first day.",
+            Target(expr=cluster("gpu_autoscaler_budget_forecast_usd"), legend="forecast"),
             unit=USD,
         ),
         stat(
-            "Burn",
+            "Cost per hour",
             "USD per hour of all existing nodes. It should fall when demand falls.",
             Target(expr=per_hour, legend="per hour"),
             unit=USD,
@@ -104,7 +102,7 @@ def _budget() -> tuple[Panel, ...]:
     return (
         timeseries(
             "Spend and forecast against the budget",
-            "The cluster's spend, additional reservations for growth, both forecasts, and the lines at which the "
+            "The cluster's spend, additional reservations for growth, the forecast, and the lines at which the "
             "receiver warns, holds growth and stops. Look for a forecast above a line.",
             Target(expr=_of_scope("gpu_autoscaler_budget_spent_usd", CLUSTER), legend="spent"),
             Target(
@@ -112,8 +110,7 @@ def _budget() -> tuple[Panel, ...]:
                 f"+ {_of_scope('gpu_autoscaler_budget_reserved_usd', CLUSTER)}",
                 legend="spent and reserved",
             ),
-            Target(expr=_of_scope("gpu_autoscaler_budget_forecast_burn_usd", CLUSTER), legend="forecast by burn"),
-            Target(expr=_of_scope("gpu_autoscaler_budget_forecast_trend_usd", CLUSTER), legend="forecast by trend"),
+            Target(expr=_of_scope("gpu_autoscaler_budget_forecast_usd", CLUSTER), legend="forecast"),
             Target(expr=line, legend="line: {{stage}}"),
             unit=USD,
             width=12,
@@ -121,8 +118,7 @@ def _budget() -> tuple[Panel, ...]:
             overrides=[
                 looks.coloured("spent", looks.BLUE),
                 looks.coloured("spent and reserved", "light-blue"),
-                looks.line("^forecast by burn$", looks.PURPLE),
-                looks.line("^forecast by trend$", "light-purple"),
+                looks.line("^forecast$", looks.PURPLE),
                 looks.line("^line: warn$", looks.YELLOW),
                 looks.line("^line: hold$", looks.ORANGE),
                 looks.line("^line: stop$", looks.RED),
@@ -140,7 +136,7 @@ def _budget() -> tuple[Panel, ...]:
         ),
         gauge(
             "Budgets by forecast",
-            "The higher forecast of each budget relative to it. Above 100 %: it will not last the month.",
+            "The forecast of each budget relative to it. Above 100 %: it will not last the month.",
             Target(expr=_of_scope("scope_name:gpu_budget_forecast:ratio"), legend="{{scope}} {{name}}"),
             unit="percentunit",
             thresholds=looks.BUDGET,
@@ -149,7 +145,7 @@ def _budget() -> tuple[Panel, ...]:
             most=1.5,
         ),
         timeseries(
-            "Burn by pool",
+            "Cost per hour by pool",
             "USD per hour of all existing nodes, idle or not. Look for pools that cost money while nothing runs.",
             Target(expr=by_pool("pool:gpu_spend_usd_per_hour:sum"), legend="{{pool_name}}"),
             unit=USD,
@@ -164,7 +160,7 @@ def _budget() -> tuple[Panel, ...]:
             "the Budget: growth is about to be held.",
             *(
                 Target(expr=_of_scope(f"gpu_autoscaler_budget_{amount}_usd"), table=True)
-                for amount in ("limit", "spent", "reserved", "forecast_burn")
+                for amount in ("limit", "spent", "reserved", "forecast")
             ),
             unit=USD,
             columns={
@@ -173,7 +169,7 @@ def _budget() -> tuple[Panel, ...]:
                 "Value #A": "Budget",
                 "Value #B": "Spent",
                 "Value #C": "Reserved",
-                "Value #D": "Forecast by burn",
+                "Value #D": "Forecast",
             },
         ),
     )

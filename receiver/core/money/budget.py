@@ -33,29 +33,36 @@ class Month:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """USD at the end of the month, without regard to windows, weekends or future work. *burn*: what runs now keeps
-    running; *trend*: the pace since *since* (the start of the month or of the ledger) continues. None: unknown."""
+    """The month's cost at its end, *usd*, if it goes on at its *burn*: the mean USD per hour *since* the month or the
+    ledger began, nights and weekends included. None: not known yet."""
 
+    usd: Decimal | None = None
     burn: Decimal | None = None
-    trend: Decimal | None = None
     since: datetime | None = None
 
 
+FORECAST_AFTER = timedelta(days=1)  # the first hours of a month or ledger say little about its days
+
+
 def forecast(
-    spent: Decimal, burn: Decimal, seen: Decimal, since: datetime | None, beside: Decimal, month: Month, now: datetime
+    spent: Decimal, seen: Decimal, since: datetime | None, beside: Decimal, month: Month, now: datetime
 ) -> Forecast:
     """Return the forecast of the *month*'s cost, of which *spent* USD are spent already. No decision depends on it.
-    *burn* is USD per hour of what runs now, *seen* the USD that the ledger has observed *since* then (None: no trend),
-    *beside* the USD that the account has spent this month on other things than nodes."""
+    *seen* is the USD that the ledger has observed *since* then (None: no forecast), *beside* the USD that the account
+    has spent this month on other things than nodes."""
+    nodes = burn(seen, since, now)
+    if nodes is None:
+        return Forecast(since=since)
+    mean = nodes + (burn(beside, month.start, now) or NOTHING)
     hours = Decimal(max(0, round((month.end - now).total_seconds()))) / Decimal(3600)
-    other = _pace(beside, month.start, now)
-    trend = None if since is None else spent + (_pace(seen, since, now) + other) * hours
-    return Forecast(burn=spent + (burn + other) * hours, trend=trend, since=since)
+    return Forecast(usd=spent + mean * hours, burn=mean, since=since)
 
 
-def _pace(usd: Decimal, since: datetime, now: datetime) -> Decimal:
-    """*usd* per hour started between *since* and *now*."""
-    return usd / (max(0, (now - since) // HOUR) + 1)
+def burn(usd: Decimal, since: datetime | None, until: datetime) -> Decimal | None:
+    """Return *usd* per hour started between *since* and *until*; None for less than a day."""
+    if since is None or until - since < FORECAST_AFTER:
+        return None
+    return usd / ((until - since) // HOUR + 1)
 
 
 Key = tuple[Scope, str]  # scope, and pool id or team (empty for account and cluster)
@@ -328,14 +335,14 @@ class _Views:
         for pool in policy.pools:
             key, spent = (Scope.POOL, pool.id), spend.pools.get(pool.id, NOTHING)
             seen = spend.seen.get(pool.id, NOTHING)
-            burn = hourly[pool.id]
-            yield self._view(key, pool.budget_usd, spent, burn, seen, spend.unknown, kept[pool.id], shown=pool.name)
+            now = hourly[pool.id]
+            yield self._view(key, pool.budget_usd, spent, now, seen, spend.unknown, kept[pool.id], shown=pool.name)
         per_hour = _team_shares(facts, policy)
         unknown = "" if spend.teams is not None else "what teams use is not attributed yet"
         for team in sorted({*budget.teams, *(name for scope, name in self._changes if scope is Scope.TEAM)}):
-            key, burn = (Scope.TEAM, team), per_hour.get(team, NOTHING)
+            key, now = (Scope.TEAM, team), per_hour.get(team, NOTHING)
             held = (spend.teams or {}).get(team, NOTHING)
-            yield self._view(key, budget.teams.get(team), held + spend.seeded, burn, held, unknown)
+            yield self._view(key, budget.teams.get(team), held + spend.seeded, now, held, unknown)
 
     def _view(
         self,
@@ -356,7 +363,7 @@ class _Views:
         monthly = change.monthly_usd if change is not None else said
         if monthly is None:
             return None
-        ahead = forecast(spent, per_hour, seen, spend.seen_since, beside, month, self._facts.at)
+        ahead = forecast(spent, seen, spend.seen_since, beside, month, self._facts.at)
         return BudgetView(
             month=spend.month,
             monthly=monthly,

@@ -1,8 +1,9 @@
 """What is said of an action that ended: what changed, or what did not and when it is tried again."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from receiver.core.explain.rules import why
 from receiver.core.explain.staying import spared
@@ -44,7 +45,7 @@ def ended(action: Action, outcome: Outcome, around: Around) -> Notice:
     what = "; ".join([f"{listed(_gone(action))} removed", *kept]) if confirmed and kept else ""
     if not confirmed and outcome.kind is not OutcomeKind.OBSERVED:
         code, _, rest = outcome.detail.partition(": ")  # Civo's own sentence repeats its code
-        what = rest if code.isidentifier() and code in rest else outcome.detail
+        what = wording.named(rest if code.isidentifier() and code in rest else outcome.detail, around.policy)
     return Notice(
         cause=cause,
         topic=f"action:{action.pool}",
@@ -93,7 +94,7 @@ def removals_stop(state: PoolState, backoff: Backoff, policy: Policy, now: datet
             after=f"no node is removed before {wording.moment(backoff.until, now)}; growth goes on",
             do="Look at: the pool and its instances at Civo",
         ),
-        severity=Severity.FAILURE,
+        severity=Severity.WARNING,
         pool=pool_id,
     )
 
@@ -128,8 +129,8 @@ def _news(action: Action, outcome: Outcome, pool: Pool | None, around: Around) -
             }[shortage_of(outcome.detail)]
             if not grows:
                 cause, title = Cause.REMOVAL_STOPPED, "removal stopped"
-            served = cause is Cause.OUT_OF_STOCK and around.instead  # another pool takes the work: no action is needed
-            severity = Severity.WARNING if served else Severity.FAILURE
+            alone = grows and bool(_asking(around)) and not around.instead
+            severity = Severity.FAILURE if alone else Severity.WARNING  # it keeps work waiting, or costs money alone
             return cause, title, severity, _tried_again(action, outcome, around)
         case _:
             what = f"growth to {wanted}" if grows else f"removal of {some(len(action.victims), 'node')}"
@@ -185,11 +186,16 @@ def _tried_again(action: Action, outcome: Outcome, around: Around) -> str:
         again = f"{what} not tried again before {wording.moment(backoff.until, outcome.at)} (in {lasts})"
     if action.kind is not ActionKind.GROW:
         return f"{again}; the nodes stay and cost money"
-    asking = list(around.decision.evidence.get("workloads", ())) if around.decision is not None else []
+    asking = _asking(around)
     gang_alone = len(asking) == 1 and asking[0]["pods"] > 1
     refused = refused_counts([(action, outcome)], outcome.at).get(action.pool, 0)
     if not gang_alone and smaller_request(action.from_count, refused) is not None:
         again = f"fewer nodes are requested at once, and a message follows if any come. After that {again}"
     if around.instead:
         return f"{again}. Until then {listed(around.instead)} can take the work"
-    return f"{again}. No other pool can take the work now, so it waits"
+    return f"{again}. No other pool can take the work now, so it waits" if asking else again
+
+
+def _asking(around: Around) -> Sequence[Mapping[str, Any]]:
+    """The work that the decision wanted nodes for."""
+    return around.decision.evidence.get("workloads", ()) if around.decision is not None else ()

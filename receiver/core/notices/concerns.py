@@ -3,19 +3,19 @@ the picture publishes them for the pages."""
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 from receiver.core.model.model import BIND, Facts, Source
-from receiver.core.model.policy import Fallback, Policy
+from receiver.core.model.policy import Fallback, Policy, Scope
 from receiver.core.model.signals import SignalAction
 from receiver.core.model.text import dollars
 from receiver.core.money.budget import BudgetStage
 from receiver.core.notices import configuration_notices, wording
-from receiver.core.notices.notice import GUIDES, Cause, Concern, Level, Notice, Seen, Severity
+from receiver.core.notices.notice import GUIDES, Cause, Concern, Level, Notice, Seen
 from receiver.core.notices.pool_concerns import of_pool
 from receiver.core.scaling.assign import Misfit
 
@@ -36,6 +36,7 @@ def concerns(seen: Seen) -> Iterator[Concern]:
             pool = seen.policy.pool(signal.pool) if signal.pool else None
             yield Concern(
                 kind="signal",
+                level=Level.BAD if signal.action is SignalAction.FREEZE else seen.level("growth_is_not_paused"),
                 what=f"{signal.alertname} fires: {LOUD[signal.action]}{f' in {pool.name}' if pool else ''}",
                 since=signal.starts_at,
                 doing="this ends when the alert does",
@@ -66,7 +67,7 @@ def notices_of(found: Iterable[Concern], policy: Policy, now: datetime) -> Itera
                 after=concern.doing,
                 do=concern.todo,
             ),
-            severity=concern.severity,
+            severity=concern.severity or concern.level.severity,
             pool=concern.pool or None,
             decision=concern.decision,
             guide="" if concern.guide == GUIDES.get(concern.kind) else concern.guide,
@@ -101,8 +102,12 @@ class SourceGuide:
     tells: str
     stops: str = NO_CHANGE
     goes_on: str = ""
-    level: Level = Level.BAD
     guide: str = GUIDES[Cause.SOURCE_SILENT]
+
+    @property
+    def level(self) -> Level:
+        """BAD for a source without which no pool grows; a late removal costs money alone."""
+        return Level.BAD if self.stops == NO_CHANGE else Level.WARN
 
 
 UTILIZATION = "utilization, and demand where Kubernetes is silent"
@@ -119,7 +124,6 @@ SOURCES = {
         "DCGM (GPU telemetry)",
         "whether GPUs are in use",
         "pods alone decide whether a node is busy or idle",
-        level=Level.WARN,
         guide="runbooks/GpuTelemetryMissing.md",
     ),
     Source.ALERTMANAGER: SourceGuide(
@@ -141,10 +145,14 @@ WITHOUT_PROMETHEUS = SourceGuide(
 )
 
 
-def source_guide(source: Source, policy: Policy) -> SourceGuide:
-    """Return what there is to know about *source* under *policy*."""
+COUNT_DEMAND = frozenset({Source.KUBERNETES, Source.PROMETHEUS})  # with neither of them nothing grows
+
+
+def source_guide(source: Source, policy: Policy, silent: Collection[Source] = ()) -> SourceGuide:
+    """Return what there is to know about *source* under *policy*, while *silent* do not answer."""
     without = source is Source.PROMETHEUS and policy.fallback is Fallback.KUBERNETES
-    return WITHOUT_PROMETHEUS if without else SOURCES[source]
+    found = WITHOUT_PROMETHEUS if without else SOURCES[source]
+    return replace(found, stops=NO_CHANGE, goes_on="") if source in COUNT_DEMAND <= set(silent) else found
 
 
 def titled(source: Any) -> str:
@@ -153,10 +161,11 @@ def titled(source: Any) -> str:
 
 
 def _sources(seen: Seen) -> Iterator[Concern]:
+    silent = [state.source for state in seen.facts.sources.values() if not state.up]
     for state in seen.facts.sources.values():
         if state.up or not state.configured:
             continue
-        known = source_guide(state.source, seen.policy)
+        known = source_guide(state.source, seen.policy, silent)
         told = state.since is not None and seen.now - state.since >= SILENT_FOR
         priced = ((p.price_usd_per_hour or Decimal(0)) * seen.facts.pool(p.id).required for p in seen.policy.pools)
         yield Concern(
@@ -169,7 +178,6 @@ def _sources(seen: Seen) -> Iterator[Concern]:
             doing="; ".join(part for part in (known.goes_on, "running nodes stay") if part)
             + ". A message follows when it answers again",
             todo="To see every source: gpu-autoscaler status",
-            severity=Severity.FAILURE if known.stops == NO_CHANGE else Severity.WARNING,
             guide=known.guide,
             page="sources",
             topic=f"source:{state.source}" if told else "",
@@ -193,7 +201,6 @@ def _rights(seen: Seen) -> Iterator[Concern]:
             cost="nodes that run now cost money until they can be removed",
             doing="nothing is bought; running nodes stay. A grant takes effect within a minute, without a restart",
             todo=f"To fix it: {BIND}. To see all that is missing: {DOCTOR}",
-            severity=Severity.FAILURE,
             topic="rights",
             key=key,
         )
@@ -202,6 +209,7 @@ def _rights(seen: Seen) -> Iterator[Concern]:
     waits_for_them = rights.holds_growth(seen.now)
     yield Concern(
         kind=Cause.RIGHTS_MISSING,
+        level=seen.level("nodes_may_be_removed"),
         what="It is unknown whether GPU nodes can be removed",
         since=rights.since,
         why=rights.detail or "no answer",
@@ -215,36 +223,40 @@ def _rights(seen: Seen) -> Iterator[Concern]:
 
 LOUD = {SignalAction.FREEZE: "nothing changes", SignalAction.PAUSE_SCALE_UP: "nothing grows"}
 BUDGETS = {
-    BudgetStage.WARN: (Level.WARN, "growth goes on"),
-    BudgetStage.HOLD: (Level.BAD, "nothing grows except for passing priority classes; running work goes on"),
-    BudgetStage.STOP: (Level.BAD, "nothing grows, and no empty node enters another paid hour; running work goes on"),
+    BudgetStage.WARN: "growth goes on",
+    BudgetStage.HOLD: "nothing grows except for passing priority classes; running work goes on",
+    BudgetStage.STOP: "nothing grows, and no empty node enters another paid hour; running work goes on",
 }
 
 
 def _budgets(seen: Seen) -> Iterator[Concern]:
     """Budgets past a line, or of unknown spend; `money_notices` sends a message once per line."""
+    refusing = seen.refusing()
     for view in seen.assignment.budgets.views:
+        level = Level.BAD if view.key in refusing else Level.WARN
+        fault = Level.BAD if view.scope in (Scope.ACCOUNT, Scope.CLUSTER) else level  # nothing grows without it
         if view.unknown:
             yield Concern(
                 kind="budget_unknown",
+                level=fault,
                 what=f"{wording.capital(view.title)}: its spend is unknown",
                 why=view.unknown,
                 doing="what it pays for does not grow",
                 guide="runbooks/GpuSpendUnknown.md",
             )
         elif view.stage in BUDGETS:
-            level, doing = BUDGETS[view.stage]
             yield Concern(
                 kind=f"budget_{view.stage}",
                 level=level,
                 what=f"{wording.capital(view.title)} is past its {view.stage} line",
                 why=f"{dollars(view.spent)} of {dollars(view.monthly)} spent ({view.ratio:.0%})",
-                doing=doing,
-                todo="" if level is Level.WARN else "To raise it: gpu-autoscaler budget set",
+                doing=BUDGETS[view.stage],
+                todo="" if view.stage is BudgetStage.WARN else "To raise it: gpu-autoscaler budget set",
             )
         if view.unpriced:
             yield Concern(
                 kind="unpriced",
+                level=fault,
                 what=f"{wording.capital(view.title)} counts too little: no price for {', '.join(view.unpriced)}",
                 todo="set price_usd_per_hour of the pool, or a prices_file that has its size",
             )

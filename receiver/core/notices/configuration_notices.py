@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from receiver.core.model.configuration import SETTLED, ConfigurationFile
-from receiver.core.notices.notice import GUIDES, Cause, Concern, Level, Notice
+from receiver.core.notices.notice import GUIDES, Cause, Concern, Notice
 
 TOPIC = "configuration"
 MISTAKES_SHOWN = 2
@@ -18,7 +18,6 @@ def concerns_of(file: ConfigurationFile, now: datetime) -> Iterator[Concern]:
         yield Concern(
             kind=Cause.CONFIGURATION_REFUSED,
             what="the configuration file is refused",
-            level=Level.BAD,
             since=file.at,
             why=" / ".join(_first(file.mistakes, MISTAKES_SHOWN, "mistake")),
             doing="the previous configuration stays in force. A corrected file is read at once; a restart would fail",

@@ -1,6 +1,6 @@
 """Messages about money: budgets, nodes closed at a stop, new work kept out, Civo's charges, the monthly report."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 
@@ -8,7 +8,7 @@ from receiver.core.model.charges import EXPLAINED, WORTH_TELLING
 from receiver.core.model.model import Facts
 from receiver.core.model.policy import BudgetChange, Policy, Pool, Scope
 from receiver.core.model.text import dollars, listed, some, span
-from receiver.core.money.budget import Budgets, BudgetStage, BudgetView, Intent
+from receiver.core.money.budget import Budgets, BudgetStage, BudgetView, Intent, Key
 from receiver.core.notices import wording
 from receiver.core.notices.notice import Cause, Notice, Severity
 from receiver.core.report.lines import PaidFor, Subtotal
@@ -25,9 +25,12 @@ _BUDGET_CAUSES = {
 Told = Mapping[str, tuple[str, datetime]]  # by topic: the key of what was told last, and when
 
 
-def budget_lines(budgets: Budgets, told: Told, now: datetime, *, closes: bool = True) -> Iterable[Notice]:
+def budget_lines(
+    budgets: Budgets, told: Told, now: datetime, *, refusing: Collection[Key] = (), closes: bool = True
+) -> Iterable[Notice]:
     """The notices that are due, given what was *told* under BUDGET_TOPIC before, by whichever process.
 
+    *refusing* are the budgets that keep work waiting.
     *closes* is False where no node is closed to new work at the stop: in observe mode, and without Kubernetes.
     """
     for view in budgets.views:
@@ -43,7 +46,7 @@ def budget_lines(budgets: Budgets, told: Told, now: datetime, *, closes: bool = 
         else:
             due = stage is not BudgetStage.OK and not (same or view.uncounted or view.unpriced)
         if due:
-            yield _budget_line(view, topic, now, closes=closes)
+            yield _budget_line(view, topic, now, refuses=view.key in refusing, closes=closes)
 
 
 def budget_changed(change: BudgetChange, title: str) -> Notice:
@@ -67,13 +70,13 @@ def budget_changed(change: BudgetChange, title: str) -> Notice:
     )
 
 
-def _budget_line(view: BudgetView, topic: str, now: datetime, *, closes: bool) -> Notice:
+def _budget_line(view: BudgetView, topic: str, now: datetime, *, refuses: bool, closes: bool) -> Notice:
     title, effect, do = f"{view.month}: below its lines again", "", ""
     after, severity = "pools grow as before", Severity.SUCCESS
     if view.stage is not BudgetStage.OK:
         ratio = {BudgetStage.WARN: view.warn_at, BudgetStage.HOLD: view.hold_at}.get(view.stage, view.stop_at)
         title = f"{view.month} has reached its {view.stage} line ({ratio:.0%})"
-        severity = Severity.FAILURE if view.stage is BudgetStage.STOP else Severity.WARNING
+        severity = Severity.FAILURE if refuses else Severity.WARNING
         option = _option(view.scope, view.shown or view.name)
         do = f"To raise it: gpu-autoscaler budget set USD{option} --why REASON"
         if view.stage is BudgetStage.WARN:
@@ -85,7 +88,7 @@ def _budget_line(view: BudgetView, topic: str, now: datetime, *, closes: bool) -
     left = view.monthly - view.spent
     rest = f"{dollars(left)} left" if left >= 0 else f"overspent by {dollars(-left)}"
     more = f". Not counted: {listed(view.uncounted)}" if view.uncounted else ""
-    cost, burn = f"{dollars(view.per_hour)} an hour now", view.forecast.burn
+    cost, ahead = f"{dollars(view.per_hour)} an hour now", view.forecast.usd
     return Notice(
         cause=_BUDGET_CAUSES[view.stage],
         topic=topic,
@@ -95,7 +98,7 @@ def _budget_line(view: BudgetView, topic: str, now: datetime, *, closes: bool) -
             f"{dollars(view.spent)} of {dollars(view.monthly)} spent ({view.ratio:.0%}), {rest}{more}",
             effect,
             why=f"{view.change.who} set this amount: {view.change.why}" if view.change is not None else "",
-            cost=cost if burn is None else f"{cost}; at this rate {dollars(burn)} by the month's end",
+            cost=cost if ahead is None else f"{cost}; forecast for the month: {dollars(ahead)}",
             after=after,
             do=do,
         ),
@@ -113,11 +116,12 @@ def _option(scope: Scope, name: str) -> str:
 def _line_ahead(view: BudgetView, ratio: Decimal, now: datetime) -> str:
     ahead = view.monthly * ratio - view.spent
     line = f"{ratio:.0%} ({dollars(view.monthly * ratio)})"
-    if view.per_hour <= 0 or ahead <= 0:
+    mean = view.forecast.burn
+    if mean is None or mean <= 0 or ahead <= 0:
         return line
-    at = now + timedelta(hours=float(ahead / view.per_hour))
+    at = now + timedelta(hours=float(ahead / mean))
     within = view.ends_at is None or at < view.ends_at
-    return f"{line}, reached at this rate at {wording.moment(at, now)}," if within else line
+    return f"{line}, reached at the month's average rate at {wording.moment(at, now)}," if within else line
 
 
 def _effect(view: BudgetView, *, closes: bool) -> str:

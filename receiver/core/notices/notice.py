@@ -1,15 +1,17 @@
 """What a notice is: cause, severity and text; the page that says what to do; and sentences that several share."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Self
 
+from receiver.core.explain.explain import Fate, State
 from receiver.core.model.actions import Decision
 from receiver.core.model.configuration import ConfigurationFile
 from receiver.core.model.model import Drift, Facts
 from receiver.core.model.policy import Policy
+from receiver.core.money.budget import Key
 from receiver.core.scaling.assign import Assignment
 
 ODD = "troubleshooting.md"
@@ -122,10 +124,10 @@ class Notice:
 
 
 class Level(StrEnum):
-    """How bad a concern is; also the name of its look."""
+    """How bad a concern is; also the name of its look. `Seen.level` tells BAD from the others."""
 
-    BAD = "bad"  # something does not work, or work waits that nothing will serve
-    WARN = "warn"  # it may become bad, or is a mistake
+    BAD = "bad"  # it keeps work waiting, or stops all growth against the configuration: the next work will wait
+    WARN = "warn"  # it costs money, may become bad, or is a mistake in a pod
     NOTE = "note"  # as requested
 
     @property
@@ -138,6 +140,11 @@ class Level(StrEnum):
         """The word in front of it, so that its colour is not its only sign."""
         return {"bad": "Wrong", "warn": "Look at", "note": "Note"}[self.value]
 
+    @property
+    def severity(self) -> Severity:
+        """The severity of its message."""
+        return {"bad": Severity.FAILURE, "warn": Severity.WARNING, "note": Severity.INFO}[self.value]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Concern:
@@ -145,7 +152,8 @@ class Concern:
 
     *why* says what is known, *doing* what happens next, *todo* what a person can do, *guide* where that is explained (a
     path below ``docs/``, by default that of its *kind*), *page* which of our pages has more; *whose* and *cost* are for
-    messages alone. A message is sent where there is a *topic*, once per *key*, titled *title* unless it is *what*.
+    messages alone. A message is sent where there is a *topic*, once per *key*, titled *title* unless it is *what*; its
+    *severity* is that of the *level* unless a person need not act at once.
     """
 
     kind: str
@@ -165,7 +173,7 @@ class Concern:
     topic: str = ""
     key: str = ""
     title: str = ""
-    severity: Severity = Severity.WARNING
+    severity: Severity | None = None
 
     def __post_init__(self) -> None:
         if not self.guide:
@@ -175,8 +183,8 @@ class Concern:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
     """All that concerns are found in. *drifts* are the counts that changed in this step, *numbers* the ids of the
-    stored decisions, *reopened* when nodes of a pool were last opened after a budget's stop; all by pool id. *file* is
-    what the last look at the configuration file found."""
+    stored decisions, *reopened* when nodes of a pool were last opened after a budget's stop; all by pool id. *behind*
+    is what keeps work waiting, by `behind`, *file* what the last look at the configuration file found."""
 
     facts: Facts
     assignment: Assignment
@@ -185,12 +193,33 @@ class Seen:
     drifts: Mapping[str, Drift]
     numbers: Mapping[str, int]
     reopened: Mapping[str, datetime]
+    behind: Collection[tuple[str, str]] = ()
     file: ConfigurationFile = field(default_factory=ConfigurationFile)
 
     @property
     def now(self) -> datetime:
         """The time of the facts."""
         return self.facts.at
+
+    def level(self, *rules: str, pool: str = "", otherwise: Level = Level.WARN) -> Level:
+        """BAD if work waits behind one of *rules* in *pool* (an id; empty: in any), else *otherwise*."""
+        waits = any(rule in rules and pool in ("", where) for where, rule in self.behind)
+        return Level.BAD if waits else otherwise
+
+    def refusing(self) -> frozenset[Key]:
+        """The budgets that keep work waiting."""
+        pools = {pool for pool, rule in self.behind if rule in OF_MONEY}
+        return frozenset(r.view.key for pool in pools for r in self.assignment.pools[pool].uncovered)
+
+
+OF_MONEY = ("price_is_known", "spend_is_known", "within_budget")
+
+
+def behind(fates: Iterable[Fate], assignment: Assignment) -> Collection[tuple[str, str]]:
+    """What keeps work waiting by the *fates* of the waiting work: the pools (ids) with the rules that hold it. For a
+    gang it is the rule that leaves it too few nodes, too."""
+    held = {(fate.pool or "", fate.rule or "") for fate in fates if fate.state is State.HELD}
+    return held | {(pool, h.met) for pool, wanted in assignment.pools.items() for h in wanted.held if h.met}
 
 
 def scale_up_event(decision: Decision, policy: Policy, ready_in: timedelta | None) -> str:

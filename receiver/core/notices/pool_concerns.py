@@ -12,7 +12,7 @@ from receiver.core.model.pods import Pod, PodPhase, Workload
 from receiver.core.model.policy import Pool
 from receiver.core.model.text import cut, lasting, listed, some
 from receiver.core.notices import wording
-from receiver.core.notices.notice import GUIDES, Cause, Concern, Level, Seen
+from receiver.core.notices.notice import GUIDES, Cause, Concern, Level, Seen, Severity
 from receiver.core.scaling.approval import is_wanted
 from receiver.core.scaling.assign import Wanted
 from receiver.core.scaling.waits import (
@@ -41,7 +41,7 @@ def of_pool(pool: Pool, seen: Seen) -> Iterator[Concern]:
     if pool.id in seen.drifts or state.drifts:
         found += _drifted(pool, state, seen)
     found += _stuck(pool, state, seen)
-    found += _waits(pool, state, seen)
+    found += _waits(pool, state, wanted, seen)
     found += _held(pool, wanted, seen)
     found += _requested(pool, state, wanted, seen)
     if wanted.placed:
@@ -93,6 +93,7 @@ STAGES = {
 def _stuck(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern]:
     """Nodes that did not become usable in time, or broke for as long: they cost money and run nothing."""
     names = (*stuck_on_the_way(pool, state, seen.now), *(n.name for n in lost_nodes(pool, state, seen.now)))
+    level = seen.level("provisioning_works", "dead_nodes", pool=pool.id)
     failed = state.provisioning
     held = failed is not None and failed.holds(seen.now, LONGEST_PROVISIONING_BACKOFF)
     if names:
@@ -103,7 +104,7 @@ def _stuck(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern]:
             instead = f"no other node before {wording.moment(failed.until, seen.now)}"
         yield Concern(
             kind=Cause.STUCK,
-            level=Level.BAD,
+            level=level,
             what=f"not usable within {lasting(pool.provision_timeout)}: {listed(names, 2)}",
             why="; ".join(f"{n}: {known[n]}" if n in known else n for n in names[:3]),
             cost=f"{wording.an_hour(pool, sum(n.name in names for n in state.living))} for nothing; {left}",
@@ -116,7 +117,7 @@ def _stuck(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern]:
     elif (since := awaited_since(state)) is not None and seen.now - since > pool.provision_timeout:
         yield Concern(
             kind="late",
-            level=Level.BAD,
+            level=level,
             what="a requested node is not usable yet",
             since=since,
             doing="nothing more is bought here meanwhile; other pools that fit take the work",
@@ -126,9 +127,9 @@ def _stuck(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern]:
         until = f"the next try is at {wording.moment(failed.until, seen.now)}" if held else "one node is on trial"
         yield Concern(
             kind="never_usable",
-            level=Level.BAD,
+            level=level,
             what=f"{some(failed.failures, 'node')} in a row never became usable",
-            why=failed.reason,
+            why=wording.named(failed.reason, seen.policy),
             doing=f"one node at a time is tried until one works; {until}",
             guide=GUIDES[Cause.STUCK],
         )
@@ -140,14 +141,16 @@ SCARCE = {
 }
 
 
-def _waits(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern]:
+def _waits(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iterator[Concern]:
     """Back-offs, and changes that others revert; the message about each is that of the action that failed."""
     for wait in waits(pool, state, seen.policy, seen.now):
-        until, reason = wording.moment(wait.until, seen.now), cut(wait.reason, LONGEST_REASON)
+        until, said = wording.moment(wait.until, seen.now), wording.named(wait.reason, seen.policy)
+        reason = cut(said, LONGEST_REASON)
         if wait.kind is WaitKind.BACKOFF and wait.direction is Direction.GROW:
             kind, short = SCARCE.get(shortage_of(wait.reason), (Cause.GROWTH_FAILED, reason))
             doing = f"other pools that fit take the work meanwhile; the next try is at {until}"
-            yield Concern(kind=kind, level=Level.BAD, what=f"cannot grow: {short}", doing=doing)
+            level = seen.level("not_backing_off", pool=pool.id)
+            yield Concern(kind=kind, level=level, what=f"cannot grow: {short}", doing=doing)
         elif wait.kind is WaitKind.BACKOFF:
             yield Concern(
                 kind=Cause.REMOVAL_STOPPED,
@@ -158,17 +161,23 @@ def _waits(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern]:
         elif wait.kind is WaitKind.UNDONE:
             yield Concern(
                 kind="undone",
-                level=Level.BAD,
+                level=seen.level("not_undone_by_others", pool=pool.id),
                 what=f"is left alone until {until}",
-                why=wait.reason,
+                why=said,
                 todo=RULES["not_undone_by_others"].advice,
                 guide=guide("not_undone_by_others"),
             )
     action = state.open_action
     if action is not None and action.last_error:
         change = "growth" if action.kind is ActionKind.GROW else "removal"
-        reason = cut(action.last_error, LONGEST_REASON)
-        yield Concern(kind=f"{change}_fails", what=f"{change} fails", why=reason, doing="it is tried again")
+        level = Level.BAD if action.kind is ActionKind.GROW and wanted.asking else Level.WARN
+        reason = cut(wording.named(action.last_error, seen.policy), LONGEST_REASON)
+        what, again = f"{change} fails", "it is tried again"
+        yield Concern(kind=f"{change}_fails", level=level, what=what, why=reason, doing=again)
+
+
+# The configuration limits growth here, and the work starts when GPUs are free: that wakes no person.
+AS_CONFIGURED = ("within_maximum", "within_limits", "gangs_whole")
 
 
 def _held(pool: Pool, wanted: Wanted, seen: Seen) -> Iterator[Concern]:
@@ -194,7 +203,8 @@ def _held(pool: Pool, wanted: Wanted, seen: Seen) -> Iterator[Concern]:
     how_far = f"grows to {some(decision.target, 'node')} only" if grows else "does not grow"
     yield Concern(
         kind=Cause.HELD,
-        level=Level.BAD if reason.rule == "within_budget" else Level.WARN,
+        level=Level.BAD,
+        severity=Severity.WARNING if (met or reason.rule) in AS_CONFIGURED else None,
         what=f"{how_far}: {plainly(reason.rule)}",
         title=f"GPU pool {pool.name} {how_far}: {plainly(reason.rule)}",
         why=why,
@@ -214,6 +224,7 @@ def _requested(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iter
         if question.is_open(seen.now) and is_wanted(question, state, wanted):
             yield Concern(
                 kind="question",
+                level=seen.level("approved", pool=pool.id),
                 what="waits for an approval",
                 why=sentence(question, seen.now),
                 todo=f"answer from the message, or with `gpu-autoscaler answer {question.id} approve`",
@@ -223,7 +234,7 @@ def _requested(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iter
     if state.silence is not None:
         yield Concern(
             kind="silenced",
-            level=Level.NOTE,
+            level=seen.level("not_silenced", pool=pool.id, otherwise=Level.NOTE),
             what="is paused by a silence",
             why=str(state.silence),
             doing="nothing grows and nothing is removed",
@@ -233,10 +244,14 @@ def _requested(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iter
     for override in wanted.bounds.overrides.all:
         size = f" of {some(override.nodes, 'node')}" if override.nodes is not None else ""
         what = f"has a {override.kind}{size} until {override.until:%Y-%m-%d %H:%M} UTC"
-        yield Concern(kind="override", level=Level.NOTE, what=what, why=f"{override.who}: {override.why}")
+        level = Level.NOTE
+        if override is wanted.bounds.overrides.pause:
+            level = seen.level("not_paused", pool=pool.id, otherwise=level)
+        yield Concern(kind="override", level=level, what=what, why=f"{override.who}: {override.why}")
     if pool.price_usd_per_hour is None:
         what, rule = "cannot grow: its price is unknown", "price_is_known"
-        yield Concern(kind="no_price", what=what, todo=RULES[rule].advice, guide=guide(rule))
+        level = seen.level(rule, pool=pool.id)
+        yield Concern(kind="no_price", level=level, what=what, todo=RULES[rule].advice, guide=guide(rule))
 
 
 def _unused(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iterator[Concern]:

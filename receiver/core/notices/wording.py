@@ -1,6 +1,7 @@
 """Facts in the words of a message, which is read on a phone at 3 a.m.: what is not in the title, why, for whom, what it
 costs and what happens next, each on a line of its own."""
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
@@ -34,6 +35,13 @@ def capital(text: str) -> str:
     """*text* with a capital letter, unless it begins with a name such as ``l40s-2``."""
     first = text.split(maxsplit=1)[0] if text else ""
     return text[:1].upper() + text[1:] if first.rstrip(".,:;").isalpha() else text
+
+
+def named(text: str, policy: Policy) -> str:
+    """*text* of another system with the names of pools in place of their ids."""
+    for pool in policy.pools:
+        text = re.sub(rf"\b{re.escape(pool.id)}\b", pool.name, text) if pool.id in text else text
+    return text
 
 
 def moment(at: datetime, now: datetime) -> str:

@@ -210,6 +210,11 @@ class Report:
         return next((line for line in self.budgets if (line.scope, line.name) == (scope, name)), None)
 
     @property
+    def seen_since(self) -> datetime:
+        """When the month or the ledger began, whichever is later."""
+        return self.began or self.month.start
+
+    @property
     def over(self) -> bool:
         """True when the month is over, even if it is not complete."""
         return self.until >= self.month.end

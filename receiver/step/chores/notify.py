@@ -10,14 +10,14 @@ from itertools import islice
 
 import structlog
 
-from receiver.core.explain.explain import State, by_claim, fates
+from receiver.core.explain.explain import Fate, State, by_claim, fates
 from receiver.core.model.actions import Decision
 from receiver.core.model.configuration import ConfigurationFile
 from receiver.core.model.model import Source
-from receiver.core.model.pods import Pod
+from receiver.core.model.pods import Pod, Workload
 from receiver.core.notices import configuration_notices, money_notices, workload_notices
 from receiver.core.notices.concerns import concerns, good_news, notices_of
-from receiver.core.notices.notice import Notice, Seen, scale_up_event
+from receiver.core.notices.notice import Notice, Seen, behind, scale_up_event
 from receiver.core.scaling.bounds import TOPIC, evicts
 from receiver.core.scaling.decide import case_of
 from receiver.ports import TryLater, WontWork
@@ -42,8 +42,11 @@ def record_pod_events(decision: Decision, work: StepContext) -> None:
 def send_standing_notices(work: StepContext, file: ConfigurationFile) -> None:
     """Send, once each, what no action sends: misfits, budget stages, silent sources, holds, stuck nodes."""
     facts, assignment, policy = work.facts, work.assignment, work.policy
+    observing = work.mode == "observe"
+    known = fates(facts, assignment, work.decisions, policy, observing=observing) if facts.waiting else ()
+    waiting = list(islice(known, MOST_LOOKED_AT))
     if facts.waiting and facts.up(Source.KUBERNETES):
-        _record_why_pods_wait(work)
+        _record_why_pods_wait(work, waiting)
     closes = work.mode == "act" and work.hands.cluster is not None
     told = work.store.told(money_notices.BUDGET_TOPIC) if assignment.budgets.views else {}
     # Pods that wait beside free room may only just have been admitted.
@@ -56,6 +59,7 @@ def send_standing_notices(work: StepContext, file: ConfigurationFile) -> None:
         drifts=work.drifts,
         numbers=work.numbers,
         reopened=reopened,
+        behind=behind((fate for _, fate in waiting), assignment),
         file=file,
     )
     work.concerns.extend(concerns(seen))
@@ -63,7 +67,7 @@ def send_standing_notices(work: StepContext, file: ConfigurationFile) -> None:
         *notices_of(work.concerns, policy, work.now),
         *good_news(facts),
         *configuration_notices.news_of(file),
-        *money_notices.budget_lines(assignment.budgets, told, work.now, closes=closes),
+        *money_notices.budget_lines(assignment.budgets, told, work.now, refusing=seen.refusing(), closes=closes),
         *money_notices.of_charges(facts, policy),
     ]
     # The page of a pool's decision shows all facts behind a notice.
@@ -76,16 +80,14 @@ def send_standing_notices(work: StepContext, file: ConfigurationFile) -> None:
             record_events(work, pods[:EVENTS_PER_POOL], "KeepUntilIgnored", notice.body)
 
 
-def _record_why_pods_wait(work: StepContext) -> None:
-    """Write one Event for each pod on why it gets no node; later steps go on where this one stops."""
+def _record_why_pods_wait(work: StepContext, waiting: Sequence[tuple[Workload, Fate]]) -> None:
+    """Write one Event for each *waiting* pod on why it gets no node; later steps go on where this one stops."""
     told, facts, room = work.hands.told, work.facts, EVENTS_PER_STEP
     if not told.begun:
         kept = work.store.snapshot()
         told.begin(kept[0] if kept is not None else {}, facts.waiting)
     known = {misfit.workload.key: misfit.detail for misfit in work.assignment.misfits}
-    observing = work.mode == "observe"
-    found = fates(facts, work.assignment, work.decisions, work.policy, observing=observing)
-    for workload, fate in islice(found, MOST_LOOKED_AT):
+    for workload, fate in waiting:
         if not workload_notices.is_told(fate):
             continue
         about = f"{fate.state}:{fate.rule}:{fate.pool}"

@@ -17,7 +17,20 @@ from receiver.core.money.attribution import By, Part
 from receiver.core.money.cost import amount
 from receiver.metrics.collector import WatchState
 from receiver.ports import StoredDecision, StoredOverride
-from receiver.reports.document import Count, Instant, Listed, Month, Positive, Published, Ratio, Usd, extra, says, word
+from receiver.reports.document import (
+    Cents,
+    Count,
+    Instant,
+    Listed,
+    Month,
+    Positive,
+    Published,
+    Ratio,
+    Usd,
+    extra,
+    says,
+    word,
+)
 from receiver.reports.picture import (
     ConcernDocument,
     KeptOut,
@@ -31,7 +44,7 @@ from receiver.reports.picture import (
     SourceDocument,
     WaitingPod,
 )
-from receiver.reports.state import ScalingState, scaling_state
+from receiver.reports.state import ScalingState, scaling_state, unseen
 from receiver.web.api.request_parts import LONGEST_TEXT
 from receiver.web.parts import WebParts
 
@@ -129,7 +142,7 @@ class DecisionDocument(DecisionLine):
 
     @property
     def state(self) -> ScalingState:
-        return scaling_state(self.verdict, self.reasons, self.mode)
+        return scaling_state(self.verdict, self.reasons, self.mode, unseen=unseen(self.evidence))
 
     @classmethod
     def of_stored(cls, stored: StoredDecision, parts: WebParts, **more: Any) -> Self:
@@ -321,6 +334,7 @@ class CostsLine(Published):
     part: Annotated[str, word(Part)] = ""
     key: Annotated[str, says("empty for what was not held")] = ""
     usd: Usd = Decimal(0)
+    burn_usd_per_hour: Annotated[Cents | None, says("mean of the month; null before a day of it")] = None
     gpu_hours: Positive = 0.0
     measured_gpu_hours: Positive = 0.0
     idle_gpu_hours: Positive = 0.0

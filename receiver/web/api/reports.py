@@ -9,8 +9,8 @@ from typing import Any
 
 from flask import Blueprint, Response, jsonify, render_template, request
 
-from receiver.core.money.attribution import By, Line
-from receiver.core.money.budget import Month, month_of
+from receiver.core.money.attribution import By, Line, Part
+from receiver.core.money.budget import Month, burn, month_of
 from receiver.core.report.lines import pieces, told_by
 from receiver.reports.document import EVERYBODY, ReportDocument, scope_of
 from receiver.reports.focus import as_focus
@@ -44,8 +44,9 @@ def add_report(routes: Blueprint, parts: WebParts) -> None:
             remedy = f"use one of: {', '.join(known)}"
             raise Problem(400, "costs cannot be grouped by this", remedy, field="by", known=known)
         found = costs_of(parts.store, parts.policy, month, now)
-        lines = [_line(line) for line in told_by(found, By(by), parts.policy)]
-        until = min(now, month.end)
+        until, began = min(now, month.end), min(parts.store.watched().values(), default=month.start)
+        since = max(month.start, began)
+        lines = [_line(line, burn(line.usd, since, until)) for line in told_by(found, By(by), parts.policy)]
         return jsonify(CostsDocument.of(found, month=month.name, by=by, until=until, lines=lines))
 
 
@@ -63,10 +64,11 @@ def standalone(document: Mapping[str, Any], version: str) -> str:
     return alone("costs.html", ["style.css"], layout="alone.html", version=version, **_shown(document))
 
 
-def _line(line: Line) -> CostsLine:
-    """One line; what was not measured is null."""
+def _line(line: Line, mean: Decimal | None) -> CostsLine:
+    """One line; what was not measured is null. *mean* is in USD per hour."""
     return CostsLine.of(
         line,
+        burn_usd_per_hour=None if line.part is Part.SEEDED else mean,
         gpu_hours=line.seconds / HOUR,
         measured_gpu_hours=line.measured / HOUR,
         idle_gpu_hours=line.idle / HOUR,

@@ -17,7 +17,7 @@ from receiver.core.model.policy import Pool
 from receiver.core.model.text import some, span
 from receiver.core.notices.grouping import OVER
 from receiver.ports import Arrival, DecisionFilter, StoredAction, StoredDecision, StoredNotice, StoredOverride
-from receiver.reports.state import scaling_state
+from receiver.reports.state import scaling_state, unseen
 from receiver.web.api.documents import DecisionDocument
 from receiver.web.api.request_parts import invalid, pool_called
 from receiver.web.api.summary import figures
@@ -200,7 +200,8 @@ def _alert(arrival: Arrival, pool: Pool) -> Iterator[Event]:
 
 def _decision(stored: StoredDecision) -> Event:
     decision = stored.decision
-    state = scaling_state(decision.change, decision.reasons, decision.evidence.get("mode"))
+    known = decision.evidence
+    state = scaling_state(decision.change, decision.reasons, known.get("mode"), unseen=unseen(known))
     size = some(decision.target, "node")
     if decision.present != decision.target:
         size = f"{decision.present} → {size}"

@@ -14,7 +14,7 @@ from receiver.core.model.actions import Change, Decision, Verdict
 from receiver.core.model.model import Facts, Node, Spend, Stage
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.policy import Budget, BudgetChange, Policy, Scope
-from receiver.core.money.budget import BudgetStage, BudgetView, Key, Month, forecast, views
+from receiver.core.money.budget import BudgetStage, BudgetView, Forecast, Key, Month, forecast, views
 from receiver.core.notices import money_notices
 from receiver.core.scaling.assign import Assignment
 from receiver.step.publish import picture
@@ -413,49 +413,55 @@ def test_a_pools_spend_is_its_own() -> None:
     assert the_budget(Scope.POOL, "l40s-id", policy, found).spent == 25
 
 
-def test_a_month_is_forecast_by_what_runs_now_and_by_the_days_behind() -> None:
-    since, end = NOW - timedelta(hours=9), NOW + timedelta(hours=10)
+def test_a_month_is_forecast_from_its_spend_and_the_mean_of_what_the_ledger_saw() -> None:
+    since, end = NOW - timedelta(hours=39), NOW + timedelta(hours=10)
     month = Month(name="2026-11", start=since, end=end)
-    burn, seen = Decimal(2), Decimal(5)
-    found = forecast(Decimal(100), burn, seen, since, Decimal(0), month, NOW)
-    assert (found.burn, found.trend, found.since) == (Decimal(120), Decimal(105), since)
-    assert forecast(Decimal(100), burn, seen, None, Decimal(0), month, NOW).trend is None
+    found = forecast(Decimal(100), Decimal(20), since, Decimal(0), month, NOW)  # forty hours have started
+    assert found == Forecast(usd=Decimal(105), burn=Decimal("0.5"), since=since)
 
 
-def test_the_forecast_of_a_pool_is_that_of_its_own_nodes_and_its_own_pace() -> None:
+@pytest.mark.parametrize(("hours", "known"), [(0, False), (23.9, False), (24, True)])
+def test_the_first_day_of_a_ledger_or_month_has_no_forecast(hours: float, known: bool) -> None:
+    since = NOW - timedelta(hours=hours)
+    month = Month(name="2026-11", start=since, end=NOW + timedelta(hours=10))
+    found = forecast(Decimal(100), Decimal(25), since, Decimal(0), month, NOW)
+    assert (found.since, found.usd is not None, found.burn is not None) == (since, known, known)
+
+
+def test_a_month_that_is_not_watched_has_no_forecast() -> None:
+    month = Month(name="2026-11", start=NOW - timedelta(days=19), end=NOW + timedelta(days=11))
+    assert forecast(Decimal(100), Decimal(0), None, Decimal(0), month, NOW) == Forecast()
+
+
+def test_the_forecast_of_a_pool_is_that_of_its_own_nodes() -> None:
     pools = (a_pool("a", budget_usd=MUCH), a_pool("b", budget_usd=MUCH))
     states = (a_state(a_busy_node(), pool="a-id"), a_state(pool="b-id"))
-    seen, since = {"a-id": Decimal(10), "b-id": Decimal(5)}, NOW - timedelta(hours=9)  # ten hours have started
-    found = facts(*states, spend=spent(17, pools={"a-id": Decimal(12)}, seen=seen, seen_since=since))
+    seen, since = {"a-id": Decimal(80), "b-id": Decimal(40)}, NOW - timedelta(hours=39)  # forty hours have started
+    found = facts(*states, spend=spent(130, pools={"a-id": Decimal(82)}, seen=seen, seen_since=since))
     policy = a_policy(*pools, budget=a_budget())
     hours = Decimal(252)  # from 20 November, noon, to the month's end
-    assert the_budget(Scope.POOL, "a-id", policy, found).forecast.burn == 12 + hours * PRICE
-    assert the_budget(Scope.POOL, "a-id", policy, found).forecast.trend == 12 + hours
-    assert the_budget(Scope.POOL, "b-id", policy, found).forecast.burn == 0
+    assert the_budget(Scope.POOL, "a-id", policy, found).forecast.usd == 82 + hours * 2
+    assert the_budget(Scope.POOL, "b-id", policy, found).forecast.usd == hours
     cluster = the_budget(Scope.CLUSTER, "", policy, found).forecast
-    assert (cluster.trend, cluster.since) == (17 + hours * Decimal("1.5"), since)
+    assert cluster == Forecast(usd=130 + hours * 3, burn=Decimal(3), since=since)
 
 
-def test_a_team_has_a_burn_and_a_pace_of_its_own() -> None:
-    pod = a_pod("runs", phase=PodPhase.RUNNING, node="n1", labels={"team": "research"})
-    since = NOW - timedelta(hours=9)
-    given = spent(17, teams={"research": Decimal(5)}, seeded=Decimal(12), seen_since=since)
+def test_a_team_has_a_burn_of_its_own() -> None:
+    since = NOW - timedelta(hours=39)
+    given = spent(32, teams={"research": Decimal(20)}, seeded=Decimal(12), seen_since=since)
     policy = a_policy(budget=a_budget(teams={"research": MUCH}))
-    found = facts(a_state(a_busy_node(pods=(pod,))), spend=given)
-    team = the_budget(Scope.TEAM, "research", policy, found).forecast
-    hours = Decimal(252)
-    assert (team.burn, team.trend) == (17 + hours * PRICE, 17 + hours * Decimal("0.5"))
+    team = the_budget(Scope.TEAM, "research", policy, facts(a_state(a_busy_node()), spend=given)).forecast
+    assert team == Forecast(usd=32 + 252 * Decimal("0.5"), burn=Decimal("0.5"), since=since)
 
 
-def test_what_an_account_has_beside_nodes_goes_on_at_the_months_pace_in_both_forecasts() -> None:
+def test_what_an_account_has_beside_nodes_goes_on_at_the_months_mean() -> None:
     policy = a_policy(budget=a_budget(account_usd=MUCH))
-    given = spent(10, account=Decimal(10 + 469), seen={"l40s-id": Decimal(10)}, seen_since=NOW - timedelta(hours=9))
+    given = spent(40, account=Decimal(40 + 469), seen={"l40s-id": Decimal(40)}, seen_since=NOW - timedelta(hours=39))
     found = views(facts(a_state(a_busy_node()), spend=given), policy)
     account, cluster = found.of(Scope.ACCOUNT), found.of(Scope.CLUSTER)
     assert account is not None and cluster is not None  # noqa: PT018 (for the type checker)
     beside = 469 + Decimal(252)  # 469 hours have started since the month did
-    assert account.forecast.burn == (cluster.forecast.burn or 0) + beside
-    assert account.forecast.trend == (cluster.forecast.trend or 0) + beside
+    assert account.forecast.usd == (cluster.forecast.usd or 0) + beside
     assert account.reserved == cluster.reserved  # only nodes are reserved for
 
 

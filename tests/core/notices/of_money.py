@@ -8,7 +8,7 @@ from functools import cache
 
 from receiver.core.explain.samples import PoolMinutes
 from receiver.core.model.charges import Charge, Charged
-from receiver.core.model.model import Facts, Spend
+from receiver.core.model.model import Facts
 from receiver.core.model.policy import BudgetChange, Policy, Scope
 from receiver.core.money.budget import Intent, views
 from receiver.core.money.reconciliation import compare
@@ -41,7 +41,7 @@ def _line(spent: str, *, told: str = "", policy: Policy = POLICY, **more: object
 
 
 def _team_line() -> Notice:
-    spend = Spend(month="2026-11", usd=Decimal("2120.45"), teams={"vision": Decimal("644.10")})
+    spend = replace(known(pool_of()).spend, teams={"vision": Decimal("644.10")})
     found = money_notices.budget_lines(views(_running("0", spend=spend), POLICY), {}, NOW)
     return next(n for n in found if n.topic == "budget:team:vision")
 

@@ -2,17 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
+from receiver.core.explain.explain import fates
 from receiver.core.model.actions import Action, Decision, Outcome, OutcomeKind, Victim, VictimStage
 from receiver.core.model.model import Drift, Facts, Node, PoolState, Spend, Stage
 from receiver.core.model.pods import Pod
 from receiver.core.model.policy import Budget, Policy
 from receiver.core.notices.action_notices import Around, ended, instead_of
 from receiver.core.notices.concerns import concerns, good_news, notices_of
-from receiver.core.notices.notice import Notice, Seen
+from receiver.core.notices.notice import Notice, Seen, behind
 from receiver.core.scaling.assign import Assignment
 from receiver.core.scaling.decide import plan
 from tests.core.builders import MINUTE, NOW, a_busy_node, a_node, a_pod, a_policy, a_pool, a_state, facts, run
@@ -38,9 +39,15 @@ def pool_of(*nodes: Node, **changes: Any) -> PoolState:
 
 
 def known(*states: PoolState, spent: str = "2120.45", **changes: Any) -> Facts:
-    """What is known: *states* (an empty H100 pool unless one is given), and what the month has cost."""
+    """What is known: *states* (an empty H100 pool unless one is given), and what the month has cost since it began."""
     pools = states if any(s.pool == H100.id for s in states) else (*states, a_state(pool=H100.id))
-    spend = Spend(month="2026-11", usd=Decimal(spent), teams={"vision": Decimal("610.20")})
+    spend = Spend(
+        month="2026-11",
+        usd=Decimal(spent),
+        teams={"vision": Decimal("610.20")},
+        seen={L40S.id: Decimal(spent)},
+        seen_since=datetime(2026, 11, 1, tzinfo=UTC),
+    )
     return facts(*pools, **{"spend": spend, **changes})
 
 
@@ -62,15 +69,17 @@ def all_seen(
     reopened: Mapping[str, datetime] | None = None,
 ) -> Seen:
     """What concerns are found in after a step on *found*."""
-    assignment, decisions = run(found, policy)
+    assignment, by_name = run(found, policy)
+    decisions = {p.id: by_name[p.name] for p in policy.pools}
     return Seen(
         facts=found,
         assignment=assignment,
-        decisions={p.id: decisions[p.name] for p in policy.pools},
+        decisions=decisions,
         policy=policy,
         drifts=drifts or {},
         numbers={},
         reopened=reopened or {},
+        behind=behind((fate for _, fate in fates(found, assignment, decisions, policy)), assignment),
     )
 
 

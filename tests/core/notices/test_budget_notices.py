@@ -1,16 +1,16 @@
 """What people are told of budgets: each line once, and the all-clear once it is behind."""
 
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
 from receiver.core.model.policy import Budget, BudgetChange, Scope
-from receiver.core.money.budget import Budgets, BudgetStage, BudgetView, stage_of
+from receiver.core.money.budget import Budgets, BudgetStage, BudgetView, Forecast, stage_of
 from receiver.core.notices.money_notices import budget_lines
-from receiver.core.notices.notice import Notice
+from receiver.core.notices.notice import Notice, Severity
 from tests.core.builders import NOW
 
 
@@ -145,3 +145,25 @@ def test_a_key_of_an_older_version_is_no_reason_to_be_silent() -> None:
     told.topics["budget:cluster:"] = ("2026-11:hold", NOW)
     assert len(told.step(a_view(80))) == 1
     assert BudgetStage.HOLD in told.topics["budget:cluster:"][0]
+
+
+@pytest.mark.parametrize("spent", [80, 100])
+def test_a_line_wakes_a_person_only_if_the_budget_keeps_work_waiting(spent: int) -> None:
+    view = a_view(spent)
+    [calm] = budget_lines(Budgets(views=(view,)), {}, NOW)
+    [waits] = budget_lines(Budgets(views=(view,)), {}, NOW, refusing={view.key})
+    assert (calm.severity, waits.severity) == (Severity.WARNING, Severity.FAILURE)
+
+
+@pytest.mark.parametrize(
+    ("burn", "said"),
+    [
+        ("2", "at 80% (USD 80.00), reached at the month's average rate at 2026-11-21 00:00 UTC, it stops"),
+        ("0.1", "at 80% (USD 80.00) it stops"),  # not in this month
+        (None, "at 80% (USD 80.00) it stops"),
+    ],
+)
+def test_the_warning_says_when_the_next_line_is_reached_by_the_forecasts_rate(burn: str | None, said: str) -> None:
+    ahead = Forecast(burn=None if burn is None else Decimal(burn))
+    [notice] = Told().step(a_view(56, forecast=ahead, ends_at=NOW + timedelta(days=5)))
+    assert f"Next: growth goes on; {said}." in notice.body

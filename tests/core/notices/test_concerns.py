@@ -1,15 +1,16 @@
 """What needs a person, as pages show it at once, also where no message is sent."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 
 import pytest
 
 from receiver.core.model.model import Backoff, Drift, Facts, Rights, Source, SourceState, Spend, Stage, never_asked
-from receiver.core.model.policy import Budget, Policy
+from receiver.core.model.policy import Approval, Budget, Fallback, Policy
 from receiver.core.model.signals import SignalAction
 from receiver.core.notices.concerns import concerns
-from receiver.core.notices.notice import Concern, Level
+from receiver.core.notices.notice import Concern, Level, Severity
 from tests.core.builders import (
     MINUTE,
     NOW,
@@ -76,7 +77,7 @@ def test_rights_that_are_missing_or_unknown_are_shown(rights: Rights | None, lev
 def test_a_budget_past_a_line_says_what_that_stops() -> None:
     known = facts(a_state(), spend=Spend(month="2026-11", usd=Decimal(85)))
     concern = the_one(known, a_policy(budget=Budget(monthly_usd=Decimal(100))))
-    assert (concern.kind, concern.level, concern.topic) == ("budget_hold", Level.BAD, "")
+    assert (concern.kind, concern.level, concern.topic) == ("budget_hold", Level.WARN, "")
     assert "nothing grows except for passing priority classes" in concern.doing
 
 
@@ -89,12 +90,12 @@ def test_a_pool_that_backs_off_says_why_and_when_it_is_tried_again() -> None:
 def test_a_node_that_is_requested_and_not_listed_is_shown_when_its_time_is_over() -> None:
     assert found(facts(a_state(required=1, required_since=ago(4)))) == []
     [concern] = found(facts(a_state(required=1, required_since=ago(21))))
-    assert (concern.kind, concern.level) == ("stuck", Level.BAD)
+    assert (concern.kind, concern.level) == ("stuck", Level.WARN)
 
 
 def test_a_pool_whose_nodes_never_become_usable_says_what_is_tried() -> None:
     held = the_one(facts(a_state(provisioning=LATER)))
-    assert (held.what, held.level) == ("3 nodes in a row never became usable", Level.BAD)
+    assert (held.what, held.level) == ("3 nodes in a row never became usable", Level.WARN)
     assert held.doing.endswith("the next try is at 12:07 UTC")
     trial = the_one(facts(a_state(provisioning=Backoff(failures=1, until=ago(1), reason="l40s-3 boots"))))
     assert trial.doing.endswith("one node is on trial")
@@ -143,3 +144,90 @@ def test_counts_that_others_changed_within_a_day_stay_shown() -> None:
 
 def test_a_pool_without_a_price_is_shown() -> None:
     assert the_one(facts(a_state()), a_policy(a_pool(price_usd_per_hour=None))).kind == "no_price"
+
+
+STUCK = a_node("late", stage=Stage.INSTALLING, created_at=ago(25), allocatable={}, idle_since=None)
+BUDGET = a_policy(budget=Budget(monthly_usd=Decimal(100)))
+PAST = {usd: Spend(month="2026-11", usd=Decimal(usd)) for usd in (85, 101)}
+APPROVES = a_policy(a_pool(approval=Approval(growth_above_usd_per_hour=Decimal(1))))
+CAUSES = {
+    "budget_hold": (facts(a_state(), spend=PAST[85]), BUDGET, Level.WARN),
+    "budget_stop": (facts(a_state(), spend=PAST[101]), BUDGET, Level.WARN),
+    "out_of_stock": (facts(a_state(backoff=LATER)), a_policy(), Level.WARN),
+    "stuck": (facts(a_state(STUCK, required=1)), a_policy(), Level.WARN),
+    "never_usable": (facts(a_state(provisioning=LATER)), a_policy(), Level.WARN),
+    "silenced": (facts(a_state(silence=a_silence())), a_policy(), Level.NOTE),
+    "override": (facts(a_state(), overrides=(an_override("pause"),)), a_policy(), Level.NOTE),
+    "no_price": (facts(a_state()), a_policy(a_pool(price_usd_per_hour=None)), Level.WARN),
+    "rights_missing": (facts(a_state(), rights=never_asked(NOW)), a_policy(), Level.WARN),
+    "signal": (facts(a_state(), signals=(a_signal(SignalAction.PAUSE_SCALE_UP),)), a_policy(), Level.WARN),
+    "question": (facts(a_state(), questions=(a_question(),)), APPROVES, None),
+}
+
+
+@pytest.mark.parametrize("kind", CAUSES)
+def test_what_keeps_work_waiting_is_wrong_and_is_less_while_no_work_waits(kind: str) -> None:
+    known, policy, calm = CAUSES[kind]
+    waits = replace(known, waiting=(a_pod(),))
+    assert [c.level for c in found(known, policy) if c.kind == kind] == ([calm] if calm else [])
+    assert [c.level for c in found(waits, policy) if c.kind == kind] == [Level.BAD]
+
+
+def test_a_freeze_is_wrong_whether_or_not_work_waits() -> None:
+    frozen = facts(a_state(), signals=(a_signal(SignalAction.FREEZE, None),))
+    assert the_one(frozen).level is Level.BAD
+    assert {c.level for c in found(replace(frozen, waiting=(a_pod(),)))} == {Level.BAD}
+
+
+@pytest.mark.parametrize(
+    ("silent", "fallback", "levels"),
+    [
+        ([Source.CIVO], Fallback.NONE, [Level.BAD]),
+        ([Source.PROMETHEUS], Fallback.NONE, [Level.BAD]),
+        ([Source.PROMETHEUS], Fallback.KUBERNETES, [Level.WARN]),
+        ([Source.KUBERNETES], Fallback.NONE, [Level.WARN]),
+        ([Source.KUBERNETES, Source.PROMETHEUS], Fallback.KUBERNETES, [Level.BAD, Level.BAD]),
+        ([Source.ALERTMANAGER], Fallback.NONE, [Level.WARN]),
+        ([Source.HEARTBEAT], Fallback.NONE, [Level.WARN]),
+        ([Source.DCGM], Fallback.NONE, [Level.WARN]),
+    ],
+)
+def test_a_silent_source_is_wrong_if_nothing_grows_without_it(
+    silent: list[Source], fallback: Fallback, levels: list[Level]
+) -> None:
+    shown = found(facts(a_state(), sources=all_up(*silent)), a_policy(fallback=fallback))
+    assert [c.level for c in shown] == levels
+    assert all(("no GPU pool changes" in c.what) is (c.level is Level.BAD) for c in shown)
+
+
+@pytest.mark.parametrize(
+    ("spend", "budget", "levels"),
+    [
+        (Spend(month="2026-11", usd=Decimal(1), unknown="not read"), Budget(monthly_usd=Decimal(9)), [Level.BAD]),
+        (Spend(month="2026-11", usd=Decimal(1), unpriced=("a.size",)), Budget(monthly_usd=Decimal(9)), [Level.BAD]),
+        (Spend(month="2026-11", usd=Decimal(1)), Budget(monthly_usd=Decimal(9), teams={"a": Decimal(9)}), [Level.WARN]),
+    ],
+    ids=["of the cluster", "a price is missing", "of a team, with no work of it waiting"],
+)
+def test_an_unknown_spend_is_wrong_where_it_stops_all_growth(spend: Spend, budget: Budget, levels: list[Level]) -> None:
+    assert [c.level for c in found(facts(a_state(), spend=spend), a_policy(budget=budget))] == levels
+
+
+def test_the_budget_that_refuses_is_wrong_and_one_that_covers_the_work_is_not() -> None:
+    spend = Spend(month="2026-11", usd=Decimal(85), teams={"a": Decimal(9), "b": Decimal(9)})
+    policy = a_policy(budget=Budget(monthly_usd=Decimal(1000), teams={"a": Decimal(10), "b": Decimal(10)}))
+    shown = found(facts(a_state(), spend=spend, waiting=[a_pod(labels={"team": "a"})]), policy)
+    levels = {c.what: c.level for c in shown if c.kind == "budget_hold"}
+    assert levels == {
+        "Budget of team a is past its hold line": Level.BAD,
+        "Budget of team b is past its hold line": Level.WARN,
+    }
+
+
+def test_work_that_waits_at_the_configured_maximum_is_wrong_and_does_not_wake_a_person() -> None:
+    concern = the_one(facts(a_state(a_busy_node()), waiting=[a_pod()]), a_policy(a_pool(max_nodes=1)))
+    assert (concern.level, concern.severity) == (Level.BAD, Severity.WARNING)
+
+
+def test_a_pod_that_fits_no_pool_is_a_mistake_in_the_pod() -> None:
+    assert the_one(facts(a_state(), waiting=[a_pod(gpus=8)])).level is Level.WARN

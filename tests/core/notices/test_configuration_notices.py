@@ -9,7 +9,7 @@ from tests.core.notices.of_configuration import MISTAKES, accepted
 def test_a_refusal_is_shown_at_once_and_told_when_it_has_lasted() -> None:
     for since, told in ((NOW, False), (NOW - SETTLED, True)):
         [concern] = concerns_of(ConfigurationFile(at=since, mistakes=MISTAKES), NOW)
-        assert (bool(concern.topic), concern.level) == (told, "bad")
+        assert (bool(concern.topic), concern.level) == (told, "warn")
 
 
 def test_nothing_is_told_of_the_file_of_the_start() -> None:

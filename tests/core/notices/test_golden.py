@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from receiver.core.notices.notice import Cause
+from receiver.core.notices.notice import Cause, Severity
 from tests.core.notices.cases import CASES, GOLDEN, every_golden
 
 MOST_LINES, MOST_CHARACTERS = 12, 900  # one screen of a phone
@@ -41,3 +41,14 @@ def test_a_time_of_day_names_its_zone(name: str) -> None:
     said = CASES[name]()
     times = re.findall(r"\b\d\d:\d\d(?::\d\d)?\b(?!Z)(.{0,4})", f"{said.title}\n{said.body}")
     assert all(zone == " UTC" for zone in times)
+
+
+def test_only_what_keeps_work_waiting_wakes_a_person() -> None:
+    assert {name for name, case in CASES.items() if case().severity is Severity.FAILURE} == {
+        "held_by_an_alert",
+        "held_by_the_budget",
+        "held_by_the_price",
+        "out_of_stock_everywhere",
+        "prometheus_silent",
+        "rights_missing",
+    }

@@ -331,12 +331,12 @@ def test_the_third_revert_says_until_when_the_count_is_left_alone(way: tuple[int
 
 
 @pytest.mark.parametrize(("pool", "name"), [("l40s-id", "l40s"), ("gone-id", "gone-id")])
-def test_removals_that_stop_are_told_as_a_failure_with_their_reason(pool: str, name: str) -> None:
+def test_removals_that_stop_cost_money_and_do_not_wake_a_person(pool: str, name: str) -> None:
     backoff = Backoff(failures=1, until=NOW, reason="the count of 3 did not fall")
     notice = removals_stop(a_state(pool=pool), backoff, a_policy(), NOW)
     assert notice.title == f"GPU pool {name}: removals stop until 2026-11-20 12:00 UTC"
     assert notice.body.startswith("Why: the count of 3 did not fall.\n")
-    assert (notice.severity, notice.key) == (Severity.FAILURE, NOW.isoformat())
+    assert (notice.severity, notice.key) == (Severity.WARNING, NOW.isoformat())
 
 
 # --- law --------------------------------------------------------------------------------------------------

@@ -56,7 +56,7 @@ def test_a_team_reads_of_its_own_budget_alone() -> None:
 
 
 def test_a_budget_has_the_forecast_of_the_last_step_and_none_without_one() -> None:
-    foreseen = Forecast(burn=Decimal(900), trend=Decimal(800), since=at(3))
+    foreseen = Forecast(usd=Decimal(900), burn=Decimal(2), since=at(3))
     found = of(a_report(now=at(9.5), forecasts={(Scope.CLUSTER, ""): foreseen}))
     assert found["cluster budget"].forecast == foreseen
     assert found["budget of team vision"].forecast == Forecast()

@@ -1,11 +1,12 @@
 """Stories of silence: no data was read as no work, or as no end of it."""
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from receiver.core.model.model import Source
+from receiver.core.model.model import Source, Stage
 from receiver.core.notices.notice import Severity
 from receiver.ports import ClusterFacts, Store, TelemetryFacts, TryLater
 from receiver.replay.world.objects import WorldPool
@@ -218,3 +219,19 @@ def test_a_size_without_a_price_is_not_free(store: Store) -> None:
     life.run(10 * MINUTE)
     assert life.writes("resize") == []
     assert titles(life, "its price is unknown")
+
+
+def test_a_new_node_without_gpu_activity_raises_nothing_for_a_quarter_of_an_hour(store: Store) -> None:
+    life = Life(world=a_world(), policy=a_policy(), store=store)
+    life.world.faults.telemetry_gone = True
+    life.submit(a_job(duration=2 * HOUR))
+    life.run(40 * MINUTE, tick=MINUTE)
+    ages: dict[bool, set[timedelta]] = {True: set(), False: set()}
+    for facts in (stepped.facts for stepped in life.steps):
+        for node in facts.pools[0].of(Stage.USABLE):
+            assert node.usable_since is not None
+            ages[facts.sources[Source.DCGM].up].add(facts.at - node.usable_since)
+    assert max(ages[True]) < 15 * MINUTE <= min(ages[False])
+    assert titles(life, "DCGM") == [
+        "DCGM (GPU telemetry) does not answer: pods alone decide whether a node is busy or idle"
+    ]
