@@ -24,7 +24,7 @@ def test_every_budget_is_shown_with_its_forecast_and_who_set_it(url: str) -> Non
         "budgets of 2026-03",
         "BUDGET                       SPENT  RESERVED         OF  STAGE   FORECAST  AN HOUR",
         "cluster budget           $3,120.44   $412.80  $5,000.00  warn   $6,100.50    $7.25",
-        "budget of team research     $80.50     $2.58    $100.00  hold     $140.00  $0.2000",
+        "budget of team research     $80.50     $2.58    $100.00  hold     $140.00    $0.20",
         "Forecast: the average cost per hour since 2026-11-01 00:00 UTC continues.",
         "cluster budget: nothing grows until these have a price: an.g1.a100.kube.x8",
         "budget of team research: set for this month by ada: a deadline",
@@ -35,7 +35,7 @@ def test_a_forecast_that_needs_more_time_says_so(url: str, store: FakeStore) -> 
     young = a_picture()["budget"] | {"forecast_usd": None, "burn_usd_per_hour": None}
     store.picture = (a_picture(budgets=[young]), NOW)
     lines = budget(url, "show").stdout.splitlines()
-    assert lines[2].split()[-2:] == ["?", "?"]
+    assert lines[2].split()[-2:] == ["unknown", "unknown"]
     assert lines[3] == "Forecast: not known yet. It needs a day of costs, and has them since 2026-11-01 00:00 UTC."
 
 

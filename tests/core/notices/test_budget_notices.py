@@ -158,9 +158,9 @@ def test_a_line_wakes_a_person_only_if_the_budget_keeps_work_waiting(spent: int)
 @pytest.mark.parametrize(
     ("burn", "said"),
     [
-        ("2", "at 80% (USD 80.00), reached at the month's average rate at 2026-11-21 00:00 UTC, it stops"),
-        ("0.1", "at 80% (USD 80.00) it stops"),  # not in this month
-        (None, "at 80% (USD 80.00) it stops"),
+        ("2", "at 80% ($80.00), reached at the month's average rate at 2026-11-21 00:00 UTC, it stops"),
+        ("0.1", "at 80% ($80.00) it stops"),  # not in this month
+        (None, "at 80% ($80.00) it stops"),
     ],
 )
 def test_the_warning_says_when_the_next_line_is_reached_by_the_forecasts_rate(burn: str | None, said: str) -> None:

@@ -117,4 +117,4 @@ def test_the_budget_is_told_with_its_forecast() -> None:
         "Budget 2026-10: $1,200.00 of $5,000.00 spent; forecast $3,100.00 by the month's end."
     )
     unknown = replace(outlook, spent=None, forecast=None)
-    assert said(outlook=unknown).endswith("Budget 2026-10: An unknown amount of 5,000.00 spent.")
+    assert said(outlook=unknown).endswith("Budget 2026-10: An unknown amount of $5,000.00 spent.")
