@@ -435,6 +435,7 @@ class ConcernDocument(Published):
     pool: str = ""
     since: Moment | None = None
     why: str = ""
+    whose: Annotated[str, says("the work that it is about, with its teams")] = ""
     doing: str = ""
     todo: str = ""
     guide: str = ""

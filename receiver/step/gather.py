@@ -263,7 +263,7 @@ def _judged(
     reported = telemetry.coverage if telemetry is not None else {}
     seen = {state.pool: state for state in pools}
     blind = [p.name for p in policy.pools if p.id in seen and _is_blind(p, seen[p.id], reported.get(p.id, 0.0), now)]
-    detail = f"no activity reported for pools {', '.join(blind)}" if blind else ""
+    detail = f"no activity reported for {'pool' if len(blind) == 1 else 'pools'} {', '.join(blind)}" if blind else ""
     states[Source.DCGM] = SourceState(source=Source.DCGM, up=not blind, at=now, detail=detail)
     for source, state in states.items():
         old = before.sources.get(source) if before is not None else None

@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from receiver.core.model.actions import Change
+from receiver.core.model.configuration import ConfigurationFile
 from receiver.core.model.overrides import Override
 from receiver.core.model.policy import Policy, Pool
 from receiver.core.model.signals import HEARTBEAT_ALERT, Alert
@@ -105,6 +106,7 @@ class Life:
     alarms: FlakyAlarms = field(init=False)
     accounts: FlakyAccounts = field(init=False)
     told: ToldPods = field(default_factory=ToldPods)
+    file: ConfigurationFile = field(default_factory=ConfigurationFile)
     wrap_cloud: Any = None
     wrap_cluster: Any = None
     _beat_at: datetime | None = None
@@ -132,6 +134,7 @@ class Life:
             store=self.store,
             accounts=self.accounts,
             sizes=self.cloud,
+            file=lambda: self.file,
         )
 
     @property

@@ -113,6 +113,8 @@ def _news(action: Action, outcome: Outcome, pool: Pool | None, around: Around) -
             return Cause.GREW, change, Severity.SUCCESS, after
         case OutcomeKind.CONFIRMED:
             change = f"{action.from_count} -> {action.from_count - len(_gone(action))} nodes"
+            if {v.because for v in action.victims} == {Because.STUCK}:
+                return Cause.REMOVED_STUCK, f"{change}, never usable", Severity.WARNING, _next_node(around, outcome.at)
             return Cause.SHRANK, change, Severity.SUCCESS, "it grows again when GPU work waits"
         case OutcomeKind.OBSERVED:
             title = f"would go {change} (observing, nothing was changed)"
@@ -140,6 +142,14 @@ def _news(action: Action, outcome: Outcome, pool: Pool | None, around: Around) -
                 Severity.INFO,
                 "the next decision starts from what is found then",
             )
+
+
+def _next_node(around: Around, now: datetime) -> str:
+    """When another node is tried after one that never worked."""
+    failed = around.state.provisioning if around.state is not None else None
+    if failed is None or not now < failed.until:
+        return "one node at a time is tried until one works"
+    return f"the next node is tried at {wording.moment(failed.until, now)}"
 
 
 def _why(action: Action, outcome: Outcome, decision: Decision | None) -> str:
@@ -172,10 +182,10 @@ def _cost(action: Action, outcome: Outcome, pool: Pool | None, around: Around, t
 def _usable(pool: Pool, state: PoolState | None, now: datetime) -> str:
     late = wording.moment(now + pool.provision_timeout, now)
     if state is None or state.ready_in is None:
-        return f"usable by {late}; if not, a message says that it is stuck"
+        return f"usable by {late}; if not, a message follows"
     about = wording.moment(now + state.ready_in, now)
     usual = f"usable in about {wording.minutes(state.ready_in)} min ({about})"
-    return f"{usual}; if not by {late}, a message says that it is stuck"
+    return f"{usual}; if not by {late}, a message follows"
 
 
 def _tried_again(action: Action, outcome: Outcome, around: Around) -> str:

@@ -40,6 +40,8 @@ def concerns(seen: Seen) -> Iterator[Concern]:
                 what=f"{signal.alertname} fires: {LOUD[signal.action]}{f' in {pool.name}' if pool else ''}",
                 since=signal.starts_at,
                 doing="this ends when the alert does",
+                todo="To end it: fix what the alert reports, or silence it by its name:"
+                f" amtool silence add alertname={signal.alertname}",
                 guide=f"runbooks/{signal.alertname}.md",
             )
     yield from _misfits(seen)
@@ -162,8 +164,10 @@ def titled(source: Any) -> str:
 
 def _sources(seen: Seen) -> Iterator[Concern]:
     silent = [state.source for state in seen.facts.sources.values() if not state.up]
+    waiting = wording.whose(wording.asked_by(seen.facts.waiting, seen.policy))
     for state in seen.facts.sources.values():
-        if state.up or not state.configured:
+        through_prometheus = state.source is Source.DCGM and Source.PROMETHEUS in silent
+        if state.up or not state.configured or through_prometheus:
             continue
         known = source_guide(state.source, seen.policy, silent)
         told = state.since is not None and seen.now - state.since >= SILENT_FOR
@@ -174,6 +178,7 @@ def _sources(seen: Seen) -> Iterator[Concern]:
             what=f"{known.title} does not answer: {known.stops}",
             since=state.since,
             why=state.detail or "no answer",
+            whose=waiting if known.level is Level.BAD else "",
             cost=f"all pools together {dollars(sum(priced, Decimal(0)))} an hour",
             doing="; ".join(part for part in (known.goes_on, "running nodes stay") if part)
             + ". A message follows when it answers again",

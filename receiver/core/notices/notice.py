@@ -44,6 +44,7 @@ class Cause(StrEnum):
     GROWTH_FAILED = "growth_failed", f"{ODD}#civo-refuses"
     OUT_OF_STOCK = "out_of_stock", "runbooks/GpuPoolOutOfStock.md"
     REMOVAL_STOPPED = "removal_stopped", f"{ODD}#removals-have-stopped"
+    REMOVED_STUCK = "removed_stuck", "runbooks/GpuScaleUpStuck.md"
     WITHDRAWN = "withdrawn", "how-it-decides.md#one-step"
     HELD = "held", "runbooks/GpuPodsPending.md"
     MISFIT = "misfit", f"{ODD}#no-pool-can-hold-a-pod"

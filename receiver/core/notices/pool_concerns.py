@@ -11,7 +11,9 @@ from receiver.core.model.overrides import sentence
 from receiver.core.model.pods import Pod, PodPhase, Workload
 from receiver.core.model.policy import Pool
 from receiver.core.model.text import cut, lasting, listed, some
+from receiver.core.money.budget import BudgetStage
 from receiver.core.notices import wording
+from receiver.core.notices.action_notices import instead_of
 from receiver.core.notices.notice import GUIDES, Cause, Concern, Level, Seen, Severity
 from receiver.core.scaling.approval import is_wanted
 from receiver.core.scaling.assign import Wanted
@@ -82,6 +84,7 @@ def _drifted(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern]:
     )
 
 
+LOOK_AT_NODES = "Look at: the instance at Civo, kubectl describe node, the GPU operator's pods"
 STAGES = {
     Stage.BUILDING: "Civo still builds it",
     Stage.BOOTING: "built, but not Ready in Kubernetes",
@@ -92,7 +95,8 @@ STAGES = {
 
 def _stuck(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern]:
     """Nodes that did not become usable in time, or broke for as long: they cost money and run nothing."""
-    names = (*stuck_on_the_way(pool, state, seen.now), *(n.name for n in lost_nodes(pool, state, seen.now)))
+    lost = [n.name for n in lost_nodes(pool, state, seen.now) if not n.busy]  # `_unclear_nodes` tells of a busy one
+    names = (*stuck_on_the_way(pool, state, seen.now), *lost)
     level = seen.level("provisioning_works", "dead_nodes", pool=pool.id)
     failed = state.provisioning
     held = failed is not None and failed.holds(seen.now, LONGEST_PROVISIONING_BACKOFF)
@@ -110,7 +114,7 @@ def _stuck(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern]:
             cost=f"{wording.an_hour(pool, sum(n.name in names for n in state.living))} for nothing; {left}",
             doing=f"a node that nothing runs on is removed by name. The pool buys {instead};"
             " other pools that fit take the work",
-            todo="Look at: the instance at Civo, kubectl describe node, the GPU operator's pods",
+            todo=LOOK_AT_NODES,
             topic=f"stuck:{pool.id}",
             key=",".join(names),
         )
@@ -125,12 +129,14 @@ def _stuck(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern]:
         )
     if failed is not None and not names:
         until = f"the next try is at {wording.moment(failed.until, seen.now)}" if held else "one node is on trial"
+        in_a_row = "a new node" if failed.failures == 1 else f"{failed.failures} new nodes in a row"
         yield Concern(
             kind="never_usable",
             level=level,
-            what=f"{some(failed.failures, 'node')} in a row never became usable",
+            what=f"{in_a_row} never became usable",
             why=wording.named(failed.reason, seen.policy),
             doing=f"one node at a time is tried until one works; {until}",
+            todo=LOOK_AT_NODES,
             guide=GUIDES[Cause.STUCK],
         )
 
@@ -148,7 +154,11 @@ def _waits(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iterator
         reason = cut(said, LONGEST_REASON)
         if wait.kind is WaitKind.BACKOFF and wait.direction is Direction.GROW:
             kind, short = SCARCE.get(shortage_of(wait.reason), (Cause.GROWTH_FAILED, reason))
-            doing = f"other pools that fit take the work meanwhile; the next try is at {until}"
+            instead = instead_of(pool, wanted, seen.facts, seen.policy)
+            doing = f"the next try is at {until}"
+            if wanted.asking:
+                waits_for = f"{listed(instead)} can take the work" if instead else "no other pool can take the work"
+                doing = f"{doing}; meanwhile {waits_for}"
             level = seen.level("not_backing_off", pool=pool.id)
             yield Concern(kind=kind, level=level, what=f"cannot grow: {short}", doing=doing)
         elif wait.kind is WaitKind.BACKOFF:
@@ -199,6 +209,7 @@ def _held(pool: Pool, wanted: Wanted, seen: Seen) -> Iterator[Concern]:
     doing = f"it waits. What would change that: {'; or '.join(ways)}" if ways else "it waits"
     if reason.rule == "gangs_whole":
         doing = "it waits until there is room for all of them at once"
+    stopped = reason.rule == "within_budget" and any(r.view.stage is BudgetStage.STOP for r in wanted.uncovered)
     grows = decision.target > decision.present
     how_far = f"grows to {some(decision.target, 'node')} only" if grows else "does not grow"
     yield Concern(
@@ -211,7 +222,7 @@ def _held(pool: Pool, wanted: Wanted, seen: Seen) -> Iterator[Concern]:
         whose=wording.whose(asking),
         cost=wording.costs(pool, seen.assignment.budgets, decision.target, teams=wording.teams_asking(asking)),
         doing=doing,
-        guide=guide(reason.rule),
+        guide=GUIDES[Cause.BUDGET_STOP] if stopped else guide(reason.rule),
         decision=seen.numbers.get(pool.id),
         topic=f"held:{pool.id}:{reason.rule}",  # a topic of its own: rules that take turns are no news
         key=f"{decision.at:%Y-%m-%d}",
@@ -293,20 +304,37 @@ def _unclear_nodes(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern
     """Nodes that are neither busy nor idle, and those that belong to no instance that Civo lists, while instances seem
     to have no node."""
     for node in state.living:
-        spells = [(node.unknown_since, "its GPUs are in use, but no GPU pod holds them")]
+        describe = f"Look at: kubectl describe node {node.name}"
+        spells = [
+            (
+                node.unknown_since,
+                f"cannot tell whether {node.name} is idle",
+                "its GPUs are in use, but no GPU pod holds them",
+                "the node is kept until that is resolved",
+                f"{describe}; nvidia-smi on it shows processes outside pods",
+            )
+        ]
         if node.stage is Stage.BROKEN and node.busy:  # one that nothing runs on is removed, and told as such
-            spells.append((node.lost_at, "it was usable and is no longer Ready, or lost its GPUs"))
-        for since, happened in spells:
+            spells.append(
+                (
+                    node.lost_at,
+                    f"broken under work: {node.name}",
+                    "it is not Ready, or has lost its GPUs",
+                    "the node is kept while a GPU pod is bound to it",
+                    f"{describe}. If it stays so, delete its GPU pods: it is then removed, and they get another",
+                )
+            )
+        for since, what, happened, doing, todo in spells:
             if since is None or seen.now - since < seen.policy.unknown_after:
                 continue
             yield Concern(
                 kind=Cause.UNKNOWN,
-                what=f"cannot tell whether {node.name} is idle",
+                what=what,
                 why=f"since {wording.moment(since, seen.now)} {happened}",
                 whose=wording.whose(wording.asked_by(node.pods, seen.policy)),
                 cost=wording.an_hour(pool, 1),
-                doing="the node is kept until that is resolved",
-                todo=f"Look at: kubectl describe node {node.name}; nvidia-smi on it shows processes outside pods",
+                doing=doing,
+                todo=todo,
                 topic=f"unknown:{node.instance}",
                 key=since.isoformat(),
             )
@@ -346,7 +374,8 @@ def _usable_nodes(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern]
         if idle and node.cordoned_by is CordonedBy.SOMEONE:
             yield Concern(
                 kind=Cause.CORDONED,
-                what=f"idle node {node.name} is cordoned, not by the autoscaler",
+                what=f"idle and cordoned: {node.name}",
+                why="a person or another system cordoned it",
                 cost=f"{wording.an_hour(pool, 1)} for nothing",
                 doing="no work can start on it, it is never removed, and waiting work gets another node",
                 todo=f"To return it: kubectl uncordon {node.name}; if it is broken, delete its instance at Civo",

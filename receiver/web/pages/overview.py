@@ -123,7 +123,8 @@ def _published(scene: Scene) -> Iterator[ShownConcern]:
     for concern in scene.found.concerns:
         pool = scene.policy.pool(concern.pool)
         lasts = f"For {span((scene.now - concern.since).total_seconds())}" if concern.since is not None else ""
-        said = (lasts, with_names(concern.why, names), with_names(concern.doing, names))
+        why, doing = (with_names(part, names) for part in (concern.why, concern.doing))
+        said = (lasts, why, concern.whose and f"for {concern.whose}", doing)
         yield ShownConcern.of(
             concern,
             what=with_names(concern.what, names),

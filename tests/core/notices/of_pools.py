@@ -192,6 +192,9 @@ CASES: Mapping[str, Callable[[], Notice]] = {
     "unknown": lambda: _warned(
         known(pool_of(a_node("l40s-2", unknown_since=NOW - 16 * MINUTE, idle_since=None, was_usable=True)))
     ),
+    "removed_stuck": lambda: told_of(
+        known(pool_of(busy(), late())), OutcomeKind.CONFIRMED, "1 node removed, 1 left", gone=True
+    ),
     "cordoned": lambda: _warned(
         known(pool_of(a_node("l40s-2", idle_since=NOW - 16 * MINUTE, cordoned_by=CordonedBy.SOMEONE)))
     ),

@@ -84,7 +84,7 @@ def test_a_budget_past_a_line_says_what_that_stops() -> None:
 def test_a_pool_that_backs_off_says_why_and_when_it_is_tried_again() -> None:
     concern = the_one(facts(a_state(backoff=LATER)))
     assert (concern.kind, concern.what) == ("out_of_stock", "cannot grow: Civo has no GPU of its kind free")
-    assert concern.doing == "other pools that fit take the work meanwhile; the next try is at 12:07 UTC"
+    assert concern.doing == "the next try is at 12:07 UTC"
 
 
 def test_a_node_that_is_requested_and_not_listed_is_shown_when_its_time_is_over() -> None:
@@ -95,7 +95,7 @@ def test_a_node_that_is_requested_and_not_listed_is_shown_when_its_time_is_over(
 
 def test_a_pool_whose_nodes_never_become_usable_says_what_is_tried() -> None:
     held = the_one(facts(a_state(provisioning=LATER)))
-    assert (held.what, held.level) == ("3 nodes in a row never became usable", Level.WARN)
+    assert (held.what, held.level) == ("3 new nodes in a row never became usable", Level.WARN)
     assert held.doing.endswith("the next try is at 12:07 UTC")
     trial = the_one(facts(a_state(provisioning=Backoff(failures=1, until=ago(1), reason="l40s-3 boots"))))
     assert trial.doing.endswith("one node is on trial")
