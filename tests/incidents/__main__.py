@@ -1,4 +1,4 @@
-"""Print the incidents as a table: the first screen, and the message that it ended with: ``python -m tests.incidents``."""
+"""Print the incidents as a table, the first screen and the last message of each: ``python -m tests.incidents``."""
 
 import sys
 
