@@ -33,7 +33,7 @@ class SummaryDocument(Published):
     month: Month | None = None
     spent_usd: Usd | None = None
     monthly_usd: Annotated[Usd | None, says("the cluster's allowance")] = None
-    forecast_usd: Annotated[Usd | None, says("the month's end, by the higher forecast")] = None
+    forecast_usd: Annotated[Usd | None, says("of the month; null in its first day")] = None
     stage: Annotated[str, word(BudgetStage)] | None = None
 
     @classmethod
