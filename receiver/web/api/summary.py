@@ -55,11 +55,11 @@ class SummaryDocument(Published):
             monthly_usd=money.monthly_usd,
             forecast_usd=found.budget.forecast_usd if found.budget else None,
             stage=money.stage,
-            **(figures(found.pools, found.waiting, found.waiting_total)._asdict() if stepped else {}),
+            **(totals(found.pools, found.waiting, found.waiting_total)._asdict() if stepped else {}),
         )
 
 
-class Figures(NamedTuple):
+class PoolTotals(NamedTuple):
     """What people look for first, of some pools; None where a part of it is not known."""
 
     gpus_paid: int | None
@@ -69,11 +69,11 @@ class Figures(NamedTuple):
     usd_per_hour: Decimal | None
 
 
-def figures(pools: Sequence[PoolDocument], pods: Sequence[WaitingPod], pods_total: int | None) -> Figures:
+def totals(pools: Sequence[PoolDocument], pods: Sequence[WaitingPod], pods_total: int | None) -> PoolTotals:
     """Return the figures of *pools*, and of the waiting *pods* if they are all of *pods_total*."""
     prices = [(pool.required, pool.price_usd_per_hour) for pool in pools]
     known = [required * price for required, price in prices if required is not None and price is not None]
-    return Figures(
+    return PoolTotals(
         gpus_paid=_gpus(pools, "required"),
         gpus_busy=_gpus(pools, "busy"),
         gpus_waiting=sum(pod.gpus for pod in pods) if len(pods) == pods_total else None,

@@ -20,7 +20,7 @@ from receiver.ports import Arrival, DecisionFilter, StoredAction, StoredDecision
 from receiver.reports.state import scaling_state, unseen
 from receiver.web.api.documents import DecisionDocument
 from receiver.web.api.request_parts import invalid, pool_called
-from receiver.web.api.summary import figures
+from receiver.web.api.summary import totals
 from receiver.web.pages.decisions import steps
 from receiver.web.pages.overview import concerns, page_of, scene_of, usable_in
 from receiver.web.pages.show import node_name
@@ -284,7 +284,7 @@ def add_pool_page(routes: Blueprint, parts: WebParts) -> None:
             entry=entry,
             concerns=[c for c in concerns(scene) if any(pool_id == wanted.id for pool_id, _ in c.pools)],
             usable_in=usable_in(entry, now),
-            sums=figures([entry], pods, len(pods))._replace(gpus_waiting=entry.pending_gpus) if entry else None,
+            sums=totals([entry], pods, len(pods))._replace(gpus_waiting=entry.pending_gpus) if entry else None,
             latest=latest,
             steps=list(steps(latest, parts.guide)) if latest else [],
             nodes=nodes[:NODES],
