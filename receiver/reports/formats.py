@@ -60,7 +60,7 @@ def _fact(label: str, said: str) -> str:
 
 
 def _head(report: Row) -> Iterator[str]:
-    whose = "everybody" if report["team"] is None else f"team {report['team'] or '(no label)'}"
+    whose = "all teams" if report["team"] is None else f"team {report['team'] or '(no label)'}"
     state = "complete" if report["complete"] else f"so far, until {minute(report['until'])}"
     if report["over"] and not report["complete"]:
         state = "over, not complete"

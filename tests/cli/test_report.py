@@ -49,12 +49,12 @@ def report(url: str, *arguments: str) -> Result:
 def test_text_is_what_one_gets_unasked(url: str) -> None:
     done = report(url, "--month", "2026-10")
     assert (done.exit_code, done.stderr) == (0, "")
-    assert done.stdout.startswith("GPU report 2026-10 - everybody - complete\n")
+    assert done.stdout.startswith("GPU report 2026-10 - all teams - complete\n")
     assert max(len(line) for line in done.stdout.splitlines()) <= 80
 
 
 def test_without_a_month_it_is_the_current_one(url: str) -> None:
-    assert report(url).stdout.startswith("GPU report 2026-11 - everybody - so far, until 2026-11-03 00:00 UTC")
+    assert report(url).stdout.startswith("GPU report 2026-11 - all teams - so far, until 2026-11-03 00:00 UTC")
 
 
 def test_every_format_tells_the_same_amount(url: str) -> None:

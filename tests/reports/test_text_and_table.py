@@ -76,7 +76,7 @@ def test_long_names_do_not_widen_a_line_and_keep_both_their_ends() -> None:
 
 def test_the_first_screen_says_what_was_spent_and_what_lay_idle() -> None:
     said = text(small().report())
-    assert "GPU report 2026-10 - everybody - complete" in said
+    assert "GPU report 2026-10 - all teams - complete" in said
     assert "cost                $10.32 for 8.0 GPU-hours" in said
     assert "budget              $10.32 of $5,000.00 (0 %): ok" in said
     assert "  used                     $5.16        4.0 h  held, not observed idle" in said
@@ -95,7 +95,7 @@ def test_the_first_screen_says_what_was_spent_and_what_lay_idle() -> None:
 def test_a_month_that_was_seen_in_part_says_so(observed_from: datetime | None, words: str) -> None:
     found = replace(small().report(), complete=False, observed_from=observed_from)
     said = text(found)
-    assert "GPU report 2026-10 - everybody - over, not complete" in said
+    assert "GPU report 2026-10 - all teams - over, not complete" in said
     assert words in said
 
 
@@ -117,7 +117,7 @@ def test_a_month_without_anything_can_be_read() -> None:
 
 def test_a_month_under_way_says_until_when() -> None:
     month = small(lives=[a_life(lasts=None)])
-    assert "everybody - so far, until 2026-10-01 07:30 UTC" in text(month.report(now=at(7.5)))
+    assert "all teams - so far, until 2026-10-01 07:30 UTC" in text(month.report(now=at(7.5)))
 
 
 def test_what_was_spent_before_the_ledger_began_is_a_line_and_a_row() -> None:

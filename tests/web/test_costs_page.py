@@ -94,7 +94,7 @@ def test_the_page_says_what_the_text_says(client: FlaskClient) -> None:
     found = document(client)
     for amount in (found["usd"], found["idle"]["usd"], found["paid_for"]["unallocated"]["usd"]):
         assert f"${Decimal(amount):,.2f}" in said
-    assert "Costs of October 2026: everybody" in said
+    assert "Costs of October 2026: all teams" in said
     assert "1000 requests" in said
     assert "experiment: unknown, its query gave no value for this month" in said
 
@@ -119,7 +119,7 @@ def test_names_are_escaped_on_the_page_and_in_the_file() -> None:
 def test_the_file_stands_alone() -> None:
     html = standalone({**document(client_of(a_month())), "cluster_name": "prod-lon1"}, "0.1.0")
     well_formed(html)
-    assert "<title>Costs of October 2026, everybody – GPU autoscaler · prod-lon1</title>" in html
+    assert "<title>Costs of October 2026, all teams – GPU autoscaler · prod-lon1</title>" in html
     assert "Costs of October 2026" in html
     assert "<style>" in html
     assert not [a for tag, a in Page(html).elements if tag in {"link", "script", "img"} or "href" in a or "src" in a]

@@ -238,7 +238,7 @@ def _budgets(seen: Seen) -> Iterator[Concern]:
     """Budgets past a line, or of unknown spend; `money_notices` sends a message once per line."""
     refusing = seen.refusing()
     for view in seen.assignment.budgets.views:
-        level = Level.BAD if view.key in refusing else Level.WARN
+        level = Level.BAD if view.key in refusing and view.stage is not BudgetStage.WARN else Level.WARN
         fault = Level.BAD if view.scope in (Scope.ACCOUNT, Scope.CLUSTER) else level  # nothing grows without it
         if view.unknown:
             yield Concern(

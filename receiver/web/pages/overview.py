@@ -57,10 +57,13 @@ def scene_of(parts: WebParts) -> Scene:
     return Scene(found, at, parts.clock.now(), parts.heartbeat(), parts.policy, parts.store.undelivered())
 
 
-def concerns(scene: Scene) -> list[ShownConcern]:
-    """Return everything that needs attention, the worst first; what several pools share is listed once."""
+def concerns(scene: Scene, pool: str | None = None) -> list[ShownConcern]:
+    """Return everything that needs attention, or what is about *pool* (an id), the worst first; what several pools
+    share is listed once."""
     by_cause: dict[tuple[str, str], ShownConcern] = {}
     for concern in (*_ourselves(scene), *_published(scene)):
+        if pool is not None and pool not in (found for found, _ in concern.pools):
+            continue
         key = (concern.kind, concern.what)
         before = by_cause.get(key)
         if before is None:

@@ -282,7 +282,7 @@ def add_pool_page(routes: Blueprint, parts: WebParts) -> None:
             **page_of(scene, parts),
             pool=wanted,
             entry=entry,
-            concerns=[c for c in concerns(scene) if any(pool_id == wanted.id for pool_id, _ in c.pools)],
+            concerns=concerns(scene, wanted.id),
             usable_in=usable_in(entry, now),
             sums=totals([entry], pods, len(pods))._replace(gpus_waiting=entry.pending_gpus) if entry else None,
             latest=latest,

@@ -103,6 +103,14 @@ def with_names(text: Any, names: Mapping[str, str]) -> str:
     return shown
 
 
+def with_code(text: Any) -> Markup:
+    """Return *text* with each part between backticks as code."""
+    parts = [escape(part) for part in str(text or "").split("`")]
+    if len(parts) % 2 == 0:  # a backtick without another
+        return escape(text)
+    return Markup().join(Markup("<code>{}</code>").format(part) if n % 2 else part for n, part in enumerate(parts))
+
+
 OWN_NAMES = (
     ago,
     assumed,
@@ -119,6 +127,7 @@ OWN_NAMES = (
     some,
     stamp,
     standstill,
+    with_code,
 )
 FILTERS: dict[str, Callable[..., Any]] = {function.__name__: function for function in OWN_NAMES}
 FILTERS |= {"moment": minute, "usd": dollars}
