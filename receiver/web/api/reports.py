@@ -14,6 +14,7 @@ from receiver.core.money.budget import Month, burn, month_of
 from receiver.core.report.lines import pieces, told_by
 from receiver.reports.document import EVERYBODY, ReportDocument, scope_of
 from receiver.reports.focus import as_focus
+from receiver.reports.formats import PAID_FOR
 from receiver.reports.monthly import costs_of, report_of
 from receiver.web.api.documents import CostsDocument, CostsLine
 from receiver.web.api.request_parts import invalid
@@ -132,6 +133,7 @@ def _shown(document: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "report": document,
         "cluster_name": document.get("cluster_name", ""),
+        "paid_for": PAID_FOR,
         "title": f"{first:%B %Y}",
         "before": f"{first - timedelta(days=1):%Y-%m}",
         "after": f"{first + timedelta(days=length):%Y-%m}" if document["over"] else None,
