@@ -82,10 +82,13 @@ class LiveConfiguration:
                 settings = load_file(self._path, self._noted)
                 if mistakes := list(self._refuses(settings.configuration)):
                     raise ConfigError(mistakes)
+                return self._accept(settings)
             except ConfigError as error:
                 self._refuse(tuple(str(mistake) for mistake in error.mistakes))
-                return False
-            return self._accept(settings)
+            except Exception as error:  # a bug: what is not in force must not look as if it were
+                log.exception("configuration not read")
+                self._refuse((f"the file could not be read ({type(error).__name__}); the log has more",))
+            return False
 
     def _noted(self, file: File) -> bytes:
         """Return the content of *file*, noted so that a later change of it is seen."""
@@ -165,7 +168,7 @@ def _items(value: Any, at: Path) -> Mapping[str, tuple[str, Any]] | None:
     """Return the items of *value* by what identifies them, each with what people call it; None if nothing does."""
     if isinstance(value, dict):
         return {key: (key, item) for key, item in value.items()}
-    if isinstance(value, tuple) and at and at[-1] in _ID:
+    if isinstance(value, tuple) and at and at[-1] in _ID and all(isinstance(item, Section) for item in value):
         return {getattr(item, _ID[str(at[-1])]): (item.name, item) for item in value}
     return None
 

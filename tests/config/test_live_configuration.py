@@ -92,6 +92,27 @@ def test_a_file_with_a_mistake_changes_nothing_and_is_refused(mounted: Mounted, 
     assert mounted.live.file.mistakes
 
 
+def test_a_filter_of_a_destination_changes_as_any_other_key(mounted: Mounted) -> None:
+    destination = "notify: {destinations: {pager: {level: failure%s}}}\n"
+    assert mounted.change(one_pool() + destination % "")
+    assert mounted.change(one_pool() + destination % ", pools: [l40s]")
+    assert mounted.live.file.changes == ("notify.destinations.pager.pools set to l40s",)
+
+
+def test_a_file_that_a_bug_keeps_from_being_read_is_refused(
+    mounted: Mounted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise KeyError("a bug")
+
+    monkeypatch.setattr("receiver.config.live.changes", broken)
+    before = mounted.live.settings
+    with capture_logs() as logs:
+        assert not mounted.change(more_nodes())
+    assert (mounted.live.refused, mounted.live.settings is before) == (True, True)
+    assert [line["event"] for line in logs] == ["configuration not read", "configuration refused"]
+
+
 def test_a_file_that_is_gone_is_refused(mounted: Mounted) -> None:
     (mounted.folder / "..data").unlink()
     assert not mounted.look()
