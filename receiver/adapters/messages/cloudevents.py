@@ -1,5 +1,6 @@
 """A notice as an event for machines: CloudEvents 1.0, structured mode (https://github.com/cloudevents/spec)."""
 
+import hashlib
 from typing import Any
 
 from receiver.core.notices.grouping import Message
@@ -10,8 +11,11 @@ TYPE = "io.gpu-autoscaler.notice.{}.v1"
 
 
 def event_id(stored: StoredNotice) -> str:
-    """Return an id that is the same in every retry, and another one in a store that was created anew."""
-    return f"{stored.at:%Y%m%dT%H%M%S.%fZ}-{stored.id}"
+    """Return an id that is the same in every retry, and another one in a store that was created anew. Words and time
+    of a notice that waits are brought up to date, so they are no part of it."""
+    notice = stored.notice
+    said = "\0".join((notice.cause, notice.topic, notice.key)).encode("utf-8", "replace")
+    return f"{stored.id}-{hashlib.sha256(said).hexdigest()[:16]}"
 
 
 def document(message: Message) -> dict[str, Any]:

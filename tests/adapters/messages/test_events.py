@@ -113,6 +113,21 @@ def test_a_retry_has_the_same_id_and_what_arrived_is_not_sent_again(
     assert found[1] == found[2]
 
 
+def test_a_retry_has_the_same_id_although_the_notice_was_brought_up_to_date(
+    store: SqlStore, clock: FixedClock, httpserver: HTTPServer
+) -> None:
+    for status in (503, 200):
+        httpserver.expect_ordered_request(PATH).respond_with_data(status=status)
+    outbox = an_outbox(store, clock, httpserver.url_for(PATH))
+    for body in ("$9.00 left", "$8.00 left"):
+        held = Notice(cause=Cause.HELD, topic="held:5f3c:within_budget", key="2026-11-21", title="held", body=body)
+        store.stand([held], clock.at, complete=True)
+        outbox.deliver_due(clock.at)
+        clock.pass_time(MINUTE)
+    first, again = events(httpserver)
+    assert (first["id"], again["data"]["body"]) == (again["id"], "$8.00 left")
+
+
 def test_a_long_queue_goes_out_over_several_rounds(store: SqlStore, clock: FixedClock, httpserver: HTTPServer) -> None:
     httpserver.expect_request(PATH).respond_with_data()
     say(store, *(f"{number:02}" for number in range(45)))
