@@ -3,7 +3,7 @@
 import atexit
 import os
 import sys
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path as File
@@ -29,10 +29,10 @@ from receiver.adapters.store import SqlStore, store_at
 from receiver.adapters.store.database import is_sqlite, parse
 from receiver.adapters.store.lease_table import LeaseTable
 from receiver.config import ConfigError, FileSettings, Settings, load
-from receiver.config.environment import installed_version
+from receiver.config.environment import Environment, installed_version
 from receiver.config.live import LiveConfiguration
 from receiver.config.model import GroupDemand, Mode, QueueDemand
-from receiver.config.notify import unsendable
+from receiver.config.notify import oddities, unsendable
 from receiver.config.settings import LiveSecrets, locked_out
 from receiver.core.model.memory import is_trusted, steady_since
 from receiver.core.model.text import harmless
@@ -47,6 +47,7 @@ from receiver.runtime.store_opener import Opening, WarmUp
 from receiver.step.carry_out import LEAD_LOST, Hands
 from receiver.step.gather import Sources
 from receiver.step.reconcile import Stepped, step
+from receiver.web.auth.tokens import Attempts
 
 EXTENSION = "gpu_autoscaler"
 GRACE_SECONDS = 5.0  # for a message, a watch or opening the store to end after they were told to
@@ -74,7 +75,7 @@ class Outside:
             clock.now,
             lambda read: (*locked_out(read, told), *unsendable(read.notify, told.destinations()[0])),
         )
-        self.instruments, self.beat = Instruments(), Beat()
+        self.instruments, self.beat, self.attempts = Instruments(), Beat(), Attempts()
         self.instruments.on_disk.watch(self.secrets, self.live)
         self.store = self.loops_store = store_at(database.get_secret_value())
         self.writer: WriterLock | Lease
@@ -298,6 +299,7 @@ def web_of(outside: Outside, settings: FileSettings, loop: Loop, clock: Clock, m
             docs_url=said.docs_url,
             messages_to=messages_to,
             watch=lambda: instruments.watch.state,
+            attempts=outside.attempts,
         )
     )
 
@@ -343,14 +345,20 @@ class Running:
         return tuple(part for part in parts if part is not None)
 
 
+def odd_destinations(settings: FileSettings, environment: Environment) -> Sequence[str]:
+    """Return what keeps messages from destinations, or from a format, by the file and the environment together."""
+    everybody, of_teams = environment.destinations()
+    unusable = check_every_destination(everybody, of_teams, settings.routes)
+    return (*oddities(settings.configuration.notify, everybody), *unusable)
+
+
 def create_app(environ: Mapping[str, str] | None = None) -> Flask:
     """Build the application from the environment. An unreachable database is retried in the background. Raises
     ConfigError with every mistake at once, and WontWork for a problem that a person must fix first."""
     environ = os.environ if environ is None else environ
     settings = load(environ)
     configure_logs()
-    unusable = check_every_destination(*settings.environment.destinations(), settings.routes)
-    for warning in (*settings.warnings, *unusable):
+    for warning in dict.fromkeys((*settings.warnings, *odd_destinations(settings, settings.environment))):
         log.warning("configuration", detail=warning)
     clock = SystemClock()
     outside = Outside(settings, environ, clock)
@@ -364,7 +372,12 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
     app.wsgi_app = lambda environ, start_response: serving().wsgi_app(environ, start_response)  # type: ignore[method-assign]
 
     def look() -> None:
+        before = outside.live.settings
         if outside.live.look():
+            known = odd_destinations(before, settings.environment)
+            for warning in odd_destinations(outside.live.settings, settings.environment):
+                if warning not in known:
+                    log.warning("configuration", detail=warning)
             serving()
             loop.wake()
 

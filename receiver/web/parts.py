@@ -11,6 +11,7 @@ from receiver.config.settings import Tokens
 from receiver.config.web import Network, ReadAccess
 from receiver.core.model.policy import Policy
 from receiver.ports import Clock, LoopHealth, WebStore
+from receiver.web.auth.tokens import Attempts
 
 
 class WebInstruments(Protocol):
@@ -28,7 +29,7 @@ class WebParts:
     operator's every change. *max_body_bytes* bounds a delivery. *public_url* is the address of the pages, *hosts* its
     other names, *docs_url* where people read docs/ if not here, *messages_to* names the destinations of messages, and
     *cluster_name* what people call the cluster. *user_header* names the person in requests from *trusted_proxies*.
-    *region* and *cluster_id* are Civo's. *wake* must return at once. *mode* is ``act`` or ``observe``, *watch* a
+    *attempts* outlive a change of the configuration. *region* and *cluster_id* are Civo's. *wake* must return at once. *mode* is ``act`` or ``observe``, *watch* a
     `receiver.metrics.collector.WatchState`.
     """
 
@@ -54,6 +55,7 @@ class WebParts:
     docs_url: str | None = None
     messages_to: tuple[str, ...] = ()
     watch: Callable[[], str] = lambda: "off"
+    attempts: Attempts = field(default_factory=Attempts)
 
     def __post_init__(self) -> None:
         self.tokens()

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from flask import Flask
+from structlog.testing import capture_logs
 
 from receiver.adapters.messages import Outbox
 from receiver.server import bootstrap
@@ -105,3 +106,21 @@ def test_messages_lead_to_the_address_in_force(served: Served, monkeypatch: pyte
     served.change(f"public_url: https://gpu.example.com\n{one_pool(top=QUIET)}")
     served.running.courier._deliver(now)
     assert addresses == [None, "https://gpu.example.com"]
+
+
+def test_who_guesses_tokens_waits_also_after_a_change(served: Served) -> None:
+    def guess(number: int) -> int:
+        headers = {"Authorization": f"Bearer wrong-{number}"}
+        return served.client.post("/api/v1/overrides", headers=headers, json={}).status_code
+
+    assert [guess(number) for number in range(11)] == [401] * 10 + [429]
+    served.change(f"cluster_name: prod\n{one_pool(top=QUIET)}")
+    assert guess(11) == 429
+
+
+def test_a_destination_that_a_change_leaves_without_its_url_is_named(served: Served) -> None:
+    with capture_logs() as logs:
+        served.change(f"notify: {{destinations: {{pagr: {{level: failure}}}}}}\n{one_pool(top=QUIET)}")
+    said = [line["detail"] for line in logs if line["event"] == "configuration"]
+    assert len(said) == 1
+    assert said[0].startswith("notify.destinations.pagr: has no URL")

@@ -23,7 +23,7 @@ from werkzeug.wrappers import Response
 from receiver.config.web import ReadAccess
 from receiver.web.api.request_parts import read_form
 from receiver.web.auth.names import ProxyNames, remember, remembered, short_name
-from receiver.web.auth.tokens import READER, Attempts, is_one_of, is_ours, require_bearer
+from receiver.web.auth.tokens import READER, is_one_of, is_ours, require_bearer
 from receiver.web.errors import Problem, for_machines, loggable
 from receiver.web.parts import WebParts
 
@@ -121,7 +121,7 @@ class Access:
 
     def __init__(self, parts: WebParts) -> None:
         self._parts = parts
-        self.attempts = Attempts()
+        self.attempts = parts.attempts
         self._names = ProxyNames(parts.user_header, parts.trusted_proxies)
 
     @property
