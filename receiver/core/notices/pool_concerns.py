@@ -115,7 +115,8 @@ def _stuck(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern]:
             doing=f"a node that nothing runs on is removed by name. The pool buys {instead};"
             " other pools that fit take the work",
             todo=LOOK_AT_NODES,
-            topic=f"stuck:{pool.id}",
+            # Its own topic while work waits: a pager, which does not get the warning, gets the failure.
+            topic=f"stuck:{pool.id}" + (":waited for" if level is Level.BAD else ""),
             key=",".join(names),
         )
     elif (since := awaited_since(state)) is not None and seen.now - since > pool.provision_timeout:

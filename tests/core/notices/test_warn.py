@@ -110,6 +110,13 @@ def test_what_did_not_become_usable_in_time_is_told(state: PoolState, names: str
     )
 
 
+def test_nodes_that_did_not_become_usable_are_told_anew_once_they_keep_work_waiting() -> None:
+    calm = facts(a_state(never_up()))
+    before, after = the_one(calm), the_one(replace(calm, waiting=(a_pod(),)))
+    assert (before.severity, after.severity) == (Severity.WARNING, Severity.FAILURE)
+    assert before.topic != after.topic  # the outbox drops what has the last key of its topic
+
+
 def test_a_node_that_broke_is_told_with_those_that_never_came_up() -> None:
     topics = {n.topic: n for n in told(facts(a_state(never_up(), lost(21, name="n2"))))}
     assert topics["stuck:l40s-id"].key == "n1,n2"
