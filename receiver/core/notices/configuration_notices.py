@@ -1,12 +1,12 @@
 """A configuration file that is refused, that was accepted, or that waits for a restart."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
 from receiver.core.model.configuration import SETTLED, ConfigurationFile
 from receiver.core.notices.notice import GUIDES, Cause, Concern, Notice
 
-TOPIC = "configuration"
+TOPIC, REFUSED = "configuration", "refused:"
 MISTAKES_SHOWN = 2
 CHANGES_SHOWN = 6
 RESTART = "To apply them: kubectl -n gpu-autoscaler rollout restart deployment/gpu-autoscaler"
@@ -23,7 +23,7 @@ def concerns_of(file: ConfigurationFile, now: datetime) -> Iterator[Concern]:
             doing="the previous configuration stays in force. A corrected file is read at once; a restart would fail",
             todo="To see every mistake: gpu-autoscaler check-config",
             topic=TOPIC if now - file.at >= SETTLED else "",
-            key=f"refused:{file.digest}",
+            key=f"{REFUSED}{file.digest}",
             title=f"Configuration refused: {file.mistakes[0]}",
         )
     if file.restart:
@@ -36,12 +36,16 @@ def concerns_of(file: ConfigurationFile, now: datetime) -> Iterator[Concern]:
         )
 
 
-def news_of(file: ConfigurationFile) -> Sequence[Notice]:
-    """Return the message that an accepted *file* is in force, or that a refused one is valid again."""
-    if file.at is None or file.mistakes:
+def news_of(file: ConfigurationFile, told: Mapping[str, tuple[str, datetime]] | None = None) -> Sequence[Notice]:
+    """Return the message that an accepted *file* is in force, or that a refused one is valid again, also after a
+    restart: *told* has the last key of the topic."""
+    ends_refusal = (told or {}).get(TOPIC, ("",))[0].startswith(REFUSED)
+    if file.mistakes or (file.at is None and not ends_refusal):
         return ()
     if not file.changes:
         title, body = "Configuration file valid again", "Nothing changes: the configuration in force is the same."
+        if file.at is None:
+            body = "It is in force since this server started."
         key = f"valid:{file.digest}"
         return (Notice(cause=Cause.CONFIGURATION_BACK, topic=TOPIC, key=key, title=title, body=body, all_clear=True),)
     lines = ["In force from the next step on."]
@@ -53,8 +57,11 @@ def news_of(file: ConfigurationFile) -> Sequence[Notice]:
     if len(file.changes) > 1:
         title += f" and {len(file.changes) - 1} more"
     body = "\n".join(lines)
+    key, all_clear = f"changed:{file.digest}", ends_refusal  # who heard of the refusal alone hears that it is over
     return (
-        Notice(cause=Cause.CONFIGURATION_CHANGED, topic=TOPIC, key=f"changed:{file.digest}", title=title, body=body),
+        Notice(
+            cause=Cause.CONFIGURATION_CHANGED, topic=TOPIC, key=key, title=title, body=body, all_clear=all_clear
+        ),
     )
 
 

@@ -66,7 +66,7 @@ def send_standing_notices(work: StepContext, file: ConfigurationFile) -> None:
     standing: list[Notice] = [
         *notices_of(work.concerns, policy, work.now),
         *good_news(facts),
-        *configuration_notices.news_of(file),
+        *configuration_notices.news_of(file, work.store.told(configuration_notices.TOPIC)),
         *money_notices.budget_lines(assignment.budgets, told, work.now, refusing=seen.refusing(), closes=closes),
         *money_notices.of_charges(facts, policy),
     ]
