@@ -74,7 +74,7 @@ def digest(found: WeekFound, policy: Policy) -> Notice:
     unpriced = sorted({life.size for life, count in paid if count and life.price_usd_per_hour is None})
     hours = sum(count * life.gpus for life, count in paid) * (billing.granularity / _HOUR)
     lines = [f"Too low: nodes of {', '.join(unpriced)} have no price."] if unpriced else []
-    lines += [*_hours(hours, found, policy), _waits(found), _nodes(found), *_idlest(found, policy)]
+    lines += [*_hours(hours, found), _waits(found), _nodes(found), *_idlest(found, policy)]
     lines += _budget(found.outlook)
     return Notice(
         cause=Cause.DIGEST,
@@ -85,11 +85,12 @@ def digest(found: WeekFound, policy: Policy) -> Notice:
     )
 
 
-def _hours(paid: float, found: WeekFound, policy: Policy) -> Iterator[str]:
+def _hours(paid: float, found: WeekFound) -> Iterator[str]:
     if not paid:
         yield "No GPU-hours were paid for."
         return
-    seen = [(found.minutes.get(pool.id, PoolMinutes()), pool.gpus_per_node) for pool in policy.pools]
+    gpus = {life.pool: life.gpus for life in found.lives if life.gpus}  # a pool may have left the configuration, or be new
+    seen = [(found.minutes.get(pool, PoolMinutes()), of_a_node) for pool, of_a_node in gpus.items()]
     busy = sum(minutes.busy * gpus for minutes, gpus in seen) * (_MINUTE / _HOUR)
     known = sum(minutes.known for minutes, _ in seen) / len(seen)
     share = known / ((found.week.end - found.week.start) / _MINUTE)

@@ -76,11 +76,23 @@ def test_paid_and_busy_gpu_hours_count_every_gpu_of_a_node() -> None:
     assert "80 GPU-hours paid, 48 busy (60%)." in text
 
 
+def test_a_pool_that_left_the_configuration_was_busy_too() -> None:
+    minutes = {"gone": PoolMinutes(known=WHOLE, busy=6 * 60)}
+    text = said([a_life(size=A100_X8, begins=INTO, lasts=10, pool="gone")], minutes=minutes)
+    assert "80 GPU-hours paid, 48 busy (60%)." in text
+
+
+def test_a_pool_that_just_appeared_makes_nothing_unknown() -> None:
+    eight = next(p.id for p in a_policy().pools if p.size == A100_X8)
+    minutes = {eight: PoolMinutes(known=WHOLE, busy=6 * 60)}
+    text = said([a_life(size=A100_X8, begins=INTO, lasts=10, pool=eight)], minutes=minutes)
+    assert "80 GPU-hours paid, 48 busy (60%)." in text
+
+
 def test_busy_hours_of_a_part_of_the_week_are_no_share_of_the_paid_ones() -> None:
     minutes = {p.id: PoolMinutes(known=WHOLE // 4, busy=60) for p in a_policy().pools[:1]}
-    policy_pools = len(a_policy().pools)
     text = said([a_life(begins=INTO, lasts=10)], minutes=minutes)
-    assert f"10 GPU-hours paid, 1 busy in the {0.25 / policy_pools:.0%} of the time that is known." in text
+    assert "10 GPU-hours paid, 1 busy in the 25% of the time that is known." in text
 
 
 def test_without_minutes_busy_hours_are_unknown() -> None:
