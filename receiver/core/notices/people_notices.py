@@ -32,13 +32,14 @@ def asked(question: Question, policy: Policy, wanted: Wanted, decision: int | No
     pool = policy.pool(question.pool)
     assert pool is not None
     lines = _growth(question, pool, wanted, policy) if question.asks is Asks.GROWTH else _removal(question, policy)
+    waits = question.asks is Asks.GROWTH and bool(wanted.asking) and question.proceeds_at is None
     return Notice(
         cause=Cause.ASKS,
         topic=f"{QUESTION_TOPIC}{question.id}",
         key="asked",
         title=f"GPU pool {pool.name}: {in_short(question)}",
         body="\n".join([*lines, unanswered(question), f"To answer: `gpu-autoscaler answer {question.id} approve`"]),
-        severity=Severity.WARNING,
+        severity=Severity.FAILURE if waits else Severity.WARNING,  # work waits until somebody answers
         pool=pool.id,
         decision=decision,
         guide=GUIDES[Cause.ASKS],

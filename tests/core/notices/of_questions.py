@@ -44,25 +44,25 @@ def _asked(question: Question, found: Facts) -> Notice:
     return asked(question, ASKING, assign(found, ASKING).pools[L40S.id], NUMBER)
 
 
-def _growth() -> Notice:
+def asks_to_grow(unanswered: Unanswered = Unanswered.PROCEED, **found: Any) -> Notice:
     question = _question(
         Asks.GROWTH,
         from_count=1,
         to_count=3,
         due_at=NOW,
         expires_at=NOW + timedelta(hours=1),
-        unanswered=Unanswered.PROCEED,
+        unanswered=unanswered,
         instances=(),
         nodes=(),
     )
-    return _asked(question, known(pool_of(busy()), waiting=jobs()))
+    return _asked(question, known(pool_of(busy()), **{"waiting": jobs(), **found}))
 
 
 IDLE = known(pool_of(busy(), idle(), idle("l40s-3")))
 CASES: Mapping[str, Callable[[], Notice]] = {
     "asks_to_remove": lambda: _asked(_question(), IDLE),
     "asks_to_empty": lambda: _asked(_question(Asks.EMPTYING), IDLE),
-    "asks_to_grow": _growth,
+    "asks_to_grow": asks_to_grow,
     "approved": lambda: answered(_question(), Answer.APPROVE, "ada", None, ASKING),
     "rejected": lambda: answered(_question(), Answer.REJECT, "ada", None, ASKING),
     "answered_with_a_snooze": lambda: answered(_question(), Answer.SNOOZE_1H, "ada", word(), ASKING),
