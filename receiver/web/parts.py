@@ -29,8 +29,8 @@ class WebParts:
     operator's every change. *max_body_bytes* bounds a delivery. *public_url* is the address of the pages, *hosts* its
     other names, *docs_url* where people read docs/ if not here, *messages_to* names the destinations of messages, and
     *cluster_name* what people call the cluster. *user_header* names the person in requests from *trusted_proxies*.
-    *attempts* outlive a change of the configuration. *region* and *cluster_id* are Civo's. *wake* must return at once. *mode* is ``act`` or ``observe``, *watch* a
-    `receiver.metrics.collector.WatchState`.
+    *attempts* outlive a change of the configuration. *region* and *cluster_id* are Civo's. *wake* must return at once.
+    *mode* is ``act`` or ``observe``, *watch* a `receiver.metrics.collector.WatchState`.
     """
 
     tokens: Callable[[], Tokens] = field(repr=False)

@@ -99,9 +99,7 @@ def test_a_filter_of_a_destination_changes_as_any_other_key(mounted: Mounted) ->
     assert mounted.live.file.changes == ("notify.destinations.pager.pools set to l40s",)
 
 
-def test_a_file_that_a_bug_keeps_from_being_read_is_refused(
-    mounted: Mounted, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_a_bug_keeps_from_being_read_is_refused(mounted: Mounted, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise KeyError("a bug")
 

@@ -59,9 +59,7 @@ def news_of(file: ConfigurationFile, told: Mapping[str, tuple[str, datetime]] | 
     body = "\n".join(lines)
     key, all_clear = f"changed:{file.digest}", ends_refusal  # who heard of the refusal alone hears that it is over
     return (
-        Notice(
-            cause=Cause.CONFIGURATION_CHANGED, topic=TOPIC, key=key, title=title, body=body, all_clear=all_clear
-        ),
+        Notice(cause=Cause.CONFIGURATION_CHANGED, topic=TOPIC, key=key, title=title, body=body, all_clear=all_clear),
     )
 
 
