@@ -47,6 +47,6 @@ def test_each_option_has_one_line(name: str) -> None:
 
 @pytest.mark.parametrize("name", HELPS)
 def test_what_a_command_does_is_one_line_there_and_uncut_in_the_list_above_it(name: str) -> None:
-    _, does, rest = HELPS[name].split("\n\n", 2)
+    does = HELPS[name].split("\n\n")[1]
     assert len(does.splitlines()) == 1
     assert [line for line in part(HELPS[name], "Commands") if line.endswith("...") or line.startswith("   ")] == []
