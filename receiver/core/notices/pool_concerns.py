@@ -312,6 +312,7 @@ def _unclear_nodes(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern
                 "its GPUs are in use, but no GPU pod holds them",
                 "the node is kept until that is resolved",
                 f"{describe}; nvidia-smi on it shows processes outside pods",
+                seen.policy.unknown_after,
             )
         ]
         if node.stage is Stage.BROKEN and node.busy:  # one that nothing runs on is removed, and told as such
@@ -322,10 +323,11 @@ def _unclear_nodes(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern
                     "it is not Ready, or has lost its GPUs",
                     "the node is kept while a GPU pod is bound to it",
                     f"{describe}. If it stays so, delete its GPU pods: it is then removed, and they get another",
+                    min(seen.policy.unknown_after, pool.provision_timeout),
                 )
             )
-        for since, what, happened, doing, todo in spells:
-            if since is None or seen.now - since < seen.policy.unknown_after:
+        for since, what, happened, doing, todo, patience in spells:
+            if since is None or seen.now - since < patience:
                 continue
             yield Concern(
                 kind=Cause.UNKNOWN,

@@ -224,6 +224,16 @@ def test_the_budget_that_refuses_is_wrong_and_one_that_covers_the_work_is_not() 
     }
 
 
+def test_a_budget_at_its_warn_line_whose_rest_covers_no_node_is_wrong_and_does_not_say_that_growth_goes_on() -> None:
+    known = facts(a_state(), spend=Spend(month="2026-11", usd=Decimal(79)), waiting=[a_pod()])
+    policy = a_policy(budget=Budget(monthly_usd=Decimal(100), stop_at=Decimal("0.8"), hold_at=Decimal("0.8")))
+    [concern] = [c for c in found(known, policy) if c.kind == "budget_warn"]
+    assert (concern.level, concern.doing) == (
+        Level.BAD,
+        "it covers no further node for the work that waits; running work goes on",
+    )
+
+
 def test_work_that_waits_at_the_configured_maximum_is_wrong_and_does_not_wake_a_person() -> None:
     concern = the_one(facts(a_state(a_busy_node()), waiting=[a_pod()]), a_policy(a_pool(max_nodes=1)))
     assert (concern.level, concern.severity) == (Level.BAD, Severity.WARNING)
