@@ -49,9 +49,12 @@ def test_the_decision_gives_the_state(
 @pytest.mark.parametrize(
     ("shown", "state"),
     [
-        (PoolDocument(verdict="hold", mode="act", required=1), "steady"),
-        (PoolDocument(verdict="hold", mode="act", required=1, building=2), "scaling"),
-        (PoolDocument(verdict="hold", mode="act", required=1, open_action=OpenAction(kind="retire")), "scaling"),
+        (PoolDocument(verdict="hold", mode="act", required=1, pending_gpus=0), "steady"),
+        (PoolDocument(verdict="hold", mode="act", required=1, pending_gpus=0, building=2), "scaling"),
+        (
+            PoolDocument(verdict="hold", mode="act", required=1, pending_gpus=0, open_action=OpenAction(kind="retire")),
+            "scaling",
+        ),
         (PoolDocument(verdict="hold", mode="observe", building=2), "observing"),
         (PoolDocument(verdict="hold", reasons=(APPROVED,)), "blocked by approved"),
     ],
@@ -67,12 +70,23 @@ UNKNOWN = NodeDocument(name="n1", stage="unknown")
     ("shown", "state"),
     [
         (PoolDocument(verdict="hold", mode="act"), "blocked by sources_answer"),
-        (PoolDocument(verdict="hold", mode="act", required=1, nodes=(UNKNOWN,)), "blocked by sources_answer"),
+        (
+            PoolDocument(verdict="hold", mode="act", required=1, pending_gpus=0, nodes=(UNKNOWN,)),
+            "blocked by sources_answer",
+        ),
+        (PoolDocument(verdict="hold", mode="act", required=0), "blocked by sources_answer"),
         (PoolDocument(verdict="hold", mode="act", reasons=(APPROVED,)), "blocked by approved"),
-        (PoolDocument(verdict="grow", mode="act", required=1, nodes=(UNKNOWN,)), "scaling"),
+        (PoolDocument(verdict="grow", mode="act", required=1, pending_gpus=0, nodes=(UNKNOWN,)), "scaling"),
         (PoolDocument(verdict="hold", mode="observe"), "observing"),
     ],
-    ids=["Civo is silent", "Kubernetes is silent", "a guardrail spoke", "demand is counted elsewhere", "observe mode"],
+    ids=[
+        "Civo is silent",
+        "Kubernetes is silent",
+        "nothing counts what waits",
+        "a guardrail spoke",
+        "demand is counted elsewhere",
+        "observe mode",
+    ],
 )
 def test_a_pool_that_is_not_seen_is_not_steady(shown: PoolDocument, state: str) -> None:
     assert str(shown.state) == state
@@ -81,16 +95,17 @@ def test_a_pool_that_is_not_seen_is_not_steady(shown: PoolDocument, state: str) 
 @pytest.mark.parametrize(
     ("silent", "nodes", "state"),
     [
-        (None, [a_node()], "steady"),
-        (Source.CIVO, [a_node()], "blocked by sources_answer"),
-        (Source.KUBERNETES, [a_node(stage=Stage.UNKNOWN, idle_since=None)], "blocked by sources_answer"),
-        (Source.KUBERNETES, [], "steady"),  # kube-state-metrics counts the waiting pods, and no node can go
+        ((), [a_node()], "steady"),
+        ((Source.CIVO,), [a_node()], "blocked by sources_answer"),
+        ((Source.KUBERNETES,), [a_node(stage=Stage.UNKNOWN, idle_since=None)], "blocked by sources_answer"),
+        ((Source.KUBERNETES, Source.PROMETHEUS), [], "blocked by sources_answer"),  # nothing counts what waits
+        ((Source.KUBERNETES,), [], "steady"),  # kube-state-metrics counts the waiting pods, and no node can go
     ],
 )
 def test_a_decision_on_nodes_that_were_not_seen_is_blocked(
-    silent: Source | None, nodes: list[Node], state: str
+    silent: tuple[Source, ...], nodes: list[Node], state: str
 ) -> None:
-    decided = decision_on(a_state(*nodes), sources=all_up(*([silent] if silent else [])))
+    decided = decision_on(a_state(*nodes), sources=all_up(*silent))
     assert str(scaling_state(decided.change, decided.reasons, "act", unseen=unseen(decided.evidence))) == state
 
 
