@@ -1,5 +1,7 @@
 """A pool's state is one of four words, and a blocked pool names its guardrail."""
 
+from typing import Any
+
 import pytest
 
 from receiver.core.model.actions import Change, Reason, Verdict
@@ -19,6 +21,7 @@ WANTS, HELD, CUT, PASSED, NOTED = (
     ]
 )
 LATER = Reason(rule="approved", verdict=Verdict.HOLDS, target=1)
+SEEN: dict[str, Any] = {"mode": "act", "required": 1, "pending_gpus": 0}
 APPROVED = ReasonDocument(rule="approved", verdict="holds")
 TABLE = [
     # change, reasons, mode, an earlier decision is under way, state
@@ -49,12 +52,9 @@ def test_the_decision_gives_the_state(
 @pytest.mark.parametrize(
     ("shown", "state"),
     [
-        (PoolDocument(verdict="hold", mode="act", required=1, pending_gpus=0), "steady"),
-        (PoolDocument(verdict="hold", mode="act", required=1, pending_gpus=0, building=2), "scaling"),
-        (
-            PoolDocument(verdict="hold", mode="act", required=1, pending_gpus=0, open_action=OpenAction(kind="retire")),
-            "scaling",
-        ),
+        (PoolDocument(verdict="hold", **SEEN), "steady"),
+        (PoolDocument(verdict="hold", **SEEN, building=2), "scaling"),
+        (PoolDocument(verdict="hold", **SEEN, open_action=OpenAction(kind="retire")), "scaling"),
         (PoolDocument(verdict="hold", mode="observe", building=2), "observing"),
         (PoolDocument(verdict="hold", reasons=(APPROVED,)), "blocked by approved"),
     ],
@@ -70,13 +70,10 @@ UNKNOWN = NodeDocument(name="n1", stage="unknown")
     ("shown", "state"),
     [
         (PoolDocument(verdict="hold", mode="act"), "blocked by sources_answer"),
-        (
-            PoolDocument(verdict="hold", mode="act", required=1, pending_gpus=0, nodes=(UNKNOWN,)),
-            "blocked by sources_answer",
-        ),
+        (PoolDocument(verdict="hold", **SEEN, nodes=(UNKNOWN,)), "blocked by sources_answer"),
         (PoolDocument(verdict="hold", mode="act", required=0), "blocked by sources_answer"),
         (PoolDocument(verdict="hold", mode="act", reasons=(APPROVED,)), "blocked by approved"),
-        (PoolDocument(verdict="grow", mode="act", required=1, pending_gpus=0, nodes=(UNKNOWN,)), "scaling"),
+        (PoolDocument(verdict="grow", **SEEN, nodes=(UNKNOWN,)), "scaling"),
         (PoolDocument(verdict="hold", mode="observe"), "observing"),
     ],
     ids=[
