@@ -7,7 +7,7 @@ from datetime import timedelta
 from receiver.core.explain.rules import RULES, SPEAKS_UP, guide, plainly
 from receiver.core.model.actions import ActionKind
 from receiver.core.model.model import CordonedBy, Node, PoolState, Stage
-from receiver.core.model.overrides import sentence
+from receiver.core.model.overrides import Asks, sentence
 from receiver.core.model.pods import Pod, PodPhase, Workload
 from receiver.core.model.policy import Pool
 from receiver.core.model.text import cut, lasting, listed, some
@@ -241,6 +241,16 @@ def _requested(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iter
                 todo=f"answer from the message, or with `gpu-autoscaler answer {question.id} approve`",
                 guide=GUIDES[Cause.ASKS],
                 question=question.id,
+            )
+        elif question.asks is Asks.GROWTH and question.is_rejected(seen.now) and is_wanted(question, state, wanted):
+            yield Concern(
+                kind="rejected",
+                level=seen.level("approved", pool=pool.id, otherwise=Level.NOTE),
+                what="does not grow: a person rejected it",
+                why=sentence(question, seen.now),
+                todo="To let it grow before that, set a floor:"
+                f' gpu-autoscaler override floor {pool.name} {question.to_count} --for 1h --why "..."',
+                guide=GUIDES[Cause.ASKS],
             )
     if state.silence is not None:
         yield Concern(

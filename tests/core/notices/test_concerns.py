@@ -7,6 +7,7 @@ from decimal import Decimal
 import pytest
 
 from receiver.core.model.model import Backoff, Drift, Facts, Rights, Source, SourceState, Spend, Stage, never_asked
+from receiver.core.model.overrides import Answer
 from receiver.core.model.policy import Approval, Budget, Fallback, Policy
 from receiver.core.model.signals import SignalAction
 from receiver.core.notices.concerns import concerns
@@ -122,6 +123,17 @@ def test_an_open_approval_request_says_until_when_and_how_to_answer() -> None:
     [concern] = [c for c in found(known) if c.kind == "question"]
     assert (concern.what, concern.question) == ("waits for an approval", "q1")
     assert "gpu-autoscaler answer q1 approve" in concern.todo
+
+
+def test_growth_that_a_person_rejected_is_shown_while_work_waits_for_it() -> None:
+    rejected = a_question(to_count=3, answer=Answer.REJECT, who="alice")
+    policy = a_policy(a_pool(approval=Approval(growth_above_usd_per_hour=Decimal(1))))
+    known = facts(a_state(), waiting=[a_pod()], questions=(rejected,))
+    concern = the_one(known, policy)
+    assert (concern.level, concern.what) == (Level.BAD, "does not grow: a person rejected it")
+    assert "alice rejected: grow the pool from 0 to 3 nodes" in concern.why
+    assert "gpu-autoscaler override floor l40s 3" in concern.todo
+    assert found(replace(known, waiting=()), policy) == []
 
 
 def test_what_people_requested_is_noted_without_alarm() -> None:
