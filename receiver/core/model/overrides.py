@@ -226,8 +226,9 @@ def approved_growth(questions: Iterable[Question], now: datetime) -> int:
     """The highest count up to which a pool may grow by an approval that is not used up; 0 for none."""
     asked = tuple(_growth(questions))
     rejected = [q for q in asked if q.is_rejected(now)]
-    approved = (q for q in asked if q.is_approved(now) and q.done_at is None and not _overruled(q, rejected))
-    return max((q.to_count for q in approved), default=0)
+    approved = (q for q in asked if q.is_approved(now) and q.done_at is None)
+    stands = (q for q in approved if not _overruled(q, (r for r in rejected if r.to_count <= q.to_count)))
+    return max((q.to_count for q in stands), default=0)
 
 
 def growth_ever_approved(questions: Iterable[Question], now: datetime) -> int:
@@ -249,17 +250,27 @@ def _growth(questions: Iterable[Question]) -> Iterable[Question]:
     return (q for q in questions if q.asks is Asks.GROWTH)
 
 
-def why_waiting(names: Collection[str], asks: Collection[Asks], questions: Iterable[Question], now: datetime) -> str:
+def why_waiting(names: Collection[str], asks: Collection[Asks], questions: Collection[Question], now: datetime) -> str:
     """Say what is waited for before nodes called *names* go, or before a pool grows: open or rejected requests."""
     of_names = (q for q in questions if (set(names) & set(q.nodes) if names else q.asks in asks))
     found = [q for q in of_names if q.is_rejected(now) or (q.is_open(now) and q.asks in asks)]
     if not found:
         return f"{', '.join(sorted(names)) or 'growth of this cost'}: an approval is needed and not requested yet"
-    return "; ".join(sentence(q, now) for q in found)
+    return "; ".join(sentence(q, now, questions) for q in found)
 
 
-def sentence(question: Question, now: datetime) -> str:
-    """Return the request and its state: the answer, or until when an answer is awaited and what happens then."""
+def gives_way(question: Question, questions: Iterable[Question], now: datetime) -> bool:
+    """True when other *questions* were rejected so that silence on this one changes nothing: growth to as many nodes or
+    fewer, or the removal of each of its nodes."""
+    rejected = [q for q in questions if q.pool == question.pool and q.is_rejected(now)]
+    if question.asks is Asks.GROWTH:
+        return any(q.to_count <= question.to_count for q in _growth(rejected))
+    return bool(rejected) and {i for q in rejected for i in q.instances}.issuperset(question.instances)
+
+
+def sentence(question: Question, now: datetime, questions: Iterable[Question] = ()) -> str:
+    """Return the request and its state: the answer, or until when an answer is awaited and what happens then, also by
+    the other *questions*."""
     what = about(question)
     if question.answer is Answer.APPROVE:
         return f"{question.who} approved: {what}"
@@ -267,11 +278,12 @@ def sentence(question: Question, now: datetime) -> str:
         return f"{question.who} rejected: {what}; not requested again before {question.expires_at:%Y-%m-%d %H:%M} UTC"
     if question.answer is not None:
         return f"{question.who} answered {question.answer} to the request: {what}"
-    then = does(question) if question.proceeds_at else does_not(question)
+    proceeds = question.proceeds_at and not gives_way(question, questions, now)
+    then = does(question) if proceeds else does_not(question)
     if now < question.wait_ends:
         until = f"{question.wait_ends:%Y-%m-%d %H:%M:%S} UTC"
         return f"approval requested until {until}: {what}; without an answer {then}"
-    still = "" if question.proceeds_at else f", and an answer counts until {question.expires_at:%Y-%m-%d %H:%M:%S} UTC"
+    still = "" if proceeds else f", and an answer counts until {question.expires_at:%Y-%m-%d %H:%M:%S} UTC"
     return f"no answer to the request: {what}; {then}{still}"
 
 

@@ -237,7 +237,7 @@ def _requested(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iter
                 kind="question",
                 level=seen.level("approved", pool=pool.id),
                 what="waits for an approval",
-                why=sentence(question, seen.now),
+                why=sentence(question, seen.now, seen.facts.questions),
                 todo=f"answer from the message, or with `gpu-autoscaler answer {question.id} approve`",
                 guide=GUIDES[Cause.ASKS],
                 question=question.id,

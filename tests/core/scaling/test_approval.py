@@ -17,8 +17,10 @@ from receiver.core.model.overrides import (
     Standing,
     approved_instances,
     choices,
+    gives_way,
     next_time,
     override_of,
+    sentence,
     why_waiting,
 )
 from receiver.core.model.pods import PodPhase
@@ -312,6 +314,24 @@ def test_rejected_growth_does_not_happen_by_silence_on_a_larger_request() -> Non
     assert decide(found, asking(GROWTH)).target == 0
     approved = replace(larger, answer=Answer.APPROVE, who="ben", answered_at=NOW + MINUTE)
     assert decide(replace(found, questions=(rejected, approved)), asking(GROWTH)).target == 8
+
+
+@pytest.mark.parametrize("nodes", [(), ("i-n1",)], ids=["growth", "removal"])
+def test_a_request_that_a_rejection_decides_does_not_say_that_it_happens_without_an_answer(
+    nodes: tuple[str, ...],
+) -> None:
+    other, rejected = a_question(*nodes, id="q3"), a_question(*nodes, **REJECTED)
+    assert sentence(other, NOW).endswith(("without an answer it grows", "without an answer it is removed"))
+    said = why_waiting((), {other.asks}, (rejected, other), NOW)
+    assert said.endswith(("without an answer it does not grow", "without an answer it stays"))
+    assert gives_way(other, (replace(rejected, pool="another"),), NOW) is False
+
+
+@pytest.mark.parametrize("answer", [APPROVED, WAITED_OUT], ids=["approved", "not answered"])
+def test_a_rejection_of_more_growth_does_not_undo_what_was_approved_of_less(answer: dict[str, Any]) -> None:
+    less, more = a_question(to_count=4, **answer), a_question(to_count=8, **{**REJECTED, "answered_at": NOW + MINUTE})
+    found = facts(a_state(), waiting=[a_pod(f"p{n}") for n in range(8)], questions=(less, more))
+    assert decide(found, asking(GROWTH)).target == 4
 
 
 def test_while_a_rejection_stands_the_pool_says_who_rejected_and_until_when() -> None:
