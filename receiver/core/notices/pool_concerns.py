@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from receiver.core.explain.rules import RULES, SPEAKS_UP, guide, plainly
-from receiver.core.model.actions import ActionKind
+from receiver.core.model.actions import ActionKind, Decision
 from receiver.core.model.model import CordonedBy, Node, PoolState, Stage
 from receiver.core.model.overrides import Asks, sentence
 from receiver.core.model.pods import Pod, PodPhase, Workload
@@ -210,8 +210,7 @@ def _held(pool: Pool, wanted: Wanted, seen: Seen) -> Iterator[Concern]:
     if reason.rule == "gangs_whole":
         doing = "it waits until there is room for all of them at once"
     stopped = reason.rule == "within_budget" and any(r.view.stage is BudgetStage.STOP for r in wanted.uncovered)
-    grows = decision.target > decision.present
-    how_far = f"grows to {some(decision.target, 'node')} only" if grows else "does not grow"
+    how_far = _how_far(decision)
     yield Concern(
         kind=Cause.HELD,
         level=Level.BAD,
@@ -229,8 +228,15 @@ def _held(pool: Pool, wanted: Wanted, seen: Seen) -> Iterator[Concern]:
     )
 
 
+def _how_far(decision: Decision) -> str:
+    grows = decision.target > decision.present
+    return f"grows to {some(decision.target, 'node')} only" if grows else "does not grow"
+
+
 def _requested(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iterator[Concern]:
     """What people are asked for, and what they requested: shown, so that it is not forgotten."""
+    decision = seen.decisions[pool.id]
+    unapproved = any(r.rule == "approved" and r.verdict in SPEAKS_UP for r in decision.reasons)
     for question in (q for q in seen.facts.questions if q.pool == pool.id):
         if question.is_open(seen.now) and is_wanted(question, state, wanted):
             yield Concern(
@@ -242,11 +248,11 @@ def _requested(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iter
                 guide=GUIDES[Cause.ASKS],
                 question=question.id,
             )
-        elif question.asks is Asks.GROWTH and question.is_rejected(seen.now) and is_wanted(question, state, wanted):
+        elif wanted.new_nodes and unapproved and question.asks is Asks.GROWTH and question.is_rejected(seen.now):
             yield Concern(
                 kind="rejected",
                 level=seen.level("approved", pool=pool.id, otherwise=Level.NOTE),
-                what="does not grow: a person rejected it",
+                what=f"{_how_far(decision)}: a person rejected further growth",
                 why=sentence(question, seen.now),
                 todo="To let it grow before that, set a floor:"
                 f' gpu-autoscaler override floor {pool.name} {question.to_count} --for 1h --why "..."',

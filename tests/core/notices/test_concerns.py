@@ -130,10 +130,12 @@ def test_growth_that_a_person_rejected_is_shown_while_work_waits_for_it() -> Non
     policy = a_policy(a_pool(approval=Approval(growth_above_usd_per_hour=Decimal(1))))
     known = facts(a_state(), waiting=[a_pod()], questions=(rejected,))
     concern = the_one(known, policy)
-    assert (concern.level, concern.what) == (Level.BAD, "does not grow: a person rejected it")
+    assert (concern.level, concern.what) == (Level.BAD, "does not grow: a person rejected further growth")
     assert "alice rejected: grow the pool from 0 to 3 nodes" in concern.why
     assert "gpu-autoscaler override floor l40s 3" in concern.todo
     assert found(replace(known, waiting=()), policy) == []
+    unasked = a_policy(a_pool(approval=Approval(growth_above_usd_per_hour=Decimal(2))))
+    assert found(known, unasked) == []  # so little growth needs no approval
 
 
 def test_what_people_requested_is_noted_without_alarm() -> None:
