@@ -39,7 +39,7 @@ def _areas(_ctx: click.Context, _param: click.Parameter, typed: str) -> list[str
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON (docs/doctor.md has the keys).")
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON; keys: docs/doctor.md.")
 @click.option(
     "--only",
     "only",
@@ -54,7 +54,7 @@ def _areas(_ctx: click.Context, _param: click.Parameter, typed: str) -> list[str
 @click.option("--send-test-message", is_flag=True, help="Send a test message to every destination.")
 @click.option("--smoke", is_flag=True, help="Only start a GPU pod and time it; costs a node-hour.")
 @click.option("--pool", metavar="NAME", help="The pool for --smoke.", show_default="the cheapest")
-@click.option("--namespace", default="default", show_default=True, help="The namespace of the pod of --smoke.")
+@click.option("--namespace", default="default", show_default=True, help="The namespace for --smoke.")
 @click.option("--timeout", type=DurationType(), help="The timeout of --smoke.", show_default="per pool")
 @click.option("--release", is_flag=True, help="Only undo cordons, soft taints, quotas, held queues.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation of --smoke and --release.")

@@ -87,7 +87,7 @@ def explain_pool(clock: Clock, name: str, as_json: bool) -> None:
 @as_json
 @click.pass_obj
 def explain_decision(clock: Clock, number: str, as_json: bool) -> None:
-    """Show what a decision was based on and what would have changed it."""
+    """Show why a decision was made and what would change it."""
     with server(as_json=as_json) as api:
         answer = api.get("decisions", number)
     decision = ExplainedDecision.model_validate(answer.document)

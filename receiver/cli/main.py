@@ -35,7 +35,7 @@ def main(ctx: click.Context) -> None:
 @main.command("check-config")
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 def check_config(file: Path | None) -> None:
-    """Check FILE and show how it was understood, with every mistake.
+    """Check FILE, and show how it is understood and each mistake.
 
     Without FILE the file that GPU_AUTOSCALER_CONFIG names is checked together with the environment, as the
     server would on its start. The exit status is 0 if it can be used and 2 if not.

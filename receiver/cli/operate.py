@@ -153,7 +153,7 @@ def questions(clock: Clock, everything: bool, as_json: bool) -> None:
 @as_json
 @click.pass_obj
 def answer(clock: Clock, number: str, word: str, who: str, why: str, as_json: bool) -> None:
-    """Approve, reject, snooze or pin what an approval request asks.
+    """Approve, reject, snooze or pin what a request asks.
 
     ANSWER is approve, reject, snooze-1h, -4h, -today, -tomorrow or pin. The token in GPU_AUTOSCALER_OPERATOR_TOKEN is
     sent. The exit status is 0 if the answer counts, 1 if there is no such question, 2 if it was answered otherwise or
@@ -216,7 +216,7 @@ def _asked(given: dict[str, Any]) -> dict[str, str]:
 @as_json
 @click.pass_obj
 def show_budgets(clock: Clock, as_json: bool) -> None:
-    """Show every budget: spent, reserved, stage, forecast, and who set it."""
+    """Show every budget: spent, stage, forecast and who set it."""
     with server(as_json=as_json) as api:
         answer = api.get("budget")
     show(

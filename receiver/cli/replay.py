@@ -103,7 +103,7 @@ IMPORTS = (
 @click.option("--compare", multiple=True, metavar="FILE|NAME",
               help="Another policy, by file or name; repeatable.")  # fmt: skip
 @click.option("--gpus-per-node", type=click.IntRange(1), metavar="N", default=8, show_default=True,
-              help="GPUs per node (no --config).")  # fmt: skip
+              help="Node's GPUs (no --config).")  # fmt: skip
 @click.option("--max-gpus", type=click.IntRange(1), metavar="M", default=320, show_default=True,
               help="Most GPUs (no --config).")  # fmt: skip
 @click.option("--billing", type=click.Choice(["hour", "second"]),

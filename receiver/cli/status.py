@@ -33,9 +33,7 @@ NARROWEST = 24  # columns that a note gets at least, beside the table
 @click.command()
 @click.option("--watch", "every", type=click.IntRange(1), is_flag=False, flag_value=5, metavar="[SECONDS]",
               help="Refresh every 5 seconds, or as given.")  # fmt: skip
-@click.option(
-    "--color/--no-color", "color", default=None, help="Colors or none, whatever the terminal and NO_COLOR say."
-)
+@click.option("--color/--no-color", "color", default=None, help="Override NO_COLOR and the terminal.")
 @as_json
 @click.pass_obj
 def status(clock: Clock, every: int | None, color: bool | None, as_json: bool) -> None:

@@ -28,6 +28,9 @@ def network(value: Any) -> Network:
         raise Wrong(f'"{said}" has bits beyond its prefix', f"write {found}")
     if found.prefixlen == 0:
         raise Wrong(f'"{said}" trusts every client to name itself', "write the addresses of the proxy alone")
+    mapped = getattr(found.network_address, "ipv4_mapped", None)
+    if mapped is not None:  # a peer's address is compared as IPv4
+        raise Wrong(f'"{said}" is a range of IPv4 in IPv6', f"write {mapped}/{found.prefixlen - 96}")
     return found
 
 

@@ -58,8 +58,8 @@ class DecisionKind(StrEnum):
 
     GROW = "grow"
     SHRINK = "shrink"
-    BLOCKED = "blocked"  # a rule holds, and the size stays
-    STEADY = "steady"  # no rule holds, and the size stays
+    BLOCKED = "blocked"  # a rule holds or too little is known, and the size stays
+    STEADY = "steady"  # neither, and the size stays
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -143,9 +143,10 @@ def conclusion(replayed: Sequence[Mapping[str, Any]]) -> str:
     theirs = [policy for trace in replayed for policy in trace["policies"] if policy["name"] == name]
     paid, other = _together(ours), _together(theirs) if theirs else None
     whole = f"Over {some(len(ours), 'trace')} this" if len(ours) > 1 else "This"
-    said = f"{whole} policy would have cost {dollars(paid)}"
+    unpriced = "an unknown amount"
+    said = f"{whole} policy would have cost {dollars(paid, unpriced)}"
     if other is not None:
-        change = f" ({100 * (paid / other - 1):+.0f} %)" if paid is not None and other else ""
+        change = f" ({round(100 * (paid / other - 1)):+d} %)" if paid is not None and other else ""
         said += f" instead of {dollars(other)} under {name}{change}"
     said += f", with the longest wait {_longest(ours)}"
     if theirs and theirs[0]["kind"] != "bound":  # nothing waits under a bound

@@ -120,7 +120,7 @@ class PoolsQuestion(QuestionInShort):
         return cls.of(
             question,
             state=question.standing(facts.at),
-            said=sentence(question, facts.at),
+            said=sentence(question, facts.at, facts.questions),
             wanted=is_wanted(question, facts.pool(question.pool), wanted),
         )
 
@@ -207,7 +207,8 @@ class PoolDocument(Published):
     def state(self) -> ScalingState:
         """The pool's state in a word, for pages."""
         under_way = bool(self.open_action or self.building)
-        unseen = self.required is None or any(node.stage == Stage.UNKNOWN for node in self.nodes)
+        counted = self.required is not None and self.pending_gpus is not None
+        unseen = not counted or any(node.stage == Stage.UNKNOWN for node in self.nodes)
         return scaling_state(self.verdict, self.reasons, self.mode, under_way=under_way, unseen=unseen)
 
 

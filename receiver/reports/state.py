@@ -12,9 +12,12 @@ SOURCES = "sources_answer"  # the guardrail of every change that needs a silent 
 
 
 def unseen(evidence: Mapping[str, Any]) -> bool:
-    """True if the nodes of a pool were not seen, by the *evidence* of its decision."""
-    civo = (evidence.get("sources") or {}).get(Source.CIVO, {})
-    return civo.get("up") is False or any(n.get("stage") == Stage.UNKNOWN for n in evidence.get("nodes") or ())
+    """True if the nodes of a pool or what waits for it were not seen, by the *evidence* of its decision."""
+    sources = evidence.get("sources") or {}
+    silent = {name for name, said in sources.items() if isinstance(said, Mapping) and said.get("up") is False}
+    no_demand = {Source.KUBERNETES, Source.PROMETHEUS} <= silent
+    nodes = evidence.get("nodes") or ()
+    return Source.CIVO in silent or no_demand or any(n.get("stage") == Stage.UNKNOWN for n in nodes)
 
 
 class StateWord(StrEnum):
@@ -54,7 +57,7 @@ def scaling_state(
     """Return the state of a pool whose decision, made in *mode* (None: not stored), has this *change* and *reasons*.
 
     *under_way* is True while an earlier decision is still carried out: an action is open, or nodes are on their way.
-    *unseen* is True while Civo or Kubernetes does not say what nodes the pool has and what they do.
+    *unseen* is True while no source says what nodes the pool has and what they do, or which pods wait.
     """
     if mode == Mode.OBSERVE:
         return ScalingState(StateWord.OBSERVING)

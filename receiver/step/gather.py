@@ -296,8 +296,8 @@ def _spend(
     since: datetime | None = None
     if forecasts:
         with parts.part("forecast"):
-            since = max(month.start, min(memory.watched_since or now, now))
-            seen = spend_by_pool(lives, since, now, policy.billing)[0]
+            began = max(month.start, min(memory.watched_since or now, now))
+            seen, since = spend_by_pool(lives, began, now, policy.billing)[0], began
     teams: Mapping[str, Decimal] | None = None
     with parts.part("teams"):  # a budget of a team whose spend is not known holds the team's growth
         # Sharing out a month of thousands of nodes takes a while: only where a team has a budget.

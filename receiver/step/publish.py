@@ -134,7 +134,7 @@ def picture(
             MisfitDocument(workload=m.workload.key, gpus=m.workload.gpus, detail=m.detail) for m in assignment.misfits
         ],
         waiting=[_waiting(each, numbers, fits[id(each.fits)]) for each in explained],
-        waiting_total=len(facts.waiting),
+        waiting_total=len(facts.waiting) if _demand_is_known(facts) else None,
         concerns=[ConcernDocument.of(concern) for concern in concerns],
     )
 
@@ -150,7 +150,7 @@ def _pool(
         **(_counts(state, wanted) if facts.up(Source.CIVO) else dict.fromkeys(COUNTED)),
         pool=pool.id,
         mode=mode,
-        pending_gpus=wanted.waiting_gpus,
+        pending_gpus=wanted.waiting_gpus if _demand_is_known(facts) else None,
         min_nodes=bounds.min_nodes,
         max_nodes=bounds.max_nodes,
         windows=bounds.names,
@@ -176,6 +176,11 @@ def _pool(
         open_action=None if action is None else OpenAction.of(action),
         nodes=[_node(n, policy, facts.at) for n in state.nodes],
     )
+
+
+def _demand_is_known(facts: Facts) -> bool:
+    """False while neither Kubernetes nor Prometheus says which pods wait: none seen is not none waiting."""
+    return facts.up(Source.KUBERNETES) or facts.up(Source.PROMETHEUS)
 
 
 COUNTED = ("required", "ready", "building", "busy", "idle", "unknown", "wanted", "awaited_since")

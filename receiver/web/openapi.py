@@ -15,6 +15,7 @@ from receiver.core.money.attribution import By
 from receiver.ports import DecisionKind
 from receiver.reports.document import SUFFIX, ReportDocument
 from receiver.reports.picture import ChargesDocument, PoolDocument, WaitingPod
+from receiver.web.api import alert_documents as alerts
 from receiver.web.api import documents as api
 from receiver.web.api.request_parts import DEFAULT_LIMIT, LONGEST_TEXT, MAX_LIMIT, Last
 from receiver.web.api.summary import SummaryDocument
@@ -109,8 +110,8 @@ _WHICH_DECISIONS = (
 )
 
 REQUESTS = (
-    Request("/webhook", "webhook", "Take one delivery of Alertmanager", api.DeliveryTaken, (400, 401, 413, 503),
-            method="post", body=api.AlertmanagerPayload, status=202, token=WEBHOOK),
+    Request("/webhook", "webhook", "Take one delivery of Alertmanager", alerts.DeliveryTaken, (400, 401, 413, 503),
+            method="post", body=alerts.AlertmanagerPayload, status=202, token=WEBHOOK),
     Request("/healthz", "healthz", "Whether the loop beats", api.HealthDocument, token=()),
     Request("/readyz", "readyz", "Whether deliveries are taken, and steps succeed", api.ReadinessDocument,
             query=(_EXCLUDE,), token=()),
@@ -128,8 +129,8 @@ REQUESTS = (
     Request("decisions/{number}/grounds", "grounds", "What it was made from, to make it again", api.GroundsDocument,
             (400, 404)),
     Request("actions", "actions", "The newest actions", api.ActionDocument, (400, 404), **_LISTS, **_STEPS),
-    Request("alerts", "alerts", "Alerts that were delivered within the last hour, the newest first", api.ReceivedAlert,
-            many=True, query=(_ALERTNAME,)),
+    Request("alerts", "alerts", "Alerts that were delivered within the last hour, the newest first",
+            alerts.ReceivedAlert, many=True, query=(_ALERTNAME,)),
     Request("charges", "charges", "What Civo charged, beside the ledger", ChargesDocument, **_STEPS),
     Request("costs", "costs", "What a month has cost, by one thing", api.CostsDocument, (400,), query=(_MONTH, _BY)),
     Request("report", "report", "The report of a month", ReportDocument, (400, 404),

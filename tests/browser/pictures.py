@@ -12,7 +12,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from tests.browser.scene import playing
 ROOT = Path(__file__).parents[2]
 PICTURES = ROOT / "docs" / "pictures"
 MADE_OF = PICTURES / "made-of.json"
-MESSAGE = ROOT / "tests" / "core" / "notices" / "golden" / "grew.txt"
+MESSAGE = ROOT / "tests" / "core" / "notices" / "wire" / "slack.grew.json"
 BOARD = "gpu-autoscaler-pools"
 WEB = ROOT / "receiver" / "web"
 # What each picture shows: when one of these changes, the picture is old.
@@ -40,10 +39,12 @@ body{{margin:0;padding:16px;width:688px;background:#fff;color:#1d1c1d}}
 body{{font:15px/1.47 Lato,"Helvetica Neue",Arial,sans-serif}}
 .who{{font-weight:900}} .at{{color:#616061;font-size:12px}}
 .app{{background:#ddd;border-radius:2px;font-size:10px;padding:1px 3px;margin:0 6px;color:#616061}}
-.bar{{border-left:4px solid #2eb67d;border-radius:2px;padding:0 0 0 12px;margin-top:6px}}
-b{{display:block;margin-bottom:2px}} a{{color:#1264a3;text-decoration:none}} p{{margin:0 0 2px;overflow-wrap:anywhere}}
+b{{display:block;margin:6px 0;font-size:18px}} p{{margin:0 0 2px;overflow-wrap:anywhere}}
+i{{display:inline-block;width:15px;height:15px;border-radius:50%;background:#2eb67d;vertical-align:-1px}}
+small{{display:block;color:#616061;margin:8px 0}}
+a{{display:inline-block;border:1px solid #bbb;border-radius:4px;padding:4px 12px;margin-right:8px;font-weight:700}}
 </style><span class="who">gpu-autoscaler</span><span class="app">APP</span><span class="at">12:00</span>
-<div class="bar"><b>{title}</b>{lines}</div>"""
+<b>{title}</b>{lines}<small>{context}</small>{buttons}"""
 
 
 def digest(picture: str) -> str:
@@ -53,13 +54,15 @@ def digest(picture: str) -> str:
 
 
 def message() -> str:
-    """Return a message as HTML, like a chat shows it."""
-    title, _, rest = MESSAGE.read_text(encoding="utf-8").partition("\n\n")
-    lines = [
-        f"<p>{escape(name)}: " + (f"<a>{escape(said)}</a>" if said.startswith("https:") else escape(said)) + "</p>"
-        for name, _, said in (line.partition(": ") for line in rest.splitlines() if line)
-    ]
-    return CARD.format(title=escape(title), lines="".join(lines))
+    """Return a message as HTML, like Slack shows its blocks."""
+    header, section, context, actions = json.loads(MESSAGE.read_text(encoding="utf-8"))["blocks"]
+    lines = "".join(
+        f"<p>{line}</p>" for line in section["text"]["text"].splitlines()
+    )  # Slack's text is escaped already
+    buttons = "".join(f"<a>{button['text']['text']}</a>" for button in actions["elements"])
+    said = context["elements"][0]["text"]
+    title = header["text"]["text"].replace("\N{LARGE GREEN CIRCLE}", "<i></i>")  # no font here has the sign
+    return CARD.format(title=title, lines=lines, context=said, buttons=buttons)
 
 
 def take(browser: Browser, html: str, picture: Path, clip: Any = None) -> None:

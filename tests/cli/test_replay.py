@@ -179,6 +179,21 @@ def test_several_traces_open_with_their_sum() -> None:
     assert [line.split()[5].rstrip(",") for line in found[1:]] == ["$51.60", "$30.96"]
 
 
+@pytest.mark.parametrize(
+    ("usd", "said"),
+    [
+        ("99.90", "would have cost $99.90 instead of $100.00 under fluid (+0 %),"),
+        (None, "would have cost an unknown amount instead of $100.00 under fluid,"),
+    ],
+)
+def test_a_conclusion_about_hardly_a_difference_or_without_a_price_reads_well(
+    usd: str | None, said: str, office: dict[str, Any]
+) -> None:
+    policy = office["policies"][0]
+    played = [{**policy, "usd": usd}, {**policy, "usd": "100.00", "name": "fluid"}]
+    assert said in conclusion([{**office, "policies": played, "against": "fluid"}])
+
+
 def test_a_conclusion_says_how_many_jobs_did_not_finish_and_what_does_not_add_up(office: dict[str, Any]) -> None:
     ours, *others = office["policies"]
     assert conclusion([{**office, "policies": [{**ours, "jobs_lost": 2}, *others]}]).endswith(

@@ -1,5 +1,7 @@
 """A pool's state is one of four words, and a blocked pool names its guardrail."""
 
+from typing import Any
+
 import pytest
 
 from receiver.core.model.actions import Change, Reason, Verdict
@@ -19,6 +21,7 @@ WANTS, HELD, CUT, PASSED, NOTED = (
     ]
 )
 LATER = Reason(rule="approved", verdict=Verdict.HOLDS, target=1)
+SEEN: dict[str, Any] = {"mode": "act", "required": 1, "pending_gpus": 0}
 APPROVED = ReasonDocument(rule="approved", verdict="holds")
 TABLE = [
     # change, reasons, mode, an earlier decision is under way, state
@@ -49,9 +52,9 @@ def test_the_decision_gives_the_state(
 @pytest.mark.parametrize(
     ("shown", "state"),
     [
-        (PoolDocument(verdict="hold", mode="act", required=1), "steady"),
-        (PoolDocument(verdict="hold", mode="act", required=1, building=2), "scaling"),
-        (PoolDocument(verdict="hold", mode="act", required=1, open_action=OpenAction(kind="retire")), "scaling"),
+        (PoolDocument(verdict="hold", **SEEN), "steady"),
+        (PoolDocument(verdict="hold", **SEEN, building=2), "scaling"),
+        (PoolDocument(verdict="hold", **SEEN, open_action=OpenAction(kind="retire")), "scaling"),
         (PoolDocument(verdict="hold", mode="observe", building=2), "observing"),
         (PoolDocument(verdict="hold", reasons=(APPROVED,)), "blocked by approved"),
     ],
@@ -67,12 +70,20 @@ UNKNOWN = NodeDocument(name="n1", stage="unknown")
     ("shown", "state"),
     [
         (PoolDocument(verdict="hold", mode="act"), "blocked by sources_answer"),
-        (PoolDocument(verdict="hold", mode="act", required=1, nodes=(UNKNOWN,)), "blocked by sources_answer"),
+        (PoolDocument(verdict="hold", **SEEN, nodes=(UNKNOWN,)), "blocked by sources_answer"),
+        (PoolDocument(verdict="hold", mode="act", required=0), "blocked by sources_answer"),
         (PoolDocument(verdict="hold", mode="act", reasons=(APPROVED,)), "blocked by approved"),
-        (PoolDocument(verdict="grow", mode="act", required=1, nodes=(UNKNOWN,)), "scaling"),
+        (PoolDocument(verdict="grow", **SEEN, nodes=(UNKNOWN,)), "scaling"),
         (PoolDocument(verdict="hold", mode="observe"), "observing"),
     ],
-    ids=["Civo is silent", "Kubernetes is silent", "a guardrail spoke", "demand is counted elsewhere", "observe mode"],
+    ids=[
+        "Civo is silent",
+        "Kubernetes is silent",
+        "nothing counts what waits",
+        "a guardrail spoke",
+        "demand is counted elsewhere",
+        "observe mode",
+    ],
 )
 def test_a_pool_that_is_not_seen_is_not_steady(shown: PoolDocument, state: str) -> None:
     assert str(shown.state) == state
@@ -81,16 +92,17 @@ def test_a_pool_that_is_not_seen_is_not_steady(shown: PoolDocument, state: str) 
 @pytest.mark.parametrize(
     ("silent", "nodes", "state"),
     [
-        (None, [a_node()], "steady"),
-        (Source.CIVO, [a_node()], "blocked by sources_answer"),
-        (Source.KUBERNETES, [a_node(stage=Stage.UNKNOWN, idle_since=None)], "blocked by sources_answer"),
-        (Source.KUBERNETES, [], "steady"),  # kube-state-metrics counts the waiting pods, and no node can go
+        ((), [a_node()], "steady"),
+        ((Source.CIVO,), [a_node()], "blocked by sources_answer"),
+        ((Source.KUBERNETES,), [a_node(stage=Stage.UNKNOWN, idle_since=None)], "blocked by sources_answer"),
+        ((Source.KUBERNETES, Source.PROMETHEUS), [], "blocked by sources_answer"),  # nothing counts what waits
+        ((Source.KUBERNETES,), [], "steady"),  # kube-state-metrics counts the waiting pods, and no node can go
     ],
 )
 def test_a_decision_on_nodes_that_were_not_seen_is_blocked(
-    silent: Source | None, nodes: list[Node], state: str
+    silent: tuple[Source, ...], nodes: list[Node], state: str
 ) -> None:
-    decided = decision_on(a_state(*nodes), sources=all_up(*([silent] if silent else [])))
+    decided = decision_on(a_state(*nodes), sources=all_up(*silent))
     assert str(scaling_state(decided.change, decided.reasons, "act", unseen=unseen(decided.evidence))) == state
 
 

@@ -1,6 +1,6 @@
 """One forecast for every budget: overview, API, metrics, command line and report give the same amounts."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -9,9 +9,11 @@ import pytest
 from receiver.core.model.charges import Charge
 from receiver.core.model.policy import Budget
 from receiver.core.money.budget import Forecast, month_of
+from receiver.core.money.cost import spend_by_pool
 from receiver.ports import Store
 from receiver.reports.document import ReportDocument
 from receiver.reports.monthly import report_of
+from receiver.step import gather
 from tests.step.harness import PRICE, SIZE, START, Life, a_job, a_policy, a_world
 
 HOUR = timedelta(hours=1)
@@ -97,6 +99,20 @@ def test_the_forecasts_of_an_account_are_never_below_those_of_its_cluster(life: 
     overview = on_the_overview(life.store)
     for key in ("spent_usd", "forecast_usd", "burn_usd_per_hour"):
         assert Decimal(overview["account", ""][key]) >= Decimal(overview["cluster", ""][key])
+
+
+def test_what_the_ledger_saw_is_unknown_and_not_nothing_after_a_bug(
+    life: Life, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(lives: Any, since: datetime, *more: Any) -> Any:
+        if since != month_of(life.now, "UTC").start:
+            raise RuntimeError("a bug")
+        return spend_by_pool(lives, since, *more)
+
+    monkeypatch.setattr(gather, "spend_by_pool", broken)
+    life.step()
+    cluster = on_the_overview(life.store)["cluster", ""]
+    assert (cluster["forecast_usd"], cluster["burn_usd_per_hour"]) == (None, None)
 
 
 def test_a_month_that_is_over_has_no_forecast(life: Life) -> None:

@@ -5,6 +5,7 @@ from itertools import pairwise
 
 from receiver.core.explain.samples import Doing
 from receiver.ports import Store, TryLater
+from receiver.reports.picture import kept_picture
 from tests.step.harness import Life, Wrapped, a_job, a_policy, a_world
 from tests.step.stories.bench import MINUTE, POOL
 
@@ -40,6 +41,17 @@ def test_while_civo_is_silent_counts_are_unknown(store: Store) -> None:
     life.step()
     last = store.samples(life.now - MINUTE, life.now, pool=POOL)[-1]
     assert (last.at, last.required, last.busy) == (life.now, None, None)
+
+
+def test_while_neither_kubernetes_nor_prometheus_answers_what_waits_is_unknown(store: Store) -> None:
+    life = a_life(store)
+    life.run(2 * MINUTE)
+    life.cluster.fail_next(TryLater("503", code="kubernetes"), "look")
+    life.telemetry.fail_next(TryLater("503", code="prometheus"), "look")
+    life.world.advance(life.now.replace(second=0) + MINUTE)
+    life.step()
+    shown, _ = kept_picture(store)
+    assert (shown.waiting_total, [pool.pending_gpus for pool in shown.pools]) == (None, [None])
 
 
 def test_under_a_clock_that_jumped_nothing_is_sampled(store: Store) -> None:

@@ -132,6 +132,14 @@ def test_a_link_that_is_over_says_so_and_takes_no_answer() -> None:
     assert "Nothing was changed" in late.text
 
 
+def test_where_another_request_to_grow_was_rejected_it_does_not_say_that_the_pool_grows_without_an_answer() -> None:
+    bench = a_bench(a_question(asks=Asks.GROWTH))
+    assert "it grows" in bench.client().get(LINK).text
+    bench.store.kept_questions["q2"] = a_question(id="q2", asks=Asks.GROWTH, answer=Answer.REJECT, who="ada")
+    said = words(bench.client().get(LINK).text)
+    assert "Without an answer it does not grow: another request was rejected." in said
+
+
 def test_what_has_happened_is_not_asked_any_more() -> None:
     html = Person.at(a_bench(a_question("gpu-1", done_at=NOW))).get(LINK).text
     assert "Nothing is left to approve" in html

@@ -170,6 +170,20 @@ def test_the_worst_comes_first() -> None:
     assert [text.split()[0] for text in found] == ["Wrong", "Look", "Note"]
 
 
+def test_what_is_wrong_in_one_pool_is_not_hidden_behind_the_same_in_another_where_no_work_waits() -> None:
+    shared = {"kind": "out_of_stock", "what": "cannot grow: Civo has no GPU of its kind free"}
+    store = concerned(a_concern(**shared), a_concern("bad", pool=A100, **shared))
+    assert headline(store) == "1 thing is wrong, 1 more to look at."
+    assert [text.split(" cannot")[0] for text in concerns(store)] == ["Wrong : a100", "Look at : l40s"]
+
+
+def test_each_request_for_an_approval_stands_alone_with_its_own_answer() -> None:
+    asked = [a_concern(kind="question", what="waits for an approval", question=f"q{n}", todo=f"q{n}") for n in (1, 2)]
+    found = concerns(concerned(*asked))
+    assert ["l40s waits for an approval" in text for text in found] == [True, True]
+    assert [f"q{n}" in text for n, text in enumerate(found, 1)] == [True, True]
+
+
 def test_a_concern_says_how_long_why_what_happens_and_what_to_do() -> None:
     (found,) = concerns(
         concerned(

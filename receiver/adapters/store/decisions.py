@@ -11,14 +11,14 @@ from hashlib import sha256
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
-from sqlalchemy import ColumnElement, Connection, RowMapping, Text, bindparam, cast, func, or_, select
+from sqlalchemy import ColumnElement, Connection, RowMapping, Text, and_, bindparam, cast, func, or_, select
 from sqlalchemy import insert as plain_insert
 
 from receiver.adapters.store.database import StorePart, fields_of, insert, value_of
 from receiver.adapters.store.figures import count
 from receiver.adapters.store.schema import decisions, grounds
 from receiver.core.model.actions import Change, Decision, Verdict
-from receiver.core.model.model import Facts
+from receiver.core.model.model import Facts, Source, Stage
 from receiver.core.model.policy import Policy
 from receiver.core.report.report import RULES, Spoke
 from receiver.ports import DecisionFilter, DecisionKind, Grounds, GroundsKept, StoredDecision, WontWork
@@ -121,7 +121,7 @@ def _conditions(only: DecisionFilter) -> Iterator[ColumnElement[bool]]:
     """Yield the conditions of *only*. The verdicts are text, ``[["demand","wants"],...]``: it is searched, and
     no comment of a person can look like a part of it, as quotes within texts are escaped."""
     of, verdicts = decisions.c, cast(decisions.c.verdicts, Text)
-    holds = verdicts.contains(f',"{Verdict.HOLDS}"', autoescape=True)
+    holds = or_(verdicts.contains(f',"{Verdict.HOLDS}"', autoescape=True), _unseen())
     if only.pool is not None:
         yield of.pool == only.pool
     if only.rule is not None:
@@ -138,6 +138,17 @@ def _conditions(only: DecisionFilter) -> Iterator[ColumnElement[bool]]:
         yield of.at < only.until
     if only.before is not None:
         yield of.id < only.before
+
+
+def _unseen() -> ColumnElement[bool]:
+    """The condition of `receiver.reports.state.unseen`, in the text of the evidence."""
+    evidence = cast(decisions.c.evidence, Text)
+    civo, kubernetes, prometheus = (
+        evidence.contains(f'"{source}":{{"up":false', autoescape=True)
+        for source in (Source.CIVO, Source.KUBERNETES, Source.PROMETHEUS)
+    )
+    unknown = evidence.contains(f'"stage":"{Stage.UNKNOWN}"', autoescape=True)
+    return or_(civo, and_(kubernetes, prometheus), unknown)
 
 
 def _said(decision: Decision) -> Said:

@@ -200,12 +200,22 @@ def question_id(pool: Pool, asks: Asks, from_count: int, to_count: int, instance
 def approved_instances(questions: Iterable[Question], now: datetime, *, busy: bool) -> frozenset[str]:
     """The instances whose removal is approved. Only a request to empty *busy* nodes covers them; it then also covers
     them once they are empty."""
-    return frozenset(i for q in questions if _fits(q, busy=busy) and q.is_approved(now) for i in q.instances)
+    asked = tuple(questions)
+    rejected = [q for q in asked if q.is_rejected(now)]
+    approved = ((i, q) for q in asked if _fits(q, busy=busy) and q.is_approved(now) for i in q.instances)
+    return frozenset(i for i, q in approved if not _overruled(q, (r for r in rejected if i in r.instances)))
+
+
+def _overruled(question: Question, rejected: Iterable[Question]) -> bool:
+    """True when one of *rejected* was rejected after *question* was approved. Without an answer to it any of them is:
+    a person's no goes before silence."""
+    return any(question.answered_at is None or (r.answered_at or r.asked_at) > question.answered_at for r in rejected)
 
 
 def covered_instances(questions: Iterable[Question], now: datetime, *, busy: bool) -> frozenset[str]:
-    """The instances whose removal is not requested again."""
-    return frozenset(i for q in questions if _fits(q, busy=busy) and q.covers(now) for i in q.instances)
+    """The instances whose removal is not requested again. A rejection keeps a node, whether it is idle or busy."""
+    fit = (q for q in questions if _fits(q, busy=busy) or q.is_rejected(now))
+    return frozenset(i for q in fit if q.covers(now) for i in q.instances)
 
 
 def _fits(question: Question, *, busy: bool) -> bool:
@@ -214,7 +224,11 @@ def _fits(question: Question, *, busy: bool) -> bool:
 
 def approved_growth(questions: Iterable[Question], now: datetime) -> int:
     """The highest count up to which a pool may grow by an approval that is not used up; 0 for none."""
-    return max((q.to_count for q in _growth(questions) if q.is_approved(now) and q.done_at is None), default=0)
+    asked = tuple(_growth(questions))
+    rejected = [q for q in asked if q.is_rejected(now)]
+    approved = (q for q in asked if q.is_approved(now) and q.done_at is None)
+    stands = (q for q in approved if not _overruled(q, (r for r in rejected if r.to_count <= q.to_count)))
+    return max((q.to_count for q in stands), default=0)
 
 
 def growth_ever_approved(questions: Iterable[Question], now: datetime) -> int:
@@ -236,17 +250,27 @@ def _growth(questions: Iterable[Question]) -> Iterable[Question]:
     return (q for q in questions if q.asks is Asks.GROWTH)
 
 
-def why_waiting(names: Collection[str], asks: Collection[Asks], questions: Iterable[Question], now: datetime) -> str:
+def why_waiting(names: Collection[str], asks: Collection[Asks], questions: Collection[Question], now: datetime) -> str:
     """Say what is waited for before nodes called *names* go, or before a pool grows: open or rejected requests."""
-    standing = (q for q in questions if q.asks in asks and (q.is_open(now) or q.is_rejected(now)))
-    found = [q for q in standing if not names or set(names) & set(q.nodes)]
+    of_names = (q for q in questions if (set(names) & set(q.nodes) if names else q.asks in asks))
+    found = [q for q in of_names if q.is_rejected(now) or (q.is_open(now) and q.asks in asks)]
     if not found:
         return f"{', '.join(sorted(names)) or 'growth of this cost'}: an approval is needed and not requested yet"
-    return "; ".join(sentence(q, now) for q in found)
+    return "; ".join(sentence(q, now, questions) for q in found)
 
 
-def sentence(question: Question, now: datetime) -> str:
-    """Return the request and its state: the answer, or until when an answer is awaited and what happens then."""
+def gives_way(question: Question, questions: Iterable[Question], now: datetime) -> bool:
+    """True when other *questions* were rejected so that silence on this one changes nothing: growth to as many nodes or
+    fewer, or the removal of each of its nodes."""
+    rejected = [q for q in questions if q.pool == question.pool and q.is_rejected(now)]
+    if question.asks is Asks.GROWTH:
+        return any(q.to_count <= question.to_count for q in _growth(rejected))
+    return bool(rejected) and {i for q in rejected for i in q.instances}.issuperset(question.instances)
+
+
+def sentence(question: Question, now: datetime, questions: Iterable[Question] = ()) -> str:
+    """Return the request and its state: the answer, or until when an answer is awaited and what happens then, also by
+    the other *questions*."""
     what = about(question)
     if question.answer is Answer.APPROVE:
         return f"{question.who} approved: {what}"
@@ -254,11 +278,12 @@ def sentence(question: Question, now: datetime) -> str:
         return f"{question.who} rejected: {what}; not requested again before {question.expires_at:%Y-%m-%d %H:%M} UTC"
     if question.answer is not None:
         return f"{question.who} answered {question.answer} to the request: {what}"
-    then = does(question) if question.proceeds_at else does_not(question)
+    proceeds = question.proceeds_at and not gives_way(question, questions, now)
+    then = does(question) if proceeds else does_not(question)
     if now < question.wait_ends:
         until = f"{question.wait_ends:%Y-%m-%d %H:%M:%S} UTC"
         return f"approval requested until {until}: {what}; without an answer {then}"
-    still = "" if question.proceeds_at else f", and an answer counts until {question.expires_at:%Y-%m-%d %H:%M:%S} UTC"
+    still = "" if proceeds else f", and an answer counts until {question.expires_at:%Y-%m-%d %H:%M:%S} UTC"
     return f"no answer to the request: {what}; {then}{still}"
 
 
@@ -313,8 +338,10 @@ def next_time(now: datetime, timezone: str, clock: time) -> datetime:
     """Return the next moment (UTC) after *now* at which a clock in *timezone* shows *clock*."""
     zone = ZoneInfo(timezone)
     today = now.astimezone(zone).date()
-    moments = (datetime.combine(today + timedelta(days=n), clock, zone).astimezone(UTC) for n in (0, 1, 2))
-    return next(moment for moment in moments if moment > now)
+    days = [datetime.combine(today + timedelta(days=n), clock, zone) for n in (0, 1, 2)]
+    once = [day.astimezone(UTC) for day in days]
+    twice = [max(first, day.replace(fold=1).astimezone(UTC)) for first, day in zip(once, days, strict=True)]
+    return min(moment for moment in (*once, *twice) if moment > now)  # when clocks go back, some times come twice
 
 
 def until_of(answer: Answer, policy: Policy, now: datetime) -> datetime | None:

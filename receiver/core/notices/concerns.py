@@ -15,6 +15,7 @@ from receiver.core.model.signals import SignalAction
 from receiver.core.model.text import dollars
 from receiver.core.money.budget import BudgetStage
 from receiver.core.notices import configuration_notices, wording
+from receiver.core.notices.money_notices import REFUSES
 from receiver.core.notices.notice import GUIDES, Cause, Concern, Level, Notice, Seen
 from receiver.core.notices.pool_concerns import of_pool
 from receiver.core.scaling.assign import Misfit
@@ -238,7 +239,10 @@ def _budgets(seen: Seen) -> Iterator[Concern]:
     """Budgets past a line, or of unknown spend; `money_notices` sends a message once per line."""
     refusing = seen.refusing()
     for view in seen.assignment.budgets.views:
-        level = Level.BAD if view.key in refusing and view.stage is not BudgetStage.WARN else Level.WARN
+        level = Level.BAD if view.key in refusing else Level.WARN
+        doing, calm = BUDGETS.get(view.stage, ""), view.stage is BudgetStage.WARN and level is Level.WARN
+        if view.stage is BudgetStage.WARN and not calm:
+            doing = REFUSES
         fault = Level.BAD if view.scope in (Scope.ACCOUNT, Scope.CLUSTER) else level  # nothing grows without it
         if view.unknown:
             yield Concern(
@@ -255,8 +259,8 @@ def _budgets(seen: Seen) -> Iterator[Concern]:
                 level=level,
                 what=f"{wording.capital(view.title)} is past its {view.stage} line",
                 why=f"{dollars(view.spent)} of {dollars(view.monthly)} spent ({view.ratio:.0%})",
-                doing=BUDGETS[view.stage],
-                todo="" if view.stage is BudgetStage.WARN else "To raise it: gpu-autoscaler budget set",
+                doing=doing,
+                todo="" if calm else "To raise it: gpu-autoscaler budget set",
             )
         if view.unpriced:
             yield Concern(

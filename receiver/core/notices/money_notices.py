@@ -22,6 +22,7 @@ _BUDGET_CAUSES = {
     BudgetStage.HOLD: Cause.BUDGET_HOLD,
     BudgetStage.STOP: Cause.BUDGET_STOP,
 }
+REFUSES = "it covers no further node for the work that waits; running work goes on"
 Told = Mapping[str, tuple[str, datetime]]  # by topic: the key of what was told last, and when
 
 
@@ -80,7 +81,7 @@ def _budget_line(view: BudgetView, topic: str, now: datetime, *, refuses: bool, 
         option = _option(view.scope, view.shown or view.name)
         do = f"To raise it: gpu-autoscaler budget set USD{option} --why REASON"
         if view.stage is BudgetStage.WARN:
-            after = f"growth goes on; at {_line_ahead(view, view.hold_at, now)} it stops"
+            after = REFUSES if refuses else f"growth goes on; at {_line_ahead(view, view.hold_at, now)} it stops"
         else:
             effect = _effect(view, closes=closes)
             until = f"the month ends ({wording.moment(view.ends_at, now)})" if view.ends_at else "the month ends"

@@ -90,8 +90,10 @@ def hourly_cost(question: Question) -> str:
     return dollars(question.usd_per_hour, "an unknown price")
 
 
-def unanswered(question: Question) -> str:
-    """What happens without an answer, and when."""
+def unanswered(question: Question, *, yields: bool = False) -> str:
+    """What happens without an answer, and when. With *yields* another request was rejected, which decides it."""
+    if yields:
+        return f"Without an answer {does_not(question)}: another request was rejected."
     goes, many = question.proceeds_at, len(question.nodes) > 1
     if goes is None:
         again = "" if question.asks is Asks.GROWTH else f" and {'keep' if many else 'keeps'} costing money"

@@ -5,9 +5,9 @@ from dataclasses import replace
 from datetime import timedelta
 
 from receiver.core.explain.rules import RULES, SPEAKS_UP, guide, plainly
-from receiver.core.model.actions import ActionKind
+from receiver.core.model.actions import ActionKind, Decision
 from receiver.core.model.model import CordonedBy, Node, PoolState, Stage
-from receiver.core.model.overrides import sentence
+from receiver.core.model.overrides import Asks, sentence
 from receiver.core.model.pods import Pod, PodPhase, Workload
 from receiver.core.model.policy import Pool
 from receiver.core.model.text import cut, lasting, listed, some
@@ -211,8 +211,7 @@ def _held(pool: Pool, wanted: Wanted, seen: Seen) -> Iterator[Concern]:
     if reason.rule == "gangs_whole":
         doing = "it waits until there is room for all of them at once"
     stopped = reason.rule == "within_budget" and any(r.view.stage is BudgetStage.STOP for r in wanted.uncovered)
-    grows = decision.target > decision.present
-    how_far = f"grows to {some(decision.target, 'node')} only" if grows else "does not grow"
+    how_far = _how_far(decision)
     yield Concern(
         kind=Cause.HELD,
         level=Level.BAD,
@@ -230,18 +229,35 @@ def _held(pool: Pool, wanted: Wanted, seen: Seen) -> Iterator[Concern]:
     )
 
 
+def _how_far(decision: Decision) -> str:
+    grows = decision.target > decision.present
+    return f"grows to {some(decision.target, 'node')} only" if grows else "does not grow"
+
+
 def _requested(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iterator[Concern]:
     """What people are asked for, and what they requested: shown, so that it is not forgotten."""
+    decision = seen.decisions[pool.id]
+    unapproved = any(r.rule == "approved" and r.verdict in SPEAKS_UP for r in decision.reasons)
     for question in (q for q in seen.facts.questions if q.pool == pool.id):
         if question.is_open(seen.now) and is_wanted(question, state, wanted):
             yield Concern(
                 kind="question",
                 level=seen.level("approved", pool=pool.id),
                 what="waits for an approval",
-                why=sentence(question, seen.now),
+                why=sentence(question, seen.now, seen.facts.questions),
                 todo=f"answer from the message, or with `gpu-autoscaler answer {question.id} approve`",
                 guide=GUIDES[Cause.ASKS],
                 question=question.id,
+            )
+        elif wanted.new_nodes and unapproved and question.asks is Asks.GROWTH and question.is_rejected(seen.now):
+            yield Concern(
+                kind="rejected",
+                level=seen.level("approved", pool=pool.id, otherwise=Level.NOTE),
+                what=f"{_how_far(decision)}: a person rejected further growth",
+                why=sentence(question, seen.now),
+                todo="To let it grow before that, set a floor:"
+                f' gpu-autoscaler override floor {pool.name} {question.to_count} --for 1h --why "..."',
+                guide=GUIDES[Cause.ASKS],
             )
     if state.silence is not None:
         yield Concern(
@@ -313,6 +329,7 @@ def _unclear_nodes(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern
                 "its GPUs are in use, but no GPU pod holds them",
                 "the node is kept until that is resolved",
                 f"{describe}; nvidia-smi on it shows processes outside pods",
+                seen.policy.unknown_after,
             )
         ]
         if node.stage is Stage.BROKEN and node.busy:  # one that nothing runs on is removed, and told as such
@@ -323,10 +340,11 @@ def _unclear_nodes(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern
                     "it is not Ready, or has lost its GPUs",
                     "the node is kept while a GPU pod is bound to it",
                     f"{describe}. If it stays so, delete its GPU pods: it is then removed, and they get another",
+                    min(seen.policy.unknown_after, pool.provision_timeout),
                 )
             )
-        for since, what, happened, doing, todo in spells:
-            if since is None or seen.now - since < seen.policy.unknown_after:
+        for since, what, happened, doing, todo, patience in spells:
+            if since is None or seen.now - since < patience:
                 continue
             yield Concern(
                 kind=Cause.UNKNOWN,

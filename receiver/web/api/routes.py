@@ -12,6 +12,7 @@ from receiver.ports import StoredDecision
 from receiver.reports.document import utc
 from receiver.reports.picture import ChargesDocument, Picture, PoolDocument, Unfit, kept_picture
 from receiver.web.api import documents as api
+from receiver.web.api.alert_documents import ReceivedAlert
 from receiver.web.api.changes import add_budget_changes, add_overrides, add_questions
 from receiver.web.api.reports import add_report
 from receiver.web.api.request_parts import MAX_ROW, decisions_asked, invalid, limit_asked, pool_asked, pool_called
@@ -116,7 +117,7 @@ def _add_picture(routes: Blueprint, parts: WebParts) -> None:
         """List what Alertmanager delivered within the last hour, so that people can see whether it arrives."""
         name = request.args.get("alertname")
         found = [
-            api.ReceivedAlert.of(a, alertname=a.labels.get("alertname", ""))
+            ReceivedAlert.of(a, alertname=a.labels.get("alertname", ""))
             for a in parts.store.remembered_alerts(parts.clock.now() - AN_HOUR)
             if name in (None, a.labels.get("alertname"))
         ]

@@ -19,6 +19,7 @@ from receiver.core.model.overrides import (
     Question,
     Standing,
     choices,
+    gives_way,
     needs_size,
     override_id,
 )
@@ -29,7 +30,7 @@ from receiver.core.notices.grouping import Seal
 from receiver.core.notices.people_notices import in_short, unanswered
 from receiver.reports.picture import Picture, PoolDocument, ScopedBudget, kept_picture
 from receiver.web.api.changes import answer_once, size_of
-from receiver.web.api.request_parts import read_form
+from receiver.web.api.request_parts import MAX_LIMIT, read_form
 from receiver.web.auth.access import Access
 from receiver.web.errors import Problem
 from receiver.web.parts import WebParts
@@ -99,6 +100,7 @@ def _page(question: Question, signed: str, parts: WebParts, *, wrong: str = "", 
     answer = question.answer
     set_by = override_id(answer, question) if answer is not None and answer not in SET_NONE else None
     found, _ = kept_picture(parts.store)
+    others = parts.store.questions(pool=question.pool, limit=MAX_LIMIT) if standing is Standing.OPEN else ()
     page = render_template(
         "answer.html",
         question=question,
@@ -106,7 +108,7 @@ def _page(question: Question, signed: str, parts: WebParts, *, wrong: str = "", 
         pool_name=parts.pool_name(question.pool),
         signed=signed,
         standing=standing.value,
-        unanswered=unanswered(question),
+        unanswered=unanswered(question, yields=gives_way(question, others, now)),
         case=_case(question, found, parts, now) if standing is Standing.OPEN else {},
         # Whether the change would still help, by the last step's picture; None where that does not say.
         helps=next((q.wanted for pool in found.pools for q in pool.questions if q.id == question.id), None),

@@ -59,12 +59,12 @@ def scene_of(parts: WebParts) -> Scene:
 
 def concerns(scene: Scene, pool: str | None = None) -> list[ShownConcern]:
     """Return everything that needs attention, or what is about *pool* (an id), the worst first; what several pools
-    share is listed once."""
-    by_cause: dict[tuple[str, str], ShownConcern] = {}
+    share is listed once, or once per level: work may wait in one of them. Each request for an approval stands alone."""
+    by_cause: dict[tuple[str, str, Level, str | None], ShownConcern] = {}
     for concern in (*_ourselves(scene), *_published(scene)):
         if pool is not None and pool not in (found for found, _ in concern.pools):
             continue
-        key = (concern.kind, concern.what)
+        key = (concern.kind, concern.what, concern.level, concern.question)
         before = by_cause.get(key)
         if before is None:
             by_cause[key] = concern

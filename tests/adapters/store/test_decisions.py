@@ -16,8 +16,11 @@ from sqlalchemy.engine.default import DefaultDialect
 from receiver.adapters.store import SqlStore
 from receiver.adapters.store.columns import Json
 from receiver.core.model.actions import Decision, Reason, Verdict
+from receiver.core.model.model import Node, Source, Stage
 from receiver.ports import DecisionFilter, DecisionKind, StoredDecision
+from receiver.reports.state import scaling_state, unseen
 from tests.adapters.store.builders import NOW, POOL, after, decision, grow, outcome, reason
+from tests.core.builders import a_node, a_state, all_up, decision_on
 
 
 def test_a_decision_comes_back_exactly(store: SqlStore) -> None:
@@ -111,6 +114,21 @@ def test_decisions_are_found_by_what_they_came_to_rule_and_time(
         present = target if target in (1, 2) else 1
         store.decided(decision(target=target, present=present, reasons=reasons, at=after(minutes=minute)))
     assert [d.decision.target for d in store.decisions(only)] == targets
+
+
+@pytest.mark.parametrize(
+    "silent", [(), ("civo",), ("kubernetes", "prometheus"), ("kubernetes",), ("prometheus",)], ids=str
+)
+@pytest.mark.parametrize(
+    "nodes", [(), (a_node(),), (a_node(stage=Stage.UNKNOWN, idle_since=None),)], ids=["none", "idle", "unknown"]
+)
+def test_a_decision_is_found_by_the_state_that_pages_show(
+    store: SqlStore, silent: tuple[str, ...], nodes: tuple[Node, ...]
+) -> None:
+    decided = decision_on(a_state(*nodes, required=len(nodes)), sources=all_up(*map(Source, silent)))
+    shown = scaling_state(decided.change, decided.reasons, "act", unseen=unseen(decided.evidence))
+    store.decided(decided)
+    assert [kind for kind in DecisionKind if store.decisions(DecisionFilter(kind=kind))] == [shown.word.value]
 
 
 def test_another_silence_is_another_decision_and_other_figures_are_not(store: SqlStore) -> None:

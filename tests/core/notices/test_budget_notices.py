@@ -155,6 +155,12 @@ def test_a_line_wakes_a_person_only_if_the_budget_keeps_work_waiting(spent: int)
     assert (calm.severity, waits.severity) == (Severity.WARNING, Severity.FAILURE)
 
 
+def test_at_the_warn_line_growth_does_not_go_on_where_the_budget_keeps_work_waiting() -> None:
+    view = a_view(60)
+    [notice] = budget_lines(Budgets(views=(view,)), {}, NOW, refusing={view.key})
+    assert "Next: it covers no further node for the work that waits; running work goes on." in notice.body
+
+
 @pytest.mark.parametrize(
     ("burn", "said"),
     [

@@ -7,6 +7,7 @@ from decimal import Decimal
 import pytest
 
 from receiver.core.model.model import Backoff, Drift, Facts, Rights, Source, SourceState, Spend, Stage, never_asked
+from receiver.core.model.overrides import Answer
 from receiver.core.model.policy import Approval, Budget, Fallback, Policy
 from receiver.core.model.signals import SignalAction
 from receiver.core.notices.concerns import concerns
@@ -124,6 +125,19 @@ def test_an_open_approval_request_says_until_when_and_how_to_answer() -> None:
     assert "gpu-autoscaler answer q1 approve" in concern.todo
 
 
+def test_growth_that_a_person_rejected_is_shown_while_work_waits_for_it() -> None:
+    rejected = a_question(to_count=3, answer=Answer.REJECT, who="alice")
+    policy = a_policy(a_pool(approval=Approval(growth_above_usd_per_hour=Decimal(1))))
+    known = facts(a_state(), waiting=[a_pod()], questions=(rejected,))
+    concern = the_one(known, policy)
+    assert (concern.level, concern.what) == (Level.BAD, "does not grow: a person rejected further growth")
+    assert "alice rejected: grow the pool from 0 to 3 nodes" in concern.why
+    assert "gpu-autoscaler override floor l40s 3" in concern.todo
+    assert found(replace(known, waiting=()), policy) == []
+    unasked = a_policy(a_pool(approval=Approval(growth_above_usd_per_hour=Decimal(2))))
+    assert found(known, unasked) == []  # so little growth needs no approval
+
+
 def test_what_people_requested_is_noted_without_alarm() -> None:
     noted = found(facts(a_state(silence=a_silence()), overrides=(an_override("pin", 0),)))
     assert [(c.kind, c.level) for c in noted] == [("silenced", Level.NOTE), ("override", Level.NOTE)]
@@ -222,6 +236,16 @@ def test_the_budget_that_refuses_is_wrong_and_one_that_covers_the_work_is_not() 
         "Budget of team a is past its hold line": Level.BAD,
         "Budget of team b is past its hold line": Level.WARN,
     }
+
+
+def test_a_budget_at_its_warn_line_whose_rest_covers_no_node_is_wrong_and_does_not_say_that_growth_goes_on() -> None:
+    known = facts(a_state(), spend=Spend(month="2026-11", usd=Decimal(79)), waiting=[a_pod()])
+    policy = a_policy(budget=Budget(monthly_usd=Decimal(100), stop_at=Decimal("0.8"), hold_at=Decimal("0.8")))
+    [concern] = [c for c in found(known, policy) if c.kind == "budget_warn"]
+    assert (concern.level, concern.doing) == (
+        Level.BAD,
+        "it covers no further node for the work that waits; running work goes on",
+    )
 
 
 def test_work_that_waits_at_the_configured_maximum_is_wrong_and_does_not_wake_a_person() -> None:

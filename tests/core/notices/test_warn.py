@@ -144,6 +144,13 @@ def test_a_node_of_which_nobody_can_tell_is_told_after_a_quarter_of_an_hour(node
     assert told(facts(a_state(node)), a_policy(unknown_after=16 * MINUTE)) == []
 
 
+def test_a_node_that_breaks_under_work_is_told_when_its_time_to_recover_is_over_at_the_latest() -> None:
+    policy = a_policy(unknown_after=120 * MINUTE)  # its provision_timeout is 20 minutes
+    [notice] = told(facts(a_state(lost(20, pods=(a_pod(),)))), policy)
+    assert notice.title == "GPU pool l40s: broken under work: n1"
+    assert told(facts(a_state(lost(19.9, pods=(a_pod(),)), a_node("n2", unknown_since=ago(20)))), policy) == []
+
+
 @pytest.mark.parametrize(
     "node",
     [

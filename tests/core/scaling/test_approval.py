@@ -17,8 +17,10 @@ from receiver.core.model.overrides import (
     Standing,
     approved_instances,
     choices,
+    gives_way,
     next_time,
     override_of,
+    sentence,
     why_waiting,
 )
 from receiver.core.model.pods import PodPhase
@@ -279,6 +281,59 @@ def test_a_rejection_of_one_node_does_not_keep_another() -> None:
     assert approved_instances((rejected, a_question("i-n2", **APPROVED)), NOW, busy=False) == {"i-n2"}
 
 
+REJECTED = {"id": "q2", "answer": Answer.REJECT, "who": "alice", "answered_at": NOW}
+WAITED_OUT = {"wait_ends": NOW - MINUTE}
+
+
+@pytest.mark.parametrize("kinds", [(Asks.REMOVAL, Asks.EMPTYING), (Asks.EMPTYING, Asks.REMOVAL)])
+def test_silence_on_another_request_moves_no_node_that_a_person_keeps(kinds: tuple[Asks, Asks]) -> None:
+    silent = a_question("i-n1", asks=kinds[0], **WAITED_OUT)
+    rejected = a_question("i-n1", asks=kinds[1], **REJECTED)
+    found = (silent, rejected, a_question("i-n2", asks=kinds[0], **WAITED_OUT))
+    assert approved_instances(found, NOW, busy=False) == {"i-n2"}
+
+
+@pytest.mark.parametrize(("later", "may_go"), [(MINUTE, {"i-n1"}), (-MINUTE, set())])
+def test_of_two_answers_about_a_node_the_later_one_counts(later: timedelta, may_go: set[str]) -> None:
+    approved = a_question("i-n1", **{**APPROVED, "answered_at": NOW + later})
+    rejected = a_question("i-n1", asks=Asks.EMPTYING, **REJECTED)
+    assert approved_instances((approved, rejected), NOW, busy=False) == may_go
+
+
+def test_a_node_whose_removal_was_rejected_is_not_emptied_either() -> None:
+    rejected = tuple(a_question(f"i-{n}", **{**REJECTED, "id": n}) for n in ("n1", "n2"))
+    policy = asking(resources={GPU: 2})
+    found = facts(a_state(*movable_nodes()), questions=rejected)
+    assert (decide(found, policy).target, due(found, policy)) == (2, ())
+    assert why_waiting({"n1"}, {Asks.EMPTYING}, rejected, NOW).startswith("alice rejected: remove n1;")
+
+
+def test_rejected_growth_does_not_happen_by_silence_on_a_larger_request() -> None:
+    rejected, larger = a_question(to_count=4, **REJECTED), a_question(to_count=8, **WAITED_OUT)
+    found = facts(a_state(), waiting=[a_pod(f"p{n}") for n in range(8)], questions=(rejected, larger))
+    assert decide(found, asking(GROWTH)).target == 0
+    approved = replace(larger, answer=Answer.APPROVE, who="ben", answered_at=NOW + MINUTE)
+    assert decide(replace(found, questions=(rejected, approved)), asking(GROWTH)).target == 8
+
+
+@pytest.mark.parametrize("nodes", [(), ("i-n1",)], ids=["growth", "removal"])
+def test_a_request_that_a_rejection_decides_does_not_say_that_it_happens_without_an_answer(
+    nodes: tuple[str, ...],
+) -> None:
+    other, rejected = a_question(*nodes, id="q3"), a_question(*nodes, **REJECTED)
+    assert sentence(other, NOW).endswith(("without an answer it grows", "without an answer it is removed"))
+    said = why_waiting((), {other.asks}, (rejected, other), NOW)
+    assert said.endswith(("without an answer it does not grow", "without an answer it stays"))
+    assert gives_way(other, (replace(rejected, pool="another"),), NOW) is False
+
+
+@pytest.mark.parametrize("answer", [APPROVED, WAITED_OUT], ids=["approved", "not answered"])
+def test_a_rejection_of_more_growth_does_not_undo_what_was_approved_of_less(answer: dict[str, Any]) -> None:
+    less, more = a_question(to_count=4, **answer), a_question(to_count=8, **{**REJECTED, "answered_at": NOW + MINUTE})
+    found = facts(a_state(), waiting=[a_pod(f"p{n}") for n in range(8)], questions=(less, more))
+    assert decide(found, asking(GROWTH)).target == 4
+
+
 def test_while_a_rejection_stands_the_pool_says_who_rejected_and_until_when() -> None:
     rejected = a_question(to_count=6, answer=Answer.REJECT, who="alice")
     said = why_waiting((), {Asks.GROWTH}, (rejected,), NOW)
@@ -395,6 +450,20 @@ def test_no_answer_acts_longer_than_an_override_may() -> None:
 def test_tomorrow_begins_at_eight_on_the_wall_clock_of_the_budgets_zone(now: str, zone: str, morning: str) -> None:
     at = datetime.fromisoformat(now).replace(tzinfo=UTC)
     assert next_time(at, zone, time(8)) == datetime.fromisoformat(morning).replace(tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("now", "half_past_two"),
+    [
+        ("2026-10-25T00:10", "2026-10-25T00:30"),
+        ("2026-10-25T00:40", "2026-10-25T01:30"),  # between the two
+        ("2026-10-25T01:30", "2026-10-26T01:30"),
+        ("2026-03-29T00:10", "2026-03-29T01:30"),  # clocks skip it: an hour later, never earlier
+    ],
+)
+def test_a_time_that_clocks_show_twice_is_waited_for_once(now: str, half_past_two: str) -> None:
+    at = datetime.fromisoformat(now).replace(tzinfo=UTC)
+    assert next_time(at, "Europe/Berlin", time(2, 30)) == datetime.fromisoformat(half_past_two).replace(tzinfo=UTC)
 
 
 def test_every_choice_says_what_it_does() -> None:
