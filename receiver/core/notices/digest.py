@@ -89,9 +89,8 @@ def _hours(paid: float, found: WeekFound) -> Iterator[str]:
     if not paid:
         yield "No GPU-hours were paid for."
         return
-    gpus = {
-        life.pool: life.gpus for life in found.lives if life.gpus
-    }  # a pool may have left the configuration, or be new
+    # Of the pools that were paid for: the configuration may have lost one or got another since.
+    gpus = {life.pool: life.gpus for life in found.lives if life.gpus}
     seen = [(found.minutes.get(pool, PoolMinutes()), of_a_node) for pool, of_a_node in gpus.items()]
     busy = sum(minutes.busy * gpus for minutes, gpus in seen) * (_MINUTE / _HOUR)
     known = sum(minutes.known for minutes, _ in seen) / len(seen)
