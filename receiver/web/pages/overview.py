@@ -149,7 +149,7 @@ MISFITS = 20
 ROWS = 20  # of waiting pods; the API has all that are kept
 CONCERNS = 4  # that are listed at once, and every one that is bad, up to MOST_CONCERNS
 MOST_CONCERNS = 8
-UNFOLDED = 3  # of those: they show more than their first line
+UNFOLDED = 2  # of those: they show more than their first line
 STATES = {
     "starting": "starting: no step has begun yet",
     "leading": "leading: this process runs the steps and writes to Civo and Kubernetes",
