@@ -37,7 +37,7 @@ class Latest(Generic[S, T]):
 
 
 class Reloader(threading.Thread):
-    """Call *look* twice a second, on every replica; whoever leads takes its next step with what it found."""
+    """Call *look* twice a second, on every replica; the leader takes its next step with what it found."""
 
     def __init__(self, look: Callable[[], None], every: float = LOOK_EVERY_SECONDS) -> None:
         super().__init__(name="reloader", daemon=True)

@@ -30,6 +30,8 @@ def main() -> None:
                     with a_tab(browser, url, size, scheme, token=token_for(place)) as tab:
                         tab.page.goto(path_of(place, stack))
                         tab.page.screenshot(path=out / f"{place}-{width}-{scheme}.png", full_page=True)
+                        height = tab.page.evaluate("document.documentElement.scrollHeight")
+                        sys.stdout.write(f"{height:6} px  {place}, {width}, {scheme}\n")
     sys.stdout.write(f"pictures are in {out}\n")
 
 

@@ -116,7 +116,7 @@ def held_with_waiting_work() -> Life:
     return life
 
 
-def held_with_nobody_waiting() -> Life:
+def held_without_waiting_work() -> Life:
     life = spending(0.85)
     life.step()
     return life
@@ -178,8 +178,8 @@ INCIDENTS: Mapping[str, Incident] = {
     "hold-with-waiting-work": Incident(
         title="The budget is past its hold line; work waits", play=held_with_waiting_work, cause="budget"
     ),
-    "hold-with-nobody-waiting": Incident(
-        title="The budget is past its hold line; no work waits", play=held_with_nobody_waiting, cause="budget"
+    "hold-without-waiting-work": Incident(
+        title="The budget is past its hold line; no work waits", play=held_without_waiting_work, cause="budget"
     ),
     "budget-stop": Incident(title="The budget is past its stop line; work waits", play=stopped, cause="budget"),
     "lost-telemetry": Incident(title="GPU metrics are gone", play=telemetry_lost, cause="DCGM"),

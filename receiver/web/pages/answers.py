@@ -160,7 +160,7 @@ def _why_removal(question: Question, pool: PoolDocument, now: datetime) -> str:
 
 
 def _whose(question: Question, pool: PoolDocument, parts: WebParts) -> str:
-    """Who waits for the growth, by the latest decision; whose pods are moved."""
+    """The work that waits for the growth, by the latest decision, or whose pods are moved."""
     if question.asks is Asks.REMOVAL:
         return ""
     if question.asks is Asks.EMPTYING:

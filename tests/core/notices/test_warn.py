@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from receiver.core.model.model import Backoff, Drift, Facts, Node, PoolState, Source, SourceState, Stage
+from receiver.core.model.model import Backoff, CordonedBy, Drift, Facts, Node, PoolState, Source, SourceState, Stage
 from receiver.core.model.pods import PodPhase
 from receiver.core.model.policy import Policy, Taint
 from receiver.core.notices.action_notices import removals_stop
@@ -158,6 +158,9 @@ def test_a_node_that_breaks_under_work_is_told_when_its_time_to_recover_is_over_
         pytest.param(lost(14.9), id="broken for a moment"),
         pytest.param(lost(15, stage=Stage.UNKNOWN), id="not looked at"),
         pytest.param(a_node(unknown_since=ago(60), stage=Stage.DELETING), id="being deleted"),
+        pytest.param(a_node(idle_since=ago(14.9), cordoned_by=CordonedBy.SOMEONE), id="cordoned for a moment"),
+        pytest.param(a_node(idle_since=None, cordoned_by=CordonedBy.SOMEONE), id="cordoned and busy"),
+        pytest.param(a_node(idle_since=ago(20), cordoned_by=CordonedBy.US), id="cordoned by us"),
     ],
 )
 def test_nothing_is_told_of_a_node_that_is(node: Node) -> None:
