@@ -5,8 +5,9 @@ from typing import Any
 
 from demo.plan import PoolPlan
 from demo.scenario import DemoJob, Expects, Submitted
-from demo.summary import Summary, always_on, lines, summarize
+from demo.summary import NOTICES, Summary, always_on, lines, summarize
 from demo.timeline import Timeline
+from tests.core.notices.cases import CASES
 from tests.demo.seen import BEGAN, POOL, at, decision, delivery, grown, notice, pool, put, seen, state
 
 POOLS = (PoolPlan(name="l40s", id=POOL, price="1.20"), PoolPlan(name="h200", id="5f3c-a4", price="3.60"))
@@ -19,7 +20,7 @@ TOLD = (
     notice("GPU pool l40s: 1 -> 0 nodes"),
     notice("No GPU pool can hold demo/quantum-0", "warning"),
     notice("GPU budget 2026-09 has reached its hold line (80%)", "warning"),
-    notice("GPU pool h200 does not grow: the budget does not cover it", "warning"),
+    notice("GPU pool h200 does not grow: the budget does not cover it", "failure"),
 )
 FINISHED = {"id": "train", "wait_seconds": 9.5, "finished_at": at(20).isoformat()}
 
@@ -128,3 +129,9 @@ def test_the_lines_say_the_figures() -> None:
     assert "1.5 s  train    woken by delivery 2 (GpuPodsPending of l40s)" in said
     assert "3 paid units of 60 s for 2 nodes: USD 0.06" in said
     assert "(1 l40s) for these 70 s: USD 0.04" in said
+
+
+def test_every_message_that_the_demo_waits_for_is_one_that_is_sent_so() -> None:
+    sent = [case() for case in CASES.values()]
+    for _, words, severity, _ in NOTICES:
+        assert any(m.severity == severity and all(word in m.title for word in words) for m in sent), (words, severity)
