@@ -59,7 +59,7 @@ PLAN = StackPlan(
     budget={"monthly_usd": 4500, "teams": {"vision": 1250, "language": 1250}},
     simulator={
         "stock": {"an.g1.h100.kube.x8": 0},
-        "timings": {"build": "4m", "boot": "20s", "driver": "2m", "delete": "20s", "finished_lingers": "30m"},
+        "timings": {"build": "4m", "boot": "20s", "driver": "12m", "delete": "20s", "finished_lingers": "30m"},
     },
     receiver={"heartbeat_interval": "30s", "cluster_name": "prod-lon1"},
 )

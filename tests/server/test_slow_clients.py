@@ -21,7 +21,8 @@ WHOLE = "GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 
 
 def deliver(server: Server) -> int:
-    return server.request("POST", "/webhook", {"Authorization": f"Bearer {TOKEN}"}, json.dumps(a_payload()))
+    body, token = json.dumps(a_payload()), {"Authorization": f"Bearer {TOKEN}"}
+    return server.request("POST", "/webhook", token, body, timeout=15)  # shorter than threads that are kept waiting
 
 
 def until_closed(client: socket.socket) -> None:
