@@ -215,8 +215,8 @@ def _pod_spec(pod: WorldPod) -> JSON:
         spec["nodeSelector"] = dict(pod.node_selector)
     if affinity := _node_affinity(pod):
         spec["affinity"] = {"nodeAffinity": affinity}
-    if pod.gated:
-        spec["schedulingGates"] = [{"name": "simulator/gate"}]
+    if pod.gate:
+        spec["schedulingGates"] = [{"name": pod.gate}]
     if pod.node is not None:
         spec["nodeName"] = pod.node
     return spec

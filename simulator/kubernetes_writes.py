@@ -169,7 +169,7 @@ def _apply_to_pod(live: Live, pod: WorldPod, after: JSON) -> WorldPod:
         labels=_differences(pod.labels, labels),
         annotations=_differences(pod.annotations, annotations),
     )
-    if pod.gated and not (after.get("spec") or {}).get("schedulingGates"):
+    if pod.gate and not (after.get("spec") or {}).get("schedulingGates"):
         live.world.ungate(pod.namespace, pod.name)
     return live.world.pods[pod.key]
 

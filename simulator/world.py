@@ -313,12 +313,6 @@ class ChangingPods(Pods):
         for job in jobs:
             self._agenda.at(job.submit_at, self.submit, job)
 
-    def ungate(self, namespace: str, name: str) -> None:
-        pod = self._cluster.pod((namespace, name))
-        if pod.gated:
-            self._cluster.change_pod(pod, gated=False, scheduled=None, scheduled_since=None, reason="", message="")
-            self._agenda.after(self._timings.schedule, self._tried, pod.key, pod.uid)
-
     def patch(
         self,
         namespace: str,
@@ -386,7 +380,6 @@ class World(ReplayWorld):
         self.rehearse_eviction = partial(pods.evict, dry_run=True)
         self.scale_to_zero = pods.scale_to_zero
         self.at_zero = pods.at_zero
-        self.ungate = pods.ungate
         self.patch_pod = pods.patch
         self.work = pods.work
         self.used_outside: Collection[str] = activity.outside  # nodes whose GPUs are used from outside Kubernetes

@@ -46,6 +46,7 @@ WORDS: Mapping[Any, tuple[str, str]] = {
     values.Day: ("day such as `2026-08-22`", ""),
     values.Month: ("month such as `2026-11`", ""),
     values.Whole: ("count", "counts"),
+    values.Priority: ("priority", ""),
     values.Units: ("count, 1 or more", "counts"),
     bool: ("boolean", ""),
     values.Zone: ("zone", "zones"),

@@ -95,6 +95,9 @@ class ObservedCluster:
     def release_queue(self, queue: str) -> Receipt:
         return _would(f"restore the stop policy of ClusterQueue {queue} if we hold it")
 
+    def admit(self, pod: Pod) -> Receipt:
+        return _would(f"remove the scheduling gate of pod {pod.key}")
+
     def record_event(self, pod: Pod, *, reason: str, message: str) -> Receipt:
         return _would(f"write the Event {reason} for pod {pod.key}: {message}")
 

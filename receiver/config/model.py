@@ -203,6 +203,21 @@ class KeepUntilSpec(Section):
     """how far ahead that time may be"""
 
 
+class PatienceSpec(Section):
+    priority_classes: dict[values.ObjectName, values.LongerThanZero] = Field(default_factory=dict)
+    """how long after their creation pods of these PriorityClasses may start, unless they [say it
+    themselves](how-it-decides.md#work-that-may-wait)"""
+    teams: dict[values.LabelValue, values.LongerThanZero] = Field(default_factory=dict)
+    """the same for teams; a listed PriorityClass goes first"""
+    namespaces: dict[values.ObjectName, values.LongerThanZero] = Field(default_factory=dict)
+    """the same for namespaces; a listed class or team goes first"""
+    longest: values.LongerThanZero = timedelta(days=7)
+    """the longest time that `gpu-autoscaler.io/may-wait` may name; longer ones count as this"""
+    lowest_priority: values.Priority = -10
+    """no node is bought for pods of a lower priority, as with Cluster Autoscaler's
+    `--expendable-pods-priority-cutoff`"""
+
+
 class OverridesSpec(Section):
     longest: values.LongerThanZero = timedelta(days=7)
     """how far ahead an override may end"""
@@ -371,6 +386,7 @@ class Configuration(Section):
     fires"""
     idle_shutdown: IdleShutdown = IdleShutdown()
     keep_until: KeepUntilSpec = KeepUntilSpec()
+    patience: PatienceSpec = PatienceSpec()
     overrides: OverridesSpec = OverridesSpec()
     reports: ReportsSpec = ReportsSpec()
     leader: LeaderSpec = LeaderSpec()

@@ -39,6 +39,7 @@ CORE: Mapping[type[Section], type] = {
     model.LimitsSpec: policy.Limits,
     model.AttributionSection: policy.Attribution,
     model.KeepUntilSpec: policy.KeepUntil,
+    model.PatienceSpec: policy.Patience,
     model.ReportsSpec: policy.ReportPolicy,
     model.UnitSpec: policy.UnitOfWork,
     model.CommitmentSpec: policy.Commitment,

@@ -256,6 +256,7 @@ Ratio = Annotated[Decimal, BeforeValidator(_ratio)]
 Money = Annotated[Decimal, BeforeValidator(_decimal), Field(ge=0, lt=10**12)]
 Celsius = Annotated[int, Field(ge=30, le=120)]
 Whole = Annotated[int, Field(ge=0, lt=10**9)]
+Priority = Annotated[int, Field(ge=-(2**31), le=10**9)]  # a PriorityClass' value without the system's
 Units = Annotated[int, Field(ge=1, lt=10**9)]
 DeliveryBytes = Annotated[int, Field(ge=1, le=LARGEST_DELIVERY)]
 Day = Annotated[date, BeforeValidator(_day)]

@@ -282,7 +282,7 @@ class StoreCollector(Collector):
         yield gauge("pool_info", "A pool's id, name and Civo size.", info, "pool", "pool_name", "size")
         for name, attribute, text in POLICY_OF_POOLS:
             yield gauge(name, text, [((p.id,), getattr(p, attribute)) for p in pools], "pool")
-        waits = [((name,), longest) for name, longest in policy.queue_wait.items()]
+        waits = [((name,), longest) for name, longest in longest_waits(policy).items()]
         text = "How long a GPU pod of a priority class may wait before a message is sent, in seconds."
         yield gauge("policy_queue_wait_seconds", text, waits, "priority_class")
         text = "USD per hour of idle GPUs from which a message is sent."

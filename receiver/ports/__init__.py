@@ -37,6 +37,7 @@ GANG_ANNOTATION = "gpu-autoscaler.io/gang"
 GANG_SIZE_ANNOTATION = "gpu-autoscaler.io/gang-size"
 IDLE_SHUTDOWN_ANNOTATION = "gpu-autoscaler.io/idle-shutdown"
 KEEP_UNTIL_ANNOTATION = "gpu-autoscaler.io/keep-until"
+MAY_WAIT = "gpu-autoscaler.io/may-wait"  # an annotation, and a scheduling gate
 SAFE_TO_EVICT_ANNOTATION = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 QUOTA_NAME = "gpu-autoscaler-budget-hold"
 QUOTA_LABEL = "gpu-autoscaler.io/budget-hold"
@@ -360,6 +361,9 @@ class Cluster(WorkGate, Protocol):
     def scale_to_zero(self, pod: Pod) -> Receipt:
         """Scale the owner of *pod* to zero replicas, or suspend it if it is a Job. ALREADY when that is done;
         WontWork for a pod without an owner that can be scaled."""
+
+    def admit(self, pod: Pod) -> Receipt:
+        """Remove our scheduling gate from *pod*. ALREADY when it has none."""
 
     def record_event(self, pod: Pod, *, reason: str, message: str) -> Receipt:
         """Write a Kubernetes Event for *pod*."""

@@ -3,9 +3,10 @@
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 
+from receiver.config.values import duration
 from receiver.core.model.pods import COMPUTE, Pod, PodPhase
 from receiver.core.model.policy import Taint
 from receiver.core.model.usage import EndedPod
@@ -13,6 +14,7 @@ from receiver.core.scaling.bounds import window_may_evict
 from receiver.core.scaling.packing import SOFT_TAINTS, consents
 from receiver.ports import (
     CORDON_ANNOTATION,
+    MAY_WAIT,
     PROTECT_ANNOTATION,
     SAFE_TO_EVICT_ANNOTATION,
     STOP_ANNOTATION,
@@ -66,7 +68,13 @@ def as_pod(pod: WorldPod) -> Pod:
         running_since=pod.started_at,
         scheduler_says=pod.message if waits is PodPhase.WAITING else "",
         compute=pod.compute,
+        may_wait=_may_wait(pod),
     )
+
+
+def _may_wait(pod: WorldPod) -> timedelta | None:
+    said = pod.annotations.get(MAY_WAIT)
+    return None if said is None else duration(said)
 
 
 def as_node(node: WorldNode) -> ClusterNode:
@@ -96,6 +104,8 @@ def owner_of(pod: WorldPod) -> str:
 
 
 def _phase(pod: WorldPod) -> PodPhase:
+    if pod.gate == MAY_WAIT:
+        return PodPhase.DEFERRED
     if pod.phase == "Running":
         return PodPhase.RUNNING
     if pod.node is not None:
@@ -331,6 +341,13 @@ class WorldCluster(WorldHolding):
         others = [t for t in found.taints if t not in SOFT_TAINTS]
         patch = partial(self._world.patch_node, node, taints=(*others, *taints))
         return self.write(patch, f"{node} carries {len(taints)} soft taints", "set_soft_taints", node, tuple(taints))
+
+    def admit(self, pod: Pod) -> Receipt:
+        found = self._world.pods.get((pod.namespace, pod.name))
+        if found is None or found.uid != pod.uid or found.gate != MAY_WAIT:
+            return Receipt(did=Did.ALREADY, sentence=f"pod {pod.key} has no gate of ours")
+        done = f"removed the scheduling gate of pod {pod.key}"
+        return self.write(lambda: self._world.ungate(pod.namespace, pod.name), done, "admit", pod.namespace, pod.name)
 
     def record_event(self, pod: Pod, *, reason: str, message: str) -> Receipt:
         event = partial(self._world.record_event, kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid)

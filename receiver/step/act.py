@@ -20,6 +20,7 @@ from receiver.step.carry_out import SOON, Progress, carry_out, is_smaller_reques
 from receiver.step.chores.budget import close_nodes, hold_new_work
 from receiver.step.chores.idle_shutdown import scale_idle_workloads_to_zero
 from receiver.step.chores.node_upkeep import apply_labels_and_taints, apply_packing_taints, undo_orphaned_cordons
+from receiver.step.chores.admissions import admit_deferred_work
 from receiver.step.chores.notify import announce_window_evictions, record_pod_events
 from receiver.step.gather import Looked, Sources
 from receiver.step.parts import StepContext, decision_of, told_of_end
@@ -53,6 +54,9 @@ def act(work: StepContext, looked: Looked, sources: Sources, *, chores: bool) ->
         with parts.part("soft_taints"):
             change = apply_packing_taints(work)
             again += [change] if change is not None else []
+        with parts.part("admissions"):
+            due = admit_deferred_work(work)
+            again += [due] if due is not None else []
     with parts.part("window_evictions"):
         announce_window_evictions(work, steady=looked.steady)  # only announced pods are evicted
     if chores:

@@ -126,6 +126,7 @@ def gather(sources: Sources, policy: Policy, now: datetime, parts: Parts, *, cho
         at=now,
         pools=pools,
         waiting=_waiting(said, states[Source.KUBERNETES]),
+        deferred=tuple(p for p in said.cluster.pods if p.phase is PodPhase.DEFERRED) if said.cluster else (),
         signals=signals_from(kept if said.alarms is None else numbered(said.alarms.alerts, kept), policy),
         sources=states,
         spend=books.spend,

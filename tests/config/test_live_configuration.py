@@ -231,7 +231,8 @@ def test_pools_in_another_order_are_a_change(mounted: Mounted) -> None:
 LIVE = {
     *("cluster_name", "mode", "objective", "heartbeat_interval", "fallback", "webhook", "web", "budget", "billing"),
     *("packing", "limits", "attribution", "prices_file", "public_url", "docs_url", "notify", "unknown_after"),
-    *("queue_wait", "idle_cost_usd_per_hour", "idle_shutdown", "keep_until", "overrides", "reports", "pools"),
+    *("queue_wait", "idle_cost_usd_per_hour", "idle_shutdown", "keep_until", "patience", "overrides", "reports"),
+    "pools",
     "kubernetes.startup_taints",
 }
 

@@ -19,6 +19,7 @@ from receiver.core.model.policy import (
     KeepOut,
     KeepUntil,
     Limits,
+    Patience,
     Policy,
     Pool,
     Rounding,
@@ -48,6 +49,8 @@ limits: {max_gpus: 64, max_growth_per_hour: 32, max_removals_per_hour: 60}
 attribution: {team: example.com/team, project: project}
 overrides: {longest: 12h}
 keep_until: {namespaces: [ml], longest: 6h}
+patience:
+  {priority_classes: {batch: 4h}, teams: {research: 2h}, namespaces: {nightly: 8h}, longest: 1d, lowest_priority: -5}
 pools:
   - name: l40s
     civo_pool_id: 5f3c
@@ -139,6 +142,13 @@ def test_every_key_reaches_the_policy() -> None:
         ),
         limits=Limits(max_gpus=64, max_growth_per_hour=32, max_removals_per_hour=60),
         longest_override=timedelta(hours=12),
+        patience=Patience(
+            priority_classes={"batch": timedelta(hours=4)},
+            teams={"research": timedelta(hours=2)},
+            namespaces={"nightly": timedelta(hours=8)},
+            longest=timedelta(days=1),
+            lowest_priority=-5,
+        ),
         keep_until=KeepUntil(namespaces=frozenset({"ml"}), longest=timedelta(hours=6)),
         fallback=Fallback.KUBERNETES,
         heartbeat_interval=timedelta(seconds=30),

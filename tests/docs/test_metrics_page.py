@@ -54,7 +54,7 @@ def simulated() -> Mapping[str, str]:
     live.submit([{"id": "runs", "duration": "1h"}])
     live.turn(timedelta(minutes=2))
     with live.moved() as world:
-        world.add_pod(PodSpec(namespace="ml", name="gated", requests={"nvidia.com/gpu": 1}, gated=True))
+        world.add_pod(PodSpec(namespace="ml", name="gated", requests={"nvidia.com/gpu": 1}, gate="queue.example/gate"))
         world.add_pod(PodSpec(namespace="ml", name="serve", owner_kind="ReplicaSet", owner_name="serve-1"))
         world.delete_pod("default", "runs-0")
         live.custom.put([_workload(), _pod_group()], world.now)

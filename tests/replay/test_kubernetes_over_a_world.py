@@ -103,7 +103,7 @@ def test_only_a_pod_that_waits_has_the_schedulers_sentence() -> None:
     assert seen(run(w, 1)).scheduler_says == "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
     assert annotated().scheduler_says == ""
     gated = world()
-    gated.add_pod(PodSpec(namespace="ml", name="gated", requests={GPU: 1}, gated=True))
+    gated.add_pod(PodSpec(namespace="ml", name="gated", requests={GPU: 1}, gate="queue.example/gate"))
     assert seen(run(gated, 1)).scheduler_says == ""
 
 

@@ -127,7 +127,7 @@ def phases(w: World) -> dict[str, PodPhase]:
 def test_gpu_pods_are_shown_by_where_they_stand_and_terminated_ones_are_left_out() -> None:
     w = world(pool(count=1))
     w.submit(job("runs", runs=100))
-    w.add_pod(PodSpec(namespace="default", name="gated", requests={GPU: 1}, gated=True))
+    w.add_pod(PodSpec(namespace="default", name="gated", requests={GPU: 1}, gate="queue.example/gate"))
     w.add_pod(PodSpec(namespace="default", name="cpu"))
     assert phases(w) == {"runs-0": PodPhase.OTHER, "gated": PodPhase.OTHER}
     w.submit(job("waits"))

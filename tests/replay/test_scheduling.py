@@ -251,7 +251,7 @@ def test_a_preferred_node_that_is_full_does_not_keep_a_pod_waiting() -> None:
 
 def test_a_gated_pod_is_not_tried_until_its_gate_goes() -> None:
     w = world(pool(count=1))
-    w.add_pod(PodSpec(namespace="default", name="p", requests={GPU: 1}, gated=True))
+    w.add_pod(PodSpec(namespace="default", name="p", requests={GPU: 1}, gate="queue.example/gate"))
     gated = the_pod(run(w, 60), "p")
     assert (gated.node, gated.scheduled, gated.reason) == (None, False, "SchedulingGated")
     w.ungate("default", "p")

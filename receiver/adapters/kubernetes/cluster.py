@@ -17,7 +17,7 @@ from kubernetes.config.config_exception import ConfigException
 from receiver.adapters.clock import SystemClock
 from receiver.adapters.http.sessions import Remarks, quick_retry, user_agent
 from receiver.adapters.kubernetes import api
-from receiver.adapters.kubernetes.api import ClusterWire, section
+from receiver.adapters.kubernetes.api import ClusterWire, section, versioned
 from receiver.adapters.kubernetes.budget_hold import HoldingMeans
 from receiver.adapters.kubernetes.drain import Drain, Keepers
 from receiver.adapters.kubernetes.nodes import Dra, node_from
@@ -33,7 +33,7 @@ from receiver.ports import Clock, ClusterFacts, Did, Receipt, TryLater, WontWork
 LIVING = "status.phase!=Succeeded,status.phase!=Failed"
 CONNECTIONS = 16  # one for each watch beside those of the step
 COMPONENT = "gpu-autoscaler"
-GOOD_NEWS = frozenset({"TriggeredScaleUp"})  # Event reasons of type Normal; every other one is a Warning
+GOOD_NEWS = frozenset({"TriggeredScaleUp", "MayWait"})  # Event reasons of type Normal; every other one is a Warning
 NAME_ROOM = 200  # an Event's name is the pod's and a random part, 253 characters at most
 MESSAGE_ROOM = 1000  # the API allows 1024
 MOST = 200  # characters of what an authorizer says
@@ -190,7 +190,7 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
         untried_pods = [p for p in pods if p.key in untried]
         queued = self._queues.waiting(seen, groups.get(Declaration.VOLCANO, ()), untried_pods)
         announced = {p.key for p in queued}
-        return (*(p for p in pods if p.key not in announced), *queued)
+        return (*self._queues.patient([p for p in pods if p.key not in announced], groups), *queued)
 
     def ended(self, namespaces: Collection[str]) -> Sequence[EndedPod]:
         """Return the GPU pods of *namespaces* that have terminated; one list for each namespace."""
@@ -225,6 +225,18 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
     def missing_rights(self) -> Sequence[str]:
         """Return the rights that a removal needs and that the API server says we do not have. Raises as `may` does."""
         return tuple(str(right) for right in TO_REMOVE if not self.may(right))
+
+    def admit(self, pod: Pod) -> Receipt:
+        """See `Cluster.admit`. A pod that is gone, or that others gated meanwhile: DIFFERS."""
+        raw = self._wire.find("pods", api.POD, pod.namespace, pod.name)
+        found = SeenPod(raw) if raw is not None else None
+        if raw is None or found is None or found.uid != pod.uid or found.leaving:
+            return Receipt(did=Did.DIFFERS, sentence=f"pod {pod.key} is gone or going")
+        if found.phase is not PodPhase.DEFERRED:
+            return Receipt(did=Did.ALREADY, sentence=f"pod {pod.key} is not behind our scheduling gate alone")
+        body = {"metadata": versioned(raw), "spec": {"schedulingGates": None}}
+        self._wire.ask("patch", "pods", api.POD, pod.namespace, pod.name, body)
+        return Receipt(did=Did.DONE, sentence=f"removed the scheduling gate of pod {pod.key}")
 
     def record_event(self, pod: Pod, *, reason: str, message: str) -> Receipt:
         now = f"{self._clock.now():%Y-%m-%dT%H:%M:%SZ}"

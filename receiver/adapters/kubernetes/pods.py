@@ -78,16 +78,18 @@ def latest(texts: Iterable[Any]) -> datetime | None:
     return max((at for said in texts if (at := moment(said)) is not None), default=None)
 
 
-def _length(said: str) -> timedelta | None:
+def length(said: str) -> timedelta | None:
+    """Return *said* (``2h``) as a duration, or None when it is none."""
     try:
-        length: timedelta = parse(LongerThanZero, said)
+        found: timedelta = parse(LongerThanZero, said)
     except Wrong:
         return None
-    return length
+    return found
 
 
 READERS: Mapping[str, tuple[Callable[[str], object], str]] = {
-    ports.IDLE_SHUTDOWN_ANNOTATION: (_length, "a duration such as 30m or 2h"),
+    ports.IDLE_SHUTDOWN_ANNOTATION: (length, "a duration such as 30m or 2h"),
+    ports.MAY_WAIT: (length, "a duration such as 30m or 4h"),
     ports.KEEP_UNTIL_ANNOTATION: (moment, "a time such as 2026-11-21T18:00:00Z"),
     ports.GANG_SIZE_ANNOTATION: (whole, "a number of pods such as 8"),
 }
@@ -168,7 +170,9 @@ class SeenPod:
         have left: it waits, but a new node is not what it waits for."""
         if self.node:
             return PodPhase.STARTING if self.status.get("phase") == "Pending" else PodPhase.RUNNING
-        if self.spec.get("schedulingGates") or self.status.get("nominatedNodeName"):
+        if gates := entries(self.spec, "schedulingGates"):
+            return PodPhase.DEFERRED if {text(g, "name") for g in gates} == {ports.MAY_WAIT} else PodPhase.OTHER
+        if self.status.get("nominatedNodeName"):
             return PodPhase.OTHER
         return PodPhase.WAITING if self._refusal.get("reason") == "Unschedulable" else PodPhase.OTHER
 
@@ -356,8 +360,9 @@ class SeenPod:
             terminating=self.leaving,
             evictable=self.agreed and not self.mirror and not self.protected,  # a kubelet starts its mirror pod again
             protected=self.protected,
-            idle_shutdown=_length(annotations.get(ports.IDLE_SHUTDOWN_ANNOTATION, "")),
+            idle_shutdown=length(annotations.get(ports.IDLE_SHUTDOWN_ANNOTATION, "")),
             keep_until=moment(annotations.get(ports.KEEP_UNTIL_ANNOTATION)),
+            may_wait=length(annotations.get(ports.MAY_WAIT, "")),
             bound_at=moment(bound.get("lastTransitionTime")),
             running_since=latest(started) if all(moment(at) for at in started) else None,
             scheduler_says=self._refusal.get("message") or "",

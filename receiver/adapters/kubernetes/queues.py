@@ -8,17 +8,20 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from functools import partial
 from itertools import islice, pairwise
 
-from receiver.adapters.kubernetes.api import NOT_FOUND, Json, controller_of, entries, key_of, section, text
+from receiver.adapters.kubernetes.api import NOT_FOUND, Json, controller_of, entries, key_of, section, text, words
 from receiver.adapters.kubernetes.nodes import GPU_PREFIX, compute, gpus
-from receiver.adapters.kubernetes.pods import KUEUE_LABEL, Declaration, Gang, SeenPod, whole
+from receiver.adapters.kubernetes.pods import KUEUE_LABEL, Declaration, Gang, SeenPod, length, whole
 from receiver.adapters.kubernetes.reflector import Lists, ResourceKind
 from receiver.core.model.pods import CPU, Pod, PodPhase
 from receiver.core.model.text import listed
-from receiver.ports import TryLater, WontWork
+from receiver.ports import MAY_WAIT, TryLater, WontWork
 
+JOBS = ResourceKind("batch", "jobs", ("v1",))
+WITHOUT_JOB_OBJECTS = "only their pods' own annotations say how long they may wait"
 COSCHEDULING_GROUPS = ResourceKind("scheduling.x-k8s.io", "podgroups", ("v1alpha1",))
 VOLCANO_GROUPS = ResourceKind("scheduling.volcano.sh", "podgroups", ("v1beta1",))
 GROUPS: Mapping[Declaration, ResourceKind] = {
@@ -137,14 +140,23 @@ class Announcement:
 
 def announced_pod(origin: Json, template: Json, *, priority: int) -> Pod | None:
     """Return a waiting GPU pod of *template* (PodTemplateSpec v1 core), or None for one without GPUs. It has
-    namespace, name, age and owner of *origin*, the object that announces it, and no uid: there is nothing yet that
-    an Event could be left on."""
+    namespace, name, age, owner and patience of *origin*, the object that announces it, and no uid: there is nothing
+    yet that an Event could be left on."""
     metadata, described = section(origin, "metadata"), section(template, "metadata")
     inherited = ("namespace", "name", "creationTimestamp", "ownerReferences")
     own = {name: metadata[name] for name in inherited if name in metadata}
     said = {name: described[name] for name in ("labels", "annotations") if name in described}
-    pod = SeenPod({"metadata": {**said, **own}, "spec": {**section(template, "spec"), "nodeName": None}}).pod
-    return None if pod is None else replace(pod, phase=PodPhase.WAITING, priority=priority, gang=None, gang_min=None)
+    spec = {name: value for name, value in section(template, "spec").items() if name != "schedulingGates"}
+    pod = SeenPod({"metadata": {**said, **own}, "spec": {**spec, "nodeName": None}}).pod
+    if pod is None:
+        return None
+    waits = pod.may_wait if pod.may_wait is not None else patience_of(origin)
+    return replace(pod, phase=PodPhase.WAITING, priority=priority, gang=None, gang_min=None, may_wait=waits)
+
+
+def patience_of(raw: Json) -> timedelta | None:
+    """How long the object *raw* says that its pods may wait."""
+    return length(words(section(raw, "metadata"), "annotations").get(MAY_WAIT, ""))
 
 
 def understood(make: Callable[[], Announcement], key: str, warn: Callable[[str, str], None]) -> Announcement:
@@ -264,6 +276,21 @@ class Queues:
             if groups is not None:
                 found[by] = groups
         return found
+
+    def patient(self, pods: Sequence[Pod], groups: Mapping[Declaration, Sequence[Json]]) -> Iterator[Pod]:
+        """Yield *pods*; those that wait and do not say how long they may have the patience of their PodGroup or Job."""
+        gangs = {key_of(g): patience_of(g) for found in groups.values() for g in found}
+        waiting = (PodPhase.WAITING, PodPhase.DEFERRED)
+        asked = [p for p in pods if p.phase in waiting and p.may_wait is None and p.owner.startswith("Job/")]
+        jobs: dict[str, timedelta | None] = {}
+        if asked:
+            found = self._lists.if_readable(JOBS, WITHOUT_JOB_OBJECTS) or ()
+            jobs = {text(section(job, "metadata"), "uid"): patience_of(job) for job in found}
+        for pod in pods:
+            waits = pod.may_wait
+            if pod.phase in waiting and waits is None:
+                waits = gangs.get(pod.gang or "") or jobs.get(pod.owner_uid)
+            yield pod if waits == pod.may_wait else replace(pod, may_wait=waits)
 
     def waiting(self, seen: Sequence[SeenPod], groups: Sequence[Json], untried: Sequence[Pod]) -> tuple[Pod, ...]:
         """Return the GPU pods that the queues hold back, most of which do not exist yet. *seen* are the living pods,

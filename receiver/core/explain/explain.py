@@ -10,12 +10,13 @@ from itertools import islice
 from receiver.core.explain.rules import RULES
 from receiver.core.model.actions import ActionKind, Decision, Verdict
 from receiver.core.model.model import CordonedBy, Facts, Stage
-from receiver.core.model.pods import Pod, Workload
+from receiver.core.model.pods import Pod, PodPhase, Workload
 from receiver.core.model.policy import Policy, Pool
 from receiver.core.model.text import cut, listed, some
 from receiver.core.scaling.assign import Assignment, Wanted
 from receiver.core.scaling.demand import IGNORED_NAMESPACES, LONGEST_NAMED, new_node, refusal, take, workloads
 from receiver.core.scaling.market import Kind, LabelIndex, shape
+from receiver.core.scaling.patience import deferred, waits_for
 
 STAGES = {
     Stage.BUILDING: "is being built",
@@ -32,6 +33,7 @@ class State(StrEnum):
     FITS_FREE_NODE = "fits_free_node"  # a usable node would hold it, but the scheduler has not put it there
     ON_ITS_WAY = "on_its_way"  # a node that is being provisioned is meant for it
     BUYING = "buying"  # new nodes are asked for
+    MAY_WAIT = "may_wait"  # its deadline leaves time to wait for a GPU that is paid for
     HELD = "held"  # wanted, and a rule holds it back
     GANG_INCOMPLETE = "gang_incomplete"  # pods of its gang do not exist yet
     FITS_NOWHERE = "fits_nowhere"  # no pool can ever hold it
@@ -157,6 +159,7 @@ WHAT_TO_DO = {
         "Civo and at the GPU operator's pods on the node"
     ),
     State.BUYING: "nothing: in a minute this says which node is on its way",
+    State.MAY_WAIT: "nothing, or remove its annotation gpu-autoscaler.io/may-wait and its scheduling gate",
     State.HELD: "read about the rule in docs/guardrails.md",
     State.GANG_INCOMPLETE: (
         "see why the gang's other pods do not exist: its controller, its queue, a quota of namespace {namespace}"
@@ -232,6 +235,7 @@ def fates(
 ) -> Iterator[tuple[Workload, Fate]]:
     """Yield what becomes of each waiting workload, in the order of service; the arguments are those of `explain`."""
     places = [Place(p, facts, assignment.pools[p.id], decisions[p.id], observing) for p in policy.pools]
+    patient = {p.workload.key: p for p in assignment.patient}
     misfits = {m.workload.key: m.detail for m in assignment.misfits}
     held = {h.workload: (x, h) for x in places for h in x.wanted.held}
     placed = {key: (x, instance) for x in places for key, instance in x.wanted.placed}
@@ -242,9 +246,13 @@ def fates(
             asking.setdefault(work.key, []).append(place)
         for key in place.wanted.settled:
             settled.setdefault(key, []).append(place)
-    for workload in workloads(facts.waiting, facts.bound_gangs):
+    for workload in (*workloads(facts.waiting, facts.bound_gangs), *deferred(facts)):
         key, fate = workload.key, Fate(state=State.NOT_DEMAND, detail=NOT_COUNTED)
-        if key in misfits:
+        if key in patient:
+            fate = Fate(state=State.MAY_WAIT, detail=waits_for(patient[key], facts.at))
+        elif workload.pods[0].phase is not PodPhase.WAITING:
+            fate = Fate(state=State.MAY_WAIT, detail="its time has come: its scheduling gate is removed now")
+        elif key in misfits:
             detail = misfits[key] if workload.gang else "no GPU pool can hold it"  # `fits` has each pool's reason
             fate = Fate(state=State.FITS_NOWHERE, detail=detail)
         elif key in held:

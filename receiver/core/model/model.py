@@ -344,6 +344,7 @@ class Facts:
     given_up: Mapping[str, datetime] = field(default_factory=dict)  # when a window gave back a node, by instance
     questions: tuple[Question, ...] = ()  # not expired
     rights: Rights | None = None  # None: not checked
+    deferred: tuple[Pod, ...] = ()  # behind our scheduling gate
 
     def pool(self, pool_id: str) -> PoolState:
         """Return the state of *pool_id*. Raises KeyError for a pool that the policy does not name."""

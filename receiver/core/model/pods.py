@@ -47,7 +47,8 @@ class PodPhase(StrEnum):
     WAITING = "waiting"  # unschedulable: demand
     STARTING = "starting"  # bound to a node, not running yet (image pull, containers created)
     RUNNING = "running"
-    OTHER = "other"  # gated, or not yet tried by the scheduler: neither demand nor use
+    DEFERRED = "deferred"  # held back by our scheduling gate until there is room that is paid for, or its time has come
+    OTHER = "other"  # gated by others, or not yet tried by the scheduler: neither demand nor use
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +79,7 @@ class Pod:
     protected: bool = False  # the owner wishes that its node stays
     idle_shutdown: timedelta | None = None  # the owner consents to be scaled to zero after being idle that long
     keep_until: datetime | None = None  # postpones that
+    may_wait: timedelta | None = None  # how long after its creation it may start (None: not declared)
     bound_at: datetime | None = None  # None: unknown or not bound
     running_since: datetime | None = None  # when the last container began to run (None: unknown, or not all do)
     scheduler_says: str = ""  # the scheduler's message on a waiting pod

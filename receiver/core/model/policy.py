@@ -61,6 +61,7 @@ class ReportPolicy:
 
 
 QUEUE_WAIT: Mapping[str, timedelta] = {"production": timedelta(minutes=10), "research": timedelta(hours=2)}
+USUAL_WAIT = timedelta(hours=2)  # of other priority classes, as in rules/
 POOL_LABEL = "kubernetes.civo.com/civo-node-pool"  # Civo's node agent sets it to the pool's id
 # What the keys of taints begin with that keep pods off a new node until something has set it up.
 STARTUP_TAINTS = (
@@ -302,6 +303,19 @@ class KeepUntil:
     longest: timedelta = timedelta(days=7)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long after its creation work may start, where it does not say so itself: the first of its priority class,
+    team and namespace that is listed. *longest* limits what work declares. No node is bought for work of a priority
+    below *lowest_priority*."""
+
+    priority_classes: Mapping[str, timedelta] = field(default_factory=dict)
+    teams: Mapping[str, timedelta] = field(default_factory=dict)
+    namespaces: Mapping[str, timedelta] = field(default_factory=dict)
+    longest: timedelta = timedelta(days=7)
+    lowest_priority: int = -10
+
+
 @dataclass(frozen=True, kw_only=True)  # without slots, for what is cached
 class Policy:
     """The whole configuration of decisions.
@@ -332,6 +346,7 @@ class Policy:
     queue_wait: Mapping[str, timedelta] = field(default_factory=lambda: dict(QUEUE_WAIT))
     idle_cost_usd_per_hour: Decimal = Decimal(5)
     startup_taints: tuple[str, ...] = STARTUP_TAINTS
+    patience: Patience = field(default_factory=Patience)
 
     @property
     def timezone(self) -> str:
@@ -354,3 +369,12 @@ class Policy:
             kind = frozenset(p.resources.items()), frozenset(p.taints), p.price_usd_per_hour, bool(p.max_nodes)
             kinds[kind] = p
         return tuple(kinds.values())
+
+
+def longest_waits(policy: Policy) -> Mapping[str, timedelta]:
+    """How long a pod of each priority class may wait before a message is sent: what it may wait by itself comes on
+    top."""
+    waits = dict(policy.queue_wait)
+    for name, patience in policy.patience.priority_classes.items():
+        waits[name] = waits.get(name, USUAL_WAIT) + patience
+    return waits

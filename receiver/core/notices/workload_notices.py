@@ -287,7 +287,7 @@ def ignored_wishes(states: Iterable[PoolState], allowed: KeepUntil, now: datetim
     return found
 
 
-TOLD_STATES = (State.HELD, State.GANG_INCOMPLETE, State.FITS_NOWHERE)
+TOLD_STATES = (State.MAY_WAIT, State.HELD, State.GANG_INCOMPLETE, State.FITS_NOWHERE)
 AGAIN_AFTER = timedelta(minutes=5)  # the same message is not left on a pod again before
 REST = timedelta(minutes=5)  # after Events could not be written: each try may take half a minute
 REMEMBERED = 20_000  # pods and messages

@@ -5,9 +5,10 @@ opened in the cheapest pool that fits. Each new node is checked against budget, 
 guardrails of `decide` can say which one left how many. A gang is placed whole or not at all.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from decimal import Decimal
 
 from receiver.core.model.model import Facts
@@ -36,6 +37,7 @@ from receiver.core.scaling.failures import Failure, Failures, LeftOut
 from receiver.core.scaling.filling import rearranged, serve_again
 from receiver.core.scaling.market import Headroom, Matching, gang_kind, keep_warm, refused, requests_of
 from receiver.core.scaling.packing import may_not_return, movable
+from receiver.core.scaling.patience import Deadlines, PatientWork, deferred, next_purchase
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +82,7 @@ class Wanted:
     refused: Mapping[str, Refusal] = field(default_factory=dict)  # workloads that a budget does not cover
     graces: tuple[Grace, ...] = ()  # of the open windows that evict
     headroom: Headroom | None = None  # None: it keeps nothing warm
+    buys_at: datetime | None = None  # when nodes are bought for work that may still wait
     failed: str = ""  # the internal error for which the pool was set aside
 
     @property
@@ -90,10 +93,11 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """The whole assignment: one Wanted per pool, what fits nowhere, and the budgets they share."""
+    """The whole assignment: one Wanted per pool, what fits nowhere, what may still wait, and the budgets they share."""
 
     pools: Mapping[str, Wanted]
     misfits: tuple[Misfit, ...] = ()
+    patient: tuple[PatientWork, ...] = ()  # without room that exists or is on its way
     budgets: Budgets = field(default_factory=Budgets)
 
     @property
@@ -105,7 +109,7 @@ def assign(facts: Facts, policy: Policy, failures: Failures | None = None) -> As
     """Return what each pool should have beyond what it has, and why some work stays waiting.
 
     Served first: workloads by priority and age, then floors, standby nodes, headroom. So a budget that cannot serve all
-    drops expected work first. An exception that belongs to a pool or a workload is noted in *failures*, and the rest is
+    drops expected work first. Work that may still wait gets what room is left, and no new node. An exception that belongs to a pool or a workload is noted in *failures*, and the rest is
     assigned again without it. Without *failures*, or where it belongs to neither, it is raised.
     """
     if failures is None:
@@ -121,7 +125,10 @@ def assign(facts: Facts, policy: Policy, failures: Failures | None = None) -> As
 def _assign(facts: Facts, policy: Policy, aside: Mapping[str, Failure], left_out: LeftOut) -> Assignment:
     budgets = views(facts, policy)
     allowance = Allowance(facts, policy, budgets)
-    waiting = workloads(facts.waiting, facts.bound_gangs)
+    everything, deadlines = workloads(facts.waiting, facts.bound_gangs), Deadlines(facts, policy)
+    patient = tuple(deadlines.patient(everything))
+    later = {work.workload.key for work in patient}
+    waiting = tuple(w for w in everything if w.key not in later)
     if any(view.scope is Scope.TEAM for view in budgets.views):
         _reserve_for_teams(facts, policy, waiting, allowance, aside)
     tallies, misfits = _served(facts, policy, waiting, allowance, aside, left_out)
@@ -133,6 +140,7 @@ def _assign(facts: Facts, policy: Policy, aside: Mapping[str, Failure], left_out
         if tally.pool.id not in out.pools:
             _keep_standby(tally, allowance)
     headroom = keep_warm(served, facts, policy, allowance, out)
+    patient = tuple(_without_room(patient, served, left_out.pairs, allowance))
     empties = movable(served.values(), facts.at)
     # Work that is moved or evicted while a hold lasts could not start again.
     nodes = [n for s in facts.pools for n in s.nodes] if budgets.holding or facts.kept_out else []
@@ -142,7 +150,27 @@ def _assign(facts: Facts, policy: Policy, aside: Mapping[str, Failure], left_out
         if p.id in aside:
             bounds = BoundsInForce(min_nodes=p.min_nodes, max_nodes=p.max_nodes, standby_nodes=p.standby_nodes)
             wanted[p.id] = Wanted(pool=p.id, bounds=bounds, failed=str(aside[p.id]))
-    return Assignment(pools=wanted, misfits=misfits, budgets=budgets)
+    buys_at = next_purchase(patient)
+    if buys_at is not None:
+        wanted = {pool: replace(each, buys_at=buys_at) for pool, each in wanted.items()}
+    patient += tuple(deadlines.patient(deferred(facts), gated=True))
+    return Assignment(pools=wanted, misfits=misfits, patient=patient, budgets=budgets)
+
+
+def _without_room(
+    patient: Sequence[PatientWork],
+    tallies: Mapping[str, Tally],
+    pairs: Collection[tuple[str, str]],
+    allowance: Allowance,
+) -> Iterator[PatientWork]:
+    """Give *patient* work what room is left that exists or is on its way; yield what finds none."""
+    matching = Matching(tuple(tallies.values()), pairs) if patient else None
+    for work in patient:
+        assert matching is not None
+        first = work.workload.pods[0]
+        fitting = [x for x in matching.fitting(first) if all(x in matching.fitting(p) for p in work.workload.pods)]
+        if not any(_try_gang(work.workload, tally, allowance, most=0, begin=True) for tally in fitting):
+            yield work
 
 
 def _open_tallies(facts: Facts, policy: Policy, budgets: Budgets, aside: Collection[str]) -> dict[str, Tally]:

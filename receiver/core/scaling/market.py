@@ -300,7 +300,7 @@ def keep_warm(
     matching = Matching(tuple(tallies.values()))
     homes: dict[str, list[Pod]] = {}
     running = [pod for state in facts.pools for node in state.nodes for pod in node.pods]
-    for pod in (*facts.waiting, *running):
+    for pod in (*facts.waiting, *facts.deferred, *running):
         if not pod.daemon and pod.gpus and not out.holds(pod) and matching.fitting(pod):
             homes.setdefault(matching.market(pod).order(pod)[0].pool.id, []).append(pod)
     found: dict[str, Headroom] = {}

@@ -70,7 +70,7 @@ def soft_taints(facts: Facts, policy: Policy, survival: Survival) -> Iterator[tu
         state = facts.pool(pool.id)
         filled = _filled(in_use(state, pool), survival, facts.at) if fills else None
         for node in state.of(Stage.USABLE):
-            if not _takes_work(node) or (packs and not _room(node, pool)):
+            if not takes_pods(node) or (packs and not _room(node, pool)):
                 continue
             wanted: tuple[Taint, ...] = ()
             if fills and node is not filled:
@@ -92,13 +92,13 @@ def changes_at(facts: Facts, policy: Policy) -> datetime | None:
     """The first moment after now at which an idle node's taints change by time alone."""
     if policy.packing is not Packing.FILL or _fills(policy) or not policy.billing.by_the_hour:
         return None
-    nodes = [n for p in policy.pools for n in facts.pool(p.id).of(Stage.USABLE) if not n.busy and _takes_work(n)]
+    nodes = [n for p in policy.pools for n in facts.pool(p.id).of(Stage.USABLE) if not n.busy and takes_pods(n)]
     ends = [next_unit_at(n.created_at, facts.at, policy.billing) for n in nodes]
     return min((end - ENDS_SOON if end - facts.at > ENDS_SOON else end for end in ends), default=None)
 
 
 def in_use(state: PoolState, pool: Pool) -> Sequence[Node]:
-    return [n for n in state.of(Stage.USABLE) if n.busy and _takes_work(n) and _room(n, pool)]
+    return [n for n in state.of(Stage.USABLE) if n.busy and takes_pods(n) and _room(n, pool)]
 
 
 def _fills(policy: Policy) -> bool:
@@ -118,7 +118,8 @@ def _filled(nodes: Sequence[Node], survival: Survival, now: datetime) -> Node | 
     return min(nodes, key=lambda n: (-chances[n.instance], -sum(p.gpus for p in n.pods), n.created_at, n.name))
 
 
-def _takes_work(node: Node) -> bool:
+def takes_pods(node: Node) -> bool:
+    """True for a node that the scheduler may put pods on."""
     return node.registered and node.cordoned_by is None and node.closed_for is None
 
 

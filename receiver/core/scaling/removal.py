@@ -284,6 +284,7 @@ def changes(case: Case) -> Sequence[datetime]:
     moments: list[datetime | None] = [wait.until for wait in waits(pool, state, case.policy, case.now)]
     moments += [grace.ends_at for grace in wanted.graces]
     moments.append(next_change(pool.windows, case.now))
+    moments.append(wanted.buys_at)
     if state.required_since and state.unlisted:
         moments.append(state.required_since + pool.provision_timeout + AN_INSTANT)
     if wanted.budget is not None:

@@ -11,7 +11,7 @@ from typing import Literal
 from receiver.config.values import did_you_mean
 from receiver.core.model.pods import Toleration
 from receiver.core.model.policy import Pool
-from receiver.ports import Trouble
+from receiver.ports import MAY_WAIT, Trouble
 from receiver.replay.world.objects import Job
 from receiver.replay.world.scheduler import selects, untolerated
 
@@ -180,7 +180,7 @@ def _why(job: Job, least: int, pools: Sequence[Pool]) -> tuple[str, str] | None:
         return "pods", f"it needs {pods} at once, and no pool has room for more than {room}"
     return None
 
-COLUMNS = tuple("job_id,submit_s,duration_s,gpus,pods,gpus_per_pod,user_or_team,gpu_type,gpu_util".split(","))
+COLUMNS = tuple("job_id,submit_s,duration_s,gpus,pods,gpus_per_pod,user_or_team,gpu_type,gpu_util,may_wait_s".split(","))
 NEEDED = COLUMNS[:6]
 LONGEST_SECONDS = 10 * 365 * 86400
 COUNT = "write a whole number of at least 1"
@@ -190,7 +190,7 @@ def read_tidy(lines: Iterable[str], source: str, reading: TraceReading) -> Trace
     """Return the trace in *lines*, a CSV table with COLUMNS, which begins at the *start* of *reading*.
 
     *submit_s* are seconds from the beginning, *duration_s* is the run time, ``gpus = pods x gpus_per_pod``; *gpu_util* is
-    a ratio 0-1 or empty. A job of several pods is a gang. An unknown column is refused, since a misspelled one would
+    a ratio 0-1 or empty; a job with *may_wait_s* waits behind our scheduling gate. A job of several pods is a gang. An unknown column is refused, since a misspelled one would
     count as missing. Raises BadTrace with every malformed field of every line. No line is dropped or repaired.
     """
     found = Findings()
@@ -264,6 +264,7 @@ class _Line:
         util = reading.gpu_util
         if self._text("gpu_util"):
             util = self._read("gpu_util", _no_ratio, "write a ratio from 0 to 1, or leave it empty")
+        waits = self._read("may_wait_s", _no_time, "write seconds, or leave it empty") if self._text("may_wait_s") else 0.0
         if job_id in first_seen:
             self._wrong("job_id", f"{job_id!r} is also in line {first_seen[job_id]}", "give each job its own id")
         elif job_id:
@@ -286,7 +287,8 @@ class _Line:
             node_selector=reading.node_selector,
             tolerations=reading.tolerations,
             labels=labels or NOTHING,
-            annotations=NOTHING,
+            annotations={MAY_WAIT: f"{round(waits)}s"} if waits else NOTHING,
+            gate=MAY_WAIT if waits else "",
             gpu_util=util,
         )
 

@@ -167,6 +167,7 @@ class PodTemplate:
     gpu_util: float = 0.9
     gpu_memory: float | None = None
     compute: Mapping[str, int] = field(default_factory=dict)
+    gate: str = ""  # the name of a scheduling gate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,7 +184,6 @@ class PodSpec(PodTemplate):
     requests: Mapping[str, int] = field(default_factory=dict)
     duration: timedelta | None = None
     owner_name: str = ""
-    gated: bool = False
     gang_size: int = 0
     node: str | None = None
 

@@ -158,7 +158,7 @@ class Pods:
         state["requests"] = {r: n for r, n in spec.requests.items() if n}
         state["compute"] = {r: n for r, n in spec.compute.items() if n}
         state["node"] = None
-        if spec.gated:
+        if spec.gate:
             state |= {"scheduled": False, "scheduled_since": now, "reason": "SchedulingGated"}
             state["message"] = "Scheduling is blocked due to non-empty scheduling gates"
         gang = spec.annotations.get(GANG_ANNOTATION) or None
@@ -167,9 +167,16 @@ class Pods:
         self._origins[key] = origin or (spec.name, 0)
         if spec.node is not None:
             self._bind(pod, spec.node)
-        elif not spec.gated:
+        elif not spec.gate:
             self._agenda.after(self._timings.schedule, self._tried, key, pod.uid)
         return self._cluster.pods[key]
+
+    def ungate(self, namespace: str, name: str) -> None:
+        """Remove a pod's scheduling gate: the scheduler tries it then."""
+        pod = self._cluster.pod((namespace, name))
+        if pod.gate:
+            self._cluster.change_pod(pod, gate="", scheduled=None, scheduled_since=None, reason="", message="")
+            self._agenda.after(self._timings.schedule, self._tried, pod.key, pod.uid)
 
     def _tried(self, key: Key, uid: str) -> None:
         pod = self._cluster.living(key, uid)

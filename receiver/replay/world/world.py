@@ -85,6 +85,7 @@ class World:
         self.changes_since = self._journal.since
         self.submit = pods.submit
         self.add_pod = pods.add
+        self.ungate = pods.ungate
         self.delete_pod = pods.delete
         self.evict = pods.delete
         self.patch_node = self._nodes.patch

@@ -43,9 +43,10 @@ def send_standing_notices(work: StepContext, file: ConfigurationFile) -> None:
     """Send, once each, what no action sends: misfits, budget stages, silent sources, holds, stuck nodes."""
     facts, assignment, policy = work.facts, work.assignment, work.policy
     observing = work.mode == "observe"
-    known = fates(facts, assignment, work.decisions, policy, observing=observing) if facts.waiting else ()
+    any_waits = facts.waiting or facts.deferred
+    known = fates(facts, assignment, work.decisions, policy, observing=observing) if any_waits else ()
     waiting = list(islice(known, MOST_LOOKED_AT))
-    if facts.waiting and facts.up(Source.KUBERNETES):
+    if any_waits and facts.up(Source.KUBERNETES):
         _record_why_pods_wait(work, waiting)
     closes = work.mode == "act" and work.hands.cluster is not None
     told = work.store.told(money_notices.BUDGET_TOPIC) if assignment.budgets.views else {}
@@ -85,14 +86,15 @@ def _record_why_pods_wait(work: StepContext, waiting: Sequence[tuple[Workload, F
     told, facts, room = work.hands.told, work.facts, EVENTS_PER_STEP
     if not told.begun:
         kept = work.store.snapshot()
-        told.begin(kept[0] if kept is not None else {}, facts.waiting)
+        told.begin(kept[0] if kept is not None else {}, (*facts.waiting, *facts.deferred))
     known = {misfit.workload.key: misfit.detail for misfit in work.assignment.misfits}
     for workload, fate in waiting:
         if not workload_notices.is_told(fate):
             continue
         about = f"{fate.state}:{fate.rule}:{fate.pool}"
         pods = [p for p in workload.pods if told.wants(p, about)][:room]
-        record_events(work, pods, "NotTriggerScaleUp", known.get(workload.key, fate.detail), about)
+        reason = "MayWait" if fate.state is State.MAY_WAIT else "NotTriggerScaleUp"
+        record_events(work, pods, reason, known.get(workload.key, fate.detail), about)
         room -= len(pods)
         if room <= 0:
             return

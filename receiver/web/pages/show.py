@@ -78,6 +78,7 @@ POD_WORDS = {
     State.FITS_FREE_NODE: "fits a free node",
     State.ON_ITS_WAY: "node on its way",
     State.BUYING: "node requested",
+    State.MAY_WAIT: "may wait",
     State.HELD: "blocked",
     State.GANG_INCOMPLETE: "gang incomplete",
     State.FITS_NOWHERE: "fits no pool",

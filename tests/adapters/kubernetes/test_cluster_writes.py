@@ -10,13 +10,15 @@ from pytest_httpserver import HTTPServer
 
 from receiver.adapters.kubernetes.cluster import KubernetesCluster
 from receiver.adapters.kubernetes.pods import SeenPod
-from receiver.ports import CORDON_ANNOTATION, Did, TryLater, WontWork, WriterLostError
+from receiver.core.model.pods import PodPhase
+from receiver.ports import CORDON_ANNOTATION, MAY_WAIT, Did, TryLater, WontWork, WriterLostError
 from tests.adapters.kubernetes.kubernetes_objects import NODES, PODS, a_cluster_at, a_list, a_node, a_pod, owned_by
 from tests.adapters.wire import requests_sent
 
 NODE = f"{NODES}/gpu-1"
 EVICTION = "/api/v1/namespaces/ml/pods/{}/eviction"
 EVENTS = "/api/v1/namespaces/ml/events"
+PODS_OF_ML = "/api/v1/namespaces/ml/pods"
 STATUS = {"kind": "Status", "message": "no"}
 
 
@@ -304,3 +306,31 @@ def test_whoever_may_not_write_any_more_changes_nothing_and_reads_on(httpserver:
     assert {request.method for request, _ in httpserver.log} == {"GET"}
     assert adapter.gpu_pods_on("gpu-1") == ()
     adapter.close()
+
+
+def a_gated_pod(*gates: str, **changes: Any) -> dict[str, Any]:
+    raw = a_pod("train", **changes)
+    raw["spec"]["schedulingGates"] = [{"name": gate} for gate in gates]
+    return raw
+
+
+def test_admitting_a_pod_removes_our_scheduling_gate(httpserver: HTTPServer, cluster: KubernetesCluster) -> None:
+    raw = a_gated_pod(MAY_WAIT)
+    httpserver.expect_request(f"{PODS_OF_ML}/train", method="GET").respond_with_json(raw)
+    httpserver.expect_request(f"{PODS_OF_ML}/train", method="PATCH").respond_with_json(raw)
+    pod = SeenPod(raw).pod
+    assert pod is not None
+    assert pod.phase is PodPhase.DEFERRED
+    assert cluster.admit(pod).did is Did.DONE
+    assert patch_body(httpserver)["spec"] == {"schedulingGates": None}
+
+
+@pytest.mark.parametrize("gates", [(), (MAY_WAIT, "kueue.x-k8s.io/admission")], ids=["no gate", "also another gate"])
+def test_a_pod_that_is_not_behind_our_gate_alone_is_left_as_it_is(
+    httpserver: HTTPServer, cluster: KubernetesCluster, gates: tuple[str, ...]
+) -> None:
+    pod = SeenPod(a_gated_pod(MAY_WAIT)).pod
+    assert pod is not None
+    httpserver.expect_request(f"{PODS_OF_ML}/train", method="GET").respond_with_json(a_gated_pod(*gates))
+    assert cluster.admit(pod).did is Did.ALREADY
+    assert requests_sent(httpserver, "PATCH") == []

@@ -87,7 +87,7 @@ def test_a_pod_that_is_pending_for_another_reason_than_room_is_no_demand(store: 
     scheduling gates; who counts phases buys nodes for pods that have one, or want none yet."""
     life = of_size(store, 1, timings=replace(FAST, image_pull=2 * HOUR))
     if gated:
-        life.world.add_pod(waiting("held", gated=True))
+        life.world.add_pod(waiting("held", gate="queue.example/gate"))
     else:
         life.submit(a_job())
     life.run(100 * MINUTE, tick=30 * SECOND)

@@ -1,0 +1,208 @@
+"""Work that may wait: when a node is bought for it at the latest, and when our scheduling gate is removed from it.
+
+The scheduler knows nothing of patience: it gives a node that was bought for urgent work to an older pod that may wait.
+So work that may wait also carries a scheduling gate (Pod Scheduling Readiness, KEP-3521), which is removed when there
+is room for it that is paid for and that urgent work will probably not need, or when its time has come.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from receiver.core.model.model import Facts, Node, PoolState, Stage
+from receiver.core.model.pods import Pod, PodPhase, Workload
+from receiver.core.model.policy import Policy, Pool
+from receiver.core.scaling.demand import misfit, refusal, take, workloads
+from receiver.core.scaling.market import ASKED_WITHIN, PERCENT_OF_ASKED, PERCENT_OF_HELD, Kind, shape
+from receiver.core.scaling.packing import SOFT_TAINTS, Survival, takes_pods
+
+LEAD_MARGIN = timedelta(minutes=1)  # a step, Civo's answer, the scheduler
+SLOWER = 1.5  # times the usual start-up: a deadline must hold for slow starts too
+GOES_ON = 0.9  # the chance (0-1) from which work on a wide node outlives what is put beside it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PatientWork:
+    """A workload that may still wait: it is to start by *starts_by*, so nodes are bought for it at *buys_at* (None:
+    never). *gated*: our scheduling gate holds it back."""
+
+    workload: Workload
+    starts_by: datetime | None = None
+    buys_at: datetime | None = None
+    gated: bool = False
+
+
+def may_wait(pod: Pod, policy: Policy) -> timedelta:
+    """How long after its creation *pod* may start; zero for urgent work."""
+    patience = policy.patience
+    if pod.may_wait is not None:
+        return min(pod.may_wait, patience.longest)
+    named = (
+        (patience.priority_classes, pod.priority_class),
+        (patience.teams, pod.labels.get(policy.attribution.team, "")),
+        (patience.namespaces, pod.namespace),
+    )
+    return next((of[name] for of, name in named if name in of), timedelta(0))
+
+
+def lead(pool: Pool, state: PoolState) -> timedelta:
+    """How long before the deadline of work a node of *pool* is bought for it."""
+    if state.ready_in is None:
+        return pool.provision_timeout
+    return min(SLOWER * state.ready_in + LEAD_MARGIN, max(state.ready_in, pool.provision_timeout))
+
+
+class Deadlines:
+    """When nodes are bought for work that may wait, by what *facts* show of the pools that it fits."""
+
+    def __init__(self, facts: Facts, policy: Policy) -> None:
+        self._facts, self._policy = facts, policy
+        self._leads: dict[Kind, timedelta] = {}
+
+    def patient(self, waiting: Iterable[Workload], *, gated: bool = False) -> Iterator[PatientWork]:
+        """Yield those of *waiting* for which no node is bought yet."""
+        lowest = self._policy.patience.lowest_priority
+        for workload in waiting:
+            if workload.priority < lowest:
+                yield PatientWork(workload=workload, gated=gated)
+                continue
+            by = min(pod.created_at + may_wait(pod, self._policy) for pod in workload.pods)
+            if by <= self._facts.at:
+                continue
+            at = by - max(self._lead(pod) for pod in workload.pods)
+            if self._facts.at < at:
+                yield PatientWork(workload=workload, starts_by=by, buys_at=at, gated=gated)
+
+    def _lead(self, pod: Pod) -> timedelta:
+        kind = shape(pod)
+        if kind not in self._leads:
+            fitting = (p for p in self._policy.pools if p.max_nodes and misfit(pod, p) is None)
+            self._leads[kind] = max((lead(p, self._facts.pool(p.id)) for p in fitting), default=timedelta(0))
+        return self._leads[kind]
+
+
+def deferred(facts: Facts) -> tuple[Workload, ...]:
+    """The workloads behind our scheduling gate, in the order of service; their pods keep their phase."""
+    grouped = workloads((replace(pod, phase=PodPhase.WAITING) for pod in facts.deferred), facts.bound_gangs)
+    return tuple(replace(w, pods=tuple(replace(p, phase=PodPhase.DEFERRED) for p in w.pods)) for w in grouped)
+
+
+@dataclass(slots=True)
+class _Room:
+    node: Node
+    pool: Pool
+    free: dict[str, int]
+    soft: int  # soft taints of ours: the scheduler prefers nodes with fewer
+
+
+class Admissions:
+    """Which workloads behind the gate may be scheduled now, and when the next one must be.
+
+    Those whose time has come always may. The others may once room is free that is paid for anyway: beside what urgent
+    work asked for lately and what the pool keeps ready, on nodes no wider than they need, or on nodes whose work goes
+    on. While urgent work waits for a pool, none of its room is given away. *waiting_gpus* is what waits, by pool id; the
+    instances *going* are about to be removed.
+    """
+
+    def __init__(
+        self,
+        facts: Facts,
+        policy: Policy,
+        waiting_gpus: Mapping[str, int],
+        going: Collection[str],
+        survival: Survival,
+    ) -> None:
+        self._facts, self._policy, self._survival = facts, policy, survival
+        self._rooms = [
+            _Room(node, pool, dict(node.free), sum(taint in SOFT_TAINTS for taint in node.taints))
+            for pool in policy.pools
+            if not waiting_gpus.get(pool.id)
+            for node in facts.pool(pool.id).of(Stage.USABLE)
+            if takes_pods(node) and node.instance not in going
+        ]
+        self._rooms.sort(key=lambda room: (room.soft, room.node.created_at, room.node.name))
+        self._kept = self._to_keep()
+        self._chances: dict[str, float] = {}
+
+    def admit(self) -> tuple[tuple[Pod, ...], datetime | None]:
+        """Return the pods whose gate is to be removed now, and when the next one's is at the latest."""
+        ready: list[Pod] = []
+        next_at: datetime | None = None
+        full: set[tuple[Kind, ...]] = set()  # what did not fit does not fit again: room only shrinks
+        everything = deferred(self._facts)
+        patient = {p.workload.key: p for p in Deadlines(self._facts, self._policy).patient(everything, gated=True)}
+        for workload in everything:
+            waits = patient.get(workload.key)
+            kinds = tuple(shape(pod) for pod in workload.pods)
+            if waits is None or (kinds not in full and self._fits(workload)):
+                ready += workload.pods
+            else:
+                full.add(kinds)
+                if waits.buys_at is not None:
+                    next_at = waits.buys_at if next_at is None else min(next_at, waits.buys_at)
+        return tuple(ready), next_at
+
+    def _to_keep(self) -> int:
+        """GPUs that stay free for urgent work: by what was asked for lately and is in use, and spare nodes."""
+        facts = self._facts
+        pods = [pod for state in facts.pools for node in state.nodes for pod in node.pods]
+        recent = [p for p in (*facts.waiting, *facts.deferred, *pods) if facts.at - p.created_at < ASKED_WITHIN]
+        asked, held = sum(p.gpus for p in recent), sum(p.gpus for p in pods)
+        spare = sum(pool.standby_nodes * pool.gpus_per_node for pool in self._policy.pools)
+        return max(spare, (PERCENT_OF_ASKED * asked + PERCENT_OF_HELD * held) // 100)
+
+    def _fits(self, workload: Workload) -> bool:
+        """Put *workload* into free room where that is right; change nothing otherwise."""
+        if sum(max(0, n) for room in self._rooms for n in _gpus(room).values()) - workload.gpus < self._kept:
+            return False
+        taken: list[tuple[_Room, Pod]] = []
+        for pod in workload.pods:
+            room = self._choice(pod)
+            if room is None:
+                for used, back in taken:
+                    used.free = {r: n + back.asks.get(r, 0) for r, n in used.free.items()}
+                return False
+            take(room.free, pod.asks)
+            taken.append((room, pod))
+        return True
+
+    def _choice(self, pod: Pod) -> _Room | None:
+        """The node on which the scheduler would put *pod*, if each that it could choose is right for it."""
+        fitting = [r for r in self._rooms if self._holds(r, pod)]
+        likely = [r for r in fitting if r.soft == fitting[0].soft]
+        return fitting[0] if fitting and all(self._is_right(r, pod) for r in likely) else None
+
+    def _holds(self, room: _Room, pod: Pod) -> bool:
+        return refusal(pod, room.pool, self._facts.pool(room.pool.id)) is None and take(dict(room.free), pod.asks)
+
+    def _is_right(self, room: _Room, pod: Pod) -> bool:
+        """True unless *pod* would keep a node that is wider than it needs: one of the smallest pool that it fits, or
+        one whose work goes on anyway."""
+        pools = [p for p in self._policy.pools if p.max_nodes and misfit(pod, p) is None]
+        if room.pool.gpus_per_node == min((p.gpus_per_node for p in pools), default=0):
+            return True
+        node = room.node
+        if node.instance not in self._chances:
+            self._chances[node.instance] = self._survival.goes_on(node.pods, self._facts.at) if node.pods else 0.0
+        return self._chances[node.instance] >= GOES_ON
+
+
+def _gpus(room: _Room) -> Mapping[str, int]:
+    return {resource: room.free.get(resource, 0) for resource in room.pool.resources}
+
+
+def waits_for(work: PatientWork, now: datetime) -> str:
+    """What *work* waits for, in a sentence."""
+    room = "it waits for a GPU that is paid for already"
+    if work.starts_by is None or work.buys_at is None:
+        return f"{room}; no node is bought for its priority"
+    by, at = (
+        f"{m:%H:%M} UTC" if m.date() == now.date() else f"{m:%Y-%m-%d %H:%M} UTC"
+        for m in (work.starts_by, work.buys_at)
+    )
+    return f"{room}, and may wait until {by}; if none is free by {at}, a node is bought for it"
+
+
+def next_purchase(patient: Sequence[PatientWork]) -> datetime | None:
+    """When nodes are bought for the first of *patient*."""
+    return min((p.buys_at for p in patient if p.buys_at is not None and not p.gated), default=None)

@@ -1,0 +1,38 @@
+"""Remove our scheduling gate from work that may wait, once there is room for it or its time has come.
+
+A failed write is tried again by the next step.
+"""
+
+from datetime import datetime
+
+import structlog
+
+from receiver.core.model.actions import Change
+from receiver.core.scaling.packing import LAST_WORKLOADS, Survival
+from receiver.core.scaling.patience import Admissions
+from receiver.ports import TryLater, WontWork
+from receiver.step.parts import StepContext
+
+log = structlog.get_logger("receiver")
+MOST_AT_ONCE = 50  # pods: each takes two calls, and the others follow in the next step
+
+
+def admit_deferred_work(work: StepContext) -> datetime | None:
+    """Admit the pods whose turn it is. Return when the next one's deadline is near enough to buy a node for it."""
+    facts, cluster = work.facts, work.hands.cluster
+    if not facts.deferred or cluster is None:
+        return None
+    waiting = {pool: wanted.waiting_gpus for pool, wanted in work.assignment.pools.items()}
+    shrinking = (d for d in work.decisions.values() if d.change is Change.SHRINK)
+    going = frozenset(i for d in shrinking for i in d.candidates[: d.present - d.target])
+    survival = Survival.of(work.store.lasted(LAST_WORKLOADS))
+    pods, next_at = Admissions(facts, work.policy, waiting, going, survival).admit()
+    for pod in pods[:MOST_AT_ONCE]:
+        try:
+            work.hands.ready()
+            receipt = cluster.admit(pod)
+            log.info("work admitted", pod=pod.key, did=receipt.did.value, detail=receipt.sentence)
+        except (TryLater, WontWork) as error:
+            log.warning("work not admitted", pod=pod.key, error=str(error))
+            break
+    return next_at

@@ -1,0 +1,239 @@
+"""Work that may wait: no node is bought before its time, and the gate goes when there is room that is paid for."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from receiver.core.model.model import Node, PoolState
+from receiver.core.model.pods import Pod, PodPhase
+from receiver.core.model.policy import Patience, Policy, Pool
+from receiver.core.scaling.assign import assign
+from receiver.core.scaling.packing import SOFT_TAINTS, Survival
+from receiver.core.scaling.patience import LEAD_MARGIN, SLOWER, Admissions, lead, may_wait
+from tests.core.builders import (
+    GPU,
+    HOUR,
+    MINUTE,
+    NOW,
+    a_busy_node,
+    a_node,
+    a_pod,
+    a_policy,
+    a_pool,
+    a_state,
+    facts,
+    run,
+)
+
+FOUR_HOURS = 4 * HOUR
+USUAL = 4 * MINUTE
+WIDE = a_pool("wide", resources={GPU: 8}, price_usd_per_hour=8 * Decimal("1.29"))
+LONG_AGO = NOW - 2 * HOUR
+
+
+def patient(name: str = "train", gpus: int = 1, **changes: Any) -> Pod:
+    return a_pod(name, gpus, **{"may_wait": FOUR_HOURS, **changes})
+
+
+def gated(name: str = "train", gpus: int = 1, **changes: Any) -> Pod:
+    return patient(name, gpus, **{"phase": PodPhase.DEFERRED, **changes})
+
+
+def admitted(
+    *deferred: Pod,
+    nodes: Sequence[Node] = (),
+    policy: Policy | None = None,
+    states: Sequence[PoolState] | None = None,
+    waiting_gpus: int = 0,
+    survival: Survival | None = None,
+    going: Sequence[str] = (),
+) -> list[str]:
+    """The names of the pods whose gate is removed now."""
+    policy = policy or a_policy()
+    states = states or (a_state(*nodes, ready_in=USUAL),)
+    found = facts(*states, deferred=deferred)
+    waits = {policy.pools[0].id: waiting_gpus}
+    return [p.name for p in Admissions(found, policy, waits, going, survival or Survival()).admit()[0]]
+
+
+def bought(*waiting: Pod, policy: Policy | None = None, state: PoolState | None = None) -> int:
+    """How many nodes the pool grows by."""
+    decision = run(facts(state or a_state(ready_in=USUAL), waiting=waiting), policy or a_policy())[1]["l40s"]
+    return decision.target - decision.present
+
+
+def test_no_node_is_bought_for_work_that_may_wait() -> None:
+    assert bought(patient()) == 0
+    assert bought(a_pod()) == 1
+
+
+def test_a_node_is_bought_so_long_before_the_deadline_as_a_slow_start_takes() -> None:
+    early = SLOWER * USUAL + LEAD_MARGIN
+    almost = patient(created_at=NOW + early - FOUR_HOURS + MINUTE)
+    due = patient(created_at=NOW + early - FOUR_HOURS)
+    assert (bought(almost), bought(due)) == (0, 1)
+
+
+def test_before_the_first_node_the_provision_timeout_counts_as_start_up_time() -> None:
+    pool = a_pool()
+    assert lead(pool, a_state()) == pool.provision_timeout
+    assert lead(pool, a_state(ready_in=USUAL)) == SLOWER * USUAL + LEAD_MARGIN
+
+
+def test_the_decision_names_the_moment_at_which_a_node_is_bought() -> None:
+    found = facts(a_state(ready_in=USUAL), waiting=[patient(created_at=NOW)])
+    assignment, decisions = run(found, a_policy())
+    (work,) = assignment.patient
+    assert work.buys_at == NOW + FOUR_HOURS - SLOWER * USUAL - LEAD_MARGIN
+    assert decisions["l40s"].reconsider_at == work.buys_at
+
+
+def test_urgent_work_does_not_wait_for_patient_work() -> None:
+    assert bought(patient("old", created_at=LONG_AGO, priority=9), a_pod("urgent")) == 1
+
+
+def test_patient_work_takes_what_a_coming_node_has_left() -> None:
+    wide = a_policy(replace(WIDE, name="l40s", id="l40s-id"))
+    found = facts(a_state(required=1, ready_in=USUAL), waiting=[a_pod("urgent", 6), patient("a"), patient("b", 4)])
+    wanted = assign(found, wide)
+    assert [w.workload.key for w in wanted.patient] == ["ml/b"]
+    assert wanted.pools["l40s-id"].settled == ("ml/urgent", "ml/a")
+
+
+def test_a_gang_is_as_patient_as_its_least_patient_pod() -> None:
+    gang = [patient("g0", gang="ml/g", created_at=LONG_AGO), a_pod("g1", gang="ml/g", created_at=LONG_AGO)]
+    assert bought(*gang) == 2
+    assert bought(*(patient(p.name, gang="ml/g", created_at=LONG_AGO) for p in gang)) == 0
+
+
+@pytest.mark.parametrize(
+    ("pod", "hours"),
+    [
+        pytest.param(a_pod(), 0, id="nothing is said"),
+        pytest.param(a_pod(priority_class="batch", labels={"team": "nlp"}, namespace="night"), 1, id="priority class"),
+        pytest.param(a_pod(labels={"team": "nlp"}, namespace="night"), 2, id="team"),
+        pytest.param(a_pod(namespace="night"), 3, id="namespace"),
+        pytest.param(patient(priority_class="batch"), 4, id="its own word"),
+        pytest.param(patient(may_wait=90 * HOUR), 48, id="longer than the longest"),
+    ],
+)
+def test_the_first_of_annotation_class_team_and_namespace_counts(pod: Pod, hours: int) -> None:
+    patience = Patience(
+        priority_classes={"batch": HOUR}, teams={"nlp": 2 * HOUR}, namespaces={"night": 3 * HOUR}, longest=48 * HOUR
+    )
+    assert may_wait(pod, a_policy(patience=patience)) == hours * HOUR
+
+
+def test_no_node_is_ever_bought_below_the_lowest_priority() -> None:
+    low = a_pod(priority=-11, created_at=NOW - 900 * HOUR)
+    (work,) = assign(facts(a_state(), waiting=[low]), a_policy()).patient
+    assert (bought(low), work.buys_at) == (0, None)
+    assert bought(a_pod(priority=-10)) == 1
+
+
+def test_gated_work_stays_gated_while_there_is_no_room() -> None:
+    assert admitted(gated()) == []
+    assert admitted(gated(), nodes=[a_busy_node()]) == []
+
+
+def test_gated_work_is_admitted_when_a_node_is_free() -> None:
+    assert admitted(gated(created_at=LONG_AGO), nodes=[a_node()]) == ["train"]
+
+
+def test_gated_work_is_admitted_when_its_time_has_come() -> None:
+    assert admitted(gated(created_at=NOW - FOUR_HOURS)) == ["train"]
+    found = facts(a_state(ready_in=USUAL), deferred=[gated(created_at=NOW)])
+    admissions = Admissions(found, a_policy(), {}, (), Survival())
+    assert admissions.admit() == ((), NOW + FOUR_HOURS - SLOWER * USUAL - LEAD_MARGIN)
+
+
+def test_gated_work_of_a_low_priority_is_admitted_to_free_room_alone() -> None:
+    low = gated(priority=-11, created_at=NOW - 900 * HOUR)
+    assert admitted(low) == []
+    assert admitted(low, nodes=[a_node()]) == ["train"]
+
+
+def test_while_urgent_work_waits_no_room_is_given_away() -> None:
+    assert admitted(gated(created_at=LONG_AGO), nodes=[a_node()], waiting_gpus=1) == []
+
+
+def test_a_node_that_is_about_to_go_is_no_room() -> None:
+    assert admitted(gated(created_at=LONG_AGO), nodes=[a_node()], going=["i-n1"]) == []
+
+
+def test_what_urgent_work_asked_for_lately_stays_free() -> None:
+    recent = [a_busy_node(f"b{n}", pods=(a_pod(f"r{n}", created_at=NOW - MINUTE, node=f"b{n}"),)) for n in range(10)]
+    free = [a_node(f"f{n}") for n in range(9)]
+    names = [f"p{n}" for n in range(9)]
+    pods = [gated(name, created_at=LONG_AGO) for name in names]
+    assert admitted(*pods, nodes=[*recent, *free]) == ["p0", "p1"]  # 70 % of ten asked for stay free
+
+
+def test_spare_nodes_stay_free() -> None:
+    policy = a_policy(a_pool(standby_nodes=2))
+    pods = [gated(f"p{n}", created_at=LONG_AGO) for n in range(3)]
+    assert admitted(*pods, nodes=[a_node(f"f{n}") for n in range(3)], policy=policy) == ["p0"]
+
+
+def a_wide_node(name: str = "w", hours: float = 1, **changes: Any) -> Node:
+    """A node of eight GPUs, one of which is in use since so many *hours*."""
+    pod = a_pod(f"on-{name}", node=name, created_at=NOW - hours * HOUR, phase=PodPhase.RUNNING)
+    given = {"allocatable": {GPU: 8}, "created_at": NOW - 2 * HOUR, "pods": (pod,), "idle_since": None}
+    return a_node(name, **{**given, **changes})
+
+
+SMALL_AND_WIDE: Sequence[Pool] = (a_pool(), WIDE)
+GOES_ON = Survival.of([HOUR * 200] * 300)
+
+
+def on_wide(*nodes: Node, survival: Survival = GOES_ON) -> list[str]:
+    states = (a_state(ready_in=USUAL), a_state(*nodes, pool="wide-id", ready_in=USUAL))
+    pod = gated(created_at=LONG_AGO)
+    return admitted(pod, policy=a_policy(*SMALL_AND_WIDE), states=states, survival=survival)
+
+
+def test_patient_work_keeps_no_node_that_is_wider_than_it_needs() -> None:
+    assert on_wide(a_wide_node(pods=(), idle_since=NOW - MINUTE)) == []
+    assert on_wide(a_wide_node(), survival=Survival.of([HOUR] * 300)) == []
+
+
+def test_patient_work_may_share_a_wide_node_whose_work_goes_on() -> None:
+    assert on_wide(a_wide_node()) == ["train"]
+
+
+def test_the_scheduler_could_choose_another_node_that_is_not_right() -> None:
+    """It prefers the node with fewer soft taints."""
+    right = a_wide_node("right", taints=SOFT_TAINTS[:1])
+    wrong = a_wide_node("wrong", pods=(), idle_since=NOW - MINUTE)
+    assert on_wide(right, wrong) == []
+
+
+def test_a_gang_is_admitted_whole() -> None:
+    gang = [gated(f"g{n}", gang="ml/g", created_at=LONG_AGO) for n in range(2)]
+    assert admitted(*gang, nodes=[a_node()]) == []
+    assert sorted(admitted(*gang, nodes=[a_node("a"), a_node("b")])) == ["g0", "g1"]
+
+
+@given(
+    waits=st.lists(st.integers(0, 300), max_size=12),
+    free=st.integers(0, 6),
+    ages=st.lists(st.integers(0, 300), min_size=12, max_size=12),
+)
+@settings(max_examples=60, deadline=None)
+def test_admitted_work_has_room_or_is_due(waits: Sequence[int], free: int, ages: Sequence[int]) -> None:
+    nodes = [a_node(f"f{n}") for n in range(free)]
+    pods = [
+        gated(f"p{n:02}", may_wait=wait * MINUTE + timedelta(seconds=1), created_at=NOW - age * MINUTE)
+        for n, (wait, age) in enumerate(zip(waits, ages, strict=False))
+    ]
+    early = SLOWER * USUAL + LEAD_MARGIN
+    due = {p.name for p in pods if p.may_wait is not None and p.created_at + p.may_wait - early <= NOW}
+    found = set(admitted(*pods, nodes=nodes))
+    assert due <= found
+    assert len(found - due) <= free
