@@ -3,8 +3,8 @@
 ``python -m benchmarks.patience DIR [SIZES ...]`` plays every ``*.csv`` of a folder (docs/replay-traces.md has the form)
 on pools of so many GPUs a node (``8`` and ``1,2,4,8`` unless SIZES says otherwise), once with nobody patient and once
 with half of the jobs behind the scheduling gate. Which half is drawn by the trace's name, unless the trace itself has
-``may_wait_s``. Cost are GPU-hours as started by Cluster Autoscaler's on one pool of 8-GPU nodes, as geometric means over
-traces. The exit status is 1 when a job was lost, a pod lost its node, or something does not add up.
+``may_wait_s``. Cost is GPU-hours as started, each as a ratio to Cluster Autoscaler's on one pool of 8-GPU nodes, as the
+geometric mean over traces. The exit status is 1 when a job was lost, a pod lost its node, or something does not add up.
 """
 
 import logging
@@ -39,8 +39,8 @@ TOO_LATE = timedelta(minutes=10)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One trace on pools of *sizes*. *nobody* and *half* are paid GPU-hours by the peer's, *urgent* the mean wait of the
-    other jobs (s) with nobody patient and with half, *late* how long after their deadlines patient jobs started."""
+    """One trace on pools of *sizes*. *nobody* and *half* are ratios of cost, *urgent* is the mean wait of the other jobs
+    (s) with nobody patient and with half, *late* how long after their deadlines patient jobs started."""
 
     trace: str
     nobody: float

@@ -19,7 +19,7 @@ from receiver.core.model import memory
 from receiver.core.model.actions import ActionKind, Change, OutcomeKind
 from receiver.core.model.model import Source
 from receiver.core.model.overrides import OverrideKind
-from receiver.core.model.policy import Policy, Pool
+from receiver.core.model.policy import Policy, Pool, longest_waits
 from receiver.core.model.signals import SignalAction
 from receiver.core.scaling.failures import Failure
 from receiver.core.scaling.waits import Direction, Shortage, WaitKind, shortage_of

@@ -17,10 +17,10 @@ from receiver.core.scaling.decide import case_of, join, plan
 from receiver.core.scaling.waits import provisioning_failed
 from receiver.ports import Did, StepStore, TryLater, WontWork
 from receiver.step.carry_out import SOON, Progress, carry_out, is_smaller_request, is_unanswered, may_still_arrive
+from receiver.step.chores.admissions import admit_deferred_work
 from receiver.step.chores.budget import close_nodes, hold_new_work
 from receiver.step.chores.idle_shutdown import scale_idle_workloads_to_zero
 from receiver.step.chores.node_upkeep import apply_labels_and_taints, apply_packing_taints, undo_orphaned_cordons
-from receiver.step.chores.admissions import admit_deferred_work
 from receiver.step.chores.notify import announce_window_evictions, record_pod_events
 from receiver.step.gather import Looked, Sources
 from receiver.step.parts import StepContext, decision_of, told_of_end

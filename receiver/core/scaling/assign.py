@@ -109,8 +109,9 @@ def assign(facts: Facts, policy: Policy, failures: Failures | None = None) -> As
     """Return what each pool should have beyond what it has, and why some work stays waiting.
 
     Served first: workloads by priority and age, then floors, standby nodes, headroom. So a budget that cannot serve all
-    drops expected work first. Work that may still wait gets what room is left, and no new node. An exception that belongs to a pool or a workload is noted in *failures*, and the rest is
-    assigned again without it. Without *failures*, or where it belongs to neither, it is raised.
+    drops expected work first. Work that may still wait gets what room is left, and no new node. An exception that
+    belongs to a pool or a workload is noted in *failures*, and the rest is assigned again without it. Without
+    *failures*, or where it belongs to neither, it is raised.
     """
     if failures is None:
         return _assign(facts, policy, {}, LeftOut())

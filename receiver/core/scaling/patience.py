@@ -100,8 +100,8 @@ class Admissions:
 
     Those whose time has come always may. The others may once room is free that is paid for anyway: beside what urgent
     work asked for lately and what the pool keeps ready, on nodes no wider than they need, or on nodes whose work goes
-    on. While urgent work waits for a pool, none of its room is given away. *waiting_gpus* is what waits, by pool id; the
-    instances *going* are about to be removed.
+    on. While urgent work waits for a pool, none of its room is given away. *waiting_gpus* is what waits, by pool id;
+    the instances *going* are about to be removed.
     """
 
     def __init__(
@@ -196,10 +196,8 @@ def waits_for(work: PatientWork, now: datetime) -> str:
     room = "it waits for a GPU that is paid for already"
     if work.starts_by is None or work.buys_at is None:
         return f"{room}; no node is bought for its priority"
-    by, at = (
-        f"{m:%H:%M} UTC" if m.date() == now.date() else f"{m:%Y-%m-%d %H:%M} UTC"
-        for m in (work.starts_by, work.buys_at)
-    )
+    moments = (work.starts_by, work.buys_at)
+    by, at = (f"{m:%H:%M} UTC" if m.date() == now.date() else f"{m:%Y-%m-%d %H:%M} UTC" for m in moments)
     return f"{room}, and may wait until {by}; if none is free by {at}, a node is bought for it"
 
 
