@@ -9,6 +9,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from receiver.cli.client import as_json, decision_numbers, pool_names, server, show, waiting_pods
+from receiver.cli.what_if import about_node
 from receiver.core.explain.explain import STAGES, State
 from receiver.core.model.actions import Verdict
 from receiver.core.model.model import ON_ITS_WAY
@@ -18,6 +19,7 @@ from receiver.ports import Clock
 from receiver.reports.picture import NodeDocument, OverrideInForce, PoolDocument, ReasonDocument, WaitingPod
 from receiver.reports.screen import aligned, as_of, clock_time, known, listed, moment, since, until
 from receiver.web.api.documents import DecisionDocument, ExplainedDecision, OverrideDocument
+from receiver.web.api.what_if import NodeWhatIfDocument
 
 POD = re.compile(r"(?P<namespace>[a-z0-9][a-z0-9-]*)/(?P<name>[a-z0-9][a-z0-9.-]*)")
 NODES_SHOWN = 20
@@ -42,9 +44,9 @@ class PoolUnlessNamed(click.Group):
         return [*super().shell_complete(ctx, incomplete), *map(CompletionItem, pool_names(None, None, incomplete))]
 
 
-@click.group(cls=PoolUnlessNamed, subcommand_metavar="POOL | pod NAMESPACE/NAME | decision ID")
+@click.group(cls=PoolUnlessNamed, subcommand_metavar="POOL | pod NAMESPACE/NAME | node NAME | decision ID")
 def explain() -> None:
-    """Explain a pool's size, a waiting pod or a decision.
+    """Explain a pool's size, a waiting pod, a node or a decision.
 
     `explain l40s` is `explain pool l40s`, which also takes a pool that is called like a command here.
     GPU_AUTOSCALER_URL names the server (default http://127.0.0.1:8080). The exit status is 0 if it could be explained,
@@ -80,6 +82,17 @@ def explain_pool(clock: Clock, name: str, as_json: bool) -> None:
     latest = None if decision is None else DecisionDocument.model_validate(decision)
     lines = about_pool(PoolDocument.model_validate(answer.document), latest, answer.at, clock.now())
     show(as_json, {"pool": answer.document, "decision": decision}, lines)
+
+
+@explain.command("node")
+@click.argument("name")
+@as_json
+@click.pass_obj
+def explain_node(clock: Clock, name: str, as_json: bool) -> None:
+    """Show what would happen if a node went, and what blocks that."""
+    with server(as_json=as_json) as api:
+        answer = api.get("nodes", name, "what-if")
+    show(as_json, answer.document, about_node(NodeWhatIfDocument.model_validate(answer.document), clock.now()))
 
 
 @explain.command("decision")

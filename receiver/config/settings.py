@@ -80,6 +80,7 @@ class FileSettings:
     policy: Policy
     prices: Prices
     warnings: tuple[str, ...] = ()
+    text: str = field(default="", compare=False, repr=False)  # YAML
 
     @property
     def routes(self) -> Mapping[str, Route]:
@@ -118,6 +119,7 @@ def load(environ: Mapping[str, str]) -> Settings:
         policy=settings.policy,
         prices=settings.prices,
         warnings=(*settings.warnings, *odd),
+        text=settings.text,
     )
 
 
@@ -163,6 +165,7 @@ def load_text(content: str, *, directory: File = File(), read: Read = File.read_
         ),
         prices=prices,
         warnings=tuple(warnings_of(configuration, prices)),
+        text=content,
     )
 
 

@@ -20,9 +20,9 @@ from receiver.web.pages.decisions import add_decisions
 from receiver.web.pages.overview import add_overview
 from receiver.web.pages.pool_page import add_pool_page
 from receiver.web.pages.show import FILTERS
-from receiver.web.parts import HEADERS, NO_STORE, WebInstruments, WebParts
+from receiver.web.parts import HEADERS, NO_STORE, LastStep, WebInstruments, WebParts
 
-__all__ = ["WebInstruments", "WebParts", "create_app"]
+__all__ = ["LastStep", "WebInstruments", "WebParts", "create_app"]
 
 
 class DocumentProvider(DefaultJSONProvider):
