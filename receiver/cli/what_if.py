@@ -19,7 +19,6 @@ from receiver.web.api.what_if import (
     PoolSide,
     TurnDocument,
     WhatIfDocument,
-    WorkloadWhatIf,
 )
 
 SHOWN = 20  # workloads; --json has up to 500
@@ -84,7 +83,7 @@ def about_what_if(found: WhatIfDocument, now: datetime) -> Iterator[str]:
     for pool in found.pools:
         yield f"{pool.name}, in force: {_why(pool.in_force)}"
         yield f"{pool.name}, other: {_why(pool.other)}"
-    changed = [work for work in found.waiting if _fares_otherwise(work)]
+    changed = [work for work in found.waiting if work.differs]
     yield ""
     yield f"{some(found.waiting_total, 'workload')} waiting, of which {len(changed)} would fare otherwise"
     for work in changed[:SHOWN]:
@@ -109,10 +108,6 @@ def _why(side: PoolSide | None) -> str:
 
 def _fate(fate: FateDocument) -> str:
     return f"{fate.state} - {fate.detail}"
-
-
-def _fares_otherwise(work: WorkloadWhatIf) -> bool:
-    return work.in_force != work.other
 
 
 def _budgets(found: WhatIfDocument) -> Iterator[str]:
@@ -157,6 +152,8 @@ def _money(found: NodeWhatIfDocument) -> Iterator[str]:
     if saves is None:
         yield f"saves an unknown amount from {until} on: a price is unknown"
     elif saves < 0:
-        yield f"costs {dollars(-saves)} an hour more"
+        yield f"saves nothing: the nodes bought cost {dollars(-saves)} an hour more"
+    elif saves == 0:
+        yield "saves nothing: the nodes bought cost as much"
     else:
         yield f"saves {dollars(saves)} an hour from {until} on; {dollars(found.unused_usd)} is paid for the time until then"

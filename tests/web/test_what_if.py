@@ -260,3 +260,31 @@ def test_a_protected_node_says_so() -> None:
     answer = node(a_bench(facts(found, a_state(pool="spare-id"), spend=MONEY)), "n1")
     assert answer["blocks"][0] == "it is protected"
     assert answer["may_go_at"] is None
+
+
+def send(bench: Bench, text: str, kind: str = "changes") -> Any:
+    return bench.client().post("/what-if", data={"text": text, "as": kind})
+
+
+def test_the_page_has_a_form_that_answers_below_what_was_sent() -> None:
+    bench = a_bench()
+    assert "Compare as changes" in bench.client().get("/what-if").text
+    answer = send(bench, "pools.l40s.max_nodes: 3")
+    assert answer.status_code == 200
+    for said in ("pools.l40s.max_nodes 4 -&gt; 3", "within_maximum", "$5.16", ">pools.l40s.max_nodes: 3</textarea>"):
+        assert said in answer.text
+
+
+def test_the_page_takes_a_whole_file_that_is_larger_than_other_forms() -> None:
+    assert send(a_bench(), f"{YAML}{'# a long comment' * 2_000}", "file").status_code == 200
+
+
+def test_the_page_lists_mistakes_and_keeps_what_was_typed() -> None:
+    answer = send(a_bench(), "pools.l40.max_nodes: 3 # <b>")
+    assert answer.status_code == 400
+    assert "nothing here is named l40; did you mean l40s?" in answer.text
+    assert "pools.l40.max_nodes: 3 # &lt;b&gt;</textarea>" in answer.text
+
+
+def test_the_page_says_when_no_step_has_finished() -> None:
+    assert send(a_bench(last_step=None), "objective: cost").status_code == 503

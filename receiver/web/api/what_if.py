@@ -71,6 +71,12 @@ class WorkloadWhatIf(Published):
     in_force: FateDocument
     other: FateDocument
 
+    @property
+    def differs(self) -> bool:
+        """True where it fares otherwise under the other configuration, whatever the sentences say."""
+        sides = ((f.state, f.pool, f.node, f.rule) for f in (self.in_force, self.other))
+        return len(set(sides)) > 1
+
 
 class BudgetSide(Published):
     """One budget under a configuration."""
@@ -94,7 +100,7 @@ class WhatIfDocument(Published):
 
     at: Annotated[Instant, says("of the facts")]
     changes: Annotated[Listed[str], says("the keys that differ")]
-    warnings: Annotated[Listed[str], says("about the other configuration")]
+    warnings: Annotated[Listed[str], says("that only the other configuration causes")]
     assumptions: Annotated[Listed[str], says("what stays as under the configuration in force")]
     pools: Listed[PoolWhatIf]
     waiting: Annotated[Listed[WorkloadWhatIf], says("the first 500, in the order of service")]
@@ -200,7 +206,7 @@ def compare(last: LastStep, other: FileSettings) -> WhatIfDocument:
     return WhatIfDocument(
         at=last.facts.at,
         changes=tuple(differences(last.settings, other)),
-        warnings=other.warnings,
+        warnings=tuple(warning for warning in other.warnings if warning not in last.settings.warnings),
         assumptions=tuple(assumptions),
         pools=tuple(
             PoolWhatIf(
