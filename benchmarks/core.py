@@ -86,7 +86,8 @@ def _node(pool: str, number: int) -> Node:
 
 
 def facts(waiting: int, pools: int = POOLS, nodes: int = NODES_PER_POOL) -> Facts:
-    """Return *pools* pools of *nodes* nodes with *waiting* pods: half name a pool, a quarter are gangs of four, a quarter fit any."""
+    """Return *pools* pools of *nodes* nodes with *waiting* pods: half name a pool, a quarter are gangs of four, a
+    quarter fit any."""
     pods = tuple(_waiting(n, pools) for n in range(waiting))
     states = tuple(
         PoolState(

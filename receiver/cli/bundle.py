@@ -33,9 +33,9 @@ DOMAINS = (".kubernetes.io", ".k8s.io", ".x-k8s.io", ".nvidia.com", ".civo.com",
 ZONES = frozenset({"timezone", "location"})
 LEFT_OUT = {"facts": ("charges",), "policy": ("reports", "gpu_prices", "charge_prices", "queue_wait")}
 KUBERNETES = (
-    "In NotIn Exists DoesNotExist Gt Lt Equal NoSchedule PreferNoSchedule NoExecute true false amd64 arm64 linux "
-    "Job Node DaemonSet ReplicaSet StatefulSet ReplicationController Deployment PodGroup Workload kubernetes.io k8s.io nvidia.com amd.com "
-    "kubernetes.io/hostname topology.kubernetes.io/zone topology.kubernetes.io/region"
+    "In NotIn Exists DoesNotExist Gt Lt Equal NoSchedule PreferNoSchedule NoExecute true false amd64 arm64 linux Job "
+    "Node DaemonSet ReplicaSet StatefulSet ReplicationController Deployment PodGroup Workload kubernetes.io k8s.io "
+    "nvidia.com amd.com kubernetes.io/hostname topology.kubernetes.io/zone topology.kubernetes.io/region"
 )
 
 
@@ -52,7 +52,9 @@ def bundle(then: Said, kept: Mapping[str, Any]) -> dict[str, Any]:
     facts, policy = (_without(kept[part], LEFT_OUT[part]) for part in ("facts", "policy"))
     redact = Redaction({"facts": facts, "policy": policy, "then": _figures(then)}, _own_words(policy))
     inputs = {"format": kept["format"], "facts": redact(facts), "policy": redact(policy)}
-    was, now = (read({**kept, "facts": {**facts, "told_to_go": {}}, "policy": of}).policy for of in (policy, inputs["policy"]))
+    was, now = (
+        read({**kept, "facts": {**facts, "told_to_go": {}}, "policy": of}).policy for of in (policy, inputs["policy"])
+    )
     inputs["facts"]["told_to_go"] = dict(_announced(facts.get("told_to_go") or {}, was, now))
     pool = redact(str(then["pool"]))
     before, after = said(made_again(read(kept), str(then["pool"]))), said(made_again(read(inputs), pool))
@@ -148,14 +150,30 @@ def _own_words(policy: Mapping[str, Any]) -> frozenset[str]:
     pools = policy.get("pools") or ()
     resources = [name for pool in pools for name in pool["resources"]]
     kinds = policy.get("gpu_kinds") or {}
-    own = [*(pool["size"] for pool in pools), *resources, *(f"{r}.replicas" for r in resources), *kinds, *kinds.values()]
+    own = [
+        *(pool["size"] for pool in pools),
+        *resources,
+        *(f"{r}.replicas" for r in resources),
+        *kinds,
+        *kinds.values(),
+    ]
     return _vocabulary() | {word for text in own for word in WORD.findall(text)}
 
 
 @cache
 def _vocabulary() -> frozenset[str]:
     """Field names, the values of enumerations, rules, and what code compares names with."""
-    found = {*RULES, *FIELDS, *COMPUTE, *IGNORED_NAMESPACES, SYSTEM_NAMESPACE, COMPONENT, UNASSIGNED, EVERY_POOL, "reasons"}
+    found = {
+        *RULES,
+        *FIELDS,
+        *COMPUTE,
+        *IGNORED_NAMESPACES,
+        SYSTEM_NAMESPACE,
+        COMPONENT,
+        UNASSIGNED,
+        EVERY_POOL,
+        "reasons",
+    }
     labels = Pool(id="", name="", size="", resources={}, max_nodes=0).offered_labels
     texts = (*labels, *STARTUP_TAINTS, *PASSING_TAINTS, CORDON.key, POOL_LABEL, KUEUE_QUEUE_LABEL, GPU, PRODUCT_LABEL)
     found |= {word for text in (*texts, KUBERNETES, TOPIC) for word in WORD.findall(text)}

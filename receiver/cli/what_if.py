@@ -1,7 +1,7 @@
 """`gpu-autoscaler what-if`: what another configuration would decide now; and the lines of `explain node`."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
@@ -75,9 +75,11 @@ def about_what_if(found: WhatIfDocument, now: datetime) -> Iterator[str]:
     sums = ["together", "", "", "", dollars(found.in_force.usd_per_hour), dollars(found.other.usd_per_hour)]
     head = ["POOL", "NODES", "IN FORCE", "OTHER", "PER HOUR", "OTHER"]
     yield from aligned([head, *rows, sums], "<>")
-    yield "by the end of the month at these sizes: " + " in force, ".join(
-        dollars(side.month_usd) for side in (found.in_force, found.other)
-    ) + " under the other"
+    yield (
+        "by the end of the month at these sizes: "
+        + " in force, ".join(dollars(side.month_usd) for side in (found.in_force, found.other))
+        + " under the other"
+    )
     yield from _budgets(found)
     yield ""
     for pool in found.pools:
@@ -103,7 +105,9 @@ def _cost(side: PoolSide | None) -> str:
 
 
 def _why(side: PoolSide | None) -> str:
-    return "it does not manage this pool; its nodes stay as they are" if side is None else f"{side.because} [{side.rule}]"
+    return (
+        "it does not manage this pool; its nodes stay as they are" if side is None else f"{side.because} [{side.rule}]"
+    )
 
 
 def _fate(fate: FateDocument) -> str:
@@ -113,7 +117,8 @@ def _fate(fate: FateDocument) -> str:
 def _budgets(found: WhatIfDocument) -> Iterator[str]:
     for title, side in (("in force", found.in_force), ("other", found.other)):
         said = [
-            f"{b.title}: {dollars(b.spent_usd)} of {dollars(b.monthly_usd)} spent, stage {b.stage}" for b in side.budgets
+            f"{b.title}: {dollars(b.spent_usd)} of {dollars(b.monthly_usd)} spent, stage {b.stage}"
+            for b in side.budgets
         ]
         yield from listed(f"budgets, {title}: ", said or ["none"])
 
@@ -156,4 +161,5 @@ def _money(found: NodeWhatIfDocument) -> Iterator[str]:
     elif saves == 0:
         yield "saves nothing: the nodes bought cost as much"
     else:
-        yield f"saves {dollars(saves)} an hour from {until} on; {dollars(found.unused_usd)} is paid for the time until then"
+        unused = dollars(found.unused_usd)
+        yield f"saves {dollars(saves)} an hour from {until} on; {unused} is paid for the time until then"

@@ -42,8 +42,8 @@ class WebParts:
     *cluster_name* what people call the cluster. *user_header* names the person in requests from *trusted_proxies*.
     *attempts* outlive a change of the configuration. *region* and *cluster_id* are Civo's. *wake* must return at once.
     *mode* is ``act`` or ``observe``, *watch* a `receiver.metrics.collector.WatchState`. *last_step* is None before the
-    first one and where another replica steps. *other_settings* reads a configuration that is not in force; with True its
-    text holds only changes of the one that is. It raises ConfigError.
+    first one and where another replica steps. *other_settings* reads a configuration that is not in force; with True
+    its text holds only changes of the one that is. It raises ConfigError.
     """
 
     tokens: Callable[[], Tokens] = field(repr=False)

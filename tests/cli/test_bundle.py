@@ -103,7 +103,11 @@ POOLS = (
     a_pool("apple", price_usd_per_hour=Decimal("2.58"), size="an.g1.a100.kube.x1"),
 )
 NIGHT = Window(name="night of the launch", max_nodes=1, evict_after=timedelta(minutes=5))
-BUDGET = Budget(monthly_usd=Decimal(10), teams={"walrus": Decimal(100), "audio-lab": Decimal(50)}, keep_out=KeepOut(namespaces=("acme-ml",)))
+BUDGET = Budget(
+    monthly_usd=Decimal(10),
+    teams={"walrus": Decimal(100), "audio-lab": Decimal(50)},
+    keep_out=KeepOut(namespaces=("acme-ml",)),
+)
 WORLDS: dict[str, tuple[Facts, Policy]] = {
     "labels, taints, affinity and a gang": (
         facts(
@@ -139,15 +143,35 @@ WORLDS: dict[str, tuple[Facts, Policy]] = {
     ),
     "nodes that go by name": (
         facts(
-            a_state(a_due_node("hippo-1"), a_due_node("hippo-0"), a_due_node("hippo-2", protected=True), pool="zebra-id"),
+            a_state(
+                a_due_node("hippo-1"), a_due_node("hippo-0"), a_due_node("hippo-2", protected=True), pool="zebra-id"
+            ),
             a_state(a_due_node("lion", kept_by=("pod acme-ml/db has no controller",)), pool="apple-id"),
         ),
         a_policy(*POOLS),
     ),
 }
-NAMES = (
-    "zebra apple hippo lion acme needs north squad nowhere walrus audio zoë orca launch gang-1 on-hippo uid- ml/ controller"
-).split()
+NAMES = [
+    "zebra",
+    "apple",
+    "hippo",
+    "lion",
+    "acme",
+    "needs",
+    "north",
+    "squad",
+    "nowhere",
+    "walrus",
+    "audio",
+    "zoë",
+    "orca",
+    "launch",
+    "gang-1",
+    "on-hippo",
+    "uid-",
+    "ml/",
+    "controller",
+]
 
 
 def kept_of(found: Facts, policy: Policy) -> dict[str, Any]:

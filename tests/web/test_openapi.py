@@ -261,7 +261,9 @@ def test_a_loop_that_does_not_beat_answers_as_told() -> None:
     holds("get", "/healthz", response)
 
 
-@pytest.mark.parametrize("path", sorted({p for _, p, o in operations() if "application/json" in str(o.get("requestBody"))}))
+@pytest.mark.parametrize(
+    "path", sorted({p for _, p, o in operations() if "application/json" in str(o.get("requestBody"))})
+)
 def test_a_body_that_is_taken_is_one_that_the_document_allows(path: str) -> None:
     schema = told()["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
     whole = {**schema, "components": told()["components"]}

@@ -1,4 +1,4 @@
-"""POST /api/v1/what-if and GET /api/v1/nodes/{name}/what-if: another policy, or one node less, on the last step's facts."""
+"""POST /api/v1/what-if and GET /api/v1/nodes/{name}/what-if: another policy, or one node less, on one step's facts."""
 
 from dataclasses import replace
 from decimal import Decimal
@@ -9,10 +9,11 @@ import pytest
 from receiver.config.settings import load_text
 from receiver.config.web import ReadAccess
 from receiver.core.model.model import Facts, Spend
+from receiver.ports import Leader
 from receiver.web import LastStep
 from tests.core.builders import NOW, a_busy_node, a_due_node, a_node, a_pod, a_state, facts
-from tests.web.builders import READER, Bench, FakeHealth
-from tests.web.fakes import FakeClock, Leader
+from tests.web.builders import READER, Bench
+from tests.web.fakes import FakeClock, FakeHealth
 
 YAML = """\
 mode: act
@@ -53,7 +54,8 @@ def a_bench(found: Facts | None = None, text: str = YAML, **changes: Any) -> Ben
 def ask(bench: Bench, text: str, kind: str = "file", **given: Any) -> dict[str, Any]:
     answer = bench.client().post(f"/api/v1/what-if?as={kind}", data=text, **given)
     assert answer.status_code == 200, answer.text
-    return answer.get_json()
+    document: dict[str, Any] = answer.get_json()
+    return document
 
 
 def the_pool(document: dict[str, Any], name: str = "l40s") -> dict[str, Any]:
@@ -139,7 +141,11 @@ def test_a_key_that_needs_a_restart_is_named_without_its_value() -> None:
 def test_a_refused_file_lists_field_problem_and_remedy_of_every_mistake() -> None:
     answer = a_bench().client().post("/api/v1/what-if", data=YAML.replace("max_nodes: 4", "max_nodes: -1"))
     document = answer.get_json()
-    assert (answer.status_code, document["error"], document["field"]) == (400, "cannot be used: 1 mistake", "pools[0].max_nodes")
+    assert (answer.status_code, document["error"], document["field"]) == (
+        400,
+        "cannot be used: 1 mistake",
+        "pools[0].max_nodes",
+    )
     assert set(document["mistakes"][0]) == {"field", "problem", "remedy"}
 
 
@@ -207,11 +213,15 @@ def test_in_observe_mode_the_other_may_act() -> None:
 def node(bench: Bench, name: str) -> dict[str, Any]:
     answer = bench.client().get(f"/api/v1/nodes/{name}/what-if")
     assert answer.status_code == 200, answer.text
-    return answer.get_json()
+    document: dict[str, Any] = answer.get_json()
+    return document
 
 
 def test_an_idle_node_at_the_end_of_its_hour_may_go_and_saves_its_price() -> None:
-    bench = a_bench(facts(a_state(a_due_node("n1")), a_state(pool="spare-id"), spend=MONEY), YAML + "billing: {removal_margin: 5m}\n")
+    bench = a_bench(
+        facts(a_state(a_due_node("n1")), a_state(pool="spare-id"), spend=MONEY),
+        YAML + "billing: {removal_margin: 5m}\n",
+    )
     found = node(bench, "n1")
     assert (found["blocks"], found["moved"], found["bought"]) == ([], [], [])
     assert (found["usd_per_hour"], found["saves_usd_per_hour"]) == ("1.29", "1.29")

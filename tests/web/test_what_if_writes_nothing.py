@@ -64,7 +64,9 @@ def test_nothing_is_written(life: Life, method: str, path: str, body: str | None
     store, stepped, said = cast("SqlStore", life.store), life.steps[-1], []
     registry = a_registry(cast("FakeStore", store), life.policy)
     last = LastStep(facts=stepped.facts, settings=load_text(YAML), mode="act")
-    bench = Bench(store=cast("FakeStore", store), policy=life.policy, clock=FakeClock(life.now), last_step=last, wake=never)
+    bench = Bench(
+        store=cast("FakeStore", store), policy=life.policy, clock=FakeClock(life.now), last_step=last, wake=never
+    )
     client, before, scraped, done = bench.client(), rows(store), generate_latest(registry), life.writes()
     for port in (life.cloud, life.cluster, life.telemetry, life.alarms, life.accounts):
         port.fail_always(TryLater("a port was called", code="test"))

@@ -9,8 +9,8 @@ from decimal import Decimal
 
 from receiver.core.explain.evidence import with_grounds
 from receiver.core.explain.explain import Fate, fates
-from receiver.core.explain.rules import sentence
 from receiver.core.explain.prospects import clock, first_removal, held_by_guardrail
+from receiver.core.explain.rules import sentence
 from receiver.core.model.actions import Decision
 from receiver.core.model.model import Facts, Node, PoolState, Stage
 from receiver.core.model.pods import Pod, PodPhase, Workload
@@ -43,8 +43,8 @@ class Departure:
 
     *moved* are the workloads of the pods that run there, *affected* those that wait already and would fare otherwise,
     *lost* the pods that nothing starts again. *bought* counts the nodes by pool that would be bought for all of them.
-    *usd_per_hour* is the node's price (None: unknown), *paid_until* when its next paid unit begins, *unused_usd* what of
-    the present one is paid and would not be used. *blocks* are sentences on what prevents the removal now, none if it
+    *usd_per_hour* is the node's price (None: unknown), *paid_until* when its next paid unit begins, *unused_usd* the
+    part of the present one that would not be used. *blocks* are sentences on what prevents the removal now, none if it
     may go; *at* is when it may go if nothing happens before (None: not known).
     """
 

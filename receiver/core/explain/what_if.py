@@ -1,4 +1,4 @@
-"""What another policy would decide now: the facts of a step as that policy would have them, and what that cannot say."""
+"""What another policy would decide now: the facts of a step as that policy has them, and what stays as it was."""
 
 from collections.abc import Iterator
 from dataclasses import replace
