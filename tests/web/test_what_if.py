@@ -178,6 +178,11 @@ def test_a_few_lines_of_aliases_do_not_stand_for_billions() -> None:
     assert answer.get_json()["mistakes"][0]["problem"] == "the file holds more than 100000 values"
 
 
+def test_a_number_of_nodes_that_would_take_the_server_hours_is_refused() -> None:
+    answer = a_bench().client().post("/api/v1/what-if?as=changes", data="pools.l40s.max_nodes: 999999999")
+    assert (answer.status_code, answer.get_json()["field"]) == (400, "pools")
+
+
 def test_a_body_that_is_too_large_or_no_text_is_refused() -> None:
     client = a_bench().client()
     assert client.post("/api/v1/what-if", data="#" * 300_000).status_code == 413

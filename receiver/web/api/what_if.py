@@ -29,6 +29,7 @@ from receiver.web.errors import Problem
 from receiver.web.parts import LastStep, WebParts
 
 LARGEST_CONFIGURATION = 256 * 1024  # bytes
+MOST_NODES = 100_000  # that the pools of a configuration may have together: each takes time to be considered
 MOST_WORKLOADS = 500
 OBSERVE = "observe"
 
@@ -313,7 +314,11 @@ class WhatIf:
         """Compare with the configuration in *text*, or with the one in force and the *changes* in it. Raises
         ConfigError, and Problem 503."""
         with self._last() as last:
-            return compare(last, self._parts.other_settings(text, changes))
+            other = self._parts.other_settings(text, changes)
+            if sum(pool.max_nodes for pool in other.policy.pools) > MOST_NODES:
+                said = f"the pools may have more than {MOST_NODES:,} nodes together"
+                raise Problem(400, said, "lower max_nodes for this question", field="pools")
+            return compare(last, other)
 
     def of_node(self, name: str) -> NodeWhatIfDocument:
         """Raises Problem 404 or 503."""
