@@ -55,7 +55,7 @@ class WebParts:
     heartbeat: Callable[[], LoopHealth]
     registry: CollectorRegistry
     instruments: WebInstruments
-    other_settings: Callable[[str, bool], FileSettings]
+    other_settings: Callable[[str, bool], FileSettings] = field(repr=False)
     region: str
     cluster_id: str
     max_body_bytes: int = 16 * 1024 * 1024
@@ -70,7 +70,7 @@ class WebParts:
     messages_to: tuple[str, ...] = ()
     watch: Callable[[], str] = lambda: "off"
     attempts: Attempts = field(default_factory=Attempts)
-    last_step: Callable[[], LastStep | None] = lambda: None
+    last_step: Callable[[], LastStep | None] = field(default=lambda: None, repr=False)
 
     def __post_init__(self) -> None:
         self.tokens()
