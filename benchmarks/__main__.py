@@ -22,6 +22,7 @@ from benchmarks import (
     settings,
     startup,
     webhook,
+    what_if,
 )
 from benchmarks.figures import keep
 from demo.configs import ROOT
@@ -33,6 +34,7 @@ SEED = 1
 Say = Callable[[str], None]
 BENCHMARKS: dict[str, Callable[[Say], dict[str, Any]]] = {
     "core": core.run,
+    "what-if": what_if.run,
     "replay": replay.run,
     "grounds": grounds.run,
     "webhook": webhook.run,

@@ -26,9 +26,9 @@ PENDING = (1_000, 10_000)
 ROUNDS = 9
 
 
-def policy() -> Policy:
-    """Return 200 pools of four prices that may each hold 100 nodes of eight GPUs."""
-    pools = tuple(
+def policy(pools: int = POOLS) -> Policy:
+    """Return *pools* pools of four prices that may each hold 100 nodes of eight GPUs."""
+    found = tuple(
         Pool(
             id=f"pool-{number:03}",
             name=f"p{number:03}",
@@ -37,9 +37,9 @@ def policy() -> Policy:
             max_nodes=100,
             price_usd_per_hour=Decimal("10.32") + number % 4,
         )
-        for number in range(POOLS)
+        for number in range(pools)
     )
-    return Policy(pools=pools, budget=Budget(monthly_usd=Decimal(10_000_000)))
+    return Policy(pools=found, budget=Budget(monthly_usd=Decimal(10_000_000)))
 
 
 def _pod(
@@ -64,10 +64,10 @@ def _pod(
     )
 
 
-def _waiting(number: int) -> Pod:
+def _waiting(number: int, pools: int) -> Pod:
     four, gpus = number // 4, 1 + number % 8
     if four % 2:
-        return _pod(number, PodPhase.WAITING, gpus, pool=f"pool-{number % POOLS:03}")
+        return _pod(number, PodPhase.WAITING, gpus, pool=f"pool-{number % pools:03}")
     return _pod(number, PodPhase.WAITING, gpus, gang=f"gang-{four}" if four % 4 else None)
 
 
@@ -85,16 +85,17 @@ def _node(pool: str, number: int) -> Node:
     )
 
 
-def facts(waiting: int) -> Facts:
-    """Return the world with *waiting* pods: half name a pool, a quarter are gangs of four, a quarter fit any."""
-    pods = tuple(_waiting(n) for n in range(waiting))
+def facts(waiting: int, pools: int = POOLS, nodes: int = NODES_PER_POOL) -> Facts:
+    """Return *pools* pools of *nodes* nodes with *waiting* pods: half name a pool, a quarter are gangs of four, a
+    quarter fit any."""
+    pods = tuple(_waiting(n, pools) for n in range(waiting))
     states = tuple(
         PoolState(
             pool=f"pool-{p:03}",
-            required=NODES_PER_POOL,
-            nodes=tuple(_node(f"pool-{p:03}", n) for n in range(NODES_PER_POOL)),
+            required=nodes,
+            nodes=tuple(_node(f"pool-{p:03}", n) for n in range(nodes)),
         )
-        for p in range(POOLS)
+        for p in range(pools)
     )
     return Facts(
         at=NOW,

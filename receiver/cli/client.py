@@ -15,7 +15,7 @@ from click.shell_completion import get_completion_class
 from receiver.adapters.http.own_api import NotThereError, RefusedError, ServerApi
 from receiver.adapters.http.sessions import quick_session
 from receiver.config import ConfigError, operator_token, reading_token, server_url
-from receiver.config.values import Duration, Wrong, parse
+from receiver.config.values import Duration, Mistake, Wrong, parse
 from receiver.core.model.text import OBEYED
 from receiver.ports import TryLater
 from receiver.reports.screen import listed, printable
@@ -87,6 +87,12 @@ def tell_problem(error: NotThereError | RefusedError, *, as_json: bool) -> None:
         f"what to do: {document.get('remedy')}",
     ]
     print_lines(lines, err=True)
+
+
+def mistakes_of(document: Mapping[str, Any]) -> list[Mistake]:
+    """Return the mistakes of a configuration that the server refused with *document*, none for another refusal."""
+    found = document.get("mistakes") or ()
+    return [Mistake(path=m.get("field", ""), problem=m.get("problem", ""), remedy=m.get("remedy", "")) for m in found]
 
 
 def print_lines(lines: Iterable[str], *, err: bool = False) -> None:

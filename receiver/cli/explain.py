@@ -1,23 +1,36 @@
 """`gpu-autoscaler explain`: why a pool has its size, why a pod waits, and what one decision rested on."""
 
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
-from receiver.cli.client import as_json, decision_numbers, pool_names, server, show, waiting_pods
+from receiver.cli.client import (
+    UNUSABLE,
+    as_json,
+    decision_numbers,
+    pool_names,
+    print_lines,
+    server,
+    show,
+    waiting_pods,
+)
+from receiver.cli.what_if import about_node
 from receiver.core.explain.explain import STAGES, State
 from receiver.core.model.actions import Verdict
 from receiver.core.model.model import ON_ITS_WAY
 from receiver.core.model.overrides import Standing
 from receiver.core.model.text import dollars, some, span
-from receiver.ports import Clock
+from receiver.ports import Clock, WontWork
 from receiver.reports.picture import NodeDocument, OverrideInForce, PoolDocument, ReasonDocument, WaitingPod
 from receiver.reports.screen import aligned, as_of, clock_time, known, listed, moment, since, until
 from receiver.web.api.documents import DecisionDocument, ExplainedDecision, OverrideDocument
+from receiver.web.api.what_if import NodeWhatIfDocument
 
 POD = re.compile(r"(?P<namespace>[a-z0-9][a-z0-9-]*)/(?P<name>[a-z0-9][a-z0-9.-]*)")
 NODES_SHOWN = 20
@@ -42,9 +55,9 @@ class PoolUnlessNamed(click.Group):
         return [*super().shell_complete(ctx, incomplete), *map(CompletionItem, pool_names(None, None, incomplete))]
 
 
-@click.group(cls=PoolUnlessNamed, subcommand_metavar="POOL | pod NAMESPACE/NAME | decision ID")
+@click.group(cls=PoolUnlessNamed, subcommand_metavar="POOL | pod NAMESPACE/NAME | node NAME | decision ID")
 def explain() -> None:
-    """Explain a pool's size, a waiting pod or a decision.
+    """Explain a pool's size, a waiting pod, a node or a decision.
 
     `explain l40s` is `explain pool l40s`, which also takes a pool that is called like a command here.
     GPU_AUTOSCALER_URL names the server (default http://127.0.0.1:8080). The exit status is 0 if it could be explained,
@@ -82,16 +95,49 @@ def explain_pool(clock: Clock, name: str, as_json: bool) -> None:
     show(as_json, {"pool": answer.document, "decision": decision}, lines)
 
 
-@explain.command("decision")
-@click.argument("number", metavar="ID", shell_complete=decision_numbers)
+@explain.command("node")
+@click.argument("name")
 @as_json
 @click.pass_obj
-def explain_decision(clock: Clock, number: str, as_json: bool) -> None:
-    """Show why a decision was made and what would change it."""
+def explain_node(clock: Clock, name: str, as_json: bool) -> None:
+    """Show what would happen if a node went, and what blocks that."""
+    with server(as_json=as_json) as api:
+        answer = api.get("nodes", name, "what-if")
+    show(as_json, answer.document, about_node(NodeWhatIfDocument.model_validate(answer.document), clock.now()))
+
+
+@explain.command("decision")
+@click.argument("number", metavar="ID", shell_complete=decision_numbers)
+@click.option("--bundle", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+              help="Write it and its inputs without names.")  # fmt: skip
+@as_json
+@click.pass_obj
+def explain_decision(clock: Clock, number: str, bundle: Path | None, as_json: bool) -> None:
+    """Show why a decision was made and what would change it.
+
+    --bundle writes a file from which `replay --bundle` repeats it on any machine. Names in it are replaced.
+    """
     with server(as_json=as_json) as api:
         answer = api.get("decisions", number)
+        kept = None if bundle is None else api.get("decisions", number, "grounds")
+    if bundle is not None and kept is not None:
+        _write_bundle(bundle, answer.document, kept.document)
     decision = ExplainedDecision.model_validate(answer.document)
     show(as_json, answer.document, about_decision(decision, clock.now()))
+
+
+def _write_bundle(path: Path, then: Mapping[str, Any], kept: Mapping[str, Any]) -> None:
+    from receiver.cli.bundle import NotFaithfulError, write  # loads the store: slow
+
+    try:
+        write(path, then, kept)
+        return
+    except NotFaithfulError:
+        said = f"not written: without names, decision {then['id']} would be another one"
+    except (OSError, WontWork) as error:
+        said = f"cannot write {path}: {error}"
+    print_lines([said, f"what to do: gpu-autoscaler replay --decision {then['id']}"], err=True)
+    sys.exit(UNUSABLE)
 
 
 def about_pod(pod: WaitingPod, at: datetime | None, now: datetime) -> Iterator[str]:

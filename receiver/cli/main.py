@@ -14,6 +14,7 @@ from receiver.cli.explain import explain
 from receiver.cli.operate import answer, budget, override, questions
 from receiver.cli.replay import replay
 from receiver.cli.status import status
+from receiver.cli.what_if import what_if
 from receiver.config import ConfigError, load, load_file
 from receiver.config.environment import installed_version
 from receiver.config.show import describe
@@ -100,7 +101,7 @@ def report(month: str | None, team: str | None, form: str) -> None:
             print_lines(as_text(document))
 
 
-for command in (doctor, status, explain, override, questions, answer, budget, replay, completion):
+for command in (doctor, status, explain, override, questions, answer, budget, what_if, replay, completion):
     main.add_command(command)
 
 

@@ -99,6 +99,8 @@ IMPORTS = (
               help="CSV or kubectl -o json; may be repeated.")  # fmt: skip
 @click.option("--decision", metavar="ID", shell_complete=decision_numbers,
               help="Repeat a stored decision instead of a trace.")  # fmt: skip
+@click.option("--bundle", type=A_FILE, metavar="FILE",
+              help="Repeat the decision in a bundle.")  # fmt: skip
 @click.option("--config", type=A_FILE, metavar="FILE", help="The configuration.  [default: one pool]")
 @click.option("--compare", multiple=True, metavar="FILE|NAME",
               help="Another policy, by file or name; repeatable.")  # fmt: skip
@@ -118,6 +120,7 @@ IMPORTS = (
 def replay(
     traces: tuple[Path, ...],
     decision: str | None,
+    bundle: Path | None,
     as_json: bool,
     html: Path | None,
     **given: Any,
@@ -130,8 +133,15 @@ def replay(
 
     --decision reads the decision from the server at GPU_AUTOSCALER_URL (default http://127.0.0.1:8080), as `explain`
     does. The exit status is then 0 for the same decision, 1 for another one, 2 if the decision or its facts are not
-    stored, and 3 if the server cannot be reached.
+    stored, and 3 if the server cannot be reached. --bundle does the same without a server, from the file that
+    `explain decision --bundle` wrote.
     """
+    if bundle is not None:
+        if decision is not None or traces or any(given[name] for name in ("prometheus", "compare", "config")) or html:
+            raise click.UsageError("--bundle can be combined with --json only.")
+        from receiver.cli.replay_decision import replay_bundle
+
+        sys.exit(replay_bundle(bundle, as_json=as_json))
     if decision is not None:
         if traces or given["prometheus"] is not None or given["compare"] or html is not None:
             raise click.UsageError("--decision can be combined with --config and --json only.")

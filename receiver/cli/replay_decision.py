@@ -117,10 +117,31 @@ def decide_again(number: str, config: Path | None, *, as_json: bool) -> int:
         except NotThereError as error:
             tell_problem(error, as_json=as_json)
             sys.exit(UNUSABLE)
+    return _compare(then, kept, config, as_json=as_json)
+
+
+def replay_bundle(path: Path, *, as_json: bool) -> int:
+    """Decide again what the bundle at *path* holds, and print both. Return 0 when they are the same and 1 when they
+    differ. Exits with 2 for a file that cannot be used."""
+    from receiver.cli.bundle import read_bundle
+
     try:
-        made_from = read_grounds(GroundsKept(format=int(kept["format"]), facts=kept["facts"], policy=kept["policy"]))
+        then, kept = read_bundle(path)
     except WontWork as error:
-        _refuse(str(error), f"what to do: see gpu-autoscaler explain decision {number}")
+        _refuse(str(error), "what to do: write it with gpu-autoscaler explain decision ID --bundle FILE")
+    return _compare(then, kept, None, as_json=as_json)
+
+
+def read(kept: Said) -> Grounds:
+    """Return the inputs in *kept*, as GET /api/v1/decisions/ID/grounds gives them. Raises WontWork."""
+    return read_grounds(GroundsKept(format=int(kept["format"]), facts=kept["facts"], policy=kept["policy"]))
+
+
+def _compare(then: Said, kept: Said, config: Path | None, *, as_json: bool) -> int:
+    try:
+        made_from = read(kept)
+    except WontWork as error:
+        _refuse(str(error), f"what to do: see gpu-autoscaler explain decision {then['id']}")
     if config is not None:
         made_from = replace(made_from, policy=_policy(config, then, made_from))
     now = said(made_again(made_from, str(then["pool"])))

@@ -3,6 +3,7 @@
 A few keys shape what is built once at the start (`NEEDS_RESTART`); they are named, and the others take effect.
 """
 
+import errno
 import hashlib
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -14,8 +15,9 @@ from typing import Any
 
 import structlog
 
+from receiver.config.changed import with_changes
 from receiver.config.model import Configuration
-from receiver.config.settings import FileSettings, load_file
+from receiver.config.settings import FileSettings, load_file, load_text
 from receiver.config.values import ConfigError, Mistake, Section, spell, spell_duration
 from receiver.core.model.configuration import SETTLED, ConfigurationFile
 
@@ -90,6 +92,20 @@ class LiveConfiguration:
                 self._refuse((f"the file could not be read ({type(error).__name__}); the log has more",))
             return False
 
+    def other(self, text: str, *, changes: bool = False) -> FileSettings:
+        """Return the settings in *text* (YAML) without applying them; with *changes* it holds only the keys that differ
+        from those in force. Raises ConfigError. Of the disk, only the ``prices_file`` in force is read."""
+        in_force = self.settings
+        known = in_force.configuration.prices_file
+
+        def read(file: File) -> bytes:
+            if known is None or file != self._path.parent / known:
+                raise OSError(errno.EACCES, "only the prices_file in force is read here")
+            return file.read_bytes()
+
+        whole = with_changes(in_force.text, text) if changes else text
+        return load_text(whole, directory=self._path.parent, read=read)
+
     def _noted(self, file: File) -> bytes:
         """Return the content of *file*, noted so that a later change of it is seen."""
         self._read[file] = None
@@ -131,6 +147,13 @@ class LiveConfiguration:
         if needs_restart(path):
             how = "needs a restart" if path in restart else "as at the start"
         return f"{path} {how}"
+
+
+def differences(before: FileSettings, after: FileSettings) -> Iterator[str]:
+    """Yield each key whose value differs, in words; of the keys that need a restart without values, which may hold a
+    password."""
+    for path, how in changes(before, after):
+        yield f"{path} {'takes effect at the next start' if needs_restart(path) else how}"
 
 
 def needs_restart(path: str) -> bool:

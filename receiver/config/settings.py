@@ -81,6 +81,7 @@ class FileSettings:
     policy: Policy
     prices: Prices
     warnings: tuple[str, ...] = ()
+    text: str = field(default="", compare=False, repr=False)  # YAML
 
     @property
     def routes(self) -> Mapping[str, Route]:
@@ -119,6 +120,7 @@ def load(environ: Mapping[str, str]) -> Settings:
         policy=settings.policy,
         prices=settings.prices,
         warnings=(*settings.warnings, *odd),
+        text=settings.text,
     )
 
 
@@ -164,6 +166,7 @@ def load_text(content: str, *, directory: File = File(), read: Read = File.read_
         ),
         prices=prices,
         warnings=tuple(warnings_of(configuration, prices)),
+        text=content,
     )
 
 

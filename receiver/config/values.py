@@ -94,6 +94,7 @@ _LONGEST = timedelta(days=366)
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)")
 _LABEL_NAME = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _LABEL_KEY = rf"([a-z0-9]([-a-z0-9.]{{0,251}}[a-z0-9])?/)?{_LABEL_NAME}"
+MOST_VALUES = 100_000  # of a file, aliases resolved
 LARGEST_DELIVERY = 31 * 1024 * 1024  # with headers still below what all requests may hold (`server.gunicorn_worker`)
 
 
@@ -359,8 +360,10 @@ class _Reader:
     def __init__(self) -> None:
         self.mistakes: list[Mistake] = []
         self._above: list[yaml.Node] = []  # an alias may point at a node that contains it
+        self._values = 0
 
     def mapping(self, node: yaml.MappingNode, path: Path) -> Document:
+        self._count()
         own: Document = {}
         merged: Document = {}
         lines: dict[str, int] = {}
@@ -389,6 +392,7 @@ class _Reader:
         return merged | own
 
     def _value(self, node: yaml.Node, path: Path) -> Any:
+        self._count()
         if node in self._above:
             self._note(path, "contains itself", "remove the alias")
         elif isinstance(node, yaml.MappingNode):
@@ -405,6 +409,12 @@ class _Reader:
         else:
             return node.value
         return None
+
+    def _count(self) -> None:
+        self._values += 1
+        if self._values > MOST_VALUES:  # a few lines of aliases can stand for billions of values
+            problem = f"the file holds more than {MOST_VALUES} values"
+            raise ConfigError([Mistake(path="", problem=problem, remedy="use fewer aliases")])
 
     def _note(self, path: Path, problem: str, remedy: str) -> None:
         self.mistakes.append(Mistake(path=spell(path), problem=problem, remedy=remedy))

@@ -62,7 +62,8 @@ class Outside:
     """The adapters that the parts of a process share. Raises WontWork and ConfigError; nothing outside is called
     yet. *store* is for webhooks and the API, which every replica serves. Writes of the loop to *loops_store* are
     refused once this replica no longer leads. *settings* are those of the start, *live* has those in force.
-    *only_looks* are the writers of a step that only reports. *beat* is called by a step that makes progress."""
+    *only_looks* are the writers of a step that only reports. *beat* is called by a step that makes progress.
+    *last_step* is what it decided from (None before the first)."""
 
     def __init__(self, settings: Settings, environ: Mapping[str, str], clock: Clock) -> None:
         said, told, database = settings.configuration, settings.environment, settings.environment.database_url
@@ -76,6 +77,7 @@ class Outside:
             lambda read: (*locked_out(read, told), *unsendable(read.notify, told.destinations()[0])),
         )
         self.instruments, self.beat, self.attempts = Instruments(), Beat(), Attempts()
+        self.last_step: web.LastStep | None = None
         self.instruments.on_disk.watch(self.secrets, self.live)
         self.store = self.loops_store = store_at(database.get_secret_value())
         self.writer: WriterLock | Lease
@@ -172,11 +174,11 @@ class Stepping:
         settings = outside.live.settings  # one for the whole step
         policy, mode = settings.policy, settings.configuration.mode
         warm_at = self._warm_up.ends_at(now)
-        if warm_at is None:
-            stepped = step(outside.sources, outside.hands(mode), policy, mode.value, now)
-        else:
-            stepped = step(outside.sources, outside.only_looks, policy, Mode.OBSERVE.value, now)
+        mode, hands = (mode, outside.hands(mode)) if warm_at is None else (Mode.OBSERVE, outside.only_looks)
+        stepped = step(outside.sources, hands, policy, mode.value, now)
+        if warm_at is not None:
             stepped = replace(stepped, reconsider_at=min(warm_at, stepped.reconsider_at or warm_at))
+        outside.last_step = web.LastStep(facts=stepped.facts, settings=settings, mode=mode.value, steady=stepped.steady)
         self._believed = steady_since(self._believed, now, steady=stepped.steady)
         if stepped.steady:  # a clock jump must not prune rows or send a monthly report
             if abs(now - self._pruned_at) > PRUNE_EVERY:
@@ -300,6 +302,8 @@ def web_of(outside: Outside, settings: FileSettings, loop: Loop, clock: Clock, m
             messages_to=messages_to,
             watch=lambda: instruments.watch.state,
             attempts=outside.attempts,
+            last_step=lambda: outside.last_step if loop.leads() else None,
+            other_settings=lambda text, changes: outside.live.other(text, changes=changes),
         )
     )
 

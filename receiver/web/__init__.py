@@ -20,9 +20,10 @@ from receiver.web.pages.decisions import add_decisions
 from receiver.web.pages.overview import add_overview
 from receiver.web.pages.pool_page import add_pool_page
 from receiver.web.pages.show import FILTERS
-from receiver.web.parts import HEADERS, NO_STORE, WebInstruments, WebParts
+from receiver.web.pages.what_if import add_what_if_page
+from receiver.web.parts import HEADERS, NO_STORE, LastStep, WebInstruments, WebParts
 
-__all__ = ["WebInstruments", "WebParts", "create_app"]
+__all__ = ["LastStep", "WebInstruments", "WebParts", "create_app"]
 
 
 class DocumentProvider(DefaultJSONProvider):
@@ -78,6 +79,6 @@ def create_app(parts: WebParts) -> Flask:
 
 def _pages(parts: WebParts) -> Blueprint:
     found = Blueprint("pages", __name__)
-    for add in (add_overview, add_pool_page, add_decisions, reports.add_costs):
+    for add in (add_overview, add_pool_page, add_decisions, reports.add_costs, add_what_if_page):
         add(found, parts)
     return found

@@ -17,6 +17,7 @@ from receiver.reports.document import SUFFIX, ReportDocument
 from receiver.reports.picture import ChargesDocument, PoolDocument, WaitingPod
 from receiver.web.api import alert_documents as alerts
 from receiver.web.api import documents as api
+from receiver.web.api import what_if
 from receiver.web.api.request_parts import DEFAULT_LIMIT, LONGEST_TEXT, MAX_LIMIT, Last
 from receiver.web.api.summary import SummaryDocument
 
@@ -74,7 +75,7 @@ class Request:
     _: KW_ONLY
     method: str = "get"
     many: bool = False
-    body: type[BaseModel] | None = None
+    body: type[BaseModel] | Schema | None = None
     status: int = 200
     query: Sequence[tuple[str, Schema]] = ()
     needs: Sequence[str] = ()
@@ -99,6 +100,9 @@ _TEAM = ("team", {**TEXT, "description": "all teams by default"})
 _FORMAT = ("format", _words(("json", "focus"), "json by default; focus is CSV of FOCUS 1.2"))
 _ALERTNAME = ("alertname", {**TEXT, "description": "those of this name"})
 _EXCLUDE = ("exclude", _words(("steps",), "leave out whether steps succeed"))
+
+_CONFIGURATION: Schema = {**TEXT, "description": "a configuration file"}
+_AS = ("as", _words(("file", "changes"), "file by default; changes: only keys that differ, like pools.l40s.max_nodes"))
 
 _WHICH_DECISIONS = (
     ("rule", _words(tuple(RULES), "those in which it did not just allow the change")),
@@ -128,6 +132,10 @@ REQUESTS = (
     Request("decisions/{number}", "decision", "One of them, explained", api.ExplainedDecision, (400, 404)),
     Request("decisions/{number}/grounds", "grounds", "What it was made from, to make it again", api.GroundsDocument,
             (400, 404)),
+    Request("what-if", "whatIf", "What another configuration would decide now", what_if.WhatIfDocument, (400, 413),
+            method="post", body=_CONFIGURATION, query=(_AS,), **_STEPS),
+    Request("nodes/{name}/what-if", "nodeWhatIf", "What would happen if a node went", what_if.NodeWhatIfDocument,
+            (404,), **_STEPS),
     Request("actions", "actions", "The newest actions", api.ActionDocument, (400, 404), **_LISTS, **_STEPS),
     Request("alerts", "alerts", "Alerts that were delivered within the last hour, the newest first",
             alerts.ReceivedAlert, many=True, query=(_ALERTNAME,)),
@@ -212,7 +220,8 @@ def _operation(request: Request, path: str, *, closed: bool) -> Schema:
     if parameters:
         operation["parameters"] = parameters
     if request.body is not None:
-        operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": _shown(request.body)}}}
+        kind = "application/yaml" if isinstance(request.body, dict) else "application/json"
+        operation["requestBody"] = {"required": True, "content": {kind: {"schema": _shown(request.body)}}}
     return operation
 
 

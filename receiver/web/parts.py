@@ -7,8 +7,9 @@ from typing import Protocol
 from flask import url_for
 from prometheus_client import CollectorRegistry
 
-from receiver.config.settings import Tokens
+from receiver.config.settings import FileSettings, Tokens
 from receiver.config.web import Network, ReadAccess
+from receiver.core.model.model import Facts
 from receiver.core.model.policy import Policy
 from receiver.ports import Clock, LoopHealth, WebStore
 from receiver.web.auth.tokens import Attempts
@@ -22,6 +23,16 @@ class WebInstruments(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LastStep:
+    """The facts that the last step of this process decided from, and the *settings* and *mode* that it decided by."""
+
+    facts: Facts
+    settings: FileSettings
+    mode: str
+    steady: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WebParts:
     """Everything `create_app` needs.
 
@@ -30,7 +41,9 @@ class WebParts:
     other names, *docs_url* where people read docs/ if not here, *messages_to* names the destinations of messages, and
     *cluster_name* what people call the cluster. *user_header* names the person in requests from *trusted_proxies*.
     *attempts* outlive a change of the configuration. *region* and *cluster_id* are Civo's. *wake* must return at once.
-    *mode* is ``act`` or ``observe``, *watch* a `receiver.metrics.collector.WatchState`.
+    *mode* is ``act`` or ``observe``, *watch* a `receiver.metrics.collector.WatchState`. *last_step* is None before the
+    first one and where another replica steps. *other_settings* reads a configuration that is not in force; with True
+    its text holds only changes of the one that is. It raises ConfigError.
     """
 
     tokens: Callable[[], Tokens] = field(repr=False)
@@ -42,6 +55,7 @@ class WebParts:
     heartbeat: Callable[[], LoopHealth]
     registry: CollectorRegistry
     instruments: WebInstruments
+    other_settings: Callable[[str, bool], FileSettings] = field(repr=False)
     region: str
     cluster_id: str
     max_body_bytes: int = 16 * 1024 * 1024
@@ -56,6 +70,7 @@ class WebParts:
     messages_to: tuple[str, ...] = ()
     watch: Callable[[], str] = lambda: "off"
     attempts: Attempts = field(default_factory=Attempts)
+    last_step: Callable[[], LastStep | None] = field(default=lambda: None, repr=False)
 
     def __post_init__(self) -> None:
         self.tokens()

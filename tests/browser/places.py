@@ -32,6 +32,7 @@ PLACES: Mapping[str, str | Callable[[LiveStack], str]] = {
     "decision-grow": _decision(verdict="grow"),
     "decision-shrink": _decision(verdict="shrink"),
     "decision-hold": _decision(verdict="hold", pool_name="a100"),
+    "what-if": "/what-if",
     "costs": "/costs",
     "costs-of-a-team": "/costs?team=language",
     "pool": "/pools/l40s",

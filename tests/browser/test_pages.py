@@ -14,6 +14,7 @@ from tests.browser.live import LiveStack
 from tests.browser.places import ANSWERS_404, PLACES, path_of, token_for
 
 ON_A_PHONE = (
+    "what-if",
     "overview",
     "decisions",
     "decision-grow",

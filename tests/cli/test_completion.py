@@ -59,7 +59,7 @@ def test_bash_takes_the_script_and_calls_the_program_with_it(tmp_path: Path, url
 
 
 def test_explain_offers_its_commands_and_the_pools(url: str) -> None:
-    assert set(offered(url, "explain", "")) == {"decision", "pod", "pool", "l40s", "a100"}
+    assert set(offered(url, "explain", "")) == {"decision", "node", "pod", "pool", "l40s", "a100"}
     assert offered(url, "explain", "a1") == ["a100"]
 
 

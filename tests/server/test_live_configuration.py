@@ -124,3 +124,18 @@ def test_a_destination_that_a_change_leaves_without_its_url_is_named(served: Ser
     said = [line["detail"] for line in logs if line["event"] == "configuration"]
     assert len(said) == 1
     assert said[0].startswith("notify.destinations.pagr: has no URL")
+
+
+def test_a_what_if_question_is_about_the_last_step_of_the_loop_that_leads(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ask() -> Any:
+        return served.client.post("/api/v1/what-if?as=changes", data="pools.l40s.max_nodes: 3")
+
+    monkeypatch.setattr(served.running.loop, "leads", lambda: True)
+    assert ask().status_code == 503
+    served.change(f"mode: act\n{one_pool(top=QUIET)}")
+    served.running.loop._step(served.running.loop._clock.now())
+    assert ask().get_json()["changes"] == ["pools.l40s.max_nodes 8 -> 3"]
+    monkeypatch.setattr(served.running.loop, "leads", lambda: False)
+    assert ask().status_code == 503

@@ -4,13 +4,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 from flask.testing import FlaskClient
 from jinja2.bccache import Bucket, BytecodeCache
 from prometheus_client import CollectorRegistry
 
-from receiver.config.settings import Tokens
+from receiver.config.live import LiveConfiguration
+from receiver.config.settings import FileSettings, Tokens
 from receiver.config.web import Network, ReadAccess
 from receiver.core.model.actions import (
     Action,
@@ -30,7 +32,7 @@ from receiver.core.model.policy import Budget, Policy, Pool
 from receiver.core.model.usage import Owner, Usage, WorkloadLife
 from receiver.ports import GroundsKept, StoredAction, StoredDecision
 from receiver.reports.picture import RightsDocument
-from receiver.web import WebParts, create_app
+from receiver.web import LastStep, WebParts, create_app
 from tests.core import builders as core
 from tests.core.builders import facts
 from tests.web.fakes import FakeClock, FakeHealth, FakeInstruments, FakeStore
@@ -465,6 +467,7 @@ class Bench:
     messages_to: tuple[str, ...] = ()
     watch: str = "off"
     cluster_name: str = ""
+    last_step: LastStep | None = None
 
     def parts(self) -> WebParts:
         """Return what create_app takes."""
@@ -491,7 +494,15 @@ class Bench:
             docs_url=self.docs_url,
             messages_to=self.messages_to,
             watch=lambda: self.watch,
+            last_step=lambda: self.last_step,
+            other_settings=self.other,
         )
+
+    def other(self, text: str, changes: bool) -> FileSettings:
+        """Another configuration, as the server reads it beside the one in force."""
+        assert self.last_step is not None
+        live = LiveConfiguration(Path("/etc/gpu-autoscaler.yaml"), self.last_step.settings, self.clock.now)
+        return live.other(text, changes=changes)
 
     def valid(self) -> Tokens:
         """The tokens as they are now: a test may change them."""

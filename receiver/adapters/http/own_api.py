@@ -99,6 +99,11 @@ class ServerApi:
         """Send *body* as JSON with the operator's *token*. Raises what `get` raises, and RefusedError."""
         return _answer(self._send("POST", path, json=dict(body), auth=Bearer(token)))
 
+    def post_text(self, *path: str, text: str, query: Mapping[str, str]) -> ServerAnswer:
+        """Ask with YAML *text*, which changes nothing. Raises what `get` raises, and RefusedError."""
+        said: dict[str, Any] = {"data": text.encode(), "headers": {"Content-Type": "application/yaml"}}
+        return _answer(self._send("POST", path, params=dict(query), **said, **self._reads))
+
     def delete(self, *path: str, query: Mapping[str, str], token: str) -> ServerAnswer:
         """Delete with the operator's *token*. Raises what `get` raises, and RefusedError."""
         return _answer(self._send("DELETE", path, params=dict(query), auth=Bearer(token)))

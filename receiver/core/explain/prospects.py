@@ -37,7 +37,7 @@ def allowed_from(at: datetime, case: Case, say: Say, *, idle: bool) -> tuple[dat
     why = ""
     for _ in range(MOST_CHANGES):
         then = later(case, at)
-        held = (_kept_ready(then) if idle else "") or _held(then, say)
+        held = (_kept_ready(then) if idle else "") or held_by_guardrail(then, say)
         if not held:
             return at, why
         why = held
@@ -83,7 +83,7 @@ def _kept_ready(case: Case) -> str:
     return f"{some(case.wanted.bounds.standby_nodes, 'spare node')} kept ready"
 
 
-def _held(case: Case, say: Say) -> str:
+def held_by_guardrail(case: Case, say: Say) -> str:
     """The guardrail that holds the removal of one node now, in a sentence; empty when none does."""
     action = case.state.open_action
     if action is not None and action.kind is ActionKind.GROW:

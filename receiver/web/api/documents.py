@@ -440,7 +440,7 @@ class StatusDocument(Published):
 class ProblemDocument(Published):
     """Why nothing was done."""
 
-    sometimes = ("field", "known", "can_mean", "history", "state", "limit_bytes")
+    sometimes = ("field", "known", "can_mean", "history", "state", "limit_bytes", "mistakes")
     error: Annotated[str, says("what is wrong")]
     remedy: Annotated[str, says("what helps")]
     field: Annotated[str, says("the part of the request that is to blame")]
@@ -449,6 +449,7 @@ class ProblemDocument(Published):
     history: Annotated[tuple[str, ...], says("what is known of the pod from before")]
     state: Annotated[str, says("how a question stands")]
     limit_bytes: Annotated[Count, says("what a body may hold")]
+    mistakes: Annotated[tuple[dict[str, str], ...], says("of a configuration: field, problem and remedy of each")]
 
 
 def waiting_document(pod: WaitingPod, found: Picture, parts: WebParts) -> WaitingPod:

@@ -135,9 +135,9 @@ def one_line(text: str) -> str:
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
-def read_form(incoming: Request) -> dict[str, str]:
+def read_form(incoming: Request, limit: int = LARGEST_FORM) -> dict[str, str]:
     """Return the fields of a page's form, of one name the first; Problem 413 or 400 for what no page sends."""
-    body = read_body(incoming, LARGEST_FORM, "shorten the text").decode("utf-8", "replace")
+    body = read_body(incoming, limit, "shorten the text").decode("utf-8", "replace")
     try:
         pairs = parse_qsl(body, keep_blank_values=True, max_num_fields=MOST_FIELDS, errors="replace")
     except ValueError:

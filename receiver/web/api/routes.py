@@ -17,6 +17,7 @@ from receiver.web.api.changes import add_budget_changes, add_overrides, add_ques
 from receiver.web.api.reports import add_report
 from receiver.web.api.request_parts import MAX_ROW, decisions_asked, invalid, limit_asked, pool_asked, pool_called
 from receiver.web.api.summary import SummaryDocument
+from receiver.web.api.what_if import add_what_if
 from receiver.web.errors import Problem
 from receiver.web.openapi import document
 from receiver.web.parts import WebParts
@@ -66,6 +67,7 @@ def blueprint(parts: WebParts) -> Blueprint:
     add_questions(routes, parts)
     add_budget_changes(routes, parts)
     add_report(routes, parts)
+    add_what_if(routes, parts)
 
     @routes.get("/openapi.json")
     def openapi() -> Response:

@@ -63,6 +63,8 @@ ABOUT: Mapping[str, str] = {
     "pages.costs": "reports.md#what-the-figures-mean",
     "pages.decision": "guardrails.md",
     "pages.decisions": "guardrails.md",
+    "pages.what_if": "command-line.md#what-if",
+    "pages.answer": "command-line.md#what-if",
     "acting.overrides": "operations.md#override-policy-for-a-while",
     "answers.ask": "operations.md#when-you-are-asked",
     "login.log_in": "operations.md#who-may-read-who-may-act",

@@ -13,7 +13,7 @@ from pytest_httpserver import HTTPServer
 
 from receiver.adapters.messages import Outbox
 from receiver.adapters.store import SqlStore
-from receiver.config.settings import Tokens
+from receiver.config.settings import Tokens, load_text
 from receiver.core.model.policy import Billing, Pool
 from receiver.core.notices.grouping import PageLinks
 from receiver.metrics.collector import Instruments
@@ -90,6 +90,7 @@ class Flood:
             heartbeat=lambda: health,
             registry=CollectorRegistry(),
             instruments=Instruments(),
+            other_settings=lambda text, _: load_text(text),
             region="LON1",
             cluster_id="a-cluster",
         )

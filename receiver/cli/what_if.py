@@ -1,0 +1,165 @@
+"""`gpu-autoscaler what-if`: what another configuration would decide now; and the lines of `explain node`."""
+
+import sys
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+
+import click
+
+from receiver.adapters.http.own_api import RefusedError
+from receiver.cli.client import UNUSABLE, as_json, mistakes_of, server, show
+from receiver.core.explain.explain import State
+from receiver.core.model.text import dollars, some
+from receiver.ports import Clock
+from receiver.reports.screen import aligned, as_of, clock_time, listed
+from receiver.web.api.what_if import (
+    FateDocument,
+    NodeWhatIfDocument,
+    PoolSide,
+    TurnDocument,
+    WhatIfDocument,
+)
+
+SHOWN = 20  # workloads; --json has up to 500
+STARTS = (State.FITS_FREE_NODE, State.ON_ITS_WAY)
+
+
+@click.command("what-if")
+@click.option("--config", type=click.Path(path_type=Path, dir_okay=False, exists=True), metavar="FILE",
+              help="The other configuration.")  # fmt: skip
+@click.option("--set", "changes", multiple=True, metavar="KEY=VALUE",
+              help="A key that differs; repeatable.")  # fmt: skip
+@as_json
+@click.pass_obj
+def what_if(clock: Clock, config: Path | None, changes: tuple[str, ...], as_json: bool) -> None:
+    """Show what another configuration would decide now.
+
+    The server at GPU_AUTOSCALER_URL (default http://127.0.0.1:8080) decides from the facts of its last step, under the
+    configuration in force and under the other one. Nothing is changed. KEY is a key such as pools.l40s.max_nodes.
+    The exit status is 0 for an answer, 2 for a configuration that cannot be used and 3 if the server cannot be reached.
+    """
+    if (config is None) is not bool(changes):
+        raise click.UsageError("Give either --config or --set.")
+    text = config.read_text(encoding="utf-8") if config is not None else "\n".join(map(_line, changes))
+    with server(as_json=as_json) as api:
+        try:
+            answer = api.post_text("what-if", text=text, query={"as": "file" if config is not None else "changes"})
+        except RefusedError as error:
+            mistakes = mistakes_of(error.document)
+            if as_json or not mistakes:
+                raise
+            click.echo(f"{error}\n" + "\n".join(f"  {mistake}" for mistake in mistakes), err=True)
+            sys.exit(UNUSABLE)
+    show(as_json, answer.document, about_what_if(WhatIfDocument.model_validate(answer.document), clock.now()))
+
+
+def _line(change: str) -> str:
+    key, equals, value = change.partition("=")
+    if not (key.strip() and equals and value.strip()):
+        raise click.BadParameter("write KEY=VALUE, such as pools.l40s.max_nodes=6", param_hint="--set")
+    return f"{key.strip()}: {value.strip()}"
+
+
+def about_what_if(found: WhatIfDocument, now: datetime) -> Iterator[str]:
+    """Lines on a comparison."""
+    yield f"nothing was changed; {as_of(found.at, now)}"
+    yield from listed("differs: ", found.changes or ("no key",))
+    yield from (f"warning: {warning}" for warning in found.warnings)
+    yield from listed("not derived again: ", found.assumptions)
+    yield ""
+    rows = [
+        [pool.name, str(pool.nodes), *_sizes(pool.in_force, pool.other), _cost(pool.in_force), _cost(pool.other)]
+        for pool in found.pools
+    ]
+    sums = ["together", "", "", "", dollars(found.in_force.usd_per_hour), dollars(found.other.usd_per_hour)]
+    head = ["POOL", "NODES", "IN FORCE", "OTHER", "PER HOUR", "OTHER"]
+    yield from aligned([head, *rows, sums], "<>")
+    yield (
+        "by the end of the month at these sizes: "
+        + " in force, ".join(dollars(side.month_usd) for side in (found.in_force, found.other))
+        + " under the other"
+    )
+    yield from _budgets(found)
+    yield ""
+    for pool in found.pools:
+        yield f"{pool.name}, in force: {_why(pool.in_force)}"
+        yield f"{pool.name}, other: {_why(pool.other)}"
+    changed = [work for work in found.waiting if work.differs]
+    yield ""
+    yield f"{some(found.waiting_total, 'workload')} waiting, of which {len(changed)} would fare otherwise"
+    for work in changed[:SHOWN]:
+        yield f"{work.workload} ({some(work.gpus, 'GPU')})"
+        yield f"  in force: {_fate(work.in_force)}"
+        yield f"  other: {_fate(work.other)}"
+    if len(changed) > SHOWN:
+        yield f"and {len(changed) - SHOWN} more: see --json"
+
+
+def _sizes(*sides: PoolSide | None) -> Iterator[str]:
+    return ("none" if side is None else str(side.nodes) for side in sides)
+
+
+def _cost(side: PoolSide | None) -> str:
+    return "" if side is None else dollars(side.usd_per_hour)
+
+
+def _why(side: PoolSide | None) -> str:
+    return (
+        "it does not manage this pool; its nodes stay as they are" if side is None else f"{side.because} [{side.rule}]"
+    )
+
+
+def _fate(fate: FateDocument) -> str:
+    return f"{fate.state} - {fate.detail}"
+
+
+def _budgets(found: WhatIfDocument) -> Iterator[str]:
+    for title, side in (("in force", found.in_force), ("other", found.other)):
+        said = [
+            f"{b.title}: {dollars(b.spent_usd)} of {dollars(b.monthly_usd)} spent, stage {b.stage}"
+            for b in side.budgets
+        ]
+        yield from listed(f"budgets, {title}: ", said or ["none"])
+
+
+def about_node(found: NodeWhatIfDocument, now: datetime) -> Iterator[str]:
+    """Lines on a node that goes."""
+    yield f"if node {found.node} of GPU pool {found.pool} ({found.stage}) went now:"
+    for turn in found.moved:
+        yield f"  {_turn(turn)}"
+    yield from (f"  {pod} would be lost: no controller starts it again" for pod in found.lost)
+    if not found.moved and not found.lost:
+        yield "  no running work would move"
+    for turn in found.affected[:SHOWN]:
+        yield f"  {_turn(turn)}"
+    for each in found.bought:
+        price = "an unknown price" if each.usd_per_hour is None else f"{dollars(each.usd_per_hour)} an hour"
+        yield f"  {some(each.nodes, 'node')} of {each.pool} would be bought for {price}"
+    yield from _money(found)
+    yield from listed("blocks its removal now: ", found.blocks or ("nothing",))
+    if found.may_go_at is not None and found.may_go_at > found.at:
+        yield f"may go at: {clock_time(found.may_go_at, found.at)}, if nothing happens before"
+    yield as_of(found.at, now)
+
+
+def _turn(turn: TurnDocument) -> str:
+    fate = turn.after
+    if turn.before is None and fate.state == State.FITS_FREE_NODE:
+        return f"{turn.workload} would move to {fate.node or 'free nodes'} ({fate.pool})"
+    was = "" if turn.before is None else " (waits already)"
+    return f"{turn.workload} would wait{was}: {fate.detail}"
+
+
+def _money(found: NodeWhatIfDocument) -> Iterator[str]:
+    until = clock_time(found.paid_until, found.at)
+    saves = found.saves_usd_per_hour
+    if saves is None:
+        yield f"saves an unknown amount from {until} on: a price is unknown"
+    elif saves < 0:
+        yield f"saves nothing: the nodes bought cost {dollars(-saves)} an hour more"
+    elif saves == 0:
+        yield "saves nothing: the nodes bought cost as much"
+    else:
+        unused = dollars(found.unused_usd)
+        yield f"saves {dollars(saves)} an hour from {until} on; {unused} is paid for the time until then"

@@ -1,0 +1,46 @@
+"""A configuration with a few keys changed, as `what-if` takes it: ``pools.l40s.max_nodes: 6``."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import yaml
+
+from receiver.config.values import ConfigError, Mistake, did_you_mean, read
+
+NAMES = ("name", "civo_pool_id")  # of the items of a list
+
+
+def with_changes(text: str, changes: str) -> str:
+    """Return the file *text* with *changes* over it, both YAML; ``a.b: 1`` means ``a: {b: 1}``, and an item of a list
+    goes by its name. Raises ConfigError for a change of what is not there, and for text that is not YAML."""
+    document, _ = read(text)
+    said, mistakes = read(changes)
+    for key, value in said.items():
+        mistakes += _put(document, key.split("."), value, key)
+    if mistakes:
+        raise ConfigError(mistakes)
+    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
+
+
+def _put(into: Any, path: Sequence[str], value: Any, at: str) -> Iterator[Mistake]:
+    """Put *value* at *path* of the mapping or list *into*; yield a mistake where there is no such place."""
+    name, *rest = path
+    if isinstance(into, list):
+        items = [item for item in into if isinstance(item, dict)]
+        found: Any = next((item for item in items if name in (item.get(key) for key in NAMES)), None)
+        if found is None:
+            known = [str(item[NAMES[0]]) for item in items if NAMES[0] in item]
+            remedy = did_you_mean(name, known) if known else "change the whole list"
+            yield Mistake(path=at, problem=f"nothing here is named {name}", remedy=remedy)
+            return
+    else:
+        found = into.setdefault(name, {}) if rest else into.get(name)
+    if rest and isinstance(found, dict | list):
+        yield from _put(found, rest, value, at)
+    elif not rest and isinstance(value, dict) and isinstance(found, dict | list):
+        for key, each in value.items():
+            yield from _put(found, [key], each, f"{at}.{key}")
+    elif rest or isinstance(into, list):
+        yield Mistake(path=at, problem="names no key", remedy="name a key such as pools.l40s.max_nodes")
+    else:
+        into[name] = value

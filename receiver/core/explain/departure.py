@@ -1,0 +1,202 @@
+"""What would happen if a node went: which pods would move where, who would wait for what, what that saves, and what
+blocks the removal now."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from decimal import Decimal
+
+from receiver.core.explain.evidence import with_grounds
+from receiver.core.explain.explain import Fate, fates
+from receiver.core.explain.prospects import clock, first_removal, held_by_guardrail
+from receiver.core.explain.rules import sentence
+from receiver.core.model.actions import Decision
+from receiver.core.model.model import Facts, Node, PoolState, Stage
+from receiver.core.model.pods import Pod, PodPhase, Workload
+from receiver.core.model.policy import Policy, Pool
+from receiver.core.model.signals import SignalAction
+from receiver.core.model.text import listed
+from receiver.core.money.cost import next_unit_at, unit_price
+from receiver.core.scaling.assign import Assignment, assign
+from receiver.core.scaling.decide import case_of, decide_all, removals_under_way
+from receiver.core.scaling.guardrails import Case
+from receiver.core.scaling.packing import consents
+from receiver.core.scaling.removal import claims_on, is_kept, removal_backs_off
+from receiver.core.scaling.waits import dead_nodes
+
+PODS_NAMED = 5  # in a sentence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """What becomes of a workload: *before* with the node (None: it runs there), *after* without it."""
+
+    workload: Workload
+    before: Fate | None
+    after: Fate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Departure:
+    """The consequences if *node* of *pool* went now.
+
+    *moved* are the workloads of the pods that run there, *affected* those that wait already and would fare otherwise,
+    *lost* the pods that nothing starts again. *bought* counts the nodes by pool that would be bought for all of them.
+    *usd_per_hour* is the node's price (None: unknown), *paid_until* when its next paid unit begins, *unused_usd* the
+    part of the present one that would not be used. *blocks* are sentences on what prevents the removal now, none if it
+    may go; *at* is when it may go if nothing happens before (None: not known).
+    """
+
+    node: Node
+    pool: Pool
+    moved: tuple[Turn, ...]
+    affected: tuple[Turn, ...]
+    lost: tuple[Pod, ...]
+    bought: Mapping[str, int]
+    usd_per_hour: Decimal | None
+    paid_until: datetime
+    unused_usd: Decimal | None
+    blocks: tuple[str, ...]
+    at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Outlook:
+    facts: Facts
+    assignment: Assignment
+    decisions: Mapping[str, Decision]
+    fates: Sequence[tuple[Workload, Fate]]
+
+
+def find_node(facts: Facts, name: str) -> tuple[PoolState, Node] | None:
+    """Return the node of that name or instance id, with the state of its pool."""
+    every = ((state, node) for state in facts.pools for node in state.nodes)
+    return next(((s, n) for s, n in every if name in (n.name, n.instance)), None)
+
+
+def departure(state: PoolState, node: Node, facts: Facts, policy: Policy, *, observing: bool = False) -> Departure:
+    """Return what would happen if *node* of the pool in *state* went now. Raises KeyError unless *policy* has the
+    pool."""
+    pool = policy.pool(state.pool)
+    if pool is None:
+        raise KeyError(state.pool)
+    before = _outlook(facts, policy, observing)
+    running = [pod for pod in node.pods if not pod.daemon and not pod.terminating]
+    coming = tuple(_waiting(pod) for pod in running if pod.owner)
+    after = _outlook(_without(node, state, coming, facts), policy, observing)
+    earlier = {workload.key: fate for workload, fate in before.fates}
+    ours = {pod.key for pod in coming}
+    moved, affected = [], []
+    for workload, fate in after.fates:
+        turn = Turn(workload=workload, before=earlier.get(workload.key), after=fate)
+        if ours & {pod.key for pod in workload.pods}:
+            moved.append(replace(turn, before=None))
+        elif turn.before is None or _differs(turn.before, fate):
+            affected.append(turn)
+    billing, price = policy.billing, pool.price_usd_per_hour
+    paid_until = next_unit_at(node.created_at, facts.at, billing)
+    share = Decimal((paid_until - facts.at) / billing.granularity)
+    blocks, at = _blocks(node, _case(state, before, policy))
+    return Departure(
+        node=node,
+        pool=pool,
+        moved=tuple(moved),
+        affected=tuple(affected),
+        lost=tuple(pod for pod in running if not pod.owner),
+        bought={p: n for p in after.decisions if (n := _growth(after.decisions[p]) - _growth(before.decisions[p])) > 0},
+        usd_per_hour=price,
+        paid_until=paid_until,
+        unused_usd=None if price is None else unit_price(price, billing) * share,
+        blocks=tuple(blocks),
+        at=at,
+    )
+
+
+def _outlook(facts: Facts, policy: Policy, observing: bool) -> _Outlook:
+    assignment = assign(facts, policy)
+    decisions = decide_all(facts, assignment, policy, explained_by=with_grounds)
+    found = tuple(fates(facts, assignment, decisions, policy, observing=observing))
+    return _Outlook(facts=facts, assignment=assignment, decisions=decisions, fates=found)
+
+
+def _without(node: Node, state: PoolState, waiting: Sequence[Pod], facts: Facts) -> Facts:
+    left = tuple(n for n in state.nodes if n.instance != node.instance)
+    smaller = replace(state, nodes=left, required=max(0, state.required - 1))
+    bound = Counter(facts.bound_gangs)
+    bound.subtract(pod.gang for pod in node.pods if pod.gang is not None and not pod.terminating)
+    return replace(
+        facts,
+        pools=tuple(smaller if s.pool == state.pool else s for s in facts.pools),
+        waiting=(*facts.waiting, *waiting),
+        bound_gangs=+bound,
+    )
+
+
+def _waiting(pod: Pod) -> Pod:
+    """*pod* as its controller would create it again."""
+    return replace(pod, phase=PodPhase.WAITING, node=None, bound_at=None, running_since=None, scheduler_says="")
+
+
+def _differs(before: Fate, after: Fate) -> bool:
+    return (before.state, before.pool, before.node) != (after.state, after.pool, after.node)
+
+
+def _growth(decision: Decision) -> int:
+    return max(0, decision.target - decision.present)
+
+
+def _case(state: PoolState, outlook: _Outlook, policy: Policy) -> Case:
+    facts, limit = outlook.facts, policy.limits.max_removals_per_hour
+    under_way = sum(removals_under_way(s) for s in facts.pools)
+    left = None if limit is None else max(0, limit - facts.removed_last_hour - under_way)
+    return case_of(state, outlook.assignment.pools[state.pool], facts, policy, left)
+
+
+def _blocks(node: Node, case: Case) -> tuple[Sequence[str], datetime | None]:
+    """Return what prevents the removal of *node* now, in sentences, and when it may go (None: not known)."""
+    own = list(_own_blocks(node, case))
+    guardrail = held_by_guardrail(case, sentence)
+    if own:
+        return [*own, *([guardrail] if guardrail else [])], None
+    if node.stage is not Stage.USABLE:
+        return ([guardrail], None) if guardrail else ((), case.now)
+    at, why = first_removal([node], case, sentence)
+    if at is None or at <= case.now:
+        return [why] if at is None else (), at
+    reason = f": {why}" if why else ", shortly before its next paid hour" if case.policy.billing.by_the_hour else ""
+    return [f"it may go at {clock(at, case.now)}{reason}"], at
+
+
+def _own_blocks(node: Node, case: Case) -> Iterator[str]:
+    """Sentences on what keeps the node itself, whatever the time and the guardrails."""
+    if claims := claims_on(node):
+        yield claims
+    if node.stage is Stage.DELETING:
+        yield "it is being deleted already"
+    elif node.stage is not Stage.USABLE and node not in dead_nodes(case.pool, case.state, case.now):
+        yield f"it is {node.stage}, and not overdue"
+    if removal_backs_off(node, case) and case.state.removal_backoff is not None:
+        yield f"an earlier try failed: {case.state.removal_backoff.reason}"
+    if is_kept(node, case) and node.kept_until is not None:
+        yield f"{node.kept_for or 'a workload'} has it kept until {clock(node.kept_until, case.now)}"
+    if not node.busy and node.unknown_since is not None:
+        yield "its GPUs are in use without a pod"
+    if not node.busy and node.instance in case.wanted.needed:
+        yield "waiting work would use it"
+    if node.busy and node.stage is Stage.USABLE:
+        yield from _busy_blocks(node, case)
+
+
+def _busy_blocks(node: Node, case: Case) -> Iterator[str]:
+    stays = [pod.key for pod in node.pods if not consents(pod)]
+    if stays:
+        yield f"it runs pods without consent to be moved: {listed(stays, PODS_NAMED)}"
+    elif node.instance not in case.wanted.movable:
+        yield "its pods consent to be moved, and fit on no other node that runs work"
+    elif (held := case.firing(SignalAction.HOLD)) is not None:
+        yield f"{held.alertname} fires: busy nodes are not emptied"
+    elif not case.policy.billing.by_the_hour and case.firing(SignalAction.SCALE_DOWN) is None:
+        yield "the pool's utilization has not been low for long enough"
+    elif case.wanted.waiting_gpus:
+        yield "GPUs are waited for in this pool, so busy nodes are not emptied"

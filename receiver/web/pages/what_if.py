@@ -1,0 +1,41 @@
+"""GET and POST /what-if: what another configuration would decide now. The form changes nothing."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from flask import Blueprint, make_response, render_template, request
+from werkzeug.wrappers import Response
+
+from receiver.config.values import ConfigError
+from receiver.web.api.request_parts import read_form
+from receiver.web.api.what_if import LARGEST_CONFIGURATION, WhatIf
+from receiver.web.parts import WebParts
+
+EXAMPLE = "budget.monthly_usd: 6000\npools.{name}.max_nodes: {most}\n"
+
+
+def add_what_if_page(routes: Blueprint, parts: WebParts) -> None:
+    """Add the page to *routes*."""
+    asked = WhatIf(parts)
+
+    def page(form: Mapping[str, str], status: int = 200, **more: Any) -> Response:
+        pool = next(iter(parts.policy.pools), None)
+        example = EXAMPLE.format(name=pool.name, most=pool.max_nodes + 2) if pool else ""
+        shown: dict[str, Any] = {"found": None, "mistakes": (), **more}
+        html = render_template(
+            "what_if.html", now=parts.clock.now(), mode=parts.mode, form=form, example=example, **shown
+        )
+        return make_response(html, status)
+
+    @routes.get("/what-if")
+    def what_if() -> Response:
+        return page({})
+
+    @routes.post("/what-if")
+    def answer() -> Response:
+        """Compare, and show the form again with what was sent."""
+        form = read_form(request, 3 * LARGEST_CONFIGURATION)  # a browser writes a line break as six characters
+        try:
+            return page(form, found=asked.of_text(form.get("text", ""), changes=form.get("as") != "file"))
+        except ConfigError as error:
+            return page(form, 400, mistakes=error.mistakes)

@@ -1,0 +1,209 @@
+"""`explain decision ID --bundle` and `replay --bundle`: one file without names that decides the same anywhere."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from receiver.adapters.store import SqlStore, open_in_memory
+from receiver.adapters.store.decisions import FORMAT, decompressed, grounds_values
+from receiver.cli.bundle import NotFaithfulError, bundle
+from receiver.cli.replay_decision import compared, made_again, read, said
+from receiver.core.model.model import Facts
+from receiver.core.model.pods import Requirement, Toleration
+from receiver.core.model.policy import Budget, KeepOut, Policy, Taint
+from receiver.core.model.signals import SignalAction
+from receiver.core.model.windows import Window
+from receiver.core.scaling.bounds import topic_of
+from receiver.ports import Grounds
+from tests.adapters.wire import unused_url
+from tests.cli.asked import ask, serving
+from tests.core.builders import (
+    HOUR,
+    NOW,
+    a_busy_node,
+    a_due_node,
+    a_node,
+    a_pod,
+    a_policy,
+    a_pool,
+    a_signal,
+    a_state,
+    an_override,
+    facts,
+)
+from tests.step.harness import Life, a_job, a_world
+from tests.step.harness import a_policy as a_living_policy
+from tests.web.builders import Bench
+from tests.web.fakes import FakeStore
+
+
+@pytest.fixture
+def store() -> Iterator[SqlStore]:
+    """A store in which a step decided to buy two nodes."""
+    found = open_in_memory()
+    life = Life(world=a_world(), policy=a_living_policy(), store=found)
+    life.submit(a_job("secret-llm"), a_job("other-llm"))
+    life.step()
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def url(store: SqlStore) -> Iterator[str]:
+    with serving(Bench(store=cast("FakeStore", store), policy=a_living_policy()).parts()) as address:
+        yield address
+
+
+def growth(store: SqlStore) -> str:
+    return str(next(d.id for d in store.decisions() if d.decision.target > d.decision.present))
+
+
+def test_a_bundle_replays_to_the_same_decision_in_another_process(url: str, store: SqlStore, tmp_path: Path) -> None:
+    file = tmp_path / "decision.json"
+    done = ask(url, "explain", "decision", growth(store), "--bundle", str(file), at=NOW)
+    assert done.exit_code == 0, done.stderr
+    command = [sys.executable, "-m", "receiver.cli.main", "replay", "--bundle", str(file), "--json"]
+    again = json.loads(subprocess.run(command, capture_output=True, text=True, check=False).stdout)
+    assert (again["same"], again["differs"]) == (True, {})
+    assert (again["then"]["from"], again["now"]["to"]) == (0, 2)
+    assert not [name for name in ("secret", "other-llm", "l40s-id", '"vision"', '"l40s"') if name in file.read_text()]
+
+
+def test_it_can_be_combined_with_json_only(url: str, store: SqlStore, tmp_path: Path) -> None:
+    file = tmp_path / "decision.json"
+    ask(url, "explain", "decision", growth(store), "--bundle", str(file), at=NOW)
+    assert ask(unused_url(), "replay", "--bundle", str(file), at=NOW).exit_code == 0
+    refused = ask(unused_url(), "replay", "--bundle", str(file), "--decision", "1", at=NOW)
+    assert (refused.exit_code, "can be combined with --json only" in refused.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"bundle": 1}', '{"bundle": 99, "decision": {}}'])
+def test_a_file_that_is_no_bundle_is_refused(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "x.json"
+    file.write_text(text)
+    assert ask(unused_url(), "replay", "--bundle", str(file), at=NOW).exit_code == 2
+
+
+def test_a_bundle_that_cannot_be_written_says_so(url: str, store: SqlStore, tmp_path: Path) -> None:
+    done = ask(url, "explain", "decision", growth(store), "--bundle", str(tmp_path / "no" / "x.json"), at=NOW)
+    assert (done.exit_code, "cannot write" in done.stderr) == (2, True)
+
+
+A_TAINT = Taint(key="acme.example/team", value="walrus")
+POOLS = (
+    a_pool("zebra", labels={"acme.example/zone": "north"}, taints=(A_TAINT,), max_nodes=3),
+    a_pool("apple", price_usd_per_hour=Decimal("2.58"), size="an.g1.a100.kube.x1"),
+)
+NIGHT = Window(name="night of the launch", max_nodes=1, evict_after=timedelta(minutes=5))
+BUDGET = Budget(
+    monthly_usd=Decimal(10),
+    teams={"walrus": Decimal(100), "audio-lab": Decimal(50)},
+    keep_out=KeepOut(namespaces=("acme-ml",)),
+)
+WORLDS: dict[str, tuple[Facts, Policy]] = {
+    "labels, taints, affinity and a gang": (
+        facts(
+            a_state(a_busy_node("hippo-1"), a_node("hippo-0"), pool="zebra-id"),
+            a_state(a_due_node("lion"), pool="apple-id"),
+            waiting=(
+                a_pod("needs", tolerations=(Toleration(key="acme.example/team", value="walrus"),), namespace="acme-ml"),
+                a_pod("north", affinity=((Requirement(key="acme.example/zone", operator="In", values=("north",)),),)),
+                a_pod("gang-1", gang="acme-ml/squad", namespace="acme-ml", owner="Job/squad"),
+                a_pod("gang-0", gang="acme-ml/squad", namespace="acme-ml", owner="Job/squad"),
+                a_pod("nowhere", 3, scheduler_says="0/3 nodes: Insufficient gpus for acme"),
+            ),
+        ),
+        a_policy(*POOLS),
+    ),
+    "budgets of teams, an override and an alert": (
+        facts(
+            a_state(a_due_node("hippo-1"), a_due_node("hippo-0"), pool="zebra-id"),
+            a_state(pool="apple-id"),
+            waiting=(a_pod("one", labels={"team": "walrus"}), a_pod("two", labels={"team": "audio-lab"})),
+            overrides=(an_override("floor", 2, pool="zebra-id", until=NOW + HOUR, who="zoë", why="launch of Orca"),),
+            signals=(a_signal(SignalAction.SCALE_UP, "zebra-id"),),
+        ),
+        a_policy(*POOLS, budget=BUDGET),
+    ),
+    "an eviction that was announced": (
+        facts(
+            a_state(a_busy_node("hippo-1"), a_busy_node("hippo-0"), pool="zebra-id"),
+            a_state(pool="apple-id"),
+            told_to_go={topic_of(NIGHT, POOLS[0]): NOW - HOUR},
+        ),
+        a_policy(replace(POOLS[0], windows=(NIGHT,)), POOLS[1]),
+    ),
+    "nodes that go by name": (
+        facts(
+            a_state(
+                a_due_node("hippo-1"), a_due_node("hippo-0"), a_due_node("hippo-2", protected=True), pool="zebra-id"
+            ),
+            a_state(a_due_node("lion", kept_by=("pod acme-ml/db has no controller",)), pool="apple-id"),
+        ),
+        a_policy(*POOLS),
+    ),
+}
+NAMES = [
+    "zebra",
+    "apple",
+    "hippo",
+    "lion",
+    "acme",
+    "needs",
+    "north",
+    "squad",
+    "nowhere",
+    "walrus",
+    "audio",
+    "zoë",
+    "orca",
+    "launch",
+    "gang-1",
+    "on-hippo",
+    "uid-",
+    "ml/",
+    "controller",
+]
+
+
+def kept_of(found: Facts, policy: Policy) -> dict[str, Any]:
+    bodies = grounds_values(Grounds(facts=found, policy=policy))
+    return {"format": FORMAT, **{name: decompressed(body) for name, body in bodies.items()}}
+
+
+def decided(kept: dict[str, Any], pool: str) -> dict[str, Any]:
+    told = {"id": 7, "pool": pool, "pool_name": pool.removesuffix("-id"), "at": "2026-11-20T12:00:00Z", "mode": "act"}
+    return {**told, "version": "1", **said(made_again(read(kept), pool))}
+
+
+@pytest.mark.parametrize("pool", ["zebra-id", "apple-id"])
+@pytest.mark.parametrize("world", WORLDS)
+def test_no_name_survives_and_the_decision_stays_the_same(world: str, pool: str) -> None:
+    kept = kept_of(*WORLDS[world])
+    then = decided(kept, pool)
+    found = bundle(then, kept)
+    text = json.dumps(found, ensure_ascii=False).lower()
+    assert [name for name in NAMES if name in text] == []
+    again = said(made_again(read(found), found["decision"]["pool"]))
+    assert compared(found["decision"], again) == {}
+    assert (again["from"], again["to"]) == (then["from"], then["to"])
+    assert [r["rule"] for r in again["reasons"]] == [r["rule"] for r in then["reasons"]]
+
+
+def test_one_that_names_decide_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = kept_of(*WORLDS["nodes that go by name"])
+    monkeypatch.setattr("receiver.cli.bundle.made_again", lambda grounds, pool: _by_name(made_again(grounds, pool)))
+    with pytest.raises(NotFaithfulError):
+        bundle(decided(kept, "zebra-id"), kept)
+
+
+def _by_name(decision: Any) -> Any:
+    return replace(decision, target=decision.target + ("zebra" in decision.pool))

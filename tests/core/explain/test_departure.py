@@ -1,0 +1,134 @@
+"""What would happen if a node went."""
+
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from receiver.core.explain.departure import Departure, departure, find_node
+from receiver.core.explain.explain import State
+from receiver.core.model.model import Backoff, CordonedBy, Facts, Node, Stage
+from receiver.core.model.pods import PodPhase
+from receiver.core.model.policy import Limits, Policy
+from receiver.core.model.signals import SignalAction
+from tests.core.builders import (
+    HOUR,
+    MINUTE,
+    NOW,
+    a_due_node,
+    a_node,
+    a_pod,
+    a_policy,
+    a_pool,
+    a_signal,
+    a_state,
+    an_override,
+    facts,
+)
+
+
+def a_job(name: str = "train", gpus: int = 1, **changes: Any) -> Any:
+    given = {"owner": f"Job/{name}", "phase": PodPhase.RUNNING, "node": "n1"}
+    return a_pod(name, gpus, **{**given, **changes})
+
+
+def a_worker(*pods: Any, name: str = "n1", **changes: Any) -> Node:
+    return a_node(name, pods=pods or (a_job(),), idle_since=None, **changes)
+
+
+def gone(found: Facts, policy: Policy | None = None, name: str = "n1") -> Departure:
+    node = find_node(found, name)
+    assert node is not None
+    return departure(*node, found, policy or a_policy())
+
+
+def test_a_node_is_found_by_name_and_by_instance() -> None:
+    found = facts(a_state(a_node("n1"), a_node("n2")))
+    assert find_node(found, "n2") == find_node(found, "i-n2")
+    assert find_node(found, "n3") is None
+
+
+def test_work_of_different_pools_prices_the_node_that_is_bought_for_it() -> None:
+    small, large = a_pool("small", max_nodes=1), a_pool("large", price_usd_per_hour=Decimal(3))
+    found = facts(a_state(a_worker(), pool="small-id"), a_state(pool="large-id"))
+    left = gone(found, a_policy(small, large))
+    assert left.bought == {"small-id": 1}  # there is room below its maximum again
+    full = replace(small, max_nodes=0)
+    assert gone(found, a_policy(full, large)).bought == {"large-id": 1}
+
+
+def test_pods_of_daemonsets_and_those_that_end_do_not_come_again() -> None:
+    pods = (a_job("agent", daemon=True), a_job("over", terminating=True))
+    assert gone(facts(a_state(a_worker(*pods)))).moved == ()
+
+
+def test_a_gang_that_loses_a_pod_waits_for_it() -> None:
+    one, two = a_job("one", gang="ml/squad", gang_min=2), a_job("two", gang="ml/squad", gang_min=2, node="n2")
+    found = facts(a_state(a_worker(one), a_worker(two, name="n2")), bound_gangs={"ml/squad": 2})
+    turn = gone(found).moved[0]
+    assert (turn.workload.key, turn.workload.bound, turn.after.state) == ("ml/squad", 1, State.BUYING)
+
+
+def test_work_that_no_budget_or_limit_covers_would_be_held() -> None:
+    held = gone(facts(a_state(a_worker()), grown_last_hour=1), a_policy(limits=Limits(max_growth_per_hour=1)))
+    assert (held.moved[0].after.state, held.moved[0].after.rule) == (State.HELD, "within_limits")
+    assert held.bought == {}
+
+
+def test_half_of_a_paid_hour_is_not_used() -> None:
+    left = gone(facts(a_state(a_node(created_at=NOW - HOUR / 2))))
+    assert (left.paid_until, left.unused_usd) == (NOW + HOUR / 2, Decimal("0.645"))
+
+
+def test_an_idle_node_goes_when_its_hour_ends() -> None:
+    left = gone(facts(a_state(a_node(created_at=NOW - HOUR / 2))))
+    assert left.at == NOW + 25 * MINUTE
+    assert left.blocks == ("it may go at 12:25:00 UTC, shortly before its next paid hour",)
+    due = gone(facts(a_state(a_due_node())))
+    assert (due.at, due.blocks) == (NOW, ())
+
+
+@pytest.mark.parametrize(
+    ("node", "said"),
+    [
+        (a_due_node(cordoned_by=CordonedBy.SOMEONE), "someone else cordoned it"),
+        (a_due_node(hosts=("monitoring/prometheus-0",)), "it hosts monitoring/prometheus-0"),
+        (a_due_node(kept_until=NOW + HOUR, kept_for="ml/train"), "ml/train has it kept until 13:00:00 UTC"),
+        (a_due_node(unknown_since=NOW), "its GPUs are in use without a pod"),
+        (a_due_node(stage=Stage.DELETING), "it is being deleted already"),
+        (a_due_node(stage=Stage.BOOTING, created_at=NOW - MINUTE, idle_since=None), "it is booting, and not overdue"),
+        (a_worker(), "it runs pods without consent to be moved: ml/train"),
+        (a_worker(a_job(evictable=True)), "its pods consent to be moved, and fit on no other node that runs work"),
+    ],
+)
+def test_what_keeps_the_node_itself_is_said_first(node: Node, said: str) -> None:
+    left = gone(facts(a_state(node)))
+    assert (left.blocks[0], left.at) == (said, None)
+
+
+def test_a_node_whose_removal_failed_says_why() -> None:
+    backoff = Backoff(failures=1, until=NOW + HOUR, reason="a budget of pods forbids it", instances=("i-n1",))
+    left = gone(facts(a_state(a_due_node(), removal_backoff=backoff)))
+    assert left.blocks[0] == "an earlier try failed: a budget of pods forbids it"
+
+
+def test_an_alert_that_holds_busy_nodes_is_named() -> None:
+    work = a_worker(a_job(evictable=True))
+    other = a_worker(a_job("other", 1, node="n2"), name="n2", allocatable={"nvidia.com/gpu": 2})
+    found = facts(a_state(work, other), signals=(a_signal(SignalAction.HOLD),))
+    assert gone(found).blocks[0].endswith(" fires: busy nodes are not emptied")
+
+
+def test_a_guardrail_is_said_beside_what_keeps_the_node() -> None:
+    pause = an_override("pause", until=NOW + timedelta(hours=2))
+    left = gone(facts(a_state(a_due_node(protected=True)), overrides=(pause,)))
+    assert left.blocks[0] == "it is protected"
+    assert len(left.blocks) == 2
+    assert "pause" in left.blocks[1]
+
+
+def test_a_dead_node_may_go_at_once() -> None:
+    dead = a_node(stage=Stage.BROKEN, idle_since=None, created_at=NOW - 3 * HOUR, lost_at=NOW - 2 * HOUR)
+    assert gone(facts(a_state(dead))).at == NOW

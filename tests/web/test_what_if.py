@@ -1,0 +1,305 @@
+"""POST /api/v1/what-if and GET /api/v1/nodes/{name}/what-if: another policy, or one node less, on one step's facts."""
+
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from receiver.config.settings import load_text
+from receiver.config.web import ReadAccess
+from receiver.core.model.model import Facts, Spend
+from receiver.ports import Leader
+from receiver.web import LastStep
+from tests.core.builders import NOW, a_busy_node, a_due_node, a_node, a_pod, a_state, facts
+from tests.web.builders import READER, Bench
+from tests.web.fakes import FakeClock, FakeHealth
+
+YAML = """\
+mode: act
+budget: {monthly_usd: 5000}
+pools:
+  - name: l40s
+    civo_pool_id: l40s-id
+    size: an.g1.l40s.kube.x1
+    resources: {nvidia.com/gpu: 1}
+    max_nodes: 4
+    price_usd_per_hour: 1.29
+  - name: spare
+    civo_pool_id: spare-id
+    size: an.g1.l40s.kube.x1
+    resources: {nvidia.com/gpu: 1}
+    labels: {tier: spare}
+    max_nodes: 2
+    price_usd_per_hour: 1.29
+"""
+MONEY = Spend(month="2026-11", usd=Decimal(1000))
+
+
+def a_moment(**changes: Any) -> Facts:
+    """Three busy nodes of l40s and three pods that wait."""
+    state = a_state(*(a_busy_node(f"n{n}") for n in range(3)), pool="l40s-id")
+    waiting = tuple(a_pod(f"wait-{n}") for n in range(3))
+    return facts(state, a_state(pool="spare-id"), waiting=waiting, **{"spend": MONEY, **changes})
+
+
+def a_last_step(found: Facts | None = None, text: str = YAML, mode: str = "act") -> LastStep:
+    return LastStep(facts=found or a_moment(), settings=load_text(text), mode=mode)
+
+
+def a_bench(found: Facts | None = None, text: str = YAML, **changes: Any) -> Bench:
+    return Bench(clock=FakeClock(NOW), **{"last_step": a_last_step(found, text), **changes})
+
+
+def ask(bench: Bench, text: str, kind: str = "file", **given: Any) -> dict[str, Any]:
+    answer = bench.client().post(f"/api/v1/what-if?as={kind}", data=text, **given)
+    assert answer.status_code == 200, answer.text
+    document: dict[str, Any] = answer.get_json()
+    return document
+
+
+def the_pool(document: dict[str, Any], name: str = "l40s") -> dict[str, Any]:
+    return next(pool for pool in document["pools"] if pool["name"] == name)
+
+
+def test_the_same_file_decides_the_same() -> None:
+    found = ask(a_bench(), YAML)
+    assert found["changes"] == []
+    assert [pool["in_force"] for pool in found["pools"]] == [pool["other"] for pool in found["pools"]]
+    assert found["in_force"] == found["other"]
+    assert all(work["in_force"] == work["other"] for work in found["waiting"])
+
+
+def test_another_maximum_is_decided_side_by_side() -> None:
+    found = ask(a_bench(), YAML.replace("max_nodes: 4", "max_nodes: 3"))
+    assert found["changes"] == ["pools.l40s.max_nodes 4 -> 3"]
+    pool = the_pool(found)
+    assert (pool["nodes"], pool["in_force"]["nodes"], pool["other"]["nodes"]) == (3, 4, 3)
+    assert pool["other"]["rule"] == "within_maximum"
+    assert pool["in_force"]["usd_per_hour"] == "5.16"
+    assert Decimal(found["in_force"]["usd_per_hour"]) > Decimal(found["other"]["usd_per_hour"])
+    assert Decimal(found["in_force"]["month_usd"]) > Decimal(found["other"]["month_usd"]) > 1000
+
+
+def test_who_waits_and_why_is_said_for_both() -> None:
+    found = ask(a_bench(), "pools.spare.max_nodes: 0\npools.l40s.max_nodes: 3\n", "changes")
+    assert found["waiting_total"] == 3
+    first = found["waiting"][0]
+    assert (first["in_force"]["state"], first["in_force"]["pool"]) == ("buying", "l40s")
+    assert (first["other"]["state"], first["other"]["rule"]) == ("held", "within_maximum")
+
+
+def test_a_few_keys_are_enough() -> None:
+    whole = ask(a_bench(), YAML.replace("max_nodes: 4", "max_nodes: 3"))
+    assert ask(a_bench(), "pools.l40s.max_nodes: 3", "changes") == whole
+    assert ask(a_bench(), "pools: {l40s: {max_nodes: 3}}", "changes") == whole
+
+
+def test_a_budget_at_its_stop_shows_its_stage_and_holds() -> None:
+    found = ask(a_bench(), "budget.monthly_usd: 900", "changes")
+    assert [budget["stage"] for budget in found["in_force"]["budgets"]] == ["ok"]
+    assert [budget["stage"] for budget in found["other"]["budgets"]] == ["stop"]
+    assert the_pool(found)["other"]["nodes"] == 3
+
+
+def test_a_pool_that_is_new_has_no_nodes_and_takes_work() -> None:
+    text = YAML.replace("name: spare\n    civo_pool_id: spare-id", "name: new\n    civo_pool_id: new-id")
+    found = ask(a_bench(), text.replace("max_nodes: 4", "max_nodes: 3"))
+    new = the_pool(found, "new")
+    assert (new["nodes"], new["in_force"], new["other"]["nodes"]) == (0, None, 2)
+    assert found["assumptions"] == ["pools that only the other configuration has start without nodes: new"]
+
+
+def test_a_pool_that_leaves_is_no_longer_managed_and_costs_on() -> None:
+    text = YAML.replace("name: l40s\n    civo_pool_id: l40s-id", "name: other\n    civo_pool_id: other-id")
+    found = ask(a_bench(), text)
+    gone = the_pool(found, "l40s")
+    assert (gone["nodes"], gone["other"]) == (3, None)
+    wanted = sum(Decimal(pool["other"]["usd_per_hour"]) for pool in found["pools"] if pool["other"])
+    assert Decimal(found["other"]["usd_per_hour"]) == wanted + 3 * Decimal("1.29")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("billing: {granularity: 1s}", "the spend so far is counted with the billing in force"),
+        ("budget.timezone: Asia/Tokyo", "the spend so far is that of the month in UTC"),
+        ("pools.l40s.price_usd_per_hour: 2", "nodes bought so far are in the spend at the price of their purchase"),
+        ("pools: {l40s: {utilization: {high: 0.9}}}", "alerts fire by the thresholds in force"),
+        ("budget.teams: {vision: 100}", "the spend of teams is not attributed yet, so budgets of teams block growth"),
+    ],
+)
+def test_what_cannot_be_derived_anew_is_said(change: str, said: str) -> None:
+    assert ask(a_bench(), change, "changes")["assumptions"] == [said]
+
+
+def test_a_key_that_needs_a_restart_is_named_without_its_value() -> None:
+    found = ask(a_bench(), "prometheus: {url: 'http://user:secret@prometheus:9090'}", "changes")
+    assert found["changes"] == ["prometheus.url takes effect at the next start"]
+
+
+def test_a_refused_file_lists_field_problem_and_remedy_of_every_mistake() -> None:
+    answer = a_bench().client().post("/api/v1/what-if", data=YAML.replace("max_nodes: 4", "max_nodes: -1"))
+    document = answer.get_json()
+    assert (answer.status_code, document["error"], document["field"]) == (
+        400,
+        "cannot be used: 1 mistake",
+        "pools[0].max_nodes",
+    )
+    assert set(document["mistakes"][0]) == {"field", "problem", "remedy"}
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "said"),
+    [
+        ("pools.l40.max_nodes: 3", "pools.l40.max_nodes", "nothing here is named l40"),
+        ("pools.l40s: 3", "pools.l40s", "names no key"),
+        ("objective.of.mine: 3", "objective.of.mine", "names no key"),
+        ("pools.l40s.most: 3", "pools[0].most", "unknown key"),
+        ("[1]", "", "the file is not a mapping"),
+    ],
+)
+def test_a_change_of_what_is_not_there_is_refused(change: str, field: str, said: str) -> None:
+    bench = a_bench(text=f"objective: cost\n{YAML}")
+    answer = bench.client().post("/api/v1/what-if?as=changes", data=change)
+    assert answer.status_code == 400
+    assert (answer.get_json()["mistakes"][0]["field"], answer.get_json()["mistakes"][0]["problem"]) == (field, said)
+
+
+def test_no_file_of_the_server_is_read() -> None:
+    answer = a_bench().client().post("/api/v1/what-if", data=f"prices_file: /etc/passwd\n{YAML}")
+    assert answer.status_code == 400
+    assert "only the prices_file in force is read" in answer.get_json()["mistakes"][0]["problem"]
+
+
+def test_a_few_lines_of_aliases_do_not_stand_for_billions() -> None:
+    bomb = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 30))
+    answer = a_bench().client().post("/api/v1/what-if", data=bomb)
+    assert answer.get_json()["mistakes"][0]["problem"] == "the file holds more than 100000 values"
+
+
+def test_a_number_of_nodes_that_would_take_the_server_hours_is_refused() -> None:
+    answer = a_bench().client().post("/api/v1/what-if?as=changes", data="pools.l40s.max_nodes: 999999999")
+    assert (answer.status_code, answer.get_json()["field"]) == (400, "pools")
+
+
+def test_a_body_that_is_too_large_or_no_text_is_refused() -> None:
+    client = a_bench().client()
+    assert client.post("/api/v1/what-if", data="#" * 300_000).status_code == 413
+    assert client.post("/api/v1/what-if", data=b"\xff").status_code == 400
+    assert client.post("/api/v1/what-if?as=poem", data=YAML).status_code == 400
+
+
+def test_before_the_first_step_it_is_asked_to_wait() -> None:
+    answer = Bench(health=FakeHealth(leader=None)).client().post("/api/v1/what-if", data=YAML)
+    assert (answer.status_code, answer.get_json()["error"]) == (503, "no step has finished yet")
+    assert answer.headers["Retry-After"]
+
+
+def test_a_replica_that_does_not_lead_names_the_one_that_does() -> None:
+    health = FakeHealth(leader=Leader(name="gpu-autoscaler-1", term=3, mine=False))
+    answer = Bench(health=health).client().post("/api/v1/what-if", data=YAML)
+    assert answer.get_json()["remedy"] == "ask the replica that leads, gpu-autoscaler-1"
+
+
+def test_where_reading_takes_a_token_so_does_this() -> None:
+    bench = a_bench(reading=ReadAccess.TOKEN, reader_token=READER)
+    assert bench.client().post("/api/v1/what-if", data=YAML).status_code == 401
+    assert ask(bench, YAML, headers={"Authorization": f"Bearer {READER}"})["changes"] == []
+
+
+def test_in_observe_mode_the_other_may_act() -> None:
+    last = a_last_step(text=YAML.replace("mode: act", "mode: observe"), mode="observe")
+    found = ask(a_bench(last_step=last), YAML)
+    assert found["changes"] == ["mode observe -> act"]
+    assert found["assumptions"] == ["whether Kubernetes lets us remove nodes is not checked in observe mode"]
+
+
+def node(bench: Bench, name: str) -> dict[str, Any]:
+    answer = bench.client().get(f"/api/v1/nodes/{name}/what-if")
+    assert answer.status_code == 200, answer.text
+    document: dict[str, Any] = answer.get_json()
+    return document
+
+
+def test_an_idle_node_at_the_end_of_its_hour_may_go_and_saves_its_price() -> None:
+    bench = a_bench(
+        facts(a_state(a_due_node("n1")), a_state(pool="spare-id"), spend=MONEY),
+        YAML + "billing: {removal_margin: 5m}\n",
+    )
+    found = node(bench, "n1")
+    assert (found["blocks"], found["moved"], found["bought"]) == ([], [], [])
+    assert (found["usd_per_hour"], found["saves_usd_per_hour"]) == ("1.29", "1.29")
+    assert found["unused_usd"] == "0.06"
+    assert found["may_go_at"] == "2026-11-20T12:00:00Z"
+
+
+def test_the_work_of_a_busy_node_waits_for_a_new_one_at_its_price() -> None:
+    train = a_pod("train", node="n1", owner="Job/train", phase="running")
+    busy = a_node("n1", pods=(train,), idle_since=None)
+    found = node(a_bench(facts(a_state(busy), a_state(pool="spare-id"), spend=MONEY)), "n1")
+    assert [(turn["workload"], turn["after"]["state"]) for turn in found["moved"]] == [("ml/train", "buying")]
+    assert found["bought"] == [{"pool": "l40s", "nodes": 1, "usd_per_hour": "1.29"}]
+    assert found["saves_usd_per_hour"] == "0.00"
+    assert found["blocks"][0] == "it runs pods without consent to be moved: ml/train"
+
+
+def test_work_moves_to_a_free_node_by_name() -> None:
+    train = a_pod("train", node="n1", owner="Job/train", phase="running")
+    busy = a_node("n1", pods=(train,), idle_since=None)
+    found = node(a_bench(facts(a_state(busy, a_node("n2")), a_state(pool="spare-id"), spend=MONEY)), "n1")
+    after = found["moved"][0]["after"]
+    assert (after["state"], after["node"], found["bought"]) == ("fits_free_node", "n2", [])
+
+
+def test_waiting_work_that_would_use_the_node_is_affected() -> None:
+    bench = a_bench(facts(a_state(a_node("n1")), a_state(pool="spare-id"), waiting=(a_pod("next"),), spend=MONEY))
+    found = node(bench, "n1")
+    turn = found["affected"][0]
+    assert (turn["workload"], turn["before"]["node"], turn["after"]["state"]) == ("ml/next", "n1", "buying")
+    assert "waiting work would use it" in found["blocks"]
+
+
+def test_a_pod_without_a_controller_is_lost() -> None:
+    found = node(a_bench(facts(a_state(a_busy_node("n1")), a_state(pool="spare-id"), spend=MONEY)), "n1")
+    assert (found["lost"], found["moved"]) == (["ml/on-n1"], [])
+
+
+def test_an_unknown_node_is_named_beside_those_there_are() -> None:
+    answer = a_bench().client().get("/api/v1/nodes/n9/what-if")
+    assert (answer.status_code, answer.get_json()["known"]) == (404, ["n0", "n1", "n2"])
+
+
+def test_a_protected_node_says_so() -> None:
+    found = a_state(replace(a_due_node("n1"), protected=True))
+    answer = node(a_bench(facts(found, a_state(pool="spare-id"), spend=MONEY)), "n1")
+    assert answer["blocks"][0] == "it is protected"
+    assert answer["may_go_at"] is None
+
+
+def send(bench: Bench, text: str, kind: str = "changes") -> Any:
+    return bench.client().post("/what-if", data={"text": text, "as": kind})
+
+
+def test_the_page_has_a_form_that_answers_below_what_was_sent() -> None:
+    bench = a_bench()
+    assert "Compare as changes" in bench.client().get("/what-if").text
+    answer = send(bench, "pools.l40s.max_nodes: 3")
+    assert answer.status_code == 200
+    for said in ("pools.l40s.max_nodes 4 -&gt; 3", "within_maximum", "$5.16", ">pools.l40s.max_nodes: 3</textarea>"):
+        assert said in answer.text
+
+
+def test_the_page_takes_a_whole_file_that_is_larger_than_other_forms() -> None:
+    assert send(a_bench(), f"{YAML}{'# a long comment' * 2_000}", "file").status_code == 200
+
+
+def test_the_page_lists_mistakes_and_keeps_what_was_typed() -> None:
+    answer = send(a_bench(), "pools.l40.max_nodes: 3 # <b>")
+    assert answer.status_code == 400
+    assert "nothing here is named l40; did you mean l40s?" in answer.text
+    assert "pools.l40.max_nodes: 3 # &lt;b&gt;</textarea>" in answer.text
+
+
+def test_the_page_says_when_no_step_has_finished() -> None:
+    assert send(a_bench(last_step=None), "objective: cost").status_code == 503
