@@ -17,6 +17,7 @@ from receiver.core.model.text import some
 from receiver.core.money.budget import Budgets, BudgetView, Refusal, teams_of, views
 from receiver.core.money.cost import unit_price
 from receiver.core.scaling.bounds import BoundsInForce, Grace
+from receiver.core.scaling.buffers import KeptBuffer, hold_floor, keep_buffers, keep_standby
 from receiver.core.scaling.capacity import (
     COMING,
     NOT_ALLOWED,
@@ -50,10 +51,10 @@ class Misfit:
 class Wanted:
     """What the assignment asks of one pool, in nodes beyond those that exist or are on their way.
 
-    *for_demand*, *for_floor*, *for_standby* and *for_headroom* are what is wanted; *within_budget* >= *within_maximum*
-    >= *within_limits* how many of them each check leaves, in that order, *within_stock* how many to ask for right after
-    Civo refused more (None: it did not). *needed* are the instances that waiting work would use, *asking* the workloads
-    that the new nodes are for.
+    *for_demand*, *for_floor*, *for_standby*, *for_headroom* and *for_buffer* are what is wanted; *within_budget* >=
+    *within_maximum* >= *within_limits* how many of them each check leaves, in that order, *within_stock* how many to
+    ask for right after Civo refused more (None: it did not). *needed* are the instances that waiting work would use,
+    *warm* those kept for a buffer alone, with its key, *asking* the workloads that the new nodes are for.
     """
 
     pool: str
@@ -62,11 +63,14 @@ class Wanted:
     for_floor: int = 0
     for_standby: int = 0
     for_headroom: int = 0
+    for_buffer: int = 0
     within_budget: int = 0
     within_maximum: int = 0
     within_limits: int = 0
     within_stock: int | None = None
     needed: frozenset[str] = frozenset()
+    warm: Mapping[str, str] = field(default_factory=dict)
+    buffers: tuple[str, ...] = ()  # the CapacityBuffers that new nodes are for
     asking: tuple[Workload, ...] = ()
     waiting_gpus: int = 0
     settled: tuple[str, ...] = ()  # workloads that fit existing or coming nodes
@@ -85,7 +89,7 @@ class Wanted:
     @property
     def new_nodes(self) -> int:
         """All nodes wanted beyond those that exist."""
-        return self.for_demand + self.for_floor + self.for_standby + self.for_headroom
+        return self.for_demand + self.for_floor + self.for_standby + self.for_headroom + self.for_buffer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +99,7 @@ class Assignment:
     pools: Mapping[str, Wanted]
     misfits: tuple[Misfit, ...] = ()
     budgets: Budgets = field(default_factory=Budgets)
+    buffers: tuple[KeptBuffer, ...] = ()
 
     @property
     def budget(self) -> BudgetView | None:
@@ -104,9 +109,9 @@ class Assignment:
 def assign(facts: Facts, policy: Policy, failures: Failures | None = None) -> Assignment:
     """Return what each pool should have beyond what it has, and why some work stays waiting.
 
-    Served first: workloads by priority and age, then floors, standby nodes, headroom. So a budget that cannot serve all
-    drops expected work first. An exception that belongs to a pool or a workload is noted in *failures*, and the rest is
-    assigned again without it. Without *failures*, or where it belongs to neither, it is raised.
+    Served first: workloads by priority and age, then floors, standby nodes, headroom, buffers. So a budget that cannot
+    serve all drops expected work first. An exception that belongs to a pool or a workload is noted in *failures*, and
+    the rest is assigned again without it. Without *failures*, or where it belongs to neither, it is raised.
     """
     if failures is None:
         return _assign(facts, policy, {}, LeftOut())
@@ -127,12 +132,13 @@ def _assign(facts: Facts, policy: Policy, aside: Mapping[str, Failure], left_out
     tallies, misfits = _served(facts, policy, waiting, allowance, aside, left_out)
     served = {pool: tally for pool, tally in tallies.items() if pool not in aside}
     for tally in served.values():
-        _hold_floor(tally, allowance)
+        hold_floor(tally, allowance)
     out = refused(waiting, served, facts, left_out.pairs)
     for tally in served.values():
         if tally.pool.id not in out.pools:
-            _keep_standby(tally, allowance)
+            keep_standby(tally, allowance)
     headroom = keep_warm(served, facts, policy, allowance, out)
+    buffers = keep_buffers(served, facts, allowance, out, left_out.pairs)
     empties = movable(served.values(), facts.at)
     # Work that is moved or evicted while a hold lasts could not start again.
     nodes = [n for s in facts.pools for n in s.nodes] if budgets.holding or facts.kept_out else []
@@ -142,7 +148,7 @@ def _assign(facts: Facts, policy: Policy, aside: Mapping[str, Failure], left_out
         if p.id in aside:
             bounds = BoundsInForce(min_nodes=p.min_nodes, max_nodes=p.max_nodes, standby_nodes=p.standby_nodes)
             wanted[p.id] = Wanted(pool=p.id, bounds=bounds, failed=str(aside[p.id]))
-    return Assignment(pools=wanted, misfits=misfits, budgets=budgets)
+    return Assignment(pools=wanted, misfits=misfits, budgets=budgets, buffers=buffers)
 
 
 def _open_tallies(facts: Facts, policy: Policy, budgets: Budgets, aside: Collection[str]) -> dict[str, Tally]:
@@ -453,20 +459,6 @@ def _fill(bins: list[Bin], pods: Sequence[Pod], tally: Tally) -> list[int]:
     return places
 
 
-def _hold_floor(tally: Tally, allowance: Allowance) -> None:
-    """Open nodes up to the floor, each checked by itself; nodes that the checks leave out do not count."""
-    for _ in range(tally.bounds.min_nodes - tally.state.required - tally.within[-1]):
-        allowance.open(tally, "floor")
-        tally.add(Bin(pool=tally.pool.id, instance=None, free=dict(tally.offer)))
-
-
-def _keep_standby(tally: Tally, allowance: Allowance) -> None:
-    busy = {n.instance for n in tally.state.nodes if n.busy}
-    spare = len([b for b in tally.bins if not b.used and b.instance not in busy])
-    for _ in range(tally.bounds.standby_nodes - spare):
-        allowance.open(tally, "standby")
-
-
 def _wanted(
     tally: Tally, budgets: Budgets, empties: frozenset[str], unreturning: frozenset[str], headroom: Headroom | None
 ) -> Wanted:
@@ -478,12 +470,15 @@ def _wanted(
         for_floor=tally.counts["floor"],
         for_standby=tally.counts["standby"],
         for_headroom=tally.counts["headroom"],
+        for_buffer=tally.counts["buffer"],
         headroom=headroom,
         within_budget=tally.within[0],
         within_maximum=tally.within[1],
         within_limits=tally.within[2],
         within_stock=None if tally.gang_room is None else tally.room,
-        needed=frozenset(b.instance for b in tally.bins if b.used and b.instance is not None),
+        needed=frozenset(b.instance for b in tally.bins if b.used and b.instance is not None) - tally.warm.keys(),
+        warm=dict(tally.warm),
+        buffers=tuple(tally.buffers),
         asking=tuple(tally.asking),
         waiting_gpus=tally.waiting_gpus,
         settled=tuple(workload.key for workload in tally.settled),

@@ -62,7 +62,9 @@ class LeftOut:
         return bool(self.owners)
 
     def of(self, facts: Facts) -> Facts:
-        return replace(facts, waiting=tuple(p for p in facts.waiting if owner_of(p) not in self.owners))
+        buffers = tuple(b for b in facts.buffers if b.pod is None or owner_of(b.pod) not in self.owners)
+        waiting = tuple(p for p in facts.waiting if owner_of(p) not in self.owners)
+        return replace(facts, waiting=waiting, buffers=buffers)
 
     def learn(self, error: Exception, failures: Failures) -> None:
         """Leave out what *error* came from; raise it again where that is unknown or was left out already. An owner and
