@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
-from receiver.core.model.pods import COMPUTE, Pod, PodPhase
+from receiver.core.model.pods import COMPUTE, Buffer, Pod, PodPhase
 from receiver.core.model.policy import Taint
 from receiver.core.model.usage import EndedPod
 from receiver.core.scaling.bounds import window_may_evict
@@ -203,6 +203,7 @@ class WorldCluster(WorldHolding):
         return ClusterFacts(
             nodes=tuple(self._look_at_nodes()),
             pods=with_minimums(pods, self._world.active_pods.values(), self._world.pods.values()),
+            buffers=self._world.buffers,
         )
 
     def _look_at_nodes(self) -> Iterable[ClusterNode]:
@@ -331,6 +332,14 @@ class WorldCluster(WorldHolding):
         others = [t for t in found.taints if t not in SOFT_TAINTS]
         patch = partial(self._world.patch_node, node, taints=(*others, *taints))
         return self.write(patch, f"{node} carries {len(taints)} soft taints", "set_soft_taints", node, tuple(taints))
+
+    def report_buffer(self, buffer: Buffer, message: str) -> Receipt:
+        if self._world.buffer_messages.get(buffer.key) == message:
+            return Receipt(did=Did.ALREADY, sentence=f"CapacityBuffer {buffer.key} says so already")
+        write = partial(self._world.buffer_messages.update, {buffer.key: message})
+        return self.write(
+            write, f"wrote the status of CapacityBuffer {buffer.key}", "report_buffer", buffer.key, message
+        )
 
     def record_event(self, pod: Pod, *, reason: str, message: str) -> Receipt:
         event = partial(self._world.record_event, kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid)
