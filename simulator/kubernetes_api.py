@@ -41,6 +41,8 @@ GROUPS = {
 def kubernetes_face(live: Live) -> Blueprint:
     """Return the API as a blueprint."""
     install(live)
+    for installed in live.config.kubernetes.installed:
+        live.custom.install(installed)
     face = Blueprint("kubernetes", __name__)
     face.before_request(lambda: authorize(live))
     face.register_error_handler(Denied, refused)

@@ -71,8 +71,7 @@ class Kubernetes(Section):
     keep_nodes_for: tuple[KeepRule, ...] = (KeepRule.UNMANAGED, KeepRule.KUBE_SYSTEM)
     """which pods without a GPU [keep their node](how-it-decides.md#what-drains-and-what-keeps-a-node)"""
     capacity_buffers: bool = True
-    """keep room for [CapacityBuffers](workloads.md#capacity-buffers) of GPU pods and write their status; `false` where
-    another autoscaler does"""
+    """serve [CapacityBuffers](workloads.md#capacity-buffers) of GPU pods; `false` where another autoscaler does"""
 
 
 class Webhook(Section):
