@@ -133,7 +133,10 @@ def conditions(status: dict[str, Any]) -> list[tuple[str, str, str, str]]:
 
 
 def test_a_buffer_is_room_for_pods_of_its_template(httpserver: HTTPServer) -> None:
-    selector = {"nodeSelector": {"gpu": "on-demand"}, "tolerations": [{"key": "gpu", "operator": "Exists"}]}
+    selector: dict[str, Any] = {
+        "nodeSelector": {"gpu": "on-demand"},
+        "tolerations": [{"key": "gpu", "operator": "Exists"}],
+    }
     (buffer,) = seen(httpserver, a_buffer(replicas=2), templates=[a_template(gpus=4, **selector)])
     assert (buffer.key, buffer.replicas, buffer.problem) == ("ml/warm", 2, "")
     pod = buffer.pod

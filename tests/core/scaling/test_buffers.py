@@ -193,7 +193,7 @@ def test_a_standby_node_that_holds_a_chunk_counts_for_both() -> None:
 
 
 def test_a_busy_node_is_not_emptied_while_a_chunk_has_room_on_it() -> None:
-    consenting = {"owner": "ReplicaSet/a", "evictable": True}
+    consenting: dict[str, Any] = {"owner": "ReplicaSet/a", "evictable": True}
     small = a_busy_node(
         "n1", allocatable={GPU: 8}, pods=(a_pod("p1", node="n1", **consenting),), created_at=NOW - HOUR + 3 * MINUTE
     )
