@@ -17,7 +17,7 @@ from receiver.core.model.text import some
 from receiver.core.money.budget import Budgets, BudgetView, Refusal, teams_of, views
 from receiver.core.money.cost import unit_price
 from receiver.core.scaling.bounds import BoundsInForce, Grace
-from receiver.core.scaling.buffers import KeptBuffer, hold_floor, keep_buffers, keep_standby
+from receiver.core.scaling.buffers import KeptBuffer, keep_buffers
 from receiver.core.scaling.capacity import (
     COMING,
     NOT_ALLOWED,
@@ -30,6 +30,8 @@ from receiver.core.scaling.capacity import (
     HeldWorkload,
     Requests,
     Tally,
+    hold_floor,
+    keep_standby,
     open_tally,
 )
 from receiver.core.scaling.demand import missing_pods, preference, take, workloads
@@ -138,7 +140,7 @@ def _assign(facts: Facts, policy: Policy, aside: Mapping[str, Failure], left_out
         if tally.pool.id not in out.pools:
             keep_standby(tally, allowance)
     headroom = keep_warm(served, facts, policy, allowance, out)
-    buffers = keep_buffers(served, facts, allowance, out, left_out.pairs)
+    buffers = keep_buffers(served, facts, allowance, out, left_out.pairs) if facts.buffers else ()
     empties = movable(served.values(), facts.at)
     # Work that is moved or evicted while a hold lasts could not start again.
     nodes = [n for s in facts.pools for n in s.nodes] if budgets.holding or facts.kept_out else []

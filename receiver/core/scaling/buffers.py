@@ -1,5 +1,4 @@
-"""Nodes that no waiting work asks for: the floor, standby nodes, and CapacityBuffers. Waiting work comes first, and a
-budget drops buffers before anything else."""
+"""CapacityBuffers: room that is kept free beside all demand. They come last, and a budget drops them first."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
@@ -16,20 +15,6 @@ from receiver.core.scaling.demand import take
 from receiver.core.scaling.market import Matching, RefusedWork, may_open
 
 NO_MORE = ("the budget does not cover another node", "the pool is at its maximum", "the limits allow no more nodes")
-
-
-def hold_floor(tally: Tally, allowance: Allowance) -> None:
-    """Open nodes up to the floor, each checked by itself; nodes that the checks leave out do not count."""
-    for _ in range(tally.bounds.min_nodes - tally.state.required - tally.within[-1]):
-        allowance.open(tally, "floor")
-        tally.add(_empty(tally))
-
-
-def keep_standby(tally: Tally, allowance: Allowance) -> None:
-    busy = {n.instance for n in tally.state.nodes if n.busy}
-    spare = len([b for b in tally.bins if not b.used and b.instance not in busy])
-    for _ in range(tally.bounds.standby_nodes - spare):
-        allowance.open(tally, "standby")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,11 +93,7 @@ def _prepare(tally: Tally, facts: Facts, allowance: Allowance) -> None:
     tally.shelves[USABLE].sort(key=lambda room: (not nodes[room.instance or ""].busy, paid(room)))
     requested = tally.within[-1] if tally.room is None else min(tally.within[-1], tally.room)
     for _ in range(requested - tally.counts["demand"] - tally.counts["floor"]):
-        tally.add(_empty(tally))
-
-
-def _empty(tally: Tally) -> Bin:
-    return Bin(pool=tally.pool.id, instance=None, free=dict(tally.offer))
+        tally.add(tally.empty_bin())
 
 
 def _keep(
@@ -137,7 +118,7 @@ def _keep(
         if opened is not None:
             allowance.open(opened, "buffer", workload=work, passed=len(RULES))
             opened.buffers.setdefault(buffer.key)
-            room = replace(_empty(opened), bought=True)
+            room = replace(opened.empty_bin(), bought=True)
             opened.add(room)
             before, kept = _left(kept), _fill(kept, pod, opened, room)
             for _ in range(before - _left(kept)):

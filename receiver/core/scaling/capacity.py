@@ -217,6 +217,10 @@ class Tally:
         """A node that is not there yet, for work that is put into it at once."""
         return Bin(pool=self.pool.id, instance=None, free=dict(self.offer), used=True, bought=True)
 
+    def empty_bin(self) -> Bin:
+        """A node that is not there yet, and that no work asks for."""
+        return Bin(pool=self.pool.id, instance=None, free=dict(self.offer))
+
 
 SHORT_LOSS = timedelta(minutes=3)
 UNKNOWN_PRICE = Decimal("Infinity")
@@ -406,6 +410,20 @@ class Allowance:
                 tally.uncovered[refusal.view.key] = refusal
             if workload is not None:
                 tally.refused.setdefault(workload.key, refusal)
+
+
+def hold_floor(tally: Tally, allowance: Allowance) -> None:
+    """Open nodes up to the floor, each checked by itself; nodes that the checks leave out do not count."""
+    for _ in range(tally.bounds.min_nodes - tally.state.required - tally.within[-1]):
+        allowance.open(tally, "floor")
+        tally.add(tally.empty_bin())
+
+
+def keep_standby(tally: Tally, allowance: Allowance) -> None:
+    busy = {n.instance for n in tally.state.nodes if n.busy}
+    spare = len([b for b in tally.bins if not b.used and b.instance not in busy])
+    for _ in range(tally.bounds.standby_nodes - spare):
+        allowance.open(tally, "standby")
 
 
 def grows_unasked(

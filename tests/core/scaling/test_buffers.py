@@ -13,6 +13,7 @@ from receiver.core.model.model import Node, PoolState, Source, Spend, Stage
 from receiver.core.model.pods import Buffer
 from receiver.core.model.policy import Approval, Budget, Limits, Objective, Policy
 from receiver.core.model.signals import SignalAction
+from receiver.core.scaling import buffers
 from receiver.core.scaling.assign import Assignment, assign
 from receiver.core.scaling.buffers import KeptBuffer
 from receiver.core.scaling.failures import Failures
@@ -287,21 +288,16 @@ def test_at_the_stop_of_a_pools_budget_its_idle_nodes_go() -> None:
     assert decided(a_due_node(), policy=policy, buffers=[a_buffer(1)], spend=spend)[1].target == 0
 
 
-def test_an_error_in_a_buffer_leaves_it_out_and_serves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    from receiver.core.scaling import buffers
-
-    fill = buffers._fill
-
-    def failing(kept: KeptBuffer, pod: Any, *rest: Any) -> KeptBuffer:
-        if "bad" in pod.name:
-            raise RuntimeError("no")
-        return fill(kept, pod, *rest)
+def test_an_error_in_buffers_leaves_them_out_and_holds_up_no_waiting_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_: object) -> KeptBuffer:
+        raise RuntimeError("no")
 
     monkeypatch.setattr(buffers, "_fill", failing)
     failures = Failures()
-    found = facts(a_state(), buffers=(a_buffer(name="bad"), a_buffer()))
-    assert assign(found, a_policy(), failures).pools["l40s-id"].for_buffer == 2
-    assert failures.all
+    found = facts(a_state(), waiting=[a_pod()], buffers=(a_buffer(),))
+    wanted = assign(found, a_policy(), failures).pools["l40s-id"]
+    assert (wanted.for_demand, wanted.for_buffer, wanted.failed) == (1, 0, "")
+    assert [str(failure) for failure in failures.all] == ["RuntimeError: no"]
 
 
 @LAWS
