@@ -1,6 +1,6 @@
 """CapacityBuffers: room that is kept free beside all demand. They come last, and a budget drops them first."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from decimal import Decimal
@@ -60,7 +60,7 @@ def keep_buffers(
     # Beyond its maximum a pool keeps no node for a buffer: a ceiling or window takes the idle ones.
     within = tuple(tally for tally in tallies.values() if tally.state.required <= tally.bounds.max_nodes)
     for tally in within:
-        _prepare(tally, facts, allowance)
+        _add_spare_nodes(tally)
     matching = Matching(within, pairs)
     kept: list[KeptBuffer] = []
     for buffer in buffers:
@@ -81,16 +81,22 @@ def _why_dropped(tallies: Collection[Tally], allowance: Allowance) -> str:
     return ""
 
 
-def _prepare(tally: Tally, facts: Facts, allowance: Allowance) -> None:
-    """Put the usable nodes into the order in which chunks fill them: busy ones, then those paid for longest, so that
-    the node whose paid unit ends first goes. Add the standby and headroom nodes that will be requested."""
+def _rooms(tally: Tally, shelf: int, facts: Facts, allowance: Allowance) -> Sequence[Bin]:
+    """The rooms of *shelf* in the order in which chunks fill them: of usable nodes busy ones, then those paid for
+    longest, so that the node whose paid unit ends first goes."""
+    if shelf != USABLE:
+        return tally.shelves[shelf]
     nodes = {n.instance: n for n in tally.state.nodes}
 
-    def paid(room: Bin) -> timedelta:
+    def paid(room: Bin) -> tuple[bool, timedelta]:
         node = nodes[room.instance or ""]
-        return facts.at - next_unit_at(node.created_at, facts.at, allowance.policy.billing)
+        return not node.busy, facts.at - next_unit_at(node.created_at, facts.at, allowance.policy.billing)
 
-    tally.shelves[USABLE].sort(key=lambda room: (not nodes[room.instance or ""].busy, paid(room)))
+    return sorted(tally.shelves[USABLE], key=paid)
+
+
+def _add_spare_nodes(tally: Tally) -> None:
+    """Add the standby and headroom nodes that will be requested: chunks may use them."""
     requested = tally.within[-1] if tally.room is None else min(tally.within[-1], tally.room)
     for _ in range(requested - tally.counts["demand"] - tally.counts["floor"]):
         tally.add(tally.empty_bin())
@@ -105,7 +111,7 @@ def _keep(
     fitting = matching.fitting(pod)
     for shelf in (USABLE, OPENED, COMING):
         for tally in fitting:
-            for room in tally.shelves[shelf]:
+            for room in _rooms(tally, shelf, facts, allowance):
                 kept = _fill(kept, pod, tally, room)
     market = matching.market(pod)
     for _ in range(left := _left(kept)):
