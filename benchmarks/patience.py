@@ -39,7 +39,7 @@ TOO_LATE = timedelta(minutes=10)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One trace on pools of *sizes*. *nobody* and *half* are ratios of cost, *urgent* is the mean wait of the other jobs
+    """One trace on pools of *sizes*. *nobody* and *half* are ratios of cost, *urgent* is the mean wait of other jobs
     (s) with nobody patient and with half, *late* how long after their deadlines patient jobs started."""
 
     trace: str

@@ -35,7 +35,8 @@ class KubernetesFace:
     *denied* are rights that it lacks all the same, such as ``patch nodes`` or ``create pods/eviction``; *expired* is
     how a watch from too old a version is refused, as an ERROR event in a 200 stream or as HTTP 410; *daemonsets* puts
     the GPU operator's pods on every node; *dra* is the version of resource.k8s.io that is served where a pool has its
-    GPUs served by a DRA driver."""
+    GPUs served by a DRA driver; *installed* are the APIs of CRDs that are there from the start, such as
+    ``kueue.x-k8s.io/v1beta2``."""
 
     token: str | None = None
     version: str = "v1.32.5+k3s1"
@@ -44,6 +45,7 @@ class KubernetesFace:
     expired: Literal["event", "status"] = "event"
     daemonsets: bool = True
     dra: Literal["v1", "v1beta2", "v1beta1"] = "v1"
+    installed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from flask import Blueprint, Response, abort, jsonify, request
 
 from receiver.replay.world.objects import Denied
 from simulator.gate import hung_up
+from simulator.kubernetes_buffers import add_buffers
 from simulator.kubernetes_daemons import daemon_sets, overlaid
 from simulator.kubernetes_dra import DRA, install, resource_slices, slice_of
 from simulator.kubernetes_events import CORE_API, NEW_API, core_json, find, in_words_of
@@ -40,6 +41,8 @@ GROUPS = {
 def kubernetes_face(live: Live) -> Blueprint:
     """Return the API as a blueprint."""
     install(live)
+    for installed in live.config.kubernetes.installed:
+        live.custom.install(installed)
     face = Blueprint("kubernetes", __name__)
     face.before_request(lambda: authorize(live))
     face.register_error_handler(Denied, refused)
@@ -228,7 +231,6 @@ def _add_empty_lists(face: Blueprint, live: Live) -> None:
     """Kinds that clients ask for and this cluster has none of."""
     kinds = {
         "/apis/coordination.k8s.io/v1/leases": ("Lease", "coordination.k8s.io/v1"),
-        "/apis/batch/v1/jobs": ("Job", "batch/v1"),
     }
 
     def empty(path: str, kind: str, api: str) -> Callable[[], JSON]:
@@ -245,7 +247,7 @@ def _add_empty_lists(face: Blueprint, live: Live) -> None:
 def _add_custom(face: Blueprint, live: Live) -> None:
     @face.get("/apis/<group>/<version>/<plural>")
     def list_custom(group: str, version: str, plural: str) -> Response:
-        name = f"{plural}.{group}"
+        name = f"{plural}.{group}" if group else plural
         need(live, "list", name)
         kind = live.custom.kind(group, version, plural)
         if kind is None:
@@ -256,8 +258,10 @@ def _add_custom(face: Blueprint, live: Live) -> None:
         if (group, plural) == (DRA, "resourceslices"):
             found = overlaid(resource_slices(live), found)
         slices = {"Node": partial(slice_of, live)} if (group, plural) == (DRA, "resourceslices") else {}
-        api = f"{group}/{version}"
-        return answer_list(live, name, kind, api, None, lambda _: found, lambda o: o, noted_as=name, also=slices)
+        api, noted = f"{group}/{version}".lstrip("/"), f"{plural}.{group}"
+        return answer_list(live, name, kind, api, None, lambda _: found, lambda o: o, noted_as=noted, also=slices)
+
+    add_buffers(face, live, list_custom)
 
 
 def answer_list(

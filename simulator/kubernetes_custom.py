@@ -18,6 +18,13 @@ PLURALS: Mapping[tuple[str, str], str] = {
     ("scheduling.volcano.sh", "Queue"): "queues",
     ("batch.volcano.sh", "Job"): "jobs",
     ("scheduling.x-k8s.io", "PodGroup"): "podgroups",
+    ("autoscaling.x-k8s.io", "CapacityBuffer"): "capacitybuffers",
+    ("", "PodTemplate"): "podtemplates",
+    ("", "ReplicationController"): "replicationcontrollers",
+    ("apps", "Deployment"): "deployments",
+    ("apps", "ReplicaSet"): "replicasets",
+    ("apps", "StatefulSet"): "statefulsets",
+    ("batch", "Job"): "jobs",
     ("", "Namespace"): "namespaces",
     ("apps", "DaemonSet"): "daemonsets",
     ("networking.k8s.io", "NetworkPolicy"): "networkpolicies",
@@ -32,7 +39,7 @@ CLUSTER_WIDE = frozenset(
     }
 )
 # Served by every cluster, in this version, and never uninstalled.
-BUILT_IN: Mapping[str, str] = {"": "v1", "apps": "v1", "networking.k8s.io": "v1", "scheduling.k8s.io": "v1"}
+BUILT_IN: Mapping[str, str] = dict.fromkeys(("", "apps", "batch", "networking.k8s.io", "scheduling.k8s.io"), "v1")
 
 
 class CustomResources:
@@ -68,10 +75,17 @@ class CustomResources:
             found[namespace, name] = self._note(f"{plural}.{group}", found.get((namespace, name)), after)
 
     def replace(self, group: str, plural: str, after: JSON) -> JSON:
-        """Bring in what a patch left of a cluster-wide object, as a new version of it."""
-        found, key = self._objects[group, plural], ("", after["metadata"]["name"])
+        """Bring in what a patch left of an object, as a new version of it."""
+        found = self._objects[group, plural]
+        key = (after["metadata"].get("namespace", ""), after["metadata"]["name"])
         found[key] = self._note(f"{plural}.{group}", found.get(key), after)
         return found[key]
+
+    def remove(self, group: str, plural: str, namespace: str, name: str) -> None:
+        """Delete an object, if it is there."""
+        before = self._objects.get((group, plural), {}).pop((namespace, name), None)
+        if before is not None:
+            self._note(f"{plural}.{group}", before, None)
 
     @property
     def installed(self) -> Mapping[str, str]:

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
-from receiver.core.model.pods import Pod
+from receiver.core.model.pods import Buffer, Pod
 from receiver.core.model.policy import Taint
 from receiver.core.model.text import some
 from receiver.core.model.usage import EndedPod
@@ -43,6 +43,9 @@ class ObservedCluster:
 
     def missing_rights(self) -> Sequence[str]:
         return self._inner.missing_rights()
+
+    def report_buffer(self, buffer: Buffer, message: str) -> Receipt:
+        return _would(f"write the status of CapacityBuffer {buffer.key}: {message or buffer.problem}")
 
     def cordon(self, node: str, action: str) -> Receipt:
         return _would(f"cordon node {node} for action {action}")

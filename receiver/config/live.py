@@ -30,6 +30,7 @@ NEEDS_RESTART = (
     "kubernetes.enabled",
     "kubernetes.watch",
     "kubernetes.keep_nodes_for",
+    "kubernetes.capacity_buffers",
     "kueue",
     "volcano",
     "leader",

@@ -70,6 +70,8 @@ class Kubernetes(Section):
     one"""
     keep_nodes_for: tuple[KeepRule, ...] = (KeepRule.UNMANAGED, KeepRule.KUBE_SYSTEM)
     """which pods without a GPU [keep their node](how-it-decides.md#what-drains-and-what-keeps-a-node)"""
+    capacity_buffers: bool = True
+    """serve [CapacityBuffers](workloads.md#capacity-buffers) of GPU pods; `false` where another autoscaler does"""
 
 
 class Webhook(Section):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from receiver.adapters.kubernetes.api import NOT_FOUND
+from receiver.adapters.kubernetes.buffers import KIND as CAPACITY_BUFFERS
 from receiver.adapters.kubernetes.cluster import Right, credentials
 from receiver.adapters.kubernetes.nodes import (
     DEVICE_CLASSES,
@@ -125,6 +126,8 @@ def needed(configuration: Configuration, groups: frozenset[str], *, shuts_down: 
     budgets = "without it a pod of kube-system keeps its GPU node, even where a PodDisruptionBudget covers it"
     holding, held = "budget.hold keeps new work out", "budget.hold names ClusterQueues"
     ends, owners = "some workload is annotated gpu-autoscaler.io/idle-shutdown", "deployments replicasets statefulsets"
+    buffers = configuration.kubernetes.capacity_buffers and CAPACITY_BUFFERS.group in groups
+    keeps = "CapacityBuffers keep room free"
     scales = "deployments/scale replicasets/scale statefulsets/scale"
     # whether it is needed, verbs, API group, resources, purpose, and whether it is weaker or acts
     rows = (
@@ -145,6 +148,11 @@ def needed(configuration: Configuration, groups: frozenset[str], *, shuts_down: 
         (podgroups, "list", "scheduling.k8s.io", "priorityclasses", "the priority of Volcano's groups", "weaker"),
         (DRA_GROUP in groups, "list", DRA_GROUP, "resourceslices", WITHOUT_SLICES, "weaker"),
         (DRA_GROUP in groups, "list", DRA_GROUP, "deviceclasses", WITHOUT_CLASSES, "weaker"),
+        (buffers, "list", CAPACITY_BUFFERS.group, CAPACITY_BUFFERS.plural, keeps, "weaker"),
+        (buffers, "list", "", "podtemplates replicationcontrollers resourcequotas", keeps, "weaker"),
+        (buffers, "list", "apps", owners, keeps, "weaker"),
+        (buffers, "list", "batch", "jobs", keeps, "weaker"),
+        (buffers, "patch", CAPACITY_BUFFERS.group, "capacitybuffers/status", keeps, "acts"),
         (holds, "list", "", "resourcequotas", holding, ""),
         (holds, "create", "", "resourcequotas", holding, "acts"),
         (holds, f"get/{QUOTA_NAME} delete/{QUOTA_NAME}", "", "resourcequotas", holding, "acts"),

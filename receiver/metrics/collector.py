@@ -202,7 +202,7 @@ POLICY_OF_POOLS = (
     ),
 )
 SEEN_OF_POOLS = (
-    ("pool_nodes_wanted", "wanted", "Nodes that demand, floors, standby and headroom ask for."),
+    ("pool_nodes_wanted", "wanted", "Nodes that demand, floors, standby, headroom and buffers ask for."),
     ("pool_pending_gpus", "pending_gpus", "GPUs that waiting pods ask of a pool."),
     ("pool_utilization_ratio", "utilization", "GPU utilization as the last step read it (0-1)."),
     ("pool_ready_in_seconds", "ready_in_seconds", "Median time until a new node's GPUs are allocatable."),

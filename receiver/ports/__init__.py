@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from receiver.core.model.charges import Charge
-from receiver.core.model.pods import Pod
+from receiver.core.model.pods import Buffer, Pod
 from receiver.core.model.policy import Taint
 from receiver.core.model.signals import Alert, Silence
 from receiver.core.model.usage import Activity, Course, EndedPod, Sample
@@ -275,6 +275,7 @@ class ClusterFacts:
     nodes: tuple[ClusterNode, ...]
     pods: tuple[Pod, ...]
     dra_resources: frozenset[str] | None = None
+    buffers: tuple[Buffer, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -320,6 +321,10 @@ class Cluster(WorkGate, Protocol):
 
     def missing_rights(self) -> Sequence[str]:
         """Return the rights that a removal needs and that RBAC refuses us (``patch nodes``). Changes nothing."""
+
+    def report_buffer(self, buffer: Buffer, message: str) -> Receipt:
+        """Write the status of a CapacityBuffer of the last look where it differs; *message* says what is kept of it.
+        ALREADY when nothing differs."""
 
     def cordon(self, node: str, action: str) -> Receipt:
         """Mark *node* unschedulable with our annotation naming *action*."""

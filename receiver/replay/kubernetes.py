@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from receiver.config.values import duration
-from receiver.core.model.pods import COMPUTE, Pod, PodPhase
+from receiver.core.model.pods import COMPUTE, Buffer, Pod, PodPhase
 from receiver.core.model.policy import Taint
 from receiver.core.model.usage import EndedPod
 from receiver.core.scaling.bounds import window_may_evict
@@ -213,6 +213,7 @@ class WorldCluster(WorldHolding):
         return ClusterFacts(
             nodes=tuple(self._look_at_nodes()),
             pods=with_minimums(pods, self._world.active_pods.values(), self._world.pods.values()),
+            buffers=self._world.buffers,
         )
 
     def _look_at_nodes(self) -> Iterable[ClusterNode]:
@@ -348,6 +349,14 @@ class WorldCluster(WorldHolding):
             return Receipt(did=Did.ALREADY, sentence=f"pod {pod.key} has no gate of ours")
         done = f"removed the scheduling gate of pod {pod.key}"
         return self.write(lambda: self._world.ungate(pod.namespace, pod.name), done, "admit", pod.namespace, pod.name)
+
+    def report_buffer(self, buffer: Buffer, message: str) -> Receipt:
+        if self._world.buffer_messages.get(buffer.key) == message:
+            return Receipt(did=Did.ALREADY, sentence=f"CapacityBuffer {buffer.key} says so already")
+        write = partial(self._world.buffer_messages.update, {buffer.key: message})
+        return self.write(
+            write, f"wrote the status of CapacityBuffer {buffer.key}", "report_buffer", buffer.key, message
+        )
 
     def record_event(self, pod: Pod, *, reason: str, message: str) -> Receipt:
         event = partial(self._world.record_event, kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid)

@@ -170,7 +170,7 @@ class PoolDocument(Published):
     idle: Annotated[Count | None, says("ready nodes without one")] = None
     unknown: Annotated[Count | None, says("nodes whose state is not known")] = None
     pending_gpus: Annotated[Count | None, says("GPUs that waiting pods ask of this pool")] = None
-    wanted: Annotated[Count | None, says("nodes that demand, floors, standby and headroom ask for")] = None
+    wanted: Annotated[Count | None, says("nodes that demand, floors, standby, headroom and buffers ask for")] = None
     mode: Annotated[str, word(Mode)] = ""
     size: Annotated[str, says("Civo's name of its nodes' size")] = ""
     min_nodes: Annotated[Count | None, says("as in force now")] = None

@@ -96,6 +96,7 @@ class Outside:
                 kueue_queued=said.kueue.demand is QueueDemand.QUEUED,
                 volcano_podgroups=said.volcano.demand is GroupDemand.PODGROUPS,
                 keep_nodes_for=said.kubernetes.keep_nodes_for,
+                capacity_buffers=said.kubernetes.capacity_buffers,
             )
         self.sources = Sources(
             cloud=civo,

@@ -48,6 +48,7 @@ PARTS = (
     "act",
     "labels_and_taints",
     "soft_taints",
+    "buffers",
     "idle_shutdown",
     "messages",
     "usage",

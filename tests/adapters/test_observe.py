@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from receiver.adapters.observe import ObservedCloud, ObservedCluster
-from receiver.core.model.pods import Pod, PodPhase
+from receiver.core.model.pods import Buffer, Pod, PodPhase
 from receiver.core.model.policy import Taint
 from receiver.ports import Cloud, CloudPool, Cluster, ClusterFacts, Did, Receipt
 
@@ -41,6 +41,7 @@ EXAMPLES: Mapping[str, Any] = {
     "namespace": "ml",
     "queue": "gpus",
     "why": "cluster budget 2026-11",
+    "buffer": Buffer(key="ml/warm", replicas=2, pod=POD),
     "queues": True,
     "resources": ("nvidia.com/gpu",),
     "passing": ("production",),

@@ -25,7 +25,7 @@ from receiver.core.model.model import (
     Stage,
 )
 from receiver.core.model.overrides import Answer, Asks, Override, OverrideKind, Question
-from receiver.core.model.pods import Pod, PodPhase, Preference, Requirement
+from receiver.core.model.pods import Buffer, Pod, PodPhase, Preference, Requirement
 from receiver.core.model.policy import Approval, Billing, Budget, Fallback, Limits, Policy, Pool, Taint, Unanswered
 from receiver.core.model.signals import Signal, SignalAction
 from receiver.core.model.windows import Window
@@ -323,8 +323,16 @@ def a_world(draw: Choices, asking: Sequence[Approval | None]) -> World:
         overrides=() if calm else overrides(draw),
         questions=tuple(q for p, s in zip(chosen, there, strict=True) for q in questions(draw, p, s)),
         told_to_go={topic_of(w, p): at for p, at in evicting for w in p.windows if at is not None},
+        buffers=buffers(draw),
     )
     return found, policy
+
+
+def buffers(draw: Choices) -> tuple[Buffer, ...]:
+    """Up to two CapacityBuffers, in half of the worlds."""
+    many = draw.one([0, 0, 0, 1, 2])
+    chunks = [a_pod(f"chunk-{n}", draw.one([1, 1, 2, 8]), uid="") for n in range(many)]
+    return tuple(Buffer(key=f"ml/{pod.name}", replicas=draw.number(0, 3), pod=pod) for pod in chunks)
 
 
 def graces(draw: Choices, chosen: tuple[Pool, ...]) -> tuple[tuple[Pool, datetime | None], ...]:

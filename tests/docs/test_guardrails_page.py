@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from receiver.core.explain.rules import RULES
 from receiver.core.model.model import Node, Stage
 from receiver.core.model.overrides import Override, OverrideKind
-from receiver.core.model.pods import PodPhase
+from receiver.core.model.pods import Buffer, PodPhase
 from receiver.core.model.policy import Objective
 from receiver.core.model.signals import SignalAction
 from receiver.core.scaling import waits
@@ -117,6 +117,8 @@ def rules_of_a_few_pools() -> set[str]:
         found = facts(state, waiting=waiting, signals=firing, overrides=(pause,), told_to_go=told, questions=asked)
         _, decisions = run(found, policy)
         spoken |= {reason.rule for decision in decisions.values() for reason in decision.reasons}
+    _, decisions = run(facts(a_state(), buffers=(Buffer(key="ml/warm", replicas=1, pod=a_pod()),)), a_policy())
+    spoken |= {reason.rule for decision in decisions.values() for reason in decision.reasons}
     followed = facts(a_state(), waiting=[a_pod("one"), a_pod("two")])  # nothing is kept warm in a pause
     _, decisions = run(followed, a_policy(objective=Objective.WAIT))
     spoken |= {reason.rule for decision in decisions.values() for reason in decision.reasons}

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from receiver.adapters.kubernetes import api, budget_hold, nodes, owners, queues
+from receiver.adapters.kubernetes import api, budget_hold, buffers, nodes, owners, queues
 from receiver.adapters.kubernetes.reflector import ResourceKind
 from tests.docs.pages import ROOT, text_of
 from tests.lint import load_yamls
@@ -15,7 +15,7 @@ FOUND = re.compile(r'\._wire\.find\("\w+", api\.(\w+)')
 LISTED = re.compile(r'\._wire\.every\("\w+", api\.(\w+)')
 KEPT = re.compile(r"_lists\.every\(\s*\"\w+\",\s*api\.(\w+)")  # listed, and then watched
 PATH = re.compile(r"/apis?(?:/([a-z0-9.]+))?/v\d(?:/namespaces/{namespace})?/(\w+)(/{name})?(/\w+)?")
-BY_KIND = frozenset({"CUSTOM", "CUSTOM_ONE"})
+BY_KIND = frozenset({"CUSTOM", "CUSTOM_ONE", "CUSTOM_STATUS"})
 RBAC = rendered("mode=act", r"templates/rbac\.yaml")
 VERB = re.compile(r"^  - (get|list|watch|create|update|patch|delete|deletecollection)\b(.*)$", re.MULTILINE)
 
@@ -63,15 +63,17 @@ def _used() -> Iterator[tuple[str, str, str]]:
     for plural, path in owners.SCALABLE.values():
         yield _right(path)
         yield _right(path if plural == "jobs" else f"{path}/scale", "patch")
-    for name in KEPT.findall(_code()):
-        yield _right(paths[name])
-        yield _right(paths[name], "watch")
-    for module in (nodes, budget_hold, queues):
+    scalables = [path for _, path, _ in buffers.SCALABLES.values()]
+    for path in (*(paths[name] for name in KEPT.findall(_code())), api.POD_TEMPLATES, *scalables):
+        yield _right(path)
+        yield _right(path, "watch")
+    for module in (nodes, budget_hold, buffers, queues):
         for kind in vars(module).values():
             if isinstance(kind, ResourceKind):
                 yield kind.group, kind.plural, "list"
                 yield kind.group, kind.plural, "watch"
     yield budget_hold.CLUSTER_QUEUES.group, budget_hold.CLUSTER_QUEUES.plural, "patch"
+    yield buffers.KIND.group, f"{buffers.KIND.plural}/status", "patch"
 
 
 def test_the_roles_give_what_is_used_and_no_more() -> None:

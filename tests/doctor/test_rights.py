@@ -22,7 +22,12 @@ from tests.manifests.built import INSTALLED, K8S, installed
 from tests.simulator.builders import Starter
 from tools.install_manifests import rendered
 
-EVERY_GROUP = frozenset({"scheduling.x-k8s.io", "scheduling.volcano.sh", "kueue.x-k8s.io", "resource.k8s.io"})
+EVERY_GROUP = frozenset(
+    {
+        *("scheduling.x-k8s.io", "scheduling.volcano.sh", "kueue.x-k8s.io", "resource.k8s.io"),
+        "autoscaling.x-k8s.io",
+    }
+)
 
 
 def every_right() -> list[Needed]:

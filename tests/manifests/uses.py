@@ -265,6 +265,35 @@ def suspends_an_idle_job(stage: Stage) -> None:
     _scaled(stage)
 
 
+def keeps_room_for_a_buffer(kind: str, group: str = "") -> Callable[[Stage], None]:
+    """Return the use of a buffer that refers to an object of *kind*."""
+
+    def used(stage: Stage) -> None:
+        _a_buffer_of(stage, kind, group)
+        assert [b.replicas for b in stage.cluster().look().buffers] == [2]
+
+    return used
+
+
+def says_what_is_kept_of_a_buffer(stage: Stage) -> None:
+    _a_buffer_of(stage, "PodTemplate", "")
+    cluster = stage.cluster()
+    [buffer] = cluster.look().buffers
+    assert cluster.report_buffer(buffer, "").did is Did.DONE
+
+
+def _a_buffer_of(stage: Stage, kind: str, group: str) -> None:
+    template, metadata = a_template(1), {"namespace": "ml", "name": "serve"}
+    reference: dict[str, Any] = {"podTemplateRef": {"name": "serve"}}
+    if kind == "PodTemplate":
+        stage.put("v1", kind, {"metadata": metadata, "template": template})
+    else:
+        reference = {"scalableRef": {"apiGroup": group, "kind": kind, "name": "serve"}}
+        stage.put(f"{group}/v1".lstrip("/"), kind, {"metadata": metadata, "spec": {"template": template}})
+    buffer = {"metadata": {"namespace": "ml", "name": "warm"}, "spec": {**reference, "replicas": 2}}
+    stage.put("autoscaling.x-k8s.io/v1beta1", "CapacityBuffer", buffer)
+
+
 Use = Callable[[Stage], None]
 Right = tuple[str, str, str]  # group, resource, verb
 
@@ -287,6 +316,13 @@ LISTED: dict[Right, Use] = {
     ("kueue.x-k8s.io", "workloads", "list"): counts_the_queue_of_kueue,
     ("resource.k8s.io", "resourceslices", "list"): knows_whose_gpus_a_dra_driver_serves,
     ("resource.k8s.io", "deviceclasses", "list"): knows_whose_gpus_a_dra_driver_serves,
+    ("autoscaling.x-k8s.io", "capacitybuffers", "list"): keeps_room_for_a_buffer("PodTemplate"),
+    ("", "podtemplates", "list"): keeps_room_for_a_buffer("PodTemplate"),
+    ("", "replicationcontrollers", "list"): keeps_room_for_a_buffer("ReplicationController"),
+    ("apps", "deployments", "list"): keeps_room_for_a_buffer("Deployment", "apps"),
+    ("apps", "replicasets", "list"): keeps_room_for_a_buffer("ReplicaSet", "apps"),
+    ("apps", "statefulsets", "list"): keeps_room_for_a_buffer("StatefulSet", "apps"),
+    ("batch", "jobs", "list"): keeps_room_for_a_buffer("Job", "batch"),
     ("", "resourcequotas", "list"): knows_what_is_kept_out,
     ("kueue.x-k8s.io", "clusterqueues", "list"): knows_what_is_kept_out,
 }
@@ -305,6 +341,7 @@ USES: dict[Right, Use] = {
     ("", "resourcequotas", "get"): keeps_a_namespace_shut_and_opens_it,
     ("", "resourcequotas", "delete"): keeps_a_namespace_shut_and_opens_it,
     ("kueue.x-k8s.io", "clusterqueues", "patch"): holds_a_queue_and_releases_it,
+    ("autoscaling.x-k8s.io", "capacitybuffers/status", "patch"): says_what_is_kept_of_a_buffer,
     ("", "pods", "get"): suspends_an_idle_job,
     **{("apps", resource, "get"): use for resource, use in APPS},
     **{("apps", f"{resource}/scale", "patch"): use for resource, use in APPS},

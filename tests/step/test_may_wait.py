@@ -101,7 +101,7 @@ def test_observe_mode_admits_nothing(store: Store) -> None:
 
 def test_a_refused_admission_is_tried_again_and_delays_nothing_else(store: Store) -> None:
     life = a_life(store)
-    admit, refused = life.cluster.admit, []
+    admit, refused = life.cluster.admit, list[str]()
 
     def once(pod: Any) -> Receipt:
         if not refused:

@@ -55,8 +55,15 @@ STATEFUL_SET = "/apis/apps/v1/namespaces/{namespace}/statefulsets/{name}"
 REPLICA_SET = "/apis/apps/v1/namespaces/{namespace}/replicasets/{name}"
 JOB = "/apis/batch/v1/namespaces/{namespace}/jobs/{name}"
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+POD_TEMPLATES = "/api/v1/podtemplates"
+CONTROLLERS = "/api/v1/replicationcontrollers"
+DEPLOYMENTS = "/apis/apps/v1/deployments"
+REPLICA_SETS = "/apis/apps/v1/replicasets"
+STATEFUL_SETS = "/apis/apps/v1/statefulsets"
+JOBS = "/apis/batch/v1/jobs"
 CUSTOM = "/apis/{group}/{version}/{plural}"  # of a cluster, or of all namespaces
 CUSTOM_ONE = "/apis/{group}/{version}/{plural}/{name}"
+CUSTOM_STATUS = "/apis/{group}/{version}/namespaces/{namespace}/{plural}/{name}/status"
 
 Json = Mapping[str, Any]
 

@@ -19,19 +19,20 @@ from receiver.adapters.http.sessions import Remarks, quick_retry, user_agent
 from receiver.adapters.kubernetes import api
 from receiver.adapters.kubernetes.api import ClusterWire, section, versioned
 from receiver.adapters.kubernetes.budget_hold import HoldingMeans
+from receiver.adapters.kubernetes.buffers import Buffers
 from receiver.adapters.kubernetes.drain import Drain, Keepers
 from receiver.adapters.kubernetes.nodes import Dra, node_from
 from receiver.adapters.kubernetes.owners import Owners
 from receiver.adapters.kubernetes.pods import TERMINATED, Declaration, SeenPod
 from receiver.adapters.kubernetes.queues import Queues, Roll
 from receiver.adapters.kubernetes.reflector import WINDOW_SECONDS, Lists, Watching
-from receiver.core.model.pods import KEPT_BY_DEFAULT, KeepRule, Pod, PodPhase, named
+from receiver.core.model.pods import KEPT_BY_DEFAULT, Buffer, KeepRule, Pod, PodPhase, named
 from receiver.core.model.text import harmless
 from receiver.core.model.usage import EndedPod
 from receiver.ports import Clock, ClusterFacts, Did, Receipt, TryLater, WontWork
 
 LIVING = "status.phase!=Succeeded,status.phase!=Failed"
-CONNECTIONS = 16  # one for each watch beside those of the step
+CONNECTIONS = 24  # one for each watch beside those of the step
 COMPONENT = "gpu-autoscaler"
 GOOD_NEWS = frozenset({"TriggeredScaleUp", "MayWait"})  # Event reasons of type Normal; every other one is a Warning
 NAME_ROOM = 200  # an Event's name is the pod's and a random part, 253 characters at most
@@ -82,7 +83,8 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
     """The nodes and GPU pods of the cluster that *configuration* names; *timeouts* are (connect, read) seconds.
 
     *kueue_queued* and *volcano_podgroups* say which queues count as demand, see `Queues`, *keep_nodes_for* which pods
-    keep their nodes, see `Keepers`; *before_write* is called before each write, see `ClusterWire`.
+    keep their nodes, see `Keepers`, *capacity_buffers* whether `Buffers` are read; *before_write* is called before each
+    write, see `ClusterWire`.
 
     It takes the configuration and not a client of the caller's, because the retries that urllib3 makes by
     itself must be ours: the stock client repeats reads that timed out and sleeps as long as a server asks.
@@ -97,6 +99,7 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
         kueue_queued: bool = False,
         volcano_podgroups: bool = False,
         keep_nodes_for: Collection[KeepRule] = KEPT_BY_DEFAULT,
+        capacity_buffers: bool = True,
         before_write: Callable[[], None] | None = None,
     ) -> None:
         configuration.retries = quick_retry()
@@ -109,6 +112,7 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
         self._lists = Lists(self._wire, self._clock, self._remarks)
         self._dra = Dra(self._lists, self._clock)
         self._keepers = Keepers(self._lists, keep_nodes_for)
+        self._buffers = Buffers(self._lists, self._clock) if capacity_buffers else None
         self._queues = Queues(self._lists, kueue=kueue_queued, volcano=volcano_podgroups)
 
     def __repr__(self) -> str:
@@ -171,7 +175,13 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
         )
         claimants = (p for pod in pods if pod.may_claim and (p := pod.claimant(served.resources or ())) is not None)
         demand = (*self._demand(pods), *claimants)
-        return ClusterFacts(nodes=tuple(loaded), pods=demand, dra_resources=served.resources)
+        buffers = self._buffers.read(pods) if self._buffers else ()
+        return ClusterFacts(nodes=tuple(loaded), pods=demand, dra_resources=served.resources, buffers=buffers)
+
+    def report_buffer(self, buffer: Buffer, message: str) -> Receipt:
+        if self._buffers is None:
+            return Receipt(did=Did.DIFFERS, sentence="CapacityBuffers are not read")
+        return self._buffers.report(buffer.key, message)
 
     def _demand(self, seen: Sequence[SeenPod]) -> tuple[Pod, ...]:
         """Return the GPU pods among *seen* with what their gangs need, and those that queues announce."""

@@ -76,7 +76,7 @@ def named(value: object) -> str:
 
 def _units(name: str, value: object) -> int:
     try:
-        return int(_bounded(value, MOST_UNITS))
+        return int(bounded(value, MOST_UNITS))
     except (ValueError, ArithmeticError):
         said = cut(repr(value), SHOWN)
         raise TryLater(f"Kubernetes' answer is not understood: {name} is {said}", code="malformed") from None
@@ -85,12 +85,12 @@ def _units(name: str, value: object) -> int:
 @lru_cache(maxsize=4096)  # the pods of a cluster ask for few different amounts
 def _amount(name: str, value: str) -> int | None:
     try:
-        return int((_bounded(value, MOST_BYTES) * IN_A_WHOLE[name]).to_integral_value(ROUND_CEILING))
+        return int((bounded(value, MOST_BYTES) * IN_A_WHOLE[name]).to_integral_value(ROUND_CEILING))
     except (ValueError, ArithmeticError):
         return None
 
 
-def _bounded(value: object, most: Decimal) -> Decimal:
+def bounded(value: object, most: Decimal) -> Decimal:
     """Return the quantity from 0 to *most*: ``1e999999999`` is eleven characters and a billion digits."""
     amount: Decimal = parse_quantity(value)
     return max(Decimal(0), min(amount, most))

@@ -194,7 +194,7 @@ class SeenPod:
         bound pod must never look like one without GPUs, for its node would be removed. So any device of NVIDIA's
         counts where no GPU is named, and so do devices claimed by Dynamic Resource Allocation. As demand neither can
         be told from other devices."""
-        devices = _effective(self.spec, gpus)
+        devices = effective(self.spec, gpus)
         found = {name: n for name, n in devices.items() if name in WHOLE_GPUS or name.startswith(SLICES)}
         if not self.node:
             return found
@@ -211,7 +211,7 @@ class SeenPod:
     @cached_property
     def compute(self) -> dict[str, int]:
         """What it requests of a node's compute resources (`receiver.core.model.pods`): 1 slot or more."""
-        return {**{r: n for r, n in _effective(self.spec, compute).items() if n}, SLOTS: 1}
+        return {**{r: n for r, n in effective(self.spec, compute).items() if n}, SLOTS: 1}
 
     @cached_property
     def pod(self) -> Pod | None:
@@ -370,7 +370,7 @@ class SeenPod:
         )
 
 
-def _effective(spec: Json, read: Callable[[Json], dict[str, int]]) -> dict[str, int]:
+def effective(spec: Json, read: Callable[[Json], dict[str, int]]) -> dict[str, int]:
     """Return what a pod requests of the resources that *read* finds. The scheduler's rule (KEP-753): the larger of
     all containers with all sidecars, and of each init container with the sidecars that start before it; a limit
     counts where no request stands. What the pod as a whole asks for takes the place of that (KEP-2837), and the

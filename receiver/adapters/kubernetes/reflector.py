@@ -321,6 +321,10 @@ class ResourceKind:
         """``workloads.kueue.x-k8s.io``, as kubectl takes it."""
         return f"{self.plural}.{self.group}"
 
+    @property
+    def status(self) -> str:
+        return f"{self.name}/status"
+
 
 class Lists:
     """Reads whole lists: from the API server, or from reflectors once `watch` was called."""
@@ -411,6 +415,12 @@ class Lists:
         version = self._served.get(kind, kind.versions[0])
         where = (kind.group, version, kind.plural, name)
         self._wire.ask("patch", kind.name, api.CUSTOM_ONE, *where, dict(change), content=api.MERGE)
+
+    def patch_status(self, kind: ResourceKind, namespace: str, name: str, change: Json) -> None:
+        """Apply a merge patch to the status of *name* in *namespace*, in the version that is served."""
+        version = self._served.get(kind, kind.versions[0])
+        where = (kind.group, version, namespace, kind.plural, name)
+        self._wire.ask("patch", kind.status, api.CUSTOM_STATUS, *where, dict(change), content=api.MERGE)
 
     def if_readable(self, kind: ResourceKind, without: str) -> list[Json] | None:
         """Return every object of *kind*, or None where they cannot be read; never raises. For a failure a warning

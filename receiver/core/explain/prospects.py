@@ -98,7 +98,7 @@ def about_idle(idle: Sequence[Node], case: Case, say: Say) -> str:
     free = [n for n in idle if is_idle_and_free(n, case)]
     many = some(len(idle), "idle node")
     if not free:
-        stays = [f"{n.name} stays: {claims_on(n) or 'its GPUs are in use without a pod'}" for n in idle[:NODES_NAMED]]
+        stays = [f"{n.name} stays: {_kept_by(n, case)}" for n in idle[:NODES_NAMED]]
         more = [f"and {len(idle) - NODES_NAMED} more"] if len(idle) > NODES_NAMED else []
         return f"{many}: {'; '.join([*stays, *more])}"
     paid = ", paid for" if case.policy.billing.by_the_hour else ""
@@ -106,6 +106,13 @@ def about_idle(idle: Sequence[Node], case: Case, say: Say) -> str:
     if at is None:
         return f"{many}{paid}; none can be removed: {why}"
     return f"{many}{paid}; the first can be removed at {clock(at, case.now)}{_because(why)}"
+
+
+def _kept_by(node: Node, case: Case) -> str:
+    if claims := claims_on(node):
+        return claims
+    buffer = case.wanted.warm.get(node.instance)
+    return f"CapacityBuffer {buffer} keeps it free" if buffer else "its GPUs are in use without a pod"
 
 
 def clock(at: datetime, now: datetime) -> str:

@@ -9,11 +9,16 @@ from receiver.core.explain import reasons as says
 from receiver.core.explain.reasons import Changes, Said
 from receiver.core.model.actions import Change, Decision, Reason, Verdict
 from receiver.core.model.overrides import sentence as asked
-from receiver.core.model.text import some
+from receiver.core.model.text import listed, some
 from receiver.core.scaling.guardrails import Case
 
 # What a source of size says before its own sentence.
-WANTED = {"standby": "to keep ready: ", "headroom": "for what comes next: ", "floor": "the pool's least size: "}
+WANTED = {
+    "standby": "to keep ready: ",
+    "headroom": "for what comes next: ",
+    "buffer": "to keep free: ",
+    "floor": "the pool's least size: ",
+}
 SPEAKS_UP = (Verdict.HOLDS, Verdict.LIMITS)
 
 
@@ -272,6 +277,11 @@ RULES: Mapping[str, Rule] = {
         meaning="Fewer GPUs are free than the demand of the last minutes suggests will be needed next.",
         says=lambda _, case: (f"{case.wanted.headroom}: {some(case.wanted.for_headroom, 'more node')}", ()),
         changes=("no node would be bought for what may come with objective: cost",),
+    ),
+    "buffer": Rule(
+        meaning="A CapacityBuffer asks for more free room than the nodes have.",
+        says=lambda _, case: (f"{some(case.wanted.for_buffer, 'more node')} for {listed(case.wanted.buffers)}", ()),
+        changes=("no node would be bought with fewer replicas in that CapacityBuffer, or without it",),
     ),
     "dead_nodes": Rule(
         meaning="Nodes that never became usable, or broke and did not recover, cost money for nothing.",

@@ -48,6 +48,8 @@ def _why(node: Node, because: Because, decision: Decision, case: Case) -> str:
         placed = [workload for workload, instance in case.wanted.placed if instance == node.instance]
         names = listed(placed or list(case.wanted.settled))
         return f"waiting work fits on it: {names}" if names else "waiting work fits on it"
+    if node.instance in case.wanted.warm:
+        return f"CapacityBuffer {case.wanted.warm[node.instance]} keeps it free"
     return _not_due(node, because, case) or _decided(decision)
 
 

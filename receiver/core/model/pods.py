@@ -130,6 +130,19 @@ class Workload:
         return sum(p.gpus for p in self.pods)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Buffer:
+    """A CapacityBuffer ``namespace/name``: room for *replicas* pods like *pod* is kept free beside all demand.
+
+    *problem* says why there is nothing to keep; then there is no *pod*.
+    """
+
+    key: str
+    replicas: int = 0
+    pod: Pod | None = None
+    problem: str = ""
+
+
 def owner_of(pod: Pod) -> str:
     """The owner whose pods are left out together when one of them fails: they are alike."""
     return f"{pod.namespace}/{pod.owner or pod.name}"

@@ -12,30 +12,31 @@ from datetime import datetime
 from decimal import Decimal
 
 from receiver.core.model.model import Facts
-from receiver.core.model.pods import Pod, Workload, gpus_of
+from receiver.core.model.pods import Workload, gpus_of
 from receiver.core.model.policy import Policy, Scope
 from receiver.core.model.text import some
 from receiver.core.money.budget import Budgets, BudgetView, Refusal, teams_of, views
 from receiver.core.money.cost import unit_price
 from receiver.core.scaling.bounds import BoundsInForce, Grace
+from receiver.core.scaling.buffers import KeptBuffer, keep_buffers
 from receiver.core.scaling.capacity import (
-    COMING,
     NOT_ALLOWED,
     OPENED,
     RULES,
     USABLE,
     Allowance,
-    Bin,
     Given,
     HeldWorkload,
-    Requests,
     Tally,
+    hold_floor,
+    keep_standby,
     open_tally,
 )
-from receiver.core.scaling.demand import missing_pods, preference, take, workloads
+from receiver.core.scaling.demand import missing_pods, take, workloads
 from receiver.core.scaling.failures import Failure, Failures, LeftOut
 from receiver.core.scaling.filling import rearranged, serve_again
-from receiver.core.scaling.market import Headroom, Matching, gang_kind, keep_warm, refused, requests_of
+from receiver.core.scaling.gangs import leave_waiting, place_gang, place_parts, try_gang
+from receiver.core.scaling.market import Headroom, Matching, keep_warm, refused, requests_of
 from receiver.core.scaling.packing import may_not_return, movable
 from receiver.core.scaling.patience import Deadlines, PatientWork, deferred, next_purchase
 
@@ -52,10 +53,10 @@ class Misfit:
 class Wanted:
     """What the assignment asks of one pool, in nodes beyond those that exist or are on their way.
 
-    *for_demand*, *for_floor*, *for_standby* and *for_headroom* are what is wanted; *within_budget* >= *within_maximum*
-    >= *within_limits* how many of them each check leaves, in that order, *within_stock* how many to ask for right after
-    Civo refused more (None: it did not). *needed* are the instances that waiting work would use, *asking* the workloads
-    that the new nodes are for.
+    *for_demand*, *for_floor*, *for_standby*, *for_headroom* and *for_buffer* are what is wanted; *within_budget* >=
+    *within_maximum* >= *within_limits* how many of them each check leaves, in that order, *within_stock* how many to
+    ask for right after Civo refused more (None: it did not). *needed* are the instances that waiting work would use,
+    *warm* those kept for a buffer alone, with its key, *asking* the workloads that the new nodes are for.
     """
 
     pool: str
@@ -64,11 +65,14 @@ class Wanted:
     for_floor: int = 0
     for_standby: int = 0
     for_headroom: int = 0
+    for_buffer: int = 0
     within_budget: int = 0
     within_maximum: int = 0
     within_limits: int = 0
     within_stock: int | None = None
     needed: frozenset[str] = frozenset()
+    warm: Mapping[str, str] = field(default_factory=dict)
+    buffers: tuple[str, ...] = ()  # the CapacityBuffers that new nodes are for
     asking: tuple[Workload, ...] = ()
     waiting_gpus: int = 0
     settled: tuple[str, ...] = ()  # workloads that fit existing or coming nodes
@@ -88,7 +92,7 @@ class Wanted:
     @property
     def new_nodes(self) -> int:
         """All nodes wanted beyond those that exist."""
-        return self.for_demand + self.for_floor + self.for_standby + self.for_headroom
+        return self.for_demand + self.for_floor + self.for_standby + self.for_headroom + self.for_buffer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +103,7 @@ class Assignment:
     misfits: tuple[Misfit, ...] = ()
     patient: tuple[PatientWork, ...] = ()  # without room that exists or is on its way
     budgets: Budgets = field(default_factory=Budgets)
+    buffers: tuple[KeptBuffer, ...] = ()
 
     @property
     def budget(self) -> BudgetView | None:
@@ -108,9 +113,9 @@ class Assignment:
 def assign(facts: Facts, policy: Policy, failures: Failures | None = None) -> Assignment:
     """Return what each pool should have beyond what it has, and why some work stays waiting.
 
-    Served first: workloads by priority and age, then floors, standby nodes, headroom. So a budget that cannot serve all
-    drops expected work first. Work that may still wait gets what room is left, and no new node. An exception that
-    belongs to a pool or a workload is noted in *failures*, and the rest is assigned again without it. Without
+    Served first: workloads by priority and age, then floors, standby nodes, headroom, buffers. So a budget that cannot
+    serve all drops expected work first. Work that may still wait gets what room is left, and no new node. An exception
+    that belongs to a pool or a workload is noted in *failures*, and the rest is assigned again without it. Without
     *failures*, or where it belongs to neither, it is raised.
     """
     if failures is None:
@@ -135,12 +140,13 @@ def _assign(facts: Facts, policy: Policy, aside: Mapping[str, Failure], left_out
     tallies, misfits = _served(facts, policy, waiting, allowance, aside, left_out)
     served = {pool: tally for pool, tally in tallies.items() if pool not in aside}
     for tally in served.values():
-        _hold_floor(tally, allowance)
+        hold_floor(tally, allowance)
     out = refused(waiting, served, facts, left_out.pairs)
     for tally in served.values():
         if tally.pool.id not in out.pools:
-            _keep_standby(tally, allowance)
+            keep_standby(tally, allowance)
     headroom = keep_warm(served, facts, policy, allowance, out)
+    buffers = keep_buffers(served, facts, allowance, out, left_out.pairs) if facts.buffers else ()
     patient = tuple(_without_room(patient, served, left_out.pairs, allowance))
     empties = movable(served.values(), facts.at)
     # Work that is moved or evicted while a hold lasts could not start again.
@@ -155,7 +161,7 @@ def _assign(facts: Facts, policy: Policy, aside: Mapping[str, Failure], left_out
     if buys_at is not None:
         wanted = {pool: replace(each, buys_at=buys_at) for pool, each in wanted.items()}
     patient += tuple(deadlines.patient(deferred(facts), gated=True))
-    return Assignment(pools=wanted, misfits=misfits, patient=patient, budgets=budgets)
+    return Assignment(pools=wanted, misfits=misfits, patient=patient, budgets=budgets, buffers=buffers)
 
 
 def _without_room(
@@ -170,7 +176,7 @@ def _without_room(
         assert matching is not None
         first = work.workload.pods[0]
         fitting = [x for x in matching.fitting(first) if all(x in matching.fitting(p) for p in work.workload.pods)]
-        if not any(_try_gang(work.workload, tally, allowance, most=0, begin=True) for tally in fitting):
+        if not any(try_gang(work.workload, tally, allowance, most=0, begin=True) for tally in fitting):
             yield work
 
 
@@ -281,28 +287,19 @@ def _serve(workload: Workload, matching: Matching, allowance: Allowance, unserve
     common = [x for x in fitting[0] if all(x in found for found in others)] if others else fitting[0]
     if missing := missing_pods(workload):
         lacks = f"gang {workload.key} lacks {some(missing, 'pod')} of {workload.least}; no node helps until they exist"
-        _leave_waiting(workload, fitting[0][0], "gang_is_complete", lacks)
+        leave_waiting(workload, fitting[0][0], "gang_is_complete", lacks)
         unserved.add(workload.key)
     elif not workload.gang and first.gang in unserved:
         detail = f"pod {workload.key} is beyond the minimum of gang {first.gang}, which has no room yet"
-        _leave_waiting(workload, common[0], "gangs_whole", detail)
+        leave_waiting(workload, common[0], "gangs_whole", detail)
     elif not workload.gang:
         _place_pod(workload, matching, common, allowance)
     elif common:
-        if not _place_gang(workload, common, matching, allowance):
+        if not place_gang(workload, common, matching, allowance):
             unserved.add(workload.key)
-    elif not _place_parts(workload, fitting, matching, allowance):
+    elif not place_parts(workload, fitting, matching, allowance):
         unserved.add(workload.key)
     return []
-
-
-def _leave_waiting(
-    workload: Workload, tally: Tally, rule: str, detail: str, *, uncovered: bool = False, met: str = ""
-) -> None:
-    """Record in *tally* that *workload* got no room, and why: *uncovered* by a budget, or for another reason."""
-    tally.waiting_gpus += workload.gpus
-    mine = workload if uncovered else None
-    tally.held.append(HeldWorkload(workload=workload.key, rule=rule, detail=detail, uncovered=mine, met=met))
 
 
 def _place_pod(workload: Workload, matching: Matching, fitting: Sequence[Tally], allowance: Allowance) -> None:
@@ -355,147 +352,6 @@ def _where_to_buy(fitting: Sequence[Tally], allowance: Allowance, workload: Work
     return cheapest, allowance.passes(cheapest, 1, workload)
 
 
-def _place_gang(workload: Workload, fitting: Sequence[Tally], matching: Matching, allowance: Allowance) -> bool:
-    """Put all pods of a gang into one pool, or none at all; return whether it was placed."""
-    kind, gpus = gang_kind(workload), workload.gpus
-    for tally in fitting:
-        if tally.free >= gpus and tally.too_small.get(kind) != tally.rooms:
-            if _try_gang(workload, tally, allowance, most=0):
-                return True
-            tally.too_small[kind] = tally.rooms  # room only shrinks, so the next gang like it need not try
-    ordered = matching.gang_order(workload, fitting)
-    coming = (tally for tally in ordered if tally.shelves[COMING])
-    if any(_try_gang(workload, tally, allowance, most=0, begin=True) for tally in coming):
-        return True
-    ready_first = sorted(_by_new_nodes(workload, ordered), key=lambda x: x.blocked or x.full)
-    if any(_try_gang(workload, tally, allowance, begin=True) for tally in ready_first):
-        return True
-    tally = next((x for x in ordered if not x.blocked), ordered[0])
-    trial = [b.copy() for b in tally.roomy()]
-    begun = len(trial)
-    _fill(trial, workload.pods, tally)
-    opened = len(trial) - begun
-    passed = allowance.passes(tally, opened, workload)
-    met = RULES[min(passed, len(RULES) - 1)]
-    leaves = f"{met} leaves fewer"
-    if passed == len(RULES) and not tally.holds_gang(opened):
-        met, leaves = "", f"Civo has just refused {tally.state.refused} nodes in all for pool {tally.pool.name}"
-    priced = tally.pool.price_usd_per_hour is not None
-    short = allowance.refusing(tally, opened, workload) if priced and passed == 0 else None
-    if short is not None:
-        met, leaves = short.rule, f"{short.rule} leaves fewer ({short.why})"
-    detail = f"gang {workload.key} needs {opened} new nodes at once or none, and {leaves}"
-    _leave_waiting(workload, tally, "gangs_whole", detail, uncovered=short is not None, met=met)
-    return False
-
-
-def _by_new_nodes(workload: Workload, tallies: Sequence[Tally]) -> Sequence[Tally]:
-    """*tallies* by what the gang prefers, then by the cost of the new nodes that it needs beside existing room."""
-    if len(tallies) < 2 or not any(tally.free or tally.shelves[COMING] for tally in tallies):
-        return tallies
-    costs: dict[str, tuple[int, Decimal]] = {}
-    for tally in tallies:
-        trial = [b.copy() for b in (*tally.roomy(), *tally.shelves[COMING])]
-        there = len(trial)
-        _fill(trial, workload.pods, tally)
-        liked = sum(preference(pod, tally.pool) for pod in workload.pods if pod.preferred)
-        costs[tally.pool.id] = -liked, tally.price * (len(trial) - there)
-    return sorted(tallies, key=lambda x: costs[x.pool.id])
-
-
-def _try_gang(
-    workload: Workload, tally: Tally, allowance: Allowance, most: int | None = None, begin: bool = False
-) -> bool:
-    """Place the whole gang in the pool of *tally* with at most *most* new nodes; False changes nothing.
-
-    A guardrail may still hold some of them. *begin* also fills nodes that are on their way and not yet begun.
-    """
-    coming = tally.shelves[COMING] if begin else []
-    begun = tally.roomy()
-    rooms = [*begun, *coming]
-    trial = [b.copy() for b in rooms]
-    for tried in trial:
-        tried.used = False
-    places = _fill(trial, workload.pods, tally)
-    opened = len(trial) - len(rooms)
-    if most is not None and opened > most:
-        return False
-    if not tally.holds_gang(opened) or (opened and allowance.passes(tally, opened, workload) < len(RULES)):
-        return False
-    tally.admit_gang(opened)
-    tally.free -= sum(room.gpus for room in begun) - sum(tried.gpus for tried in trial[: len(begun)])
-    for room, tried in zip(rooms, trial, strict=False):
-        room.free, room.used = tried.free, room.used or tried.used
-    tally.begin([room for room in coming if room.used])
-    for number, room in enumerate(trial[len(rooms) :]):
-        room.allowed = number < tally.room_left
-        tally.add(room)
-    if opened:
-        allowance.open(tally, "demand", opened, workload, passed=len(RULES))
-    found = [*rooms, *trial[len(rooms) :]]
-    tally.give(Given(workload=workload, rooms=tuple(found[place] for place in places)), asks=opened > 0)
-    return True
-
-
-def _place_parts(
-    workload: Workload, fitting: Sequence[Sequence[Tally]], matching: Matching, allowance: Allowance
-) -> bool:
-    """Place a gang whose pods fit different pools: each part whole in one pool, and all parts or none. Return whether
-    it was placed."""
-    parts: dict[tuple[str, ...], list[Pod]] = {}
-    pools: dict[tuple[str, ...], Sequence[Tally]] = {}
-    for pod, found in zip(workload.pods, fitting, strict=True):
-        key = tuple(x.pool.id for x in found)
-        parts.setdefault(key, []).append(pod)
-        pools[key] = found
-    tallies = {x.pool.id: x for found in fitting for x in found}
-    before = {pool: tally.mark() for pool, tally in tallies.items()}
-    shared = allowance.mark()
-    for key, pods in parts.items():
-        part = replace(workload, pods=tuple(pods))
-        ordered = sorted(matching.gang_order(part, pools[key]), key=lambda x: x.blocked or x.full)
-        if not any(_try_gang(part, tally, allowance, begin=True) for tally in ordered):
-            for pool, tally in tallies.items():
-                tally.return_to(before[pool])
-            allowance.return_to(shared)
-            detail = f"the parts of gang {workload.key} fit different pools, and not all of those have room for it"
-            _leave_waiting(workload, ordered[0], "gangs_whole", detail)
-            return False
-    return True
-
-
-def _fill(bins: list[Bin], pods: Sequence[Pod], tally: Tally) -> list[int]:
-    """Pack *pods* into *bins*, opening new ones at the end; return each pod's index in *bins*."""
-    places: list[int] = []
-    begin: dict[Requests, int] = {}  # room only shrinks, so a bin that holds no pod of a kind never will
-    for pod in pods:
-        asks, kind = pod.asks, requests_of(pod)
-        place = begin.get(kind, 0)
-        while place < len(bins) and not take(bins[place].free, asks):
-            place += 1
-        begin[kind] = place
-        if place == len(bins):
-            bins.append(tally.new_bin())
-            take(bins[place].free, asks)
-        bins[place].used = True
-        places.append(place)
-    return places
-
-
-def _hold_floor(tally: Tally, allowance: Allowance) -> None:
-    """Open nodes up to the floor, each checked by itself; nodes that the checks leave out do not count."""
-    for _ in range(tally.bounds.min_nodes - tally.state.required - tally.within[-1]):
-        allowance.open(tally, "floor")
-        tally.add(Bin(pool=tally.pool.id, instance=None, free=dict(tally.offer)))
-
-
-def _keep_standby(tally: Tally, allowance: Allowance) -> None:
-    busy = {n.instance for n in tally.state.nodes if n.busy}
-    spare = len([b for b in tally.bins if not b.used and b.instance not in busy])
-    for _ in range(tally.bounds.standby_nodes - spare):
-        allowance.open(tally, "standby")
-
-
 def _wanted(
     tally: Tally, budgets: Budgets, empties: frozenset[str], unreturning: frozenset[str], headroom: Headroom | None
 ) -> Wanted:
@@ -507,12 +363,15 @@ def _wanted(
         for_floor=tally.counts["floor"],
         for_standby=tally.counts["standby"],
         for_headroom=tally.counts["headroom"],
+        for_buffer=tally.counts["buffer"],
         headroom=headroom,
         within_budget=tally.within[0],
         within_maximum=tally.within[1],
         within_limits=tally.within[2],
         within_stock=None if tally.gang_room is None else tally.room,
-        needed=frozenset(b.instance for b in tally.bins if b.used and b.instance is not None),
+        needed=frozenset(b.instance for b in tally.bins if b.used and b.instance is not None) - tally.warm.keys(),
+        warm=dict(tally.warm),
+        buffers=tuple(tally.buffers),
         asking=tuple(tally.asking),
         waiting_gpus=tally.waiting_gpus,
         settled=tuple(workload.key for workload in tally.settled),

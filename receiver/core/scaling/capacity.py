@@ -33,6 +33,7 @@ Requests = tuple[tuple[str, int], ...]
 # begun, in the order of buying. So the same pods fill the nodes that were bought for them: if every coming node were
 # open from the start, a pod that fits many pools would take the room of one that fits few.
 USABLE, OPENED, COMING, NOT_ALLOWED = range(4)
+SOURCES = ("demand", "floor", "standby", "headroom", "buffer")  # what new nodes are for, first served first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +97,7 @@ class Tally:
     shelves: tuple[list[Bin], ...] = ([], [], [], [])  # the bins by shelf: see USABLE
     too_small: dict[tuple[Requests, ...], int] = field(default_factory=dict)
     reached: dict[tuple[int, Requests], int] = field(default_factory=dict)
-    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(("demand", "floor", "standby", "headroom"), 0))
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SOURCES, 0))
     within: list[int] = field(default_factory=lambda: [0, 0, 0])  # budget, maximum, limits
     asking: list[Workload] = field(default_factory=list)
     settled: list[Workload] = field(default_factory=list)  # of a gang in several pools: its part here
@@ -108,6 +109,8 @@ class Tally:
     waiting_gpus: int = 0
     free: int = 0  # GPUs in the bins that may be used
     graces: tuple[Grace, ...] = ()
+    warm: dict[str, str] = field(default_factory=dict)  # instances kept for a buffer alone, with its key
+    buffers: dict[str, None] = field(default_factory=dict)  # the buffers that new nodes are for
 
     def __post_init__(self) -> None:
         self.shelves = ([], [], [], [])
@@ -213,6 +216,10 @@ class Tally:
     def new_bin(self) -> Bin:
         """A node that is not there yet, for work that is put into it at once."""
         return Bin(pool=self.pool.id, instance=None, free=dict(self.offer), used=True, bought=True)
+
+    def empty_bin(self) -> Bin:
+        """A node that is not there yet, and that no work asks for."""
+        return Bin(pool=self.pool.id, instance=None, free=dict(self.offer))
 
 
 SHORT_LOSS = timedelta(minutes=3)
@@ -403,6 +410,20 @@ class Allowance:
                 tally.uncovered[refusal.view.key] = refusal
             if workload is not None:
                 tally.refused.setdefault(workload.key, refusal)
+
+
+def hold_floor(tally: Tally, allowance: Allowance) -> None:
+    """Open nodes up to the floor, each checked by itself; nodes that the checks leave out do not count."""
+    for _ in range(tally.bounds.min_nodes - tally.state.required - tally.within[-1]):
+        allowance.open(tally, "floor")
+        tally.add(tally.empty_bin())
+
+
+def keep_standby(tally: Tally, allowance: Allowance) -> None:
+    busy = {n.instance for n in tally.state.nodes if n.busy}
+    spare = len([b for b in tally.bins if not b.used and b.instance not in busy])
+    for _ in range(tally.bounds.standby_nodes - spare):
+        allowance.open(tally, "standby")
 
 
 def grows_unasked(

@@ -214,6 +214,7 @@ def _sources_of_size(case: Case, removable_now: Removable) -> list[Reason]:
         "floor": wanted.for_floor * spare_wanted,
         "standby": wanted.for_standby * spare_wanted,
         "headroom": wanted.for_headroom * spare_wanted,
+        "buffer": wanted.for_buffer * spare_wanted,
     }
     for rule, count in asked.items():
         if count > 0:

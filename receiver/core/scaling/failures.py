@@ -13,7 +13,7 @@ from traceback import walk_tb
 from receiver.core.model.model import Facts, PoolState
 from receiver.core.model.pods import Pod, Workload, owner_of
 from receiver.core.model.policy import Pool
-from receiver.core.scaling import filling
+from receiver.core.scaling import buffers, filling
 from receiver.core.scaling.capacity import Tally
 
 
@@ -56,19 +56,25 @@ class LeftOut:
 
     owners: set[str] = field(default_factory=set)
     pairs: set[tuple[str, str]] = field(default_factory=set)
+    buffers: bool = True  # whether buffers are kept; a bug there must not hold up waiting work
     rearranges: bool = True  # whether work moves between rooms to save nodes; a bug there costs a node at most
 
     def __bool__(self) -> bool:
-        return bool(self.owners)
+        return bool(self.owners) or not self.buffers
 
     def of(self, facts: Facts) -> Facts:
-        return replace(facts, waiting=tuple(p for p in facts.waiting if owner_of(p) not in self.owners))
+        waiting = tuple(p for p in facts.waiting if owner_of(p) not in self.owners)
+        return replace(facts, waiting=waiting, buffers=facts.buffers if self.buffers else ())
 
     def learn(self, error: Exception, failures: Failures) -> None:
         """Leave out what *error* came from; raise it again where that is unknown or was left out already. An owner and
         a pool that failed together are kept apart and both go on: it does not matter which of them is at fault."""
-        frames = walk_tb(error.__traceback__)
-        if self.rearranges and any(f.f_code.co_filename == filling.__file__ for f, _ in frames):
+        files = {frame.f_code.co_filename for frame, _ in walk_tb(error.__traceback__)}
+        if self.buffers and buffers.__file__ in files:
+            self.buffers = False
+            failures.note(Failure(part="assign", error=error))
+            return
+        if self.rearranges and filling.__file__ in files:
             self.rearranges = False
             failures.note(Failure(part="assign", error=error))
             return

@@ -310,12 +310,12 @@ def keep_warm(
     return found
 
 
-def _may_open(tally: Tally, facts: Facts, allowance: Allowance, out: RefusedWork) -> bool:
+def may_open(tally: Tally, facts: Facts, allowance: Allowance, out: RefusedWork) -> bool:
     """True if another node may be opened: no rule holds it, no refused work could start on it, and it does not make
     other growth need an approval."""
     if tally.blocked or tally.pool.id in out.pools or allowance.passes(tally, 1) < len(RULES):
         return False
-    if tally.within[-1] == tally.counts["headroom"]:
+    if tally.within[-1] == tally.counts["headroom"] + tally.counts["buffer"]:
         return True
     target = tally.state.required + tally.within[-1] + 1
     return grows_unasked(target, tally.pool, tally.state, tally.bounds, facts.questions, facts.at) == target
@@ -333,7 +333,7 @@ def _open(
     per_node = tally.pool.gpus_per_node
     if free * 100 < ENOUGH_PERCENT * gpus:
         for _ in range(-(-(gpus - free) // per_node)):
-            if not _may_open(tally, facts, allowance, out):
+            if not may_open(tally, facts, allowance, out):
                 break
             allowance.open(tally, "headroom")
             free += per_node

@@ -101,7 +101,7 @@ class Admissions:
     Those whose time has come always may. The others may once room is free that is paid for anyway: beside what urgent
     work asked for lately and what the pool keeps ready, on nodes no wider than they need, or on nodes whose work goes
     on. While urgent work waits for a pool, none of its room is given away. *waiting_gpus* is what waits, by pool id;
-    the instances *going* are about to be removed.
+    the instances *going* are about to be removed. *buffered_gpus* hold chunks of CapacityBuffers.
     """
 
     def __init__(
@@ -111,6 +111,7 @@ class Admissions:
         waiting_gpus: Mapping[str, int],
         going: Collection[str],
         survival: Survival,
+        buffered_gpus: int = 0,
     ) -> None:
         self._facts, self._policy, self._survival = facts, policy, survival
         self._rooms = [
@@ -121,7 +122,7 @@ class Admissions:
             if takes_pods(node) and node.instance not in going
         ]
         self._rooms.sort(key=lambda room: (room.soft, room.node.created_at, room.node.name))
-        self._kept = self._to_keep()
+        self._kept = self._to_keep() + buffered_gpus
         self._chances: dict[str, float] = {}
 
     def admit(self) -> tuple[tuple[Pod, ...], datetime | None]:

@@ -103,7 +103,7 @@ def is_eligible(node: Node, case: Case) -> bool:
 
 
 def is_idle_and_free(node: Node, case: Case) -> bool:
-    """True when nothing but time keeps *node*: it is usable, idle, eligible, and no waiting work needs it."""
+    """True when nothing but time keeps *node*: it is usable, idle, eligible, and no waiting work or buffer needs it."""
     return (
         node.stage is Stage.USABLE
         and not node.busy
@@ -111,6 +111,7 @@ def is_idle_and_free(node: Node, case: Case) -> bool:
         and node.unknown_since is None
         and not is_kept(node, case)
         and node.instance not in case.wanted.needed
+        and (case.wanted.stopped or node.instance not in case.wanted.warm)
         and is_eligible(node, case)
     )
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar
 
+from receiver.core.model.pods import Buffer
 from receiver.replay.world.activity import Gpus
 from receiver.replay.world.cloud import SimulatedCloud, WorldBooks
 from receiver.replay.world.cluster import Agenda, ClusterObjects, Dice, Journal
@@ -44,6 +45,8 @@ class World:
         self.faults = faults = new_faults()
         self.quotas: dict[str, HoldQuota] = {}
         self.cluster_queues: dict[str, ClusterQueue] = {}
+        self.buffers: tuple[Buffer, ...] = ()
+        self.buffer_messages: dict[str, str] = {}  # what was written into the status of each
         timings = config.timings
         self._agenda = agenda = Agenda(start)
         self._journal = Journal(config.journal_limit)

@@ -26,7 +26,9 @@ def admit_deferred_work(work: StepContext) -> datetime | None:
     shrinking = (d for d in work.decisions.values() if d.change is Change.SHRINK)
     going = frozenset(i for d in shrinking for i in d.candidates[: d.present - d.target])
     survival = Survival.of(work.store.lasted(LAST_WORKLOADS))
-    pods, next_at = Admissions(facts, work.policy, waiting, going, survival).admit()
+    sizes = {buffer.key: buffer.pod.gpus for buffer in facts.buffers if buffer.pod is not None}
+    buffered = sum(sizes.get(buffer.key, 0) * buffer.ready for buffer in work.assignment.buffers)
+    pods, next_at = Admissions(facts, work.policy, waiting, going, survival, buffered).admit()
     for pod in pods[:MOST_AT_ONCE]:
         try:
             work.hands.ready()

@@ -11,8 +11,9 @@ PODS = "/api/v1/pods"
 
 
 def a_cluster_at(url: str, *, read_timeout: float = 2.0, **options: Any) -> KubernetesCluster:
-    """Return the adapter under test, pointed at *url*; *options* go to its constructor."""
+    """Return the adapter under test, pointed at *url*; *options* go to its constructor. It reads no CapacityBuffers."""
     configuration = client.Configuration(host=url.rstrip("/"))
+    options = {"capacity_buffers": False, **options}
     return KubernetesCluster(configuration, timeouts=(1.0, read_timeout), **options)
 
 

@@ -1,0 +1,312 @@
+"""CapacityBuffers (``autoscaling.x-k8s.io``): what each asks for, and the status that Cluster Autoscaler would write.
+
+The rules are those of kubernetes-sigs/cluster-autoscaler at 33c3f97bf: ``pkg/capacitybuffer/translators`` (pod
+template, scalable, replicas), ``common/common.go`` (conditions), ``controller/resourcequotas.go``, and
+``pkg/processors/capacitybuffer/pod_list_processor.go`` (Provisioning). What differs is in docs/decisions/0063.
+Buffers without GPUs, or with another strategy, are left to others.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import ROUND_CEILING
+from typing import Any
+
+from receiver.adapters.kubernetes import api
+from receiver.adapters.kubernetes.api import Json, entries, key_of, section, text, versioned, words
+from receiver.adapters.kubernetes.nodes import MOST_BYTES, bounded
+from receiver.adapters.kubernetes.pods import SeenPod, effective, requirement_from
+from receiver.adapters.kubernetes.queues import MOST_OF_ONE, announced_pod
+from receiver.adapters.kubernetes.reflector import Lists, ResourceKind
+from receiver.core.model.pods import CPU, MEMORY, Buffer, Pod
+from receiver.core.scaling.demand import meets
+from receiver.ports import Clock, Did, Receipt, TryLater, WontWork
+
+KIND = ResourceKind("autoscaling.x-k8s.io", "capacitybuffers", ("v1beta1", "v1alpha1"))
+ACTIVE = "buffer.x-k8s.io/active-capacity"
+READY, LIMITED, PROVISIONING = "ReadyForProvisioning", "LimitedByQuotas", "Provisioning"
+NOT_READY = "CapacityBuffer is not ready for provisioning"
+SCALABLES = {  # by API group and kind: resource, path, and the field with the number of pods
+    ("apps", "Deployment"): ("deployments", api.DEPLOYMENTS, "replicas"),
+    ("apps", "ReplicaSet"): ("replicasets", api.REPLICA_SETS, "replicas"),
+    ("apps", "StatefulSet"): ("statefulsets", api.STATEFUL_SETS, "replicas"),
+    ("core", "ReplicationController"): ("replicationcontrollers", api.CONTROLLERS, "replicas"),
+    ("batch", "Job"): ("jobs", api.JOBS, "parallelism"),
+}
+WITHOUT = "CapacityBuffers keep no nodes"
+WITHOUT_QUOTAS = "ResourceQuotas do not limit CapacityBuffers"
+
+
+class UnreadyError(Exception):
+    """Why a buffer cannot be provisioned, in Cluster Autoscaler's words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """What a buffer refers to: the pod template of one chunk, the *pods* of the scalable, the template's *named*
+    status fields."""
+
+    template: Json
+    pods: int | None = None
+    named: Mapping[str, Any]
+
+    def requests(self) -> dict[str, int]:
+        """Everything that one chunk requests, in thousandths of its unit."""
+        return {name: n for name, n in effective(section(self.template, "spec"), thousandths).items() if n > 0}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Translated:
+    """One CapacityBuffer *raw*, as the core sees it, its *status* without the condition Provisioning, and what a ready
+    one refers to."""
+
+    raw: Json
+    buffer: Buffer
+    status: Mapping[str, Any]
+    chunk: Chunk | None
+
+
+class Buffers:
+    """The CapacityBuffers of the cluster. What was read last counts while the API server cannot tell: otherwise idle
+    nodes that a buffer keeps would go."""
+
+    def __init__(self, lists: Lists, clock: Clock) -> None:
+        self._lists, self._clock = lists, clock
+        self._last: dict[str, Translated] = {}
+
+    def read(self, seen: Sequence[SeenPod]) -> tuple[Buffer, ...]:
+        """Return the buffers for GPUs, the oldest first; none where the CRD is not installed or we may not list it.
+        *seen* are the living pods. Never raises."""
+        try:
+            self._last = {t.buffer.key: t for t in self._translated(seen)}
+        except TryLater as error:
+            self._lists.remarks.warn("CapacityBuffers not read", f"{error}; those read last count")
+        return tuple(t.buffer for t in self._last.values())
+
+    def report(self, key: str, message: str) -> Receipt:
+        """Write the status of the buffer *key* that was read last, if it differs; *message* is that of Provisioning."""
+        found = self._last.get(key)
+        if found is None:
+            return Receipt(did=Did.DIFFERS, sentence=f"there is no CapacityBuffer {key}")
+        before = section(found.raw, "status")
+        wanted = {**found.status, "conditions": self._conditions(found, message)}
+        if all(before.get(name) == value for name, value in wanted.items()):
+            return Receipt(did=Did.ALREADY, sentence=f"CapacityBuffer {key} says so already")
+        namespace, _, name = key.partition("/")
+        body = {"metadata": versioned(found.raw), "status": wanted}
+        self._lists.patch_status(KIND, namespace, name, body)
+        return Receipt(did=Did.DONE, sentence=f"wrote the status of CapacityBuffer {key}")
+
+    def _conditions(self, found: Translated, message: str) -> list[dict[str, Any]]:
+        """Return all conditions, as ``meta.SetStatusCondition`` leaves them: a time changes with its status alone."""
+        provisioning = condition(PROVISIONING, "FakePodsInjected", message)
+        if found.buffer.pod is None:
+            provisioning = condition(PROVISIONING, "NotReadyForProvisioning", NOT_READY, status="False")
+        elif not found.buffer.replicas:
+            provisioning = condition(PROVISIONING, "BufferIsEmpty", "CapacityBuffer has zero replicas", status="False")
+        now = f"{self._clock.now():%Y-%m-%dT%H:%M:%SZ}"
+        kept: dict[str, Any] = {text(c, "type"): dict(c) for c in entries(section(found.raw, "status"), "conditions")}
+        for wanted in (*found.status["conditions"], provisioning):
+            before = kept.get(wanted["type"], {})
+            since = before.get("lastTransitionTime") if before.get("status") == wanted["status"] else None
+            kept[wanted["type"]] = {"lastTransitionTime": since or now, **wanted}
+        return list(kept.values())
+
+    def _translated(self, seen: Sequence[SeenPod]) -> list[Translated]:
+        raws = [
+            raw
+            for raw in self._lists.if_allowed(KIND, WITHOUT) or ()
+            if section(raw, "spec").get("provisioningStrategy") in (None, "", ACTIVE)
+            and not section(raw, "metadata").get("deletionTimestamp")
+            and (section(raw, "spec").get("podTemplateRef") or section(raw, "spec").get("scalableRef"))
+        ]
+        raws.sort(key=lambda raw: (text(section(raw, "metadata"), "creationTimestamp"), key_of(raw)))
+        found = [t for raw in raws if (t := self._translate(raw, seen)) is not None]
+        ready = {t.buffer.key: t for t in found if t.buffer.pod is not None}
+        if ready and (quotas := self._quotas()) is not None:
+            ready = {t.buffer.key: t for t in limited(ready.values(), quotas)}
+        return [ready.get(t.buffer.key, t) for t in found]
+
+    def _quotas(self) -> list[Json] | None:
+        try:
+            return self._lists.every("resourcequotas", api.QUOTAS)
+        except WontWork as error:
+            self._lists.remarks.warn("ResourceQuotas not read", f"{error}; {WITHOUT_QUOTAS}")
+            return None
+
+    def _translate(self, raw: Json, seen: Sequence[SeenPod]) -> Translated | None:
+        """Return what *raw* asks for and its status; None for one whose chunks have no GPUs."""
+        key, named = key_of(raw), dict[str, Any](podTemplateRef=None, podTemplateGeneration=None)
+        pod: Pod | None = None
+        chunk: Chunk | None = None
+        replicas, problem = None, ""
+        try:
+            chunk = self._chunk(raw, seen)
+            pod = announced_pod(raw, chunk.template, priority=0)
+            if pod is None:
+                return None
+            named = dict(chunk.named)
+            replicas = replicas_of(section(raw, "spec"), chunk)
+        except UnreadyError as error:
+            problem = f"Buffer not ready for provisioning: {error}"
+        except (TryLater, ValueError, ArithmeticError) as error:
+            if isinstance(error, TryLater) and error.code != "malformed":
+                raise
+            problem = f"Buffer not ready for provisioning: {error}"
+        ready = condition(READY, "AttributesSetSuccessfully", "ready")
+        if problem:
+            pod, ready = None, condition(READY, "error", problem, status="False")
+        strategy = section(raw, "spec").get("provisioningStrategy") or ACTIVE
+        status = {**named, "replicas": replicas, "provisioningStrategy": strategy, "conditions": [ready]}
+        if pod is not None:
+            pod = replace(pod, name=f"capacity-buffer-{pod.name}")
+        buffer = Buffer(key=key, pod=pod, replicas=min(replicas or 0, MOST_OF_ONE), problem=problem)
+        return Translated(raw=raw, buffer=buffer, status=status, chunk=chunk)
+
+    def _chunk(self, raw: Json, seen: Sequence[SeenPod]) -> Chunk:
+        """Return what *raw* refers to. Of a scalable with pods the newest counts, as it was admitted. Raises
+        UnreadyError."""
+        namespace, spec = text(section(raw, "metadata"), "namespace"), section(raw, "spec")
+        if spec.get("podTemplateRef"):
+            name = text(section(spec, "podTemplateRef"), "name")
+            found = self._one("podtemplates", api.POD_TEMPLATES, namespace, name)
+            if found is None:
+                raise UnreadyError(f'capacity buffer client can\'t get pod template: podtemplates "{name}" not found')
+            generation = section(found, "metadata").get("generation") or 0
+            named = {"podTemplateRef": {"name": name}, "podTemplateGeneration": generation}
+            return Chunk(template=section(found, "template"), named=named)
+        reference = section(spec, "scalableRef")
+        group, kind, name = (text(reference, field) for field in ("apiGroup", "kind", "name"))
+        if (group or "core", kind) not in SCALABLES:
+            unsupported = f"kind {group}/{kind} is not supported to use pod template"
+            raise UnreadyError(f"failed to resolve scalable object: {unsupported}")
+        resource, path, field = SCALABLES[group or "core", kind]
+        found = self._one(resource, path, namespace, name)
+        if found is None:
+            full = f"{resource}.{group}" if group not in ("", "core") else resource
+            raise UnreadyError(f'failed to resolve scalable object: {full} "{name}" not found')
+        named = dict[str, Any](podTemplateRef=None, podTemplateGeneration=None)
+        pods = [p for p in seen if p.namespace == namespace and selects(section(found, "spec"), p.labels)]
+        if pods and field == "replicas":
+            newest = max(pods, key=lambda p: text(p.metadata, "creationTimestamp"))
+            template = {"metadata": newest.metadata, "spec": newest.spec}
+            return Chunk(template=template, pods=_whole(section(found, "status").get(field, 0)), named=named)
+        spec = section(found, "spec")
+        return Chunk(template=section(spec, "template"), pods=_whole(spec.get(field)), named=named)
+
+    def _one(self, resource: str, path: str, namespace: str, name: str) -> Json | None:
+        try:
+            every = self._lists.every(resource, path, view=_trimmed)
+        except WontWork as error:
+            raise UnreadyError(str(error)) from error
+        return next((one for one in every if key_of(one) == f"{namespace}/{name}"), None)
+
+
+def _trimmed(raw: Json) -> Json:
+    """Return what is read of a template or scalable: a cluster may have thousands."""
+    metadata, spec = section(raw, "metadata"), section(raw, "spec")
+    return {
+        "metadata": {name: metadata.get(name) for name in ("namespace", "name", "generation")},
+        "spec": {name: spec.get(name) for name in ("replicas", "parallelism", "selector", "template")},
+        "status": {"replicas": section(raw, "status").get("replicas") or 0},
+        "template": raw.get("template"),
+    }
+
+
+def selects(spec: Json, labels: Mapping[str, str]) -> bool:
+    """True when the selector in a scalable's *spec* selects pods with *labels*; an empty one selects none here."""
+    selector = section(spec, "selector")
+    expressions = [requirement_from(e) for e in entries(selector, "matchExpressions")]
+    equal = words(selector, "matchLabels")
+    if not expressions and not equal:
+        equal = {k: v for k, v in words(spec, "selector").items() if k not in ("matchLabels", "matchExpressions")}
+    every = equal.items() <= labels.items() and all(meets(labels, e) for e in expressions)
+    return bool(equal or expressions) and every
+
+
+def condition(kind: str, reason: str, message: str, *, status: str = "True", **more: Any) -> dict[str, Any]:
+    return {"type": kind, "status": status, "reason": reason, "message": message, **more}
+
+
+def thousandths(quantities: Json) -> dict[str, int]:
+    """Return *quantities* in thousandths of their unit, rounded up."""
+    found = {name: bounded(value, MOST_BYTES) * 1000 for name, value in quantities.items()}
+    return {name: int(n.to_integral_value(ROUND_CEILING)) for name, n in found.items()}
+
+
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def replicas_of(spec: Json, chunk: Chunk) -> int:
+    """Return how many chunks a buffer of *spec* wants: the larger of replicas and percentage, as far as its limits go.
+    Raises UnreadyError."""
+    wanted: list[int] = []
+    if (replicas := _whole(spec.get("replicas"))) is not None:
+        wanted.append(max(0, replicas))
+    if (percentage := _whole(spec.get("percentage"))) is not None and chunk.pods is not None:
+        wanted.append(-(-max(0, percentage) * max(0, chunk.pods) // 100))
+    told = "couldn't get number of replicas for buffer: "
+    if spec.get("limits") is not None:
+        limits, requests = thousandths(section(spec, "limits")), chunk.requests()
+        fitting = [limits[name] // n for name, n in requests.items() if name in limits]
+        if not fitting:
+            raise UnreadyError(f"{told}resources in configured limits not found in the pod template")
+        return min(max(wanted, default=fitting[0]), *fitting)
+    if not wanted:
+        raise UnreadyError(f"{told}replicas, percentage and limits are not defined")
+    return max(wanted)
+
+
+def limited(ready: Iterable[Translated], quotas: Sequence[Json]) -> list[Translated]:
+    """Return *ready* with what the ResourceQuotas of their namespaces leave, and the condition LimitedByQuotas. Of two
+    buffers the older one uses a quota up first."""
+    taken = Counter[tuple[str, str]]()  # of each quota and resource, by the buffers before
+    return [_limited(one, quotas, taken) for one in ready]
+
+
+def _limited(one: Translated, quotas: Sequence[Json], taken: Counter[tuple[str, str]]) -> Translated:
+    assert one.chunk is not None
+    requests = one.chunk.requests()
+    requests |= {f"requests.{name}": n for name, n in requests.items()}
+    namespace, asked = one.buffer.key.partition("/")[0], one.status["replicas"]
+    mine = {key_of(q): q for q in quotas if section(q, "metadata").get("namespace") == namespace}
+    rooms: dict[str, int] = {}
+    for key, quota in mine.items():
+        hard, used = (thousandths(section(section(quota, "status"), name)) for name in ("hard", "used"))
+        if _covers(section(quota, "spec"), one.chunk):
+            left = {name: n - used.get(name, 0) - taken[key, name] for name, n in hard.items() if name in requests}
+            rooms[key] = min((max(0, n) // requests[name] for name, n in left.items()), default=asked)
+    allowed = min([asked, *rooms.values()])
+    for key in rooms:
+        taken.update({(key, name): allowed * n for name, n in requests.items()})
+    full = ", ".join(sorted(key.partition("/")[2] for key, room in rooms.items() if room < asked))
+    generation = section(one.raw, "metadata").get("generation")
+    said = condition(
+        LIMITED,
+        "ResourceQuotasAllocated",
+        f"Buffer replicas limited from {asked} to {allowed} due to quotas: {full}" if full else "",
+        status="True" if full else "False",
+        **({"observedGeneration": generation} if generation else {}),
+    )
+    status = {**one.status, "replicas": allowed, "conditions": [*one.status["conditions"], said]}
+    return replace(one, status=status, buffer=replace(one.buffer, replicas=min(allowed, one.buffer.replicas)))
+
+
+def _covers(spec: Json, chunk: Chunk) -> bool:
+    """True when a quota of *spec* counts pods like *chunk*."""
+    scopes = spec.get("scopes") if isinstance(spec.get("scopes"), list) else []
+    selectors = [{"scopeName": scope, "operator": "Exists"} for scope in scopes or ()]
+    selectors += [dict(e) for e in entries(section(spec, "scopeSelector"), "matchExpressions")]
+    priority = text(section(chunk.template, "spec"), "priorityClassName")
+    best_effort = not chunk.requests().keys() & {CPU, MEMORY}
+    covered = {"NotTerminating": True, "BestEffort": best_effort, "NotBestEffort": not best_effort}
+    for scope in selectors:
+        name = text(scope, "scopeName")
+        if name == "PriorityClass":
+            wanted = requirement_from({**scope, "key": name})
+            if not meets({name: priority} if priority else {}, wanted):
+                return False
+        elif not covered.get(name, False):
+            return False
+    return True

@@ -1,0 +1,174 @@
+"""CapacityBuffers: room that is kept free beside all demand. They come last, and a budget drops them first."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from decimal import Decimal
+
+from receiver.core.model.model import Facts
+from receiver.core.model.pods import Buffer, Pod, Workload
+from receiver.core.model.policy import Scope
+from receiver.core.model.text import dollars, some
+from receiver.core.money.cost import next_unit_at
+from receiver.core.scaling.capacity import COMING, OPENED, RULES, USABLE, Allowance, Bin, Tally
+from receiver.core.scaling.demand import take
+from receiver.core.scaling.market import Matching, RefusedWork, may_open
+
+NO_MORE = ("the budget does not cover another node", "the pool is at its maximum", "the limits allow no more nodes")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptBuffer:
+    """What is kept of a buffer's chunks: *ready* have room on usable nodes, *coming* on nodes that are on their way or
+    bought now. *usd_per_hour* is the price of the GPUs that they hold, None where a pool has no price. *held* says why
+    the others have no room."""
+
+    key: str
+    chunks: int
+    ready: int = 0
+    coming: int = 0
+    usd_per_hour: Decimal | None = Decimal(0)
+    held: str = ""
+
+    def __str__(self) -> str:
+        there = self.ready + self.coming
+        said = [f"{there} of {some(self.chunks, 'chunk')} {'has' if there == 1 else 'have'} room"]
+        if self.coming:
+            said[0] += f", {self.coming} of them on nodes that are on their way"
+        if there:
+            said.append("a price is missing" if self.usd_per_hour is None else f"{dollars(self.usd_per_hour)} per hour")
+        return "; ".join([*said, *([self.held] if self.held else [])])
+
+
+def keep_buffers(
+    tallies: Mapping[str, Tally],
+    facts: Facts,
+    allowance: Allowance,
+    out: RefusedWork,
+    pairs: Collection[tuple[str, str]] = (),
+) -> tuple[KeptBuffer, ...]:
+    """Give the chunks of each buffer the room that is left, on usable nodes first, and open nodes for the others.
+
+    While a budget holds, or budget or limits refuse nodes of a higher rank, nothing is kept and idle nodes go. No node
+    is opened where refused work (*out*) could start, nor where it would make other growth need an approval. *pairs* as
+    in `Matching`.
+    """
+    buffers = [buffer for buffer in facts.buffers if buffer.pod is not None and buffer.replicas]
+    if not buffers:
+        return ()
+    dropped = _why_dropped(tallies.values(), allowance)
+    # Beyond its maximum a pool keeps no node for a buffer: a ceiling or window takes the idle ones.
+    within = tuple(tally for tally in tallies.values() if tally.state.required <= tally.bounds.max_nodes)
+    for tally in within:
+        _add_spare_nodes(tally)
+    matching = Matching(within, pairs)
+    kept: list[KeptBuffer] = []
+    for buffer in buffers:
+        found = KeptBuffer(key=buffer.key, chunks=buffer.replicas, held=dropped)
+        kept.append(found if dropped else _keep(buffer, found, matching, facts, allowance, out))
+    return tuple(kept)
+
+
+def _why_dropped(tallies: Collection[Tally], allowance: Allowance) -> str:
+    if allowance.budgets.holding:
+        return f"the {allowance.budgets.holding[0].title} is at its {allowance.budgets.holding[0].stage} line"
+    held = [h for tally in tallies for h in tally.held]
+    uncovered = any(scope is not Scope.TEAM for tally in tallies for scope, _ in tally.uncovered)
+    if uncovered or any(h.uncovered is not None for h in held):
+        return "a budget does not cover the nodes that come before it"
+    if any(tally.within[1] > tally.within[2] for tally in tallies) or any(h.met == RULES[2] for h in held):
+        return "limits refuse nodes that come before it"
+    return ""
+
+
+def _rooms(tally: Tally, shelf: int, facts: Facts, allowance: Allowance) -> Sequence[Bin]:
+    """The rooms of *shelf* in the order in which chunks fill them: of usable nodes busy ones, then those paid for
+    longest, so that the node whose paid unit ends first goes."""
+    if shelf != USABLE:
+        return tally.shelves[shelf]
+    nodes = {n.instance: n for n in tally.state.nodes}
+
+    def paid(room: Bin) -> tuple[bool, timedelta]:
+        node = nodes[room.instance or ""]
+        return not node.busy, facts.at - next_unit_at(node.created_at, facts.at, allowance.policy.billing)
+
+    return sorted(tally.shelves[USABLE], key=paid)
+
+
+def _add_spare_nodes(tally: Tally) -> None:
+    """Add the standby and headroom nodes that will be requested: chunks may use them."""
+    requested = tally.within[-1] if tally.room is None else min(tally.within[-1], tally.room)
+    for _ in range(requested - tally.counts["demand"] - tally.counts["floor"]):
+        tally.add(tally.empty_bin())
+
+
+def _keep(
+    buffer: Buffer, kept: KeptBuffer, matching: Matching, facts: Facts, allowance: Allowance, out: RefusedWork
+) -> KeptBuffer:
+    pod = buffer.pod
+    assert pod is not None
+    work = Workload(key=f"CapacityBuffer {buffer.key}", pods=(pod,))
+    fitting = matching.fitting(pod)
+    for shelf in (USABLE, OPENED, COMING):
+        for tally in fitting:
+            for room in _rooms(tally, shelf, facts, allowance):
+                kept = _fill(kept, pod, tally, room)
+    market = matching.market(pod)
+    for _ in range(left := _left(kept)):
+        market.enter(pod)
+    held = ""
+    while _left(kept) and not held:
+        market.leave(pod)
+        held, opened = _where(pod, work, matching, facts, allowance, out)
+        market.enter(pod)
+        if opened is not None:
+            allowance.open(opened, "buffer", workload=work, passed=len(RULES))
+            opened.buffers.setdefault(buffer.key)
+            room = replace(opened.empty_bin(), bought=True)
+            opened.add(room)
+            before, kept = _left(kept), _fill(kept, pod, opened, room)
+            for _ in range(before - _left(kept)):
+                market.leave(pod)
+            left -= before - _left(kept)
+    for _ in range(left):
+        market.leave(pod)
+    return replace(kept, held=held)
+
+
+def _left(kept: KeptBuffer) -> int:
+    return kept.chunks - kept.ready - kept.coming
+
+
+def _fill(kept: KeptBuffer, pod: Pod, tally: Tally, room: Bin) -> KeptBuffer:
+    """Put as many chunks as fit into *room*."""
+    count, left = 0, _left(kept)
+    while count < left and take(room.free, pod.asks):
+        count += 1
+    if not count:
+        return kept
+    if not room.used and room.instance is not None:
+        tally.warm[room.instance] = kept.key
+    room.used = True
+    price, usd = tally.pool.price_usd_per_hour, kept.usd_per_hour
+    if price is None or usd is None:
+        usd = None
+    else:
+        usd += price * pod.gpus * count / tally.pool.gpus_per_node
+    kept = replace(kept, usd_per_hour=usd)
+    return replace(kept, ready=kept.ready + count) if room.usable else replace(kept, coming=kept.coming + count)
+
+
+def _where(
+    pod: Pod, work: Workload, matching: Matching, facts: Facts, allowance: Allowance, out: RefusedWork
+) -> tuple[str, Tally | None]:
+    """The pool for another node, or why there is none."""
+    ordered = matching.market(pod).order(pod)
+    for tally in ordered:
+        if may_open(tally, facts, allowance, out) and allowance.passes(tally, 1, work) == len(RULES):
+            return "", tally
+    if not ordered:
+        why = "; ".join(f"{name}: {reason}" for name, reason in matching.refusals(pod).items())
+        return f"no GPU pool can hold a chunk ({why})", None
+    first = ordered[0]
+    passed = allowance.passes(first, 1, work)
+    return f"{NO_MORE[passed] if passed < len(RULES) else 'growth is held'} (pool {first.pool.name})", None

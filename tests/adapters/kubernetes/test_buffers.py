@@ -1,0 +1,391 @@
+"""CapacityBuffers over the API: what the core gets of each, and the status that is written.
+
+The cases are those of Cluster Autoscaler's own tests (kubernetes-sigs/cluster-autoscaler at 33c3f97bf), with a GPU in
+each pod: ``pkg/capacitybuffer/translators/*_test.go``, ``pkg/capacitybuffer/controller/resourcequotas_test.go``,
+``pkg/processors/capacitybuffer/pod_list_processor_test.go``, ``pkg/test/integration/controllers``.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from pytest_httpserver import HTTPServer
+
+from receiver.adapters.kubernetes.cluster import KubernetesCluster
+from receiver.core.model.pods import Buffer, PodPhase, Toleration
+from receiver.ports import Did
+from tests.adapters.kubernetes.kubernetes_objects import NODES, PODS, a_cluster_at, a_list, a_node, a_pod
+
+GPU = "nvidia.com/gpu"
+BUFFERS = "/apis/autoscaling.x-k8s.io/v1beta1/capacitybuffers"
+TEMPLATES, REPLICA_SETS, QUOTAS = "/api/v1/podtemplates", "/apis/apps/v1/replicasets", "/api/v1/resourcequotas"
+CREATED = "2026-11-20T10:00:00Z"
+ACTIVE = "buffer.x-k8s.io/active-capacity"
+READY = ("ReadyForProvisioning", "True", "AttributesSetSuccessfully", "ready")
+UNLIMITED = ("LimitedByQuotas", "False", "ResourceQuotasAllocated", "")
+INJECTED = ("Provisioning", "True", "FakePodsInjected", "2 of 2 chunks have room")
+EMPTY = ("Provisioning", "False", "BufferIsEmpty", "CapacityBuffer has zero replicas")
+UNREADY = ("Provisioning", "False", "NotReadyForProvisioning", "CapacityBuffer is not ready for provisioning")
+UNCOUNTED = "Buffer not ready for provisioning: couldn't get number of replicas for buffer: "
+GONE = (
+    "Buffer not ready for provisioning: capacity buffer client can't get pod template: "
+    'podtemplates "randomRef" not found'
+)
+NOTHING_SAID = f"{UNCOUNTED}replicas, percentage and limits are not defined"
+
+
+def not_ready(message: str) -> tuple[str, str, str, str]:
+    return ("ReadyForProvisioning", "False", "error", message)
+
+
+def a_buffer(name: str = "warm", template: str | None = "chunk", **changes: Any) -> dict[str, Any]:
+    """A CapacityBuffer; *changes* go to metadata (generation, creationTimestamp), status or spec."""
+    metadata = {"namespace": "ml", "name": name, "uid": f"uid-of-{name}", "creationTimestamp": CREATED}
+    metadata |= {"resourceVersion": "5"}
+    spec: dict[str, Any] = {"provisioningStrategy": ACTIVE}
+    spec |= {"podTemplateRef": {"name": template}} if template else {}
+    for field in ("generation", "creationTimestamp", "deletionTimestamp"):
+        metadata |= {field: changes.pop(field)} if field in changes else {}
+    return {"metadata": metadata, "status": changes.pop("status", {}), "spec": {**spec, **changes}}
+
+
+def a_spec(gpus: int = 1, cpu: str = "100m", memory: str = "4Gi", **spec: Any) -> dict[str, Any]:
+    requests = {"cpu": cpu, "memory": memory, **({GPU: str(gpus)} if gpus else {})}
+    return {"containers": [{"name": "main", "resources": {"requests": requests}}], **spec}
+
+
+def a_template(name: str = "chunk", generation: int = 1, **spec: Any) -> dict[str, Any]:
+    metadata = {"namespace": "ml", "name": name, "generation": generation}
+    return {"metadata": metadata, "template": {"metadata": {"labels": {"team": "vision"}}, "spec": a_spec(**spec)}}
+
+
+def a_replica_set(name: str = "serve", replicas: int = 10) -> dict[str, Any]:
+    spec = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": {"spec": a_spec()}}
+    return {"metadata": {"namespace": "ml", "name": name}, "spec": spec, "status": {"replicas": replicas}}
+
+
+def a_quota(
+    hard: dict[str, str], used: dict[str, str] | None = None, name: str = "quota", **spec: Any
+) -> dict[str, Any]:
+    return {
+        "metadata": {"namespace": "ml", "name": "quota"},
+        "spec": {"hard": hard, **spec},
+        "status": {"hard": hard, "used": used or dict.fromkeys(hard, "0")},
+    }
+
+
+def of_replica_set(**changes: Any) -> dict[str, Any]:
+    reference = {"apiGroup": "apps", "kind": "ReplicaSet", "name": "serve"}
+    return a_buffer(template=None, scalableRef=reference, **changes)
+
+
+@contextmanager
+def serving(
+    httpserver: HTTPServer, *buffers: dict[str, Any], pods: tuple[dict[str, Any], ...] = (), **served: Any
+) -> Iterator[KubernetesCluster]:
+    """The adapter over a cluster with *buffers* and what they refer to; *served* replaces these lists."""
+    lists = {"templates": [a_template()], "replica_sets": [a_replica_set()], "quotas": [], **served}
+    paths = {TEMPLATES: "templates", REPLICA_SETS: "replica_sets", QUOTAS: "quotas"}
+    httpserver.expect_request(NODES).respond_with_json(a_list(a_node()))
+    httpserver.expect_request(PODS).respond_with_json(a_list(*pods))
+    httpserver.expect_request(BUFFERS).respond_with_json(a_list(*buffers))
+    for path, name in paths.items():
+        if lists[name] is not None:
+            httpserver.expect_request(path).respond_with_json(a_list(*lists[name]))
+    httpserver.expect_request(re.compile("^/apis/.*/status$"), method="PATCH").respond_with_json({})
+    httpserver.expect_request(re.compile("^/apis?/")).respond_with_json(
+        {"message": "no"}, status=served.get("else", 404)
+    )
+    cluster = a_cluster_at(httpserver.url_for(""), capacity_buffers=True)
+    try:
+        yield cluster
+    finally:
+        cluster.close()
+
+
+def written(httpserver: HTTPServer) -> list[dict[str, Any]]:
+    """The statuses that were written, oldest first."""
+    requests = [request for request, _ in httpserver.log if request.method == "PATCH"]
+    return [json.loads(request.get_data())["status"] for request in requests]
+
+
+def seen(httpserver: HTTPServer, *buffers: dict[str, Any], **served: Any) -> tuple[Buffer, ...]:
+    with serving(httpserver, *buffers, **served) as cluster:
+        return cluster.look().buffers
+
+
+def reported(httpserver: HTTPServer, *buffers: dict[str, Any], **served: Any) -> list[dict[str, Any]]:
+    """What is written for *buffers* when the core says that two chunks have room."""
+    with serving(httpserver, *buffers, **served) as cluster:
+        for buffer in cluster.look().buffers:
+            cluster.report_buffer(buffer, "2 of 2 chunks have room")
+    return written(httpserver)
+
+
+def conditions(status: dict[str, Any]) -> list[tuple[str, str, str, str]]:
+    return [(c["type"], c["status"], c["reason"], c["message"]) for c in status["conditions"]]
+
+
+# --- what the core gets -----------------------------------------------------------------------------------
+
+
+def test_a_buffer_is_room_for_pods_of_its_template(httpserver: HTTPServer) -> None:
+    selector: dict[str, Any] = {
+        "nodeSelector": {"gpu": "on-demand"},
+        "tolerations": [{"key": "gpu", "operator": "Exists"}],
+    }
+    (buffer,) = seen(httpserver, a_buffer(replicas=2), templates=[a_template(gpus=4, **selector)])
+    assert (buffer.key, buffer.replicas, buffer.problem) == ("ml/warm", 2, "")
+    pod = buffer.pod
+    assert pod is not None
+    assert (pod.uid, pod.name, pod.phase, pod.requests) == ("", "capacity-buffer-warm", PodPhase.WAITING, {GPU: 4})
+    assert pod.node_selector == {"gpu": "on-demand"}
+    assert pod.tolerations == (Toleration(key="gpu", operator="Exists"),)
+    assert (pod.labels, dict(pod.compute)) == ({"team": "vision"}, {"cpu": 100, "memory": 4 * 2**30, "pods": 1})
+
+
+def test_the_newest_pod_of_a_scalable_shows_what_a_chunk_is(httpserver: HTTPServer) -> None:
+    old = a_pod("old", gpus=1, node="gpu-1", labels={"app": "serve"})
+    new = a_pod("new", gpus=2, node="gpu-1", labels={"app": "serve"}, creationTimestamp="2026-11-20T11:00:00Z")
+    other = a_pod("other", gpus=3, node="gpu-1", labels={"app": "x"}, creationTimestamp="2026-11-20T12:00:00Z")
+    (buffer,) = seen(httpserver, of_replica_set(percentage=20), pods=(old, new, other))
+    assert buffer.pod is not None
+    assert (buffer.replicas, buffer.pod.requests, buffer.pod.node) == (2, {GPU: 2}, None)
+
+
+def test_buffers_come_in_the_order_of_their_age(httpserver: HTTPServer) -> None:
+    young = a_buffer("a", replicas=1, creationTimestamp="2026-11-20T11:00:00Z")
+    assert [b.key for b in seen(httpserver, young, a_buffer("b", replicas=1))] == ["ml/b", "ml/a"]
+
+
+@pytest.mark.parametrize(
+    "buffer",
+    [
+        a_buffer(replicas=1, provisioningStrategy="example.com/other"),
+        a_buffer(replicas=1, deletionTimestamp=CREATED),
+        a_buffer(template=None, replicas=1),
+        a_buffer(template="cpu-only", replicas=1),
+    ],
+    ids=["another strategy", "being deleted", "no reference", "no GPUs"],
+)
+def test_a_buffer_that_is_not_ours_is_left_alone(httpserver: HTTPServer, buffer: dict[str, Any]) -> None:
+    assert seen(httpserver, buffer, templates=[a_template("cpu-only", gpus=0), a_template()]) == ()
+
+
+def test_a_strategy_that_is_not_set_is_the_default_one(httpserver: HTTPServer) -> None:
+    assert [b.replicas for b in seen(httpserver, a_buffer(replicas=1, provisioningStrategy=None))] == [1]
+
+
+def test_the_older_api_is_read_where_the_newer_one_is_not_served(httpserver: HTTPServer) -> None:
+    httpserver.expect_request(BUFFERS).respond_with_json({}, status=404)
+    older = BUFFERS.replace("v1beta1", "v1alpha1")
+    httpserver.expect_request(older).respond_with_json(a_list(a_buffer(replicas=1)))
+    assert [b.replicas for b in seen(httpserver)] == [1]
+
+
+def test_without_the_crd_nothing_else_is_asked_for(httpserver: HTTPServer) -> None:
+    httpserver.expect_request(BUFFERS).respond_with_json({}, status=404)
+    assert seen(httpserver) == ()
+    assert not {TEMPLATES, REPLICA_SETS, QUOTAS} & {request.path for request, _ in httpserver.log}
+
+
+def test_what_was_read_last_counts_while_the_api_server_cannot_tell(httpserver: HTTPServer) -> None:
+    httpserver.expect_oneshot_request(BUFFERS).respond_with_json(a_list(a_buffer(replicas=1)))
+    httpserver.expect_request(BUFFERS).respond_with_json({}, status=500)
+    with serving(httpserver) as cluster:
+        assert cluster.look().buffers == cluster.look().buffers != ()
+
+
+def test_without_the_right_to_list_them_there_are_none(httpserver: HTTPServer) -> None:
+    httpserver.expect_request(BUFFERS).respond_with_json({}, status=403)
+    assert seen(httpserver) == ()
+
+
+# --- what Cluster Autoscaler's tests say ------------------------------------------------------------------
+
+HALF = {"percentage": 50}
+SMALL_LIMITS = {"memory": "9Gi", "cpu": "200m"}
+
+
+@pytest.mark.parametrize(
+    ("buffer", "replicas"),
+    [
+        (a_buffer(replicas=5), 5),
+        (a_buffer(limits={"memory": "5Gi", "cpu": "200m"}), 1),
+        (a_buffer(limits=SMALL_LIMITS, replicas=3), 2),
+        (a_buffer(limits=SMALL_LIMITS, replicas=1), 1),
+        (a_buffer(limits={"cpu": "20m"}, replicas=3), 0),
+        (a_buffer(template="large", limits={"memory": "100Gi", "cpu": "5000m", GPU: "10"}, replicas=5), 2),
+        (a_buffer(template="large", limits={"memory": "100Gi", "cpu": "5000m", GPU: "2"}, replicas=5), 0),
+        (a_buffer(replicas=-1), 0),
+        (of_replica_set(replicas=2), 2),
+        (of_replica_set(**HALF), 5),
+        (of_replica_set(percentage=200), 20),
+        (of_replica_set(percentage=33), 4),
+        (of_replica_set(percentage=0), 0),
+        (of_replica_set(percentage=200, replicas=15), 20),
+        (of_replica_set(percentage=50, replicas=15), 15),
+        (of_replica_set(**HALF, limits=SMALL_LIMITS), 2),
+        (of_replica_set(limits=SMALL_LIMITS), 2),
+        (of_replica_set(limits=SMALL_LIMITS, replicas=1), 1),
+        (of_replica_set(limits=SMALL_LIMITS, replicas=5), 2),
+        (of_replica_set(percentage=250, limits={"cpu": "2"}), 20),
+    ],
+)
+def test_replicas_are_those_of_cluster_autoscaler(
+    httpserver: HTTPServer, buffer: dict[str, Any], replicas: int
+) -> None:
+    templates = [a_template(), a_template("large", gpus=4, cpu="1", memory="16Gi")]
+    (status,) = reported(httpserver, buffer, templates=templates)
+    assert (status["replicas"], status["provisioningStrategy"]) == (replicas, ACTIVE)
+    assert conditions(status) == [READY, UNLIMITED, INJECTED if replicas else EMPTY]
+
+
+@pytest.mark.parametrize(
+    ("buffer", "message", "named"),
+    [
+        (
+            a_buffer(template="randomRef", replicas=1),
+            GONE,
+            None,
+        ),
+        (a_buffer(), NOTHING_SAID, "chunk"),
+        (
+            a_buffer(replicas=3, limits={"nvidia.com/other": "100m"}),
+            f"{UNCOUNTED}resources in configured limits not found in the pod template",
+            "chunk",
+        ),
+        (of_replica_set(), NOTHING_SAID, None),
+    ],
+)
+def test_a_buffer_that_is_not_ready_says_what_cluster_autoscaler_says(
+    httpserver: HTTPServer, buffer: dict[str, Any], message: str, named: str | None
+) -> None:
+    (status,) = reported(httpserver, buffer)
+    assert conditions(status) == [not_ready(message), UNREADY]
+    assert (status["podTemplateRef"], status["replicas"]) == ({"name": named} if named else None, None)
+
+
+@pytest.mark.parametrize(
+    ("reference", "said"),
+    [
+        ({"apiGroup": "apps", "kind": "Deployment", "name": "gone"}, 'deployments.apps "gone" not found'),
+        (
+            {"apiGroup": "example.com", "kind": "Rollout", "name": "r"},
+            "kind example.com/Rollout is not supported",
+        ),
+    ],
+)
+def test_a_scalable_that_cannot_be_resolved_makes_the_buffer_unready(
+    httpserver: HTTPServer, reference: dict[str, str], said: str
+) -> None:
+    httpserver.expect_request("/apis/apps/v1/deployments").respond_with_json(a_list())
+    (status,) = reported(httpserver, a_buffer(template=None, scalableRef=reference, replicas=1))
+    assert [c[:3] for c in conditions(status)] == [not_ready("")[:3], UNREADY[:3]]
+    assert f"Buffer not ready for provisioning: failed to resolve scalable object: {said}" in conditions(status)[0][3]
+
+
+def test_the_parallelism_of_a_job_is_its_number_of_pods(httpserver: HTTPServer) -> None:
+    job = {"metadata": {"namespace": "ml", "name": "train"}, "spec": {"parallelism": 4, "template": {"spec": a_spec()}}}
+    httpserver.expect_request("/apis/batch/v1/jobs").respond_with_json(a_list(job))
+    reference = {"apiGroup": "batch", "kind": "Job", "name": "train"}
+    (buffer,) = seen(httpserver, a_buffer(template=None, scalableRef=reference, percentage=50))
+    assert buffer.replicas == 2
+
+
+def test_two_buffers_share_a_quota_the_older_first(httpserver: HTTPServer) -> None:
+    first, second = a_buffer("b1", replicas=2, generation=3), a_buffer("b2", replicas=4, generation=1)
+    templates = [a_template(cpu="1")]
+    one, two = reported(httpserver, first, second, templates=templates, quotas=[a_quota({"cpu": "5"})])
+    assert (one["replicas"], conditions(one)[1]) == (2, UNLIMITED)
+    limited = "Buffer replicas limited from 4 to 3 due to quotas: quota"
+    assert (two["replicas"], conditions(two)[1]) == (3, ("LimitedByQuotas", "True", "ResourceQuotasAllocated", limited))
+    assert [c.get("observedGeneration") for c in one["conditions"]] == [None, 3, None]
+
+
+@pytest.mark.parametrize(
+    ("quota", "replicas"),
+    [
+        (a_quota({f"requests.{GPU}": "3"}, {f"requests.{GPU}": "2"}), 1),
+        (a_quota({f"requests.{GPU}": "0"}), 0),
+        (a_quota({"cpu": "1"}, {"cpu": "2"}), 0),
+        (a_quota({"pods": "1"}), 2),
+        (a_quota({"cpu": "0"}, scopes=["Terminating"]), 2),
+        (a_quota({"cpu": "0"}, scopes=["BestEffort"]), 2),
+        (a_quota({"cpu": "0"}, scopes=["NotTerminating", "NotBestEffort"]), 0),
+        (a_quota({"cpu": "0"}, scopes=["PriorityClass"]), 2),
+        (a_quota({"cpu": "0"}, scopeSelector={"matchExpressions": [
+            {"scopeName": "PriorityClass", "operator": "NotIn", "values": ["production"]}]}), 0),
+    ],
+    ids=["used", "our own hold", "overused", "pods", "terminating", "best effort", "other scopes", "class", "no class"],
+)  # fmt: skip
+def test_a_quota_counts_as_for_cluster_autoscaler(httpserver: HTTPServer, quota: dict[str, Any], replicas: int) -> None:
+    (status,) = reported(httpserver, a_buffer(replicas=2), quotas=[quota])
+    assert (status["replicas"], conditions(status)[1][1]) == (replicas, "False" if replicas == 2 else "True")
+
+
+def test_without_the_right_to_list_quotas_they_do_not_limit(httpserver: HTTPServer) -> None:
+    httpserver.expect_request(QUOTAS).respond_with_json({}, status=403)
+    (status,) = reported(httpserver, a_buffer(replicas=2))
+    assert conditions(status) == [READY, INJECTED]
+
+
+def test_without_the_right_to_list_templates_the_buffer_says_so(httpserver: HTTPServer) -> None:
+    httpserver.expect_request(TEMPLATES).respond_with_json({}, status=403)
+    (status,) = reported(httpserver, a_buffer(replicas=2))
+    assert 'grant the verb "list" on "podtemplates"' in conditions(status)[0][3]
+
+
+# --- writing ----------------------------------------------------------------------------------------------
+
+
+def after(status: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    """The buffer as it is once *status* was written."""
+    return a_buffer(replicas=2, status={k: v for k, v in {**status, **changes}.items() if v is not None})
+
+
+def test_the_status_names_the_template_that_was_used(httpserver: HTTPServer) -> None:
+    (status,) = reported(httpserver, a_buffer(replicas=2), templates=[a_template(generation=7)])
+    assert (status["podTemplateRef"], status["podTemplateGeneration"]) == ({"name": "chunk"}, 7)
+
+
+def test_a_status_that_says_so_already_is_not_written(httpserver: HTTPServer) -> None:
+    (status,) = reported(httpserver, a_buffer(replicas=2))
+    httpserver.clear()
+    with serving(httpserver, after(status)) as cluster:
+        (buffer,) = cluster.look().buffers
+        assert cluster.report_buffer(buffer, "2 of 2 chunks have room").did is Did.ALREADY
+    assert written(httpserver) == []
+
+
+def test_a_condition_keeps_its_time_until_its_status_changes_and_others_stay(httpserver: HTTPServer) -> None:
+    past = "2026-11-01T00:00:00Z"
+    theirs = {"type": "Theirs", "status": "True", "reason": "X", "message": "", "lastTransitionTime": past}
+    ready = {"type": "ReadyForProvisioning", "status": "True", "reason": "Old", "lastTransitionTime": past}
+    unprovisioned = {"type": "Provisioning", "status": "False", "reason": "Old", "lastTransitionTime": past}
+    before = {"conditions": [theirs, ready, unprovisioned]}
+    (status,) = reported(httpserver, a_buffer(replicas=2, status=before))
+    found = {c["type"]: c for c in status["conditions"]}
+    assert found["Theirs"] == theirs
+    assert (found["ReadyForProvisioning"]["lastTransitionTime"], found["ReadyForProvisioning"]["reason"]) == (
+        past,
+        "AttributesSetSuccessfully",
+    )
+    assert found["Provisioning"]["lastTransitionTime"] != past
+
+
+def test_the_write_goes_to_the_status_of_the_version_that_was_read(httpserver: HTTPServer) -> None:
+    reported(httpserver, a_buffer(replicas=2))
+    [request] = [request for request, _ in httpserver.log if request.method == "PATCH"]
+    path = "/apis/autoscaling.x-k8s.io/v1beta1/namespaces/ml/capacitybuffers/warm/status"
+    assert (request.path, request.content_type) == (path, "application/merge-patch+json")
+    assert json.loads(request.get_data())["metadata"] == {"resourceVersion": "5"}
+
+
+def test_a_buffer_that_is_gone_is_not_written(httpserver: HTTPServer) -> None:
+    with serving(httpserver) as cluster:
+        cluster.look()
+        assert cluster.report_buffer(Buffer(key="ml/gone"), "").did is Did.DIFFERS
