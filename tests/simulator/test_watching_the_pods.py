@@ -119,7 +119,7 @@ def test_a_forgotten_version_costs_no_pod(watched: Watched, how: str) -> None:
 def test_a_look_at_rest_lists_nothing_and_sees_what_changes(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
     watched.stopping.set()
     watched.loop.join()
-    kinds = {"nodes", "pods", "resourceslices.resource.k8s.io", "deviceclasses.resource.k8s.io"}
+    kinds = {"nodes", "pods", "jobs.batch", "resourceslices.resource.k8s.io", "deviceclasses.resource.k8s.io"}
     until(lambda: _settled(watched, kinds), "watches of everything")
     monkeypatch.setattr(watched.cluster._wire, "listed", _no_list)
     watched.submit("large", gpus=4)
