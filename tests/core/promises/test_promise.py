@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -90,7 +91,7 @@ def test_those_behind_in_the_queue_get_less_of_the_room_that_ends() -> None:
 
 
 def test_work_that_a_budget_refuses_has_no_time_but_the_day_on_which_the_month_ends_where_the_budget_is() -> None:
-    policy = a_policy(budget=Budget(monthly_usd=1, timezone="America/New_York"))
+    policy = a_policy(budget=Budget(monthly_usd=Decimal(1), timezone="America/New_York"))
     (fate,) = fates_of(facts(a_state(), waiting=[a_pod()]), policy)
     assert (fate.promise.starts_p50, fate.promise.starts_p90) == (None, None)
     assert fate.detail.endswith("; held until 1 Dec")
