@@ -2,16 +2,17 @@
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from itertools import groupby
+from functools import cached_property
 from math import prod
 from typing import Any
 
 from receiver.core.model.actions import Decision, Verdict
 from receiver.core.model.model import PoolState, Stage
-from receiver.core.model.pods import Pod, Workload, too_much
+from receiver.core.model.pods import Pod, Workload
 from receiver.core.model.policy import Pool
 from receiver.core.promises.startup import ZERO, Learnt, chance, gap
 from receiver.core.scaling.assign import Wanted
@@ -26,9 +27,9 @@ MOVED_BY_SHARE = 0.25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promise:
-    """When a workload starts, with a chance of a half and of nine in ten; None: not known. *until* is when what it
-    waits for ends by itself at the latest. *learnt* is False for a guess, before the pool's nodes have shown how long
-    they take."""
+    """When a workload starts, with a chance of a half and of nine in ten; None: not known. Without the first, the
+    second is the latest. *until* is when what it waits for ends by itself at the latest. *learnt* is False for a guess,
+    before the pool's nodes have shown how long they take."""
 
     starts_p50: datetime | None = None
     starts_p90: datetime | None = None
@@ -44,8 +45,10 @@ class Promise:
 
     def sentence(self, now: datetime) -> str:
         """``starts in 4 to 7 min (by 12:07 UTC)``; empty where the time is not known."""
-        if self.starts_p50 is None or self.starts_p90 is None:
+        if self.starts_p90 is None:
             return ""
+        if self.starts_p50 is None:
+            return f"starts by {self.starts_p90:%H:%M} UTC at the latest"
         if not self.learnt and self.starts_p50 < self.starts_p90:
             return f"usually usable about {self.starts_p50:%H:%M:%S} UTC"
         if not self.learnt:
@@ -100,15 +103,26 @@ class Promises:
     def _of(self, rooms: Sequence[Bin], alone: Pod | None, ahead: int) -> Promise:
         since = [self._since(room) for room in rooms]
         until = self._begins if max(since) > self._now else None
-        learnt = (
-            self._learnt.left(self.pool.id, r.instance, at, self._now) for r, at in zip(rooms, since, strict=True)
-        )
-        left = list(learnt)
-        if not all(left):
-            latest = max(self._now, max(since) + self.pool.provision_timeout)
-            usual = latest if self.state.ready_in is None else max(since) + self.state.ready_in
-            p50 = usual if self._now < usual < latest else latest
-            return Promise(starts_p50=p50, starts_p90=latest, until=until)
+        begun = zip(rooms, since, strict=True)
+        left = [self._learnt.left(self.pool.id, room.instance, at, self._now) for room, at in begun]
+        return self._likely(left, until, alone, ahead) if all(left) else self._guess(max(since), until)
+
+    def bought_by(self, by: datetime) -> Promise:
+        """The promise to one pod that waits for room that is paid for, and for which a node is bought at *by* at the
+        latest: it may start at any time before its p90."""
+        left = self._learnt.left(self.pool.id, None, by, self._now)
+        return replace(self._likely([left], by) if left else self._guess(by, by), starts_p50=None, learnt=False)
+
+    def _guess(self, since: datetime, until: datetime | None) -> Promise:
+        latest = max(self._now, since + self.pool.provision_timeout)
+        usual = latest if self.state.ready_in is None else since + self.state.ready_in
+        return Promise(starts_p50=usual if self._now < usual < latest else latest, starts_p90=latest, until=until)
+
+    def _likely(
+        self, left: Sequence[Sequence[float]], until: datetime | None, alone: Pod | None = None, ahead: int = 0
+    ) -> Promise:
+        """The promise to work that starts with the last of its nodes, of each of which so many seconds are *left*, or
+        before if it is one pod *alone*. The nodes do not depend on one another: the chances multiply."""
         first = max(0.0, *(samples[0] - gap(samples) for samples in left))  # until then not all nodes can be there
         last = max(samples[-1] + gap(samples) for samples in left)
         times = [first * n / POINTS for n in range(POINTS)] if alone else []
@@ -136,30 +150,41 @@ class Promises:
 
     def _ends(self, pod: Pod) -> Sequence[float]:
         """How many of the running workloads that leave room for *pod* when they end are likely to end, by moments that
-        are evenly spread from now to the horizon. A gang ends as a whole."""
+        are evenly spread from now to the horizon."""
         kind = tuple(pod.requests.items())
         if kind not in self._ending:
-            ages: dict[str, float] = {}
-            for node in self.state.of(Stage.USABLE):
-                if node.cordoned_by is None and node.closed_for is None:
-                    for name, pods in groupby(sorted(node.pods, key=_unit), _unit):
-                        of_it = list(pods)
-                        free = {r: node.free.get(r, 0) + sum(p.requests.get(r, 0) for p in of_it) for r in pod.requests}
-                        if too_much(pod.requests, free) is None:
-                            begun = min(p.bound_at or p.running_since or p.created_at for p in of_it)
-                            ages[name] = max(ZERO, self._now - begun).total_seconds()
-            later = [self._horizon * n / MOMENTS for n in range(1, MOMENTS + 1)]
-            going_on = [self._learnt.survival.chances(age, later) for age in ages.values()]
+            leave = {name for free, name in self._running if all(free.get(r, 0) >= count for r, count in kind)}
+            going_on = [self._going_on[name] for name in leave]
             self._ending[kind] = [0.0, *(sum(1 - chances[n] for chances in going_on) for n in range(MOMENTS))]
         return self._ending[kind]
+
+    @cached_property
+    def _running(self) -> Sequence[tuple[Mapping[str, int], str]]:
+        """What is free on a node when one of its workloads, of that name, has ended there. A gang ends as a whole."""
+        found: list[tuple[Mapping[str, int], str]] = []
+        for node in self.state.of(Stage.USABLE):
+            if node.cordoned_by is None and node.closed_for is None:
+                left: dict[str, Counter[str]] = {}
+                free = node.free
+                for pod in node.pods:
+                    left.setdefault(pod.gang or pod.key, Counter(free)).update(pod.requests)
+                found += [(room, name) for name, room in left.items()]
+        return found
+
+    @cached_property
+    def _going_on(self) -> Mapping[str, Sequence[float]]:
+        """The chances that each running workload goes on until each of the moments."""
+        later = [self._horizon * n / MOMENTS for n in range(1, MOMENTS + 1)]
+        begun: dict[str, datetime] = {}
+        for pod in (pod for node in self.state.of(Stage.USABLE) for pod in node.pods):
+            name, at = pod.gang or pod.key, pod.bound_at or pod.running_since or pod.created_at
+            begun[name] = min(at, begun.get(name, at))
+        chances = self._learnt.survival.chances
+        return {name: chances(max(ZERO, self._now - at).total_seconds(), later) for name, at in begun.items()}
 
 
 def _waits(given: Given) -> bool:
     return not given.workload.gang and not given.rooms[0].usable
-
-
-def _unit(pod: Pod) -> str:
-    return pod.gang or pod.key
 
 
 def _reached(chances: Sequence[float], times: Sequence[float], share: float) -> timedelta:
