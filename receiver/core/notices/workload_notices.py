@@ -316,7 +316,8 @@ class ToldPods:
         for pod in waiting:
             entry = shown.get((pod.namespace, pod.name))
             if entry is not None:
-                about = f"{entry.get('state')}:{entry.get('rule')}:{entry.get('pool')}"
+                state = State.ON_ITS_WAY if entry.get("state") == State.BUYING else entry.get("state")
+                about = f"{state}:{entry.get('rule')}:{entry.get('pool')}"
                 by = entry.get("expected_by")
                 self._about[pod.uid] = about, datetime.fromisoformat(by) if by else None
 
