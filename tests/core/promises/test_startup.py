@@ -72,12 +72,6 @@ def test_a_node_without_a_pod_was_usable_half_a_tick_before_a_step_saw_it() -> N
 
 
 def test_the_image_pull_of_the_first_pod_is_part_of_the_time_to_its_start() -> None:
-    past = [
-        a_past_node(n, usable=100, running_at=life.bound_at + 40 * SECOND)
-        for n, life in enumerate(nine_nodes())
-        if life.bound_at
-    ]
     found = Startup.of(a_past_node(0, usable=100, running_at=a_past_node(0, usable=100).created_at + 140 * SECOND))
     assert found is not None
     assert (found.usable, found.start) == (100, 40)
-    assert len(past) == 9
