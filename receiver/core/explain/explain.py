@@ -16,7 +16,6 @@ from receiver.core.model.text import cut, listed, some
 from receiver.core.promises.promise import UNKNOWN, Promise, Promises
 from receiver.core.promises.startup import NOTHING_LEARNT, Learnt
 from receiver.core.scaling.assign import Assignment, Wanted
-from receiver.core.scaling.capacity import HeldWorkload
 from receiver.core.scaling.demand import IGNORED_NAMESPACES, LONGEST_NAMED, new_node, refusal, take, workloads
 from receiver.core.scaling.guardrails import cooled_down
 from receiver.core.scaling.market import Kind, LabelIndex, shape
@@ -132,13 +131,6 @@ class Place:
             nodes=after - before,
             promise=promise,
         )
-
-    def left_waiting(self, why: HeldWorkload) -> Fate:
-        """The assignment gave the workload no room."""
-        state = State.GANG_INCOMPLETE if why.rule == "gang_is_complete" else State.HELD
-        promise = UNKNOWN if why.by is None else self._promises.bought_by(why.by)
-        detail = why.detail + _and(promise.sentence(self._now))
-        return Fate(state=state, detail=detail, pool=self.pool.id, rule=why.rule, promise=promise)
 
     def held(self, rule: str, why: str, promise: Promise) -> Fate:
         """*rule* keeps the pool from growing for it."""
@@ -285,7 +277,8 @@ def fates(
             fate = Fate(state=State.FITS_NOWHERE, detail=detail)
         elif key in held:
             place, why = held[key]
-            fate = place.left_waiting(why)
+            state = State.GANG_INCOMPLETE if why.rule == "gang_is_complete" else State.HELD
+            fate = Fate(state=state, detail=why.detail, pool=place.pool.id, rule=why.rule)
         elif key in asking:
             asked = [place.asked(workload) for place in asking[key]]  # a gang may ask several pools
             fate = next((f for f in asked if f.state is State.HELD), asked[0])

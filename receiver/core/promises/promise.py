@@ -4,7 +4,7 @@ import math
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 from math import prod
@@ -106,12 +106,6 @@ class Promises:
         begun = zip(rooms, since, strict=True)
         left = [self._learnt.left(self.pool.id, room.instance, at, self._now) for room, at in begun]
         return self._likely(left, until, alone, ahead) if all(left) else self._guess(max(since), until)
-
-    def bought_by(self, by: datetime) -> Promise:
-        """The promise to one pod that waits for room that is paid for, and for which a node is bought at *by* at the
-        latest: it may start at any time before its p90."""
-        left = self._learnt.left(self.pool.id, None, by, self._now)
-        return replace(self._likely([left], by) if left else self._guess(by, by), starts_p50=None, learnt=False)
 
     def _guess(self, since: datetime, until: datetime | None) -> Promise:
         latest = max(self._now, since + self.pool.provision_timeout)

@@ -38,15 +38,13 @@ USABLE, OPENED, COMING, NOT_ALLOWED = range(4)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldWorkload:
     """A workload that was not given the nodes it needs, the rule that held it, and a sentence; it itself where it was
-    a budget that did not cover them. *met* is the rule that left a gang fewer nodes than it needs, *by* when its nodes
-    are bought at the latest."""
+    a budget that did not cover them. *met* is the rule that left a gang fewer nodes than it needs."""
 
     workload: str
     rule: str
     detail: str
     uncovered: Workload | None = None
     met: str = ""
-    by: datetime | None = None
 
 
 @dataclass(slots=True, eq=False)

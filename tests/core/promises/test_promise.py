@@ -12,8 +12,6 @@ from receiver.core.model.model import Facts, Stage
 from receiver.core.model.policy import Budget, Policy
 from receiver.core.promises.promise import Promise
 from receiver.core.promises.startup import learn
-from receiver.core.scaling.assign import Assignment
-from receiver.core.scaling.capacity import HeldWorkload
 from tests.core.builders import (
     GPU,
     HOUR,
@@ -106,20 +104,6 @@ def test_before_enough_nodes_have_shown_it_the_promise_is_a_guess() -> None:
     assert fate.promise.starts_p90 == NOW + 20 * MINUTE
 
 
-def test_work_for_which_a_node_is_bought_later_starts_at_the_latest_when_that_one_is_usable() -> None:
-    found, policy = facts(a_state(), waiting=[a_pod()]), a_policy()
-    assignment, by_name = run(found, policy)
-    patient = HeldWorkload(
-        workload="ml/train", rule="patience", detail="waits for a paid node to fall free", by=NOW + HOUR
-    )
-    wanted = replace(assignment.pools["l40s-id"], held=(patient,), asking=(), given=())
-    learnt = learn(nine_nodes())
-    later = Assignment(pools={"l40s-id": wanted})
-    ((_, fate),) = fates(found, later, {"l40s-id": by_name["l40s"]}, policy, learnt=learnt)
-    assert fate.detail == "waits for a paid node to fall free; starts by 13:03 UTC at the latest"
-    assert (fate.promise.starts_p50, fate.promise.starts_p90) == (None, NOW + HOUR + 180 * SECOND)
-
-
 def test_room_on_a_usable_node_is_there_now() -> None:
     (fate,) = fates_of(facts(a_state(a_node("n1")), waiting=[a_pod()]))
     assert fate.promise.starts_p90 == NOW
@@ -151,3 +135,7 @@ def test_of_a_longer_wait_a_quarter_may_move_unheard() -> None:
 )
 def test_the_promise_in_words(p50: float, p90: float, said: str) -> None:
     assert Promise(starts_p50=NOW + p50 * MINUTE, starts_p90=NOW + p90 * MINUTE, learnt=True).sentence(NOW) == said
+
+
+def test_work_that_may_start_at_any_time_before_its_deadline_is_told_the_latest() -> None:
+    assert Promise(starts_p90=NOW + 2 * HOUR).sentence(NOW) == "starts by 14:00 UTC at the latest"
