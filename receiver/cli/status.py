@@ -111,7 +111,8 @@ def about_status(document: Mapping[str, Any], now: datetime, width: int | None =
     total, lost = status.waiting_total, status.fits_nowhere
     if total:
         nowhere = click.style(f", {lost} of them fit{'s' if lost == 1 else ''} no pool", fg="red") if lost else ""
-        yield f"{some(total, 'pod')} waiting{nowhere}: gpu-autoscaler explain pod NAMESPACE/NAME says why"
+        soon = f", the first starts by {clock_time(status.next_by, now)}" if status.next_by else ""
+        yield f"{some(total, 'pod')} waiting{nowhere}{soon}: gpu-autoscaler explain pod NAMESPACE/NAME says why"
     yield from _decisions(status.decisions, now, width)
     messages = status.messages
     where = ", ".join(messages.to) or "the log alone (GPU_AUTOSCALER_NOTIFY_URLS is not set)"

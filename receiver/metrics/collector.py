@@ -21,6 +21,7 @@ from receiver.core.model.model import Source
 from receiver.core.model.overrides import OverrideKind
 from receiver.core.model.policy import Policy, Pool, longest_waits
 from receiver.core.model.signals import SignalAction
+from receiver.core.promises.calibration import Came
 from receiver.core.scaling.failures import Failure
 from receiver.core.scaling.waits import Direction, Shortage, WaitKind, shortage_of
 from receiver.metrics.costs import CostFamilies, budgets
@@ -373,6 +374,9 @@ class StoreCollector(Collector):
         outcomes = [(pool, kind.value, end.value) for pool in ids for kind in ActionKind for end in OutcomeKind]
         ended = filled(counts.get("actions"), outcomes)
         yield counter("actions", "Actions that ended, by outcome.", ended, "pool", "kind", "outcome")
+        ends = filled(counts.get("promises"), [(pool, came.value) for pool in ids for came in Came])
+        text = "First promises to waiting workloads that ended: begun by the promised p50, by the p90, or late."
+        yield counter("promises", text, ends, "pool", "came")
         drifts = filled(counts.get("drifts"), [(pool,) for pool in ids])
         yield counter("pool_drifts", "Required counts that others changed.", drifts, "pool")
         known = [(pool, stage) for pool in ids for stage in memory.STAGES]

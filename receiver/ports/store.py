@@ -249,6 +249,7 @@ class StepStore(CommonStore, Protocol):
     def keep_in_use(self, found: Sequence[InUse]) -> None:
         """Add the seconds of *found* to those of the same month and workload; keep the higher of the other numbers."""
 
+    def count_promises(self, ended: Mapping[tuple[str, str], int]) -> None: ...  # by pool and how they ended
     def lasted(self, limit: int) -> Sequence[timedelta]: ...  # of the last ended workloads, from their first binding
     def keep_snapshot(self, snapshot: Mapping[str, Any], at: datetime) -> None: ...  # what pages, API, metrics show
 
@@ -313,6 +314,7 @@ class ReadStore(CommonStore, Protocol):
         ``messages``: {(destination, "delivered" | "failed"): n} ·
         ``notices``: {"pending" | "sent" | "failed": n}, failed are those given up · ``oldest_notice_at``:
         datetime or None, of those pending · ``drifts``: {pool: n} ·
+        ``promises``: {(pool, "by_p50" | "by_p90" | "late"): n} ·
         ``provision_buckets``: {(pool, stage, bucket): n}, each node in its smallest bucket alone, and
         ``provision_milliseconds``: {(pool, stage): sum} (`receiver.core.model.memory` names both) · ``open_actions``:
         {pool: opened_at} · ``last_delivery_at``, ``heartbeat_at``, ``last_step_at`` (the last

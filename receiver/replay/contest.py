@@ -21,7 +21,7 @@ from receiver.replay.world.objects import Job
 from receiver.replay.world.world import World
 from receiver.step.carry_out import Hands
 from receiver.step.gather import Sources
-from receiver.step.reconcile import step
+from receiver.step.reconcile import Stepped, step
 
 HOUR = timedelta(hours=1)
 PAUSING = (BudgetStage.HOLD, BudgetStage.STOP)
@@ -239,8 +239,11 @@ class Product:
     *budgets* is the log of the policy's budgets, None where it sets none.
     """
 
-    def __init__(self, world: World, policy: Policy) -> None:
-        self._policy = without_approvals(policy)
+    def __init__(self, world: World, policy: Policy, *, priced: bool = False) -> None:
+        self.policy = without_approvals(policy)
+        # Without a budget nothing depends on the cost of nodes that are gone.
+        self.store = ReplayStore(priced=priced or policy.budget is not None, finished=world.finished)
+        self.stepped: Stepped | None = None  # the last step
         self.budgets = BudgetLog() if policy.budget is not None else None
         self._cloud, cluster = WorldCloud(world), WorldCluster(world)
         limits_account = policy.budget is not None and policy.budget.account_usd is not None
@@ -250,8 +253,7 @@ class Product:
             telemetry=WorldTelemetry(world),
             alarms=WorldAlarms(world),
             sizes=self._cloud,
-            # Without a budget nothing depends on the cost of nodes that are gone.
-            store=ReplayStore(priced=policy.budget is not None, finished=world.finished),
+            store=self.store,
             accounts=WorldAccounts(world) if limits_account else None,
         )
         self._hands = Hands(cloud=self._cloud, cluster=cluster, may_write=lambda: True)
@@ -261,7 +263,7 @@ class Product:
         return len(self._cloud.writes)
 
     def look(self, now: datetime) -> datetime | None:
-        stepped = step(self._sources, self._hands, self._policy, "act", now, chores=False)
+        self.stepped = stepped = step(self._sources, self._hands, self.policy, "act", now, chores=False)
         if self.budgets is not None:
             self.budgets.note(stepped.assignment, now)
         return stepped.reconsider_at

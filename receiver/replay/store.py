@@ -267,7 +267,7 @@ class ReplayStore:
         return ()
 
     snapshot = decision = stand = keep_snapshot = keep_samples = keep_in_use = question_done = _nothing
-    account = ask = end_override = resume_override = _nothing
+    account = count_promises = ask = end_override = resume_override = _nothing
     remembered_alerts = usage = questions_standing = _none_of_them
 
     def accounted(self) -> Accounted:

@@ -18,7 +18,7 @@ from receiver.core.notices.notice import Level
 from receiver.core.scaling.approval import is_wanted
 from receiver.core.scaling.assign import Wanted
 from receiver.core.scaling.waits import Direction, WaitKind
-from receiver.ports import ReadStore
+from receiver.ports import CommonStore
 from receiver.reports.document import Cents, Count, Listed, Moment, Month, Positive, Published, Ratio, Usd, says, word
 from receiver.reports.state import ScalingState, scaling_state
 
@@ -253,7 +253,11 @@ class WaitingPod(Published):
     decision: Annotated[Count | None, says("the pool's latest decision")] = None
     node: Annotated[str | None, says("the node that it waits for")] = None
     nodes: Annotated[Count | None, says("how many nodes are bought")] = None
-    expected_at: Annotated[Moment | None, says("when they should be usable")] = None
+    expected_at: Annotated[Moment | None, says("when it starts with a chance of a half")] = None
+    expected_by: Annotated[Moment | None, says("when it starts with a chance of nine in ten")] = None
+    held_until: Annotated[Moment | None, says("when what holds it ends by itself")] = None
+    promised_at: Annotated[Moment | None, says("the first promise to it, for a chance of a half")] = None
+    promised_by: Annotated[Moment | None, says("the first promise to it, for a chance of nine in ten")] = None
     scheduler_says: Annotated[str, says("the scheduler's own sentence")] = ""
 
 
@@ -468,7 +472,7 @@ class Picture(Published):
         return next((p for p in self.pools if p.pool == pool_id), None)
 
 
-def kept_picture(store: ReadStore) -> tuple[Picture, datetime | None]:
+def kept_picture(store: CommonStore) -> tuple[Picture, datetime | None]:
     """Return the picture that *store* keeps and the time of its step, None before the first. Raises TryLater."""
     kept = store.snapshot()
     return (Picture(), None) if kept is None else (Picture.model_validate(kept[0]), kept[1])

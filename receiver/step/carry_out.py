@@ -15,6 +15,7 @@ from receiver.core.model.model import Backoff, CordonedBy, LateCount, Node, Pool
 from receiver.core.model.pods import Pod
 from receiver.core.model.text import some
 from receiver.core.notices.workload_notices import ToldPods
+from receiver.core.promises.calibration import OpenPromises
 from receiver.core.scaling.removal import LOOK_AGAIN_AFTER
 from receiver.core.scaling.waits import LONGEST_GROWTH_BACKOFF, late_after
 from receiver.ports import Cloud, Cluster, Did, Receipt, TryLater, WontWork, WriterLostError
@@ -46,12 +47,14 @@ EMPTIED = (Because.CONSOLIDATED, Because.EVICTED)  # removed with pods on them: 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hands:
-    """The ports that an action writes to. *may_write* is asked before each write; *told* holds the Events sent."""
+    """The ports that an action writes to. *may_write* is asked before each write; *told* holds the Events sent,
+    *promised* the promises made."""
 
     cloud: Cloud
     cluster: Cluster | None
     may_write: Callable[[], bool]
     told: ToldPods = field(default_factory=ToldPods, compare=False)
+    promised: OpenPromises = field(default_factory=OpenPromises, compare=False)
 
     def ready(self) -> None:
         """Raise WriterLostError unless this replica is still the one writer."""

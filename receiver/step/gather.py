@@ -15,7 +15,7 @@ import structlog
 from receiver.core.model.actions import Action, ActionKind
 from receiver.core.model.charges import Charged, Comparison, Seed, beside, is_due, new_seed, seeded_by_pool, seeded_usd
 from receiver.core.model.configuration import ConfigurationFile
-from receiver.core.model.memory import Control, Memory, NodeLife, PoolMemory, is_steady
+from receiver.core.model.memory import Control, Memory, NodeLife, PoolMemory, is_steady, slow_starts
 from receiver.core.model.model import Drift, Facts, PoolState, Source, SourceState, Spend, Stage
 from receiver.core.model.overrides import Override
 from receiver.core.model.pods import Pod, PodPhase
@@ -107,7 +107,8 @@ def gather(sources: Sources, policy: Policy, now: datetime, parts: Parts, *, cho
     lives = lives_of(said, memory, policy, parts, steady=steady)
     by_instance = {life.instance: life for life in lives}
     joined = [_joined(pool, said, memory, by_instance, policy, parts) for pool in policy.pools]
-    pools = tuple(state for state, _, _ in joined)
+    slow = slow_starts(lives)
+    pools = tuple(replace(state, ready_within=slow.get(state.pool)) for state, _, _ in joined)
     drifts = {state.pool: drifted for state, drifted, _ in joined if drifted is not None}
     states = _judged(said, pools, memory, policy, before)
     sources.goes_on()

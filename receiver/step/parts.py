@@ -17,6 +17,7 @@ from receiver.core.model.model import Drift, Facts
 from receiver.core.model.policy import Policy
 from receiver.core.notices.action_notices import Around, ended
 from receiver.core.notices.notice import Cause, Concern, Notice
+from receiver.core.promises.startup import NOTHING_LEARNT, Learnt
 from receiver.core.scaling.assign import Assignment
 from receiver.core.scaling.failures import Failure, Failures
 from receiver.ports import StepStore, TryLater, WriterLostError
@@ -40,6 +41,7 @@ PARTS = (
     "assign",
     "decide",
     "grounds",
+    "promises",
     "record",
     "orphans",
     "close_nodes",
@@ -144,6 +146,7 @@ class StepContext:
     before: Control | None  # as the previous step stored it
     now: datetime
     parts: Parts
+    learnt: Learnt = NOTHING_LEARNT  # about the start of nodes; for people only
     unsaid: list[Callable[[], object]] = field(default_factory=list)  # messages to compose after everything is done
     concerns: list[Concern] = field(default_factory=list)  # what needs a person, once that is found
 

@@ -228,6 +228,7 @@ def _life(
         stage is Stage.INSTALLING and past.usable_at is not None and node is not None and offers_gpus(node, pool)
     )
     empty = (usable or retainted) and not pods
+    running = [p for p in pods if p.phase is PodPhase.RUNNING]
     kept_until, kept_for = kept((past.kept_until, past.kept_for), pods, policy.keep_until, now)
     return _with(
         past,
@@ -244,14 +245,19 @@ def _life(
         registered_at=registered_at,
         ready_at=past.ready_at or (now if stage in (Stage.INSTALLING, Stage.USABLE) else None),
         usable_at=past.usable_at or (now if usable else None),
-        bound_at=past.bound_at or (now if pods else None),
-        running_at=past.running_at or (now if any(p.phase is PodPhase.RUNNING for p in pods) else None),
+        bound_at=past.bound_at or min((_noted(p.bound_at, instance, now) for p in pods), default=None),
+        running_at=past.running_at or min((_noted(p.running_since, instance, now) for p in running), default=None),
         idle_since=(past.idle_since or now) if empty else None,
         unknown_since=(past.unknown_since or now) if empty and active else None,
         lost_at=(past.lost_at or now) if vanished or (stage in LOST and past.usable_at) else None,
         kept_until=kept_until,
         kept_for=kept_for,
     )
+
+
+def _noted(at: datetime | None, instance: Instance, now: datetime) -> datetime:
+    """The moment that Kubernetes has noted, within the instance's life: its clock may differ from ours and Civo's."""
+    return now if at is None else max(min(instance.created_at, now), min(at, now))
 
 
 def _with(life: NodeLife, **seen: Any) -> NodeLife:

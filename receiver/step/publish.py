@@ -6,6 +6,7 @@ Each part is guarded separately. A failure here changes neither this step nor th
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Any
 
 import structlog
@@ -19,6 +20,8 @@ from receiver.core.model.policy import Policy, Pool
 from receiver.core.money.accounting import StepSight, account, ended_in, is_due
 from receiver.core.money.cost import next_unit_at
 from receiver.core.notices.notice import Concern
+from receiver.core.promises.calibration import Promised
+from receiver.core.promises.startup import NOTHING_LEARNT, Learnt
 from receiver.core.report.rightsizing import in_use
 from receiver.core.scaling.assign import Assignment, Wanted
 from receiver.core.scaling.failures import Failure, Failures
@@ -42,6 +45,7 @@ from receiver.reports.picture import (
     WaitingPod,
 )
 from receiver.step.chores.notify import send_standing_notices
+from receiver.step.chores.promises import judge_promises
 from receiver.step.gather import Looked, Sources
 from receiver.step.parts import StepContext
 
@@ -58,6 +62,7 @@ def publish(work: StepContext, looked: Looked, sources: Sources) -> None:
         *(("messages", say) for say in work.unsaid),
         ("messages", lambda: send_standing_notices(work, sources.file())),
         ("usage", lambda: account_for_usage(looked, sources, work.policy, work.now)),
+        ("promises", lambda: judge_promises(work, looked)),
         ("picture", lambda: _show(work, steady=looked.steady)),
         ("log", lambda: _log_step(work.facts, work.decisions, work.mode)),
     ]
@@ -82,6 +87,8 @@ def _show(work: StepContext, *, steady: bool) -> None:
         work.parts.failures,
         work.store.snapshot,
         work.concerns,
+        work.learnt,
+        work.hands.promised.open,
     )
     work.parts.log()
     work.store.keep_snapshot(shown.document(), work.now)
@@ -100,6 +107,8 @@ def picture(
     failures: Failures | None = None,
     before: Callable[[], Snapshot | None] = lambda: None,
     concerns: Sequence[Concern] = (),
+    learnt: Learnt = NOTHING_LEARNT,
+    promised: Mapping[str, Promised | None] = MappingProxyType({}),
 ) -> Picture:
     """Return the picture of one step; *numbers* are the stored decisions' row numbers by pool.
 
@@ -116,7 +125,7 @@ def picture(
             failures.note(Failure(part="picture", error=error, pool=p.id))
             shown = before()
             pools += [x for x in Picture.model_validate(shown[0] if shown else {}).pools if x.pool == p.id]
-    explained = explain(facts, assignment, decisions, policy, observing=mode == "observe")
+    explained = explain(facts, assignment, decisions, policy, observing=mode == "observe", learnt=learnt)
     shapes = {id(each.fits): each.fits for each in explained}  # pods of one shape share them
     fits = {key: [FitDocument(pool=f.pool, name=f.name, why_not=f.why) for f in found] for key, found in shapes.items()}
     kept_out = facts.kept_out
@@ -133,7 +142,7 @@ def picture(
         misfits=[
             MisfitDocument(workload=m.workload.key, gpus=m.workload.gpus, detail=m.detail) for m in assignment.misfits
         ],
-        waiting=[_waiting(each, numbers, fits[id(each.fits)]) for each in explained],
+        waiting=[_waiting(each, numbers, fits[id(each.fits)], promised) for each in explained],
         waiting_total=len(facts.waiting) if _demand_is_known(facts) else None,
         concerns=[ConcernDocument.of(concern) for concern in concerns],
     )
@@ -214,8 +223,14 @@ def _node(node: Node, policy: Policy, now: datetime) -> NodeDocument:
     )
 
 
-def _waiting(explained: Explanation, numbers: Mapping[str, int], fits: list[FitDocument]) -> WaitingPod:
+def _waiting(
+    explained: Explanation,
+    numbers: Mapping[str, int],
+    fits: list[FitDocument],
+    promised: Mapping[str, Promised | None],
+) -> WaitingPod:
     pod, workload, fate = explained.pod, explained.workload, explained.fate
+    first = promised.get(workload.key) if workload else None
     gang = workload if workload is not None and workload.gang else None
     return WaitingPod.of(
         pod,
@@ -230,7 +245,11 @@ def _waiting(explained: Explanation, numbers: Mapping[str, int], fits: list[FitD
         decision=numbers[fate.pool] if fate.pool else None,
         node=fate.node,
         nodes=fate.nodes,
-        expected_at=fate.expected_at,
+        expected_at=fate.promise.starts_p50,
+        expected_by=fate.promise.starts_p90,
+        held_until=fate.promise.until,
+        promised_at=first.starts_p50 if first else None,
+        promised_by=first.starts_p90 if first else None,
         fits=fits,
     )
 

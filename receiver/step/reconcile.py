@@ -48,7 +48,7 @@ def step(sources: Sources, hands: Hands, policy: Policy, mode: str, now: datetim
     facts = settle(looked, hands, sources.store, policy, mode, now, parts)
     decided = decide(facts, policy, parts, steady=looked.steady, chores=chores)
     parts.log()
-    work = record(decided, looked, hands, sources.store, policy, mode, now, parts)
+    work = record(decided, looked, hands, sources.store, policy, mode, now, parts, chores=chores)
     work, again = act(work, looked, sources, chores=chores)
     if chores:
         with parts.part("publish"):

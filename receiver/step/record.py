@@ -10,6 +10,8 @@ from receiver.config.environment import installed_version
 from receiver.core.model.policy import Policy
 from receiver.core.notices import people_notices
 from receiver.core.notices.notice import Cause
+from receiver.core.promises.startup import NOTHING_LEARNT, learn
+from receiver.core.scaling.packing import LAST_WORKLOADS
 from receiver.ports import Grounds, StepStore
 from receiver.step.carry_out import Hands
 from receiver.step.decide import Decided
@@ -28,8 +30,11 @@ def record(
     mode: str,
     now: datetime,
     parts: Parts,
+    *,
+    chores: bool,
 ) -> StepContext:
-    """Store the decisions and the approval requests with their messages. Raises TryLater."""
+    """Store the decisions and the approval requests with their messages; for *chores*, learn when work may start.
+    Raises TryLater."""
     made = {"mode": mode, "version": installed_version()}
     decisions = {pool: replace(d, evidence={**d.evidence, **made}) for pool, d in decided.decisions.items()}
     made_from = Grounds(facts=decided.facts, policy=policy)
@@ -51,6 +56,10 @@ def record(
             if store.ask(question, notice):
                 until = question.wait_ends.isoformat()
                 log.info("approval requested", question=question.id, pool=question.pool, until=until)
+    learnt = NOTHING_LEARNT
+    with parts.part("promises"):
+        if chores and decided.facts.waiting:
+            learnt = learn(looked.lives, store.lasted(LAST_WORKLOADS))
     return StepContext(
         facts=decided.facts,
         assignment=decided.assignment,
@@ -64,4 +73,5 @@ def record(
         before=looked.before,
         now=now,
         parts=parts,
+        learnt=learnt,
     )

@@ -120,6 +120,12 @@ def test_an_open_question_is_shown_with_the_command_that_answers_it(url: str, st
     assert "gpu-autoscaler answer old" not in said
 
 
+def test_when_the_first_waiting_pod_starts_is_shown(url: str, store: FakeStore) -> None:
+    by = [{"name": f"p-{n}", "namespace": "ml", "expected_by": f"2026-03-10T14:3{n}:00+00:00"} for n in (5, 3)]
+    keep(store, waiting=by, waiting_total=2)
+    assert "2 pods waiting, the first starts by 14:33:00 UTC: gpu-autoscaler explain pod" in status(url).stdout
+
+
 def test_observe_mode_says_that_nothing_is_written(url: str, store: FakeStore) -> None:
     keep(store, mode="observe")
     assert "mode observe: nothing is written" in status(url).stdout

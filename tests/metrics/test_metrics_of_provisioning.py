@@ -51,6 +51,13 @@ def test_drifts_are_counted_and_start_at_zero() -> None:
     }
 
 
+def test_ended_promises_are_counted_by_how_they_ended_and_start_at_zero() -> None:
+    found = named(scraped({**TOTALS, "promises": {(L40S, "by_p90"): 3}}), "promises_total")
+    assert found[f'promises_total{{came="by_p90",pool="{L40S}"}}'] == 3
+    assert found[f'promises_total{{came="late",pool="{A100}"}}'] == 0
+    assert len(found) == 6
+
+
 @pytest.mark.parametrize(
     ("said", "shown"), [({"ready_in_seconds": 301.5}, 301.5), ({"ready_in_seconds": None}, None), ({}, None)]
 )

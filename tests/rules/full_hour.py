@@ -67,6 +67,7 @@ def course(h: Hours) -> None:
     h.fault(kind="xid", node=node, gpu=7, code=79)
     h.fault(kind="xid", node=node, gpu=6, code=31)
     h.live.custom.put([workload("w0", "research", 2, begin, begin + 300)], h.clock.now())
+    h.life.store.count_promises({(SMALL, "by_p50"): 1, (SMALL, "by_p90"): 1})
     h.pass_time(5)
     h.live.custom.put([workload("w1", "research", 2, begin, begin + 600)], h.clock.now())
     h.submit("eval", priority_class="research", **language, node_selector={POOL_LABEL: SCARCE})

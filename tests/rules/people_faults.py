@@ -162,6 +162,14 @@ def _somebody_counts(h: Hours) -> None:
         h.pass_time(5)
 
 
+def _late_promises(h: Hours) -> None:
+    busy(h)
+    h.life.store.count_promises({(SMALL, "by_p50"): 1, (SMALL, "late"): 1})
+    h.pass_time(5)
+    h.life.store.count_promises({(SMALL, "by_p50"): 15, (SMALL, "late"): 10})
+    h.pass_time(12)
+
+
 def _clock_is_ahead(h: Hours) -> None:
     busy(h)
     h.skew = timedelta(seconds=90)
@@ -285,6 +293,7 @@ FAULTS = (
     ),
     Fault(title="a second replica waits for the first", course=_replicas("one.db", "one.db")),
     Fault(title="another system keeps changing a count", raises=("GpuAutoscalerPoolDrifts",), course=_somebody_counts),
+    Fault(title="many promises do not come true", raises=("GpuPromisesLate",), course=_late_promises),
     Fault(title="the receiver's clock is 90 s ahead", raises=("GpuAutoscalerClockSkewed",), course=_clock_is_ahead),
     Fault(
         title="the configuration file becomes invalid",

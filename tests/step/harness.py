@@ -14,6 +14,7 @@ from receiver.core.model.policy import Policy, Pool
 from receiver.core.model.signals import HEARTBEAT_ALERT, Alert
 from receiver.core.notices.people_notices import was_set
 from receiver.core.notices.workload_notices import ToldPods
+from receiver.core.promises.calibration import OpenPromises
 from receiver.ports import Cloud, Cluster, Delivery, Store, TryLater, WriterLostError
 from receiver.replay.world.objects import Behaviour, Job, Timings, WorldConfig, WorldPool
 from receiver.step.carry_out import Hands
@@ -106,6 +107,7 @@ class Life:
     alarms: FlakyAlarms = field(init=False)
     accounts: FlakyAccounts = field(init=False)
     told: ToldPods = field(default_factory=ToldPods)
+    promised: OpenPromises = field(default_factory=OpenPromises)
     file: ConfigurationFile = field(default_factory=ConfigurationFile)
     wrap_cloud: Any = None
     wrap_cluster: Any = None
@@ -142,7 +144,8 @@ class Life:
         """What a step writes to."""
         cloud: Cloud = self.wrap_cloud(self.cloud) if self.wrap_cloud else self.cloud
         cluster: Cluster = self.wrap_cluster(self.cluster) if self.wrap_cluster else self.cluster
-        return Hands(cloud=cloud, cluster=cluster, may_write=lambda: self.writer, told=self.told)
+        kept = {"told": self.told, "promised": self.promised}
+        return Hands(cloud=cloud, cluster=cluster, may_write=lambda: self.writer, **kept)  # type: ignore[arg-type]
 
     def submit(self, *jobs: Job) -> None:
         """Hand jobs to the cluster and let the scheduler try them."""

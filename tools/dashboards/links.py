@@ -65,7 +65,7 @@ RUNBOOKS: Mapping[str, Sequence[str]] = {
     "GPUs pending by pool": ("GpuPodsPending",),
     "Idle": ("GpuNodesIdle",),
     "Unknown": ("GpuNodeWithoutGpus", "GpuScaleUpStuck"),
-    "Requested to usable: p50 and p95 of a day": ("GpuScaleUpStuck", "GpuNodeWithoutGpus"),
+    "Requested to usable: p50 and p95 of a day": ("GpuScaleUpStuck", "GpuNodeWithoutGpus", "GpuPromisesLate"),
     "Cooldowns, windows and overrides": ("GpuPoolOutOfStock",),
     "Ended actions": ("GpuAutoscalerActionStuck", "GpuNodesCreatedRapidly", "GpuPoolOutOfStock"),
     "Fleet utilization against its target": ("GpuPoolBusy", "GpuPoolUnderutilized", "GpuTelemetryMissing"),

@@ -34,7 +34,7 @@ from receiver.ports import Clock, ClusterFacts, Did, Receipt, TryLater, WontWork
 LIVING = "status.phase!=Succeeded,status.phase!=Failed"
 CONNECTIONS = 24  # one for each watch beside those of the step
 COMPONENT = "gpu-autoscaler"
-GOOD_NEWS = frozenset({"TriggeredScaleUp", "MayWait"})  # Event reasons of type Normal; every other one is a Warning
+GOOD_NEWS = frozenset({"TriggeredScaleUp", "WaitsForNode", "MayWait"})  # Event reasons of type Normal
 NAME_ROOM = 200  # an Event's name is the pod's and a random part, 253 characters at most
 MESSAGE_ROOM = 1000  # the API allows 1024
 MOST = 200  # characters of what an authorizer says

@@ -16,6 +16,7 @@ from receiver.core.explain.samples import Doing, NodeTurn, PoolMinutes, PoolSamp
 HEARTBEAT = "heartbeat"
 LAST_DELIVERY = "last_delivery"
 MESSAGES = "messages"  # by destination and outcome
+PROMISES = "promises"  # by pool and how they ended
 PROVISION_BUCKETS = "provision_buckets"  # by pool, stage and the one bucket that each node falls into
 PROVISION_MILLISECONDS = "provision_milliseconds"  # by pool and stage
 A_MINUTE = timedelta(minutes=1)
@@ -100,6 +101,10 @@ class SqlFigures(StorePart):
                     connection.execute(statement, [fields_of(row) for row in rows])
         self._kept = minute, living
 
+    def count_promises(self, ended: Mapping[tuple[str, str], int]) -> None:
+        with self._database.write() as connection:
+            count_all(connection, {(PROMISES, *labels): number for labels, number in ended.items()})
+
     def samples(self, since: datetime, until: datetime, *, pool: str) -> Sequence[PoolSample]:
         found = self._rows(SAMPLES.where(samples.c.pool == pool), {"since": since, "until": until})
         return tuple(PoolSample(**row) for row in found)
@@ -140,7 +145,7 @@ class SqlFigures(StorePart):
             }
 
 
-BY_LABELS = ("decisions", "actions", MESSAGES, PROVISION_BUCKETS, PROVISION_MILLISECONDS)
+BY_LABELS = ("decisions", "actions", MESSAGES, PROMISES, PROVISION_BUCKETS, PROVISION_MILLISECONDS)
 
 
 def _by_label(found: Mapping[tuple[str, ...], int]) -> dict[str, int]:

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import tzinfo
 from enum import StrEnum
-from functools import cached_property
 from itertools import islice
+from zoneinfo import ZoneInfo
 
 from receiver.core.explain.rules import RULES
 from receiver.core.model.actions import ActionKind, Decision, Verdict
@@ -13,8 +13,11 @@ from receiver.core.model.model import CordonedBy, Facts, Stage
 from receiver.core.model.pods import Pod, PodPhase, Workload
 from receiver.core.model.policy import Policy, Pool
 from receiver.core.model.text import cut, listed, some
+from receiver.core.promises.promise import UNKNOWN, Promise, Promises
+from receiver.core.promises.startup import NOTHING_LEARNT, Learnt
 from receiver.core.scaling.assign import Assignment, Wanted
 from receiver.core.scaling.demand import IGNORED_NAMESPACES, LONGEST_NAMED, new_node, refusal, take, workloads
+from receiver.core.scaling.guardrails import cooled_down
 from receiver.core.scaling.market import Kind, LabelIndex, shape
 from receiver.core.scaling.patience import deferred, waits_for
 
@@ -44,7 +47,7 @@ class State(StrEnum):
 class Fate:
     """What becomes of a workload: its *state*, one sentence, and the pool (an id), rule and node that it is about.
 
-    *nodes* is how many nodes the pool buys, *expected_at* when the nodes it waits for should be usable.
+    *nodes* is how many nodes the pool buys, *promise* when it will probably start.
     """
 
     state: State
@@ -53,16 +56,19 @@ class Fate:
     rule: str | None = None
     node: str | None = None
     nodes: int | None = None
-    expected_at: datetime | None = None
+    promise: Promise = UNKNOWN
 
 
 class Place:
     """One pool as waiting pods see it. *coming* are the nodes on their way that waiting work would use; *observing* is
-    True where nothing is written."""
+    True where nothing is written, *zone* that of the budgets."""
 
-    def __init__(self, pool: Pool, facts: Facts, wanted: Wanted, decision: Decision, observing: bool) -> None:
-        self.pool, self.state, self.wanted, self.decision = pool, facts.pool(pool.id), wanted, decision
-        self._now, self._observing = facts.at, observing
+    def __init__(
+        self, facts: Facts, wanted: Wanted, decision: Decision, promises: Promises, zone: tzinfo, observing: bool
+    ) -> None:
+        self.pool, self.state, self.wanted, self.decision = promises.pool, promises.state, wanted, decision
+        self._now, self._zone, self._observing = facts.at, zone, observing
+        self._promises = promises
         self._nodes = {n.instance: n for n in self.state.nodes}
         self.coming = tuple(n for n in self.state.living if n.stage is not Stage.USABLE and n.instance in wanted.needed)
         self._bought: list[dict[str, int]] = []  # new nodes that were handed out so far, and what is free in each
@@ -75,12 +81,12 @@ class Place:
         if node is not None:
             detail = f"node {node.name} of {where} is usable and would hold it, as configured"
             detail += "; its removal was called off for that" if node.cordoned_by is CordonedBy.US else ""
-        return Fate(state=State.FITS_FREE_NODE, detail=detail, pool=self.pool.id, node=node.name if node else None)
+        name, promise = node.name if node else None, Promise(starts_p50=self._now, starts_p90=self._now)
+        return Fate(state=State.FITS_FREE_NODE, detail=detail, pool=self.pool.id, node=name, promise=promise)
 
-    @cached_property
-    def on_its_way(self) -> Fate:
-        """What becomes of all who were given room in nodes that are being provisioned."""
-        nodes, unlisted, usual = self.coming, self.state.unlisted, self.state.ready_in
+    def on_its_way(self, workload: Workload) -> Fate:
+        """What becomes of *workload*, which was given room in nodes that are being provisioned."""
+        nodes, unlisted = self.coming, self.state.unlisted
         where, only = f"GPU pool {self.pool.name}", nodes[0] if len(nodes) == 1 and not self.state.unlisted else None
         if only is not None:
             detail = f"node {only.name} of {where} {only.note or STAGES.get(only.stage, 'is on its way')}"
@@ -88,45 +94,50 @@ class Place:
             detail = f"{some(len(nodes) + unlisted, 'node')} of {where} are on their way"
         else:
             detail = f"{some(unlisted, 'node')} of {where} {'is' if unlisted == 1 else 'are'} asked for at Civo"
-        begun = [n.created_at for n in nodes] + ([self.state.required_since or self._now] if unlisted else [])
-        last = max(begun) + (self.pool.provision_timeout if usual is None else usual) if begun else None
-        if last is not None and usual is None:
-            detail += f"; nodes not usable by {last:%H:%M:%S} UTC are reported as stuck"
-        elif last is not None:
-            said = "should have been usable" if last < self._now else "usually usable"
-            detail += f"; {said} about {last:%H:%M:%S} UTC"
+        promise = self._promises.of(workload)
+        detail += _and(promise.sentence(self._now))
         node = only.name if only else None
-        return Fate(state=State.ON_ITS_WAY, detail=detail, pool=self.pool.id, node=node, expected_at=last)
+        return Fate(state=State.ON_ITS_WAY, detail=detail, pool=self.pool.id, node=node, promise=promise)
 
     def asked(self, workload: Workload) -> Fate:
         """New nodes are wanted for *workload*: they are bought, or a rule holds them."""
         before, after = self.decision.present, self.decision.target
         refused = self.wanted.refused.get(workload.key)
         if refused is not None:
-            return self.held(refused.rule, f"does not grow for it: {refused.rule}: {refused.why}")
+            ends = refused.view.ends_at
+            why = f"does not grow for it: {refused.rule}: {refused.why}"
+            why += f"; held until {ends.astimezone(self._zone):%-d %b}" if ends is not None else ""
+            return self.held(refused.rule, why, Promise(until=ends))
         if not self._buys_for(workload):
             reasons = self.decision.reasons  # the first that left nothing of it, else the first that left a part
             held = [r for verdict in (Verdict.HOLDS, Verdict.LIMITS) for r in reasons if r.verdict is verdict]
             reason = held[0] if held else self.decision.deciding
             how_far = f"grows to {some(after, 'node')} only" if after > before else "does not grow"
-            return self.held(reason.rule, f"{how_far}: {reason.rule}: {reason.detail}")
+            # Only a cooldown ends for certain, and nothing but the start of the node comes after it.
+            cools = reason.rule == cooled_down.__name__
+            promise = self._promises.of(workload) if cools else Promise(until=reason.until)
+            why = f"{how_far}: {reason.rule}: {reason.detail}{_and(promise.sentence(self._now))}"
+            return self.held(reason.rule, why, promise)
         change = f"from {before} to {some(after, 'node')}"
         if self._observing:
             detail = f"GPU pool {self.pool.name} would grow {change}; in observe mode nothing is bought"
             return Fate(state=State.BUYING, detail=detail, pool=self.pool.id)
-        action, usual = self.state.open_action, self.state.ready_in
+        action = self.state.open_action
         error = action.last_error if action is not None and action.kind is ActionKind.GROW else ""
+        promise = UNKNOWN if error else self._promises.of(workload)
+        said = f"the last try failed: {error}" if error else promise.sentence(self._now) if promise.learnt else ""
         return Fate(
             state=State.BUYING,
-            detail=f"GPU pool {self.pool.name} grows {change}" + (f"; the last try failed: {error}" if error else ""),
+            detail=f"GPU pool {self.pool.name} grows {change}{_and(said)}",
             pool=self.pool.id,
             nodes=after - before,
-            expected_at=None if usual is None or error else self._now + usual,
+            promise=promise,
         )
 
-    def held(self, rule: str, why: str) -> Fate:
+    def held(self, rule: str, why: str, promise: Promise) -> Fate:
         """*rule* keeps the pool from growing for it."""
-        return Fate(state=State.HELD, detail=f"GPU pool {self.pool.name} {why}", pool=self.pool.id, rule=rule)
+        detail = f"GPU pool {self.pool.name} {why}"
+        return Fate(state=State.HELD, detail=detail, pool=self.pool.id, rule=rule, promise=promise)
 
     def _buys_for(self, workload: Workload) -> bool:
         """True when the nodes that the decision leaves reach *workload*; asked in the order of service.
@@ -146,6 +157,10 @@ class Place:
             else:
                 reached = False
         return workload.gang or reached
+
+
+def _and(said: str) -> str:
+    return f"; {said}" if said else ""
 
 
 # {pod} is its name and {namespace} its namespace.
@@ -214,13 +229,15 @@ def explain(
     policy: Policy,
     *,
     observing: bool = False,
+    learnt: Learnt = NOTHING_LEARNT,
     most: int = MOST,
 ) -> tuple[Explanation, ...]:
     """Explain the first *most* waiting pods in the order of service (priority, then age), those that are no
-    demand after all others. *decisions* are by pool id; *observing* is True where nothing is written."""
+    demand after all others. *decisions* are by pool id; *observing* is True where nothing is written, *learnt* is
+    what the ledger says of past nodes."""
     fits = _fitting(facts, policy)
     found: list[Explanation] = []
-    for workload, fate in fates(facts, assignment, decisions, policy, observing=observing):
+    for workload, fate in fates(facts, assignment, decisions, policy, observing=observing, learnt=learnt):
         found += [Explanation(pod=p, workload=workload, fate=fate, fits=fits(p)) for p in workload.pods]
         if len(found) >= most:
             return tuple(found[:most])
@@ -231,10 +248,21 @@ def explain(
 
 
 def fates(
-    facts: Facts, assignment: Assignment, decisions: Mapping[str, Decision], policy: Policy, *, observing: bool = False
+    facts: Facts,
+    assignment: Assignment,
+    decisions: Mapping[str, Decision],
+    policy: Policy,
+    *,
+    observing: bool = False,
+    learnt: Learnt = NOTHING_LEARNT,
 ) -> Iterator[tuple[Workload, Fate]]:
     """Yield what becomes of each waiting workload, in the order of service; the arguments are those of `explain`."""
-    places = [Place(p, facts, assignment.pools[p.id], decisions[p.id], observing) for p in policy.pools]
+    zone = ZoneInfo(policy.timezone)
+    places = []
+    for pool in policy.pools:
+        wanted, decision = assignment.pools[pool.id], decisions[pool.id]
+        promises = Promises(pool, facts.pool(pool.id), wanted, decision, learnt, facts.at)
+        places.append(Place(facts, wanted, decision, promises, zone, observing))
     patient = {p.workload.key: p for p in assignment.patient}
     misfits = {m.workload.key: m.detail for m in assignment.misfits}
     held = {h.workload: (x, h) for x in places for h in x.wanted.held}
@@ -249,7 +277,9 @@ def fates(
     for workload in (*workloads(facts.waiting, facts.bound_gangs), *deferred(facts)):
         key, fate = workload.key, Fate(state=State.NOT_DEMAND, detail=NOT_COUNTED)
         if key in patient:
-            fate = Fate(state=State.MAY_WAIT, detail=waits_for(patient[key], facts.at))
+            waits = patient[key]
+            promise = Promise(starts_p90=waits.starts_by, until=waits.buys_at)
+            fate = Fate(state=State.MAY_WAIT, detail=waits_for(waits, facts.at), promise=promise)
         elif workload.pods[0].phase is not PodPhase.WAITING:
             fate = Fate(state=State.MAY_WAIT, detail="its time has come: its scheduling gate is removed now")
         elif key in misfits:
@@ -268,7 +298,7 @@ def fates(
         elif key in settled:  # a gang may have room in usable nodes alone, and in several pools
             coming = [x for x in settled[key] if x.coming or x.state.unlisted]
             place = (coming or settled[key])[0]
-            fate = place.on_its_way if coming or not workload.gang else place.free(None)
+            fate = place.on_its_way(workload) if coming or not workload.gang else place.free(None)
         yield workload, fate
 
 

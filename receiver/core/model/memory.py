@@ -1,7 +1,7 @@
 """What a step reads from the store: the ledger, the state that the last step left (`Control`), and clock checks."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -102,6 +102,20 @@ STAGES = {
     "start": ("bound_at", "running_at"),
     "total": ("created_at", "usable_at"),
 }
+LAST_NODES = 50  # of a pool: sizes, images and drivers change
+FEWEST_NODES = 5  # fewer say nothing of the spread
+
+
+def slow_starts(lives: Iterable[NodeLife]) -> Mapping[str, timedelta]:
+    """By pool, the time from creation within which nine of ten of its last nodes were usable."""
+    took: dict[str, list[tuple[datetime, timedelta]]] = {}
+    for life in lives:
+        if life.usable_at is not None and life.seen_at is not None and life.usable_at > life.seen_at:
+            took.setdefault(life.pool, []).append((life.usable_at, life.usable_at - life.created_at))
+    last = {pool: sorted(span for _, span in sorted(found)[-LAST_NODES:]) for pool, found in took.items()}
+    return {pool: spans[-(-9 * len(spans) // 10) - 1] for pool, spans in last.items() if len(spans) >= FEWEST_NODES}
+
+
 UPPER_BOUNDS = (5, 15, 30, 60, 120, 180, 300, 420, 600, 900, 1200, 1800)  # seconds
 BUCKETS = (*(f"{bound}.0" for bound in UPPER_BOUNDS), "+Inf")  # as Prometheus writes the label `le`
 A_MILLISECOND = timedelta(milliseconds=1)

@@ -251,6 +251,7 @@ class PoolState:
     uncounted: int = 0  # removed nodes that Civo still counts (below 0: new nodes that it does not count yet)
     provisioning: Backoff | None = None  # after nodes in a row that never became usable
     ready_in: timedelta | None = None  # the usual time until a node's GPUs are allocatable
+    ready_within: timedelta | None = None  # the time within which nine of ten nodes had been usable (None: too few)
     drifts: tuple[Drift, ...] = ()  # changes by others in the last two days
     offer: Offer | None = None  # of the newest usable node, at most a day old
     unjoined: tuple[str, ...] = ()

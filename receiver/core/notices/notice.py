@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 from typing import Self
 
@@ -12,6 +12,7 @@ from receiver.core.model.configuration import ConfigurationFile
 from receiver.core.model.model import Drift, Facts
 from receiver.core.model.policy import Policy
 from receiver.core.money.budget import Key
+from receiver.core.promises.promise import Promise
 from receiver.core.scaling.assign import Assignment
 
 ODD = "troubleshooting.md"
@@ -223,12 +224,8 @@ def behind(fates: Iterable[Fate], assignment: Assignment) -> Collection[tuple[st
     return held | {(pool, h.met) for pool, wanted in assignment.pools.items() for h in wanted.held if h.met}
 
 
-def scale_up_event(decision: Decision, policy: Policy, ready_in: timedelta | None) -> str:
-    """The Kubernetes Event text for a pod that a growth is for; *ready_in* is how long a node usually takes."""
+def scale_up_event(decision: Decision, policy: Policy, promise: Promise, now: datetime) -> str:
+    """The Kubernetes Event text for a pod that a growth is for, with the *promise* to it."""
     pool = policy.pool(decision.pool)
-    name = pool.name if pool else decision.pool
-    if ready_in is not None:
-        when = f"usable in about {max(1, round(ready_in / timedelta(minutes=1)))} min"
-    else:
-        when = f"usable within {pool.provision_timeout} at the latest" if pool else "on its way"
+    name, when = pool.name if pool else decision.pool, promise.sentence(now) or "on their way"
     return f"GPU pool {name} grows from {decision.present} to {decision.target} nodes for waiting GPU pods, {when}"

@@ -17,6 +17,7 @@ from receiver.core.model.text import lasting, listed, some
 from receiver.core.model.windows import Window
 from receiver.core.notices import wording
 from receiver.core.notices.notice import Cause, Notice, Severity
+from receiver.core.promises.promise import Promise
 from receiver.core.scaling.bounds import TOPIC as EVICTION_TOPIC
 from receiver.core.scaling.bounds import Grace, evicting, evicts, topic_of
 from receiver.core.scaling.guardrails import Case
@@ -287,14 +288,14 @@ def ignored_wishes(states: Iterable[PoolState], allowed: KeepUntil, now: datetim
     return found
 
 
-TOLD_STATES = (State.MAY_WAIT, State.HELD, State.GANG_INCOMPLETE, State.FITS_NOWHERE)
+TOLD_STATES = (State.MAY_WAIT, State.HELD, State.GANG_INCOMPLETE, State.FITS_NOWHERE, State.ON_ITS_WAY)
 AGAIN_AFTER = timedelta(minutes=5)  # the same message is not left on a pod again before
 REST = timedelta(minutes=5)  # after Events could not be written: each try may take half a minute
 REMEMBERED = 20_000  # pods and messages
 
 
 def is_told(fate: Fate) -> bool:
-    """True for a workload that waits and gets nothing, unless what holds it ends within seconds."""
+    """True for a workload that waits for more than what ends within seconds; growth has an Event of its own."""
     passing = fate.rule is not None and fate.rule in RULES and RULES[fate.rule].passing
     return fate.state in TOLD_STATES and not passing
 
@@ -303,7 +304,7 @@ class ToldPods:
     """The last Event of each pod, as this process remembers it; a new process takes it from the last picture."""
 
     def __init__(self) -> None:
-        self._about: dict[str, str] = {}  # by uid
+        self._about: dict[str, tuple[str, datetime | None]] = {}  # by uid, with the promised p90
         self._at: dict[tuple[str, str], datetime] = {}  # by uid and message
         self._rests_until: datetime | None = None
         self.begun = False
@@ -315,11 +316,15 @@ class ToldPods:
         for pod in waiting:
             entry = shown.get((pod.namespace, pod.name))
             if entry is not None:
-                self._about[pod.uid] = f"{entry.get('state')}:{entry.get('rule')}:{entry.get('pool')}"
+                state = State.ON_ITS_WAY if entry.get("state") == State.BUYING else entry.get("state")
+                about = f"{state}:{entry.get('rule')}:{entry.get('pool')}"
+                by = entry.get("expected_by")
+                self._about[pod.uid] = about, datetime.fromisoformat(by) if by else None
 
-    def wants(self, pod: Pod, about: str) -> bool:
-        """True if the last Event of *pod* says something else, or there is none."""
-        return bool(pod.uid) and self._about.get(pod.uid) != about
+    def wants(self, pod: Pod, about: str, promise: Promise, now: datetime) -> bool:
+        """True if the last Event of *pod* says something else, promises another time, or there is none."""
+        told, by = self._about.get(pod.uid, (None, None))
+        return bool(pod.uid) and (told != about or promise.moved(by, now))
 
     def may_tell(self, pod: Pod, message: str, now: datetime) -> bool:
         """True unless *pod* got *message* a moment ago, or no Event could be written a moment ago."""
@@ -327,9 +332,9 @@ class ToldPods:
         rests = self._rests_until is not None and now < self._rests_until <= now + REST
         return bool(pod.uid) and not rests and not (at is not None and at <= now < at + AGAIN_AFTER)
 
-    def told(self, pod: Pod, about: str, message: str, now: datetime) -> None:
-        """Remember that *pod* got *message* at *now*."""
-        self._about[pod.uid], self._at[pod.uid, message] = about, now
+    def told(self, pod: Pod, about: str, message: str, now: datetime, by: datetime | None = None) -> None:
+        """Remember that *pod* got *message* at *now*, which promises that it starts *by* a time."""
+        self._about[pod.uid], self._at[pod.uid, message] = (about, by), now
         if len(self._about) > REMEMBERED:
             del self._about[next(iter(self._about))]
         if len(self._at) > REMEMBERED:

@@ -78,6 +78,7 @@ class Wanted:
     settled: tuple[str, ...] = ()  # workloads that fit existing or coming nodes
     placed: tuple[tuple[str, str], ...] = ()  # of those, the ones that fit a usable node: (workload, instance)
     held: tuple[HeldWorkload, ...] = ()
+    given: tuple[Given, ...] = field(default=(), compare=False)  # the rooms of *asking* and *settled*
     movable: frozenset[str] = frozenset()  # busy instances whose pods consented to move and fit elsewhere
     budget: BudgetView | None = None  # the cluster's
     unreturning: frozenset[str] = frozenset()  # instances with a pod that would be kept out if it started again
@@ -377,6 +378,7 @@ def _wanted(
         settled=tuple(workload.key for workload in tally.settled),
         placed=tuple(tally.placed),
         held=tuple(tally.held),
+        given=tuple(tally.given),
         movable=empties & instances,
         unreturning=unreturning & instances,
         budget=budgets.of(Scope.CLUSTER),

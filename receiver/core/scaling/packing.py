@@ -35,17 +35,17 @@ class Survival:
 
     def chance(self, age: timedelta, more: timedelta) -> float:
         """The chance (0-1) that work that has run for *age* runs for *more*, which is positive."""
-        return self._chances(age.total_seconds(), (more.total_seconds(),))[0]
+        return self.chances(age.total_seconds(), (more.total_seconds(),))[0]
 
     def goes_on(self, pods: Iterable[Pod], now: datetime) -> float:
         """The chance (0-1) that at least one of *pods* still runs later, averaged over the moments `LATER`."""
         ages = [max(0.0, (now - (p.bound_at or p.running_since or p.created_at)).total_seconds()) for p in pods]
-        of_each = [self._chances(age, LATER_SECONDS) for age in ages]
+        of_each = [self.chances(age, LATER_SECONDS) for age in ages]
         all_end = [prod(1 - chances[n] for chances in of_each) for n in range(len(LATER))]
         return sum(1 - chance for chance in all_end) / len(LATER)
 
-    def _chances(self, age: float, later: Sequence[float]) -> list[float]:
-        """The chance to run on for each of so many seconds *later*."""
+    def chances(self, age: float, later: Sequence[float]) -> list[float]:
+        """The chances (0-1) that work that has run for *age* seconds runs on for each of so many seconds *later*."""
         lengths, count, old = self.lengths, len(self.lengths), age + A_YOUNG_AGE.total_seconds()
         seen = count - bisect_right(lengths, age) + WEIGHT_OF_THE_RULE  # those that got as old, and the prior
         return [

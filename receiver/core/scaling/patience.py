@@ -17,7 +17,7 @@ from receiver.core.scaling.market import ASKED_WITHIN, PERCENT_OF_ASKED, PERCENT
 from receiver.core.scaling.packing import SOFT_TAINTS, Survival, takes_pods
 
 LEAD_MARGIN = timedelta(minutes=1)  # a step, Civo's answer, the scheduler
-SLOWER = 1.5  # times the usual start-up: a deadline must hold for slow starts too
+SLOWER = 1.5  # times the usual start-up, before enough nodes have shown how long slow ones take
 GOES_ON = 0.9  # the chance (0-1) from which work on a wide node outlives what is put beside it
 
 
@@ -47,6 +47,8 @@ def may_wait(pod: Pod, policy: Policy) -> timedelta:
 
 def lead(pool: Pool, state: PoolState) -> timedelta:
     """How long before the deadline of work a node of *pool* is bought for it."""
+    if state.ready_within is not None:
+        return state.ready_within + LEAD_MARGIN
     if state.ready_in is None:
         return pool.provision_timeout
     return min(SLOWER * state.ready_in + LEAD_MARGIN, max(state.ready_in, pool.provision_timeout))

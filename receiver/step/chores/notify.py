@@ -18,6 +18,7 @@ from receiver.core.model.pods import Pod, Workload
 from receiver.core.notices import configuration_notices, money_notices, workload_notices
 from receiver.core.notices.concerns import concerns, good_news, notices_of
 from receiver.core.notices.notice import Notice, Seen, behind, scale_up_event
+from receiver.core.promises.promise import UNKNOWN, Promise, Promises
 from receiver.core.scaling.bounds import TOPIC, evicts
 from receiver.core.scaling.decide import case_of
 from receiver.ports import TryLater, WontWork
@@ -28,24 +29,32 @@ CLAIMS = f"{State.NOT_DEMAND}:None:None"  # of a pod that asks for devices by cl
 EVENTS_PER_POOL = 50  # pods that get an Event about one growth or one eviction
 EVENTS_PER_STEP = 50  # and about not growing: a thousand pods must not keep the loop from scaling
 MOST_LOOKED_AT = 5_000  # workloads that a step checks for missing Events
+REASONS = {State.ON_ITS_WAY: "WaitsForNode", State.MAY_WAIT: "MayWait"}  # of Events; others do not grow for it
 SECOND = timedelta(seconds=1)  # Kubernetes cuts moments to it
 
 
 def record_pod_events(decision: Decision, work: StepContext) -> None:
     """Write an Event for the pods that a growth is for."""
-    wanted = work.assignment.pools[decision.pool]
-    asking = [p for w in wanted.asking if w.key not in wanted.refused for p in w.pods]
-    said = scale_up_event(decision, work.policy, work.facts.pool(decision.pool).ready_in)
-    record_events(work, asking[:EVENTS_PER_POOL], "TriggeredScaleUp", said)
+    wanted, facts, room = work.assignment.pools[decision.pool], work.facts, EVENTS_PER_POOL
+    pool = work.policy.pool(decision.pool)
+    assert pool is not None
+    promises = Promises(pool, facts.pool(pool.id), wanted, decision, work.learnt, work.now)
+    for workload in wanted.asking:
+        if workload.key not in wanted.refused:
+            promise = promises.of(workload)
+            said = scale_up_event(decision, work.policy, promise, work.now)
+            pods = workload.pods[:room]
+            record_events(work, pods, "TriggeredScaleUp", said, f"{State.ON_ITS_WAY}:None:{pool.id}", promise)
+            room -= len(pods)
 
 
 def send_standing_notices(work: StepContext, file: ConfigurationFile) -> None:
     """Send, once each, what no action sends: misfits, budget stages, silent sources, holds, stuck nodes."""
     facts, assignment, policy = work.facts, work.assignment, work.policy
     observing = work.mode == "observe"
-    any_waits = facts.waiting or facts.deferred
-    known = fates(facts, assignment, work.decisions, policy, observing=observing) if any_waits else ()
-    waiting = list(islice(known, MOST_LOOKED_AT))
+    any_waits = bool(facts.waiting or facts.deferred)
+    known = fates(facts, assignment, work.decisions, policy, observing=observing, learnt=work.learnt)
+    waiting = list(islice(known, MOST_LOOKED_AT)) if any_waits else []
     if any_waits and facts.up(Source.KUBERNETES):
         _record_why_pods_wait(work, waiting)
     closes = work.mode == "act" and work.hands.cluster is not None
@@ -82,7 +91,7 @@ def send_standing_notices(work: StepContext, file: ConfigurationFile) -> None:
 
 
 def _record_why_pods_wait(work: StepContext, waiting: Sequence[tuple[Workload, Fate]]) -> None:
-    """Write one Event for each *waiting* pod on why it gets no node; later steps go on where this one stops."""
+    """Write one Event for each *waiting* pod on what it waits for; later steps go on where this one stops."""
     told, facts, room = work.hands.told, work.facts, EVENTS_PER_STEP
     if not told.begun:
         kept = work.store.snapshot()
@@ -91,19 +100,21 @@ def _record_why_pods_wait(work: StepContext, waiting: Sequence[tuple[Workload, F
     for workload, fate in waiting:
         if not workload_notices.is_told(fate):
             continue
-        about = f"{fate.state}:{fate.rule}:{fate.pool}"
-        pods = [p for p in workload.pods if told.wants(p, about)][:room]
-        reason = "MayWait" if fate.state is State.MAY_WAIT else "NotTriggerScaleUp"
-        record_events(work, pods, reason, known.get(workload.key, fate.detail), about)
+        about, promise = f"{fate.state}:{fate.rule}:{fate.pool}", fate.promise
+        pods = [p for p in workload.pods if told.wants(p, about, promise, work.now)][:room]
+        reason = REASONS.get(fate.state, "NotTriggerScaleUp")
+        record_events(work, pods, reason, known.get(workload.key, fate.detail), about, promise)
         room -= len(pods)
         if room <= 0:
             return
-    claiming = [p for p in facts.waiting if p.claims and not p.daemon and not p.terminating and told.wants(p, CLAIMS)]
-    for pod in claiming[:room]:
+    claiming = (p for p in facts.waiting if p.claims and not p.daemon and not p.terminating)
+    for pod in [p for p in claiming if told.wants(p, CLAIMS, UNKNOWN, work.now)][:room]:
         record_events(work, [pod], "NotTriggerScaleUp", by_claim(pod), CLAIMS)
 
 
-def record_events(work: StepContext, pods: Sequence[Pod], reason: str, message: str, about: str = "") -> None:
+def record_events(
+    work: StepContext, pods: Sequence[Pod], reason: str, message: str, about: str = "", promise: Promise = UNKNOWN
+) -> None:
     """Write an Event for each of *pods*; *about* identifies what keeps it waiting, if anything does.
 
     A failed write neither fails nor delays the step, and no pod gets the same message again within minutes.
@@ -122,9 +133,9 @@ def record_events(work: StepContext, pods: Sequence[Pod], reason: str, message: 
             if isinstance(error, TryLater):
                 told.rest(now)
             else:
-                told.told(pod, about, message, now)  # it will never succeed
+                told.told(pod, about, message, now, promise.starts_p90)  # it will never succeed
             return
-        told.told(pod, about, message, now)
+        told.told(pod, about, message, now, promise.starts_p90)
 
 
 def announce_window_evictions(work: StepContext, *, steady: bool) -> None:

@@ -433,6 +433,7 @@ class StatusDocument(Published):
     concerns: Annotated[Listed[ConcernDocument], says("what needs a person")] = ()
     waiting_total: Annotated[Count | None, says("pods that wait for GPUs")] = None
     fits_nowhere: Annotated[Count, says("those that no pool can hold")] = 0
+    next_by: Annotated[Instant | None, says("when the first starts with a chance of nine in ten")] = None
     decisions: Annotated[Listed[DecisionLine], says("the newest five")] = ()
     messages: MessagesDocument = MessagesDocument()
 

@@ -143,6 +143,7 @@ def _status(found: Picture, parts: WebParts) -> api.StatusDocument:
         concerns=found.concerns,
         waiting_total=found.waiting_total,
         fits_nowhere=sum(pod.state == State.FITS_NOWHERE for pod in found.waiting),
+        next_by=min((pod.expected_by for pod in found.waiting if pod.expected_by), default=None),
         decisions=tuple(
             api.DecisionLine.of(api.DecisionDocument.of_stored(d, parts)) for d in parts.store.decisions(limit=LATEST)
         ),

@@ -247,7 +247,9 @@ def test_an_eviction_that_is_forbidden_names_the_missing_right(
         cluster.drain("gpu-1")
 
 
-@pytest.mark.parametrize("reason, kind", [("TriggeredScaleUp", "Normal"), ("NotTriggerScaleUp", "Warning")])
+@pytest.mark.parametrize(
+    "reason, kind", [("TriggeredScaleUp", "Normal"), ("WaitsForNode", "Normal"), ("NotTriggerScaleUp", "Warning")]
+)
 def test_an_event_is_left_on_the_pod(
     httpserver: HTTPServer, cluster: KubernetesCluster, reason: str, kind: str
 ) -> None:

@@ -34,6 +34,7 @@ def test_a_new_store_counts_nothing(store: SqlStore) -> None:
         "messages": {},
         "oldest_notice_at": None,
         "drifts": {},
+        "promises": {},
         "provision_buckets": {},
         "provision_milliseconds": {},
         "open_actions": {},
@@ -61,6 +62,7 @@ def _everything(store: SqlStore) -> None:
     store.notice_sent(sent.id, NOW)
     store.notice_failed(given_up.id, NOW, None, "gone")
     store.saw((life("living", active_at=after(seconds=90)), life("gone", gone_at=NOW)), {POOL: 1}, NOW)
+    store.count_promises({(POOL, "late"): 1})
     store.saw((), {POOL: 2}, after(seconds=10), drifts={POOL: Drift(at=after(seconds=10), from_count=1, to_count=2)})
 
 
@@ -73,6 +75,7 @@ TOTALS = {
     "messages": {("destination 1", "delivered"): 1},
     "oldest_notice_at": NOW,
     "drifts": {POOL: 1},
+    "promises": {(POOL, "late"): 1},
     "provision_buckets": {(POOL, "build", "120.0"): 1},
     "provision_milliseconds": {(POOL, "build"): 90_000},
     "open_actions": {POOL: after(minutes=2)},
@@ -140,3 +143,9 @@ def test_a_pruned_delivery_number_is_not_given_again(store: SqlStore) -> None:
     store.keep_control(Control(at=NOW), [first])
     store.prune(after(days=30))
     assert store.remember(delivery(), after(days=30)) > first
+
+
+def test_promises_are_counted_by_pool_and_how_they_ended(store: SqlStore) -> None:
+    store.count_promises({(POOL, "by_p50"): 2, (POOL, "late"): 1})
+    store.count_promises({(POOL, "by_p50"): 1})
+    assert store.counts()["promises"] == {(POOL, "by_p50"): 3, (POOL, "late"): 1}

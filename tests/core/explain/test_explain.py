@@ -82,40 +82,40 @@ def test_a_pod_that_fits_a_node_we_had_cordoned_is_told_that_its_removal_was_giv
 def test_a_pod_whose_node_installs_its_driver_is_told_when_that_usually_ends() -> None:
     node = a_node("n1", stage=Stage.INSTALLING, created_at=NOW - 4 * MINUTE, idle_since=None)
     fate = the_one(facts(a_state(node, ready_in=7 * MINUTE), waiting=[a_pod()])).fate
-    assert (fate.state, fate.node, fate.expected_at) == (State.ON_ITS_WAY, "n1", NOW + 3 * MINUTE)
+    assert (fate.state, fate.node, fate.promise.starts_p50) == (State.ON_ITS_WAY, "n1", NOW + 3 * MINUTE)
     assert fate.detail == "node n1 of GPU pool l40s installs its GPU driver; usually usable about 12:03:00 UTC"
 
 
 def test_a_node_that_takes_longer_than_usual_is_told_as_such() -> None:
     node = a_node("n1", stage=Stage.BOOTING, created_at=NOW - 9 * MINUTE, idle_since=None)
     fate = the_one(facts(a_state(node, ready_in=7 * MINUTE), waiting=[a_pod()])).fate
-    assert fate.detail == "node n1 of GPU pool l40s boots; should have been usable about 11:58:00 UTC"
+    assert fate.detail == "node n1 of GPU pool l40s boots; nodes not usable by 12:11:00 UTC are reported as stuck"
 
 
 def test_without_experience_the_moment_told_is_the_one_from_which_it_counts_as_stuck() -> None:
     node = a_node("n1", stage=Stage.BOOTING, created_at=NOW - 9 * MINUTE, idle_since=None)
     fate = the_one(facts(a_state(node), waiting=[a_pod()])).fate
-    assert fate.expected_at == NOW + 11 * MINUTE
+    assert fate.promise.starts_p50 == NOW + 11 * MINUTE
     assert "nodes not usable by 12:11:00 UTC are reported as stuck" in fate.detail
 
 
 def test_a_pod_whose_node_civo_does_not_list_yet_is_told_that_it_is_asked_for() -> None:
     state = a_state(required=1, required_since=NOW - MINUTE, ready_in=5 * MINUTE)
     fate = the_one(facts(state, waiting=[a_pod()])).fate
-    assert (fate.state, fate.node, fate.expected_at) == (State.ON_ITS_WAY, None, NOW + 4 * MINUTE)
+    assert (fate.state, fate.node, fate.promise.starts_p50) == (State.ON_ITS_WAY, None, NOW + 4 * MINUTE)
     assert fate.detail.startswith("1 node of GPU pool l40s is asked for at Civo; ")
 
 
-def test_several_nodes_on_their_way_are_counted_and_the_last_one_is_waited_for() -> None:
+def test_several_nodes_on_their_way_are_counted_and_each_pod_waits_for_its_own() -> None:
     nodes = [a_node(f"n{i}", stage=Stage.BUILDING, created_at=NOW - i * MINUTE, idle_since=None) for i in (1, 2)]
     fates = explained(facts(a_state(*nodes, ready_in=5 * MINUTE), waiting=[a_pod("a"), a_pod("b")]))
     assert fates["b"].fate.detail.startswith("2 nodes of GPU pool l40s are on their way; ")
-    assert fates["b"].fate.expected_at == NOW + 4 * MINUTE
+    assert [fates[name].fate.promise.starts_p50 for name in "ab"] == [NOW + 4 * MINUTE, NOW + 3 * MINUTE]
 
 
 def test_a_pod_for_which_a_node_is_bought_is_told_how_far_the_pool_grows() -> None:
     fate = the_one(facts(a_state(ready_in=5 * MINUTE), waiting=[a_pod()])).fate
-    assert (fate.state, fate.nodes, fate.expected_at) == (State.BUYING, 1, NOW + 5 * MINUTE)
+    assert (fate.state, fate.nodes, fate.promise.starts_p50) == (State.BUYING, 1, NOW + 5 * MINUTE)
     assert fate.detail == "GPU pool l40s grows from 0 to 1 node"
 
 
@@ -128,14 +128,14 @@ def test_pods_that_share_the_new_node_are_bought_for_as_the_first_one_is() -> No
 
 def test_in_observe_mode_nothing_is_bought_and_the_pod_is_told_so() -> None:
     fate = the_one(facts(a_state(ready_in=5 * MINUTE), waiting=[a_pod()]), observing=True).fate
-    assert (fate.state, fate.nodes, fate.expected_at) == (State.BUYING, None, None)
+    assert (fate.state, fate.nodes, fate.promise.starts_p50) == (State.BUYING, None, None)
     assert fate.detail == "GPU pool l40s would grow from 0 to 1 node; in observe mode nothing is bought"
 
 
 def test_a_growth_that_failed_last_time_says_so_and_promises_no_moment() -> None:
     action = a_growth(last_error="no stock")
     fate = the_one(facts(a_state(open_action=action, ready_in=5 * MINUTE), waiting=[a_pod()])).fate
-    assert fate.expected_at is None
+    assert fate.promise.starts_p50 is None
     assert fate.detail.endswith("the last try failed: no stock")
 
 
@@ -146,7 +146,7 @@ def test_a_pod_that_a_guardrail_holds_is_told_the_pool_the_rule_and_its_sentence
     assert (fate.state, fate.rule, fate.pool) == (State.HELD, "within_budget", "l40s-id")
     assert fate.detail == (
         "GPU pool l40s does not grow for it: within_budget:"
-        " cluster budget hold at 80%: $4,010.00 of $5,000.00 spent in 2026-11"
+        " cluster budget hold at 80%: $4,010.00 of $5,000.00 spent in 2026-11; held until 1 Dec"
     )
 
 
@@ -343,6 +343,10 @@ def test_the_picture_tells_all_there_is_about_a_waiting_pod() -> None:
         "node": None,
         "nodes": 1,
         "expected_at": "2026-11-20T12:05:00+00:00",
+        "expected_by": "2026-11-20T12:20:00+00:00",
+        "held_until": None,
+        "promised_at": None,
+        "promised_by": None,
         "scheduler_says": "0/3 nodes are available",
         "fits": [{"pool": "l40s-id", "name": "l40s", "why_not": None}],
     }

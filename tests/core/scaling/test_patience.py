@@ -86,6 +86,10 @@ def test_before_the_first_node_the_provision_timeout_counts_as_start_up_time() -
     assert lead(pool, a_state(ready_in=USUAL)) == SLOWER * USUAL + LEAD_MARGIN
 
 
+def test_once_enough_nodes_have_started_nine_of_ten_must_be_in_time() -> None:
+    assert lead(a_pool(), a_state(ready_in=USUAL, ready_within=9 * MINUTE)) == 9 * MINUTE + LEAD_MARGIN
+
+
 def test_the_decision_names_the_moment_at_which_a_node_is_bought() -> None:
     found = facts(a_state(ready_in=USUAL), waiting=[patient(created_at=NOW)])
     assignment, decisions = run(found, a_policy())

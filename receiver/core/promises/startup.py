@@ -1,0 +1,117 @@
+"""How long nodes take to start, learnt per pool from the last ones in the ledger: quantiles of samples, no model."""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from heapq import nlargest
+
+from receiver.core.model.memory import NodeLife
+from receiver.core.scaling.packing import Survival
+
+LAST_NODES = 50  # of a pool: sizes, images and drivers change
+FEWEST = 5  # fewer nodes say nothing of the spread
+LATE = timedelta(seconds=5)  # of what a step sees, on average: half the default tick
+ZERO = timedelta(0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Startup:
+    """The start-up of one past node, in seconds since its creation: built, Ready, usable. *start* is the time from the
+    binding of its first GPU pod to its containers (the image pull)."""
+
+    built: float
+    ready: float
+    usable: float
+    start: float = 0.0
+
+    @classmethod
+    def of(cls, life: NodeLife) -> "Startup | None":
+        """The start-up of *life*; None unless it was watched until the node was usable.
+
+        A step sees each stage up to a tick late. The pod that waited for the node was bound at once, and Kubernetes
+        keeps that moment.
+        """
+        if life.usable_at is None or life.seen_at is None or life.usable_at <= life.seen_at:
+            return None
+        usable = min(life.usable_at - LATE, life.bound_at or life.usable_at)
+        if life.bound_at is not None and life.usable_at - 2 * LATE <= life.bound_at <= life.usable_at:
+            usable = life.bound_at
+        ready, built = (min((at or life.usable_at) - LATE, usable) for at in (life.ready_at, life.active_at))
+        pulled = life.running_at - life.bound_at if life.running_at and life.bound_at else ZERO
+        since = life.created_at
+        return cls(
+            built=max(ZERO, built - since).total_seconds(),
+            ready=max(ZERO, ready - since).total_seconds(),
+            usable=max(ZERO, usable - since).total_seconds(),
+            start=max(ZERO, pulled).total_seconds(),
+        )
+
+    def left(self, stage: str, passed: float) -> float | None:
+        """Seconds that were left until the first pod ran, *passed* seconds after *stage* had begun; None if the stage
+        was over by then."""
+        begun, ended = {"build": (0.0, self.built), "boot": (self.built, self.ready)}.get(
+            stage, (self.ready, self.usable)
+        )
+        return self.usable + self.start - begun - passed if ended - begun >= passed else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learnt:
+    """The last start-ups of each pool, the nodes that are not usable yet, by instance, and how long work runs."""
+
+    startups: Mapping[str, Sequence[Startup]] = field(default_factory=dict)
+    coming: Mapping[str, NodeLife] = field(default_factory=dict)
+    survival: Survival = field(default_factory=Survival)
+
+    def left(self, pool: str, instance: str | None, since: datetime, now: datetime) -> Sequence[float]:
+        """How many seconds from *now* nodes like this one took until their first pod ran, shortest first: those that
+        had spent as long in the stage that it is in. Without *instance* it is one that was requested *since* then.
+
+        Empty: too few are known, or almost all were faster.
+        """
+        life = self.coming.get(instance or "")
+        begun, stage = since, "build"
+        if life is not None:
+            seen = life.ready_at or life.active_at
+            begun = life.created_at if seen is None else max(life.created_at, seen - LATE)
+            stage = "driver" if life.ready_at else "boot" if life.active_at else "build"
+        passed, later = max(ZERO, now - begun).total_seconds(), max(ZERO, since - now).total_seconds()
+        left = (s.left(stage, passed) for s in self.startups.get(pool, ()))
+        found = sorted(later + seconds for seconds in left if seconds is not None)
+        return found if len(found) >= FEWEST else ()
+
+
+NOTHING_LEARNT = Learnt()
+
+
+def learn(lives: Iterable[NodeLife], lasted: Iterable[timedelta] = ()) -> Learnt:
+    """Return what *lives* say about the next nodes, and run times of past workloads (*lasted*) about running work."""
+    watched: dict[str, list[tuple[datetime, str, Startup]]] = {}
+    coming: dict[str, NodeLife] = {}
+    for life in lives:
+        if life.usable_at is None and life.gone_at is None:
+            coming[life.instance] = life
+        elif life.usable_at is not None and (startup := Startup.of(life)) is not None:
+            watched.setdefault(life.pool, []).append((life.usable_at, life.instance, startup))
+    startups = {pool: [s for *_, s in nlargest(LAST_NODES, found)] for pool, found in watched.items()}
+    return Learnt(startups=startups, coming=coming, survival=Survival.of(lasted))
+
+
+def chance(values: Sequence[float], within: float) -> float:
+    """The chance (0-1) that another one of *values*, which are sorted and at least two, stays *within* that.
+
+    Of n values the k-th is not exceeded by the next one with the chance k / (n + 1), whatever their distribution.
+    Beyond the first and the last one the mean gap between them goes on.
+    """
+    count, below = len(values), bisect_right(values, within)
+    if 0 < below < count:
+        place = below + (within - values[below - 1]) / (values[below] - values[below - 1])
+    else:
+        place = count + (within - values[-1]) / gap(values) if below else 1 - (values[0] - within) / gap(values)
+    return min(max(place / (count + 1), 0.0), 1.0)
+
+
+def gap(values: Sequence[float]) -> float:
+    """The mean gap between sorted *values*, above 0."""
+    return (values[-1] - values[0]) / (len(values) - 1) or 1e-3

@@ -1,0 +1,34 @@
+"""Count which promises came true: the first one to each workload that waits for a node."""
+
+from itertools import islice
+
+from receiver.core.explain.explain import MOST, fates
+from receiver.core.model.model import Source
+from receiver.core.promises.calibration import Promised
+from receiver.reports.picture import kept_picture
+from receiver.step.gather import Looked
+from receiver.step.parts import StepContext
+
+
+def judge_promises(work: StepContext, looked: Looked) -> None:
+    """Count the promises that have ended and keep those that are new. Raises TryLater (store down)."""
+    promised, facts = work.hands.promised, work.facts
+    if not promised.begun:
+        last, _ = kept_picture(work.store)
+        promised.begin(
+            {
+                pod.workload: Promised(pool=pod.pool, starts_p50=pod.promised_at, starts_p90=pod.promised_by)
+                for pod in last.waiting
+                if pod.workload and pod.pool and pod.promised_at and pod.promised_by
+            }
+        )
+    if not facts.up(Source.KUBERNETES):
+        return
+    if ended := promised.ended(looked.pods, work.now):
+        work.store.count_promises({(pool, came.value): number for (pool, came), number in ended.items()})
+    if facts.waiting:
+        observing = work.mode == "observe"
+        found = fates(facts, work.assignment, work.decisions, work.policy, observing=observing, learnt=work.learnt)
+        for workload, fate in islice(found, MOST):
+            if fate.pool is not None:
+                promised.make(workload, fate.pool, fate.promise, work.now)

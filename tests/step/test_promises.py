@@ -1,0 +1,80 @@
+"""Waiting work is told when it starts, and what became of the first promise is counted."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from receiver.ports import Store
+from tests.step.harness import FAST, Life, a_job, a_policy, a_world
+
+MINUTE = timedelta(minutes=1)
+LONG = timedelta(hours=5)
+
+
+def experienced(store: Store) -> Life:
+    """A pool that has bought six nodes, which are all busy."""
+    life = Life(world=a_world(timings=replace(FAST, jitter=0.2)), policy=a_policy(), store=store)
+    life.submit(a_job("first", pods=6, duration=LONG))
+    life.run(6 * MINUTE)
+    return life
+
+
+def waiting(store: Store) -> dict[str, Any]:
+    kept = store.snapshot()
+    assert kept is not None
+    (pod,) = kept[0]["waiting"]
+    return dict(pod)
+
+
+def told(life: Life, pod: str) -> list[tuple[str, str]]:
+    return [(e.reason, e.message) for e in life.world.events if e.name == pod]
+
+
+def test_the_event_on_a_growth_says_when_the_pod_starts_and_no_step_repeats_it(store: Store) -> None:
+    life = experienced(store)
+    life.submit(a_job("late", duration=LONG))
+    life.run(5 * MINUTE)
+    ((reason, message),) = [e for e in told(life, "late-0") if e[0] in ("TriggeredScaleUp", "WaitsForNode")]
+    assert reason == "TriggeredScaleUp"
+    assert message.startswith("GPU pool l40s grows from 6 to 7 nodes for waiting GPU pods, starts in ")
+
+
+def test_a_pod_that_takes_room_on_a_node_on_its_way_is_told_so_once(store: Store) -> None:
+    life = experienced(store)
+    life.set_override("floor", 7)
+    life.run(MINUTE / 2)
+    life.submit(a_job("second", duration=LONG))
+    life.run(MINUTE)
+    ((_, message),) = [e for e in told(life, "second-0") if e[0] == "WaitsForNode"]
+    assert "is being built; starts in " in message
+
+
+def test_the_picture_has_the_promise_and_keeps_the_first_one(store: Store) -> None:
+    life = experienced(store)
+    life.submit(a_job("late", duration=LONG))
+    life.step()
+    first = waiting(store)
+    assert life.now < datetime.fromisoformat(first["expected_at"]) < datetime.fromisoformat(first["expected_by"])
+    life.run(MINUTE)
+    assert (waiting(store)["promised_at"], waiting(store)["promised_by"]) == (
+        first["expected_at"],
+        first["expected_by"],
+    )
+
+
+def test_a_promise_is_counted_once_when_the_pod_runs_whichever_process_made_it(store: Store) -> None:
+    life = experienced(store)
+    assert store.counts()["promises"] == {}  # the first six got guesses
+    life.submit(a_job("late", duration=LONG))
+    life.run(MINUTE)
+    again = Life(world=life.world, policy=life.policy, store=store)
+    again.run(10 * MINUTE)
+    assert sum(store.counts()["promises"].values()) == 1
+
+
+def test_a_pod_that_still_waits_after_the_promised_time_counts_as_late(store: Store) -> None:
+    life = experienced(store)
+    life.world.faults.gpu_never("l40s-id", 100)
+    life.submit(a_job("late", duration=LONG))
+    life.run(10 * MINUTE)
+    assert store.counts()["promises"] == {("l40s-id", "late"): 1}
