@@ -1,12 +1,13 @@
 """Within which time nine of ten of a pool's last nodes were usable."""
 
 from datetime import timedelta
+from typing import Any
 
 from receiver.core.model.memory import FEWEST_NODES, LAST_NODES, NodeLife, slow_starts
 from tests.core.builders import MINUTE, NOW, a_life
 
 
-def started(number: int, minutes: float, **changes: object) -> NodeLife:
+def started(number: int, minutes: float, **changes: Any) -> NodeLife:
     """The node of that number, usable so many minutes after its creation."""
     at = NOW - timedelta(hours=100 - number)
     usable = at + minutes * MINUTE

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import tzinfo
+from datetime import datetime, tzinfo
 from enum import StrEnum
 from itertools import islice
 from zoneinfo import ZoneInfo
@@ -19,7 +19,7 @@ from receiver.core.scaling.assign import Assignment, Wanted
 from receiver.core.scaling.demand import IGNORED_NAMESPACES, LONGEST_NAMED, new_node, refusal, take, workloads
 from receiver.core.scaling.guardrails import cooled_down
 from receiver.core.scaling.market import Kind, LabelIndex, shape
-from receiver.core.scaling.patience import deferred, waits_for
+from receiver.core.scaling.patience import PatientWork, deferred, waits_for
 
 STAGES = {
     Stage.BUILDING: "is being built",
@@ -276,12 +276,8 @@ def fates(
             settled.setdefault(key, []).append(place)
     for workload in (*workloads(facts.waiting, facts.bound_gangs), *deferred(facts)):
         key, fate = workload.key, Fate(state=State.NOT_DEMAND, detail=NOT_COUNTED)
-        if key in patient:
-            waits = patient[key]
-            promise = Promise(starts_p90=waits.starts_by, until=waits.buys_at)
-            fate = Fate(state=State.MAY_WAIT, detail=waits_for(waits, facts.at), promise=promise)
-        elif workload.pods[0].phase is not PodPhase.WAITING:
-            fate = Fate(state=State.MAY_WAIT, detail="its time has come: its scheduling gate is removed now")
+        if key in patient or workload.pods[0].phase is PodPhase.DEFERRED:
+            fate = _may_wait(patient.get(key), facts.at)
         elif key in misfits:
             detail = misfits[key] if workload.gang else "no GPU pool can hold it"  # `fits` has each pool's reason
             fate = Fate(state=State.FITS_NOWHERE, detail=detail)
@@ -300,6 +296,14 @@ def fates(
             place = (coming or settled[key])[0]
             fate = place.on_its_way(workload) if coming or not workload.gang else place.free(None)
         yield workload, fate
+
+
+def _may_wait(work: PatientWork | None, now: datetime) -> Fate:
+    """What becomes of *work* that may wait; None: its time has come, and its gate is still there."""
+    if work is None:
+        return Fate(state=State.MAY_WAIT, detail="its time has come: its scheduling gate is removed now")
+    promise = Promise(starts_p90=work.starts_by, until=work.buys_at)
+    return Fate(state=State.MAY_WAIT, detail=waits_for(work, now), promise=promise)
 
 
 def by_claim(pod: Pod) -> str:
