@@ -50,6 +50,7 @@ PARTS = (
     "act",
     "labels_and_taints",
     "soft_taints",
+    "admissions",
     "buffers",
     "idle_shutdown",
     "messages",
