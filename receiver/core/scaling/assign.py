@@ -36,7 +36,7 @@ from receiver.core.scaling.demand import missing_pods, take, workloads
 from receiver.core.scaling.failures import Failure, Failures, LeftOut
 from receiver.core.scaling.filling import rearranged, serve_again
 from receiver.core.scaling.gangs import leave_waiting, place_gang, place_parts, try_gang
-from receiver.core.scaling.market import Headroom, Matching, keep_warm, refused, requests_of
+from receiver.core.scaling.market import Headroom, Matching, gang_kind, keep_warm, refused, requests_of
 from receiver.core.scaling.packing import may_not_return, movable
 from receiver.core.scaling.patience import Deadlines, PatientWork, deferred, next_purchase
 
@@ -173,11 +173,16 @@ def _without_room(
 ) -> Iterator[PatientWork]:
     """Give *patient* work what room is left that exists or is on its way; yield what finds none."""
     matching = Matching(tuple(tallies.values()), pairs) if patient else None
+    full: set[tuple[str, object]] = set()  # room only shrinks, so what a pool did not hold is not tried again
     for work in patient:
         assert matching is not None
-        first = work.workload.pods[0]
+        first, kind = work.workload.pods[0], gang_kind(work.workload)
         fitting = [x for x in matching.fitting(first) if all(x in matching.fitting(p) for p in work.workload.pods)]
-        if not any(try_gang(work.workload, tally, allowance, most=0, begin=True) for tally in fitting):
+        for tally in (x for x in fitting if (x.pool.id, kind) not in full):
+            if try_gang(work.workload, tally, allowance, most=0, begin=True):
+                break
+            full.add((tally.pool.id, kind))
+        else:
             yield work
 
 

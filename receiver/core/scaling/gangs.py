@@ -90,6 +90,8 @@ def try_gang(
     tally.free -= sum(room.gpus for room in begun) - sum(tried.gpus for tried in trial[: len(begun)])
     for room, tried in zip(rooms, trial, strict=False):
         room.free, room.used = tried.free, room.used or tried.used
+        if tried.used and room.instance is not None:
+            tally.warm.pop(room.instance, None)  # no buffer alone keeps it any more
     tally.begin([room for room in coming if room.used])
     for number, room in enumerate(trial[len(rooms) :]):
         room.allowed = number < tally.room_left

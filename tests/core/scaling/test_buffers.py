@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
+from receiver.core.explain.explain import State, fates
 from receiver.core.model.actions import Decision
 from receiver.core.model.model import Node, PoolState, Source, Spend, Stage
 from receiver.core.model.pods import Buffer
@@ -329,3 +330,13 @@ def test_every_chunk_has_room_once_or_a_reason(world: World) -> None:
         k.ready + k.coming == k.chunks if not k.held else k.ready + k.coming < k.chunks for k in assignment.buffers
     )
     assert not any(w.for_buffer for w in assignment.pools.values()) or not assignment.budgets.holding
+
+
+def test_patient_work_that_shares_a_coming_node_with_chunks_is_told_of_that_node() -> None:
+    coming = a_node("n1", stage=Stage.BUILDING, created_at=NOW - MINUTE, idle_since=None)
+    pod, policy = a_pod("patient", may_wait=4 * HOUR), a_policy(EIGHT)
+    found = facts(a_state(coming), waiting=[pod], buffers=(a_buffer(),))
+    assignment, decisions = run(found, policy)
+    assert assignment.pools["l40s-id"].needed == {"i-n1"}
+    [(_, fate)] = fates(found, assignment, {d.pool: d for d in decisions.values()}, policy)
+    assert (fate.state, fate.node) == (State.ON_ITS_WAY, "n1")
