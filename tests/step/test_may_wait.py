@@ -124,3 +124,26 @@ def test_the_page_shows_patient_work_among_the_waiting(store: Store) -> None:
     assert kept is not None
     (entry,) = kept[0]["waiting"]
     assert (entry["name"], entry["state"]) == ("patient-0", State.MAY_WAIT)
+
+
+def test_a_refusal_that_lasts_holds_up_no_other_work(store: Store) -> None:
+    life = a_life(store)
+    admit = life.cluster.admit
+
+    def never(pod: Any) -> Receipt:
+        if pod.name == "a-0":
+            raise WontWork("a webhook denies the change", code="http_403")
+        return admit(pod)
+
+    life.cluster.admit = never  # type: ignore[method-assign]
+    life.submit(*(patient(name, annotations={MAY_WAIT: "1m"}) for name in ("a", "b")))
+    life.run(HOUR)
+    assert {job.id for job in life.world.finished} == {"b"}
+
+
+def test_a_large_gang_is_admitted_in_one_step(store: Store) -> None:
+    """The scheduler lets none of its pods start before the last one has come."""
+    life = a_life(store)
+    life.submit(patient(pods=60, gang=True, annotations={MAY_WAIT: "1m"}), patient("z", annotations={MAY_WAIT: "1m"}))
+    life.step()
+    assert len(life.writes("admit")) == 60

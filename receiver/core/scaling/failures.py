@@ -63,8 +63,10 @@ class LeftOut:
         return bool(self.owners) or not self.buffers
 
     def of(self, facts: Facts) -> Facts:
-        waiting = tuple(p for p in facts.waiting if owner_of(p) not in self.owners)
-        return replace(facts, waiting=waiting, buffers=facts.buffers if self.buffers else ())
+        waiting, gated = (
+            tuple(p for p in pods if owner_of(p) not in self.owners) for pods in (facts.waiting, facts.deferred)
+        )
+        return replace(facts, waiting=waiting, deferred=gated, buffers=facts.buffers if self.buffers else ())
 
     def learn(self, error: Exception, failures: Failures) -> None:
         """Leave out what *error* came from; raise it again where that is unknown or was left out already. An owner and

@@ -10,14 +10,15 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from receiver.core.model.model import Facts, Node, PoolState, Stage
-from receiver.core.model.pods import Pod, PodPhase, Workload
+from receiver.core.model.pods import Pod, PodPhase, Workload, too_much
 from receiver.core.model.policy import Policy, Pool
-from receiver.core.scaling.demand import misfit, refusal, take, workloads
+from receiver.core.scaling.demand import misfit, missing_pods, refusal, take, workloads
 from receiver.core.scaling.market import ASKED_WITHIN, PERCENT_OF_ASKED, PERCENT_OF_HELD, Kind, shape
 from receiver.core.scaling.packing import SOFT_TAINTS, Survival, takes_pods
 
 LEAD_MARGIN = timedelta(minutes=1)  # a step, Civo's answer, the scheduler
 SLOWER = 1.5  # times the usual start-up, before enough nodes have shown how long slow ones take
+MOST_AT_ONCE = 50  # pods for which a step finds room: each takes two calls, and the others follow in the next step
 GOES_ON = 0.9  # the chance (0-1) from which work on a wide node outlives what is put beside it
 
 
@@ -59,27 +60,31 @@ class Deadlines:
 
     def __init__(self, facts: Facts, policy: Policy) -> None:
         self._facts, self._policy = facts, policy
-        self._leads: dict[Kind, timedelta] = {}
+        self._leads: dict[Kind, timedelta | None] = {}
 
     def patient(self, waiting: Iterable[Workload], *, gated: bool = False) -> Iterator[PatientWork]:
-        """Yield those of *waiting* for which no node is bought yet."""
+        """Yield those of *waiting* for which no node is bought yet. What no pool can hold waits for none."""
         lowest = self._policy.patience.lowest_priority
         for workload in waiting:
             if workload.priority < lowest:
-                yield PatientWork(workload=workload, gated=gated)
+                if all(self._lead(pod) is not None for pod in workload.pods):
+                    yield PatientWork(workload=workload, gated=gated)
                 continue
             by = min(pod.created_at + may_wait(pod, self._policy) for pod in workload.pods)
             if by <= self._facts.at:
                 continue
-            at = by - max(self._lead(pod) for pod in workload.pods)
-            if self._facts.at < at:
+            leads = [known for pod in workload.pods if (known := self._lead(pod)) is not None]
+            if len(leads) == len(workload.pods) and self._facts.at < (at := by - max(leads)):
                 yield PatientWork(workload=workload, starts_by=by, buys_at=at, gated=gated)
 
-    def _lead(self, pod: Pod) -> timedelta:
+    def _lead(self, pod: Pod) -> timedelta | None:
+        """How long before its deadline a node is bought for *pod*; None where no pool can hold it."""
         kind = shape(pod)
         if kind not in self._leads:
-            fitting = (p for p in self._policy.pools if p.max_nodes and misfit(pod, p) is None)
-            self._leads[kind] = max((lead(p, self._facts.pool(p.id)) for p in fitting), default=timedelta(0))
+            pools = [(p, self._facts.pool(p.id)) for p in self._policy.pools if misfit(pod, p) is None]
+            fitting = [(p, state) for p, state in pools if not too_much(pod.compute, state.compute)]
+            growing = (lead(p, state) for p, state in fitting if p.max_nodes)
+            self._leads[kind] = max(growing, default=timedelta(0)) if fitting else None
         return self._leads[kind]
 
 
@@ -100,10 +105,11 @@ class _Room:
 class Admissions:
     """Which workloads behind the gate may be scheduled now, and when the next one must be.
 
-    Those whose time has come always may. The others may once room is free that is paid for anyway: beside what urgent
-    work asked for lately and what the pool keeps ready, on nodes no wider than they need, or on nodes whose work goes
-    on. While urgent work waits for a pool, none of its room is given away. *waiting_gpus* is what waits, by pool id;
-    the instances *going* are about to be removed. *buffered_gpus* hold chunks of CapacityBuffers.
+    Those whose time has come always may, and so does the rest of a gang that is past the gate. The others may once room
+    is free that is paid for anyway: beside what urgent work asked for lately and what the pool keeps ready, on nodes no
+    wider than they need, or on nodes whose work goes on. While urgent work waits for a pool, none of its room is given
+    away. *waiting_gpus* is what waits, by pool id; the instances *going* are about to be removed. *buffered_gpus* hold
+    chunks of CapacityBuffers.
     """
 
     def __init__(
@@ -125,24 +131,38 @@ class Admissions:
         ]
         self._rooms.sort(key=lambda room: (room.soft, room.node.created_at, room.node.name))
         self._kept = self._to_keep() + buffered_gpus
+        self._free = sum(max(0, n) for room in self._rooms for n in _gpus(room).values())
         self._chances: dict[str, float] = {}
+        self._takes: dict[tuple[str, Kind], bool] = {}  # by pool and shape
+        self._smallest: dict[Kind, int] = {}
 
-    def admit(self) -> tuple[tuple[Pod, ...], datetime | None]:
-        """Return the pods whose gate is to be removed now, and when the next one's is at the latest."""
-        ready: list[Pod] = []
+    def admit(self) -> tuple[tuple[Workload, ...], datetime | None]:
+        """Return the workloads whose gates are to be removed now, and when the next one's are at the latest. Room is
+        found for `MOST_AT_ONCE` pods, and for gangs whole."""
+        facts = self._facts
+        everything = deferred(facts)
+        demand = {pod.key for workload in everything for pod in workload.pods}
+        others = (p for p in facts.deferred if p.key not in demand and not p.terminating)
+        ready = [Workload(key=pod.key, pods=(pod,)) for pod in others]  # nothing that is bought would help them
         next_at: datetime | None = None
         full: set[tuple[Kind, ...]] = set()  # what did not fit does not fit again: room only shrinks
-        everything = deferred(self._facts)
-        patient = {p.workload.key: p for p in Deadlines(self._facts, self._policy).patient(everything, gated=True)}
+        begun = {pod.gang for pod in facts.waiting if pod.gang is not None} | facts.bound_gangs.keys()
+        patient = {p.workload.key: p for p in Deadlines(facts, self._policy).patient(everything, gated=True)}
+        placed = 0
         for workload in everything:
             waits = patient.get(workload.key)
+            if waits is None or (workload.gang and workload.key in begun):
+                ready.append(workload)
+                continue
             kinds = tuple(shape(pod) for pod in workload.pods)
-            if waits is None or (kinds not in full and self._fits(workload)):
-                ready += workload.pods
-            else:
+            if placed < MOST_AT_ONCE and not missing_pods(workload) and kinds not in full:
+                if self._fits(workload):
+                    placed += len(workload.pods)
+                    ready.append(workload)
+                    continue
                 full.add(kinds)
-                if waits.buys_at is not None:
-                    next_at = waits.buys_at if next_at is None else min(next_at, waits.buys_at)
+            if waits.buys_at is not None:
+                next_at = waits.buys_at if next_at is None else min(next_at, waits.buys_at)
         return tuple(ready), next_at
 
     def _to_keep(self) -> int:
@@ -156,7 +176,7 @@ class Admissions:
 
     def _fits(self, workload: Workload) -> bool:
         """Put *workload* into free room where that is right; change nothing otherwise."""
-        if sum(max(0, n) for room in self._rooms for n in _gpus(room).values()) - workload.gpus < self._kept:
+        if self._free - workload.gpus < self._kept:
             return False
         taken: list[tuple[_Room, Pod]] = []
         for pod in workload.pods:
@@ -167,6 +187,7 @@ class Admissions:
                 return False
             take(room.free, pod.asks)
             taken.append((room, pod))
+        self._free -= workload.gpus
         return True
 
     def _choice(self, pod: Pod) -> _Room | None:
@@ -176,13 +197,19 @@ class Admissions:
         return fitting[0] if fitting and all(self._is_right(r, pod) for r in likely) else None
 
     def _holds(self, room: _Room, pod: Pod) -> bool:
-        return refusal(pod, room.pool, self._facts.pool(room.pool.id)) is None and take(dict(room.free), pod.asks)
+        key = room.pool.id, shape(pod)
+        if key not in self._takes:
+            self._takes[key] = refusal(pod, room.pool, self._facts.pool(room.pool.id)) is None
+        return self._takes[key] and take(dict(room.free), pod.asks)
 
     def _is_right(self, room: _Room, pod: Pod) -> bool:
         """True unless *pod* would keep a node that is wider than it needs: one of the smallest pool that it fits, or
         one whose work goes on anyway."""
-        pools = [p for p in self._policy.pools if p.max_nodes and misfit(pod, p) is None]
-        if room.pool.gpus_per_node == min((p.gpus_per_node for p in pools), default=0):
+        kind = shape(pod)
+        if kind not in self._smallest:
+            sizes = (p.gpus_per_node for p in self._policy.pools if p.max_nodes and misfit(pod, p) is None)
+            self._smallest[kind] = min(sizes, default=0)
+        if room.pool.gpus_per_node == self._smallest[kind]:
             return True
         node = room.node
         if node.instance not in self._chances:

@@ -8,17 +8,19 @@ from datetime import datetime
 import structlog
 
 from receiver.core.model.actions import Change
+from receiver.core.model.pods import owner_of
 from receiver.core.scaling.packing import LAST_WORKLOADS, Survival
-from receiver.core.scaling.patience import Admissions
+from receiver.core.scaling.patience import MOST_AT_ONCE, Admissions
 from receiver.ports import TryLater, WontWork
 from receiver.step.parts import StepContext
 
 log = structlog.get_logger("receiver")
-MOST_AT_ONCE = 50  # pods: each takes two calls, and the others follow in the next step
 
 
 def admit_deferred_work(work: StepContext) -> datetime | None:
-    """Admit the pods whose turn it is. Return when the next one's deadline is near enough to buy a node for it."""
+    """Admit the pods whose turn it is, gangs whole: the first ones of a gang may hold GPUs until the last has come.
+    Return when the next one's deadline is near enough to buy a node for it. A refusal holds up its owner's pods alone.
+    """
     facts, cluster = work.facts, work.hands.cluster
     if not facts.deferred or cluster is None:
         return None
@@ -28,13 +30,22 @@ def admit_deferred_work(work: StepContext) -> datetime | None:
     survival = Survival.of(work.store.lasted(LAST_WORKLOADS))
     sizes = {buffer.key: buffer.pod.gpus for buffer in facts.buffers if buffer.pod is not None}
     buffered = sum(sizes.get(buffer.key, 0) * buffer.ready for buffer in work.assignment.buffers)
-    pods, next_at = Admissions(facts, work.policy, waiting, going, survival, buffered).admit()
-    for pod in pods[:MOST_AT_ONCE]:
-        try:
-            work.hands.ready()
-            receipt = cluster.admit(pod)
-            log.info("work admitted", pod=pod.key, did=receipt.did.value, detail=receipt.sentence)
-        except (TryLater, WontWork) as error:
-            log.warning("work not admitted", pod=pod.key, error=str(error))
+    ready, next_at = Admissions(facts, work.policy, waiting, going, survival, buffered).admit()
+    tried, refused = 0, set[str]()
+    for workload in ready:
+        if tried >= MOST_AT_ONCE:
             break
+        for pod in workload.pods:
+            if owner_of(pod) in refused:
+                continue
+            tried += 1
+            try:
+                work.hands.ready()
+                receipt = cluster.admit(pod)
+                log.info("work admitted", pod=pod.key, did=receipt.did.value, detail=receipt.sentence)
+            except (TryLater, WontWork) as error:
+                log.warning("work not admitted", pod=pod.key, error=str(error))
+                if isinstance(error, TryLater):
+                    return next_at
+                refused.add(owner_of(pod))
     return next_at

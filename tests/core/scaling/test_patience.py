@@ -13,9 +13,12 @@ from hypothesis import strategies as st
 from receiver.core.model.model import Node, PoolState
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.policy import Patience, Policy, Pool
+from receiver.core.scaling import patience
 from receiver.core.scaling.assign import assign
+from receiver.core.scaling.capacity import Bin
+from receiver.core.scaling.failures import Failures
 from receiver.core.scaling.packing import SOFT_TAINTS, Survival
-from receiver.core.scaling.patience import LEAD_MARGIN, SLOWER, Admissions, lead, may_wait
+from receiver.core.scaling.patience import LEAD_MARGIN, MOST_AT_ONCE, SLOWER, Admissions, lead, may_wait
 from tests.core.builders import (
     GPU,
     HOUR,
@@ -59,7 +62,8 @@ def admitted(
     states = states or (a_state(*nodes, ready_in=USUAL),)
     found = facts(*states, deferred=deferred)
     waits = {policy.pools[0].id: waiting_gpus}
-    return [p.name for p in Admissions(found, policy, waits, going, survival or Survival()).admit()[0]]
+    ready, _ = Admissions(found, policy, waits, going, survival or Survival()).admit()
+    return [p.name for work in ready for p in work.pods]
 
 
 def bought(*waiting: Pod, policy: Policy | None = None, state: PoolState | None = None) -> int:
@@ -128,10 +132,10 @@ def test_a_gang_is_as_patient_as_its_least_patient_pod() -> None:
     ],
 )
 def test_the_first_of_annotation_class_team_and_namespace_counts(pod: Pod, hours: int) -> None:
-    patience = Patience(
+    known = Patience(
         priority_classes={"batch": HOUR}, teams={"nlp": 2 * HOUR}, namespaces={"night": 3 * HOUR}, longest=48 * HOUR
     )
-    assert may_wait(pod, a_policy(patience=patience)) == hours * HOUR
+    assert may_wait(pod, a_policy(patience=known)) == hours * HOUR
 
 
 def test_no_node_is_ever_bought_below_the_lowest_priority() -> None:
@@ -241,3 +245,81 @@ def test_admitted_work_has_room_or_is_due(waits: Sequence[int], free: int, ages:
     found = set(admitted(*pods, nodes=nodes))
     assert due <= found
     assert len(found - due) <= free
+
+
+def test_work_that_fits_no_pool_does_not_wait_for_one() -> None:
+    big = patient("big", gpus=99)
+    assignment = assign(facts(a_state(ready_in=USUAL), waiting=[big]), a_policy())
+    assert ([m.workload.key for m in assignment.misfits], assignment.patient) == (["ml/big"], ())
+    assert admitted(gated("big", gpus=99)) == ["big"]
+    vast = patient("vast", compute={"cpu": 10**9})
+    sized = a_state(ready_in=USUAL, compute={"cpu": 8000})
+    assert [m.workload.key for m in assign(facts(sized, waiting=[vast]), a_policy()).misfits] == ["ml/vast"]
+
+
+def test_a_gang_waits_until_all_its_pods_exist() -> None:
+    gang = [gated(f"g{n}", gang="ml/g", gang_min=3, created_at=LONG_AGO) for n in range(3)]
+    free = [a_node(f"f{n}") for n in range(3)]
+    assert admitted(*gang[:2], nodes=free) == []
+    assert len(admitted(*gang, nodes=free)) == 3
+
+
+@pytest.mark.parametrize("passed", ["waiting", "bound"])
+def test_the_rest_of_a_gang_follows_those_that_were_admitted(passed: str) -> None:
+    """They hold GPUs, or wait, for its sake."""
+    rest = gated("g1", gang="ml/g", gang_min=2, created_at=NOW)
+    waiting = [patient("g0", gang="ml/g", gang_min=2, created_at=NOW)] if passed == "waiting" else []
+    bound = {"ml/g": 1} if passed == "bound" else {}
+    found = facts(a_state(ready_in=USUAL), deferred=(rest,), waiting=waiting, bound_gangs=bound)
+    ready, _ = Admissions(found, a_policy(), {"l40s-id": 1}, (), Survival()).admit()
+    assert [p.name for work in ready for p in work.pods] == ["g1"]
+
+
+@pytest.mark.parametrize("odd", [{"daemon": True}, {"requests": {}}, {"namespace": "gpu-operator"}], ids=str)
+def test_what_is_no_demand_has_nothing_to_wait_for(odd: dict[str, Any]) -> None:
+    assert admitted(gated(**odd)) == ["train"]
+    assert admitted(gated(**odd, terminating=True)) == []
+
+
+def test_work_behind_the_gate_whose_patience_cannot_be_read_holds_up_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(pod: Pod, policy: Policy) -> timedelta:
+        if pod.name == "bad":
+            raise ValueError("a bug")
+        return may_wait(pod, policy)
+
+    monkeypatch.setattr("receiver.core.scaling.patience.may_wait", fails)
+    found = facts(a_state(ready_in=USUAL), waiting=[a_pod("good")], deferred=(gated("bad"), gated("fine")))
+    assignment = assign(found, a_policy(), Failures())
+    assert assignment.pools["l40s-id"].for_demand == 1
+    assert [work.workload.key for work in assignment.patient] == ["ml/fine"]
+
+
+def states_of_five_pools(in_use: int) -> tuple[Policy, list[PoolState]]:
+    """Two hundred nodes of eight GPUs, so many of each *in_use*."""
+    pods = tuple(a_pod(f"r{n}", node="n", created_at=LONG_AGO) for n in range(in_use))
+    nodes = [[a_node(f"n{p}-{n}", allocatable={GPU: 8}, pods=pods) for n in range(40)] for p in range(5)]
+    states = [a_state(*nodes[p], pool=f"p{p}-id", ready_in=USUAL) for p in range(5)]
+    return a_policy(*(a_pool(f"p{n}", resources={GPU: 8}) for n in range(5))), states
+
+
+def counted(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> list[None]:
+    """One entry for each call of *owner*'s function *name* from now on."""
+    calls, called = list[None](), getattr(owner, name)
+    monkeypatch.setattr(owner, name, lambda *args: calls.append(None) or called(*args))  # type: ignore[func-returns-value]
+    return calls
+
+
+def test_patient_pods_that_fit_nowhere_yet_are_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy, states = states_of_five_pools(in_use=7)
+    copies = counted(monkeypatch, Bin, "copy")
+    assert len(assign(facts(*states, waiting=[patient(f"w{n}", 8) for n in range(500)]), policy).patient) == 500
+    assert len(copies) <= 2 * 200
+
+
+def test_a_step_finds_room_for_no_more_gated_pods_than_it_admits(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy, states = states_of_five_pools(in_use=0)
+    reads = counted(monkeypatch, patience, "refusal")
+    gates = [gated(f"w{n:03}", created_at=LONG_AGO) for n in range(500)]
+    due = [gated(f"x{n}", created_at=NOW - FOUR_HOURS) for n in range(2)]
+    assert len(admitted(*gates, *due, policy=policy, states=states)) == MOST_AT_ONCE + 2
+    assert len(reads) <= 5
