@@ -10,9 +10,9 @@ from receiver.core.model.pods import Buffer, Pod, Workload
 from receiver.core.model.policy import Scope
 from receiver.core.model.text import dollars, some
 from receiver.core.money.cost import next_unit_at
-from receiver.core.scaling.capacity import COMING, OPENED, RULES, USABLE, Allowance, Bin, Tally
-from receiver.core.scaling.demand import take
-from receiver.core.scaling.market import Matching, RefusedWork, may_open
+from receiver.core.scaling.capacity import COMING, OPENED, RULES, USABLE, Allowance, Bin, Requests, Tally
+from receiver.core.scaling.demand import refusal, take
+from receiver.core.scaling.market import Matching, RefusedWork, may_open, requests_of
 
 NO_MORE = ("the budget does not cover another node", "the pool is at its maximum", "the limits allow no more nodes")
 
@@ -61,11 +61,11 @@ def keep_buffers(
     within = tuple(tally for tally in tallies.values() if tally.state.required <= tally.bounds.max_nodes)
     for tally in within:
         _add_spare_nodes(tally)
-    matching = Matching(within, pairs)
+    matching, rooms = Matching(within, pairs), _Rooms(facts, allowance)
     kept: list[KeptBuffer] = []
     for buffer in buffers:
         found = KeptBuffer(key=buffer.key, chunks=buffer.replicas, held=dropped)
-        kept.append(found if dropped else _keep(buffer, found, matching, facts, allowance, out))
+        kept.append(found if dropped else _keep(buffer, found, matching, rooms, facts, allowance, out))
     return tuple(kept)
 
 
@@ -81,18 +81,37 @@ def _why_dropped(tallies: Collection[Tally], allowance: Allowance) -> str:
     return ""
 
 
-def _rooms(tally: Tally, shelf: int, facts: Facts, allowance: Allowance) -> Sequence[Bin]:
-    """The rooms of *shelf* in the order in which chunks fill them: of usable nodes busy ones, then those paid for
+class _Rooms:
+    """The rooms of each pool in the order in which chunks fill them: of usable nodes busy ones, then those paid for
     longest, so that the node whose paid unit ends first goes."""
-    if shelf != USABLE:
-        return tally.shelves[shelf]
-    nodes = {n.instance: n for n in tally.state.nodes}
 
-    def paid(room: Bin) -> tuple[bool, timedelta]:
-        node = nodes[room.instance or ""]
-        return not node.busy, facts.at - next_unit_at(node.created_at, facts.at, allowance.policy.billing)
+    def __init__(self, facts: Facts, allowance: Allowance) -> None:
+        self._facts, self._billing = facts, allowance.policy.billing
+        self._usable: dict[str, Sequence[Bin]] = {}  # by pool
+        self._reached: dict[tuple[str, int, Requests], int] = {}  # room only shrinks: a full one is passed over once
 
-    return sorted(tally.shelves[USABLE], key=paid)
+    def fill(self, kept: KeptBuffer, pod: Pod, tally: Tally, shelf: int) -> KeptBuffer:
+        """Put as many chunks as fit into the rooms of *shelf*."""
+        rooms, key = self._of(tally, shelf), (tally.pool.id, shelf, requests_of(pod))
+        place = self._reached.get(key, 0)
+        while place < len(rooms) and _left(kept):
+            kept = _fill(kept, pod, tally, rooms[place])
+            place += bool(_left(kept))
+        self._reached[key] = place
+        return kept
+
+    def _of(self, tally: Tally, shelf: int) -> Sequence[Bin]:
+        if shelf != USABLE:
+            return tally.shelves[shelf]
+        if tally.pool.id not in self._usable:
+            nodes = {n.instance: n for n in tally.state.nodes}
+
+            def paid(room: Bin) -> tuple[bool, timedelta]:
+                node = nodes[room.instance or ""]
+                return not node.busy, self._facts.at - next_unit_at(node.created_at, self._facts.at, self._billing)
+
+            self._usable[tally.pool.id] = sorted(tally.shelves[USABLE], key=paid)
+        return self._usable[tally.pool.id]
 
 
 def _add_spare_nodes(tally: Tally) -> None:
@@ -103,7 +122,13 @@ def _add_spare_nodes(tally: Tally) -> None:
 
 
 def _keep(
-    buffer: Buffer, kept: KeptBuffer, matching: Matching, facts: Facts, allowance: Allowance, out: RefusedWork
+    buffer: Buffer,
+    kept: KeptBuffer,
+    matching: Matching,
+    rooms: _Rooms,
+    facts: Facts,
+    allowance: Allowance,
+    out: RefusedWork,
 ) -> KeptBuffer:
     pod = buffer.pod
     assert pod is not None
@@ -111,8 +136,7 @@ def _keep(
     fitting = matching.fitting(pod)
     for shelf in (USABLE, OPENED, COMING):
         for tally in fitting:
-            for room in _rooms(tally, shelf, facts, allowance):
-                kept = _fill(kept, pod, tally, room)
+            kept = rooms.fill(kept, pod, tally, shelf)
     market = matching.market(pod)
     for _ in range(left := _left(kept)):
         market.enter(pod)
@@ -167,7 +191,9 @@ def _where(
         if may_open(tally, facts, allowance, out) and allowance.passes(tally, 1, work) == len(RULES):
             return "", tally
     if not ordered:
-        why = "; ".join(f"{name}: {reason}" for name, reason in matching.refusals(pod).items())
+        pools = [(p, facts.pool(p.id)) for p in allowance.policy.pools]
+        others = {p.name: refusal(pod, p, state) or "beyond its maximum or set aside" for p, state in pools}
+        why = "; ".join(f"{name}: {reason}" for name, reason in (others | {**matching.refusals(pod)}).items())
         return f"no GPU pool can hold a chunk ({why})", None
     first = ordered[0]
     passed = allowance.passes(first, 1, work)

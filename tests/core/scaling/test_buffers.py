@@ -207,7 +207,9 @@ def test_a_busy_node_is_not_emptied_while_a_chunk_has_room_on_it() -> None:
 def test_a_ceiling_takes_the_nodes_of_a_buffer() -> None:
     nodes = (a_node("a"), a_node("b"))
     ceiling = an_override("ceiling", 1)
-    assert decided(*nodes, overrides=(ceiling,))[1].target == 1
+    assignment, decision = decided(*nodes, overrides=(ceiling,))
+    assert decision.target == 1
+    assert assignment.buffers[0].held == "no GPU pool can hold a chunk (l40s: beyond its maximum or set aside)"
 
 
 def test_an_unclear_kubernetes_takes_no_node() -> None:
@@ -340,3 +342,13 @@ def test_patient_work_that_shares_a_coming_node_with_chunks_is_told_of_that_node
     assert assignment.pools["l40s-id"].needed == {"i-n1"}
     [(_, fate)] = fates(found, assignment, {d.pool: d for d in decisions.values()}, policy)
     assert (fate.state, fate.node) == (State.ON_ITS_WAY, "n1")
+
+
+def test_a_full_node_is_tried_once_for_all_buffers_of_one_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried, fill = list[None](), buffers._fill
+    monkeypatch.setattr(buffers, "_fill", lambda *given: tried.append(None) or fill(*given))  # type: ignore[func-returns-value]
+    nodes = [a_busy_node(f"b{n}") for n in range(20)]
+    policy = a_policy(a_pool(max_nodes=20))
+    assignment, _ = decided(*nodes, policy=policy, buffers=[a_buffer(1, name=f"warm{n}") for n in range(30)])
+    assert {kept.held for kept in assignment.buffers} == {"the pool is at its maximum (pool l40s)"}
+    assert len(tried) == 20
