@@ -25,6 +25,7 @@ from receiver.core.promises.startup import NOTHING_LEARNT, Learnt
 from receiver.core.report.rightsizing import in_use
 from receiver.core.scaling.assign import Assignment, Wanted
 from receiver.core.scaling.failures import Failure, Failures
+from receiver.core.scaling.patience import deferred
 from receiver.core.scaling.waits import awaited_since, waits
 from receiver.ports import Snapshot, TryLater, WontWork
 from receiver.reports.picture import (
@@ -128,6 +129,7 @@ def picture(
     explained = explain(facts, assignment, decisions, policy, observing=mode == "observe", learnt=learnt)
     shapes = {id(each.fits): each.fits for each in explained}  # pods of one shape share them
     fits = {key: [FitDocument(pool=f.pool, name=f.name, why_not=f.why) for f in found] for key, found in shapes.items()}
+    waiting_total = len(facts.waiting) + sum(len(gated.pods) for gated in deferred(facts))
     kept_out = facts.kept_out
     return Picture.of(
         facts,
@@ -143,7 +145,7 @@ def picture(
             MisfitDocument(workload=m.workload.key, gpus=m.workload.gpus, detail=m.detail) for m in assignment.misfits
         ],
         waiting=[_waiting(each, numbers, fits[id(each.fits)], promised) for each in explained],
-        waiting_total=len(facts.waiting) if _demand_is_known(facts) else None,
+        waiting_total=waiting_total if _demand_is_known(facts) else None,
         concerns=[ConcernDocument.of(concern) for concern in concerns],
     )
 

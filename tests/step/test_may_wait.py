@@ -124,6 +124,7 @@ def test_the_page_shows_patient_work_among_the_waiting(store: Store) -> None:
     assert kept is not None
     (entry,) = kept[0]["waiting"]
     assert (entry["name"], entry["state"]) == ("patient-0", State.MAY_WAIT)
+    assert kept[0]["waiting_total"] == 1
 
 
 def test_a_refusal_that_lasts_holds_up_no_other_work(store: Store) -> None:
@@ -147,3 +148,15 @@ def test_a_large_gang_is_admitted_in_one_step(store: Store) -> None:
     life.submit(patient(pods=60, gang=True, annotations={MAY_WAIT: "1m"}), patient("z", annotations={MAY_WAIT: "1m"}))
     life.step()
     assert len(life.writes("admit")) == 60
+
+
+def test_in_observe_mode_the_page_promises_neither_a_node_nor_the_gates_removal(store: Store) -> None:
+    life = a_life(store, mode="observe", wrap_cluster=ObservedCluster)
+    life.submit(patient(annotations={MAY_WAIT: "1h"}))
+    said = []
+    for _ in range(2):
+        life.run(MINUTE)
+        (entry,) = (store.snapshot() or ({},))[0]["waiting"]
+        said.append((entry["detail"].split("; ")[-1], entry["expected_by"], entry["held_until"]))
+        life.pass_time(HOUR)
+    assert said == [("in observe mode nothing is bought", None, None), ("in observe mode it stays", None, None)]

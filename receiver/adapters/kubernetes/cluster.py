@@ -174,7 +174,7 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
             for name, node in found.items()
         )
         claimants = (p for pod in pods if pod.may_claim and (p := pod.claimant(served.resources or ())) is not None)
-        demand = (*self._demand(pods), *claimants)
+        demand = (*self._demand(pods), *claimants, *(pod.bystander for pod in pods if pod.bystander is not None))
         buffers = self._buffers.read(pods) if self._buffers else ()
         return ClusterFacts(nodes=tuple(loaded), pods=demand, dra_resources=served.resources, buffers=buffers)
 

@@ -224,6 +224,11 @@ class SeenPod:
         return self._pod(self.held) if self.held else None
 
     @cached_property
+    def bystander(self) -> Pod | None:
+        """The pod where it has no GPUs and stands behind our scheduling gate all the same."""
+        return self._pod({}) if self.phase is PodPhase.DEFERRED and not self.terminated and not self.gpus else None
+
+    @cached_property
     def may_claim(self) -> bool:
         return not self.terminated and self.phase is PodPhase.WAITING and not self.gpus
 

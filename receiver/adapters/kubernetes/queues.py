@@ -12,7 +12,17 @@ from datetime import timedelta
 from functools import partial
 from itertools import islice, pairwise
 
-from receiver.adapters.kubernetes.api import NOT_FOUND, Json, controller_of, entries, key_of, section, text, words
+from receiver.adapters.kubernetes.api import (
+    CUSTOM,
+    NOT_FOUND,
+    Json,
+    controller_of,
+    entries,
+    key_of,
+    section,
+    text,
+    words,
+)
 from receiver.adapters.kubernetes.nodes import GPU_PREFIX, compute, gpus
 from receiver.adapters.kubernetes.pods import KUEUE_LABEL, Declaration, Gang, SeenPod, length, whole
 from receiver.adapters.kubernetes.reflector import Lists, ResourceKind
@@ -159,6 +169,11 @@ def patience_of(raw: Json) -> timedelta | None:
     return length(words(section(raw, "metadata"), "annotations").get(MAY_WAIT, ""))
 
 
+def _patience_by_uid(job: Json) -> tuple[str, timedelta | None]:
+    """Return what is read of a Job: a cluster may have thousands."""
+    return text(section(job, "metadata"), "uid"), patience_of(job)
+
+
 def understood(make: Callable[[], Announcement], key: str, warn: Callable[[str, str], None]) -> Announcement:
     """Return what *make* makes of the object *key*. An unreadable one announces nothing and is passed to *warn*: a
     malformed quantity must not stop the other entries."""
@@ -264,6 +279,8 @@ class Queues:
 
     def __init__(self, lists: Lists, *, kueue: bool, volcano: bool) -> None:
         self._lists, self._kueue, self._volcano = lists, kueue, volcano
+        self._of_groups: dict[Declaration, dict[str, timedelta | None]] = {}  # how long pods may wait, by key
+        self._of_jobs: dict[str, timedelta | None] = {}  # the same by uid
 
     def groups(self, declarations: Iterable[Declaration]) -> dict[Declaration, list[Json]]:
         """Return the PodGroups behind *declarations*, without those that cannot be read, and every one of Volcano where
@@ -278,19 +295,29 @@ class Queues:
         return found
 
     def patient(self, pods: Sequence[Pod], groups: Mapping[Declaration, Sequence[Json]]) -> Iterator[Pod]:
-        """Yield *pods*; those that wait and do not say how long they may have the patience of their PodGroup or Job."""
-        gangs = {key_of(g): patience_of(g) for found in groups.values() for g in found}
+        """Yield *pods*; those that wait and do not say how long they may have the patience of their PodGroup or Job.
+        What was read last counts while the API server cannot tell: otherwise nodes would be bought for them."""
+        self._of_groups |= {by: {key_of(g): patience_of(g) for g in found} for by, found in groups.items()}
+        gangs = {key: waits for found in self._of_groups.values() for key, waits in found.items()}
         waiting = (PodPhase.WAITING, PodPhase.DEFERRED)
         asked = [p for p in pods if p.phase in waiting and p.may_wait is None and p.owner.startswith("Job/")]
-        jobs: dict[str, timedelta | None] = {}
-        if asked:
-            found = self._lists.if_readable(JOBS, WITHOUT_JOB_OBJECTS) or ()
-            jobs = {text(section(job, "metadata"), "uid"): patience_of(job) for job in found}
+        jobs = self._patience_of_jobs() if asked else {}
         for pod in pods:
             waits = pod.may_wait
             if pod.phase in waiting and waits is None:
                 waits = gangs.get(pod.gang or "") or jobs.get(pod.owner_uid)
             yield pod if waits == pod.may_wait else replace(pod, may_wait=waits)
+
+    def _patience_of_jobs(self) -> Mapping[str, timedelta | None]:
+        where = (JOBS.group, *JOBS.versions, JOBS.plural)
+        try:
+            self._of_jobs = dict(self._lists.every(JOBS.name, CUSTOM, *where, view=_patience_by_uid))
+        except WontWork as error:
+            self._of_jobs = {}
+            self._lists.remarks.warn("Jobs not read", f"{error}; {WITHOUT_JOB_OBJECTS}")
+        except TryLater as error:
+            self._lists.remarks.warn("Jobs not read", f"{error}; what was read last counts")
+        return self._of_jobs
 
     def waiting(self, seen: Sequence[SeenPod], groups: Sequence[Json], untried: Sequence[Pod]) -> tuple[Pod, ...]:
         """Return the GPU pods that the queues hold back, most of which do not exist yet. *seen* are the living pods,

@@ -277,7 +277,7 @@ def fates(
     for workload in (*workloads(facts.waiting, facts.bound_gangs), *deferred(facts)):
         key, fate = workload.key, Fate(state=State.NOT_DEMAND, detail=NOT_COUNTED)
         if key in patient or workload.pods[0].phase is PodPhase.DEFERRED:
-            fate = _may_wait(patient.get(key), facts.at)
+            fate = _may_wait(patient.get(key), facts.at, observing)
         elif key in misfits:
             detail = misfits[key] if workload.gang else "no GPU pool can hold it"  # `fits` has each pool's reason
             fate = Fate(state=State.FITS_NOWHERE, detail=detail)
@@ -298,12 +298,14 @@ def fates(
         yield workload, fate
 
 
-def _may_wait(work: PatientWork | None, now: datetime) -> Fate:
-    """What becomes of *work* that may wait; None: its time has come, and its gate is still there."""
+def _may_wait(work: PatientWork | None, now: datetime, observing: bool) -> Fate:
+    """What becomes of *work* that may wait; None: it waits for nothing any more, and its gate is still there."""
     if work is None:
-        return Fate(state=State.MAY_WAIT, detail="its time has come: its scheduling gate is removed now")
-    promise = Promise(starts_p90=work.starts_by, until=work.buys_at)
-    return Fate(state=State.MAY_WAIT, detail=waits_for(work, now), promise=promise)
+        gate = "would be removed now; in observe mode it stays" if observing else "is removed now"
+        return Fate(state=State.MAY_WAIT, detail=f"nothing is left to wait for: its scheduling gate {gate}")
+    detail = waits_for(work, now) + ("; in observe mode nothing is bought" if observing else "")
+    promise = UNKNOWN if observing else Promise(starts_p90=work.starts_by, until=work.buys_at)
+    return Fate(state=State.MAY_WAIT, detail=detail, promise=promise)
 
 
 def by_claim(pod: Pod) -> str:

@@ -89,3 +89,21 @@ def test_a_queued_workload_whose_template_has_our_gate_is_demand_all_the_same(ht
     workload["spec"]["podSets"][0]["template"]["spec"]["schedulingGates"] = [{"name": MAY_WAIT}]
     found = seen(httpserver, served={KUEUE: [workload]}, kueue_queued=True)
     assert {pod.phase for pod in found} == {PodPhase.WAITING}
+
+
+def test_while_jobs_and_groups_cannot_be_read_what_they_said_last_counts(httpserver: HTTPServer) -> None:
+    group = a_group("big", 1)
+    group["metadata"]["annotations"] = HOURS
+    pods = [a_pod("of-job", ownerReferences=owned_by("Job", "j")), a_pod("of-group", **COSCHEDULING)]
+    lists = {JOBS: [a_job("j", "uid-of-Job-j", HOURS)], COSCHEDULING_GROUPS: [group]}
+    with looking_at(httpserver, *pods) as cluster:
+        for path, found in lists.items():
+            httpserver.expect_oneshot_request(path).respond_with_json({"metadata": {}, "items": found})
+            httpserver.expect_request(path).respond_with_json({"kind": "Status"}, status=500)
+        both = [[pod.may_wait for pod in cluster.look().pods] for _ in range(2)]
+    assert both == [[timedelta(hours=4)] * 2] * 2
+
+
+def test_a_pod_without_gpus_behind_our_gate_is_seen_and_asks_for_nothing(httpserver: HTTPServer) -> None:
+    (pod,) = seen(httpserver, a_pod(gpus=0, annotations=HOURS, schedulingGates=[{"name": MAY_WAIT}], conditions=[]))
+    assert (pod.phase, pod.gpus) == (PodPhase.DEFERRED, 0)
