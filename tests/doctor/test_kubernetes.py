@@ -15,7 +15,7 @@ from receiver.doctor.checks import Finding, Installation
 from receiver.doctor.kubernetes import AREA
 from receiver.doctor.rounds import go_round
 from receiver.doctor.surroundings import classes, operator
-from receiver.ports import IDLE_SHUTDOWN_ANNOTATION, QUOTA_LABEL
+from receiver.ports import IDLE_SHUTDOWN_ANNOTATION, MAY_WAIT, QUOTA_LABEL
 from receiver.replay.world.objects import PodSpec
 from simulator.server import Simulator
 from tests.doctor.builders import document, installation, pool
@@ -121,6 +121,15 @@ def test_a_workload_that_asks_for_idle_shutdown_makes_its_rights_needed(start: S
     finding = only(told(sim))
     assert (finding.check, finding.verdict) == ("kubernetes.rights", "fail")
     assert "patch deployments/scale.apps" in finding.said
+
+
+def test_a_pod_behind_our_scheduling_gate_makes_the_right_to_remove_it_needed(start: Starter, told: Told) -> None:
+    sim = well_kept(start, kubernetes={"denied": ["patch pods"]})
+    assert seen(told(sim)) == []
+    run(sim, PodSpec(namespace="ml", name="lab", gate=MAY_WAIT))
+    finding = only(told(sim))
+    assert (finding.check, finding.verdict) == ("kubernetes.rights", "fail")
+    assert "never start without it" in finding.said
 
 
 def test_without_the_right_to_see_pods_the_rest_is_skipped_not_invented(start: Starter, told: Told) -> None:
