@@ -73,10 +73,12 @@ class Buffers:
     def __init__(self, lists: Lists, clock: Clock) -> None:
         self._lists, self._clock = lists, clock
         self._last: dict[str, Translated] = {}
+        self._found: dict[str, dict[str, Json] | str] = {}  # in this step, by resource; or why it cannot be read
 
     def read(self, seen: Sequence[SeenPod]) -> tuple[Buffer, ...]:
         """Return the buffers for GPUs, the oldest first; none where the CRD is not installed or we may not list it.
         *seen* are the living pods. Never raises."""
+        self._found.clear()
         try:
             self._last = {t.buffer.key: t for t in self._translated(seen)}
         except TryLater as error:
@@ -186,7 +188,7 @@ class Buffers:
             full = f"{resource}.{group}" if group not in ("", "core") else resource
             raise UnreadyError(f'failed to resolve scalable object: {full} "{name}" not found')
         named = dict[str, Any](podTemplateRef=None, podTemplateGeneration=None)
-        pods = [p for p in seen if p.namespace == namespace and selects(section(found, "spec"), p.labels)]
+        pods = selected(section(found, "spec"), (p for p in seen if p.namespace == namespace))
         if pods and field == "replicas":
             newest = max(pods, key=lambda p: text(p.metadata, "creationTimestamp"))
             template = {"metadata": newest.metadata, "spec": newest.spec}
@@ -195,11 +197,15 @@ class Buffers:
         return Chunk(template=section(spec, "template"), pods=_whole(spec.get(field)), named=named)
 
     def _one(self, resource: str, path: str, namespace: str, name: str) -> Json | None:
-        try:
-            every = self._lists.every(resource, path, view=_trimmed)
-        except WontWork as error:
-            raise UnreadyError(str(error)) from error
-        return next((one for one in every if key_of(one) == f"{namespace}/{name}"), None)
+        if resource not in self._found:
+            try:
+                self._found[resource] = {key_of(one): one for one in self._lists.every(resource, path, view=_trimmed)}
+            except WontWork as error:
+                self._found[resource] = str(error)
+        found = self._found[resource]
+        if isinstance(found, str):
+            raise UnreadyError(found)
+        return found.get(f"{namespace}/{name}")
 
 
 def _trimmed(raw: Json) -> Json:
@@ -213,15 +219,17 @@ def _trimmed(raw: Json) -> Json:
     }
 
 
-def selects(spec: Json, labels: Mapping[str, str]) -> bool:
-    """True when the selector in a scalable's *spec* selects pods with *labels*; an empty one selects none here."""
+def selected(spec: Json, pods: Iterable[SeenPod]) -> list[SeenPod]:
+    """Those of *pods* that the selector in a scalable's *spec* selects; an empty one selects none here."""
     selector = section(spec, "selector")
     expressions = [requirement_from(e) for e in entries(selector, "matchExpressions")]
     equal = words(selector, "matchLabels")
     if not expressions and not equal:
         equal = {k: v for k, v in words(spec, "selector").items() if k not in ("matchLabels", "matchExpressions")}
-    every = equal.items() <= labels.items() and all(meets(labels, e) for e in expressions)
-    return bool(equal or expressions) and every
+    if not (equal or expressions):
+        return []
+    alike = [p for p in pods if equal.items() <= p.labels.items()]
+    return [p for p in alike if all(meets(p.labels, e) for e in expressions)]
 
 
 def condition(kind: str, reason: str, message: str, *, status: str = "True", **more: Any) -> dict[str, Any]:

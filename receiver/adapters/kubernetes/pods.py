@@ -112,7 +112,7 @@ class SeenPod:
     def namespace(self) -> str:
         return text(self.metadata, "namespace")
 
-    @property
+    @cached_property
     def labels(self) -> dict[str, str]:
         return words(self.metadata, "labels")
 
