@@ -393,9 +393,7 @@ def test_a_buffer_that_is_gone_is_not_written(httpserver: HTTPServer) -> None:
         assert cluster.report_buffer(Buffer(key="ml/gone"), "").did is Did.DIFFERS
 
 
-def test_a_selector_is_read_once_for_all_pods(
-    httpserver: HTTPServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_selector_is_read_once_for_all_pods(httpserver: HTTPServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """A hundred buffers in a cluster of ten thousand pods took three seconds of each step."""
     pods = tuple(a_pod(f"p{n}", labels={"app": "other"}) for n in range(20))
     reads, words = list[None](), api.words
