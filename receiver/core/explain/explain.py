@@ -174,7 +174,7 @@ WHAT_TO_DO = {
         "Civo and at the GPU operator's pods on the node"
     ),
     State.BUYING: "nothing: in a minute this says which node is on its way",
-    State.MAY_WAIT: "nothing, or remove its annotation gpu-autoscaler.io/may-wait and its scheduling gate",
+    State.MAY_WAIT: "to start it now, remove its annotation gpu-autoscaler.io/may-wait and its scheduling gate",
     State.HELD: "read about the rule in docs/guardrails.md",
     State.GANG_INCOMPLETE: (
         "see why the gang's other pods do not exist: its controller, its queue, a quota of namespace {namespace}"
@@ -301,7 +301,7 @@ def fates(
 def _may_wait(work: PatientWork | None, now: datetime) -> Fate:
     """What becomes of *work* that may wait; None: its time has come, and its gate is still there."""
     if work is None:
-        return Fate(state=State.MAY_WAIT, detail="its time has come: its scheduling gate is removed now")
+        return Fate(state=State.MAY_WAIT, detail="it has waited as long as it may: its scheduling gate is being removed")
     promise = Promise(starts_p90=work.starts_by, until=work.buys_at)
     return Fate(state=State.MAY_WAIT, detail=waits_for(work, now), promise=promise)
 

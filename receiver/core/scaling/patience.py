@@ -198,7 +198,7 @@ def waits_for(work: PatientWork, now: datetime) -> str:
     """What *work* waits for, in a sentence."""
     room = "it waits for a GPU that is paid for already"
     if work.starts_by is None or work.buys_at is None:
-        return f"{room}; no node is bought for its priority"
+        return f"{room}; no node is bought for work of its priority"
     moments = (work.starts_by, work.buys_at)
     by, at = (f"{m:%H:%M} UTC" if m.date() == now.date() else f"{m:%Y-%m-%d %H:%M} UTC" for m in moments)
     return f"{room}, and may wait until {by}; if none is free by {at}, a node is bought for it"
