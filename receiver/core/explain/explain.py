@@ -301,7 +301,7 @@ def fates(
 def _may_wait(work: PatientWork | None, now: datetime) -> Fate:
     """What becomes of *work* that may wait; None: its time has come, and its gate is still there."""
     if work is None:
-        return Fate(state=State.MAY_WAIT, detail="it has waited as long as it may: its scheduling gate is being removed")
+        return Fate(state=State.MAY_WAIT, detail="it may wait no longer: its scheduling gate is being removed")
     promise = Promise(starts_p90=work.starts_by, until=work.buys_at)
     return Fate(state=State.MAY_WAIT, detail=waits_for(work, now), promise=promise)
 
