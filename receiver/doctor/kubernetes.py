@@ -23,7 +23,7 @@ from receiver.config.model import GroupDemand, QueueDemand
 from receiver.core.model.pods import KeepRule, PodPhase
 from receiver.doctor import nodes, surroundings
 from receiver.doctor.checks import CALL_TIMEOUTS, Area, Check, Finding, Installation, skipped
-from receiver.ports import IDLE_SHUTDOWN_ANNOTATION, MAY_WAIT, QUOTA_NAME, TryLater, WontWork
+from receiver.ports import IDLE_SHUTDOWN_ANNOTATION, QUOTA_NAME, TryLater, WontWork
 
 CREDENTIALS = Check(
     "kubernetes.credentials",
@@ -114,10 +114,12 @@ class Needed:
     acts: bool = False
 
 
-def needed(configuration: Configuration, groups: frozenset[str], *, shuts_down: bool, gated: bool) -> Iterator[Needed]:
+def needed(
+    configuration: Configuration, groups: frozenset[str], *, shuts_down: bool, gated: bool = False
+) -> Iterator[Needed]:
     """Yield the rights that *configuration* needs in a cluster that serves *groups*.
 
-    *shuts_down*: some workload is annotated for idle shutdown; *gated*: some pod has our scheduling gate.
+    *shuts_down*: some workload is annotated for idle shutdown; *gated*: some pod is behind our scheduling gate.
     """
     hold = configuration.budget.hold if configuration.budget else None
     queues = bool(hold and hold.kueue_cluster_queues)
@@ -129,6 +131,7 @@ def needed(configuration: Configuration, groups: frozenset[str], *, shuts_down: 
     ends, owners = "some workload is annotated gpu-autoscaler.io/idle-shutdown", "deployments replicasets statefulsets"
     buffers = configuration.kubernetes.capacity_buffers and CAPACITY_BUFFERS.group in groups
     keeps = "CapacityBuffers keep room free"
+    gates = "some pod has the scheduling gate gpu-autoscaler.io/may-wait"
     scales = "deployments/scale replicasets/scale statefulsets/scale"
     # whether it is needed, verbs, API group, resources, purpose, and whether it is weaker or acts
     rows = (
@@ -159,8 +162,8 @@ def needed(configuration: Configuration, groups: frozenset[str], *, shuts_down: 
         (holds, f"get/{QUOTA_NAME} delete/{QUOTA_NAME}", "", "resourcequotas", holding, "acts"),
         (queues, "list", "kueue.x-k8s.io", "clusterqueues", held, ""),
         (queues, "patch", "kueue.x-k8s.io", "clusterqueues", held, "acts"),
-        (gated, "get patch", "", "pods", f"pods behind the scheduling gate {MAY_WAIT} never start without it", "acts"),
-        (shuts_down, "get", "", "pods", ends, "acts"),
+        (gated or shuts_down, "get", "", "pods", ends if shuts_down else gates, "acts"),
+        (gated, "patch", "", "pods", gates, "acts"),
         (shuts_down, "get", "apps", owners, ends, "acts"),
         (shuts_down, "patch", "apps", scales, ends, "acts"),
         (shuts_down, "get patch", "batch", "jobs", ends, "acts"),

@@ -31,6 +31,7 @@ PARTS = (
     "node_life",
     "drift",
     "pool_state",
+    "slow_starts",
     "removals",
     "forecast",
     "teams",

@@ -129,7 +129,7 @@ def test_a_pod_behind_our_scheduling_gate_makes_the_right_to_remove_it_needed(st
     run(sim, PodSpec(namespace="ml", name="lab", gate=MAY_WAIT))
     finding = only(told(sim))
     assert (finding.check, finding.verdict) == ("kubernetes.rights", "fail")
-    assert "never start without it" in finding.said
+    assert "some pod has the scheduling gate" in finding.said
 
 
 def test_without_the_right_to_see_pods_the_rest_is_skipped_not_invented(start: Starter, told: Told) -> None:

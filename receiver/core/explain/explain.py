@@ -174,7 +174,7 @@ WHAT_TO_DO = {
         "Civo and at the GPU operator's pods on the node"
     ),
     State.BUYING: "nothing: in a minute this says which node is on its way",
-    State.MAY_WAIT: "nothing, or remove its annotation gpu-autoscaler.io/may-wait and its scheduling gate",
+    State.MAY_WAIT: "to start it now, remove its annotation gpu-autoscaler.io/may-wait and its scheduling gate",
     State.HELD: "read about the rule in docs/guardrails.md",
     State.GANG_INCOMPLETE: (
         "see why the gang's other pods do not exist: its controller, its queue, a quota of namespace {namespace}"
@@ -301,8 +301,8 @@ def fates(
 def _may_wait(work: PatientWork | None, now: datetime, observing: bool) -> Fate:
     """What becomes of *work* that may wait; None: it waits for nothing any more, and its gate is still there."""
     if work is None:
-        gate = "would be removed now; in observe mode it stays" if observing else "is removed now"
-        return Fate(state=State.MAY_WAIT, detail=f"nothing is left to wait for: its scheduling gate {gate}")
+        gate = "would be removed now; in observe mode it stays" if observing else "is being removed"
+        return Fate(state=State.MAY_WAIT, detail=f"it waits for nothing any more: its scheduling gate {gate}")
     detail = waits_for(work, now) + ("; in observe mode nothing is bought" if observing else "")
     promise = UNKNOWN if observing else Promise(starts_p90=work.starts_by, until=work.buys_at)
     return Fate(state=State.MAY_WAIT, detail=detail, promise=promise)

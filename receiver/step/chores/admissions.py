@@ -4,11 +4,13 @@ A failed write is tried again by the next step.
 """
 
 from datetime import datetime
+from functools import partial
 
 import structlog
 
 from receiver.core.model.actions import Change
 from receiver.core.model.pods import owner_of
+from receiver.core.notices import workload_notices
 from receiver.core.scaling.packing import LAST_WORKLOADS, Survival
 from receiver.core.scaling.patience import MOST_AT_ONCE, Admissions
 from receiver.ports import TryLater, WontWork
@@ -31,7 +33,7 @@ def admit_deferred_work(work: StepContext) -> datetime | None:
     sizes = {buffer.key: buffer.pod.gpus for buffer in facts.buffers if buffer.pod is not None}
     buffered = sum(sizes.get(buffer.key, 0) * buffer.ready for buffer in work.assignment.buffers)
     ready, next_at = Admissions(facts, work.policy, waiting, going, survival, buffered).admit()
-    tried, refused = 0, set[str]()
+    tried, refused, why = 0, set[str](), ""
     for workload in ready:
         if tried >= MOST_AT_ONCE:
             break
@@ -43,9 +45,15 @@ def admit_deferred_work(work: StepContext) -> datetime | None:
                 work.hands.ready()
                 receipt = cluster.admit(pod)
                 log.info("work admitted", pod=pod.key, did=receipt.did.value, detail=receipt.sentence)
-            except (TryLater, WontWork) as error:
+            except WontWork as error:
                 log.warning("work not admitted", pod=pod.key, error=str(error))
-                if isinstance(error, TryLater):
-                    return next_at
                 refused.add(owner_of(pod))
+                why = why or str(error)
+            except TryLater as error:
+                log.warning("work not admitted", pod=pod.key, error=str(error))
+                tried = MOST_AT_ONCE
+                break
+    if refused:
+        stay = [pod for workload in ready for pod in workload.pods if owner_of(pod) in refused]
+        work.say_later(partial(workload_notices.not_admitted, why, stay))
     return next_at
