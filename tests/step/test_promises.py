@@ -72,6 +72,18 @@ def test_a_promise_is_counted_once_when_the_pod_runs_whichever_process_made_it(s
     assert sum(store.counts()["promises"].values()) == 1
 
 
+def test_a_replica_that_leads_again_does_not_count_what_another_has_counted(store: Store) -> None:
+    first = experienced(store)
+    first.submit(a_job("late", duration=LONG))
+    first.run(MINUTE)
+    second = Life(world=first.world, policy=first.policy, store=store)
+    second.run(10 * MINUTE)
+    counted = dict(store.counts()["promises"])
+    first.run(MINUTE)
+    assert sum(counted.values()) == 1
+    assert store.counts()["promises"] == counted
+
+
 def test_a_pod_that_still_waits_after_the_promised_time_counts_as_late(store: Store) -> None:
     life = experienced(store)
     life.world.faults.gpu_never("l40s-id", 100)

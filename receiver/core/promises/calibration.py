@@ -32,11 +32,11 @@ class OpenPromises:
 
     def __init__(self) -> None:
         self.open: dict[str, Promised | None] = {}  # None: its promise has ended, and it waits still
-        self.begun = False
+        self.at: datetime | None = None  # of the last step that these promises are of
 
     def begin(self, shown: Mapping[str, Promised]) -> None:
         """Go on with the promises that the last picture *shown*."""
-        self.begun, self.open = True, dict(shown)
+        self.open = dict(shown)
 
     def ended(self, pods: Iterable[Pod], now: datetime) -> Mapping[tuple[str, Came], int]:
         """Remove the promises that have ended by *now*, and count them by pool. A workload that is gone is not counted:

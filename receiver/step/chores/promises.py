@@ -13,7 +13,8 @@ from receiver.step.parts import StepContext
 def judge_promises(work: StepContext, looked: Looked) -> None:
     """Count the promises that have ended and keep those that are new. Raises TryLater (store down)."""
     promised, facts = work.hands.promised, work.facts
-    if not promised.begun:
+    shown = work.store.snapshot()
+    if promised.at is None or (shown is not None and shown[1] > promised.at):  # another process has led meanwhile
         last, _ = kept_picture(work.store)
         promised.begin(
             {
@@ -22,6 +23,7 @@ def judge_promises(work: StepContext, looked: Looked) -> None:
                 if pod.workload and pod.pool and pod.promised_at and pod.promised_by
             }
         )
+    promised.at = work.now
     if not facts.up(Source.KUBERNETES):
         return
     if ended := promised.ended(looked.pods, work.now):
