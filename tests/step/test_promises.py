@@ -39,6 +39,17 @@ def test_the_event_on_a_growth_says_when_the_pod_starts_and_no_step_repeats_it(s
     assert message.startswith("GPU pool l40s grows from 6 to 7 nodes for waiting GPU pods, starts in ")
 
 
+def test_a_pod_that_a_growth_does_not_reach_is_promised_nothing(store: Store) -> None:
+    life = experienced(store)
+    life.submit(a_job("late", pods=3, duration=LONG))
+    life.step()
+    assert [[reason for reason, _ in told(life, f"late-{n}")] for n in range(3)] == [
+        ["TriggeredScaleUp"],
+        ["TriggeredScaleUp"],
+        ["NotTriggerScaleUp"],
+    ]
+
+
 def test_a_pod_that_takes_room_on_a_node_on_its_way_is_told_so_once(store: Store) -> None:
     life = experienced(store)
     life.set_override("floor", 7)

@@ -39,8 +39,10 @@ def record_pod_events(decision: Decision, work: StepContext) -> None:
     pool = work.policy.pool(decision.pool)
     assert pool is not None
     promises = Promises(pool, facts.pool(pool.id), wanted, decision, work.learnt, work.now)
+    found = fates(facts, work.assignment, {**work.decisions, pool.id: decision}, work.policy)
+    held = {workload.key for workload, fate in islice(found, MOST_LOOKED_AT) if fate.state is State.HELD}
     for workload in wanted.asking:
-        if workload.key not in wanted.refused:
+        if workload.key not in held and room > 0:
             promise = promises.of(workload)
             said = scale_up_event(decision, work.policy, promise, work.now)
             pods = workload.pods[:room]
