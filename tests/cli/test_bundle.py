@@ -207,3 +207,13 @@ def test_one_that_names_decide_is_not_written(monkeypatch: pytest.MonkeyPatch) -
 
 def _by_name(decision: Any) -> Any:
     return replace(decision, target=decision.target + ("zebra" in decision.pool))
+
+
+def test_a_label_that_is_called_like_a_time_zone_is_replaced_too() -> None:
+    labels = {"location": "acme-basement", "timezone": "Acme/Orca"}
+    found = facts(a_state(pool="zebra-id"), waiting=(a_pod("one", labels=labels),))
+    night = replace(NIGHT, location="Europe/Berlin")
+    kept = kept_of(found, a_policy(replace(POOLS[0], windows=(night,))))
+    text = json.dumps(bundle(decided(kept, "zebra-id"), kept))
+    assert not [name for name in ("basement", "Orca") if name in text]
+    assert "Europe/Berlin" in text
