@@ -41,7 +41,10 @@ def what_if(clock: Clock, config: Path | None, changes: tuple[str, ...], as_json
     """
     if (config is None) is not bool(changes):
         raise click.UsageError("Give either --config or --set.")
-    text = config.read_text(encoding="utf-8") if config is not None else "\n".join(map(_line, changes))
+    try:
+        text = config.read_text(encoding="utf-8") if config is not None else "\n".join(map(_line, changes))
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.BadParameter(f"cannot read {config} as UTF-8: {error}", param_hint="--config") from error
     with server(as_json=as_json) as api:
         try:
             answer = api.post_text("what-if", text=text, query={"as": "file" if config is not None else "changes"})

@@ -92,6 +92,14 @@ def test_a_file_that_is_no_bundle_is_refused(tmp_path: Path, text: str) -> None:
     assert ask(unused_url(), "replay", "--bundle", str(file), at=NOW).exit_code == 2
 
 
+@pytest.mark.parametrize("change", [{"decision": {}}, {"decision": []}, {"format": "x"}, {"facts": {}}])
+def test_a_damaged_bundle_is_refused_and_not_called_different(tmp_path: Path, change: dict[str, Any]) -> None:
+    kept = kept_of(*WORLDS["nodes that go by name"])
+    file = tmp_path / "x.json"
+    file.write_text(json.dumps({**bundle(decided(kept, "zebra-id"), kept), **change}))
+    assert ask(unused_url(), "replay", "--bundle", str(file), at=NOW).exit_code == 2
+
+
 def test_a_bundle_that_cannot_be_written_says_so(url: str, store: SqlStore, tmp_path: Path) -> None:
     done = ask(url, "explain", "decision", growth(store), "--bundle", str(tmp_path / "no" / "x.json"), at=NOW)
     assert (done.exit_code, "cannot write" in done.stderr) == (2, True)
