@@ -1,6 +1,6 @@
 """Say of every pod that waits what becomes of it: where it fits, what it waits for, which rule holds it, what to do."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from enum import StrEnum
@@ -287,15 +287,27 @@ def fates(
             fate = Fate(state=state, detail=why.detail, pool=place.pool.id, rule=why.rule)
         elif key in asking:
             asked = [place.asked(workload) for place in asking[key]]  # a gang may ask several pools
-            fate = next((f for f in asked if f.state is State.HELD), asked[0])
+            fate = _last_to_start([*asked, *_coming(workload, settled.get(key, ()))])
         elif key in placed:
             place, instance = placed[key]
             fate = place.free(instance)
         elif key in settled:  # a gang may have room in usable nodes alone, and in several pools
-            coming = [x for x in settled[key] if x.coming or x.state.unlisted]
-            place = (coming or settled[key])[0]
-            fate = place.on_its_way(workload) if coming or not workload.gang else place.free(None)
+            begun = _coming(workload, settled[key])
+            fate = _last_to_start(begun) if begun else settled[key][0].free(None)
         yield workload, fate
+
+
+def _coming(work: Workload, settled: Sequence[Place]) -> Sequence[Fate]:
+    mine = [place for place in settled if place.coming or place.state.unlisted or not work.gang]
+    return [place.on_its_way(work) for place in mine]
+
+
+def _last_to_start(found: Sequence[Fate]) -> Fate:
+    """The one of *found*, in several pools, that the whole of a gang waits for: what is held, or starts last."""
+    last = found[0]
+    for fate in found[1:]:
+        last = fate if fate.promise.after(last.promise) else last
+    return next((fate for fate in found if fate.state is State.HELD), last)
 
 
 def _may_wait(work: PatientWork | None, now: datetime) -> Fate:

@@ -27,7 +27,7 @@ from tests.core.builders import (
     facts,
     run,
 )
-from tests.core.promises.past import nine_nodes
+from tests.core.promises.past import a_past_node, nine_nodes
 
 
 def fates_of(found: Facts, policy: Policy | None = None, lasted: tuple[timedelta, ...] = (), **how: Any) -> list[Fate]:
@@ -67,6 +67,25 @@ def test_a_gang_starts_when_the_slowest_of_its_nodes_is_usable() -> None:
     # Both are usable by 164.7 s with a chance of a half: the square root of it, 0.71, lies at 160.7 s of one node.
     assert seconds(found[0])[0] == pytest.approx(100 + 10 * (0.5**0.5 * 10 - 1), abs=1)
     assert seconds(found[0])[1] == pytest.approx(100 + 10 * (0.9**0.5 * 10 - 1), abs=1)
+
+
+@pytest.mark.parametrize("coming", [(), ("slow",), ("fast", "slow")])
+@pytest.mark.parametrize("names", [("fast", "slow"), ("slow", "fast")])
+def test_a_gang_in_two_pools_starts_with_the_slower_one(names: tuple[str, str], coming: tuple[str, ...]) -> None:
+    pools = [a_pool(name, labels={"of": name}) for name in names]
+    slow = [a_past_node(50 + n, usable=1_000 + 10 * n, pool="slow-id") for n in range(9)]
+    past = [*(replace(life, pool="fast-id") for life in nine_nodes()), *slow]
+    gang = [a_pod(f"rank-{n}", gang="ml/train", gang_min=2, node_selector={"of": n}) for n in names]
+    states = []
+    for name in names:
+        node = a_node(name, stage=Stage.BUILDING, created_at=NOW, idle_since=None)
+        states.append(a_state(*([node] if name in coming else []), pool=f"{name}-id"))
+    policy = a_policy(*pools)
+    found = facts(*states, waiting=gang)
+    assignment, by_name = run(found, policy)
+    decisions = {pool.id: by_name[pool.name] for pool in pools}
+    [(_, fate)] = fates(found, assignment, decisions, policy, learnt=learn(past))
+    assert seconds(fate) == pytest.approx((1_040, 1_080), abs=1)
 
 
 def test_while_the_pool_cools_down_the_time_until_then_is_added() -> None:
