@@ -90,13 +90,13 @@ def about_what_if(found: WhatIfDocument, now: datetime) -> Iterator[str]:
         yield f"{pool.name}, other: {_why(pool.other)}"
     changed = [work for work in found.waiting if work.differs]
     yield ""
-    yield f"{some(found.waiting_total, 'workload')} waiting, of which {len(changed)} would fare otherwise"
+    yield f"{some(found.waiting_total, 'workload')} waiting, of which {found.differs_total} would fare otherwise"
     for work in changed[:SHOWN]:
         yield f"{work.workload} ({some(work.gpus, 'GPU')})"
         yield f"  in force: {_fate(work.in_force)}"
         yield f"  other: {_fate(work.other)}"
-    if len(changed) > SHOWN:
-        yield f"and {len(changed) - SHOWN} more: see --json"
+    if found.differs_total > SHOWN:
+        yield f"and {found.differs_total - SHOWN} more: see --json"
 
 
 def _sizes(*sides: PoolSide | None) -> Iterator[str]:

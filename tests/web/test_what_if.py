@@ -89,6 +89,26 @@ def test_who_waits_and_why_is_said_for_both() -> None:
     assert (first["other"]["state"], first["other"]["rule"]) == ("held", "within_maximum")
 
 
+def test_of_more_workloads_than_are_shown_those_that_fare_otherwise_come_first_and_are_counted() -> None:
+    state = a_state(*(a_busy_node(f"n{n}") for n in range(3)), pool="l40s-id")
+    waiting = tuple(a_pod(f"wait-{n:03}") for n in range(600))
+    found = facts(state, a_state(pool="spare-id"), waiting=waiting, spend=Spend(month="2026-11", usd=Decimal(0)))
+    text = YAML.replace("monthly_usd: 5000", "monthly_usd: 5000000").replace("max_nodes: 2", "max_nodes: 0")
+    bench = a_bench(found, text.replace("max_nodes: 4", "max_nodes: 563"))
+    document = ask(bench, "pools.l40s.max_nodes: 553", "changes")
+    assert (document["waiting_total"], document["differs_total"], len(document["waiting"])) == (600, 10, 500)
+    assert document["waiting"][0]["in_force"]["state"] != document["waiting"][0]["other"]["state"]
+    page = bench.client().post("/what-if", data={"text": "pools.l40s.max_nodes: 553"}).text
+    assert "10 of 600 would fare otherwise" in page
+
+
+@pytest.mark.parametrize("path", ["/what-if", "/api/v1/what-if"])
+def test_another_site_cannot_make_the_server_answer(path: str) -> None:
+    """Any page that a person in the network opens could keep the processor busy that steps need."""
+    answer = a_bench().client().post(path, data={"text": ""}, headers={"Origin": "https://elsewhere.example"})
+    assert (answer.status_code, "another site" in answer.text) == (403, True)
+
+
 def test_a_few_keys_are_enough() -> None:
     whole = ask(a_bench(), YAML.replace("max_nodes: 4", "max_nodes: 3"))
     assert ask(a_bench(), "pools.l40s.max_nodes: 3", "changes") == whole

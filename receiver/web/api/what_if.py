@@ -106,8 +106,9 @@ class WhatIfDocument(Published):
     warnings: Annotated[Listed[str], says("that only the other configuration causes")]
     assumptions: Annotated[Listed[str], says("what stays as under the configuration in force")]
     pools: Listed[PoolWhatIf]
-    waiting: Annotated[Listed[WorkloadWhatIf], says("the first 500, in the order of service")]
+    waiting: Annotated[Listed[WorkloadWhatIf], says("500, those first that fare otherwise, in the order of service")]
     waiting_total: Count
+    differs_total: Annotated[Count, says("those of all that fare otherwise")]
     in_force: MoneySide
     other: MoneySide
 
@@ -205,7 +206,8 @@ def compare(last: LastStep, other: FileSettings) -> WhatIfDocument:
     after = Side(facts_under(last.facts, ours, theirs), other, mode, steady=last.steady)
     pools = {pool.id: pool for pool in (*theirs.pools, *ours.pools)}
     known = {state.pool: state for state in last.facts.pools}
-    keys = [key for key in before.fates if key in after.fates]
+    waiting = [_both(before, after, key) for key in before.fates if key in after.fates]
+    waiting.sort(key=lambda work: not work.differs)
     return WhatIfDocument(
         at=last.facts.at,
         changes=tuple(differences(last.settings, other)),
@@ -221,8 +223,9 @@ def compare(last: LastStep, other: FileSettings) -> WhatIfDocument:
             )
             for pool in pools.values()
         ),
-        waiting=tuple(_both(before, after, key) for key in keys[:MOST_WORKLOADS]),
-        waiting_total=len(keys),
+        waiting=tuple(waiting[:MOST_WORKLOADS]),
+        waiting_total=len(waiting),
+        differs_total=sum(work.differs for work in waiting),
         in_force=before.money,
         other=after.money,
     )
