@@ -101,3 +101,14 @@ def test_a_pod_that_still_waits_after_the_promised_time_counts_as_late(store: St
     life.submit(a_job("late", duration=LONG))
     life.run(10 * MINUTE)
     assert store.counts()["promises"] == {("l40s-id", "late"): 1}
+
+
+def test_a_late_pod_counts_once_whichever_process_sees_it_wait_and_run(store: Store) -> None:
+    life = experienced(store)
+    life.world.faults.gpu_never("l40s-id", 1)
+    life.submit(a_job("late", duration=LONG))
+    life.run(8 * MINUTE)
+    assert store.counts()["promises"] == {("l40s-id", "late"): 1}
+    again = Life(world=life.world, policy=life.policy, store=store)
+    again.run(timedelta(hours=1))
+    assert store.counts()["promises"] == {("l40s-id", "late"): 1}

@@ -114,7 +114,7 @@ class Place:
             reason = held[0] if held else self.decision.deciding
             how_far = f"grows to {some(after, 'node')} only" if after > before else "does not grow"
             # Only a cooldown ends for certain, and nothing but the start of the node comes after it.
-            cools = reason.rule == cooled_down.__name__
+            cools = reason.rule == cooled_down.__name__ and not self._observing
             promise = self._promises.of(workload) if cools else Promise(until=reason.until)
             why = f"{how_far}: {reason.rule}: {reason.detail}{_and(promise.sentence(self._now))}"
             return self.held(reason.rule, why, promise)
@@ -277,7 +277,7 @@ def fates(
     for workload in (*workloads(facts.waiting, facts.bound_gangs), *deferred(facts)):
         key, fate = workload.key, Fate(state=State.NOT_DEMAND, detail=NOT_COUNTED)
         if key in patient or workload.pods[0].phase is PodPhase.DEFERRED:
-            fate = _may_wait(patient.get(key), facts.at)
+            fate = _may_wait(patient.get(key), facts.at, observing)
         elif key in misfits:
             detail = misfits[key] if workload.gang else "no GPU pool can hold it"  # `fits` has each pool's reason
             fate = Fate(state=State.FITS_NOWHERE, detail=detail)
@@ -310,10 +310,11 @@ def _last_to_start(found: Sequence[Fate]) -> Fate:
     return next((fate for fate in found if fate.state is State.HELD), last)
 
 
-def _may_wait(work: PatientWork | None, now: datetime) -> Fate:
+def _may_wait(work: PatientWork | None, now: datetime, observing: bool) -> Fate:
     """What becomes of *work* that may wait; None: its time has come, and its gate is still there."""
     if work is None:
-        return Fate(state=State.MAY_WAIT, detail="its time has come: its scheduling gate is removed now")
+        gate = "; in observe mode its scheduling gate stays" if observing else ": its scheduling gate is removed now"
+        return Fate(state=State.MAY_WAIT, detail=f"its time has come{gate}")
     promise = Promise(starts_p90=work.starts_by, until=work.buys_at)
     return Fate(state=State.MAY_WAIT, detail=waits_for(work, now), promise=promise)
 

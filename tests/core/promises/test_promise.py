@@ -9,6 +9,7 @@ import pytest
 
 from receiver.core.explain.explain import Fate, State, fates
 from receiver.core.model.model import Facts, Stage
+from receiver.core.model.pods import PodPhase
 from receiver.core.model.policy import Budget, Policy
 from receiver.core.promises.promise import Promise
 from receiver.core.promises.startup import learn
@@ -93,6 +94,25 @@ def test_while_the_pool_cools_down_the_time_until_then_is_added() -> None:
     assert (fate.state, fate.rule) == (State.HELD, "cooled_down")
     assert seconds(fate) == pytest.approx((160, 200))
     assert fate.promise.until == NOW + 20 * SECOND
+
+
+def test_in_observe_mode_no_start_is_promised_after_a_cooldown_since_nothing_is_bought_then() -> None:
+    (fate,) = fates_of(facts(a_state(last_grow_at=NOW - 10 * SECOND), waiting=[a_pod()]), observing=True)
+    assert (fate.rule, fate.promise.starts_p90, fate.promise.until) == ("cooled_down", None, NOW + 20 * SECOND)
+    assert "starts in" not in fate.detail
+
+
+@pytest.mark.parametrize(
+    ("observing", "said"),
+    [
+        (False, "its time has come: its scheduling gate is removed now"),
+        (True, "its time has come; in observe mode its scheduling gate stays"),
+    ],
+)
+def test_a_gate_stays_in_observe_mode(observing: bool, said: str) -> None:
+    late = a_pod(phase=PodPhase.DEFERRED, may_wait=HOUR, created_at=NOW - 2 * HOUR)
+    (fate,) = fates_of(facts(a_state(), deferred=(late,)), observing=observing)
+    assert (fate.state, fate.detail) == (State.MAY_WAIT, said)
 
 
 def test_running_work_that_will_probably_end_brings_the_promise_forward() -> None:
