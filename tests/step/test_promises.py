@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from receiver.ports import Store
+from receiver.step.reconcile import step
 from tests.step.harness import FAST, Life, a_job, a_policy, a_world
 
 MINUTE = timedelta(minutes=1)
@@ -112,3 +113,14 @@ def test_a_late_pod_counts_once_whichever_process_sees_it_wait_and_run(store: St
     again = Life(world=life.world, policy=life.policy, store=store)
     again.run(timedelta(hours=1))
     assert store.counts()["promises"] == {("l40s-id", "late"): 1}
+
+
+def test_one_step_under_a_clock_ahead_counts_nothing_as_late(store: Store) -> None:
+    life = experienced(store)
+    life.submit(a_job("late", duration=LONG))
+    life.run(MINUTE)
+    step(life.sources, life.hands, life.policy, life.mode, life.now + timedelta(days=1))
+    assert store.counts()["promises"] == {}
+    life.run(10 * MINUTE)
+    assert sum(store.counts()["promises"].values()) == 1
+    assert ("l40s-id", "late") not in store.counts()["promises"]
