@@ -207,7 +207,7 @@ class KeepUntilSpec(Section):
 
 class PatienceSpec(Section):
     priority_classes: dict[values.ObjectName, values.LongerThanZero] = Field(default_factory=dict)
-    """how long after their creation pods of these PriorityClasses may start, unless they [say it
+    """how long after their creation pods of these PriorityClasses may wait to start, unless they [say it
     themselves](how-it-decides.md#work-that-may-wait)"""
     teams: dict[values.LabelValue, values.LongerThanZero] = Field(default_factory=dict)
     """the same for teams; a listed PriorityClass goes first"""

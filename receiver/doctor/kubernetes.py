@@ -20,7 +20,7 @@ from receiver.adapters.kubernetes.nodes import (
 from receiver.adapters.survey import ClusterSurvey
 from receiver.config import Configuration, Mode
 from receiver.config.model import GroupDemand, QueueDemand
-from receiver.core.model.pods import KeepRule
+from receiver.core.model.pods import KeepRule, PodPhase
 from receiver.doctor import nodes, surroundings
 from receiver.doctor.checks import CALL_TIMEOUTS, Area, Check, Finding, Installation, skipped
 from receiver.ports import IDLE_SHUTDOWN_ANNOTATION, QUOTA_NAME, TryLater, WontWork
@@ -64,7 +64,8 @@ def look(installation: Installation) -> Iterator[Finding]:
         yield CREDENTIALS.passed("the API server accepts the credentials")
         pods, cannot = attempted(cluster.pods)
         shuts_down = any(IDLE_SHUTDOWN_ANNOTATION in pod.annotations for pod in pods or ())
-        wanted = needed(settings.configuration, groups, shuts_down=shuts_down)
+        gated = any(pod.phase is PodPhase.DEFERRED for pod in pods or ())
+        wanted = needed(settings.configuration, groups, shuts_down=shuts_down, gated=gated)
         who = "the user of KUBECONFIG" if settings.environment.kubeconfig else "the service account"
         yield from rights(wanted, cluster.may, mode, who)
         slices, unseen = attempted(lambda: cluster.every(RESOURCE_SLICES) if DRA_GROUP in groups else [])
@@ -113,10 +114,12 @@ class Needed:
     acts: bool = False
 
 
-def needed(configuration: Configuration, groups: frozenset[str], *, shuts_down: bool) -> Iterator[Needed]:
+def needed(
+    configuration: Configuration, groups: frozenset[str], *, shuts_down: bool, gated: bool = False
+) -> Iterator[Needed]:
     """Yield the rights that *configuration* needs in a cluster that serves *groups*.
 
-    *shuts_down*: some workload is annotated for idle shutdown.
+    *shuts_down*: some workload is annotated for idle shutdown; *gated*: some pod is behind our scheduling gate.
     """
     hold = configuration.budget.hold if configuration.budget else None
     queues = bool(hold and hold.kueue_cluster_queues)
@@ -128,6 +131,7 @@ def needed(configuration: Configuration, groups: frozenset[str], *, shuts_down: 
     ends, owners = "some workload is annotated gpu-autoscaler.io/idle-shutdown", "deployments replicasets statefulsets"
     buffers = configuration.kubernetes.capacity_buffers and CAPACITY_BUFFERS.group in groups
     keeps = "CapacityBuffers keep room free"
+    gates = "some pod has the scheduling gate gpu-autoscaler.io/may-wait"
     scales = "deployments/scale replicasets/scale statefulsets/scale"
     # whether it is needed, verbs, API group, resources, purpose, and whether it is weaker or acts
     rows = (
@@ -158,7 +162,8 @@ def needed(configuration: Configuration, groups: frozenset[str], *, shuts_down: 
         (holds, f"get/{QUOTA_NAME} delete/{QUOTA_NAME}", "", "resourcequotas", holding, "acts"),
         (queues, "list", "kueue.x-k8s.io", "clusterqueues", held, ""),
         (queues, "patch", "kueue.x-k8s.io", "clusterqueues", held, "acts"),
-        (shuts_down, "get", "", "pods", ends, "acts"),
+        (gated or shuts_down, "get", "", "pods", ends if shuts_down else gates, "acts"),
+        (gated, "patch", "", "pods", gates, "acts"),
         (shuts_down, "get", "apps", owners, ends, "acts"),
         (shuts_down, "patch", "apps", scales, ends, "acts"),
         (shuts_down, "get patch", "batch", "jobs", ends, "acts"),

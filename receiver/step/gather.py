@@ -107,7 +107,9 @@ def gather(sources: Sources, policy: Policy, now: datetime, parts: Parts, *, cho
     lives = lives_of(said, memory, policy, parts, steady=steady)
     by_instance = {life.instance: life for life in lives}
     joined = [_joined(pool, said, memory, by_instance, policy, parts) for pool in policy.pools]
-    slow = slow_starts(lives)
+    slow: Mapping[str, timedelta] = {}
+    with parts.part("slow_starts"):
+        slow = slow_starts(lives)
     pools = tuple(replace(state, ready_within=slow.get(state.pool)) for state, _, _ in joined)
     drifts = {state.pool: drifted for state, drifted, _ in joined if drifted is not None}
     states = _judged(said, pools, memory, policy, before)

@@ -36,7 +36,7 @@ def every_right() -> list[Needed]:
     said = document(
         kueue={"demand": "queued"}, volcano={"demand": "podgroups"}, budget={"monthly_usd": 5000, "hold": hold}
     )
-    return list(needed(load_text(yaml.safe_dump(said)).configuration, EVERY_GROUP, shuts_down=True))
+    return list(needed(load_text(yaml.safe_dump(said)).configuration, EVERY_GROUP, shuts_down=True, gated=True))
 
 
 def test_with_every_feature_on_the_rights_asked_for_are_those_of_the_cluster_roles() -> None:

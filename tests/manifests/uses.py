@@ -13,7 +13,8 @@ import pytest
 from receiver.adapters.kubernetes.cluster import KubernetesCluster
 from receiver.adapters.kubernetes.reflector import Watching
 from receiver.core.model.pods import Pod
-from receiver.ports import CORDON_ANNOTATION, IDLE_SHUTDOWN_ANNOTATION, Did, HeldPlaces, TryLater
+from receiver.ports import CORDON_ANNOTATION, IDLE_SHUTDOWN_ANNOTATION, MAY_WAIT, Did, HeldPlaces, TryLater
+from receiver.replay.world.objects import PodSpec
 from simulator.manifests import pod_spec
 from simulator.server import Simulator
 from simulator.world import Pdb
@@ -239,6 +240,15 @@ def _scaled(stage: Stage) -> None:
         assert not [name for namespace, name in world.active_pods if namespace == "ml"]
 
 
+def admits_work_that_may_wait(stage: Stage) -> None:
+    spec = PodSpec(namespace="ml", name="train", requests={GPU: 1}, annotations={MAY_WAIT: "4h"}, gate=MAY_WAIT)
+    with stage.sim.moved() as world:
+        world.add_pod(spec)
+    cluster = stage.cluster()
+    [pod] = cluster.look().pods
+    assert cluster.admit(pod).did is Did.DONE
+
+
 CONSENTS = {IDLE_SHUTDOWN_ANNOTATION: "2h"}
 
 
@@ -343,6 +353,7 @@ USES: dict[Right, Use] = {
     ("kueue.x-k8s.io", "clusterqueues", "patch"): holds_a_queue_and_releases_it,
     ("autoscaling.x-k8s.io", "capacitybuffers/status", "patch"): says_what_is_kept_of_a_buffer,
     ("", "pods", "get"): suspends_an_idle_job,
+    ("", "pods", "patch"): admits_work_that_may_wait,
     **{("apps", resource, "get"): use for resource, use in APPS},
     **{("apps", f"{resource}/scale", "patch"): use for resource, use in APPS},
     ("batch", "jobs", "get"): suspends_an_idle_job,

@@ -120,10 +120,12 @@ def test_a_look_at_rest_lists_nothing_and_sees_what_changes(watched: Watched, mo
     watched.stopping.set()
     watched.loop.join()
     kinds = {"nodes", "pods", "jobs.batch", "resourceslices.resource.k8s.io", "deviceclasses.resource.k8s.io"}
+    watched.submit("first", gpus=4)  # its Job may say how long it may wait
+    until(lambda: [p.gpus for p in watched.cluster.look().pods] == [4], "the first pod")
     until(lambda: _settled(watched, kinds), "watches of everything")
     monkeypatch.setattr(watched.cluster._wire, "listed", _no_list)
     watched.submit("large", gpus=4)
-    until(lambda: [p.gpus for p in watched.cluster.look().pods] == [4], "the pod")
+    until(lambda: [p.gpus for p in watched.cluster.look().pods] == [4, 4], "the pod")
     [node] = [n for n in watched.cluster.look().nodes if n.allocatable]
     watched.cluster.cordon(node.name, "a1")
     assert [n.unschedulable for n in watched.cluster.look().nodes if n.name == node.name] == [True]

@@ -6,6 +6,7 @@ from typing import Any
 
 from receiver.adapters.observe import ObservedCluster
 from receiver.core.explain.explain import State
+from receiver.core.model.pods import Pod
 from receiver.ports import MAY_WAIT, Receipt, Store, WontWork
 from receiver.replay.world.objects import Job
 from tests.core.builders import HOUR, MINUTE
@@ -124,3 +125,16 @@ def test_the_page_shows_patient_work_among_the_waiting(store: Store) -> None:
     assert kept is not None
     (entry,) = kept[0]["waiting"]
     assert (entry["name"], entry["state"]) == ("patient-0", State.MAY_WAIT)
+
+
+def test_a_gate_that_may_not_be_removed_is_a_message(store: Store) -> None:
+    life = a_life(store)
+
+    def refused(pod: Pod) -> Receipt:
+        raise WontWork('Kubernetes did not patch pods: 403: grant the verb "patch" on "pods"', code="http_403")
+
+    life.cluster.admit = refused  # type: ignore[method-assign]
+    life.submit(patient(annotations={MAY_WAIT: "1m"}))
+    life.run(10 * MINUTE)
+    (said,) = [title for title in life.notices() if "gate" in title]
+    assert said == "1 pod cannot start: the scheduling gate stays"

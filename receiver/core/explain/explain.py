@@ -174,7 +174,7 @@ WHAT_TO_DO = {
         "Civo and at the GPU operator's pods on the node"
     ),
     State.BUYING: "nothing: in a minute this says which node is on its way",
-    State.MAY_WAIT: "nothing, or remove its annotation gpu-autoscaler.io/may-wait and its scheduling gate",
+    State.MAY_WAIT: "to start it now, remove its annotation gpu-autoscaler.io/may-wait and its scheduling gate",
     State.HELD: "read about the rule in docs/guardrails.md",
     State.GANG_INCOMPLETE: (
         "see why the gang's other pods do not exist: its controller, its queue, a quota of namespace {namespace}"
@@ -313,8 +313,8 @@ def _last_to_start(found: Sequence[Fate]) -> Fate:
 def _may_wait(work: PatientWork | None, now: datetime, observing: bool) -> Fate:
     """What becomes of *work* that may wait; None: its time has come, and its gate is still there."""
     if work is None:
-        gate = "; in observe mode its scheduling gate stays" if observing else ": its scheduling gate is removed now"
-        return Fate(state=State.MAY_WAIT, detail=f"its time has come{gate}")
+        gate = "stays in observe mode" if observing else "is being removed"
+        return Fate(state=State.MAY_WAIT, detail=f"it may wait no longer: its scheduling gate {gate}")
     promise = Promise(starts_p90=work.starts_by, until=work.buys_at)
     return Fate(state=State.MAY_WAIT, detail=waits_for(work, now), promise=promise)
 

@@ -274,7 +274,7 @@ RULES: Mapping[str, Rule] = {
     "floor": Rule(meaning="The pool has fewer nodes than its minimum.", says=says.floor),
     "standby": Rule(meaning="The pool has fewer empty spare nodes than it should keep.", says=says.standby),
     "headroom": Rule(
-        meaning="Fewer GPUs are free than the demand of the last minutes suggests will be needed next.",
+        meaning="Fewer GPUs are free than recent demand suggests will be needed next.",
         says=lambda _, case: (f"{case.wanted.headroom}: {some(case.wanted.for_headroom, 'more node')}", ()),
         changes=("no node would be bought for what may come with objective: cost",),
     ),

@@ -84,6 +84,7 @@ class Cause(StrEnum):
     IDLE_CANNOT = "idle_cannot", f"{ODD}#an-idle-workload-is-not-scaled-to-zero"
     IDLE_SHUT_DOWN = "idle_shut_down", "operations.md#keep-an-idle-workload"
     IDLE_FAILED = "idle_failed", f"{ODD}#an-idle-workload-is-not-scaled-to-zero"
+    NOT_ADMITTED = "not_admitted", "operations.md#rights-in-the-cluster"
     CHARGES_DIFFER = "charges_differ", f"{ODD}#civos-charges-differ-from-ours"
     CHARGES_SILENT = "charges_silent", "operations.md#the-ledger-differs-from-civos-charges"
     CHARGES_BACK = "charges_back", "operations.md#the-ledger-differs-from-civos-charges"

@@ -148,7 +148,7 @@ def _assign(facts: Facts, policy: Policy, aside: Mapping[str, Failure], left_out
             keep_standby(tally, allowance)
     headroom = keep_warm(served, facts, policy, allowance, out)
     buffers = keep_buffers(served, facts, allowance, out, left_out.pairs) if facts.buffers else ()
-    patient = tuple(_without_room(patient, served, left_out.pairs, allowance))
+    patient = tuple(_without_room(patient, served, left_out.pairs, allowance)) if patient else ()
     empties = movable(served.values(), facts.at)
     # Work that is moved or evicted while a hold lasts could not start again.
     nodes = [n for s in facts.pools for n in s.nodes] if budgets.holding or facts.kept_out else []
@@ -158,10 +158,10 @@ def _assign(facts: Facts, policy: Policy, aside: Mapping[str, Failure], left_out
         if p.id in aside:
             bounds = BoundsInForce(min_nodes=p.min_nodes, max_nodes=p.max_nodes, standby_nodes=p.standby_nodes)
             wanted[p.id] = Wanted(pool=p.id, bounds=bounds, failed=str(aside[p.id]))
-    buys_at = next_purchase(patient)
+    buys_at = next_purchase(patient) if patient else None
     if buys_at is not None:
         wanted = {pool: replace(each, buys_at=buys_at) for pool, each in wanted.items()}
-    patient += tuple(deadlines.patient(deferred(facts), gated=True))
+    patient += tuple(deadlines.patient(deferred(facts), gated=True)) if facts.deferred else ()
     return Assignment(pools=wanted, misfits=misfits, patient=patient, budgets=budgets, buffers=buffers)
 
 
@@ -172,9 +172,8 @@ def _without_room(
     allowance: Allowance,
 ) -> Iterator[PatientWork]:
     """Give *patient* work what room is left that exists or is on its way; yield what finds none."""
-    matching = Matching(tuple(tallies.values()), pairs) if patient else None
+    matching = Matching(tuple(tallies.values()), pairs)
     for work in patient:
-        assert matching is not None
         first = work.workload.pods[0]
         fitting = [x for x in matching.fitting(first) if all(x in matching.fitting(p) for p in work.workload.pods)]
         if not any(try_gang(work.workload, tally, allowance, most=0, begin=True) for tally in fitting):

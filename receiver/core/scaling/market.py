@@ -4,24 +4,25 @@ GPUs are kept free for work to come, estimated from recent requests and current 
 from bisect import insort
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
+from math import sqrt
 from typing import Generic, TypeVar
 
-from receiver.core.model.model import Facts, Source
+from receiver.core.model.model import Facts, Source, Stage
 from receiver.core.model.pods import COMPUTE, Pod, Workload, gpus_in, owner_of
 from receiver.core.model.policy import Objective, Policy, Pool
 from receiver.core.model.text import lasting
-from receiver.core.scaling.capacity import RULES, Allowance, Requests, Tally, grows_unasked
+from receiver.core.scaling.capacity import RULES, Allowance, Bin, Requests, Tally, grows_unasked
 from receiver.core.scaling.demand import preference, refusal, take
 
 WIDE = 4  # times the GPUs of the smallest sibling: a pod for that one leaves three quarters of the node idle
 SAME_PRICE = Decimal("0.1")  # per GPU: prices more than a tenth apart mean different GPUs
 ASKED_WITHIN = timedelta(minutes=10)
-PERCENT_OF_ASKED = 70
-PERCENT_OF_HELD = 5
-ENOUGH_PERCENT = 50  # of the headroom: nothing is bought, and no idle node goes, while less would be left
+USED_WITHIN = timedelta(hours=3)  # so long after its last pod, a pool keeps one node's GPUs free
+SHARE_OF_ASKED = 0.2  # (0-1): the share of `ASKED_WITHIN` that a node takes to start, about
+DEVIATIONS = 2  # standard deviations of as many independent requests: square-root staffing
 Kind = tuple[object, ...]
 T = TypeVar("T")
 
@@ -192,21 +193,29 @@ def goes_early(pool: Pool, policy: Policy) -> bool:
     keeps all of it."""
     if policy.objective is Objective.WAIT or not policy.billing.by_the_hour:
         return False
-    most = pool.gpus_per_node / WIDE
-    return any(other.gpus_per_node <= most and _alike(pool, other) for other in policy.kinds_of_pools)
+    return any(_is_wide_beside(other, pool) for other in policy.kinds_of_pools)
+
+
+def is_small(pool: Pool, policy: Policy) -> bool:
+    """True for a pool beside one of wide nodes, unless its own nodes are wide beside those of a third pool."""
+    if not policy.billing.by_the_hour:
+        return False
+    kinds = policy.kinds_of_pools
+    return any(_is_wide_beside(pool, x) for x in kinds) and not any(_is_wide_beside(x, pool) for x in kinds)
+
+
+def _is_wide_beside(small: Pool, wide: Pool) -> bool:
+    return wide.gpus_per_node >= WIDE * small.gpus_per_node and _alike(wide, small)
 
 
 def stays_warm(pool: Pool, policy: Policy) -> bool:
     """True when GPUs of *pool* are kept free for what comes next (`keep_warm`).
 
-    Where cost and wait are balanced, that is where no sibling has smaller nodes and one has `WIDE` times their GPUs.
+    Where cost and wait are balanced, those are the pools of small nodes beside wide ones.
     """
     if policy.objective is not Objective.BALANCED:
         return policy.objective is Objective.WAIT
-    size, kinds = pool.gpus_per_node, policy.kinds_of_pools
-    wide = any(other.gpus_per_node >= WIDE * size and _alike(pool, other) for other in kinds)
-    small = wide and not any(other.gpus_per_node < size and _alike(pool, other) for other in kinds)
-    return policy.billing.by_the_hour and small
+    return is_small(pool, policy)
 
 
 def _alike(one: Pool, other: Pool) -> bool:
@@ -263,19 +272,22 @@ def refused(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Headroom:
-    """What a pool keeps warm: *gpus*, because *asked* were requested within `ASKED_WITHIN` and *held* are in use.
+    """What a pool keeps warm: *gpus*, because *asked* were requested within `ASKED_WITHIN`, or its last pod came or
+    ended within `USED_WITHIN`.
 
     *spare_nodes* may go and leave enough; *falls_at* is when the headroom next shrinks unless more work comes.
     """
 
     gpus: int
     asked: int
-    held: int
-    spare_nodes: int
+    unit: int = 1  # GPUs of the largest recent request: a smaller rest of a node does not count as free
+    spare_nodes: int = 0
     falls_at: datetime | None = None
 
     def __str__(self) -> str:
-        came = f"{self.asked} asked for within {lasting(ASKED_WITHIN)}, {self.held} in use"
+        came = f"{self.asked} asked for within {lasting(ASKED_WITHIN)}"
+        if not self.asked:
+            came = f"work within {lasting(USED_WITHIN)}" if self.gpus else f"no work within {lasting(USED_WITHIN)}"
         return f"{self.gpus} GPU{'' if self.gpus == 1 else 's'} kept warm ({came})"
 
 
@@ -305,8 +317,12 @@ def keep_warm(
             homes.setdefault(matching.market(pod).order(pod)[0].pool.id, []).append(pod)
     found: dict[str, Headroom] = {}
     for tally in warm:
-        fitting = [x for x in tallies.values() if _alike(tally.pool, x.pool)]
-        found[tally.pool.id] = _open(tally, fitting, homes.get(tally.pool.id, ()), facts, allowance, out)
+        small = is_small(tally.pool, policy)
+        alike = [x for x in tallies.values() if _alike(tally.pool, x.pool)]
+        # A small pod on a wide node would keep all of it, so room there is no headroom.
+        rooms = [room for x in alike if not (small and _is_wide_beside(tally.pool, x.pool)) for room in x.bins]
+        warmth = _warmth(tally, homes.get(tally.pool.id, ()), facts.at, least=tally.pool.gpus_per_node if small else 0)
+        found[tally.pool.id] = _open(tally, warmth, rooms, facts, allowance, out)
     return found
 
 
@@ -321,27 +337,32 @@ def may_open(tally: Tally, facts: Facts, allowance: Allowance, out: RefusedWork)
     return grows_unasked(target, tally.pool, tally.state, tally.bounds, facts.questions, facts.at) == target
 
 
-def _open(
-    tally: Tally, fitting: Sequence[Tally], pods: Sequence[Pod], facts: Facts, allowance: Allowance, out: RefusedWork
-) -> Headroom:
-    recent = [pod for pod in pods if timedelta(0) <= facts.at - pod.created_at < ASKED_WITHIN]
+def _warmth(tally: Tally, pods: Sequence[Pod], now: datetime, *, least: int) -> Headroom:
+    """The headroom for work like *pods*: the mean and `DEVIATIONS` of what comes while a node starts, if as much comes
+    as in the last minutes; for some hours after the last pod at *least* so many GPUs."""
+    recent = [pod for pod in pods if timedelta(0) <= now - pod.created_at < ASKED_WITHIN]
     asked = sum(pod.gpus for pod in recent)
-    held = sum(pod.gpus for pod in pods if pod.node is not None)
-    gpus = (PERCENT_OF_ASKED * asked + PERCENT_OF_HELD * held) // 100
-    unit = max((pod.gpus for pod in recent), default=1)  # the rest of a node helps only pods that fit into it
-    free = sum(room.gpus // unit * unit for x in fitting for room in x.bins if room.allowed)
+    deviation = sqrt(SHARE_OF_ASKED * sum(pod.gpus**2 for pod in recent))
+    gpus = int(SHARE_OF_ASKED * asked + DEVIATIONS * deviation)
+    falls_at = [min(pod.created_at for pod in recent) + ASKED_WITHIN] if recent else []
+    idle_since = (node.idle_since for node in tally.state.of(Stage.USABLE) if not node.busy)
+    used_at = max((at for at in (*idle_since, *(pod.created_at for pod in pods)) if at is not None), default=None)
+    if least and used_at is not None and now - used_at < USED_WITHIN:
+        gpus = max(gpus, least)
+        falls_at.append(used_at + USED_WITHIN)
+    unit = max((pod.gpus for pod in recent), default=max(1, least))
+    return Headroom(gpus=gpus, asked=asked, unit=unit, falls_at=min(falls_at, default=None))
+
+
+def _open(
+    tally: Tally, warmth: Headroom, rooms: Sequence[Bin], facts: Facts, allowance: Allowance, out: RefusedWork
+) -> Headroom:
+    """Open nodes until the GPUs of *warmth* are free in *rooms*; return it with the nodes to spare."""
+    free = sum(room.gpus // warmth.unit * warmth.unit for room in rooms if room.allowed)
     per_node = tally.pool.gpus_per_node
-    if free * 100 < ENOUGH_PERCENT * gpus:
-        for _ in range(-(-(gpus - free) // per_node)):
-            if not may_open(tally, facts, allowance, out):
-                break
-            allowance.open(tally, "headroom")
-            free += per_node
-    enough = -(-ENOUGH_PERCENT * gpus // 100)
-    return Headroom(
-        gpus=gpus,
-        asked=asked,
-        held=held,
-        spare_nodes=max(0, free - enough) // per_node,
-        falls_at=min(pod.created_at for pod in recent) + ASKED_WITHIN if recent else None,
-    )
+    for _ in range(-(-(warmth.gpus - free) // per_node)):
+        if not may_open(tally, facts, allowance, out):
+            break
+        allowance.open(tally, "headroom")
+        free += per_node
+    return replace(warmth, spare_nodes=max(0, free - warmth.gpus) // per_node)

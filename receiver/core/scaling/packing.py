@@ -11,10 +11,11 @@ from math import prod
 
 from receiver.core.model.model import Facts, Node, PoolState, Stage
 from receiver.core.model.pods import Pod
-from receiver.core.model.policy import Packing, Policy, Pool, Taint
+from receiver.core.model.policy import Objective, Packing, Policy, Pool, Taint
 from receiver.core.money.cost import next_unit_at
 from receiver.core.scaling.capacity import Bin, Tally
 from receiver.core.scaling.demand import refusal, take, tolerates_cordon
+from receiver.core.scaling.market import goes_early, is_small
 
 LAST_WORKLOADS = 300  # workloads change, and so many predict as well as two thousand
 WEIGHT_OF_THE_RULE = 5  # the heavy-tailed prior counts as much as so many workloads
@@ -56,7 +57,8 @@ class Survival:
 
 FILL_OTHERS_FIRST = Taint(key="gpu-autoscaler.io/fill-others-first", effect="PreferNoSchedule")
 IDLE = Taint(key="gpu-autoscaler.io/idle", effect="PreferNoSchedule")
-SOFT_TAINTS = (FILL_OTHERS_FIRST, IDLE)
+SMALL_NODES_FIRST = Taint(key="gpu-autoscaler.io/small-nodes-first", effect="PreferNoSchedule")
+SOFT_TAINTS = (FILL_OTHERS_FIRST, IDLE, SMALL_NODES_FIRST)
 AS_LIKELY = 0.02  # a node this close to the best chance (0-1) stays the one to fill: a flapping choice fills none
 ENDS_SOON = timedelta(minutes=20)  # work should not start in so short a rest of a paid hour
 
@@ -68,13 +70,15 @@ def soft_taints(facts: Facts, policy: Policy, survival: Survival) -> Iterator[tu
     fills = packs and _fills(policy)
     for pool in policy.pools:
         state = facts.pool(pool.id)
-        filled = _filled(in_use(state, pool), survival, facts.at) if fills else None
+        wide = goes_early(pool, policy)
+        small = policy.objective is not Objective.WAIT and is_small(pool, policy)
+        filled = _filled(in_use(state, pool), survival, facts.at) if fills and not wide else None
         for node in state.of(Stage.USABLE):
             if not takes_pods(node) or (packs and not _room(node, pool)):
                 continue
             wanted: tuple[Taint, ...] = ()
             if fills and node is not filled:
-                wanted = (FILL_OTHERS_FIRST,) if node.busy else SOFT_TAINTS
+                wanted = _last(node, wide=wide, small=small)
             elif packs and not fills and policy.billing.by_the_hour:
                 ends = next_unit_at(node.created_at, facts.at, policy.billing)
                 wanted = (IDLE,) if ends - facts.at <= ENDS_SOON else ()
@@ -82,9 +86,18 @@ def soft_taints(facts: Facts, policy: Policy, survival: Survival) -> Iterator[tu
                 yield node, wanted
 
 
+def _last(node: Node, *, wide: bool, small: bool) -> tuple[Taint, ...]:
+    """The taints of a node that is not the one to fill. More taints come later: any small node before a *wide* one,
+    because a small pod there would keep all of it."""
+    if small and not node.busy:
+        return (IDLE,)
+    idle = () if node.busy else (IDLE,)
+    return (FILL_OTHERS_FIRST, *idle, *((SMALL_NODES_FIRST,) if wide else ()))
+
+
 def compares(facts: Facts, policy: Policy) -> bool:
     """True when `soft_taints` depends on how long workloads last."""
-    choices = (in_use(facts.pool(pool.id), pool) for pool in policy.pools)
+    choices = (in_use(facts.pool(pool.id), pool) for pool in policy.pools if not goes_early(pool, policy))
     return policy.packing is Packing.FILL and _fills(policy) and any(len(nodes) > 1 for nodes in choices)
 
 

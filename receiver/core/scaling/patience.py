@@ -13,12 +13,13 @@ from receiver.core.model.model import Facts, Node, PoolState, Stage
 from receiver.core.model.pods import Pod, PodPhase, Workload
 from receiver.core.model.policy import Policy, Pool
 from receiver.core.scaling.demand import misfit, refusal, take, workloads
-from receiver.core.scaling.market import ASKED_WITHIN, PERCENT_OF_ASKED, PERCENT_OF_HELD, Kind, shape
+from receiver.core.scaling.market import ASKED_WITHIN, Kind, shape
 from receiver.core.scaling.packing import SOFT_TAINTS, Survival, takes_pods
 
 LEAD_MARGIN = timedelta(minutes=1)  # a step, Civo's answer, the scheduler
 SLOWER = 1.5  # times the usual start-up, before enough nodes have shown how long slow ones take
 GOES_ON = 0.9  # the chance (0-1) from which work on a wide node outlives what is put beside it
+PERCENT_OF_ASKED, PERCENT_OF_HELD = 70, 5  # kept free of what urgent work asked for lately, and of what is in use
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,7 +199,7 @@ def waits_for(work: PatientWork, now: datetime) -> str:
     """What *work* waits for, in a sentence."""
     room = "it waits for a GPU that is paid for already"
     if work.starts_by is None or work.buys_at is None:
-        return f"{room}; no node is bought for its priority"
+        return f"{room}; no node is bought for work of its priority"
     moments = (work.starts_by, work.buys_at)
     by, at = (f"{m:%H:%M} UTC" if m.date() == now.date() else f"{m:%Y-%m-%d %H:%M} UTC" for m in moments)
     return f"{room}, and may wait until {by}; if none is free by {at}, a node is bought for it"

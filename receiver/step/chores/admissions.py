@@ -4,10 +4,12 @@ A failed write is tried again by the next step.
 """
 
 from datetime import datetime
+from functools import partial
 
 import structlog
 
 from receiver.core.model.actions import Change
+from receiver.core.notices import workload_notices
 from receiver.core.scaling.packing import LAST_WORKLOADS, Survival
 from receiver.core.scaling.patience import Admissions
 from receiver.ports import TryLater, WontWork
@@ -36,5 +38,7 @@ def admit_deferred_work(work: StepContext) -> datetime | None:
             log.info("work admitted", pod=pod.key, did=receipt.did.value, detail=receipt.sentence)
         except (TryLater, WontWork) as error:
             log.warning("work not admitted", pod=pod.key, error=str(error))
+            if isinstance(error, WontWork):
+                work.say_later(partial(workload_notices.not_admitted, str(error), pods))
             break
     return next_at

@@ -16,7 +16,7 @@ from receiver.core.notices.workload_notices import idle_notice, ignored_wishes
 from receiver.core.scaling.assign import assign
 from receiver.core.scaling.bounds import topic_of
 from receiver.core.scaling.decide import case_of
-from tests.core.builders import MINUTE, NOW, a_busy_node, an_override
+from tests.core.builders import MINUTE, NOW, a_busy_node, a_pod, an_override
 from tests.core.notices.scene import H100, L40S, NUMBER, POLICY, idle, known, pool_of
 from tests.core.notices.scene import training as jobs
 
@@ -94,6 +94,10 @@ CASES: Mapping[str, Callable[[], Notice]] = {
     "would_evict": lambda: next(_evicted("observe")),
     "evicts_no_more": _evicts_no_more,
     "keep_until_ignored": _wish,
+    "not_admitted": lambda: workload_notices.not_admitted(
+        'Kubernetes did not patch pods: 403 forbidden: grant the verb "patch" on "pods" in the ClusterRole (RBAC)',
+        [a_pod("train-0"), a_pod("train-1")],
+    ),
     "idle_warned": lambda: idle_notice(IdleStanding.WARNED, *_idle()),
     "would_be_shut_down": lambda: idle_notice(IdleStanding.WARNED, *_idle("observe")),
     "idle_kept": lambda: idle_notice(IdleStanding.KEPT, *_idle(), "2026-11-21 12:00 UTC"),

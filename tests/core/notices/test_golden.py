@@ -48,6 +48,7 @@ def test_only_what_keeps_work_waiting_wakes_a_person() -> None:
         "held_by_an_alert",
         "held_by_the_budget",
         "held_by_the_price",
+        "not_admitted",
         "out_of_stock_everywhere",
         "prometheus_silent",
         "rights_missing",

@@ -105,8 +105,8 @@ def test_in_observe_mode_no_start_is_promised_after_a_cooldown_since_nothing_is_
 @pytest.mark.parametrize(
     ("observing", "said"),
     [
-        (False, "its time has come: its scheduling gate is removed now"),
-        (True, "its time has come; in observe mode its scheduling gate stays"),
+        (False, "it may wait no longer: its scheduling gate is being removed"),
+        (True, "it may wait no longer: its scheduling gate stays in observe mode"),
     ],
 )
 def test_a_gate_stays_in_observe_mode(observing: bool, said: str) -> None:

@@ -94,7 +94,7 @@ def test_a_pool_takes_from_the_shared_removals_what_it_removes_and_no_more() -> 
 
 def test_what_is_kept_warm_is_unknown_from_the_moment_on_at_which_it_falls() -> None:
     found, falls_at = idle(ONE.id), NOW + HOUR
-    headroom = Headroom(gpus=2, asked=2, held=0, spare_nodes=0, falls_at=falls_at)
+    headroom = Headroom(gpus=2, asked=2, falls_at=falls_at)
     for falls, then, kept in (
         (falls_at, falls_at, None),
         (falls_at, falls_at - timedelta(seconds=1), headroom),

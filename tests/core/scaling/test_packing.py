@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -10,10 +11,11 @@ from hypothesis import given
 
 from receiver.core.model.model import CordonedBy, Node, Stage
 from receiver.core.model.pods import PodPhase
-from receiver.core.model.policy import Packing, Taint
+from receiver.core.model.policy import Objective, Packing, Taint
 from receiver.core.scaling.packing import (
     FILL_OTHERS_FIRST,
     IDLE,
+    SMALL_NODES_FIRST,
     SOFT_TAINTS,
     Survival,
     changes_at,
@@ -24,6 +26,7 @@ from tests.core.builders import EVERY_SECOND, GPU, HOURLY, NOW, a_node, a_pod, a
 from tests.core.worlds import LAWS, World, worlds
 
 EIGHT = a_pool(resources={GPU: 8}, price_usd_per_hour=None)
+IDLE_ONES = (FILL_OTHERS_FIRST, IDLE)
 THEIRS = Taint(key="theirs", effect="PreferNoSchedule")
 
 
@@ -50,7 +53,7 @@ def one_that_runs(name: str, hours: float, held: int = 1, **changes: object) -> 
 
 def test_one_node_in_use_with_room_carries_none_others_in_use_one_and_idle_ones_two() -> None:
     nodes = [a_big_node("idle", 0), a_big_node("some", 2), a_big_node("most", 6), a_big_node("full", 8)]
-    assert wanted(nodes) == {"idle": SOFT_TAINTS, "some": (FILL_OTHERS_FIRST,)}
+    assert wanted(nodes) == {"idle": IDLE_ONES, "some": (FILL_OTHERS_FIRST,)}
 
 
 def test_the_node_whose_work_runs_longest_is_filled_first() -> None:
@@ -90,7 +93,7 @@ def test_a_node_that_is_to_be_filled_loses_what_it_carried() -> None:
 
 
 def test_a_node_that_carries_what_it_should_is_left_alone() -> None:
-    idle = a_big_node("idle", 0, taints=(THEIRS, *SOFT_TAINTS))
+    idle = a_big_node("idle", 0, taints=(THEIRS, *IDLE_ONES))
     assert wanted([idle, a_big_node("used", 1)]) == {}
 
 
@@ -143,7 +146,33 @@ def test_an_idle_node_of_one_gpu_carries_none(changes: dict[str, Any]) -> None:
 def test_beside_larger_nodes_an_idle_node_of_one_gpu_carries_two() -> None:
     small, big = a_pool("small"), replace(EIGHT, id="big-id", name="big")
     found = facts(a_state(a_node("n1"), pool="small-id"), a_state(a_big_node("used", 1), pool="big-id"))
-    assert [(n.name, t) for n, t in soft_taints(found, a_policy(small, big), Survival())] == [("n1", SOFT_TAINTS)]
+    assert [(n.name, t) for n, t in soft_taints(found, a_policy(small, big), Survival())] == [("n1", IDLE_ONES)]
+
+
+def beside(objective: Objective) -> dict[str, tuple[Taint, ...]]:
+    """The soft taints of small and wide nodes of one price per GPU, beside one another."""
+    small = a_pool("small", price_usd_per_hour=Decimal(1))
+    wide = replace(EIGHT, id="wide-id", name="wide", price_usd_per_hour=Decimal(8))
+    nodes = (a_big_node("used", 1), a_big_node("other", 2), a_big_node("empty", 0))
+    found = facts(a_state(a_node("small"), pool="small-id"), a_state(*nodes, pool="wide-id"))
+    policy = a_policy(small, wide, objective=objective, billing=HOURLY)
+    return {node.name: taints for node, taints in soft_taints(found, policy, Survival())}
+
+
+def test_every_wide_node_fills_after_the_small_ones_beside_it() -> None:
+    taints = beside(Objective.BALANCED)
+    assert taints == {
+        "small": (IDLE,),
+        "used": (FILL_OTHERS_FIRST, SMALL_NODES_FIRST),
+        "other": (FILL_OTHERS_FIRST, SMALL_NODES_FIRST),
+        "empty": SOFT_TAINTS,
+    }
+    assert len(taints["small"]) < len(taints["used"]) < len(taints["empty"])
+
+
+def test_where_waits_go_first_wide_nodes_fill_first() -> None:
+    taints = beside(Objective.WAIT)
+    assert taints == {"small": IDLE_ONES, "used": (FILL_OTHERS_FIRST,), "empty": IDLE_ONES}
 
 
 @pytest.mark.parametrize("held, matters", [((), False), ((1,), False), ((1, 8, 0), False), ((1, 2), True)])

@@ -74,7 +74,7 @@ def test_the_pods_of_a_refused_gang_that_got_a_node_count_no_more_than_the_other
     assignment, decisions = decided(rest[:-1], small=running, bound_gangs={"ml/train": 3})
     headroom = assignment.pools["small-id"].headroom
     assert headroom is not None
-    assert (decisions["small"].target, headroom.asked, headroom.held) == (3, 0, 0)
+    assert (decisions["small"].target, headroom.asked) == (3, 0)
 
 
 def test_no_pool_is_kept_warm_while_a_rule_refuses_a_gang() -> None:
