@@ -13,6 +13,7 @@ from enum import StrEnum
 from functools import cache
 from pathlib import Path
 from typing import Any
+from zoneinfo import available_timezones
 
 from receiver.cli.replay_decision import FIELDS, Said, made_again, read, said
 from receiver.config.environment import installed_version
@@ -113,7 +114,7 @@ class Redaction:
     def __call__(self, value: Any, key: str = "") -> Any:
         """Return *value* with other words; *key* is that of a mapping which it stands under."""
         if isinstance(value, str):
-            return value if key in ZONES or key == PRODUCT_LABEL else self._text(value)
+            return value if _stays(value, key) else self._text(value)
         if isinstance(value, Mapping):
             return {self._text(name): self(each, name) for name, each in value.items()}
         return [self(each, key) for each in value] if isinstance(value, list) else value
@@ -132,9 +133,17 @@ class Redaction:
             yield from (word for word in words if word not in self._known and not f".{word}".endswith(DOMAINS))
 
 
+def _stays(text: str, key: str) -> bool:
+    """True for a time zone and a GPU's product; a label may be called ``location`` too."""
+    return key == PRODUCT_LABEL or (key in ZONES and text in _zones())
+
+
+_zones = cache(available_timezones)  # it searches the disk
+
+
 def _texts(document: Any, key: str = "") -> Iterator[str]:
     if isinstance(document, str):
-        if key not in ZONES and key != PRODUCT_LABEL:
+        if not _stays(document, key):
             yield document
     elif isinstance(document, Mapping):
         for name, value in document.items():

@@ -125,11 +125,14 @@ def replay_bundle(path: Path, *, as_json: bool) -> int:
     differ. Exits with 2 for a file that cannot be used."""
     from receiver.cli.bundle import read_bundle
 
+    again = "what to do: write it with gpu-autoscaler explain decision ID --bundle FILE"
     try:
         then, kept = read_bundle(path)
+        return _compare(then, kept, None, as_json=as_json)
     except WontWork as error:
-        _refuse(str(error), "what to do: write it with gpu-autoscaler explain decision ID --bundle FILE")
-    return _compare(then, kept, None, as_json=as_json)
+        _refuse(str(error), again)
+    except (KeyError, TypeError, ValueError) as error:  # without it, status 1 would say that the decisions differ
+        _refuse(f"{path}: is a damaged bundle ({type(error).__name__}: {error})", again)
 
 
 def read(kept: Said) -> Grounds:

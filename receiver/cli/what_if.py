@@ -41,7 +41,10 @@ def what_if(clock: Clock, config: Path | None, changes: tuple[str, ...], as_json
     """
     if (config is None) is not bool(changes):
         raise click.UsageError("Give either --config or --set.")
-    text = config.read_text(encoding="utf-8") if config is not None else "\n".join(map(_line, changes))
+    try:
+        text = config.read_text(encoding="utf-8") if config is not None else "\n".join(map(_line, changes))
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.BadParameter(f"cannot read {config} as UTF-8: {error}", param_hint="--config") from error
     with server(as_json=as_json) as api:
         try:
             answer = api.post_text("what-if", text=text, query={"as": "file" if config is not None else "changes"})
@@ -87,13 +90,13 @@ def about_what_if(found: WhatIfDocument, now: datetime) -> Iterator[str]:
         yield f"{pool.name}, other: {_why(pool.other)}"
     changed = [work for work in found.waiting if work.differs]
     yield ""
-    yield f"{some(found.waiting_total, 'workload')} waiting, of which {len(changed)} would fare otherwise"
+    yield f"{some(found.waiting_total, 'workload')} waiting, of which {found.differs_total} would fare otherwise"
     for work in changed[:SHOWN]:
         yield f"{work.workload} ({some(work.gpus, 'GPU')})"
         yield f"  in force: {_fate(work.in_force)}"
         yield f"  other: {_fate(work.other)}"
-    if len(changed) > SHOWN:
-        yield f"and {len(changed) - SHOWN} more: see --json"
+    if found.differs_total > SHOWN:
+        yield f"and {found.differs_total - SHOWN} more: see --json"
 
 
 def _sizes(*sides: PoolSide | None) -> Iterator[str]:

@@ -5,9 +5,10 @@ from typing import Any
 
 import yaml
 
-from receiver.config.values import ConfigError, Mistake, did_you_mean, read
+from receiver.config.values import DEEPEST, ConfigError, Mistake, did_you_mean, read
 
 NAMES = ("name", "civo_pool_id")  # of the items of a list
+NAME_A_KEY = "name a key such as pools.l40s.max_nodes"
 
 
 def with_changes(text: str, changes: str) -> str:
@@ -16,7 +17,11 @@ def with_changes(text: str, changes: str) -> str:
     document, _ = read(text)
     said, mistakes = read(changes)
     for key, value in said.items():
-        mistakes += _put(document, key.split("."), value, key)
+        path = key.split(".")
+        if len(path) > DEEPEST:
+            mistakes.append(Mistake(path=key, problem="names no key", remedy=NAME_A_KEY))
+        else:
+            mistakes += _put(document, path, value, key)
     if mistakes:
         raise ConfigError(mistakes)
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
@@ -41,6 +46,6 @@ def _put(into: Any, path: Sequence[str], value: Any, at: str) -> Iterator[Mistak
         for key, each in value.items():
             yield from _put(found, [key], each, f"{at}.{key}")
     elif rest or isinstance(into, list):
-        yield Mistake(path=at, problem="names no key", remedy="name a key such as pools.l40s.max_nodes")
+        yield Mistake(path=at, problem="names no key", remedy=NAME_A_KEY)
     else:
         into[name] = value

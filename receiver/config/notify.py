@@ -22,7 +22,7 @@ def notice_kind(value: Any) -> str:
     """Return a word of `Cause`; raise Wrong."""
     said = text(value)
     if said not in set(Cause):
-        raise Wrong(f'"{said}" is no kind of message', did_you_mean(said, Cause))
+        raise Wrong(f'"{said}" is no kind of message', lambda: did_you_mean(said, Cause))
     return said
 
 

@@ -5,12 +5,13 @@ true and ``0123`` as 83. Pydantic reads the values; validators for other kinds r
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from decimal import Decimal
 from difflib import get_close_matches
 from functools import cache
+from itertools import islice
 from typing import Annotated, Any, Literal, Self, TypeVar, get_args
 from urllib.parse import urlsplit
 from zoneinfo import available_timezones
@@ -27,11 +28,16 @@ Path = tuple[str | int, ...]
 
 
 class Wrong(ValueError):
-    """A value that cannot be used: the *problem*, the *remedy* as one clause, and the path from the section to it."""
+    """A value that cannot be used: the *problem*, the *remedy* as one clause, and the path from the section to it.
+    *remedy* is a function where it takes time to find: not every mistake is shown."""
 
-    def __init__(self, problem: str, remedy: str = "", at: Path = ()) -> None:
+    def __init__(self, problem: str, remedy: str | Callable[[], str] = "", at: Path = ()) -> None:
         super().__init__(problem)
-        self.problem, self.remedy, self.at = problem, remedy, at
+        self.problem, self._remedy, self.at = problem, remedy, at
+
+    @property
+    def remedy(self) -> str:
+        return self._remedy() if callable(self._remedy) else self._remedy
 
 
 class Contradictory(ValueError):
@@ -94,7 +100,11 @@ _LONGEST = timedelta(days=366)
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)")
 _LABEL_NAME = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _LABEL_KEY = rf"([a-z0-9]([-a-z0-9.]{{0,251}}[a-z0-9])?/)?{_LABEL_NAME}"
-MOST_VALUES = 100_000  # of a file, aliases resolved
+# Of a file, aliases resolved: a few lines of them can stand for billions of values, and each mistake repeats a value.
+MOST_VALUES, MOST_CHARACTERS = 20_000, 1_000_000
+LONGEST_KEY, DEEPEST = 1_024, 50  # characters, each mistake below it repeats them; levels
+MOST_MISTAKES = 100
+AND_MORE = Mistake(path="", problem=f"there are more than {MOST_MISTAKES} mistakes", remedy="correct these first")
 LARGEST_DELIVERY = 31 * 1024 * 1024  # with headers still below what all requests may hold (`server.gunicorn_worker`)
 
 
@@ -109,7 +119,7 @@ class Section(BaseModel):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if found := tuple(self.contradictions()):
+        if found := tuple(islice(self.contradictions(), MOST_MISTAKES)):
             raise Contradictory(found)
         return self
 
@@ -194,10 +204,13 @@ _zones = cache(available_timezones)  # it searches the disk
 def _zone(value: Any) -> str:
     said, zones = text(value), _zones()
     if said not in zones:
-        best = did_you_mean(said, sorted(zones)) if len(said) > 3 else ""
-        remedy = best if best.startswith("did") else "write a name of the IANA database such as UTC or Europe/London"
-        raise Wrong(f'"{said}" is not a time zone', remedy)
+        raise Wrong(f'"{said}" is not a time zone', lambda: _other_zone(said))
     return said
+
+
+def _other_zone(said: str) -> str:
+    best = did_you_mean(said, sorted(_zones())) if len(said) > 3 else ""
+    return best if best.startswith("did") else "write a name of the IANA database such as UTC or Europe/London"
 
 
 def address(value: Any, example: str = "http://prometheus.monitoring:9090") -> str:
@@ -312,11 +325,13 @@ def load(kind: type[Model], content: str) -> tuple[Model | None, list[Mistake]]:
         return kind.model_validate(document), mistakes
     except ValidationError as error:
         noted = {mistake.path for mistake in mistakes}  # a key without a value is not reported as missing too
-        for detail in error.errors(include_url=False):
-            for wrong in _words(detail, kind):
-                where = spell((*_path(detail), *wrong.at))
-                if where not in noted:
-                    mistakes.append(Mistake(path=where, problem=wrong.problem, remedy=wrong.remedy))
+        found = ((detail, wrong) for detail in error.errors(include_url=False) for wrong in _words(detail, kind))
+        for detail, wrong in found:
+            where = spell((*_path(detail), *wrong.at))
+            if where not in noted:
+                if len(mistakes) >= MOST_MISTAKES:
+                    return None, [*mistakes, AND_MORE]
+                mistakes.append(Mistake(path=where, problem=wrong.problem, remedy=wrong.remedy))
         return None, mistakes
 
 
@@ -360,16 +375,17 @@ class _Reader:
     def __init__(self) -> None:
         self.mistakes: list[Mistake] = []
         self._above: list[yaml.Node] = []  # an alias may point at a node that contains it
-        self._values = 0
+        self._values = self._characters = 0
 
     def mapping(self, node: yaml.MappingNode, path: Path) -> Document:
-        self._count()
+        self._count(node)
         own: Document = {}
         merged: Document = {}
         lines: dict[str, int] = {}
         self._above.append(node)
         for key_node, value_node in node.value:
             line = key_node.start_mark.line + 1
+            self._count(key_node, key=True)
             if key_node.tag == _MERGE:
                 # One mapping, or a list of them in which earlier ones win.
                 sources = value_node.value if isinstance(value_node, yaml.SequenceNode) else [value_node]
@@ -392,7 +408,7 @@ class _Reader:
         return merged | own
 
     def _value(self, node: yaml.Node, path: Path) -> Any:
-        self._count()
+        self._count(node)
         if node in self._above:
             self._note(path, "contains itself", "remove the alias")
         elif isinstance(node, yaml.MappingNode):
@@ -410,13 +426,22 @@ class _Reader:
             return node.value
         return None
 
-    def _count(self) -> None:
-        self._values += 1
-        if self._values > MOST_VALUES:  # a few lines of aliases can stand for billions of values
-            problem = f"the file holds more than {MOST_VALUES} values"
-            raise ConfigError([Mistake(path="", problem=problem, remedy="use fewer aliases")])
+    def _count(self, node: yaml.Node, *, key: bool = False) -> None:
+        """Raise ConfigError for a document that is larger than any configuration."""
+        length = len(node.value) if isinstance(node, yaml.ScalarNode) else 0
+        self._values, self._characters = self._values + (not key), self._characters + length
+        limits = {
+            f"holds more than {MOST_VALUES} values": self._values > MOST_VALUES,
+            f"holds more than {MOST_CHARACTERS} characters": self._characters > MOST_CHARACTERS,
+            f"has a key of more than {LONGEST_KEY} characters": key and length > LONGEST_KEY,
+            f"is nested more than {DEEPEST} levels deep": len(self._above) > DEEPEST,
+        }
+        for problem in (problem for problem, exceeded in limits.items() if exceeded):
+            raise ConfigError([Mistake(path="", problem=f"the file {problem}", remedy="use fewer aliases and levels")])
 
     def _note(self, path: Path, problem: str, remedy: str) -> None:
+        if len(self.mistakes) >= MOST_MISTAKES:
+            raise ConfigError([*self.mistakes, AND_MORE])
         self.mistakes.append(Mistake(path=spell(path), problem=problem, remedy=remedy))
 
 

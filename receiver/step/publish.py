@@ -109,7 +109,7 @@ def picture(
     before: Callable[[], Snapshot | None] = lambda: None,
     concerns: Sequence[Concern] = (),
     learnt: Learnt = NOTHING_LEARNT,
-    promised: Mapping[str, Promised | None] = MappingProxyType({}),
+    promised: Mapping[str, Promised] = MappingProxyType({}),
 ) -> Picture:
     """Return the picture of one step; *numbers* are the stored decisions' row numbers by pool.
 
@@ -229,7 +229,7 @@ def _waiting(
     explained: Explanation,
     numbers: Mapping[str, int],
     fits: list[FitDocument],
-    promised: Mapping[str, Promised | None],
+    promised: Mapping[str, Promised],
 ) -> WaitingPod:
     pod, workload, fate = explained.pod, explained.workload, explained.fate
     first = promised.get(workload.key) if workload else None

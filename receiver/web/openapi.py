@@ -39,6 +39,7 @@ _CHALLENGE = {"WWW-Authenticate": {"description": "Bearer", "schema": TEXT}}
 _REFUSALS: dict[int, tuple[str, dict[str, Any]]] = {
     400: ("a part of the request is not valid; field says which", {}),
     401: ("no token, or a wrong one", _CHALLENGE),
+    403: ("a browser sent it from another site", {}),
     404: ("there is no such thing", {}),
     409: ("it was answered otherwise, or is over", {}),
     413: ("the body is too large", {}),
@@ -132,7 +133,7 @@ REQUESTS = (
     Request("decisions/{number}", "decision", "One of them, explained", api.ExplainedDecision, (400, 404)),
     Request("decisions/{number}/grounds", "grounds", "What it was made from, to make it again", api.GroundsDocument,
             (400, 404)),
-    Request("what-if", "whatIf", "What another configuration would decide now", what_if.WhatIfDocument, (400, 413),
+    Request("what-if", "whatIf", "What another configuration would decide now", what_if.WhatIfDocument, (400, 403, 413),
             method="post", body=_CONFIGURATION, query=(_AS,), **_STEPS),
     Request("nodes/{name}/what-if", "nodeWhatIf", "What would happen if a node went", what_if.NodeWhatIfDocument,
             (404,), **_STEPS),

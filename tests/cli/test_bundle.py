@@ -92,6 +92,14 @@ def test_a_file_that_is_no_bundle_is_refused(tmp_path: Path, text: str) -> None:
     assert ask(unused_url(), "replay", "--bundle", str(file), at=NOW).exit_code == 2
 
 
+@pytest.mark.parametrize("change", [{"decision": {}}, {"decision": []}, {"format": "x"}, {"facts": {}}])
+def test_a_damaged_bundle_is_refused_and_not_called_different(tmp_path: Path, change: dict[str, Any]) -> None:
+    kept = kept_of(*WORLDS["nodes that go by name"])
+    file = tmp_path / "x.json"
+    file.write_text(json.dumps({**bundle(decided(kept, "zebra-id"), kept), **change}))
+    assert ask(unused_url(), "replay", "--bundle", str(file), at=NOW).exit_code == 2
+
+
 def test_a_bundle_that_cannot_be_written_says_so(url: str, store: SqlStore, tmp_path: Path) -> None:
     done = ask(url, "explain", "decision", growth(store), "--bundle", str(tmp_path / "no" / "x.json"), at=NOW)
     assert (done.exit_code, "cannot write" in done.stderr) == (2, True)
@@ -207,3 +215,13 @@ def test_one_that_names_decide_is_not_written(monkeypatch: pytest.MonkeyPatch) -
 
 def _by_name(decision: Any) -> Any:
     return replace(decision, target=decision.target + ("zebra" in decision.pool))
+
+
+def test_a_label_that_is_called_like_a_time_zone_is_replaced_too() -> None:
+    labels = {"location": "acme-basement", "timezone": "Acme/Orca"}
+    found = facts(a_state(pool="zebra-id"), waiting=(a_pod("one", labels=labels),))
+    night = replace(NIGHT, location="Europe/Berlin")
+    kept = kept_of(found, a_policy(replace(POOLS[0], windows=(night,))))
+    text = json.dumps(bundle(decided(kept, "zebra-id"), kept))
+    assert not [name for name in ("basement", "Orca") if name in text]
+    assert "Europe/Berlin" in text

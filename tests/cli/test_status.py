@@ -126,6 +126,12 @@ def test_when_the_first_waiting_pod_starts_is_shown(url: str, store: FakeStore) 
     assert "2 pods waiting, the first starts by 14:33:00 UTC: gpu-autoscaler explain pod" in status(url).stdout
 
 
+def test_the_deadline_of_work_that_may_wait_is_no_start(url: str, store: FakeStore) -> None:
+    patient = {"name": "night", "namespace": "ml", "state": "may_wait", "expected_by": "2026-03-10T18:00:00+00:00"}
+    keep(store, waiting=[{"name": "held", "namespace": "ml", "state": "held"}, patient], waiting_total=1)
+    assert "1 pod waiting: gpu-autoscaler explain pod" in status(url).stdout
+
+
 def test_observe_mode_says_that_nothing_is_written(url: str, store: FakeStore) -> None:
     keep(store, mode="observe")
     assert "mode observe: nothing is written" in status(url).stdout

@@ -65,6 +65,12 @@ def test_a_wrong_command_line_ends_with_2(url: str, arguments: tuple[str, ...]) 
     assert ask(url, "what-if", *arguments, at=NOW).exit_code == 2
 
 
+def test_a_file_that_is_no_text_ends_with_2(url: str, file: Path) -> None:
+    file.write_bytes(b"\xff\xfe")
+    done = ask(url, "what-if", "--config", str(file), at=NOW)
+    assert (done.exit_code, "as UTF-8" in done.stderr) == (2, True)
+
+
 def test_without_a_server_or_a_step_it_ends_with_3() -> None:
     assert ask(unused_url(), "what-if", "--set", "objective=cost", at=NOW).exit_code == 3
     with serving(a_bench(last_step=None).parts()) as address:

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from receiver.ports import Store
+from receiver.step.reconcile import step
 from tests.step.harness import FAST, Life, a_job, a_policy, a_world
 
 MINUTE = timedelta(minutes=1)
@@ -37,6 +38,17 @@ def test_the_event_on_a_growth_says_when_the_pod_starts_and_no_step_repeats_it(s
     ((reason, message),) = [e for e in told(life, "late-0") if e[0] in ("TriggeredScaleUp", "WaitsForNode")]
     assert reason == "TriggeredScaleUp"
     assert message.startswith("GPU pool l40s grows from 6 to 7 nodes for waiting GPU pods, starts in ")
+
+
+def test_a_pod_that_a_growth_does_not_reach_is_promised_nothing(store: Store) -> None:
+    life = experienced(store)
+    life.submit(a_job("late", pods=3, duration=LONG))
+    life.step()
+    assert [[reason for reason, _ in told(life, f"late-{n}")] for n in range(3)] == [
+        ["TriggeredScaleUp"],
+        ["TriggeredScaleUp"],
+        ["NotTriggerScaleUp"],
+    ]
 
 
 def test_a_pod_that_takes_room_on_a_node_on_its_way_is_told_so_once(store: Store) -> None:
@@ -72,9 +84,43 @@ def test_a_promise_is_counted_once_when_the_pod_runs_whichever_process_made_it(s
     assert sum(store.counts()["promises"].values()) == 1
 
 
+def test_a_replica_that_leads_again_does_not_count_what_another_has_counted(store: Store) -> None:
+    first = experienced(store)
+    first.submit(a_job("late", duration=LONG))
+    first.run(MINUTE)
+    second = Life(world=first.world, policy=first.policy, store=store)
+    second.run(10 * MINUTE)
+    counted = dict(store.counts()["promises"])
+    first.run(MINUTE)
+    assert sum(counted.values()) == 1
+    assert store.counts()["promises"] == counted
+
+
 def test_a_pod_that_still_waits_after_the_promised_time_counts_as_late(store: Store) -> None:
     life = experienced(store)
     life.world.faults.gpu_never("l40s-id", 100)
     life.submit(a_job("late", duration=LONG))
     life.run(10 * MINUTE)
     assert store.counts()["promises"] == {("l40s-id", "late"): 1}
+
+
+def test_a_late_pod_counts_once_whichever_process_sees_it_wait_and_run(store: Store) -> None:
+    life = experienced(store)
+    life.world.faults.gpu_never("l40s-id", 1)
+    life.submit(a_job("late", duration=LONG))
+    life.run(8 * MINUTE)
+    assert store.counts()["promises"] == {("l40s-id", "late"): 1}
+    again = Life(world=life.world, policy=life.policy, store=store)
+    again.run(timedelta(hours=1))
+    assert store.counts()["promises"] == {("l40s-id", "late"): 1}
+
+
+def test_one_step_under_a_clock_ahead_counts_nothing_as_late(store: Store) -> None:
+    life = experienced(store)
+    life.submit(a_job("late", duration=LONG))
+    life.run(MINUTE)
+    step(life.sources, life.hands, life.policy, life.mode, life.now + timedelta(days=1))
+    assert store.counts()["promises"] == {}
+    life.run(10 * MINUTE)
+    assert sum(store.counts()["promises"].values()) == 1
+    assert ("l40s-id", "late") not in store.counts()["promises"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from receiver.config.settings import load_text
+from receiver.config.settings import FileSettings, load_text
 from receiver.config.web import ReadAccess
 from receiver.core.model.model import Facts, Spend
 from receiver.ports import Leader
@@ -87,6 +87,26 @@ def test_who_waits_and_why_is_said_for_both() -> None:
     first = found["waiting"][0]
     assert (first["in_force"]["state"], first["in_force"]["pool"]) == ("buying", "l40s")
     assert (first["other"]["state"], first["other"]["rule"]) == ("held", "within_maximum")
+
+
+def test_of_more_workloads_than_are_shown_those_that_fare_otherwise_come_first_and_are_counted() -> None:
+    state = a_state(*(a_busy_node(f"n{n}") for n in range(3)), pool="l40s-id")
+    waiting = tuple(a_pod(f"wait-{n:03}") for n in range(600))
+    found = facts(state, a_state(pool="spare-id"), waiting=waiting, spend=Spend(month="2026-11", usd=Decimal(0)))
+    text = YAML.replace("monthly_usd: 5000", "monthly_usd: 5000000").replace("max_nodes: 2", "max_nodes: 0")
+    bench = a_bench(found, text.replace("max_nodes: 4", "max_nodes: 563"))
+    document = ask(bench, "pools.l40s.max_nodes: 553", "changes")
+    assert (document["waiting_total"], document["differs_total"], len(document["waiting"])) == (600, 10, 500)
+    assert document["waiting"][0]["in_force"]["state"] != document["waiting"][0]["other"]["state"]
+    page = bench.client().post("/what-if", data={"text": "pools.l40s.max_nodes: 553"}).text
+    assert "10 of 600 would fare otherwise" in page
+
+
+@pytest.mark.parametrize("path", ["/what-if", "/api/v1/what-if"])
+def test_another_site_cannot_make_the_server_answer(path: str) -> None:
+    """Any page that a person in the network opens could keep the processor busy that steps need."""
+    answer = a_bench().client().post(path, data={"text": ""}, headers={"Origin": "https://elsewhere.example"})
+    assert (answer.status_code, "another site" in answer.text) == (403, True)
 
 
 def test_a_few_keys_are_enough() -> None:
@@ -175,7 +195,60 @@ def test_no_file_of_the_server_is_read() -> None:
 def test_a_few_lines_of_aliases_do_not_stand_for_billions() -> None:
     bomb = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 30))
     answer = a_bench().client().post("/api/v1/what-if", data=bomb)
-    assert answer.get_json()["mistakes"][0]["problem"] == "the file holds more than 100000 values"
+    assert answer.get_json()["mistakes"][0]["problem"] == "the file holds more than 20000 values"
+
+
+MANY = range(1_000)
+LONG = "x" * 60_000
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (f"a: &a {LONG}\nqueue_wait: {{{', '.join(f'c{n}: *a' for n in MANY)}}}", "more than 1000000 characters"),
+        (f"? {LONG}\n: {{{', '.join(f'c{n}: ' for n in MANY)}}}", "a key of more than 1024 characters"),
+    ],
+)
+def test_mistakes_do_not_repeat_a_long_text_thousands_of_times(text: str, said: str) -> None:
+    answer = a_bench().client().post("/api/v1/what-if", data=text)
+    assert (answer.status_code, len(answer.get_json()["mistakes"])) == (400, 1)
+    assert said in answer.get_json()["mistakes"][0]["problem"]
+
+
+@pytest.mark.parametrize("change", ["", f"{YAML}notify: {{destinations: {{all: {{kinds: [{'x, ' * 5_000}]}}}}}}"])
+def test_of_thousands_of_mistakes_the_first_hundred_are_shown(change: str) -> None:
+    nothing = "".join(f"key{n}:\n" for n in MANY)
+    found = a_bench().client().post("/api/v1/what-if", data=change or nothing).get_json()["mistakes"]
+    assert len(found) == 101
+    assert found[-1]["problem"] == "there are more than 100 mistakes"
+
+
+CLOSE = "}" * 90
+DEEP = "".join(f"k{n}: &k{n} {'{a: ' * 90}{f'*k{n - 1}' if n else '1'}{CLOSE}\n" for n in range(9))
+
+
+@pytest.mark.parametrize(("kind", "text"), [("file", DEEP), ("changes", DEEP), ("changes", f"{'a.' * 400}b: 1")])
+def test_text_that_is_nested_deep_is_a_mistake_and_no_error_of_the_server(kind: str, text: str) -> None:
+    assert a_bench().client().post(f"/api/v1/what-if?as={kind}", data=text).status_code == 400
+
+
+def test_a_form_holds_no_larger_configuration_than_the_api_takes() -> None:
+    assert a_bench().client().post("/what-if", data={"text": "a" * 300_000}).status_code == 413
+
+
+def test_the_page_and_the_api_answer_one_question_at_a_time_together() -> None:
+    bench = a_bench()
+    second: list[int] = []
+
+    def slow(text: str, changes: bool) -> FileSettings:
+        again = client.application.test_client().post("/what-if", data={"text": YAML, "as": "file"})
+        second.append(again.status_code)
+        return load_text(text)
+
+    bench.other = slow  # type: ignore[method-assign]
+    client = bench.client()
+    assert client.post("/api/v1/what-if", data=YAML).status_code == 200
+    assert second == [503]
 
 
 def test_a_number_of_nodes_that_would_take_the_server_hours_is_refused() -> None:

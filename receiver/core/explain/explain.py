@@ -1,6 +1,6 @@
 """Say of every pod that waits what becomes of it: where it fits, what it waits for, which rule holds it, what to do."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from enum import StrEnum
@@ -114,7 +114,7 @@ class Place:
             reason = held[0] if held else self.decision.deciding
             how_far = f"grows to {some(after, 'node')} only" if after > before else "does not grow"
             # Only a cooldown ends for certain, and nothing but the start of the node comes after it.
-            cools = reason.rule == cooled_down.__name__
+            cools = reason.rule == cooled_down.__name__ and not self._observing
             promise = self._promises.of(workload) if cools else Promise(until=reason.until)
             why = f"{how_far}: {reason.rule}: {reason.detail}{_and(promise.sentence(self._now))}"
             return self.held(reason.rule, why, promise)
@@ -287,22 +287,34 @@ def fates(
             fate = Fate(state=state, detail=why.detail, pool=place.pool.id, rule=why.rule)
         elif key in asking:
             asked = [place.asked(workload) for place in asking[key]]  # a gang may ask several pools
-            fate = next((f for f in asked if f.state is State.HELD), asked[0])
+            fate = _last_to_start([*asked, *_coming(workload, settled.get(key, ()))])
         elif key in placed:
             place, instance = placed[key]
             fate = place.free(instance)
         elif key in settled:  # a gang may have room in usable nodes alone, and in several pools
-            coming = [x for x in settled[key] if x.coming or x.state.unlisted]
-            place = (coming or settled[key])[0]
-            fate = place.on_its_way(workload) if coming or not workload.gang else place.free(None)
+            begun = _coming(workload, settled[key])
+            fate = _last_to_start(begun) if begun else settled[key][0].free(None)
         yield workload, fate
+
+
+def _coming(work: Workload, settled: Sequence[Place]) -> Sequence[Fate]:
+    mine = [place for place in settled if place.coming or place.state.unlisted or not work.gang]
+    return [place.on_its_way(work) for place in mine]
+
+
+def _last_to_start(found: Sequence[Fate]) -> Fate:
+    """The one of *found*, in several pools, that the whole of a gang waits for: what is held, or starts last."""
+    last = found[0]
+    for fate in found[1:]:
+        last = fate if fate.promise.after(last.promise) else last
+    return next((fate for fate in found if fate.state is State.HELD), last)
 
 
 def _may_wait(work: PatientWork | None, now: datetime, observing: bool) -> Fate:
     """What becomes of *work* that may wait; None: it waits for nothing any more, and its gate is still there."""
     if work is None:
-        gate = "would be removed now; in observe mode it stays" if observing else "is being removed"
-        return Fate(state=State.MAY_WAIT, detail=f"it waits for nothing any more: its scheduling gate {gate}")
+        gate = "stays in observe mode" if observing else "is being removed"
+        return Fate(state=State.MAY_WAIT, detail=f"it may wait no longer: its scheduling gate {gate}")
     detail = waits_for(work, now) + ("; in observe mode nothing is bought" if observing else "")
     promise = UNKNOWN if observing else Promise(starts_p90=work.starts_by, until=work.buys_at)
     return Fate(state=State.MAY_WAIT, detail=detail, promise=promise)

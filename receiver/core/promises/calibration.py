@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
@@ -20,23 +20,24 @@ class Came(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promised:
-    """The first promise to a workload, for *pool* (an id)."""
+    """The first promise to a workload, for *pool* (an id). *counted*: it has ended, and the workload waits still."""
 
     pool: str
     starts_p50: datetime
     starts_p90: datetime
+    counted: bool = False
 
 
 class OpenPromises:
-    """The promises that have not ended, by workload. They outlive the process in the picture of each step."""
+    """The promises to workloads that wait, by workload. They outlive the process in the picture of each step."""
 
     def __init__(self) -> None:
-        self.open: dict[str, Promised | None] = {}  # None: its promise has ended, and it waits still
-        self.begun = False
+        self.open: dict[str, Promised] = {}
+        self.at: datetime | None = None  # of the last step that these promises are of
 
-    def begin(self, shown: Mapping[str, Promised]) -> None:
-        """Go on with the promises that the last picture *shown*."""
-        self.begun, self.open = True, dict(shown)
+    def begin(self, shown: Mapping[str, Promised], at: datetime) -> None:
+        """Go on with the promises that the picture of *at* has *shown*; those that were late by then are counted."""
+        self.open = {key: replace(each, counted=each.starts_p90 < at) for key, each in shown.items()}
 
     def ended(self, pods: Iterable[Pod], now: datetime) -> Mapping[tuple[str, Came], int]:
         """Remove the promises that have ended by *now*, and count them by pool. A workload that is gone is not counted:
@@ -49,13 +50,13 @@ class OpenPromises:
         for key, promised in list(self.open.items()):
             mine = members.get(key, ())
             runs = all(p.phase is PodPhase.RUNNING for p in mine)
-            if not mine or (promised is None and runs):
+            if not mine or (promised.counted and runs):
                 del self.open[key]
-            elif promised is not None and (runs or now > promised.starts_p90):
+            elif not promised.counted and (runs or now > promised.starts_p90):
                 began = max(p.running_since or now for p in mine) if runs else now
                 came = Came.BY_P50 if began <= promised.starts_p50 else Came.BY_P90
                 found[promised.pool, Came.LATE if began > promised.starts_p90 else came] += 1
-                self.open[key] = None
+                self.open[key] = replace(promised, counted=True)
         return found
 
     def make(self, workload: Workload, pool: str, promise: Promise, now: datetime) -> None:

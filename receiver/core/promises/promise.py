@@ -43,6 +43,11 @@ class Promise:
             return (told is None) != (before is None)
         return abs(told - before) > max(MOVED_BY, MOVED_BY_SHARE * (before - now))
 
+    def after(self, other: "Promise") -> bool:
+        """True if this one ends later than *other*, or is not known."""
+        mine, theirs = self.starts_p90, other.starts_p90
+        return theirs is not None and (mine is None or mine > theirs)
+
     def sentence(self, now: datetime) -> str:
         """``starts in 4 to 7 min (by 12:07 UTC)``; empty where the time is not known."""
         if self.starts_p90 is None:

@@ -113,5 +113,5 @@ def chance(values: Sequence[float], within: float) -> float:
 
 
 def gap(values: Sequence[float]) -> float:
-    """The mean gap between sorted *values*, above 0."""
-    return (values[-1] - values[0]) / (len(values) - 1) or 1e-3
+    """The mean gap between sorted *values*, at least a millisecond: the noise of floating point is no gap."""
+    return max((values[-1] - values[0]) / (len(values) - 1), 1e-3)

@@ -39,9 +39,14 @@ def record_pod_events(decision: Decision, work: StepContext) -> None:
     pool = work.policy.pool(decision.pool)
     assert pool is not None
     promises = Promises(pool, facts.pool(pool.id), wanted, decision, work.learnt, work.now)
+    found = fates(facts, work.assignment, {**work.decisions, pool.id: decision}, work.policy)
+    known = {workload.key: fate for workload, fate in islice(found, MOST_LOOKED_AT)}
     for workload in wanted.asking:
-        if workload.key not in wanted.refused:
+        fate = known.get(workload.key)
+        if room > 0 and (fate is None or fate.state is not State.HELD):
             promise = promises.of(workload)
+            if workload.gang and fate is not None and fate.promise.after(promise):
+                promise = fate.promise  # it waits longer for nodes of another pool
             said = scale_up_event(decision, work.policy, promise, work.now)
             pods = workload.pods[:room]
             record_events(work, pods, "TriggeredScaleUp", said, f"{State.ON_ITS_WAY}:None:{pool.id}", promise)

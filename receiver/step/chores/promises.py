@@ -13,16 +13,19 @@ from receiver.step.parts import StepContext
 def judge_promises(work: StepContext, looked: Looked) -> None:
     """Count the promises that have ended and keep those that are new. Raises TryLater (store down)."""
     promised, facts = work.hands.promised, work.facts
-    if not promised.begun:
-        last, _ = kept_picture(work.store)
+    shown = work.store.snapshot()
+    if shown is not None and (promised.at is None or shown[1] > promised.at):  # another process has led meanwhile
+        last, at = kept_picture(work.store)[0], shown[1]
         promised.begin(
             {
                 pod.workload: Promised(pool=pod.pool, starts_p50=pod.promised_at, starts_p90=pod.promised_by)
                 for pod in last.waiting
                 if pod.workload and pod.pool and pod.promised_at and pod.promised_by
-            }
+            },
+            at,
         )
-    if not facts.up(Source.KUBERNETES):
+    promised.at = work.now
+    if not (looked.steady and facts.up(Source.KUBERNETES)):  # a clock that jumped makes all late
         return
     if ended := promised.ended(looked.pods, work.now):
         work.store.count_promises({(pool, came.value): number for (pool, came), number in ended.items()})

@@ -130,6 +130,7 @@ def _status(found: Picture, parts: WebParts) -> api.StatusDocument:
     mode = api.mode_of(found, parts)
     undelivered = parts.store.undelivered(limit=UNDELIVERED)
     failing = [notice for notice in undelivered if notice.attempts]
+    likely = (pod.expected_by for pod in found.waiting if pod.state != State.MAY_WAIT)  # theirs is the latest start
     return api.StatusDocument(
         at=found.at,
         cluster_name=parts.cluster_name,
@@ -143,7 +144,7 @@ def _status(found: Picture, parts: WebParts) -> api.StatusDocument:
         concerns=found.concerns,
         waiting_total=found.waiting_total,
         fits_nowhere=sum(pod.state == State.FITS_NOWHERE for pod in found.waiting),
-        next_by=min((pod.expected_by for pod in found.waiting if pod.expected_by), default=None),
+        next_by=min((by for by in likely if by), default=None),
         decisions=tuple(
             api.DecisionLine.of(api.DecisionDocument.of_stored(d, parts)) for d in parts.store.decisions(limit=LATEST)
         ),

@@ -32,6 +32,8 @@ LARGEST_CONFIGURATION = 256 * 1024  # bytes
 MOST_NODES = 100_000  # that the pools of a configuration may have together: each takes time to be considered
 MOST_WORKLOADS = 500
 OBSERVE = "observe"
+ONE = threading.Lock()  # for the API and the pages: a question takes up to a second of the processor that steps need
+TOO_LARGE = f"a configuration has at most {LARGEST_CONFIGURATION // 1024} KiB"
 
 
 class PoolSide(Published):
@@ -104,8 +106,9 @@ class WhatIfDocument(Published):
     warnings: Annotated[Listed[str], says("that only the other configuration causes")]
     assumptions: Annotated[Listed[str], says("what stays as under the configuration in force")]
     pools: Listed[PoolWhatIf]
-    waiting: Annotated[Listed[WorkloadWhatIf], says("the first 500, in the order of service")]
+    waiting: Annotated[Listed[WorkloadWhatIf], says("500, those first that fare otherwise, in the order of service")]
     waiting_total: Count
+    differs_total: Annotated[Count, says("those of all that fare otherwise")]
     in_force: MoneySide
     other: MoneySide
 
@@ -203,7 +206,8 @@ def compare(last: LastStep, other: FileSettings) -> WhatIfDocument:
     after = Side(facts_under(last.facts, ours, theirs), other, mode, steady=last.steady)
     pools = {pool.id: pool for pool in (*theirs.pools, *ours.pools)}
     known = {state.pool: state for state in last.facts.pools}
-    keys = [key for key in before.fates if key in after.fates]
+    waiting = [_both(before, after, key) for key in before.fates if key in after.fates]
+    waiting.sort(key=lambda work: not work.differs)
     return WhatIfDocument(
         at=last.facts.at,
         changes=tuple(differences(last.settings, other)),
@@ -219,8 +223,9 @@ def compare(last: LastStep, other: FileSettings) -> WhatIfDocument:
             )
             for pool in pools.values()
         ),
-        waiting=tuple(_both(before, after, key) for key in keys[:MOST_WORKLOADS]),
-        waiting_total=len(keys),
+        waiting=tuple(waiting[:MOST_WORKLOADS]),
+        waiting_total=len(waiting),
+        differs_total=sum(work.differs for work in waiting),
         in_force=before.money,
         other=after.money,
     )
@@ -287,10 +292,10 @@ def _bought(pool_id: str, nodes: int, policy: Policy) -> BoughtDocument:
 
 
 class WhatIf:
-    """Answers what-if questions from the last step of this process, one at a time."""
+    """Answers what-if questions from the last step of this process, one at a time in the whole process."""
 
     def __init__(self, parts: WebParts) -> None:
-        self._parts, self._one = parts, threading.Lock()
+        self._parts = parts
 
     @contextmanager
     def _last(self) -> Iterator[LastStep]:
@@ -302,17 +307,20 @@ class WhatIf:
             said = "this replica takes no steps" if leads else "no step has finished yet"
             ask = f"ask the replica that leads, {leader.name}" if leader is not None and leads else "ask again soon"
             raise Problem(503, said, ask)
-        if not self._one.acquire(blocking=False):  # a question takes up to a second of the processor that steps need
+        if not ONE.acquire(blocking=False):
             raise Problem(503, "another what-if question is being answered", "ask again in a moment", retry_after=1)
         try:
             g.step_at = last.facts.at
             yield last
         finally:
-            self._one.release()
+            ONE.release()
 
     def of_text(self, text: str, *, changes: bool) -> WhatIfDocument:
         """Compare with the configuration in *text*, or with the one in force and the *changes* in it. Raises
-        ConfigError, and Problem 503."""
+        ConfigError, and Problem 413 or 503."""
+        if len(text) > LARGEST_CONFIGURATION:
+            said = f"the configuration is larger than {LARGEST_CONFIGURATION} bytes"
+            raise Problem(413, said, TOO_LARGE, limit_bytes=LARGEST_CONFIGURATION)
         with self._last() as last:
             other = self._parts.other_settings(text, changes)
             if sum(pool.max_nodes for pool in other.policy.pools) > MOST_NODES:
@@ -343,8 +351,7 @@ def add_what_if(routes: Blueprint, parts: WebParts) -> None:
 
     @routes.post("/what-if")
     def what_if() -> Response:
-        remedy = f"a configuration has at most {LARGEST_CONFIGURATION // 1024} KiB"
-        body = read_body(request, LARGEST_CONFIGURATION, remedy)
+        body = read_body(request, LARGEST_CONFIGURATION, TOO_LARGE)
         kind = request.args.get("as", "file")
         if kind not in ("file", "changes"):
             raise Problem(400, "as is neither file nor changes", "write changes, or leave it out", field="as")

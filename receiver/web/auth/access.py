@@ -37,6 +37,7 @@ COOKIE = "gpu_autoscaler_session"
 OPEN_BLUEPRINTS = frozenset({"webhook", "health", "login", "answers", "guides"})
 ASKED_BY_MACHINES = frozenset({"webhook", "health"})  # no browser: whatever name they have for us is fine
 OPEN_ENDPOINTS = frozenset({"static"})
+ASKING_ENDPOINTS = frozenset({"api.what_if", "pages.answer"})  # each POST takes the processor for a second
 
 log = structlog.get_logger(__name__)
 
@@ -243,6 +244,8 @@ def install(app: Flask, access: Access) -> None:
     def look() -> Response | None:
         g.visitor = Visitor()
         access.require_our_host(request)
+        if request.endpoint in ASKING_ENDPOINTS:
+            access.require_own_site(request)
         g.visitor = access.visitor(request)
         access.require_no_guesser(request)
         if access.requires_token(request, g.visitor):

@@ -74,5 +74,5 @@ def test_a_guess_or_free_room_is_no_promise_to_judge(promise: Promise) -> None:
 
 def test_promises_outlive_the_process_in_the_picture() -> None:
     first, second = a_promise(a_pod()), OpenPromises()
-    second.begin({key: promised for key, promised in first.open.items() if promised})
+    second.begin(first.open, NOW)
     assert second.ended([running()], NOW + 5 * MINUTE) == {("l40s-id", Came.BY_P50): 1}

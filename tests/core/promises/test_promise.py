@@ -9,6 +9,7 @@ import pytest
 
 from receiver.core.explain.explain import Fate, State, fates
 from receiver.core.model.model import Facts, Stage
+from receiver.core.model.pods import PodPhase
 from receiver.core.model.policy import Budget, Policy
 from receiver.core.promises.promise import Promise
 from receiver.core.promises.startup import learn
@@ -27,7 +28,7 @@ from tests.core.builders import (
     facts,
     run,
 )
-from tests.core.promises.past import nine_nodes
+from tests.core.promises.past import a_past_node, nine_nodes
 
 
 def fates_of(found: Facts, policy: Policy | None = None, lasted: tuple[timedelta, ...] = (), **how: Any) -> list[Fate]:
@@ -69,11 +70,49 @@ def test_a_gang_starts_when_the_slowest_of_its_nodes_is_usable() -> None:
     assert seconds(found[0])[1] == pytest.approx(100 + 10 * (0.9**0.5 * 10 - 1), abs=1)
 
 
+@pytest.mark.parametrize("coming", [(), ("slow",), ("fast", "slow")])
+@pytest.mark.parametrize("names", [("fast", "slow"), ("slow", "fast")])
+def test_a_gang_in_two_pools_starts_with_the_slower_one(names: tuple[str, str], coming: tuple[str, ...]) -> None:
+    pools = [a_pool(name, labels={"of": name}) for name in names]
+    slow = [a_past_node(50 + n, usable=1_000 + 10 * n, pool="slow-id") for n in range(9)]
+    past = [*(replace(life, pool="fast-id") for life in nine_nodes()), *slow]
+    gang = [a_pod(f"rank-{n}", gang="ml/train", gang_min=2, node_selector={"of": n}) for n in names]
+    states = []
+    for name in names:
+        node = a_node(name, stage=Stage.BUILDING, created_at=NOW, idle_since=None)
+        states.append(a_state(*([node] if name in coming else []), pool=f"{name}-id"))
+    policy = a_policy(*pools)
+    found = facts(*states, waiting=gang)
+    assignment, by_name = run(found, policy)
+    decisions = {pool.id: by_name[pool.name] for pool in pools}
+    [(_, fate)] = fates(found, assignment, decisions, policy, learnt=learn(past))
+    assert seconds(fate) == pytest.approx((1_040, 1_080), abs=1)
+
+
 def test_while_the_pool_cools_down_the_time_until_then_is_added() -> None:
     (fate,) = fates_of(facts(a_state(last_grow_at=NOW - 10 * SECOND), waiting=[a_pod()]))
     assert (fate.state, fate.rule) == (State.HELD, "cooled_down")
     assert seconds(fate) == pytest.approx((160, 200))
     assert fate.promise.until == NOW + 20 * SECOND
+
+
+def test_in_observe_mode_no_start_is_promised_after_a_cooldown_since_nothing_is_bought_then() -> None:
+    (fate,) = fates_of(facts(a_state(last_grow_at=NOW - 10 * SECOND), waiting=[a_pod()]), observing=True)
+    assert (fate.rule, fate.promise.starts_p90, fate.promise.until) == ("cooled_down", None, NOW + 20 * SECOND)
+    assert "starts in" not in fate.detail
+
+
+@pytest.mark.parametrize(
+    ("observing", "said"),
+    [
+        (False, "it may wait no longer: its scheduling gate is being removed"),
+        (True, "it may wait no longer: its scheduling gate stays in observe mode"),
+    ],
+)
+def test_a_gate_stays_in_observe_mode(observing: bool, said: str) -> None:
+    late = a_pod(phase=PodPhase.DEFERRED, may_wait=HOUR, created_at=NOW - 2 * HOUR)
+    (fate,) = fates_of(facts(a_state(), deferred=(late,)), observing=observing)
+    assert (fate.state, fate.detail) == (State.MAY_WAIT, said)
 
 
 def test_running_work_that_will_probably_end_brings_the_promise_forward() -> None:

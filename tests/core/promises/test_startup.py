@@ -2,7 +2,7 @@
 
 import pytest
 
-from receiver.core.promises.startup import FEWEST, LAST_NODES, Learnt, Startup, chance, learn
+from receiver.core.promises.startup import FEWEST, LAST_NODES, Learnt, Startup, chance, gap, learn
 from tests.core.builders import MINUTE, NOW, SECOND, a_life
 from tests.core.promises.past import a_past_node, nine_nodes
 
@@ -23,6 +23,11 @@ def test_beyond_the_last_value_the_mean_gap_goes_on_until_it_is_certain() -> Non
     values = [10.0, 20.0, 30.0, 40.0]
     assert chance(values, 45.0) == pytest.approx(0.9)
     assert (chance(values, 50.0), chance(values, 60.0), chance(values, 0.0)) == (1.0, 1.0, 0.0)
+
+
+def test_values_that_differ_by_the_noise_of_floating_point_alone_are_certain_a_moment_later() -> None:
+    values = [300.0] * 4 + [300.00000000000006]
+    assert chance(values, values[-1] + gap(values)) == pytest.approx(1.0)
 
 
 def test_a_new_node_takes_as_long_as_the_past_ones() -> None:
