@@ -50,7 +50,7 @@ def may_wait(pod: Pod, policy: Policy) -> timedelta:
 def lead(pool: Pool, state: PoolState) -> timedelta:
     """How long before the deadline of work a node of *pool* is bought for it."""
     if state.ready_within is not None:
-        return state.ready_within + LEAD_MARGIN
+        return min(state.ready_within, pool.provision_timeout) + LEAD_MARGIN
     if state.ready_in is None:
         return pool.provision_timeout
     return min(SLOWER * state.ready_in + LEAD_MARGIN, max(state.ready_in, pool.provision_timeout))
