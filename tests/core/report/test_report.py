@@ -139,6 +139,17 @@ def test_hours_of_a_simulated_month_are_those_that_were_paid_for() -> None:
 # --- examples
 
 
+def test_the_report_of_everybody_says_which_pools_to_change_and_that_of_a_team_does_not() -> None:
+    lives, usage, workloads = [], [], []
+    for number in range(150):
+        lives.append(a_life(f"i-{number}", 4 * number, size=A100_X8))
+        usage.append(a_usage(f"i-{number}", f"ml/Job/{number}"))
+        workloads.append(a_workload(str(number), 4 * number, ended_at=at(4 * number + 1)))
+    found = a_report(lives, usage, workloads=workloads)
+    assert found.pool_changes[0].saves_usd == 150 * Decimal("14.32") * 7 / 8
+    assert a_report(lives, usage, "vision", workloads=workloads).pool_changes == ()
+
+
 def test_efficiency_is_what_was_neither_held_at_rest_nor_by_nobody() -> None:
     usage = a_usage(hours=6, idle=2 * 3600)
     found = a_report([a_life(lasts=8)], [usage])

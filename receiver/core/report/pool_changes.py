@@ -1,0 +1,258 @@
+"""Pools to add or merge: what a month's recorded work would have cost on other sizes of nodes."""
+
+import heapq
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from enum import StrEnum
+from itertools import count
+
+from receiver.core.model.memory import NodeLife
+from receiver.core.model.policy import Billing, Policy, Pool
+from receiver.core.model.text import dollars, listed, some
+from receiver.core.model.usage import COVERAGE_ENOUGH, Usage, WorkloadLife
+from receiver.core.money.cost import HOUR, first_unit_from, in_cents, unit_price, units
+from receiver.core.report.rightsizing import WHOLE_GPU
+from receiver.core.scaling.market import alike
+
+SIZES = (1, 2, 4)  # GPUs per node of a pool that could be added
+SAVES_RATIO, SAVES_USD = Decimal("0.05"), Decimal(50)  # of the month: an added pool that saves less is not worth it
+MERGES_RATIO = Decimal("0.01")  # a pool that saves less than this is not worth having
+LEAST_TIME, LEAST_GPU_HOURS = timedelta(days=7), 100.0  # less work is no basis for a proposal
+STEADY = 0.05  # how far a mean number of held GPUs may be from a whole number
+
+
+class PoolWay(StrEnum):
+    """How the pools would change."""
+
+    ADD = "add"
+    MERGE = "merge"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolChange:
+    """A pool of nodes with *gpus* GPUs added beside, or merged into, the pool *beside*; *pool* is empty if added.
+
+    *usd* is the estimated cost of the month's work with the present pools, *changed_usd* with the change: both from the
+    same schedule, which knows no start-up, no waits and no requests but GPUs. *share* is the ratio of its GPU-hours by
+    pods that need the pool's size: with *smallest* to *gpus* GPUs.
+    """
+
+    way: PoolWay
+    gpus: int
+    smallest: int
+    pool: str = ""
+    beside: str
+    usd: Decimal
+    changed_usd: Decimal
+    share: float
+
+    @property
+    def saves_usd(self) -> Decimal:
+        """USD of the month; negative if the change costs more."""
+        return self.usd - self.changed_usd
+
+    @property
+    def sentence(self) -> str:
+        """The change as a sentence."""
+        more = self.changed_usd - self.usd
+        cost = f"about {dollars(abs(more))} {'more' if more > 0 else 'less'} ({more / self.usd * 100:+.1f} %)"
+        sizes = some(self.gpus, "GPU") if self.smallest == self.gpus else f"{self.smallest} to {self.gpus} GPUs"
+        pods = f"{self.share * 100:.0f} % of the GPU-hours were of pods with {sizes}"
+        if self.way is PoolWay.ADD:
+            return f"A pool of {self.gpus}-GPU nodes beside {self.beside} would have cost {cost}: {pods}."
+        return f"Merging {self.pool} into {self.beside} would have cost {cost if more else 'the same'}: {pods}."
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A pod that held *gpus* GPUs of one node."""
+
+    begin: datetime
+    end: datetime
+    gpus: int
+
+    @property
+    def gpu_hours(self) -> float:
+        return self.gpus * ((self.end - self.begin) / HOUR)
+
+
+def pool_changes(
+    lives: Iterable[NodeLife],
+    usage: Iterable[Usage],
+    workloads: Iterable[WorkloadLife],
+    policy: Policy,
+    since: datetime,
+    until: datetime,
+) -> tuple[PoolChange, ...]:
+    """Return the changes worth making by the work between *since* and *until*, the largest saving first. Each stands
+    alone: their savings do not add up."""
+    if until - since < LEAST_TIME:
+        return ()
+    nodes = {life.instance: life for life in lives}
+    held: defaultdict[tuple[str, str], defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
+    for row in usage:
+        if row.instance in nodes:
+            held[row.workload, row.life][row.instance] += row.held
+    known = {(each.workload, each.life): each for each in workloads}
+    found: list[PoolChange] = []
+    for group in _groups(nodes.values(), policy):
+        ids = {pool.id for pool in group}
+        runs: list[Run] = []
+        whole = 0.0  # GPU-hours
+        for named, by_node in held.items():
+            on = [(nodes[i], seconds) for i, seconds in by_node.items() if nodes[i].pool in ids and seconds > 0]
+            whole += sum(seconds for _, seconds in on) / 3600
+            if named in known and on:
+                runs += _runs_of(known[named], on, since, until)
+        told = sum(run.gpu_hours for run in runs)
+        if told >= LEAST_GPU_HOURS and told >= COVERAGE_ENOUGH * whole:
+            found += _worth_it(group, runs, policy.billing)
+    return tuple(sorted(found, key=lambda change: (-change.saves_usd, change.way, change.gpus, change.beside)))
+
+
+def _groups(lives: Iterable[NodeLife], policy: Policy) -> Iterable[Sequence[Pool]]:
+    """The pools of whole GPUs with a price that could run each other's pods."""
+    shared = {x.pool for x in lives if (pool := policy.pool(x.pool)) and x.gpus not in (0, pool.gpus_per_node)}
+    groups: list[list[Pool]] = []
+    for pool in policy.pools:
+        if set(pool.resources) != {WHOLE_GPU} or pool.id in shared or not pool.max_nodes or not pool.price_usd_per_hour:
+            continue
+        group = next((group for group in groups if alike(group[0], pool)), None)
+        groups.append([pool]) if group is None else group.append(pool)
+    return groups
+
+
+def _runs_of(
+    life: WorkloadLife, on: Sequence[tuple[NodeLife, float]], since: datetime, until: datetime
+) -> Iterator[Run]:
+    """The pods of *life* by the GPU-seconds that they held *on* each node.
+
+    The ledger does not know single pods. If the workload held all its GPUs from its binding to its end, the mean of a
+    node is the number held there; else it is taken for as many as the workload had and the node has. What a workload
+    held on one node counts as one pod, which understates the use of smaller nodes.
+    """
+    if life.bound_at is None or not life.gpus:
+        return
+    begins = [max(life.bound_at, node.created_at, since) for node, _ in on]
+    ends = [min(life.ended_at or until, node.gone_at or until, until) for node, _ in on]
+    lasted = [max((end - begin).total_seconds(), 1.0) for begin, end in zip(begins, ends, strict=True)]
+    means = [seconds / length for (_, seconds), length in zip(on, lasted, strict=True)]
+    steady = abs(sum(means) - life.gpus) <= STEADY * life.gpus and all(
+        mean >= 0.5 and abs(mean - round(mean)) <= STEADY for mean in means
+    )
+    for (node, seconds), begin, mean in zip(on, begins, means, strict=True):
+        gpus = round(mean) if steady else min(life.gpus, round(node.gpus) or life.gpus)
+        yield Run(begin, begin + timedelta(seconds=seconds / gpus), gpus)
+
+
+def _worth_it(group: Sequence[Pool], runs: Sequence[Run], billing: Billing) -> Iterator[PoolChange]:
+    pools: dict[int, Pool] = {}  # by GPUs of a node, the cheapest of each
+    for pool in sorted(group, key=lambda pool: (pool.price_usd_per_hour or Decimal(0), pool.name)):
+        pools.setdefault(pool.gpus_per_node, pool)
+    prices = {gpus: pool.price_usd_per_hour or Decimal(0) for gpus, pool in sorted(pools.items())}
+    names = {gpus: listed(sorted(p.name for p in group if p.gpus_per_node == gpus)) for gpus in prices}
+    widest, now = max(prices), paid(runs, prices, billing).usd
+    whole = sum(run.gpu_hours for run in runs)
+    for gpus in sorted({*SIZES, *prices} - {widest}):
+        wider = min((size for size in prices if size > gpus), default=widest)
+        smaller = max((size for size in prices if size < gpus), default=0)
+        share = sum(run.gpu_hours for run in runs if smaller < run.gpus <= gpus) / whole
+        way = PoolWay.MERGE if gpus in prices else PoolWay.ADD
+        if gpus > widest or (way is PoolWay.ADD and not share):
+            continue
+        if way is PoolWay.MERGE:
+            others = {size: price for size, price in prices.items() if size != gpus}
+        else:
+            others = {**prices, gpus: prices[wider] / wider * gpus}
+        changed = paid(runs, others, billing).usd
+        least = max(SAVES_RATIO * now, SAVES_USD) if way is PoolWay.ADD else -MERGES_RATIO * now
+        if now - changed > least:
+            yield PoolChange(
+                way=way,
+                gpus=gpus,
+                smallest=smaller + 1,
+                pool=names.get(gpus, ""),
+                beside=names[wider],
+                usd=now,
+                changed_usd=changed,
+                share=share,
+            )
+
+
+@dataclass(slots=True, eq=False)
+class _Node:
+    """A node of the schedule, paid until *end* so far."""
+
+    gpus: int
+    free: int
+    begin: datetime
+    end: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Paid:
+    """What a schedule paid for: GPU-hours as billed, and USD."""
+
+    gpu_hours: float
+    usd: Decimal
+
+
+def paid(runs: Iterable[Run], prices: Mapping[int, Decimal], billing: Billing) -> Paid:
+    """Return what *runs* cost if each begins as recorded on the smallest nodes with room, the fullest first, else on a
+    new node of the smallest size that fits. An empty node stays to the end of its paid unit.
+
+    *prices* are USD per node-hour by GPUs of a node. Raises ValueError for a run that no node fits.
+    """
+    sizes, order = sorted(prices), count()
+    room: dict[tuple[int, int], dict[_Node, None]] = defaultdict(dict)  # by GPUs and free GPUs of a node
+    ending: list[tuple[datetime, int, _Node, int]] = []
+    nodes: list[_Node] = []
+
+    def move(node: _Node, freed: int) -> None:
+        room[node.gpus, node.free].pop(node, None)
+        node.free += freed
+        room[node.gpus, node.free][node] = None
+
+    for run in sorted(runs, key=lambda run: (run.begin, -run.gpus, run.end)):
+        while ending and ending[0][0] <= run.begin:
+            _, _, ended, freed = heapq.heappop(ending)
+            move(ended, freed)
+        node = next(_with_room(room, sizes, run, billing), None)
+        if node is None:
+            size = next((size for size in sizes if size >= run.gpus), None)
+            if size is None:
+                raise ValueError(f"no node has {run.gpus} GPUs")
+            node = _Node(size, size, run.begin, run.end)
+            nodes.append(node)
+        move(node, -run.gpus)
+        node.end = max(node.end, run.end)
+        heapq.heappush(ending, (run.end, next(order), node, run.gpus))
+    return _bill(nodes, prices, billing)
+
+
+def _with_room(
+    room: Mapping[tuple[int, int], dict[_Node, None]], sizes: Iterable[int], run: Run, billing: Billing
+) -> Iterator[_Node]:
+    """The nodes with room for *run*, the best first; empty ones whose paid unit is over are dropped."""
+    for size in sizes:
+        for free in range(run.gpus, size):
+            yield from reversed(room[size, free])
+        empty = room[size, size] if size >= run.gpus else {}
+        while empty:
+            node = next(reversed(empty))
+            if first_unit_from(node.begin, node.end, billing) > run.begin:
+                yield node
+            del empty[node]
+
+
+def _bill(nodes: Iterable[_Node], prices: Mapping[int, Decimal], billing: Billing) -> Paid:
+    counts: defaultdict[int, int] = defaultdict(int)  # paid units
+    for node in nodes:
+        life = NodeLife(instance="", pool="", name="", size="", created_at=node.begin, gone_at=node.end)
+        counts[node.gpus] += units(life, node.end, billing)
+    hours = billing.granularity / HOUR
+    usd = sum((number * unit_price(prices[gpus], billing) for gpus, number in counts.items()), Decimal(0))
+    return Paid(sum(gpus * number * hours for gpus, number in counts.items()), in_cents(usd))
