@@ -92,10 +92,10 @@ def test_a_saving_of_less_than_fifty_dollars_is_not_worth_a_pool() -> None:
     assert changes(cheaper, *small()) == ()
 
 
-def test_a_saving_of_less_than_a_twentieth_of_the_month_is_not_worth_a_pool() -> None:
+def test_a_saving_of_less_than_a_tenth_of_the_month_is_not_worth_a_pool() -> None:
     wide = [(8, 0.0, 740.0, 8)] * 3
-    assert changes(of(8), *wide, *small()[:60]) == ()
-    assert changes(of(8), *wide, *small())[0].gpus == 1
+    assert changes(of(8), *wide, *small()[:280]) == ()
+    assert changes(of(8), *wide, *small()[:300])[0].gpus == 1
 
 
 def test_a_pool_that_saves_nothing_is_proposed_to_be_merged() -> None:
@@ -135,6 +135,12 @@ def test_work_whose_times_are_unknown_is_no_basis(known: float, judged: bool) ->
     lives, usage, workloads = a_ledger(*small())
     seen = workloads[: round(known * len(workloads))]
     assert bool(pool_changes(lives, usage, seen, of(8), START, MONTH.end)) is judged
+
+
+def test_a_pod_larger_than_any_node_of_its_pools_is_no_basis() -> None:
+    lives, usage, workloads = a_ledger(*[(16, begins, 1.0, 8) for begins in range(0, WEEKS, 2)])
+    unknown = [replace(life, gpus=0) for life in lives]
+    assert pool_changes(unknown, usage, workloads, of(2, 8), START, MONTH.end) == ()
 
 
 @pytest.mark.parametrize(
@@ -199,11 +205,15 @@ def test_a_pool_of_the_same_size_changes_nothing(jobs: list[Job]) -> None:
 
 
 @pytest.mark.parametrize(("gap", "hours"), [(0.4, 1), (0.6, 2)])
-def test_an_empty_node_serves_until_its_paid_hour_ends(gap: float, hours: int) -> None:
+def test_an_idle_node_serves_until_its_paid_hour_ends(gap: float, hours: int) -> None:
     assert paid([run(8, 0, 0.5), run(8, 0.5 + gap, 0.05)], PRICES, Billing()).usd == hours * PRICES[8]
 
 
-def test_a_pod_takes_room_that_is_there_before_a_new_node() -> None:
+def test_a_pod_takes_a_new_small_node_rather_than_prolong_a_wide_one() -> None:
+    assert paid([run(7, 0, 1), run(1, 0.5, 5)], PRICES, Billing()).usd == PRICES[8] + 5 * PRICES[1]
+
+
+def test_a_pod_takes_room_that_is_paid_for_before_a_new_node() -> None:
     assert paid([run(7, 0, 1), run(1, 0, 1)], PRICES, Billing()).usd == PRICES[8]
 
 
