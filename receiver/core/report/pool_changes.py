@@ -64,9 +64,9 @@ class PoolChange:
         cost = f"about {dollars(abs(more))} {'more' if more > 0 else 'less'} ({more / self.usd * 100:+.1f} %)"
         sizes = some(self.gpus, "GPU") if self.smallest == self.gpus else f"{self.smallest} to {self.gpus} GPUs"
         pods = f"{self.share * 100:.0f} % of the GPU-hours were of pods with {sizes}"
-        if self.way is PoolWay.ADD:
-            return f"A pool of {self.gpus}-GPU nodes beside {self.beside} would have cost {cost}: {pods}."
-        return f"Merging {self.pool} into {self.beside} would have cost {cost if more else 'the same'}: {pods}."
+        added = f"a pool of {self.gpus}-GPU nodes beside {self.beside}"
+        change = added if self.way is PoolWay.ADD else f"{self.pool} merged into {self.beside}"
+        return f"With {change}, the work would have cost {cost if more else 'the same'}: {pods}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +87,13 @@ def pool_changes(
     usage: Iterable[Usage],
     workloads: Iterable[WorkloadLife],
     policy: Policy,
-    since: datetime,
+    start: datetime,
     until: datetime,
+    observed_from: datetime | None,
 ) -> tuple[PoolChange, ...]:
-    """Return the changes worth making by the work between *since* and *until*, the largest saving first. Each stands
-    alone: their savings do not add up."""
-    if until - since < LEAST_TIME:
+    """Return the changes worth making by the work between *start* and *until*, the largest saving first. Each stands
+    alone: their savings do not add up. Usage is known from *observed_from* on, None: not at all."""
+    if observed_from is None or until - max(start, observed_from) < LEAST_TIME:
         return ()
     nodes = {life.instance: life for life in lives}
     held: defaultdict[tuple[str, str], defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
@@ -109,7 +110,7 @@ def pool_changes(
             on = [(nodes[i], seconds) for i, seconds in by_node.items() if nodes[i].pool in ids and seconds > 0]
             whole += sum(seconds for _, seconds in on) / 3600
             if named in known and on:
-                runs += _runs_of(known[named], on, since, until)
+                runs += _runs_of(known[named], on, start, until)
         widest = max(pool.gpus_per_node for pool in group)
         runs = [run for run in runs if run.gpus <= widest]  # else the node's GPUs were not known
         told = sum(run.gpu_hours for run in runs)
@@ -131,7 +132,7 @@ def _groups(lives: Iterable[NodeLife], policy: Policy) -> Iterable[Sequence[Pool
 
 
 def _runs_of(
-    life: WorkloadLife, on: Sequence[tuple[NodeLife, float]], since: datetime, until: datetime
+    life: WorkloadLife, on: Sequence[tuple[NodeLife, float]], start: datetime, until: datetime
 ) -> Iterator[Run]:
     """The pods of *life* by the GPU-seconds that they held *on* each node.
 
@@ -141,7 +142,7 @@ def _runs_of(
     """
     if life.bound_at is None or not life.gpus:
         return
-    begins = [max(life.bound_at, node.created_at, since) for node, _ in on]
+    begins = [max(life.bound_at, node.created_at, start) for node, _ in on]
     ends = [min(life.ended_at or until, node.gone_at or until, until) for node, _ in on]
     lasted = [max((end - begin).total_seconds(), 1.0) for begin, end in zip(begins, ends, strict=True)]
     means = [seconds / length for (_, seconds), length in zip(on, lasted, strict=True)]

@@ -267,7 +267,7 @@ def report(found: Found, policy: Policy, month: Month, now: datetime, team: str 
         units=tuple(_units(lines, found.counts, policy, team)),
         right_sizes=right_sizes(seen, prices_of_kinds(policy)),
         tight=tight(seen),
-        pool_changes=pool_changes(lives, usage, alive, policy, max(began, start), until),
+        pool_changes=pool_changes(lives, usage, alive, policy, start, until, found.attributed.observed_from),
         baselines=baselines(lives, start, until),
         commitments=advice(policy.reports.commitments if team is None else (), lives, start, until),
         always_on=always_on(lives, policy, month, now, found.watched) if team is None else None,

@@ -51,7 +51,7 @@ def a_ledger(*jobs: Job) -> tuple[list[NodeLife], list[Usage], list[WorkloadLife
 
 
 def changes(policy: Policy, *jobs: Job, until: Any = MONTH.end) -> tuple[PoolChange, ...]:
-    return pool_changes(*a_ledger(*jobs), policy, START, until)
+    return pool_changes(*a_ledger(*jobs), policy, START, until, START)
 
 
 def small(on: int = 8) -> list[Job]:
@@ -76,7 +76,7 @@ def test_pods_of_one_gpu_on_wide_nodes_propose_a_pool_of_small_nodes() -> None:
     assert found[0].usd == Decimal("14.40") * (336 + 300)
     assert found[0].saves_usd == Decimal("12.60") * 336
     assert found[0].sentence == (
-        "A pool of 1-GPU nodes beside gpu8 would have cost about $4,233.60 less (-46.2 %): "
+        "With a pool of 1-GPU nodes beside gpu8, the work would have cost about $4,233.60 less (-46.2 %): "
         "12 % of the GPU-hours were of pods with 1 GPU."
     )
     assert "12 % of the GPU-hours were of pods with 1 to 2 GPUs" in found[1].sentence
@@ -101,7 +101,7 @@ def test_a_saving_of_less_than_a_tenth_of_the_month_is_not_worth_a_pool() -> Non
 def test_a_pool_that_saves_nothing_is_proposed_to_be_merged() -> None:
     [found] = [x for x in changes(of(2, 8), (8, 0, 500, 8), (2, 0, 5, 2)) if x.way is PoolWay.MERGE]
     assert found.sentence == (
-        "Merging gpu2 into gpu8 would have cost about $54.00 more (+0.7 %): "
+        "With gpu2 merged into gpu8, the work would have cost about $54.00 more (+0.7 %): "
         "0 % of the GPU-hours were of pods with 1 to 2 GPUs."
     )
 
@@ -109,7 +109,8 @@ def test_a_pool_that_saves_nothing_is_proposed_to_be_merged() -> None:
 def test_a_pool_without_work_costs_the_same_when_merged() -> None:
     [found] = changes(of(2, 8), (8, 0, 500, 8))
     assert found.sentence == (
-        "Merging gpu2 into gpu8 would have cost the same: 0 % of the GPU-hours were of pods with 1 to 2 GPUs."
+        "With gpu2 merged into gpu8, the work would have cost the same: "
+        "0 % of the GPU-hours were of pods with 1 to 2 GPUs."
     )
 
 
@@ -134,13 +135,13 @@ def test_fewer_than_a_hundred_gpu_hours_are_no_basis(jobs: int, judged: bool) ->
 def test_work_whose_times_are_unknown_is_no_basis(known: float, judged: bool) -> None:
     lives, usage, workloads = a_ledger(*small())
     seen = workloads[: round(known * len(workloads))]
-    assert bool(pool_changes(lives, usage, seen, of(8), START, MONTH.end)) is judged
+    assert bool(pool_changes(lives, usage, seen, of(8), START, MONTH.end, START)) is judged
 
 
 def test_a_pod_larger_than_any_node_of_its_pools_is_no_basis() -> None:
     lives, usage, workloads = a_ledger(*[(16, begins, 1.0, 8) for begins in range(0, WEEKS, 2)])
     unknown = [replace(life, gpus=0) for life in lives]
-    assert pool_changes(unknown, usage, workloads, of(2, 8), START, MONTH.end) == ()
+    assert pool_changes(unknown, usage, workloads, of(2, 8), START, MONTH.end, START) == ()
 
 
 @pytest.mark.parametrize(
@@ -158,7 +159,7 @@ def test_pools_that_could_not_run_each_others_pods_are_judged_apart(other: dict[
 
 def test_a_pool_whose_gpus_are_shared_is_left_out() -> None:
     lives, usage, workloads = a_ledger(*small())
-    assert pool_changes([replace(x, gpus=2) for x in lives], usage, workloads, of(8), START, MONTH.end) == ()
+    assert pool_changes([replace(x, gpus=2) for x in lives], usage, workloads, of(8), START, MONTH.end, START) == ()
 
 
 # --- what the pods were
@@ -168,14 +169,14 @@ def test_a_gang_that_held_its_gpus_to_the_end_is_known_node_by_node() -> None:
     """Two pods of one GPU on two nodes need no node of two."""
     lives = [a_life(f"i-{n}", 0, 700, size=A100_X8, pool="pool-8") for n in (1, 2)]
     usage = [a_usage(f"i-{n}", "ml/Job/train", 700) for n in (1, 2)]
-    found = pool_changes(lives, usage, [a_workload(gpus=2, ended_at=at(700))], of(8), START, MONTH.end)
+    found = pool_changes(lives, usage, [a_workload(gpus=2, ended_at=at(700))], of(8), START, MONTH.end, START)
     assert found[0].changed_usd == 2 * 700 * PRICES[1]
 
 
 def test_a_workload_that_came_and_went_counts_as_one_pod_of_all_its_gpus() -> None:
     lives = [a_life(f"i-{n}", 0, 700, size=A100_X8, pool="pool-8") for n in (1, 2)]
     usage = [a_usage(f"i-{n}", "ml/Job/train", 300) for n in (1, 2)]
-    found = pool_changes(lives, usage, [a_workload(gpus=2, ended_at=at(700))], of(8), START, MONTH.end)
+    found = pool_changes(lives, usage, [a_workload(gpus=2, ended_at=at(700))], of(8), START, MONTH.end, START)
     assert {x.gpus for x in found} == {2, 4}
     assert found[0].changed_usd == 2 * 150 * PRICES[2]
 
