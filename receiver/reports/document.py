@@ -24,6 +24,7 @@ from receiver.core.model.policy import Scope
 from receiver.core.money.budget import BudgetStage, burn
 from receiver.core.money.cost import CENT, amount
 from receiver.core.report.lines import PaidFor
+from receiver.core.report.pool_changes import PoolWay
 from receiver.core.report.report import Report, Stood
 from receiver.core.report.rightsizing import Way
 
@@ -303,6 +304,21 @@ class RightSizeDocument(PeaksDocument):
     saves_usd: Cents | None
 
 
+class PoolChangeDocument(ReportPart):
+    """A pool to add or to merge into another, estimated from the month's work; each change stands alone."""
+
+    way: Annotated[str, word(PoolWay)]
+    gpus: Annotated[Count, says("of a node of the pool")]
+    smallest: Annotated[Count, says("GPUs of the smallest pods that need the pool's size")]
+    pool: Annotated[str, says("the pool to merge; empty: a pool to add")]
+    beside: Annotated[str, says("the pool with the next larger nodes")]
+    usd: Annotated[Cents, says("of the same work with the present pools, in the same estimate")]
+    changed_usd: Annotated[Cents, says("with the change")]
+    saves_usd: Annotated[Cents, says("negative: the change costs more")]
+    share: Annotated[Rounded, says("of the GPU-hours, by pods that need the pool's size")]
+    sentence: str
+
+
 class BaselineDocument(ReportPart):
     """How many nodes of a size there always were."""
 
@@ -368,7 +384,8 @@ class ReportLine(ReportPart):
 class ReportDocument(ReportPart):
     """The report of a month. Its lines add up to usd."""
 
-    sometimes = ("cluster_name",)  # not in a stored report: the server that answers adds its own
+    # The server that answers adds the name of its cluster; what an older version stored has no changes of pools.
+    sometimes = ("cluster_name", "pool_changes")
     within = ("everything", "everything.total", "measured")
     paths: ClassVar = {
         "month": "month.name",
@@ -416,6 +433,7 @@ class ReportDocument(ReportPart):
     right_sizes_total: Annotated[Count, says("how many there are")]
     right_sizes_usd: Annotated[Cents, says("what all of them save")]
     tight: Annotated[Listed[PeaksDocument], says("workloads that fill their memory")]
+    pool_changes: Annotated[Listed[PoolChangeDocument], says("pools worth adding or merging; empty for a team")] = ()
     baselines: Listed[BaselineDocument]
     commitments: Listed[CommitmentDocument]
     always_on: Annotated[AlwaysOnDocument | None, says("null for a team")]

@@ -18,6 +18,7 @@ OF_BUDGETS = ("<22", ">11", ">11", ">11", ">5", ">4", ">10")
 OF_PARTS = (f"<{NAME}", ">10", ">13", ">12", ">11")
 OF_TEAMS = ("<20", ">10", ">13", ">12", ">11", ">9")
 OF_DAYS = ("<10", ">13", ">12")
+POOLS_ESTIMATED = "estimates, each alone, without start-up and waits"
 PAID_FOR = (
     ("used", "held, not observed idle"),
     ("idle", "held, engine and memory idle"),
@@ -231,6 +232,10 @@ def _right_sizing(report: Row) -> Iterator[str]:
 def _savings(report: Row) -> Iterator[str]:
     if report["team"] is not None:
         return
+    changes = report.get("pool_changes", ())  # missing in reports closed by an older version
+    yield ""
+    yield f"Pools to add or merge: {POOLS_ESTIMATED if changes else 'none'}"
+    yield from (f"  {change['sentence']}" for change in changes)
     yield ""
     yield "Committed capacity, judged by this month alone"
     for base in report["baselines"]:

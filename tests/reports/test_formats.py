@@ -14,6 +14,7 @@ import pytest
 from receiver.core.model.overrides import Override, OverrideKind
 from receiver.core.model.policy import Budget
 from receiver.core.model.text import dollars, span
+from receiver.core.report.pool_changes import PoolWay
 from receiver.core.report.report import Spoke, report
 from receiver.core.report.rightsizing import InUse
 from receiver.reports import formats
@@ -21,7 +22,7 @@ from receiver.reports.document import ReportDocument
 from receiver.reports.formats import as_csv, as_text
 from receiver.reports.screen import percent
 from receiver.web.api.reports import standalone
-from tests.core.report.builders import A100_X8, AFTER, L40S, MONTH, a_life, at
+from tests.core.report.builders import A100_X8, AFTER, L40S, MONTH, a_life, a_pool_change, at
 from tests.core.report.simulated import a_month
 
 HOURS = 31 * 24
@@ -48,7 +49,11 @@ def document(team: str | None, under_way: bool) -> dict[str, Any]:
         overrides=[(pause, at(25))],
         account_usd=Decimal("15000.50"),
     )
-    return ReportDocument.of(report(found, month.policy, MONTH, now, team), finalised=AFTER).document()
+    made = report(found, month.policy, MONTH, now, team)
+    if team is None:
+        merged = {"way": PoolWay.MERGE, "pool": "a100-80-2", "gpus": 2, "changed_usd": Decimal("6902.20")}
+        made = replace(made, pool_changes=(a_pool_change(), a_pool_change(**merged)))
+    return ReportDocument.of(made, finalised=AFTER).document()
 
 
 def parts(report: Mapping[str, Any], name: str, *keys: str) -> Iterator[str]:
@@ -123,6 +128,8 @@ def of_right_sizing(report: Mapping[str, Any]) -> Iterator[str]:
             yield f"{size['gpus_used']} of {size['gpus']}"
     for peaks in report["tight"]:
         yield from (formats.shorter(peaks["workload"], 36), percent(peaks["peak_memory"]))
+    for change in report["pool_changes"]:
+        yield change["sentence"]
 
 
 def of_capacity(report: Mapping[str, Any]) -> Iterator[str]:

@@ -14,6 +14,7 @@ from receiver.core.model.usage import Owner
 from receiver.core.report.report import Report, Spoke, report
 from receiver.reports.document import ReportDocument
 from receiver.reports.formats import COLUMNS, as_csv, as_text, shorter
+from receiver.web.api.reports import standalone
 from tests.core.report.builders import AFTER, H100, MONTH, a_life, a_policy, a_usage, a_workload, at
 from tests.core.report.simulated import SimulatedMonth, a_month
 
@@ -63,6 +64,13 @@ def test_the_report_begins_with_the_clusters_name_and_a_table_has_it_as_a_fact()
 
 def test_a_report_of_an_older_server_has_no_clusters_name() -> None:
     assert next(as_text(document(small().report()))).startswith("GPU report 2026-10")
+
+
+def test_a_closed_report_of_an_older_version_has_no_pools_to_change() -> None:
+    found = document(small().report())
+    del found["pool_changes"]
+    assert "Pools to add or merge: none" in list(as_text(found))
+    assert "Pools to add or merge" not in standalone(found, "1")
 
 
 def test_long_names_do_not_widen_a_line_and_keep_both_their_ends() -> None:

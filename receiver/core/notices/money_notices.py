@@ -321,9 +321,12 @@ def _report_lines(found: Report) -> Iterator[str]:
         if cost.usd_per is not None:
             per = f"{cost.unit.per} {cost.unit.name}" if cost.unit.per != 1 else cost.unit.name
             yield f"Cost per {per}: {dollars(cost.usd_per)}."
+    smaller = [change.sentence for change in found.pool_changes[:1]]
     if found.right_sizes:
-        saves = sum(size.saves_usd for size in found.right_sizes)
-        yield f"{some(len(found.right_sizes), 'workload')} would fit a smaller size, which would save {dollars(saves)}."
+        saves = dollars(sum(size.saves_usd for size in found.right_sizes))
+        smaller.insert(0, f"{some(len(found.right_sizes), 'workload')} would fit a smaller size and save {saves}.")
+    if smaller:
+        yield " ".join(smaller)
     team = f" --team {found.team}" if found.team else ""
     yield f"Full report: gpu-autoscaler report --month {found.month.name}{team}, or /costs on the server."
 

@@ -29,6 +29,7 @@ from receiver.core.report.lines import (
     pieces,
     unit_cost,
 )
+from receiver.core.report.pool_changes import PoolChange, pool_changes
 from receiver.core.report.rightsizing import (
     InUse,
     Measured,
@@ -193,6 +194,7 @@ class Report:
     units: tuple[UnitCost, ...]
     right_sizes: tuple[RightSize, ...]
     tight: tuple[Peaks, ...]
+    pool_changes: tuple[PoolChange, ...]
     baselines: tuple[Baseline, ...]
     commitments: tuple[CommitmentAdvice, ...]
     always_on: AlwaysOn | None
@@ -265,6 +267,7 @@ def report(found: Found, policy: Policy, month: Month, now: datetime, team: str 
         units=tuple(_units(lines, found.counts, policy, team)),
         right_sizes=right_sizes(seen, prices_of_kinds(policy)),
         tight=tight(seen),
+        pool_changes=pool_changes(lives, usage, alive, policy, start, until, found.attributed.observed_from),
         baselines=baselines(lives, start, until),
         commitments=advice(policy.reports.commitments if team is None else (), lives, start, until),
         always_on=always_on(lives, policy, month, now, found.watched) if team is None else None,

@@ -205,7 +205,7 @@ def is_small(pool: Pool, policy: Policy) -> bool:
 
 
 def _is_wide_beside(small: Pool, wide: Pool) -> bool:
-    return wide.gpus_per_node >= WIDE * small.gpus_per_node and _alike(wide, small)
+    return wide.gpus_per_node >= WIDE * small.gpus_per_node and alike(wide, small)
 
 
 def stays_warm(pool: Pool, policy: Policy) -> bool:
@@ -218,7 +218,7 @@ def stays_warm(pool: Pool, policy: Policy) -> bool:
     return is_small(pool, policy)
 
 
-def _alike(one: Pool, other: Pool) -> bool:
+def alike(one: Pool, other: Pool) -> bool:
     """True when a pod of *one* may land in *other* too: the same resources, taints and price per GPU."""
     if one is other:
         return True
@@ -318,9 +318,9 @@ def keep_warm(
     found: dict[str, Headroom] = {}
     for tally in warm:
         small = is_small(tally.pool, policy)
-        alike = [x for x in tallies.values() if _alike(tally.pool, x.pool)]
+        siblings = [x for x in tallies.values() if alike(tally.pool, x.pool)]
         # A small pod on a wide node would keep all of it, so room there is no headroom.
-        rooms = [room for x in alike if not (small and _is_wide_beside(tally.pool, x.pool)) for room in x.bins]
+        rooms = [room for x in siblings if not (small and _is_wide_beside(tally.pool, x.pool)) for room in x.bins]
         warmth = _warmth(tally, homes.get(tally.pool.id, ()), facts.at, least=tally.pool.gpus_per_node if small else 0)
         found[tally.pool.id] = _open(tally, warmth, rooms, facts, allowance, out)
     return found

@@ -77,7 +77,8 @@ def _kept_out(did: str, sentence: str, *, over: bool = False) -> Notice:
 
 
 def _report(team: str | None) -> Notice:
-    return report_notice(a_lived_month().report(team))
+    changes = (report_builders.a_pool_change(),) if team is None else ()
+    return report_notice(replace(a_lived_month().report(team), pool_changes=changes))
 
 
 def _beside(notice: Notice) -> Notice:

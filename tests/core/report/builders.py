@@ -8,6 +8,7 @@ from receiver.core.model.memory import NodeLife
 from receiver.core.model.policy import Billing, Budget, Policy, Pool
 from receiver.core.model.usage import Owner, Usage, WorkloadLife
 from receiver.core.money.budget import Month, month_of
+from receiver.core.report.pool_changes import PoolChange, PoolWay
 from tests.core import builders as core
 
 START = datetime(2026, 10, 1, tzinfo=UTC)
@@ -64,6 +65,20 @@ def a_usage(instance: str = "i-1", workload: str = "ml/Job/train", hours: float 
         "peak_memory": 0.6,
     }
     return Usage(instance=instance, workload=workload, **{**given, **changes})
+
+
+def a_pool_change(**changes: Any) -> PoolChange:
+    """A pool of one-GPU nodes that would have saved USD 1240."""
+    given: dict[str, Any] = {
+        "way": PoolWay.ADD,
+        "gpus": 1,
+        "smallest": 1,
+        "beside": "a100-80",
+        "usd": Decimal("6890.20"),
+        "changed_usd": Decimal("5650.20"),
+        "share": 0.74,
+    }
+    return PoolChange(**{**given, **changes})
 
 
 def a_policy(**changes: Any) -> Policy:

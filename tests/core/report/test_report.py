@@ -139,6 +139,28 @@ def test_hours_of_a_simulated_month_are_those_that_were_paid_for() -> None:
 # --- examples
 
 
+def one_gpu_jobs_on_wide_nodes() -> Found:
+    lives, usage, workloads = [], [], []
+    for number in range(150):
+        lives.append(a_life(f"i-{number}", 4 * number, size=A100_X8))
+        usage.append(a_usage(f"i-{number}", f"ml/Job/{number}"))
+        workloads.append(a_workload(str(number), 4 * number, ended_at=at(4 * number + 1)))
+    return found_of(lives, usage, a_policy(), workloads=workloads)
+
+
+def test_the_report_of_everybody_says_which_pools_to_change_and_that_of_a_team_does_not() -> None:
+    found, policy = one_gpu_jobs_on_wide_nodes(), a_policy()
+    assert report(found, policy, MONTH, AFTER).pool_changes[0].saves_usd == 150 * Decimal("14.32") * 7 / 8
+    assert report(found, policy, MONTH, AFTER, "vision").pool_changes == ()
+
+
+@pytest.mark.parametrize(("hours", "judged"), [(0, True), (200, True), (31 * 24 - 100, False), (None, False)])
+def test_pools_are_judged_by_a_week_of_observed_work(hours: float | None, judged: bool) -> None:
+    found = one_gpu_jobs_on_wide_nodes()
+    observed = replace(found.attributed, observed_from=None if hours is None else at(hours))
+    assert bool(report(replace(found, attributed=observed), a_policy(), MONTH, AFTER).pool_changes) is judged
+
+
 def test_efficiency_is_what_was_neither_held_at_rest_nor_by_nobody() -> None:
     usage = a_usage(hours=6, idle=2 * 3600)
     found = a_report([a_life(lasts=8)], [usage])
