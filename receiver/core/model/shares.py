@@ -36,24 +36,24 @@ class Share(NamedTuple):
     kai: bool
 
 
-class Rest(NamedTuple):
+class _Rest(NamedTuple):
     """What is left of a device, or wanted of it: units of memory (MiB where that is known), cores, pods."""
 
     memory: int
     cores: int
     pods: int
 
-    def less(self, wanted: "Rest") -> "Rest":
-        return Rest(self.memory - wanted.memory, self.cores - wanted.cores, self.pods - wanted.pods)
+    def less(self, wanted: "_Rest") -> "_Rest":
+        return _Rest(self.memory - wanted.memory, self.cores - wanted.cores, self.pods - wanted.pods)
 
-    def holds(self, wanted: "Rest") -> bool:
+    def holds(self, wanted: "_Rest") -> bool:
         """True where a device that others use has room: for all cores HAMi wants an unused one, and where no cores are
         left it puts nothing more."""
         room = wanted.memory <= self.memory and wanted.cores <= self.cores and self.pods > 0
         return room and self.cores > 0 and wanted.cores < ALL_CORES
 
 
-FULL = Rest(0, 0, 0)
+FULL = _Rest(0, 0, 0)
 
 
 def is_share(resource: str) -> bool:
@@ -132,7 +132,7 @@ def put(free: dict[str, int], share: Share, count: int) -> bool:
 def put_bound(free: dict[str, int], bound: Iterable[tuple[Mapping[str, int], tuple[str, ...]]]) -> None:
     """Take the devices that pods share out of *free*: of each pod its requests and the devices that it was given, as
     far as they are known. What is not understood holds a whole GPU."""
-    known: dict[str, Rest] = {}
+    known: dict[str, _Rest] = {}
     loose: list[Share | None] = []
     for requests, devices in bound:
         shares = [share_of(name) for name, count in requests.items() if is_share(name) for _ in range(count)]
@@ -148,25 +148,25 @@ def put_bound(free: dict[str, int], bound: Iterable[tuple[Mapping[str, int], tup
             free[GPU] -= 1
 
 
-def _measured(node: Mapping[str, int], share: Share) -> tuple[Rest, Rest | None]:
+def _measured(node: Mapping[str, int], share: Share) -> tuple[_Rest, _Rest | None]:
     """Return a GPU of *node* that nothing uses, of which KAI uses full hundreds of MiB only, and what *share* wants of
     it: None for an amount of memory where the GPU's is not known."""
     memory = node.get(GPU_MEMORY, 0) or UNMEASURED
     if share.kai:
-        new = Rest(memory - memory % 100, ALL_CORES, UNLIMITED)
+        new = _Rest(memory - memory % 100, ALL_CORES, UNLIMITED)
     else:
-        new = Rest(memory, ALL_CORES, node.get(SPLIT, USUAL_SPLIT))
+        new = _Rest(memory, ALL_CORES, node.get(SPLIT, USUAL_SPLIT))
     if share.mib and GPU_MEMORY not in node:
         return new, None
-    return new, Rest(share.mib or int(share.part * new.memory), share.cores, 1)
+    return new, _Rest(share.mib or int(share.part * new.memory), share.cores, 1)
 
 
-def _open(free: dict[str, int], rest: Rest, devices: int) -> None:
+def _open(free: dict[str, int], rest: _Rest, devices: int) -> None:
     if rest.memory > 0 and rest.pods > 0:
         name = OPEN + "/".join(map(str, rest))
         free[name] = free.get(name, 0) + devices
 
 
 @lru_cache(maxsize=4096)
-def _rest(name: str) -> Rest:
-    return Rest(*map(int, name.removeprefix(OPEN).split("/")))
+def _rest(name: str) -> _Rest:
+    return _Rest(*map(int, name.removeprefix(OPEN).split("/")))
