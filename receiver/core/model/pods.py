@@ -238,8 +238,11 @@ CPU_TIERS = ((1000, 6.0), (1000, 1.0), (2000, 0.5), (math.inf, 0.25))  # per cen
 
 def gpus_in(resources: Mapping[str, int]) -> int:
     """The GPU units among *resources*, without shares of GPUs and GPUs that are shared."""
-    counted = (count for name, count in resources.items() if name not in COMPUTE and not name.startswith(PARTIAL))
-    return sum(counted)
+    return sum(
+        count
+        for name, count in resources.items()
+        if name not in COMPUTE and (name == GPU or not name.startswith(PARTIAL))  # the first test is quicker
+    )
 
 
 def allocatable(size: Mapping[str, int]) -> Mapping[str, int]:

@@ -242,7 +242,7 @@ def take(free: dict[str, int], asks: Mapping[str, int]) -> bool:
     is unknown, and never too little. A share of a GPU is taken from one device."""
     for resource, count in asks.items():  # a plain loop: this runs for every pod and node
         if free.get(resource, 0) < count and (resource in free or resource not in COMPUTE):
-            return is_share(resource) and _take_shares(free, asks)
+            return resource not in free and is_share(resource) and _take_shares(free, asks)
     for resource, count in asks.items():
         if resource in free:
             free[resource] -= count
