@@ -39,7 +39,7 @@ def of_annotations(annotations: Mapping[str, str]) -> dict[str, int]:
     if said is None:
         return {}
     count = annotations.get(DEVICES, "1").strip()
-    if not _is_number(count) or not int(count):
+    if not _is_count(count):
         return {f"{KAI}{DEVICES}={_quoted(count)}": 1}
     share = f"{KAI}{name}={_plain(said.strip()) if name == FRACTION else said.strip()}"
     return {share if share_of(share) else f"{KAI}{name}={_quoted(said)}": int(count)}
@@ -60,7 +60,7 @@ def of_node(
     """Return the GPUs of a node as they are, and what a share needs to know of them. HAMi offers each GPU several
     times over, and registers the healthy ones."""
     devices = [part.split(",") for part in annotations.get(REGISTERED, "").split(":") if part.count(",") >= 6]
-    healthy = [d for d in devices if d[6].strip().lower() == "true" and _is_number(d[1]) and _is_number(d[2])]
+    healthy = [d for d in devices if d[6].strip().lower() == "true" and _is_count(d[1]) and _is_count(d[2])]
     if GPU in allocatable and healthy:
         known = {GPU_MEMORY: min(int(d[2]) for d in healthy), SPLIT: min(int(d[1]) for d in healthy)}
         return {**allocatable, GPU: min(allocatable[GPU], len(healthy))}, known
@@ -77,8 +77,8 @@ def _plain(said: str) -> str:
     return said if number is None or not 0 < number < 1 else f"{float(number):.{FEW_DIGITS}f}".rstrip("0")
 
 
-def _is_number(said: str) -> bool:
-    return said.isascii() and said.isdigit() and len(said) <= FEW_DIGITS
+def _is_count(said: str) -> bool:
+    return said.isascii() and said.isdigit() and len(said) <= FEW_DIGITS and int(said) > 0
 
 
 def _quoted(said: str) -> str:

@@ -23,7 +23,8 @@ SHARES = (KAI, HAMI)
 PARTIAL = (*SHARES, OPEN)  # what counts no whole GPUs
 _SHARE = re.compile(
     r"kai\.scheduler/gpu-(?:fraction=(?P<fraction>0\.\d{1,9})|memory=(?P<memory>\d{1,9}))"
-    r"|hami\.io/gpumem(?:=(?P<mib>\d{1,9})|-percentage=(?P<percent>\d{1,3})),gpucores=(?P<cores>\d{1,3})"
+    r"|hami\.io/gpumem(?:=(?P<mib>\d{1,9})|-percentage=(?P<percent>\d{1,3})),gpucores=(?P<cores>\d{1,3})",
+    re.ASCII,
 )
 
 
@@ -47,10 +48,8 @@ class _Rest(NamedTuple):
         return _Rest(self.memory - wanted.memory, self.cores - wanted.cores, self.pods - wanted.pods)
 
     def holds(self, wanted: "_Rest") -> bool:
-        """True where a device that others use has room: for all cores HAMi wants an unused one, and where no cores are
-        left it puts nothing more."""
-        room = wanted.memory <= self.memory and wanted.cores <= self.cores and self.pods > 0
-        return room and self.cores > 0 and wanted.cores < ALL_CORES
+        """True where a device that others use has room: for all cores HAMi wants an unused one."""
+        return wanted.memory <= self.memory and wanted.cores <= self.cores and wanted.cores < ALL_CORES
 
 
 FULL = _Rest(0, 0, 0)
@@ -85,16 +84,14 @@ def gpu_memory(labels: Mapping[str, str]) -> int:
     return int(said) if said.isascii() and said.isdigit() and len(said) <= 9 else 0
 
 
-def why_no_share(requests: Mapping[str, int], node: Mapping[str, int]) -> str | None:
-    """Return why an empty node that offers *node* holds none of the shares among *requests*; None when it does."""
-    for name, count in requests.items():
-        share, offered = share_of(name), node.get(GPU, 0)
+def why_no_share(requests: Iterable[str], node: Mapping[str, int]) -> str | None:
+    """Return why no GPU of a node that offers *node* holds one of the shares among *requests*; None when each does."""
+    for name in requests:
         if not is_share(name):
             continue
+        share = share_of(name)
         if share is None:
             return f"it asks for {name}, which is not understood"
-        if count > offered:
-            return f"it asks for {name} of {count} GPUs, a node offers {offered}"
         new, wanted = _measured(node, share)
         if wanted is None:
             return f"it asks for {name}, and the memory of a GPU is not known (label {GPU_MEMORY}, in MiB)"
@@ -162,7 +159,7 @@ def _measured(node: Mapping[str, int], share: Share) -> tuple[_Rest, _Rest | Non
 
 
 def _open(free: dict[str, int], rest: _Rest, devices: int) -> None:
-    if rest.memory > 0 and rest.pods > 0:
+    if min(rest) > 0:  # where no memory, no cores or no pods are left, nothing more goes
         name = OPEN + "/".join(map(str, rest))
         free[name] = free.get(name, 0) + devices
 

@@ -83,7 +83,8 @@ def test_the_annotations_of_kai_are_shares(annotations: dict[str, str], requests
     [
         {"gpu-fraction": "1"}, {"gpu-fraction": "0"}, {"gpu-fraction": "-0.5"}, {"gpu-fraction": "nan"},
         {"gpu-fraction": "1/2"}, {"gpu-fraction": "1e-12"}, {"gpu-fraction": "half\n" * 100}, {"gpu-memory": "0"},
-        {"gpu-memory": "16Gi"}, {**HALF, "gpu-fraction-num-devices": "0"}, {**HALF, "gpu-fraction-num-devices": "²"},
+        {"gpu-memory": "16Gi"}, {"gpu-memory": "٣"},
+        {**HALF, "gpu-fraction-num-devices": "0"}, {**HALF, "gpu-fraction-num-devices": "²"},
     ],
 )  # fmt: skip
 def test_what_kai_would_not_understand_is_asked_for_as_written_and_fits_nowhere(annotations: dict[str, str]) -> None:
@@ -153,7 +154,7 @@ def test_a_node_of_hami_offers_its_healthy_gpus_and_not_each_of_them_ten_times()
     assert (node.allocatable, node.compute) == ({GPU: 2}, {GPU_MEMORY: 46068, SPLIT: 10})
 
 
-@pytest.mark.parametrize("said", ["", "nonsense", "GPU-0,10,much,100,NVIDIA-L40S,0,true:"])
+@pytest.mark.parametrize("said", ["", "nonsense", "GPU-0,10,much,100,NVIDIA-L40S,0,true:", "GPU-0,10,0,100,L,0,true:"])
 def test_a_register_that_is_not_understood_changes_nothing(said: str) -> None:
     node = node_from(a_node(allocatable={GPU: "20"}, annotations={"hami.io/node-nvidia-register": said}))
     assert (node.allocatable, node.compute) == ({GPU: 20}, {})

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from receiver.core.model.model import PoolState
-from receiver.core.model.pods import Pod, PodPhase, gpus_in, gpus_of
+from receiver.core.model.pods import Pod, PodPhase, gpus_of
 from receiver.core.model.policy import Pool
-from receiver.core.model.shares import GPU_MEMORY, SPLIT
+from receiver.core.model.shares import GPU_MEMORY, SPLIT, gpu_memory, share_of
 from receiver.core.scaling.assign import assign
 from receiver.core.scaling.demand import take
 from tests.core.builders import GPU, a_node, a_pod, a_policy, a_pool, a_state, facts
@@ -106,6 +106,11 @@ def test_while_the_memory_of_a_gpu_is_not_known_no_node_is_bought_for_an_amount_
     assert why_not(mib(20_000)).endswith("the memory of a GPU is not known (label nvidia.com/gpu.memory, in MiB)")
 
 
+def test_as_much_memory_as_a_gpu_has_is_all_of_it() -> None:
+    assert bought(mib(46_000), known=L40S) == 1
+    assert bought(mib(46_000), fraction("0.1"), known=L40S) == 2
+
+
 def test_more_memory_than_a_gpu_has_is_refused() -> None:
     assert why_not(mib(80_000), known=L40S).endswith("kai.scheduler/gpu-memory=80000, a GPU has 46000 MiB")
 
@@ -120,7 +125,12 @@ def test_hami_counts_memory_and_cores_of_a_device_apart() -> None:
     assert bought(hami("-percentage=80", 10), hami("-percentage=20", 90)) == 1
     assert bought(hami("=23034"), hami("=23034"), known=L40S) == 1
     assert bought(hami("-percentage=20", 60), hami("-percentage=20", 60)) == 2
-    assert bought(hami("-percentage=20", 100), hami("-percentage=20")) == 2  # all cores: a device alone
+
+
+def test_all_cores_of_hami_are_a_device_that_nothing_shares() -> None:
+    assert bought(hami("-percentage=20", 100), hami("-percentage=20")) == 2
+    assert bought(hami("-percentage=20"), hami("-percentage=20", 100)) == 2
+    assert bought(hami("-percentage=20", 60), hami("-percentage=20", 40), hami("-percentage=20")) == 2
 
 
 def test_hami_puts_a_limited_number_of_pods_on_a_device() -> None:
@@ -148,16 +158,73 @@ def test_where_it_is_not_known_which_device_pods_share_they_share_as_few_as_they
     assert node.free[GPU] == 1
 
 
-def test_a_running_share_that_is_not_understood_holds_a_whole_gpu() -> None:
-    node = a_node(allocatable={GPU: 2}, pods=(running("a", {'kai.scheduler/gpu-fraction="half"': 1}, "group-a"),))
-    assert (node.busy, gpus_in(node.free)) == (True, 1)
+@pytest.mark.parametrize("devices", [("group-a",), ()])
+def test_a_running_share_that_is_not_understood_holds_a_whole_gpu(devices: tuple[str, ...]) -> None:
+    pods = (running("a", {'kai.scheduler/gpu-fraction="half"': 1}, *devices),)
+    node = a_node(allocatable={GPU: 2}, pods=pods)
+    assert (node.busy, dict(node.free)) == (True, {GPU: 1})
+
+
+def test_a_running_share_that_no_device_can_hold_holds_a_whole_gpu() -> None:
+    node = a_node(allocatable={GPU: 2}, pods=(running("a", mib(80_000)),), compute=L40S)
+    assert node.free[GPU] == 1
+
+
+def test_a_pod_may_have_a_whole_gpu_beside_a_share() -> None:
+    both = {GPU: 1, **hami("-percentage=50")}
+    node = a_node(allocatable={GPU: 4}, pods=(running("a", both),))
+    assert node.free[GPU] == 2
+    assert bought(both, pool=PAIRS) == 1
 
 
 def test_a_share_costs_its_part_of_a_gpu() -> None:
     assert gpus_of(fraction("0.25", 2), {}) == 0.5
+    assert gpus_of(fraction("0.25"), {GPU_MEMORY: "46068"}) == 0.25
     assert gpus_of(mib(11_517), {GPU_MEMORY: "46068"}) == 0.25
     assert gpus_of(mib(11_517), {}) == 1.0
     assert gpus_of(hami("-percentage=20", 60), {}) == 0.6
+
+
+@pytest.mark.parametrize("said", ["", "much", "-1", "٣", "0", "1" * 10])
+def test_a_label_that_is_no_amount_of_memory_says_nothing(said: str) -> None:
+    assert gpu_memory({GPU_MEMORY: said}) == 0
+
+
+def test_a_label_may_say_as_much_memory_as_nine_digits_hold() -> None:
+    assert gpu_memory({GPU_MEMORY: "1" * 9}) == 111_111_111
+
+
+@pytest.mark.parametrize(
+    "asked", [fraction("0.0"), mib(0), hami("=0"), hami("-percentage=0"), hami("-percentage=101"), hami("=1", 101)]
+)
+def test_none_of_a_gpu_and_more_than_one_are_no_shares(asked: dict[str, int]) -> None:
+    assert [share_of(name) for name in asked] == [None]
+
+
+def test_all_memory_is_a_share() -> None:
+    assert take({GPU: 1}, hami("-percentage=100"))
+
+
+def test_a_node_with_smaller_gpus_than_its_pool_holds_less() -> None:
+    free = {GPU: 1, GPU_MEMORY: 1000}
+    assert not take(free, mib(2000))
+    assert not take({GPU: 1}, mib(1))
+    assert free == {GPU: 1, GPU_MEMORY: 1000}
+
+
+def test_a_share_takes_the_fullest_device_alone() -> None:
+    free = {GPU: 2}
+    assert all(take(free, fraction(part)) for part in ("0.5", "0.6", "0.4"))
+    assert sorted(free.values()) == [0, 1]  # no whole GPU, and the device with a half left
+
+
+def test_a_device_with_nothing_left_is_no_room() -> None:
+    free = {GPU: 3}
+    taken = [take(free, asks) for asks in (fraction("0.5", 2), fraction("0.5"), fraction("0.5"))]
+    assert (taken, free) == ([True, True, True], {GPU: 1})
+    assert take(free, hami("-percentage=20", 99))
+    assert take(free, hami("-percentage=20", 1))
+    assert free == {GPU: 0}
 
 
 def test_scaling_pods_of_kai_are_no_demand_beside_the_pods_that_they_stand_for() -> None:
