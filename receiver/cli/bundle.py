@@ -19,8 +19,9 @@ from receiver.cli.replay_decision import FIELDS, Said, made_again, read, said
 from receiver.config.environment import installed_version
 from receiver.core.explain.rules import RULES
 from receiver.core.model.overrides import EVERY_POOL
-from receiver.core.model.pods import COMPUTE, GPU, PRODUCT_LABEL, SYSTEM_NAMESPACE
+from receiver.core.model.pods import COMPUTE, PRODUCT_LABEL, SYSTEM_NAMESPACE
 from receiver.core.model.policy import POOL_LABEL, STARTUP_TAINTS, Policy, Pool
+from receiver.core.model.shares import GPU
 from receiver.core.model.signals import COMPONENT, UNASSIGNED
 from receiver.core.scaling.bounds import TOPIC, topic_of
 from receiver.core.scaling.demand import CORDON, IGNORED_NAMESPACES, PASSING_TAINTS

@@ -245,9 +245,9 @@ class LoopHealth:
 class ClusterNode:
     """A Kubernetes node. *instance* is the id in ``spec.providerID`` (``civo://<id>``), empty if there is none.
 
-    *compute* is its allocatable CPU, memory, storage and pod slots (`core.model.pods`); *others* is what bound
-    pods without GPUs request of that, *daemons* what DaemonSets' and mirror pods request. *dra* is True where
-    ResourceSlices show GPUs on it, which *allocatable* never does.
+    *compute* is its allocatable CPU, memory, storage and pod slots (`core.model.pods`), and the memory of its GPUs;
+    *others* is what bound pods without GPUs request of that, *daemons* what DaemonSets' and mirror pods request. *dra*
+    is True where ResourceSlices show GPUs on it, which *allocatable* never does.
     """
 
     name: str

@@ -150,6 +150,7 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
         hosts, keepers = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
         others, daemons = defaultdict[str, Counter[str]](Counter), defaultdict[str, Counter[str]](Counter)
         self._keepers.begin()
+        stand_ins = _reservations(pods)
         for pod in pods:
             for doubt in pod.doubts:
                 self._remarks.warn("annotation not understood", doubt)
@@ -159,7 +160,7 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
                 continue
             if not (pod.hosts_us or pod.daemon or pod.gpus) and (why := self._keepers.why(pod)):
                 keepers[pod.node].append(f"{pod.key} {why}")
-            if not pod.gpus and not pod.terminated:
+            if (not pod.gpus and not pod.terminated) or pod.uid in stand_ins:
                 others[pod.node].update(pod.compute)
             if pod.daemon and not pod.terminated:
                 daemons[pod.node].update(pod.compute)
@@ -174,7 +175,8 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
             for name, node in found.items()
         )
         claimants = (p for pod in pods if pod.may_claim and (p := pod.claimant(served.resources or ())) is not None)
-        demand = (*self._demand(pods), *claimants, *(pod.bystander for pod in pods if pod.bystander is not None))
+        demand = self._demand([pod for pod in pods if pod.uid not in stand_ins])
+        demand += (*claimants, *(pod.bystander for pod in pods if pod.bystander is not None))
         buffers = self._buffers.read(pods) if self._buffers else ()
         return ClusterFacts(nodes=tuple(loaded), pods=demand, dra_resources=served.resources, buffers=buffers)
 
@@ -272,3 +274,10 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
 
 def _needs_a_node_now(before: SeenPod | None, after: SeenPod) -> bool:
     return after.needs_node and not (before is not None and before.uid == after.uid and before.needs_node)
+
+
+def _reservations(pods: Sequence[SeenPod]) -> frozenset[str]:
+    """The uids of KAI's reservation pods whose GPUs living pods share: those hold the GPUs, which count once."""
+    placed = [pod for pod in pods if pod.devices and not pod.terminated]
+    shared = {(pod.node, device) for pod in placed if not pod.reserves and pod.gpus for device in pod.devices}
+    return frozenset(pod.uid for pod in placed if pod.reserves and (pod.node, pod.devices[0]) in shared)

@@ -15,6 +15,7 @@ from typing import Any
 from receiver.adapters.http.sessions import moment
 from receiver.adapters.kubernetes.api import Json, condition, entries, key_of, section, text, words
 from receiver.adapters.kubernetes.pods import CLAIMS, SeenPod, latest, whole
+from receiver.core.model.shares import is_share
 from receiver.ports import Past, PastPod, Trouble, TryLater
 
 TEMPLATES = {"PyTorchJob": "pytorchReplicaSpecs", "TFJob": "tfReplicaSpecs", "MPIJob": "mpiReplicaSpecs"}
@@ -135,6 +136,9 @@ class _Export:
         elif CLAIMS in pod.requests:
             problem = "its devices are claimed by Dynamic Resource Allocation, so nothing says how many"
             self.wrong(where, "resourceClaims", problem, "leave it out with --skip-bad")
+        elif any(map(is_share, pod.requests)):
+            problem = f"it shares GPUs ({', '.join(pod.requests)}), which a trace cannot say"
+            self.wrong(where, "resources", problem, "leave it out with --skip-bad")
         else:
             # From the moment the kubelet accepted the pod on, its GPUs are taken.
             begun = moment(seen.status.get("startTime")) if seen.node else None

@@ -9,6 +9,7 @@ from functools import lru_cache
 from kubernetes.utils.quantity import parse_quantity
 
 from receiver.adapters.http.sessions import moment
+from receiver.adapters.kubernetes import sharing
 from receiver.adapters.kubernetes.api import Json, condition, entries, section, text, words
 from receiver.adapters.kubernetes.reflector import Lists, ResourceKind
 from receiver.core.model.pods import CPU, MEMORY, SLOTS, STORAGE
@@ -29,17 +30,19 @@ def node_from(raw: Json) -> ClusterNode:
     """Return the node in *raw* (Node v1 core)."""
     metadata, spec, status = section(raw, "metadata"), section(raw, "spec"), section(raw, "status")
     provider = text(spec, "providerID")
-    offered = section(status, "allocatable")
+    offered, labels = section(status, "allocatable"), words(metadata, "labels")
+    annotations = words(metadata, "annotations")
+    devices, shared = sharing.of_node(gpus(offered), labels, annotations)
     return ClusterNode(
         name=text(metadata, "name"),
         instance=provider.removeprefix(PROVIDER_PREFIX) if provider.startswith(PROVIDER_PREFIX) else "",
         ready=bool(condition(status, "Ready")),
         unschedulable=spec.get("unschedulable") is True,
-        allocatable=gpus(offered),
-        labels=words(metadata, "labels"),
-        annotations=words(metadata, "annotations"),
+        allocatable=devices,
+        labels=labels,
+        annotations=annotations,
         taints=tuple(taint_from(t) for t in entries(spec, "taints")),
-        compute=compute(offered),
+        compute={**compute(offered), **shared},
         created_at=moment(metadata.get("creationTimestamp")),
     )
 

@@ -10,10 +10,12 @@ from typing import Any
 
 from receiver import ports
 from receiver.adapters.http.sessions import moment
+from receiver.adapters.kubernetes import sharing
 from receiver.adapters.kubernetes.api import Json, condition, controller_of, entries, key_of, section, text, words
 from receiver.adapters.kubernetes.nodes import SHOWN, compute, gpus, named
 from receiver.config.values import LongerThanZero, Wrong, parse
 from receiver.core.model.pods import SLOTS, Pod, PodPhase, Preference, Requirement, Toleration
+from receiver.core.model.shares import is_share
 from receiver.core.model.text import cut
 from receiver.core.model.usage import EndedPod, workload_name
 from receiver.ports import TryLater
@@ -25,6 +27,7 @@ CLAIMS = "resource.k8s.io/claims"  # devices claimed by Dynamic Resource Allocat
 ANY_CLASS = "deviceclass.resource.kubernetes.io/"  # every DeviceClass answers to this and its name
 WHOLE_GPUS = frozenset({"nvidia.com/gpu", "nvidia.com/gpu.shared"})
 SLICES = "nvidia.com/mig-"
+DEFAULT_SCHEDULER = "default-scheduler"
 READ_OF_CONTAINERS = ("name", "resources", "restartPolicy")
 UNTRIED = frozenset({"Schedulable", "Undetermined"})  # Volcano's words for pods of a gang of which another did not fit
 TERMINATED = "status.phase!=Pending,status.phase!=Running,status.phase!=Unknown"  # a field selector knows no "or"
@@ -190,12 +193,14 @@ class SeenPod:
 
     @cached_property
     def gpus(self) -> dict[str, int]:
-        """Its effective GPU requests by resource: whole GPUs, time-sliced ones, MIG slices; no network cards. A
+        """Its effective GPU requests by resource: whole GPUs, time-sliced ones, MIG slices, shares; no network cards. A
         bound pod must never look like one without GPUs, for its node would be removed. So any device of NVIDIA's
         counts where no GPU is named, and so do devices claimed by Dynamic Resource Allocation. As demand neither can
         be told from other devices."""
-        devices = effective(self.spec, gpus)
-        found = {name: n for name, n in devices.items() if name in WHOLE_GPUS or name.startswith(SLICES)}
+        devices = effective(self.spec, lambda quantities: sharing.of_container(gpus(quantities)))
+        found = {n: c for n, c in devices.items() if n in WHOLE_GPUS or n.startswith(SLICES) or is_share(n)}
+        if not found and self._kai:
+            found = sharing.of_annotations(self.annotations)
         if not self.node:
             return found
         claims = len(entries(self.spec, "resourceClaims"))
@@ -212,6 +217,11 @@ class SeenPod:
     def compute(self) -> dict[str, int]:
         """What it requests of a node's compute resources (`receiver.core.model.pods`): 1 slot or more."""
         return {**{r: n for r, n in effective(self.spec, compute).items() if n}, SLOTS: 1}
+
+    @cached_property
+    def devices(self) -> tuple[str, ...]:
+        """The shared GPUs that it was given, see `sharing`."""
+        return sharing.devices_of(self.labels, self.annotations) if self.node else ()
 
     @cached_property
     def pod(self) -> Pod | None:
@@ -304,6 +314,8 @@ class SeenPod:
         """Return what draining its node means for it; *agreed* says which GPU pods may go (None: none)."""
         if self.terminated:
             return DrainFate.STAYS
+        if agreed is not None and self.reserves:
+            return DrainFate.STAYS  # the pods that share the GPU decide
         if self.held:
             if agreed is None:
                 return DrainFate.STAYS if self.controller.startswith("DaemonSet/") else DrainFate.HOLDS_GPU
@@ -316,6 +328,16 @@ class SeenPod:
         if self.hosts_us:
             return DrainFate.HOSTS
         return DrainFate.PROTECTED if self.protected else DrainFate.GOES
+
+    @property
+    def reserves(self) -> bool:
+        """True for KAI's reservation pod, which holds a GPU for the pods that share it."""
+        return self.namespace == sharing.RESERVATIONS and bool(self.devices)
+
+    @property
+    def _kai(self) -> bool:
+        """True where KAI places it: only then its annotations mean GPUs."""
+        return text(self.spec, "schedulerName") not in ("", DEFAULT_SCHEDULER) or bool(self.devices)
 
     @property
     def _refusal(self) -> Json:
@@ -372,6 +394,7 @@ class SeenPod:
             running_since=latest(started) if all(moment(at) for at in started) else None,
             scheduler_says=self._refusal.get("message") or "",
             compute=self.compute,
+            devices=self.devices,
         )
 
 
@@ -383,7 +406,7 @@ def effective(spec: Json, read: Callable[[Json], dict[str, int]]) -> dict[str, i
 
     def asked(raw: Json) -> dict[str, int]:
         resources = section(raw, "resources")
-        return {**read(section(resources, "limits")), **read(section(resources, "requests"))}
+        return read({**section(resources, "limits"), **section(resources, "requests")})
 
     total: Counter[str] = Counter()
     peak: Counter[str] = Counter()

@@ -337,7 +337,7 @@ def _no_demand(pod: Pod) -> Fate:
     elif pod.terminating:
         why = "it is being deleted"
     elif pod.namespace in IGNORED_NAMESPACES:
-        why = f"pods of namespace {pod.namespace} belong to the GPU operator, so no node is bought for them"
+        why = f"pods of namespace {pod.namespace} belong to the GPU operator or KAI, so no node is bought for them"
     return Fate(state=State.NOT_DEMAND, detail=why)
 
 

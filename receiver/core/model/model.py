@@ -13,6 +13,7 @@ from receiver.core.model.charges import Comparison
 from receiver.core.model.overrides import Override, Question
 from receiver.core.model.pods import Buffer, Pod, less
 from receiver.core.model.policy import BudgetChange, Taint
+from receiver.core.model.shares import is_share, put_bound
 from receiver.core.model.signals import PoolSilence, Signal
 from receiver.core.model.usage import Activity
 
@@ -177,7 +178,10 @@ class Node:
         for pod in self.pods:
             for resource, count in pod.asks.items():
                 used[resource] = used.get(resource, 0) + count
-        return less({**self.allocatable, **self.compute}, used)
+        free = less({**self.allocatable, **self.compute}, used)
+        if any(map(is_share, used)):
+            put_bound(free, ((pod.requests, pod.devices) for pod in self.pods))
+        return free
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from enum import StrEnum
 from functools import lru_cache
 
 from receiver.core.model.policy import KeepUntil
+from receiver.core.model.shares import GPU, GPU_MEMORY, PARTIAL, SPLIT, part_of_gpu, share_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +59,7 @@ class Pod:
     namespace: str
     name: str
     uid: str
-    requests: Mapping[str, int]  # GPU resources only; effective: containers, init containers, overhead
+    requests: Mapping[str, int]  # GPU resources, shares of GPUs; effective: containers, init containers, overhead
     phase: PodPhase
     created_at: datetime
     node: str | None = None
@@ -85,6 +86,7 @@ class Pod:
     scheduler_says: str = ""  # the scheduler's message on a waiting pod
     pool_hint: str | None = None  # when only Prometheus answers: the pool id from its rules, or ``unassigned``
     compute: Mapping[str, int] = field(default_factory=dict)  # requests beside *requests*
+    devices: tuple[str, ...] = ()  # of a bound pod: the shared GPUs that it uses, as far as they are known
     claims: tuple[str, ...] = ()  # what one without *requests* requests by DRA: claims, a DeviceClass' resources
 
     @property
@@ -223,7 +225,8 @@ def kept(before: Kept, pods: Iterable[Pod], allowed: KeepUntil, now: datetime) -
 
 
 CPU, MEMORY, STORAGE, SLOTS = "cpu", "memory", "ephemeral-storage", "pods"
-COMPUTE = frozenset({CPU, MEMORY, STORAGE, SLOTS})
+# The last two are facts about GPUs that travel with the rest; no pod requests them.
+COMPUTE = frozenset({CPU, MEMORY, STORAGE, SLOTS, GPU_MEMORY, SPLIT})
 MIB, GIB = 2**20, 2**30
 PODS_OF_A_NODE = 110  # the kubelet's default, which k3s and Talos keep
 STORAGE_KEPT_FREE = 10  # per cent: below that the kubelet evicts, so it is not allocatable (`nodefs.available<10%`)
@@ -234,8 +237,12 @@ CPU_TIERS = ((1000, 6.0), (1000, 1.0), (2000, 0.5), (math.inf, 0.25))  # per cen
 
 
 def gpus_in(resources: Mapping[str, int]) -> int:
-    """The GPU units among *resources*."""
-    return sum(count for resource, count in resources.items() if resource not in COMPUTE)
+    """The GPU units among *resources*, without shares of GPUs and GPUs that are shared."""
+    return sum(
+        count
+        for name, count in resources.items()
+        if name not in COMPUTE and (name == GPU or not name.startswith(PARTIAL))  # the first test is quicker
+    )
 
 
 def allocatable(size: Mapping[str, int]) -> Mapping[str, int]:
@@ -286,7 +293,6 @@ def _short(number: float) -> str:
     return f"{number:.3f}".rstrip("0").rstrip(".")
 
 
-GPU = "nvidia.com/gpu"
 SHARED = ".shared"  # the suffix of resources that are handed out several times, unless the plugin keeps the name
 PRODUCT_LABEL = "nvidia.com/gpu.product"
 COMPUTE_SLICES = 7
@@ -296,12 +302,14 @@ _PROFILE = re.compile(r"mig-(?:(\d+)c\.)?(\d+)g\.(\d+)gb", re.IGNORECASE)
 
 
 def gpus_of(devices: Mapping[str, int], labels: Mapping[str, str]) -> float:
-    """How many GPUs *devices* (resource name to count) are on a node with *labels*. Unless they name slices or
-    replicas, each device counts as one GPU."""
+    """How many GPUs *devices* (resource name to count) are on a node with *labels*. Unless they name slices, replicas
+    or shares, each device counts as one GPU."""
     return sum(count * _weight(resource, labels) for resource, count in devices.items())
 
 
 def _weight(resource: str, labels: Mapping[str, str]) -> float:
+    if (share := share_of(resource)) is not None:
+        return part_of_gpu(share, labels)
     base = resource.removesuffix(SHARED)
     # Where all slices of a node are alike, the plugin may call them GPUs: the product's name tells.
     profile = labels.get(PRODUCT_LABEL, "") if base == GPU else base

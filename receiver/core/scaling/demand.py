@@ -18,6 +18,7 @@ from receiver.core.model.pods import (
     too_much,
 )
 from receiver.core.model.policy import POOL_LABEL, Pool, Taint
+from receiver.core.model.shares import GPU, GPU_MEMORY, gpu_memory, is_share, put, share_of, why_no_share
 from receiver.core.model.signals import UNASSIGNED
 from receiver.core.model.text import cut
 
@@ -26,14 +27,15 @@ PASSING_TAINTS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "T
 OFFER_IS_BELIEVED_FOR = timedelta(hours=24)
 MOST_NAMED, LONGEST_NAMED = 5, 63  # values of an affinity, and characters of each (a label value has at most 63)
 CORDON = Taint(key="node.kubernetes.io/unschedulable", value="", effect="NoSchedule")
-IGNORED_NAMESPACES = frozenset({"gpu-operator", "nvidia-gpu-operator"})  # validation pods request a GPU
+# Validation pods request a GPU, and KAI's scaling pods stand for others that are demand themselves.
+IGNORED_NAMESPACES = frozenset({"gpu-operator", "nvidia-gpu-operator", "kai-scale-adjust"})
 
 
 def workloads(pods: Iterable[Pod], bound: Mapping[str, int] | None = None) -> tuple[Workload, ...]:
     """Group the waiting GPU *pods*, higher priority first, then longest waiting: declared gangs together, others alone.
 
     *bound* counts the pods of each gang that already have a node. Of a gang with a minimum only as many pods as it
-    still lacks belong together. DaemonSet pods, terminating pods and the GPU operator's validation pods are no demand.
+    still lacks belong together. DaemonSet pods, terminating pods and pods of `IGNORED_NAMESPACES` are no demand.
     """
     gangs: dict[str, list[Pod]] = {}
     alone: list[Workload] = []
@@ -76,7 +78,10 @@ def missing_pods(workload: Workload) -> int:
 
 def refusal(pod: Pod, pool: Pool, state: PoolState) -> str | None:
     """Return why no node is bought in *pool* for *pod*, by its configuration, its size and what its nodes offered."""
-    return misfit(pod, pool) or too_much(pod.compute, state.compute) or disproof(pod, pool, state.offer)
+    reason = misfit(pod, pool) or too_much(pod.compute, state.compute)
+    if reason is None and any(map(is_share, pod.requests)):
+        reason = why_no_share(pod.requests, new_node(pool, state))
+    return reason or disproof(pod, pool, state.offer)
 
 
 def misfit(pod: Pod, pool: Pool) -> str | None:
@@ -135,7 +140,8 @@ def room_beside_gpus(machine: Mapping[str, int], offer: Offer | None) -> Mapping
 
 
 def new_node(pool: Pool, state: PoolState) -> dict[str, int]:
-    return {**pool.resources, **state.compute}
+    memory = gpu_memory(pool.offered_labels)
+    return {**pool.resources, **({GPU_MEMORY: memory} if memory else {}), **state.compute}
 
 
 def is_believed(offer: Offer, pool: Pool, now: datetime) -> bool:
@@ -177,7 +183,7 @@ def preference(pod: Pod, pool: Pool) -> int:
 
 def _mismatch(pod: Pod, offers: Mapping[str, int], labels: Mapping[str, str], taints: Iterable[Taint]) -> str | None:
     for resource, count in sorted(pod.requests.items()):
-        offered = offers.get(resource, 0)
+        offered = offers.get(GPU if is_share(resource) else resource, 0)
         if count > offered:
             return f"it asks for {count} {resource}, a node offers {offered}"
     for key, value in sorted(pod.node_selector.items()):
@@ -233,11 +239,23 @@ def meets(labels: Mapping[str, str], want: Requirement) -> bool:
 
 def take(free: dict[str, int], asks: Mapping[str, int]) -> bool:
     """Subtract *asks* from *free* if they fit; change nothing otherwise. A compute resource that *free* does not name
-    is unknown, and never too little."""
+    is unknown, and never too little. A share of a GPU is taken from one device."""
     for resource, count in asks.items():  # a plain loop: this runs for every pod and node
         if free.get(resource, 0) < count and (resource in free or resource not in COMPUTE):
-            return False
+            return resource not in free and is_share(resource) and _take_shares(free, asks)
     for resource, count in asks.items():
         if resource in free:
             free[resource] -= count
+    return True
+
+
+def _take_shares(free: dict[str, int], asks: Mapping[str, int]) -> bool:
+    left = dict(free)
+    if not take(left, {resource: count for resource, count in asks.items() if not is_share(resource)}):
+        return False
+    for name, count in asks.items():
+        if is_share(name) and ((share := share_of(name)) is None or not put(left, share, count)):
+            return False
+    free.clear()
+    free.update(left)
     return True

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from receiver.core.model.pods import COMPUTE, Pod, Workload
+from receiver.core.model.shares import is_share
 from receiver.core.scaling.capacity import RULES, Allowance, Bin, Given, Requests, Tally
 from receiver.core.scaling.demand import take
 from receiver.core.scaling.market import gang_kind
@@ -45,6 +46,7 @@ class Guest:
     kinds: tuple[Requests, ...]
     rooms: tuple[Room, ...] = ()
     fixed: bool = False
+    shares: bool = False  # of GPUs: it cannot be moved
 
     @property
     def alone(self) -> bool:
@@ -128,15 +130,15 @@ class _Filling:
         self._trail: list[tuple[Guest, tuple[Room, ...]]] = []
         self._left = MOST_MOVED
         self._tries = MOST_TRIES
-        self._refused = [self._guest(w) for w in unserved]
+        self._refused = [guest for guest in map(self._guest, unserved) if not guest.shares]
         self._seated: list[Guest] = []
         by_bin = {id(room.bin): room for rooms in self._rooms for room in rooms}
         for given in (given for tally in tallies for given in tally.given):
             guest = self._guest(given.workload)
-            if not given.whole and not given.workload.gang:
+            if not given.whole and not given.workload.gang and not guest.shares:
                 self._refused.append(guest)
                 continue
-            guest.fixed = not given.whole
+            guest.fixed = guest.shares or not given.whole
             guest.rooms = tuple(by_bin[id(room)] for room in given.rooms)
             self._enter(guest)
             self._seated.append(guest)
@@ -146,7 +148,8 @@ class _Filling:
     def _guest(self, workload: Workload) -> Guest:
         found = [self._fitting(pod) for pod in workload.pods]
         common = [x for x in found[0] if all(x in other for other in found[1:] if other is not found[0])]
-        return Guest(workload, tuple(self._numbers[id(tally)] for tally in common), gang_kind(workload))
+        shares = any(is_share(resource) for pod in workload.pods for resource in pod.requests)
+        return Guest(workload, tuple(self._numbers[id(x)] for x in common), gang_kind(workload), shares=shares)
 
     def saved(self) -> Seats | None:
         """Serve more, then leave new nodes out; None if neither is possible."""

@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 from receiver.core.model.model import Facts, Source, Stage
 from receiver.core.model.pods import COMPUTE, Pod, Workload, gpus_in, owner_of
 from receiver.core.model.policy import Objective, Policy, Pool
+from receiver.core.model.shares import is_share
 from receiver.core.model.text import lasting
 from receiver.core.scaling.capacity import RULES, Allowance, Bin, Requests, Tally, grows_unasked
 from receiver.core.scaling.demand import preference, refusal, take
@@ -146,6 +147,11 @@ class Market:
             if left <= 0:
                 break
             if left + negative < 0 or not self._waiting[asks]:
+                continue
+            if any(is_share(resource) for resource, _ in asks):
+                pods = range(self._waiting[asks])
+                all(take(free, dict(asks)) for _ in pods)  # stops at the first that does not fit
+                left = gpus_in(free)
                 continue
             known = [(resource, n) for resource, n in asks if n and (resource in free or resource not in COMPUTE)]
             fits = min((free.get(resource, 0) // n for resource, n in known), default=0)

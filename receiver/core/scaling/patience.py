@@ -179,15 +179,15 @@ class Admissions:
         """Put *workload* into free room where that is right; change nothing otherwise."""
         if self._free - workload.gpus < self._kept:
             return False
-        taken: list[tuple[_Room, Pod]] = []
+        taken: list[tuple[_Room, dict[str, int]]] = []
         for pod in workload.pods:
             room = self._choice(pod)
             if room is None:
-                for used, back in taken:
-                    used.free = {r: n + back.asks.get(r, 0) for r, n in used.free.items()}
+                for used, before in reversed(taken):
+                    used.free = before
                 return False
+            taken.append((room, dict(room.free)))
             take(room.free, pod.asks)
-            taken.append((room, pod))
         self._free -= workload.gpus
         return True
 
