@@ -14,6 +14,7 @@ SELF_EXPLAINING = frozenset(
         "ConfigurationFile",
         "CordonedBy",
         "Fallback",
+        "GpuShare",
         "KeepRule",
         "KeepUntil",
         "Preference",

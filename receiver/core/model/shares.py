@@ -28,7 +28,7 @@ _SHARE = re.compile(
 )
 
 
-class Share(NamedTuple):
+class GpuShare(NamedTuple):
     """What a pod wants of one device: *mib* of its memory or a *part* (ratio 0-1) of it, and *cores* in per cent."""
 
     mib: int
@@ -60,7 +60,7 @@ def is_share(resource: str) -> bool:
 
 
 @lru_cache(maxsize=1024)  # names come from pods
-def share_of(resource: str) -> Share | None:
+def share_of(resource: str) -> GpuShare | None:
     """Return the share that *resource* names; None for none, and for one that is not understood."""
     found = _SHARE.fullmatch(resource)
     if found is None:
@@ -68,10 +68,10 @@ def share_of(resource: str) -> Share | None:
     mib, cores = int(found["memory"] or found["mib"] or 0), int(found["cores"] or 0)
     part = Fraction(found["fraction"] or 0) + Fraction(int(found["percent"] or 0), 100)
     valid = (mib > 0 or 0 < part <= 1) and cores <= ALL_CORES
-    return Share(mib, part, cores, kai=resource.startswith(KAI)) if valid else None
+    return GpuShare(mib, part, cores, kai=resource.startswith(KAI)) if valid else None
 
 
-def part_of_gpu(share: Share, labels: Mapping[str, str]) -> float:
+def part_of_gpu(share: GpuShare, labels: Mapping[str, str]) -> float:
     """Return how much (0-1) of a GPU on a node with *labels* is *share*; all of it where that is not known."""
     memory = gpu_memory(labels)
     part = Fraction(share.mib, memory) if share.mib and memory else share.part or Fraction(1)
@@ -100,7 +100,7 @@ def why_no_share(requests: Iterable[str], node: Mapping[str, int]) -> str | None
     return None
 
 
-def put(free: dict[str, int], share: Share, count: int) -> bool:
+def put(free: dict[str, int], share: GpuShare, count: int) -> bool:
     """Put *share* on each of *count* devices of *free*: on the fullest that have room, then on whole GPUs. False, where
     they are too few, changes nothing."""
     new, wanted = _measured(free, share)
@@ -130,7 +130,7 @@ def put_bound(free: dict[str, int], bound: Iterable[tuple[Mapping[str, int], tup
     """Take the devices that pods share out of *free*: of each pod its requests and the devices that it was given, as
     far as they are known. What is not understood holds a whole GPU."""
     known: dict[str, _Rest] = {}
-    loose: list[Share | None] = []
+    loose: list[GpuShare | None] = []
     for requests, devices in bound:
         shares = [share_of(name) for name, count in requests.items() if is_share(name) for _ in range(count)]
         for device, share in zip(devices, shares, strict=False):
@@ -145,7 +145,7 @@ def put_bound(free: dict[str, int], bound: Iterable[tuple[Mapping[str, int], tup
             free[GPU] -= 1
 
 
-def _measured(node: Mapping[str, int], share: Share) -> tuple[_Rest, _Rest | None]:
+def _measured(node: Mapping[str, int], share: GpuShare) -> tuple[_Rest, _Rest | None]:
     """Return a GPU of *node* that nothing uses, of which KAI uses full hundreds of MiB only, and what *share* wants of
     it: None for an amount of memory where the GPU's is not known."""
     memory = node.get(GPU_MEMORY, 0) or UNMEASURED

@@ -70,7 +70,7 @@ class PoolChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RecordedRun:
     """A pod that held *gpus* GPUs of one node."""
 
     begin: datetime
@@ -104,7 +104,7 @@ def pool_changes(
     found: list[PoolChange] = []
     for group in _groups(nodes.values(), policy):
         ids = {pool.id for pool in group}
-        runs: list[Run] = []
+        runs: list[RecordedRun] = []
         whole = 0.0  # GPU-hours
         for named, by_node in held.items():
             on = [(nodes[i], seconds) for i, seconds in by_node.items() if nodes[i].pool in ids and seconds > 0]
@@ -133,7 +133,7 @@ def _groups(lives: Iterable[NodeLife], policy: Policy) -> Iterable[Sequence[Pool
 
 def _runs_of(
     life: WorkloadLife, on: Sequence[tuple[NodeLife, float]], start: datetime, until: datetime
-) -> Iterator[Run]:
+) -> Iterator[RecordedRun]:
     """The pods of *life* by the GPU-seconds that they held *on* each node.
 
     The ledger does not know single pods. If the workload held all its GPUs from its binding to its end, the mean of a
@@ -151,10 +151,10 @@ def _runs_of(
     )
     for (node, seconds), begin, mean in zip(on, begins, means, strict=True):
         gpus = round(mean) if steady else min(life.gpus, round(node.gpus) or life.gpus)
-        yield Run(begin, begin + timedelta(seconds=seconds / gpus), gpus)
+        yield RecordedRun(begin, begin + timedelta(seconds=seconds / gpus), gpus)
 
 
-def _worth_it(group: Sequence[Pool], runs: Sequence[Run], billing: Billing) -> Iterator[PoolChange]:
+def _worth_it(group: Sequence[Pool], runs: Sequence[RecordedRun], billing: Billing) -> Iterator[PoolChange]:
     pools: dict[int, Pool] = {}  # by GPUs of a node, the cheapest of each
     for pool in sorted(group, key=lambda pool: (pool.price_usd_per_hour or Decimal(0), pool.name)):
         pools.setdefault(pool.gpus_per_node, pool)
@@ -208,7 +208,7 @@ class Paid:
     usd: Decimal
 
 
-def paid(runs: Iterable[Run], prices: Mapping[int, Decimal], billing: Billing) -> Paid:
+def paid(runs: Iterable[RecordedRun], prices: Mapping[int, Decimal], billing: Billing) -> Paid:
     """Return what *runs* cost if each begins as recorded where it adds least to the bill: on a node with room, or on a
     new one of the smallest size that fits. Raises ValueError for a run that no node fits.
 
@@ -231,7 +231,7 @@ class _Schedule:
         # node no longer is stays in them until it comes first.
         self._room: defaultdict[tuple[int, int], list[tuple[timedelta, int, _Node]]] = defaultdict(list)
 
-    def place(self, run: Run) -> None:
+    def place(self, run: RecordedRun) -> None:
         """Place *run*, which begins no earlier than those before it."""
         while self._ending and self._ending[0][0] <= run.begin:
             _, _, node, freed = heapq.heappop(self._ending)
@@ -267,7 +267,7 @@ class _Schedule:
                 if heap:
                     yield heap[0][2]
 
-    def _added(self, node: _Node, run: Run) -> Decimal:
+    def _added(self, node: _Node, run: RecordedRun) -> Decimal:
         """USD that *run* adds to the bill of *node*."""
         if run.end <= node.paid_until:
             return Decimal(0)

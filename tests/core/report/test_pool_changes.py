@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from receiver.core.model.memory import NodeLife
 from receiver.core.model.policy import Billing, Policy, Pool, Taint
 from receiver.core.model.usage import Usage, WorkloadLife
-from receiver.core.report.pool_changes import PoolChange, PoolWay, Run, paid, pool_changes
+from receiver.core.report.pool_changes import PoolChange, PoolWay, RecordedRun, paid, pool_changes
 from tests.core.report.builders import A100_X8, MONTH, START, a_life, a_policy, a_usage, a_workload, at
 
 PRICES = {1: Decimal("1.80"), 2: Decimal("3.60"), 8: Decimal("14.40")}
@@ -59,8 +59,8 @@ def small(on: int = 8) -> list[Job]:
     return [(1, begins, 1, on) for begins in range(0, WEEKS, 2)]
 
 
-def run(gpus: int, begins: float, lasts: float) -> Run:
-    return Run(at(begins), at(begins + lasts), gpus)
+def run(gpus: int, begins: float, lasts: float) -> RecordedRun:
+    return RecordedRun(at(begins), at(begins + lasts), gpus)
 
 
 # --- what is proposed
@@ -189,7 +189,9 @@ runs = st.lists(
 
 
 @given(runs, st.sampled_from([(8,), (1, 8), (1, 2, 8)]), st.sampled_from([1, 60, 3600]))
-def test_paid_hours_are_never_below_the_hours_used(found: list[Run], sizes: tuple[int, ...], seconds: int) -> None:
+def test_paid_hours_are_never_below_the_hours_used(
+    found: list[RecordedRun], sizes: tuple[int, ...], seconds: int
+) -> None:
     bill = paid(found, {gpus: PRICES[gpus] for gpus in sizes}, Billing(granularity=timedelta(seconds=seconds)))
     assert bill.gpu_hours >= sum(each.gpu_hours for each in found) - 1e-6
     assert abs(float(bill.usd) - bill.gpu_hours * 1.80) < 0.01

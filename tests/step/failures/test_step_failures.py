@@ -36,6 +36,7 @@ SHARED = (
     "core/scaling/market.py:LabelIndex.__init__",
     "core/scaling/market.py:Matching.__init__",
     "core/scaling/market.py:Matching._apart",
+    "core/scaling/market.py:_is_wide_beside",  # compares a pool with every other one
     "core/scaling/packing.py:movable",
     "core/model/pods.py:kept",
     "core/model/model.py:Facts.",
