@@ -241,6 +241,7 @@ class Play:
         self._stack.post("simulator", "/_custom", admitted)
 
 
+NEEDS_A_DAY = frozenset({"Forecast", "Budgets by forecast"})  # of costs: there is no forecast before
 QUEUED: tuple[tuple[str, int], ...] = (("research", 4), ("research", 2), ("language", 8), ("research", 1))
 
 
@@ -268,10 +269,13 @@ def main() -> int:
         raise
     finally:
         stack.stop()
+    failed = False
     for uid, titles in empty.items():
-        sys.stdout.write(f"{told.out / uid}.html\n" + "".join(f"  no data: {title}\n" for title in titles))
+        missing = [title for title in titles if title not in NEEDS_A_DAY]
+        failed = failed or bool(missing)
+        sys.stdout.write(f"{told.out / uid}.html\n" + "".join(f"  no data: {title}\n" for title in missing))
     shutil.rmtree(folder, ignore_errors=True)
-    return 1 if any(empty.values()) else 0
+    return int(failed)
 
 
 if __name__ == "__main__":
