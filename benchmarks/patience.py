@@ -1,7 +1,7 @@
 """What it is worth that half of the jobs may wait for four hours, on traces.
 
 ``python -m benchmarks.patience DIR [SIZES ...]`` plays every ``*.csv`` of a folder (docs/replay-traces.md has the form)
-on pools of so many GPUs a node (``8`` and ``1,2,4,8`` unless SIZES says otherwise), once with nobody patient and once
+on pools of so many GPUs a node (``8`` and ``1,2,4,8`` unless SIZES says otherwise), once with only urgent jobs and once
 with half of the jobs behind the scheduling gate. Which half is drawn by the trace's name, unless the trace itself has
 ``may_wait_s``. Cost is GPU-hours as started, each as a ratio to Cluster Autoscaler's on one pool of 8-GPU nodes, as the
 geometric mean over traces. The exit status is 1 when a job was lost, a pod lost its node, or something does not add up.
@@ -39,11 +39,11 @@ TOO_LATE = timedelta(minutes=10)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One trace on pools of *sizes*. *nobody* and *half* are ratios of cost, *urgent* is the mean wait of other jobs
-    (s) with nobody patient and with half, *late* how long after their deadlines patient jobs started."""
+    """One trace on pools of *sizes*. *urgent_only* and *half* are cost ratios, *urgent* is the mean wait of other jobs
+    (s) without and with patient jobs, *late* how long after their deadlines patient jobs started."""
 
     trace: str
-    nobody: float
+    urgent_only: float
     half: float
     urgent: tuple[float, float]
     patient: int
@@ -66,20 +66,20 @@ def compare(path: Path, sizes: tuple[int, ...]) -> Row:
     jobs = half_patient(load_jobs(path, SETTING.start), path.stem)
     urgent = [replace(job, gate="", annotations={}) if job.gate else job for job in jobs]
     ours = the_product("product", Policy(pools=pools(sizes), limits=Limits(max_gpus=MOST_GPUS)), SETTING)
-    peer, nobody = contest(urgent, [a_peer(PEER, PEERS[PEER], pools((8,))), ours], SETTING)
+    peer, alone = contest(urgent, [a_peer(PEER, PEERS[PEER], pools((8,))), ours], SETTING)
     (half,) = contest(jobs, [ours], SETTING)
     patient = {job.id for job in jobs if job.gate}
     waits = {job.id: job.wait for job in half.played.finished} if half.played else {}
     asked = {job.id: timedelta(seconds=float(job.annotations[MAY_WAIT].rstrip("s"))) for job in jobs if job.gate}
     late = [waits[job] - asked[job] for job in patient if job in waits and waits[job] > asked[job]]
     base = peer.figures.gpu_hours_started
-    wrong = [*nobody.violations, *half.violations]
-    wrong += [f"{r.figures.kills} kills, {r.figures.jobs_lost} lost" for r in (nobody, half) if _lost(r)]
+    wrong = [*alone.violations, *half.violations]
+    wrong += [f"{r.figures.kills} kills, {r.figures.jobs_lost} lost" for r in (alone, half) if _lost(r)]
     return Row(
         trace=path.stem,
-        nobody=nobody.figures.gpu_hours_started / base,
+        urgent_only=alone.figures.gpu_hours_started / base,
         half=half.figures.gpu_hours_started / base,
-        urgent=(_mean_wait(nobody, patient, of=False), _mean_wait(half, patient, of=False)),
+        urgent=(_mean_wait(alone, patient, of=False), _mean_wait(half, patient, of=False)),
         patient=len(patient),
         late=tuple(sorted(late)),
         waited=_mean_wait(half, patient, of=True),
@@ -108,7 +108,7 @@ def main(arguments: Sequence[str]) -> int:
         for row in rows:
             worst = max(row.late, default=ZERO).total_seconds()
             print(
-                f"{row.trace:16} cost {row.nobody:.3f} -> {row.half:.3f}  urgent wait {row.urgent[0]:6.1f} -> "
+                f"{row.trace:16} cost {row.urgent_only:.3f} -> {row.half:.3f}  urgent wait {row.urgent[0]:6.1f} -> "
                 f"{row.urgent[1]:6.1f} s  patient {row.patient}, mean wait {row.waited:6.0f} s, late {len(row.late)}, "
                 f"at most {worst:.0f} s",
                 *row.wrong,
@@ -118,7 +118,7 @@ def main(arguments: Sequence[str]) -> int:
         patient, late = sum(row.patient for row in rows), [late for row in rows for late in row.late]
         waits = [(row.urgent[1] + A_SECOND) / (row.urgent[0] + A_SECOND) for row in rows]
         print(
-            f"nodes of {said} GPUs: cost {geometric_mean([r.nobody for r in rows]):.3f} with nobody patient, "
+            f"nodes of {said} GPUs: cost {geometric_mean([r.urgent_only for r in rows]):.3f} with only urgent jobs, "
             f"{geometric_mean([r.half for r in rows]):.3f} with half; urgent wait x{geometric_mean(waits):.3f}; "
             f"deadlines met {1 - len(late) / max(1, patient):.2%}, missed by more than 10 min: "
             f"{sum(each > TOO_LATE for each in late)}",

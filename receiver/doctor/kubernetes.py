@@ -43,6 +43,8 @@ UNTOLD = (
     "authorizers answer, and run the doctor again"
 )
 UNWATCHED = "without it they are listed at every step, and a waiting pod does not start one at once"
+GATED = "some pod has the scheduling gate gpu-autoscaler.io/may-wait"
+KEEPS_ROOM = "CapacityBuffers keep room free"
 GANGS = "gangs of {} count as complete with the pods that exist"
 Found = TypeVar("Found")
 
@@ -130,8 +132,6 @@ def needed(
     holding, held = "budget.hold keeps new work out", "budget.hold names ClusterQueues"
     ends, owners = "some workload is annotated gpu-autoscaler.io/idle-shutdown", "deployments replicasets statefulsets"
     buffers = configuration.kubernetes.capacity_buffers and CAPACITY_BUFFERS.group in groups
-    keeps = "CapacityBuffers keep room free"
-    gates = "some pod has the scheduling gate gpu-autoscaler.io/may-wait"
     scales = "deployments/scale replicasets/scale statefulsets/scale"
     # whether it is needed, verbs, API group, resources, purpose, and whether it is weaker or acts
     rows = (
@@ -152,18 +152,18 @@ def needed(
         (podgroups, "list", "scheduling.k8s.io", "priorityclasses", "the priority of Volcano's groups", "weaker"),
         (DRA_GROUP in groups, "list", DRA_GROUP, "resourceslices", WITHOUT_SLICES, "weaker"),
         (DRA_GROUP in groups, "list", DRA_GROUP, "deviceclasses", WITHOUT_CLASSES, "weaker"),
-        (buffers, "list", CAPACITY_BUFFERS.group, CAPACITY_BUFFERS.plural, keeps, "weaker"),
-        (buffers, "list", "", "podtemplates replicationcontrollers resourcequotas", keeps, "weaker"),
-        (buffers, "list", "apps", owners, keeps, "weaker"),
-        (buffers, "list", "batch", "jobs", keeps, "weaker"),
-        (buffers, "patch", CAPACITY_BUFFERS.group, "capacitybuffers/status", keeps, "acts"),
+        (buffers, "list", CAPACITY_BUFFERS.group, CAPACITY_BUFFERS.plural, KEEPS_ROOM, "weaker"),
+        (buffers, "list", "", "podtemplates replicationcontrollers resourcequotas", KEEPS_ROOM, "weaker"),
+        (buffers, "list", "apps", owners, KEEPS_ROOM, "weaker"),
+        (buffers, "list", "batch", "jobs", KEEPS_ROOM, "weaker"),
+        (buffers, "patch", CAPACITY_BUFFERS.group, "capacitybuffers/status", KEEPS_ROOM, "acts"),
         (holds, "list", "", "resourcequotas", holding, ""),
         (holds, "create", "", "resourcequotas", holding, "acts"),
         (holds, f"get/{QUOTA_NAME} delete/{QUOTA_NAME}", "", "resourcequotas", holding, "acts"),
         (queues, "list", "kueue.x-k8s.io", "clusterqueues", held, ""),
         (queues, "patch", "kueue.x-k8s.io", "clusterqueues", held, "acts"),
-        (gated or shuts_down, "get", "", "pods", ends if shuts_down else gates, "acts"),
-        (gated, "patch", "", "pods", gates, "acts"),
+        (gated or shuts_down, "get", "", "pods", ends if shuts_down else GATED, "acts"),
+        (gated, "patch", "", "pods", GATED, "acts"),
         (shuts_down, "get", "apps", owners, ends, "acts"),
         (shuts_down, "patch", "apps", scales, ends, "acts"),
         (shuts_down, "get patch", "batch", "jobs", ends, "acts"),

@@ -107,10 +107,7 @@ def gather(sources: Sources, policy: Policy, now: datetime, parts: Parts, *, cho
     lives = lives_of(said, memory, policy, parts, steady=steady)
     by_instance = {life.instance: life for life in lives}
     joined = [_joined(pool, said, memory, by_instance, policy, parts) for pool in policy.pools]
-    slow: Mapping[str, timedelta] = {}
-    with parts.part("slow_starts"):
-        slow = slow_starts(lives)
-    pools = tuple(replace(state, ready_within=slow.get(state.pool)) for state, _, _ in joined)
+    pools = _with_slow_starts([state for state, _, _ in joined], lives, parts)
     drifts = {state.pool: drifted for state, drifted, _ in joined if drifted is not None}
     states = _judged(said, pools, memory, policy, before)
     sources.goes_on()
@@ -129,7 +126,7 @@ def gather(sources: Sources, policy: Policy, now: datetime, parts: Parts, *, cho
         at=now,
         pools=pools,
         waiting=_waiting(said, states[Source.KUBERNETES]),
-        deferred=tuple(p for p in said.cluster.pods if p.phase is PodPhase.DEFERRED) if said.cluster else (),
+        deferred=tuple(p for p in pods if p.phase is PodPhase.DEFERRED),
         signals=signals_from(kept if said.alarms is None else numbered(said.alarms.alerts, kept), policy),
         sources=states,
         spend=books.spend,
@@ -156,6 +153,14 @@ def gather(sources: Sources, policy: Policy, now: datetime, parts: Parts, *, cho
         strays=strays(pools, said.cluster, ids) if nodes_seen else (),
         pods=pods,
     )
+
+
+def _with_slow_starts(states: Sequence[PoolState], lives: Sequence[NodeLife], parts: Parts) -> tuple[PoolState, ...]:
+    """Return *states* with the time that nine of ten nodes of each pool took to start."""
+    slow: Mapping[str, timedelta] = {}
+    with parts.part("slow_starts"):
+        slow = slow_starts(lives)
+    return tuple(replace(state, ready_within=slow.get(state.pool)) for state in states)
 
 
 def _keep(

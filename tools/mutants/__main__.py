@@ -25,6 +25,7 @@ MODULES = {  # and the tests that must see their mutants
     "receiver.core.scaling.assign": CORE,
     "receiver.core.scaling.decide": CORE,
     "receiver.core.scaling.gangs": CORE,
+    "receiver.core.scaling.patience": CORE,
     "receiver.step.carry_out": STEP,
 }
 COLUMNS = ("functions", "mutants", "by examples", "by laws only", "accepted", "survivors", "seconds")

@@ -148,7 +148,7 @@ def one_gpu_jobs_on_wide_nodes() -> Found:
     return found_of(lives, usage, a_policy(), workloads=workloads)
 
 
-def test_the_report_of_everybody_says_which_pools_to_change_and_that_of_a_team_does_not() -> None:
+def test_the_cluster_report_says_which_pools_to_change_and_a_team_report_does_not() -> None:
     found, policy = one_gpu_jobs_on_wide_nodes(), a_policy()
     assert report(found, policy, MONTH, AFTER).pool_changes[0].saves_usd == 150 * Decimal("14.32") * 7 / 8
     assert report(found, policy, MONTH, AFTER, "vision").pool_changes == ()
