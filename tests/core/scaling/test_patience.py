@@ -145,6 +145,40 @@ def test_no_node_is_ever_bought_below_the_lowest_priority() -> None:
     assert bought(a_pod(priority=-10)) == 1
 
 
+@pytest.mark.parametrize("sizes", [(16,), (1, 16)], ids=["a pod", "a gang of which a pod fits"])
+def test_work_of_a_low_priority_that_no_pool_can_hold_waits_for_no_room(sizes: Sequence[int]) -> None:
+    pods = [a_pod(f"g{n}", gpus, priority=-11, gang="ml/g") for n, gpus in enumerate(sizes)]
+    assignment = assign(facts(a_state(), waiting=pods), a_policy())
+    assert (assignment.patient, len(assignment.misfits)) == ((), 1)
+
+
+def test_an_annotation_buys_no_node_below_the_lowest_priority() -> None:
+    (work,) = assign(facts(a_state(), waiting=[patient(priority=-11, created_at=NOW)]), a_policy()).patient
+    assert (work.starts_by, work.buys_at) == (None, None)
+
+
+def test_the_slowest_pool_that_a_gang_needs_decides_when_nodes_are_bought() -> None:
+    gang = [patient("g0", gang="ml/g", created_at=NOW), patient("g1", 8, gang="ml/g", created_at=NOW)]
+    states = (a_state(ready_in=USUAL), a_state(pool="wide-id", ready_within=12 * MINUTE))
+    only_small = replace(gang[0], node_selector={"gpu": "small"})
+    policy = a_policy(a_pool(labels={"gpu": "small"}), WIDE)
+    (work,) = assign(facts(*states, waiting=[only_small, gang[1]]), policy).patient
+    assert work.buys_at == NOW + FOUR_HOURS - 12 * MINUTE - LEAD_MARGIN
+
+
+def test_of_several_pools_that_fit_the_slowest_decides_when_a_node_is_bought() -> None:
+    states = (a_state(ready_within=USUAL), a_state(pool="wide-id", ready_within=12 * MINUTE))
+    (work,) = assign(facts(*states, waiting=[patient(created_at=NOW)]), a_policy(*SMALL_AND_WIDE)).patient
+    assert work.buys_at == NOW + FOUR_HOURS - 12 * MINUTE - LEAD_MARGIN
+
+
+def test_a_pool_that_may_have_no_nodes_does_not_hasten_a_purchase() -> None:
+    states = (a_state(ready_within=USUAL), a_state(pool="closed-id"))
+    policy = a_policy(a_pool(), a_pool("closed", max_nodes=0))
+    (work,) = assign(facts(*states, waiting=[patient(created_at=NOW)]), policy).patient
+    assert work.buys_at == NOW + FOUR_HOURS - USUAL - LEAD_MARGIN
+
+
 def test_gated_work_stays_gated_while_there_is_no_room() -> None:
     assert admitted(gated()) == []
     assert admitted(gated(), nodes=[a_busy_node()]) == []
@@ -220,6 +254,12 @@ def test_the_scheduler_could_choose_another_node_that_is_not_right() -> None:
     right = a_wide_node("right", taints=SOFT_TAINTS[:1])
     wrong = a_wide_node("wrong", pods=(), idle_since=NOW - MINUTE)
     assert on_wide(right, wrong) == []
+
+
+def test_the_scheduler_prefers_the_node_with_fewer_soft_taints() -> None:
+    right = a_wide_node("right")
+    wrong = a_wide_node("wrong", pods=(), idle_since=NOW - MINUTE, taints=SOFT_TAINTS)
+    assert on_wide(right, wrong) == ["train"]
 
 
 def test_a_gang_is_admitted_whole() -> None:
