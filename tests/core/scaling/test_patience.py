@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from receiver.core.model.model import Node, PoolState
+from receiver.core.model.model import CordonedBy, Node, PoolState
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.policy import Patience, Policy, Pool
 from receiver.core.scaling import patience
@@ -56,13 +56,14 @@ def admitted(
     waiting_gpus: int = 0,
     survival: Survival | None = None,
     going: Sequence[str] = (),
+    buffered_gpus: int = 0,
 ) -> list[str]:
     """The names of the pods whose gate is removed now."""
     policy = policy or a_policy()
     states = states or (a_state(*nodes, ready_in=USUAL),)
     found = facts(*states, deferred=deferred)
     waits = {policy.pools[0].id: waiting_gpus}
-    ready, _ = Admissions(found, policy, waits, going, survival or Survival()).admit()
+    ready, _ = Admissions(found, policy, waits, going, survival or Survival(), buffered_gpus).admit()
     return [p.name for work in ready for p in work.pods]
 
 
@@ -203,6 +204,16 @@ def test_gated_work_of_a_low_priority_is_admitted_to_free_room_alone() -> None:
 
 def test_while_urgent_work_waits_no_room_is_given_away() -> None:
     assert admitted(gated(created_at=LONG_AGO), nodes=[a_node()], waiting_gpus=1) == []
+
+
+def test_a_cordoned_node_is_no_room() -> None:
+    cordoned = a_node(cordoned_by=CordonedBy.SOMEONE)
+    assert admitted(gated(created_at=LONG_AGO), nodes=[cordoned]) == []
+
+
+def test_room_of_buffers_stays_free() -> None:
+    pods = [gated(f"p{n}", created_at=LONG_AGO) for n in range(3)]
+    assert admitted(*pods, nodes=[a_node(f"f{n}") for n in range(3)], buffered_gpus=2) == ["p0"]
 
 
 def test_a_node_that_is_about_to_go_is_no_room() -> None:
