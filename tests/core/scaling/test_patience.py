@@ -196,6 +196,17 @@ def test_gated_work_is_admitted_when_its_time_has_come() -> None:
     assert admissions.admit() == ((), NOW + FOUR_HOURS - SLOWER * USUAL - LEAD_MARGIN)
 
 
+def test_the_next_admission_is_due_when_the_first_node_must_be_bought() -> None:
+    pods = [
+        gated("soon", created_at=NOW - HOUR),
+        gated("late", created_at=NOW),
+        gated("never", priority=-11, created_at=NOW),
+    ]
+    found = facts(a_state(ready_within=USUAL), deferred=pods)
+    admissions = Admissions(found, a_policy(), {}, (), Survival())
+    assert admissions.admit() == ((), NOW - HOUR + FOUR_HOURS - USUAL - LEAD_MARGIN)
+
+
 def test_gated_work_of_a_low_priority_is_admitted_to_free_room_alone() -> None:
     low = gated(priority=-11, created_at=NOW - 900 * HOUR)
     assert admitted(low) == []
