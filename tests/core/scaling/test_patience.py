@@ -284,6 +284,48 @@ def test_the_scheduler_prefers_the_node_with_fewer_soft_taints() -> None:
     assert on_wide(right, wrong) == ["train"]
 
 
+def test_a_node_that_is_not_right_stands_against_one_that_is_as_likely() -> None:
+    assert on_wide(a_wide_node("right"), a_wide_node("wrong", pods=(), idle_since=NOW - MINUTE)) == []
+
+
+def test_a_wide_node_is_right_for_what_fits_no_smaller_one() -> None:
+    states = (a_state(ready_in=USUAL), a_state(a_wide_node(pods=(), idle_since=NOW), pool="wide-id", ready_in=USUAL))
+    large = gated(gpus=8, created_at=LONG_AGO)
+    assert admitted(large, policy=a_policy(*SMALL_AND_WIDE), states=states) == ["train"]
+
+
+def test_a_pool_that_may_have_no_nodes_makes_no_other_too_wide() -> None:
+    states = (a_state(ready_in=USUAL), a_state(a_wide_node(pods=(), idle_since=NOW), pool="wide-id", ready_in=USUAL))
+    policy = a_policy(a_pool(max_nodes=0), WIDE)
+    assert admitted(gated(created_at=LONG_AGO), policy=policy, states=states) == ["train"]
+
+
+def in_two_pools(*pods: Pod, free: Sequence[str] = ("a", "b")) -> list[str]:
+    """Which of *pods* are admitted where two pools have a node each; those that are not *free* are busy."""
+    policy = a_policy(*(a_pool(name, labels={"gpu": name}) for name in ("a", "b")))
+    nodes = {name: a_node(name) if name in free else a_busy_node(name) for name in ("a", "b")}
+    states = [a_state(node, pool=f"{name}-id", ready_in=USUAL) for name, node in nodes.items()]
+    return admitted(*pods, policy=policy, states=states)
+
+
+def selecting(name: str, pool: str, **changes: Any) -> Pod:
+    return gated(name, node_selector={"gpu": pool}, created_at=LONG_AGO, **changes)
+
+
+def test_room_in_a_pool_that_the_pod_does_not_select_does_not_count() -> None:
+    assert in_two_pools(selecting("p", "a"), free=["b"]) == []
+    assert in_two_pools(selecting("p", "a"), free=["a"]) == ["p"]
+
+
+def test_room_that_one_pod_gets_is_not_given_to_another() -> None:
+    assert in_two_pools(selecting("p0", "a"), selecting("p1", "a")) == ["p0"]
+
+
+def test_a_gang_without_room_for_all_leaves_its_room_to_others() -> None:
+    gang = [selecting(f"g{n}", "a", gang="ml/g", priority=1) for n in range(2)]
+    assert in_two_pools(*gang, selecting("single", "a")) == ["single"]
+
+
 def test_a_gang_is_admitted_whole() -> None:
     gang = [gated(f"g{n}", gang="ml/g", created_at=LONG_AGO) for n in range(2)]
     assert admitted(*gang, nodes=[a_node()]) == []
