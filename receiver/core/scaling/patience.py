@@ -234,4 +234,4 @@ def waits_for(work: PatientWork, now: datetime) -> str:
 
 def next_purchase(patient: Sequence[PatientWork]) -> datetime | None:
     """When nodes are bought for the first of *patient*."""
-    return min((p.buys_at for p in patient if p.buys_at is not None and not p.gated), default=None)
+    return min((p.buys_at for p in patient if p.buys_at is not None), default=None)

@@ -18,7 +18,7 @@ from receiver.core.scaling.assign import assign
 from receiver.core.scaling.capacity import Bin
 from receiver.core.scaling.failures import Failures
 from receiver.core.scaling.packing import SOFT_TAINTS, Survival
-from receiver.core.scaling.patience import LEAD_MARGIN, MOST_AT_ONCE, SLOWER, Admissions, lead, may_wait
+from receiver.core.scaling.patience import LEAD_MARGIN, MOST_AT_ONCE, SLOWER, Admissions, lead, may_wait, waits_for
 from tests.core.builders import (
     GPU,
     HOUR,
@@ -178,6 +178,29 @@ def test_a_pool_that_may_have_no_nodes_does_not_hasten_a_purchase() -> None:
     policy = a_policy(a_pool(), a_pool("closed", max_nodes=0))
     (work,) = assign(facts(*states, waiting=[patient(created_at=NOW)]), policy).patient
     assert work.buys_at == NOW + FOUR_HOURS - USUAL - LEAD_MARGIN
+
+
+def test_the_decision_is_looked_at_again_for_the_first_purchase() -> None:
+    pods = [patient("later", created_at=NOW), patient("first", created_at=NOW - HOUR), a_pod("never", priority=-11)]
+    wanted = assign(facts(a_state(ready_within=USUAL), waiting=pods), a_policy()).pools["l40s-id"]
+    assert wanted.buys_at == NOW - HOUR + FOUR_HOURS - USUAL - LEAD_MARGIN
+
+
+@pytest.mark.parametrize(
+    ("hours", "said"),
+    [
+        (4, "and may wait until 16:00 UTC; if none is free by 15:55 UTC, a node is bought for it"),
+        (
+            20,
+            "and may wait until 2026-11-21 08:00 UTC; if none is free by 2026-11-21 07:55 UTC, a node is bought for it",
+        ),
+        (None, "no node is bought for work of its priority"),
+    ],
+)
+def test_work_is_told_until_when_it_may_wait(hours: int | None, said: str) -> None:
+    pod = a_pod(priority=-11) if hours is None else patient(may_wait=hours * HOUR, created_at=NOW)
+    (work,) = assign(facts(a_state(ready_within=USUAL), waiting=[pod]), a_policy()).patient
+    assert waits_for(work, NOW).endswith(said)
 
 
 def test_gated_work_stays_gated_while_there_is_no_room() -> None:
