@@ -30,7 +30,7 @@ AT = 1_795_000_000.0
 
 @pytest.fixture
 def telemetry(httpserver: HTTPServer) -> Iterator[PrometheusTelemetry]:
-    adapter = PrometheusTelemetry(httpserver.url_for(""), timeout=2)
+    adapter = PrometheusTelemetry(httpserver.url_for(""), timeout=60)
     yield adapter
     adapter.close()
 
