@@ -17,7 +17,7 @@ class UnjudgedError(Exception):
     """A selector cannot be judged on a device, which ends the attempt to schedule the pod."""
 
 
-class Asked(NamedTuple):
+class DeviceAsk(NamedTuple):
     """A request, or one of its alternatives: *base* is the request's name, *given* the fields of both forms."""
 
     name: str
@@ -30,7 +30,7 @@ class Asked(NamedTuple):
 
 
 class Taken(NamedTuple):
-    asked: Asked
+    asked: DeviceAsk
     id: DeviceId
     device: JSON
 
@@ -47,12 +47,12 @@ class Taken(NamedTuple):
         }
 
 
-def alternatives(request: JSON) -> list[Asked]:
+def alternatives(request: JSON) -> list[DeviceAsk]:
     """Return what satisfies *request*, the preferred first."""
     name = request["name"]
     if "exactly" in request:
-        return [Asked(name, name, request["exactly"])]
-    return [Asked(f"{name}/{one['name']}", name, one) for one in request.get("firstAvailable") or ()]
+        return [DeviceAsk(name, name, request["exactly"])]
+    return [DeviceAsk(f"{name}/{one['name']}", name, one) for one in request.get("firstAvailable") or ()]
 
 
 def tolerated(taint: Mapping[str, Any], tolerations: Iterable[Mapping[str, Any]]) -> bool:
@@ -106,7 +106,7 @@ class Attempt:
             return self._continue(claim + 1, 0)
         return any(self._satisfy(claim, request, asked) for asked in alternatives(requests[request]))
 
-    def _satisfy(self, claim: int, request: int, asked: Asked) -> bool:
+    def _satisfy(self, claim: int, request: int, asked: DeviceAsk) -> bool:
         mode = asked.given.get("allocationMode") or "ExactCount"
         if asked.given.get("capacity") or mode not in ("ExactCount", "All"):
             return False
@@ -116,7 +116,7 @@ class Attempt:
         return bool(every) and self._fill(claim, request, asked, every, len(every))
 
     def _fill(
-        self, claim: int, request: int, asked: Asked, candidates: Sequence[tuple[DeviceId, JSON]], left: int
+        self, claim: int, request: int, asked: DeviceAsk, candidates: Sequence[tuple[DeviceId, JSON]], left: int
     ) -> bool:
         """Take *left* of *candidates*, then go on with the next request."""
         if not left:
@@ -128,7 +128,7 @@ class Attempt:
                 self._give_back(claim)
         return False
 
-    def _take(self, claim: int, asked: Asked, name: DeviceId, device: JSON) -> bool:
+    def _take(self, claim: int, asked: DeviceAsk, name: DeviceId, device: JSON) -> bool:
         mine = self._taken[claim]
         if name in ({taken.id for taken in mine} if asked.admin else self._busy) or not self._selected(
             asked, name, device
@@ -157,7 +157,7 @@ class Attempt:
         for counter, value in _costs(name, device):
             self._left[counter] = self._left.get(counter, Decimal(0)) - times * value
 
-    def _selected(self, asked: Asked, name: DeviceId, device: JSON) -> bool:
+    def _selected(self, asked: DeviceAsk, name: DeviceId, device: JSON) -> bool:
         of_class = self._classes[asked.given["deviceClassName"]]["spec"].get("selectors") or ()
         for selector in (*of_class, *(asked.given.get("selectors") or ())):
             expression = selector["cel"]["expression"]
