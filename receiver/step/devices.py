@@ -163,8 +163,12 @@ def _demand(pods: Sequence[Pod], of_gpus: set[Question]) -> Iterator[Pod]:
             yield replace(pod, not_bought=problem)
             continue
         shared = [claim.key for claim in pod.claimed if claim.shared and pod.phase is PodPhase.WAITING]
-        first = next((group_of[key] for key in shared if key in group_of), pod.key)
-        group_of |= {key: group_of.get(key, first) for key in shared}
+        joined = dict.fromkeys(group_of[key] for key in shared if key in group_of)
+        first = next(iter(joined), pod.key)
+        for other in [key for key in joined if key != first]:  # this pod joins two groups
+            groups[first] += groups.pop(other)
+            group_of = {key: first if group == other else group for key, group in group_of.items()}
+        group_of |= dict.fromkeys(shared, first)
         groups.setdefault(first, []).append(pod)
     for group in groups.values():
         claims = {

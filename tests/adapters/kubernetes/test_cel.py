@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from itertools import pairwise
 
 import pytest
 
@@ -92,7 +93,7 @@ def test_an_expression_that_would_cost_too_much_is_not_judged(expression: str) -
 
 def test_versions_are_ordered_as_semantic_versions() -> None:
     said = ["1.0.0-alpha", "1.0.0-alpha.1", "1.0.0-alpha.beta", "1.0.0-beta.2", "1.0.0-beta.11", "1.0.0-rc.1", "1.0.0"]
-    for before, after in zip(said, said[1:], strict=False):
+    for before, after in pairwise(said):
         assert compare(version(before), version(after)) == -1
     assert compare(version("10.0.0"), version("9.0.0")) == 1
     assert compare(quantity("1Gi"), quantity("1073741824")) == 0

@@ -247,10 +247,8 @@ def placements(requests: Sequence[Sequence[DeviceRequest]], devices: Sequence[De
         return
     for way in requests[0]:
         matching = [d for d in devices if meets(way.selectors[0], d)]
-        if not way.count:
-            choices = [tuple(matching)] if matching else []
-        else:
-            choices = list(combinations(matching, way.count))
+        every = [tuple(matching)] if matching else []
+        choices = list(combinations(matching, way.count)) if way.count else every
         for choice in choices:
             rest = [d for d in devices if d not in choice]
             if not way.count and len(choice) != len([d for d in ALL if meets(way.selectors[0], d)]):
