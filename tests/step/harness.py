@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from receiver.adapters.kubernetes.cel import Selectors
 from receiver.core.model.actions import Change
 from receiver.core.model.configuration import ConfigurationFile
 from receiver.core.model.overrides import Override
@@ -18,6 +19,7 @@ from receiver.core.promises.calibration import OpenPromises
 from receiver.ports import Cloud, Cluster, Delivery, Store, TryLater, WriterLostError
 from receiver.replay.world.objects import Behaviour, Job, Timings, WorldConfig, WorldPool
 from receiver.step.carry_out import Hands
+from receiver.step.devices import DeviceJoin
 from receiver.step.gather import Sources
 from receiver.step.reconcile import Stepped, step
 from simulator.world import World
@@ -119,6 +121,7 @@ class Life:
         self.cloud, self.cluster = FlakyCloud(self.world), FlakyCluster(self.world)
         self.telemetry, self.alarms = FlakyTelemetry(self.world), FlakyAlarms(self.world)
         self.accounts = FlakyAccounts(self.world)
+        self.join = DeviceJoin(Selectors())
 
     @property
     def now(self) -> datetime:
@@ -136,6 +139,7 @@ class Life:
             store=self.store,
             accounts=self.accounts,
             sizes=self.cloud,
+            join=self.join,
             file=lambda: self.file,
         )
 
