@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from receiver.adapters.kubernetes.cluster import KubernetesCluster, connect
-from receiver.adapters.kubernetes.nodes import Dra, DraServed, nodes_of, resources_of
-from receiver.adapters.kubernetes.pods import CLAIMS, DrainFate, SeenPod
+from receiver.adapters.kubernetes.dra import Dra, DraServed
+from receiver.adapters.kubernetes.pods import DrainFate, SeenPod
+from receiver.core.model.devices import CLAIMS
 from receiver.core.model.pods import PodPhase, Toleration
 from receiver.ports import TryLater
 from receiver.replay.world.objects import PodSpec
@@ -46,7 +47,7 @@ def test_a_node_with_slices_is_known_although_its_status_shows_no_gpu(look: Look
     facts = cluster.look()
     [node] = facts.nodes
     assert (node.dra, dict(node.allocatable)) == (True, {})
-    assert facts.dra_resources == frozenset({GPU})
+    assert facts.dra_resources == {GPU: ("device.driver == 'gpu.nvidia.com'",)}
 
 
 def test_without_a_dra_driver_nothing_is_different(look: Look) -> None:
