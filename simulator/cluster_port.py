@@ -15,6 +15,7 @@ from receiver.ports import (
     IDLE_SHUTDOWN_ANNOTATION,
     KEEP_UNTIL_ANNOTATION,
     SAFE_TO_EVICT_ANNOTATION,
+    ClusterFacts,
     ClusterNode,
     Did,
     Receipt,
@@ -23,6 +24,7 @@ from receiver.ports import (
 )
 from receiver.replay.kubernetes import Agreed, WorldCluster, as_pod, owner_of, protects
 from receiver.replay.world.objects import Denied, WorldPod
+from simulator.cluster_claims import ClaimsOfWorld
 from simulator.world import World
 
 T = TypeVar("T")
@@ -37,6 +39,13 @@ class SimulatedCluster(WorldCluster):
     """Kubernetes, answered by a world of the simulator."""
 
     _world: World
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._claims = ClaimsOfWorld(world)
+
+    def look(self) -> ClusterFacts:
+        return self._claims.added_to(super().look())
 
     def _look_at_nodes(self) -> Iterable[ClusterNode]:
         hosts: dict[str, list[str]] = {}

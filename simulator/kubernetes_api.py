@@ -2,9 +2,8 @@
 
 import base64
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
-from types import MappingProxyType
 from typing import Any
 
 from flask import Blueprint, Response, abort, jsonify, request
@@ -13,7 +12,7 @@ from receiver.replay.world.objects import Denied
 from simulator.gate import hung_up
 from simulator.kubernetes_buffers import add_buffers
 from simulator.kubernetes_daemons import daemon_sets, overlaid
-from simulator.kubernetes_dra import DRA, install, resource_slices, slice_of
+from simulator.kubernetes_dra import add_dra
 from simulator.kubernetes_events import CORE_API, NEW_API, core_json, find, in_words_of
 from simulator.kubernetes_holding import add_holding
 from simulator.kubernetes_objects import list_json, node_json, pod_json, stamp, status_json, uid_of
@@ -40,7 +39,6 @@ GROUPS = {
 
 def kubernetes_face(live: Live) -> Blueprint:
     """Return the API as a blueprint."""
-    install(live)
     for installed in live.config.kubernetes.installed:
         live.custom.install(installed)
     face = Blueprint("kubernetes", __name__)
@@ -56,6 +54,7 @@ def kubernetes_face(live: Live) -> Blueprint:
     add_writes(face, live)
     add_owners(face, live)
     add_holding(face, live, answer_list)
+    add_dra(face, live, answer_list)
     return face
 
 
@@ -255,11 +254,8 @@ def _add_custom(face: Blueprint, live: Live) -> None:
         found = live.custom.objects(group, plural)
         if (group, plural) == ("apps", "daemonsets"):
             found = overlaid(daemon_sets(live), found)
-        if (group, plural) == (DRA, "resourceslices"):
-            found = overlaid(resource_slices(live), found)
-        slices = {"Node": partial(slice_of, live)} if (group, plural) == (DRA, "resourceslices") else {}
         api, noted = f"{group}/{version}".lstrip("/"), f"{plural}.{group}"
-        return answer_list(live, name, kind, api, None, lambda _: found, lambda o: o, noted_as=noted, also=slices)
+        return answer_list(live, name, kind, api, None, lambda _: found, lambda o: o, noted_as=noted)
 
     add_buffers(face, live, list_custom)
 
@@ -274,11 +270,10 @@ def answer_list(
     render: Callable[[Any], JSON],
     shown_as: str | None = None,
     noted_as: str | None = None,
-    also: Mapping[str, Callable[[Any], JSON | None]] = MappingProxyType({}),
 ) -> Response:
     """Answer a list or, with ``watch``, a watch of *resource* as the query asks.
 
-    Its changes are in the world's journal as *noted_as*; *also* has other kinds of which objects are made.
+    Its changes are in the world's journal as *noted_as*.
     """
     query = request.args
     watching = query.get("watch") in ("1", "true", "True")
@@ -297,7 +292,8 @@ def answer_list(
     if since is not None and since < oldest and live.expired == "status":
         raise Denied("Expired", 410, f"too old resource version: {since} ({oldest})")
     watch = Watch(
-        renders={noted_as or kind: render, **also},
+        noted_as=noted_as or kind,
+        render=render,
         kind=shown,
         api=api,
         namespace=namespace,

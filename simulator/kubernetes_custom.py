@@ -5,10 +5,11 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from simulator.kubernetes_objects import stamp, uid_of
+from receiver.replay.world.claims import CLASS, KINDS, RULE, SLICE, Claims
+from receiver.replay.world.devices import DRA
+from simulator.kubernetes_objects import JSON, stamp, uid_of
 from simulator.reading import Unreadable
 
-JSON = dict[str, Any]
 Note = Callable[[str, JSON | None, JSON | None], JSON]  # of a resource, an object before and after: it as a new version
 PLURALS: Mapping[tuple[str, str], str] = {
     ("kueue.x-k8s.io", "Workload"): "workloads",
@@ -29,13 +30,12 @@ PLURALS: Mapping[tuple[str, str], str] = {
     ("apps", "DaemonSet"): "daemonsets",
     ("networking.k8s.io", "NetworkPolicy"): "networkpolicies",
     ("scheduling.k8s.io", "PriorityClass"): "priorityclasses",
-    ("resource.k8s.io", "ResourceSlice"): "resourceslices",
-    ("resource.k8s.io", "DeviceClass"): "deviceclasses",
+    **{(DRA, kind): plural for plural, kind in KINDS.items()},
 }
 CLUSTER_WIDE = frozenset(
     {
         *("queues", "clusterqueues", "resourceflavors", "namespaces", "priorityclasses"),
-        *("resourceslices", "deviceclasses"),
+        *(SLICE, CLASS, RULE),
     }
 )
 # Served by every cluster, in this version, and never uninstalled.
@@ -43,11 +43,15 @@ BUILT_IN: Mapping[str, str] = dict.fromkeys(("", "apps", "batch", "networking.k8
 
 
 class CustomResources:
-    """The groups that are installed, each in one version, and their objects. Hold the world's lock."""
+    """The groups that are installed, each in one version, and their objects. Those of *claims* act on the world. Hold
+    the world's lock."""
 
-    def __init__(self, note: Note) -> None:
+    def __init__(self, note: Note, claims: Claims) -> None:
         self._versions: dict[str, str] = {}
-        self._objects: dict[tuple[str, str], dict[tuple[str, str], JSON]] = {}
+        self._claims = claims
+        self._objects: dict[tuple[str, str], dict[tuple[str, str], JSON]] = {
+            (DRA, plural): found for plural, found in claims.objects.items()
+        }
         self._note = note
 
     def install(self, api: str) -> None:
@@ -73,12 +77,14 @@ class CustomResources:
             found = self._objects.setdefault((group, plural), {})
             after = {**manifest, "metadata": {**metadata, **manifest["metadata"]}}
             found[namespace, name] = self._note(f"{plural}.{group}", found.get((namespace, name)), after)
+            self._changed(group)
 
     def replace(self, group: str, plural: str, after: JSON) -> JSON:
         """Bring in what a patch left of an object, as a new version of it."""
         found = self._objects[group, plural]
         key = (after["metadata"].get("namespace", ""), after["metadata"]["name"])
         found[key] = self._note(f"{plural}.{group}", found.get(key), after)
+        self._changed(group)
         return found[key]
 
     def remove(self, group: str, plural: str, namespace: str, name: str) -> None:
@@ -86,6 +92,11 @@ class CustomResources:
         before = self._objects.get((group, plural), {}).pop((namespace, name), None)
         if before is not None:
             self._note(f"{plural}.{group}", before, None)
+            self._changed(group)
+
+    def _changed(self, group: str) -> None:
+        if group == DRA:
+            self._claims.changed()
 
     @property
     def installed(self) -> Mapping[str, str]:
@@ -98,7 +109,8 @@ class CustomResources:
         for (group, plural), found in self._objects.items():
             for before in found.values():
                 self._note(f"{plural}.{group}", before, None)
-        self._objects.clear()
+            found.clear()
+        self._changed(DRA)
 
     def kind(self, group: str, version: str, plural: str) -> str | None:
         """Return the kind of which this is a list, or None when it is not served."""

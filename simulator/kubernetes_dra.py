@@ -1,64 +1,136 @@
-"""The ResourceSlices and DeviceClasses of a DRA driver that serves the GPUs of a pool."""
+"""The API of Dynamic Resource Allocation over the world's devices and claims, in the version that is configured."""
 
-from datetime import datetime
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
-from receiver.replay.world.objects import WorldNode
-from simulator.kubernetes_objects import stamp, uid_of
+from flask import Blueprint, Response, abort
+
+from receiver.replay.world.allocator import alternatives
+from receiver.replay.world.claims import CLAIM, CLASS, KINDS, SLICE, TEMPLATE
+from receiver.replay.world.devices import DRA
+from receiver.replay.world.objects import Denied
+from simulator.kubernetes_custom import CLUSTER_WIDE
+from simulator.kubernetes_objects import JSON, status_json
+from simulator.kubernetes_rights import need
+from simulator.kubernetes_writes import body_of
 from simulator.live import Live
 
-JSON = dict[str, Any]
-DRA = "resource.k8s.io"
-DRIVER = "gpu.nvidia.com"
+BASE = f"/apis/{DRA}/<version>"
+NAMESPACED = f"{BASE}/namespaces/<namespace>/<plural>"
+ADMIN_LABEL = "resource.kubernetes.io/admin-access"
 
 
-def install(live: Live) -> None:
-    """Serve the group, with a DeviceClass for each resource of a pool whose GPUs a DRA driver serves."""
-    version = f"{DRA}/{live.config.kubernetes.dra}"
-    for resource in sorted({r for pool in live.config.pools if pool.dra for r in pool.resources}):
-        name = DRIVER if resource == "nvidia.com/gpu" else resource.replace("/", "-")
-        spec = {
-            "selectors": [{"cel": {"expression": f"device.driver == '{DRIVER}'"}}],
-            "extendedResourceName": resource,
-        }
-        live.custom.put(
-            [{"apiVersion": version, "kind": "DeviceClass", "metadata": {"name": name}, "spec": spec}], live.started_at
-        )
+def add_dra(face: Blueprint, live: Live, answer_list: Callable[..., Response]) -> None:
+    """Add the routes to *face*; *answer_list* answers lists and watches as for every other kind. Where a driver serves
+    devices of a pool, the API is there from the start."""
+    objects = live.world.claims.objects
+    if objects[CLASS]:
+        live.custom.install(f"{DRA}/{live.config.kubernetes.dra}")
+
+    def served(version: str, plural: str, namespace: str) -> str:
+        kind = live.custom.kind(DRA, version, plural)
+        if kind is None or (plural in CLUSTER_WIDE) != (not namespace):
+            abort(404)
+        return kind
+
+    def found(plural: str, namespace: str, name: str) -> JSON:
+        if (namespace, name) not in objects[plural]:
+            raise Denied("NotFound", 404, f'{plural}.{DRA} "{name}" not found')
+        return objects[plural][namespace, name]
+
+    @face.get(f"{BASE}/<plural>")
+    @face.get(NAMESPACED)
+    def list_devices(version: str, plural: str, namespace: str | None = None) -> Response:
+        kind = live.custom.kind(DRA, version, plural) or abort(404)
+        render = partial(in_words_of, version, plural)
+        name, api = f"{plural}.{DRA}", f"{DRA}/{version}"
+        every = objects[plural].values
+        return answer_list(live, name, kind, api, namespace, lambda _: [render(o) for o in every()], render, None, name)
+
+    @face.get(f"{BASE}/<plural>/<name>")
+    @face.get(f"{NAMESPACED}/<name>")
+    def get_device(version: str, plural: str, name: str, namespace: str = "") -> JSON:
+        served(version, plural, namespace)
+        need(live, "get", f"{plural}.{DRA}")
+        with live.moved():
+            return in_words_of(version, plural, found(plural, namespace, name))
+
+    @face.post(f"{BASE}/<plural>")
+    @face.post(NAMESPACED)
+    def create_device(version: str, plural: str, namespace: str = "") -> tuple[JSON, int]:
+        served(version, plural, namespace)
+        need(live, "create", f"{plural}.{DRA}")
+        with live.moved() as world:
+            made = _created(live, plural, namespace, body_of(), flat=version == "v1beta1")
+            after = world.claims.put(plural, made)
+            world.claims.changed()
+            return in_words_of(version, plural, after), 201
+
+    @face.delete(f"{BASE}/<plural>/<name>")
+    @face.delete(f"{NAMESPACED}/<name>")
+    def delete_device(version: str, plural: str, name: str, namespace: str = "") -> JSON:
+        served(version, plural, namespace)
+        need(live, "delete", f"{plural}.{DRA}")
+        with live.moved() as world:
+            found(plural, namespace, name)
+            if plural == CLAIM:
+                world.claims.delete_claim((namespace, name))
+            else:
+                world.claims.remove(plural, (namespace, name))
+        return status_json(200, "", "", name=name, kind=plural)
 
 
-def resource_slices(live: Live) -> list[JSON]:
-    """Return one slice for each node whose driver has come up; hold the world's lock."""
-    with live.moved() as world:
-        return [found for node in world.nodes.values() if (found := slice_of(live, node)) is not None]
+def _created(live: Live, plural: str, namespace: str, body: Mapping[str, Any], *, flat: bool) -> JSON:
+    """Return the object in *body* as the world keeps it, in v1. Raises Denied: 409 for a name in use, 422 for a claim
+    with admin access outside a namespace for it."""
+    metadata = {**(body.get("metadata") or {}), **({"namespace": namespace} if namespace else {})}
+    name = metadata.get("name")
+    if not name or not isinstance(body.get("spec"), Mapping):
+        raise Denied("Invalid", 422, f"{KINDS[plural]} is invalid: metadata.name and spec: Required value")
+    if (namespace, name) in live.world.claims.objects[plural]:
+        raise Denied("AlreadyExists", 409, f'{plural}.{DRA} "{name}" already exists')
+    made = {"metadata": metadata, "spec": dict(body["spec"])}
+    if flat:
+        made = _with_requests(plural, made, _nested)
+    if plural in (CLAIM, TEMPLATE):
+        spec = made["spec"] if plural == CLAIM else made["spec"]["spec"]
+        asked = [one for request in spec["devices"]["requests"] for one in alternatives(request)]
+        spaces = live.custom.objects("", "namespaces")
+        marked = [(s["metadata"]["name"], (s["metadata"].get("labels") or {}).get(ADMIN_LABEL)) for s in spaces]
+        if any(one.admin for one in asked) and (namespace, "true") not in marked:
+            raise Denied(
+                "Invalid", 422, f"{KINDS[plural]} is invalid: adminAccess needs a namespace with {ADMIN_LABEL}"
+            )
+    return made
 
 
-def slice_of(live: Live, node: WorldNode) -> JSON | None:
-    """Return the slice of *node*, None before its driver has come up."""
-    return _slice(node, live.started_at) if node.dra and any(node.gpus.values()) else None
+def in_words_of(version: str, plural: str, one: JSON) -> JSON:
+    """Return *one* as *version* of the API shows it: v1beta1 has other requests and devices."""
+    one = {**one, "apiVersion": f"{DRA}/{version}", "kind": KINDS[plural]}
+    if version != "v1beta1":
+        return one
+    if plural == SLICE and "devices" in one["spec"]:
+        devices = [
+            {"name": d["name"], "basic": {k: v for k, v in d.items() if k != "name"}} for d in one["spec"]["devices"]
+        ]
+        return {**one, "spec": {**one["spec"], "devices": devices}}
+    return _with_requests(
+        plural, one, lambda r: {**{k: v for k, v in r.items() if k != "exactly"}, **r.get("exactly", {})}
+    )
 
 
-def _slice(node: WorldNode, since: datetime) -> JSON:
-    devices = [
-        {
-            "name": f"gpu-{n}",
-            "attributes": {"type": {"string": "gpu"}, "uuid": {"string": f"GPU-{uid_of(node.uid, str(n))}"}},
-        }
-        for n in range(sum(node.gpus.values()))
-    ]
-    return {
-        "metadata": {
-            "name": f"{node.name}-{DRIVER}",
-            "uid": uid_of("ResourceSlice", node.uid),
-            "resourceVersion": str(node.version),
-            "creationTimestamp": stamp(max(since, node.created_at)),
-            "ownerReferences": [
-                {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid, "controller": True}
-            ],
-        },
-        "spec": {
-            "driver": DRIVER,
-            "nodeName": node.name,
-            "pool": {"name": node.name, "generation": 1, "resourceSliceCount": 1},
-            "devices": devices,
-        },
-    }
+def _nested(request: JSON) -> JSON:
+    if "firstAvailable" in request:
+        return request
+    return {"name": request["name"], "exactly": {k: v for k, v in request.items() if k != "name"}}
+
+
+def _with_requests(plural: str, one: JSON, change: Callable[[JSON], JSON]) -> JSON:
+    if plural == TEMPLATE:
+        return {**one, "spec": _with_requests(CLAIM, one["spec"], change)}
+    if plural != CLAIM:
+        return one
+    devices = one["spec"]["devices"]
+    changed = {**devices, "requests": [change(request) for request in devices["requests"]]}
+    return {**one, "spec": {**one["spec"], "devices": changed}}

@@ -6,9 +6,11 @@ from datetime import datetime
 from typing import Any
 
 from receiver.core.model.pods import COMPUTE, CPU, GIB, MEMORY, Requirement
+from receiver.replay.world.claims import extended_requests
+from receiver.replay.world.devices import JSON, stamp, uid_of
 from receiver.replay.world.objects import CLAIMS, WorldNode, WorldPod
 
-JSON = dict[str, Any]
+__all__ = ["JSON", "stamp", "uid_of"]
 OWNER_VERSIONS: Mapping[str, str] = {
     "Job": "batch/v1",
     "DaemonSet": "apps/v1",
@@ -27,20 +29,9 @@ def shown(node: WorldNode) -> Mapping[str, int]:
     return {r: n for r, n in node.allocatable.items() if r in COMPUTE} if node.dra else node.allocatable
 
 
-def stamp(moment: datetime) -> str:
-    """Return a Time as Kubernetes writes it: whole seconds, Z."""
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 def micro_stamp(moment: datetime) -> str:
     """Return a MicroTime as Kubernetes writes it."""
     return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-def uid_of(*words: str) -> str:
-    """Return a UID that is always the same for the same words."""
-    text = hashlib.sha256("/".join(words).encode()).hexdigest()
-    return f"{text[:8]}-{text[8:12]}-4{text[13:16]}-8{text[17:20]}-{text[20:32]}"
 
 
 def address_of(name: str, network: str) -> str:
@@ -184,7 +175,7 @@ def _owner(pod: WorldPod) -> JSON:
 
 def _pod_spec(pod: WorldPod) -> JSON:
     devices = _quantities({r: n for r, n in pod.requests.items() if r != CLAIMS})
-    claims = [f"gpu-{n}" for n in range(pod.requests.get(CLAIMS, 0))]
+    claims = [claim.name for claim in pod.claims] or [f"gpu-{n}" for n in range(pod.requests.get(CLAIMS, 0))]
     compute = _quantities(pod.compute)
     resources: JSON = {
         **({"requests": {**compute, **devices}} if compute or devices else {}),
@@ -209,7 +200,15 @@ def _pod_spec(pod: WorldPod) -> JSON:
         **({"priorityClassName": pod.priority_class} if pod.priority_class else {}),
         **({"tolerations": [_toleration(t) for t in pod.tolerations]} if pod.tolerations else {}),
     }
-    if claims:
+    if pod.claims:
+        spec["resourceClaims"] = [
+            {
+                "name": c.name,
+                **({"resourceClaimName": c.claim} if c.claim else {"resourceClaimTemplateName": c.template}),
+            }
+            for c in pod.claims
+        ]
+    elif claims:
         spec["resourceClaims"] = [{"name": name, "resourceClaimTemplateName": "gpu"} for name in claims]
     if pod.node_selector:
         spec["nodeSelector"] = dict(pod.node_selector)
@@ -256,6 +255,16 @@ def _pod_status(pod: WorldPod) -> JSON:
     status: JSON = {"phase": pod.phase, "qosClass": "Burstable"}
     if conditions := _pod_conditions(pod):
         status["conditions"] = conditions
+    if pod.claim_names:
+        named = sorted(pod.claim_names.items())
+        status["resourceClaimStatuses"] = [{"name": name, "resourceClaimName": claim} for name, claim in named]
+    if pod.special_claim:
+        mapped = [
+            {"containerName": CONTAINER, "resourceName": resource, "requestName": name}
+            for resource, name in extended_requests(pod).items()
+        ]
+        given = {"resourceClaimName": pod.special_claim, "requestMappings": mapped}
+        status["extendedResourceClaimStatus"] = given
     if pod.node is not None:
         status["hostIP"] = address_of(pod.node, "192.168")
         status["containerStatuses"] = [_container_status(pod)]

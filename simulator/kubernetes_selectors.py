@@ -25,6 +25,7 @@ FIELDS: Mapping[str, Mapping[str, Callable[[JSON], str]]] = {
         "metadata.name": lambda o: o["metadata"]["name"],
         "spec.driver": lambda o: o["spec"].get("driver", ""),
         "spec.nodeName": lambda o: o["spec"].get("nodeName", ""),
+        "spec.pool.name": lambda o: (o["spec"].get("pool") or {}).get("name", ""),
     },
     "Event": {
         "metadata.name": lambda o: o["metadata"]["name"],

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,10 +18,11 @@ PATIENCE_SECONDS = 30.0  # changes wake a watch; this bounds a wait without any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
-    """The watch of one client: changes after version *since*. *renders* shows them by their kind in the world's journal
-    (None: there is no such object); *cut_off* ends the connection."""
+    """The watch of one client: changes after version *since* of what the world's journal has as *noted_as*; *cut_off*
+    ends the connection."""
 
-    renders: Mapping[str, Callable[[Any], JSON | None]]
+    noted_as: str
+    render: Callable[[Any], JSON]
     kind: str
     api: str
     namespace: str | None
@@ -67,22 +68,21 @@ def stream(live: Live, watch: Watch, present: list[JSON]) -> Iterator[str]:
 
 def _told(watch: Watch, change: WorldChange) -> str | None:
     """Return the line that *change* means to *watch*: an object that stops being selected is DELETED for it."""
-    render = watch.renders.get(change.kind)
-    if render is None:
+    if change.kind != watch.noted_as:
         return None
-    after = None if change.verb == "DELETED" else _selected(watch, render(change.obj))
-    before = None if change.before is None else _selected(watch, render(change.before))
+    after = None if change.verb == "DELETED" else _selected(watch, watch.render(change.obj))
+    before = None if change.before is None else _selected(watch, watch.render(change.before))
     if after is not None:
         return _line("ADDED" if before is None else "MODIFIED", after)
     if before is None:
         return None
-    left = render(change.obj) or before
+    left = watch.render(change.obj)
     return _line("DELETED", {**left, "metadata": {**left["metadata"], "resourceVersion": str(change.version)}})
 
 
-def _selected(watch: Watch, obj: JSON | None) -> JSON | None:
+def _selected(watch: Watch, obj: JSON) -> JSON | None:
     """Return *obj* if the watch selects it."""
-    there = obj is not None and watch.namespace in (None, obj["metadata"].get("namespace")) and watch.matches(obj)
+    there = watch.namespace in (None, obj["metadata"].get("namespace")) and watch.matches(obj)
     return obj if there else None
 
 

@@ -43,8 +43,8 @@ class Live:
         self.leaks: dict[tuple[str, int], tuple[datetime, float]] = {}  # since when, and MiB an hour, by node and GPU
         self.rules: Sequence[Mapping[str, Sequence[str]]] | None = config.kubernetes.rules
         self.denied: set[str] = set(config.kubernetes.denied)
-        self.custom = CustomResources(self._note)
-        self.quotas = Quotas(self._note)
+        self.custom = CustomResources(self.world.keep, self.world.claims)
+        self.quotas = Quotas(self.world.keep)
         self.budgets: list[tuple[Pdb, int]] = []  # the world's PodDisruptionBudgets, each with its version
         self.expired: Literal["event", "status"] = config.kubernetes.expired
         self.watches: Literal["live", "hang", "close", "error"] = "live"
@@ -77,21 +77,6 @@ class Live:
                 if self.world.version != self._told:
                     self._told = self.world.version
                     self.changed.notify_all()
-
-    def _note(self, kind: str, before: dict[str, Any] | None, after: dict[str, Any] | None) -> dict[str, Any]:
-        """Return what is *after* a change, or was *before* it, as a new version; watches of *kind* see it."""
-        one = before if after is None else after
-        assert one is not None
-        verb = "DELETED" if after is None else "ADDED" if before is None else "MODIFIED"
-
-        def versioned(version: int) -> dict[str, Any]:
-            return {**one, "metadata": {**one["metadata"], "resourceVersion": str(version)}}
-
-        metadata = one["metadata"]
-        found: dict[str, Any] = self.world.note(
-            kind, verb, f"{metadata.get('namespace', '')}/{metadata['name']}", versioned, before
-        )
-        return found
 
     def _note_budgets(self) -> None:
         """Note which of the world's PodDisruptionBudgets came and went: their list is changed directly."""

@@ -9,7 +9,8 @@ from decimal import Decimal
 from typing import Any
 
 from receiver.core.model.pods import CPU, MEMORY, STORAGE, Preference, Requirement, Toleration
-from receiver.replay.world.objects import CLAIMS, Denied, PodSpec
+from receiver.replay.world.devices import PodClaim
+from receiver.replay.world.objects import Denied, PodSpec
 
 DURATION_ANNOTATION = "simulator/duration-seconds"
 UTILIZATION_ANNOTATION = "simulator/gpu-utilization"
@@ -34,12 +35,12 @@ def pod_spec(manifest: Mapping[str, Any], namespace: str | None = None) -> PodSp
         raise _invalid("a pod needs metadata.name (or generateName) and spec.containers")
     annotations = {str(k): str(v) for k, v in _mapping(metadata, "annotations").items()}
     owner: Mapping[str, Any] = next((o for o in metadata.get("ownerReferences") or () if o.get("controller")), {})
-    claims = len(spec.get("resourceClaims") or ())
     duration, memory = annotations.get(DURATION_ANNOTATION), annotations.get(MEMORY_ANNOTATION)
     return PodSpec(
         namespace=namespace or metadata.get("namespace") or "default",
         name=str(name),
-        requests={**effective_requests(spec), **({CLAIMS: claims} if claims else {})},
+        requests=effective_requests(spec),
+        claims=tuple(_claim(c) for c in spec.get("resourceClaims") or ()),
         compute=_effective(spec, _compute),
         duration=timedelta(seconds=_number(duration)) if duration is not None else None,
         labels={str(k): str(v) for k, v in _mapping(metadata, "labels").items()},
@@ -157,6 +158,13 @@ def _toleration(given: Mapping[str, Any]) -> Toleration:
         value=given.get("value") or "",
         effect=given.get("effect") or "",
     )
+
+
+def _claim(given: Mapping[str, Any]) -> PodClaim:
+    claim, template = given.get("resourceClaimName") or "", given.get("resourceClaimTemplateName") or ""
+    if bool(claim) == bool(template):
+        raise _invalid("resourceClaims: exactly one of resourceClaimName and resourceClaimTemplateName is needed")
+    return PodClaim(name=given["name"], claim=claim, template=template)
 
 
 def _generated(prefix: str | None) -> str:

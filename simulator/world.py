@@ -97,6 +97,10 @@ class WorldFaults(Faults):
         """The next *count* nodes of *pool* become Ready without ever offering a GPU."""
         self._coming["gpu_never", pool] = (count, "")
 
+    def slices_incomplete(self, pool: str, count: int = 1) -> None:
+        """The next *count* nodes of *pool* publish every ResourceSlice but the last, until their driver restarts."""
+        self._coming["slices", pool] = (count, "")
+
     def bare_labels(self, pool: str, count: int = 1) -> None:
         """The next *count* nodes of *pool* register without the pool's labels and taints."""
         self._coming["bare", pool] = (count, "")
@@ -147,6 +151,7 @@ class FaultyNodes(Nodes):
         if any(node.gpus.values()):
             self.crashed.add(name)
             self._activity.node_down(name)
+            self.drivers.stop(name)
             self._change(node, allocatable={**node.allocatable, **dict.fromkeys(node.gpus, 0)})
 
     def not_ready(self, name: str) -> None:
@@ -164,8 +169,9 @@ class FaultyNodes(Nodes):
             self._set_ready(self._cluster.node(name), ready=True)
         if name in self.crashed and vm.living:
             node = self._cluster.node(name)
-            self._change(node, allocatable={**node.allocatable, **vm.spec.resources})
+            node = self._change(node, allocatable={**node.allocatable, **vm.spec.resources})
             self._gpus_up(name, vm)
+            self.drivers.start(node, vm.spec.device_sets, partial(self._shown, vm))
         self.silent.discard(name)
         self.crashed.discard(name)
 
@@ -387,6 +393,7 @@ class World(ReplayWorld):
         self.courses = activity.courses
         self.gpu_samples = activity.samples
         self.compact = self._journal.compact
+        self.keep = self._journal.keep  # an object that is served beside the world's own
 
     @property
     def cluster_status(self) -> str:

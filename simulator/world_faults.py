@@ -18,6 +18,8 @@ WorldKind = Literal[
     "gpu_never",
     "odd_status",
     "bare_labels",
+    "slices_incomplete",
+    "taint_device",
     "lose_gpu",
     "not_ready",
     "use_gpu",
@@ -61,6 +63,7 @@ class WorldFault:
     namespace: str = "default"
     pod: str = ""
     value: float | None = None
+    effect: str = ""
 
 
 def _stock(live: Live, fault: WorldFault) -> None:
@@ -93,6 +96,15 @@ def _odd(live: Live, fault: WorldFault) -> None:
 
 def _bare(live: Live, fault: WorldFault) -> None:
     live.world.faults.bare_labels(_pool(live, fault), _often(fault))
+
+
+def _slices(live: Live, fault: WorldFault) -> None:
+    live.world.faults.slices_incomplete(_pool(live, fault), _often(fault))
+
+
+def _taint_device(live: Live, fault: WorldFault) -> None:
+    taint = {"key": fault.field or "gpu.nvidia.com/unhealthy", "effect": fault.effect} if fault.effect else None
+    live.world.taint_device(_named(fault.node, "node"), f"gpu-{fault.gpu}", taint)
 
 
 def _lose_gpu(live: Live, fault: WorldFault) -> None:
@@ -176,6 +188,8 @@ KINDS: Mapping[WorldKind, Callable[[Live, WorldFault], None]] = {
     "gpu_never": _gpu_never,  # pool, times: the next nodes never offer a GPU
     "odd_status": _odd,  # pool, times, status: the next instances go to an undocumented status
     "bare_labels": _bare,  # pool, times: the next nodes come without the pool's labels and taints
+    "slices_incomplete": _slices,  # pool, times: the next nodes publish every ResourceSlice but the last
+    "taint_device": _taint_device,  # node, gpu, field (key), effect (empty: no taint any more): in a new generation
     "lose_gpu": _lose_gpu,  # node: its driver crashes
     "not_ready": _not_ready,  # node: its kubelet stops answering
     "use_gpu": _use_gpu,  # node, engine, memory (ratios): something outside Kubernetes uses its GPUs

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from receiver.config import values
+from receiver.config.devices import MOST_DEVICES, CounterName, DeviceSpec
 from receiver.config.prices import far_from_list, insane
 from receiver.config.values import Section, Wrong, did_you_mean, text
 from receiver.core.model.policy import Unanswered
@@ -322,6 +323,11 @@ class PoolSpec(Section):
     budget_usd: values.Money | None = None
     """its monthly allowance, at most `budget.monthly_usd`"""
     approval: ApprovalSpec | None = None
+    devices: tuple[DeviceSpec, ...] = ()
+    """the devices that DRA drivers show of one node, for [claims](how-it-decides.md#gpus-served-by-dra) while the pool
+    has no node"""
+    device_counters: dict[CounterName, values.Units] = Field(default_factory=dict)
+    """counters that devices of one node share, such as `gpu-0/slices: 7`"""
 
     @property
     def gpus_per_node(self) -> int:
@@ -335,6 +341,12 @@ class PoolSpec(Section):
             problem, remedy = f"must be at most max_nodes ({most})", "lower standby_nodes or raise max_nodes"
             yield Wrong(problem, remedy, ("standby_nodes",))
         yield from self._taints()
+        if sum(device.count for device in self.devices) > MOST_DEVICES:
+            yield Wrong(f"are more than {MOST_DEVICES}", "list the devices of one node", ("devices",))
+        for number, device in enumerate(self.devices):
+            for counter in device.uses.keys() - self.device_counters.keys():
+                problem, remedy = f"{counter} is not among device_counters", "add it there, or correct its name"
+                yield Wrong(problem, remedy, ("devices", number, "uses"))
         if not self.resources:
             yield Wrong("offers no GPU", "write the GPUs of one node, such as {nvidia.com/gpu: 1}", ("resources",))
         elif (price := self.price_usd_per_hour) is not None:

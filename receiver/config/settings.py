@@ -13,6 +13,7 @@ from typing import Any
 import structlog
 
 from receiver.config import model, pools
+from receiver.config.devices import devices_text
 from receiver.config.environment import Environment, read_environment
 from receiver.config.lint import price_of, warnings_of
 from receiver.config.model import Configuration
@@ -59,6 +60,7 @@ READ: Mapping[type, Mapping[str, Callable[[Any], Any]]] = {
         "utilization_low": lambda pool: float(pool.utilization.low),
         "underutilized": lambda pool: float(pool.utilization.underutilized),
         "idle": lambda pool: float(pool.utilization.idle),
+        "devices": lambda pool: devices_text(pool.devices, pool.device_counters),
     },
     policy.Budget: {
         "passing": lambda budget: frozenset(budget.passing_priority_classes),

@@ -246,7 +246,7 @@ def _pool_name(value: Any) -> str:
     return said
 
 
-def _matching(pattern: str, kind: str, remedy: str, empty: bool = False) -> BeforeValidator:
+def matching(pattern: str, kind: str, remedy: str, empty: bool = False) -> BeforeValidator:
     whole = re.compile(pattern)
 
     def check(value: Any) -> str:
@@ -274,7 +274,7 @@ Priority = Annotated[int, Field(ge=-(2**31), le=10**9)]  # a PriorityClass' valu
 Units = Annotated[int, Field(ge=1, lt=10**9)]
 DeliveryBytes = Annotated[int, Field(ge=1, le=LARGEST_DELIVERY)]
 Day = Annotated[date, BeforeValidator(_day)]
-Month = Annotated[str, _matching(r"20\d\d-(0[1-9]|1[0-2])", "a month", "write year and month, such as 2026-11")]
+Month = Annotated[str, matching(r"20\d\d-(0[1-9]|1[0-2])", "a month", "write year and month, such as 2026-11")]
 Zone = Annotated[str, BeforeValidator(_zone)]
 Address = Annotated[str, BeforeValidator(address)]
 PublicAddress = Annotated[str, BeforeValidator(public_address)]
@@ -283,15 +283,15 @@ _NAMES = "write up to 63 letters, digits, dots, dashes or underscores"
 _OBJECTS = "write lower-case letters, digits, dashes and dots, such as ml-batch"
 _GPUS = "use nvidia.com/gpu, nvidia.com/gpu.shared or nvidia.com/mig-... only; cpu and memory are not counted"
 _TAINTS = "write a domain with a slash (readiness.k8s.io/) or a whole key"
-PoolName = Annotated[str, _matching(_LABEL_NAME, "a name", f"{_NAMES}, such as l40s"), BeforeValidator(_pool_name)]
-Identifier = Annotated[str, _matching(r"[\w.:-]+", "one word", "copy it as Civo shows it, without spaces or quotes")]
-ObjectName = Annotated[str, _matching(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", "a Kubernetes name", _OBJECTS)]
+PoolName = Annotated[str, matching(_LABEL_NAME, "a name", f"{_NAMES}, such as l40s"), BeforeValidator(_pool_name)]
+Identifier = Annotated[str, matching(r"[\w.:-]+", "one word", "copy it as Civo shows it, without spaces or quotes")]
+ObjectName = Annotated[str, matching(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", "a Kubernetes name", _OBJECTS)]
 GpuResource = Annotated[
-    str, _matching(r"nvidia\.com/(gpu(\.shared)?|mig-[0-9a-z.+]+(\.shared)?)", "a GPU resource", _GPUS)
+    str, matching(r"nvidia\.com/(gpu(\.shared)?|mig-[0-9a-z.+]+(\.shared)?)", "a GPU resource", _GPUS)
 ]
-LabelKey = Annotated[str, _matching(_LABEL_KEY, "a label key", "write it as Kubernetes does, such as example.com/team")]
-TaintPrefix = Annotated[str, _matching(f"{_LABEL_KEY}/?", "the beginning of a taint key", _TAINTS)]
-LabelValue = Annotated[str, _matching(f"({_LABEL_NAME})?", "a label value", _NAMES, empty=True)]
+LabelKey = Annotated[str, matching(_LABEL_KEY, "a label key", "write it as Kubernetes does, such as example.com/team")]
+TaintPrefix = Annotated[str, matching(f"{_LABEL_KEY}/?", "the beginning of a taint key", _TAINTS)]
+LabelValue = Annotated[str, matching(f"({_LABEL_NAME})?", "a label value", _NAMES, empty=True)]
 TaintEffect = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
 
 Model = TypeVar("Model", bound=BaseModel)

@@ -8,14 +8,15 @@ from typing import TypeVar
 from receiver.adapters.kubernetes.api import NOT_FOUND
 from receiver.adapters.kubernetes.buffers import KIND as CAPACITY_BUFFERS
 from receiver.adapters.kubernetes.cluster import Right, credentials
-from receiver.adapters.kubernetes.nodes import (
+from receiver.adapters.kubernetes.devices import by_node, classes_from, devices_in, slice_from
+from receiver.adapters.kubernetes.dra import (
     DEVICE_CLASSES,
     DRA_GROUP,
     RESOURCE_SLICES,
+    WITHOUT_CLAIMS,
     WITHOUT_CLASSES,
     WITHOUT_SLICES,
-    nodes_of,
-    resources_of,
+    gpu_nodes,
 )
 from receiver.adapters.survey import ClusterSurvey
 from receiver.config import Configuration, Mode
@@ -71,7 +72,8 @@ def look(installation: Installation) -> Iterator[Finding]:
         who = "the user of KUBECONFIG" if settings.environment.kubeconfig else "the service account"
         yield from rights(wanted, cluster.may, mode, who)
         slices, unseen = attempted(lambda: cluster.every(RESOURCE_SLICES) if DRA_GROUP in groups else [])
-        found, lost = attempted(lambda: cluster.nodes(nodes_of(slices or ())))
+        served = gpu_nodes({node: devices_in(parts) for node, parts in by_node(map(slice_from, slices or ())).items()})
+        found, lost = attempted(lambda: cluster.nodes(served))
         if pods is None or found is None:  # the missing right has been reported
             yield from skipped((*nodes.CHECKS, surroundings.OPERATOR), cannot or lost)
             return
@@ -80,7 +82,7 @@ def look(installation: Installation) -> Iterator[Finding]:
             yield nodes.DRA.skipped(unseen)
         else:
             classes, _ = attempted(lambda: cluster.every(DEVICE_CLASSES) if slices else [])
-            yield from nodes.dra(found, None if classes is None else resources_of(classes), policy)
+            yield from nodes.dra(found, None if classes is None else frozenset(classes_from(classes).serving), policy)
         yield from surroundings.others(pods, found, policy)
         for checks, judge in surroundings.judges(cluster, settings.configuration, policy, pods):
             findings, why = attempted(judge)
@@ -152,6 +154,7 @@ def needed(
         (podgroups, "list", "scheduling.k8s.io", "priorityclasses", "the priority of Volcano's groups", "weaker"),
         (DRA_GROUP in groups, "list", DRA_GROUP, "resourceslices", WITHOUT_SLICES, "weaker"),
         (DRA_GROUP in groups, "list", DRA_GROUP, "deviceclasses", WITHOUT_CLASSES, "weaker"),
+        (DRA_GROUP in groups, "list", DRA_GROUP, "resourceclaims resourceclaimtemplates", WITHOUT_CLAIMS, "weaker"),
         (buffers, "list", CAPACITY_BUFFERS.group, CAPACITY_BUFFERS.plural, KEEPS_ROOM, "weaker"),
         (buffers, "list", "", "podtemplates replicationcontrollers resourcequotas", KEEPS_ROOM, "weaker"),
         (buffers, "list", "apps", owners, KEEPS_ROOM, "weaker"),

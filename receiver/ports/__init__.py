@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from receiver.core.model.charges import Charge
+from receiver.core.model.devices import DeviceId, NodeDevices, Question
 from receiver.core.model.pods import Buffer, Pod
 from receiver.core.model.policy import Taint
 from receiver.core.model.signals import Alert, Silence
@@ -247,7 +248,8 @@ class ClusterNode:
 
     *compute* is its allocatable CPU, memory, storage and pod slots (`core.model.pods`), and the memory of its GPUs;
     *others* is what bound pods without GPUs request of that, *daemons* what DaemonSets' and mirror pods request. *dra*
-    is True where ResourceSlices show GPUs on it, which *allocatable* never does.
+    is True where ResourceSlices show GPUs on it, which *allocatable* never does. *devices* are those of its complete
+    pools of ResourceSlices, of any driver (None: it has none), *taken* those of them that claims hold.
     """
 
     name: str
@@ -263,6 +265,8 @@ class ClusterNode:
     others: Mapping[str, int] = field(default_factory=dict)
     daemons: Mapping[str, int] = field(default_factory=dict)
     dra: bool = False
+    devices: NodeDevices | None = None
+    taken: frozenset[DeviceId] = frozenset()
     kept_by: tuple[str, ...] = ()  # pods without a GPU that draining it would lose, each with its reason
     created_at: datetime | None = None
 
@@ -270,11 +274,12 @@ class ClusterNode:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterFacts:
     """Nodes, and the GPU pods that wait, start or run (terminated pods are left out). *dra_resources* are the extended
-    resources that DRA serves on nodes with a DRA driver (None: not known)."""
+    resources that DRA serves on nodes with a DRA driver, each with the selectors of its DeviceClass (None: not known).
+    """
 
     nodes: tuple[ClusterNode, ...]
     pods: tuple[Pod, ...]
-    dra_resources: frozenset[str] | None = None
+    dra_resources: Mapping[str, Question] | None = None
     buffers: tuple[Buffer, ...] = ()
 
 

@@ -18,6 +18,7 @@ from prometheus_client import CollectorRegistry
 from receiver import web
 from receiver.adapters.civo.cloud import CivoCloud
 from receiver.adapters.clock import SystemClock
+from receiver.adapters.kubernetes.cel import Selectors
 from receiver.adapters.kubernetes.cluster import KubernetesCluster, connect
 from receiver.adapters.kubernetes.reflector import Watching
 from receiver.adapters.leader import Lease, Terms, WriterLock
@@ -45,6 +46,7 @@ from receiver.runtime.loop import LONGEST_CALL, Beat, Courier, Loop, WakeupBurst
 from receiver.runtime.reload import Latest, Reloader
 from receiver.runtime.store_opener import Opening, WarmUp
 from receiver.step.carry_out import LEAD_LOST, Hands
+from receiver.step.devices import DeviceJoin
 from receiver.step.gather import Sources
 from receiver.step.reconcile import Stepped, step
 from receiver.web.auth.tokens import Attempts
@@ -109,6 +111,7 @@ class Outside:
             goes_on=self.beat,
             file=lambda: self.live.file,
             payload_life=said.alertmanager.payload_life,
+            join=DeviceJoin(Selectors()),
         )
         observed = ObservedCluster(cluster) if cluster else None
         self.only_looks = Hands(cloud=ObservedCloud(civo), cluster=observed, may_write=self._may_write)

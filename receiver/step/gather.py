@@ -5,7 +5,7 @@ Decides nothing. A source that fails becomes a SourceState that says so; what it
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import TypeVar
@@ -28,8 +28,9 @@ from receiver.core.money.cost import A_WEEK, elsewhere_per_hour, spend_by_pool
 from receiver.core.money.reconciliation import account, compare
 from receiver.core.scaling.waits import drift, why_removals_stop
 from receiver.ports import Accounts, Alarms, Cloud, Cluster, Sizes, StepStore, Telemetry, TryLater, WontWork
+from receiver.step.devices import DeviceJoin
 from receiver.step.parts import Parts
-from receiver.step.pool_states import Answers, lives_of, pool_state, strays
+from receiver.step.pool_states import Answers, lives_of, pool_state, strays, templates
 
 STALE = timedelta(days=1)  # older answers are not used for the account
 SILENT_BEFORE_FALLBACK = timedelta(minutes=1)
@@ -44,7 +45,8 @@ log = structlog.get_logger("receiver")
 class Sources:
     """The sources of a step; None: not configured. *goes_on* is called before each is asked: a step that waits for one
     after the other is slow, not stuck. *file* tells what the last look at the configuration file found. *payload_life*
-    is how long an alert counts after its last delivery where Alertmanager's API does not say what fires."""
+    is how long an alert counts after its last delivery where Alertmanager's API does not say what fires. *join* judges
+    claims of devices."""
 
     cloud: Cloud
     cluster: Cluster | None
@@ -56,6 +58,7 @@ class Sources:
     goes_on: Callable[[], None] = lambda: None
     file: Callable[[], ConfigurationFile] = ConfigurationFile
     payload_life: timedelta = PAYLOAD_LIFE
+    join: DeviceJoin = field(default_factory=DeviceJoin)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +104,7 @@ def gather(sources: Sources, policy: Policy, now: datetime, parts: Parts, *, cho
     """
     store, month = sources.store, month_of(now, policy.timezone)
     memory = store.memory(now, min(month.start, now - A_WEEK))
-    said = _ask_all(sources, policy, now, parts)
+    said = _ask_all(sources, policy, memory, now, parts)
     before = store.control()
     steady = is_steady(before.at if before is not None else None, now)
     lives = lives_of(said, memory, policy, parts, steady=steady)
@@ -184,7 +187,7 @@ def _keep(
         store.keep_seed(books.seed)
 
 
-def _ask_all(sources: Sources, policy: Policy, now: datetime, parts: Parts) -> Answers:
+def _ask_all(sources: Sources, policy: Policy, memory: Memory, now: datetime, parts: Parts) -> Answers:
     states = {Source.STORE: SourceState(source=Source.STORE, up=True, at=now)}
 
     def answer(source: Source, question: Callable[[], T] | None) -> T | None:
@@ -207,6 +210,9 @@ def _ask_all(sources: Sources, policy: Policy, now: datetime, parts: Parts) -> A
 
     cloud = answer(Source.CIVO, sources.cloud.look)
     cluster = answer(Source.KUBERNETES, sources.cluster.look if sources.cluster else None)
+    if cluster is not None:
+        with parts.part("claims"):  # without it pods that claim devices are no demand
+            cluster = sources.join.join(cluster, templates(policy, memory))
     telemetry = answer(Source.PROMETHEUS, sources.telemetry.look if sources.telemetry else None)
     alarms = answer(Source.ALERTMANAGER, sources.alarms.look if sources.alarms else None)
     machines: Mapping[str, Mapping[str, int]] = {}
@@ -232,6 +238,7 @@ def _ask_all(sources: Sources, policy: Policy, now: datetime, parts: Parts) -> A
         unjoined=[n for n in nodes if n.ready and n.instance not in listed] if cloud is not None else (),
         silenced=silenced_pools(alarms.silences if alarms else (), policy),
         machines=machines,
+        join=sources.join,
     )
 
 

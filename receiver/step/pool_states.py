@@ -3,14 +3,16 @@
 Calls no source. Missing data count as unknown, never as zero.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from receiver.core.model.actions import ActionKind, VictimStage
+from receiver.core.model.devices import GPU_DRIVER, NodeDevices, Question, from_text
 from receiver.core.model.memory import Memory, NodeLife, PoolMemory
-from receiver.core.model.model import CordonedBy, Drift, Node, PoolState, Source, SourceState, Stage
+from receiver.core.model.model import CordonedBy, Drift, Node, Offer, PoolState, Source, SourceState, Stage
 from receiver.core.model.pods import Pod, PodPhase, gpus_of, kept
 from receiver.core.model.policy import POOL_LABEL, Policy, Pool, Taint
 from receiver.core.model.signals import PoolSilence
@@ -29,6 +31,7 @@ from receiver.ports import (
     Instance,
     TelemetryFacts,
 )
+from receiver.step.devices import DeviceJoin, learnt
 from receiver.step.parts import Parts
 
 
@@ -50,6 +53,7 @@ class Answers:
     unjoined: Sequence[ClusterNode]
     silenced: Mapping[str, PoolSilence]  # by pool
     machines: Mapping[str, Mapping[str, int]]  # resources by size, as far as known
+    join: DeviceJoin  # what devices are free, as claims ask for them
 
 
 def pool_state(
@@ -73,6 +77,11 @@ def pool_state(
         node = _node(instance, pool, said, lives.get(instance.id), startup_taints)
         nodes.append(replace(node, stage=Stage.DELETING) if instance.id in deleted else node)
     offer = offer_of(pool, nodes, past.offer, now, startup_taints)
+    usable = [n for n in nodes if n.stage is Stage.USABLE and n.instance in said.nodes]
+    if offer is not None and any(n.name == offer.node for n in usable):
+        young = [n for n in usable if n.usable_since is None or now - n.usable_since <= pool.provision_timeout]
+        newest = max(young, key=lambda n: (n.created_at, n.name), default=None)
+        offer = replace(offer, devices=learnt(said.nodes[n.instance] for n in ([newest] if newest else usable)))
     return PoolState(
         pool=pool.id,
         required=required,
@@ -90,6 +99,7 @@ def pool_state(
         drifts=past.drifts if drifted is None else (*past.drifts, drifted),
         offer=offer,
         compute=room_beside_gpus(said.machines.get(pool.size, {}), offer),
+        devices=_devices_of_new_node(pool, offer, said, known=bool(usable)),
         unjoined=tuple(
             n.name
             for n in said.unjoined
@@ -98,6 +108,34 @@ def pool_state(
         utilization=said.telemetry.utilization.get(pool.id) if said.telemetry else None,
         silence=said.silenced.get(pool.id),
     )
+
+
+def templates(policy: Policy, memory: Memory) -> Iterator[NodeDevices]:
+    """Yield the devices of new nodes as far as they are configured or remembered."""
+    for pool in policy.pools:
+        offer = memory.pools.get(pool.id, PoolMemory()).offer
+        if said := (offer.devices if offer is not None else "") or pool.devices:
+            yield from_text(said)
+
+
+def _devices_of_new_node(pool: Pool, offer: Offer | None, said: Answers, *, known: bool) -> Mapping[str, int]:
+    """Return what claims, and resources that DRA serves, can take of a new node: as a living node shows it (*known*:
+    there is one), else as one showed it within a day, else as configured."""
+    shown = offer.devices if offer is not None else ""
+    text = shown or ("" if known else pool.devices)
+    if not text:
+        return {}
+    template = from_text(text)
+    found, served = dict(said.join.free(template)), served_by(said)
+    by_dra = any(device.driver == GPU_DRIVER for device in template.devices)
+    if served is None or not by_dra:
+        return {name: count for name, count in found.items() if name not in (served or ())}
+    return {**dict.fromkeys(pool.resources, 0), **found}
+
+
+def served_by(said: Answers) -> Mapping[str, Question] | None:
+    """The extended resources that DRA serves; None: not known."""
+    return said.cluster.dra_resources if said.cluster is not None else None
 
 
 def _node(
@@ -122,11 +160,17 @@ def _node(
     cordoned_for, closed_for = node.annotations.get(CORDON_ANNOTATION), node.annotations.get(STOP_ANNOTATION)
     ours = CordonedBy.US if cordoned_for or closed_for is not None else CordonedBy.SOMEONE
     allocatable, dra = dict(node.allocatable), served_by_dra(node, pool)
+    pods = tuple(said.pods.get(node.name, ()))
+    devices: Mapping[str, int] = {}
     if dra:
         # The status never shows what a DRA driver serves: as configured, for what a DeviceClass answers to.
-        served = said.cluster.dra_resources if said.cluster is not None else None
+        served = served_by(said)
         allocatable = {r: n for r, n in pool.resources.items() if served is None or r in served}
-    pods = tuple(said.pods.get(node.name, ()))
+    if node.devices is not None:
+        free = said.join.free(node.devices, node.taken)
+        devices = {name: count for name, count in free.items() if name not in (served_by(said) or ())}
+        held = _held(pods)
+        allocatable |= {r: free[r] + held[r] for r in allocatable if dra and r in free}
     return Node(
         name=node.name,
         instance=instance.id,
@@ -157,9 +201,17 @@ def _node(
         dra=dra,
         activity=said.telemetry.nodes.get(node.name) if said.telemetry and found else None,
         compute=node.compute,
+        devices=devices,
         others=node.others,
         daemons=node.daemons,
     )
+
+
+def _held(pods: Sequence[Pod]) -> Counter[str]:
+    held: Counter[str] = Counter()
+    for pod in pods:
+        held.update(pod.requests)
+    return held
 
 
 MOMENTS = tuple(f.name for f in fields(NodeLife) if f.name.endswith(("_at", "_since")) and f.name != "created_at")

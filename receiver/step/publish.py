@@ -15,6 +15,7 @@ from receiver.core.explain.explain import Explanation, explain
 from receiver.core.explain.rules import SPEAKS_UP, why
 from receiver.core.explain.samples import PoolSample, minute_of, turns
 from receiver.core.model.actions import Decision, Verdict
+from receiver.core.model.devices import CLAIMS, is_claim
 from receiver.core.model.model import Facts, Node, PoolState, Source, Stage
 from receiver.core.model.policy import Policy, Pool
 from receiver.core.money.accounting import StepSight, account, ended_in, is_due
@@ -238,7 +239,7 @@ def _waiting(
         pod,
         workload=workload.key if workload else None,
         gang=GangDocument(waiting=len(gang.pods), least=gang.least, bound=gang.bound) if gang else None,
-        resources=dict(pod.requests),
+        resources={CLAIMS if is_claim(resource) else resource: n for resource, n in pod.requests.items()},
         since=pod.created_at,
         state=fate.state,
         detail=fate.detail,

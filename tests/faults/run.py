@@ -5,6 +5,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
+from receiver.adapters.kubernetes.cel import Selectors
 from receiver.adapters.observe import ObservedCloud, ObservedCluster
 from receiver.adapters.store import SqlStore
 from receiver.core.model.signals import HEARTBEAT_ALERT, Alert
@@ -12,6 +13,7 @@ from receiver.core.scaling.approval import without_approvals
 from receiver.ports import Cloud, Cluster, Delivery, TryLater, WriterLostError
 from receiver.replay.ports import WorldCloud
 from receiver.step.carry_out import Hands
+from receiver.step.devices import DeviceJoin
 from receiver.step.gather import Sources
 from receiver.step.reconcile import Stepped, step
 from simulator.cluster_port import SimulatedCluster
@@ -195,7 +197,13 @@ class Run:
         alarms: Any = Door("alarms", self._alarms, self._doors)
         store: Any = Door("store", self._store, self._doors)
         self._sources = Sources(
-            cloud=cloud, cluster=cluster, telemetry=telemetry, alarms=alarms, store=store, sizes=cloud
+            cloud=cloud,
+            cluster=cluster,
+            telemetry=telemetry,
+            alarms=alarms,
+            store=store,
+            sizes=cloud,
+            join=DeviceJoin(Selectors(seconds=lambda: 0.0)),
         )
         hand: Cloud = ObservedCloud(cloud) if self.scenario.mode == "observe" else cloud
         other: Cluster = ObservedCluster(cluster) if self.scenario.mode == "observe" else cluster

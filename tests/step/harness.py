@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from receiver.adapters.kubernetes.cel import Selectors
 from receiver.core.model.actions import Change
 from receiver.core.model.configuration import ConfigurationFile
 from receiver.core.model.overrides import Override
@@ -18,6 +19,7 @@ from receiver.core.promises.calibration import OpenPromises
 from receiver.ports import Cloud, Cluster, Delivery, Store, TryLater, WriterLostError
 from receiver.replay.world.objects import Behaviour, Job, Timings, WorldConfig, WorldPool
 from receiver.step.carry_out import Hands
+from receiver.step.devices import DeviceJoin
 from receiver.step.gather import Sources
 from receiver.step.reconcile import Stepped, step
 from simulator.world import World
@@ -109,6 +111,7 @@ class Life:
     told: ToldPods = field(default_factory=ToldPods)
     promised: OpenPromises = field(default_factory=OpenPromises)
     file: ConfigurationFile = field(default_factory=ConfigurationFile)
+    join: DeviceJoin = field(default_factory=lambda: DeviceJoin(Selectors()))
     wrap_cloud: Any = None
     wrap_cluster: Any = None
     _beat_at: datetime | None = None
@@ -137,6 +140,7 @@ class Life:
             accounts=self.accounts,
             sizes=self.cloud,
             file=lambda: self.file,
+            join=self.join,
         )
 
     @property

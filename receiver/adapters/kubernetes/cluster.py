@@ -20,8 +20,9 @@ from receiver.adapters.kubernetes import api
 from receiver.adapters.kubernetes.api import ClusterWire, section, versioned
 from receiver.adapters.kubernetes.budget_hold import HoldingMeans
 from receiver.adapters.kubernetes.buffers import Buffers
+from receiver.adapters.kubernetes.dra import Claims, Dra
 from receiver.adapters.kubernetes.drain import Drain, Keepers
-from receiver.adapters.kubernetes.nodes import Dra, node_from
+from receiver.adapters.kubernetes.nodes import node_from
 from receiver.adapters.kubernetes.owners import Owners
 from receiver.adapters.kubernetes.pods import TERMINATED, Declaration, SeenPod
 from receiver.adapters.kubernetes.queues import Queues, Roll
@@ -145,12 +146,26 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
         pods: list[SeenPod] = self._lists.every(
             "pods", api.PODS, options={"field_selector": LIVING}, view=SeenPod, wanted=_needs_a_node_now
         )
-        found = {n.name: replace(n, dra=True) if n.name in served.nodes else n for n in nodes}
+        claims = self._dra.claims(served, pods)
+        taken = claims.taken() if claims is not None else None
+        found = {
+            n.name: replace(
+                n,
+                dra=n.name in served.nodes,
+                devices=served.devices[n.name] if taken is not None else None,
+                taken=(taken or {}).get(n.name, frozenset()),
+            )
+            if n.name in served.devices
+            else n
+            for n in nodes
+        }
         gpu_nodes = {name for name, node in found.items() if node.allocatable or node.dra}
         hosts, keepers = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
         others, daemons = defaultdict[str, Counter[str]](Counter), defaultdict[str, Counter[str]](Counter)
         self._keepers.begin()
         stand_ins = _reservations(pods)
+        for claim, node in claims.without_pod() if claims is not None else ():
+            keepers[node].append(f"claim {claim} has devices there for a pod that is about to start")
         for pod in pods:
             for doubt in pod.doubts:
                 self._remarks.warn("annotation not understood", doubt)
@@ -174,21 +189,24 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
             )
             for name, node in found.items()
         )
-        claimants = (p for pod in pods if pod.may_claim and (p := pod.claimant(served.resources or ())) is not None)
-        demand = self._demand([pod for pod in pods if pod.uid not in stand_ins])
-        demand += (*claimants, *(pod.bystander for pod in pods if pod.bystander is not None))
+        demand = self._demand([pod for pod in pods if pod.uid not in stand_ins], claims)
+        counted = {pod.key for pod in demand}
+        demand += tuple(pod.bystander for pod in pods if pod.bystander is not None and pod.key not in counted)
+        resources = served.classes.serving if served.classes is not None else None
         buffers = self._buffers.read(pods) if self._buffers else ()
-        return ClusterFacts(nodes=tuple(loaded), pods=demand, dra_resources=served.resources, buffers=buffers)
+        return ClusterFacts(nodes=tuple(loaded), pods=demand, dra_resources=resources, buffers=buffers)
 
     def report_buffer(self, buffer: Buffer, message: str) -> Receipt:
         if self._buffers is None:
             return Receipt(did=Did.DIFFERS, sentence="CapacityBuffers are not read")
         return self._buffers.report(buffer.key, message)
 
-    def _demand(self, seen: Sequence[SeenPod]) -> tuple[Pod, ...]:
-        """Return the GPU pods among *seen* with what their gangs need, and those that queues announce."""
+    def _demand(self, seen: Sequence[SeenPod], claims: Claims | None) -> tuple[Pod, ...]:
+        """Return the GPU pods among *seen*, and those that claim devices, with what their gangs need, and those that
+        queues announce."""
         untried = frozenset(s.key for s in seen if s.untried)
-        pods = [s.pod for s in seen if s.pod is not None]
+        found = (s.pod if claims is None or s.terminated else claims.of(s, s.pod) for s in seen)
+        pods = [pod for pod in found if pod is not None]
         waiting = {p.gang for p in pods if p.gang and p.phase is PodPhase.WAITING}
         for i, pod in enumerate(pods):  # the untried pods of a gang wait too once another of its pods waits
             if pod.key in untried and pod.gang in waiting:

@@ -14,7 +14,8 @@ from typing import Any
 
 from receiver.adapters.http.sessions import moment
 from receiver.adapters.kubernetes.api import Json, condition, entries, key_of, section, text, words
-from receiver.adapters.kubernetes.pods import CLAIMS, SeenPod, latest, whole
+from receiver.adapters.kubernetes.pods import SeenPod, latest, whole
+from receiver.core.model.devices import CLAIMS
 from receiver.core.model.shares import is_share
 from receiver.ports import Past, PastPod, Trouble, TryLater
 

@@ -1,8 +1,5 @@
 """Kubernetes nodes as values, from the API server's JSON."""
 
-from collections.abc import Collection
-from dataclasses import dataclass
-from datetime import datetime, timedelta
 from decimal import ROUND_CEILING, Decimal
 from functools import lru_cache
 
@@ -11,17 +8,17 @@ from kubernetes.utils.quantity import parse_quantity
 from receiver.adapters.http.sessions import moment
 from receiver.adapters.kubernetes import sharing
 from receiver.adapters.kubernetes.api import Json, condition, entries, section, text, words
-from receiver.adapters.kubernetes.reflector import Lists, ResourceKind
 from receiver.core.model.pods import CPU, MEMORY, SLOTS, STORAGE
 from receiver.core.model.policy import Taint
 from receiver.core.model.text import cut, harmless
-from receiver.ports import Clock, ClusterNode, TryLater
+from receiver.ports import ClusterNode, TryLater
 
 GPU_PREFIX = "nvidia.com/"  # nvidia.com/gpu, nvidia.com/gpu.shared, nvidia.com/mig-1g.10gb
 PROVIDER_PREFIX = "civo://"
 MOST_UNITS = Decimal(10**9)
 MOST_BYTES = Decimal(2**60)
 IN_A_WHOLE = {CPU: 1000, MEMORY: 1, STORAGE: 1, SLOTS: 1}  # CPU counts in millicores
+NO_DEVICES = ("kubernetes.io/", "requests.", "attachable-volumes-")
 SHOWN = 60  # characters of what is not understood
 LONGEST_NAME = 253  # bytes; no object's name is longer
 
@@ -51,6 +48,12 @@ def gpus(quantities: Json) -> dict[str, int]:
     """Return the GPU resources among *quantities* in whole units; zeros are left out."""
     found = {name: _units(name, value) for name, value in quantities.items() if name.startswith(GPU_PREFIX)}
     return {name: count for name, count in found.items() if count > 0}
+
+
+def named_resources(quantities: Json) -> dict[str, int]:
+    """Return the extended resources among *quantities* that are not NVIDIA's, in whole units, as far as readable."""
+    others = (n for n in quantities if "/" in n and not n.startswith((GPU_PREFIX, *NO_DEVICES)))
+    return {name: n for name in others if (n := _amount(SLOTS, str(quantities[name])))}
 
 
 def compute(quantities: Json) -> dict[str, int]:
@@ -97,65 +100,3 @@ def bounded(value: object, most: Decimal) -> Decimal:
     """Return the quantity from 0 to *most*: ``1e999999999`` is eleven characters and a billion digits."""
     amount: Decimal = parse_quantity(value)
     return max(Decimal(0), min(amount, most))
-
-
-DRA_GROUP = "resource.k8s.io"
-DRA_VERSIONS = ("v1", "v1beta2", "v1beta1")
-RESOURCE_SLICES = ResourceKind(DRA_GROUP, "resourceslices", DRA_VERSIONS)
-DEVICE_CLASSES = ResourceKind(DRA_GROUP, "deviceclasses", DRA_VERSIONS)
-DRA_DRIVER = "gpu.nvidia.com"
-OF_DRA_DRIVER = f"spec.driver={DRA_DRIVER}"
-UNREAD_FOR = timedelta(minutes=5)
-WITHOUT_SLICES = "nodes whose GPUs a DRA driver serves look like nodes whose GPUs never come"
-WITHOUT_CLASSES = "every GPU resource is believed to be served on nodes with a DRA driver"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DraServed:
-    """What DRA serves: GPUs on *nodes* (names), and the extended *resources* by which pods may ask for devices without
-    a ResourceClaim (None: not known)."""
-
-    nodes: frozenset[str] = frozenset()
-    resources: frozenset[str] | None = None
-
-
-class Dra:
-    """Reads what DRA serves. What was read last counts while the API server cannot tell."""
-
-    def __init__(self, lists: Lists, clock: Clock) -> None:
-        self._lists = lists
-        self._clock = clock
-        self._last: DraServed | None = None
-        self._unread_since: datetime | None = None
-
-    def served(self) -> DraServed:
-        """Return what DRA serves now; nothing where the API or the right to list slices is missing. Raises TryLater
-        while the API server cannot tell and never has, for a few minutes: a node with a DRA driver must not be taken
-        for one whose GPUs never came. After that it is as without the API."""
-        try:
-            slices = self._lists.if_allowed(RESOURCE_SLICES, WITHOUT_SLICES, field_selector=OF_DRA_DRIVER)
-            classes = None if slices is None else self._lists.if_allowed(DEVICE_CLASSES, WITHOUT_CLASSES)
-        except TryLater as error:
-            if self._last is not None:
-                return self._last
-            now = self._clock.now()
-            self._unread_since = self._unread_since or now
-            if timedelta(0) <= now - self._unread_since < UNREAD_FOR:
-                raise
-            self._lists.remarks.warn("ResourceSlices not read", f"{error}; {WITHOUT_SLICES}")
-            return DraServed()
-        resources = None if classes is None else resources_of(classes)
-        self._last = DraServed(nodes=nodes_of(slices or ()), resources=resources)
-        return self._last
-
-
-def nodes_of(slices: Collection[Json]) -> frozenset[str]:
-    """Return the names of the nodes on which *slices* show devices of the GPU driver."""
-    specs = (section(raw, "spec") for raw in slices)
-    shown = (s for s in specs if s.get("driver") == DRA_DRIVER and entries(s, "devices"))
-    return frozenset(text(s, "nodeName") for s in shown) - {""}
-
-
-def resources_of(classes: Collection[Json]) -> frozenset[str]:
-    """Return the extended resources that *classes* answer to."""
-    return frozenset(text(section(raw, "spec"), "extendedResourceName") for raw in classes) - {""}

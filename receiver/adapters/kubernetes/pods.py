@@ -1,8 +1,8 @@
 """Kubernetes pods as values, from the API server's JSON, and which of them may leave a node."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import cached_property
@@ -12,8 +12,9 @@ from receiver import ports
 from receiver.adapters.http.sessions import moment
 from receiver.adapters.kubernetes import sharing
 from receiver.adapters.kubernetes.api import Json, condition, controller_of, entries, key_of, section, text, words
-from receiver.adapters.kubernetes.nodes import SHOWN, compute, gpus, named
+from receiver.adapters.kubernetes.nodes import SHOWN, compute, gpus, named, named_resources
 from receiver.config.values import LongerThanZero, Wrong, parse
+from receiver.core.model.devices import CLAIMS
 from receiver.core.model.pods import SLOTS, Pod, PodPhase, Preference, Requirement, Toleration
 from receiver.core.model.shares import is_share
 from receiver.core.model.text import cut
@@ -23,7 +24,6 @@ from receiver.ports import TryLater
 HOST_LABEL = "app.kubernetes.io/name"
 HOST_NAMES = frozenset({"gpu-autoscaler", "prometheus", "alertmanager"})
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
-CLAIMS = "resource.k8s.io/claims"  # devices claimed by Dynamic Resource Allocation: no count stands in the pod
 ANY_CLASS = "deviceclass.resource.kubernetes.io/"  # every DeviceClass answers to this and its name
 WHOLE_GPUS = frozenset({"nvidia.com/gpu", "nvidia.com/gpu.shared"})
 SLICES = "nvidia.com/mig-"
@@ -210,8 +210,7 @@ class SeenPod:
     def held(self) -> dict[str, int]:
         """Its GPU requests. A pod that the scheduler gave devices of a DeviceClass for a resource of another name
         holds them, whatever they are: its node must not look empty."""
-        given = section(self.status, "extendedResourceClaimStatus")
-        return self.gpus or ({CLAIMS: 1} if given and self.node else {})
+        return self.gpus or ({CLAIMS: 1} if self.given_claim and self.node else {})
 
     @cached_property
     def compute(self) -> dict[str, int]:
@@ -239,19 +238,30 @@ class SeenPod:
         return self._pod({}) if self.phase is PodPhase.DEFERRED and not self.terminated and not self.gpus else None
 
     @cached_property
-    def may_claim(self) -> bool:
-        return not self.terminated and self.phase is PodPhase.WAITING and not self.gpus
+    def resource_claims(self) -> dict[str, tuple[str, str]]:
+        """Its claims by its own name for each: the ResourceClaim, empty until it is made, and the template that it is
+        made from, empty for one that was there. One that Kubernetes found not to be needed is left out."""
+        made = {text(s, "name"): text(s, "resourceClaimName") for s in entries(self.status, "resourceClaimStatuses")}
+        found: dict[str, tuple[str, str]] = {}
+        for raw in entries(self.spec, "resourceClaims"):
+            name, template = text(raw, "name"), text(raw, "resourceClaimTemplateName")
+            if not template or name not in made or made[name]:
+                found[name] = made.get(name, "") if template else text(raw, "resourceClaimName"), template
+        return found
 
-    def claimant(self, served: Collection[str]) -> Pod | None:
-        """Return the pod if it waits and asks for devices by Dynamic Resource Allocation alone: by claim, or by a
-        resource that a DeviceClass has (one of *served*, or its implicit name). It is no demand."""
-        if not self.may_claim:
-            return None
-        claims = [text(claim, "name") for claim in entries(self.spec, "resourceClaims")]
-        for container in (*entries(self.spec, "initContainers"), *entries(self.spec, "containers")):
-            limits = section(section(container, "resources"), "limits")
-            claims += [name for name in limits if name in served or name.startswith(ANY_CLASS)]
-        return replace(self._pod({}), claims=tuple(dict.fromkeys(claims))) if claims else None
+    @cached_property
+    def extended(self) -> dict[str, int]:
+        """What it requests of resources that DeviceClasses may serve under names of their own."""
+        return effective(self.spec, named_resources)
+
+    @property
+    def given_claim(self) -> str:
+        """The claim by which the scheduler gave it devices for a resource that DRA serves."""
+        return text(section(self.status, "extendedResourceClaimStatus"), "resourceClaimName")
+
+    @property
+    def without_gpus(self) -> Pod:
+        return self._pod({})
 
     @cached_property
     def gang(self) -> Gang | None:
@@ -385,7 +395,8 @@ class SeenPod:
             labels=self.labels,
             daemon=self.controller.startswith("DaemonSet/"),
             terminating=self.leaving,
-            evictable=self.agreed and not self.mirror and not self.protected,  # a kubelet starts its mirror pod again
+            # A kubelet starts its mirror pod again; whether claims fit elsewhere only the scheduler knows.
+            evictable=self.agreed and not (self.mirror or self.protected or self.resource_claims),
             protected=self.protected,
             idle_shutdown=length(annotations.get(ports.IDLE_SHUTDOWN_ANNOTATION, "")),
             keep_until=moment(annotations.get(ports.KEEP_UNTIL_ANNOTATION)),

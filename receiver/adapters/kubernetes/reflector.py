@@ -387,16 +387,16 @@ class Lists:
             if reflector.resource == whole:
                 reflector.wrote(None if below else answer)
 
-    def every_of(self, kind: ResourceKind, **options: str) -> list[Json]:
-        """Return every object of *kind*, in the version that is served; *options* are the API's own. Raises WontWork
-        with code ``http_404`` where none is (for a minute without asking again), and as `every`."""
+    def every_of(self, kind: ResourceKind, view: Callable[[Json], Any] = lambda raw: raw, **options: str) -> list[Any]:
+        """Return every object of *kind* as *view* reads it, in the version that is served; *options* are the API's own.
+        Raises WontWork with code ``http_404`` where none is (for a minute without asking again), and as `every`."""
         absent = WontWork(f"Kubernetes does not serve {kind.name} ({', '.join(kind.versions)})", code=api.NOT_FOUND)
         if self._is_absent(kind, ASK_AGAIN_NEEDED):
             raise absent
         known = self._served.get(kind)
         for version in sorted(kind.versions, key=lambda v: v != known):
             try:
-                found = self.every(kind.name, api.CUSTOM, kind.group, version, kind.plural, options=options)
+                found = self.every(kind.name, api.CUSTOM, kind.group, version, kind.plural, view=view, options=options)
             except WontWork as error:
                 if error.code != api.NOT_FOUND:
                     raise
@@ -431,14 +431,16 @@ class Lists:
             self.remarks.warn("custom resources not read", f"{error}; {without}")
             return None
 
-    def if_allowed(self, kind: ResourceKind, without: str, **options: str) -> list[Json] | None:
-        """Return every object of *kind*, or None where it is not installed or we may not list it. Raises TryLater. A
-        kind that is not installed is asked for again after ten minutes. For any other refusal a warning says what is
-        lost *without* them."""
+    def if_allowed(
+        self, kind: ResourceKind, without: str, view: Callable[[Json], Any] = lambda raw: raw, **options: str
+    ) -> list[Any] | None:
+        """Return every object of *kind* as *view* reads it, or None where it is not installed or we may not list it.
+        Raises TryLater. A kind that is not installed is asked for again after ten minutes. For any other refusal a
+        warning says what is lost *without* them."""
         if self._is_absent(kind, ASK_AGAIN):
             return None
         try:
-            return self.every_of(kind, **options)
+            return self.every_of(kind, view, **options)
         except WontWork as error:
             if error.code != api.NOT_FOUND:
                 self.remarks.warn("custom resources not read", f"{error}; {without}")

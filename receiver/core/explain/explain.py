@@ -1,7 +1,7 @@
 """Say of every pod that waits what becomes of it: where it fits, what it waits for, which rule holds it, what to do."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, tzinfo
 from enum import StrEnum
 from itertools import islice
@@ -16,7 +16,7 @@ from receiver.core.model.text import cut, listed, some
 from receiver.core.promises.promise import UNKNOWN, Promise, Promises
 from receiver.core.promises.startup import NOTHING_LEARNT, Learnt
 from receiver.core.scaling.assign import Assignment, Wanted
-from receiver.core.scaling.demand import IGNORED_NAMESPACES, LONGEST_NAMED, new_node, refusal, take, workloads
+from receiver.core.scaling.demand import IGNORED_NAMESPACES, MOST_NAMED, new_node, refusal, take, workloads
 from receiver.core.scaling.guardrails import cooled_down
 from receiver.core.scaling.market import Kind, LabelIndex, shape
 from receiver.core.scaling.patience import PatientWork, deferred, waits_for
@@ -200,6 +200,7 @@ def what_to_do(state: str, rule: str | None, *, namespace: str, pod: str, observ
 
 MOST = 500  # pods that are explained in one step: the picture is kept at every step and must stay small
 MOST_POOLS = 30  # of which it says whether a pod fits
+LONGEST_CLAIM = 120  # characters of what one claim asks for
 NOT_COUNTED = "the last step did not count it as demand"
 
 
@@ -243,7 +244,9 @@ def explain(
             return tuple(found[:most])
     demand = {each.pod.key for each in found}
     others = [p for p in facts.waiting if p.key not in demand][: most - len(found)]
-    found += [Explanation(pod=p, workload=None, fate=_no_demand(p), fits=() if p.claims else fits(p)) for p in others]
+    found += [
+        Explanation(pod=p, workload=None, fate=_no_demand(p), fits=() if p.not_bought else fits(p)) for p in others
+    ]
     return tuple(found)
 
 
@@ -294,7 +297,7 @@ def fates(
         elif key in settled:  # a gang may have room in usable nodes alone, and in several pools
             begun = _coming(workload, settled[key])
             fate = _last_to_start(begun) if begun else settled[key][0].free(None)
-        yield workload, fate
+        yield workload, _with_claims(workload, fate)
 
 
 def _coming(work: Workload, settled: Sequence[Place]) -> Sequence[Fate]:
@@ -320,18 +323,22 @@ def _may_wait(work: PatientWork | None, now: datetime, observing: bool) -> Fate:
     return Fate(state=State.MAY_WAIT, detail=detail, promise=promise)
 
 
+def _with_claims(workload: Workload, fate: Fate) -> Fate:
+    pod = next((pod for pod in workload.pods if pod.claims), None)
+    return fate if pod is None else replace(fate, detail=f"it claims {claimed(pod)}; {fate.detail}")
+
+
 def by_claim(pod: Pod) -> str:
-    """Why no node is bought for *pod*, which asks for devices by Dynamic Resource Allocation."""
-    asked = listed([cut(name, LONGEST_NAMED) for name in pod.claims])
-    return (
-        f"it asks for {asked} by Dynamic Resource Allocation (ResourceClaim, DeviceClass), which is not supported"
-        " as demand yet: no node is bought for it. A node on which it runs is kept. To get a node, ask for a resource"
-        " of a pool, such as nvidia.com/gpu"
-    )
+    """Why no node is bought for *pod*, which claims devices by Dynamic Resource Allocation."""
+    return f"it claims {claimed(pod)}; no node is bought for it: {pod.not_bought}"
+
+
+def claimed(pod: Pod) -> str:
+    return listed([cut(words, LONGEST_CLAIM) for words in pod.claims], MOST_NAMED)
 
 
 def _no_demand(pod: Pod) -> Fate:
-    why = by_claim(pod) if pod.claims else NOT_COUNTED
+    why = by_claim(pod) if pod.not_bought else NOT_COUNTED
     if pod.daemon:
         why = "a DaemonSet puts a pod on every node, so no node is bought for it"
     elif pod.terminating:

@@ -139,6 +139,7 @@ class Node:
     dra: bool = False  # a DRA driver serves its GPUs
     activity: Activity | None = None  # what DCGM reports of its GPUs
     compute: Mapping[str, int] = field(default_factory=dict)  # allocatable compute resources (`core.model.pods`)
+    devices: Mapping[str, int] = field(default_factory=dict)  # free devices of DRA and their counters, by kind
     others: Mapping[str, int] = field(default_factory=dict)  # what pods without GPUs request of that
     daemons: Mapping[str, int] = field(default_factory=dict)  # what DaemonSets' pods request of that
 
@@ -173,7 +174,7 @@ class Node:
 
     @property
     def free(self) -> Mapping[str, int]:
-        """Allocatable GPU and compute resources that no bound pod has asked for."""
+        """Allocatable GPU and compute resources that no bound pod has asked for, and devices that no claim holds."""
         used = dict(self.others)
         for pod in self.pods:
             for resource, count in pod.asks.items():
@@ -181,7 +182,7 @@ class Node:
         free = less({**self.allocatable, **self.compute}, used)
         if any(map(is_share, used)):
             put_bound(free, ((pod.requests, pod.devices) for pod in self.pods))
-        return free
+        return {**free, **self.devices} if self.devices else free
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,6 +222,7 @@ class Offer:
     allocatable: Mapping[str, int]
     labels: Mapping[str, str]
     taints: tuple[Taint, ...] = ()
+    devices: str = ""  # of DRA, see `core.model.devices.as_text`
     others: tuple["Offer", ...] = field(default=(), compare=False)
 
 
@@ -260,6 +262,7 @@ class PoolState:
     offer: Offer | None = None  # of the newest usable node, at most a day old
     unjoined: tuple[str, ...] = ()
     compute: Mapping[str, int] = field(default_factory=dict)  # the compute resources of a new node
+    devices: Mapping[str, int] = field(default_factory=dict)  # what claims can take of it: see `Node.devices`
     refused: int | None = None  # the lowest count that Civo has just refused for lack of stock or quota
 
     def of(self, *stages: Stage) -> tuple[Node, ...]:

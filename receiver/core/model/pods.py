@@ -11,18 +11,10 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
 
+from receiver.core.model.devices import NOT_GPUS, Claim
+from receiver.core.model.devices import Toleration as Toleration
 from receiver.core.model.policy import KeepUntil
 from receiver.core.model.shares import GPU, GPU_MEMORY, PARTIAL, SPLIT, part_of_gpu, share_of
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Toleration:
-    """A pod's toleration; *operator* is Equal or Exists; an empty key with Exists tolerates everything."""
-
-    key: str = ""
-    operator: str = "Equal"
-    value: str = ""
-    effect: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +79,9 @@ class Pod:
     pool_hint: str | None = None  # when only Prometheus answers: the pool id from its rules, or ``unassigned``
     compute: Mapping[str, int] = field(default_factory=dict)  # requests beside *requests*
     devices: tuple[str, ...] = ()  # of a bound pod: the shared GPUs that it uses, as far as they are known
-    claims: tuple[str, ...] = ()  # what one without *requests* requests by DRA: claims, a DeviceClass' resources
+    claims: tuple[str, ...] = ()  # what a waiting pod asks for by DRA, in words
+    claimed: tuple[Claim, ...] = ()  # the same as values, until `step.devices` made *requests* of it
+    not_bought: str = ""  # why no node is bought for what it claims
 
     @property
     def key(self) -> str:
@@ -227,6 +221,7 @@ def kept(before: Kept, pods: Iterable[Pod], allowed: KeepUntil, now: datetime) -
 CPU, MEMORY, STORAGE, SLOTS = "cpu", "memory", "ephemeral-storage", "pods"
 # The last two are facts about GPUs that travel with the rest; no pod requests them.
 COMPUTE = frozenset({CPU, MEMORY, STORAGE, SLOTS, GPU_MEMORY, SPLIT})
+UNCOUNTED = (*PARTIAL, *NOT_GPUS)  # prefixes of resources that count no whole GPUs
 MIB, GIB = 2**20, 2**30
 PODS_OF_A_NODE = 110  # the kubelet's default, which k3s and Talos keep
 STORAGE_KEPT_FREE = 10  # per cent: below that the kubelet evicts, so it is not allocatable (`nodefs.available<10%`)
@@ -241,7 +236,7 @@ def gpus_in(resources: Mapping[str, int]) -> int:
     return sum(
         count
         for name, count in resources.items()
-        if name not in COMPUTE and (name == GPU or not name.startswith(PARTIAL))  # the first test is quicker
+        if name not in COMPUTE and (name == GPU or not name.startswith(UNCOUNTED))  # the first test is quicker
     )
 
 

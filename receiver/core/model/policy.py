@@ -106,7 +106,8 @@ class Pool:
     *resources* is what one node offers (GPU resource name to whole units). *price_usd_per_hour* is per node; while it
     is unknown the pool cannot grow. Utilizations are ratios 0-1; a message is sent about work that stays below
     *underutilized* or *idle*. *apply_to_nodes* sets *labels* and *taints* on nodes that come without them. *budget_usd*
-    is the pool's own allowance per month.
+    is the pool's own allowance per month. *devices* are those that DRA drivers show of a node, until one does so
+    (`core.model.devices.as_text`).
     """
 
     id: str
@@ -132,6 +133,7 @@ class Pool:
     windows: tuple[Window, ...] = ()
     budget_usd: Decimal | None = None
     approval: Approval | None = None
+    devices: str = ""
 
     @property
     def gpus_per_node(self) -> int:

@@ -5,13 +5,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from receiver.core.model.devices import is_claim, put_claims, why_no_devices
+from receiver.core.model.devices import tolerates as tolerates
 from receiver.core.model.model import Node, Offer, PoolState, Stage
 from receiver.core.model.pods import (
     COMPUTE,
     Pod,
     PodPhase,
     Requirement,
-    Toleration,
     Workload,
     allocatable,
     less,
@@ -81,7 +82,10 @@ def refusal(pod: Pod, pool: Pool, state: PoolState) -> str | None:
     reason = misfit(pod, pool) or too_much(pod.compute, state.compute)
     if reason is None and any(map(is_share, pod.requests)):
         reason = why_no_share(pod.requests, new_node(pool, state))
-    return reason or disproof(pod, pool, state.offer)
+    reason = reason or disproof(pod, pool, state.offer)
+    if reason is None and (state.devices or any(map(is_claim, pod.requests))):
+        reason = why_no_devices(pod.requests, new_node(pool, state))
+    return reason
 
 
 def misfit(pod: Pod, pool: Pool) -> str | None:
@@ -141,7 +145,7 @@ def room_beside_gpus(machine: Mapping[str, int], offer: Offer | None) -> Mapping
 
 def new_node(pool: Pool, state: PoolState) -> dict[str, int]:
     memory = gpu_memory(pool.offered_labels)
-    return {**pool.resources, **({GPU_MEMORY: memory} if memory else {}), **state.compute}
+    return {**pool.resources, **({GPU_MEMORY: memory} if memory else {}), **state.compute, **state.devices}
 
 
 def is_believed(offer: Offer, pool: Pool, now: datetime) -> bool:
@@ -183,6 +187,8 @@ def preference(pod: Pod, pool: Pool) -> int:
 
 def _mismatch(pod: Pod, offers: Mapping[str, int], labels: Mapping[str, str], taints: Iterable[Taint]) -> str | None:
     for resource, count in sorted(pod.requests.items()):
+        if is_claim(resource):
+            continue
         offered = offers.get(GPU if is_share(resource) else resource, 0)
         if count > offered:
             return f"it asks for {count} {resource}, a node offers {offered}"
@@ -199,15 +205,6 @@ def _mismatch(pod: Pod, offers: Mapping[str, int], labels: Mapping[str, str], ta
         if taint.effect != "PreferNoSchedule" and not any(tolerates(t, taint) for t in pod.tolerations):
             return f"it does not tolerate the taint {taint.key}={taint.value}:{taint.effect}"
     return None
-
-
-def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """True when *toleration* covers *taint*, by the rules of the Kubernetes API (Toleration v1 core)."""
-    if toleration.effect and toleration.effect != taint.effect:
-        return False
-    if toleration.operator == "Exists":
-        return toleration.key in ("", taint.key)
-    return toleration.key == taint.key and toleration.value == taint.value
 
 
 def tolerates_cordon(pod: Pod) -> bool:
@@ -239,22 +236,29 @@ def meets(labels: Mapping[str, str], want: Requirement) -> bool:
 
 def take(free: dict[str, int], asks: Mapping[str, int]) -> bool:
     """Subtract *asks* from *free* if they fit; change nothing otherwise. A compute resource that *free* does not name
-    is unknown, and never too little. A share of a GPU is taken from one device."""
+    is unknown, and never too little. Shares of GPUs and claims are taken from single devices."""
     for resource, count in asks.items():  # a plain loop: this runs for every pod and node
         if free.get(resource, 0) < count and (resource in free or resource not in COMPUTE):
-            return resource not in free and is_share(resource) and _take_shares(free, asks)
+            return resource not in free and is_of_devices(resource) and _take_devices(free, asks)
     for resource, count in asks.items():
         if resource in free:
             free[resource] -= count
     return True
 
 
-def _take_shares(free: dict[str, int], asks: Mapping[str, int]) -> bool:
+def is_of_devices(resource: str) -> bool:
+    """True for what is taken from single devices: a share of a GPU, or claims."""
+    return is_share(resource) or is_claim(resource)
+
+
+def _take_devices(free: dict[str, int], asks: Mapping[str, int]) -> bool:
     left = dict(free)
-    if not take(left, {resource: count for resource, count in asks.items() if not is_share(resource)}):
+    if not take(left, {resource: count for resource, count in asks.items() if not is_of_devices(resource)}):
         return False
     for name, count in asks.items():
         if is_share(name) and ((share := share_of(name)) is None or not put(left, share, count)):
+            return False
+        if is_claim(name) and not put_claims(left, name):
             return False
     free.clear()
     free.update(left)

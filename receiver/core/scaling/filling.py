@@ -15,9 +15,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from receiver.core.model.pods import COMPUTE, Pod, Workload
-from receiver.core.model.shares import is_share
 from receiver.core.scaling.capacity import RULES, Allowance, Bin, Given, Requests, Tally
-from receiver.core.scaling.demand import take
+from receiver.core.scaling.demand import is_of_devices, take
 from receiver.core.scaling.market import gang_kind
 
 MOST_MOVED = 20_000  # workloads seated again in one step where amounts differ
@@ -46,7 +45,7 @@ class Guest:
     kinds: tuple[Requests, ...]
     rooms: tuple[Room, ...] = ()
     fixed: bool = False
-    shares: bool = False  # of GPUs: it cannot be moved
+    shares: bool = False  # it asks for shares of GPUs or claims devices: it cannot be moved
 
     @property
     def alone(self) -> bool:
@@ -148,7 +147,7 @@ class _Filling:
     def _guest(self, workload: Workload) -> Guest:
         found = [self._fitting(pod) for pod in workload.pods]
         common = [x for x in found[0] if all(x in other for other in found[1:] if other is not found[0])]
-        shares = any(is_share(resource) for pod in workload.pods for resource in pod.requests)
+        shares = any(is_of_devices(resource) for pod in workload.pods for resource in pod.requests)
         return Guest(workload, tuple(self._numbers[id(x)] for x in common), gang_kind(workload), shares=shares)
 
     def saved(self) -> Seats | None:

@@ -13,10 +13,9 @@ from typing import Generic, TypeVar
 from receiver.core.model.model import Facts, Source, Stage
 from receiver.core.model.pods import COMPUTE, Pod, Workload, gpus_in, owner_of
 from receiver.core.model.policy import Objective, Policy, Pool
-from receiver.core.model.shares import is_share
 from receiver.core.model.text import lasting
 from receiver.core.scaling.capacity import RULES, Allowance, Bin, Requests, Tally, grows_unasked
-from receiver.core.scaling.demand import preference, refusal, take
+from receiver.core.scaling.demand import is_of_devices, preference, refusal, take
 
 WIDE = 4  # times the GPUs of the smallest sibling: a pod for that one leaves three quarters of the node idle
 SAME_PRICE = Decimal("0.1")  # per GPU: prices more than a tenth apart mean different GPUs
@@ -148,7 +147,7 @@ class Market:
                 break
             if left + negative < 0 or not self._waiting[asks]:
                 continue
-            if any(is_share(resource) for resource, _ in asks):
+            if any(is_of_devices(resource) for resource, _ in asks):
                 pods = range(self._waiting[asks])
                 all(take(free, dict(asks)) for _ in pods)  # stops at the first that does not fit
                 left = gpus_in(free)

@@ -91,6 +91,16 @@ class Journal:
         if len(self.changes) > self._limit:
             self.compact(self.changes[len(self.changes) // 2].version)
 
+    def keep(self, kind: str, before: dict[str, Any] | None, after: dict[str, Any] | None) -> dict[str, Any]:
+        """Record a change of an object that is JSON; return it, or *before* if it is gone, as of the next version."""
+        one = before if after is None else after
+        assert one is not None
+        self.version += 1
+        one = {**one, "metadata": {**one["metadata"], "resourceVersion": str(self.version)}}
+        verb = "DELETED" if after is None else "ADDED" if before is None else "MODIFIED"
+        self.note(kind, verb, f"{one['metadata'].get('namespace', '')}/{one['metadata']['name']}", one, before)
+        return one
+
     def since(self, version: int, kind: str | None = None) -> list[WorldChange]:
         """Return the changes after *version*. Raises Denied (410) when some of them were compacted away."""
         if version < self.oldest_version:

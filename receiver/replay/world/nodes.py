@@ -2,12 +2,14 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from receiver.core.model.pods import allocatable
 from receiver.core.model.policy import Taint
 from receiver.replay.world.activity import Gpus
 from receiver.replay.world.cluster import Agenda, ClusterObjects, Dice, merged
+from receiver.replay.world.drivers import Drivers
 from receiver.replay.world.objects import POOL_LABEL, VM, CivoPool, Faults, Timings, WorldNode
 from receiver.replay.world.pods import Pods
 
@@ -29,6 +31,10 @@ class Nodes:
     _region: str
     _by_instance: dict[str, str] = field(default_factory=dict)  # node names
     _machines: dict[str, VM] = field(default_factory=dict)  # by node name
+    drivers: Drivers = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.drivers = Drivers(self._pods.claims, self._agenda, self._timings.slices)
 
     # --- start ---
 
@@ -54,7 +60,7 @@ class Nodes:
             pool=pool.id,
             created_at=self._agenda.now,
             uid=self._dice.uuid(),
-            dra=vm.spec.dra,
+            dra=bool(vm.spec.device_sets),
             allocatable=allocatable(vm.spec.machine),
             labels={
                 "kubernetes.io/hostname": vm.hostname,
@@ -85,28 +91,38 @@ class Nodes:
         if not vm.spec.resources:
             vm.usable_at = self._agenda.now
         elif at_once:
-            self._driver(vm)
+            self._driver(vm, at_once=True)
             self._set_up(vm)
         elif self._faults.takes("gpu_never", vm.pool) is None:
             self._agenda.after(self._dice.spread(self._timings.driver), self._driver, vm)
 
-    def _driver(self, vm: VM) -> None:
+    def _driver(self, vm: VM, *, at_once: bool = False) -> None:
         node = self._node_of(vm)
         if not vm.living or node is None:
             return
         if vm.spec.startup_taints:
             self._agenda.after(self._dice.spread(self._timings.set_up), self._set_up, vm)
-        else:
-            vm.usable_at = self._agenda.now
         offered = {**node.allocatable, **vm.spec.resources}
-        self._change(node, allocatable=offered, labels={**node.labels, **vm.spec.gpu_labels})
+        node = self._change(node, allocatable=offered, labels={**node.labels, **vm.spec.gpu_labels})
         self._gpus_up(node.name, vm)
+        withheld = self._faults.takes("slices", vm.pool) is not None
+        sets, complete = vm.spec.device_sets, partial(self._shown, vm)
+        self.drivers.start(node, sets, complete, at_once=at_once, withheld=withheld)
 
     def _set_up(self, vm: VM) -> None:
         node = self._node_of(vm)
         if vm.living and node is not None and vm.usable_at is None:
-            vm.usable_at = self._agenda.now
             self._change(node, taints=tuple(t for t in node.taints if t not in vm.spec.startup_taints))
+            if vm.shown:
+                vm.usable_at = self._agenda.now
+
+    def _shown(self, vm: VM) -> None:
+        """Every GPU of *vm* is shown in the node's status or in slices."""
+        node = self._node_of(vm)
+        if vm.living and node is not None and vm.usable_at is None:
+            vm.shown = True
+            if not set(node.taints) & set(vm.spec.startup_taints):
+                vm.usable_at = self._agenda.now
 
     def _gpus_up(self, name: str, vm: VM) -> None:
         self._activity.node_up(name, vm)
@@ -140,6 +156,7 @@ class Nodes:
 
     def _drop_object(self, name: str) -> None:
         self._machines.pop(name, None)
+        self.drivers.stop(name)
         self._cluster.drop_node(name)
         self._pods.node_removed(name)
         self._pods.scheduler.node_changed(name)

@@ -9,12 +9,13 @@ from typing import Any, Literal
 
 from receiver.core.model.pods import COMPUTE, CPU, GIB, MEMORY, MIB, STORAGE, Preference, Requirement, Toleration
 from receiver.core.model.policy import Taint
+from receiver.replay.world.devices import DeviceSet, PodClaim, gpus_of
 
 GANG_ANNOTATION = "gpu-autoscaler.io/gang"
 POOL_LABEL = "kubernetes.civo.com/civo-node-pool"
 GPU = "nvidia.com/gpu"
-CLAIMS = "resource.k8s.io/claims"  # a request by ResourceClaim, which this scheduler never places
-Fault = Literal["stuck", "gpu_never", "bare", "odd"]
+CLAIMS = "resource.k8s.io/claims"  # counts the claims of a pod, and the devices that it got once it is bound
+Fault = Literal["stuck", "gpu_never", "bare", "odd", "slices"]
 Packing = Literal["most_allocated", "least_allocated", "first_fit"]
 
 
@@ -37,7 +38,8 @@ class WorldPool:
     The defaults are the published row of ``an.g1.l40s.kube.x1`` (12 vCPU, 96 GB, 200 GB, one L40S). *gpus* are the
     physical GPUs per node where *resources* does not say (MIG, time-slicing). A new node carries *startup_taints*
     until `Timings.set_up` has passed. With *dra* a DRA driver serves the GPUs: ResourceSlices show them, the node's
-    status does not.
+    status does not, and DeviceClasses answer to the resources. With *devices* it serves these, by claim alone unless
+    *dra* is set.
     """
 
     id: str
@@ -55,6 +57,11 @@ class WorldPool:
     gpus: int | None = None
     startup_taints: tuple[Taint, ...] = ()
     dra: bool = False
+    devices: tuple[DeviceSet, ...] = ()
+
+    @property
+    def device_sets(self) -> tuple[DeviceSet, ...]:
+        return self.devices or (gpus_of(self.resources) if self.dra else ())
 
     @property
     def machine(self) -> Mapping[str, int]:
@@ -89,6 +96,7 @@ class Timings:
     build: timedelta = timedelta(seconds=120)  # BUILDING -> ACTIVE
     boot: timedelta = timedelta(seconds=20)  # ACTIVE -> node Ready (the node object is there, NotReady, half-way)
     driver: timedelta = timedelta(seconds=180)  # Ready -> GPU allocatable
+    slices: timedelta = timedelta(0)  # GPU allocatable -> the first ResourceSlice, and from each to the next
     set_up: timedelta = timedelta(seconds=60)  # GPU allocatable -> the startup taints go, where there are any
     image_pull: timedelta = timedelta(seconds=5)  # bound -> running
     warmup: timedelta = timedelta(seconds=10)  # running -> the GPU is busy; its memory fills evenly meanwhile
@@ -168,6 +176,7 @@ class PodTemplate:
     gpu_memory: float | None = None
     compute: Mapping[str, int] = field(default_factory=dict)
     gate: str = ""  # the name of a scheduling gate
+    claims: tuple[PodClaim, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,6 +256,7 @@ class VM:
     active_at: datetime | None = None
     registered_at: datetime | None = None
     ready_at: datetime | None = None
+    shown: bool = False  # each of its GPUs is allocatable or in a ResourceSlice
     usable_at: datetime | None = None
     deleted_at: datetime | None = None
     gone_at: datetime | None = None
@@ -324,7 +334,8 @@ class WorldPod(PodSpec):
 
     *scheduled* is its PodScheduled condition: None before the scheduler tried it, False with *reason*
     (``Unschedulable`` or ``SchedulingGated``) and *message*, True once bound; *scheduled_since* is the condition's
-    lastTransitionTime. *deletion_at* is its deletionTimestamp.
+    lastTransitionTime. *deletion_at* is its deletionTimestamp. *claim_names* are the ResourceClaims that were generated
+    for its claims, *special_claim* is the one for its extended resources.
     """
 
     uid: str
@@ -338,6 +349,8 @@ class WorldPod(PodSpec):
     started_at: datetime | None = None
     finished_at: datetime | None = None
     deletion_at: datetime | None = None
+    claim_names: Mapping[str, str] = field(default_factory=dict)
+    special_claim: str = ""
     version: int = 0
 
     @property

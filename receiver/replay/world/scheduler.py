@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 from receiver.core.model.pods import Requirement, Toleration
 from receiver.core.model.policy import Taint
+from receiver.replay.world.allocator import UnjudgedError
+from receiver.replay.world.claims import Allocation, Claims
 from receiver.replay.world.cluster import Agenda, ClusterObjects, Key
 from receiver.replay.world.objects import CLAIMS, Packing, WorldNode, WorldPod
 
@@ -66,23 +68,26 @@ def _holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
     raise ValueError(f"unknown operator {requirement.operator!r}")
 
 
-def why_not(pod: WorldPod, nodes: Iterable[WorldNode], used: Used) -> str:
+def why_not(pod: WorldPod, nodes: Iterable[WorldNode], used: Used, claims: Claims) -> str:
     """Return kube-scheduler's message: how many nodes fail for which reason.
 
-    A node counts under the first filter that it fails, and under each resource that is short.
+    A node counts under the first filter that it fails, and under each resource that is short. Raises UnjudgedError.
     """
+    refused = claims.refuses(pod)
     reasons: Counter[str] = Counter()
     total = 0
     for node in nodes:
         total += 1
-        reasons.update(_reasons(pod, node, used.get(node.name, {})))
+        reasons.update(_reasons(pod, node, used.get(node.name, {}), claims))
     if not total:
         return "no nodes available to schedule pods"
+    if refused:
+        return f"0/{total} nodes are available: {refused}."
     counted = ", ".join(sorted(f"{count} {reason}" for reason, count in reasons.items()))
     return f"0/{total} nodes are available: {counted}."
 
 
-def _reasons(pod: WorldPod, node: WorldNode, used: Mapping[str, int]) -> Iterable[str]:
+def _reasons(pod: WorldPod, node: WorldNode, used: Mapping[str, int], claims: Claims) -> Iterable[str]:
     taint = untolerated(node.taints, pod.tolerations)
     if taint is not None and node.unschedulable:
         return ("node(s) were unschedulable",)
@@ -90,9 +95,10 @@ def _reasons(pod: WorldPod, node: WorldNode, used: Mapping[str, int]) -> Iterabl
         return (f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}",)
     if not selects(node.labels, pod.node_selector, pod.affinity):
         return ("node(s) didn't match Pod's node affinity/selector",)
-    short = [r for r, count in pod.asks.items() if node.allocatable.get(r, 0) - used.get(r, 0) < count]
-    if CLAIMS in short:
-        return ("cannot allocate all claims",)
+    counted = pod.compute if node.dra else {r: count for r, count in pod.asks.items() if r != CLAIMS}
+    short = [r for r, count in counted.items() if node.allocatable.get(r, 0) - used.get(r, 0) < count]
+    if not short and isinstance(unfit := claims.fit(pod, node), str):
+        return (unfit,)
     return [f"Insufficient {r}" for r in short] or ("node(s) didn't have room for the whole gang",)
 
 
@@ -166,12 +172,19 @@ class Scheduler:
     again when a node may have room for them; their messages are then updated, at most once per `UPDATE_AGAIN`."""
 
     def __init__(
-        self, cluster: ClusterObjects, agenda: Agenda, bind: Callable[[WorldPod, str], None], packing: Packing
+        self,
+        cluster: ClusterObjects,
+        agenda: Agenda,
+        bind: Callable[[WorldPod, str], None],
+        packing: Packing,
+        claims: Claims,
     ) -> None:
         self._cluster = cluster
         self._agenda = agenda
         self._bind = bind
         self._packing = packing
+        self._claims = claims
+        self._errors: dict[Key, str] = {}  # of the scheduler itself, where a selector cannot be judged
         self._line = WaitingLine()
         self._fresh: dict[Key, None] = {}  # without a message so far
         self._numbers: dict[Hashable, int] = {}
@@ -188,8 +201,9 @@ class Scheduler:
 
     def enqueue(self, pod: WorldPod) -> None:
         place = (tuple(sorted(pod.node_selector.items())), pod.affinity, pod.tolerations)
+        asks = (tuple(sorted(pod.asks.items())), place, pod.key if pod.claims else None)
         self._wishes[pod.key] = wish = _Wish(
-            kind=self._numbers.setdefault((tuple(sorted(pod.asks.items())), place), len(self._numbers)),
+            kind=self._numbers.setdefault(asks, len(self._numbers)),
             place=self._numbers.setdefault((place, pod.preferred), len(self._numbers)),
         )
         self._fresh[pod.key] = None
@@ -204,11 +218,16 @@ class Scheduler:
         self._line.leave(pod.key)
         self._wishes.pop(pod.key, None)
         self._fresh.pop(pod.key, None)
+        self._errors.pop(pod.key, None)
         gang = _gang_of(pod)
         if gang is not None and gang in self._gangs:
             self._gangs[gang] = [member for member in self._gangs[gang] if member[2] != pod.key]
             if not self._gangs[gang]:
                 del self._gangs[gang]
+
+    def devices_changed(self) -> None:
+        self._room_came = True
+        self._ask_for_pass()
 
     def node_changed(self, name: str) -> None:
         self._judged.pop(name, None)
@@ -222,7 +241,8 @@ class Scheduler:
     def _open_or_close(self, name: str) -> None:
         node = self._cluster.nodes.get(name)
         used = self._cluster.used.get(name, {})
-        if node is not None and node.ready and any(count > used.get(r, 0) for r, count in node.gpus.items()):
+        free = node is not None and (node.dra or any(count > used.get(r, 0) for r, count in node.gpus.items()))
+        if node is not None and node.ready and free:
             self._open[name] = None
         else:
             self._open.pop(name, None)
@@ -249,10 +269,16 @@ class Scheduler:
         """Place the pod, or as much of its gang as fits; return False when nothing was placed."""
         pod = self._cluster.pods[key]
         gang = _gang_of(pod)
-        places = self._places_for([pod], 1) if gang is None else self._places_for(*self._members(gang))
-        for member, name in places:
+        self._errors.pop(key, None)
+        try:
+            places = self._places_for([pod], 1) if gang is None else self._places_for(*self._members(gang))
+        except UnjudgedError as error:
+            self._errors[key] = f'running "DynamicResources" filter plugin: {error}'
+            places = []
+        for member, given in places:
+            name = given.node
             self.forget(member)
-            self._bind(member, name)
+            self._bind(self._claims.reserve(member, given), name)
             self._open_or_close(name)  # free GPUs only fell: no other pod needs another try
         if gang is not None and places:
             self._started_gangs.add(gang)
@@ -270,38 +296,42 @@ class Scheduler:
         least = size - len(self._cluster.gangs.get(gang, ()))
         return pods, max(1, min(least, len(pods)) if gang in self._started_gangs else least)
 
-    def _places_for(self, pods: list[WorldPod], least: int) -> list[tuple[WorldPod, str]]:
+    def _places_for(self, pods: list[WorldPod], least: int) -> list[tuple[WorldPod, Allocation]]:
         """Return nodes for as many of *pods* as fit, or nothing when fewer than *least* do."""
         taken: Taken = {}
-        places: list[tuple[WorldPod, str]] = []
+        places: list[tuple[WorldPod, Allocation]] = []
         hopeless: set[int] = set()
         for left, pod in zip(range(len(pods), 0, -1), pods, strict=True):
             if len(places) + left < least:
                 return []
             wish = self._wishes[pod.key]
-            name = None if wish.kind in hopeless else self._choose(pod, wish, taken)
-            if name is None:
+            given = None if wish.kind in hopeless else self._choose(pod, wish, taken, [a for _, a in places])
+            if given is None:
                 hopeless.add(wish.kind)
                 continue
-            places.append((pod, name))
-            here = taken.setdefault(name, {})
+            places.append((pod, given))
+            here = taken.setdefault(given.node, {})
             for resource, count in pod.asks.items():
                 here[resource] = here.get(resource, 0) + count
         return places if len(places) >= least else []
 
-    def _choose(self, pod: WorldPod, wish: _Wish, taken: Taken) -> str | None:
+    def _choose(self, pod: WorldPod, wish: _Wish, taken: Taken, assumed: list[Allocation]) -> Allocation | None:
         """Return the best node that fits: with the fewest soft taints, then most preferred, by packing, then the
         oldest. Soft taints outweigh the rest in kube-scheduler too."""
         best: tuple[int, int, float, datetime, str] | None = None
+        chosen: Allocation | None = None
         for name in self._open if pod.requests else self._cluster.nodes:
             node = self._cluster.nodes[name]
             left = self._left_over(pod, node, taken)
             if left is None or (judged := self._judge(node, pod, wish.place)) is None:
                 continue
             rank = (*judged, self._cost(left, node, pod), node.created_at, name)
-            if best is None or rank < best:
-                best = rank
-        return None if best is None else best[4]
+            if best is not None and rank > best:
+                continue
+            given = self._claims.fit(pod, node, assumed) if node.dra or pod.claims else Allocation(name, {})
+            if isinstance(given, Allocation):
+                best, chosen = rank, given
+        return chosen
 
     def _cost(self, left: float, node: WorldNode, pod: WorldPod) -> float:
         """Return the rank of a node with *left* units free after the pod, lowest first. CPU pods avoid GPU nodes."""
@@ -320,7 +350,7 @@ class Scheduler:
         left = 0
         for resource, count in pod.requests.items():
             free = node.allocatable.get(resource, 0) - used.get(resource, 0) - also.get(resource, 0)
-            if free < count:
+            if free < count and not node.dra and not (resource == CLAIMS and pod.claims):
                 return None
             left += free - count
         return float(left)
@@ -357,14 +387,17 @@ class Scheduler:
             pod = self._cluster.pods[key]
             kind = (self._wishes[key].kind, pod.gang is not None)
             if kind not in messages:
-                messages[kind] = why_not(pod, self._cluster.nodes.values(), self._cluster.used)
+                messages[kind] = self._errors.get(key) or why_not(
+                    pod, self._cluster.nodes.values(), self._cluster.used, self._claims
+                )
+            reason = "SchedulerError" if key in self._errors else "Unschedulable"
             if pod.scheduled is not False:
                 now = self._agenda.now
                 self._cluster.change_pod(
-                    pod, scheduled=False, scheduled_since=now, reason="Unschedulable", message=messages[kind]
+                    pod, scheduled=False, scheduled_since=now, reason=reason, message=messages[kind]
                 )
-            elif pod.message != messages[kind]:
-                self._cluster.change_pod(pod, message=messages[kind])
+            elif (pod.reason, pod.message) != (reason, messages[kind]):
+                self._cluster.change_pod(pod, reason=reason, message=messages[kind])
 
 
 def _gang_of(pod: WorldPod) -> Gang | None:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from receiver.adapters.kubernetes.cluster import KubernetesCluster, connect
-from receiver.adapters.kubernetes.nodes import Dra, DraServed, nodes_of, resources_of
-from receiver.adapters.kubernetes.pods import CLAIMS, DrainFate, SeenPod
-from receiver.core.model.pods import PodPhase, Toleration
+from receiver.adapters.kubernetes.dra import Dra, DraServed
+from receiver.adapters.kubernetes.pods import DrainFate, SeenPod
+from receiver.core.model.devices import CLAIMS
 from receiver.ports import TryLater
 from receiver.replay.world.objects import PodSpec
 from simulator.clocks import ManualClock
@@ -18,7 +18,6 @@ from simulator.server import Simulator
 from tests.simulator.builders import GPU_POOL, START, config
 
 GPU = "nvidia.com/gpu"
-ANYWHERE = (Toleration(operator="Exists"),)
 Look = Callable[..., tuple[Simulator, KubernetesCluster]]
 
 
@@ -46,7 +45,9 @@ def test_a_node_with_slices_is_known_although_its_status_shows_no_gpu(look: Look
     facts = cluster.look()
     [node] = facts.nodes
     assert (node.dra, dict(node.allocatable)) == (True, {})
-    assert facts.dra_resources == frozenset({GPU})
+    assert list(facts.dra_resources or ()) == [GPU]
+    assert node.devices is not None
+    assert [d.id for d in node.devices.devices] == [("gpu.nvidia.com", node.name, "gpu-0")]
 
 
 def test_without_a_dra_driver_nothing_is_different(look: Look) -> None:
@@ -103,19 +104,6 @@ class _Unreadable:
         self.said.append(f"{event}: {detail}")
 
 
-def test_a_pod_that_asks_by_claim_waits_and_is_no_demand(look: Look) -> None:
-    sim, cluster = look()
-    with sim.moved() as world:
-        world.add_pod(PodSpec(namespace="ml", name="claims", requests={CLAIMS: 2}, tolerations=ANYWHERE))
-        world.add_pod(PodSpec(namespace="ml", name="large", requests={GPU: 4}))
-    sim.live.turn(timedelta(seconds=5))
-    found = {p.name: p for p in cluster.look().pods}
-    assert (found["claims"].phase, dict(found["claims"].requests)) == (PodPhase.WAITING, {})
-    assert found["claims"].claims == ("gpu-0", "gpu-1")
-    assert "cannot allocate all claims" in found["claims"].scheduler_says
-    assert (dict(found["large"].requests), found["large"].claims) == ({GPU: 4}, ())
-
-
 def test_a_pod_that_has_a_claim_holds_its_node(look: Look) -> None:
     sim, cluster = look()
     with sim.moved() as world:
@@ -138,33 +126,12 @@ def a_pod(resource: str, *, node: str = "", **status: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("resource", ["example.com/gpu", "deviceclass.resource.kubernetes.io/gpu.nvidia.com"])
-def test_a_resource_that_only_a_device_class_has_is_asked_for_by_claim(resource: str) -> None:
+def test_a_pod_that_was_given_devices_for_a_resource_of_another_name_holds_its_node(resource: str) -> None:
     """Its node looked empty, and could be removed under it."""
-    waits = a_pod(resource)
-    assert SeenPod(waits).pod is None
-    claimant = SeenPod(waits).claimant({"example.com/gpu"})
-    assert claimant is not None
-    assert (claimant.claims, claimant.gpus) == ((resource,), 0)
     given = {"resourceClaimName": "p-extended-resources-x", "requestMappings": []}
     runs = a_pod(resource, node="n1", extendedResourceClaimStatus=given)
     held = SeenPod(runs).pod
     assert held is not None
     assert dict(held.requests) == {CLAIMS: 1}
     assert SeenPod(runs).fate() is DrainFate.HOLDS_GPU
-    assert SeenPod(runs).claimant({"example.com/gpu"}) is None
-
-
-def test_a_resource_that_nobody_serves_by_dra_is_no_claim() -> None:
-    assert SeenPod(a_pod("example.com/fpga")).claimant({"example.com/gpu"}) is None
-    assert SeenPod(a_pod(GPU)).claimant({GPU}) is None  # it is demand as it is
-
-
-def test_only_devices_of_the_gpu_driver_on_one_node_count() -> None:
-    def of(driver: str = "gpu.nvidia.com", **spec: Any) -> dict[str, Any]:
-        return {"spec": {"driver": driver, "devices": [{"name": "gpu-0"}], "nodeName": "n1", **spec}}
-
-    assert nodes_of([of()]) == {"n1"}
-    others = [of("dra.net"), of(devices=[]), of(devices=None), of(nodeName=None), {}, {"spec": None}]
-    assert nodes_of(others) == frozenset()
-    classes: list[dict[str, Any]] = [{"spec": {"extendedResourceName": GPU}}, {"spec": {}}, {}]
-    assert resources_of(classes) == {GPU}
+    assert SeenPod(a_pod(resource)).pod is None

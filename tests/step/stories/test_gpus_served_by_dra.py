@@ -8,7 +8,7 @@ from receiver.ports import ClusterFacts, Store
 from receiver.replay.world.objects import CLAIMS, WorldPool
 from tests.core.builders import a_pod
 from tests.step.harness import GPU, SIZE, Life, a_job, a_policy, a_world
-from tests.step.stories.bench import HOUR, MINUTE, POOL, SECOND, bought, bound, living, titles, waiting
+from tests.step.stories.bench import HOUR, MINUTE, POOL, bought, bound, living, titles
 
 NOTE = "has GPUs that a DRA driver serves"
 
@@ -50,31 +50,13 @@ def test_a_node_is_kept_for_a_pod_that_holds_its_devices_by_claim(store: Store) 
     assert len(living(life)) == 1
 
 
-def test_a_pod_that_waits_by_claim_is_told_what_is_not_supported_and_buys_nothing(store: Store) -> None:
-    life = a_life(store)
-    life.world.add_pod(waiting("claims", requests={CLAIMS: 1}))
-    life.pass_time(SECOND)
-    life.run(30 * MINUTE, tick=30 * SECOND)
-    assert bought(life) == 0
-    told = [e for e in life.world.events if e.name == "claims"]
-    assert [e.reason for e in told] == ["NotTriggerScaleUp"]
-    assert "Dynamic Resource Allocation" in told[0].message
-    picture = store.snapshot()
-    assert picture is not None
-    [pod] = picture[0]["waiting"]
-    assert (pod["state"], pod["fits"]) == ("not_demand", [])
-    assert pod["detail"] == told[0].message
-    [pool] = picture[0]["pools"]
-    assert pool["pending_gpus"] == 0
-
-
 def test_where_no_device_class_answers_to_the_resource_pods_that_ask_for_it_do_not_fit(store: Store) -> None:
     """The GPU operator's own DRA mode: its DeviceClass has no extendedResourceName."""
     life = a_life(store, count=1)
     look = life.cluster.look
 
     def without_classes() -> ClusterFacts:
-        return replace(look(), dra_resources=frozenset())
+        return replace(look(), dra_resources={})
 
     life.cluster.look = without_classes  # type: ignore[method-assign]
     state = life.step().facts.pool(POOL)

@@ -1,0 +1,246 @@
+"""Reads what Dynamic Resource Allocation serves and what pods claim of it. What was read last counts while the API
+server cannot tell, or does not let us any more: a node with a DRA driver must never look like one without GPUs."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from receiver.adapters.kubernetes.api import key_of, section
+from receiver.adapters.kubernetes.devices import (
+    DeviceClasses,
+    SeenClaim,
+    Slice,
+    by_node,
+    claim_from,
+    claim_of,
+    classes_from,
+    devices_in,
+    in_words,
+    resource_of,
+    slice_from,
+)
+from receiver.adapters.kubernetes.pods import ANY_CLASS, SeenPod
+from receiver.adapters.kubernetes.reflector import Lists, ResourceKind
+from receiver.core.model.devices import (
+    CLAIMS,
+    GPU_DRIVER,
+    Claim,
+    Device,
+    DeviceId,
+    DeviceRequest,
+    NodeDevices,
+    Question,
+)
+from receiver.core.model.pods import Pod, PodPhase
+from receiver.core.model.text import listed
+from receiver.ports import Clock, TryLater
+
+DRA_GROUP = "resource.k8s.io"
+DRA_VERSIONS = ("v1", "v1beta2", "v1beta1")
+RESOURCE_SLICES = ResourceKind(DRA_GROUP, "resourceslices", DRA_VERSIONS)
+DEVICE_CLASSES = ResourceKind(DRA_GROUP, "deviceclasses", DRA_VERSIONS)
+RESOURCE_CLAIMS = ResourceKind(DRA_GROUP, "resourceclaims", DRA_VERSIONS)
+CLAIM_TEMPLATES = ResourceKind(DRA_GROUP, "resourceclaimtemplates", DRA_VERSIONS)
+UNREAD_FOR = timedelta(minutes=5)
+WITHOUT_SLICES = "nodes whose GPUs a DRA driver serves look like nodes whose GPUs never come"
+WITHOUT_CLASSES = "every GPU resource is believed to be served on nodes with a DRA driver"
+WITHOUT_CLAIMS = "no node is bought for pods that claim devices"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DraServed:
+    """What DRA serves: *devices* by node in complete pools, and the *classes* by which pods may ask for them (None: not
+    known)."""
+
+    devices: Mapping[str, NodeDevices] = field(default_factory=dict)
+    classes: DeviceClasses | None = None
+
+    @property
+    def nodes(self) -> frozenset[str]:
+        """The names of the nodes with devices of the GPU driver."""
+        return gpu_nodes(self.devices)
+
+
+def gpu_nodes(devices: Mapping[str, NodeDevices]) -> frozenset[str]:
+    return frozenset(n for n, found in devices.items() if any(d.driver == GPU_DRIVER for d in found.devices))
+
+
+class Dra:
+    """Reads the four kinds of `resource.k8s.io`; nothing but one failed list where the API is not served."""
+
+    def __init__(self, lists: Lists, clock: Clock) -> None:
+        self._lists = lists
+        self._clock = clock
+        self._last: DraServed | None = None
+        self._unread_since: datetime | None = None
+        self._parts: dict[str, tuple[tuple[Slice, ...], NodeDevices]] = {}
+        self._claims: Mapping[str, SeenClaim] | None = None
+        self._templates: Mapping[str, Any] | None = None
+
+    def served(self) -> DraServed:
+        """Return what DRA serves now; nothing where the API or the right to list slices was missing from the start.
+        Raises TryLater while the API server cannot tell and never has, for a few minutes. After that it is as without
+        the API."""
+        try:
+            slices = self._lists.if_allowed(RESOURCE_SLICES, WITHOUT_SLICES, view=slice_from)
+            classes = None if slices is None else self._lists.if_allowed(DEVICE_CLASSES, WITHOUT_CLASSES)
+        except TryLater as error:
+            if self._last is not None:
+                return self._last
+            now = self._clock.now()
+            self._unread_since = self._unread_since or now
+            if timedelta(0) <= now - self._unread_since < UNREAD_FOR:
+                raise
+            self._lists.remarks.warn("ResourceSlices not read", f"{error}; {WITHOUT_SLICES}")
+            return DraServed()
+        if slices is None:
+            return self._last or DraServed()
+        devices = self._same(by_node(slices))
+        self._last = DraServed(devices=devices, classes=None if classes is None else classes_from(classes))
+        return self._last
+
+    def _same(self, found: Mapping[str, tuple[Slice, ...]]) -> dict[str, NodeDevices]:
+        """Return the devices of each node by its slices; the same object while those are the same."""
+        kept = self._parts
+        self._parts = {
+            node: kept[node] if node in kept and kept[node][0] == parts else (parts, devices_in(parts))
+            for node, parts in found.items()
+        }
+        return {node: devices for node, (_, devices) in self._parts.items()}
+
+    def claims(self, served: DraServed, pods: Sequence[SeenPod]) -> "Claims | None":
+        """Return the claims of *pods*, read after them: the claim of a bound pod is seen. None where nothing serves
+        DRA and no pod claims."""
+        classes = served.classes is not None and served.classes.of
+        if not (served.devices or classes or any(pod.resource_claims for pod in pods)):
+            return None
+        self._claims = self._read(RESOURCE_CLAIMS, self._claims, claim_from, lambda claim: claim.key)
+        if self._templates is None or any(pod.resource_claims and not pod.node for pod in pods):
+            self._templates = self._read(CLAIM_TEMPLATES, self._templates, dict, key_of)
+        return Claims(served, self._claims, self._templates, pods)
+
+    def _read(
+        self, kind: ResourceKind, last: Mapping[str, Any] | None, view: Callable[[Any], Any], key: Callable[[Any], str]
+    ) -> Mapping[str, Any] | None:
+        try:
+            found = self._lists.if_allowed(kind, WITHOUT_CLAIMS, view=view)
+        except TryLater as error:
+            self._lists.remarks.warn("claims not read", f"{error}; {WITHOUT_CLAIMS}")
+            return last
+        return None if found is None else {key(each): each for each in found}
+
+
+class Claims:
+    """What *pods* claim, and which devices claims hold."""
+
+    def __init__(
+        self,
+        served: DraServed,
+        claims: Mapping[str, SeenClaim] | None,
+        templates: Mapping[str, Any] | None,
+        pods: Sequence[SeenPod],
+    ) -> None:
+        self._classes, self._claims, self._templates = served.classes, claims, templates
+        self._devices: dict[DeviceId, tuple[str, Device]] = {
+            device.id: (node, device) for node, found in served.devices.items() for device in found.devices
+        }
+        self._bound = frozenset(pod.uid for pod in pods if pod.node and not pod.terminated)
+        self._reserved = frozenset(uid for c in (claims or {}).values() if c.given is not None for uid in c.pods)
+        users = sorted((p for p in pods if p.node and not p.terminated and p.resource_claims), key=lambda p: p.key)
+        self._counts: dict[str, str] = {}  # the uid of the pod that a shared claim counts for, by claim
+        for pod in users:
+            for name, _ in pod.resource_claims.values():
+                self._counts.setdefault(f"{pod.namespace}/{name}", pod.uid)
+
+    @property
+    def known(self) -> bool:
+        return self._claims is not None
+
+    def taken(self) -> dict[str, frozenset[DeviceId]]:
+        """Return the devices of each node that claims hold."""
+        found: defaultdict[str, set[DeviceId]] = defaultdict(set)
+        for claim in (self._claims or {}).values():
+            for device in claim.given or ():
+                if device in self._devices:
+                    found[self._devices[device][0]].add(device)
+        return {node: frozenset(devices) for node, devices in found.items()}
+
+    def without_pod(self) -> Iterable[tuple[str, str]]:
+        """Yield each claim that has devices for pods of which none is bound yet, and the node."""
+        for claim in (self._claims or {}).values():
+            if claim.pods and not claim.pods & self._bound:
+                yield from {(claim.key, self._devices[d][0]) for d in claim.given or () if d in self._devices}
+
+    def of(self, seen: SeenPod, pod: Pod | None) -> Pod | None:
+        """Return *pod*, or the pod that *seen* is, with what it holds or asks for by claims; None where it has no
+        GPUs and claims nothing."""
+        if seen.node:
+            return self._holding(seen, pod) if pod is not None else None
+        if seen.uid in self._reserved and not seen.resource_claims:  # bound in a moment, for a resource that DRA serves
+            return replace(pod, phase=PodPhase.OTHER) if pod is not None else None
+        if not seen.resource_claims and not self._by_class(seen):
+            return pod
+        return self._asking(seen, pod or seen.without_gpus)
+
+    def _by_class(self, seen: SeenPod) -> dict[str, tuple[Question | None, int]]:
+        """What *seen* asks of DeviceClasses by resource, with the selectors (None: there is no such class)."""
+        found: dict[str, tuple[Question | None, int]] = {}
+        for resource, count in seen.extended.items():
+            if self._classes is not None and resource.startswith(ANY_CLASS):
+                found[resource] = self._classes.of.get(resource.removeprefix(ANY_CLASS)), count
+            elif self._classes is None or resource in self._classes.serving:
+                found[resource] = self._classes.serving[resource] if self._classes is not None else None, count
+        return found
+
+    def _holding(self, seen: SeenPod, pod: Pod) -> Pod | None:
+        """Return a bound *pod* with the devices of its claims as resources: those of a claim that pods share count
+        once, and those of admin access never."""
+        names = [claim or name for name, (claim, _) in seen.resource_claims.items()]
+        names += [seen.given_claim] if CLAIMS in pod.requests and seen.given_claim else []
+        if not names or self._claims is None:
+            return pod
+        held = {resource: count for resource, count in pod.requests.items() if resource != CLAIMS}
+        for name in names:
+            key = f"{seen.namespace}/{name}"
+            claim = self._claims.get(key)
+            if claim is None or claim.given is None:
+                held[CLAIMS] = held.get(CLAIMS, 0) + 1
+                continue
+            weight = int(self._counts.get(key, seen.uid) == seen.uid)
+            for device in claim.given:
+                resource = resource_of(
+                    self._devices[device][1] if device in self._devices else Device(driver=device[0])
+                )
+                held[resource] = held.get(resource, 0) + weight
+        return replace(pod, requests=held) if held else None
+
+    def _asking(self, seen: SeenPod, pod: Pod) -> Pod:
+        """Return *pod*, which waits, with what it claims, or why no node is bought for that."""
+        lists = ((DEVICE_CLASSES, self._classes), (RESOURCE_CLAIMS, self._claims), (CLAIM_TEMPLATES, self._templates))
+        unread = [kind.plural for kind, known in lists if known is None]
+        if unread or self._classes is None or self._claims is None or self._templates is None:
+            said = f"the list of {listed(unread)} ({DRA_GROUP}) is refused or fails"
+            return replace(pod, claims=(*seen.resource_claims, *self._by_class(seen)), not_bought=said)
+        asked: list[Claim] = []
+        words: list[str] = []
+        for name, template in seen.resource_claims.values():
+            key = f"{seen.namespace}/{name or template}"
+            claim, made = self._claims.get(key), self._templates.get(f"{seen.namespace}/{template}")
+            if claim is not None and claim.given is not None:
+                where = sorted({self._devices[d][0] for d in claim.given if d in self._devices})
+                said = f"claim {name} has its devices on node {listed(where) or '(unknown)'}: it can only start there"
+                return replace(pod, requests={}, claims=(f"devices (claim {name})",), not_bought=said)
+            spec = claim.spec if claim is not None else section(section(made or {}, "spec"), "spec")
+            found = claim_of(key, spec, self._classes, shared=not template)
+            asked.append(found if claim or made else Claim(key=key, problem=f"there is no claim or template {key}"))
+            words.append(in_words(found, f"template {template}" if template else f"claim {name}"))
+        for resource, (selectors, count) in self._by_class(seen).items():
+            way = DeviceRequest(name=resource, device_class=resource, selectors=selectors or (), count=count)
+            problem = "" if selectors is not None else f"there is no DeviceClass for {resource}"
+            asked.append(Claim(key=resource, requests=() if problem else ((way,),), problem=problem))
+            words.append(f"{count} {resource}")
+        asked = [claim for claim in asked if claim.requests or claim.problem]
+        none = "" if asked or pod.requests else "it claims devices with admin access only, which takes none"
+        return replace(pod, claimed=tuple(asked), claims=tuple(words), not_bought=none)

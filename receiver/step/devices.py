@@ -1,0 +1,199 @@
+"""Join claims with devices: which devices answer the selectors of which claim, once for each kind of device.
+
+The core sees names of resources only: one for what a pod claims, one for each kind of free device of a node, and one
+for each counter that devices share.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from weakref import WeakKeyDictionary
+
+from receiver.core.model.devices import (
+    CLAIMS,
+    COUNTER,
+    GPU_DRIVER,
+    Attribute,
+    Device,
+    DeviceId,
+    Judge,
+    NodeDevices,
+    Question,
+    as_text,
+    claim_name,
+    fewest_devices,
+    kind_name,
+    question_id,
+)
+from receiver.core.model.pods import Pod, PodPhase
+from receiver.core.model.policy import Taint
+from receiver.ports import ClusterFacts, ClusterNode
+
+NO_GPU = "no device that it claims is a GPU of a pool"
+TOGETHER = "it shares a claim with another pod that waits, and the node for that pod is for both"
+Answers = tuple[bool | None, ...]  # of each device of a node
+Words = tuple[str, ...]
+# What tells kinds of devices apart: questions answered and not judged, attributes, taints, what each uses.
+Kind = tuple[Words, Words, tuple[tuple[str, Attribute], ...], tuple[Taint, ...], tuple[tuple[str, int], ...]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What tells devices apart in one step: the questions of claims, those of extended resources, and the attributes
+    of constraints."""
+
+    questions: tuple[Question, ...] = ()
+    served: Mapping[str, Question] = field(default_factory=dict)
+    attributes: tuple[str, ...] = ()
+
+
+def unjudged(expression: str, device: Device) -> None:  # a `Judge` without CEL
+    """Judge nothing: no node is bought for claims."""
+
+
+class DeviceJoin:
+    """Keeps what *judge* said of each node's devices from step to step."""
+
+    def __init__(self, judge: Judge = unjudged) -> None:
+        self._judge = judge
+        self._asked = Asked()
+        self._answers: WeakKeyDictionary[NodeDevices, dict[Question, Answers]] = WeakKeyDictionary()
+        self._kept: WeakKeyDictionary[NodeDevices, tuple[Asked, frozenset[DeviceId], dict[str, int]]] = (
+            WeakKeyDictionary()
+        )
+
+    def join(self, cluster: ClusterFacts, templates: Iterable[NodeDevices]) -> ClusterFacts:
+        """Return *cluster* with waiting pods that ask for what they claim. *templates* are the devices of new nodes."""
+        claiming = [pod for pod in cluster.pods if pod.claimed]
+        questions = {a.selectors for p in claiming for c in p.claimed for ways in c.requests for a in ways}
+        attributes = {c.attribute for p in claiming for claim in p.claimed for c in claim.constraints}
+        asked = Asked(
+            questions=tuple(sorted(questions)),
+            served=dict(cluster.dra_resources or {}),
+            attributes=tuple(sorted(attributes)),
+        )
+        self._asked = self._asked if asked == self._asked else asked
+        if not claiming:
+            return cluster
+        known = [*(n.devices for n in cluster.nodes if n.devices is not None), *templates]
+        of_gpus = {q for q in asked.questions if not known or any(self._answers_gpu(node, q) for node in known)}
+        pods = {pod.key: pod for pod in _demand(claiming, of_gpus)}
+        fewer = Counter(pod.gang or "" for pod in pods.values() if pod.gang and pod.not_bought == TOGETHER)
+        return replace(
+            cluster,
+            pods=tuple(
+                replace(pod, gang_min=max(1, pod.gang_min - fewer[pod.gang or ""])) if pod.gang_min and fewer else pod
+                for pod in (pods.get(pod.key, pod) for pod in cluster.pods)
+            ),
+        )
+
+    def free(self, node: NodeDevices, taken: frozenset[DeviceId] = frozenset()) -> Mapping[str, int]:
+        """Return what of *node* is free beside the devices that are *taken*: extended resources, and if any pod claims
+        devices, those by kind and their counters."""
+        kept = self._kept.get(node)
+        if kept is not None and kept[0] is self._asked and kept[1] == taken:
+            return kept[2]
+        found = self._free(node, taken)
+        self._kept[node] = self._asked, taken, found
+        return found
+
+    def _free(self, node: NodeDevices, taken: frozenset[DeviceId]) -> dict[str, int]:
+        asked = self._asked
+        left = Counter({COUNTER + name: amount for name, amount in node.counters.items()})
+        for device in node.devices:
+            if device.id in taken:
+                left.subtract({COUNTER + name: amount for name, amount in device.uses.items()})
+        found = dict.fromkeys(asked.served, 0)
+        kinds: dict[Kind, list[bool]] = {}
+        said = {q: self._said(node, q) for q in (*asked.questions, *asked.served.values())}
+        for place, device in enumerate(node.devices):
+            free, uses = device.id not in taken, {COUNTER + name: n for name, n in device.uses.items()}
+            fits = free and all(left[name] >= n for name, n in uses.items())
+            serves = [r for r, q in asked.served.items() if said[q][place] and not device.taints]
+            for resource in serves:
+                found[resource] += fits
+            if asked.questions:
+                if serves or device.driver == GPU_DRIVER:
+                    uses |= dict.fromkeys(serves or [CLAIMS], 1)
+                key: Kind = (
+                    tuple(question_id(q) for q in asked.questions if said[q][place]),
+                    tuple(question_id(q) for q in asked.questions if said[q][place] is None),
+                    tuple((a, device.attributes[a]) for a in asked.attributes if _compares(device, a)),
+                    device.taints,
+                    tuple(sorted(uses.items())),
+                )
+                kinds.setdefault(key, []).append(free)
+        if asked.questions:
+            found[CLAIMS] = sum(each.count(True) for key, each in kinds.items() if (CLAIMS, 1) in key[4])
+            found |= left
+        for (yes, unknown, values, taints, used), each in kinds.items():
+            found[kind_name(yes, unknown, dict(values), taints, dict(used), len(each))] = sum(each)
+        return found
+
+    def _said(self, node: NodeDevices, question: Question) -> Answers:
+        known = self._answers.setdefault(node, {})
+        if question not in known:
+            known[question] = tuple(self._meets(question, device) for device in node.devices)
+        return known[question]
+
+    def _meets(self, question: Question, device: Device) -> bool | None:
+        """Judge the expressions of *question* in order: the first that does not hold ends it, as upstream."""
+        for expression in question:
+            if not (said := self._judge(expression, device)):
+                return said
+        return True
+
+    def _answers_gpu(self, node: NodeDevices, question: Question) -> bool:
+        said = self._said(node, question)
+        return any(said[place] is not False and d.driver == GPU_DRIVER for place, d in enumerate(node.devices))
+
+
+def _compares(device: Device, attribute: str) -> bool:
+    """A list is no value that a constraint of ours compares."""
+    return device.attributes.get(attribute, ("list", ""))[0] != "list"
+
+
+def _demand(pods: Sequence[Pod], of_gpus: set[Question]) -> Iterator[Pod]:
+    """Yield *pods* with what they claim as a request, or why no node is bought for that. Waiting pods that share a
+    claim must land on one node: the first of them by key asks for all of them."""
+    groups: dict[str, list[Pod]] = {}
+    group_of: dict[str, str] = {}  # by claim
+    for pod in sorted(pods, key=lambda p: p.key):
+        if problem := next((claim.problem for claim in pod.claimed if claim.problem), ""):
+            yield replace(pod, not_bought=problem)
+            continue
+        shared = [claim.key for claim in pod.claimed if claim.shared and pod.phase is PodPhase.WAITING]
+        joined = dict.fromkeys(group_of[key] for key in shared if key in group_of)
+        first = next(iter(joined), pod.key)
+        for other in [key for key in joined if key != first]:  # this pod joins two groups
+            groups[first] += groups.pop(other)
+            group_of = {key: first if group == other else group for key, group in group_of.items()}
+        group_of |= dict.fromkeys(shared, first)
+        groups.setdefault(first, []).append(pod)
+    for group in groups.values():
+        claims = {
+            (claim.key if claim.shared else f"{pod.key}/{number}"): claim
+            for pod in group
+            for number, claim in enumerate(pod.claimed)
+        }
+        asked = {way.selectors for claim in claims.values() for ways in claim.requests for way in ways}
+        if not any(pod.requests for pod in group) and not of_gpus & asked:
+            yield from (replace(pod, not_bought=NO_GPU) for pod in group)
+            continue
+        claim = {claim_name(claims.values()): fewest_devices(claims.values())} if asked else {}
+        requests = {**_sum(pod.requests for pod in group), **claim}
+        yield replace(group[0], requests=requests, compute=_sum(pod.compute for pod in group))
+        yield from (replace(pod, requests={}, not_bought=TOGETHER) for pod in group[1:])
+
+
+def learnt(nodes: Iterable[ClusterNode]) -> str:
+    """Return the devices of the one of *nodes* with the most devices without a taint as text; empty without any."""
+    shown = [node.devices for node in nodes if node.devices is not None]
+    return as_text(max(shown, key=lambda found: sum(not d.taints for d in found.devices))) if shown else ""
+
+
+def _sum(amounts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for each in amounts:
+        total.update(each)
+    return dict(total)

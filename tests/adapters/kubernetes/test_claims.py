@@ -1,0 +1,353 @@
+"""Slices, classes and claims of resource.k8s.io, and what pods hold and ask for by them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from receiver.adapters.kubernetes.devices import by_node, claim_of, classes_from, devices_in, in_words, slice_from
+from receiver.adapters.kubernetes.dra import Dra
+from receiver.adapters.kubernetes.pods import SeenPod
+from receiver.core.model.devices import CLAIMS, Claim, Constraint, DeviceRequest, Toleration
+from receiver.core.model.pods import Pod, PodPhase
+from receiver.core.model.policy import Taint
+from receiver.ports import SAFE_TO_EVICT_ANNOTATION, TryLater
+from simulator.clocks import ManualClock
+
+JSON = dict[str, Any]
+GPU, DRIVER = "nvidia.com/gpu", "gpu.nvidia.com"
+START = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
+OF_DRIVER = f"device.driver == '{DRIVER}'"
+
+
+def a_slice(*devices: str | JSON, node: str = "n1", driver: str = DRIVER, **given: Any) -> JSON:
+    pool = {"name": node, "generation": 1, "resourceSliceCount": 1, **given.pop("pool", {})}
+    named = [{"name": d} if isinstance(d, str) else d for d in devices]
+    return {"spec": {"driver": driver, "nodeName": node, "pool": pool, "devices": named, **given}}
+
+
+def a_class(name: str = DRIVER, resource: str = "", at: str = "2026-11-01T00:00:00Z", *, of: str = OF_DRIVER) -> JSON:
+    spec = {"selectors": [{"cel": {"expression": of}}], **({"extendedResourceName": resource} if resource else {})}
+    return {"metadata": {"name": name, "creationTimestamp": at}, "spec": spec}
+
+
+def a_request(count: int = 1, name: str = "gpu", **exactly: Any) -> JSON:
+    return {"name": name, "exactly": {"deviceClassName": DRIVER, "count": count, **exactly}}
+
+
+def asks(*requests: JSON, **devices: Any) -> JSON:
+    return {"devices": {"requests": list(requests), **devices}}
+
+
+def a_claim(name: str, spec: JSON | None = None, *given: str, pods: Sequence[str] = (), admin: bool = False) -> JSON:
+    """The claim ml/*name*, which has the devices *given* of node n1 for *pods* (uids)."""
+    results = [
+        {"request": "gpu", "driver": DRIVER, "pool": "n1", "device": d, **({"adminAccess": True} if admin else {})}
+        for d in given
+    ]
+    status = {"allocation": {"devices": {"results": results}}} if given else {}
+    users = [{"resource": "pods", "name": uid, "uid": uid} for uid in pods]
+    meta = {"name": name, "namespace": "ml"}
+    return {"metadata": meta, "spec": spec or asks(a_request()), "status": {**status, "reservedFor": users}}
+
+
+def a_template(name: str, spec: JSON) -> JSON:
+    return {"metadata": {"name": name, "namespace": "ml"}, "spec": {"spec": spec}}
+
+
+def a_pod(name: str = "p", node: str = "", limits: JSON | None = None, **claims: Any) -> SeenPod:
+    """The pod ml/*name*: each of *claims* names a ResourceClaim, or in a list a template and what was made of it."""
+    named, made = [], []
+    for key, claim in claims.items():
+        if isinstance(claim, str):
+            named.append({"name": key, "resourceClaimName": claim})
+            continue
+        named.append({"name": key, "resourceClaimTemplateName": claim[0]})
+        made += [{"name": key, **({"resourceClaimName": claim[1]} if claim[1] else {})}] if len(claim) > 1 else []
+    refused = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    return SeenPod(
+        {
+            "metadata": {"name": name, "namespace": "ml", "uid": name, "creationTimestamp": "2026-11-20T12:00:00Z"},
+            "spec": {
+                "containers": [{"name": "main", "resources": {"limits": limits or {}}}],
+                "resourceClaims": named,
+                **({"nodeName": node} if node else {}),
+            },
+            "status": {
+                "phase": "Running" if node else "Pending",
+                "resourceClaimStatuses": made,
+                **({} if node else {"conditions": [refused]}),
+            },
+        }
+    )
+
+
+class Served:
+    """Lists of what is served; a kind that is None is refused, one that is an exception fails."""
+
+    def __init__(self, **lists: Any) -> None:
+        self.lists = {"resourceslices": [a_slice("gpu-0", "gpu-1")], "deviceclasses": [a_class()], **lists}
+        self.said: list[str] = []
+        self.remarks = self
+        self.dra = Dra(self, ManualClock(START))  # type: ignore[arg-type]  # the part of `Lists` that is asked
+
+    def if_allowed(self, kind: Any, without: str, view: Any = lambda raw: raw, **_: Any) -> list[Any] | None:
+        found = self.lists.get(kind.plural, [])
+        if isinstance(found, Exception):
+            raise found
+        return None if found is None else list(map(view, found))
+
+    def warn(self, event: str, detail: str) -> None:
+        self.said.append(f"{event}: {detail}")
+
+    def see(self, *pods: SeenPod) -> dict[str, Pod]:
+        served = self.dra.served()
+        claims = self.dra.claims(served, pods)
+        found = (claims.of(pod, pod.pod) if claims is not None else pod.pod for pod in pods)
+        return {pod.name: pod for pod in found if pod is not None}
+
+    def taken(self, *pods: SeenPod) -> Mapping[str, frozenset[tuple[str, str, str]]]:
+        claims = self.dra.claims(self.dra.served(), pods)
+        assert claims is not None
+        return claims.taken() or {}
+
+
+def nodes_of(*slices: JSON) -> dict[str, list[str]]:
+    found = by_node(map(slice_from, slices))
+    return {node: [d.name for d in devices_in(parts).devices] for node, parts in found.items()}
+
+
+def test_a_pool_counts_when_all_slices_of_its_newest_generation_are_there() -> None:
+    two = {"resourceSliceCount": 2}
+    assert nodes_of(a_slice("gpu-0", pool=two)) == {}
+    assert nodes_of(a_slice("gpu-0", pool=two), a_slice("gpu-1", pool=two)) == {"n1": ["gpu-0", "gpu-1"]}
+    newer = {"generation": 2, "resourceSliceCount": 2}
+    assert nodes_of(a_slice("gpu-0"), a_slice("gpu-0", pool=newer)) == {}
+    assert nodes_of(a_slice("old"), a_slice("gpu-0", pool=newer), a_slice("gpu-1", pool=newer)) == {
+        "n1": ["gpu-0", "gpu-1"]
+    }
+
+
+def test_a_pool_with_a_device_twice_or_of_several_nodes_does_not_count() -> None:
+    two = {"resourceSliceCount": 2}
+    assert nodes_of(a_slice("gpu-0", pool=two), a_slice("gpu-0", pool=two)) == {}
+    assert nodes_of(a_slice("gpu-0", node="", allNodes=True)) == {}
+    assert nodes_of({}, {"spec": None}, a_slice()) == {}
+
+
+def test_a_node_has_the_devices_of_all_its_drivers() -> None:
+    assert nodes_of(a_slice("gpu-0"), a_slice("nic-0", driver="dra.net")) == {"n1": ["nic-0", "gpu-0"]}
+
+
+def test_a_device_is_read_with_its_attributes_counters_and_taints() -> None:
+    device = {
+        "name": "gpu-0",
+        "attributes": {
+            "type": {"string": "gpu"},
+            "cores": {"int": 4},
+            "resource.kubernetes.io/pcieRoot": {"string": "pci0"},
+            "links": {"strings": ["a"]},
+        },
+        "capacity": {"memory": {"value": "48Gi"}},
+        "consumesCounters": [{"counterSet": "set", "counters": {"slices": {"value": "1500m"}}}],
+        "taints": [{"key": "xid", "effect": "NoSchedule"}, {"key": "info", "effect": "None"}, {"key": "new"}],
+    }
+    shared = [{"name": "set", "counters": {"slices": {"value": "7900m"}}}]
+    [slice_] = [
+        slice_from(a_slice(device, {"name": "shared", "allowMultipleAllocations": True}, sharedCounters=shared))
+    ]
+    [read] = slice_.devices
+    assert read.attributes == {
+        f"{DRIVER}/type": ("string", "gpu"),
+        f"{DRIVER}/cores": ("int", 4),
+        "resource.kubernetes.io/pcieRoot": ("string", "pci0"),
+        f"{DRIVER}/links": ("list", ""),
+    }
+    assert (read.capacity, read.uses) == ({f"{DRIVER}/memory": "48Gi"}, {"n1/set/slices": 2})
+    assert read.taints == (Taint(key="xid", effect="NoSchedule"),)
+    assert slice_.counters == {"n1/set/slices": 7}
+
+
+def test_the_older_version_of_the_api_is_read_too() -> None:
+    basic = a_slice({"name": "gpu-0", "basic": {"attributes": {"type": {"string": "gpu"}}, "capacity": {"m": "1Gi"}}})
+    [read] = slice_from(basic).devices
+    assert (read.attributes, read.capacity) == ({f"{DRIVER}/type": ("string", "gpu")}, {f"{DRIVER}/m": "1Gi"})
+    flat = asks({"name": "gpu", "deviceClassName": DRIVER, "count": 2})
+    [[way]] = claim_of("ml/c", flat, classes_from([a_class()]), shared=True).requests
+    assert (way.count, way.selectors) == (2, (OF_DRIVER,))
+
+
+def test_of_two_classes_for_one_resource_the_later_one_serves_it() -> None:
+    early, late = a_class("b", GPU, of="early"), a_class("a", GPU, "2026-11-02T00:00:00Z", of="late")
+    assert classes_from([late, early]).serving == {GPU: ("late",)}
+    first, second = a_class("a", GPU, of="first"), a_class("b", GPU, of="second")
+    assert classes_from([second, first]).serving == {GPU: ("first",)}
+
+
+def test_a_claim_is_read_with_alternatives_tolerations_and_constraints() -> None:
+    way = {"name": "small", "deviceClassName": DRIVER, "selectors": [{"cel": {"expression": "x"}}]}
+    tolerates = [{"key": "xid", "operator": "Exists"}]
+    spec = asks(
+        a_request(2, tolerations=tolerates),
+        {"name": "any", "firstAvailable": [{**way, "allocationMode": "Strange"}, way]},
+        {"name": "watch", "exactly": {"deviceClassName": DRIVER, "adminAccess": True}},
+        constraints=[{"requests": ["gpu"], "matchAttribute": "a/b"}, {"distinctAttribute": "c/d"}],
+    )
+    read = claim_of("ml/c", spec, classes_from([a_class()]), shared=False)
+    assert read.requests == (
+        (
+            DeviceRequest(
+                name="gpu",
+                device_class=DRIVER,
+                selectors=(OF_DRIVER,),
+                count=2,
+                tolerations=(Toleration(key="xid", operator="Exists"),),
+            ),
+        ),
+        (DeviceRequest(name="any/small", device_class=DRIVER, selectors=(OF_DRIVER, "x")),),
+    )
+    assert read.constraints == (
+        Constraint(requests=("gpu",), attribute="a/b"),
+        Constraint(requests=(), attribute="c/d", distinct=True),
+    )
+    assert in_words(read, "claim c") == f"2 devices of class {DRIVER}, 1 device of class {DRIVER} (claim c)"
+
+
+@pytest.mark.parametrize(
+    ("spec", "problem"),
+    [
+        (asks({"name": "gpu"}), "request gpu: it has neither a device class nor alternatives that are understood"),
+        (asks(a_request(), constraints=[{"matchSomething": "a/b"}]), "it has a constraint that is not known"),
+    ],
+)
+def test_a_form_that_is_not_known_is_a_problem(spec: JSON, problem: str) -> None:
+    assert claim_of("ml/c", spec, classes_from([a_class()]), shared=True) == Claim(
+        key="ml/c", shared=True, problem=problem
+    )
+
+
+def test_a_waiting_pod_asks_for_its_claims_and_templates() -> None:
+    two, one = asks(a_request(2)), asks(a_request())
+    lists = Served(resourceclaims=[a_claim("shared", two), a_claim("p-own-x", one)])
+    lists.lists["resourceclaimtemplates"] = [a_template("later", asks(a_request(3)))]
+    pod = lists.see(a_pod(a="shared", b=["own", "p-own-x"], c=["later"], d=["never", ""]))["p"]
+    assert [(c.key, c.shared, c.requests[0][0].count) for c in pod.claimed] == [
+        ("ml/shared", True, 2),
+        ("ml/p-own-x", False, 1),
+        ("ml/later", False, 3),
+    ]
+    assert pod.claims == (
+        f"2 devices of class {DRIVER} (claim shared)",
+        f"1 device of class {DRIVER} (template own)",
+        f"3 devices of class {DRIVER} (template later)",
+    )
+    assert (pod.phase, dict(pod.requests)) == (PodPhase.WAITING, {})
+
+
+def test_a_resource_that_only_a_class_serves_is_claimed() -> None:
+    lists = Served(deviceclasses=[a_class(), a_class("nic", "example.com/nic", of="nic")])
+    implicit = f"deviceclass.resource.kubernetes.io/{DRIVER}"
+    pod = lists.see(a_pod(limits={implicit: "2", "example.com/nic": "1", "example.com/fpga": "1"}))["p"]
+    assert [(c.requests[0][0].selectors, c.requests[0][0].count) for c in pod.claimed] == [
+        ((OF_DRIVER,), 2),
+        (("nic",), 1),
+    ]
+    assert pod.claims == (f"2 {implicit}", "1 example.com/nic")
+    unknown = lists.see(a_pod(limits={"deviceclass.resource.kubernetes.io/none": "1"}))["p"]
+    assert unknown.claimed[0].problem == "there is no DeviceClass for deviceclass.resource.kubernetes.io/none"
+    assert lists.see(a_pod(limits={"example.com/fpga": "1"})) == {}
+
+
+def test_a_pod_whose_claim_has_devices_waits_for_their_node() -> None:
+    pod = Served(resourceclaims=[a_claim("c", None, "gpu-0", pods=["other"])]).see(a_pod(a="c"))["p"]
+    assert (pod.claimed, dict(pod.requests)) == ((), {})
+    assert pod.not_bought == "claim c has its devices on node n1: it can only start there"
+
+
+def test_a_pod_without_its_claim_or_with_admin_access_alone_is_no_demand() -> None:
+    lists = Served(resourceclaims=[a_claim("admin", asks(a_request(adminAccess=True)))])
+    seen = lists.see(a_pod("a", x="none"), a_pod("b", x="admin"))
+    assert seen["a"].claimed[0].problem == "there is no claim or template ml/none"
+    assert (seen["b"].claimed, seen["b"].not_bought) == (
+        (),
+        "it claims devices with admin access only, which takes none",
+    )
+
+
+@pytest.mark.parametrize("kind", ["deviceclasses", "resourceclaims", "resourceclaimtemplates"])
+@pytest.mark.parametrize("answer", [None, TryLater("500")], ids=["refused", "fails"])
+def test_without_one_of_the_lists_no_node_is_bought_and_the_pod_says_which(kind: str, answer: Exception | None) -> None:
+    if kind == "deviceclasses" and answer is not None:
+        return  # then what was read last counts, and without that the look fails
+    pod = Served(**{kind: answer}).see(a_pod(a=["own"]))["p"]
+    assert pod.claimed == ()
+    assert pod.not_bought == f"the list of {kind} (resource.k8s.io) is refused or fails"
+
+
+def test_what_was_read_last_counts_while_a_list_fails_or_is_refused() -> None:
+    lists = Served(resourceclaims=[a_claim("c", None, "gpu-0")])
+    before = lists.taken()
+    assert before == {"n1": {(DRIVER, "n1", "gpu-0")}}
+    lists.lists["resourceclaims"] = TryLater("500")
+    assert lists.taken() == before
+    for answer in (TryLater("500"), None):
+        lists.lists["resourceslices"] = answer
+        assert lists.dra.served().nodes == {"n1"}
+
+
+def test_devices_are_the_same_object_while_their_slices_are() -> None:
+    read = slice_from(a_slice("gpu-0"))  # as a watch keeps it
+    lists = Served(deviceclasses=None)
+    lists.if_allowed = lambda kind, *_, **__: [read] if kind.plural == "resourceslices" else None  # type: ignore[method-assign]
+    assert lists.dra.served().devices["n1"] is lists.dra.served().devices["n1"]
+
+
+def test_a_bound_pod_holds_the_devices_of_its_claims_as_gpus() -> None:
+    mig = {"name": "mig-0", "attributes": {"type": {"string": "mig"}, "profile": {"string": "1g.12gb"}}}
+    lists = Served(
+        resourceslices=[a_slice("gpu-0", "gpu-1", mig), a_slice("nic-0", driver="dra.net")],
+        resourceclaims=[a_claim("c", None, "gpu-0", "gpu-1", "mig-0")],
+    )
+    assert dict(lists.see(a_pod(node="n1", a="c"))["p"].requests) == {GPU: 2, "nvidia.com/mig-1g.12gb": 1}
+
+
+def test_pods_that_share_a_claim_hold_it_once_and_all_hold_the_node() -> None:
+    lists = Served(resourceclaims=[a_claim("c", None, "gpu-0", pods=["a", "b"])])
+    seen = lists.see(a_pod("b", node="n1", x="c"), a_pod("a", node="n1", x="c"))
+    assert {name: dict(pod.requests) for name, pod in seen.items()} == {"a": {GPU: 1}, "b": {GPU: 0}}
+
+
+def test_a_pod_with_a_claim_is_not_moved_to_empty_its_node() -> None:
+    pod = a_pod(node="n1", x="c")
+    pod.metadata["annotations"] = {SAFE_TO_EVICT_ANNOTATION: "true"}
+    assert pod.pod is not None
+    assert not pod.pod.evictable
+
+
+def test_a_claim_that_is_not_known_holds_a_device_and_admin_access_holds_none() -> None:
+    lists = Served(resourceclaims=[a_claim("admin", None, "gpu-0", admin=True)])
+    seen = lists.see(a_pod("a", node="n1", x="unknown"), a_pod("b", node="n1", x="admin"))
+    assert {name: dict(pod.requests) for name, pod in seen.items()} == {"a": {CLAIMS: 1}}
+    assert lists.taken() == {}
+    refused = Served(resourceclaims=None).see(a_pod("a", node="n1", x="c"))
+    assert dict(refused["a"].requests) == {CLAIMS: 1}
+
+
+def test_a_pod_that_was_given_devices_a_moment_ago_is_no_demand_and_holds_their_node() -> None:
+    given = a_claim("p-extended-resources-x", None, "gpu-0", pods=["p"])
+    lists = Served(resourceclaims=[given], deviceclasses=[a_class(resource=GPU)])
+    waits = a_pod(limits={GPU: "1"})
+    assert lists.see(waits)["p"].phase is PodPhase.OTHER
+    claims = lists.dra.claims(lists.dra.served(), [waits])
+    assert claims is not None
+    assert list(claims.without_pod()) == [("ml/p-extended-resources-x", "n1")]
+    bound = lists.dra.claims(lists.dra.served(), [a_pod(node="n1", limits={GPU: "1"})])
+    assert bound is not None
+    assert list(bound.without_pod()) == []
+
+
+def test_nothing_more_is_listed_where_nothing_serves_or_claims_devices() -> None:
+    lists = Served(resourceslices=[], deviceclasses=[], resourceclaims=AssertionError("listed"))
+    assert lists.see(a_pod(limits={GPU: "1"}))["p"] == replace(a_pod(limits={GPU: "1"}).pod)  # type: ignore[type-var]
