@@ -15,6 +15,7 @@ from receiver.ports import (
     IDLE_SHUTDOWN_ANNOTATION,
     KEEP_UNTIL_ANNOTATION,
     SAFE_TO_EVICT_ANNOTATION,
+    ClusterFacts,
     ClusterNode,
     Did,
     Receipt,
@@ -23,6 +24,8 @@ from receiver.ports import (
 )
 from receiver.replay.kubernetes import Agreed, WorldCluster, as_pod, owner_of, protects
 from receiver.replay.world.objects import Denied, WorldPod
+from simulator.clocks import ManualClock
+from simulator.gangs import with_gangs
 from simulator.world import World
 
 T = TypeVar("T")
@@ -37,6 +40,12 @@ class SimulatedCluster(WorldCluster):
     """Kubernetes, answered by a world of the simulator."""
 
     _world: World
+
+    def look(self) -> ClusterFacts:
+        facts, world = super().look(), self._world
+        return replace(
+            facts, pods=with_gangs(facts.pods, world.pods.values(), world.group_objects, ManualClock(world.now))
+        )
 
     def _look_at_nodes(self) -> Iterable[ClusterNode]:
         hosts: dict[str, list[str]] = {}

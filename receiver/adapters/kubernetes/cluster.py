@@ -21,11 +21,11 @@ from receiver.adapters.kubernetes.api import ClusterWire, section, versioned
 from receiver.adapters.kubernetes.budget_hold import HoldingMeans
 from receiver.adapters.kubernetes.buffers import Buffers
 from receiver.adapters.kubernetes.drain import Drain, Keepers
-from receiver.adapters.kubernetes.gangs import Groups
+from receiver.adapters.kubernetes.gangs import Gangs
 from receiver.adapters.kubernetes.nodes import Dra, node_from
 from receiver.adapters.kubernetes.owners import Owners
 from receiver.adapters.kubernetes.pods import TERMINATED, Declaration, SeenPod
-from receiver.adapters.kubernetes.queues import Queues, Roll
+from receiver.adapters.kubernetes.queues import Queues
 from receiver.adapters.kubernetes.reflector import WINDOW_SECONDS, Lists, Watching
 from receiver.core.model.pods import KEPT_BY_DEFAULT, Buffer, KeepRule, Pod, PodPhase, named
 from receiver.core.model.text import harmless
@@ -114,7 +114,7 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
         self._dra = Dra(self._lists, self._clock)
         self._keepers = Keepers(self._lists, keep_nodes_for)
         self._buffers = Buffers(self._lists, self._clock) if capacity_buffers else None
-        self._groups = Groups(self._lists)
+        self._gangs = Gangs(self._lists)
         self._queues = Queues(self._lists, kueue=kueue_queued, volcano=volcano_podgroups)
 
     def __repr__(self) -> str:
@@ -189,24 +189,16 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
 
     def _demand(self, seen: Sequence[SeenPod]) -> tuple[Pod, ...]:
         """Return the GPU pods among *seen* with what their gangs need, and those that queues announce."""
-        untried = frozenset(s.key for s in seen if s.untried)
-        held = untried | {s.key for s in seen if s.unjudged}
-        pods = [s.pod for s in seen if s.pod is not None]
-        declared = self._groups.read(seen, self._clock.now())
-        roll = Roll(seen, frozenset(p.key for p in pods), declared.sizes)
-        waiting = {p.gang for p in pods if p.gang in roll.gangs and p.phase is PodPhase.WAITING}
-        for i, pod in enumerate(pods):  # the untried pods of a gang wait too once another of its pods waits
-            if pod.key in held and pod.gang in waiting:
-                pods[i] = replace(pod, phase=PodPhase.WAITING)
-        pods = [p if p.gang is None or p.gang in roll.gangs else replace(p, gang=None, gang_min=None) for p in pods]
-        pods += declared.announced
+        pods, roll = self._gangs.of(seen, self._clock.now())
+        waiting = {p.gang for p in pods if p.gang and p.uid and p.phase is PodPhase.WAITING}
         groups = self._queues.groups({gang.by for gang in roll.gangs.values()})
         unfinished = {gang.partition("/")[0] for gang in roll.short_of_size() & waiting}
         done = self._pods_of(unfinished, "status.phase=Succeeded")  # no node is needed for them again
         least = roll.minimums(groups, roll.succeeded(done))
         pods = [replace(p, gang_min=least.get(p.gang)) if p.gang else p for p in pods]
-        untried_pods = [p for p in pods if p.key in untried]
-        queued = self._queues.waiting(seen, groups.get(Declaration.VOLCANO, ()), untried_pods)
+        untried = frozenset(s.key for s in seen if s.untried)
+        held_back = [p for p in pods if p.key in untried]
+        queued = self._queues.waiting(seen, groups.get(Declaration.VOLCANO, ()), held_back)
         announced = {p.key for p in queued}
         return (*self._queues.patient([p for p in pods if p.key not in announced], groups), *queued)
 

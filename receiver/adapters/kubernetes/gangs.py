@@ -13,7 +13,7 @@ from functools import partial
 from receiver.adapters.http.sessions import moment
 from receiver.adapters.kubernetes.api import Json, condition, entries, key_of, section, text
 from receiver.adapters.kubernetes.pods import LWS, REPLICATED_JOB, Declaration, SeenPod, whole
-from receiver.adapters.kubernetes.queues import Announcement, Run, announced_pod, bounded, understood
+from receiver.adapters.kubernetes.queues import Announcement, Roll, Run, announced_pod, bounded, understood
 from receiver.adapters.kubernetes.reflector import Lists, ResourceKind
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.ports import TryLater
@@ -42,13 +42,28 @@ class Declared:
     announced: tuple[Pod, ...] = ()
 
 
-class Groups:
+class Gangs:
     """Reads the objects behind the gangs that pods declare; none is read that no pod declares."""
 
     def __init__(self, lists: Lists) -> None:
         self._lists = lists
 
-    def read(self, seen: Iterable[SeenPod], now: datetime) -> Declared:
+    def of(self, seen: Sequence[SeenPod], now: datetime) -> tuple[list[Pod], Roll]:
+        """Return the GPU pods among the living pods *seen* and those of their gangs that are yet to come, and the roll
+        of the gangs. Pods of a gang that the scheduler did not try wait once another of its pods waits."""
+        held = frozenset(s.key for s in seen if s.untried or s.unjudged)
+        pods = [s.pod for s in seen if s.pod is not None]
+        declared = self.declared(seen, now)
+        roll = Roll(seen, frozenset(p.key for p in pods), declared.sizes)
+        waiting = {p.gang for p in pods if p.gang and p.phase is PodPhase.WAITING}
+        for i, pod in enumerate(pods):
+            if pod.gang is not None and pod.gang not in roll.gangs:
+                pods[i] = replace(pod, gang=None, gang_min=None)
+            elif pod.key in held and pod.gang in waiting:
+                pods[i] = replace(pod, phase=PodPhase.WAITING)
+        return [*pods, *declared.announced], roll
+
+    def declared(self, seen: Iterable[SeenPod], now: datetime) -> Declared:
         """Return what is declared for the living pods *seen*. Never raises: without an object's answer a gang counts
         as complete with the pods that exist."""
         members: dict[Declaration, dict[str, list[SeenPod]]] = {}

@@ -61,10 +61,10 @@ class Declaration(StrEnum):
     OURS = "gpu-autoscaler.io/gang"
     POD_GROUP = "PodGroup of kube-scheduler"
     WORKLOAD = "Workload of kube-scheduler"
+    WORKER_SET = "LeaderWorkerSet"  # its PodGroup of Volcano needs the leader alone where workers start after it
     COSCHEDULING = "PodGroup of coscheduling"
     VOLCANO = "PodGroup of Volcano"
     KUEUE = "pod group of Kueue"
-    WORKER_SET = "LeaderWorkerSet"
     JOB_SET = "JobSet"
 
 
@@ -278,10 +278,10 @@ class SeenPod:
             (Declaration.OURS, ours if together else "", annotations.get(ports.GANG_SIZE_ANNOTATION)),
             (Declaration.POD_GROUP, text(section(self.spec, "schedulingGroup"), "podGroupName"), None),
             (Declaration.WORKLOAD, self._workload_group, None),
+            (Declaration.WORKER_SET, self._worker_group if together else "", annotations.get(f"{LWS}size")),
             (Declaration.COSCHEDULING, labels.get(COSCHEDULING_LABEL, ""), None),
             (Declaration.VOLCANO, self._volcano_name, None),
             (Declaration.KUEUE, labels.get(KUEUE_LABEL, ""), annotations.get(KUEUE_SIZE_ANNOTATION)),
-            (Declaration.WORKER_SET, self._worker_group if together else "", annotations.get(f"{LWS}size")),
             (Declaration.JOB_SET, labels.get(JOB_SET_LABEL, "") if together else "", None),
         )
         for by, name, size in declared:

@@ -11,6 +11,7 @@ from receiver.core.model.pods import COMPUTE, CPU, GIB, MEMORY, MIB, STORAGE, Pr
 from receiver.core.model.policy import Taint
 
 GANG_ANNOTATION = "gpu-autoscaler.io/gang"
+PLACED_WHOLE_ANNOTATION = "simulator/gang"  # a gang of the scheduler's whose pods declare another one to the product
 POOL_LABEL = "kubernetes.civo.com/civo-node-pool"
 GPU = "nvidia.com/gpu"
 CLAIMS = "resource.k8s.io/claims"  # a request by ResourceClaim, which this scheduler never places
@@ -168,6 +169,7 @@ class PodTemplate:
     gpu_memory: float | None = None
     compute: Mapping[str, int] = field(default_factory=dict)
     gate: str = ""  # the name of a scheduling gate
+    group: str = ""  # its PodGroup, which kube-scheduler starts whole; ``workload/group`` in scheduling.k8s.io/v1alpha1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

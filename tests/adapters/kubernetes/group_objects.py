@@ -53,7 +53,8 @@ def a_replicated_job(name: str, replicas: int = 1, parallelism: int = 1, *, gpus
 
 def a_job_set(*jobs: dict[str, Any], status: list[dict[str, Any]] | None = None, name: str = "train") -> dict[str, Any]:
     """Return a JobSet; *status* is its replicatedJobsStatus."""
-    shown = {"replicatedJobsStatus": status or []}
+    zeros = dict.fromkeys(("active", "failed", "ready", "succeeded", "suspended"), 0)
+    shown = {"replicatedJobsStatus": [{**zeros, **each} for each in status or ()]}
     return {"metadata": metadata_of(name), "spec": {"replicatedJobs": list(jobs)}, "status": shown}
 
 

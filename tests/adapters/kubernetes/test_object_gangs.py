@@ -9,6 +9,7 @@ from structlog.testing import capture_logs
 
 from receiver.core.model.pods import PodPhase
 from receiver.ports import GANG_ANNOTATION
+from tests.adapters.kubernetes.custom_objects import VOLCANO_GROUPS, a_group
 from tests.adapters.kubernetes.group_objects import (
     BASIC,
     JOB_SETS,
@@ -151,6 +152,14 @@ def test_a_lone_leader_needs_room_for_its_whole_group(httpserver: HTTPServer) ->
     }
 
 
+def test_the_group_counts_whole_under_volcano_too_whose_pod_group_needs_the_leader_alone(
+    httpserver: HTTPServer,
+) -> None:
+    volcanos: dict[str, Any] = {"annotations": {"scheduling.k8s.io/group-name": "llama-0-rev"}}
+    found = seen(httpserver, in_worker_set(size=3, **volcanos), served={VOLCANO_GROUPS: [a_group("llama-0-rev", 1)]})
+    assert [p.gang_min for p in found.values()] == [3, 3, 3]
+
+
 def test_workers_count_like_the_leader_where_their_set_cannot_be_read(httpserver: HTTPServer) -> None:
     found = seen(httpserver, in_worker_set(size=3, gpus=2))
     assert sorted(p.gpus for p in found.values()) == [2, 2, 2]
@@ -198,7 +207,7 @@ def test_a_group_of_one_is_no_gang(httpserver: HTTPServer, size: int) -> None:
 
 
 def test_pods_of_sets_that_say_so_are_independent(httpserver: HTTPServer) -> None:
-    alone = {"annotations": {GANG_ANNOTATION: "false"}}
+    alone: dict[str, Any] = {"annotations": {GANG_ANNOTATION: "false"}}
     found = seen(httpserver, in_worker_set(size=3, **alone), in_job_set("w-0", **alone))
     assert {p.gang for p in found.values()} == {None}
     assert paths(httpserver) == [NODES, PODS]

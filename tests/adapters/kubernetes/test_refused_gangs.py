@@ -36,14 +36,16 @@ LATER = a_job_set(a_replicated_job("head"), a_replicated_job("workers", 1, 7, af
 POD_GROUP = {POD_GROUPS.format("v1beta1"): [a_pod_group(gang_of(8))]}
 FORMS: dict[str, tuple[list[Any], dict[str, list[Any]]]] = {
     "PodGroup": ([in_pod_group(f"w-{n}") for n in EIGHT], POD_GROUP),
-    "PodGroup of which half is not tried": ([in_pod_group(f"w-{n}", **({"conditions": []} if n > 3 else {}))
-                                             for n in EIGHT], POD_GROUP),
+    "PodGroup of which half is not tried": (
+        [*(in_pod_group(f"w-{n}") for n in range(4)), *(in_pod_group(f"w-{n}", conditions=[]) for n in range(4, 8))],
+        POD_GROUP,
+    ),
     "Workload": ([in_workload(f"w-{n}") for n in EIGHT], {NATIVE_WORKLOADS: [a_native_workload(workers=gang_of(8))]}),
     "LeaderWorkerSet": ([in_worker_set(n, size=8) for n in EIGHT], {WORKER_SETS: [a_worker_set(8)]}),
     "lone leader": ([in_worker_set(size=8)], {WORKER_SETS: [a_worker_set(8)]}),
     "JobSet": ([in_job_set(f"w-{n}") for n in EIGHT], {JOB_SETS: [a_job_set(a_replicated_job("workers", 2, 4))]}),
     "lone first Job": ([in_job_set("h-0", "head")], {JOB_SETS: [LATER]}),
-}  # fmt: skip
+}
 
 
 def bought(waiting: Iterable[Pod], most: int) -> list[int]:
