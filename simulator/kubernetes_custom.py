@@ -100,8 +100,8 @@ class CustomResources:
 
     @property
     def installed(self) -> Mapping[str, str]:
-        """The groups beside the built-in ones, each with its version."""
-        return {group: version for group, version in self._versions.items() if group not in BUILT_IN}
+        """The groups that are installed, each with its version: others, and built-in ones in a version beside v1."""
+        return dict(self._versions)
 
     def clear(self) -> None:
         """Uninstall everything."""

@@ -25,7 +25,7 @@ JOB_SETS = ResourceKind("jobset.x-k8s.io", "jobsets", ("v1alpha2",))
 WORKER_SETS = ResourceKind("leaderworkerset.x-k8s.io", "leaderworkersets", ("v1",))
 WITHOUT_POLICIES = "pods of groups of kube-scheduler count one by one"
 WITHOUT_JOB_SETS = "JobSets count as complete with the pods that exist"
-WITHOUT_WORKER_SETS = "workers of a LeaderWorkerSet that are yet to come count like the pods that exist"
+WITHOUT_WORKER_SETS = "workers of a LeaderWorkerSet that do not exist yet count like their leader"
 COME_WITHIN = timedelta(hours=1)  # after the last one got its node, so long is room kept for pods that are yet to come
 BEGUN = ("active", "ready", "succeeded", "failed")  # counts in a JobSet's status of each replicated Job
 
