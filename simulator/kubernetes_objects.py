@@ -214,6 +214,10 @@ def _pod_spec(pod: WorldPod) -> JSON:
         spec["nodeSelector"] = dict(pod.node_selector)
     if affinity := _node_affinity(pod):
         spec["affinity"] = {"nodeAffinity": affinity}
+    if pod.group:
+        workload, _, group = pod.group.partition("/")
+        named = {"name": workload, "podGroup": group} if group else {"podGroupName": workload}
+        spec["workloadRef" if group else "schedulingGroup"] = named
     if pod.gate:
         spec["schedulingGates"] = [{"name": pod.gate}]
     if pod.node is not None:

@@ -369,6 +369,7 @@ class World(ReplayWorld):
         faults.lose_gpu, faults.not_ready = nodes.lose_gpu, nodes.not_ready
         faults.recover, faults.recover_all = nodes.recover, nodes.recover_all
         faults.set_telemetry_gone = activity.telemetry_gone
+        self.group_objects: dict[str, list[dict[str, Any]]] = {}  # behind gangs, by the name of their kind
         self.crashed_nodes: Collection[str] = nodes.crashed  # by `WorldFaults.lose_gpu`
         self.silent_nodes: Collection[str] = nodes.silent  # by `WorldFaults.not_ready`
         self.delete_node = nodes.delete

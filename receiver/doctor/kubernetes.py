@@ -18,6 +18,16 @@ from receiver.adapters.kubernetes.dra import (
     WITHOUT_SLICES,
     gpu_nodes,
 )
+from receiver.adapters.kubernetes.gangs import (
+    JOB_SETS,
+    POD_GROUPS,
+    SCHEDULING,
+    WITHOUT_JOB_SETS,
+    WITHOUT_POLICIES,
+    WITHOUT_WORKER_SETS,
+    WORKER_SETS,
+    WORKLOADS,
+)
 from receiver.adapters.survey import ClusterSurvey
 from receiver.config import Configuration, Mode
 from receiver.config.model import GroupDemand, QueueDemand
@@ -121,7 +131,7 @@ class Needed:
 def needed(
     configuration: Configuration, groups: frozenset[str], *, shuts_down: bool, gated: bool = False
 ) -> Iterator[Needed]:
-    """Yield the rights that *configuration* needs in a cluster that serves *groups*.
+    """Yield the rights that *configuration* needs in a cluster that serves *groups*, each also with its versions.
 
     *shuts_down*: some workload is annotated for idle shutdown; *gated*: some pod is behind our scheduling gate.
     """
@@ -134,6 +144,7 @@ def needed(
     holding, held = "budget.hold keeps new work out", "budget.hold names ClusterQueues"
     ends, owners = "some workload is annotated gpu-autoscaler.io/idle-shutdown", "deployments replicasets statefulsets"
     buffers = configuration.kubernetes.capacity_buffers and CAPACITY_BUFFERS.group in groups
+    grouped = any(f"{SCHEDULING}/{version}" in groups for version in (*POD_GROUPS.versions, *WORKLOADS.versions))
     scales = "deployments/scale replicasets/scale statefulsets/scale"
     # whether it is needed, verbs, API group, resources, purpose, and whether it is weaker or acts
     rows = (
@@ -147,6 +158,9 @@ def needed(
          "weaker"),
         ("scheduling.volcano.sh" in groups, "list", "scheduling.volcano.sh", "podgroups", GANGS.format("Volcano"),
          "weaker"),
+        (grouped, "list", SCHEDULING, f"{POD_GROUPS.plural} {WORKLOADS.plural}", WITHOUT_POLICIES, "weaker"),
+        (JOB_SETS.group in groups, "list", JOB_SETS.group, JOB_SETS.plural, WITHOUT_JOB_SETS, "weaker"),
+        (WORKER_SETS.group in groups, "list", WORKER_SETS.group, WORKER_SETS.plural, WITHOUT_WORKER_SETS, "weaker"),
         (configuration.kueue.demand is QueueDemand.QUEUED, "list", "kueue.x-k8s.io", "workloads",
          "kueue.demand is queued", ""),
         (podgroups, "list", "scheduling.volcano.sh", "podgroups queues", "volcano.demand is podgroups", ""),

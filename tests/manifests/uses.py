@@ -28,6 +28,18 @@ from tests.adapters.kubernetes.custom_objects import (
     of_gpus,
     owned_by_vcjob,
 )
+from tests.adapters.kubernetes.group_objects import (
+    a_job_set,
+    a_native_workload,
+    a_pod_group,
+    a_replicated_job,
+    a_worker_set,
+    gang_of,
+    in_job_set,
+    in_pod_group,
+    in_worker_set,
+    in_workload,
+)
 from tests.e2e.waiting import until
 from tests.simulator.builders import GPU_POOL
 
@@ -39,6 +51,7 @@ CLUSTER_QUEUE = {
     "metadata": {"name": "gpus"},
     "spec": {},
 }
+SCHEDULING = "scheduling.k8s.io"
 ZERO_VERSION = "scheduling.volcano.sh/v1beta1"
 
 
@@ -151,6 +164,36 @@ def knows_the_minimum_of_a_gang_of_volcano(stage: Stage) -> None:
             world.add_pod(pod_spec({"metadata": metadata, "spec": a_template(8)["spec"]}))
     stage.put(ZERO_VERSION, "PodGroup", a_group("pg", 2))
     assert {p.gang_min for p in stage.cluster().look().pods} == {2}
+
+
+def knows_the_policy_of(
+    api: str, kind: str, group: dict[str, Any], pod: Callable[..., dict[str, Any]]
+) -> Callable[[Stage], None]:
+    """Return a use of the minimum of a gang of kube-scheduler, in the API of one version."""
+
+    def use(stage: Stage) -> None:
+        with stage.sim.moved() as world:
+            for n in range(2):
+                world.add_pod(pod_spec(pod(f"w-{n}", gpus=8)))
+        stage.put(f"{SCHEDULING}/{api}", kind, group)
+        assert {p.gang_min for p in stage.cluster().look().pods} == {2}
+
+    return use
+
+
+def knows_the_size_of_a_job_set(stage: Stage) -> None:
+    with stage.sim.moved() as world:
+        world.add_pod(pod_spec(in_job_set("w-0", gpus=8)))
+    stage.put("jobset.x-k8s.io/v1alpha2", "JobSet", a_job_set(a_replicated_job("workers", 2)))
+    assert {p.gang_min for p in stage.cluster().look().pods} == {2}
+
+
+def knows_the_workers_of_a_leader(stage: Stage) -> None:
+    with stage.sim.moved() as world:
+        world.add_pod(pod_spec(in_worker_set(size=2, gpus=8)))
+    stage.sim.live.turn(timedelta(seconds=20))
+    stage.put("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", a_worker_set(2, gpus=4))
+    assert {p.gpus for p in stage.cluster().look().pods} == {4, 8}
 
 
 def counts_the_queue_of_volcano_by_its_jobs_and_classes(stage: Stage) -> None:
@@ -349,6 +392,14 @@ LISTED: dict[Right, Use] = {
     ("", "pods", "list"): sees_nodes_and_the_pods_on_them,
     ("policy", "poddisruptionbudgets", "list"): lets_a_node_go_whose_system_pod_a_budget_covers,
     ("scheduling.x-k8s.io", "podgroups", "list"): knows_the_minimum_of_a_coscheduled_gang,
+    (SCHEDULING, "podgroups", "list"): knows_the_policy_of(
+        "v1beta1", "PodGroup", a_pod_group(gang_of(2)), in_pod_group
+    ),
+    (SCHEDULING, "workloads", "list"): knows_the_policy_of(
+        "v1alpha1", "Workload", a_native_workload(workers=gang_of(2)), in_workload
+    ),
+    ("jobset.x-k8s.io", "jobsets", "list"): knows_the_size_of_a_job_set,
+    ("leaderworkerset.x-k8s.io", "leaderworkersets", "list"): knows_the_workers_of_a_leader,
     ("scheduling.volcano.sh", "podgroups", "list"): knows_the_minimum_of_a_gang_of_volcano,
     ("scheduling.volcano.sh", "queues", "list"): counts_the_queue_of_volcano_by_its_jobs_and_classes,
     ("batch.volcano.sh", "jobs", "list"): counts_the_queue_of_volcano_by_its_jobs_and_classes,

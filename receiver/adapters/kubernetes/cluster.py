@@ -22,10 +22,11 @@ from receiver.adapters.kubernetes.budget_hold import HoldingMeans
 from receiver.adapters.kubernetes.buffers import Buffers
 from receiver.adapters.kubernetes.dra import Claims, Dra
 from receiver.adapters.kubernetes.drain import Drain, Keepers
+from receiver.adapters.kubernetes.gangs import Gangs
 from receiver.adapters.kubernetes.nodes import node_from
 from receiver.adapters.kubernetes.owners import Owners
 from receiver.adapters.kubernetes.pods import TERMINATED, Declaration, SeenPod
-from receiver.adapters.kubernetes.queues import Queues, Roll
+from receiver.adapters.kubernetes.queues import Queues
 from receiver.adapters.kubernetes.reflector import WINDOW_SECONDS, Lists, Watching
 from receiver.core.model.pods import KEPT_BY_DEFAULT, Buffer, KeepRule, Pod, PodPhase, named
 from receiver.core.model.text import harmless
@@ -114,6 +115,7 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
         self._dra = Dra(self._lists, self._clock)
         self._keepers = Keepers(self._lists, keep_nodes_for)
         self._buffers = Buffers(self._lists, self._clock) if capacity_buffers else None
+        self._gangs = Gangs(self._lists)
         self._queues = Queues(self._lists, kueue=kueue_queued, volcano=volcano_podgroups)
 
     def __repr__(self) -> str:
@@ -204,21 +206,20 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
     def _demand(self, seen: Sequence[SeenPod], claims: Claims | None) -> tuple[Pod, ...]:
         """Return the GPU pods among *seen*, and those that claim devices, with what their gangs need, and those that
         queues announce."""
-        untried = frozenset(s.key for s in seen if s.untried)
-        found = (s.pod if claims is None or s.terminated else claims.of(s, s.pod) for s in seen)
-        pods = [pod for pod in found if pod is not None]
-        waiting = {p.gang for p in pods if p.gang and p.phase is PodPhase.WAITING}
-        for i, pod in enumerate(pods):  # the untried pods of a gang wait too once another of its pods waits
-            if pod.key in untried and pod.gang in waiting:
-                pods[i] = replace(pod, phase=PodPhase.WAITING)
-        roll = Roll(seen, frozenset(p.key for p in pods))
+
+        def read(pod: SeenPod) -> Pod | None:
+            return pod.pod if claims is None or pod.terminated else claims.of(pod, pod.pod)
+
+        pods, roll = self._gangs.of(seen, self._clock.now(), read)
+        waiting = {p.gang for p in pods if p.gang and p.uid and p.phase is PodPhase.WAITING}
         groups = self._queues.groups({gang.by for gang in roll.gangs.values()})
         unfinished = {gang.partition("/")[0] for gang in roll.short_of_size() & waiting}
         done = self._pods_of(unfinished, "status.phase=Succeeded")  # no node is needed for them again
         least = roll.minimums(groups, roll.succeeded(done))
         pods = [replace(p, gang_min=least.get(p.gang)) if p.gang else p for p in pods]
-        untried_pods = [p for p in pods if p.key in untried]
-        queued = self._queues.waiting(seen, groups.get(Declaration.VOLCANO, ()), untried_pods)
+        untried = frozenset(s.key for s in seen if s.untried)
+        held_back = [p for p in pods if p.key in untried]
+        queued = self._queues.waiting(seen, groups.get(Declaration.VOLCANO, ()), held_back)
         announced = {p.key for p in queued}
         return (*self._queues.patient([p for p in pods if p.key not in announced], groups), *queued)
 

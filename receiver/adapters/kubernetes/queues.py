@@ -45,17 +45,20 @@ class Roll:
     """The living pods of each gang; *gpu_pods* are the keys (``namespace/name``) of those that ask for GPUs. A
     group's minimum counts all of its pods, finished ones and those without GPUs too, while a node is looked for only
     for GPU pods that wait. So a minimum is reduced by the pods that need none: those that have succeeded, those
-    without GPUs, and those that the scheduler has nominated for a node."""
+    without GPUs, and those that the scheduler has nominated for a node. *sizes* are those that objects tell (0: these
+    pods are no gang), see `gangs.Declared`."""
 
-    def __init__(self, pods: Iterable[SeenPod], gpu_pods: frozenset[str]) -> None:
+    def __init__(self, pods: Iterable[SeenPod], gpu_pods: frozenset[str], sizes: Mapping[str, int | None]) -> None:
         self.gangs: dict[str, Gang] = {}
         self._controllers: dict[str, set[str]] = {}
         self._living: Counter[str] = Counter()
         self._settled: Counter[str] = Counter()
         for pod in pods:
             gang = pod.gang
-            if gang is None:
+            if gang is None or sizes.get(gang.key) == 0:
                 continue
+            if gang.key in sizes:
+                gang = replace(gang, size=sizes[gang.key])
             known = self.gangs.setdefault(gang.key, gang)
             if known.size is None and gang.size is not None:
                 self.gangs[gang.key] = gang
