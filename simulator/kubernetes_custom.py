@@ -14,6 +14,8 @@ PLURALS: Mapping[tuple[str, str], str] = {
     ("kueue.x-k8s.io", "Workload"): "workloads",
     ("kueue.x-k8s.io", "ClusterQueue"): "clusterqueues",
     ("kueue.x-k8s.io", "ResourceFlavor"): "resourceflavors",
+    ("kueue.x-k8s.io", "AdmissionCheck"): "admissionchecks",
+    ("kueue.x-k8s.io", "ProvisioningRequestConfig"): "provisioningrequestconfigs",
     ("scheduling.volcano.sh", "PodGroup"): "podgroups",
     ("scheduling.volcano.sh", "Queue"): "queues",
     ("batch.volcano.sh", "Job"): "jobs",
@@ -34,7 +36,8 @@ PLURALS: Mapping[tuple[str, str], str] = {
 }
 CLUSTER_WIDE = frozenset(
     {
-        *("queues", "clusterqueues", "resourceflavors", "namespaces", "priorityclasses"),
+        *("queues", "clusterqueues", "resourceflavors", "admissionchecks", "provisioningrequestconfigs"),
+        *("namespaces", "priorityclasses"),
         *("resourceslices", "deviceclasses"),
     }
 )
@@ -105,6 +108,10 @@ class CustomResources:
         if self._versions.get(group, BUILT_IN.get(group)) != version:
             return None
         return next((k for (g, k), p in PLURALS.items() if (g, p) == (group, plural)), None)
+
+    def find(self, group: str, plural: str, name: str, namespace: str = "") -> JSON | None:
+        """Return one object, None where there is none."""
+        return self._objects.get((group, plural), {}).get((namespace, name))
 
     def objects(self, group: str, plural: str) -> list[JSON]:
         """Return every object of a kind."""

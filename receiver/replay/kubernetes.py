@@ -10,6 +10,7 @@ from receiver.config.values import duration
 from receiver.core.model.pods import COMPUTE, Buffer, Pod, PodPhase
 from receiver.core.model.policy import Taint
 from receiver.core.model.usage import EndedPod
+from receiver.core.scaling.admission import Verdict
 from receiver.core.scaling.bounds import window_may_evict
 from receiver.core.scaling.packing import SOFT_TAINTS, consents
 from receiver.ports import (
@@ -214,6 +215,7 @@ class WorldCluster(WorldHolding):
             nodes=tuple(self._look_at_nodes()),
             pods=with_minimums(pods, self._world.active_pods.values(), self._world.pods.values()),
             buffers=self._world.buffers,
+            candidates=self._world.candidates,
         )
 
     def _look_at_nodes(self) -> Iterable[ClusterNode]:
@@ -357,6 +359,15 @@ class WorldCluster(WorldHolding):
         return self.write(
             write, f"wrote the status of CapacityBuffer {buffer.key}", "report_buffer", buffer.key, message
         )
+
+    def keep_checks_active(self) -> Receipt:
+        return Receipt(did=Did.ALREADY, sentence="no AdmissionCheck is inactive")
+
+    def answer_check(self, verdict: Verdict) -> Receipt:
+        if self._world.verdicts.get(verdict.key) == verdict:
+            return Receipt(did=Did.ALREADY, sentence=f"Workload {verdict.key} says so already")
+        write = partial(self._world.verdicts.update, {verdict.key: verdict})
+        return self.write(write, f"answered the check of Workload {verdict.key}", "answer_check", verdict.key)
 
     def record_event(self, pod: Pod, *, reason: str, message: str) -> Receipt:
         event = partial(self._world.record_event, kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid)

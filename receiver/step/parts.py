@@ -53,6 +53,7 @@ PARTS = (
     "soft_taints",
     "admissions",
     "buffers",
+    "checks",
     "idle_shutdown",
     "messages",
     "usage",

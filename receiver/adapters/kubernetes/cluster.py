@@ -17,6 +17,7 @@ from kubernetes.config.config_exception import ConfigException
 from receiver.adapters.clock import SystemClock
 from receiver.adapters.http.sessions import Remarks, quick_retry, user_agent
 from receiver.adapters.kubernetes import api
+from receiver.adapters.kubernetes.admission import AdmissionChecks
 from receiver.adapters.kubernetes.api import ClusterWire, section, versioned
 from receiver.adapters.kubernetes.budget_hold import HoldingMeans
 from receiver.adapters.kubernetes.buffers import Buffers
@@ -29,6 +30,7 @@ from receiver.adapters.kubernetes.reflector import WINDOW_SECONDS, Lists, Watchi
 from receiver.core.model.pods import KEPT_BY_DEFAULT, Buffer, KeepRule, Pod, PodPhase, named
 from receiver.core.model.text import harmless
 from receiver.core.model.usage import EndedPod
+from receiver.core.scaling.admission import Verdict
 from receiver.ports import Clock, ClusterFacts, Did, Receipt, TryLater, WontWork
 
 LIVING = "status.phase!=Succeeded,status.phase!=Failed"
@@ -113,6 +115,7 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
         self._dra = Dra(self._lists, self._clock)
         self._keepers = Keepers(self._lists, keep_nodes_for)
         self._buffers = Buffers(self._lists, self._clock) if capacity_buffers else None
+        self._checks = AdmissionChecks(self._lists, self._clock)
         self._queues = Queues(self._lists, kueue=kueue_queued, volcano=volcano_podgroups)
 
     def __repr__(self) -> str:
@@ -175,10 +178,23 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
             for name, node in found.items()
         )
         claimants = (p for pod in pods if pod.may_claim and (p := pod.claimant(served.resources or ())) is not None)
+        candidates = self._checks.read(pods)
         demand = self._demand([pod for pod in pods if pod.uid not in stand_ins])
         demand += (*claimants, *(pod.bystander for pod in pods if pod.bystander is not None))
         buffers = self._buffers.read(pods) if self._buffers else ()
-        return ClusterFacts(nodes=tuple(loaded), pods=demand, dra_resources=served.resources, buffers=buffers)
+        return ClusterFacts(
+            nodes=tuple(loaded),
+            pods=demand,
+            dra_resources=served.resources,
+            buffers=buffers,
+            candidates=candidates,
+        )
+
+    def keep_checks_active(self) -> Receipt:
+        return self._checks.keep_active()
+
+    def answer_check(self, verdict: Verdict) -> Receipt:
+        return self._checks.answer(verdict)
 
     def report_buffer(self, buffer: Buffer, message: str) -> Receipt:
         if self._buffers is None:
@@ -200,7 +216,8 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
         least = roll.minimums(groups, roll.succeeded(done))
         pods = [replace(p, gang_min=least.get(p.gang)) if p.gang else p for p in pods]
         untried_pods = [p for p in pods if p.key in untried]
-        queued = self._queues.waiting(seen, groups.get(Declaration.VOLCANO, ()), untried_pods)
+        of_volcano = groups.get(Declaration.VOLCANO, ())
+        queued = self._queues.waiting(seen, of_volcano, untried_pods, self._checks.hold)
         announced = {p.key for p in queued}
         return (*self._queues.patient([p for p in pods if p.key not in announced], groups), *queued)
 

@@ -145,6 +145,20 @@ class Buffer:
     problem: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A Kueue Workload ``namespace/name`` with quota that our AdmissionCheck must answer: the GPU *pods* it will have.
+
+    *ready*: the check has passed, and its pods do not exist yet. *rejects*: one that is too large for every budget or
+    pool is rejected.
+    """
+
+    key: str
+    pods: tuple[Pod, ...] = ()
+    ready: bool = False
+    rejects: bool = False
+
+
 def owner_of(pod: Pod) -> str:
     """The owner whose pods are left out together when one of them fails: they are alike."""
     return f"{pod.namespace}/{pod.owner or pod.name}"
