@@ -15,7 +15,7 @@ NOT_OWNED = ("apiVersion", "kind", "metadata")
 def applied(before: JSON, patch: Mapping[str, Any], manager: str) -> JSON:
     """Return *before* with what *manager* applies now. The metadata of *patch* only identify the object."""
     entries = before["metadata"].get("managedFields") or []
-    known = next((e["fields"] for e in entries if e["manager"] == manager), {})
+    known: JSON = next((e["fields"] for e in entries if e["manager"] == manager), {})
     mine = {name: value for name, value in patch.items() if name not in NOT_OWNED}
     after = _merged(_without(copy.deepcopy(before), known, mine), mine)
     others = [e for e in entries if e["manager"] != manager]

@@ -172,7 +172,7 @@ def with_condition(
 ) -> JSON:
     """Return *status* with one condition set to *value*, as ``meta.SetStatusCondition`` does."""
     others = [c for c in status.get("conditions") or () if c["type"] != kind]
-    before = next((c for c in status.get("conditions") or () if c["type"] == kind), {})
+    before: Mapping[str, Any] = next((c for c in status.get("conditions") or () if c["type"] == kind), {})
     since = before["lastTransitionTime"] if before.get("status") == value else stamp(now)
     new = {"type": kind, "status": value, "reason": reason, "message": message, "lastTransitionTime": since}
     return {**status, "conditions": [*others, new]}

@@ -5,6 +5,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TypeVar
 
+from receiver.adapters.kubernetes.admission import CHECKS
 from receiver.adapters.kubernetes.api import NOT_FOUND
 from receiver.adapters.kubernetes.buffers import KIND as CAPACITY_BUFFERS
 from receiver.adapters.kubernetes.cluster import Right, credentials
@@ -44,6 +45,7 @@ UNTOLD = (
 )
 UNWATCHED = "without it they are listed at every step, and a waiting pod does not start one at once"
 GATED = "some pod has the scheduling gate gpu-autoscaler.io/may-wait"
+CHECKED = "an AdmissionCheck of Kueue may name the autoscaler"
 KEEPS_ROOM = "CapacityBuffers keep room free"
 GANGS = "gangs of {} count as complete with the pods that exist"
 Found = TypeVar("Found")
@@ -132,6 +134,7 @@ def needed(
     holding, held = "budget.hold keeps new work out", "budget.hold names ClusterQueues"
     ends, owners = "some workload is annotated gpu-autoscaler.io/idle-shutdown", "deployments replicasets statefulsets"
     buffers = configuration.kubernetes.capacity_buffers and CAPACITY_BUFFERS.group in groups
+    kueue = CHECKS.group in groups
     scales = "deployments/scale replicasets/scale statefulsets/scale"
     # whether it is needed, verbs, API group, resources, purpose, and whether it is weaker or acts
     rows = (
@@ -147,6 +150,10 @@ def needed(
          "weaker"),
         (configuration.kueue.demand is QueueDemand.QUEUED, "list", "kueue.x-k8s.io", "workloads",
          "kueue.demand is queued", ""),
+        (kueue and configuration.kueue.demand is not QueueDemand.QUEUED, "list", CHECKS.group, "workloads", CHECKED,
+         "weaker"),
+        (kueue, "list", CHECKS.group, "admissionchecks resourceflavors", CHECKED, "weaker"),
+        (kueue, "patch", CHECKS.group, "admissionchecks/status workloads/status", CHECKED, "acts"),
         (podgroups, "list", "scheduling.volcano.sh", "podgroups queues", "volcano.demand is podgroups", ""),
         (podgroups, "list", "batch.volcano.sh", "jobs", "the requests of a Volcano Job's tasks", "weaker"),
         (podgroups, "list", "scheduling.k8s.io", "priorityclasses", "the priority of Volcano's groups", "weaker"),

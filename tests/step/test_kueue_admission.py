@@ -1,5 +1,5 @@
-"""A Workload of Kueue and our AdmissionCheck, from end to end: the real step and adapter over the simulated API, where a
-minimal Kueue reserves quota, admits and evicts."""
+"""A Workload of Kueue and our AdmissionCheck, from end to end: the real step and adapter over the simulated API, where
+a minimal Kueue reserves quota, admits and evicts."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,6 +20,7 @@ from simulator.server import Simulator
 from tests.core.builders import HOURLY
 from tests.simulator.builders import GPU_POOL, START, config
 from tests.step.harness import PRICE, SIZE, Life
+from tests.step.kueue_schemas import mistakes
 
 GPU = "nvidia.com/gpu"
 MINUTE = timedelta(minutes=1)
@@ -75,7 +76,9 @@ class Stage:
     def found(self, plural: str, name: str, group: str = KUEUE) -> Any:
         with self.sim.moved():
             every = self.sim.live.custom.objects(group, plural)
-            return next(o for o in every if o["metadata"]["name"] == name)
+            found = next(o for o in every if o["metadata"]["name"] == name)
+        assert mistakes(found) == []
+        return found
 
     def check(self, name: str) -> dict[str, Any]:
         """The state of the Workload's only check."""

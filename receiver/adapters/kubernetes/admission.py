@@ -5,17 +5,16 @@ like ours), ``pkg/workload`` (what each state does). Without an AdmissionCheck o
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from receiver.adapters.http.sessions import moment
 from receiver.adapters.kubernetes.api import Json, condition, entries, key_of, section, text, words
 from receiver.adapters.kubernetes.pods import SeenPod, whole
-from receiver.adapters.kubernetes.queues import KUEUE_WORKLOADS, announced, at_work, names_of, understood
+from receiver.adapters.kubernetes.queues import KUEUE_WORKLOADS, announced, at_work, names_of
 from receiver.adapters.kubernetes.reflector import Lists, ResourceKind
 from receiver.core.model.pods import Candidate
 from receiver.core.scaling.admission import RETRY_AFTER, CheckState, Verdict
-from receiver.ports import BUDGET_CHECK, REJECT_TOO_LARGE, Clock, Did, Receipt
+from receiver.ports import BUDGET_CHECK, REJECT_TOO_LARGE, Clock, Did, Receipt, TryLater
 
 CHECKS = ResourceKind("kueue.x-k8s.io", "admissionchecks", ("v1beta2", "v1beta1"))
 FLAVORS = ResourceKind("kueue.x-k8s.io", "resourceflavors", ("v1beta2", "v1beta1"))
@@ -30,8 +29,8 @@ LONGEST_MESSAGE = 32_768
 class AdmissionChecks:
     """Our AdmissionChecks, and the Workloads with one of them. While the API server does not answer, none is judged."""
 
-    def __init__(self, lists: Lists, clock: Clock) -> None:
-        self._lists, self._clock = lists, clock
+    def __init__(self, lists: Lists, clock: Clock, *, reads: bool = True) -> None:
+        self._lists, self._clock, self._reads = lists, clock, reads
         self._checks: dict[str, Json] = {}
         self._workloads: dict[str, Json] = {}
 
@@ -39,7 +38,7 @@ class AdmissionChecks:
         """Return the Workloads that wait for our answer, and those that have it and no pods yet. *seen* are the living
         pods. Never raises."""
         read = self._lists.if_readable
-        checks = read(CHECKS, WITHOUT_CHECKS)
+        checks = read(CHECKS, WITHOUT_CHECKS) if self._reads else ()
         if checks is not None:
             ours = (check for check in checks if section(check, "spec").get("controllerName") == BUDGET_CHECK)
             self._checks = {text(section(check, "metadata"), "name"): check for check in ours}
@@ -115,11 +114,14 @@ class AdmissionChecks:
             late = since is not None and self._clock.now() - since > PODS_COME_WITHIN
             if states != {CheckState.READY} or late or names_of(workload) & running:
                 return None
-        made = partial(announced, with_flavors(workload, flavors))
-        announcement = understood(made, key, self._lists.remarks.warn)
+        try:
+            pods = announced(with_flavors(workload, flavors)).pods()
+        except TryLater as error:
+            self._lists.remarks.warn("Workload not understood", f"{key}: {error}; our AdmissionCheck stays pending")
+            return None
         names = [text(entry, "name") for entry in found]
         rejects = (words(section(self._checks[n], "metadata"), "annotations").get(REJECT_TOO_LARGE) for n in names)
-        return Candidate(key=key, pods=announcement.pods(), ready=not waits, rejects="true" in rejects)
+        return Candidate(key=key, pods=pods, ready=not waits, rejects="true" in rejects)
 
     def _entries(self, workload: Json) -> list[Json]:
         """Return the states of our checks in *workload*."""

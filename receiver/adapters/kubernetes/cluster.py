@@ -85,8 +85,8 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
     """The nodes and GPU pods of the cluster that *configuration* names; *timeouts* are (connect, read) seconds.
 
     *kueue_queued* and *volcano_podgroups* say which queues count as demand, see `Queues`, *keep_nodes_for* which pods
-    keep their nodes, see `Keepers`, *capacity_buffers* whether `Buffers` are read; *before_write* is called before each
-    write, see `ClusterWire`.
+    keep their nodes, see `Keepers`, *capacity_buffers* and *admission_checks* whether `Buffers` and `AdmissionChecks`
+    are read; *before_write* is called before each write, see `ClusterWire`.
 
     It takes the configuration and not a client of the caller's, because the retries that urllib3 makes by
     itself must be ours: the stock client repeats reads that timed out and sleeps as long as a server asks.
@@ -102,6 +102,7 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
         volcano_podgroups: bool = False,
         keep_nodes_for: Collection[KeepRule] = KEPT_BY_DEFAULT,
         capacity_buffers: bool = True,
+        admission_checks: bool = True,
         before_write: Callable[[], None] | None = None,
     ) -> None:
         configuration.retries = quick_retry()
@@ -115,7 +116,7 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
         self._dra = Dra(self._lists, self._clock)
         self._keepers = Keepers(self._lists, keep_nodes_for)
         self._buffers = Buffers(self._lists, self._clock) if capacity_buffers else None
-        self._checks = AdmissionChecks(self._lists, self._clock)
+        self._checks = AdmissionChecks(self._lists, self._clock, reads=admission_checks)
         self._queues = Queues(self._lists, kueue=kueue_queued, volcano=volcano_podgroups)
 
     def __repr__(self) -> str:
