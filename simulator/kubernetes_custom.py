@@ -21,6 +21,7 @@ PLURALS: Mapping[tuple[str, str], str] = {
     ("batch.volcano.sh", "Job"): "jobs",
     ("scheduling.x-k8s.io", "PodGroup"): "podgroups",
     ("autoscaling.x-k8s.io", "CapacityBuffer"): "capacitybuffers",
+    ("autoscaling.x-k8s.io", "ProvisioningRequest"): "provisioningrequests",
     ("", "PodTemplate"): "podtemplates",
     ("", "ReplicationController"): "replicationcontrollers",
     ("apps", "Deployment"): "deployments",

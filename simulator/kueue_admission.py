@@ -13,6 +13,7 @@ from typing import Any
 from simulator.kubernetes_custom import CustomResources
 from simulator.kubernetes_objects import stamp
 from simulator.kueue import asks
+from simulator.kueue_provisioning import ProvisioningCheck
 from simulator.manifests import pod_spec
 from simulator.world import World
 
@@ -26,11 +27,12 @@ class Kueue:
     """The controllers over *custom*. Hold the world's lock."""
 
     def __init__(self, custom: CustomResources) -> None:
-        self._custom = custom
+        self._custom, self._provisioning = custom, ProvisioningCheck(custom)
 
     def turn(self, world: World) -> None:
         """Let everything happen that is due."""
         for _ in range(ROUNDS):
+            self._provisioning.turn(world.now)
             changed = [self._reconcile(workload, world) for workload in self._oldest_first()]
             if not any(changed):
                 return

@@ -46,6 +46,7 @@ UNTOLD = (
 UNWATCHED = "without it they are listed at every step, and a waiting pod does not start one at once"
 GATED = "some pod has the scheduling gate gpu-autoscaler.io/may-wait"
 CHECKED = "an AdmissionCheck of Kueue may name the autoscaler"
+BOOKS = "ProvisioningRequests book nodes"
 KEEPS_ROOM = "CapacityBuffers keep room free"
 GANGS = "gangs of {} count as complete with the pods that exist"
 Found = TypeVar("Found")
@@ -164,6 +165,10 @@ def needed(
         (buffers, "list", "apps", owners, KEEPS_ROOM, "weaker"),
         (buffers, "list", "batch", "jobs", KEEPS_ROOM, "weaker"),
         (buffers, "patch", CAPACITY_BUFFERS.group, "capacitybuffers/status", KEEPS_ROOM, "acts"),
+        (CAPACITY_BUFFERS.group in groups, "list", CAPACITY_BUFFERS.group, "provisioningrequests", BOOKS, "weaker"),
+        (CAPACITY_BUFFERS.group in groups and not buffers, "list", "", "podtemplates", BOOKS, "weaker"),
+        (CAPACITY_BUFFERS.group in groups, "patch", CAPACITY_BUFFERS.group, "provisioningrequests/status", BOOKS,
+         "acts"),
         (holds, "list", "", "resourcequotas", holding, ""),
         (holds, "create", "", "resourcequotas", holding, "acts"),
         (holds, f"get/{QUOTA_NAME} delete/{QUOTA_NAME}", "", "resourcequotas", holding, "acts"),

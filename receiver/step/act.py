@@ -18,6 +18,7 @@ from receiver.core.scaling.waits import provisioning_failed
 from receiver.ports import Did, StepStore, TryLater, WontWork
 from receiver.step.carry_out import SOON, Progress, carry_out, is_smaller_request, is_unanswered, may_still_arrive
 from receiver.step.chores.admissions import admit_deferred_work
+from receiver.step.chores.bookings import report_bookings
 from receiver.step.chores.budget import close_nodes, hold_new_work
 from receiver.step.chores.buffers import report_buffers
 from receiver.step.chores.checks import answer_checks
@@ -63,6 +64,8 @@ def act(work: StepContext, looked: Looked, sources: Sources, *, chores: bool) ->
             report_buffers(work)
         with parts.part("checks"):
             answer_checks(work)
+        with parts.part("bookings"):
+            report_bookings(work)
     with parts.part("window_evictions"):
         announce_window_evictions(work, steady=looked.steady)  # only announced pods are evicted
     if chores:

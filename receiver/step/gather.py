@@ -141,6 +141,7 @@ def gather(sources: Sources, policy: Policy, now: datetime, parts: Parts, *, cho
         overrides=(*memory.overrides, *resumed),
         buffers=said.cluster.buffers if said.cluster else (),
         candidates=said.cluster.candidates if said.cluster else (),
+        bookings=said.cluster.bookings if said.cluster else (),
     )
     return Looked(
         facts=facts,

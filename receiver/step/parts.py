@@ -54,6 +54,7 @@ PARTS = (
     "admissions",
     "buffers",
     "checks",
+    "bookings",
     "idle_shutdown",
     "messages",
     "usage",

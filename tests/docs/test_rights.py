@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from receiver.adapters.kubernetes import admission, api, budget_hold, buffers, nodes, owners, queues
+from receiver.adapters.kubernetes import admission, api, budget_hold, buffers, nodes, owners, provisioning, queues
 from receiver.adapters.kubernetes.reflector import ResourceKind
 from tests.docs.pages import ROOT, text_of
 from tests.lint import load_yamls
@@ -67,13 +67,13 @@ def _used() -> Iterator[tuple[str, str, str]]:
     for path in (*(paths[name] for name in KEPT.findall(_code())), api.POD_TEMPLATES, *scalables):
         yield _right(path)
         yield _right(path, "watch")
-    for module in (admission, nodes, budget_hold, buffers, queues):
+    for module in (admission, nodes, budget_hold, buffers, provisioning, queues):
         for kind in vars(module).values():
             if isinstance(kind, ResourceKind):
                 yield kind.group, kind.plural, "list"
                 yield kind.group, kind.plural, "watch"
     yield budget_hold.CLUSTER_QUEUES.group, budget_hold.CLUSTER_QUEUES.plural, "patch"
-    for kind in (buffers.KIND, admission.CHECKS, queues.KUEUE_WORKLOADS):
+    for kind in (buffers.KIND, provisioning.KIND, admission.CHECKS, queues.KUEUE_WORKLOADS):
         yield kind.group, f"{kind.plural}/status", "patch"
 
 

@@ -14,11 +14,13 @@ from receiver.adapters.kubernetes.cluster import KubernetesCluster
 from receiver.adapters.kubernetes.reflector import Watching
 from receiver.core.model.pods import Pod
 from receiver.core.scaling.admission import CheckState, Verdict
+from receiver.core.scaling.bookings import BookingStage, Progress
 from receiver.ports import (
     BUDGET_CHECK,
     CORDON_ANNOTATION,
     IDLE_SHUTDOWN_ANNOTATION,
     MAY_WAIT,
+    PROVISIONING_CLASS,
     Did,
     HeldPlaces,
     TryLater,
@@ -47,6 +49,7 @@ CLUSTER_QUEUE = {
     "metadata": {"name": "gpus"},
     "spec": {},
 }
+SCALING_VERSION = "autoscaling.x-k8s.io/v1"
 ZERO_VERSION = "scheduling.volcano.sh/v1beta1"
 
 
@@ -187,6 +190,18 @@ def _a_checked_workload(stage: Stage) -> None:
     stage.put(api, "AdmissionCheck", {"metadata": {"name": "budget"}, "spec": {"controllerName": BUDGET_CHECK}})
     stage.put(api, "ResourceFlavor", {"metadata": {"name": "l40s"}, "spec": {"nodeLabels": {"gpu": "on-demand"}}})
     stage.put(api, "Workload", workload)
+
+
+def books_nodes(stage: Stage) -> None:
+    stage.put("v1", "PodTemplate", {"metadata": {"namespace": "ml", "name": "ppt"}, "template": a_template(1)})
+    pod_sets = [{"podTemplateRef": {"name": "ppt"}, "count": 2}]
+    spec = {"provisioningClassName": PROVISIONING_CLASS, "podSets": pod_sets}
+    stage.put(SCALING_VERSION, "ProvisioningRequest", {"metadata": {"namespace": "ml", "name": "r"}, "spec": spec})
+    cluster = stage.cluster()
+    found = cluster.look().bookings
+    assert [(len(booking.pods), booking.problem) for booking in found] == [(2, "")]
+    accepted = Progress(key="ml/r", stage=BookingStage.ACCEPTED, reason="NodesAreComing", message="")
+    assert cluster.report_booking(accepted).did is Did.DONE
 
 
 def knows_whose_gpus_a_dra_driver_serves(stage: Stage) -> None:
@@ -357,6 +372,7 @@ LISTED: dict[Right, Use] = {
     ("resource.k8s.io", "resourceslices", "list"): knows_whose_gpus_a_dra_driver_serves,
     ("resource.k8s.io", "deviceclasses", "list"): knows_whose_gpus_a_dra_driver_serves,
     ("autoscaling.x-k8s.io", "capacitybuffers", "list"): keeps_room_for_a_buffer("PodTemplate"),
+    ("autoscaling.x-k8s.io", "provisioningrequests", "list"): books_nodes,
     ("", "podtemplates", "list"): keeps_room_for_a_buffer("PodTemplate"),
     ("", "replicationcontrollers", "list"): keeps_room_for_a_buffer("ReplicationController"),
     ("apps", "deployments", "list"): keeps_room_for_a_buffer("Deployment", "apps"),
@@ -384,6 +400,7 @@ USES: dict[Right, Use] = {
     ("kueue.x-k8s.io", "admissionchecks/status", "patch"): answers_a_check,
     ("kueue.x-k8s.io", "workloads/status", "patch"): answers_a_check,
     ("autoscaling.x-k8s.io", "capacitybuffers/status", "patch"): says_what_is_kept_of_a_buffer,
+    ("autoscaling.x-k8s.io", "provisioningrequests/status", "patch"): books_nodes,
     ("", "pods", "get"): suspends_an_idle_job,
     ("", "pods", "patch"): admits_work_that_may_wait,
     **{("apps", resource, "get"): use for resource, use in APPS},

@@ -4,7 +4,7 @@ The rules are those of kubernetes-sigs/kueue at ff69552e: ``pkg/controller/admis
 like ours), ``pkg/workload`` (what each state does). Without an AdmissionCheck of ours no Workload is read.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from receiver.adapters.http.sessions import moment
@@ -34,9 +34,9 @@ class AdmissionChecks:
         self._checks: dict[str, Json] = {}
         self._workloads: dict[str, Json] = {}
 
-    def read(self, seen: Sequence[SeenPod]) -> tuple[Candidate, ...]:
+    def read(self, seen: Sequence[SeenPod], booked: Collection[str] = ()) -> tuple[Candidate, ...]:
         """Return the Workloads that wait for our answer, and those that have it and no pods yet. *seen* are the living
-        pods. Never raises."""
+        pods; *booked* are the uids of Workloads that a ProvisioningRequest buys for. Never raises."""
         read = self._lists.if_readable
         checks = read(CHECKS, WITHOUT_CHECKS) if self._reads else ()
         if checks is not None:
@@ -51,7 +51,7 @@ class AdmissionChecks:
         flavors = read(FLAVORS, WITHOUT_FLAVORS) or () if self._workloads else ()
         by_name = {text(section(flavor, "metadata"), "name"): section(flavor, "spec") for flavor in flavors}
         running = at_work(seen) if self._workloads else set()
-        found = (self._candidate(workload, by_name, running) for workload in self._workloads.values())
+        found = (self._candidate(workload, by_name, running, booked) for workload in self._workloads.values())
         return tuple(candidate for candidate in found if candidate is not None)
 
     def hold(self, workload: Json) -> bool:
@@ -101,14 +101,19 @@ class AdmissionChecks:
             **retry,
         }
 
-    def _candidate(self, workload: Json, flavors: Mapping[str, Json], running: set[str]) -> Candidate | None:
+    def _candidate(
+        self, workload: Json, flavors: Mapping[str, Json], running: set[str], booked: Collection[str]
+    ) -> Candidate | None:
         """Return *workload* as the core sees it, None for one that has its answer and its pods."""
         found, key = self._entries(workload), key_of(workload)
         states = {entry.get("state") for entry in found}
         admitted = condition(section(workload, "status"), "Admitted")
         waits = CheckState.PENDING in states
-        if waits and admitted:
-            return Candidate(key=key)  # a check that was added later stops no running work
+        paid = section(workload, "metadata").get("uid") in booked  # as demand of its own, which budgets hold too
+        if waits and (paid or admitted):  # a check that was added later stops no running work
+            return Candidate(key=key)
+        if paid:
+            return None
         if not waits:
             since = moment(admitted.get("lastTransitionTime"))
             late = since is not None and self._clock.now() - since > PODS_COME_WITHIN

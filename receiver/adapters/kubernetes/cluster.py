@@ -25,13 +25,15 @@ from receiver.adapters.kubernetes.drain import Drain, Keepers
 from receiver.adapters.kubernetes.nodes import Dra, node_from
 from receiver.adapters.kubernetes.owners import Owners
 from receiver.adapters.kubernetes.pods import TERMINATED, Declaration, SeenPod
+from receiver.adapters.kubernetes.provisioning import ProvisioningRequests
 from receiver.adapters.kubernetes.queues import Queues, Roll
 from receiver.adapters.kubernetes.reflector import WINDOW_SECONDS, Lists, Watching
 from receiver.core.model.pods import KEPT_BY_DEFAULT, Buffer, KeepRule, Pod, PodPhase, named
 from receiver.core.model.text import harmless
 from receiver.core.model.usage import EndedPod
 from receiver.core.scaling.admission import Verdict
-from receiver.ports import Clock, ClusterFacts, Did, Receipt, TryLater, WontWork
+from receiver.core.scaling.bookings import Progress
+from receiver.ports import PROVISIONING_CLASS, Clock, ClusterFacts, Did, Receipt, TryLater, WontWork
 
 LIVING = "status.phase!=Succeeded,status.phase!=Failed"
 CONNECTIONS = 24  # one for each watch beside those of the step
@@ -86,7 +88,8 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
 
     *kueue_queued* and *volcano_podgroups* say which queues count as demand, see `Queues`, *keep_nodes_for* which pods
     keep their nodes, see `Keepers`, *capacity_buffers* and *admission_checks* whether `Buffers` and `AdmissionChecks`
-    are read; *before_write* is called before each write, see `ClusterWire`.
+    are read, *provisioning_classes* which `ProvisioningRequests` are served; *before_write* is called before each
+    write, see `ClusterWire`.
 
     It takes the configuration and not a client of the caller's, because the retries that urllib3 makes by
     itself must be ours: the stock client repeats reads that timed out and sleeps as long as a server asks.
@@ -103,6 +106,7 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
         keep_nodes_for: Collection[KeepRule] = KEPT_BY_DEFAULT,
         capacity_buffers: bool = True,
         admission_checks: bool = True,
+        provisioning_classes: Collection[str] = (PROVISIONING_CLASS,),
         before_write: Callable[[], None] | None = None,
     ) -> None:
         configuration.retries = quick_retry()
@@ -117,6 +121,7 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
         self._keepers = Keepers(self._lists, keep_nodes_for)
         self._buffers = Buffers(self._lists, self._clock) if capacity_buffers else None
         self._checks = AdmissionChecks(self._lists, self._clock, reads=admission_checks)
+        self._requests = ProvisioningRequests(self._lists, self._clock, provisioning_classes)
         self._queues = Queues(self._lists, kueue=kueue_queued, volcano=volcano_podgroups)
 
     def __repr__(self) -> str:
@@ -179,9 +184,11 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
             for name, node in found.items()
         )
         claimants = (p for pod in pods if pod.may_claim and (p := pod.claimant(served.resources or ())) is not None)
-        candidates = self._checks.read(pods)
+        bookings = self._requests.read(pods)
+        candidates = self._checks.read(pods, self._requests.owners)
         demand = self._demand([pod for pod in pods if pod.uid not in stand_ins])
         demand += (*claimants, *(pod.bystander for pod in pods if pod.bystander is not None))
+        demand += tuple(pod for booking in bookings for pod in booking.pods)
         buffers = self._buffers.read(pods) if self._buffers else ()
         return ClusterFacts(
             nodes=tuple(loaded),
@@ -189,10 +196,14 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
             dra_resources=served.resources,
             buffers=buffers,
             candidates=candidates,
+            bookings=bookings,
         )
 
     def keep_checks_active(self) -> Receipt:
         return self._checks.keep_active()
+
+    def report_booking(self, progress: Progress) -> Receipt:
+        return self._requests.report(progress)
 
     def answer_check(self, verdict: Verdict) -> Receipt:
         return self._checks.answer(verdict)

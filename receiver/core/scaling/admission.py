@@ -82,7 +82,7 @@ def _judged(candidate: Candidate, policy: Policy, matching: Matching, allowance:
 
     pods = tuple(pod for pod in candidate.pods if matching.fitting(pod))
     if not pods:
-        return answer(CheckState.READY, "no GPU pool can hold its pods: it costs no budget anything")
+        return answer(CheckState.READY, "it asks no GPU pool for anything that a budget must cover")
     least = pods[0].gang_min or 0
     work = Workload(key=candidate.key, pods=pods, gang=True, least=least)
     if missing_pods(work):
