@@ -64,6 +64,7 @@ def test_a_request_is_accepted_booked_and_expires(begin: Begin) -> None:
         assert conditions(stage)["Provisioned"] == ("True", "booked for ten minutes: room for 2 pods in pool l40s")
         stage.run(8 * MINUTE)
         assert "BookingExpired" not in conditions(stage)
+        assert list(stage.life.notices()) == ["GPU pool l40s: 1 -> 2 nodes"]
         assert nodes(stage) == 2
 
         stage.run(4 * MINUTE)

@@ -19,7 +19,7 @@ from receiver.adapters.kubernetes.queues import MOST_OF_ONE, Announcement, Run, 
 from receiver.adapters.kubernetes.reflector import Lists, ResourceKind
 from receiver.core.model.pods import Booking
 from receiver.core.scaling.bookings import BookingStage, Progress
-from receiver.ports import PROVISIONING_CLASS, Clock, Did, Receipt, TryLater, WontWork
+from receiver.ports import PROVISIONING_CLASS, UPSTREAM_CLASS, Clock, Did, Receipt, TryLater, WontWork
 
 KIND = ResourceKind("autoscaling.x-k8s.io", "provisioningrequests", ("v1", "v1beta1"))
 CONSUMES = (
@@ -30,6 +30,11 @@ WITHOUT = "ProvisioningRequests book no nodes"
 ENDED = (BookingStage.FAILED, BookingStage.EXPIRED)
 VALID_UNTIL = "ValidUntilSeconds"
 ACCEPTED = "gpu-autoscaler buys nodes for all pods or for none"
+
+
+def provisioning_classes(*, upstream: bool) -> tuple[str, ...]:
+    """Return the classes to serve: our own, and that of Cluster Autoscaler where *upstream*."""
+    return (PROVISIONING_CLASS, UPSTREAM_CLASS) if upstream else (PROVISIONING_CLASS,)
 
 
 class ProvisioningRequests:

@@ -1,10 +1,12 @@
 """Workloads of Kueue that our AdmissionCheck holds: what the budgets cover, what they hold, and what never fits."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
 import pytest
+from hypothesis import given
 
 from receiver.core.model.model import Node, Spend
 from receiver.core.model.pods import Candidate
@@ -14,6 +16,7 @@ from receiver.core.scaling.admission import CheckState, Verdict
 from receiver.core.scaling.assign import Assignment, assign
 from receiver.core.scaling.failures import Failures
 from tests.core.builders import a_busy_node, a_node, a_pod, a_policy, a_pool, a_state, facts, run
+from tests.core.worlds import LAWS, World, worlds
 
 READY, RETRY, PENDING, REJECTED = CheckState.READY, CheckState.RETRY, CheckState.PENDING, CheckState.REJECTED
 VISION = {"team": "vision"}
@@ -221,3 +224,35 @@ def test_a_bug_in_the_answers_delays_no_waiting_work(monkeypatch: pytest.MonkeyP
 
 def test_without_candidates_nothing_is_judged() -> None:
     assert judged() == {}
+
+
+# --- laws -------------------------------------------------------------------------------------------------
+
+
+def as_candidates(world: World) -> World:
+    """*world* with every second pod that waits held by our check instead."""
+    found, policy = world
+    held = tuple(Candidate(key=pod.key, pods=(replace(pod, uid=""),)) for pod in found.waiting[1::2])
+    return replace(found, waiting=found.waiting[::2], candidates=held), policy
+
+
+@LAWS
+@given(worlds())
+def test_candidates_change_no_demand_and_at_most_leave_less_money_for_spare_nodes(world: World) -> None:
+    found, policy = as_candidates(world)
+    beside, alone = assign(found, policy), assign(replace(found, candidates=()), policy)
+    names = ("for_demand", "for_floor", "asking", "settled", "placed", "held", "waiting_gpus", "refused")
+    for pool, wanted in alone.pools.items():
+        assert [getattr(beside.pools[pool], name) for name in names] == [getattr(wanted, name) for name in names]
+        assert beside.pools[pool].within_budget <= wanted.within_budget or policy.budget is None
+
+
+@LAWS
+@given(worlds())
+def test_every_candidate_has_one_answer_and_money_is_promised_once(world: World) -> None:
+    found, policy = as_candidates(world)
+    verdicts = assign(found, policy).verdicts
+    assert sorted(v.key for v in verdicts) == sorted(c.key for c in found.candidates)
+    admitted = {v.key for v in verdicts if v.state is READY}
+    later = replace(found, candidates=tuple(replace(c, ready=c.key in admitted) for c in found.candidates))
+    assert READY not in {v.state for v in assign(later, policy).verdicts}
