@@ -22,6 +22,7 @@ from receiver.core.scaling.demand import missing_pods
 from receiver.core.scaling.gangs import new_nodes, place_gang, place_parts
 from receiver.core.scaling.market import Matching
 
+MOST_AT_ONCE = 200  # Workloads placed in a step, about half a second beside 1,000 nodes; others follow in the next
 RETRY_AFTER = timedelta(minutes=5)  # Kueue reserves quota again after this time at the earliest
 
 
@@ -59,7 +60,7 @@ def judge(
     before, shared = [tally.mark() for tally in tallies], allowance.mark()
     matching = Matching(tallies, pairs)
     verdicts: list[Verdict] = []
-    for candidate in sorted(facts.candidates, key=_rank):
+    for candidate in sorted(facts.candidates, key=_rank)[:MOST_AT_ONCE]:
         verdict = _judged(candidate, policy, matching, allowance)
         verdicts += [] if candidate.ready else [verdict]
     left = dict(allowance.left)

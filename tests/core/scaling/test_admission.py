@@ -178,6 +178,12 @@ def test_the_maximum_of_a_pool_holds_up_no_answer() -> None:
     assert found == {"ml/w": (READY, "the budgets cover it; it waits for room in its pool")}
 
 
+def test_a_long_queue_is_judged_in_several_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admission, "MOST_AT_ONCE", 2)
+    found = judged(a_candidate("old", ready=True), a_candidate("a"), a_candidate("b"))
+    assert list(found) == ["ml/a"]
+
+
 def test_parts_that_fit_different_pools_are_judged_together() -> None:
     pools = (a_pool(labels={"kind": "a"}), a_pool("l4", labels={"kind": "b"}))
     states = (a_state(), a_state(pool="l4-id"))
