@@ -44,8 +44,8 @@ def _without(there: Any, known: Any, wanted: Any) -> Any:
             key = _key(entry)
             if key not in gone or key in said:
                 kept.append(_without(entry, gone.get(key, {}), said.get(key, {})))
-            elif any(name not in gone[key] for name in entry):  # others own a part of it
-                kept.append(entry)
+            elif theirs := {n: v for n, v in entry.items() if n not in gone[key] or gone[key][n] != v}:
+                kept.append({**{n: v for n, v in entry.items() if n in KEYS}, **theirs})
         return kept
     return there
 
