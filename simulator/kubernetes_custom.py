@@ -15,6 +15,8 @@ PLURALS: Mapping[tuple[str, str], str] = {
     ("kueue.x-k8s.io", "Workload"): "workloads",
     ("kueue.x-k8s.io", "ClusterQueue"): "clusterqueues",
     ("kueue.x-k8s.io", "ResourceFlavor"): "resourceflavors",
+    ("kueue.x-k8s.io", "AdmissionCheck"): "admissionchecks",
+    ("kueue.x-k8s.io", "ProvisioningRequestConfig"): "provisioningrequestconfigs",
     ("scheduling.volcano.sh", "PodGroup"): "podgroups",
     ("scheduling.volcano.sh", "Queue"): "queues",
     ("batch.volcano.sh", "Job"): "jobs",
@@ -24,6 +26,7 @@ PLURALS: Mapping[tuple[str, str], str] = {
     ("jobset.x-k8s.io", "JobSet"): "jobsets",
     ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): "leaderworkersets",
     ("autoscaling.x-k8s.io", "CapacityBuffer"): "capacitybuffers",
+    ("autoscaling.x-k8s.io", "ProvisioningRequest"): "provisioningrequests",
     ("", "PodTemplate"): "podtemplates",
     ("", "ReplicationController"): "replicationcontrollers",
     ("apps", "Deployment"): "deployments",
@@ -38,7 +41,8 @@ PLURALS: Mapping[tuple[str, str], str] = {
 }
 CLUSTER_WIDE = frozenset(
     {
-        *("queues", "clusterqueues", "resourceflavors", "namespaces", "priorityclasses"),
+        *("queues", "clusterqueues", "resourceflavors", "admissionchecks", "provisioningrequestconfigs"),
+        *("namespaces", "priorityclasses"),
         *(SLICE, CLASS, RULE),
     }
 )
@@ -129,6 +133,10 @@ class CustomResources:
         if not served or version not in VERSIONS.get((group, plural), (version,)):
             return None
         return next((k for (g, k), p in PLURALS.items() if (g, p) == (group, plural)), None)
+
+    def find(self, group: str, plural: str, name: str, namespace: str = "") -> JSON | None:
+        """Return one object, None where there is none."""
+        return self._objects.get((group, plural), {}).get((namespace, name))
 
     def objects(self, group: str, plural: str) -> list[JSON]:
         """Return every object of a kind."""

@@ -72,6 +72,8 @@ class Kubernetes(Section):
     """which pods without a GPU [keep their node](how-it-decides.md#what-drains-and-what-keeps-a-node)"""
     capacity_buffers: bool = True
     """serve [CapacityBuffers](workloads.md#capacity-buffers) of GPU pods; `false` where another autoscaler does"""
+    best_effort_atomic: bool = False
+    """also serve ProvisioningRequests of class `best-effort-atomic-scale-up.autoscaling.x-k8s.io`"""
 
 
 class Webhook(Section):

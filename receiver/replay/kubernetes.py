@@ -10,6 +10,8 @@ from receiver.config.values import duration
 from receiver.core.model.pods import COMPUTE, Buffer, Pod, PodPhase
 from receiver.core.model.policy import Taint
 from receiver.core.model.usage import EndedPod
+from receiver.core.scaling.admission import Verdict
+from receiver.core.scaling.bookings import Progress
 from receiver.core.scaling.bounds import window_may_evict
 from receiver.core.scaling.packing import SOFT_TAINTS, consents
 from receiver.ports import (
@@ -212,8 +214,13 @@ class WorldCluster(WorldHolding):
         pods = [pod for _, pod in self._pods.values()]
         return ClusterFacts(
             nodes=tuple(self._look_at_nodes()),
-            pods=with_minimums(pods, self._world.active_pods.values(), self._world.pods.values()),
+            pods=(
+                *with_minimums(pods, self._world.active_pods.values(), self._world.pods.values()),
+                *(pod for booking in self._world.bookings for pod in booking.pods),
+            ),
             buffers=self._world.buffers,
+            candidates=self._world.candidates,
+            bookings=self._world.bookings,
         )
 
     def _look_at_nodes(self) -> Iterable[ClusterNode]:
@@ -357,6 +364,22 @@ class WorldCluster(WorldHolding):
         return self.write(
             write, f"wrote the status of CapacityBuffer {buffer.key}", "report_buffer", buffer.key, message
         )
+
+    def keep_checks_active(self) -> Receipt:
+        return Receipt(did=Did.ALREADY, sentence="no AdmissionCheck is inactive")
+
+    def answer_check(self, verdict: Verdict) -> Receipt:
+        if self._world.verdicts.get(verdict.key) == verdict:
+            return Receipt(did=Did.ALREADY, sentence=f"Workload {verdict.key} says so already")
+        write = partial(self._world.verdicts.update, {verdict.key: verdict})
+        return self.write(write, f"answered the check of Workload {verdict.key}", "answer_check", verdict.key)
+
+    def report_booking(self, progress: Progress) -> Receipt:
+        if self._world.progress.get(progress.key) == progress:
+            return Receipt(did=Did.ALREADY, sentence=f"ProvisioningRequest {progress.key} says so already")
+        write = partial(self._world.progress.update, {progress.key: progress})
+        done = f"ProvisioningRequest {progress.key}: {progress.stage}"
+        return self.write(write, done, "report_booking", progress.key)
 
     def record_event(self, pod: Pod, *, reason: str, message: str) -> Receipt:
         event = partial(self._world.record_event, kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid)

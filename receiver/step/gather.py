@@ -143,6 +143,8 @@ def gather(sources: Sources, policy: Policy, now: datetime, parts: Parts, *, cho
         unanswered=(*memory.unanswered, *(a for a in orphans if a.kind is ActionKind.GROW)),
         overrides=(*memory.overrides, *resumed),
         buffers=said.cluster.buffers if said.cluster else (),
+        candidates=said.cluster.candidates if said.cluster else (),
+        bookings=said.cluster.bookings if said.cluster else (),
     )
     return Looked(
         facts=facts,

@@ -54,6 +54,8 @@ PARTS = (
     "soft_taints",
     "admissions",
     "buffers",
+    "checks",
+    "bookings",
     "idle_shutdown",
     "messages",
     "usage",

@@ -17,6 +17,7 @@ from kubernetes.config.config_exception import ConfigException
 from receiver.adapters.clock import SystemClock
 from receiver.adapters.http.sessions import Remarks, quick_retry, user_agent
 from receiver.adapters.kubernetes import api
+from receiver.adapters.kubernetes.admission import AdmissionChecks
 from receiver.adapters.kubernetes.api import ClusterWire, section, versioned
 from receiver.adapters.kubernetes.budget_hold import HoldingMeans
 from receiver.adapters.kubernetes.buffers import Buffers
@@ -26,12 +27,15 @@ from receiver.adapters.kubernetes.gangs import Gangs
 from receiver.adapters.kubernetes.nodes import node_from
 from receiver.adapters.kubernetes.owners import Owners
 from receiver.adapters.kubernetes.pods import TERMINATED, Declaration, SeenPod
+from receiver.adapters.kubernetes.provisioning import ProvisioningRequests
 from receiver.adapters.kubernetes.queues import Queues
 from receiver.adapters.kubernetes.reflector import WINDOW_SECONDS, Lists, Watching
 from receiver.core.model.pods import KEPT_BY_DEFAULT, Buffer, KeepRule, Pod, PodPhase, named
 from receiver.core.model.text import harmless
 from receiver.core.model.usage import EndedPod
-from receiver.ports import Clock, ClusterFacts, Did, Receipt, TryLater, WontWork
+from receiver.core.scaling.admission import Verdict
+from receiver.core.scaling.bookings import Progress
+from receiver.ports import PROVISIONING_CLASS, Clock, ClusterFacts, Did, Receipt, TryLater, WontWork
 
 LIVING = "status.phase!=Succeeded,status.phase!=Failed"
 CONNECTIONS = 24  # one for each watch beside those of the step
@@ -85,7 +89,8 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
     """The nodes and GPU pods of the cluster that *configuration* names; *timeouts* are (connect, read) seconds.
 
     *kueue_queued* and *volcano_podgroups* say which queues count as demand, see `Queues`, *keep_nodes_for* which pods
-    keep their nodes, see `Keepers`, *capacity_buffers* whether `Buffers` are read; *before_write* is called before each
+    keep their nodes, see `Keepers`, *capacity_buffers* and *admission_checks* whether `Buffers` and `AdmissionChecks`
+    are read, *provisioning_classes* which `ProvisioningRequests` are served; *before_write* is called before each
     write, see `ClusterWire`.
 
     It takes the configuration and not a client of the caller's, because the retries that urllib3 makes by
@@ -102,6 +107,8 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
         volcano_podgroups: bool = False,
         keep_nodes_for: Collection[KeepRule] = KEPT_BY_DEFAULT,
         capacity_buffers: bool = True,
+        admission_checks: bool = True,
+        provisioning_classes: Collection[str] = (PROVISIONING_CLASS,),
         before_write: Callable[[], None] | None = None,
     ) -> None:
         configuration.retries = quick_retry()
@@ -116,6 +123,8 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
         self._keepers = Keepers(self._lists, keep_nodes_for)
         self._buffers = Buffers(self._lists, self._clock) if capacity_buffers else None
         self._gangs = Gangs(self._lists)
+        self._checks = AdmissionChecks(self._lists, self._clock, reads=admission_checks)
+        self._requests = ProvisioningRequests(self._lists, self._clock, provisioning_classes)
         self._queues = Queues(self._lists, kueue=kueue_queued, volcano=volcano_podgroups)
 
     def __repr__(self) -> str:
@@ -191,12 +200,29 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
             )
             for name, node in found.items()
         )
+        bookings = self._requests.read(pods)
+        candidates = self._checks.read(pods, self._requests.owners)
         demand = self._demand([pod for pod in pods if pod.uid not in stand_ins], claims)
         counted = {pod.key for pod in demand}
         demand += tuple(pod.bystander for pod in pods if pod.bystander is not None and pod.key not in counted)
-        resources = served.classes.serving if served.classes is not None else None
-        buffers = self._buffers.read(pods) if self._buffers else ()
-        return ClusterFacts(nodes=tuple(loaded), pods=demand, dra_resources=resources, buffers=buffers)
+        demand += tuple(pod for booking in bookings for pod in booking.pods)
+        return ClusterFacts(
+            nodes=tuple(loaded),
+            pods=demand,
+            dra_resources=served.classes.serving if served.classes is not None else None,
+            buffers=self._buffers.read(pods) if self._buffers else (),
+            candidates=candidates,
+            bookings=bookings,
+        )
+
+    def keep_checks_active(self) -> Receipt:
+        return self._checks.keep_active()
+
+    def report_booking(self, progress: Progress) -> Receipt:
+        return self._requests.report(progress)
+
+    def answer_check(self, verdict: Verdict) -> Receipt:
+        return self._checks.answer(verdict)
 
     def report_buffer(self, buffer: Buffer, message: str) -> Receipt:
         if self._buffers is None:
@@ -218,8 +244,8 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
         least = roll.minimums(groups, roll.succeeded(done))
         pods = [replace(p, gang_min=least.get(p.gang)) if p.gang else p for p in pods]
         untried = frozenset(s.key for s in seen if s.untried)
-        held_back = [p for p in pods if p.key in untried]
-        queued = self._queues.waiting(seen, groups.get(Declaration.VOLCANO, ()), held_back)
+        held_back, of_volcano = [p for p in pods if p.key in untried], groups.get(Declaration.VOLCANO, ())
+        queued = self._queues.waiting(seen, of_volcano, held_back, self._checks.hold)
         announced = {p.key for p in queued}
         return (*self._queues.patient([p for p in pods if p.key not in announced], groups), *queued)
 

@@ -322,17 +322,23 @@ class Queues:
             self._lists.remarks.warn("Jobs not read", f"{error}; what was read last counts")
         return self._of_jobs
 
-    def waiting(self, seen: Sequence[SeenPod], groups: Sequence[Json], untried: Sequence[Pod]) -> tuple[Pod, ...]:
+    def waiting(
+        self,
+        seen: Sequence[SeenPod],
+        groups: Sequence[Json],
+        untried: Sequence[Pod],
+        held: Callable[[Json], bool] = lambda _: False,
+    ) -> tuple[Pod, ...]:
         """Return the GPU pods that the queues hold back, most of which do not exist yet. *seen* are the living pods,
-        *groups* Volcano's PodGroups, *untried* the GPU pods that Volcano did not try. Raises WontWork with the rule
-        to grant, or TryLater, when a queue cannot be read."""
+        *groups* Volcano's PodGroups, *untried* the GPU pods that Volcano did not try; Workloads that are *held* do not
+        count. Raises WontWork with the rule to grant, or TryLater, when a queue cannot be read."""
         found: list[Pod] = []
         if self._kueue:
             workloads = self._required(KUEUE_WORKLOADS, 'kueue.demand is "queued"')
-            at_work = _at_work(seen)
+            running = at_work(seen)
             warn = self._lists.remarks.warn
-            queued = [w for w in workloads if _queued(w) and not _names(w) & at_work]
-            waiting = [understood(partial(_announced, w), key_of(w), warn) for w in queued]
+            queued = [w for w in workloads if _queued(w) and not held(w) and not names_of(w) & running]
+            waiting = [understood(partial(announced, w), key_of(w), warn) for w in queued]
             found += [pod for announcement in bounded(waiting, warn) for pod in announcement.pods()]
         if self._volcano:
             queues = self._required(VOLCANO_QUEUES, VOLCANO_SETTING)
@@ -409,7 +415,8 @@ def _queued(workload: Json) -> bool:
     )
 
 
-def _announced(workload: Json) -> Announcement:
+def announced(workload: Json) -> Announcement:
+    """Return what a Workload of Kueue announces."""
     spec = section(workload, "spec")
     done = {r.get("name"): whole(r.get("count")) or 0 for r in entries(section(workload, "status"), "reclaimablePods")}
     runs: list[Run] = []
@@ -425,13 +432,13 @@ def _announced(workload: Json) -> Announcement:
     return Announcement(key=key_of(workload), runs=tuple(runs), least=least)
 
 
-def _names(workload: Json) -> set[str]:
+def names_of(workload: Json) -> set[str]:
     """Return what pods of *workload* are known by: its own key, and the uids of its owners."""
     owners = {text(o, "uid") for o in entries(section(workload, "metadata"), "ownerReferences")}
     return owners - {""} | {key_of(workload)}
 
 
-def _at_work(seen: Sequence[SeenPod]) -> set[str]:
+def at_work(seen: Sequence[SeenPod]) -> set[str]:
     """Return the names of all workloads whose pods exist, which are counted themselves. Kueue takes quota away from
     a Workload before its pods are gone, and they must not be counted twice."""
     found: set[str] = set()

@@ -11,7 +11,7 @@ from operator import itemgetter
 from receiver.core.model.actions import Action
 from receiver.core.model.charges import Comparison
 from receiver.core.model.overrides import Override, Question
-from receiver.core.model.pods import Buffer, Pod, less
+from receiver.core.model.pods import Booking, Buffer, Candidate, Pod, less
 from receiver.core.model.policy import BudgetChange, Taint
 from receiver.core.model.shares import is_share, put_bound
 from receiver.core.model.signals import PoolSilence, Signal
@@ -354,6 +354,8 @@ class Facts:
     rights: Rights | None = None  # None: not checked
     deferred: tuple[Pod, ...] = ()  # behind our scheduling gate
     buffers: tuple[Buffer, ...] = ()  # in the order in which they are served
+    candidates: tuple[Candidate, ...] = ()  # for admission by Kueue
+    bookings: tuple[Booking, ...] = ()  # their pods are among those that wait
 
     def pool(self, pool_id: str) -> PoolState:
         """Return the state of *pool_id*. Raises KeyError for a pool that the policy does not name."""

@@ -347,6 +347,10 @@ class Allowance:
                 return Refusal(view=view, passing=passing, bought=view.left - self.left[view.key])
         return None
 
+    def short_of(self, view: BudgetView, tally: Tally, count: int) -> Decimal:
+        """USD that *view* lacks for *count* more nodes of the tally's pool; 0 for a pool without a price."""
+        return self._paid_by(view, tally, count) * (self._unit[tally.pool.id] or Decimal(0)) - self.left[view.key]
+
     def _more(self, tally: Tally, count: int) -> int:
         """How many of *count* nodes exceed what unanswered growth of the pool may bring: the same PUT again costs
         nothing more."""
@@ -388,10 +392,7 @@ class Allowance:
         if passed < len(RULES):
             return passed
         count = int(room)  # nodes that a guardrail will hold must not use up the other pools' share
-        unit = self._unit[tally.pool.id]
-        if unit is not None:
-            for view in self._touched(tally, workload):
-                self.left[view.key] -= self._paid_by(view, tally, count) * unit
+        self.charge(tally, count, workload)
         more = self._more(tally, count)
         if self.gpus is not None:
             self.gpus -= more * tally.pool.gpus_per_node
@@ -400,6 +401,13 @@ class Allowance:
         if tally.pool.id in self._kept:
             self._kept[tally.pool.id] -= count - more
         return passed
+
+    def charge(self, tally: Tally, count: int, workload: Workload | None) -> None:
+        """Subtract the price of *count* more nodes of the tally's pool from the budgets that pay for them."""
+        unit = self._unit[tally.pool.id]
+        if unit is not None:
+            for view in self._touched(tally, workload):
+                self.left[view.key] -= self._paid_by(view, tally, count) * unit
 
     def refuse(self, tally: Tally, count: int, workload: Workload | None) -> None:
         """Record which budget does not cover *count* more nodes of the tally's pool."""
