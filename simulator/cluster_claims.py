@@ -33,6 +33,9 @@ class _WorldLists:
         self._read[kind.plural] = found
         return list(found.values())
 
+    def if_readable(self, kind: ResourceKind, without: str, view: Callable[[JSON], Any] = dict) -> list[Any]:
+        return self.if_allowed(kind, without, view)
+
     def warn(self, _event: str, _detail: str) -> None:
         """Nothing fails here."""
 

@@ -52,7 +52,7 @@ def unjudged(expression: str, device: Device) -> None:  # a `Judge` without CEL
 
 
 class DeviceJoin:
-    """Keeps what *judge* said of each node's devices from step to step."""
+    """Joins claims with devices. Keeps what *judge* said of each node's devices from step to step."""
 
     def __init__(self, judge: Judge = unjudged) -> None:
         self._judge = judge
@@ -93,8 +93,11 @@ class DeviceJoin:
         kept = self._kept.get(node)
         if kept is not None and kept[0] is self._asked and kept[1] == taken:
             return kept[2]
-        found = self._free(node, taken)
-        self._kept[node] = self._asked, taken, found
+        questions = {*self._asked.questions, *self._asked.served.values()}
+        found, known = self._free(node, taken), self._answers.get(node, {})
+        if questions <= known.keys():  # everything could be judged
+            self._kept[node] = self._asked, taken, found
+            self._answers[node] = {question: known[question] for question in questions}  # forget those of pods past
         return found
 
     def _free(self, node: NodeDevices, taken: frozenset[DeviceId]) -> dict[str, int]:
@@ -132,9 +135,12 @@ class DeviceJoin:
 
     def _said(self, node: NodeDevices, question: Question) -> Answers:
         known = self._answers.setdefault(node, {})
-        if question not in known:
-            known[question] = tuple(self._meets(question, device) for device in node.devices)
-        return known[question]
+        if question in known:
+            return known[question]
+        said = tuple(self._meets(question, device) for device in node.devices)
+        if None not in said:  # else it may be judged later: judging takes a limited time
+            known[question] = said
+        return said
 
     def _meets(self, question: Question, device: Device) -> bool | None:
         """Judge the expressions of *question* in order: the first that does not hold ends it, as upstream."""

@@ -12,6 +12,7 @@ from receiver.adapters.kubernetes.devices import (
     DeviceClasses,
     SeenClaim,
     Slice,
+    TaintRule,
     by_node,
     claim_from,
     claim_of,
@@ -19,6 +20,7 @@ from receiver.adapters.kubernetes.devices import (
     devices_in,
     in_words,
     resource_of,
+    rule_from,
     slice_from,
 )
 from receiver.adapters.kubernetes.pods import ANY_CLASS, SeenPod
@@ -43,9 +45,11 @@ RESOURCE_SLICES = ResourceKind(DRA_GROUP, "resourceslices", DRA_VERSIONS)
 DEVICE_CLASSES = ResourceKind(DRA_GROUP, "deviceclasses", DRA_VERSIONS)
 RESOURCE_CLAIMS = ResourceKind(DRA_GROUP, "resourceclaims", DRA_VERSIONS)
 CLAIM_TEMPLATES = ResourceKind(DRA_GROUP, "resourceclaimtemplates", DRA_VERSIONS)
+TAINT_RULES = ResourceKind(DRA_GROUP, "devicetaintrules", ("v1", "v1beta2", "v1alpha3"))
 UNREAD_FOR = timedelta(minutes=5)
 WITHOUT_SLICES = "nodes whose GPUs a DRA driver serves look like nodes whose GPUs never come"
 WITHOUT_CLASSES = "every GPU resource is believed to be served on nodes with a DRA driver"
+WITHOUT_RULES = "devices that a DeviceTaintRule taints count as free"
 WITHOUT_CLAIMS = "no node is bought for pods that claim devices"
 
 
@@ -68,7 +72,7 @@ def gpu_nodes(devices: Mapping[str, NodeDevices]) -> frozenset[str]:
 
 
 class Dra:
-    """Reads the four kinds of `resource.k8s.io`; nothing but one failed list where the API is not served."""
+    """Reads `resource.k8s.io`; nothing but one failed list where the API is not served."""
 
     def __init__(self, lists: Lists, clock: Clock) -> None:
         self._lists = lists
@@ -76,6 +80,7 @@ class Dra:
         self._last: DraServed | None = None
         self._unread_since: datetime | None = None
         self._parts: dict[str, tuple[tuple[Slice, ...], NodeDevices]] = {}
+        self._rules: tuple[TaintRule, ...] = ()
         self._claims: Mapping[str, SeenClaim] | None = None
         self._templates: Mapping[str, Any] | None = None
 
@@ -97,15 +102,16 @@ class Dra:
             return DraServed()
         if slices is None:
             return self._last or DraServed()
-        devices = self._same(by_node(slices))
+        rules = (self._lists.if_readable(TAINT_RULES, WITHOUT_RULES, view=rule_from) if slices else None) or ()
+        devices = self._same(by_node(slices), tuple(rule for rule in rules if rule is not None))
         self._last = DraServed(devices=devices, classes=None if classes is None else classes_from(classes))
         return self._last
 
-    def _same(self, found: Mapping[str, tuple[Slice, ...]]) -> dict[str, NodeDevices]:
-        """Return the devices of each node by its slices; the same object while those are the same."""
-        kept = self._parts
+    def _same(self, found: Mapping[str, tuple[Slice, ...]], rules: tuple[TaintRule, ...]) -> dict[str, NodeDevices]:
+        """Return the devices of each node by its slices; the same object while those and the *rules* are the same."""
+        kept, self._rules = self._parts if rules == self._rules else {}, rules
         self._parts = {
-            node: kept[node] if node in kept and kept[node][0] == parts else (parts, devices_in(parts))
+            node: kept[node] if node in kept and kept[node][0] == parts else (parts, devices_in(parts, rules))
             for node, parts in found.items()
         }
         return {node: devices for node, (_, devices) in self._parts.items()}

@@ -422,11 +422,13 @@ class Lists:
         where = (kind.group, version, namespace, kind.plural, name)
         self._wire.ask("patch", kind.status, api.CUSTOM_STATUS, *where, dict(change), content=api.MERGE)
 
-    def if_readable(self, kind: ResourceKind, without: str) -> list[Json] | None:
-        """Return every object of *kind*, or None where they cannot be read; never raises. For a failure a warning
-        says what is lost *without* them."""
+    def if_readable(
+        self, kind: ResourceKind, without: str, view: Callable[[Json], Any] = lambda raw: raw
+    ) -> list[Any] | None:
+        """Return every object of *kind* as *view* reads it, or None where they cannot be read; never raises. For a
+        failure a warning says what is lost *without* them."""
         try:
-            return self.if_allowed(kind, without)
+            return self.if_allowed(kind, without, view)
         except TryLater as error:
             self.remarks.warn("custom resources not read", f"{error}; {without}")
             return None

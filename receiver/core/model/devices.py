@@ -155,6 +155,7 @@ class _Kind(NamedTuple):
         return all(any(tolerates(t, taint) for t in ask.tolerations) for taint in self.taints)
 
 
+@lru_cache(maxsize=4096)
 def question_id(question: Question) -> str:
     return hashlib.sha256("\0".join(question).encode()).hexdigest()[:12]
 

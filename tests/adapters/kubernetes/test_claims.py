@@ -99,6 +99,12 @@ class Served:
             raise found
         return None if found is None else list(map(view, found))
 
+    def if_readable(self, kind: Any, without: str, view: Any) -> list[Any] | None:
+        try:
+            return self.if_allowed(kind, without, view)
+        except TryLater:
+            return None
+
     def warn(self, event: str, detail: str) -> None:
         self.said.append(f"{event}: {detail}")
 
@@ -295,6 +301,23 @@ def test_what_was_read_last_counts_while_a_list_fails_or_is_refused() -> None:
     for answer in (TryLater("500"), None):
         lists.lists["resourceslices"] = answer
         assert lists.dra.served().nodes == {"n1"}
+
+
+def test_a_rule_taints_the_devices_that_it_selects() -> None:
+    def rule(selector: JSON | None, effect: str = "NoExecute") -> JSON:
+        return {"spec": {"deviceSelector": selector, "taint": {"key": "repair", "effect": effect}}}
+
+    lists = Served()
+
+    def tainted(*rules: JSON) -> list[str]:
+        lists.lists["devicetaintrules"] = list(rules)
+        return [device.name for device in lists.dra.served().devices["n1"].devices if device.taints]
+
+    assert tainted(rule({"driver": DRIVER, "pool": "n1", "device": "gpu-1"})) == ["gpu-1"]
+    assert tainted(rule({})) == ["gpu-0", "gpu-1"]
+    assert tainted(rule({"pool": "n2"}), rule(None), rule({}, "None")) == []
+    lists.lists["devicetaintrules"] = TryLater("500")
+    assert lists.dra.served().nodes == {"n1"}
 
 
 def test_devices_are_the_same_object_while_their_slices_are() -> None:
