@@ -21,7 +21,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from receiver.config import pools, values, web
+from receiver.config import devices, pools, values, web
 from receiver.config.model import Configuration, monthly_query
 from receiver.config.notify import notice_kind
 from receiver.config.prices import PriceFile
@@ -56,6 +56,9 @@ WORDS: Mapping[Any, tuple[str, str]] = {
     values.ObjectName: ("name", "names"),
     values.GpuResource: ("GPU resource", "GPU resources"),
     values.LabelKey: ("label key", "label keys"),
+    devices.DeviceField: ("name", "names"),
+    devices.Quantity: ("quantity", "quantities"),
+    devices.CounterName: ("counter", "counters"),
     values.TaintPrefix: ("prefix of a taint key", "prefixes of taint keys"),
     values.LabelValue: ("label value", "label values"),
     values.TaintEffect: ("`NoSchedule`, `PreferNoSchedule` or `NoExecute`", ""),

@@ -17,6 +17,7 @@ from receiver.core.model.devices import GPU_DRIVER, Attribute, Device, NodeDevic
 _VERSION = re.compile(r"\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?", re.ASCII)
 _NAME = r"([a-z0-9][-a-z0-9.]{0,62}/)?[A-Za-z_][A-Za-z0-9_]{0,31}"
 _QUANTITY = r"\d+(\.\d+)?([kMGTPE]i?|Ki|m)?"
+MOST_DEVICES = 1_000  # of one node
 DeviceField = Annotated[str, values.matching(_NAME, "a name of a device", "write it as the ResourceSlice has it")]
 Quantity = Annotated[str, values.matching(_QUANTITY, "a quantity", "write it as Kubernetes does, such as 48Gi")]
 CounterName = Annotated[
@@ -25,7 +26,7 @@ CounterName = Annotated[
 
 
 class DeviceSpec(Section):
-    count: Annotated[int, Field(ge=1, le=128)] = 1
+    count: values.Units = 1
     """how many such devices a node has"""
     driver: values.Identifier = GPU_DRIVER
     """their DRA driver"""

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from receiver.config import values
-from receiver.config.devices import CounterName, DeviceSpec
+from receiver.config.devices import MOST_DEVICES, CounterName, DeviceSpec
 from receiver.config.prices import far_from_list, insane
 from receiver.config.values import Section, Wrong, did_you_mean, text
 from receiver.core.model.policy import Unanswered
@@ -341,6 +341,8 @@ class PoolSpec(Section):
             problem, remedy = f"must be at most max_nodes ({most})", "lower standby_nodes or raise max_nodes"
             yield Wrong(problem, remedy, ("standby_nodes",))
         yield from self._taints()
+        if sum(device.count for device in self.devices) > MOST_DEVICES:
+            yield Wrong(f"are more than {MOST_DEVICES}", "list the devices of one node", ("devices",))
         for number, device in enumerate(self.devices):
             for counter in device.uses.keys() - self.device_counters.keys():
                 problem, remedy = f"{counter} is not among device_counters", "add it there, or correct its name"

@@ -34,9 +34,9 @@ ALLOCATABLE = Check(
 )
 DRA = Check(
     "kubernetes.dra",
-    "whether Dynamic Resource Allocation serves GPUs of configured pools: ResourceClaims are not supported",
-    "let pods request a resource of the pool (`nvidia.com/gpu`): give the driver's DeviceClass that "
-    "`extendedResourceName`, or use the device plugin (docs/how-it-decides.md, GPUs served by DRA)",
+    "whether pods can request the `resources` of pools whose GPUs Dynamic Resource Allocation serves; claims need none",
+    "give the driver's DeviceClass that `extendedResourceName`, or let pods claim devices "
+    "(docs/how-it-decides.md, GPUs served by DRA)",
 )
 CORDONS = Check(
     "kubernetes.cordons",
@@ -44,7 +44,6 @@ CORDONS = Check(
     "`gpu-autoscaler doctor --release` lists and undoes them",
 )
 CHECKS = (POOL_LABELS, NODE_LABELS, NODE_TAINTS, ALLOCATABLE, DRA, CORDONS)
-CLAIMS_DO_NOT_COUNT = "pods with a ResourceClaim do not count as demand: no node is bought for them"
 NOT_READY = "see `kubectl describe node` and the instance at Civo; it is replaced automatically if nothing runs there"
 DRESSED_WITHIN = timedelta(minutes=2)
 DRESSING = "its nodes are new, and apply_to_nodes is adding labels and taints"
@@ -145,14 +144,16 @@ def dra(nodes: Nodes, served: frozenset[str] | None, policy: Policy) -> Iterator
     """Find nodes of configured pools whose GPUs a DRA driver serves; *served* are the extended resources of its
     DeviceClasses (None: unknown)."""
     found = []
+    served_nodes: list[str] = []
     for pool in policy.pools:
         mine = [node.name for node in of_pool(nodes, pool) if _is_served_by_dra(node, pool)]
         lacking = sorted(pool.resources.keys() - served) if served is not None else []
-        more = f". No DeviceClass has the extendedResourceName {', '.join(lacking)}, so pods cannot request them"
-        if mine:
-            said = f"pool {pool.name}: a DRA driver serves the GPUs of {few(mine)}; {CLAIMS_DO_NOT_COUNT}"
-            found.append(f"{said}{more if lacking else ''}")
-    yield from DRA.warnings(found, "no node of a configured pool has GPUs that a DRA driver serves")
+        served_nodes += mine
+        if mine and lacking:
+            said = f"pool {pool.name}: a DRA driver serves the GPUs of {few(mine)}. No DeviceClass has the"
+            found.append(f"{said} extendedResourceName {', '.join(lacking)}, so pods cannot request them")
+    well = f"a DRA driver serves the GPUs of {few(served_nodes)}" if served_nodes else ""
+    yield from DRA.warnings(found, well or "no node of a configured pool has GPUs that a DRA driver serves")
 
 
 def _units(offers: Mapping[str, int]) -> str:

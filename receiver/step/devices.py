@@ -189,20 +189,9 @@ def _demand(pods: Sequence[Pod], of_gpus: set[Question]) -> Iterator[Pod]:
 
 
 def learnt(nodes: Iterable[ClusterNode]) -> str:
-    """Return the devices of the one of *nodes* with the most devices without a taint, the newest of several, as text;
-    empty without any."""
-    shown = [(n.devices, n) for n in nodes if n.devices is not None]
-    if not shown:
-        return ""
-    best, _ = max(
-        shown,
-        key=lambda found: (
-            sum(not device.taints for device in found[0].devices),
-            found[1].created_at.timestamp() if found[1].created_at else 0.0,
-            found[1].name,
-        ),
-    )
-    return as_text(best)
+    """Return the devices of the one of *nodes* with the most devices without a taint as text; empty without any."""
+    shown = [node.devices for node in nodes if node.devices is not None]
+    return as_text(max(shown, key=lambda found: sum(not d.taints for d in found.devices))) if shown else ""
 
 
 def _sum(amounts: Iterable[Mapping[str, int]]) -> dict[str, int]:

@@ -77,9 +77,11 @@ def pool_state(
         node = _node(instance, pool, said, lives.get(instance.id), startup_taints)
         nodes.append(replace(node, stage=Stage.DELETING) if instance.id in deleted else node)
     offer = offer_of(pool, nodes, past.offer, now, startup_taints)
-    usable = {n.name: said.nodes[n.instance] for n in nodes if n.stage is Stage.USABLE and n.instance in said.nodes}
-    if offer is not None and offer.node in usable:
-        offer = replace(offer, devices=learnt(usable.values()))
+    usable = [n for n in nodes if n.stage is Stage.USABLE and n.instance in said.nodes]
+    if offer is not None and any(n.name == offer.node for n in usable):
+        young = [n for n in usable if n.usable_since is None or now - n.usable_since <= pool.provision_timeout]
+        newest = max(young, key=lambda n: (n.created_at, n.name), default=None)
+        offer = replace(offer, devices=learnt(said.nodes[n.instance] for n in ([newest] if newest else usable)))
     return PoolState(
         pool=pool.id,
         required=required,

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from receiver.adapters.kubernetes import api, budget_hold, buffers, nodes, owners, queues
+from receiver.adapters.kubernetes import api, budget_hold, buffers, dra, owners, queues
 from receiver.adapters.kubernetes.reflector import ResourceKind
 from tests.docs.pages import ROOT, text_of
 from tests.lint import load_yamls
@@ -67,7 +67,7 @@ def _used() -> Iterator[tuple[str, str, str]]:
     for path in (*(paths[name] for name in KEPT.findall(_code())), api.POD_TEMPLATES, *scalables):
         yield _right(path)
         yield _right(path, "watch")
-    for module in (nodes, budget_hold, buffers, queues):
+    for module in (dra, budget_hold, buffers, queues):
         for kind in vars(module).values():
             if isinstance(kind, ResourceKind):
                 yield kind.group, kind.plural, "list"

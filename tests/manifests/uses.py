@@ -14,6 +14,7 @@ from receiver.adapters.kubernetes.cluster import KubernetesCluster
 from receiver.adapters.kubernetes.reflector import Watching
 from receiver.core.model.pods import Pod
 from receiver.ports import CORDON_ANNOTATION, IDLE_SHUTDOWN_ANNOTATION, MAY_WAIT, Did, HeldPlaces, TryLater
+from receiver.replay.world.claims import KINDS
 from receiver.replay.world.objects import PodSpec
 from simulator.manifests import pod_spec
 from simulator.server import Simulator
@@ -41,6 +42,9 @@ CLUSTER_QUEUE = {
 ZERO_VERSION = "scheduling.volcano.sh/v1beta1"
 
 
+DRA = "resource.k8s.io/v1"
+
+
 @dataclass
 class Stage:
     """A simulated cluster and the product's *connect* to it, with options of `kubernetes.cluster.connect`."""
@@ -57,6 +61,12 @@ class Stage:
     def put(self, api: str, kind: str, *objects: dict[str, Any]) -> None:
         """Let custom resources be there."""
         with self.sim.moved() as world:
+            if api == DRA:
+                [plural] = [plural for plural, known in KINDS.items() if known == kind]
+                for one in objects:
+                    world.claims.put(plural, one)
+                self.sim.live.custom.install(api)
+                return
             self.sim.live.custom.put([{"apiVersion": api, "kind": kind, **one} for one in objects], world.now)
 
     def run_pod(self, name: str, *, gpus: int = 1, owner: tuple[str, str] | None = None, **metadata: Any) -> None:
@@ -161,14 +171,34 @@ def counts_the_queue_of_kueue(stage: Stage) -> None:
     assert len(stage.cluster(kueue_queued=True).look().pods) == 2
 
 
+def publish_a_gpu(stage: Stage) -> None:
+    """A DRA driver shows a GPU of the node, which the class ``gpu`` serves as a resource."""
+    name = stage.node()
+    pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
+    devices = {"driver": "gpu.nvidia.com", "nodeName": name, "pool": pool, "devices": [{"name": "gpu-0"}]}
+    stage.put(DRA, "ResourceSlice", {"metadata": {"name": "slice"}, "spec": devices})
+    stage.put(DRA, "DeviceClass", {"metadata": {"name": "gpu"}, "spec": {"extendedResourceName": GPU}})
+
+
 def knows_whose_gpus_a_dra_driver_serves(stage: Stage) -> None:
-    api, node = "resource.k8s.io/v1", stage.node()
-    devices = {"driver": "gpu.nvidia.com", "nodeName": node, "devices": [{"name": "gpu-0"}]}
-    stage.put(api, "ResourceSlice", {"metadata": {"name": "slice"}, "spec": devices})
-    stage.put(api, "DeviceClass", {"metadata": {"name": "gpu"}, "spec": {"extendedResourceName": GPU}})
+    publish_a_gpu(stage)
     facts = stage.cluster().look()
-    assert [n.name for n in facts.nodes if n.dra] == [node]
-    assert facts.dra_resources == frozenset({GPU})
+    assert [n.name for n in facts.nodes if n.dra] == [stage.node()]
+    assert facts.dra_resources == {GPU: ()}
+
+
+def knows_what_a_pod_claims(stage: Stage) -> None:
+    publish_a_gpu(stage)
+    asked = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu", "count": 2}}]}}
+    made = {"name": "two", "namespace": "ml"}
+    stage.put(DRA, "ResourceClaimTemplate", {"metadata": made, "spec": {"spec": asked}})
+    claims = [{"name": "gpus", "resourceClaimTemplateName": "two"}]
+    with stage.sim.moved() as world:
+        spec = a_template(0)["spec"] | {"tolerations": ANYWHERE, "resourceClaims": claims}
+        world.add_pod(pod_spec({"metadata": {"namespace": "ml", "name": "claims"}, "spec": spec}))
+    stage.sim.live.turn(timedelta(seconds=20))
+    [pod] = [p for p in stage.cluster().look().pods if p.name == "claims"]
+    assert [way.count for claim in pod.claimed for ways in claim.requests for way in ways] == [2]
 
 
 def knows_what_is_kept_out(stage: Stage) -> None:
@@ -326,6 +356,8 @@ LISTED: dict[Right, Use] = {
     ("kueue.x-k8s.io", "workloads", "list"): counts_the_queue_of_kueue,
     ("resource.k8s.io", "resourceslices", "list"): knows_whose_gpus_a_dra_driver_serves,
     ("resource.k8s.io", "deviceclasses", "list"): knows_whose_gpus_a_dra_driver_serves,
+    ("resource.k8s.io", "resourceclaims", "list"): knows_what_a_pod_claims,
+    ("resource.k8s.io", "resourceclaimtemplates", "list"): knows_what_a_pod_claims,
     ("autoscaling.x-k8s.io", "capacitybuffers", "list"): keeps_room_for_a_buffer("PodTemplate"),
     ("", "podtemplates", "list"): keeps_room_for_a_buffer("PodTemplate"),
     ("", "replicationcontrollers", "list"): keeps_room_for_a_buffer("ReplicationController"),

@@ -122,7 +122,6 @@ class Life:
         self.cloud, self.cluster = FlakyCloud(self.world), FlakyCluster(self.world)
         self.telemetry, self.alarms = FlakyTelemetry(self.world), FlakyAlarms(self.world)
         self.accounts = FlakyAccounts(self.world)
-        self.join = DeviceJoin(Selectors())
 
     @property
     def now(self) -> datetime:
@@ -140,7 +139,6 @@ class Life:
             store=self.store,
             accounts=self.accounts,
             sizes=self.cloud,
-            join=self.join,
             file=lambda: self.file,
             join=self.join,
         )

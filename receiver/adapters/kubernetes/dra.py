@@ -148,7 +148,11 @@ class Claims:
         }
         self._bound = frozenset(pod.uid for pod in pods if pod.node and not pod.terminated)
         self._reserved = frozenset(uid for c in (claims or {}).values() if c.given is not None for uid in c.pods)
-        self._counted: set[str] = set()
+        users = sorted((p for p in pods if p.node and not p.terminated and p.resource_claims), key=lambda p: p.key)
+        self._counts: dict[str, str] = {}  # the uid of the pod that a shared claim counts for, by claim
+        for pod in users:
+            for name, _ in pod.resource_claims.values():
+                self._counts.setdefault(f"{pod.namespace}/{name}", pod.uid)
 
     @property
     def known(self) -> bool:
@@ -204,8 +208,7 @@ class Claims:
             if claim is None or claim.given is None:
                 held[CLAIMS] = held.get(CLAIMS, 0) + 1
                 continue
-            weight = 0 if key in self._counted else 1
-            self._counted.add(key)
+            weight = int(self._counts.get(key, seen.uid) == seen.uid)
             for device in claim.given:
                 resource = resource_of(
                     self._devices[device][1] if device in self._devices else Device(driver=device[0])

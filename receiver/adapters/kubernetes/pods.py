@@ -395,7 +395,8 @@ class SeenPod:
             labels=self.labels,
             daemon=self.controller.startswith("DaemonSet/"),
             terminating=self.leaving,
-            evictable=self.agreed and not self.mirror and not self.protected,  # a kubelet starts its mirror pod again
+            # A kubelet starts its mirror pod again; whether claims fit elsewhere only the scheduler knows.
+            evictable=self.agreed and not (self.mirror or self.protected or self.resource_claims),
             protected=self.protected,
             idle_shutdown=length(annotations.get(ports.IDLE_SHUTDOWN_ANNOTATION, "")),
             keep_until=moment(annotations.get(ports.KEEP_UNTIL_ANNOTATION)),

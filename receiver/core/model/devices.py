@@ -350,12 +350,15 @@ def _why_no_claim(name: str, node: Mapping[str, int]) -> str | None:
 
 @lru_cache(maxsize=256)
 def as_text(node: NodeDevices) -> str:
-    """Return the devices of *node* as the next node will probably have them, for the store: without names that differ
-    from node to node, and without taints that only some devices carry."""
-    lasting = set.intersection(*(set(d.taints) for d in node.devices)) if node.devices else set()
+    """Return the devices of *node* as the next node will probably have them, for the store: without attributes that
+    differ from node to node, and without taints that only some devices of a driver carry."""
+    lasting = {
+        driver: set.intersection(*(set(d.taints) for d in node.devices if d.driver == driver))
+        for driver in {d.driver for d in node.devices}
+    }
     devices = [
         [d.driver, d.pool, d.name, {n: v for n, v in d.attributes.items() if not n.endswith(OF_ONE_DEVICE)},
-         dict(d.capacity), dict(d.uses), [[t.key, t.value, t.effect] for t in d.taints if t in lasting]]
+         dict(d.capacity), dict(d.uses), [[t.key, t.value, t.effect] for t in d.taints if t in lasting[d.driver]]]
         for d in node.devices
     ]  # fmt: skip
     return json.dumps([devices, dict(node.counters)], separators=(",", ":"))

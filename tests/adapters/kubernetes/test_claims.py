@@ -13,7 +13,7 @@ from receiver.adapters.kubernetes.pods import SeenPod
 from receiver.core.model.devices import CLAIMS, Claim, Constraint, DeviceRequest, Toleration
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.policy import Taint
-from receiver.ports import TryLater
+from receiver.ports import SAFE_TO_EVICT_ANNOTATION, TryLater
 from simulator.clocks import ManualClock
 
 JSON = dict[str, Any]
@@ -315,8 +315,15 @@ def test_a_bound_pod_holds_the_devices_of_its_claims_as_gpus() -> None:
 
 def test_pods_that_share_a_claim_hold_it_once_and_all_hold_the_node() -> None:
     lists = Served(resourceclaims=[a_claim("c", None, "gpu-0", pods=["a", "b"])])
-    seen = lists.see(a_pod("a", node="n1", x="c"), a_pod("b", node="n1", x="c"))
+    seen = lists.see(a_pod("b", node="n1", x="c"), a_pod("a", node="n1", x="c"))
     assert {name: dict(pod.requests) for name, pod in seen.items()} == {"a": {GPU: 1}, "b": {GPU: 0}}
+
+
+def test_a_pod_with_a_claim_is_not_moved_to_empty_its_node() -> None:
+    pod = a_pod(node="n1", x="c")
+    pod.metadata["annotations"] = {SAFE_TO_EVICT_ANNOTATION: "true"}
+    assert pod.pod is not None
+    assert not pod.pod.evictable
 
 
 def test_a_claim_that_is_not_known_holds_a_device_and_admin_access_holds_none() -> None:

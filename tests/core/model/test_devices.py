@@ -230,10 +230,11 @@ def test_a_template_keeps_what_the_next_node_will_have() -> None:
     devices = (
         a_device("gpu-0", attributes={f"{GPU_DRIVER}/uuid": ("string", "GPU-1")}, taints=(worn, lasting)),
         a_device("gpu-1", capacity={f"{GPU_DRIVER}/memory": "48Gi"}, uses={"n1/s/c": 1}, taints=(lasting,)),
+        Device(driver="dra.net", name="nic-0", attributes={TYPE: ("string", "gpu")}),
     )
     told = from_text(as_text(NodeDevices(devices=devices, counters={"n1/s/c": 2})))
-    assert [d.attributes for d in told.devices] == [{TYPE: ("string", "gpu")}] * 2
-    assert [d.taints for d in told.devices] == [(lasting,)] * 2
+    assert [d.attributes for d in told.devices] == [{TYPE: ("string", "gpu")}] * 3
+    assert [d.taints for d in told.devices] == [(lasting,), (lasting,), ()]
     assert (told.devices[1].capacity, told.devices[1].uses) == ({f"{GPU_DRIVER}/memory": "48Gi"}, {"n1/s/c": 1})
     assert told.counters == {"n1/s/c": 2}
 

@@ -4,6 +4,7 @@ The world is the simulator's, over HTTP: its scheduler allocates claims by the r
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -77,7 +78,14 @@ def of_the_pool(driver: JSON) -> str:
     return devices_text(specs, counters)
 
 
-Begin = Callable[..., Life]
+@dataclass
+class ClaimLife(Life):
+    """A life whose API server refuses the rights in *denied* (``list resourceclaims``)."""
+
+    denied: set[str] = field(default_factory=set)
+
+
+Begin = Callable[..., ClaimLife]
 
 
 @pytest.fixture
@@ -85,12 +93,16 @@ def begin(store: Store, tmp_path: Path) -> Iterator[Begin]:
     """Begin a life with an empty pool whose devices a DRA driver shows, which the configuration names."""
     opened: list[Any] = []
 
-    def started(driver: JSON, *, named: bool = True, size: int = 1, count: int = 0, **pool: Any) -> Life:
-        clock = WorldClock()
-        [given, _] = config()["pools"]
+    def started(
+        driver: JSON, *, named: bool = True, size: int = 1, count: int = 0, slices: str = "0s", **pool: Any
+    ) -> ClaimLife:
+        clock, told = WorldClock(), config()
+        [given, _] = told["pools"]
+        timings = {**told["timings"], "slices": slices}
         spec = {"id": POOL, "size": SIZE, "resources": {GPU: size}, "count": count, "taints": [], **pool}
         spec = {**given, **({"devices": [driver]} if not pool.get("dra") else {}), **spec}
-        sim = Simulator(config(pools=[spec], kubernetes={"daemonsets": False, "dra": "v1"}), clock=clock).start()
+        served = config(pools=[spec], timings=timings, kubernetes={"daemonsets": False, "dra": "v1"})
+        sim = Simulator(served, clock=clock).start()
         clock.world = sim.world
         kept = Pool(
             id=POOL,
@@ -102,7 +114,7 @@ def begin(store: Store, tmp_path: Path) -> Iterator[Begin]:
             labels=given["labels"],
             devices=of_the_pool(driver) if named else "",
         )
-        life = Life(world=sim.world, policy=a_policy(kept), store=store)
+        life = ClaimLife(world=sim.world, policy=a_policy(kept), store=store, denied=sim.live.denied)
         adapter = connect(str(sim.kubeconfig(tmp_path / "kubeconfig")), timeouts=(60, 60), clock=clock)
         life.cluster = adapter  # type: ignore[assignment]  # the product's own
         opened.extend((adapter.close, sim.stop))
@@ -272,8 +284,66 @@ def test_what_cannot_be_served_buys_nothing_and_is_told(begin: Begin, requests: 
 
 
 def test_a_node_whose_slices_come_in_parts_is_on_its_way_until_the_last(begin: Begin) -> None:
-    life = begin(partitioned())
+    life = begin(partitioned(), slices="1m")
     put(life, "resourceclaimtemplates", "half", request(of=MIG_CLASS))
     submit(life, "half", template="half")
+    life.pass_time(SECOND)
+    stages = []
+    life.run(
+        8 * MINUTE,
+        each=lambda: stages.append([n.stage for n in life.steps[-1].facts.pool(POOL).nodes] if life.steps else []),
+    )
+    assert [Stage.INSTALLING] in stages
+    assert stages.index([Stage.INSTALLING]) < stages.index([Stage.USABLE])
     to_the_end(life)
     assert bought(life) == 1
+
+
+def test_a_new_node_whose_devices_are_tainted_buys_no_second_one(begin: Begin) -> None:
+    life = begin(gpus(1), slices="1m")
+    put(life, "resourceclaimtemplates", "one", request())
+    submit(life, "train", template="one")
+    life.pass_time(SECOND)
+
+    def taint() -> None:
+        for node in life.world.nodes:
+            life.world.taint_device(node, "gpu-0", {"key": "example.com/burn-in", "effect": "NoSchedule"})
+
+    life.run(4 * MINUTE, each=taint)
+    life.run(12 * MINUTE)
+    assert bought(life) == 1
+    assert "does not tolerate their taints" in events(life, "train")[-1]
+
+
+def test_a_node_whose_driver_starts_again_stays(begin: Begin) -> None:
+    """A driver withdraws its slices when it ends, and publishes them as a new generation."""
+    life = begin(gpus(1), count=1)
+    put(life, "resourceclaimtemplates", "one", request())
+    [node] = life.world.nodes
+    life.run(MINUTE)
+    life.world.faults.lose_gpu(node)
+    life.run(MINUTE)
+    submit(life, "train", template="one")
+    life.pass_time(SECOND)
+    life.run(MINUTE)
+    assert bought(life) == 1
+    life.world.faults.recover(node)
+    life.run(5 * MINUTE)
+    assert {p.node for p in life.world.pods.values() if p.name == "train"} == {node}
+    assert bought(life) == 1
+
+
+def test_without_the_right_to_read_claims_nothing_is_bought_and_running_work_keeps_its_node(begin: Begin) -> None:
+    life = begin(gpus(1), count=1)
+    put(life, "resourceclaimtemplates", "one", request())
+    submit(life, "runs", template="one")
+    life.pass_time(SECOND)
+    life.run(MINUTE)
+    life.denied |= {"list resourceclaims", "list resourceslices"}
+    submit(life, "waits", template="one")
+    life.run(9 * MINUTE)
+    assert [(n.stage, n.busy) for n in life.step().facts.pool(POOL).nodes] == [(Stage.USABLE, True)]
+    assert bought(life) == 1
+    assert "the list of resourceclaims (resource.k8s.io) is refused or fails" in events(life, "waits")[0]
+    life.run(2 * HOUR, tick=MINUTE)
+    assert titles(life, "not usable") == []
