@@ -67,11 +67,10 @@ def with_claims(scenario: Scenario) -> Scenario:
     claims: dict[str, What] = {}
     jobs = [_with_claim(event, claims, dice) for event in scenario.events]
     objects = Event(at=0, kind="claims", what={"templates": SPECS, "claims": claims})
-    served = [plan.id for plan in pools if plan.devices]
     return replace(
         scenario,
         pools=pools,
-        events=sorted([objects, *jobs, *_troubles(served, scenario.troubled, dice)], key=lambda e: e.at),
+        events=sorted([objects, *jobs, *_troubles(pools, scenario.troubled, dice)], key=lambda e: e.at),
         timings={**scenario.timings, "slices": dice.choice([0, 0, 5, 20])},
     )
 
@@ -97,12 +96,15 @@ def _with_claim(event: Event, claims: dict[str, What], dice: random.Random) -> E
     return replace(event, what=what)
 
 
-def _troubles(served: list[str], troubled: int, dice: random.Random) -> list[Event]:
+def _troubles(pools: list[PoolPlan], troubled: int, dice: random.Random) -> list[Event]:
     """Devices fall sick, some for good; drivers restart; some nodes never show all of their slices."""
     found = []
+    served = [plan.id for plan in pools if plan.devices]
+    kept = [plan.id for plan in pools if plan.min_nodes or plan.standby_nodes]  # nothing replaces a sick node there
 
     def add(kind: str, lasting: int | None, end: str, **what: Any) -> None:
         at, what = round(dice.uniform(0, troubled * 0.85), 1), {"pool": dice.choice(served), **what}
+        lasting = 600 if lasting is None and what["pool"] in kept and end else lasting
         found.append(Event(at=at, kind=kind, what=what))
         if lasting is not None:
             found.append(Event(at=at + lasting, kind=end, what=what))
@@ -190,6 +192,14 @@ class ClaimsHappen:
 
     def _slices(self, what: What) -> None:
         self._world.faults.slices_incomplete(what["pool"])
+
+
+def heal(world: World) -> None:
+    """Somebody repairs the sick devices of the nodes that other pods keep: nothing replaces those."""
+    kept = {pod.node for pod in world.active_pods.values() if pod.node and not pod.requests}
+    for name in sorted(kept & world.nodes.keys()):
+        for one in [d["name"] for each in world.pools[world.nodes[name].pool].spec.devices for d in each.devices]:
+            world.taint_device(name, one, None)
 
 
 # --- what is true
