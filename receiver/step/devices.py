@@ -115,6 +115,8 @@ class DeviceJoin:
             serves = [r for r, q in asked.served.items() if said[q][place] and not device.taints]
             for resource in serves:
                 found[resource] += fits
+            if not serves and device.driver == GPU_DRIVER and not asked.questions:
+                found[CLAIMS] = found.get(CLAIMS, 0) + fits  # a node whose GPUs are claimed alone has room too
             if asked.questions:
                 if serves or device.driver == GPU_DRIVER:
                     uses |= dict.fromkeys(serves or [CLAIMS], 1)

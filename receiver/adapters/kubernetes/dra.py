@@ -220,7 +220,7 @@ class Claims:
                     self._devices[device][1] if device in self._devices else Device(driver=device[0])
                 )
                 held[resource] = held.get(resource, 0) + weight
-        return replace(pod, requests=held) if held else None
+        return replace(pod, requests=held, claims=tuple(f"claim {name}" for name in names)) if held else None
 
     def _asking(self, seen: SeenPod, pod: Pod) -> Pod:
         """Return *pod*, which waits, with what it claims, or why no node is bought for that."""
