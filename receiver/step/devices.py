@@ -115,11 +115,11 @@ class DeviceJoin:
             serves = [r for r, q in asked.served.items() if said[q][place] and not device.taints]
             for resource in serves:
                 found[resource] += fits
-            if not serves and device.driver == GPU_DRIVER and not asked.questions:
-                found[CLAIMS] = found.get(CLAIMS, 0) + fits  # a node whose GPUs are claimed alone has room too
+            if not serves and device.driver == GPU_DRIVER and not device.taints:  # room also while no pod claims
+                serves = [CLAIMS]
+                found[CLAIMS] = found.get(CLAIMS, 0) + free
             if asked.questions:
-                if serves or device.driver == GPU_DRIVER:
-                    uses |= dict.fromkeys(serves or [CLAIMS], 1)
+                uses |= dict.fromkeys(serves, 1)
                 key: Kind = (
                     tuple(question_id(q) for q in asked.questions if said[q][place]),
                     tuple(question_id(q) for q in asked.questions if said[q][place] is None),
@@ -128,9 +128,7 @@ class DeviceJoin:
                     tuple(sorted(uses.items())),
                 )
                 kinds.setdefault(key, []).append(free)
-        if asked.questions:
-            found[CLAIMS] = sum(each.count(True) for key, each in kinds.items() if (CLAIMS, 1) in key[4])
-            found |= left
+        found |= left if asked.questions else {}
         for (yes, unknown, values, taints, used), each in kinds.items():
             found[kind_name(yes, unknown, dict(values), taints, dict(used), len(each))] = sum(each)
         return found
