@@ -8,7 +8,7 @@ free resources. So pods without claims are placed as before, at the same speed.
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import NamedTuple, Protocol
 
@@ -384,3 +384,10 @@ def from_text(said: str) -> NodeDevices:
         ),
         counters=counters,
     )
+
+
+@lru_cache(maxsize=256)
+def untainted(said: str) -> str:
+    """Return the text *said* of `as_text` without taints."""
+    node = from_text(said)
+    return as_text(replace(node, devices=tuple(replace(device, taints=()) for device in node.devices)))
