@@ -38,7 +38,7 @@ Kind = tuple[Words, Words, tuple[tuple[str, Attribute], ...], tuple[Taint, ...],
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class Questions:
     """What tells devices apart in one step: the questions of claims, those of extended resources, and the attributes
     of constraints."""
 
@@ -56,9 +56,9 @@ class DeviceJoin:
 
     def __init__(self, judge: Judge = unjudged) -> None:
         self._judge = judge
-        self._asked = Asked()
+        self._asked = Questions()
         self._answers: WeakKeyDictionary[NodeDevices, dict[Question, Answers]] = WeakKeyDictionary()
-        self._kept: WeakKeyDictionary[NodeDevices, tuple[Asked, frozenset[DeviceId], dict[str, int]]] = (
+        self._kept: WeakKeyDictionary[NodeDevices, tuple[Questions, frozenset[DeviceId], dict[str, int]]] = (
             WeakKeyDictionary()
         )
 
@@ -67,7 +67,7 @@ class DeviceJoin:
         claiming = [pod for pod in cluster.pods if pod.claimed]
         questions = {a.selectors for p in claiming for c in p.claimed for ways in c.requests for a in ways}
         attributes = {c.attribute for p in claiming for claim in p.claimed for c in claim.constraints}
-        asked = Asked(
+        asked = Questions(
             questions=tuple(sorted(questions)),
             served=dict(cluster.dra_resources or {}),
             attributes=tuple(sorted(attributes)),

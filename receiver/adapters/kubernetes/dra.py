@@ -116,7 +116,7 @@ class Dra:
         }
         return {node: devices for node, (_, devices) in self._parts.items()}
 
-    def claims(self, served: DraServed, pods: Sequence[SeenPod]) -> "Claims | None":
+    def claims(self, served: DraServed, pods: Sequence[SeenPod]) -> "PodClaims | None":
         """Return the claims of *pods*, read after them: the claim of a bound pod is seen. None where nothing serves
         DRA and no pod claims."""
         classes = served.classes is not None and served.classes.of
@@ -125,7 +125,16 @@ class Dra:
         self._claims = self._read(RESOURCE_CLAIMS, self._claims, claim_from, lambda claim: claim.key)
         if self._templates is None or any(pod.resource_claims and not pod.node for pod in pods):
             self._templates = self._read(CLAIM_TEMPLATES, self._templates, dict, key_of)
-        return Claims(served, self._claims, self._templates, pods)
+        self.mark(pods)
+        return PodClaims(served, self._claims, self._templates, pods)
+
+    def mark(self, pods: Iterable[SeenPod]) -> None:
+        """Mark those of *pods* whose claims take no device, by the claims that were read last."""
+        for pod in pods:
+            names = [name for name, _ in pod.resource_claims.values()] if pod.node and self._claims else ()
+            given = [(self._claims or {}).get(f"{pod.namespace}/{name}") for name in names]
+            if given and all(claim is not None and claim.given == () for claim in given):
+                pod.watch_only()
 
     def _read(
         self, kind: ResourceKind, last: Mapping[str, Any] | None, view: Callable[[Any], Any], key: Callable[[Any], str]
@@ -138,7 +147,7 @@ class Dra:
         return None if found is None else {key(each): each for each in found}
 
 
-class Claims:
+class PodClaims:
     """What *pods* claim, and which devices claims hold."""
 
     def __init__(

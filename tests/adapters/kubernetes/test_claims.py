@@ -9,7 +9,7 @@ import pytest
 
 from receiver.adapters.kubernetes.devices import by_node, claim_of, classes_from, devices_in, in_words, slice_from
 from receiver.adapters.kubernetes.dra import Dra
-from receiver.adapters.kubernetes.pods import SeenPod
+from receiver.adapters.kubernetes.pods import DrainFate, SeenPod
 from receiver.core.model.devices import CLAIMS, Claim, Constraint, DeviceRequest, Toleration
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.policy import Taint
@@ -356,6 +356,24 @@ def test_a_claim_that_is_not_known_holds_a_device_and_admin_access_holds_none() 
     assert lists.taken() == {}
     refused = Served(resourceclaims=None).see(a_pod("a", node="n1", x="c"))
     assert dict(refused["a"].requests) == {CLAIMS: 1}
+
+
+def test_a_pod_with_admin_access_alone_keeps_no_node() -> None:
+    """A monitor of devices on each node would keep all of them."""
+    lists = Served(resourceclaims=[a_claim("admin", None, "gpu-0", admin=True), a_claim("c", None, "gpu-1")])
+    watches, works = a_pod("a", node="n1", x="admin"), a_pod("b", node="n1", x="admin", y="c")
+    assert [pod.fate() for pod in (watches, works)] == [DrainFate.HOLDS_GPU] * 2
+    lists.see(watches, works)
+    assert [pod.fate() for pod in (watches, works)] == [DrainFate.GOES, DrainFate.HOLDS_GPU]
+    again = a_pod("a", node="n1", x="admin")  # as it is read before a removal
+    lists.dra.mark([again])
+    assert again.pod is None
+
+
+def test_a_waiting_pod_wakes_the_loop_by_its_claim() -> None:
+    assert a_pod(x="c").needs_node
+    assert not a_pod(node="n1", x="c").needs_node
+    assert not a_pod().needs_node
 
 
 def test_a_pod_that_was_given_devices_a_moment_ago_is_no_demand_and_holds_their_node() -> None:
