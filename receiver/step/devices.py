@@ -77,7 +77,7 @@ class DeviceJoin:
             return cluster
         known = [*(n.devices for n in cluster.nodes if n.devices is not None), *templates]
         of_gpus = {q for q in asked.questions if not known or any(self._answers_gpu(node, q) for node in known)}
-        pods = {pod.key: pod for pod in _demand(claiming, of_gpus)}
+        pods = {pod.key: replace(pod, claimed=()) for pod in _demand(claiming, of_gpus)}
         fewer = Counter(pod.gang or "" for pod in pods.values() if pod.gang and pod.not_bought == TOGETHER)
         return replace(
             cluster,
