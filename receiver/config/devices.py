@@ -27,15 +27,15 @@ CounterName = Annotated[
 
 class DeviceSpec(Section):
     count: values.Units = 1
-    """how many such devices a node has"""
+    """of a node"""
     driver: values.Identifier = GPU_DRIVER
     """their DRA driver"""
     attributes: dict[DeviceField, values.Text] = Field(default_factory=dict)
-    """as the ResourceSlice has them; without a domain, of the driver's"""
+    """as in the ResourceSlice"""
     capacity: dict[DeviceField, Quantity] = Field(default_factory=dict)
     """such as `memory: 48Gi`"""
     uses: dict[CounterName, values.Units] = Field(default_factory=dict)
-    """what each takes of `device_counters`, such as `gpu-0/slices: 2`"""
+    """what each takes of `device_counters`"""
 
 
 def devices_text(specs: Sequence[DeviceSpec], counters: dict[str, int]) -> str:

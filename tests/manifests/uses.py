@@ -191,8 +191,8 @@ def knows_which_devices_a_rule_taints(stage: Stage) -> None:
     publish_a_gpu(stage)
     rule = {"deviceSelector": {"driver": "gpu.nvidia.com"}, "taint": {"key": "repair", "effect": "NoSchedule"}}
     stage.put(DRA, "DeviceTaintRule", {"metadata": {"name": "repair"}, "spec": rule})
-    [node] = [n for n in stage.cluster().look().nodes if n.devices is not None]
-    assert [t.key for device in node.devices.devices for t in device.taints] == ["repair"]
+    [shown] = [n.devices for n in stage.cluster().look().nodes if n.devices is not None]
+    assert [t.key for device in shown.devices for t in device.taints] == ["repair"]
 
 
 def knows_what_a_pod_claims(stage: Stage) -> None:

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
+from typing import Any
 
 import pytest
 
@@ -38,9 +39,9 @@ def meets(expression: str, device: Device) -> bool | None:
     return None if name == "?" else name == "any" or device.attributes.get(name, ("", ""))[1] == value
 
 
-def a_device(name: str, kind: str = "gpu", **given: object) -> Device:
-    attributes = {TYPE: ("string", kind), **given.pop("attributes", {})}  # type: ignore[dict-item]
-    return Device(driver=GPU_DRIVER, pool="n1", name=name, attributes=attributes, **given)  # type: ignore[arg-type]
+def a_device(name: str, kind: str = "gpu", **given: Any) -> Device:
+    attributes = {TYPE: ("string", kind), **given.pop("attributes", {})}
+    return Device(driver=GPU_DRIVER, pool="n1", name=name, attributes=attributes, **given)
 
 
 def want(count: int = 1, selector: str = f"{TYPE}=gpu", name: str = "r", *tolerations: Toleration) -> DeviceRequest:
@@ -65,7 +66,7 @@ def room(
     return dict(join.free(node, taken))
 
 
-def four(**given: object) -> NodeDevices:
+def four(**given: Any) -> NodeDevices:
     return NodeDevices(devices=tuple(a_device(f"gpu-{n}", **given) for n in range(4)))
 
 
