@@ -333,11 +333,11 @@ class Checks:
             self._laws(stepped)
 
     def _shown(self, stepped: Stepped) -> None:
-        """Invariant 11: no node counts as usable before all of its GPUs are shown."""
+        """Invariant 5: no node counts as usable before all of its GPUs are shown."""
         usable = {n.instance for p in stepped.facts.pools for n in p.nodes if n.stage is Stage.USABLE}
         for vm in self._truth.world.lives:
             if vm.id in usable and not vm.shown:
-                self.violated("11 shown", f"{vm.hostname} counts as usable, and its devices are not shown")
+                self.violated("5 shown", f"{vm.hostname} counts as usable, and its devices are not shown")
 
     def _laws(self, stepped: Stepped) -> None:
         facts, policy = stepped.facts, self._policy

@@ -70,7 +70,7 @@ def with_claims(scenario: Scenario) -> Scenario:
     return replace(
         scenario,
         pools=pools,
-        events=sorted([objects, *jobs, *_troubles(pools, scenario.troubled, dice)], key=lambda e: e.at),
+        events=sorted([objects, *jobs, *_troubles(scenario, pools, dice)], key=lambda e: e.at),
         timings={**scenario.timings, "slices": dice.choice([0, 0, 5, 20])},
     )
 
@@ -96,14 +96,15 @@ def _with_claim(event: Event, claims: dict[str, What], dice: random.Random) -> E
     return replace(event, what=what)
 
 
-def _troubles(pools: list[PoolPlan], troubled: int, dice: random.Random) -> list[Event]:
+def _troubles(scenario: Scenario, pools: list[PoolPlan], dice: random.Random) -> list[Event]:
     """Devices fall sick, some for good; drivers restart; some nodes never show all of their slices."""
     found = []
     served = [plan.id for plan in pools if plan.devices]
-    kept = [plan.id for plan in pools if plan.min_nodes or plan.standby_nodes]  # nothing replaces a sick node there
+    warm = scenario.objective == "wait"
+    kept = [plan.id for plan in pools if warm or plan.min_nodes or plan.standby_nodes]  # nothing replaces a node there
 
     def add(kind: str, lasting: int | None, end: str, **what: Any) -> None:
-        at, what = round(dice.uniform(0, troubled * 0.85), 1), {"pool": dice.choice(served), **what}
+        at, what = round(dice.uniform(0, scenario.troubled * 0.85), 1), {"pool": dice.choice(served), **what}
         lasting = 600 if lasting is None and what["pool"] in kept and end else lasting
         found.append(Event(at=at, kind=kind, what=what))
         if lasting is not None:

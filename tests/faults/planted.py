@@ -156,9 +156,9 @@ BUGS = (
         levels=("worlds",),
     ),
     Bug(
-        invariant=11,
+        invariant=5,
         name="a pool of devices counts for claims before all of its slices are there",
-        seen=("11 shown",),
+        seen=("5 shown",),
         breaks={("receiver.adapters.kubernetes.devices", "by_node"): planted_bugs.as_if_complete},
         levels=("worlds",),
     ),
