@@ -6,7 +6,8 @@ from tests.config.builders import one_pool
 
 SLICES = "device_counters: {gpu-0/slices: 7}"
 DEVICES = """devices:
-      - {attributes: {type: gpu, productName: NVIDIA H100, cores: 4, ecc: true, driver: 580.95.5}, uses: {gpu-0/slices: 7}}
+      - attributes: {type: gpu, productName: NVIDIA H100, cores: 4, ecc: true, driver: 580.95.5}
+        uses: {gpu-0/slices: 7}
       - {count: 2, driver: dra.net, attributes: {example.com/rdma: "true"}, capacity: {bandwidth: 400G}}"""
 
 
