@@ -60,7 +60,7 @@ class ClaimsOfWorld:
         claims = self._dra.claims(served, list(seen.values()))
         if claims is None:
             return facts
-        taken, about_to_start = claims.taken(), list(claims.without_pod())
+        taken, about_to_start = claims.taken() or {}, list(claims.without_pod())
         nodes = [
             replace(
                 node,

@@ -16,9 +16,11 @@ from receiver.core.model.devices import GPU_DRIVER, Attribute, Device, NodeDevic
 
 _VERSION = re.compile(r"\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?", re.ASCII)
 _NAME = r"([a-z0-9][-a-z0-9.]{0,62}/)?[A-Za-z_][A-Za-z0-9_]{0,31}"
-_QUANTITY = r"\d+(\.\d+)?([kMGTPE]i?|Ki|m)?"
+_QUANTITY = r"\d+(\.\d+)?([KMGTPE]i|[kMGTPE]|m)?"
 MOST_DEVICES = 1_000  # of one node
-DeviceField = Annotated[str, values.matching(_NAME, "the name of an attribute or a capacity", "write it as the ResourceSlice has it")]
+DeviceField = Annotated[
+    str, values.matching(_NAME, "the name of an attribute or a capacity", "write it as the ResourceSlice has it")
+]
 Quantity = Annotated[str, values.matching(_QUANTITY, "a quantity", "write it as Kubernetes does, such as 48Gi")]
 CounterName = Annotated[
     str, values.matching(r"[-a-z0-9.]{1,63}/[-a-z0-9.]{1,63}", "a counter", "write set/counter, such as gpu-0/slices")

@@ -60,6 +60,7 @@ class DraServed:
 
     devices: Mapping[str, NodeDevices] = field(default_factory=dict)
     classes: DeviceClasses | None = None
+    by_id: Mapping[DeviceId, tuple[str, Device]] = field(default_factory=dict)  # with the node
 
     @property
     def nodes(self) -> frozenset[str]:
@@ -104,7 +105,10 @@ class Dra:
             return self._last or DraServed()
         rules = (self._lists.if_readable(TAINT_RULES, WITHOUT_RULES, view=rule_from) if slices else None) or ()
         devices = self._same(by_node(slices), tuple(rule for rule in rules if rule is not None))
-        self._last = DraServed(devices=devices, classes=None if classes is None else classes_from(classes))
+        last = self._last or DraServed()
+        by_id = last.by_id if devices == last.devices else {d.id: (n, d) for n, x in devices.items() for d in x.devices}
+        read = None if classes is None else classes_from(classes)
+        self._last = DraServed(devices=devices, classes=read, by_id=by_id)
         return self._last
 
     def _same(self, found: Mapping[str, tuple[Slice, ...]], rules: tuple[TaintRule, ...]) -> dict[str, NodeDevices]:
@@ -158,9 +162,7 @@ class PodClaims:
         pods: Sequence[SeenPod],
     ) -> None:
         self._classes, self._claims, self._templates = served.classes, claims, templates
-        self._devices: dict[DeviceId, tuple[str, Device]] = {
-            device.id: (node, device) for node, found in served.devices.items() for device in found.devices
-        }
+        self._devices = served.by_id
         self._bound = frozenset(pod.uid for pod in pods if pod.node and not pod.terminated)
         self._reserved = frozenset(uid for c in (claims or {}).values() if c.given is not None for uid in c.pods)
         users = sorted((p for p in pods if p.node and not p.terminated and p.resource_claims), key=lambda p: p.key)
@@ -169,14 +171,12 @@ class PodClaims:
             for name, _ in pod.resource_claims.values():
                 self._counts.setdefault(f"{pod.namespace}/{name}", pod.uid)
 
-    @property
-    def known(self) -> bool:
-        return self._claims is not None
-
-    def taken(self) -> dict[str, frozenset[DeviceId]]:
-        """Return the devices of each node that claims hold."""
+    def taken(self) -> dict[str, frozenset[DeviceId]] | None:
+        """Return the devices of each node that claims hold; None where the claims are not known."""
+        if self._claims is None:
+            return None
         found: defaultdict[str, set[DeviceId]] = defaultdict(set)
-        for claim in (self._claims or {}).values():
+        for claim in self._claims.values():
             for device in claim.given or ():
                 if device in self._devices:
                     found[self._devices[device][0]].add(device)

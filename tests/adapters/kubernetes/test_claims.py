@@ -354,8 +354,11 @@ def test_a_claim_that_is_not_known_holds_a_device_and_admin_access_holds_none() 
     seen = lists.see(a_pod("a", node="n1", x="unknown"), a_pod("b", node="n1", x="admin"))
     assert {name: dict(pod.requests) for name, pod in seen.items()} == {"a": {CLAIMS: 1}}
     assert lists.taken() == {}
-    refused = Served(resourceclaims=None).see(a_pod("a", node="n1", x="c"))
-    assert dict(refused["a"].requests) == {CLAIMS: 1}
+    refused = Served(resourceclaims=None)
+    assert dict(refused.see(a_pod("a", node="n1", x="c"))["a"].requests) == {CLAIMS: 1}
+    unknown = refused.dra.claims(refused.dra.served(), ())
+    assert unknown is not None
+    assert unknown.taken() is None
 
 
 def test_a_pod_with_admin_access_alone_keeps_no_node() -> None:
