@@ -11,14 +11,14 @@ from typing import Any
 from receiver.adapters.kubernetes.devices import devices_in, slice_from
 from receiver.core.model.devices import as_text
 from receiver.replay.world.allocator import Attempt
-from receiver.replay.world.claims import CLAIM, CLASS, TEMPLATE, node_of
+from receiver.replay.world.claims import CLAIM, CLASS, SLICE, TEMPLATE, node_of
 from receiver.replay.world.devices import DRIVER, DeviceId, DeviceSet, PodClaim, complete_pools, slices_of
 from receiver.replay.world.objects import CLAIMS, WorldNode, WorldPod
 from simulator.world import World
 from tests.faults.scenario import Event, PoolPlan, Scenario
 
 GPU = "nvidia.com/gpu"
-SICK = "gpu.nvidia.com/sick"
+SICK, FOR_GOOD = "gpu.nvidia.com/sick", "for-good"
 SHARE_OF_WORLDS = 0.25
 WHOLE, PARTS = "whole", "parts"
 MOST_PER_NODE = 32
@@ -105,7 +105,8 @@ def _troubles(scenario: Scenario, pools: list[PoolPlan], dice: random.Random) ->
 
     def add(kind: str, lasting: int | None, end: str, **what: Any) -> None:
         at, what = round(dice.uniform(0, scenario.troubled * 0.85), 1), {"pool": dice.choice(served), **what}
-        lasting = 600 if lasting is None and what["pool"] in kept and end else lasting
+        if kind == "sick" and lasting is None:
+            what["for_good"] = what["pool"] not in kept
         found.append(Event(at=at, kind=kind, what=what))
         if lasting is not None:
             found.append(Event(at=at + lasting, kind=end, what=what))
@@ -176,7 +177,8 @@ class ClaimsHappen:
 
     def _sick(self, what: What) -> None:
         if (node := self._node(what)) is not None:
-            self._world.taint_device(node.name, f"gpu-{what['device']}", {"key": SICK, "effect": what["effect"]})
+            taint = {"key": SICK, "effect": what["effect"], **({"value": FOR_GOOD} if what.get("for_good") else {})}
+            self._world.taint_device(node.name, f"gpu-{what['device']}", taint)
 
     def _healed(self, what: What) -> None:
         for node in [n for n in self._world.nodes.values() if n.pool == what["pool"]]:
@@ -196,11 +198,12 @@ class ClaimsHappen:
 
 
 def heal(world: World) -> None:
-    """Somebody repairs the sick devices of the nodes that other pods keep: nothing replaces those."""
+    """Somebody repairs what is not sick for good, and the sick devices of nodes that other pods keep."""
     kept = {pod.node for pod in world.active_pods.values() if pod.node and not pod.requests}
-    for name in sorted(kept & world.nodes.keys()):
-        for one in [d["name"] for each in world.pools[world.nodes[name].pool].spec.devices for d in each.devices]:
-            world.taint_device(name, one, None)
+    for spec in [one["spec"] for one in world.claims.objects[SLICE].values()]:
+        for device in spec.get("devices") or ():
+            if any(t.get("value") != FOR_GOOD or spec["nodeName"] in kept for t in device.get("taints") or ()):
+                world.taint_device(spec["nodeName"], device["name"], None)
 
 
 # --- what is true

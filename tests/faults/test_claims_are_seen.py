@@ -89,7 +89,7 @@ def test_an_incomplete_pool_that_is_taken_for_complete(seen: Judge, monkeypatch:
 
 def test_a_tainted_device_that_counts_as_free(seen: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
     pool = replace(CLAIMED, resources={GPU: 2}, count=1)
-    of_node = {"pool": pool.id, "which": 0, "effect": "NoSchedule"}
+    of_node = {"pool": pool.id, "which": 0, "effect": "NoSchedule", "for_good": True}
     sick = [Event(at=0, kind="sick", what={**of_node, "device": n}) for n in (0, 1)]
     world = small(objects(), *sick, a_claiming_job(), pool=pool, granularity=1)
     assert seen(world) == set()
