@@ -30,7 +30,7 @@ from receiver.core.model.policy import Taint
 from receiver.ports import ClusterFacts, ClusterNode
 
 NO_GPU = "no device that it claims is a GPU of a pool"
-TOGETHER = "it shares a claim with another pod that waits, and the node for that pod is for both"
+TOGETHER = "it shares a claim, and its node, with waiting pod "
 Answers = tuple[bool | None, ...]  # of each device of a node
 Words = tuple[str, ...]
 # What tells kinds of devices apart: questions answered and not judged, attributes, taints, what each uses.
@@ -78,7 +78,7 @@ class DeviceJoin:
         known = [*(n.devices for n in cluster.nodes if n.devices is not None), *templates]
         of_gpus = {q for q in asked.questions if not known or any(self._answers_gpu(node, q) for node in known)}
         pods = {pod.key: replace(pod, claimed=()) for pod in _demand(claiming, of_gpus)}
-        fewer = Counter(pod.gang or "" for pod in pods.values() if pod.gang and pod.not_bought == TOGETHER)
+        fewer = Counter(pod.gang or "" for pod in pods.values() if pod.gang and pod.not_bought.startswith(TOGETHER))
         return replace(
             cluster,
             pods=tuple(
@@ -189,7 +189,7 @@ def _demand(pods: Sequence[Pod], of_gpus: set[Question]) -> Iterator[Pod]:
         claim = {claim_name(claims.values()): fewest_devices(claims.values())} if asked else {}
         requests = {**_sum(pod.requests for pod in group), **claim}
         yield replace(group[0], requests=requests, compute=_sum(pod.compute for pod in group))
-        yield from (replace(pod, requests={}, not_bought=TOGETHER) for pod in group[1:])
+        yield from (replace(pod, requests={}, not_bought=TOGETHER + group[0].key) for pod in group[1:])
 
 
 def learnt(nodes: Iterable[ClusterNode]) -> str:

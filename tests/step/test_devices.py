@@ -80,7 +80,7 @@ def test_pods_that_share_a_claim_are_one_demand() -> None:
     shared = a_claim("ml/shared", shared=True)
     seen = joined(claiming("b", shared), claiming("a", shared, a_claim("ml/own")), claiming("c", a_claim("ml/other")))
     assert (seen["a"].gpus, seen["a"].compute) == (2, {CPU: 2000})
-    assert (seen["b"].gpus, seen["b"].not_bought) == (0, TOGETHER)
+    assert (seen["b"].gpus, seen["b"].not_bought) == (0, f"{TOGETHER}ml/a")
     assert (seen["c"].gpus, seen["c"].not_bought) == (1, "")
 
 

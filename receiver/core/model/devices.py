@@ -326,7 +326,7 @@ def why_no_devices(requests: Mapping[str, int], node: Mapping[str, int]) -> str 
     """Return why a node that offers *node* does not hold *requests*; None when it does."""
     for resource, count in requests.items():
         if not is_claim(resource) and count > node.get(resource, count):
-            return f"it asks for {count} {resource}, of the devices of a node {node[resource]} answer to that"
+            return f"it asks for {count} {resource}, a node has devices for {node[resource]}"
     return next(filter(None, (_why_no_claim(name, node) for name in requests if is_claim(name))), None)
 
 
@@ -343,7 +343,7 @@ def _why_no_claim(name: str, node: Mapping[str, int]) -> str | None:
             return f"it claims devices of {what} and does not tolerate their taints"
         if fitting < max(1, ask.devices):
             wanted = some(ask.devices, "device") if ask.devices else "every device"
-            return f"it claims {wanted} of {what}, of the devices of a node {fitting} match"
+            return f"it claims {wanted} of {what}, a node has {fitting} that match"
     if put_claims(dict(node), name):
         return None
     return "it claims devices that a node does not have together (constraints, counters or alternatives)"

@@ -193,8 +193,8 @@ def test_what_cannot_be_judged_fits_nowhere_and_says_so() -> None:
 @pytest.mark.parametrize(
     ("claim", "said"),
     [
-        (a_claim(want(5)), "it claims 5 devices of class gpu, of the devices of a node 4 match"),
-        (a_claim(want(0, "none=1")), "it claims every device of class gpu, of the devices of a node 0 match"),
+        (a_claim(want(5)), "it claims 5 devices of class gpu, a node has 4 that match"),
+        (a_claim(want(0, "none=1")), "it claims every device of class gpu, a node has 0 that match"),
         (
             a_claim((want(5), want(6))),
             "it claims devices that a node does not have together (constraints, counters or alternatives)",
@@ -209,7 +209,7 @@ def test_a_pool_says_what_its_nodes_lack(claim: Claim, said: str | None) -> None
 def test_devices_that_are_not_known_and_resources_that_no_device_answers_to_are_told() -> None:
     unknown = "it claims devices, and it is not known which devices a node has"
     assert why_no_devices({claim_name([a_claim(want())]): 1}, {}) == unknown
-    fewer = "it asks for 2 nvidia.com/gpu, of the devices of a node 1 answer to that"
+    fewer = "it asks for 2 nvidia.com/gpu, a node has devices for 1"
     assert why_no_devices({"nvidia.com/gpu": 2}, {"nvidia.com/gpu": 1}) == fewer
 
 

@@ -271,7 +271,7 @@ def test_without_a_template_nothing_is_bought_until_a_node_shows_its_devices(beg
             [request(capacity={"requests": {"memory": "10Gi"}})],
             "request gpu: it asks for a part of a device's capacity, which is not supported",
         ),
-        ([request(3)], "it claims 3 devices of class gpu.nvidia.com, of the devices of a node 1 match"),
+        ([request(3)], "it claims 3 devices of class gpu.nvidia.com, a node has 1 that match"),
         (
             [request(selectors=[{"cel": {"expression": "device.attributes['gpu.nvidia.com'].nvlink"}}])],
             "it claims devices of class gpu.nvidia.com, whose selectors cannot be judged for the devices of a node",
