@@ -33,6 +33,9 @@ class _WorldLists:
         self._read[kind.plural] = found
         return list(found.values())
 
+    def if_readable(self, kind: ResourceKind, without: str, view: Callable[[JSON], Any] = dict) -> list[Any]:
+        return self.if_allowed(kind, without, view)
+
     def warn(self, _event: str, _detail: str) -> None:
         """Nothing fails here."""
 
@@ -57,7 +60,7 @@ class ClaimsOfWorld:
         claims = self._dra.claims(served, list(seen.values()))
         if claims is None:
             return facts
-        taken, about_to_start = claims.taken(), list(claims.without_pod())
+        taken, about_to_start = claims.taken() or {}, list(claims.without_pod())
         nodes = [
             replace(
                 node,

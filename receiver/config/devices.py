@@ -16,9 +16,11 @@ from receiver.core.model.devices import GPU_DRIVER, Attribute, Device, NodeDevic
 
 _VERSION = re.compile(r"\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?", re.ASCII)
 _NAME = r"([a-z0-9][-a-z0-9.]{0,62}/)?[A-Za-z_][A-Za-z0-9_]{0,31}"
-_QUANTITY = r"\d+(\.\d+)?([kMGTPE]i?|Ki|m)?"
+_QUANTITY = r"\d+(\.\d+)?([KMGTPE]i|[kMGTPE]|m)?"
 MOST_DEVICES = 1_000  # of one node
-DeviceField = Annotated[str, values.matching(_NAME, "a name of a device", "write it as the ResourceSlice has it")]
+DeviceField = Annotated[
+    str, values.matching(_NAME, "the name of an attribute or a capacity", "write it as the ResourceSlice has it")
+]
 Quantity = Annotated[str, values.matching(_QUANTITY, "a quantity", "write it as Kubernetes does, such as 48Gi")]
 CounterName = Annotated[
     str, values.matching(r"[-a-z0-9.]{1,63}/[-a-z0-9.]{1,63}", "a counter", "write set/counter, such as gpu-0/slices")
@@ -27,15 +29,15 @@ CounterName = Annotated[
 
 class DeviceSpec(Section):
     count: values.Units = 1
-    """how many such devices a node has"""
+    """of a node"""
     driver: values.Identifier = GPU_DRIVER
     """their DRA driver"""
     attributes: dict[DeviceField, values.Text] = Field(default_factory=dict)
-    """as the ResourceSlice has them; without a domain, of the driver's"""
+    """as in the ResourceSlice"""
     capacity: dict[DeviceField, Quantity] = Field(default_factory=dict)
     """such as `memory: 48Gi`"""
     uses: dict[CounterName, values.Units] = Field(default_factory=dict)
-    """what each takes of `device_counters`, such as `gpu-0/slices: 2`"""
+    """what each takes of `device_counters`"""
 
 
 def devices_text(specs: Sequence[DeviceSpec], counters: dict[str, int]) -> str:

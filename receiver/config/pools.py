@@ -327,7 +327,7 @@ class PoolSpec(Section):
     """the devices that DRA drivers show of one node, for [claims](how-it-decides.md#gpus-served-by-dra) while the pool
     has no node"""
     device_counters: dict[CounterName, values.Units] = Field(default_factory=dict)
-    """counters that devices of one node share, such as `gpu-0/slices: 7`"""
+    """what devices of a node share, such as `gpu-0/slices: 7`"""
 
     @property
     def gpus_per_node(self) -> int:

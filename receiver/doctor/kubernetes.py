@@ -16,6 +16,7 @@ from receiver.adapters.kubernetes.dra import (
     RESOURCE_SLICES,
     WITHOUT_CLAIMS,
     WITHOUT_CLASSES,
+    WITHOUT_RULES,
     WITHOUT_SLICES,
     gpu_nodes,
 )
@@ -177,6 +178,7 @@ def needed(
         (DRA_GROUP in groups, "list", DRA_GROUP, "resourceslices", WITHOUT_SLICES, "weaker"),
         (DRA_GROUP in groups, "list", DRA_GROUP, "deviceclasses", WITHOUT_CLASSES, "weaker"),
         (DRA_GROUP in groups, "list", DRA_GROUP, "resourceclaims resourceclaimtemplates", WITHOUT_CLAIMS, "weaker"),
+        (DRA_GROUP in groups, "list", DRA_GROUP, "devicetaintrules", WITHOUT_RULES, "weaker"),
         (buffers, "list", CAPACITY_BUFFERS.group, CAPACITY_BUFFERS.plural, KEEPS_ROOM, "weaker"),
         (buffers, "list", "", "podtemplates replicationcontrollers resourcequotas", KEEPS_ROOM, "weaker"),
         (buffers, "list", "apps", owners, KEEPS_ROOM, "weaker"),

@@ -30,7 +30,7 @@ from receiver.core.model.policy import Taint
 from receiver.ports import ClusterFacts, ClusterNode
 
 NO_GPU = "no device that it claims is a GPU of a pool"
-TOGETHER = "it shares a claim with another pod that waits, and the node for that pod is for both"
+TOGETHER = "it shares a claim, and its node, with waiting pod "
 Answers = tuple[bool | None, ...]  # of each device of a node
 Words = tuple[str, ...]
 # What tells kinds of devices apart: questions answered and not judged, attributes, taints, what each uses.
@@ -38,7 +38,7 @@ Kind = tuple[Words, Words, tuple[tuple[str, Attribute], ...], tuple[Taint, ...],
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class Questions:
     """What tells devices apart in one step: the questions of claims, those of extended resources, and the attributes
     of constraints."""
 
@@ -52,13 +52,13 @@ def unjudged(expression: str, device: Device) -> None:  # a `Judge` without CEL
 
 
 class DeviceJoin:
-    """Keeps what *judge* said of each node's devices from step to step."""
+    """Joins claims with devices. Keeps what *judge* said of each node's devices from step to step."""
 
     def __init__(self, judge: Judge = unjudged) -> None:
         self._judge = judge
-        self._asked = Asked()
+        self._asked = Questions()
         self._answers: WeakKeyDictionary[NodeDevices, dict[Question, Answers]] = WeakKeyDictionary()
-        self._kept: WeakKeyDictionary[NodeDevices, tuple[Asked, frozenset[DeviceId], dict[str, int]]] = (
+        self._kept: WeakKeyDictionary[NodeDevices, tuple[Questions, frozenset[DeviceId], dict[str, int]]] = (
             WeakKeyDictionary()
         )
 
@@ -67,7 +67,7 @@ class DeviceJoin:
         claiming = [pod for pod in cluster.pods if pod.claimed]
         questions = {a.selectors for p in claiming for c in p.claimed for ways in c.requests for a in ways}
         attributes = {c.attribute for p in claiming for claim in p.claimed for c in claim.constraints}
-        asked = Asked(
+        asked = Questions(
             questions=tuple(sorted(questions)),
             served=dict(cluster.dra_resources or {}),
             attributes=tuple(sorted(attributes)),
@@ -77,8 +77,8 @@ class DeviceJoin:
             return cluster
         known = [*(n.devices for n in cluster.nodes if n.devices is not None), *templates]
         of_gpus = {q for q in asked.questions if not known or any(self._answers_gpu(node, q) for node in known)}
-        pods = {pod.key: pod for pod in _demand(claiming, of_gpus)}
-        fewer = Counter(pod.gang or "" for pod in pods.values() if pod.gang and pod.not_bought == TOGETHER)
+        pods = {pod.key: replace(pod, claimed=()) for pod in _demand(claiming, of_gpus)}
+        fewer = Counter(pod.gang or "" for pod in pods.values() if pod.gang and pod.not_bought.startswith(TOGETHER))
         return replace(
             cluster,
             pods=tuple(
@@ -93,8 +93,11 @@ class DeviceJoin:
         kept = self._kept.get(node)
         if kept is not None and kept[0] is self._asked and kept[1] == taken:
             return kept[2]
-        found = self._free(node, taken)
-        self._kept[node] = self._asked, taken, found
+        questions = {*self._asked.questions, *self._asked.served.values()}
+        found, known = self._free(node, taken), self._answers.get(node, {})
+        if questions <= known.keys():  # everything could be judged
+            self._kept[node] = self._asked, taken, found
+            self._answers[node] = {question: known[question] for question in questions}  # forget those of pods past
         return found
 
     def _free(self, node: NodeDevices, taken: frozenset[DeviceId]) -> dict[str, int]:
@@ -112,9 +115,11 @@ class DeviceJoin:
             serves = [r for r, q in asked.served.items() if said[q][place] and not device.taints]
             for resource in serves:
                 found[resource] += fits
+            if not serves and device.driver == GPU_DRIVER and not device.taints:  # room also while no pod claims
+                serves = [CLAIMS]
+                found[CLAIMS] = found.get(CLAIMS, 0) + free
             if asked.questions:
-                if serves or device.driver == GPU_DRIVER:
-                    uses |= dict.fromkeys(serves or [CLAIMS], 1)
+                uses |= dict.fromkeys(serves, 1)
                 key: Kind = (
                     tuple(question_id(q) for q in asked.questions if said[q][place]),
                     tuple(question_id(q) for q in asked.questions if said[q][place] is None),
@@ -123,18 +128,19 @@ class DeviceJoin:
                     tuple(sorted(uses.items())),
                 )
                 kinds.setdefault(key, []).append(free)
-        if asked.questions:
-            found[CLAIMS] = sum(each.count(True) for key, each in kinds.items() if (CLAIMS, 1) in key[4])
-            found |= left
+        found |= left if asked.questions else {}
         for (yes, unknown, values, taints, used), each in kinds.items():
             found[kind_name(yes, unknown, dict(values), taints, dict(used), len(each))] = sum(each)
         return found
 
     def _said(self, node: NodeDevices, question: Question) -> Answers:
         known = self._answers.setdefault(node, {})
-        if question not in known:
-            known[question] = tuple(self._meets(question, device) for device in node.devices)
-        return known[question]
+        if question in known:
+            return known[question]
+        said = tuple(self._meets(question, device) for device in node.devices)
+        if None not in said:  # else it may be judged later: judging takes a limited time
+            known[question] = said
+        return said
 
     def _meets(self, question: Question, device: Device) -> bool | None:
         """Judge the expressions of *question* in order: the first that does not hold ends it, as upstream."""
@@ -183,7 +189,7 @@ def _demand(pods: Sequence[Pod], of_gpus: set[Question]) -> Iterator[Pod]:
         claim = {claim_name(claims.values()): fewest_devices(claims.values())} if asked else {}
         requests = {**_sum(pod.requests for pod in group), **claim}
         yield replace(group[0], requests=requests, compute=_sum(pod.compute for pod in group))
-        yield from (replace(pod, requests={}, not_bought=TOGETHER) for pod in group[1:])
+        yield from (replace(pod, requests={}, not_bought=TOGETHER + group[0].key) for pod in group[1:])
 
 
 def learnt(nodes: Iterable[ClusterNode]) -> str:

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from receiver.core.model.actions import ActionKind, VictimStage
-from receiver.core.model.devices import GPU_DRIVER, NodeDevices, Question, from_text
+from receiver.core.model.devices import GPU_DRIVER, NodeDevices, Question, from_text, untainted
 from receiver.core.model.memory import Memory, NodeLife, PoolMemory
 from receiver.core.model.model import CordonedBy, Drift, Node, Offer, PoolState, Source, SourceState, Stage
 from receiver.core.model.pods import Pod, PodPhase, gpus_of, kept
@@ -78,10 +78,8 @@ def pool_state(
         nodes.append(replace(node, stage=Stage.DELETING) if instance.id in deleted else node)
     offer = offer_of(pool, nodes, past.offer, now, startup_taints)
     usable = [n for n in nodes if n.stage is Stage.USABLE and n.instance in said.nodes]
-    if offer is not None and any(n.name == offer.node for n in usable):
-        young = [n for n in usable if n.usable_since is None or now - n.usable_since <= pool.provision_timeout]
-        newest = max(young, key=lambda n: (n.created_at, n.name), default=None)
-        offer = replace(offer, devices=learnt(said.nodes[n.instance] for n in ([newest] if newest else usable)))
+    if offer is not None:
+        offer = replace(offer, devices=_learnt(offer, usable, pool, said, now))
     return PoolState(
         pool=pool.id,
         required=required,
@@ -108,6 +106,19 @@ def pool_state(
         utilization=said.telemetry.utilization.get(pool.id) if said.telemetry else None,
         silence=said.silenced.get(pool.id),
     )
+
+
+def _learnt(offer: Offer, usable: Sequence[Node], pool: Pool, said: Answers, now: datetime) -> str:
+    """Return the devices of the next node of *pool*. A taint on a node that is not new means that its devices are sick,
+    and says nothing about the next one."""
+    if all(node.name != offer.node for node in usable):
+        return offer.devices and untainted(offer.devices)
+    young = [n for n in usable if n.usable_since is None or now - n.usable_since <= pool.provision_timeout]
+    newest = max(young, key=lambda n: (n.created_at, n.name), default=None)
+    if newest is not None:
+        return learnt([said.nodes[newest.instance]])
+    devices = learnt(said.nodes[node.instance] for node in usable)
+    return devices and untainted(devices)
 
 
 def templates(policy: Policy, memory: Memory) -> Iterator[NodeDevices]:

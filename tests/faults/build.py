@@ -21,6 +21,7 @@ from receiver.core.model.policy import (
 from receiver.core.model.windows import Window
 from receiver.replay.world.objects import Behaviour, Job, Timings, WorldConfig, WorldPool
 from simulator.world import World
+from tests.faults.claims import WHOLE, claims_of, configured, sets_of
 from tests.faults.scenario import PoolPlan, Scenario
 
 BESIDE_GPUS = allocatable(WorldPool(id="any", size="any", resources={}).machine)
@@ -79,6 +80,7 @@ def job_of(what: Mapping[str, Any], now: datetime) -> Job:
         duration=timedelta(seconds=what["seconds"]),
         pods=what.get("pods", 1),
         gpus_per_pod=what.get("each", 1),
+        claims=claims_of(what),
         resource=what["resource"],
         namespace="ml",
         team=what.get("team", "vision"),
@@ -116,7 +118,8 @@ def _size(plan: PoolPlan) -> str:
 
 def offers_of(plan: PoolPlan) -> Mapping[str, int]:
     """What an empty node of *plan* offers; beside GPUs all machines are alike."""
-    return {**BESIDE_GPUS, **plan.resources}
+    by_name = not plan.devices or (plan.dra and plan.devices == WHOLE)
+    return {**BESIDE_GPUS, **(plan.resources if by_name else {})}
 
 
 def _world_pool(plan: PoolPlan) -> WorldPool:
@@ -129,6 +132,7 @@ def _world_pool(plan: PoolPlan) -> WorldPool:
         count=plan.count,
         gpus=1 if "nvidia.com/gpu" not in plan.resources else None,
         dra=plan.dra,
+        devices=sets_of(plan),
         startup_taints=() if plan.startup_taint is None else (Taint(key=plan.startup_taint, value="pending"),),
     )
 
@@ -139,6 +143,7 @@ def _pool(plan: PoolPlan) -> Pool:
         name=plan.name,
         size=_size(plan),
         resources=plan.resources,
+        devices=configured(plan),
         max_nodes=plan.max_nodes,
         price_usd_per_hour=None if plan.price is None else Decimal(plan.price),
         labels=plan.labels,

@@ -10,18 +10,20 @@ from receiver.core.explain.evidence import with_grounds
 from receiver.core.explain.staying import UNKNOWN
 from receiver.core.model.actions import VictimStage
 from receiver.core.model.memory import Memory
-from receiver.core.model.model import Facts
+from receiver.core.model.model import Facts, Stage
 from receiver.core.model.policy import Policy
 from receiver.core.model.signals import SignalAction
 from receiver.core.scaling.assign import assign
 from receiver.core.scaling.decide import decide_all
 from receiver.core.scaling.demand import CORDON
 from receiver.ports import CORDON_ANNOTATION, PROTECT_ANNOTATION, Receipt
+from receiver.replay.world.claims import CLAIM, node_of
 from receiver.replay.world.objects import VM, WorldPod
 from receiver.replay.world.scheduler import untolerated
 from receiver.step.reconcile import Stepped
 from tests.faults.beyond import BeyondTheLine
 from tests.faults.bugs import Bug
+from tests.faults.claims import is_placed, once
 from tests.faults.evictions import Evictions, is_on_its_way_out
 from tests.faults.scenario import PoolPlan
 from tests.faults.truth import Counted, Truth, is_theirs, per_node
@@ -170,23 +172,28 @@ class Checks:
         Nodes are filled before others are bought, so of equal pods each node takes as many as it holds.
         """
         plan, coming = self._truth.plans[pool], self.counted[pool].coming
-        mine = [p for p in self.waiting if self._could_want(p, pool)]
+        mine = once([p for p in self.waiting if self._could_want(p, pool)])
         spare = plan.standby_nodes + self._truth.words.wanted(plan, self._clock())
         spare += self._truth.warm(plan, self._clock())
-        if new > _nodes(mine, plan, coming) + spare:
+        if new > self._nodes(mine, plan, coming) + spare:
             keys = ", ".join(p.name for p in mine)
             self.violated("4 asked twice", f"{what}: {coming} nodes are on their way and only {keys or 'no pod'} waits")
         if not self.kubernetes_answers:
             return  # Prometheus tells nothing of gangs
         likely = [p for p in mine if not self._truth.surely_refused(p)]
-        if new > _nodes(likely, plan, coming) + spare and len(likely) < len(mine):
+        if new > self._nodes(likely, plan, coming) + spare and len(likely) < len(mine):
             keys = ", ".join(p.name for p in mine if p not in likely)
             self.violated("10 refused", f"{what}: {keys} is refused, {len(likely)} other pods wait")
+
+    def _nodes(self, pods: Sequence[WorldPod], plan: PoolPlan, coming: int) -> int:
+        """The most new nodes that *pods* need beside those that are on their way."""
+        each = max(1, per_node(pods, plan, self._truth.world))  # 0 where Prometheus tells of pods, and not of CPUs
+        return max(0, -(-(len(pods) - coming * each) // each)) if pods else 0
 
     def _could_want(self, pod: WorldPod, pool: str) -> bool:
         plan = self._truth.plans[pool]
         if self.kubernetes_answers:
-            return self._truth.fits(pod, plan)
+            return self._truth.fits(pod, plan) and not is_placed(pod, self._truth.world)
         return all(plan.resources.get(r, 0) >= n for r, n in pod.requests.items())  # Prometheus tells no more
 
     def after_resize(self, pool: str, target: int) -> None:
@@ -210,6 +217,8 @@ class Checks:
         self._returned = {(p.namespace, p.name) for p in on_it if since and p.created_at > since and _comes_back(p)}
         if held:
             self.violated("1 GPU pods", f"DELETE {vm.hostname} with {', '.join(p.name for p in held)} on it")
+        if node is not None and any(node_of(c) == node.name for c in truth.world.claims.objects[CLAIM].values()):
+            self.violated("1 claims", f"DELETE {vm.hostname}, on which a claim has devices")
         if node is not None and node.annotations.get(PROTECT_ANNOTATION):
             self.violated("1 protected", f"DELETE {vm.hostname}, which is protected")
         if node is not None and is_theirs(node):
@@ -318,9 +327,17 @@ class Checks:
         for decision in stepped.decisions.values():
             if decision.reasons[-1].target != decision.target:
                 self.violated("7 last reason", f"{decision.pool}: {decision.target}, {decision.reasons[-1]}")
+        self._shown(stepped)
         self._steps += 1
         if self._steps % LAWS_EVERY == 0 and not bugs:
             self._laws(stepped)
+
+    def _shown(self, stepped: Stepped) -> None:
+        """Invariant 5: no node counts as usable before all of its GPUs are shown."""
+        usable = {n.instance for p in stepped.facts.pools for n in p.nodes if n.stage is Stage.USABLE}
+        for vm in self._truth.world.lives:
+            if vm.id in usable and not vm.shown:
+                self.violated("5 shown", f"{vm.hostname} counts as usable, and its devices are not shown")
 
     def _laws(self, stepped: Stepped) -> None:
         facts, policy = stepped.facts, self._policy
@@ -340,12 +357,6 @@ class Checks:
                 if sign * (stepped.decisions[pool].target - without.target) < 0:
                     told = f"{stepped.decisions[pool].target} with it, {without.target} without"
                     self.violated("7 signals push one way", f"{pool}: {action.value}: {told}")
-
-
-def _nodes(pods: Sequence[WorldPod], plan: PoolPlan, coming: int) -> int:
-    """The most new nodes that *pods* need beside those that are on their way."""
-    each = max(1, per_node(pods, plan))  # 0 where Prometheus alone tells of pods, and not of their CPUs
-    return max(0, -(-(len(pods) - coming * each) // each)) if pods else 0
 
 
 def _without(facts: Facts, action: SignalAction) -> Facts:

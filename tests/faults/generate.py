@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from tests.faults.bugs import bugs
+from tests.faults.claims import with_claims
 from tests.faults.doors import PORTS
 from tests.faults.ends import ends
 from tests.faults.scenario import STARTUP_TAINTS, Event, PoolPlan, Scenario
@@ -492,4 +493,4 @@ class Maker:
 
 def scenario(seed: int) -> Scenario:
     """The scenario of *seed*."""
-    return Maker(seed).scenario()
+    return with_claims(Maker(seed).scenario())

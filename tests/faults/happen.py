@@ -15,6 +15,7 @@ from receiver.web.api.changes import size_of, take_answer
 from simulator.world import Pdb, SimulatedAlarms, World
 from tests.faults.bugs import Bugs
 from tests.faults.build import job_of
+from tests.faults.claims import ClaimsHappen
 from tests.faults.doors import Doors
 from tests.faults.lines import LineTrap
 from tests.faults.spoken import Word, Words
@@ -25,7 +26,7 @@ AGAIN = "again"  # the value of a startup taint that came back
 PORT_OF_SOURCE = {"civo": "cloud", "kubernetes": "cluster", "prometheus": "telemetry", "alertmanager": "alarms"}
 
 
-class Happenings:
+class Happenings(ClaimsHappen):
     """Lets events happen. Whatever names a node or an instance counts the pool's living ones in a ring."""
 
     def __init__(
@@ -82,7 +83,7 @@ class Happenings:
     def _bind(self, what: What) -> None:
         """Somebody puts a pod on a node by name, as long as the kubelet would admit it."""
         node = self._node(what)
-        if node is None or not node.ready:
+        if node is None or not node.ready or self._world.pools[what["pool"]].spec.devices:
             return
         used = {r: sum(p.requests.get(r, 0) for p in self._world.pods_on(node.name)) for r in node.gpus}
         free = [r for r, n in node.gpus.items() if n > used[r]]

@@ -138,6 +138,37 @@ BUGS = (
         },
         levels=("worlds",),
     ),
+    Bug(
+        invariant=1,
+        name="a node is removed while a claim is allocated on it",
+        seen=("1 claims", "1 GPU pods"),
+        breaks={
+            ("receiver.adapters.kubernetes.dra", "Claims._holding"): planted_bugs.held_by_nobody,
+            (CARRY_OUT, "_retire_one"): planted_bugs.without_a_look_at_claims,
+        },
+        levels=("worlds",),
+    ),
+    Bug(
+        invariant=4,
+        name="a claim that pods share is counted once for each of them",
+        seen=("4 asked twice",),
+        breaks={("receiver.step.devices", "_demand"): planted_bugs.each_for_itself},
+        levels=("worlds",),
+    ),
+    Bug(
+        invariant=5,
+        name="a pool of devices counts for claims before all of its slices are there",
+        seen=("5 shown",),
+        breaks={("receiver.adapters.kubernetes.devices", "by_node"): planted_bugs.as_if_complete},
+        levels=("worlds",),
+    ),
+    Bug(
+        invariant=5,
+        name="a device whose taint a claim does not tolerate counts as free",
+        seen=("5 settles",),
+        breaks={("receiver.core.model.devices", "_Kind.lets_in"): planted_bugs.yes},
+        levels=("worlds",),
+    ),
 )
 
 

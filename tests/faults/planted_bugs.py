@@ -4,6 +4,7 @@ They are applied below the function's module in a copy of the tree, while that i
 be imported here.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
@@ -154,3 +155,56 @@ def beside_refused_gangs(keep_warm: Function) -> Function:
         return warm
 
     return kept
+
+
+def yes(_: Function) -> Function:
+    """It agrees."""
+    return lambda *_args, **_named: True
+
+
+def held_by_nobody(holding: Function) -> Function:
+    """Pods that hold devices by claim are overlooked."""
+    return lambda self, seen, pod: None if seen.resource_claims else holding(self, seen, pod)
+
+
+class _BlindToClaims(_Blind):
+    """A cluster in which the last looks see no pod that holds devices by claim."""
+
+    def gpu_pods_on(self, node: str) -> Any:
+        return [pod for pod in self._inner.gpu_pods_on(node) if "resource.k8s.io/claims" not in pod.requests]
+
+    def drain(self, node: str, *args: Any, **named: Any) -> Any:
+        if self.gpu_pods_on(node):
+            return self._inner.drain(node, *args, **named)
+        return super().drain(node, *args, **named)
+
+
+def without_a_look_at_claims(retire_one: Function) -> Function:
+    """A node is removed although a pod holds devices by claim there."""
+
+    def blind(victim: Any, node: Any, stays: str, early: bool, action: Any, hands: Any, now: Any) -> Any:
+        hands = replace(hands, cluster=_BlindToClaims(hands.cluster))
+        return retire_one(victim, node, stays, early, action, hands, now)
+
+    return blind
+
+
+def each_for_itself(demand: Function) -> Function:
+    """Pods that share a claim are taken for pods with a claim of their own."""
+
+    def demanded(pods: Any, of_gpus: Any) -> Any:
+        alone = [replace(p, claimed=tuple(replace(c, shared=False) for c in p.claimed)) for p in pods]
+        return demand(alone, of_gpus)
+
+    return demanded
+
+
+def as_if_complete(by_node: Function) -> Function:
+    """A pool counts with as many slices as there are."""
+
+    def found(slices: Any) -> Any:
+        slices = list(slices)
+        there = Counter((part.driver, part.pool, part.generation) for part in slices)
+        return by_node([replace(part, slices=there[part.driver, part.pool, part.generation]) for part in slices])
+
+    return found

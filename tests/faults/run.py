@@ -20,6 +20,7 @@ from simulator.cluster_port import SimulatedCluster
 from simulator.world import SimulatedAlarms, SimulatedTelemetry
 from tests.faults.build import HEARTBEAT, policy_of, world_of
 from tests.faults.checks import Checks, sentence
+from tests.faults.claims import heal
 from tests.faults.doors import WRITES, Door, Doors, OurWorld
 from tests.faults.happen import Happenings, broken, tidy
 from tests.faults.lines import CrashError
@@ -104,6 +105,7 @@ class Run:
         self.happenings.lost_writer_after = None
         self.happenings.quiet_until = self.world.now
         tidy(self.world, self._alarms)
+        heal(self.world)
         self._boot()
         people_come, end = self.world.now + PEOPLE_WAIT, self.world.now + CALM_TIME
         left: list[str] = ["no step was made"]

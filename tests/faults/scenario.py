@@ -20,7 +20,8 @@ class PoolPlan:
     minute, max nodes] by the wall clock (UTC), and evicts after *evict_after* seconds (None: never). *true_labels* are
     what its nodes really carry where the configuration is wrong about them. *asks* is what people are asked about: the
     keys of `pools[].approval`, in seconds and USD. *startup_taint* is the key of a taint that new nodes carry at first.
-    With *dra* a DRA driver serves the GPUs.
+    With *dra* a DRA driver serves the GPUs. *devices* is the kind of those that can be claimed, shown in as many
+    *slices* (`tests.faults.claims`).
     """
 
     name: str
@@ -43,6 +44,8 @@ class PoolPlan:
     asks: dict[str, Any] | None = None
     startup_taint: str | None = None
     dra: bool = False
+    devices: str = ""
+    slices: int = 1
 
     @property
     def id(self) -> str:

@@ -66,7 +66,7 @@ def _placeable(run: "Run", pods: list[WorldPod]) -> bool:
         return False
     return any(
         all(run.truth.fits(p, plan) and run.truth.fits(p, plan, real=True) for p in pods)
-        and nodes_for(pods, plan) <= _may_have(run, plan) - _crowded(run, plan, pods[0])
+        and nodes_for(pods, plan, run.world) <= _may_have(run, plan) - _crowded(run, plan, pods[0])
         for plan in run.scenario.pools
         if plan.price is not None and not _undone(run, plan)
     )

@@ -11,6 +11,7 @@ from receiver.replay.world.objects import VM, WorldNode, WorldPod
 from receiver.replay.world.scheduler import selects, untolerated
 from simulator.world import World
 from tests.faults.build import offers_of, start_of, taints_of
+from tests.faults.claims import asks_of, kind_of, like_it
 from tests.faults.scenario import STARTUP_TAINTS, PoolPlan, Scenario
 from tests.faults.spoken import Words
 
@@ -163,7 +164,9 @@ class Truth:
     def fits(self, pod: WorldPod, plan: PoolPlan, *, real: bool = False) -> bool:
         """True when an empty node of *plan* holds *pod*, by its configured or by its *real* labels."""
         offers = offers_of(plan)
-        if any(offers.get(r, 0) < n for r, n in pod.asks.items()):
+        if any(offers.get(r, 0) < n for r, n in asks_of(pod).items()):
+            return False
+        if pod.claims and not like_it(pod, plan, self.world):
             return False
         labels = plan.labels if plan.true_labels is None or not real else plan.true_labels
         return untolerated(taints_of(plan), pod.tolerations) is None and selects(
@@ -174,7 +177,7 @@ class Truth:
         """True when *node* of *plan* holds *pod* beside the pods without a GPU that run there."""
         offers = offers_of(plan)
         others = [p for p in self.world.pods_on(node) if not p.requests]
-        return all(n + sum(p.asks.get(r, 0) for p in others) <= offers.get(r, 0) for r, n in pod.asks.items())
+        return all(n + sum(p.asks.get(r, 0) for p in others) <= offers.get(r, 0) for r, n in asks_of(pod).items())
 
     def works(self, vm: VM) -> bool:
         """True when *vm* was usable once and its node would take work; the product replaces one that does not."""
@@ -195,7 +198,7 @@ class Truth:
         members = [p for p in self.world.pods.values() if (p.namespace, p.gang) == (pod.namespace, pod.gang)]
         begun = any(p.node is not None or p.phase != "Pending" for p in members)
         fitting = [plan for plan in self.plans.values() if self.fits(pod, plan)]
-        return not begun and all(nodes_for(members, plan) > plan.max_nodes for plan in fitting)
+        return not begun and all(nodes_for(members, plan, self.world) > plan.max_nodes for plan in fitting)
 
     def warm(self, plan: PoolPlan, now: datetime) -> int:
         """The most nodes that *plan* may keep warm, by the work that came lately or holds GPUs, none of it refused."""
@@ -243,20 +246,20 @@ def platform_labels(plan: PoolPlan) -> dict[str, str]:
     }
 
 
-def per_node(pods: Iterable[WorldPod], plan: PoolPlan) -> int:
+def per_node(pods: Sequence[WorldPod], plan: PoolPlan, world: World) -> int:
     """How many of *pods* one node of *plan* holds when all ask for the same; 1, the careful bound, when they differ."""
-    kinds = {tuple(sorted(p.asks.items())) for p in pods}
-    if len(kinds) != 1:
+    if len({kind_of(p) for p in pods}) != 1:
         return 1
     offers = offers_of(plan)
-    return min(offers.get(resource, 0) // count for resource, count in kinds.pop())
+    fit = [offers.get(resource, 0) // count for resource, count in asks_of(pods[0]).items()]
+    return min([*fit, like_it(pods[0], plan, world)] if pods[0].claims else fit)
 
 
-def nodes_for(pods: list[WorldPod], plan: PoolPlan) -> int:
+def nodes_for(pods: list[WorldPod], plan: PoolPlan, world: World) -> int:
     """Nodes that *pods* (equals of one job) take at once."""
     if pods[0].gang is None:
         return 1
-    each = per_node(pods[:1], plan)
+    each = per_node(pods[:1], plan, world)
     return -(-max(pods[0].gang_size, len(pods)) // each)
 
 

@@ -273,6 +273,14 @@ def knows_whose_gpus_a_dra_driver_serves(stage: Stage) -> None:
     assert facts.dra_resources == {GPU: ()}
 
 
+def knows_which_devices_a_rule_taints(stage: Stage) -> None:
+    publish_a_gpu(stage)
+    rule = {"deviceSelector": {"driver": "gpu.nvidia.com"}, "taint": {"key": "repair", "effect": "NoSchedule"}}
+    stage.put(DRA, "DeviceTaintRule", {"metadata": {"name": "repair"}, "spec": rule})
+    [shown] = [n.devices for n in stage.cluster().look().nodes if n.devices is not None]
+    assert [t.key for device in shown.devices for t in device.taints] == ["repair"]
+
+
 def knows_what_a_pod_claims(stage: Stage) -> None:
     publish_a_gpu(stage)
     asked = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu", "count": 2}}]}}
@@ -452,6 +460,7 @@ LISTED: dict[Right, Use] = {
     ("kueue.x-k8s.io", "resourceflavors", "list"): answers_a_check,
     ("resource.k8s.io", "resourceslices", "list"): knows_whose_gpus_a_dra_driver_serves,
     ("resource.k8s.io", "deviceclasses", "list"): knows_whose_gpus_a_dra_driver_serves,
+    ("resource.k8s.io", "devicetaintrules", "list"): knows_which_devices_a_rule_taints,
     ("resource.k8s.io", "resourceclaims", "list"): knows_what_a_pod_claims,
     ("resource.k8s.io", "resourceclaimtemplates", "list"): knows_what_a_pod_claims,
     ("autoscaling.x-k8s.io", "capacitybuffers", "list"): keeps_room_for_a_buffer("PodTemplate"),

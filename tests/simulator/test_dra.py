@@ -165,6 +165,15 @@ def test_a_pod_gets_the_device_of_its_claim_and_gives_it_back(begin: Begin) -> N
     assert devices_of(sim) == {}
 
 
+def test_a_pod_keeps_the_gpus_of_its_claim_busy(begin: Begin) -> None:
+    sim = begin(gpus=2)
+    put(sim, "ResourceClaim", "one", claim())
+    run(sim, a_pod("p", {"gpu": "one"}), seconds=60)
+    with sim.moved() as world:
+        assert [sample.pod for sample in world.gpu_samples()] == [("ml", "p"), None]
+        assert [sample.util for sample in world.gpu_samples()] == [0.9, 0.0]
+
+
 def test_each_pod_of_a_template_gets_a_claim_of_its_own_that_goes_with_it(begin: Begin) -> None:
     sim = begin()
     put(sim, "ResourceClaimTemplate", "t", {"spec": claim()})

@@ -14,6 +14,7 @@ from receiver.core.model.devices import (
     as_text,
     from_text,
     is_claim,
+    put_claims,
 )
 from receiver.core.model.pods import CPU, Pod, PodPhase
 from receiver.core.model.policy import Taint
@@ -79,7 +80,7 @@ def test_pods_that_share_a_claim_are_one_demand() -> None:
     shared = a_claim("ml/shared", shared=True)
     seen = joined(claiming("b", shared), claiming("a", shared, a_claim("ml/own")), claiming("c", a_claim("ml/other")))
     assert (seen["a"].gpus, seen["a"].compute) == (2, {CPU: 2000})
-    assert (seen["b"].gpus, seen["b"].not_bought) == (0, TOGETHER)
+    assert (seen["b"].gpus, seen["b"].not_bought) == (0, f"{TOGETHER}ml/a")
     assert (seen["c"].gpus, seen["c"].not_bought) == (1, "")
 
 
@@ -149,6 +150,15 @@ def test_devices_are_judged_once() -> None:
     join.join(facts, ())
     assert join.free(node) is first
     assert judge.asked == asked == 1
+
+
+def test_what_could_not_be_judged_is_judged_again() -> None:
+    judge = Judge()
+    answers: list[bool | None] = [None, None, True]
+    join, node = DeviceJoin(lambda *_: answers.pop(0) if answers else judge(*_)), devices()
+    join.join(ClusterFacts(nodes=(), pods=(claiming("a", a_claim()),), dra_resources={}), ())
+    [name] = joined(claiming("a", a_claim()))["a"].requests
+    assert [put_claims(dict(join.free(node)), name) for _ in range(3)] == [False, False, True]
 
 
 def test_the_next_node_is_expected_to_be_as_the_soundest() -> None:

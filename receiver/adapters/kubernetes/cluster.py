@@ -21,7 +21,7 @@ from receiver.adapters.kubernetes.admission import AdmissionChecks
 from receiver.adapters.kubernetes.api import ClusterWire, section, versioned
 from receiver.adapters.kubernetes.budget_hold import HoldingMeans
 from receiver.adapters.kubernetes.buffers import Buffers
-from receiver.adapters.kubernetes.dra import Claims, Dra
+from receiver.adapters.kubernetes.dra import Dra, PodClaims
 from receiver.adapters.kubernetes.drain import Drain, Keepers
 from receiver.adapters.kubernetes.gangs import Gangs
 from receiver.adapters.kubernetes.nodes import node_from
@@ -229,7 +229,7 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
             return Receipt(did=Did.DIFFERS, sentence="CapacityBuffers are not read")
         return self._buffers.report(buffer.key, message)
 
-    def _demand(self, seen: Sequence[SeenPod], claims: Claims | None) -> tuple[Pod, ...]:
+    def _demand(self, seen: Sequence[SeenPod], claims: PodClaims | None) -> tuple[Pod, ...]:
         """Return the GPU pods among *seen*, and those that claim devices, with what their gangs need, and those that
         queues announce."""
 

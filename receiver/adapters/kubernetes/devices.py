@@ -6,7 +6,7 @@ those of a request without ``exactly``.
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
@@ -25,6 +25,7 @@ from receiver.core.model.devices import (
     Question,
     Toleration,
 )
+from receiver.core.model.policy import Taint
 from receiver.core.model.text import cut
 
 KEEPS_OFF = frozenset({"NoSchedule", "NoExecute"})  # effects of device taints; the API says to ignore others
@@ -132,11 +133,37 @@ def by_node(slices: Iterable[Slice]) -> dict[str, tuple[Slice, ...]]:
     return dict(found)
 
 
-def devices_in(parts: Iterable[Slice]) -> NodeDevices:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaintRule:
+    """A DeviceTaintRule: the *taint* of the devices whose driver, pool and name are *selected* (empty: any)."""
+
+    selected: DeviceId
+    taint: Taint
+
+    def taints(self, device: Device) -> bool:
+        return all(wanted in ("", found) for wanted, found in zip(self.selected, device.id, strict=True))
+
+
+def rule_from(raw: Json) -> TaintRule | None:
+    """Return the rule in *raw*; None for one that keeps nothing off its devices, or that selects none."""
+    spec = section(raw, "spec")
+    chosen, taint = spec.get("deviceSelector"), taint_from({"effect": "None", **section(spec, "taint")})
+    if not isinstance(chosen, dict) or taint.effect not in KEEPS_OFF:
+        return None
+    return TaintRule(selected=(text(chosen, "driver"), text(chosen, "pool"), text(chosen, "device")), taint=taint)
+
+
+def devices_in(parts: Iterable[Slice], rules: Sequence[TaintRule] = ()) -> NodeDevices:
+    """Return the devices of a node in its slices, with the taints that *rules* add."""
     return NodeDevices(
-        devices=tuple(device for part in parts for device in part.devices),
+        devices=tuple(_tainted(device, rules) for part in parts for device in part.devices),
         counters={name: amount for part in parts for name, amount in part.counters.items()},
     )
+
+
+def _tainted(device: Device, rules: Sequence[TaintRule]) -> Device:
+    more = tuple(rule.taint for rule in rules if rule.taints(device))
+    return replace(device, taints=(*device.taints, *more)) if more else device
 
 
 def resource_of(device: Device) -> str:

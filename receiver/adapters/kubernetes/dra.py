@@ -12,6 +12,7 @@ from receiver.adapters.kubernetes.devices import (
     DeviceClasses,
     SeenClaim,
     Slice,
+    TaintRule,
     by_node,
     claim_from,
     claim_of,
@@ -19,6 +20,7 @@ from receiver.adapters.kubernetes.devices import (
     devices_in,
     in_words,
     resource_of,
+    rule_from,
     slice_from,
 )
 from receiver.adapters.kubernetes.pods import ANY_CLASS, SeenPod
@@ -43,9 +45,11 @@ RESOURCE_SLICES = ResourceKind(DRA_GROUP, "resourceslices", DRA_VERSIONS)
 DEVICE_CLASSES = ResourceKind(DRA_GROUP, "deviceclasses", DRA_VERSIONS)
 RESOURCE_CLAIMS = ResourceKind(DRA_GROUP, "resourceclaims", DRA_VERSIONS)
 CLAIM_TEMPLATES = ResourceKind(DRA_GROUP, "resourceclaimtemplates", DRA_VERSIONS)
+TAINT_RULES = ResourceKind(DRA_GROUP, "devicetaintrules", ("v1", "v1beta2", "v1alpha3"))
 UNREAD_FOR = timedelta(minutes=5)
 WITHOUT_SLICES = "nodes whose GPUs a DRA driver serves look like nodes whose GPUs never come"
 WITHOUT_CLASSES = "every GPU resource is believed to be served on nodes with a DRA driver"
+WITHOUT_RULES = "devices that a DeviceTaintRule taints count as free"
 WITHOUT_CLAIMS = "no node is bought for pods that claim devices"
 
 
@@ -56,6 +60,7 @@ class DraServed:
 
     devices: Mapping[str, NodeDevices] = field(default_factory=dict)
     classes: DeviceClasses | None = None
+    by_id: Mapping[DeviceId, tuple[str, Device]] = field(default_factory=dict)  # with the node
 
     @property
     def nodes(self) -> frozenset[str]:
@@ -68,7 +73,7 @@ def gpu_nodes(devices: Mapping[str, NodeDevices]) -> frozenset[str]:
 
 
 class Dra:
-    """Reads the four kinds of `resource.k8s.io`; nothing but one failed list where the API is not served."""
+    """Reads `resource.k8s.io`; nothing but one failed list where the API is not served."""
 
     def __init__(self, lists: Lists, clock: Clock) -> None:
         self._lists = lists
@@ -76,6 +81,7 @@ class Dra:
         self._last: DraServed | None = None
         self._unread_since: datetime | None = None
         self._parts: dict[str, tuple[tuple[Slice, ...], NodeDevices]] = {}
+        self._rules: tuple[TaintRule, ...] = ()
         self._claims: Mapping[str, SeenClaim] | None = None
         self._templates: Mapping[str, Any] | None = None
 
@@ -97,20 +103,24 @@ class Dra:
             return DraServed()
         if slices is None:
             return self._last or DraServed()
-        devices = self._same(by_node(slices))
-        self._last = DraServed(devices=devices, classes=None if classes is None else classes_from(classes))
+        rules = (self._lists.if_readable(TAINT_RULES, WITHOUT_RULES, view=rule_from) if slices else None) or ()
+        devices = self._same(by_node(slices), tuple(rule for rule in rules if rule is not None))
+        last = self._last or DraServed()
+        by_id = last.by_id if devices == last.devices else {d.id: (n, d) for n, x in devices.items() for d in x.devices}
+        read = None if classes is None else classes_from(classes)
+        self._last = DraServed(devices=devices, classes=read, by_id=by_id)
         return self._last
 
-    def _same(self, found: Mapping[str, tuple[Slice, ...]]) -> dict[str, NodeDevices]:
-        """Return the devices of each node by its slices; the same object while those are the same."""
-        kept = self._parts
+    def _same(self, found: Mapping[str, tuple[Slice, ...]], rules: tuple[TaintRule, ...]) -> dict[str, NodeDevices]:
+        """Return the devices of each node by its slices; the same object while those and the *rules* are the same."""
+        kept, self._rules = self._parts if rules == self._rules else {}, rules
         self._parts = {
-            node: kept[node] if node in kept and kept[node][0] == parts else (parts, devices_in(parts))
+            node: kept[node] if node in kept and kept[node][0] == parts else (parts, devices_in(parts, rules))
             for node, parts in found.items()
         }
         return {node: devices for node, (_, devices) in self._parts.items()}
 
-    def claims(self, served: DraServed, pods: Sequence[SeenPod]) -> "Claims | None":
+    def claims(self, served: DraServed, pods: Sequence[SeenPod]) -> "PodClaims | None":
         """Return the claims of *pods*, read after them: the claim of a bound pod is seen. None where nothing serves
         DRA and no pod claims."""
         classes = served.classes is not None and served.classes.of
@@ -119,7 +129,16 @@ class Dra:
         self._claims = self._read(RESOURCE_CLAIMS, self._claims, claim_from, lambda claim: claim.key)
         if self._templates is None or any(pod.resource_claims and not pod.node for pod in pods):
             self._templates = self._read(CLAIM_TEMPLATES, self._templates, dict, key_of)
-        return Claims(served, self._claims, self._templates, pods)
+        self.mark(pods)
+        return PodClaims(served, self._claims, self._templates, pods)
+
+    def mark(self, pods: Iterable[SeenPod]) -> None:
+        """Mark those of *pods* whose claims take no device, by the claims that were read last."""
+        for pod in pods:
+            names = [name for name, _ in pod.resource_claims.values()] if pod.node and self._claims else ()
+            given = [(self._claims or {}).get(f"{pod.namespace}/{name}") for name in names]
+            if given and all(claim is not None and claim.given == () for claim in given):
+                pod.watch_only()
 
     def _read(
         self, kind: ResourceKind, last: Mapping[str, Any] | None, view: Callable[[Any], Any], key: Callable[[Any], str]
@@ -132,7 +151,7 @@ class Dra:
         return None if found is None else {key(each): each for each in found}
 
 
-class Claims:
+class PodClaims:
     """What *pods* claim, and which devices claims hold."""
 
     def __init__(
@@ -143,9 +162,7 @@ class Claims:
         pods: Sequence[SeenPod],
     ) -> None:
         self._classes, self._claims, self._templates = served.classes, claims, templates
-        self._devices: dict[DeviceId, tuple[str, Device]] = {
-            device.id: (node, device) for node, found in served.devices.items() for device in found.devices
-        }
+        self._devices = served.by_id
         self._bound = frozenset(pod.uid for pod in pods if pod.node and not pod.terminated)
         self._reserved = frozenset(uid for c in (claims or {}).values() if c.given is not None for uid in c.pods)
         users = sorted((p for p in pods if p.node and not p.terminated and p.resource_claims), key=lambda p: p.key)
@@ -154,14 +171,12 @@ class Claims:
             for name, _ in pod.resource_claims.values():
                 self._counts.setdefault(f"{pod.namespace}/{name}", pod.uid)
 
-    @property
-    def known(self) -> bool:
-        return self._claims is not None
-
-    def taken(self) -> dict[str, frozenset[DeviceId]]:
-        """Return the devices of each node that claims hold."""
+    def taken(self) -> dict[str, frozenset[DeviceId]] | None:
+        """Return the devices of each node that claims hold; None where the claims are not known."""
+        if self._claims is None:
+            return None
         found: defaultdict[str, set[DeviceId]] = defaultdict(set)
-        for claim in (self._claims or {}).values():
+        for claim in self._claims.values():
             for device in claim.given or ():
                 if device in self._devices:
                     found[self._devices[device][0]].add(device)
@@ -214,7 +229,7 @@ class Claims:
                     self._devices[device][1] if device in self._devices else Device(driver=device[0])
                 )
                 held[resource] = held.get(resource, 0) + weight
-        return replace(pod, requests=held) if held else None
+        return replace(pod, requests=held, claims=tuple(f"claim {name}" for name in names)) if held else None
 
     def _asking(self, seen: SeenPod, pod: Pod) -> Pod:
         """Return *pod*, which waits, with what it claims, or why no node is bought for that."""

@@ -13,6 +13,7 @@ from typing import Any
 from receiver.adapters.http.sessions import moment
 from receiver.adapters.kubernetes import api
 from receiver.adapters.kubernetes.api import ClusterPart, Json, entries, section, versioned, words
+from receiver.adapters.kubernetes.dra import Dra
 from receiver.adapters.kubernetes.nodes import node_from, taint_from
 from receiver.adapters.kubernetes.pods import SPEAKING, DrainFate, SeenPod, requirement_from
 from receiver.adapters.kubernetes.reflector import Lists
@@ -220,6 +221,7 @@ class Drain(NodeMarks):
     """The part of `KubernetesCluster` that empties nodes by evictions."""
 
     _keepers: Keepers
+    _dra: Dra
 
     def drain(
         self, node: str, *, consenting: bool = False, evicting: bool = False, cordoned_at: datetime | None = None
@@ -275,7 +277,9 @@ class Drain(NodeMarks):
         if not node:
             raise WontWork("a node without a name cannot be asked about", code="bad_name")
         raws = self._wire.every("pods", api.PODS, field_selector=f"spec.nodeName={node}")
-        return [pod for pod in map(SeenPod, raws) if pod.node == node]
+        pods = [pod for pod in map(SeenPod, raws) if pod.node == node]
+        self._dra.mark(pods)
+        return pods
 
     def _evict(self, pod: SeenPod, **options: str) -> bool:
         """Evict exactly this pod, not a namesake that came after it; False when it is gone."""

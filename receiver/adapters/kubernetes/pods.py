@@ -117,6 +117,7 @@ class SeenPod:
             if name in self.spec:
                 self.spec[name] = [{k: c[k] for k in READ_OF_CONTAINERS if k in c} for c in entries(self.spec, name)]
         self.key, self.uid, self.node = key_of(raw), text(self.metadata, "uid"), text(self.spec, "nodeName")
+        self._watches_only = False
 
     @property
     def namespace(self) -> str:
@@ -204,8 +205,9 @@ class SeenPod:
 
     @cached_property
     def needs_node(self) -> bool:
-        """True for a GPU pod that the scheduler left out, or that Volcano holds back for its gang."""
-        return (self.phase is PodPhase.WAITING or self.untried) and bool(self.gpus) and not self.leaving
+        """True for a pod with GPUs or claims that the scheduler left out, or that Volcano holds back for its gang."""
+        waits = self.phase is PodPhase.WAITING or self.untried
+        return waits and bool(self.gpus or self.resource_claims) and not self.leaving
 
     @cached_property
     def gpus(self) -> dict[str, int]:
@@ -219,8 +221,15 @@ class SeenPod:
             found = sharing.of_annotations(self.annotations)
         if not self.node:
             return found
-        claims = len(entries(self.spec, "resourceClaims"))
+        claims = 0 if self._watches_only else len(entries(self.spec, "resourceClaims"))
         return {**(found or devices), **({CLAIMS: claims} if claims else {})}
+
+    def watch_only(self) -> None:
+        """Note that its claims take no device: they have admin access."""
+        if not self._watches_only:
+            self._watches_only = True
+            self.__dict__.pop("gpus", None)
+            self.__dict__.pop("pod", None)
 
     @property
     def held(self) -> dict[str, int]:

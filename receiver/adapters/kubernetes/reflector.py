@@ -438,11 +438,13 @@ class Lists:
         options = {"field_manager": FIELD_MANAGER, "force": "true"}
         self._wire.ask("patch", kind.status, path, *where, body, content=api.APPLY, **options)
 
-    def if_readable(self, kind: ResourceKind, without: str) -> list[Json] | None:
-        """Return every object of *kind*, or None where they cannot be read; never raises. For a failure a warning
-        says what is lost *without* them."""
+    def if_readable(
+        self, kind: ResourceKind, without: str, view: Callable[[Json], Any] = lambda raw: raw
+    ) -> list[Any] | None:
+        """Return every object of *kind* as *view* reads it, or None where they cannot be read; never raises. For a
+        failure a warning says what is lost *without* them."""
         try:
-            return self.if_allowed(kind, without)
+            return self.if_allowed(kind, without, view)
         except TryLater as error:
             self.remarks.warn("custom resources not read", f"{error}; {without}")
             return None

@@ -8,7 +8,7 @@ free resources. So pods without claims are placed as before, at the same speed.
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import NamedTuple, Protocol
 
@@ -155,6 +155,7 @@ class _Kind(NamedTuple):
         return all(any(tolerates(t, taint) for t in ask.tolerations) for taint in self.taints)
 
 
+@lru_cache(maxsize=4096)
 def question_id(question: Question) -> str:
     return hashlib.sha256("\0".join(question).encode()).hexdigest()[:12]
 
@@ -325,7 +326,7 @@ def why_no_devices(requests: Mapping[str, int], node: Mapping[str, int]) -> str 
     """Return why a node that offers *node* does not hold *requests*; None when it does."""
     for resource, count in requests.items():
         if not is_claim(resource) and count > node.get(resource, count):
-            return f"it asks for {count} {resource}, of the devices of a node {node[resource]} answer to that"
+            return f"it asks for {count} {resource}, a node has devices for {node[resource]}"
     return next(filter(None, (_why_no_claim(name, node) for name in requests if is_claim(name))), None)
 
 
@@ -342,7 +343,7 @@ def _why_no_claim(name: str, node: Mapping[str, int]) -> str | None:
             return f"it claims devices of {what} and does not tolerate their taints"
         if fitting < max(1, ask.devices):
             wanted = some(ask.devices, "device") if ask.devices else "every device"
-            return f"it claims {wanted} of {what}, of the devices of a node {fitting} match"
+            return f"it claims {wanted} of {what}, a node has {fitting} that match"
     if put_claims(dict(node), name):
         return None
     return "it claims devices that a node does not have together (constraints, counters or alternatives)"
@@ -383,3 +384,10 @@ def from_text(said: str) -> NodeDevices:
         ),
         counters=counters,
     )
+
+
+@lru_cache(maxsize=256)
+def untainted(said: str) -> str:
+    """Return the text *said* of `as_text` without taints."""
+    node = from_text(said)
+    return as_text(replace(node, devices=tuple(replace(device, taints=()) for device in node.devices)))

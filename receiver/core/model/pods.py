@@ -79,7 +79,7 @@ class Pod:
     pool_hint: str | None = None  # when only Prometheus answers: the pool id from its rules, or ``unassigned``
     compute: Mapping[str, int] = field(default_factory=dict)  # requests beside *requests*
     devices: tuple[str, ...] = ()  # of a bound pod: the shared GPUs that it uses, as far as they are known
-    claims: tuple[str, ...] = ()  # what a waiting pod asks for by DRA, in words
+    claims: tuple[str, ...] = ()  # what it asks for by DRA, or once bound holds by it, in words
     claimed: tuple[Claim, ...] = ()  # the same as values, until `step.devices` made *requests* of it
     not_bought: str = ""  # why no node is bought for what it claims
 

@@ -402,7 +402,7 @@ def _usable_nodes(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern]
                 key=node.idle_since.isoformat() if node.idle_since else "",
             )
         offers = {r: node.allocatable.get(r, 0) for r in pool.resources}
-        if offers != dict(pool.resources):
+        if offers != dict(pool.resources) and not node.dra:  # what DRA serves is learnt from the node itself
             yield Concern(
                 kind=Cause.MISDESCRIBED,
                 what=f"{node.name} offers other GPUs than configured",

@@ -316,9 +316,13 @@ def keep_warm(
     # The pods that wait or hold GPUs, by the pool in which a node for each alone would be bought.
     matching = Matching(tuple(tallies.values()))
     homes: dict[str, list[Pod]] = {}
-    running = [pod for state in facts.pools for node in state.nodes for pod in node.pods]
-    for pod in (*facts.waiting, *facts.deferred, *running):
-        if not pod.daemon and pod.gpus and not out.holds(pod) and matching.fitting(pod):
+    running = [(pod, state.pool) for state in facts.pools for node in state.nodes for pod in node.pods]
+    for pod, its in (*((pod, "") for pod in (*facts.waiting, *facts.deferred)), *running):
+        if pod.daemon or not pod.gpus or out.holds(pod):
+            continue
+        if pod.claims and its:  # it holds GPUs that others may have without serving its claim
+            homes.setdefault(its, []).append(pod)
+        elif matching.fitting(pod):
             homes.setdefault(matching.market(pod).order(pod)[0].pool.id, []).append(pod)
     found: dict[str, Headroom] = {}
     for tally in warm:

@@ -125,12 +125,14 @@ class Gpus:
     # --- pods ---
 
     def hold(self, pod: WorldPod, node: str) -> None:
-        """Give *pod* the lowest free GPUs of each resource on *node*."""
+        """Give *pod* the lowest free GPUs of each resource on *node*; for claimed devices, of any resource."""
         gpus = self._nodes.get(node)
         if gpus is None or not pod.requests:
             return
         for resource, count in pod.requests.items():
-            free = [i for i, kind in enumerate(gpus.kinds) if kind == resource and gpus.holders[i] is None]
+            claimed = bool(gpus.vm.spec.device_sets) and resource not in gpus.kinds
+            kinds = gpus.kinds if not claimed else [resource] * len(gpus.kinds)
+            free = [i for i, kind in enumerate(kinds) if kind == resource and gpus.holders[i] is None]
             for index in free[:count]:
                 gpus.holders[index] = pod.key
         self._changed(node)

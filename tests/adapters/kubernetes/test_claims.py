@@ -9,7 +9,7 @@ import pytest
 
 from receiver.adapters.kubernetes.devices import by_node, claim_of, classes_from, devices_in, in_words, slice_from
 from receiver.adapters.kubernetes.dra import Dra
-from receiver.adapters.kubernetes.pods import SeenPod
+from receiver.adapters.kubernetes.pods import DrainFate, SeenPod
 from receiver.core.model.devices import CLAIMS, Claim, Constraint, DeviceRequest, Toleration
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.policy import Taint
@@ -98,6 +98,12 @@ class Served:
         if isinstance(found, Exception):
             raise found
         return None if found is None else list(map(view, found))
+
+    def if_readable(self, kind: Any, without: str, view: Any) -> list[Any] | None:
+        try:
+            return self.if_allowed(kind, without, view)
+        except TryLater:
+            return None
 
     def warn(self, event: str, detail: str) -> None:
         self.said.append(f"{event}: {detail}")
@@ -297,6 +303,23 @@ def test_what_was_read_last_counts_while_a_list_fails_or_is_refused() -> None:
         assert lists.dra.served().nodes == {"n1"}
 
 
+def test_a_rule_taints_the_devices_that_it_selects() -> None:
+    def rule(selector: JSON | None, effect: str = "NoExecute") -> JSON:
+        return {"spec": {"deviceSelector": selector, "taint": {"key": "repair", "effect": effect}}}
+
+    lists = Served()
+
+    def tainted(*rules: JSON) -> list[str]:
+        lists.lists["devicetaintrules"] = list(rules)
+        return [device.name for device in lists.dra.served().devices["n1"].devices if device.taints]
+
+    assert tainted(rule({"driver": DRIVER, "pool": "n1", "device": "gpu-1"})) == ["gpu-1"]
+    assert tainted(rule({})) == ["gpu-0", "gpu-1"]
+    assert tainted(rule({"pool": "n2"}), rule(None), rule({}, "None")) == []
+    lists.lists["devicetaintrules"] = TryLater("500")
+    assert lists.dra.served().nodes == {"n1"}
+
+
 def test_devices_are_the_same_object_while_their_slices_are() -> None:
     read = slice_from(a_slice("gpu-0"))  # as a watch keeps it
     lists = Served(deviceclasses=None)
@@ -331,8 +354,29 @@ def test_a_claim_that_is_not_known_holds_a_device_and_admin_access_holds_none() 
     seen = lists.see(a_pod("a", node="n1", x="unknown"), a_pod("b", node="n1", x="admin"))
     assert {name: dict(pod.requests) for name, pod in seen.items()} == {"a": {CLAIMS: 1}}
     assert lists.taken() == {}
-    refused = Served(resourceclaims=None).see(a_pod("a", node="n1", x="c"))
-    assert dict(refused["a"].requests) == {CLAIMS: 1}
+    refused = Served(resourceclaims=None)
+    assert dict(refused.see(a_pod("a", node="n1", x="c"))["a"].requests) == {CLAIMS: 1}
+    unknown = refused.dra.claims(refused.dra.served(), ())
+    assert unknown is not None
+    assert unknown.taken() is None
+
+
+def test_a_pod_with_admin_access_alone_keeps_no_node() -> None:
+    """A monitor of devices on each node would keep all of them."""
+    lists = Served(resourceclaims=[a_claim("admin", None, "gpu-0", admin=True), a_claim("c", None, "gpu-1")])
+    watches, works = a_pod("a", node="n1", x="admin"), a_pod("b", node="n1", x="admin", y="c")
+    assert [pod.fate() for pod in (watches, works)] == [DrainFate.HOLDS_GPU] * 2
+    lists.see(watches, works)
+    assert [pod.fate() for pod in (watches, works)] == [DrainFate.GOES, DrainFate.HOLDS_GPU]
+    again = a_pod("a", node="n1", x="admin")  # as it is read before a removal
+    lists.dra.mark([again])
+    assert again.pod is None
+
+
+def test_a_waiting_pod_wakes_the_loop_by_its_claim() -> None:
+    assert a_pod(x="c").needs_node
+    assert not a_pod(node="n1", x="c").needs_node
+    assert not a_pod().needs_node
 
 
 def test_a_pod_that_was_given_devices_a_moment_ago_is_no_demand_and_holds_their_node() -> None:

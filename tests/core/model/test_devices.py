@@ -3,6 +3,7 @@
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
+from typing import Any
 
 import pytest
 
@@ -38,9 +39,9 @@ def meets(expression: str, device: Device) -> bool | None:
     return None if name == "?" else name == "any" or device.attributes.get(name, ("", ""))[1] == value
 
 
-def a_device(name: str, kind: str = "gpu", **given: object) -> Device:
-    attributes = {TYPE: ("string", kind), **given.pop("attributes", {})}  # type: ignore[dict-item]
-    return Device(driver=GPU_DRIVER, pool="n1", name=name, attributes=attributes, **given)  # type: ignore[arg-type]
+def a_device(name: str, kind: str = "gpu", **given: Any) -> Device:
+    attributes = {TYPE: ("string", kind), **given.pop("attributes", {})}
+    return Device(driver=GPU_DRIVER, pool="n1", name=name, attributes=attributes, **given)
 
 
 def want(count: int = 1, selector: str = f"{TYPE}=gpu", name: str = "r", *tolerations: Toleration) -> DeviceRequest:
@@ -65,7 +66,7 @@ def room(
     return dict(join.free(node, taken))
 
 
-def four(**given: object) -> NodeDevices:
+def four(**given: Any) -> NodeDevices:
     return NodeDevices(devices=tuple(a_device(f"gpu-{n}", **given) for n in range(4)))
 
 
@@ -192,8 +193,8 @@ def test_what_cannot_be_judged_fits_nowhere_and_says_so() -> None:
 @pytest.mark.parametrize(
     ("claim", "said"),
     [
-        (a_claim(want(5)), "it claims 5 devices of class gpu, of the devices of a node 4 match"),
-        (a_claim(want(0, "none=1")), "it claims every device of class gpu, of the devices of a node 0 match"),
+        (a_claim(want(5)), "it claims 5 devices of class gpu, a node has 4 that match"),
+        (a_claim(want(0, "none=1")), "it claims every device of class gpu, a node has 0 that match"),
         (
             a_claim((want(5), want(6))),
             "it claims devices that a node does not have together (constraints, counters or alternatives)",
@@ -208,7 +209,7 @@ def test_a_pool_says_what_its_nodes_lack(claim: Claim, said: str | None) -> None
 def test_devices_that_are_not_known_and_resources_that_no_device_answers_to_are_told() -> None:
     unknown = "it claims devices, and it is not known which devices a node has"
     assert why_no_devices({claim_name([a_claim(want())]): 1}, {}) == unknown
-    fewer = "it asks for 2 nvidia.com/gpu, of the devices of a node 1 answer to that"
+    fewer = "it asks for 2 nvidia.com/gpu, a node has devices for 1"
     assert why_no_devices({"nvidia.com/gpu": 2}, {"nvidia.com/gpu": 1}) == fewer
 
 

@@ -118,6 +118,16 @@ def test_each_pool_of_small_nodes_is_kept_warm_for_its_own_pods() -> None:
     assert {name: extra(decision) for name, decision in decisions.items()} == {"small": 0, "pair": 1, "wide": 0}
 
 
+@pytest.mark.parametrize(("claims", "more"), [((), 2), (("claim train",), 0)])
+def test_gpus_that_are_held_by_claim_warm_no_pool_that_may_not_serve_it(claims: tuple[str, ...], more: int) -> None:
+    pods = [a_pod(f"p{n}", phase=PodPhase.RUNNING, node=f"n{n}", claims=claims) for n in range(3)]
+    nodes = (a_busy_node(f"n{n}", pods=(pod,)) for n, pod in enumerate(pods))
+    found = facts(a_state(pool="small-id"), a_state(*nodes, pool="dear-id"))
+    dear = a_pool("dear", price_usd_per_hour=Decimal(2))
+    decisions = run(found, a_policy(SMALL, dear, objective=Objective.WAIT))[1]
+    assert extra(decisions["small"]) == more
+
+
 def test_pods_that_a_wide_node_is_for_warm_no_small_one() -> None:
     decisions = decided(asked(3, gpus=8))
     assert (decisions["small"].target, decisions["wide"].target) == (0, 3)

@@ -83,13 +83,17 @@ class ClaimLife(Life):
     """A life whose API server refuses the rights in *denied* (``list resourceclaims``)."""
 
     denied: set[str] = field(default_factory=set)
+    name: str = ""
+    figure: Callable[[str], None] = print
 
 
 Begin = Callable[..., ClaimLife]
 
 
 @pytest.fixture
-def begin(store: Store, tmp_path: Path) -> Iterator[Begin]:
+def begin(
+    store: Store, tmp_path: Path, request: pytest.FixtureRequest, figure: Callable[[str], None]
+) -> Iterator[Begin]:
     """Begin a life with an empty pool whose devices a DRA driver shows, which the configuration names."""
     opened: list[Any] = []
 
@@ -115,6 +119,7 @@ def begin(store: Store, tmp_path: Path) -> Iterator[Begin]:
             devices=of_the_pool(driver) if named else "",
         )
         life = ClaimLife(world=sim.world, policy=a_policy(kept), store=store, denied=sim.live.denied)
+        life.name, life.figure = request.node.name.removeprefix("test_").replace("_", " "), figure
         adapter = connect(str(sim.kubeconfig(tmp_path / "kubeconfig")), timeouts=(60, 60), clock=clock)
         life.cluster = adapter  # type: ignore[assignment]  # the product's own
         opened.extend((adapter.close, sim.stop))
@@ -147,15 +152,17 @@ def submit(life: Life, name: str, *, claim: str = "", template: str = "", cpu: s
     life.world.add_pod(pod_spec(manifest))
 
 
-def to_the_end(life: Life) -> None:
-    """Run until the pool is empty again, and two hours at most."""
+def to_the_end(life: ClaimLife, needed: int) -> None:
+    """Run until the pool is empty again, and two hours at most; it bought exactly what was *needed*."""
     life.pass_time(SECOND)
     life.run(15 * MINUTE)
     assert {vm.stage for vm in life.step().facts.pool(POOL).nodes} <= {Stage.USABLE}
     life.run(90 * MINUTE, tick=MINUTE)
     assert living(life) == []
-    assert titles(life, "not usable") == []
+    assert titles(life, "not usable") == titles(life, "offers other GPUs") == []
     assert life.step().facts.pool(POOL).provisioning is None
+    life.figure(f"{life.name}: {bought(life)} nodes bought, {needed} needed")
+    assert bought(life) == needed
 
 
 def events(life: Life, pod: str) -> list[str]:
@@ -173,8 +180,7 @@ def test_a_claim_of_two_devices_gets_a_node_of_two(begin: Begin) -> None:
     [waits] = picture[0]["waiting"]
     assert waits["detail"].startswith("it claims 2 devices of class gpu.nvidia.com (claim train); node ")
     assert waits["resources"] == {"resource.k8s.io/claims": 2}
-    to_the_end(life)
-    assert bought(life) == 1
+    to_the_end(life, 1)
 
 
 def test_pods_of_one_template_fill_the_nodes(begin: Begin) -> None:
@@ -182,8 +188,7 @@ def test_pods_of_one_template_fill_the_nodes(begin: Begin) -> None:
     put(life, "resourceclaimtemplates", "one", request())
     for n in range(5):
         submit(life, f"train-{n}", template="one")
-    to_the_end(life)
-    assert bought(life) == 3
+    to_the_end(life, 3)
 
 
 def test_pods_that_share_a_claim_get_one_node(begin: Begin) -> None:
@@ -191,8 +196,7 @@ def test_pods_that_share_a_claim_get_one_node(begin: Begin) -> None:
     put(life, "resourceclaims", "shared", request())
     for n in range(3):
         submit(life, f"train-{n}", claim="shared", cpu="2")
-    to_the_end(life)
-    assert bought(life) == 1
+    to_the_end(life, 1)
 
 
 def test_of_alternatives_the_one_that_the_pool_has_counts(begin: Begin) -> None:
@@ -201,8 +205,7 @@ def test_of_alternatives_the_one_that_the_pool_has_counts(begin: Begin) -> None:
     put(life, "resourceclaimtemplates", "any", {"name": "any", "firstAvailable": ways})
     for n in range(2):
         submit(life, f"train-{n}", template="any")
-    to_the_end(life)
-    assert bought(life) == 2
+    to_the_end(life, 2)
 
 
 def test_all_devices_of_a_node_are_for_one_pod(begin: Begin) -> None:
@@ -211,8 +214,7 @@ def test_all_devices_of_a_node_are_for_one_pod(begin: Begin) -> None:
     put(life, "resourceclaimtemplates", "every", every)
     for n in range(2):
         submit(life, f"train-{n}", template="every")
-    to_the_end(life)
-    assert bought(life) == 2
+    to_the_end(life, 2)
 
 
 def test_slices_that_share_counters_fill_a_gpu(begin: Begin) -> None:
@@ -222,8 +224,7 @@ def test_slices_that_share_counters_fill_a_gpu(begin: Begin) -> None:
     for n in range(2):
         submit(life, f"half-{n}", template="half")
     submit(life, "whole", template="whole")
-    to_the_end(life)
-    assert bought(life) == 2
+    to_the_end(life, 2)
 
 
 def test_a_resource_that_dra_serves_and_a_claim_share_a_node(begin: Begin) -> None:
@@ -231,8 +232,14 @@ def test_a_resource_that_dra_serves_and_a_claim_share_a_node(begin: Begin) -> No
     put(life, "resourceclaimtemplates", "one", request())
     submit(life, "by-claim", template="one")
     submit(life, "by-resource", gpu="1")
-    to_the_end(life)
-    assert bought(life) == 1
+    to_the_end(life, 1)
+
+
+def test_a_resource_that_dra_serves_is_demand_as_ever(begin: Begin) -> None:
+    life = begin(gpus(2), size=2, dra=True, named=False)
+    for n in range(3):
+        submit(life, f"train-{n}", gpu="1")
+    to_the_end(life, 2)
 
 
 def test_without_a_template_nothing_is_bought_until_a_node_shows_its_devices(begin: Begin) -> None:
@@ -264,7 +271,7 @@ def test_without_a_template_nothing_is_bought_until_a_node_shows_its_devices(beg
             [request(capacity={"requests": {"memory": "10Gi"}})],
             "request gpu: it asks for a part of a device's capacity, which is not supported",
         ),
-        ([request(3)], "it claims 3 devices of class gpu.nvidia.com, of the devices of a node 1 match"),
+        ([request(3)], "it claims 3 devices of class gpu.nvidia.com, a node has 1 that match"),
         (
             [request(selectors=[{"cel": {"expression": "device.attributes['gpu.nvidia.com'].nvlink"}}])],
             "it claims devices of class gpu.nvidia.com, whose selectors cannot be judged for the devices of a node",
@@ -295,8 +302,7 @@ def test_a_node_whose_slices_come_in_parts_is_on_its_way_until_the_last(begin: B
     )
     assert [Stage.INSTALLING] in stages
     assert stages.index([Stage.INSTALLING]) < stages.index([Stage.USABLE])
-    to_the_end(life)
-    assert bought(life) == 1
+    to_the_end(life, 1)
 
 
 def test_a_new_node_whose_devices_are_tainted_buys_no_second_one(begin: Begin) -> None:

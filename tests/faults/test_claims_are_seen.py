@@ -1,0 +1,98 @@
+"""Bugs about claims of devices are seen in small worlds, and a product without them passes there."""
+
+import importlib
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from receiver.adapters.store import SqlStore
+from tests.faults.campaign import judge
+from tests.faults.claims import PARTS, SPECS, WHOLE
+from tests.faults.planted import BUGS
+from tests.faults.scenario import Event, Scenario
+from tests.faults.small import POOL, a_job, small
+
+GPU = "nvidia.com/gpu"
+CLAIMED = replace(POOL, devices=WHOLE, dra=True)
+Judge = Callable[[Scenario], set[str]]
+
+
+@pytest.fixture
+def seen(emptied: SqlStore) -> Judge:
+    """Return the invariants that do not hold in a world."""
+    return lambda world: {line.split(":")[0] for line in judge(world, emptied).message.splitlines()}
+
+
+def plant(words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plant the bug with *words* in its name."""
+    [bug] = [bug for bug in BUGS if words in bug.name]
+    for (module, function), broken in bug.breaks.items():
+        of: Any = importlib.import_module(module)
+        *owner, name = function.split(".")
+        for each in owner:
+            of = getattr(of, each)
+        real = getattr(of, name)
+        planted = broken(real)
+        monkeypatch.setattr(of, name, planted)
+        for other in [m for m in sys.modules.values() if getattr(m, name, None) is real]:  # that imported it
+            monkeypatch.setattr(other, name, planted)
+
+
+def objects(**claims: str) -> Event:
+    """The templates and *claims*, each by the name of what it asks for."""
+    given = {name: SPECS[asked] for name, asked in claims.items()}
+    return Event(at=0, kind="claims", what={"templates": SPECS, "claims": given})
+
+
+def a_claiming_job(template: str = "one", at: float = 10, **changes: Any) -> Event:
+    """A job whose pods claim devices."""
+    return a_job(at=at, **{"each": 0, "claims": {"template": template}, **changes})
+
+
+@pytest.mark.parametrize("template", ["one", "two", "all", "near", "four-or-one", "mig-or-gpu"])
+def test_work_that_claims_devices_runs_and_its_nodes_go(seen: Judge, template: str) -> None:
+    pool = replace(CLAIMED, resources={GPU: 2})
+    assert seen(small(objects(), a_claiming_job(template, pods=2), pool=pool)) == set()
+
+
+@pytest.mark.parametrize("template", ["mig", "large", "mig-or-gpu"])
+def test_work_that_claims_parts_of_devices_runs_and_its_nodes_go(seen: Judge, template: str) -> None:
+    pool = replace(POOL, devices=PARTS, slices=2)
+    assert seen(small(objects(), a_claiming_job(template, pods=2), pool=pool, timings={"slices": 20})) == set()
+
+
+def test_a_node_that_is_removed_while_a_claim_is_allocated_on_it(seen: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = small(objects(), a_claiming_job(), pool=replace(CLAIMED, count=1), granularity=1)
+    assert seen(world) == set()
+    plant("while a claim is allocated", monkeypatch)
+    assert seen(world) == {"1 GPU pods", "1 claims", "1 pods killed"}
+
+
+def test_a_shared_claim_that_is_counted_for_each_pod(seen: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = small(objects(ours="one"), a_claiming_job(pods=3, claims={"claim": "ours"}), pool=CLAIMED)
+    assert seen(world) == set()
+    plant("counted once for each", monkeypatch)
+    assert seen(world) == {"4 asked twice"}
+
+
+def test_an_incomplete_pool_that_is_taken_for_complete(seen: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = replace(CLAIMED, resources={GPU: 2}, slices=2)
+    never = Event(at=0, kind="slices", what={"pool": pool.id})
+    world = small(objects(), never, a_claiming_job(), pool=pool, timings={"build": 20, "boot": 10, "driver": 20})
+    assert seen(world) == set()
+    plant("before all of its slices", monkeypatch)
+    assert seen(world) == {"5 shown"}
+
+
+def test_a_tainted_device_that_counts_as_free(seen: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = replace(CLAIMED, resources={GPU: 2}, count=1)
+    of_node = {"pool": pool.id, "which": 0, "effect": "NoSchedule", "for_good": True}
+    sick = [Event(at=0, kind="sick", what={**of_node, "device": n}) for n in (0, 1)]
+    world = small(objects(), *sick, a_claiming_job(), pool=pool, granularity=1)
+    assert seen(world) == set()
+    plant("whose taint a claim does not tolerate", monkeypatch)
+    monkeypatch.setattr("tests.faults.run.CALM_STEPS", 60)
+    assert seen(world) == {"5 settles"}
