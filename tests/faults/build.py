@@ -21,6 +21,7 @@ from receiver.core.model.policy import (
 from receiver.core.model.windows import Window
 from receiver.replay.world.objects import Behaviour, Job, Timings, WorldConfig, WorldPool
 from simulator.world import World
+from tests.faults.grouped import formed
 from tests.faults.scenario import PoolPlan, Scenario
 
 BESIDE_GPUS = allocatable(WorldPool(id="any", size="any", resources={}).machine)
@@ -73,7 +74,7 @@ def policy_of(scenario: Scenario) -> Policy:
 
 def job_of(what: Mapping[str, Any], now: datetime) -> Job:
     """The job of an event."""
-    return Job(
+    job = Job(
         id=what["id"],
         submit_at=now,
         duration=timedelta(seconds=what["seconds"]),
@@ -93,6 +94,7 @@ def job_of(what: Mapping[str, Any], now: datetime) -> Job:
         gpu_util=what.get("util", 0.9),
         compute=what.get("compute", {}),
     )
+    return formed(job, what)
 
 
 def taints_of(plan: PoolPlan) -> tuple[Taint, ...]:

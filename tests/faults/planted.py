@@ -44,6 +44,7 @@ class Bug:
     levels: tuple[str, ...] = tuple(MOST)
 
 
+GANGS = "receiver.adapters.kubernetes.gangs"
 CARRY_OUT, MARKET, PARTS_OF_A_STEP = "receiver.step.carry_out", "receiver.core.scaling.market", "receiver.step.parts"
 BUGS = (
     Bug(
@@ -136,6 +137,20 @@ BUGS = (
             (MARKET, "refused"): planted_bugs.nothing_refused,
             (MARKET, "keep_warm"): planted_bugs.beside_refused_gangs,
         },
+        levels=("worlds",),
+    ),
+    Bug(
+        invariant=10,
+        name="nodes are bought for a part of a gang of kube-scheduler",
+        seen=("10 refused",),
+        breaks={(GANGS, "Gangs._policies"): planted_bugs.as_basic},
+        levels=("worlds",),
+    ),
+    Bug(
+        invariant=10,
+        name="a node is bought for a leader without room for its workers",
+        seen=("10 refused",),
+        breaks={(GANGS, "Gangs._worker_sets"): planted_bugs.without_workers},
         levels=("worlds",),
     ),
 )
