@@ -141,14 +141,14 @@ BUGS = (
     ),
     Bug(
         invariant=10,
-        name="nodes are bought for a part of a gang of kube-scheduler",
+        name="a part of a gang is bought",
         seen=("10 refused",),
         breaks={(GANGS, "Gangs._policies"): planted_bugs.as_basic},
         levels=("worlds",),
     ),
     Bug(
         invariant=10,
-        name="a node is bought for a leader without room for its workers",
+        name="a leader is bought without its workers",
         seen=("10 refused",),
         breaks={(GANGS, "Gangs._worker_sets"): planted_bugs.without_workers},
         levels=("worlds",),
