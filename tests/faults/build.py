@@ -22,6 +22,7 @@ from receiver.core.model.windows import Window
 from receiver.replay.world.objects import Behaviour, Job, Timings, WorldConfig, WorldPool
 from simulator.world import World
 from tests.faults.claims import WHOLE, claims_of, configured, sets_of
+from tests.faults.grouped import formed
 from tests.faults.scenario import PoolPlan, Scenario
 
 BESIDE_GPUS = allocatable(WorldPool(id="any", size="any", resources={}).machine)
@@ -74,7 +75,7 @@ def policy_of(scenario: Scenario) -> Policy:
 
 def job_of(what: Mapping[str, Any], now: datetime) -> Job:
     """The job of an event."""
-    return Job(
+    job = Job(
         id=what["id"],
         submit_at=now,
         duration=timedelta(seconds=what["seconds"]),
@@ -95,6 +96,7 @@ def job_of(what: Mapping[str, Any], now: datetime) -> Job:
         gpu_util=what.get("util", 0.9),
         compute=what.get("compute", {}),
     )
+    return formed(job, what)
 
 
 def taints_of(plan: PoolPlan) -> tuple[Taint, ...]:

@@ -25,6 +25,7 @@ from tests.faults.beyond import BeyondTheLine
 from tests.faults.bugs import Bug
 from tests.faults.claims import is_placed, once
 from tests.faults.evictions import Evictions, is_on_its_way_out
+from tests.faults.grouped import to_come
 from tests.faults.scenario import PoolPlan
 from tests.faults.truth import Counted, Truth, is_theirs, per_node
 
@@ -71,10 +72,10 @@ class Checks:
             self.kubernetes_answers = False
         elif name == "cloud.look" and not failed:
             self.counted = self._truth.count(self._clock())
-            self.waiting = self._truth.waiting()
+            self.waiting = [*self._truth.waiting(), *to_come(self._truth.world)]
         elif name == "cluster.look" and not failed:
             self.kubernetes_answers = True
-            self.waiting = self._truth.waiting()
+            self.waiting = [*self._truth.waiting(), *to_come(self._truth.world)]
             pods = self._truth.world.active_pods.values()
             self._keepers = {p.node: p.name for p in pods if p.node and self._truth.would_be_lost(p)}
         elif name == "cluster.missing_rights" and not failed:

@@ -9,6 +9,7 @@ from tests.faults.bugs import bugs
 from tests.faults.claims import with_claims
 from tests.faults.doors import PORTS
 from tests.faults.ends import ends
+from tests.faults.grouped import in_forms
 from tests.faults.scenario import STARTUP_TAINTS, Event, PoolPlan, Scenario
 
 GPU = "nvidia.com/gpu"
@@ -44,6 +45,7 @@ class Maker:
         self._work()
         self._troubles()
         objective = self._refusals()
+        in_forms(self.seed, self.events)
         granularity = dice.choice([3600, 600, 600, 1])
         budget = None
         if self.chance(0.35):

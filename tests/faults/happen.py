@@ -17,6 +17,7 @@ from tests.faults.bugs import Bugs
 from tests.faults.build import job_of
 from tests.faults.claims import ClaimsHappen
 from tests.faults.doors import Doors
+from tests.faults.grouped import LEADER_READY, Leaders, object_of
 from tests.faults.lines import LineTrap
 from tests.faults.spoken import Word, Words
 from tests.faults.truth import is_theirs
@@ -42,6 +43,7 @@ class Happenings(ClaimsHappen):
         self.lost_writer_after: int | None = None  # how many more times we may write
         self.quiet_until = world.now  # the heartbeat's
         self.bugs = Bugs(world)
+        self.leaders = Leaders(world)
 
     def happen(self, kind: str, what: What) -> None:
         """Do it; what the world refuses does not happen."""
@@ -55,10 +57,18 @@ class Happenings(ClaimsHappen):
     # --- work
 
     def _job(self, what: What) -> None:
-        self._world.submit(job_of(what, self._world.now))
+        job = job_of(what, self._world.now)
+        self._world.submit(job)
+        found = object_of(what, self._world.now)
+        if found is not None:
+            kind, shown = found
+            self._world.group_objects.setdefault(kind, []).append(shown)
+        if what.get("form") == LEADER_READY:
+            self.leaders.expect(job, what)
 
     def _cancel(self, what: What) -> None:
         self._world.cancel_job(what["id"])
+        self.leaders.cancel(what["id"])
 
     def _cpu(self, what: What) -> None:
         namespace, owner = what.get("namespace", "web"), what.get("owner", "ReplicaSet")

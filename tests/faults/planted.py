@@ -44,6 +44,7 @@ class Bug:
     levels: tuple[str, ...] = tuple(MOST)
 
 
+GANGS = "receiver.adapters.kubernetes.gangs"
 CARRY_OUT, MARKET, PARTS_OF_A_STEP = "receiver.step.carry_out", "receiver.core.scaling.market", "receiver.step.parts"
 BUGS = (
     Bug(
@@ -167,6 +168,20 @@ BUGS = (
         name="a device whose taint a claim does not tolerate counts as free",
         seen=("5 settles",),
         breaks={("receiver.core.model.devices", "_Kind.lets_in"): planted_bugs.yes},
+        levels=("worlds",),
+    ),
+    Bug(
+        invariant=10,
+        name="a part of a gang is bought",
+        seen=("10 refused",),
+        breaks={(GANGS, "Gangs._policies"): planted_bugs.as_basic},
+        levels=("worlds",),
+    ),
+    Bug(
+        invariant=10,
+        name="a leader is bought without its workers",
+        seen=("10 refused",),
+        breaks={(GANGS, "Gangs._worker_sets"): planted_bugs.without_workers},
         levels=("worlds",),
     ),
 )

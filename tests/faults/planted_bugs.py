@@ -208,3 +208,19 @@ def as_if_complete(by_node: Function) -> Function:
         return by_node([replace(part, slices=there[part.driver, part.pool, part.generation]) for part in slices])
 
     return found
+
+
+def as_basic(_: Function) -> Function:
+    """Every group has the basic policy."""
+    return lambda _self, _kind, keys: dict.fromkeys(keys, 0)
+
+
+def without_workers(_: Function) -> Function:
+    """A group of a LeaderWorkerSet is the pods that exist."""
+
+    def sized(_self: Any, members: Any, _now: Any) -> Any:
+        from receiver.adapters.kubernetes.queues import Announcement
+
+        return [(Announcement(key=key, runs=()), None) for key in members]
+
+    return sized

@@ -12,6 +12,7 @@ from receiver.replay.world.scheduler import selects, untolerated
 from simulator.world import World
 from tests.faults.build import offers_of, start_of, taints_of
 from tests.faults.claims import asks_of, kind_of, like_it
+from tests.faults.grouped import size_of, to_come
 from tests.faults.scenario import STARTUP_TAINTS, PoolPlan, Scenario
 from tests.faults.spoken import Words
 
@@ -204,7 +205,8 @@ class Truth:
         """The most nodes that *plan* may keep warm, by the work that came lately or holds GPUs, none of it refused."""
         if self.scenario.objective != "wait":
             return 0
-        pods = [p for p in self.world.active_pods.values() if p.requests and self.fits(p, plan)]
+        every = (*self.world.active_pods.values(), *to_come(self.world))
+        pods = [p for p in every if p.requests and self.fits(p, plan)]
         mine = [p for p in pods if not self.surely_refused(p)]
         lately = sum(p.gpus for p in mine if now - p.created_at < TEN_MINUTES + self._late)
         held = sum(p.gpus for p in mine if p.node is not None)
@@ -260,7 +262,7 @@ def nodes_for(pods: list[WorldPod], plan: PoolPlan, world: World) -> int:
     if pods[0].gang is None:
         return 1
     each = per_node(pods[:1], plan, world)
-    return -(-max(pods[0].gang_size, len(pods)) // each)
+    return -(-max(size_of(pods[0]), len(pods)) // each)
 
 
 def ended(scenario: Scenario) -> datetime:

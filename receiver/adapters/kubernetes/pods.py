@@ -90,6 +90,8 @@ def latest(texts: Iterable[Any]) -> datetime | None:
 
 def length(said: str) -> timedelta | None:
     """Return *said* (``2h``) as a duration, or None when it is none."""
+    if not said:  # as on almost every pod
+        return None
     try:
         found: timedelta = parse(LongerThanZero, said)
     except Wrong:
