@@ -13,7 +13,7 @@ from receiver.adapters.kubernetes.pods import SeenPod, whole
 from receiver.adapters.kubernetes.queues import KUEUE_WORKLOADS, announced, at_work, names_of
 from receiver.adapters.kubernetes.reflector import Lists, ResourceKind
 from receiver.core.model.pods import Candidate
-from receiver.core.scaling.admission import RETRY_AFTER, CheckState, Verdict
+from receiver.core.scaling.admission import RETRY_AFTER, CheckAnswer, CheckState
 from receiver.ports import BUDGET_CHECK, REJECT_TOO_LARGE, Clock, Did, Receipt, TryLater
 
 CHECKS = ResourceKind("kueue.x-k8s.io", "admissionchecks", ("v1beta2", "v1beta1"))
@@ -75,7 +75,7 @@ class AdmissionChecks:
         names = ", ".join(text(section(check, "metadata"), "name") for check in missing)
         return Receipt(did=Did.DONE, sentence=f"AdmissionCheck {names} is active")
 
-    def answer(self, verdict: Verdict) -> Receipt:
+    def answer(self, verdict: CheckAnswer) -> Receipt:
         """Write *verdict* into every check of ours that is pending in its Workload."""
         workload = self._workloads.get(verdict.key)
         if workload is None:
@@ -88,7 +88,7 @@ class AdmissionChecks:
         self._lists.apply_status(KUEUE_WORKLOADS, "Workload", workload, {"admissionChecks": wanted})
         return Receipt(did=Did.DONE, sentence=f"answered the check of Workload {verdict.key}: {verdict.state}")
 
-    def _answered(self, entry: Json, verdict: Verdict) -> dict[str, Any]:
+    def _answered(self, entry: Json, verdict: CheckAnswer) -> dict[str, Any]:
         if entry.get("state") != CheckState.PENDING:
             return _ours(entry)
         stays = verdict.state is CheckState.PENDING

@@ -31,8 +31,8 @@ from receiver.adapters.kubernetes.reflector import WINDOW_SECONDS, Lists, Watchi
 from receiver.core.model.pods import KEPT_BY_DEFAULT, Buffer, KeepRule, Pod, PodPhase, named
 from receiver.core.model.text import harmless
 from receiver.core.model.usage import EndedPod
-from receiver.core.scaling.admission import Verdict
-from receiver.core.scaling.bookings import Progress
+from receiver.core.scaling.admission import CheckAnswer
+from receiver.core.scaling.bookings import BookingProgress
 from receiver.ports import PROVISIONING_CLASS, Clock, ClusterFacts, Did, Receipt, TryLater, WontWork
 
 LIVING = "status.phase!=Succeeded,status.phase!=Failed"
@@ -202,10 +202,10 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
     def keep_checks_active(self) -> Receipt:
         return self._checks.keep_active()
 
-    def report_booking(self, progress: Progress) -> Receipt:
+    def report_booking(self, progress: BookingProgress) -> Receipt:
         return self._requests.report(progress)
 
-    def answer_check(self, verdict: Verdict) -> Receipt:
+    def answer_check(self, verdict: CheckAnswer) -> Receipt:
         return self._checks.answer(verdict)
 
     def report_buffer(self, buffer: Buffer, message: str) -> Receipt:

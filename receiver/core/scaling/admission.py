@@ -36,7 +36,7 @@ class CheckState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class CheckAnswer:
     """The answer to the check of the Workload *key*, with a sentence for its owner."""
 
     key: str
@@ -53,13 +53,13 @@ def judge(
     tallies: Iterable[Tally],
     allowance: Allowance,
     pairs: Collection[tuple[str, str]] = (),
-) -> tuple[Verdict, ...]:
+) -> tuple[CheckAnswer, ...]:
     """Return the answers to the candidates that are not ready. Their cost stays subtracted in *allowance* where the
     budgets cover it, so that nothing of a lower rank takes it; *tallies* are as before. *pairs* as in `Matching`."""
     tallies = tuple(tallies)
     before, shared = [tally.mark() for tally in tallies], allowance.mark()
     matching = Matching(tallies, pairs)
-    verdicts: list[Verdict] = []
+    verdicts: list[CheckAnswer] = []
     for candidate in sorted(facts.candidates, key=_rank)[:MOST_AT_ONCE]:
         verdict = _judged(candidate, policy, matching, allowance)
         verdicts += [] if candidate.ready else [verdict]
@@ -77,9 +77,9 @@ def _rank(candidate: Candidate) -> tuple[object, ...]:
     return not candidate.ready, bool(first), first, candidate.key
 
 
-def _judged(candidate: Candidate, policy: Policy, matching: Matching, allowance: Allowance) -> Verdict:
-    def answer(state: CheckState, message: str) -> Verdict:
-        return Verdict(key=candidate.key, state=state, message=message)
+def _judged(candidate: Candidate, policy: Policy, matching: Matching, allowance: Allowance) -> CheckAnswer:
+    def answer(state: CheckState, message: str) -> CheckAnswer:
+        return CheckAnswer(key=candidate.key, state=state, message=message)
 
     pods = tuple(pod for pod in candidate.pods if matching.fitting(pod))
     if not pods:

@@ -17,7 +17,7 @@ from receiver.core.model.policy import Policy, Scope
 from receiver.core.model.text import some
 from receiver.core.money.budget import Budgets, BudgetView, Refusal, teams_of, views
 from receiver.core.money.cost import unit_price
-from receiver.core.scaling.admission import Verdict, judge
+from receiver.core.scaling.admission import CheckAnswer, judge
 from receiver.core.scaling.bounds import BoundsInForce, Grace
 from receiver.core.scaling.buffers import KeptBuffer, keep_buffers
 from receiver.core.scaling.capacity import (
@@ -106,7 +106,7 @@ class Assignment:
     patient: tuple[PatientWork, ...] = ()  # without room that exists or is on its way
     budgets: Budgets = field(default_factory=Budgets)
     buffers: tuple[KeptBuffer, ...] = ()
-    verdicts: tuple[Verdict, ...] = ()  # on the candidates for admission by Kueue
+    verdicts: tuple[CheckAnswer, ...] = ()  # on the candidates for admission by Kueue
 
     @property
     def budget(self) -> BudgetView | None:

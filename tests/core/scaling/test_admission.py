@@ -12,7 +12,7 @@ from receiver.core.model.model import Node, Spend
 from receiver.core.model.pods import Candidate
 from receiver.core.model.policy import Budget, Policy
 from receiver.core.scaling import admission
-from receiver.core.scaling.admission import CheckState, Verdict
+from receiver.core.scaling.admission import CheckAnswer, CheckState
 from receiver.core.scaling.assign import Assignment, assign
 from receiver.core.scaling.failures import Failures
 from tests.core.builders import a_busy_node, a_node, a_pod, a_policy, a_pool, a_state, facts, run
@@ -218,7 +218,7 @@ def test_what_a_new_month_covers_is_not_rejected() -> None:
 
 
 def test_a_bug_in_the_answers_delays_no_waiting_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(*_: object) -> Verdict:
+    def fails(*_: object) -> CheckAnswer:
         raise RuntimeError("bug")
 
     monkeypatch.setattr(admission, "_judged", fails)

@@ -10,7 +10,7 @@ import pytest
 from receiver.core.model.model import Node, Stage
 from receiver.core.model.pods import Booking
 from receiver.core.model.policy import Budget, Limits, Policy
-from receiver.core.scaling.bookings import BookingStage, Progress, progress
+from receiver.core.scaling.bookings import BookingProgress, BookingStage, progress
 from tests.core.builders import (
     MINUTE,
     NOW,
@@ -36,7 +36,7 @@ def a_booking(pods: int = 2, **said: Any) -> Booking:
     return Booking(**{"key": "ml/r", "pods": members, "created_at": NOW - MINUTE, **own})
 
 
-def judged(booking: Booking, *nodes: Node, policy: Policy | None = None, **known: Any) -> Progress:
+def judged(booking: Booking, *nodes: Node, policy: Policy | None = None, **known: Any) -> BookingProgress:
     policy = policy or a_policy()
     waiting = (*known.pop("waiting", ()), *booking.pods)
     found = facts(a_state(*nodes), waiting=waiting, bookings=(booking,), **known)
