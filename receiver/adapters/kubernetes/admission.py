@@ -54,10 +54,6 @@ class AdmissionChecks:
         found = (self._candidate(workload, by_name, running, booked) for workload in self._workloads.values())
         return tuple(candidate for candidate in found if candidate is not None)
 
-    def hold(self, workload: Json) -> bool:
-        """True for a Workload that a check of ours holds back: it must not buy nodes as queued demand."""
-        return any(entry.get("state") != CheckState.READY for entry in self._entries(workload))
-
     def keep_active(self) -> Receipt:
         """Set the condition Active where it is missing: without it, Kueue stops each ClusterQueue with the check."""
         missing = [check for check in self._checks.values() if not condition(section(check, "status"), ACTIVE)]

@@ -228,8 +228,7 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
         least = roll.minimums(groups, roll.succeeded(done))
         pods = [replace(p, gang_min=least.get(p.gang)) if p.gang else p for p in pods]
         untried_pods = [p for p in pods if p.key in untried]
-        of_volcano = groups.get(Declaration.VOLCANO, ())
-        queued = self._queues.waiting(seen, of_volcano, untried_pods, self._checks.hold)
+        queued = self._queues.waiting(seen, groups.get(Declaration.VOLCANO, ()), untried_pods)
         announced = {p.key for p in queued}
         return (*self._queues.patient([p for p in pods if p.key not in announced], groups), *queued)
 

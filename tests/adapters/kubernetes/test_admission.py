@@ -181,9 +181,8 @@ def test_a_check_that_is_added_later_stops_no_running_work(httpserver: HTTPServe
     assert seen(httpserver, a_checked(conditions=(RESERVED, admitted))) == (Candidate(key="ml/train"),)
 
 
-def test_a_workload_that_is_held_is_no_queued_demand(httpserver: HTTPServer) -> None:
-    held = a_checked(conditions=())
-    with serving(httpserver, held, kueue_queued=True) as cluster:
+def test_what_waits_for_our_answer_is_no_queued_demand(httpserver: HTTPServer) -> None:
+    with serving(httpserver, a_checked(), kueue_queued=True) as cluster:
         assert cluster.look().pods == ()
 
 
