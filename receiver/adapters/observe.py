@@ -52,8 +52,8 @@ class ObservedCluster:
     def keep_checks_active(self) -> Receipt:
         return _would("set our AdmissionChecks active")
 
-    def answer_check(self, verdict: CheckAnswer) -> Receipt:
-        return _would(f"answer the AdmissionCheck of Workload {verdict.key}: {verdict.state}, {verdict.message}")
+    def answer_check(self, answer: CheckAnswer) -> Receipt:
+        return _would(f"answer the AdmissionCheck of Workload {answer.key}: {answer.state}, {answer.message}")
 
     def report_booking(self, progress: BookingProgress) -> Receipt:
         return _would(f"write the conditions of ProvisioningRequest {progress.key}: {progress.message}")

@@ -337,7 +337,7 @@ class Cluster(WorkGate, Protocol):
     def keep_checks_active(self) -> Receipt:
         """Set the condition Active of our AdmissionChecks of the last look where it is missing."""
 
-    def answer_check(self, verdict: CheckAnswer) -> Receipt:
+    def answer_check(self, answer: CheckAnswer) -> Receipt:
         """Write the answer to our AdmissionCheck into a Workload of the last look. ALREADY when nothing differs."""
 
     def report_booking(self, progress: BookingProgress) -> Receipt:

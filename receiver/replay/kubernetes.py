@@ -368,11 +368,11 @@ class WorldCluster(WorldHolding):
     def keep_checks_active(self) -> Receipt:
         return Receipt(did=Did.ALREADY, sentence="no AdmissionCheck is inactive")
 
-    def answer_check(self, verdict: CheckAnswer) -> Receipt:
-        if self._world.verdicts.get(verdict.key) == verdict:
-            return Receipt(did=Did.ALREADY, sentence=f"Workload {verdict.key} says so already")
-        write = partial(self._world.verdicts.update, {verdict.key: verdict})
-        return self.write(write, f"answered the check of Workload {verdict.key}", "answer_check", verdict.key)
+    def answer_check(self, answer: CheckAnswer) -> Receipt:
+        if self._world.answers.get(answer.key) == answer:
+            return Receipt(did=Did.ALREADY, sentence=f"Workload {answer.key} says so already")
+        write = partial(self._world.answers.update, {answer.key: answer})
+        return self.write(write, f"answered the check of Workload {answer.key}", "answer_check", answer.key)
 
     def report_booking(self, progress: BookingProgress) -> Receipt:
         if self._world.progress.get(progress.key) == progress:

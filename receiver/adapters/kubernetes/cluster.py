@@ -205,8 +205,8 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
     def report_booking(self, progress: BookingProgress) -> Receipt:
         return self._requests.report(progress)
 
-    def answer_check(self, verdict: CheckAnswer) -> Receipt:
-        return self._checks.answer(verdict)
+    def answer_check(self, answer: CheckAnswer) -> Receipt:
+        return self._checks.answer(answer)
 
     def report_buffer(self, buffer: Buffer, message: str) -> Receipt:
         if self._buffers is None:

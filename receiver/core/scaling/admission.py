@@ -59,16 +59,16 @@ def judge(
     tallies = tuple(tallies)
     before, shared = [tally.mark() for tally in tallies], allowance.mark()
     matching = Matching(tallies, pairs)
-    verdicts: list[CheckAnswer] = []
+    answers: list[CheckAnswer] = []
     for candidate in sorted(facts.candidates, key=_rank)[:MOST_AT_ONCE]:
-        verdict = _judged(candidate, policy, matching, allowance)
-        verdicts += [] if candidate.ready else [verdict]
+        answer = _judged(candidate, policy, matching, allowance)
+        answers += [] if candidate.ready else [answer]
     left = dict(allowance.left)
     for tally, mark in zip(tallies, before, strict=True):
         tally.return_to(mark)
     allowance.return_to(shared)
     allowance.left = left
-    return tuple(verdicts)
+    return tuple(answers)
 
 
 def _rank(candidate: Candidate) -> tuple[object, ...]:
@@ -78,34 +78,34 @@ def _rank(candidate: Candidate) -> tuple[object, ...]:
 
 
 def _judged(candidate: Candidate, policy: Policy, matching: Matching, allowance: Allowance) -> CheckAnswer:
-    def answer(state: CheckState, message: str) -> CheckAnswer:
+    def said(state: CheckState, message: str) -> CheckAnswer:
         return CheckAnswer(key=candidate.key, state=state, message=message)
 
     pods = tuple(pod for pod in candidate.pods if matching.fitting(pod))
     if not pods:
-        return answer(CheckState.READY, "it asks no GPU pool for anything that a budget must cover")
+        return said(CheckState.READY, "it asks no GPU pool for anything that a budget must cover")
     least = pods[0].gang_min or 0
     work = Workload(key=candidate.key, pods=pods, gang=True, least=least)
     if missing_pods(work):
-        return answer(CheckState.PENDING, f"it has more GPU pods than are judged at once ({len(candidate.pods)})")
+        return said(CheckState.PENDING, f"it has more GPU pods than are judged at once ({len(candidate.pods)})")
     if closed := _closed(work, policy, allowance):
-        return answer(CheckState.RETRY, _held(closed, f"at its {closed.stage} line", policy))
+        return said(CheckState.RETRY, _held(closed, f"at its {closed.stage} line", policy))
     parts = _parts(work, matching)
     before = {tally.pool.id: tally.counts["demand"] for _, fitting in parts for tally in fitting}
     if _placed(parts, work, matching, allowance):
         opened = {t: n for _, fitting in parts for t in fitting if (n := t.counts["demand"] - before[t.pool.id])}
-        return answer(CheckState.READY, _covered(opened))
+        return said(CheckState.READY, _covered(opened))
     if too_large := _too_large(parts, policy, allowance):
-        return answer(CheckState.REJECTED if candidate.rejects else CheckState.RETRY, too_large)
+        return said(CheckState.REJECTED if candidate.rejects else CheckState.RETRY, too_large)
     refused = _refused(parts, allowance)
     if refused is None:
-        return answer(CheckState.READY, "the budgets cover it; it waits for room in its pool")
+        return said(CheckState.READY, "the budgets cover it; it waits for room in its pool")
     refusal, short = refused
     if refusal.rule != "within_budget":
-        return answer(CheckState.PENDING, f"waiting: {refusal.why}")
+        return said(CheckState.PENDING, f"waiting: {refusal.why}")
     closed_to = refusal.view.closed_to(passing=refusal.passing)
     why = f"at its {refusal.view.stage} line" if closed_to else f"{dollars(short)} short"
-    return answer(CheckState.RETRY, _held(refusal.view, why, policy))
+    return said(CheckState.RETRY, _held(refusal.view, why, policy))
 
 
 def _parts(work: Workload, matching: Matching) -> list[Part]:

@@ -52,7 +52,7 @@ class World:
         self.candidates: tuple[Candidate, ...] = ()
         self.bookings: tuple[Booking, ...] = ()
         self.progress: dict[str, BookingProgress] = {}  # what was written into the status of each
-        self.verdicts: dict[str, CheckAnswer] = {}  # what was answered to each
+        self.answers: dict[str, CheckAnswer] = {}  # what was answered to each
         timings = config.timings
         self._agenda = agenda = Agenda(start)
         self._journal = Journal(config.journal_limit)

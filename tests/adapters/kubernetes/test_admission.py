@@ -229,8 +229,8 @@ def test_of_two_checks_of_ours_the_one_that_is_ready_stays(httpserver: HTTPServe
 def test_a_workload_that_is_gone_is_not_answered(httpserver: HTTPServer) -> None:
     with serving(httpserver) as cluster:
         cluster.look()
-        verdict = CheckAnswer(key="ml/train", state=CheckState.READY, message="")
-        assert cluster.answer_check(verdict).did is Did.DIFFERS
+        answer = CheckAnswer(key="ml/train", state=CheckState.READY, message="")
+        assert cluster.answer_check(answer).did is Did.DIFFERS
 
 
 def test_our_check_is_set_active_once(httpserver: HTTPServer) -> None:

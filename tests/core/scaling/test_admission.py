@@ -46,7 +46,7 @@ def assigned(
 
 
 def judged(*candidates: Candidate, **given: Any) -> dict[str, tuple[CheckState, str]]:
-    return {v.key: (v.state, v.message) for v in assigned(*candidates, **given).verdicts}
+    return {v.key: (v.state, v.message) for v in assigned(*candidates, **given).answers}
 
 
 # --- what the budgets cover -------------------------------------------------------------------------------
@@ -98,7 +98,7 @@ def test_the_money_of_an_answer_is_not_spent_on_spare_nodes_in_the_same_step() -
     policy = a_policy(pool, budget=Budget(monthly_usd=Decimal(4)))
     assert assigned(policy=policy).pools["l40s-id"].within_budget == 3
     found = assigned(a_candidate(), policy=policy)
-    assert ([v.state for v in found.verdicts], found.pools["l40s-id"].within_budget) == ([READY], 1)
+    assert ([v.state for v in found.answers], found.pools["l40s-id"].within_budget) == ([READY], 1)
 
 
 def test_a_higher_priority_is_judged_first() -> None:
@@ -158,7 +158,7 @@ def test_a_cheaper_pool_that_the_budgets_cover_is_enough() -> None:
     pools = (a_pool(budget_usd=Decimal(1)), a_pool("l4", price_usd_per_hour=Decimal(2)))
     states = (a_state(), a_state(pool="l4-id"))
     found = run(facts(*states, candidates=(a_candidate(),)), a_policy(*pools, budget=Budget(monthly_usd=Decimal(50))))
-    assert [v.message for v in found[0].verdicts] == ["the budgets cover it: 2 new nodes in pool l4 at $4.00 per hour"]
+    assert [v.message for v in found[0].answers] == ["the budgets cover it: 2 new nodes in pool l4 at $4.00 per hour"]
 
 
 def test_an_unknown_spend_leaves_it_pending() -> None:
@@ -191,7 +191,7 @@ def test_parts_that_fit_different_pools_are_judged_together() -> None:
     found = facts(*states, candidates=(Candidate(key="ml/w", pods=pods),))
     for monthly, expected in (("3", READY), ("2", RETRY)):
         policy = a_policy(*pools, budget=Budget(monthly_usd=Decimal(monthly), hold_at=Decimal(1)))
-        assert [v.state for v in run(found, policy)[0].verdicts] == [expected], monthly
+        assert [v.state for v in run(found, policy)[0].answers] == [expected], monthly
 
 
 # --- what never fits --------------------------------------------------------------------------------------
@@ -225,7 +225,7 @@ def test_a_bug_in_the_answers_delays_no_waiting_work(monkeypatch: pytest.MonkeyP
     failures = Failures()
     found = facts(a_state(), candidates=(a_candidate(),), waiting=[a_pod()])
     assignment = assign(found, a_policy(), failures)
-    assert (assignment.verdicts, assignment.pools["l40s-id"].for_demand, len(failures.all)) == ((), 1, 1)
+    assert (assignment.answers, assignment.pools["l40s-id"].for_demand, len(failures.all)) == ((), 1, 1)
 
 
 def test_without_candidates_nothing_is_judged() -> None:
@@ -257,8 +257,8 @@ def test_candidates_change_no_demand_and_at_most_leave_less_money_for_spare_node
 @given(worlds())
 def test_every_candidate_has_one_answer_and_money_is_promised_once(world: World) -> None:
     found, policy = as_candidates(world)
-    verdicts = assign(found, policy).verdicts
-    assert sorted(v.key for v in verdicts) == sorted(c.key for c in found.candidates)
-    admitted = {v.key for v in verdicts if v.state is READY}
+    answers = assign(found, policy).answers
+    assert sorted(v.key for v in answers) == sorted(c.key for c in found.candidates)
+    admitted = {v.key for v in answers if v.state is READY}
     later = replace(found, candidates=tuple(replace(c, ready=c.key in admitted) for c in found.candidates))
-    assert READY not in {v.state for v in assign(later, policy).verdicts}
+    assert READY not in {v.state for v in assign(later, policy).answers}
