@@ -12,8 +12,8 @@ from receiver.core.model.pods import Booking, Buffer, Candidate, Pod
 from receiver.core.model.policy import Taint
 from receiver.core.model.signals import Alert, Silence
 from receiver.core.model.usage import Activity, Course, EndedPod, Sample
-from receiver.core.scaling.admission import Verdict
-from receiver.core.scaling.bookings import Progress
+from receiver.core.scaling.admission import CheckAnswer
+from receiver.core.scaling.bookings import BookingProgress
 from receiver.ports.store import Arrival as Arrival
 from receiver.ports.store import CommonStore as CommonStore
 from receiver.ports.store import DecisionFilter as DecisionFilter
@@ -342,10 +342,10 @@ class Cluster(WorkGate, Protocol):
     def keep_checks_active(self) -> Receipt:
         """Set the condition Active of our AdmissionChecks of the last look where it is missing."""
 
-    def answer_check(self, verdict: Verdict) -> Receipt:
+    def answer_check(self, answer: CheckAnswer) -> Receipt:
         """Write the answer to our AdmissionCheck into a Workload of the last look. ALREADY when nothing differs."""
 
-    def report_booking(self, progress: Progress) -> Receipt:
+    def report_booking(self, progress: BookingProgress) -> Receipt:
         """Write the conditions of a ProvisioningRequest of the last look. ALREADY when nothing differs."""
 
     def cordon(self, node: str, action: str) -> Receipt:

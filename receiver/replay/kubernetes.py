@@ -10,8 +10,8 @@ from receiver.config.values import duration
 from receiver.core.model.pods import COMPUTE, Buffer, Pod, PodPhase
 from receiver.core.model.policy import Taint
 from receiver.core.model.usage import EndedPod
-from receiver.core.scaling.admission import Verdict
-from receiver.core.scaling.bookings import Progress
+from receiver.core.scaling.admission import CheckAnswer
+from receiver.core.scaling.bookings import BookingProgress
 from receiver.core.scaling.bounds import window_may_evict
 from receiver.core.scaling.packing import SOFT_TAINTS, consents
 from receiver.ports import (
@@ -368,13 +368,13 @@ class WorldCluster(WorldHolding):
     def keep_checks_active(self) -> Receipt:
         return Receipt(did=Did.ALREADY, sentence="no AdmissionCheck is inactive")
 
-    def answer_check(self, verdict: Verdict) -> Receipt:
-        if self._world.verdicts.get(verdict.key) == verdict:
-            return Receipt(did=Did.ALREADY, sentence=f"Workload {verdict.key} says so already")
-        write = partial(self._world.verdicts.update, {verdict.key: verdict})
-        return self.write(write, f"answered the check of Workload {verdict.key}", "answer_check", verdict.key)
+    def answer_check(self, answer: CheckAnswer) -> Receipt:
+        if self._world.answers.get(answer.key) == answer:
+            return Receipt(did=Did.ALREADY, sentence=f"Workload {answer.key} says so already")
+        write = partial(self._world.answers.update, {answer.key: answer})
+        return self.write(write, f"answered the check of Workload {answer.key}", "answer_check", answer.key)
 
-    def report_booking(self, progress: Progress) -> Receipt:
+    def report_booking(self, progress: BookingProgress) -> Receipt:
         if self._world.progress.get(progress.key) == progress:
             return Receipt(did=Did.ALREADY, sentence=f"ProvisioningRequest {progress.key} says so already")
         write = partial(self._world.progress.update, {progress.key: progress})

@@ -13,8 +13,8 @@ import pytest
 from receiver.adapters.kubernetes.cluster import KubernetesCluster
 from receiver.adapters.kubernetes.reflector import Watching
 from receiver.core.model.pods import Pod
-from receiver.core.scaling.admission import CheckState, Verdict
-from receiver.core.scaling.bookings import BookingStage, Progress
+from receiver.core.scaling.admission import CheckAnswer, CheckState
+from receiver.core.scaling.bookings import BookingProgress, BookingStage
 from receiver.ports import (
     BUDGET_CHECK,
     CORDON_ANNOTATION,
@@ -241,7 +241,7 @@ def answers_a_check(stage: Stage) -> None:
     found = cluster.look().candidates
     assert [pod.node_selector for candidate in found for pod in candidate.pods] == [{"gpu": "on-demand"}]
     assert cluster.keep_checks_active().did is Did.DONE
-    assert cluster.answer_check(Verdict(key=found[0].key, state=CheckState.READY, message="")).did is Did.DONE
+    assert cluster.answer_check(CheckAnswer(key=found[0].key, state=CheckState.READY, message="")).did is Did.DONE
 
 
 def _a_checked_workload(stage: Stage) -> None:
@@ -262,7 +262,7 @@ def books_nodes(stage: Stage) -> None:
     cluster = stage.cluster()
     found = cluster.look().bookings
     assert [(len(booking.pods), booking.problem) for booking in found] == [(2, "")]
-    accepted = Progress(key="ml/r", stage=BookingStage.ACCEPTED, reason="NodesAreComing", message="")
+    accepted = BookingProgress(key="ml/r", stage=BookingStage.ACCEPTED, reason="NodesAreComing", message="")
     assert cluster.report_booking(accepted).did is Did.DONE
 
 

@@ -30,7 +30,7 @@ def a_life(store: Store, *names: str, usd: str = "1000", **given: object) -> Lif
 
 
 def states(life: Life) -> dict[str, CheckState]:
-    return {key: verdict.state for key, verdict in life.world.verdicts.items()}
+    return {key: answer.state for key, answer in life.world.answers.items()}
 
 
 def test_each_workload_is_answered_once_and_buys_nothing(store: Store) -> None:

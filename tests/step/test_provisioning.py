@@ -159,7 +159,7 @@ def test_kueue_retries_what_cannot_be_provisioned(begin: Begin) -> None:
         atomic_check(stage)
         stage.queue("atomic")
         stage.workload("huge", 4)
-        stage.run(MINUTE)
+        stage.run(MINUTE / 2)
         assert stage.check("huge")["retryCount"] == 1
         assert (stage.conditions("huge")["QuotaReserved"], nodes(stage)) == ("False", 1)
 

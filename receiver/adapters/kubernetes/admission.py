@@ -13,7 +13,7 @@ from receiver.adapters.kubernetes.pods import SeenPod, whole
 from receiver.adapters.kubernetes.queues import KUEUE_WORKLOADS, announced, at_work, names_of
 from receiver.adapters.kubernetes.reflector import Lists, ResourceKind
 from receiver.core.model.pods import Candidate
-from receiver.core.scaling.admission import RETRY_AFTER, CheckState, Verdict
+from receiver.core.scaling.admission import RETRY_AFTER, CheckAnswer, CheckState
 from receiver.ports import BUDGET_CHECK, REJECT_TOO_LARGE, Clock, Did, Receipt, TryLater
 
 CHECKS = ResourceKind("kueue.x-k8s.io", "admissionchecks", ("v1beta2", "v1beta1"))
@@ -54,10 +54,6 @@ class AdmissionChecks:
         found = (self._candidate(workload, by_name, running, booked) for workload in self._workloads.values())
         return tuple(candidate for candidate in found if candidate is not None)
 
-    def hold(self, workload: Json) -> bool:
-        """True for a Workload that a check of ours holds back: it must not buy nodes as queued demand."""
-        return any(entry.get("state") != CheckState.READY for entry in self._entries(workload))
-
     def keep_active(self) -> Receipt:
         """Set the condition Active where it is missing: without it, Kueue stops each ClusterQueue with the check."""
         missing = [check for check in self._checks.values() if not condition(section(check, "status"), ACTIVE)]
@@ -75,28 +71,28 @@ class AdmissionChecks:
         names = ", ".join(text(section(check, "metadata"), "name") for check in missing)
         return Receipt(did=Did.DONE, sentence=f"AdmissionCheck {names} is active")
 
-    def answer(self, verdict: Verdict) -> Receipt:
-        """Write *verdict* into every check of ours that is pending in its Workload."""
-        workload = self._workloads.get(verdict.key)
+    def answer(self, answer: CheckAnswer) -> Receipt:
+        """Write *answer* into every check of ours that is pending in its Workload."""
+        workload = self._workloads.get(answer.key)
         if workload is None:
-            return Receipt(did=Did.DIFFERS, sentence=f"no Workload {verdict.key} waits for an answer")
+            return Receipt(did=Did.DIFFERS, sentence=f"no Workload {answer.key} waits for an answer")
         before = self._entries(workload)
         # All of them at once: server-side apply deletes an entry of ours that is left out.
-        wanted = [self._answered(entry, verdict) for entry in before]
+        wanted = [self._answered(entry, answer) for entry in before]
         if wanted == [_ours(entry) for entry in before]:
-            return Receipt(did=Did.ALREADY, sentence=f"Workload {verdict.key} says so already")
+            return Receipt(did=Did.ALREADY, sentence=f"Workload {answer.key} says so already")
         self._lists.apply_status(KUEUE_WORKLOADS, "Workload", workload, {"admissionChecks": wanted})
-        return Receipt(did=Did.DONE, sentence=f"answered the check of Workload {verdict.key}: {verdict.state}")
+        return Receipt(did=Did.DONE, sentence=f"answered the check of Workload {answer.key}: {answer.state}")
 
-    def _answered(self, entry: Json, verdict: Verdict) -> dict[str, Any]:
+    def _answered(self, entry: Json, answer: CheckAnswer) -> dict[str, Any]:
         if entry.get("state") != CheckState.PENDING:
             return _ours(entry)
-        stays = verdict.state is CheckState.PENDING
-        retry = {"requeueAfterSeconds": int(RETRY_AFTER.total_seconds())} if verdict.state is CheckState.RETRY else {}
+        stays = answer.state is CheckState.PENDING
+        retry = {"requeueAfterSeconds": int(RETRY_AFTER.total_seconds())} if answer.state is CheckState.RETRY else {}
         return {
             "name": entry["name"],
-            "state": verdict.state.value,
-            "message": verdict.message[:LONGEST_MESSAGE],
+            "state": answer.state.value,
+            "message": answer.message[:LONGEST_MESSAGE],
             "lastTransitionTime": entry.get("lastTransitionTime") or self._now() if stays else self._now(),
             **retry,
         }

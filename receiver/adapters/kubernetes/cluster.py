@@ -33,8 +33,8 @@ from receiver.adapters.kubernetes.reflector import WINDOW_SECONDS, Lists, Watchi
 from receiver.core.model.pods import KEPT_BY_DEFAULT, Buffer, KeepRule, Pod, PodPhase, named
 from receiver.core.model.text import harmless
 from receiver.core.model.usage import EndedPod
-from receiver.core.scaling.admission import Verdict
-from receiver.core.scaling.bookings import Progress
+from receiver.core.scaling.admission import CheckAnswer
+from receiver.core.scaling.bookings import BookingProgress
 from receiver.ports import PROVISIONING_CLASS, Clock, ClusterFacts, Did, Receipt, TryLater, WontWork
 
 LIVING = "status.phase!=Succeeded,status.phase!=Failed"
@@ -218,11 +218,11 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
     def keep_checks_active(self) -> Receipt:
         return self._checks.keep_active()
 
-    def report_booking(self, progress: Progress) -> Receipt:
+    def report_booking(self, progress: BookingProgress) -> Receipt:
         return self._requests.report(progress)
 
-    def answer_check(self, verdict: Verdict) -> Receipt:
-        return self._checks.answer(verdict)
+    def answer_check(self, answer: CheckAnswer) -> Receipt:
+        return self._checks.answer(answer)
 
     def report_buffer(self, buffer: Buffer, message: str) -> Receipt:
         if self._buffers is None:
@@ -244,8 +244,8 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
         least = roll.minimums(groups, roll.succeeded(done))
         pods = [replace(p, gang_min=least.get(p.gang)) if p.gang else p for p in pods]
         untried = frozenset(s.key for s in seen if s.untried)
-        held_back, of_volcano = [p for p in pods if p.key in untried], groups.get(Declaration.VOLCANO, ())
-        queued = self._queues.waiting(seen, of_volcano, held_back, self._checks.hold)
+        held_back = [p for p in pods if p.key in untried]
+        queued = self._queues.waiting(seen, groups.get(Declaration.VOLCANO, ()), held_back)
         announced = {p.key for p in queued}
         return (*self._queues.patient([p for p in pods if p.key not in announced], groups), *queued)
 

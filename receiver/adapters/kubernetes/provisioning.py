@@ -18,7 +18,7 @@ from receiver.adapters.kubernetes.pods import SeenPod, whole
 from receiver.adapters.kubernetes.queues import MOST_OF_ONE, Announcement, Run, announced_pod
 from receiver.adapters.kubernetes.reflector import Lists, ResourceKind
 from receiver.core.model.pods import Booking
-from receiver.core.scaling.bookings import BookingStage, Progress
+from receiver.core.scaling.bookings import BookingProgress, BookingStage
 from receiver.ports import PROVISIONING_CLASS, UPSTREAM_CLASS, Clock, Did, Receipt, TryLater, WontWork
 
 KIND = ResourceKind("autoscaling.x-k8s.io", "provisioningrequests", ("v1", "v1beta1"))
@@ -71,7 +71,7 @@ class ProvisioningRequests:
         raws = self._requests.values()
         return frozenset(text(o, "uid") for raw in raws for o in entries(section(raw, "metadata"), "ownerReferences"))
 
-    def report(self, progress: Progress) -> Receipt:
+    def report(self, progress: BookingProgress) -> Receipt:
         """Write the conditions of a request that was read last, if they differ."""
         raw = self._requests.get(progress.key)
         if raw is None:
@@ -85,7 +85,7 @@ class ProvisioningRequests:
         self._lists.apply_status(KIND, "ProvisioningRequest", raw, {"conditions": list(kept.values())})
         return Receipt(did=Did.DONE, sentence=f"ProvisioningRequest {progress.key}: {progress.stage}")
 
-    def _conditions(self, progress: Progress, known: Mapping[str, Json]) -> list[dict[str, Any]]:
+    def _conditions(self, progress: BookingProgress, known: Mapping[str, Json]) -> list[dict[str, Any]]:
         """Return the conditions that *progress* sets. Kueue shows the message of Provisioned while it is False."""
 
         def made(stage: BookingStage, reason: str, message: str, *, status: str = "True") -> dict[str, Any]:

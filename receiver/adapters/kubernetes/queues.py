@@ -322,22 +322,16 @@ class Queues:
             self._lists.remarks.warn("Jobs not read", f"{error}; what was read last counts")
         return self._of_jobs
 
-    def waiting(
-        self,
-        seen: Sequence[SeenPod],
-        groups: Sequence[Json],
-        untried: Sequence[Pod],
-        held: Callable[[Json], bool] = lambda _: False,
-    ) -> tuple[Pod, ...]:
+    def waiting(self, seen: Sequence[SeenPod], groups: Sequence[Json], untried: Sequence[Pod]) -> tuple[Pod, ...]:
         """Return the GPU pods that the queues hold back, most of which do not exist yet. *seen* are the living pods,
-        *groups* Volcano's PodGroups, *untried* the GPU pods that Volcano did not try; Workloads that are *held* do not
-        count. Raises WontWork with the rule to grant, or TryLater, when a queue cannot be read."""
+        *groups* Volcano's PodGroups, *untried* the GPU pods that Volcano did not try. Raises WontWork with the rule
+        to grant, or TryLater, when a queue cannot be read."""
         found: list[Pod] = []
         if self._kueue:
             workloads = self._required(KUEUE_WORKLOADS, 'kueue.demand is "queued"')
             running = at_work(seen)
             warn = self._lists.remarks.warn
-            queued = [w for w in workloads if _queued(w) and not held(w) and not names_of(w) & running]
+            queued = [w for w in workloads if _queued(w) and not names_of(w) & running]
             waiting = [understood(partial(announced, w), key_of(w), warn) for w in queued]
             found += [pod for announcement in bounded(waiting, warn) for pod in announcement.pods()]
         if self._volcano:

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 
 from receiver.core.model.model import Facts
 from receiver.core.model.pods import Candidate, Pod, Workload
-from receiver.core.model.policy import Policy, Scope
+from receiver.core.model.policy import Policy
 from receiver.core.model.text import dollars, listed, some
 from receiver.core.money.budget import BudgetStage, BudgetView, Refusal, passes_hold, teams_of
 from receiver.core.money.cost import unit_price
@@ -36,7 +36,7 @@ class CheckState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class CheckAnswer:
     """The answer to the check of the Workload *key*, with a sentence for its owner."""
 
     key: str
@@ -53,59 +53,61 @@ def judge(
     tallies: Iterable[Tally],
     allowance: Allowance,
     pairs: Collection[tuple[str, str]] = (),
-) -> tuple[Verdict, ...]:
+) -> tuple[CheckAnswer, ...]:
     """Return the answers to the candidates that are not ready. Their cost stays subtracted in *allowance* where the
     budgets cover it, so that nothing of a lower rank takes it; *tallies* are as before. *pairs* as in `Matching`."""
     tallies = tuple(tallies)
     before, shared = [tally.mark() for tally in tallies], allowance.mark()
     matching = Matching(tallies, pairs)
-    verdicts: list[Verdict] = []
+    answers: list[CheckAnswer] = []
     for candidate in sorted(facts.candidates, key=_rank)[:MOST_AT_ONCE]:
-        verdict = _judged(candidate, policy, matching, allowance)
-        verdicts += [] if candidate.ready else [verdict]
+        answer = _judged(candidate, policy, matching, allowance)
+        answers += [] if candidate.ready else [answer]
     left = dict(allowance.left)
     for tally, mark in zip(tallies, before, strict=True):
         tally.return_to(mark)
     allowance.return_to(shared)
     allowance.left = left
-    return tuple(verdicts)
+    return tuple(answers)
 
 
 def _rank(candidate: Candidate) -> tuple[object, ...]:
     """Those that are ready first: their cost was promised."""
-    first = min(((-pod.priority, pod.created_at) for pod in candidate.pods), default=())
-    return not candidate.ready, bool(first), first, candidate.key
+    first = [(-pod.priority, pod.created_at) for pod in candidate.pods[:1]]  # they are of one age and priority
+    return not candidate.ready, first, candidate.key
 
 
-def _judged(candidate: Candidate, policy: Policy, matching: Matching, allowance: Allowance) -> Verdict:
-    def answer(state: CheckState, message: str) -> Verdict:
-        return Verdict(key=candidate.key, state=state, message=message)
+def _judged(candidate: Candidate, policy: Policy, matching: Matching, allowance: Allowance) -> CheckAnswer:
+    def said(state: CheckState, message: str) -> CheckAnswer:
+        return CheckAnswer(key=candidate.key, state=state, message=message)
 
     pods = tuple(pod for pod in candidate.pods if matching.fitting(pod))
     if not pods:
-        return answer(CheckState.READY, "it asks no GPU pool for anything that a budget must cover")
+        return said(CheckState.READY, "it asks no GPU pool for anything that a budget must cover")
     least = pods[0].gang_min or 0
     work = Workload(key=candidate.key, pods=pods, gang=True, least=least)
     if missing_pods(work):
-        return answer(CheckState.PENDING, f"it has more GPU pods than are judged at once ({len(candidate.pods)})")
+        return said(CheckState.PENDING, f"it has more GPU pods than are judged at once ({len(candidate.pods)})")
     if closed := _closed(work, policy, allowance):
-        return answer(CheckState.RETRY, _held(closed, f"at its {closed.stage} line", policy))
+        return said(CheckState.RETRY, _held(closed, f"at its {closed.stage} line", policy))
     parts = _parts(work, matching)
     before = {tally.pool.id: tally.counts["demand"] for _, fitting in parts for tally in fitting}
     if _placed(parts, work, matching, allowance):
         opened = {t: n for _, fitting in parts for t in fitting if (n := t.counts["demand"] - before[t.pool.id])}
-        return answer(CheckState.READY, _covered(opened))
+        return said(CheckState.READY, _covered(opened))
     if too_large := _too_large(parts, policy, allowance):
-        return answer(CheckState.REJECTED if candidate.rejects else CheckState.RETRY, too_large)
-    refused = _refused(parts, allowance)
+        return said(CheckState.REJECTED if candidate.rejects else CheckState.RETRY, too_large)
+    refused = _refused(parts, policy, allowance)
     if refused is None:
-        return answer(CheckState.READY, "the budgets cover it; it waits for room in its pool")
+        return said(CheckState.READY, "the budgets cover it; it waits for room in its pool")
     refusal, short = refused
     if refusal.rule != "within_budget":
-        return answer(CheckState.PENDING, f"waiting: {refusal.why}")
+        return said(CheckState.PENDING, f"waiting: {refusal.why}")
+    if not short.is_finite():
+        return said(CheckState.PENDING, "waiting: a pool that it fits has no price")
     closed_to = refusal.view.closed_to(passing=refusal.passing)
     why = f"at its {refusal.view.stage} line" if closed_to else f"{dollars(short)} short"
-    return answer(CheckState.RETRY, _held(refusal.view, why, policy))
+    return said(CheckState.RETRY, _held(refusal.view, why, policy))
 
 
 def _parts(work: Workload, matching: Matching) -> list[Part]:
@@ -130,13 +132,14 @@ def _placed(parts: Sequence[Part], work: Workload, matching: Matching, allowance
     return place_parts(work, [matching.fitting(pod) for pod in work.pods], matching, allowance)
 
 
-def _refused(parts: Sequence[Part], allowance: Allowance) -> tuple[Refusal, Decimal] | None:
+def _refused(parts: Sequence[Part], policy: Policy, allowance: Allowance) -> tuple[Refusal, Decimal] | None:
     """The first budget that does not cover the new nodes of all *parts*, each in its cheapest pool that is covered, and
     the USD that it lacks; None if no budget is the reason."""
     before = allowance.mark()
     try:
         for part, fitting in parts:
-            needs = sorted(((t, new_nodes(part, t)) for t in fitting), key=_price)
+            able = [tally for tally in fitting if not _beyond(part, tally, policy, allowance)]
+            needs = sorted(((tally, new_nodes(part, tally)) for tally in able), key=_price)
             refusals = [allowance.refusing(tally, count, part) for tally, count in needs]
             place = refusals.index(None) if None in refusals else 0
             (tally, count), refusal = needs[place], refusals[place]
@@ -173,27 +176,24 @@ def _covered(opened: Mapping[Tally, int]) -> str:
     if not opened:
         return "it fits nodes that exist or are on their way"
     nodes = listed([f"{some(count, 'new node')} in pool {tally.pool.name}" for tally, count in opened.items()])
-    prices = [tally.pool.price_usd_per_hour for tally in opened]
-    if None in prices:
-        return f"no budget: {nodes}"
-    usd = sum((tally.pool.price_usd_per_hour or Decimal(0)) * count for tally, count in opened.items())
+    usd = sum((tally.price * count for tally, count in opened.items()), Decimal(0))
+    if not usd.is_finite():
+        return f"no budget: {nodes}, of which a price is missing"
     return f"the budgets cover it: {nodes} at {dollars(usd)} per hour"
 
 
 def _closed(work: Workload, policy: Policy, allowance: Allowance) -> BudgetView | None:
     """The budget at its hold or stop line that keeps *work* out, even where it fits free nodes: they would stay."""
     teams, passing = teams_of(work, policy, allowance.budgets), passes_hold(work, policy)
-    for view in allowance.budgets.views:
-        touched = view.scope in (Scope.ACCOUNT, Scope.CLUSTER) or (view.scope is Scope.TEAM and view.name in teams)
-        if touched and view.stage in (BudgetStage.HOLD, BudgetStage.STOP) and view.closed_to(passing=passing):
+    for view in allowance.budgets.touched(pool="", teams=teams):
+        if view.stage in (BudgetStage.HOLD, BudgetStage.STOP) and view.closed_to(passing=passing):
             return view
     return None
 
 
 def _held(view: BudgetView, why: str, policy: Policy) -> str:
     """``held by the budget of team vision: $12.00 short, resumes 1 Dec``."""
-    if view.ends_at is None:
-        return f"held by the {view.title}: {why}"
+    assert view.ends_at is not None  # the views of a step have it
     at = view.ends_at.astimezone(ZoneInfo(policy.timezone))
     return f"held by the {view.title}: {why}, resumes {at.day} {at:%b}"
 

@@ -17,7 +17,7 @@ from receiver.core.model.policy import Policy, Scope
 from receiver.core.model.text import some
 from receiver.core.money.budget import Budgets, BudgetView, Refusal, teams_of, views
 from receiver.core.money.cost import unit_price
-from receiver.core.scaling.admission import Verdict, judge
+from receiver.core.scaling.admission import CheckAnswer, judge
 from receiver.core.scaling.bounds import BoundsInForce, Grace
 from receiver.core.scaling.buffers import KeptBuffer, keep_buffers
 from receiver.core.scaling.capacity import (
@@ -106,7 +106,7 @@ class Assignment:
     patient: tuple[PatientWork, ...] = ()  # without room that exists or is on its way
     budgets: Budgets = field(default_factory=Budgets)
     buffers: tuple[KeptBuffer, ...] = ()
-    verdicts: tuple[Verdict, ...] = ()  # on the candidates for admission by Kueue
+    answers: tuple[CheckAnswer, ...] = ()  # on the candidates for admission by Kueue
 
     @property
     def budget(self) -> BudgetView | None:
@@ -141,7 +141,7 @@ def _assign(facts: Facts, policy: Policy, aside: Mapping[str, Failure], left_out
     if any(view.scope is Scope.TEAM for view in budgets.views):
         _reserve_for_teams(facts, policy, waiting, allowance, aside)
     tallies, misfits = _served(facts, policy, waiting, allowance, aside, left_out)
-    verdicts = judge(facts, policy, tallies.values(), allowance, left_out.pairs) if facts.candidates else ()
+    answers = judge(facts, policy, tallies.values(), allowance, left_out.pairs) if facts.candidates else ()
     served = {pool: tally for pool, tally in tallies.items() if pool not in aside}
     for tally in served.values():
         hold_floor(tally, allowance)
@@ -165,9 +165,7 @@ def _assign(facts: Facts, policy: Policy, aside: Mapping[str, Failure], left_out
     if buys_at is not None:
         wanted = {pool: replace(each, buys_at=buys_at) for pool, each in wanted.items()}
     patient += tuple(deadlines.patient(deferred(facts), gated=True)) if facts.deferred else ()
-    return Assignment(
-        pools=wanted, misfits=misfits, patient=patient, budgets=budgets, buffers=buffers, verdicts=verdicts
-    )
+    return Assignment(pools=wanted, misfits=misfits, patient=patient, budgets=budgets, buffers=buffers, answers=answers)
 
 
 def _without_room(

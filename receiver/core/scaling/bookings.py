@@ -30,7 +30,7 @@ class BookingStage(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class BookingProgress:
     """The stage of the request *key*, with a CamelCase *reason* and a sentence."""
 
     key: str
@@ -41,10 +41,10 @@ class Progress:
 
 def progress(
     booking: Booking, assignment: Assignment, policy: Policy, now: datetime, eta: Callable[[str], str]
-) -> Progress:
+) -> BookingProgress:
     """Return how far *booking* is. *eta* says when the nodes that the request *key* waits for are usable."""
     stage, reason, message = _of_booked(booking, now) or _of_waiting(booking, assignment, policy, now, eta)
-    return Progress(key=booking.key, stage=stage, reason=reason, message=message)
+    return BookingProgress(key=booking.key, stage=stage, reason=reason, message=message)
 
 
 Said = tuple[BookingStage, str, str]

@@ -348,8 +348,9 @@ class Allowance:
         return None
 
     def short_of(self, view: BudgetView, tally: Tally, count: int) -> Decimal:
-        """USD that *view* lacks for *count* more nodes of the tally's pool; 0 for a pool without a price."""
-        return self._paid_by(view, tally, count) * (self._unit[tally.pool.id] or Decimal(0)) - self.left[view.key]
+        """USD that *view* lacks for *count* more nodes of the tally's pool; infinite for a pool without a price."""
+        unit = self._unit[tally.pool.id]
+        return UNKNOWN_PRICE if unit is None else self._paid_by(view, tally, count) * unit - self.left[view.key]
 
     def _more(self, tally: Tally, count: int) -> int:
         """How many of *count* nodes exceed what unanswered growth of the pool may bring: the same PUT again costs

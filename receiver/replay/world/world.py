@@ -5,8 +5,8 @@ from datetime import datetime
 from typing import Any, ClassVar
 
 from receiver.core.model.pods import Booking, Buffer, Candidate
-from receiver.core.scaling.admission import Verdict
-from receiver.core.scaling.bookings import Progress
+from receiver.core.scaling.admission import CheckAnswer
+from receiver.core.scaling.bookings import BookingProgress
 from receiver.replay.world.activity import Gpus
 from receiver.replay.world.cloud import SimulatedCloud, WorldBooks
 from receiver.replay.world.cluster import Agenda, ClusterObjects, Dice, Journal
@@ -51,8 +51,8 @@ class World:
         self.buffer_messages: dict[str, str] = {}  # what was written into the status of each
         self.candidates: tuple[Candidate, ...] = ()
         self.bookings: tuple[Booking, ...] = ()
-        self.progress: dict[str, Progress] = {}  # what was written into the status of each
-        self.verdicts: dict[str, Verdict] = {}  # what was answered to each
+        self.progress: dict[str, BookingProgress] = {}  # what was written into the status of each
+        self.answers: dict[str, CheckAnswer] = {}  # what was answered to each
         timings = config.timings
         self._agenda = agenda = Agenda(start)
         self._journal = Journal(config.journal_limit)

@@ -20,12 +20,12 @@ def answer_checks(work: StepContext) -> None:
         cluster.keep_checks_active()
     except (TryLater, WontWork) as error:
         log.warning("AdmissionCheck not set active", error=str(error))
-    for verdict in work.assignment.verdicts if work.facts.up(Source.CIVO) else ():
+    for answer in work.assignment.answers if work.facts.up(Source.CIVO) else ():
         try:
             work.hands.ready()
-            receipt = cluster.answer_check(verdict)
+            receipt = cluster.answer_check(answer)
         except (TryLater, WontWork) as error:
-            log.warning("AdmissionCheck not answered", workload=verdict.key, error=str(error))
+            log.warning("AdmissionCheck not answered", workload=answer.key, error=str(error))
             continue
         if receipt.did is Did.DONE:
-            log.info("AdmissionCheck", workload=verdict.key, state=verdict.state.value, detail=verdict.message)
+            log.info("AdmissionCheck", workload=answer.key, state=answer.state.value, detail=answer.message)

@@ -12,7 +12,7 @@ from pytest_httpserver import HTTPServer
 
 from receiver.adapters.kubernetes.cluster import KubernetesCluster
 from receiver.core.model.pods import Candidate
-from receiver.core.scaling.admission import CheckState, Verdict
+from receiver.core.scaling.admission import CheckAnswer, CheckState
 from receiver.ports import BUDGET_CHECK, REJECT_TOO_LARGE, Did, TryLater
 from tests.adapters.kubernetes.custom_objects import CREATED, GPU, a_pod_set, a_template, a_workload
 from tests.adapters.kubernetes.kubernetes_objects import NODES, PODS, a_cluster_at, a_list, a_node, a_pod
@@ -96,7 +96,7 @@ def answered(httpserver: HTTPServer, workload: dict[str, Any], state: CheckState
     """The checks as they are applied for that answer."""
     with serving(httpserver, workload, **given) as cluster:
         cluster.look()
-        cluster.answer_check(Verdict(key="ml/train", state=state, message="because"))
+        cluster.answer_check(CheckAnswer(key="ml/train", state=state, message="because"))
     return [check for _, body in patches(httpserver) for check in body["status"]["admissionChecks"]]
 
 
@@ -181,9 +181,8 @@ def test_a_check_that_is_added_later_stops_no_running_work(httpserver: HTTPServe
     assert seen(httpserver, a_checked(conditions=(RESERVED, admitted))) == (Candidate(key="ml/train"),)
 
 
-def test_a_workload_that_is_held_is_no_queued_demand(httpserver: HTTPServer) -> None:
-    held = a_checked(conditions=())
-    with serving(httpserver, held, kueue_queued=True) as cluster:
+def test_what_waits_for_our_answer_is_no_queued_demand(httpserver: HTTPServer) -> None:
+    with serving(httpserver, a_checked(), kueue_queued=True) as cluster:
         assert cluster.look().pods == ()
 
 
@@ -230,8 +229,8 @@ def test_of_two_checks_of_ours_the_one_that_is_ready_stays(httpserver: HTTPServe
 def test_a_workload_that_is_gone_is_not_answered(httpserver: HTTPServer) -> None:
     with serving(httpserver) as cluster:
         cluster.look()
-        verdict = Verdict(key="ml/train", state=CheckState.READY, message="")
-        assert cluster.answer_check(verdict).did is Did.DIFFERS
+        answer = CheckAnswer(key="ml/train", state=CheckState.READY, message="")
+        assert cluster.answer_check(answer).did is Did.DIFFERS
 
 
 def test_our_check_is_set_active_once(httpserver: HTTPServer) -> None:
@@ -250,5 +249,5 @@ def test_a_workload_that_changed_meanwhile_is_answered_by_the_next_step(httpserv
     with serving(httpserver, a_checked(), patched=409) as cluster:
         cluster.look()
         with pytest.raises(TryLater) as conflict:
-            cluster.answer_check(Verdict(key="ml/train", state=CheckState.READY, message=""))
+            cluster.answer_check(CheckAnswer(key="ml/train", state=CheckState.READY, message=""))
     assert conflict.value.code == "conflict"

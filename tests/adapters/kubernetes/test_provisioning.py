@@ -12,7 +12,7 @@ from pytest_httpserver import HTTPServer
 
 from receiver.adapters.kubernetes.cluster import KubernetesCluster
 from receiver.core.model.pods import Booking
-from receiver.core.scaling.bookings import BookingStage, Progress
+from receiver.core.scaling.bookings import BookingProgress, BookingStage
 from receiver.ports import PROVISIONING_CLASS, UPSTREAM_CLASS, Did
 from tests.adapters.kubernetes.custom_objects import CREATED, GPU, a_template
 from tests.adapters.kubernetes.kubernetes_objects import NODES, PODS, a_cluster_at, a_list, a_node, a_pod
@@ -69,7 +69,7 @@ def reported(httpserver: HTTPServer, request: dict[str, Any], stage: BookingStag
     """The conditions that are applied for that stage."""
     with serving(httpserver, request) as cluster:
         cluster.look()
-        cluster.report_booking(Progress(key="ml/r", stage=stage, reason="Why", message="so"))
+        cluster.report_booking(BookingProgress(key="ml/r", stage=stage, reason="Why", message="so"))
     sent = [request for request, _ in httpserver.log if request.method == "PATCH"]
     assert all(r.path == f"{REQUESTS.replace('/v1/', '/v1/namespaces/ml/')}/r/status" for r in sent)
     found: list[dict[str, Any]] = [c for r in sent for c in json.loads(r.get_data())["status"]["conditions"]]
@@ -220,5 +220,5 @@ def test_a_booking_that_goes_on_is_not_written(httpserver: HTTPServer) -> None:
 def test_a_request_that_is_gone_is_not_written(httpserver: HTTPServer) -> None:
     with serving(httpserver) as cluster:
         cluster.look()
-        said = Progress(key="ml/r", stage=BookingStage.FAILED, reason="Why", message="")
+        said = BookingProgress(key="ml/r", stage=BookingStage.FAILED, reason="Why", message="")
         assert cluster.report_booking(said).did is Did.DIFFERS

@@ -10,9 +10,9 @@ from hypothesis import given
 
 from receiver.core.model.model import Node, Spend
 from receiver.core.model.pods import Candidate
-from receiver.core.model.policy import Budget, Policy
+from receiver.core.model.policy import Budget, Limits, Policy
 from receiver.core.scaling import admission
-from receiver.core.scaling.admission import CheckState, Verdict
+from receiver.core.scaling.admission import CheckAnswer, CheckState
 from receiver.core.scaling.assign import Assignment, assign
 from receiver.core.scaling.failures import Failures
 from tests.core.builders import a_busy_node, a_node, a_pod, a_policy, a_pool, a_state, facts, run
@@ -46,7 +46,7 @@ def assigned(
 
 
 def judged(*candidates: Candidate, **given: Any) -> dict[str, tuple[CheckState, str]]:
-    return {v.key: (v.state, v.message) for v in assigned(*candidates, **given).verdicts}
+    return {v.key: (v.state, v.message) for v in assigned(*candidates, **given).answers}
 
 
 # --- what the budgets cover -------------------------------------------------------------------------------
@@ -98,7 +98,17 @@ def test_the_money_of_an_answer_is_not_spent_on_spare_nodes_in_the_same_step() -
     policy = a_policy(pool, budget=Budget(monthly_usd=Decimal(4)))
     assert assigned(policy=policy).pools["l40s-id"].within_budget == 3
     found = assigned(a_candidate(), policy=policy)
-    assert ([v.state for v in found.verdicts], found.pools["l40s-id"].within_budget) == ([READY], 1)
+    assert ([v.state for v in found.answers], found.pools["l40s-id"].within_budget) == ([READY], 1)
+
+
+def test_limits_that_the_trial_used_up_are_there_for_spare_nodes() -> None:
+    policy = a_policy(a_pool(standby_nodes=2), limits=Limits(max_gpus=2))
+    assert assigned(a_candidate(), policy=policy).pools["l40s-id"].within_limits == 2
+
+
+def test_the_new_nodes_of_other_work_are_not_its_own() -> None:
+    found = judged(a_candidate(), policy=with_budget("100"), waiting=[a_pod()])
+    assert found["ml/w"][1].startswith("the budgets cover it: 2 new nodes")
 
 
 def test_a_higher_priority_is_judged_first() -> None:
@@ -150,15 +160,24 @@ def test_the_hold_of_a_team_keeps_out_its_own_work_alone() -> None:
     policy = with_budget("1000", teams={"vision": Decimal(10)})
     spend = spending("9", teams={"vision": Decimal(9)})
     mine, other = a_candidate("mine", labels=VISION), a_candidate("other", labels={"team": "nlp"})
-    found = judged(mine, other, policy=policy, spend=spend)
+    nodes = [a_node(f"n{n}") for n in range(4)]
+    found = judged(mine, other, nodes=nodes, policy=policy, spend=spend)
     assert {key: state for key, (state, _) in found.items()} == {"ml/mine": RETRY, "ml/other": READY}
+
+
+def test_the_hold_of_a_pool_stops_new_nodes_alone() -> None:
+    policy = a_policy(a_pool(budget_usd=Decimal(10)), budget=Budget(monthly_usd=Decimal(1000)))
+    spend = spending("9", pools={"l40s-id": Decimal(9)})
+    assert judged(a_candidate(pods=1), nodes=[a_node("n1")], policy=policy, spend=spend)["ml/w"][0] is READY
+    found = judged(a_candidate(pods=1), policy=policy, spend=spend)
+    assert found == {"ml/w": (RETRY, "held by the budget of pool l40s: at its hold line, resumes 1 Dec")}
 
 
 def test_a_cheaper_pool_that_the_budgets_cover_is_enough() -> None:
     pools = (a_pool(budget_usd=Decimal(1)), a_pool("l4", price_usd_per_hour=Decimal(2)))
     states = (a_state(), a_state(pool="l4-id"))
     found = run(facts(*states, candidates=(a_candidate(),)), a_policy(*pools, budget=Budget(monthly_usd=Decimal(50))))
-    assert [v.message for v in found[0].verdicts] == ["the budgets cover it: 2 new nodes in pool l4 at $4.00 per hour"]
+    assert [v.message for v in found[0].answers] == ["the budgets cover it: 2 new nodes in pool l4 at $4.00 per hour"]
 
 
 def test_an_unknown_spend_leaves_it_pending() -> None:
@@ -191,7 +210,69 @@ def test_parts_that_fit_different_pools_are_judged_together() -> None:
     found = facts(*states, candidates=(Candidate(key="ml/w", pods=pods),))
     for monthly, expected in (("3", READY), ("2", RETRY)):
         policy = a_policy(*pools, budget=Budget(monthly_usd=Decimal(monthly), hold_at=Decimal(1)))
-        assert [v.state for v in run(found, policy)[0].verdicts] == [expected], monthly
+        assert [v.state for v in run(found, policy)[0].answers] == [expected], monthly
+    [answer] = run(found, a_policy(*pools))[0].answers
+    assert answer.message.startswith("the budgets cover it: 1 new node in pool l40s, 1 new node in pool l4 at")
+
+
+def test_a_pool_in_which_it_waits_for_room_counts_as_covered() -> None:
+    pools = (a_pool(budget_usd=Decimal(5)), a_pool("l4", price_usd_per_hour=Decimal(2), max_nodes=2))
+    states = (a_state(), a_state(a_busy_node("b1"), a_busy_node("b2"), pool="l4-id"))
+    policy = a_policy(*pools, budget=Budget(monthly_usd=Decimal(1000)))
+    spend = spending("4", pools={"l40s-id": Decimal(4)})
+    [found] = run(facts(*states, candidates=(a_candidate(),), spend=spend), policy)[0].answers
+    assert (found.state, found.message) == (READY, "the budgets cover it; it waits for room in its pool")
+
+
+def test_one_that_waits_for_room_takes_no_money_from_the_others() -> None:
+    busy, policy = [a_busy_node(f"n{n}") for n in range(7)], with_budget("12", hold_at=Decimal(1))
+    found = judged(a_candidate("large", 2, priority=5), a_candidate("small", 1), nodes=busy, policy=policy)
+    assert found["ml/large"][1].endswith("it waits for room in its pool")
+    assert found["ml/small"][1].startswith("the budgets cover it: 1 new node")
+
+
+def test_the_shortage_is_that_of_the_pool_where_it_costs_least() -> None:
+    pools = (a_pool(), a_pool("l4", price_usd_per_hour=Decimal(2)))
+    states = (a_state(), a_state(a_node("n1"), pool="l4-id"))
+    policy = a_policy(*pools, budget=Budget(monthly_usd=Decimal(5), hold_at=Decimal(1)))
+    found = facts(*states, candidates=(a_candidate(),), spend=spending("1.50"))
+    [answer] = run(found, policy)[0].answers
+    assert answer.message == "held by the cluster budget: $0.50 short, resumes 1 Dec"
+
+
+def test_a_price_that_is_missing_leaves_it_pending_where_there_is_a_budget() -> None:
+    pool = a_pool(price_usd_per_hour=None)
+    [found] = assigned(a_candidate(), policy=a_policy(pool, budget=Budget(monthly_usd=Decimal(9)))).answers
+    assert (found.state, found.message) == (PENDING, "waiting: a pool that it fits has no price")
+    [found] = assigned(a_candidate(), policy=a_policy(pool)).answers
+    assert found.message == "no budget: 2 new nodes in pool l40s, of which a price is missing"
+
+
+def test_a_part_that_needs_no_node_of_a_pool_without_a_price_costs_nothing() -> None:
+    pools = (a_pool(labels={"kind": "a"}, price_usd_per_hour=None), a_pool("l4", labels={"kind": "b"}))
+    states = (a_state(a_node("n1")), a_state(pool="l4-id"))
+    pods = tuple(a_pod(kind, uid="", gang="ml/w", node_selector={"kind": kind}) for kind in "ab")
+    policy = a_policy(*pools, budget=Budget(monthly_usd=Decimal(2), hold_at=Decimal(1)))
+    [found] = run(facts(*states, candidates=(Candidate(key="ml/w", pods=pods),)), policy)[0].answers
+    assert found.state is PENDING
+
+
+def test_pods_that_share_a_pool_go_there_together() -> None:
+    pools = (a_pool(labels={"kind": "a"}), a_pool("l4", labels={"kind": "b"}, price_usd_per_hour=Decimal(2)))
+    pods = (a_pod("any", uid="", gang="ml/w"), a_pod("b", uid="", gang="ml/w", node_selector={"kind": "b"}))
+    found = facts(a_state(), a_state(pool="l4-id"), candidates=(Candidate(key="ml/w", pods=pods),))
+    [answer] = run(found, a_policy(*pools))[0].answers
+    assert answer.message == "the budgets cover it: 2 new nodes in pool l4 at $4.00 per hour"
+
+
+def test_pods_without_a_pool_in_common_go_to_their_own() -> None:
+    pools = tuple(a_pool(kind, labels={"kind": kind}) for kind in "abc")
+    selecting = (a_pod(kind, uid="", gang="ml/w", node_selector={"kind": kind}) for kind in "bc")
+    work = Candidate(key="ml/w", pods=(a_pod("any", uid="", gang="ml/w"), *selecting))
+    states = (a_state(pool=f"{kind}-id") for kind in "abc")
+    [answer] = run(facts(*states, candidates=(work,)), a_policy(*pools))[0].answers
+    one_each = "1 new node in pool a, 1 new node in pool b, 1 new node in pool c"
+    assert answer.message == f"the budgets cover it: {one_each} at $3.87 per hour"
 
 
 # --- what never fits --------------------------------------------------------------------------------------
@@ -200,6 +281,7 @@ def test_parts_that_fit_different_pools_are_judged_together() -> None:
 def test_a_workload_beyond_the_maximum_of_its_pool_is_rejected_only_where_the_operator_says_so() -> None:
     message = "needs 9 nodes; pool l40s may have 8"
     assert judged(a_candidate(pods=9)) == {"ml/w": (RETRY, message)}
+    assert judged(a_candidate(pods=9), nodes=[a_node("n1")]) == {"ml/w": (RETRY, message)}
     assert judged(a_candidate(pods=9, rejects=True)) == {"ml/w": (REJECTED, message)}
 
 
@@ -209,23 +291,37 @@ def test_a_workload_beyond_a_whole_month_is_rejected_only_where_the_operator_say
     assert judged(a_candidate(rejects=True), policy=with_budget("2")) == {"ml/w": (REJECTED, message)}
 
 
-def test_what_a_new_month_covers_is_not_rejected() -> None:
-    found = judged(a_candidate(rejects=True), policy=with_budget("3"), spend=spending("2"))
+@pytest.mark.parametrize("monthly", ["3", "2.58"])
+def test_what_a_new_month_covers_is_not_rejected(monthly: str) -> None:
+    found = judged(a_candidate(rejects=True), policy=with_budget(monthly), spend=spending("2"))
     assert found["ml/w"][0] is RETRY
+
+
+def test_what_a_whole_pool_can_hold_waits_for_room_in_it() -> None:
+    found = judged(a_candidate(pods=8, rejects=True), nodes=[a_busy_node()])
+    assert found["ml/w"] == (READY, "the budgets cover it; it waits for room in its pool")
+
+
+def test_one_pool_that_could_hold_it_is_enough() -> None:
+    pools = (a_pool(budget_usd=Decimal(1)), a_pool("l4", price_usd_per_hour=Decimal(2)))
+    policy = a_policy(*pools, budget=Budget(monthly_usd=Decimal(5), hold_at=Decimal(1)))
+    found = facts(a_state(), a_state(pool="l4-id"), candidates=(a_candidate(),), spend=spending("2"))
+    [answer] = run(found, policy)[0].answers
+    assert answer.message == "held by the cluster budget: $1.00 short, resumes 1 Dec"
 
 
 # --- bugs -------------------------------------------------------------------------------------------------
 
 
 def test_a_bug_in_the_answers_delays_no_waiting_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(*_: object) -> Verdict:
+    def fails(*_: object) -> CheckAnswer:
         raise RuntimeError("bug")
 
     monkeypatch.setattr(admission, "_judged", fails)
     failures = Failures()
     found = facts(a_state(), candidates=(a_candidate(),), waiting=[a_pod()])
     assignment = assign(found, a_policy(), failures)
-    assert (assignment.verdicts, assignment.pools["l40s-id"].for_demand, len(failures.all)) == ((), 1, 1)
+    assert (assignment.answers, assignment.pools["l40s-id"].for_demand, len(failures.all)) == ((), 1, 1)
 
 
 def test_without_candidates_nothing_is_judged() -> None:
@@ -257,8 +353,8 @@ def test_candidates_change_no_demand_and_at_most_leave_less_money_for_spare_node
 @given(worlds())
 def test_every_candidate_has_one_answer_and_money_is_promised_once(world: World) -> None:
     found, policy = as_candidates(world)
-    verdicts = assign(found, policy).verdicts
-    assert sorted(v.key for v in verdicts) == sorted(c.key for c in found.candidates)
-    admitted = {v.key for v in verdicts if v.state is READY}
+    answers = assign(found, policy).answers
+    assert sorted(v.key for v in answers) == sorted(c.key for c in found.candidates)
+    admitted = {v.key for v in answers if v.state is READY}
     later = replace(found, candidates=tuple(replace(c, ready=c.key in admitted) for c in found.candidates))
-    assert READY not in {v.state for v in assign(later, policy).verdicts}
+    assert READY not in {v.state for v in assign(later, policy).answers}

@@ -10,7 +10,7 @@ import pytest
 from receiver.core.model.model import Node, Stage
 from receiver.core.model.pods import Booking
 from receiver.core.model.policy import Budget, Limits, Policy
-from receiver.core.scaling.bookings import BookingStage, Progress, progress
+from receiver.core.scaling.bookings import BookingProgress, BookingStage, progress
 from tests.core.builders import (
     MINUTE,
     NOW,
@@ -36,7 +36,7 @@ def a_booking(pods: int = 2, **said: Any) -> Booking:
     return Booking(**{"key": "ml/r", "pods": members, "created_at": NOW - MINUTE, **own})
 
 
-def judged(booking: Booking, *nodes: Node, policy: Policy | None = None, **known: Any) -> Progress:
+def judged(booking: Booking, *nodes: Node, policy: Policy | None = None, **known: Any) -> BookingProgress:
     policy = policy or a_policy()
     waiting = (*known.pop("waiting", ()), *booking.pods)
     found = facts(a_state(*nodes), waiting=waiting, bookings=(booking,), **known)
@@ -136,3 +136,34 @@ def test_a_request_whose_parts_fit_different_pools_names_both() -> None:
     found = run(facts(*states, waiting=pods, bookings=(booking,)), policy)[0]
     said = progress(booking, found, policy, NOW, lambda _: "")
     assert said.message == "booked for ten minutes: room for 1 pod in pool l40s, 1 pod in pool l4"
+
+
+def test_other_work_that_is_refused_or_waits_changes_nothing() -> None:
+    gang = [a_pod(f"big-{n}", gang="ml/big") for n in range(9)]
+    others = [
+        *gang,
+        a_pod("odd", node_selector={"gpu": "h100"}),
+        a_pod("r", created_at=NOW),
+        a_pod("late", created_at=NOW),
+    ]
+    found = judged(a_booking(), a_node("n1"), a_node("n2"), waiting=others)
+    assert (found.stage, found.message) == (PROVISIONED, "booked for ten minutes: room for 2 pods in pool l40s")
+
+
+def test_another_gang_that_gets_nodes_is_not_its_own() -> None:
+    gang = [a_pod(f"gang-{n}", gang="ml/gang", created_at=NOW) for n in range(2)]
+    found = judged(a_booking(), a_node("n1"), a_node("n2"), waiting=gang)
+    assert (found.stage, found.message) == (PROVISIONED, "booked for ten minutes: room for 2 pods in pool l40s")
+
+
+def test_a_request_that_was_not_assigned_waits() -> None:
+    booking, policy = a_booking(), a_policy()
+    found = run(facts(a_state(), bookings=(booking,)), policy)[0]
+    said = progress(booking, found, policy, NOW, lambda _: "")
+    assert (said.stage, said.message) == (ACCEPTED, "it has no room yet")
+
+
+def test_without_an_estimate_only_the_nodes_are_named() -> None:
+    booking, policy = a_booking(), a_policy()
+    found = run(facts(a_state(), waiting=booking.pods, bookings=(booking,)), policy)[0]
+    assert progress(booking, found, policy, NOW, lambda _: "").message == "nodes for 2 pods in pool l40s"
