@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 from receiver.core.model.pods import Requirement, Toleration, allocatable
+from receiver.core.model.policy import STARTUP_TAINTS as BUILT_IN_STARTUP_TAINTS
 from receiver.core.model.policy import (
     Approval,
     Billing,
@@ -21,7 +22,7 @@ from receiver.core.model.policy import (
 from receiver.core.model.windows import Window
 from receiver.replay.world.objects import Behaviour, Job, Timings, WorldConfig, WorldPool
 from simulator.world import World
-from tests.faults.scenario import PoolPlan, Scenario
+from tests.faults.scenario import OTHER_STARTUP_TAINTS, PoolPlan, Scenario
 
 BESIDE_GPUS = allocatable(WorldPool(id="any", size="any", resources={}).machine)
 HEARTBEAT = timedelta(minutes=10)  # the interval; three of them may be missed
@@ -67,6 +68,7 @@ def policy_of(scenario: Scenario) -> Policy:
         fallback=Fallback(scenario.fallback),
         objective=Objective(scenario.objective),
         heartbeat_interval=HEARTBEAT,
+        startup_taints=(*BUILT_IN_STARTUP_TAINTS, OTHER_STARTUP_TAINTS[-1]),
         longest_override=timedelta(minutes=50),  # what an answer sets is over before a world must be at rest
     )
 

@@ -9,6 +9,7 @@ from tests.faults.bugs import bugs
 from tests.faults.doors import PORTS
 from tests.faults.ends import ends
 from tests.faults.scenario import STARTUP_TAINTS, Event, PoolPlan, Scenario
+from tests.faults.sick import tainted_otherwise
 
 GPU = "nvidia.com/gpu"
 MIG = "nvidia.com/mig-1g.10gb"
@@ -52,7 +53,10 @@ class Maker:
         return Scenario(
             seed=self.seed,
             start=dice.choice(STARTS),
-            pools=self._by_dra(self._that_taint(self._that_ask(self._that_evict(self._with_budgets(budget))))),
+            pools=tainted_otherwise(
+                self.seed,
+                self._by_dra(self._that_taint(self._that_ask(self._that_evict(self._with_budgets(budget))))),
+            ),
             events=sorted(
                 [
                     *self.events,

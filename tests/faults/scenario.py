@@ -10,6 +10,12 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 STARTUP_TAINTS = ("readiness.k8s.io/nvidia-gpu-not-ready", "node.cilium.io/agent-not-ready")
+OTHER_STARTUP_TAINTS = (
+    "startup-taint.cluster-autoscaler.kubernetes.io/storage",
+    "ignore-taint.cluster-autoscaler.kubernetes.io/network",
+    "node.cloudprovider.kubernetes.io/uninitialized",
+    "example.com/not-set-up",  # the one that the configuration names
+)
 
 
 @dataclass(frozen=True, kw_only=True)

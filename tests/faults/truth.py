@@ -11,7 +11,7 @@ from receiver.replay.world.objects import VM, WorldNode, WorldPod
 from receiver.replay.world.scheduler import selects, untolerated
 from simulator.world import World
 from tests.faults.build import offers_of, start_of, taints_of
-from tests.faults.scenario import STARTUP_TAINTS, PoolPlan, Scenario
+from tests.faults.scenario import OTHER_STARTUP_TAINTS, STARTUP_TAINTS, PoolPlan, Scenario
 from tests.faults.spoken import Words
 
 HALF_AN_HOUR = timedelta(minutes=30)
@@ -181,7 +181,7 @@ class Truth:
         node = self.node_of(vm)
         if vm.usable_at is None or node is None:
             return False
-        return node.ready and not any(taint.key in STARTUP_TAINTS for taint in node.taints)
+        return node.ready and not any(taint.key in (*STARTUP_TAINTS, *OTHER_STARTUP_TAINTS) for taint in node.taints)
 
     def lacks_pods(self, pod: WorldPod) -> bool:
         """True for a pod of a gang that never has as many pods as must start together."""

@@ -69,6 +69,7 @@ STARTUP_TAINTS = (
     "startup-taint.cluster-autoscaler.kubernetes.io/",
     "ignore-taint.cluster-autoscaler.kubernetes.io/",
     "node.cilium.io/agent-not-ready",
+    "node.cloudprovider.kubernetes.io/uninitialized",
 )
 
 

@@ -23,7 +23,12 @@ from receiver.core.model.signals import UNASSIGNED
 from receiver.core.model.text import cut
 
 # Prefixes of taints that depend on a node's state, and say nothing about the next node.
-PASSING_TAINTS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "ToBeDeleted")
+PASSING_TAINTS = (
+    "node.kubernetes.io/",
+    "node.cloudprovider.kubernetes.io/",
+    "status-taint.cluster-autoscaler.kubernetes.io/",
+    "ToBeDeleted",
+)
 OFFER_IS_BELIEVED_FOR = timedelta(hours=24)
 MOST_NAMED, LONGEST_NAMED = 5, 63  # values of an affinity, and characters of each (a label value has at most 63)
 CORDON = Taint(key="node.kubernetes.io/unschedulable", value="", effect="NoSchedule")
