@@ -34,16 +34,18 @@ def resource_slices(live: Live) -> list[JSON]:
 
 def slice_of(live: Live, node: WorldNode) -> JSON | None:
     """Return the slice of *node*, None before its driver has come up."""
-    return _slice(node, live.started_at) if node.dra and any(node.gpus.values()) else None
+    return _slice(node, live.started_at) if node.dra and (any(node.gpus.values()) or node.unhealthy) else None
 
 
 def _slice(node: WorldNode, since: datetime) -> JSON:
+    whole = sum(node.gpus.values())
     devices = [
         {
             "name": f"gpu-{n}",
             "attributes": {"type": {"string": "gpu"}, "uuid": {"string": f"GPU-{uid_of(node.uid, str(n))}"}},
+            **({} if n < whole else {"taints": [{"key": "gpu.nvidia.com/xid", "value": "79", "effect": "NoSchedule"}]}),
         }
-        for n in range(sum(node.gpus.values()))
+        for n in range(whole + node.unhealthy)
     ]
     return {
         "metadata": {

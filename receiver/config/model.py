@@ -67,6 +67,8 @@ class Kubernetes(Section):
     a GPU pod that does not fit; `false` lists at every step"""
     startup_taints: tuple[values.TaintPrefix, ...] = ()
     """prefixes of further [startup taints](how-it-decides.md#startup-taints): a node with one is still starting"""
+    sick_conditions: tuple[values.LabelKey, ...] = ()
+    """types of node conditions that mean [sick GPUs](how-it-decides.md#sick-nodes) while they are `True`"""
     keep_nodes_for: tuple[KeepRule, ...] = (KeepRule.UNMANAGED, KeepRule.KUBE_SYSTEM)
     """which pods without a GPU [keep their node](how-it-decides.md#what-drains-and-what-keeps-a-node)"""
     capacity_buffers: bool = True

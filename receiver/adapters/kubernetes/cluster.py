@@ -145,7 +145,7 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
         pods: list[SeenPod] = self._lists.every(
             "pods", api.PODS, options={"field_selector": LIVING}, view=SeenPod, wanted=_needs_a_node_now
         )
-        found = {n.name: replace(n, dra=True) if n.name in served.nodes else n for n in nodes}
+        found = {n.name: served.on(n) for n in nodes}
         gpu_nodes = {name for name, node in found.items() if node.allocatable or node.dra}
         hosts, keepers = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
         others, daemons = defaultdict[str, Counter[str]](Counter), defaultdict[str, Counter[str]](Counter)

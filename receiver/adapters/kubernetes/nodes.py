@@ -1,7 +1,8 @@
 """Kubernetes nodes as values, from the API server's JSON."""
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import ROUND_CEILING, Decimal
 from functools import lru_cache
@@ -33,6 +34,7 @@ def node_from(raw: Json) -> ClusterNode:
     offered, labels = section(status, "allocatable"), words(metadata, "labels")
     annotations = words(metadata, "annotations")
     devices, shared = sharing.of_node(gpus(offered), labels, annotations)
+    capacity, _ = sharing.of_node(gpus(section(status, "capacity")), labels, annotations)
     return ClusterNode(
         name=text(metadata, "name"),
         instance=provider.removeprefix(PROVIDER_PREFIX) if provider.startswith(PROVIDER_PREFIX) else "",
@@ -44,6 +46,8 @@ def node_from(raw: Json) -> ClusterNode:
         taints=tuple(taint_from(t) for t in entries(spec, "taints")),
         compute={**compute(offered), **shared},
         created_at=moment(metadata.get("creationTimestamp")),
+        conditions={text(c, "type"): text(c, "status") for c in entries(status, "conditions")},
+        capacity=capacity,
     )
 
 
@@ -99,6 +103,7 @@ def bounded(value: object, most: Decimal) -> Decimal:
     return max(Decimal(0), min(amount, most))
 
 
+HARD = ("NoSchedule", "NoExecute")
 DRA_GROUP = "resource.k8s.io"
 DRA_VERSIONS = ("v1", "v1beta2", "v1beta1")
 RESOURCE_SLICES = ResourceKind(DRA_GROUP, "resourceslices", DRA_VERSIONS)
@@ -113,10 +118,19 @@ WITHOUT_CLASSES = "every GPU resource is believed to be served on nodes with a D
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraServed:
     """What DRA serves: GPUs on *nodes* (names), and the extended *resources* by which pods may ask for devices without
-    a ResourceClaim (None: not known)."""
+    a ResourceClaim (None: not known). *devices* counts a node's, *sick* names those that a taint keeps pods from."""
 
     nodes: frozenset[str] = frozenset()
+    devices: Mapping[str, int] = field(default_factory=dict)
+    sick: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     resources: frozenset[str] | None = None
+
+    def on(self, node: ClusterNode) -> ClusterNode:
+        """Return *node* with what slices show of it."""
+        if node.name not in self.nodes:
+            return node
+        devices, sick = self.devices.get(node.name, 0), self.sick.get(node.name, ())
+        return replace(node, dra=True, devices=devices, sick_devices=sick)
 
 
 class Dra:
@@ -145,7 +159,8 @@ class Dra:
             self._lists.remarks.warn("ResourceSlices not read", f"{error}; {WITHOUT_SLICES}")
             return DraServed()
         resources = None if classes is None else resources_of(classes)
-        self._last = DraServed(nodes=nodes_of(slices or ()), resources=resources)
+        devices, sick = devices_of(slices or ())
+        self._last = DraServed(nodes=nodes_of(slices or ()), resources=resources, devices=devices, sick=sick)
         return self._last
 
 
@@ -154,6 +169,19 @@ def nodes_of(slices: Collection[Json]) -> frozenset[str]:
     specs = (section(raw, "spec") for raw in slices)
     shown = (s for s in specs if s.get("driver") == DRA_DRIVER and entries(s, "devices"))
     return frozenset(text(s, "nodeName") for s in shown) - {""}
+
+
+def devices_of(slices: Collection[Json]) -> tuple[Mapping[str, int], Mapping[str, tuple[str, ...]]]:
+    """Return how many devices of the GPU driver *slices* show by node, and those with a taint that keeps pods away
+    (DeviceTaint of resource.k8s.io), each with its key."""
+    count, sick = Counter[str](), defaultdict[str, tuple[str, ...]](tuple)
+    for spec in (section(raw, "spec") for raw in slices):
+        devices = [section(device, "basic") or device for device in entries(spec, "devices")]  # v1beta1 wraps them
+        for raw, device in zip(entries(spec, "devices"), devices, strict=True):
+            count[text(spec, "nodeName")] += 1
+            hard = [text(t, "key") for t in entries(device, "taints") if text(t, "effect") in HARD]
+            sick[text(spec, "nodeName")] += tuple(f"{text(raw, 'name')} ({key})" for key in hard[:1])
+    return count, {node: names for node, names in sick.items() if names}
 
 
 def resources_of(classes: Collection[Json]) -> frozenset[str]:

@@ -272,7 +272,8 @@ def standby(_reason: Reason, case: Case) -> Said:
 
 
 def _named(nodes: tuple[Node, ...], why: str) -> str:
-    return f"{', '.join(n.name for n in nodes)}: {why}"
+    names = (f"{n.name} ({n.note})" if n.sick else n.name for n in nodes)
+    return f"{', '.join(names)}: {why}"
 
 
 def dead_nodes(reason: Reason, case: Case) -> Said:

@@ -136,6 +136,11 @@ class Node:
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     startup_taint: str = ""  # the key of the one that alone keeps pods away
+    sick: str = ""  # what its GPUs lack, such as ``XID 79 on GPU 0``
+    sick_since: datetime | None = None  # when that began, or what came before without a break
+    partly_sick: bool = False  # some of its GPUs work, and *allocatable* leaves out the others
+    maintained: str = ""  # who works on it: it is no room meanwhile, and is not removed
+    maintained_until: datetime | None = None  # how long that counts at most
     dra: bool = False  # a DRA driver serves its GPUs
     activity: Activity | None = None  # what DCGM reports of its GPUs
     compute: Mapping[str, int] = field(default_factory=dict)  # allocatable compute resources (`core.model.pods`)
@@ -149,7 +154,14 @@ class Node:
             return "has no Node object in Kubernetes any more"
         if self.startup_taint:
             return f"waits for taint {self.startup_taint}"
+        if self.sick or self.maintained:
+            return self.maintained or f"is sick: {self.sick}"
         return "has GPUs that a DRA driver serves" if self.dra else ""
+
+    @property
+    def out_of_service(self) -> bool:
+        """True while no work should begin on it: it is maintained, or all of its GPUs are sick."""
+        return bool(self.maintained) or (bool(self.sick) and not self.partly_sick)
 
     @property
     def vanished(self) -> bool:

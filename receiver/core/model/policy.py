@@ -324,7 +324,8 @@ class Policy:
     *unknown_after* is how long a node may be neither busy nor idle, *queue_wait* how long a GPU pod of a priority class
     may wait, and *idle_cost_usd_per_hour* what idle GPUs may cost, before a message is sent. *gpu_kinds* names the kind
     of GPU by Civo size, *gpu_prices* the lowest listed price of a GPU-hour of each kind in USD, *charge_prices* those
-    of the account's charges by code. *startup_taints* are prefixes of the taints of a node until it is set up.
+    of the account's charges by code. *startup_taints* are prefixes of the taints of a node until it is set up,
+    *sick_conditions* types of conditions that a node has while its GPUs are sick.
     """
 
     pools: tuple[Pool, ...]
@@ -347,6 +348,7 @@ class Policy:
     queue_wait: Mapping[str, timedelta] = field(default_factory=lambda: dict(QUEUE_WAIT))
     idle_cost_usd_per_hour: Decimal = Decimal(5)
     startup_taints: tuple[str, ...] = STARTUP_TAINTS
+    sick_conditions: tuple[str, ...] = ()
     patience: Patience = field(default_factory=Patience)
 
     @property

@@ -49,6 +49,7 @@ def of_pool(pool: Pool, seen: Seen) -> Iterator[Concern]:
     if wanted.placed:
         found += _unused(pool, state, wanted, seen)
     if state.nodes:
+        found += _sick_nodes(pool, state, seen)
         found += _unclear_nodes(pool, state, seen)
         found += _usable_nodes(pool, state, seen)
     return (replace(concern, pool=pool.id) for concern in found)
@@ -315,6 +316,26 @@ def _differs(node: Node, pool: Pool, pod: Pod) -> str:
     scheduler = f"; the scheduler says: {pod.scheduler_says}" if pod.scheduler_says else ""
     usual = "its labels and taints are as configured, so look at volumes, pod affinity and topology spread"
     return (" and ".join(said) or usual) + scheduler
+
+
+def _sick_nodes(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern]:
+    """Nodes whose GPUs are sick: they cost money, and work that starts there may fail."""
+    for node in state.of(Stage.USABLE):
+        if not node.sick or node.sick_since is None:
+            continue
+        room = "only its other GPUs are" if node.partly_sick else "the node is no longer"
+        yield Concern(
+            kind=Cause.SICK,
+            what=f"sick GPUs on {node.name}",
+            why=f"since {wording.moment(node.sick_since, seen.now)}: {node.sick}",
+            whose=wording.whose(wording.asked_by(node.pods, seen.policy)),
+            cost=wording.an_hour(pool, 1),
+            doing=f"{room} room for waiting work; its GPU pods keep running, and it is removed when it is idle",
+            todo=f"Look at: kubectl describe node {node.name}, nvidia-smi on it. A reset of the GPU or a restart of the"
+            " node may help",
+            topic=f"sick:{node.instance}",
+            key=node.sick_since.isoformat(),
+        )
 
 
 def _unclear_nodes(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern]:

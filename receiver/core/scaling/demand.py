@@ -109,7 +109,8 @@ def offer_of(
     """
     passing = (*PASSING_TAINTS, *startup_taints)
     before = before if before is not None and is_believed(before, pool, now) else None
-    usable = [n for n in nodes if n.stage is Stage.USABLE and n.labels and not n.startup_taint]
+    well = (n for n in nodes if not (n.startup_taint or n.sick or n.maintained))
+    usable = [n for n in well if n.stage is Stage.USABLE and n.labels]
     if not usable:
         known = before is not None and POOL_LABEL in before.labels
         return replace(before, taints=_lasting(before.taints, passing)) if before is not None and known else None

@@ -59,8 +59,9 @@ def removable(case: Case, within: timedelta = NOW) -> Removable:
     emptying = [n for n in over if n.instance in begun]  # first: their work was evicted already
     others = [n for n in over if n.instance not in begun]
     empty, busy = [n for n in others if not n.busy], [n for n in others if n.busy]
-    resting = due[: max(0, idle_removals_left(case) - len(many) - len(empty) - sum(not n.busy for n in emptying))]
-    going = tuple([*dead, *many, *emptying, *empty, *resting, *busy, *moved][: case.present])
+    left_to_rest = max(0, idle_removals_left(case) - len(many) - len(empty) - sum(not n.busy for n in emptying))
+    sick, well = [n for n in due if n.out_of_service], [n for n in due if not n.out_of_service]  # the sick spare none
+    going = tuple([*dead, *many, *emptying, *empty, *sick, *well[:left_to_rest], *busy, *moved][: case.present])
     gone = {n.instance for n in going}
     return Removable(nodes=going, surplus=many, evicted=tuple(n for n in over if n.instance in gone))
 
@@ -76,14 +77,16 @@ def is_kept(node: Node, case: Case) -> bool:
 
 
 def is_unclaimed(node: Node) -> bool:
-    """True unless others cordoned *node*, it is protected, or it runs a pod that must not be interrupted."""
-    return node.cordoned_by is not CordonedBy.SOMEONE and not node.protected and not node.hosts and not node.kept_by
+    """True unless others cordoned or maintain *node*, it is protected, or it runs what must not be interrupted."""
+    theirs = node.cordoned_by is CordonedBy.SOMEONE or bool(node.maintained)
+    return not (theirs or node.protected or node.hosts or node.kept_by)
 
 
 def claims_on(node: Node) -> str:
     """What makes *node* ineligible, in a sentence; empty for nothing."""
     said = (
         ("someone else cordoned it", node.cordoned_by is CordonedBy.SOMEONE),
+        (node.maintained, bool(node.maintained)),
         ("it is protected", node.protected),
         (f"it hosts {', '.join(node.hosts)}", bool(node.hosts)),
         ("; ".join(node.kept_by), bool(node.kept_by)),
@@ -171,7 +174,8 @@ def idle_removals_left(case: Case) -> int:
     spare = [
         n
         for n in case.state.of(Stage.USABLE)
-        if not n.busy and n.instance not in case.wanted.needed and n.cordoned_by is not CordonedBy.SOMEONE
+        if not (n.busy or n.out_of_service or n.instance in case.wanted.needed)
+        and n.cordoned_by is not CordonedBy.SOMEONE
     ]
     if case.wanted.stopped:
         return len(spare)
@@ -309,6 +313,8 @@ def _moments_of(node: Node, case: Case) -> Iterable[datetime]:
     by_the_hour = case.policy.billing.by_the_hour
     if node.kept_until is not None:
         yield node.kept_until
+    if node.maintained_until is not None:
+        yield node.maintained_until
     next_unit = next_unit_at(node.created_at, case.now, case.policy.billing)
     if node.stage is Stage.USABLE and node.idle_since is not None:
         yield removal_moment(node, case)

@@ -129,7 +129,8 @@ def dead_nodes(pool: Pool, state: PoolState, now: datetime) -> tuple[Node, ...]:
 def lost_nodes(pool: Pool, state: PoolState, now: datetime) -> list[Node]:
     """The nodes that were usable, broke, and did not recover within the provision timeout."""
     broken = [n for n in state.living if n.was_usable and n.stage is Stage.BROKEN]
-    return [n for n in broken if n.lost_at is not None and now - n.lost_at > pool.provision_timeout]
+    waited = (n for n in broken if n.lost_at is not None and now - n.lost_at > pool.provision_timeout)
+    return [n for n in waited if not n.maintained]
 
 
 def awaited_since(state: PoolState) -> datetime | None:

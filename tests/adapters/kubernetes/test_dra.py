@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from receiver.adapters.kubernetes.cluster import KubernetesCluster, connect
-from receiver.adapters.kubernetes.nodes import Dra, DraServed, nodes_of, resources_of
+from receiver.adapters.kubernetes.nodes import Dra, DraServed, devices_of, nodes_of, resources_of
 from receiver.adapters.kubernetes.pods import CLAIMS, DrainFate, SeenPod
 from receiver.core.model.pods import PodPhase, Toleration
 from receiver.ports import TryLater
@@ -47,6 +47,24 @@ def test_a_node_with_slices_is_known_although_its_status_shows_no_gpu(look: Look
     [node] = facts.nodes
     assert (node.dra, dict(node.allocatable)) == (True, {})
     assert facts.dra_resources == frozenset({GPU})
+
+
+def test_devices_that_a_taint_keeps_pods_from_are_counted_by_node(look: Look) -> None:
+    sim, cluster = look()
+    with sim.live.moved() as world:
+        [name] = [name for name, node in world.nodes.items() if node.dra]
+        world.faults.unhealthy(name, 1)
+    [node] = cluster.look().nodes
+    assert (node.devices, node.sick_devices) == (1, ("gpu-0 (gpu.nvidia.com/xid)",))
+
+
+@pytest.mark.parametrize("wrap", [lambda device: device, lambda device: {"basic": device}], ids=["v1", "v1beta1"])
+def test_a_device_taint_without_an_effect_on_pods_is_no_sickness(wrap: Callable[[Any], Any]) -> None:
+    soft = {"taints": [{"key": "gpu.nvidia.com/unmonitored", "effect": "None"}]}
+    hard = {"taints": [{"key": "gpu.nvidia.com/gpu-lost", "effect": "NoSchedule"}]}
+    devices = [{"name": "a", **wrap(soft)}, {"name": "b", **wrap(hard)}, {"name": "c"}]
+    count, sick = devices_of([{"spec": {"nodeName": "n1", "devices": devices}}])
+    assert (dict(count), dict(sick)) == ({"n1": 3}, {"n1": ("b (gpu.nvidia.com/gpu-lost)",)})
 
 
 def test_without_a_dra_driver_nothing_is_different(look: Look) -> None:

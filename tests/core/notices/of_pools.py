@@ -195,6 +195,9 @@ CASES: Mapping[str, Callable[[], Notice]] = {
     "removed_stuck": lambda: told_of(
         known(pool_of(busy(), late())), OutcomeKind.CONFIRMED, "1 node removed, 1 left", gone=True
     ),
+    "sick": lambda: _warned(
+        known(pool_of(replace(busy("l40s-2"), sick="XID 79 on GPU 0", sick_since=NOW - 16 * MINUTE)))
+    ),
     "cordoned": lambda: _warned(
         known(pool_of(a_node("l40s-2", idle_since=NOW - 16 * MINUTE, cordoned_by=CordonedBy.SOMEONE)))
     ),
