@@ -46,6 +46,7 @@ PARTS = (
     "record",
     "orphans",
     "close_nodes",
+    "repair",
     "keep_out",
     "why_kept",
     "act",

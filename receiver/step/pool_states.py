@@ -17,6 +17,7 @@ from receiver.core.model.signals import PoolSilence
 from receiver.core.model.usage import Use, judge
 from receiver.core.scaling.capacity import SHORT_LOSS
 from receiver.core.scaling.demand import offer_of, room_beside_gpus
+from receiver.core.scaling.repair import falling_sick
 from receiver.core.scaling.waits import expected_count
 from receiver.ports import (
     CORDON_ANNOTATION,
@@ -87,6 +88,7 @@ def pool_state(
         required_since=past.required_since if past.required == shown else now,
         uncounted=shown - required,
         provisioning=past.provisioning,
+        sickened=falling_sick(lives.values(), pool.id, now),
         ready_in=past.ready_in,
         drifts=past.drifts if drifted is None else (*past.drifts, drifted),
         offer=offer,

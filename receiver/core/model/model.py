@@ -266,6 +266,7 @@ class PoolState:
     silence: PoolSilence | None = None
     uncounted: int = 0  # removed nodes that Civo still counts (below 0: new nodes that it does not count yet)
     provisioning: Backoff | None = None  # after nodes in a row that never became usable
+    sickened: Backoff | None = None  # after usable nodes in a row that fell sick
     ready_in: timedelta | None = None  # the usual time until a node's GPUs are allocatable
     ready_within: timedelta | None = None  # the time within which nine of ten nodes had been usable (None: too few)
     drifts: tuple[Drift, ...] = ()  # changes by others in the last two days
@@ -282,6 +283,12 @@ class PoolState:
     def living(self) -> tuple[Node, ...]:
         """The nodes that are not being deleted."""
         return tuple(n for n in self.nodes if n.stage is not Stage.DELETING)
+
+    @property
+    def trial(self) -> Backoff | None:
+        """The back-off after which one node at a time is tried, because the newest nodes failed."""
+        found = (b for b in (self.provisioning, self.sickened) if b is not None)
+        return max(found, key=lambda backoff: backoff.until, default=None)
 
     @property
     def coming(self) -> tuple[Node, ...]:

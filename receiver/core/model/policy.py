@@ -82,6 +82,13 @@ class Taint:
     effect: str = "NoSchedule"
 
 
+class Repair(StrEnum):
+    """What becomes of a node whose GPUs are sick."""
+
+    NONE = "none"  # a message is sent
+    REPLACE = "replace"  # it is cordoned, and removed when its work ends
+
+
 class Unanswered(StrEnum):
     """What happens to a change whose approval request is not answered."""
 
@@ -107,7 +114,7 @@ class Pool:
     *resources* is what one node offers (GPU resource name to whole units). *price_usd_per_hour* is per node; while it
     is unknown the pool cannot grow. Utilizations are ratios 0-1; a message is sent about work that stays below
     *underutilized* or *idle*. *apply_to_nodes* sets *labels* and *taints* on nodes that come without them. *budget_usd*
-    is the pool's own allowance per month.
+    is the pool's own allowance per month, *repair_share* the ratio of its nodes that may be under repair at a time.
     """
 
     id: str
@@ -133,6 +140,8 @@ class Pool:
     windows: tuple[Window, ...] = ()
     budget_usd: Decimal | None = None
     approval: Approval | None = None
+    repair: Repair = Repair.NONE
+    repair_share: Decimal = Decimal("0.2")
 
     @property
     def gpus_per_node(self) -> int:

@@ -277,6 +277,7 @@ def _capacity(
         if v.stage in gone or (evicts and v.because is Because.EVICTED and v.stage in begun)
     }
     found = [n for n in state.of(Stage.USABLE) if n.cordoned_by is not CordonedBy.SOMEONE and not n.out_of_service]
+    found = [n for n in found if not (n.sick and n.cordoned_for)]  # one under repair, of whose GPUs some work
     usable = [n for n in found if n.instance not in going]
     rooms: list[Bin] = []
     for node in [n for n in usable if takes_work(n, closed)]:
