@@ -16,13 +16,14 @@ from receiver.core.model.policy import (
     Objective,
     Policy,
     Pool,
+    Repair,
     Taint,
     Unanswered,
 )
 from receiver.core.model.windows import Window
 from receiver.replay.world.objects import Behaviour, Job, Timings, WorldConfig, WorldPool
 from simulator.world import World
-from tests.faults.scenario import OTHER_STARTUP_TAINTS, PoolPlan, Scenario
+from tests.faults.scenario import NAMED_CONDITION, OTHER_STARTUP_TAINTS, PoolPlan, Scenario
 
 BESIDE_GPUS = allocatable(WorldPool(id="any", size="any", resources={}).machine)
 HEARTBEAT = timedelta(minutes=10)  # the interval; three of them may be missed
@@ -68,6 +69,7 @@ def policy_of(scenario: Scenario) -> Policy:
         fallback=Fallback(scenario.fallback),
         objective=Objective(scenario.objective),
         heartbeat_interval=HEARTBEAT,
+        sick_conditions=(NAMED_CONDITION,),
         startup_taints=(*BUILT_IN_STARTUP_TAINTS, OTHER_STARTUP_TAINTS[-1]),
         longest_override=timedelta(minutes=50),  # what an answer sets is over before a world must be at rest
     )
@@ -153,6 +155,8 @@ def _pool(plan: PoolPlan) -> Pool:
         provision_timeout=timedelta(seconds=plan.provision_timeout),
         budget_usd=None if plan.budget is None else Decimal(plan.budget),
         approval=None if plan.asks is None else _approval(plan.asks),
+        repair=Repair.NONE if plan.repair_share is None else Repair.REPLACE,
+        repair_share=Decimal(str(plan.repair_share or 0)),
         windows=() if plan.window is None else (_window(plan.window, plan.evict_after),),
     )
 

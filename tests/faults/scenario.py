@@ -17,6 +17,9 @@ OTHER_STARTUP_TAINTS = (
     "example.com/not-set-up",  # the one that the configuration names
 )
 
+AGAIN = "again"  # the value of a taint that a used node gets for a while
+NAMED_CONDITION = "example.com/GpuProblem"  # of the conditions that the configuration names
+
 
 @dataclass(frozen=True, kw_only=True)
 class PoolPlan:
@@ -26,7 +29,8 @@ class PoolPlan:
     minute, max nodes] by the wall clock (UTC), and evicts after *evict_after* seconds (None: never). *true_labels* are
     what its nodes really carry where the configuration is wrong about them. *asks* is what people are asked about: the
     keys of `pools[].approval`, in seconds and USD. *startup_taint* is the key of a taint that new nodes carry at first.
-    With *dra* a DRA driver serves the GPUs.
+    With *dra* a DRA driver serves the GPUs. Sick nodes are replaced, at most *repair_share* of them at a time (None:
+    not replaced).
     """
 
     name: str
@@ -49,6 +53,7 @@ class PoolPlan:
     asks: dict[str, Any] | None = None
     startup_taint: str | None = None
     dra: bool = False
+    repair_share: float | None = None
 
     @property
     def id(self) -> str:
