@@ -175,10 +175,15 @@ def _health(node: ClusterNode | None, said: Answers, policy: Policy, life: NodeL
     """What is wrong with a node that was usable, and who maintains it; for a while only, see `MAINTAINED_FOR`."""
     if node is None:
         return Sickness(), ""
-    known = life.usable_at is not None
-    ill = sickness(node, said.telemetry, policy.sick_conditions, life) if known else Sickness()
+    known, telemetry = life.usable_at is not None, _believed_telemetry(said)
+    ill = sickness(node, telemetry, policy.sick_conditions, life) if known else Sickness()
     since = life.maintained_since or said.at
-    return ill, maintenance(node, said.telemetry) if said.at - since < MAINTAINED_FOR else ""
+    return ill, maintenance(node, telemetry) if said.at - since < MAINTAINED_FOR else ""
+
+
+def _believed_telemetry(said: Answers) -> TelemetryFacts | None:
+    """What Prometheus says, None without our rules: a series that is missing then proves nothing."""
+    return said.telemetry if said.telemetry is not None and said.telemetry.rules_alive else None
 
 
 MOMENTS = tuple(f.name for f in fields(NodeLife) if f.name.endswith(("_at", "_since")) and f.name != "created_at")
@@ -280,9 +285,9 @@ def _course(past: NodeLife, node: ClusterNode | None, said: Answers, policy: Pol
     """How the sickness and the maintenance of a node go on. Without Kubernetes nothing of that is known."""
     if said.cluster is None:
         return {}
-    known = node is not None and (usable or past.usable_at is not None)
-    ill = sickness(node, said.telemetry, policy.sick_conditions, past) if node is not None and known else Sickness()
-    by = maintenance(node, said.telemetry) if node is not None else ""
+    known, telemetry = node is not None and (usable or past.usable_at is not None), _believed_telemetry(said)
+    ill = sickness(node, telemetry, policy.sick_conditions, past) if node is not None and known else Sickness()
+    by = maintenance(node, telemetry) if node is not None else ""
     return course(past, node, ill, by, said.at)
 
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from receiver.core.model.model import REPAIR
 from receiver.core.model.policy import Taint
-from receiver.core.scaling.repair import CORDON
 from receiver.ports import CORDON_ANNOTATION, ClusterFacts, TelemetryFacts
 from receiver.replay.world.objects import VM, WorldNode
 from receiver.step.reconcile import Stepped
@@ -124,14 +124,14 @@ class SickNodes:
 
     def before_cordon(self, node: WorldNode, value: str | None) -> None:
         """A repair keeps within the pool's share; one node always may be repaired."""
-        if value != CORDON:
+        if value != REPAIR:
             return
         plan, pool = self._truth.plans[node.pool], self._truth.world.pools[node.pool]
         if plan.repair_share is None:
             self._violated("2 repair", f"{node.name} is repaired, and its pool does not ask for it")
             return
         begun = [n for n in self._truth.world.nodes.values() if n.pool == node.pool and n.name != node.name]
-        begun = [n for n in begun if n.annotations.get(CORDON_ANNOTATION) == CORDON and n.unschedulable]
+        begun = [n for n in begun if n.annotations.get(CORDON_ANNOTATION) == REPAIR and n.unschedulable]
         listed = max(len(self._truth.listed.get(node.pool, ())), len(pool.living))
         if 1 + len(begun) > max(1, int(plan.repair_share * listed)):
             self._violated("2 repair", f"{node.name} and {len(begun)} more of {listed} nodes of {node.pool}")

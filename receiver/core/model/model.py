@@ -96,6 +96,7 @@ class Stage(StrEnum):
     UNKNOWN = "unknown"  # active at Civo, and Kubernetes did not answer
 
 
+REPAIR = "repair"  # in our cordon annotation of a node under repair, where a removal has its id
 ON_ITS_WAY = frozenset({Stage.BUILDING, Stage.BOOTING, Stage.INSTALLING})
 
 

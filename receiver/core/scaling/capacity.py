@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from receiver.core.model.actions import Because, VictimStage
-from receiver.core.model.model import ON_ITS_WAY, CordonedBy, Facts, Node, PoolState, Stage
+from receiver.core.model.model import ON_ITS_WAY, REPAIR, CordonedBy, Facts, Node, PoolState, Stage
 from receiver.core.model.overrides import Question, approved_growth, growth_ever_approved
 from receiver.core.model.pods import COMPUTE, Workload, gpus_in
 from receiver.core.model.policy import Policy, Pool, Scope
@@ -277,7 +277,7 @@ def _capacity(
         if v.stage in gone or (evicts and v.because is Because.EVICTED and v.stage in begun)
     }
     found = [n for n in state.of(Stage.USABLE) if n.cordoned_by is not CordonedBy.SOMEONE and not n.out_of_service]
-    found = [n for n in found if not (n.sick and n.cordoned_for)]  # one under repair, of whose GPUs some work
+    found = [n for n in found if n.cordoned_for != REPAIR]  # some of its GPUs may work, or work again for a moment
     usable = [n for n in found if n.instance not in going]
     rooms: list[Bin] = []
     for node in [n for n in usable if takes_work(n, closed)]:

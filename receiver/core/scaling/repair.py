@@ -6,13 +6,12 @@ from datetime import datetime, timedelta
 
 from receiver.core.model.actions import VictimStage
 from receiver.core.model.memory import NodeLife
-from receiver.core.model.model import Backoff, CordonedBy, Node, Stage
+from receiver.core.model.model import REPAIR, Backoff, CordonedBy, Node, Stage
 from receiver.core.model.policy import Repair
 from receiver.core.scaling.capacity import Allowance, Tally
 from receiver.core.scaling.packing import consents
 from receiver.core.scaling.waits import FIRST_BACKOFF_BESIDE_WORKING_NODES, IN_A_DAY, LONGEST_BACKOFF
 
-CORDON = "repair"  # in our cordon annotation, where a removal has its id
 SICK_FOR = timedelta(minutes=10)  # until then a sickness may pass by itself
 WELL_FOR = timedelta(minutes=30)  # a new node that works as long shows that the next one may work too
 ON_THE_WAY = (VictimStage.CHOSEN, VictimStage.CORDONED)
@@ -33,7 +32,7 @@ def under_repair(tally: Tally, allowance: Allowance, now: datetime) -> frozenset
     victims = state.open_action.victims if state.open_action else ()
     chosen = {v.instance for v in victims if v.stage in ON_THE_WAY}
     able = [n for n in state.of(Stage.USABLE, Stage.BROKEN) if _may_be_repaired(n, now)]
-    begun = [n for n in able if n.cordoned_for == CORDON or n.instance in chosen]
+    begun = [n for n in able if n.cordoned_for == REPAIR or n.instance in chosen]
     new = [n for n in able if n.sick and n not in begun and tally.room != 0]
     new.sort(key=lambda n: (n.busy, n.sick_since or now, n.name))
     going = sum(n.stage is Stage.DELETING and n.sick_since is not None for n in state.nodes)
@@ -44,7 +43,7 @@ def under_repair(tally: Tally, allowance: Allowance, now: datetime) -> frozenset
 
 def _may_be_repaired(node: Node, now: datetime) -> bool:
     since = node.sick_since
-    theirs = node.cordoned_for == CORDON and node.cordoned_by is None  # a person made it schedulable again
+    theirs = node.cordoned_for == REPAIR and node.cordoned_by is None  # a person made it schedulable again
     long = since is not None and now - since >= SICK_FOR
     return long and node.registered and not theirs and is_unclaimed(node) and not node.kept(now)
 

@@ -8,10 +8,9 @@ from datetime import datetime
 import structlog
 
 from receiver.core.model.actions import Victim, VictimStage
-from receiver.core.model.model import CordonedBy, PoolState, Source
+from receiver.core.model.model import REPAIR, CordonedBy, PoolState, Source
 from receiver.core.scaling.packing import LAST_WORKLOADS, Survival, changes_at, compares, soft_taints
-from receiver.core.scaling.repair import CORDON
-from receiver.ports import TryLater, WontWork
+from receiver.ports import Did, TryLater, WontWork
 from receiver.step.carry_out import FINISHED, Progress
 from receiver.step.parts import StepContext
 
@@ -34,7 +33,7 @@ def undo_orphaned_cordons(state: PoolState, progress: Progress | None, work: Ste
     for node in state.living:
         if node.cordoned_by is not CordonedBy.US or node.cordoned_for is None or node.name in ours:
             continue
-        if node.cordoned_for == CORDON and node.instance in work.assignment.pools[state.pool].repairs:
+        if node.cordoned_for == REPAIR and node.instance in work.assignment.pools[state.pool].repairs:
             continue
         # A node whose DELETE Civo accepted stays cordoned, however that action ended.
         victims: list[Victim] = [*state.open_action.victims] if state.open_action else []
@@ -50,18 +49,19 @@ def undo_orphaned_cordons(state: PoolState, progress: Progress | None, work: Ste
 
 
 def cordon_for_repair(work: StepContext) -> None:
-    """Cordon the nodes under repair on which work still runs; a removal cordons those that go now."""
+    """Cordon the nodes under repair; a removal cordons those that go now."""
     cluster = work.hands.cluster
     assert cluster is not None
     for pool in work.policy.pools:
         repairs, going = work.assignment.pools[pool.id].repairs, work.decisions[pool.id].candidates
         for node in work.facts.pool(pool.id).living if repairs else ():
-            if node.instance not in repairs or node.instance in going or node.cordoned_by is not None or not node.busy:
+            if node.instance not in repairs or node.instance in going or node.cordoned_by is not None:
                 continue
             try:
                 work.hands.ready()
-                receipt = cluster.cordon(node.name, CORDON)
-                log.info("repair", node=node.name, did=receipt.did.value, detail=receipt.sentence)
+                receipt = cluster.cordon(node.name, REPAIR)
+                if receipt.did is Did.DONE:
+                    log.info("repair", node=node.name, did=receipt.did.value, detail=receipt.sentence)
             except (TryLater, WontWork) as error:
                 log.warning("sick node not cordoned", node=node.name, error=str(error))
 

@@ -189,6 +189,19 @@ def test_while_prometheus_is_silent_a_node_with_a_fatal_xid_stays_sick(store: St
     assert the_node(life).note == ""
 
 
+def test_without_our_rules_a_missing_xid_proves_nothing(store: Store) -> None:
+    life = sick_life(store)
+    life.run(MINUTE)
+    [vm] = living(life)
+    fail(life, vm.hostname)
+    life.run(MINUTE)
+    mend(life, vm.hostname)
+    life.world.faults.rules_dead = True
+    assert the_node(life).sick
+    life.world.faults.rules_dead = False
+    assert not the_node(life).sick
+
+
 def test_a_node_that_civos_agent_restarts_is_neither_room_nor_removed(store: Store) -> None:
     """It is NotReady for up to 40 minutes, longer than the provision timeout, and comes back."""
     life = sick_life(store)
