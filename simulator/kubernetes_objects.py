@@ -59,7 +59,7 @@ def node_json(node: WorldNode, *, kubelet: str = "v1.32.5+k3s1") -> JSON:
             **({"taints": [taint_json(t) for t in node.taints]} if node.taints else {}),
         },
         "status": {
-            "capacity": _quantities({**shown(node), MEMORY: shown(node).get(MEMORY, 0) + 2 * GIB}),
+            "capacity": _quantities(_capacity(node)),
             "allocatable": _quantities(shown(node)),
             "conditions": _node_conditions(node),
             "addresses": [
@@ -71,6 +71,12 @@ def node_json(node: WorldNode, *, kubelet: str = "v1.32.5+k3s1") -> JSON:
             "images": [],
         },
     }
+
+
+def _capacity(node: WorldNode) -> Mapping[str, int]:
+    found = shown(node)
+    gpus = {r: n + node.unhealthy for r, n in node.gpus.items() if r in found}
+    return {**found, **gpus, MEMORY: found.get(MEMORY, 0) + 2 * GIB}
 
 
 def _given(**maps: Mapping[str, str]) -> JSON:
@@ -119,6 +125,7 @@ def _node_conditions(node: WorldNode) -> list[JSON]:
             ("PIDPressure", "SufficientPID"),
         )
     ]
+    healthy += [_condition(kind, status, since) for kind, status in node.conditions.items()]
     if node.ready:
         return [*healthy, _condition("Ready", "True", since, "KubeletReady", "kubelet is posting ready status")]
     return [*healthy, _condition("Ready", "False", since, "KubeletNotReady", "container runtime network not ready")]

@@ -157,13 +157,16 @@ class Accounts(Protocol):
 class TelemetryFacts:
     """The values of the recording rules. *utilization* and *coverage* are ratios by pool id; *waiting* are pods
     as kube-state-metrics reports them (with a pool hint); *rules_alive* is true when the heartbeat alert
-    fires in Prometheus, which proves that our rules are evaluated. *nodes* is DCGM's activity by node name."""
+    fires in Prometheus, which proves that our rules are evaluated. By node name, *nodes* is DCGM's activity, *failed*
+    names GPUs with a fatal XID (``XID 79 on GPU 0``), *recovering* the phase of a restart by Civo's node agent."""
 
     utilization: Mapping[str, float] = field(default_factory=dict)
     coverage: Mapping[str, float] = field(default_factory=dict)
     waiting: tuple[Pod, ...] = ()
     nodes: Mapping[str, Activity] = field(default_factory=dict)
     rules_alive: bool = False
+    failed: Mapping[str, str] = field(default_factory=dict)
+    recovering: Mapping[str, str] = field(default_factory=dict)
 
 
 class Telemetry(Protocol):
@@ -275,6 +278,10 @@ class ClusterNode:
     taken: frozenset[DeviceId] = frozenset()
     kept_by: tuple[str, ...] = ()  # pods without a GPU that draining it would lose, each with its reason
     created_at: datetime | None = None
+    conditions: Mapping[str, str] = field(default_factory=dict)  # ``True``, ``False`` or ``Unknown`` by type
+    capacity: Mapping[str, int] = field(default_factory=dict)  # GPU resources, unhealthy devices included
+    gpu_devices: int = 0  # that ResourceSlices show of the GPU driver
+    sick_devices: tuple[str, ...] = ()  # those of them with a taint that keeps pods away, with its key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

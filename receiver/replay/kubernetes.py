@@ -87,11 +87,13 @@ def as_node(node: WorldNode) -> ClusterNode:
         ready=node.ready,
         unschedulable=node.unschedulable,
         allocatable={} if node.dra else node.gpus,
-        dra=node.dra and any(node.gpus.values()),
+        dra=node.dra and (any(node.gpus.values()) or node.unhealthy > 0),
         labels=node.labels,
         annotations=node.annotations,
         taints=node.taints,
         compute={r: n for r, n in node.allocatable.items() if r in COMPUTE},
+        conditions=node.conditions,
+        capacity={} if node.dra else {r: n + node.unhealthy for r, n in node.gpus.items()},
     )
 
 

@@ -23,7 +23,12 @@ from receiver.step.chores.budget import close_nodes, hold_new_work
 from receiver.step.chores.buffers import report_buffers
 from receiver.step.chores.checks import answer_checks
 from receiver.step.chores.idle_shutdown import scale_idle_workloads_to_zero
-from receiver.step.chores.node_upkeep import apply_labels_and_taints, apply_packing_taints, undo_orphaned_cordons
+from receiver.step.chores.node_upkeep import (
+    apply_labels_and_taints,
+    apply_packing_taints,
+    cordon_for_repair,
+    undo_orphaned_cordons,
+)
 from receiver.step.chores.notify import announce_window_evictions, record_pod_events
 from receiver.step.gather import Looked, Sources
 from receiver.step.parts import StepContext, decision_of, told_of_end
@@ -52,6 +57,8 @@ def act(work: StepContext, looked: Looked, sources: Sources, *, chores: bool) ->
             kept_out = hold_new_work(work, steady=looked.steady)
     again = serve_pools(work)
     if kubernetes:
+        with parts.part("repair"):
+            cordon_for_repair(work)
         with parts.part("labels_and_taints"):
             apply_labels_and_taints(work)
         with parts.part("soft_taints"):

@@ -47,6 +47,7 @@ PARTS = (
     "record",
     "orphans",
     "close_nodes",
+    "repair",
     "keep_out",
     "why_kept",
     "act",

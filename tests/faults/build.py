@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 from receiver.core.model.pods import Requirement, Toleration, allocatable
+from receiver.core.model.policy import STARTUP_TAINTS as BUILT_IN_STARTUP_TAINTS
 from receiver.core.model.policy import (
     Approval,
     Billing,
@@ -15,6 +16,7 @@ from receiver.core.model.policy import (
     Objective,
     Policy,
     Pool,
+    Repair,
     Taint,
     Unanswered,
 )
@@ -23,7 +25,7 @@ from receiver.replay.world.objects import Behaviour, Job, Timings, WorldConfig, 
 from simulator.world import World
 from tests.faults.claims import WHOLE, claims_of, configured, sets_of
 from tests.faults.grouped import formed
-from tests.faults.scenario import PoolPlan, Scenario
+from tests.faults.scenario import NAMED_CONDITION, OTHER_STARTUP_TAINTS, PoolPlan, Scenario
 
 BESIDE_GPUS = allocatable(WorldPool(id="any", size="any", resources={}).machine)
 HEARTBEAT = timedelta(minutes=10)  # the interval; three of them may be missed
@@ -69,6 +71,8 @@ def policy_of(scenario: Scenario) -> Policy:
         fallback=Fallback(scenario.fallback),
         objective=Objective(scenario.objective),
         heartbeat_interval=HEARTBEAT,
+        sick_conditions=(NAMED_CONDITION,),
+        startup_taints=(*BUILT_IN_STARTUP_TAINTS, OTHER_STARTUP_TAINTS[-1]),
         longest_override=timedelta(minutes=50),  # what an answer sets is over before a world must be at rest
     )
 
@@ -158,6 +162,8 @@ def _pool(plan: PoolPlan) -> Pool:
         provision_timeout=timedelta(seconds=plan.provision_timeout),
         budget_usd=None if plan.budget is None else Decimal(plan.budget),
         approval=None if plan.asks is None else _approval(plan.asks),
+        repair=Repair.NONE if plan.repair_share is None else Repair.REPLACE,
+        repair_share=Decimal(str(plan.repair_share or 0)),
         windows=() if plan.window is None else (_window(plan.window, plan.evict_after),),
     )
 

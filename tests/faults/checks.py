@@ -27,6 +27,7 @@ from tests.faults.claims import is_placed, once
 from tests.faults.evictions import Evictions, is_on_its_way_out
 from tests.faults.grouped import to_come
 from tests.faults.scenario import PoolPlan
+from tests.faults.sick import SickNodes
 from tests.faults.truth import Counted, Truth, is_theirs, per_node
 
 HOUR = timedelta(hours=1)
@@ -51,6 +52,7 @@ class Checks:
         self.under_way: dict[tuple[Any, ...], datetime] = {}  # unanswered resizes, and when they take effect
         self.beyond = BeyondTheLine(truth, policy.budget, clock, self.violated)
         self.evictions = Evictions(truth)
+        self.sick = SickNodes(truth, clock, self.violated)
         self._steps = 0
         self._cordoned: dict[str, datetime] = {}  # when we last cordoned a node
         self._returned: set[tuple[str, str]] = set()  # pods that came back to the node being deleted
@@ -67,6 +69,7 @@ class Checks:
         """Follow the looks, and the actions that the store opens and closes."""
         failed = isinstance(answer, Exception)
         self.beyond.called(name, failed=failed)
+        self.sick.looked(name, answer)
         self._reasons(name, args)
         if name == "store.memory":  # the first call of a step
             self.kubernetes_answers = False
@@ -224,6 +227,7 @@ class Checks:
             self.violated("1 protected", f"DELETE {vm.hostname}, which is protected")
         if node is not None and is_theirs(node):
             self.violated("1 cordons of others", f"DELETE {vm.hostname}, which somebody else cordoned")
+        self.sick.before_delete(vm)
         self._only_idle_or_stuck(vm, now)
         self._floor(vm, now)
         self._replaced(vm)
@@ -300,6 +304,7 @@ class Checks:
         if node is None or unschedulable is None:
             return
         self.beyond.before_patch(node, unschedulable)
+        self.sick.before_cordon(node, marks.get(CORDON_ANNOTATION))
         if not unschedulable and any(instance == node.instance for (_, instance), _ in self._unanswered()):
             self.violated("1 given back", f"{name} takes work again while its DELETE may still arrive")
         if is_theirs(node):
@@ -325,6 +330,7 @@ class Checks:
             self.violated(rule if bugs else "bug", f"pool {pool} was not served: {stepped.failures}")
         if stepped.failures and not bugs:
             self.violated("bug", f"parts of the step failed: {[(f.part, f.pool, str(f)) for f in stepped.failures]}")
+        self.sick.stepped(stepped)
         for decision in stepped.decisions.values():
             if decision.reasons[-1].target != decision.target:
                 self.violated("7 last reason", f"{decision.pool}: {decision.target}, {decision.reasons[-1]}")

@@ -19,11 +19,12 @@ from tests.faults.claims import ClaimsHappen
 from tests.faults.doors import Doors
 from tests.faults.grouped import LEADER_READY, Leaders, object_of
 from tests.faults.lines import LineTrap
+from tests.faults.scenario import AGAIN
+from tests.faults.sick import recover, sicken
 from tests.faults.spoken import Word, Words
 from tests.faults.truth import is_theirs
 
 What = dict[str, Any]
-AGAIN = "again"  # the value of a startup taint that came back
 PORT_OF_SOURCE = {"civo": "cloud", "kubernetes": "cluster", "prometheus": "telemetry", "alertmanager": "alarms"}
 
 
@@ -142,6 +143,12 @@ class Happenings(ClaimsHappen):
         for node in [n for n in self._world.nodes.values() if n.pool == what["pool"]]:
             kept = tuple(t for t in node.taints if (t.key, t.value) != (what["key"], AGAIN))
             self._world.patch_node(node.name, taints=kept)
+
+    def _sicken(self, what: What) -> None:
+        sicken(self._world, self._node(what), what["how"])
+
+    def _recover(self, what: What) -> None:
+        recover(self._world, what["pool"])
 
     def _delete_instance(self, what: What) -> None:
         vm = _pick(self._world.pools[what["pool"]].living, what["which"])

@@ -224,3 +224,34 @@ def without_workers(_: Function) -> Function:
         return [(Announcement(key=key, runs=()), None) for key in members]
 
     return sized
+
+
+def property_no(_: Any) -> Any:
+    """A property is False."""
+    return property(lambda _self: False)
+
+
+def without_a_look_at_the_sick(retire_one: Function) -> Function:
+    """A sick node is removed although work runs on it."""
+    blind = without_a_look(retire_one)
+    return lambda victim, node, *rest: (blind if node is not None and node.sick else retire_one)(victim, node, *rest)
+
+
+def every_sick_node(_: Function) -> Function:
+    """Every sick node is under repair, whatever the share."""
+    from receiver.core.model.policy import Repair
+
+    def chosen(tally: Any, _allowance: Any, _now: Any) -> Any:
+        repairs = tally.pool.repair is Repair.REPLACE
+        return frozenset(n.instance for n in tally.state.nodes if n.sick and repairs)
+
+    return chosen
+
+
+def with_startup_taints(offer_of: Function) -> Function:
+    """A node with a startup taint counts as another one, its taint as what the next one carries."""
+
+    def offered(pool: Any, nodes: Any, before: Any, now: Any, startup_taints: Any = ()) -> Any:
+        return offer_of(pool, [replace(n, startup_taint="") for n in nodes], before, now)
+
+    return offered

@@ -159,17 +159,7 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
         )
         claims = self._dra.claims(served, pods)
         taken = claims.taken() if claims is not None else None
-        found = {
-            n.name: replace(
-                n,
-                dra=n.name in served.nodes,
-                devices=served.devices[n.name] if taken is not None else None,
-                taken=(taken or {}).get(n.name, frozenset()),
-            )
-            if n.name in served.devices
-            else n
-            for n in nodes
-        }
+        found = {n.name: served.on(n, taken) for n in nodes}
         gpu_nodes = {name for name, node in found.items() if node.allocatable or node.dra}
         hosts, keepers = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
         others, daemons = defaultdict[str, Counter[str]](Counter), defaultdict[str, Counter[str]](Counter)

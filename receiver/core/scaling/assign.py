@@ -40,6 +40,7 @@ from receiver.core.scaling.gangs import leave_waiting, place_gang, place_parts, 
 from receiver.core.scaling.market import Headroom, Matching, gang_kind, keep_warm, refused, requests_of
 from receiver.core.scaling.packing import may_not_return, movable
 from receiver.core.scaling.patience import Deadlines, PatientWork, deferred, next_purchase
+from receiver.core.scaling.repair import under_repair
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +89,7 @@ class Wanted:
     refused: Mapping[str, Refusal] = field(default_factory=dict)  # workloads that a budget does not cover
     graces: tuple[Grace, ...] = ()  # of the open windows that evict
     headroom: Headroom | None = None  # None: it keeps nothing warm
+    repairs: frozenset[str] = frozenset()  # sick instances that are cordoned, and removed once their work ends
     buys_at: datetime | None = None  # when nodes are bought for work that may still wait
     failed: str = ""  # the internal error for which the pool was set aside
 
@@ -157,6 +159,9 @@ def _assign(facts: Facts, policy: Policy, aside: Mapping[str, Failure], left_out
     nodes = [n for s in facts.pools for n in s.nodes] if budgets.holding or facts.kept_out else []
     unreturning = frozenset(n.instance for n in nodes if any(may_not_return(pod, policy) for pod in n.pods))
     wanted = {i: _wanted(x, budgets, empties - unreturning, unreturning, headroom.get(i)) for i, x in served.items()}
+    for i, tally in served.items():
+        if repairs := under_repair(tally, allowance, facts.at):
+            wanted[i] = replace(wanted[i], repairs=repairs)
     for p in policy.pools:
         if p.id in aside:
             bounds = BoundsInForce(min_nodes=p.min_nodes, max_nodes=p.max_nodes, standby_nodes=p.standby_nodes)

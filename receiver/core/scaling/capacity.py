@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from receiver.core.model.actions import Because, VictimStage
-from receiver.core.model.model import ON_ITS_WAY, CordonedBy, Facts, Node, PoolState, Stage
+from receiver.core.model.model import ON_ITS_WAY, REPAIR, CordonedBy, Facts, Node, PoolState, Stage
 from receiver.core.model.overrides import Question, approved_growth, growth_ever_approved
 from receiver.core.model.pods import COMPUTE, Workload, gpus_in
 from receiver.core.model.policy import Policy, Pool, Scope
@@ -267,8 +267,8 @@ def _capacity(
     """Room that exists or is on its way. Fullest usable nodes come first, then younger stages.
 
     A usable node counts even when the scheduler has not used it: another like it would not help either. A cordon by
-    others takes a node out, and so does an accepted DELETE, a budget stop (*closed*: see `why_closed`), and an eviction
-    by a window that *evicts*.
+    others takes a node out, and so does an accepted DELETE, a budget stop (*closed*: see `why_closed`), an eviction by
+    a window that *evicts*, sickness and maintenance.
     """
     gone, begun = (VictimStage.DELETED, VictimStage.GONE), (VictimStage.CHOSEN, VictimStage.CORDONED)
     going = {
@@ -276,7 +276,9 @@ def _capacity(
         for v in (state.open_action.victims if state.open_action else ())
         if v.stage in gone or (evicts and v.because is Because.EVICTED and v.stage in begun)
     }
-    usable = [n for n in state.of(Stage.USABLE) if n.cordoned_by is not CordonedBy.SOMEONE and n.instance not in going]
+    found = [n for n in state.of(Stage.USABLE) if n.cordoned_by is not CordonedBy.SOMEONE and not n.out_of_service]
+    found = [n for n in found if n.cordoned_for != REPAIR]  # some of its GPUs may work, or work again for a moment
+    usable = [n for n in found if n.instance not in going]
     rooms: list[Bin] = []
     for node in [n for n in usable if takes_work(n, closed)]:
         # The GPU operator's validation pods will finish.
@@ -297,6 +299,8 @@ def _is_coming(node: Node, pool: Pool, facts: Facts) -> bool:
     old: the state of another new node would be unknown too."""
     if node.stage is Stage.UNKNOWN:
         return not node.was_usable
+    if node.out_of_service:
+        return False
     if node.stage is Stage.BROKEN and node.lost_at is not None:
         return not node.busy and facts.at - node.lost_at <= SHORT_LOSS  # a device plugin that restarts
     return node.stage in ON_ITS_WAY and not node.was_usable and facts.at - node.created_at <= pool.provision_timeout

@@ -306,7 +306,7 @@ class WorldNode:
 
     *allocatable* are the compute resources (`core.model.resources`) and, once the driver runs, the GPU resources. Those
     that a DRA driver serves (*dra*) are included, although its status does not show them. *taints* include those that
-    Kubernetes sets itself.
+    Kubernetes sets itself, *conditions* are those beside its own, and *unhealthy* GPUs are no longer allocatable.
     """
 
     name: str
@@ -323,6 +323,8 @@ class WorldNode:
     annotations: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     dra: bool = False
+    conditions: Mapping[str, str] = field(default_factory=dict)
+    unhealthy: int = 0
     version: int = 0
 
     @property
