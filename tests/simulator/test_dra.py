@@ -318,6 +318,16 @@ def test_a_pod_without_its_claim_is_not_tried_before_it_exists(begin: Begin) -> 
     assert [runs(pod) for pod in run(sim).values()] == [True, True]
 
 
+def test_a_claim_that_is_deleted_while_its_pod_waits_is_missed(begin: Begin) -> None:
+    sim = begin(gpus=1)
+    put(sim, "ResourceClaim", "many", claim(asking(2)))
+    run(sim, a_pod("p", {"gpu": "many"}))
+    requests.delete(f"{sim.url}{API}/v1/namespaces/ml/resourceclaims/many", timeout=60)
+    assert message(run(sim, seconds=20)["p"]).endswith('0/1 nodes are available: resourceclaim "many" not found.')
+    put(sim, "ResourceClaim", "many", claim(asking(1)))
+    assert runs(run(sim)["p"])
+
+
 def test_a_class_that_does_not_exist_is_named(begin: Begin) -> None:
     sim = begin()
     put(sim, "ResourceClaim", "odd", claim(asking(deviceClassName="odd")))

@@ -51,10 +51,10 @@ def extended_requests(pod: WorldPod) -> Mapping[str, str]:
 
 
 def node_of(claim: JSON) -> str | None:
-    """Return the node that *claim* is allocated on."""
+    """Return the node that *claim* is allocated on, None before; empty for devices that every node reaches."""
     allocation = (claim.get("status") or {}).get("allocation")
-    if allocation is None:
-        return None
+    if allocation is None or "nodeSelector" not in allocation:
+        return None if allocation is None else ""
     [field_] = allocation["nodeSelector"]["nodeSelectorTerms"][0]["matchFields"]
     return str(field_["values"][0])
 
@@ -171,7 +171,10 @@ class Claims:
     def refuses(self, pod: WorldPod) -> str:
         """Return why *pod* fits no node at all, empty when it may fit one."""
         for key in self.keys(pod):
-            for request in self.objects[CLAIM][key]["spec"]["devices"]["requests"]:
+            claim = self.objects[CLAIM].get(key)
+            if claim is None:
+                return f'resourceclaim "{key[1]}" not found'
+            for request in claim["spec"]["devices"]["requests"]:
                 for asked in alternatives(request):
                     name = asked.given["deviceClassName"]
                     if ("", name) not in self.objects[CLASS]:
@@ -191,7 +194,7 @@ class Claims:
             at = next((a.node for a in assumed if key in a.results), node_of(claim))
             if at is None:
                 wanted[key] = claim["spec"]["devices"]
-            elif at != node.name:
+            elif at not in ("", node.name):
                 return "resourceclaim not available on the node"
         extended = self._extended(pod, node)
         if isinstance(extended, str):
