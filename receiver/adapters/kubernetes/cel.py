@@ -22,7 +22,7 @@ MOST_CHARACTERS = 1_000_000  # of a text: each cel.bind can add its variable to 
 USUAL_ITEMS, MOST_ITEMS = 32, 500  # of a list: a device has at most 32 attributes, an expression writes others
 GROWS = re.compile(r"\b(replace|join|format)\b")  # they make long texts of short ones
 BUDGET_SECONDS, REFILLED_AFTER_SECONDS = 2.0, 10.0
-KEPT_EXPRESSIONS, KEPT_ANSWERS = 1_000, 200_000
+KEPT_CHARACTERS, KEPT_ANSWERS = 200_000, 20_000  # of compiled expressions, which take 150 times their length
 QUANTITY, VERSION = "\x01q", "\x01v"  # in front of texts that stand for values of these types
 _LITERAL = re.compile(r'"([^"\\]*)"|\'([^\'\\]*)\'')
 _LOOPS = re.compile(r"\b(all|exists|exists_one|map|filter)\b")
@@ -38,6 +38,7 @@ class Selectors:
     def __init__(self, seconds: Callable[[], float] = monotonic) -> None:
         self._seconds = seconds
         self._programs: dict[str, Any] = {}
+        self._characters = 0  # of those
         self._answers: dict[tuple[object, ...], bool | None] = {}
         self._spent, self._since = 0.0, 0.0
         self._environment: Any = None
@@ -64,8 +65,10 @@ class Selectors:
     def _judged(self, expression: str, device: Device) -> bool | None:
         try:
             if expression not in self._programs:
-                if len(self._programs) >= KEPT_EXPRESSIONS:
+                self._characters += len(expression)
+                if self._characters > KEPT_CHARACTERS:
                     self._programs.clear()
+                    self._characters = len(expression)
                 self._programs[expression] = None if is_too_costly(expression) else self._compiled(expression)
             program = self._programs[expression]
             lists = any(kind == "list" for kind, _ in _read_by(expression, device)[0].values())
@@ -95,7 +98,7 @@ def is_too_costly(expression: str) -> bool:
     return long or items > MOST_ITEMS or GROWS.search(expression) is not None
 
 
-@lru_cache(maxsize=KEPT_EXPRESSIONS)
+@lru_cache(maxsize=100)
 def _words(expression: str) -> frozenset[str] | None:
     """The words of *expression*; None where it may read an attribute that it does not name."""
     return None if _READS_ALL.search(expression) else frozenset(re.findall(r"\w+", expression))
