@@ -18,13 +18,15 @@ from kubernetes.utils.quantity import parse_quantity
 from receiver.core.model.devices import Attribute, Device
 
 LONGEST = 10 * 1024  # characters (CELSelectorExpressionMaxLength); the library bounds nesting (32) and loops (10,000)
-MOST_GROWTH = 10_000  # by which cel.bind may multiply a value: each one can add its variable to itself
+MOST_CHARACTERS = 1_000_000  # of a text: each cel.bind can add its variable to itself
+USUAL_ITEMS, MOST_ITEMS = 32, 500  # of a list: a device has at most 32 attributes, an expression writes others
 GROWS = re.compile(r"\b(replace|join|format)\b")  # they make long texts of short ones
 BUDGET_SECONDS, REFILLED_AFTER_SECONDS = 2.0, 10.0
-KEPT_EXPRESSIONS, KEPT_ANSWERS = 1_000, 200_000
+KEPT_CHARACTERS, KEPT_ANSWERS = 200_000, 20_000  # of compiled expressions, which take 150 times their length
 QUANTITY, VERSION = "\x01q", "\x01v"  # in front of texts that stand for values of these types
 _LITERAL = re.compile(r'"([^"\\]*)"|\'([^\'\\]*)\'')
-_LOOPS = re.compile(r"\b(all|exists|exists_one|map|filter|size)\b|\+")  # with them any attribute may matter
+_LOOPS = re.compile(r"\b(all|exists|exists_one|map|filter)\b")
+_READS_ALL = re.compile(rf"{_LOOPS.pattern}|\bsize\b|\+")  # with them any attribute may matter
 _SEMVER = re.compile(
     r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(?:-([0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*))?(?:\+[0-9A-Za-z.-]+)?", re.ASCII
 )
@@ -36,6 +38,7 @@ class Selectors:
     def __init__(self, seconds: Callable[[], float] = monotonic) -> None:
         self._seconds = seconds
         self._programs: dict[str, Any] = {}
+        self._characters = 0  # of those
         self._answers: dict[tuple[object, ...], bool | None] = {}
         self._spent, self._since = 0.0, 0.0
         self._environment: Any = None
@@ -62,8 +65,10 @@ class Selectors:
     def _judged(self, expression: str, device: Device) -> bool | None:
         try:
             if expression not in self._programs:
-                if len(self._programs) >= KEPT_EXPRESSIONS:
+                self._characters += len(expression)
+                if self._characters > KEPT_CHARACTERS:
                     self._programs.clear()
+                    self._characters = len(expression)
                 self._programs[expression] = None if is_too_costly(expression) else self._compiled(expression)
             program = self._programs[expression]
             lists = any(kind == "list" for kind, _ in _read_by(expression, device)[0].values())
@@ -86,14 +91,17 @@ class Selectors:
 
 
 def is_too_costly(expression: str) -> bool:
-    growth = (1 + expression.count("+")) ** min(expression.count("bind"), 100)
-    return len(expression) > LONGEST or growth > MOST_GROWTH or GROWS.search(expression) is not None
+    """True where evaluation may take much memory: a list that a loop makes is copied for each of its items."""
+    growth = (1 + expression.count("+")) ** min(expression.count("bind"), 20)
+    items = growth * (expression.count(",") + USUAL_ITEMS) if _LOOPS.search(expression) else 0
+    long = len(expression) > LONGEST or growth * len(expression) > MOST_CHARACTERS
+    return long or items > MOST_ITEMS or GROWS.search(expression) is not None
 
 
-@lru_cache(maxsize=KEPT_EXPRESSIONS)
+@lru_cache(maxsize=100)
 def _words(expression: str) -> frozenset[str] | None:
     """The words of *expression*; None where it may read an attribute that it does not name."""
-    return None if _LOOPS.search(expression) else frozenset(re.findall(r"\w+", expression))
+    return None if _READS_ALL.search(expression) else frozenset(re.findall(r"\w+", expression))
 
 
 def _read_by(expression: str, device: Device) -> tuple[Mapping[str, Attribute], Mapping[str, str]]:

@@ -83,9 +83,11 @@ def test_an_expression_is_judged_as_upstream(expression: str, answer: bool | Non
         "(" * 5_000 + "true" + ")" * 5_000,
         "[" * 500 + "]" * 500 + " == 1",
         "cel.bind(a, 'x' + 'x', " * 30 + "true" + ")" * 30,
-        f"[{'1,' * 1_000}1].all(x, [{'1,' * 1_000}1].all(y, [1, 1].all(z, x == y)))",
+        f"cel.bind(a, '{'x' * 9_000}' + '', " * 8 + "true" + ")" * 8,
+        f"[{'1,' * 1_000}1].map(x, [x, x]).size() == 2",
+        f"[{'1,' * 100}1].all(x, [{'1,' * 100}1].all(y, [1, 1].all(z, x == y)))",
     ],
-    ids=["long", "deep", "lists", "growing", "loops"],
+    ids=["long", "deep", "lists", "growing", "growing texts", "long lists", "loops"],
 )
 def test_an_expression_that_would_cost_too_much_is_not_judged(expression: str) -> None:
     assert Selectors()(expression, L40S) is None
@@ -140,6 +142,7 @@ def test_devices_that_an_expression_cannot_tell_apart_are_judged_once() -> None:
 
 def test_the_library_is_not_loaded_before_a_selector_is_judged() -> None:
     """It holds 17 MB: clusters without claims do not pay for it."""
-    code = "import sys, receiver.server.bootstrap; print('cel_expr_python' in sys.modules)"
+    code = "import sys; from receiver.adapters.kubernetes import cel, cluster; cel.Selectors()"
+    code += "; print('cel_expr_python' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
