@@ -56,6 +56,7 @@ class Checks:
         self._steps = 0
         self._cordoned: dict[str, datetime] = {}  # when we last cordoned a node
         self._returned: set[tuple[str, str]] = set()  # pods that came back to the node being deleted
+        self._silent = False  # whether the node being deleted is NotReady
         self._keepers: dict[str, str] = {}  # the nodes that a pod kept when Kubernetes was asked last, and its name
         self._refused: tuple[str, ...] = ()  # the rights that the product surely knows to be refused
 
@@ -216,6 +217,7 @@ class Checks:
             return
         node = truth.node_of(vm)
         held = truth.gpu_pods_on(node) if node else ()
+        self._silent = node is not None and not node.ready
         since = self._cordoned.get(node.name) if node else None
         on_it = truth.world.pods_on(node.name) if node and since else ()
         self._returned = {(p.namespace, p.name) for p in on_it if since and p.created_at > since and _comes_back(p)}
@@ -276,8 +278,8 @@ class Checks:
         self.counted[pool] = replace(before, nodes=before.nodes - 1)
         dead = [k for k in self._truth.world.kills if k.instance == instance and k.at == self._truth.world.now]
         for kill in dead:
-            if (kill.namespace, kill.name) in self._returned:
-                continue
+            if (kill.namespace, kill.name) in self._returned or (self._silent and not kill.gpus):
+                continue  # a node that does not answer loses the others: they cannot leave it
             self.violated("1 pods killed", f"{kill.namespace}/{kill.name} died on {kill.node} with {kill.gpus} GPUs")
 
     def before_evict(self, namespace: str, name: str) -> None:

@@ -2,7 +2,7 @@
 that no other draw of a seed moves."""
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -89,6 +89,10 @@ def recover(world: World, pool: str) -> None:
             world.patch_node(name, taints=tuple(t for t in node.taints if t != QUARANTINE))
 
 
+def _lacks(allocatable: Mapping[str, int], capacity: Mapping[str, int]) -> bool:
+    return any(0 < allocatable.get(resource, 0) < count for resource, count in capacity.items())
+
+
 class SickNodes:
     """What must hold of sick nodes: no room for waiting work, repaired within the share, not removed in a restart."""
 
@@ -103,6 +107,8 @@ class SickNodes:
         elif isinstance(answer, ClusterFacts):
             ill = [n.name for n in answer.nodes if any(n.conditions.get(k) == said for k, said in FAULTY.items())]
             self._by_source[name] = self._worked(ill)
+            some = [n.name for n in answer.nodes if n.sick_devices or _lacks(n.allocatable, n.capacity)]
+            self._truth.sick.update(dict.fromkeys(self._worked(some), self._clock()))
         elif isinstance(answer, TelemetryFacts):
             self._by_source[name] = self._worked(answer.failed)
             known = self._truth.restarts

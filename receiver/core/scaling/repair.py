@@ -49,7 +49,10 @@ def _may_be_repaired(node: Node, now: datetime) -> bool:
 
 
 def may_end(node: Node) -> bool:
-    """True when *node*, which is under repair, may be removed now: no GPU is in use there, or every pod consents."""
+    """True when *node*, which is under repair, may be removed now: it is still sick, and no GPU is in use there or
+    every pod consents."""
+    if not node.sick:
+        return False
     if node.busy:
         return node.stage is Stage.USABLE and all(consents(pod) for pod in node.pods)
     return node.unknown_since is None

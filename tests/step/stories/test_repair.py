@@ -111,6 +111,17 @@ def test_a_node_that_recovers_under_repair_takes_work_again(store: Store) -> Non
     assert not life.world.nodes[sick].unschedulable
 
 
+def test_a_node_that_works_for_the_moment_is_not_removed(store: Store) -> None:
+    life = repairing(store)
+    [sick] = busy(life)
+    fail(life, sick)
+    life.run(12 * MINUTE)
+    mend(life, sick)
+    end_work(life, sick)
+    life.run(5 * MINUTE)
+    assert alive(life) == {sick}
+
+
 def test_a_node_that_a_person_uncordons_is_left_alone(store: Store) -> None:
     life = repairing(store)
     [sick] = busy(life)
