@@ -76,7 +76,7 @@ class DraServed:
             node,
             dra=node.name in self.nodes,
             gpu_devices=len(found.gpus),
-            sick_devices=tuple(f"{gpu.name} ({gpu.taints[0].key})" for gpu in found.gpus if gpu.taints),
+            sick_devices=tuple(f"{gpu.name} ({key})" for gpu in found.gpus if (key := _fault(gpu))),
             devices=found if taken is not None else None,
             taken=(taken or {}).get(node.name, frozenset()),
         )
@@ -84,6 +84,12 @@ class DraServed:
 
 def gpu_nodes(devices: Mapping[str, NodeDevices]) -> frozenset[str]:
     return frozenset(n for n, found in devices.items() if any(d.driver == GPU_DRIVER for d in found.devices))
+
+
+def _fault(gpu: Device) -> str:
+    """The key of the taint by which its driver tells that *gpu* failed, empty for a well one. Taints of others have
+    their own reasons."""
+    return next((t.key for t in gpu.taints if t.key.startswith(f"{GPU_DRIVER}/")), "")
 
 
 class Dra:
