@@ -93,6 +93,7 @@ def job_of(what: Mapping[str, Any], now: datetime) -> Job:
         priority=what.get("priority", 0),
         annotations=what.get("annotations", {}),
         gpu_util=what.get("util", 0.9),
+        gpu_memory=what.get("memory"),
         compute=what.get("compute", {}),
     )
 

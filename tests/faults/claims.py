@@ -93,6 +93,8 @@ def _with_claim(event: Event, claims: dict[str, What], dice: random.Random) -> E
         claims[what["id"]] = SPECS[name]
         what = {key: value for key, value in what.items() if key not in ("gang", "least", "compute")}
         what["claims"] = {"claim": what["id"]}
+    if dice.random() < 0.3:  # used GPUs keep their node by themselves
+        what |= {"util": 0.0, "memory": 0.0}
     return replace(event, what=what)
 
 

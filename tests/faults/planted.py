@@ -143,7 +143,7 @@ BUGS = (
         name="a node is removed while a claim is allocated on it",
         seen=("1 claims", "1 GPU pods"),
         breaks={
-            ("receiver.adapters.kubernetes.dra", "Claims._holding"): planted_bugs.held_by_nobody,
+            ("receiver.adapters.kubernetes.dra", "PodClaims._holding"): planted_bugs.held_by_nobody,
             (CARRY_OUT, "_retire_one"): planted_bugs.without_a_look_at_claims,
         },
         levels=("worlds",),

@@ -65,7 +65,8 @@ def test_work_that_claims_parts_of_devices_runs_and_its_nodes_go(seen: Judge, te
 
 
 def test_a_node_that_is_removed_while_a_claim_is_allocated_on_it(seen: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
-    world = small(objects(), a_claiming_job(), pool=replace(CLAIMED, count=1), granularity=1)
+    idle = a_claiming_job(util=0.0, memory=0.0)  # used GPUs keep a node by themselves
+    world = small(objects(), idle, pool=replace(CLAIMED, count=1), granularity=1)
     assert seen(world) == set()
     plant("while a claim is allocated", monkeypatch)
     assert seen(world) == {"1 GPU pods", "1 claims", "1 pods killed"}
