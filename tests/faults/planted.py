@@ -144,7 +144,7 @@ BUGS += (
         invariant=4,
         name="a sick node counts as room for waiting work",
         seen=("4 sick room",),
-        breaks={("receiver.core.model.model", "Node.out_of_service"): planted_bugs.property_no},
+        breaks={("receiver.core.scaling.capacity", "_capacity"): planted_bugs.beside_sick_gpus},
         levels=("worlds",),
     ),
     Bug(
