@@ -190,7 +190,7 @@ BUGS += (
         invariant=4,
         name="a sick node counts as room for waiting work",
         seen=("4 sick room",),
-        breaks={("receiver.core.model.model", "Node.out_of_service"): planted_bugs.property_no},
+        breaks={("receiver.core.scaling.capacity", "_capacity"): planted_bugs.beside_sick_gpus},
         levels=("worlds",),
     ),
     Bug(
@@ -213,7 +213,7 @@ BUGS += (
     Bug(
         invariant=5,
         name="a node with a startup taint shows what the next one offers",
-        seen=("5 settles",),
+        seen=("5 settles", "1 on its way"),
         breaks={
             ("receiver.step.pool_states", "startup_taint"): planted_bugs.never,
             ("receiver.core.scaling.demand", "offer_of"): planted_bugs.with_startup_taints,

@@ -226,9 +226,14 @@ def without_workers(_: Function) -> Function:
     return sized
 
 
-def property_no(_: Any) -> Any:
-    """A property is False."""
-    return property(lambda _self: False)
+def beside_sick_gpus(capacity: Function) -> Function:
+    """Sick nodes have room like others."""
+
+    def roomy(pool: Any, state: Any, *rest: Any, **named: Any) -> Any:
+        nodes = tuple(replace(n, sick="") for n in state.nodes)
+        return capacity(pool, replace(state, nodes=nodes), *rest, **named)
+
+    return roomy
 
 
 def without_a_look_at_the_sick(retire_one: Function) -> Function:
