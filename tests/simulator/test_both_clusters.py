@@ -108,6 +108,17 @@ def test_a_pod_bound_by_hand_after_the_cordon_is_evicted(sim: Simulator, cluster
         cluster.drain(node, cordoned_at=cordoned)
 
 
+def test_a_pod_that_tolerates_the_cordon_and_cannot_come_back_is_evicted(
+    sim: Simulator, cluster: Cluster, node: str
+) -> None:
+    cluster.cordon(node, "action-7")
+    cordoned = sim.world.now
+    alone: dict[str, Any] = {"owner_kind": "", "owner_name": "", "annotations": CONSENTS}
+    run_pod(sim, node, "alone", gpus=0, tolerations=(Toleration(operator="Exists"),), **alone)
+    with pytest.raises(TryLater, match="leaving"):
+        cluster.drain(node, cordoned_at=cordoned)
+
+
 def leaving(sim: Simulator) -> set[str]:
     """The pods of namespace ml that are being deleted."""
     return {p.name for p in sim.world.active_pods.values() if p.namespace == "ml" and p.deletion_at is not None}
