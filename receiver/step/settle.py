@@ -82,10 +82,20 @@ def _close_actions(facts: Facts, store: StepStore, policy: Policy, now: datetime
         with parts.part("settle", state.pool, sets_aside=True):
             done, more, fewer = _close_action(state, facts, store, policy, now, parts)
             grown, removed = grown + more, removed + fewer
+        grown += _landed(done)
         pools.append(done)
     grown, removed = facts.grown_last_hour + grown, facts.removed_last_hour + removed
     first = facts.first_changed_at or (now if (grown, removed) != (0, 0) else None)
     return replace(facts, pools=tuple(pools), grown_last_hour=grown, removed_last_hour=removed, first_changed_at=first)
+
+
+def _landed(state: PoolState) -> int:
+    """The new nodes of a growth that is still open, or could not be closed, which count for the hour as those of closed
+    ones do. The others of it count until they show (`core.money.budget.unseen`)."""
+    action = state.open_action
+    if action is None or action.kind is not ActionKind.GROW:
+        return 0
+    return max(0, min(state.required, action.to_count) - action.from_count)
 
 
 def _close_action(

@@ -114,4 +114,5 @@ def to_come(world: World) -> Iterator[WorldPod]:
             groups.setdefault(pod.gang, []).append(pod)
     for pods in groups.values():
         for number in range(size_of(pods[0]) - len(pods)):
-            yield replace(pods[0], name=f"{pods[0].name}/worker-{number}", node=None, phase="Pending")
+            name, uid = f"{pods[0].name}/worker-{number}", f"{pods[0].uid}/{number}"
+            yield replace(pods[0], name=name, uid=uid, node=None, phase="Pending")

@@ -4,6 +4,8 @@ from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 
+import pytest
+
 from receiver.core.model.actions import OutcomeKind
 from receiver.core.model.model import CordonedBy, Spend
 from receiver.core.model.policy import Billing, Budget, Limits
@@ -89,6 +91,20 @@ def test_growth_confirmed_by_the_look_counts_for_the_hour_in_the_same_step(store
     life.submit(a_job("jb", node_selector={"kubernetes.civo.com/civo-node-pool": "b-id"}))
     life.run(2 * MINUTE)
     assert life.required("a-id") + life.required("b-id") <= 1
+
+
+def test_growth_that_cannot_be_closed_counts_for_the_hour_of_the_other_pools(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    life = two_pools(store, limits=Limits(max_growth_per_hour=1))
+    life.submit(a_job("ja", node_selector={POOL: "a-id"}))
+    life.cloud.fail_after(TryLater("no answer", code="timeout"), "resize")
+    life.step()
+    assert life.required("a-id") == 1
+    monkeypatch.setattr("receiver.step.settle.settled", lambda *_: 1 / 0)
+    life.submit(a_job("jb", node_selector={POOL: "b-id"}))
+    life.run(2 * MINUTE)
+    assert life.required("b-id") == 0
 
 
 def test_at_the_budget_stop_an_empty_node_goes_even_while_the_floor_asks_for_more() -> None:
