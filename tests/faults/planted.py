@@ -162,13 +162,6 @@ BUGS = (
         breaks={("receiver.adapters.kubernetes.devices", "by_node"): planted_bugs.as_if_complete},
         levels=("worlds",),
     ),
-    Bug(
-        invariant=5,
-        name="a device whose taint a claim does not tolerate counts as free",
-        seen=("5 settles",),
-        breaks={("receiver.core.model.devices", "_Kind.lets_in"): planted_bugs.yes},
-        levels=("worlds",),
-    ),
 )
 
 

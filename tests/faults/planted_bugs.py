@@ -157,11 +157,6 @@ def beside_refused_gangs(keep_warm: Function) -> Function:
     return kept
 
 
-def yes(_: Function) -> Function:
-    """It agrees."""
-    return lambda *_args, **_named: True
-
-
 def held_by_nobody(holding: Function) -> Function:
     """Pods that hold devices by claim are overlooked."""
     return lambda self, seen, pod: None if seen.resource_claims else holding(self, seen, pod)
