@@ -63,10 +63,7 @@ class ClaimsOfWorld:
         taken, about_to_start = claims.taken() or {}, list(claims.without_pod())
         nodes = [
             replace(
-                node,
-                dra=node.name in served.nodes,
-                devices=served.devices.get(node.name),
-                taken=taken.get(node.name, frozenset()),
+                served.on(replace(node, dra=False), taken),
                 kept_by=named(
                     [*node.kept_by, *(f"claim {c} has devices" for c, at in about_to_start if at == node.name)]
                 ),

@@ -24,7 +24,9 @@ from receiver.ports import (
 )
 from receiver.replay.kubernetes import Agreed, WorldCluster, as_pod, owner_of, protects
 from receiver.replay.world.objects import Denied, WorldPod
+from simulator.clocks import ManualClock
 from simulator.cluster_claims import ClaimsOfWorld
+from simulator.gangs import with_gangs
 from simulator.world import World
 
 T = TypeVar("T")
@@ -45,7 +47,10 @@ class SimulatedCluster(WorldCluster):
         self._claims = ClaimsOfWorld(world)
 
     def look(self) -> ClusterFacts:
-        return self._claims.added_to(super().look())
+        facts, world = self._claims.added_to(super().look()), self._world
+        return replace(
+            facts, pods=with_gangs(facts.pods, world.pods.values(), world.group_objects, ManualClock(world.now))
+        )
 
     def _look_at_nodes(self) -> Iterable[ClusterNode]:
         hosts: dict[str, list[str]] = {}

@@ -36,7 +36,7 @@ class KubernetesFace:
     how a watch from too old a version is refused, as an ERROR event in a 200 stream or as HTTP 410; *daemonsets* puts
     the GPU operator's pods on every node; *dra* is the version of resource.k8s.io that is served where a pool has its
     GPUs served by a DRA driver; *installed* are the APIs of CRDs that are there from the start, such as
-    ``kueue.x-k8s.io/v1beta2``."""
+    ``kueue.x-k8s.io/v1beta2``; *kueue* runs a minimal Kueue on its objects."""
 
     token: str | None = None
     version: str = "v1.32.5+k3s1"
@@ -46,6 +46,7 @@ class KubernetesFace:
     daemonsets: bool = True
     dra: Literal["v1", "v1beta2", "v1beta1"] = "v1"
     installed: tuple[str, ...] = ()
+    kueue: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -87,10 +87,11 @@ def _add_discovery(face: Blueprint, live: Live) -> None:
     def show_groups() -> JSON:
         groups = []
         with live.moved():
-            served = {**GROUPS, **live.custom.installed}
-        for name, v in served.items():
-            this = {"groupVersion": f"{name}/{v}", "version": v}
-            groups.append({"name": name, "versions": [this], "preferredVersion": this})
+            installed = live.custom.installed
+        for name in {**GROUPS, **installed}:
+            served = [v for v in (GROUPS.get(name), installed.get(name)) if v]
+            versions = [{"groupVersion": f"{name}/{v}", "version": v} for v in served]
+            groups.append({"name": name, "versions": versions, "preferredVersion": versions[0]})
         return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
 
     @face.get("/api/v1")

@@ -30,15 +30,19 @@ def add_buffers(face: Blueprint, live: Live, list_custom: ListCustom) -> None:
             live.custom.remove(group, plural, namespace, name)
         return status_json(200, "", "", name=name, kind=plural)
 
+    @face.patch("/apis/<group>/<version>/<plural>/<name>/status")
     @face.patch("/apis/<group>/<version>/namespaces/<namespace>/<plural>/<name>/status")
-    def patch_status(group: str, version: str, namespace: str, plural: str, name: str) -> JSON:
+    def patch_status(group: str, version: str, plural: str, name: str, namespace: str | None = None) -> JSON:
         need(live, "patch", f"{plural}/status")
         if live.custom.kind(group, version, plural) is None:
             abort(404)
         with live.moved():
-            metadata = {"namespace": namespace, "name": name}
-            found = (o for o in live.custom.objects(group, plural) if metadata.items() <= o["metadata"].items())
-            before = next(found, None)
+            before = live.custom.find(group, plural, name, namespace or "")
             if before is None:
                 raise Denied("NotFound", 404, f'{plural}.{group} "{name}" not found')
-            return live.custom.replace(group, plural, {**before, "status": patch_of(before).get("status") or {}})
+            after = patch_of(before)
+            managed = {n: v for n, v in after["metadata"].items() if n == "managedFields"}
+            metadata = {**before["metadata"], **managed}
+            return live.custom.replace(
+                group, plural, {**before, "metadata": metadata, "status": after.get("status") or {}}
+            )

@@ -15,11 +15,18 @@ PLURALS: Mapping[tuple[str, str], str] = {
     ("kueue.x-k8s.io", "Workload"): "workloads",
     ("kueue.x-k8s.io", "ClusterQueue"): "clusterqueues",
     ("kueue.x-k8s.io", "ResourceFlavor"): "resourceflavors",
+    ("kueue.x-k8s.io", "AdmissionCheck"): "admissionchecks",
+    ("kueue.x-k8s.io", "ProvisioningRequestConfig"): "provisioningrequestconfigs",
     ("scheduling.volcano.sh", "PodGroup"): "podgroups",
     ("scheduling.volcano.sh", "Queue"): "queues",
     ("batch.volcano.sh", "Job"): "jobs",
     ("scheduling.x-k8s.io", "PodGroup"): "podgroups",
+    ("scheduling.k8s.io", "PodGroup"): "podgroups",
+    ("scheduling.k8s.io", "Workload"): "workloads",
+    ("jobset.x-k8s.io", "JobSet"): "jobsets",
+    ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): "leaderworkersets",
     ("autoscaling.x-k8s.io", "CapacityBuffer"): "capacitybuffers",
+    ("autoscaling.x-k8s.io", "ProvisioningRequest"): "provisioningrequests",
     ("", "PodTemplate"): "podtemplates",
     ("", "ReplicationController"): "replicationcontrollers",
     ("apps", "Deployment"): "deployments",
@@ -34,12 +41,19 @@ PLURALS: Mapping[tuple[str, str], str] = {
 }
 CLUSTER_WIDE = frozenset(
     {
-        *("queues", "clusterqueues", "resourceflavors", "namespaces", "priorityclasses"),
+        *("queues", "clusterqueues", "resourceflavors", "admissionchecks", "provisioningrequestconfigs"),
+        *("namespaces", "priorityclasses"),
         *(SLICE, CLASS, RULE),
     }
 )
 # Served by every cluster, in this version, and never uninstalled.
 BUILT_IN: Mapping[str, str] = dict.fromkeys(("", "apps", "batch", "networking.k8s.io", "scheduling.k8s.io"), "v1")
+# Which versions have a kind, of a group whose versions have different ones: gangs are in those that are not yet stable.
+VERSIONS: Mapping[tuple[str, str], frozenset[str]] = {
+    ("scheduling.k8s.io", "priorityclasses"): frozenset({"v1"}),
+    ("scheduling.k8s.io", "workloads"): frozenset({"v1alpha1", "v1alpha2", "v1alpha3", "v1beta1"}),
+    ("scheduling.k8s.io", "podgroups"): frozenset({"v1alpha2", "v1alpha3", "v1beta1"}),
+}
 
 
 class CustomResources:
@@ -59,7 +73,8 @@ class CustomResources:
         group, version = group_and_version(api)
         if not version or all(group != known for known, _ in PLURALS):
             raise Unreadable([f"apiVersion: {api!r} is none of the groups {sorted({g for g, _ in PLURALS})}"])
-        self._versions[group] = version
+        if BUILT_IN.get(group) != version:
+            self._versions[group] = version
 
     def put(self, given: Sequence[Mapping[str, Any]], now: datetime) -> None:
         """Add objects, or replace those of the same name, installing their groups. Raises Unreadable."""
@@ -100,8 +115,8 @@ class CustomResources:
 
     @property
     def installed(self) -> Mapping[str, str]:
-        """The groups beside the built-in ones, each with its version."""
-        return {group: version for group, version in self._versions.items() if group not in BUILT_IN}
+        """The groups that are installed, each with its version: others, and built-in ones in a version beside v1."""
+        return dict(self._versions)
 
     def clear(self) -> None:
         """Uninstall everything."""
@@ -114,9 +129,14 @@ class CustomResources:
 
     def kind(self, group: str, version: str, plural: str) -> str | None:
         """Return the kind of which this is a list, or None when it is not served."""
-        if self._versions.get(group, BUILT_IN.get(group)) != version:
+        served = version in (self._versions.get(group), BUILT_IN.get(group))
+        if not served or version not in VERSIONS.get((group, plural), (version,)):
             return None
         return next((k for (g, k), p in PLURALS.items() if (g, p) == (group, plural)), None)
+
+    def find(self, group: str, plural: str, name: str, namespace: str = "") -> JSON | None:
+        """Return one object, None where there is none."""
+        return self._objects.get((group, plural), {}).get((namespace, name))
 
     def objects(self, group: str, plural: str) -> list[JSON]:
         """Return every object of a kind."""

@@ -59,7 +59,7 @@ def node_json(node: WorldNode, *, kubelet: str = "v1.32.5+k3s1") -> JSON:
             **({"taints": [taint_json(t) for t in node.taints]} if node.taints else {}),
         },
         "status": {
-            "capacity": _quantities({**shown(node), MEMORY: shown(node).get(MEMORY, 0) + 2 * GIB}),
+            "capacity": _quantities(_capacity(node)),
             "allocatable": _quantities(shown(node)),
             "conditions": _node_conditions(node),
             "addresses": [
@@ -71,6 +71,12 @@ def node_json(node: WorldNode, *, kubelet: str = "v1.32.5+k3s1") -> JSON:
             "images": [],
         },
     }
+
+
+def _capacity(node: WorldNode) -> Mapping[str, int]:
+    found = shown(node)
+    gpus = {r: n + node.unhealthy for r, n in node.gpus.items() if r in found}
+    return {**found, **gpus, MEMORY: found.get(MEMORY, 0) + 2 * GIB}
 
 
 def _given(**maps: Mapping[str, str]) -> JSON:
@@ -119,6 +125,7 @@ def _node_conditions(node: WorldNode) -> list[JSON]:
             ("PIDPressure", "SufficientPID"),
         )
     ]
+    healthy += [_condition(kind, status, since) for kind, status in node.conditions.items()]
     if node.ready:
         return [*healthy, _condition("Ready", "True", since, "KubeletReady", "kubelet is posting ready status")]
     return [*healthy, _condition("Ready", "False", since, "KubeletNotReady", "container runtime network not ready")]
@@ -214,6 +221,10 @@ def _pod_spec(pod: WorldPod) -> JSON:
         spec["nodeSelector"] = dict(pod.node_selector)
     if affinity := _node_affinity(pod):
         spec["affinity"] = {"nodeAffinity": affinity}
+    if pod.group:
+        workload, _, group = pod.group.partition("/")
+        named = {"name": workload, "podGroup": group} if group else {"podGroupName": workload}
+        spec["workloadRef" if group else "schedulingGroup"] = named
     if pod.gate:
         spec["schedulingGates"] = [{"name": pod.gate}]
     if pod.node is not None:

@@ -7,6 +7,7 @@ from flask import Blueprint, Response, jsonify, request
 
 from receiver.core.model.policy import Taint
 from receiver.replay.world.objects import Denied, WorldNode, WorldPod
+from simulator.kubernetes_apply import APPLY, applied
 from simulator.kubernetes_events import CORE_API, NEW_API, find, in_words_of, post
 from simulator.kubernetes_objects import node_json, pod_json, status_json
 from simulator.kubernetes_patches import patched
@@ -44,7 +45,12 @@ def _dry() -> bool:
 def patch_of(before: JSON) -> JSON:
     """Return *before* with the request's patch. Raises Denied (409) when the patch names another version or uid."""
     given = request.get_json(force=True, silent=True)
-    after = patched(before, request.content_type or "", given)
+    if (request.content_type or "").startswith(APPLY):
+        if not isinstance(given, Mapping) or not request.args.get("fieldManager"):
+            raise Denied("BadRequest", 400, "an apply patch is an object, and names its fieldManager")
+        after = applied(before, given, request.args["fieldManager"])
+    else:
+        after = patched(before, request.content_type or "", given)
     for field in ("resourceVersion", "uid"):
         wanted = after["metadata"].get(field)
         if wanted is not None and wanted != before["metadata"].get(field):

@@ -91,7 +91,7 @@ def _read(workload: JSON) -> _Queued:
         namespace=str(metadata.get("namespace") or "default"),
         state=_state(spec, conditions),
         priority_class=str((spec.get("priorityClassRef") or {}).get("name") or spec.get("priorityClassName") or ""),
-        asks=_asks(spec.get("podSets") or ()),
+        asks=asks(spec.get("podSets") or ()),
         waited=waited,
     )
 
@@ -114,7 +114,7 @@ def _moment(stamp: str) -> datetime:
     return datetime.fromisoformat(stamp)
 
 
-def _asks(pod_sets: Sequence[JSON]) -> Counter[str]:
+def asks(pod_sets: Sequence[JSON]) -> Counter[str]:
     """The requests of a Workload's pods in whole units, without CPU and memory."""
     found: Counter[str] = Counter()
     for pods in pod_sets:

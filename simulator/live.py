@@ -13,6 +13,7 @@ from simulator.clocks import Clock, ManualClock
 from simulator.config import Config
 from simulator.kubernetes_custom import CustomResources
 from simulator.kubernetes_quotas import Quotas
+from simulator.kueue_admission import Kueue
 from simulator.manifests import pod_spec
 from simulator.reading import Unreadable, duration, read
 from simulator.world import Pdb, World
@@ -152,6 +153,8 @@ class Live:
         self.world.advance(now)
         self._run_daemons()
         self._raise_xids()
+        if self.config.kubernetes.kueue:
+            Kueue(self.custom).turn(self.world)
 
     def _raise_xids(self) -> None:
         """Let each XID that waits for a node of its pool come from the first one that has GPUs."""

@@ -54,11 +54,20 @@ def pod_spec(manifest: Mapping[str, Any], namespace: str | None = None) -> PodSp
         owner_kind=owner.get("kind", ""),
         owner_name=owner.get("name", ""),
         gate=str(next((g.get("name") for g in spec.get("schedulingGates") or ()), "")),
+        group=_group(spec),
         gang_size=int(_number(annotations.get(GANG_SIZE_ANNOTATION, "0"))),
         gpu_memory=_number(memory) if memory is not None else None,
         gpu_util=_number(annotations.get(UTILIZATION_ANNOTATION, "0.9")),
         node=spec.get("nodeName") or None,
     )
+
+
+def _group(spec: Mapping[str, Any]) -> str:
+    """Return the pod's PodGroup, ``workload/group`` where it names a Workload (scheduling.k8s.io/v1alpha1)."""
+    workload = _mapping(spec, "workloadRef")
+    if workload:
+        return f"{workload.get('name')}/{workload.get('podGroup')}"
+    return str(_mapping(spec, "schedulingGroup").get("podGroupName") or "")
 
 
 def effective_requests(spec: Mapping[str, Any]) -> Mapping[str, int]:

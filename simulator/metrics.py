@@ -37,6 +37,14 @@ def metrics_face(live: Live) -> Blueprint:
             families = kube_state_metrics(world, live.config.metrics, version, live.started_at)
         return Response(exposed(families), content_type=CONTENT_TYPE)
 
+    @face.get("/metrics/civo-node-agent")
+    def show_node_agent() -> Response:
+        phases = Family("civo_node_agent_recovery_phase", "Current recovery phase of a node.", "gauge")
+        with live.moved() as world:
+            for node in world.nodes:
+                phases.put({"node": node, "phase": world.faults.recovering.get(node, "Healthy")}, 1)
+        return Response(exposed([phases]), content_type=CONTENT_TYPE)
+
     @face.get("/metrics/<exporter>")
     def show_queues(exporter: str) -> Response:
         if exporter not in QUEUES:

@@ -10,7 +10,7 @@ from typing import Any
 from receiver.core.model.policy import Taint
 from receiver.core.model.signals import Alert, Silence
 from receiver.core.model.usage import Course, Sample
-from receiver.ports import AlarmFacts
+from receiver.ports import AlarmFacts, TelemetryFacts
 from receiver.replay.ports import WorldAlarms, WorldTelemetry
 from receiver.replay.world.cloud import SimulatedCloud
 from receiver.replay.world.cluster import merged
@@ -33,6 +33,7 @@ from simulator.gpu_metrics import ObservedGpus
 
 Owner = tuple[str, str, str]  # kind, namespace, name
 SAMPLED = timedelta(minutes=2)
+XID_TAINT = {"key": "gpu.nvidia.com/xid", "value": "79", "effect": "NoSchedule"}
 
 
 def _owner(pod: WorldPod) -> Owner:
@@ -58,6 +59,8 @@ class WorldFaults(Faults):
 
     lose_gpu: Callable[[str], None]
     not_ready: Callable[[str], None]
+    condition: Callable[[str, str, str], None]
+    unhealthy: Callable[[str, int], None]
     recover: Callable[[str], None]
     recover_all: Callable[[], None]
     set_telemetry_gone: Callable[[bool], None] | None = None
@@ -66,6 +69,8 @@ class WorldFaults(Faults):
         super().__init__()
         self._refusals: list[tuple[Denied, int | None]] = []
         self._coming: dict[tuple[str, str], tuple[int, str]] = {}  # by fault and pool: how many, value
+        self.failed: dict[str, str] = {}  # nodes with a fatal XID: what Prometheus says of it
+        self.recovering: dict[str, str] = {}  # nodes that Civo's node agent restarts: its phase
 
     @property
     def telemetry_gone(self) -> bool:
@@ -115,6 +120,8 @@ class WorldFaults(Faults):
         self.telemetry_gone = self.rules_dead = False
         self._refusals.clear()
         self._coming.clear()
+        self.failed.clear()
+        self.recovering.clear()
         self.recover_all()
 
     def next_refusal(self) -> Denied | None:
@@ -144,6 +151,29 @@ class FaultyNodes(Nodes):
         super().__init__(*parts)
         self.crashed: set[str] = set()  # nodes whose driver crashed
         self.silent: set[str] = set()  # nodes whose kubelet does not answer
+        self.ailing: set[str] = set()  # nodes with a condition or an unhealthy GPU
+        self._tainted: dict[str, list[str]] = {}  # devices by node
+
+    def condition(self, name: str, kind: str, status: str) -> None:
+        """Set the condition *kind* of a node until `recover`. Unknown: 404."""
+        node = self._cluster.node(name)
+        self.ailing.add(name)
+        self._change(node, conditions={**node.conditions, kind: status})
+
+    def unhealthy(self, name: str, count: int) -> None:
+        """Take *count* of a node's GPUs out of what it offers, until `recover`; pods stay. Unknown: 404."""
+        node = self._cluster.node(name)
+        if node.dra:
+            self.ailing.add(name)
+            self._tainted[name] = [f"gpu-{n}" for n in range(count)]
+            for gpu in self._tainted[name]:
+                self.drivers.taint(name, gpu, XID_TAINT)
+            return
+        resource = next((r for r, n in node.gpus.items() if n >= count), None)
+        if resource is not None and not node.unhealthy:
+            self.ailing.add(name)
+            left = {**node.allocatable, resource: node.allocatable[resource] - count}
+            self._change(node, unhealthy=count, allocatable=left)
 
     def lose_gpu(self, name: str) -> None:
         """Crash the driver of a node: no GPU is allocatable or reported until `recover`. Pods stay. Unknown: 404."""
@@ -162,7 +192,7 @@ class FaultyNodes(Nodes):
             self._set_ready(node, ready=False)
 
     def recover(self, name: str) -> None:
-        """Undo `lose_gpu` and `not_ready`, unless the machine is gone. Unknown: 404."""
+        """Undo what happened to a node, unless the machine is gone. Unknown: 404."""
         self._cluster.node(name)
         vm = self._machines[name]
         if name in self.silent and vm.living:
@@ -172,11 +202,17 @@ class FaultyNodes(Nodes):
             node = self._change(node, allocatable={**node.allocatable, **vm.spec.resources})
             self._gpus_up(name, vm)
             self.drivers.start(node, vm.spec.device_sets, partial(self._shown, vm))
-        self.silent.discard(name)
-        self.crashed.discard(name)
+        if name in self.ailing and vm.living:
+            node = self._cluster.node(name)
+            whole = vm.spec.resources if any(node.gpus.values()) or node.unhealthy else {}
+            self._change(node, conditions={}, unhealthy=0, allocatable={**node.allocatable, **whole})
+            for gpu in self._tainted.pop(name, ()):
+                self.drivers.taint(name, gpu, None)
+        for names in (self.silent, self.crashed, self.ailing):
+            names.discard(name)
 
     def recover_all(self) -> None:
-        for name in sorted(self.silent | self.crashed):
+        for name in sorted(self.silent | self.crashed | self.ailing):
             self.recover(name)
 
     def pool_relabelled(self, pool: CivoPool) -> None:
@@ -198,6 +234,7 @@ class FaultyNodes(Nodes):
     def _drop_object(self, name: str) -> None:
         self.crashed.discard(name)
         self.silent.discard(name)
+        self.ailing.discard(name)
         self._activity.stop_using(name)
         super()._drop_object(name)
 
@@ -367,10 +404,13 @@ class World(ReplayWorld):
         faults, nodes, cloud = self.faults, self._nodes, self._cloud
         pods, activity = self._pods, self._activity
         faults.lose_gpu, faults.not_ready = nodes.lose_gpu, nodes.not_ready
+        faults.condition, faults.unhealthy = nodes.condition, nodes.unhealthy
         faults.recover, faults.recover_all = nodes.recover, nodes.recover_all
         faults.set_telemetry_gone = activity.telemetry_gone
+        self.group_objects: dict[str, list[dict[str, Any]]] = {}  # behind gangs, by the name of their kind
         self.crashed_nodes: Collection[str] = nodes.crashed  # by `WorldFaults.lose_gpu`
         self.silent_nodes: Collection[str] = nodes.silent  # by `WorldFaults.not_ready`
+        self.ailing_nodes: Collection[str] = nodes.ailing  # by `WorldFaults.condition` and `unhealthy`
         self.delete_node = nodes.delete
         self.listed_count = cloud.listed_count
         self.relabel = cloud.relabel
@@ -446,9 +486,14 @@ class World(ReplayWorld):
 
 
 class SimulatedTelemetry(WorldTelemetry):
-    """Prometheus with the metrics of pods."""
+    """Prometheus with the metrics of pods, of failed GPUs and of Civo's node agent."""
 
     _world: World
+
+    def look(self) -> TelemetryFacts:
+        found, faults = super().look(), self._world.faults
+        failed = {} if faults.telemetry_gone else dict(faults.failed)
+        return replace(found, failed=failed, recovering=dict(faults.recovering))
 
     def courses(self, window: timedelta) -> Mapping[str, Course]:
         """Return the course over *window* (up to a day) of each pod that holds GPUs."""

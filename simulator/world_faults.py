@@ -22,6 +22,9 @@ WorldKind = Literal[
     "taint_device",
     "lose_gpu",
     "not_ready",
+    "condition",
+    "unhealthy",
+    "agent_phase",
     "use_gpu",
     "work",
     "bind",
@@ -115,6 +118,19 @@ def _not_ready(live: Live, fault: WorldFault) -> None:
     live.world.faults.not_ready(_named(fault.node, "node"))
 
 
+def _condition(live: Live, fault: WorldFault) -> None:
+    status = fault.status if isinstance(fault.status, str) else "True"
+    live.world.faults.condition(_named(fault.node, "node"), _named(fault.field, "field"), status)
+
+
+def _unhealthy(live: Live, fault: WorldFault) -> None:
+    live.world.faults.unhealthy(_named(fault.node, "node"), 1 if fault.units is None else fault.units)
+
+
+def _agent_phase(live: Live, fault: WorldFault) -> None:
+    live.world.faults.recovering[_named(fault.node, "node")] = _named(fault.field, "field")
+
+
 def _use_gpu(live: Live, fault: WorldFault) -> None:
     memory = 0.5 if fault.memory is None else fault.memory
     live.world.use_gpu(_named(fault.node, "node"), engine=fault.engine, memory=memory)
@@ -192,6 +208,9 @@ KINDS: Mapping[WorldKind, Callable[[Live, WorldFault], None]] = {
     "taint_device": _taint_device,  # node, gpu, field (key), effect (empty: no taint any more): in a new generation
     "lose_gpu": _lose_gpu,  # node: its driver crashes
     "not_ready": _not_ready,  # node: its kubelet stops answering
+    "condition": _condition,  # node, field, status: a condition of that type, such as GpuMemWatch ("True")
+    "unhealthy": _unhealthy,  # node, units: so many of its GPUs fail (1), and its device plugin or DRA driver says so
+    "agent_phase": _agent_phase,  # node, field: the phase in which Civo's node agent restarts it, such as WaitingReboot
     "use_gpu": _use_gpu,  # node, engine, memory (ratios): something outside Kubernetes uses its GPUs
     "work": _work,  # namespace, pod, engine, memory (null: as before): what its GPUs do (cannot be lifted)
     "bind": _bind,  # namespace, pod, node: the pod starts there whatever the node's cordon (cannot be lifted)
@@ -245,6 +264,8 @@ def shown(live: Live) -> dict[str, Any]:
             "telemetry_gone": world.faults.telemetry_gone,
             "lost_gpus": sorted(world.crashed_nodes),
             "not_ready": sorted(world.silent_nodes),
+            "ailing": sorted(world.ailing_nodes),
+            "recovering": dict(world.faults.recovering),
             "used_outside": sorted(world.used_outside),
             "behaviour": {
                 f.name: _plain(getattr(present, f.name))

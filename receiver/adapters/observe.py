@@ -7,6 +7,8 @@ from receiver.core.model.pods import Buffer, Pod
 from receiver.core.model.policy import Taint
 from receiver.core.model.text import some
 from receiver.core.model.usage import EndedPod
+from receiver.core.scaling.admission import CheckAnswer
+from receiver.core.scaling.bookings import BookingProgress
 from receiver.ports import QUOTA_NAME, Cloud, CloudPool, Cluster, ClusterFacts, Did, HeldPlaces, Receipt
 
 
@@ -46,6 +48,15 @@ class ObservedCluster:
 
     def report_buffer(self, buffer: Buffer, message: str) -> Receipt:
         return _would(f"write the status of CapacityBuffer {buffer.key}: {message or buffer.problem}")
+
+    def keep_checks_active(self) -> Receipt:
+        return _would("set our AdmissionChecks active")
+
+    def answer_check(self, answer: CheckAnswer) -> Receipt:
+        return _would(f"answer the AdmissionCheck of Workload {answer.key}: {answer.state}, {answer.message}")
+
+    def report_booking(self, progress: BookingProgress) -> Receipt:
+        return _would(f"write the conditions of ProvisioningRequest {progress.key}: {progress.message}")
 
     def cordon(self, node: str, action: str) -> Receipt:
         return _would(f"cordon node {node} for action {action}")

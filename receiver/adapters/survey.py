@@ -131,9 +131,10 @@ class ClusterSurvey(KubernetesCluster):
         return [SurveyedPod(raw) for raw in self._wire.every("pods", PODS, field_selector=LIVING)]
 
     def groups(self) -> frozenset[str]:
-        """Return the API groups that the cluster serves."""
-        answer = self._wire.ask("get", "apis", "/apis")
-        return frozenset(str(group.get("name")) for group in entries(answer, "groups"))
+        """Return the API groups that the cluster serves, and each of their versions as ``group/version``."""
+        found = entries(self._wire.ask("get", "apis", "/apis"), "groups")
+        versions = {str(v.get("groupVersion")) for group in found for v in entries(group, "versions")}
+        return frozenset({str(group.get("name")) for group in found} | versions)
 
     def core(self, plural: str) -> list[Mapping[str, Any]]:
         """Return every object of a kind of the core group, such as ``namespaces``."""

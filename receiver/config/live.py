@@ -31,6 +31,7 @@ NEEDS_RESTART = (
     "kubernetes.watch",
     "kubernetes.keep_nodes_for",
     "kubernetes.capacity_buffers",
+    "kubernetes.best_effort_atomic",
     "kueue",
     "volcano",
     "leader",

@@ -20,7 +20,7 @@ from receiver.config.prices import EIGHT_GPUS, insane
 from receiver.config.values import Section, Wrong, duration, spell, text
 from receiver.config.web import WebSpec
 from receiver.core.model.pods import KeepRule
-from receiver.core.model.policy import QUEUE_WAIT, STARTUP_TAINTS, Anchor, Fallback, Objective, Packing, Rounding
+from receiver.core.model.policy import QUEUE_WAIT, Anchor, Fallback, Objective, Packing, Rounding
 from receiver.core.model.signals import GROUP_INTERVAL, REPEAT_INTERVAL, payload_life
 from receiver.core.model.text import lasting
 
@@ -65,13 +65,16 @@ class Kubernetes(Section):
     watch: bool = True
     """[watch](how-it-decides.md#what-a-step-reads-of-the-cluster) nodes, pods and queues, and start a step at once for
     a GPU pod that does not fit; `false` lists at every step"""
-    startup_taints: tuple[values.TaintPrefix, ...] = STARTUP_TAINTS
-    """[startup taints](how-it-decides.md#startup-taints): a node with one is still starting. Your list replaces this
-    one"""
+    startup_taints: tuple[values.TaintPrefix, ...] = ()
+    """prefixes of further [startup taints](how-it-decides.md#startup-taints): a node with one is still starting"""
+    sick_conditions: tuple[values.LabelKey, ...] = ()
+    """types of node conditions that mean [sick GPUs](how-it-decides.md#sick-nodes) while they are `True`"""
     keep_nodes_for: tuple[KeepRule, ...] = (KeepRule.UNMANAGED, KeepRule.KUBE_SYSTEM)
     """which pods without a GPU [keep their node](how-it-decides.md#what-drains-and-what-keeps-a-node)"""
     capacity_buffers: bool = True
     """serve [CapacityBuffers](workloads.md#capacity-buffers) of GPU pods; `false` where another autoscaler does"""
+    best_effort_atomic: bool = False
+    """also serve ProvisioningRequests of class `best-effort-atomic-scale-up.autoscaling.x-k8s.io`"""
 
 
 class Webhook(Section):

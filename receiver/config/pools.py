@@ -16,7 +16,7 @@ from receiver.config import values
 from receiver.config.devices import MOST_DEVICES, CounterName, DeviceSpec
 from receiver.config.prices import far_from_list, insane
 from receiver.config.values import Section, Wrong, did_you_mean, text
-from receiver.core.model.policy import Unanswered
+from receiver.core.model.policy import Repair, Unanswered
 from receiver.core.model.text import lasting
 
 WEEKDAYS = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
@@ -319,6 +319,10 @@ class PoolSpec(Section):
     nothing runs there, and the pool [tries one node at a time](guardrails.md#provisioning_works)"""
     apply_to_nodes: bool = False
     """put `labels` and `taints` on nodes that Civo created without them"""
+    repair: Repair = Repair.NONE
+    """`replace` cordons a node with [sick GPUs](how-it-decides.md#sick-nodes), and removes it when its work ends"""
+    repair_share: values.Ratio = Decimal("0.2")
+    """the largest share of its nodes under repair at a time; one node always may be"""
     windows: tuple[WindowSpec, ...] = ()
     budget_usd: values.Money | None = None
     """its monthly allowance, at most `budget.monthly_usd`"""

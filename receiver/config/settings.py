@@ -50,7 +50,8 @@ READ: Mapping[type, Mapping[str, Callable[[Any], Any]]] = {
     Policy: {
         "idle_shutdown_grace": lambda file: file.idle_shutdown.grace,
         "longest_override": lambda file: file.overrides.longest,
-        "startup_taints": lambda file: file.kubernetes.startup_taints,
+        "startup_taints": lambda file: (*policy.STARTUP_TAINTS, *file.kubernetes.startup_taints),
+        "sick_conditions": lambda file: file.kubernetes.sick_conditions,
     },
     policy.Pool: {
         "id": lambda pool: pool.civo_pool_id,

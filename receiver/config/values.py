@@ -340,7 +340,8 @@ def parse(kind: Any, value: str) -> Any:
     try:
         return _adapter(kind).validate_python(value)
     except ValidationError as error:
-        raise next(_words(error.errors(include_url=False)[0])) from error
+        wrong = next(_words(error.errors(include_url=False)[0]))
+    raise wrong  # out here: chained to pydantic's error, which holds it too, neither would ever leave the memory
 
 
 @cache

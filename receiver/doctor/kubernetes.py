@@ -5,6 +5,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TypeVar
 
+from receiver.adapters.kubernetes.admission import CHECKS
 from receiver.adapters.kubernetes.api import NOT_FOUND
 from receiver.adapters.kubernetes.buffers import KIND as CAPACITY_BUFFERS
 from receiver.adapters.kubernetes.cluster import Right, credentials
@@ -18,6 +19,16 @@ from receiver.adapters.kubernetes.dra import (
     WITHOUT_RULES,
     WITHOUT_SLICES,
     gpu_nodes,
+)
+from receiver.adapters.kubernetes.gangs import (
+    JOB_SETS,
+    POD_GROUPS,
+    SCHEDULING,
+    WITHOUT_JOB_SETS,
+    WITHOUT_POLICIES,
+    WITHOUT_WORKER_SETS,
+    WORKER_SETS,
+    WORKLOADS,
 )
 from receiver.adapters.survey import ClusterSurvey
 from receiver.config import Configuration, Mode
@@ -46,6 +57,8 @@ UNTOLD = (
 )
 UNWATCHED = "without it they are listed at every step, and a waiting pod does not start one at once"
 GATED = "some pod has the scheduling gate gpu-autoscaler.io/may-wait"
+CHECKED = "an AdmissionCheck of Kueue may name the autoscaler"
+BOOKS = "ProvisioningRequests book nodes"
 KEEPS_ROOM = "CapacityBuffers keep room free"
 GANGS = "gangs of {} count as complete with the pods that exist"
 Found = TypeVar("Found")
@@ -122,7 +135,7 @@ class Needed:
 def needed(
     configuration: Configuration, groups: frozenset[str], *, shuts_down: bool, gated: bool = False
 ) -> Iterator[Needed]:
-    """Yield the rights that *configuration* needs in a cluster that serves *groups*.
+    """Yield the rights that *configuration* needs in a cluster that serves *groups*, each also with its versions.
 
     *shuts_down*: some workload is annotated for idle shutdown; *gated*: some pod is behind our scheduling gate.
     """
@@ -135,6 +148,8 @@ def needed(
     holding, held = "budget.hold keeps new work out", "budget.hold names ClusterQueues"
     ends, owners = "some workload is annotated gpu-autoscaler.io/idle-shutdown", "deployments replicasets statefulsets"
     buffers = configuration.kubernetes.capacity_buffers and CAPACITY_BUFFERS.group in groups
+    grouped = any(f"{SCHEDULING}/{version}" in groups for version in (*POD_GROUPS.versions, *WORKLOADS.versions))
+    kueue = CHECKS.group in groups
     scales = "deployments/scale replicasets/scale statefulsets/scale"
     # whether it is needed, verbs, API group, resources, purpose, and whether it is weaker or acts
     rows = (
@@ -148,8 +163,15 @@ def needed(
          "weaker"),
         ("scheduling.volcano.sh" in groups, "list", "scheduling.volcano.sh", "podgroups", GANGS.format("Volcano"),
          "weaker"),
+        (grouped, "list", SCHEDULING, f"{POD_GROUPS.plural} {WORKLOADS.plural}", WITHOUT_POLICIES, "weaker"),
+        (JOB_SETS.group in groups, "list", JOB_SETS.group, JOB_SETS.plural, WITHOUT_JOB_SETS, "weaker"),
+        (WORKER_SETS.group in groups, "list", WORKER_SETS.group, WORKER_SETS.plural, WITHOUT_WORKER_SETS, "weaker"),
         (configuration.kueue.demand is QueueDemand.QUEUED, "list", "kueue.x-k8s.io", "workloads",
          "kueue.demand is queued", ""),
+        (kueue and configuration.kueue.demand is not QueueDemand.QUEUED, "list", CHECKS.group, "workloads", CHECKED,
+         "weaker"),
+        (kueue, "list", CHECKS.group, "admissionchecks resourceflavors", CHECKED, "weaker"),
+        (kueue, "patch", CHECKS.group, "admissionchecks/status workloads/status", CHECKED, "acts"),
         (podgroups, "list", "scheduling.volcano.sh", "podgroups queues", "volcano.demand is podgroups", ""),
         (podgroups, "list", "batch.volcano.sh", "jobs", "the requests of a Volcano Job's tasks", "weaker"),
         (podgroups, "list", "scheduling.k8s.io", "priorityclasses", "the priority of Volcano's groups", "weaker"),
@@ -162,6 +184,10 @@ def needed(
         (buffers, "list", "apps", owners, KEEPS_ROOM, "weaker"),
         (buffers, "list", "batch", "jobs", KEEPS_ROOM, "weaker"),
         (buffers, "patch", CAPACITY_BUFFERS.group, "capacitybuffers/status", KEEPS_ROOM, "acts"),
+        (CAPACITY_BUFFERS.group in groups, "list", CAPACITY_BUFFERS.group, "provisioningrequests", BOOKS, "weaker"),
+        (CAPACITY_BUFFERS.group in groups and not buffers, "list", "", "podtemplates", BOOKS, "weaker"),
+        (CAPACITY_BUFFERS.group in groups, "patch", CAPACITY_BUFFERS.group, "provisioningrequests/status", BOOKS,
+         "acts"),
         (holds, "list", "", "resourcequotas", holding, ""),
         (holds, "create", "", "resourcequotas", holding, "acts"),
         (holds, f"get/{QUOTA_NAME} delete/{QUOTA_NAME}", "", "resourcequotas", holding, "acts"),

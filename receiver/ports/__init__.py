@@ -8,10 +8,12 @@ from typing import Protocol
 
 from receiver.core.model.charges import Charge
 from receiver.core.model.devices import DeviceId, NodeDevices, Question
-from receiver.core.model.pods import Buffer, Pod
+from receiver.core.model.pods import Booking, Buffer, Candidate, Pod
 from receiver.core.model.policy import Taint
 from receiver.core.model.signals import Alert, Silence
 from receiver.core.model.usage import Activity, Course, EndedPod, Sample
+from receiver.core.scaling.admission import CheckAnswer
+from receiver.core.scaling.bookings import BookingProgress
 from receiver.ports.store import Arrival as Arrival
 from receiver.ports.store import CommonStore as CommonStore
 from receiver.ports.store import DecisionFilter as DecisionFilter
@@ -39,6 +41,10 @@ GANG_SIZE_ANNOTATION = "gpu-autoscaler.io/gang-size"
 IDLE_SHUTDOWN_ANNOTATION = "gpu-autoscaler.io/idle-shutdown"
 KEEP_UNTIL_ANNOTATION = "gpu-autoscaler.io/keep-until"
 MAY_WAIT = "gpu-autoscaler.io/may-wait"  # an annotation, and a scheduling gate
+BUDGET_CHECK = "gpu-autoscaler.io/budget"  # the controller name of our AdmissionChecks of Kueue
+PROVISIONING_CLASS = "atomic.gpu-autoscaler.io"  # of ProvisioningRequests
+UPSTREAM_CLASS = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
+REJECT_TOO_LARGE = "gpu-autoscaler.io/reject-too-large"  # an annotation on such a check
 SAFE_TO_EVICT_ANNOTATION = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 QUOTA_NAME = "gpu-autoscaler-budget-hold"
 QUOTA_LABEL = "gpu-autoscaler.io/budget-hold"
@@ -151,13 +157,16 @@ class Accounts(Protocol):
 class TelemetryFacts:
     """The values of the recording rules. *utilization* and *coverage* are ratios by pool id; *waiting* are pods
     as kube-state-metrics reports them (with a pool hint); *rules_alive* is true when the heartbeat alert
-    fires in Prometheus, which proves that our rules are evaluated. *nodes* is DCGM's activity by node name."""
+    fires in Prometheus, which proves that our rules are evaluated. By node name, *nodes* is DCGM's activity, *failed*
+    names GPUs with a fatal XID (``XID 79 on GPU 0``), *recovering* the phase of a restart by Civo's node agent."""
 
     utilization: Mapping[str, float] = field(default_factory=dict)
     coverage: Mapping[str, float] = field(default_factory=dict)
     waiting: tuple[Pod, ...] = ()
     nodes: Mapping[str, Activity] = field(default_factory=dict)
     rules_alive: bool = False
+    failed: Mapping[str, str] = field(default_factory=dict)
+    recovering: Mapping[str, str] = field(default_factory=dict)
 
 
 class Telemetry(Protocol):
@@ -269,6 +278,10 @@ class ClusterNode:
     taken: frozenset[DeviceId] = frozenset()
     kept_by: tuple[str, ...] = ()  # pods without a GPU that draining it would lose, each with its reason
     created_at: datetime | None = None
+    conditions: Mapping[str, str] = field(default_factory=dict)  # ``True``, ``False`` or ``Unknown`` by type
+    capacity: Mapping[str, int] = field(default_factory=dict)  # GPU resources, unhealthy devices included
+    gpu_devices: int = 0  # that ResourceSlices show of the GPU driver
+    sick_devices: tuple[str, ...] = ()  # those of them with a taint that keeps pods away, with its key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -281,6 +294,8 @@ class ClusterFacts:
     pods: tuple[Pod, ...]
     dra_resources: Mapping[str, Question] | None = None
     buffers: tuple[Buffer, ...] = ()
+    candidates: tuple[Candidate, ...] = ()
+    bookings: tuple[Booking, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -330,6 +345,15 @@ class Cluster(WorkGate, Protocol):
     def report_buffer(self, buffer: Buffer, message: str) -> Receipt:
         """Write the status of a CapacityBuffer of the last look where it differs; *message* says what is kept of it.
         ALREADY when nothing differs."""
+
+    def keep_checks_active(self) -> Receipt:
+        """Set the condition Active of our AdmissionChecks of the last look where it is missing."""
+
+    def answer_check(self, answer: CheckAnswer) -> Receipt:
+        """Write the answer to our AdmissionCheck into a Workload of the last look. ALREADY when nothing differs."""
+
+    def report_booking(self, progress: BookingProgress) -> Receipt:
+        """Write the conditions of a ProvisioningRequest of the last look. ALREADY when nothing differs."""
 
     def cordon(self, node: str, action: str) -> Receipt:
         """Mark *node* unschedulable with our annotation naming *action*."""

@@ -10,6 +10,8 @@ from receiver.config.values import duration
 from receiver.core.model.pods import COMPUTE, Buffer, Pod, PodPhase
 from receiver.core.model.policy import Taint
 from receiver.core.model.usage import EndedPod
+from receiver.core.scaling.admission import CheckAnswer
+from receiver.core.scaling.bookings import BookingProgress
 from receiver.core.scaling.bounds import window_may_evict
 from receiver.core.scaling.packing import SOFT_TAINTS, consents
 from receiver.ports import (
@@ -85,11 +87,13 @@ def as_node(node: WorldNode) -> ClusterNode:
         ready=node.ready,
         unschedulable=node.unschedulable,
         allocatable={} if node.dra else node.gpus,
-        dra=node.dra and any(node.gpus.values()),
+        dra=node.dra and (any(node.gpus.values()) or node.unhealthy > 0),
         labels=node.labels,
         annotations=node.annotations,
         taints=node.taints,
         compute={r: n for r, n in node.allocatable.items() if r in COMPUTE},
+        conditions=node.conditions,
+        capacity={} if node.dra else {r: n + node.unhealthy for r, n in node.gpus.items()},
     )
 
 
@@ -212,8 +216,13 @@ class WorldCluster(WorldHolding):
         pods = [pod for _, pod in self._pods.values()]
         return ClusterFacts(
             nodes=tuple(self._look_at_nodes()),
-            pods=with_minimums(pods, self._world.active_pods.values(), self._world.pods.values()),
+            pods=(
+                *with_minimums(pods, self._world.active_pods.values(), self._world.pods.values()),
+                *(pod for booking in self._world.bookings for pod in booking.pods),
+            ),
             buffers=self._world.buffers,
+            candidates=self._world.candidates,
+            bookings=self._world.bookings,
         )
 
     def _look_at_nodes(self) -> Iterable[ClusterNode]:
@@ -357,6 +366,22 @@ class WorldCluster(WorldHolding):
         return self.write(
             write, f"wrote the status of CapacityBuffer {buffer.key}", "report_buffer", buffer.key, message
         )
+
+    def keep_checks_active(self) -> Receipt:
+        return Receipt(did=Did.ALREADY, sentence="no AdmissionCheck is inactive")
+
+    def answer_check(self, answer: CheckAnswer) -> Receipt:
+        if self._world.answers.get(answer.key) == answer:
+            return Receipt(did=Did.ALREADY, sentence=f"Workload {answer.key} says so already")
+        write = partial(self._world.answers.update, {answer.key: answer})
+        return self.write(write, f"answered the check of Workload {answer.key}", "answer_check", answer.key)
+
+    def report_booking(self, progress: BookingProgress) -> Receipt:
+        if self._world.progress.get(progress.key) == progress:
+            return Receipt(did=Did.ALREADY, sentence=f"ProvisioningRequest {progress.key} says so already")
+        write = partial(self._world.progress.update, {progress.key: progress})
+        done = f"ProvisioningRequest {progress.key}: {progress.stage}"
+        return self.write(write, done, "report_booking", progress.key)
 
     def record_event(self, pod: Pod, *, reason: str, message: str) -> Receipt:
         event = partial(self._world.record_event, kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid)

@@ -20,6 +20,7 @@ from receiver.adapters.civo.cloud import CivoCloud
 from receiver.adapters.clock import SystemClock
 from receiver.adapters.kubernetes.cel import Selectors
 from receiver.adapters.kubernetes.cluster import KubernetesCluster, connect
+from receiver.adapters.kubernetes.provisioning import provisioning_classes
 from receiver.adapters.kubernetes.reflector import Watching
 from receiver.adapters.leader import Lease, Terms, WriterLock
 from receiver.adapters.messages import Outbox, check_every_destination
@@ -99,6 +100,7 @@ class Outside:
                 volcano_podgroups=said.volcano.demand is GroupDemand.PODGROUPS,
                 keep_nodes_for=said.kubernetes.keep_nodes_for,
                 capacity_buffers=said.kubernetes.capacity_buffers,
+                provisioning_classes=provisioning_classes(upstream=said.kubernetes.best_effort_atomic),
             )
         self.sources = Sources(
             cloud=civo,

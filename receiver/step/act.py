@@ -18,10 +18,17 @@ from receiver.core.scaling.waits import provisioning_failed
 from receiver.ports import Did, StepStore, TryLater, WontWork
 from receiver.step.carry_out import SOON, Progress, carry_out, is_smaller_request, is_unanswered, may_still_arrive
 from receiver.step.chores.admissions import admit_deferred_work
+from receiver.step.chores.bookings import report_bookings
 from receiver.step.chores.budget import close_nodes, hold_new_work
 from receiver.step.chores.buffers import report_buffers
+from receiver.step.chores.checks import answer_checks
 from receiver.step.chores.idle_shutdown import scale_idle_workloads_to_zero
-from receiver.step.chores.node_upkeep import apply_labels_and_taints, apply_packing_taints, undo_orphaned_cordons
+from receiver.step.chores.node_upkeep import (
+    apply_labels_and_taints,
+    apply_packing_taints,
+    cordon_for_repair,
+    undo_orphaned_cordons,
+)
 from receiver.step.chores.notify import announce_window_evictions, record_pod_events
 from receiver.step.gather import Looked, Sources
 from receiver.step.parts import StepContext, decision_of, told_of_end
@@ -50,6 +57,8 @@ def act(work: StepContext, looked: Looked, sources: Sources, *, chores: bool) ->
             kept_out = hold_new_work(work, steady=looked.steady)
     again = serve_pools(work)
     if kubernetes:
+        with parts.part("repair"):
+            cordon_for_repair(work)
         with parts.part("labels_and_taints"):
             apply_labels_and_taints(work)
         with parts.part("soft_taints"):
@@ -60,6 +69,10 @@ def act(work: StepContext, looked: Looked, sources: Sources, *, chores: bool) ->
             again += [due] if due is not None else []
         with parts.part("buffers"):
             report_buffers(work)
+        with parts.part("checks"):
+            answer_checks(work)
+        with parts.part("bookings"):
+            report_bookings(work)
     with parts.part("window_evictions"):
         announce_window_evictions(work, steady=looked.steady)  # only announced pods are evicted
     if chores:

@@ -143,6 +143,8 @@ def gather(sources: Sources, policy: Policy, now: datetime, parts: Parts, *, cho
         unanswered=(*memory.unanswered, *(a for a in orphans if a.kind is ActionKind.GROW)),
         overrides=(*memory.overrides, *resumed),
         buffers=said.cluster.buffers if said.cluster else (),
+        candidates=said.cluster.candidates if said.cluster else (),
+        bookings=said.cluster.bookings if said.cluster else (),
     )
     return Looked(
         facts=facts,
@@ -257,7 +259,7 @@ def _joined(
         if found is not None:
             drifted = drift(past, shown, said.at, highest(memory.unanswered, pool.id))
     with parts.part("pool_state", pool.id, sets_aside=True):
-        state = pool_state(pool, said, memory, lives, policy.startup_taints, drifted)
+        state = pool_state(pool, said, memory, lives, policy, drifted)
     with parts.part("removals", pool.id, sets_aside=True):
         if found is not None:
             why = why_removals_stop(past.late, shown, len(state.living), said.at)
@@ -292,7 +294,7 @@ def _is_blind(pool: Pool, state: PoolState, coverage: float, now: datetime) -> b
     """True if too few of the usable nodes report what their GPUs do, apart from those that are new."""
     usable = state.of(Stage.USABLE)
     # A node may have been usable long before this receiver first saw it.
-    began = (min(n.usable_since or now, n.created_at + pool.provision_timeout) for n in usable)
+    began = (min(n.usable_since or now, n.created_at + pool.provision_timeout) for n in usable if not n.sick)
     return coverage * len(usable) < COVERAGE_NEEDED * sum(now - at >= WARMS_UP for at in began)
 
 

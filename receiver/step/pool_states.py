@@ -19,6 +19,7 @@ from receiver.core.model.signals import PoolSilence
 from receiver.core.model.usage import Use, judge
 from receiver.core.scaling.capacity import SHORT_LOSS
 from receiver.core.scaling.demand import offer_of, room_beside_gpus
+from receiver.core.scaling.repair import falling_sick
 from receiver.core.scaling.waits import expected_count
 from receiver.ports import (
     CORDON_ANNOTATION,
@@ -33,6 +34,7 @@ from receiver.ports import (
 )
 from receiver.step.devices import DeviceJoin, learnt
 from receiver.step.parts import Parts
+from receiver.step.sickness import MAINTAINED_FOR, Sickness, course, is_unready, maintenance, sickness
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +63,7 @@ def pool_state(
     said: Answers,
     memory: Memory,
     lives: Mapping[str, NodeLife],
-    startup_taints: tuple[str, ...],
+    policy: Policy,
     drifted: Drift | None,
 ) -> PoolState:
     """Return what is known of *pool*."""
@@ -74,9 +76,9 @@ def pool_state(
     deleted = {v.instance for v in victims if v.stage is VictimStage.DELETED}  # whatever Civo's list still says
     nodes = []
     for instance in found.instances if found else ():
-        node = _node(instance, pool, said, lives.get(instance.id), startup_taints)
+        node = _node(instance, pool, said, lives.get(instance.id), policy)
         nodes.append(replace(node, stage=Stage.DELETING) if instance.id in deleted else node)
-    offer = offer_of(pool, nodes, past.offer, now, startup_taints)
+    offer = offer_of(pool, nodes, past.offer, now, policy.startup_taints)
     usable = [n for n in nodes if n.stage is Stage.USABLE and n.instance in said.nodes]
     if offer is not None:
         offer = replace(offer, devices=_learnt(offer, usable, pool, said, now))
@@ -93,6 +95,7 @@ def pool_state(
         required_since=past.required_since if past.required == shown else now,
         uncounted=shown - required,
         provisioning=past.provisioning,
+        sickened=falling_sick(lives.values(), pool.id, now),
         ready_in=past.ready_in,
         drifts=past.drifts if drifted is None else (*past.drifts, drifted),
         offer=offer,
@@ -149,14 +152,14 @@ def served_by(said: Answers) -> Mapping[str, Question] | None:
     return said.cluster.dra_resources if said.cluster is not None else None
 
 
-def _node(
-    instance: Instance, pool: Pool, said: Answers, life: NodeLife | None, startup_taints: tuple[str, ...]
-) -> Node:
-    found = said.nodes.get(instance.id)
+def _node(instance: Instance, pool: Pool, said: Answers, life: NodeLife | None, policy: Policy) -> Node:
+    found, startup_taints = said.nodes.get(instance.id), policy.startup_taints
     life = life or NodeLife(
         instance=instance.id, pool=pool.id, name=instance.hostname, size=pool.size, created_at=instance.created_at
     )
-    stage = stage_of(instance, found, said.cluster is not None, pool, startup_taints)
+    worked = life.usable_at is not None
+    stage = stage_of(instance, found, said.cluster is not None, pool, startup_taints, worked=worked)
+    ill, by = _health(found, said, policy, life)
     taint = startup_taint(found, pool, startup_taints) if found and offers_gpus(found, pool) else None
     lost_for = said.at - life.lost_at if life.lost_at is not None else timedelta(0)
     if life.usable_at is not None and stage is Stage.INSTALLING and taint:
@@ -175,8 +178,8 @@ def _node(
     devices: Mapping[str, int] = {}
     if dra:
         # The status never shows what a DRA driver serves: as configured, for what a DeviceClass answers to.
-        served = served_by(said)
-        allocatable = {r: n for r, n in pool.resources.items() if served is None or r in served}
+        served, lost = served_by(said), len(node.sick_devices)
+        allocatable = {r: max(0, n - lost) for r, n in pool.resources.items() if served is None or r in served}
     if node.devices is not None:
         free = said.join.free(node.devices, node.taken)
         devices = {name: count for name, count in free.items() if name not in (served_by(said) or ())}
@@ -210,6 +213,11 @@ def _node(
         taints=node.taints,
         startup_taint=taint.key if taint else "",
         dra=dra,
+        sick=ill.why,
+        partly_sick=ill.partly,
+        sick_since=life.sick_since,
+        maintained=by,
+        maintained_until=(life.maintained_since or said.at) + MAINTAINED_FOR if by else None,
         activity=said.telemetry.nodes.get(node.name) if said.telemetry and found else None,
         compute=node.compute,
         devices=devices,
@@ -223,6 +231,21 @@ def _held(pods: Sequence[Pod]) -> Counter[str]:
     for pod in pods:
         held.update(pod.requests)
     return held
+
+
+def _health(node: ClusterNode | None, said: Answers, policy: Policy, life: NodeLife) -> tuple[Sickness, str]:
+    """What is wrong with a node that was usable, and who maintains it; for a while only, see `MAINTAINED_FOR`."""
+    if node is None:
+        return Sickness(), ""
+    known, telemetry = life.usable_at is not None, _believed_telemetry(said)
+    ill = sickness(node, telemetry, policy.sick_conditions, life) if known else Sickness()
+    since = life.maintained_since or said.at
+    return ill, maintenance(node, telemetry) if said.at - since < MAINTAINED_FOR else ""
+
+
+def _believed_telemetry(said: Answers) -> TelemetryFacts | None:
+    """What Prometheus says, None without our rules: a series that is missing then proves nothing."""
+    return said.telemetry if said.telemetry is not None and said.telemetry.rules_alive else None
 
 
 MOMENTS = tuple(f.name for f in fields(NodeLife) if f.name.endswith(("_at", "_since")) and f.name != "created_at")
@@ -277,7 +300,8 @@ def _life(
     past = old or NodeLife(
         instance=instance.id, pool=pool.id, name=instance.hostname, size=pool.size, created_at=instance.created_at
     )
-    stage = stage_of(instance, node, said.cluster is not None, pool, policy.startup_taints)
+    worked = past.usable_at is not None
+    stage = stage_of(instance, node, said.cluster is not None, pool, policy.startup_taints, worked=worked)
     name = node.name if node else instance.hostname
     pods = said.pods.get(name, ())
     activity = said.telemetry.nodes.get(name) if said.telemetry else None
@@ -315,7 +339,18 @@ def _life(
         lost_at=(past.lost_at or now) if vanished or (stage in LOST and past.usable_at) else None,
         kept_until=kept_until,
         kept_for=kept_for,
+        **_course(past, node, said, policy, usable=usable),
     )
+
+
+def _course(past: NodeLife, node: ClusterNode | None, said: Answers, policy: Policy, *, usable: bool) -> dict[str, Any]:
+    """How the sickness and the maintenance of a node go on. Without Kubernetes nothing of that is known."""
+    if said.cluster is None:
+        return {}
+    known, telemetry = node is not None and (usable or past.usable_at is not None), _believed_telemetry(said)
+    ill = sickness(node, telemetry, policy.sick_conditions, past) if node is not None and known else Sickness()
+    by = maintenance(node, telemetry) if node is not None else ""
+    return course(past, node, ill, by, said.at)
 
 
 def _noted(at: datetime | None, instance: Instance, now: datetime) -> datetime:
@@ -343,8 +378,11 @@ def stage_of(
     cluster_answers: bool,
     pool: Pool,
     startup_taints: tuple[str, ...] = (),
+    *,
+    worked: bool = False,
 ) -> Stage:
-    """How far an instance has come. Civo's undocumented statuses are broken, not busy and not idle."""
+    """How far an instance has come. Civo's undocumented statuses are broken, not busy and not idle. A node that has
+    *worked* before and whose GPUs are not ready is sick; before that it is still on its way."""
     if instance.status == "DELETING":
         return Stage.DELETING
     if instance.status in ("BUILDING", "BUILD_PENDING"):
@@ -356,6 +394,8 @@ def stage_of(
     if node is None or not node.ready:
         return Stage.BOOTING
     if not offers_gpus(node, pool) or startup_taint(node, pool, startup_taints) is not None:
+        return Stage.INSTALLING
+    if is_unready(node) and not worked:
         return Stage.INSTALLING
     return Stage.USABLE
 

@@ -175,7 +175,7 @@ def _pool(
         decision=number,
         reconsider_at=decision.reconsider_at,
         waits=waits(pool, state, policy, facts.at),
-        provisioning=state.provisioning,
+        provisioning=state.trial,
         ready_in_seconds=None if state.ready_in is None else state.ready_in.total_seconds(),
         uncounted=state.uncounted,
         drifts=sum(facts.at - d.at < A_DAY for d in state.drifts),

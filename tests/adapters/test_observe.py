@@ -10,6 +10,8 @@ import pytest
 from receiver.adapters.observe import ObservedCloud, ObservedCluster
 from receiver.core.model.pods import Buffer, Pod, PodPhase
 from receiver.core.model.policy import Taint
+from receiver.core.scaling.admission import CheckAnswer, CheckState
+from receiver.core.scaling.bookings import BookingProgress, BookingStage
 from receiver.ports import Cloud, CloudPool, Cluster, ClusterFacts, Did, Receipt
 
 READS = {"look", "gpu_pods_on", "ended", "held_places", "missing_rights"}
@@ -41,6 +43,8 @@ EXAMPLES: Mapping[str, Any] = {
     "namespace": "ml",
     "queue": "gpus",
     "why": "cluster budget 2026-11",
+    "answer": CheckAnswer(key="ml/train", state=CheckState.READY, message="the budgets cover it"),
+    "progress": BookingProgress(key="ml/r", stage=BookingStage.ACCEPTED, reason="NodesAreComing", message="2 nodes"),
     "buffer": Buffer(key="ml/warm", replicas=2, pod=POD),
     "queues": True,
     "resources": ("nvidia.com/gpu",),

@@ -206,7 +206,7 @@ def test_a_message_asks_its_link_changes_nothing_until_a_click_and_the_click_sno
     assert link is not None, message
 
     for method in ("GET", "HEAD"):  # as a chat does that shows what is behind a link
-        assert requests.request(method, link[0], timeout=10).status_code == 200
+        assert requests.request(method, link[0], timeout=60).status_code == 200
     with a_tab(browser, asking.url) as tab:
         page = tab.page
         page.goto(link[0])

@@ -233,7 +233,7 @@ LIVE = {
     *("packing", "limits", "attribution", "prices_file", "public_url", "docs_url", "notify", "unknown_after"),
     *("queue_wait", "idle_cost_usd_per_hour", "idle_shutdown", "keep_until", "patience", "overrides", "reports"),
     "pools",
-    "kubernetes.startup_taints",
+    *("kubernetes.startup_taints", "kubernetes.sick_conditions"),
 }
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from receiver.config import ConfigError, Mode, load_file, load_text
 from receiver.core.model.policy import (
+    STARTUP_TAINTS,
     Anchor,
     Attribution,
     Billing,
@@ -164,6 +165,12 @@ def test_every_key_reaches_the_policy() -> None:
     assert file.alertmanager.urls == ("http://127.0.0.1:9093", "https://am-1.example.org/alertmanager")
     assert file.webhook.max_bytes == 1048576
     assert (file.attribution.team, file.attribution.workload_class) == ("example.com/team", "workload-class")
+
+
+def test_startup_taints_of_the_configuration_are_added_to_the_built_in_ones() -> None:
+    text = one_pool(top='kubernetes: {startup_taints: ["ebs.csi.aws.com/agent-not-ready"]}\n')
+    found = load_text(text).policy.startup_taints
+    assert found == (*STARTUP_TAINTS, "ebs.csi.aws.com/agent-not-ready")
 
 
 def test_what_is_left_out_has_the_defaults_of_the_core() -> None:

@@ -105,7 +105,7 @@ class Prometheus:
         data = urllib.parse.urlencode(query).encode()
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         try:
-            with opener.open(urllib.request.Request(url, data=data), timeout=30) as answer:
+            with opener.open(urllib.request.Request(url, data=data), timeout=60) as answer:
                 found: JSON = json.load(answer)["data"]
                 return found
         except urllib.error.HTTPError as error:

@@ -230,7 +230,7 @@ class Play:
         session = requests.Session()
         session.trust_env = False
         for _ in range(3):
-            session.post(self._stack.places.url("receiver") + "/webhook", json={}, timeout=10)
+            session.post(self._stack.places.url("receiver") + "/webhook", json={}, timeout=60)
 
     def _queue(self) -> None:
         waiting = [workload(f"w{n}", queue, gpus, self._began) for n, (queue, gpus) in enumerate(QUEUED)]

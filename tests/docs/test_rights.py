@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from receiver.adapters.kubernetes import api, budget_hold, buffers, dra, owners, queues
+from receiver.adapters.kubernetes import admission, api, budget_hold, buffers, dra, gangs, owners, provisioning, queues
 from receiver.adapters.kubernetes.reflector import ResourceKind
 from tests.docs.pages import ROOT, text_of
 from tests.lint import load_yamls
@@ -67,13 +67,14 @@ def _used() -> Iterator[tuple[str, str, str]]:
     for path in (*(paths[name] for name in KEPT.findall(_code())), api.POD_TEMPLATES, *scalables):
         yield _right(path)
         yield _right(path, "watch")
-    for module in (dra, budget_hold, buffers, queues):
+    for module in (admission, dra, budget_hold, buffers, gangs, provisioning, queues):
         for kind in vars(module).values():
             if isinstance(kind, ResourceKind):
                 yield kind.group, kind.plural, "list"
                 yield kind.group, kind.plural, "watch"
     yield budget_hold.CLUSTER_QUEUES.group, budget_hold.CLUSTER_QUEUES.plural, "patch"
-    yield buffers.KIND.group, f"{buffers.KIND.plural}/status", "patch"
+    for kind in (buffers.KIND, provisioning.KIND, admission.CHECKS, queues.KUEUE_WORKLOADS):
+        yield kind.group, f"{kind.plural}/status", "patch"
 
 
 def test_the_roles_give_what_is_used_and_no_more() -> None:
@@ -106,7 +107,12 @@ def test_no_call_to_the_cluster_is_of_a_kind_that_nobody_looks_for_here() -> Non
     code = _code()
     everywhere = len(re.findall(r"_wire\.(?:ask|find|every|listed|watch)\(", code))
     # Of owners, and of `Lists`.
-    by_path = ("find(plural, path,", 'ask("patch", resource, path,', "every(resource, path,")
+    by_path = (
+        "find(plural, path,",
+        'ask("patch", resource, path,',
+        'ask("patch", kind.status, path,',
+        "every(resource, path,",
+    )
     assert all(code.count(f"_wire.{call}") == 1 for call in by_path)
     by_reflectors = len(re.findall(r"_wire\.(?:listed|watch)\(self\.resource, self\._path", code))
     assert everywhere == len([n for _, n in _called() if n.isupper()]) + len(by_path) + by_reflectors

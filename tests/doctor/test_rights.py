@@ -25,7 +25,7 @@ from tools.install_manifests import rendered
 EVERY_GROUP = frozenset(
     {
         *("scheduling.x-k8s.io", "scheduling.volcano.sh", "kueue.x-k8s.io", "resource.k8s.io"),
-        "autoscaling.x-k8s.io",
+        *("autoscaling.x-k8s.io", "scheduling.k8s.io/v1beta1", "jobset.x-k8s.io", "leaderworkerset.x-k8s.io"),
     }
 )
 

@@ -32,4 +32,4 @@ def an_alertmanager(number: int, port: int, receiver: Receiver, folder: Path) ->
 def amtool(url: str, *arguments: str) -> str:
     """Run amtool against the Alertmanager at *url* as a person does; return what it says. Raises CalledProcessError."""
     command = [binary("amtool"), f"--alertmanager.url={url}", *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=30).stdout.strip()
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout.strip()

@@ -150,7 +150,7 @@ class Receiver:
 
     def get(self, path: str) -> requests.Response:
         """GET *path*."""
-        return requests.get(self.url + path, timeout=10)
+        return requests.get(self.url + path, timeout=60)
 
     def health(self) -> dict[str, Any]:
         """Return what /healthz says."""
@@ -172,7 +172,7 @@ class Receiver:
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
         data = json.dumps(body).encode() if isinstance(body, dict | list) else body
-        return requests.post(f"{self.url}/webhook", data=data, headers=headers, timeout=15)
+        return requests.post(f"{self.url}/webhook", data=data, headers=headers, timeout=60)
 
     def deliver(self, body: Any) -> int:
         """POST *body*, which must be taken; return the delivery's number."""
@@ -187,7 +187,7 @@ class Receiver:
         if url.startswith("postgresql:"):
             with psycopg.connect(url, connect_timeout=5) as asked:
                 return asked.execute(query.encode()).fetchall()
-        with contextlib.closing(sqlite3.connect(f"file:{self.store}?mode=ro", uri=True, timeout=5)) as connection:
+        with contextlib.closing(sqlite3.connect(f"file:{self.store}?mode=ro", uri=True, timeout=60)) as connection:
             return connection.execute(query).fetchall()
 
     def unconsidered(self) -> list[int]:

@@ -152,8 +152,8 @@ def test_faults_in_prometheus_are_found_together(stack: Stack) -> None:
     write_prometheus(stack, config)
     write_rules(stack, rules)
     try:
-        until(lambda: asked(stack, 'kube_pod_info{exported_pod!=""}'), "another scrape", 30)
-        until(lambda: not asked(stack, "gpu_autoscaler_build_info or ALERTS{action='heartbeat'}"), "stale series", 30)
+        until(lambda: asked(stack, 'kube_pod_info{exported_pod!=""}'), "another scrape")
+        until(lambda: not asked(stack, "gpu_autoscaler_build_info or ALERTS{action='heartbeat'}"), "stale series")
         told = trouble(stack, areas)
     finally:
         write_prometheus(stack, lambda _: None)
@@ -163,7 +163,7 @@ def test_faults_in_prometheus_are_found_together(stack: Stack) -> None:
 
 def test_an_exporter_that_is_gone_is_found_with_the_pool(stack: Stack) -> None:
     stack.faults({"kind": "telemetry_gone"})
-    until(lambda: not asked(stack, '{__name__=~"DCGM_.+"}'), "no series of DCGM", 30)
+    until(lambda: not asked(stack, '{__name__=~"DCGM_.+"}'), "no series of DCGM")
     assert "no DCGM series at all" in trouble(stack, ("telemetry",))["telemetry.dcgm"]
 
 

@@ -107,7 +107,7 @@ def served() -> Iterator[tuple[Receiver, "subprocess.Popen[bytes]", Path]]:
 
 
 def ask(receiver: Receiver, path: str) -> requests.Response:
-    return requests.get(f"https://{receiver.address}{path}", verify=str(TLS / "cert.pem"), timeout=10)
+    return requests.get(f"https://{receiver.address}{path}", verify=str(TLS / "cert.pem"), timeout=60)
 
 
 def test_it_runs_as_nobody_and_writes_to_its_data_folder_alone(served: Any) -> None:
@@ -115,7 +115,7 @@ def test_it_runs_as_nobody_and_writes_to_its_data_folder_alone(served: Any) -> N
     body = json.dumps(a_payload()).encode()
     headers = {"Authorization": f"Bearer {WEBHOOK_TOKEN}"}
     answer = requests.post(
-        f"https://{receiver.address}/webhook", data=body, headers=headers, verify=str(TLS / "cert.pem"), timeout=10
+        f"https://{receiver.address}/webhook", data=body, headers=headers, verify=str(TLS / "cert.pem"), timeout=60
     )
     assert answer.status_code == 202
     assert ask(receiver, "/readyz").json()["ready"]
@@ -132,7 +132,7 @@ def test_it_runs_as_nobody_and_writes_to_its_data_folder_alone(served: Any) -> N
 def test_plain_http_to_a_server_of_https_is_refused_and_harms_nothing(served: Any) -> None:
     receiver, *_ = served
     with pytest.raises(requests.ConnectionError):
-        requests.get(f"http://{receiver.address}/healthz", timeout=5)
+        requests.get(f"http://{receiver.address}/healthz", timeout=60)
     assert ask(receiver, "/healthz").status_code == 200
 
 
@@ -155,7 +155,7 @@ def test_what_is_no_request_is_refused_before_anything_of_ours_reads_it(
     receiver, *_ = served
     host, _, port = receiver.address.rpartition(":")
     trust = ssl.create_default_context(cafile=str(TLS / "cert.pem"))
-    plain = socket.create_connection((host, int(port)), timeout=10)
+    plain = socket.create_connection((host, int(port)), timeout=60)
     with trust.wrap_socket(plain, server_hostname="localhost") as wire:
         wire.sendall(request_bytes)
         assert wire.recv(4096).split(b" ", 2)[1] == str(status).encode()
@@ -168,5 +168,5 @@ def test_old_versions_of_tls_are_refused(served: Any) -> None:
     old.set_ciphers("DEFAULT:@SECLEVEL=0")
     with pytest.warns(DeprecationWarning, match="TLSv1_1"):
         old.minimum_version = old.maximum_version = ssl.TLSVersion.TLSv1_1
-    with socket.create_connection((host, int(port)), timeout=10) as plain, pytest.raises((ssl.SSLError, OSError)):
+    with socket.create_connection((host, int(port)), timeout=60) as plain, pytest.raises((ssl.SSLError, OSError)):
         old.wrap_socket(plain, server_hostname="localhost")

@@ -49,7 +49,7 @@ def test_what_a_person_says_to_a_replica_that_waits_is_done_by_the_one_that_lead
     asked = {"pool": POOL, "kind": "ceiling", "nodes": 7, "who": "ada", "why": "a test", "for": "1h"}
     headers = {"Authorization": f"Bearer {OPERATOR_TOKEN}"}
     url = f"{replicas.receivers[other].url}/api/v1/overrides"
-    answer = requests.post(url, json=asked, headers=headers, timeout=10)
+    answer = requests.post(url, json=asked, headers=headers, timeout=60)
     assert answer.status_code == 201, answer.text
     until(lambda: replicas.receivers[other].pool()["max_nodes"] == 7, "the ceiling in force")
 

@@ -135,9 +135,9 @@ def receiver(echo: Echo, tmp_path_factory: pytest.TempPathFactory) -> Iterator[R
 def raw(receiver: Receiver, request: bytes) -> bytes:
     """Send *request* as it is, and return the answer."""
     host, _, port = receiver.address.rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=5) as wire:
+    with socket.create_connection((host, int(port)), timeout=60) as wire:
         wire.sendall(request)
-        wire.settimeout(5)
+        wire.settimeout(60)
         found = b""
         with contextlib.suppress(TimeoutError, ConnectionError):
             while part := wire.recv(65536):
@@ -162,13 +162,13 @@ def provoke(receiver: Receiver) -> list[bytes]:
     answers = []
     for path in PATHS:
         for headers in (operator, {"Authorization": f"Bearer {READER}"}, {}):
-            answers.append(requests.get(receiver.url + path, headers=headers, timeout=10, allow_redirects=False))
+            answers.append(requests.get(receiver.url + path, headers=headers, timeout=60, allow_redirects=False))
     said = {"kind": "pause", "pool": "l40s", "for": "1h", "who": "ada", "why": "looking"}
-    answers.append(requests.post(f"{receiver.url}/api/v1/overrides", json=said, headers=operator, timeout=10))
-    answers.append(requests.post(f"{receiver.url}/api/v1/overrides", data=b"\xff{", headers=operator, timeout=10))
+    answers.append(requests.post(f"{receiver.url}/api/v1/overrides", json=said, headers=operator, timeout=60))
+    answers.append(requests.post(f"{receiver.url}/api/v1/overrides", data=b"\xff{", headers=operator, timeout=60))
     for token in (KEY, OPERATOR, READER, f"{WEBHOOK} ", WEBHOOK[:-1], ""):
         answers.append(receiver.post(a_payload(), token=token))
-        answers.append(requests.post(f"{receiver.url}/login", data={"token": f"{token}x"}, timeout=10))
+        answers.append(requests.post(f"{receiver.url}/login", data={"token": f"{token}x"}, timeout=60))
     answers.append(receiver.post(a_payload(), token=WEBHOOK))
     answers.append(receiver.post(b"no json", token=WEBHOOK))
     return [a.content + repr(sorted(a.headers.items())).encode() for a in answers]

@@ -20,7 +20,7 @@ def _raise_alert(url: str) -> int:
     """Send one alert as Prometheus does; return the answer's status."""
     given: dict[str, Any] = an_alert(namespace="gpu-autoscaler", severity="warning")
     body = [{k: given[k] for k in ("labels", "annotations", "startsAt", "generatorURL")}]
-    return requests.post(f"{url}/api/v2/alerts", json=body, timeout=10).status_code
+    return requests.post(f"{url}/api/v2/alerts", json=body, timeout=60).status_code
 
 
 def test_two_alertmanagers_that_send_the_same_group_at_once_buy_one_node(

@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 from receiver.core.model.pods import Requirement, Toleration, allocatable
+from receiver.core.model.policy import STARTUP_TAINTS as BUILT_IN_STARTUP_TAINTS
 from receiver.core.model.policy import (
     Approval,
     Billing,
@@ -15,6 +16,7 @@ from receiver.core.model.policy import (
     Objective,
     Policy,
     Pool,
+    Repair,
     Taint,
     Unanswered,
 )
@@ -22,7 +24,8 @@ from receiver.core.model.windows import Window
 from receiver.replay.world.objects import Behaviour, Job, Timings, WorldConfig, WorldPool
 from simulator.world import World
 from tests.faults.claims import WHOLE, claims_of, configured, sets_of
-from tests.faults.scenario import PoolPlan, Scenario
+from tests.faults.grouped import formed
+from tests.faults.scenario import NAMED_CONDITION, OTHER_STARTUP_TAINTS, PoolPlan, Scenario
 
 BESIDE_GPUS = allocatable(WorldPool(id="any", size="any", resources={}).machine)
 HEARTBEAT = timedelta(minutes=10)  # the interval; three of them may be missed
@@ -68,13 +71,15 @@ def policy_of(scenario: Scenario) -> Policy:
         fallback=Fallback(scenario.fallback),
         objective=Objective(scenario.objective),
         heartbeat_interval=HEARTBEAT,
+        sick_conditions=(NAMED_CONDITION,),
+        startup_taints=(*BUILT_IN_STARTUP_TAINTS, OTHER_STARTUP_TAINTS[-1]),
         longest_override=timedelta(minutes=50),  # what an answer sets is over before a world must be at rest
     )
 
 
 def job_of(what: Mapping[str, Any], now: datetime) -> Job:
     """The job of an event."""
-    return Job(
+    job = Job(
         id=what["id"],
         submit_at=now,
         duration=timedelta(seconds=what["seconds"]),
@@ -96,6 +101,7 @@ def job_of(what: Mapping[str, Any], now: datetime) -> Job:
         gpu_memory=what.get("memory"),
         compute=what.get("compute", {}),
     )
+    return formed(job, what)
 
 
 def taints_of(plan: PoolPlan) -> tuple[Taint, ...]:
@@ -157,6 +163,8 @@ def _pool(plan: PoolPlan) -> Pool:
         provision_timeout=timedelta(seconds=plan.provision_timeout),
         budget_usd=None if plan.budget is None else Decimal(plan.budget),
         approval=None if plan.asks is None else _approval(plan.asks),
+        repair=Repair.NONE if plan.repair_share is None else Repair.REPLACE,
+        repair_share=Decimal(str(plan.repair_share or 0)),
         windows=() if plan.window is None else (_window(plan.window, plan.evict_after),),
     )
 

@@ -25,7 +25,9 @@ from tests.faults.beyond import BeyondTheLine
 from tests.faults.bugs import Bug
 from tests.faults.claims import is_placed, once
 from tests.faults.evictions import Evictions, is_on_its_way_out
+from tests.faults.grouped import to_come
 from tests.faults.scenario import PoolPlan
+from tests.faults.sick import SickNodes
 from tests.faults.truth import Counted, Truth, is_theirs, per_node
 
 HOUR = timedelta(hours=1)
@@ -50,9 +52,11 @@ class Checks:
         self.under_way: dict[tuple[Any, ...], datetime] = {}  # unanswered resizes, and when they take effect
         self.beyond = BeyondTheLine(truth, policy.budget, clock, self.violated)
         self.evictions = Evictions(truth)
+        self.sick = SickNodes(truth, clock, self.violated)
         self._steps = 0
         self._cordoned: dict[str, datetime] = {}  # when we last cordoned a node
         self._returned: set[tuple[str, str]] = set()  # pods that came back to the node being deleted
+        self._silent = False  # whether the node being deleted is NotReady
         self._keepers: dict[str, str] = {}  # the nodes that a pod kept when Kubernetes was asked last, and its name
         self._refused: tuple[str, ...] = ()  # the rights that the product surely knows to be refused
 
@@ -66,15 +70,16 @@ class Checks:
         """Follow the looks, and the actions that the store opens and closes."""
         failed = isinstance(answer, Exception)
         self.beyond.called(name, failed=failed)
+        self.sick.looked(name, answer)
         self._reasons(name, args)
         if name == "store.memory":  # the first call of a step
             self.kubernetes_answers = False
         elif name == "cloud.look" and not failed:
             self.counted = self._truth.count(self._clock())
-            self.waiting = self._truth.waiting()
+            self.waiting = [*self._truth.waiting(), *to_come(self._truth.world)]
         elif name == "cluster.look" and not failed:
             self.kubernetes_answers = True
-            self.waiting = self._truth.waiting()
+            self.waiting = [*self._truth.waiting(), *to_come(self._truth.world)]
             pods = self._truth.world.active_pods.values()
             self._keepers = {p.node: p.name for p in pods if p.node and self._truth.would_be_lost(p)}
         elif name == "cluster.missing_rights" and not failed:
@@ -212,6 +217,7 @@ class Checks:
             return
         node = truth.node_of(vm)
         held = truth.gpu_pods_on(node) if node else ()
+        self._silent = node is not None and not node.ready
         since = self._cordoned.get(node.name) if node else None
         on_it = truth.world.pods_on(node.name) if node and since else ()
         self._returned = {(p.namespace, p.name) for p in on_it if since and p.created_at > since and _comes_back(p)}
@@ -223,6 +229,7 @@ class Checks:
             self.violated("1 protected", f"DELETE {vm.hostname}, which is protected")
         if node is not None and is_theirs(node):
             self.violated("1 cordons of others", f"DELETE {vm.hostname}, which somebody else cordoned")
+        self.sick.before_delete(vm)
         self._only_idle_or_stuck(vm, now)
         self._floor(vm, now)
         self._replaced(vm)
@@ -271,8 +278,8 @@ class Checks:
         self.counted[pool] = replace(before, nodes=before.nodes - 1)
         dead = [k for k in self._truth.world.kills if k.instance == instance and k.at == self._truth.world.now]
         for kill in dead:
-            if (kill.namespace, kill.name) in self._returned:
-                continue
+            if (kill.namespace, kill.name) in self._returned or (self._silent and not kill.gpus):
+                continue  # a node that does not answer loses the others: they cannot leave it
             self.violated("1 pods killed", f"{kill.namespace}/{kill.name} died on {kill.node} with {kill.gpus} GPUs")
 
     def before_evict(self, namespace: str, name: str) -> None:
@@ -299,6 +306,7 @@ class Checks:
         if node is None or unschedulable is None:
             return
         self.beyond.before_patch(node, unschedulable)
+        self.sick.before_cordon(node, marks.get(CORDON_ANNOTATION))
         if not unschedulable and any(instance == node.instance for (_, instance), _ in self._unanswered()):
             self.violated("1 given back", f"{name} takes work again while its DELETE may still arrive")
         if is_theirs(node):
@@ -324,6 +332,7 @@ class Checks:
             self.violated(rule if bugs else "bug", f"pool {pool} was not served: {stepped.failures}")
         if stepped.failures and not bugs:
             self.violated("bug", f"parts of the step failed: {[(f.part, f.pool, str(f)) for f in stepped.failures]}")
+        self.sick.stepped(stepped)
         for decision in stepped.decisions.values():
             if decision.reasons[-1].target != decision.target:
                 self.violated("7 last reason", f"{decision.pool}: {decision.target}, {decision.reasons[-1]}")

@@ -18,7 +18,7 @@ from simulator.world import World
 from tests.faults.scenario import Event, PoolPlan, Scenario
 
 GPU = "nvidia.com/gpu"
-SICK, FOR_GOOD = "gpu.nvidia.com/sick", "for-good"
+SICK, FOR_GOOD = "example.com/burn-in", "for-good"  # what its driver taints, `tests.faults.sick` makes
 SHARE_OF_WORLDS = 0.25
 WHOLE, PARTS = "whole", "parts"
 MOST_PER_NODE = 32

@@ -9,7 +9,9 @@ from tests.faults.bugs import bugs
 from tests.faults.claims import with_claims
 from tests.faults.doors import PORTS
 from tests.faults.ends import ends
+from tests.faults.grouped import in_forms
 from tests.faults.scenario import STARTUP_TAINTS, Event, PoolPlan, Scenario
+from tests.faults.sick import repaired, sick_events, tainted_otherwise
 
 GPU = "nvidia.com/gpu"
 MIG = "nvidia.com/mig-1g.10gb"
@@ -44,6 +46,7 @@ class Maker:
         self._work()
         self._troubles()
         objective = self._refusals()
+        in_forms(self.seed, self.events)
         granularity = dice.choice([3600, 600, 600, 1])
         budget = None
         if self.chance(0.35):
@@ -53,7 +56,9 @@ class Maker:
         return Scenario(
             seed=self.seed,
             start=dice.choice(STARTS),
-            pools=self._by_dra(self._that_taint(self._that_ask(self._that_evict(self._with_budgets(budget))))),
+            pools=self._with_sick_nodes(
+                self._by_dra(self._that_taint(self._that_ask(self._that_evict(self._with_budgets(budget)))))
+            ),
             events=sorted(
                 [
                     *self.events,
@@ -64,6 +69,7 @@ class Maker:
                     *self._keepers(),
                     *ends(self.seed, self.troubled),
                     *bugs(self.seed, self.troubled, self.pools),
+                    *sick_events(self.seed, self.troubled, self.pools),
                 ],
                 key=lambda e: e.at,
             ),
@@ -81,6 +87,9 @@ class Maker:
             objective=objective,
             watch=random.Random(f"watch of {self.seed}").choice([None, 0.3, 0.5, 2.0]),
         )
+
+    def _with_sick_nodes(self, pools: list[PoolPlan]) -> list[PoolPlan]:
+        return repaired(self.seed, tainted_otherwise(self.seed, pools))
 
     def _terminate(self) -> float:
         """How long a pod takes to go: within our first look after an eviction, or past some. By dice of its own."""

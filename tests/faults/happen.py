@@ -17,12 +17,14 @@ from tests.faults.bugs import Bugs
 from tests.faults.build import job_of
 from tests.faults.claims import ClaimsHappen
 from tests.faults.doors import Doors
+from tests.faults.grouped import LEADER_READY, Leaders, object_of
 from tests.faults.lines import LineTrap
+from tests.faults.scenario import AGAIN
+from tests.faults.sick import recover, sicken
 from tests.faults.spoken import Word, Words
 from tests.faults.truth import is_theirs
 
 What = dict[str, Any]
-AGAIN = "again"  # the value of a startup taint that came back
 PORT_OF_SOURCE = {"civo": "cloud", "kubernetes": "cluster", "prometheus": "telemetry", "alertmanager": "alarms"}
 
 
@@ -42,6 +44,7 @@ class Happenings(ClaimsHappen):
         self.lost_writer_after: int | None = None  # how many more times we may write
         self.quiet_until = world.now  # the heartbeat's
         self.bugs = Bugs(world)
+        self.leaders = Leaders(world)
 
     def happen(self, kind: str, what: What) -> None:
         """Do it; what the world refuses does not happen."""
@@ -55,10 +58,18 @@ class Happenings(ClaimsHappen):
     # --- work
 
     def _job(self, what: What) -> None:
-        self._world.submit(job_of(what, self._world.now))
+        job = job_of(what, self._world.now)
+        self._world.submit(job)
+        found = object_of(what, self._world.now)
+        if found is not None:
+            kind, shown = found
+            self._world.group_objects.setdefault(kind, []).append(shown)
+        if what.get("form") == LEADER_READY:
+            self.leaders.expect(job, what)
 
     def _cancel(self, what: What) -> None:
         self._world.cancel_job(what["id"])
+        self.leaders.cancel(what["id"])
 
     def _cpu(self, what: What) -> None:
         namespace, owner = what.get("namespace", "web"), what.get("owner", "ReplicaSet")
@@ -132,6 +143,12 @@ class Happenings(ClaimsHappen):
         for node in [n for n in self._world.nodes.values() if n.pool == what["pool"]]:
             kept = tuple(t for t in node.taints if (t.key, t.value) != (what["key"], AGAIN))
             self._world.patch_node(node.name, taints=kept)
+
+    def _sicken(self, what: What) -> None:
+        sicken(self._world, self._node(what), what["how"])
+
+    def _recover(self, what: What) -> None:
+        recover(self._world, what["pool"])
 
     def _delete_instance(self, what: What) -> None:
         vm = _pick(self._world.pools[what["pool"]].living, what["which"])

@@ -44,8 +44,9 @@ class Bug:
     levels: tuple[str, ...] = tuple(MOST)
 
 
+GANGS = "receiver.adapters.kubernetes.gangs"
 CARRY_OUT, MARKET, PARTS_OF_A_STEP = "receiver.step.carry_out", "receiver.core.scaling.market", "receiver.step.parts"
-BUGS = (
+BUGS: tuple[Bug, ...] = (
     Bug(
         invariant=1,
         name="a busy node is deleted: no check after the cordon",
@@ -160,6 +161,56 @@ BUGS = (
         name="a pool of devices counts for claims before all of its slices are there",
         seen=("5 shown",),
         breaks={("receiver.adapters.kubernetes.devices", "by_node"): planted_bugs.as_if_complete},
+        levels=("worlds",),
+    ),
+    Bug(
+        invariant=10,
+        name="a part of a gang is bought",
+        seen=("10 refused",),
+        breaks={(GANGS, "Gangs._policies"): planted_bugs.as_basic},
+        levels=("worlds",),
+    ),
+    Bug(
+        invariant=10,
+        name="a leader is bought without its workers",
+        seen=("10 refused",),
+        breaks={(GANGS, "Gangs._worker_sets"): planted_bugs.without_workers},
+        levels=("worlds",),
+    ),
+)
+BUGS += (
+    Bug(
+        invariant=4,
+        name="a sick node counts as room for waiting work",
+        seen=("4 sick room",),
+        breaks={("receiver.core.scaling.capacity", "_capacity"): planted_bugs.beside_sick_gpus},
+        levels=("worlds",),
+    ),
+    Bug(
+        invariant=1,
+        name="a sick node is removed while its work runs",
+        seen=("1 GPU pods", "1 evictions"),
+        breaks={
+            ("receiver.core.scaling.repair", "may_end"): planted_bugs.yes,
+            (CARRY_OUT, "_retire_one"): planted_bugs.without_a_look_at_the_sick,
+        },
+        levels=("worlds",),
+    ),
+    Bug(
+        invariant=2,
+        name="more nodes are repaired than the pool's share",
+        seen=("2 repair",),
+        breaks={("receiver.core.scaling.repair", "under_repair"): planted_bugs.every_sick_node},
+        levels=("worlds",),
+    ),
+    Bug(
+        invariant=5,
+        name="a node with a startup taint shows what the next one offers",
+        seen=("5 settles", "1 on its way"),
+        breaks={
+            ("receiver.step.pool_states", "startup_taint"): planted_bugs.never,
+            ("receiver.core.scaling.demand", "offer_of"): planted_bugs.with_startup_taints,
+        },
         levels=("worlds",),
     ),
 )

@@ -27,6 +27,11 @@ def no(_: Function) -> Function:
     return lambda *_args, **_named: False
 
 
+def yes(_: Function) -> Function:
+    """It agrees."""
+    return lambda *_args, **_named: True
+
+
 class _Blind:
     """A cluster in which the last looks see no pod, neither before a drain nor after it."""
 
@@ -203,3 +208,55 @@ def as_if_complete(by_node: Function) -> Function:
         return by_node([replace(part, slices=there[part.driver, part.pool, part.generation]) for part in slices])
 
     return found
+
+
+def as_basic(_: Function) -> Function:
+    """Every group has the basic policy."""
+    return lambda _self, _kind, keys: dict.fromkeys(keys, 0)
+
+
+def without_workers(_: Function) -> Function:
+    """A group of a LeaderWorkerSet is the pods that exist."""
+
+    def sized(_self: Any, members: Any, _now: Any) -> Any:
+        from receiver.adapters.kubernetes.queues import Announcement
+
+        return [(Announcement(key=key, runs=()), None) for key in members]
+
+    return sized
+
+
+def beside_sick_gpus(capacity: Function) -> Function:
+    """Sick nodes have room like others."""
+
+    def roomy(pool: Any, state: Any, *rest: Any, **named: Any) -> Any:
+        nodes = tuple(replace(n, sick="") for n in state.nodes)
+        return capacity(pool, replace(state, nodes=nodes), *rest, **named)
+
+    return roomy
+
+
+def without_a_look_at_the_sick(retire_one: Function) -> Function:
+    """A sick node is removed although work runs on it."""
+    blind = without_a_look(retire_one)
+    return lambda victim, node, *rest: (blind if node is not None and node.sick else retire_one)(victim, node, *rest)
+
+
+def every_sick_node(_: Function) -> Function:
+    """Every sick node is under repair, whatever the share."""
+    from receiver.core.model.policy import Repair
+
+    def chosen(tally: Any, _allowance: Any, _now: Any) -> Any:
+        repairs = tally.pool.repair is Repair.REPLACE
+        return frozenset(n.instance for n in tally.state.nodes if n.sick and repairs)
+
+    return chosen
+
+
+def with_startup_taints(offer_of: Function) -> Function:
+    """A node with a startup taint counts as another one, its taint as what the next one carries."""
+
+    def offered(pool: Any, nodes: Any, before: Any, now: Any, startup_taints: Any = ()) -> Any:
+        return offer_of(pool, [replace(n, startup_taint="") for n in nodes], before, now)
+
+    return offered

@@ -50,7 +50,7 @@ class Round:
             self.wait(0.0, 3.0)
             return
         with suppress(TimeoutError):
-            until(lambda: self._open("retire"), "a removal", 20)
+            until(lambda: self._open("retire"), "a removal")
         self.wait(0.0, 6.0)
 
     def _open(self, kind: str) -> bool:
@@ -88,7 +88,7 @@ def killed_while_it_writes(a: Round) -> None:
     seconds = round(a.dice.uniform(0.5, 5.5), 2)
     a.replicas.cloud.fault(kind="slow", face="civo", method=method, seconds=f"{seconds}s", times=1)
     try:
-        until(lambda: len(calls(a.replicas.cloud, method)) > before, f"a {method}", 25)
+        until(lambda: len(calls(a.replicas.cloud, method)) > before, f"a {method}")
     except TimeoutError:
         a.did.append(f"no {method} came")
         return
@@ -116,7 +116,7 @@ def frozen_before_it_buys(a: Round) -> None:
     """SIGSTOP the leader while it reads the count again, right before its PUT."""
     a.replicas.cloud.fault(**SLOW, method="GET", seconds="0.8s")
     with suppress(TimeoutError):
-        until(lambda: a._open("grow"), "an open growth", 15)
+        until(lambda: a._open("grow"), "an open growth")
     leader = a.replicas.until_led()
     a.replicas.freeze(leader)
     a.replicas.cloud.faults.clear()
@@ -179,7 +179,7 @@ def partitioned(a: Round) -> None:
     """Keep the leader from the database until after another led; Civo and the cluster it reaches as before."""
     a.replicas.cloud.fault(**SLOW, method="GET", seconds=f"{a.dice.uniform(0.2, 0.8):.2f}s")
     with suppress(TimeoutError):
-        until(lambda: a._open("grow"), "an open growth", 15)
+        until(lambda: a._open("grow"), "an open growth")
     if a.dice.random() < 0.6:  # while it reads the count again, right before its PUT
         until(lambda: calls(a.replicas.cloud, "GET")[-1]["status"] is None, "a question to Civo")
     else:

@@ -237,6 +237,7 @@ class Run:
             if self._watch is not None:
                 moments.append(self.world.next_event_at() or to)
             self.world.advance(max(min(moments), self.world.now))
+            self.happenings.leaders.follow()
             while self._pending and self._due(self._pending[0]) <= self.world.now:
                 self._happen(self._pending.pop(0))
             if self._watch is not None and not self._waiting() <= known:

@@ -10,6 +10,15 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 STARTUP_TAINTS = ("readiness.k8s.io/nvidia-gpu-not-ready", "node.cilium.io/agent-not-ready")
+OTHER_STARTUP_TAINTS = (
+    "startup-taint.cluster-autoscaler.kubernetes.io/storage",
+    "ignore-taint.cluster-autoscaler.kubernetes.io/network",
+    "node.cloudprovider.kubernetes.io/uninitialized",
+    "example.com/not-set-up",  # the one that the configuration names
+)
+
+AGAIN = "again"  # the value of a taint that a used node gets for a while
+NAMED_CONDITION = "example.com/GpuProblem"  # of the conditions that the configuration names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +30,8 @@ class PoolPlan:
     what its nodes really carry where the configuration is wrong about them. *asks* is what people are asked about: the
     keys of `pools[].approval`, in seconds and USD. *startup_taint* is the key of a taint that new nodes carry at first.
     With *dra* a DRA driver serves the GPUs. *devices* is the kind of those that can be claimed, shown in as many
-    *slices* (`tests.faults.claims`).
+    *slices* (`tests.faults.claims`). Sick nodes are replaced, at most *repair_share* of them at a time (None: not
+    replaced).
     """
 
     name: str
@@ -46,6 +56,7 @@ class PoolPlan:
     dra: bool = False
     devices: str = ""
     slices: int = 1
+    repair_share: float | None = None
 
     @property
     def id(self) -> str:

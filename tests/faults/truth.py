@@ -12,7 +12,8 @@ from receiver.replay.world.scheduler import selects, untolerated
 from simulator.world import World
 from tests.faults.build import offers_of, start_of, taints_of
 from tests.faults.claims import asks_of, kind_of, like_it
-from tests.faults.scenario import STARTUP_TAINTS, PoolPlan, Scenario
+from tests.faults.grouped import size_of, to_come
+from tests.faults.scenario import OTHER_STARTUP_TAINTS, STARTUP_TAINTS, PoolPlan, Scenario
 from tests.faults.spoken import Words
 
 HALF_AN_HOUR = timedelta(minutes=30)
@@ -45,6 +46,8 @@ class Truth:
         self.seen: dict[str, VM] = {}  # instances that Civo listed when it was asked
         self.listed: dict[str, frozenset[str]] = {}  # by pool: the hosts that lived when it was asked last
         self.deleted: list[tuple[datetime, str]] = []  # by us: when, pool
+        self.sick: dict[str, datetime] = {}  # nodes: when a source last showed them as sick
+        self.restarts: dict[str, datetime] = {}  # nodes that Civo's agent restarts: when that was first seen
 
     def node_of(self, vm: VM) -> WorldNode | None:
         """The node object of *vm*, if there is one."""
@@ -86,6 +89,7 @@ class Truth:
         node = self.node_of(vm)
         closed = node is not None and is_theirs(node)
         lost = vm.registered_at is not None and node is None
+        lost = lost or vm.hostname in self.world.faults.recovering
         return not closed and not lost and now - vm.created_at < timeout - self.skew
 
     def max_nodes(self, pool: str, now: datetime) -> int:
@@ -182,9 +186,14 @@ class Truth:
     def works(self, vm: VM) -> bool:
         """True when *vm* was usable once and its node would take work; the product replaces one that does not."""
         node = self.node_of(vm)
-        if vm.usable_at is None or node is None:
+        if vm.usable_at is None or node is None or self.was_sick(vm.hostname):
             return False
-        return node.ready and not any(taint.key in STARTUP_TAINTS for taint in node.taints)
+        return node.ready and not any(taint.key in (*STARTUP_TAINTS, *OTHER_STARTUP_TAINTS) for taint in node.taints)
+
+    def was_sick(self, node: str) -> bool:
+        """True for a node that may still be repaired: it is not well for long."""
+        since = self.sick.get(node)
+        return since is not None and self.world.now - since < TEN_MINUTES + TEN_MINUTES + self.skew
 
     def lacks_pods(self, pod: WorldPod) -> bool:
         """True for a pod of a gang that never has as many pods as must start together."""
@@ -204,7 +213,8 @@ class Truth:
         """The most nodes that *plan* may keep warm, by the work that came lately or holds GPUs, none of it refused."""
         if self.scenario.objective != "wait":
             return 0
-        pods = [p for p in self.world.active_pods.values() if p.requests and self.fits(p, plan)]
+        every = (*self.world.active_pods.values(), *to_come(self.world))
+        pods = [p for p in every if p.requests and self.fits(p, plan)]
         mine = [p for p in pods if not self.surely_refused(p)]
         lately = sum(p.gpus for p in mine if now - p.created_at < TEN_MINUTES + self._late)
         held = sum(p.gpus for p in mine if p.node is not None)
@@ -260,7 +270,7 @@ def nodes_for(pods: list[WorldPod], plan: PoolPlan, world: World) -> int:
     if pods[0].gang is None:
         return 1
     each = per_node(pods[:1], plan, world)
-    return -(-max(pods[0].gang_size, len(pods)) // each)
+    return -(-max(size_of(pods[0]), len(pods)) // each)
 
 
 def ended(scenario: Scenario) -> datetime:

@@ -66,7 +66,7 @@ def a_server(folder: Path) -> Iterator[Receiver]:
         until_running(cloud)
         asked = {"pool": "l40s", "kind": "ceiling", "nodes": 7, "who": "ada", "why": "a test", "for": "1h"}
         headers = {"Authorization": f"Bearer {OPERATOR_TOKEN}"}
-        requests.post(f"{receiver.url}/api/v1/overrides", json=asked, headers=headers, timeout=10).raise_for_status()
+        requests.post(f"{receiver.url}/api/v1/overrides", json=asked, headers=headers, timeout=60).raise_for_status()
         yield receiver
 
 
@@ -98,7 +98,7 @@ def ask(receiver: Receiver, packages: Path, folder: Path, asked: argparse.Namesp
     """Let Schemathesis ask *receiver*; return its status."""
     config, document = folder / "schemathesis.toml", folder / "openapi.json"
     config.write_text(CONFIGURATION, encoding="utf-8")
-    answer = requests.get(receiver.url + DOCUMENT, headers={"Authorization": f"Bearer {READER_TOKEN}"}, timeout=10)
+    answer = requests.get(receiver.url + DOCUMENT, headers={"Authorization": f"Bearer {READER_TOKEN}"}, timeout=60)
     document.write_text(answer.text, encoding="utf-8")
     command: list[str | Path] = [sys.executable, "-m", "schemathesis.cli", "--config-file", config, "run", document]
     command += ["--url", receiver.url, "--request-timeout", "10", "--no-color"]

@@ -37,6 +37,20 @@ from tests.adapters.kubernetes.custom_objects import (
     a_workload,
     of_gpus,
 )
+from tests.adapters.kubernetes.group_objects import (
+    JOB_SETS,
+    LWS,
+    POD_GROUPS,
+    WORKER_SETS,
+    a_job_set,
+    a_pod_group,
+    a_replicated_job,
+    a_worker_set,
+    gang_of,
+    in_job_set,
+    in_pod_group,
+    in_worker_set,
+)
 from tests.adapters.kubernetes.kubernetes_objects import a_cluster_at, a_list, a_node, a_pod
 from tests.fuzz.mutations import ODD_TEXTS, garbled, mutated
 from tests.web.builders import a_payload
@@ -262,6 +276,31 @@ def test_an_odd_object_in_a_queue_hides_nobody_elses(workload: Any, group: Any) 
         VOLCANO_QUEUES: said(a_list(a_queue())),
     }
     assert {"ml/w", "ml/pg"} <= {pod.gang for pod in cluster.look().pods}
+
+
+AFTER_HEAD = [{"name": "head", "status": "Ready"}]
+
+
+@quick
+@given(
+    mutated(a_pod_group(gang_of(2))),
+    mutated(a_job_set(a_replicated_job("head"), a_replicated_job("workers", 2, after=AFTER_HEAD), status=[{}])),
+    mutated(a_worker_set(3)),
+    st.one_of(ODD_TEXTS, st.just("999999999")),
+)
+def test_an_odd_object_behind_a_gang_hides_no_pod(group: Any, job_set: Any, worker_set: Any, size: str) -> None:
+    cluster, api = a_cluster()
+    leader = in_worker_set(size=3, annotations={f"{LWS}size": size})
+    pods = [in_pod_group("p-0"), in_job_set("h-0", "head"), leader, in_worker_set(size=3, group=1)]
+    api.nodes, api.pods = said(a_list(a_node())), said(a_list(*pods))
+    api.custom = {
+        POD_GROUPS.format("v1beta1"): said(a_list(group)),
+        JOB_SETS: said(a_list(job_set)),
+        WORKER_SETS: said(a_list(worker_set)),
+    }
+    found = {pod.key for pod in cluster.look().pods}
+    assert found >= {"ml/p-0", "ml/h-0", "ml/llama-0", "ml/llama-1"}
+    assert len(found) < 1_100
 
 
 @quick

@@ -13,7 +13,18 @@ import pytest
 from receiver.adapters.kubernetes.cluster import KubernetesCluster
 from receiver.adapters.kubernetes.reflector import Watching
 from receiver.core.model.pods import Pod
-from receiver.ports import CORDON_ANNOTATION, IDLE_SHUTDOWN_ANNOTATION, MAY_WAIT, Did, HeldPlaces, TryLater
+from receiver.core.scaling.admission import CheckAnswer, CheckState
+from receiver.core.scaling.bookings import BookingProgress, BookingStage
+from receiver.ports import (
+    BUDGET_CHECK,
+    CORDON_ANNOTATION,
+    IDLE_SHUTDOWN_ANNOTATION,
+    MAY_WAIT,
+    PROVISIONING_CLASS,
+    Did,
+    HeldPlaces,
+    TryLater,
+)
 from receiver.replay.world.claims import KINDS
 from receiver.replay.world.objects import PodSpec
 from simulator.manifests import pod_spec
@@ -28,6 +39,18 @@ from tests.adapters.kubernetes.custom_objects import (
     of_gpus,
     owned_by_vcjob,
 )
+from tests.adapters.kubernetes.group_objects import (
+    a_job_set,
+    a_native_workload,
+    a_pod_group,
+    a_replicated_job,
+    a_worker_set,
+    gang_of,
+    in_job_set,
+    in_pod_group,
+    in_worker_set,
+    in_workload,
+)
 from tests.e2e.waiting import until
 from tests.simulator.builders import GPU_POOL
 
@@ -39,6 +62,8 @@ CLUSTER_QUEUE = {
     "metadata": {"name": "gpus"},
     "spec": {},
 }
+SCHEDULING = "scheduling.k8s.io"
+SCALING_VERSION = "autoscaling.x-k8s.io/v1"
 ZERO_VERSION = "scheduling.volcano.sh/v1beta1"
 
 
@@ -153,6 +178,36 @@ def knows_the_minimum_of_a_gang_of_volcano(stage: Stage) -> None:
     assert {p.gang_min for p in stage.cluster().look().pods} == {2}
 
 
+def knows_the_policy_of(
+    api: str, kind: str, group: dict[str, Any], pod: Callable[..., dict[str, Any]]
+) -> Callable[[Stage], None]:
+    """Return a use of the minimum of a gang of kube-scheduler, in the API of one version."""
+
+    def use(stage: Stage) -> None:
+        with stage.sim.moved() as world:
+            for n in range(2):
+                world.add_pod(pod_spec(pod(f"w-{n}", gpus=8)))
+        stage.put(f"{SCHEDULING}/{api}", kind, group)
+        assert {p.gang_min for p in stage.cluster().look().pods} == {2}
+
+    return use
+
+
+def knows_the_size_of_a_job_set(stage: Stage) -> None:
+    with stage.sim.moved() as world:
+        world.add_pod(pod_spec(in_job_set("w-0", gpus=8)))
+    stage.put("jobset.x-k8s.io/v1alpha2", "JobSet", a_job_set(a_replicated_job("workers", 2)))
+    assert {p.gang_min for p in stage.cluster().look().pods} == {2}
+
+
+def knows_the_workers_of_a_leader(stage: Stage) -> None:
+    with stage.sim.moved() as world:
+        world.add_pod(pod_spec(in_worker_set(size=2, gpus=8)))
+    stage.sim.live.turn(timedelta(seconds=20))
+    stage.put("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", a_worker_set(2, gpus=4))
+    assert {p.gpus for p in stage.cluster().look().pods} == {4, 8}
+
+
 def counts_the_queue_of_volcano_by_its_jobs_and_classes(stage: Stage) -> None:
     owned = {"ownerReferences": owned_by_vcjob("train")}
     group = a_group("small", 2, priorityClassName="production", **owned)
@@ -178,6 +233,37 @@ def publish_a_gpu(stage: Stage) -> None:
     devices = {"driver": "gpu.nvidia.com", "nodeName": name, "pool": pool, "devices": [{"name": "gpu-0"}]}
     stage.put(DRA, "ResourceSlice", {"metadata": {"name": "slice"}, "spec": devices})
     stage.put(DRA, "DeviceClass", {"metadata": {"name": "gpu"}, "spec": {"extendedResourceName": GPU}})
+
+
+def answers_a_check(stage: Stage) -> None:
+    _a_checked_workload(stage)
+    cluster = stage.cluster()
+    found = cluster.look().candidates
+    assert [pod.node_selector for candidate in found for pod in candidate.pods] == [{"gpu": "on-demand"}]
+    assert cluster.keep_checks_active().did is Did.DONE
+    assert cluster.answer_check(CheckAnswer(key=found[0].key, state=CheckState.READY, message="")).did is Did.DONE
+
+
+def _a_checked_workload(stage: Stage) -> None:
+    api, quota = "kueue.x-k8s.io/v1beta2", {"type": "QuotaReserved", "status": "True"}
+    assigned = {"podSetAssignments": [{"name": "main", "count": 1, "flavors": {GPU: "l40s"}}]}
+    workload = a_workload("train", conditions=[quota])
+    workload["status"] |= {"admission": assigned, "admissionChecks": [{"name": "budget", "state": "Pending"}]}
+    stage.put(api, "AdmissionCheck", {"metadata": {"name": "budget"}, "spec": {"controllerName": BUDGET_CHECK}})
+    stage.put(api, "ResourceFlavor", {"metadata": {"name": "l40s"}, "spec": {"nodeLabels": {"gpu": "on-demand"}}})
+    stage.put(api, "Workload", workload)
+
+
+def books_nodes(stage: Stage) -> None:
+    stage.put("v1", "PodTemplate", {"metadata": {"namespace": "ml", "name": "ppt"}, "template": a_template(1)})
+    pod_sets = [{"podTemplateRef": {"name": "ppt"}, "count": 2}]
+    spec = {"provisioningClassName": PROVISIONING_CLASS, "podSets": pod_sets}
+    stage.put(SCALING_VERSION, "ProvisioningRequest", {"metadata": {"namespace": "ml", "name": "r"}, "spec": spec})
+    cluster = stage.cluster()
+    found = cluster.look().bookings
+    assert [(len(booking.pods), booking.problem) for booking in found] == [(2, "")]
+    accepted = BookingProgress(key="ml/r", stage=BookingStage.ACCEPTED, reason="NodesAreComing", message="")
+    assert cluster.report_booking(accepted).did is Did.DONE
 
 
 def knows_whose_gpus_a_dra_driver_serves(stage: Stage) -> None:
@@ -357,17 +443,28 @@ LISTED: dict[Right, Use] = {
     ("", "pods", "list"): sees_nodes_and_the_pods_on_them,
     ("policy", "poddisruptionbudgets", "list"): lets_a_node_go_whose_system_pod_a_budget_covers,
     ("scheduling.x-k8s.io", "podgroups", "list"): knows_the_minimum_of_a_coscheduled_gang,
+    (SCHEDULING, "podgroups", "list"): knows_the_policy_of(
+        "v1beta1", "PodGroup", a_pod_group(gang_of(2)), in_pod_group
+    ),
+    (SCHEDULING, "workloads", "list"): knows_the_policy_of(
+        "v1alpha1", "Workload", a_native_workload(workers=gang_of(2)), in_workload
+    ),
+    ("jobset.x-k8s.io", "jobsets", "list"): knows_the_size_of_a_job_set,
+    ("leaderworkerset.x-k8s.io", "leaderworkersets", "list"): knows_the_workers_of_a_leader,
     ("scheduling.volcano.sh", "podgroups", "list"): knows_the_minimum_of_a_gang_of_volcano,
     ("scheduling.volcano.sh", "queues", "list"): counts_the_queue_of_volcano_by_its_jobs_and_classes,
     ("batch.volcano.sh", "jobs", "list"): counts_the_queue_of_volcano_by_its_jobs_and_classes,
     ("scheduling.k8s.io", "priorityclasses", "list"): counts_the_queue_of_volcano_by_its_jobs_and_classes,
     ("kueue.x-k8s.io", "workloads", "list"): counts_the_queue_of_kueue,
+    ("kueue.x-k8s.io", "admissionchecks", "list"): answers_a_check,
+    ("kueue.x-k8s.io", "resourceflavors", "list"): answers_a_check,
     ("resource.k8s.io", "resourceslices", "list"): knows_whose_gpus_a_dra_driver_serves,
     ("resource.k8s.io", "deviceclasses", "list"): knows_whose_gpus_a_dra_driver_serves,
     ("resource.k8s.io", "devicetaintrules", "list"): knows_which_devices_a_rule_taints,
     ("resource.k8s.io", "resourceclaims", "list"): knows_what_a_pod_claims,
     ("resource.k8s.io", "resourceclaimtemplates", "list"): knows_what_a_pod_claims,
     ("autoscaling.x-k8s.io", "capacitybuffers", "list"): keeps_room_for_a_buffer("PodTemplate"),
+    ("autoscaling.x-k8s.io", "provisioningrequests", "list"): books_nodes,
     ("", "podtemplates", "list"): keeps_room_for_a_buffer("PodTemplate"),
     ("", "replicationcontrollers", "list"): keeps_room_for_a_buffer("ReplicationController"),
     ("apps", "deployments", "list"): keeps_room_for_a_buffer("Deployment", "apps"),
@@ -392,7 +489,10 @@ USES: dict[Right, Use] = {
     ("", "resourcequotas", "get"): keeps_a_namespace_shut_and_opens_it,
     ("", "resourcequotas", "delete"): keeps_a_namespace_shut_and_opens_it,
     ("kueue.x-k8s.io", "clusterqueues", "patch"): holds_a_queue_and_releases_it,
+    ("kueue.x-k8s.io", "admissionchecks/status", "patch"): answers_a_check,
+    ("kueue.x-k8s.io", "workloads/status", "patch"): answers_a_check,
     ("autoscaling.x-k8s.io", "capacitybuffers/status", "patch"): says_what_is_kept_of_a_buffer,
+    ("autoscaling.x-k8s.io", "provisioningrequests/status", "patch"): books_nodes,
     ("", "pods", "get"): suspends_an_idle_job,
     ("", "pods", "patch"): admits_work_that_may_wait,
     **{("apps", resource, "get"): use for resource, use in APPS},

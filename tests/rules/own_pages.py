@@ -39,7 +39,7 @@ def _alertmanagers_page(of: str) -> str:
         with running("alertmanager", folder / "log", *arguments) as url:
             alerts = json.dumps([{"labels": {"alertname": "GpuAutoscalerHeartbeat"}}]).encode()
             headers = {"Content-Type": "application/json"}
-            urllib.request.urlopen(urllib.request.Request(f"{url}/api/v2/alerts", alerts, headers), timeout=5).close()
+            urllib.request.urlopen(urllib.request.Request(f"{url}/api/v2/alerts", alerts, headers), timeout=60).close()
             deadline = time.monotonic() + 60
             while not _counts(page := _page(url)):
                 assert time.monotonic() < deadline, page
@@ -64,7 +64,7 @@ def _prometheus_page(of: str) -> str:
 
 
 def _page(url: str) -> str:
-    with urllib.request.urlopen(f"{url}/metrics", timeout=5) as answer:
+    with urllib.request.urlopen(f"{url}/metrics", timeout=60) as answer:
         return str(answer.read().decode())
 
 

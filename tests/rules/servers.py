@@ -42,7 +42,7 @@ def running(name: str, log: Path, *arguments: str) -> Iterator[str]:
 
 def _ready(url: str) -> bool:
     try:
-        with urllib.request.urlopen(url, timeout=5) as answer:
+        with urllib.request.urlopen(url, timeout=60) as answer:
             return bool(answer.status == 200)
     except OSError:
         return False
@@ -50,5 +50,5 @@ def _ready(url: str) -> bool:
 
 def get(url: str) -> Any:
     """GET and decode."""
-    with urllib.request.urlopen(url, timeout=5) as answer:
+    with urllib.request.urlopen(url, timeout=60) as answer:
         return json.load(answer)

@@ -27,7 +27,7 @@ def alertmanager(each_alertmanager: Chosen, tmp_path_factory: pytest.TempPathFac
 def _send(url: str, *alerts: Labels) -> None:
     body = json.dumps([{"labels": labels} for labels in alerts]).encode()
     headers = {"Content-Type": "application/json"}
-    with urllib.request.urlopen(urllib.request.Request(f"{url}/api/v2/alerts", body, headers), timeout=5) as answer:
+    with urllib.request.urlopen(urllib.request.Request(f"{url}/api/v2/alerts", body, headers), timeout=60) as answer:
         assert answer.status == 200
 
 

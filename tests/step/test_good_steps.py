@@ -45,7 +45,7 @@ class Steps:
 
     def _step(self, _now: datetime) -> Stepped:
         self._begun.put(None)
-        ended = self._ends.get(timeout=5)
+        ended = self._ends.get(timeout=60)
         if isinstance(ended, Exception):
             raise ended
         found = facts(a_state())
@@ -56,10 +56,10 @@ class Steps:
 
     def end(self, ended: Any) -> None:
         """Let the step under way end with *ended* (an exception, or the pools that failed); wait for the next one."""
-        self._begun.get(timeout=5)
+        self._begun.get(timeout=60)
         self._ends.put(ended)
         self.loop.wake()
-        until(lambda: not self._begun.empty(), "the next step", 10)
+        until(lambda: not self._begun.empty(), "the next step")
 
     def close(self) -> None:
         self._ends.put(ALL_FAIL)
@@ -99,7 +99,7 @@ def test_a_step_that_serves_no_pool_is_not_good(steps: Steps, seconds: Seconds) 
 
 
 def test_a_first_step_has_as_long(steps: Steps, seconds: Seconds) -> None:
-    until(steps.loop.leads, "a leader", 5)
+    until(steps.loop.leads, "a leader")
     assert steps.loop.good_age() == timedelta(0)
     seconds.now += BOUND.total_seconds()
     assert steps.loop.health().steps_well
@@ -110,7 +110,7 @@ def test_a_first_step_has_as_long(steps: Steps, seconds: Seconds) -> None:
 def test_a_loop_that_does_not_lead_has_nothing_to_answer_for(seconds: Seconds) -> None:
     waiting = Loop(lambda _now: pytest.fail("it does not lead"), _Right(mine=False), SystemClock(), TICK, _Right())
     waiting.start()
-    until(lambda: waiting.health().state == "waiting", "a loop that waits", 5)
+    until(lambda: waiting.health().state == "waiting", "a loop that waits")
     seconds.now += 10 * BOUND.total_seconds()
     assert waiting.good_age() is None
     assert waiting.health().steps_well

@@ -57,8 +57,8 @@ def test_a_step_that_may_not_write_any_more_is_abandoned_the_right_given_up_and_
     loop = Loop(step, right, SystemClock(), timedelta(milliseconds=10), right)
     with capture_logs() as logged:
         loop.start()
-        assert steps.acquire(timeout=5)
-        until(lambda: loop.health().state == "waiting", "a loop that waits", 5)
+        assert steps.acquire(timeout=60)
+        until(lambda: loop.health().state == "waiting", "a loop that waits")
         loop.stop()
     assert not steps.acquire(timeout=0)
     assert right.released >= 1
@@ -81,7 +81,7 @@ def test_a_loop_says_whether_it_leads(mine: bool) -> None:
     loop = Loop(step, right, SystemClock(), HOUR, right)
     assert not loop.leads()
     loop.start()
-    until(lambda: loop.health().state != "starting", "a loop that runs", 5)
+    until(lambda: loop.health().state != "starting", "a loop that runs")
     assert (loop.leads(), loop.leading, loop.health().leader) == (mine, mine, right.leader)
     loop.stop()
     assert not loop.leads()
@@ -98,7 +98,7 @@ def test_who_delivers_beside_the_loop_outlives_a_right_that_cannot_be_asked_for(
 
     loop = Loop(lambda _now: _stepped(), right, SystemClock(), HOUR, right)
     loop.start()
-    until(lambda: loop.leading, "a loop that leads", 5)
+    until(lambda: loop.leading, "a loop that leads")
     asked, broken = threading.Semaphore(0), True
 
     def held() -> bool:
@@ -110,9 +110,9 @@ def test_who_delivers_beside_the_loop_outlives_a_right_that_cannot_be_asked_for(
     monkeypatch.setattr(right, "held", held)
     courier = Courier(deliver, loop, SystemClock(), every=0.001)
     courier.start()
-    assert asked.acquire(timeout=5)
+    assert asked.acquire(timeout=60)
     broken = False
-    assert delivered.wait(5)
+    assert delivered.wait(60)
     courier.stop()
     loop.stop()
 
@@ -122,12 +122,12 @@ def test_a_loop_that_is_stopped_in_a_call_does_not_give_up_the_right_while_the_c
 
     def step(_now: datetime) -> Stepped:
         begun.set()
-        ends.wait(10)
+        ends.wait(60)
         return _stepped()
 
     loop = Loop(step, right, SystemClock(), HOUR, right)
     loop.start()
-    assert begun.wait(5)
+    assert begun.wait(60)
     loop.stop(timeout=0.05)
     assert right.released == 0
     ends.set()

@@ -64,13 +64,13 @@ def test_what_arrives_during_a_wait_is_part_of_the_step_that_follows_it() -> Non
     steps = threading.Semaphore(0)
     loop = _loop(steps, WakeupLimiter(at_once=2, every=0.2))
     loop.start()
-    assert steps.acquire(timeout=5)  # the first, unasked
+    assert steps.acquire(timeout=60)  # the first, unasked
     for _ in range(2):
         loop.wake()
-        assert steps.acquire(timeout=5)
+        assert steps.acquire(timeout=60)
     for _ in range(50):  # all of them before the pace lets another step begin
         loop.wake()
-    assert steps.acquire(timeout=5)
+    assert steps.acquire(timeout=60)
     assert not steps.acquire(timeout=0.3)
     loop.stop()
 
@@ -86,6 +86,6 @@ def test_a_loop_that_waits_for_its_pace_can_be_stopped() -> None:
     loop = _loop(threading.Semaphore(0), AnHour())
     loop.start()
     loop.wake()
-    assert asked.acquire(timeout=5)
-    loop.stop(timeout=5)
+    assert asked.acquire(timeout=60)
+    loop.stop(timeout=60)
     assert not loop.is_alive()

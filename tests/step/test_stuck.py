@@ -345,7 +345,7 @@ def test_the_loop_outlives_a_lock_that_cannot_be_asked_for() -> None:
     try:
         loop = Loop(lambda _now: pytest.fail("no step"), Writer(), Clock(), timedelta(seconds=1), Timer())
         loop.start()
-        assert asked.wait(5)
+        assert asked.wait(60)
     finally:
         loop.stop()
         threading.excepthook = before

@@ -35,7 +35,7 @@ class Together:
         def look(*arguments: Any) -> Any:
             seen = found(*arguments)
             self._met = True
-            self._gate.wait(10)
+            self._gate.wait(60)
             return seen
 
         return look

@@ -33,6 +33,7 @@ WORDS = 300  # characters of Kubernetes' own explanation that a message may carr
 # In a strategic merge a list of taints or containers is merged by name, as the client's own default does.
 STRATEGIC = "application/strategic-merge-patch+json"
 MERGE = "application/merge-patch+json"
+APPLY = "application/apply-patch+yaml"  # JSON is YAML
 METHODS = {  # by RBAC's verb, with the type of a body; the others are GET
     "create": ("POST", "application/json"),
     "patch": ("PATCH", STRATEGIC),
@@ -63,6 +64,7 @@ STATEFUL_SETS = "/apis/apps/v1/statefulsets"
 JOBS = "/apis/batch/v1/jobs"
 CUSTOM = "/apis/{group}/{version}/{plural}"  # of a cluster, or of all namespaces
 CUSTOM_ONE = "/apis/{group}/{version}/{plural}/{name}"
+CUSTOM_ONE_STATUS = "/apis/{group}/{version}/{plural}/{name}/status"
 CUSTOM_STATUS = "/apis/{group}/{version}/namespaces/{namespace}/{plural}/{name}/status"
 
 Json = Mapping[str, Any]

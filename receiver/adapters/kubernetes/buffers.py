@@ -199,7 +199,7 @@ class Buffers:
     def _one(self, resource: str, path: str, namespace: str, name: str) -> Json | None:
         if resource not in self._found:
             try:
-                self._found[resource] = {key_of(one): one for one in self._lists.every(resource, path, view=_trimmed)}
+                self._found[resource] = {key_of(one): one for one in self._lists.every(resource, path, view=trimmed)}
             except WontWork as error:
                 self._found[resource] = str(error)
         found = self._found[resource]
@@ -208,7 +208,7 @@ class Buffers:
         return found.get(f"{namespace}/{name}")
 
 
-def _trimmed(raw: Json) -> Json:
+def trimmed(raw: Json) -> Json:
     """Return what is read of a template or scalable: a cluster may have thousands."""
     metadata, spec = section(raw, "metadata"), section(raw, "spec")
     return {

@@ -17,20 +17,25 @@ from kubernetes.config.config_exception import ConfigException
 from receiver.adapters.clock import SystemClock
 from receiver.adapters.http.sessions import Remarks, quick_retry, user_agent
 from receiver.adapters.kubernetes import api
+from receiver.adapters.kubernetes.admission import AdmissionChecks
 from receiver.adapters.kubernetes.api import ClusterWire, section, versioned
 from receiver.adapters.kubernetes.budget_hold import HoldingMeans
 from receiver.adapters.kubernetes.buffers import Buffers
 from receiver.adapters.kubernetes.dra import Dra, PodClaims
 from receiver.adapters.kubernetes.drain import Drain, Keepers
+from receiver.adapters.kubernetes.gangs import Gangs
 from receiver.adapters.kubernetes.nodes import node_from
 from receiver.adapters.kubernetes.owners import Owners
 from receiver.adapters.kubernetes.pods import TERMINATED, Declaration, SeenPod
-from receiver.adapters.kubernetes.queues import Queues, Roll
+from receiver.adapters.kubernetes.provisioning import ProvisioningRequests
+from receiver.adapters.kubernetes.queues import Queues
 from receiver.adapters.kubernetes.reflector import WINDOW_SECONDS, Lists, Watching
 from receiver.core.model.pods import KEPT_BY_DEFAULT, Buffer, KeepRule, Pod, PodPhase, named
 from receiver.core.model.text import harmless
 from receiver.core.model.usage import EndedPod
-from receiver.ports import Clock, ClusterFacts, Did, Receipt, TryLater, WontWork
+from receiver.core.scaling.admission import CheckAnswer
+from receiver.core.scaling.bookings import BookingProgress
+from receiver.ports import PROVISIONING_CLASS, Clock, ClusterFacts, Did, Receipt, TryLater, WontWork
 
 LIVING = "status.phase!=Succeeded,status.phase!=Failed"
 CONNECTIONS = 24  # one for each watch beside those of the step
@@ -84,7 +89,8 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
     """The nodes and GPU pods of the cluster that *configuration* names; *timeouts* are (connect, read) seconds.
 
     *kueue_queued* and *volcano_podgroups* say which queues count as demand, see `Queues`, *keep_nodes_for* which pods
-    keep their nodes, see `Keepers`, *capacity_buffers* whether `Buffers` are read; *before_write* is called before each
+    keep their nodes, see `Keepers`, *capacity_buffers* and *admission_checks* whether `Buffers` and `AdmissionChecks`
+    are read, *provisioning_classes* which `ProvisioningRequests` are served; *before_write* is called before each
     write, see `ClusterWire`.
 
     It takes the configuration and not a client of the caller's, because the retries that urllib3 makes by
@@ -101,6 +107,8 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
         volcano_podgroups: bool = False,
         keep_nodes_for: Collection[KeepRule] = KEPT_BY_DEFAULT,
         capacity_buffers: bool = True,
+        admission_checks: bool = True,
+        provisioning_classes: Collection[str] = (PROVISIONING_CLASS,),
         before_write: Callable[[], None] | None = None,
     ) -> None:
         configuration.retries = quick_retry()
@@ -114,6 +122,9 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
         self._dra = Dra(self._lists, self._clock)
         self._keepers = Keepers(self._lists, keep_nodes_for)
         self._buffers = Buffers(self._lists, self._clock) if capacity_buffers else None
+        self._gangs = Gangs(self._lists)
+        self._checks = AdmissionChecks(self._lists, self._clock, reads=admission_checks)
+        self._requests = ProvisioningRequests(self._lists, self._clock, provisioning_classes)
         self._queues = Queues(self._lists, kueue=kueue_queued, volcano=volcano_podgroups)
 
     def __repr__(self) -> str:
@@ -148,17 +159,7 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
         )
         claims = self._dra.claims(served, pods)
         taken = claims.taken() if claims is not None else None
-        found = {
-            n.name: replace(
-                n,
-                dra=n.name in served.nodes,
-                devices=served.devices[n.name] if taken is not None else None,
-                taken=(taken or {}).get(n.name, frozenset()),
-            )
-            if n.name in served.devices
-            else n
-            for n in nodes
-        }
+        found = {n.name: served.on(n, taken) for n in nodes}
         gpu_nodes = {name for name, node in found.items() if node.allocatable or node.dra}
         hosts, keepers = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
         others, daemons = defaultdict[str, Counter[str]](Counter), defaultdict[str, Counter[str]](Counter)
@@ -189,12 +190,29 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
             )
             for name, node in found.items()
         )
+        bookings = self._requests.read(pods)
+        candidates = self._checks.read(pods, self._requests.owners)
         demand = self._demand([pod for pod in pods if pod.uid not in stand_ins], claims)
         counted = {pod.key for pod in demand}
         demand += tuple(pod.bystander for pod in pods if pod.bystander is not None and pod.key not in counted)
-        resources = served.classes.serving if served.classes is not None else None
-        buffers = self._buffers.read(pods) if self._buffers else ()
-        return ClusterFacts(nodes=tuple(loaded), pods=demand, dra_resources=resources, buffers=buffers)
+        demand += tuple(pod for booking in bookings for pod in booking.pods)
+        return ClusterFacts(
+            nodes=tuple(loaded),
+            pods=demand,
+            dra_resources=served.classes.serving if served.classes is not None else None,
+            buffers=self._buffers.read(pods) if self._buffers else (),
+            candidates=candidates,
+            bookings=bookings,
+        )
+
+    def keep_checks_active(self) -> Receipt:
+        return self._checks.keep_active()
+
+    def report_booking(self, progress: BookingProgress) -> Receipt:
+        return self._requests.report(progress)
+
+    def answer_check(self, answer: CheckAnswer) -> Receipt:
+        return self._checks.answer(answer)
 
     def report_buffer(self, buffer: Buffer, message: str) -> Receipt:
         if self._buffers is None:
@@ -204,21 +222,20 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
     def _demand(self, seen: Sequence[SeenPod], claims: PodClaims | None) -> tuple[Pod, ...]:
         """Return the GPU pods among *seen*, and those that claim devices, with what their gangs need, and those that
         queues announce."""
-        untried = frozenset(s.key for s in seen if s.untried)
-        found = (s.pod if claims is None or s.terminated else claims.of(s, s.pod) for s in seen)
-        pods = [pod for pod in found if pod is not None]
-        waiting = {p.gang for p in pods if p.gang and p.phase is PodPhase.WAITING}
-        for i, pod in enumerate(pods):  # the untried pods of a gang wait too once another of its pods waits
-            if pod.key in untried and pod.gang in waiting:
-                pods[i] = replace(pod, phase=PodPhase.WAITING)
-        roll = Roll(seen, frozenset(p.key for p in pods))
+
+        def read(pod: SeenPod) -> Pod | None:
+            return pod.pod if claims is None or pod.terminated else claims.of(pod, pod.pod)
+
+        pods, roll = self._gangs.of(seen, self._clock.now(), read)
+        waiting = {p.gang for p in pods if p.gang and p.uid and p.phase is PodPhase.WAITING}
         groups = self._queues.groups({gang.by for gang in roll.gangs.values()})
         unfinished = {gang.partition("/")[0] for gang in roll.short_of_size() & waiting}
         done = self._pods_of(unfinished, "status.phase=Succeeded")  # no node is needed for them again
         least = roll.minimums(groups, roll.succeeded(done))
         pods = [replace(p, gang_min=least.get(p.gang)) if p.gang else p for p in pods]
-        untried_pods = [p for p in pods if p.key in untried]
-        queued = self._queues.waiting(seen, groups.get(Declaration.VOLCANO, ()), untried_pods)
+        untried = frozenset(s.key for s in seen if s.untried)
+        held_back = [p for p in pods if p.key in untried]
+        queued = self._queues.waiting(seen, groups.get(Declaration.VOLCANO, ()), held_back)
         announced = {p.key for p in queued}
         return (*self._queues.patient([p for p in pods if p.key not in announced], groups), *queued)
 

@@ -37,7 +37,7 @@ from receiver.core.model.devices import (
 )
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.text import listed
-from receiver.ports import Clock, TryLater
+from receiver.ports import Clock, ClusterNode, TryLater
 
 DRA_GROUP = "resource.k8s.io"
 DRA_VERSIONS = ("v1", "v1beta2", "v1beta1")
@@ -67,9 +67,29 @@ class DraServed:
         """The names of the nodes with devices of the GPU driver."""
         return gpu_nodes(self.devices)
 
+    def on(self, node: ClusterNode, taken: Mapping[str, frozenset[DeviceId]] | None) -> ClusterNode:
+        """Return *node* with its devices, and those *taken* by claims (None: not known, so none counts as free)."""
+        found = self.devices.get(node.name)
+        if found is None:
+            return node
+        return replace(
+            node,
+            dra=node.name in self.nodes,
+            gpu_devices=len(found.gpus),
+            sick_devices=tuple(f"{gpu.name} ({key})" for gpu in found.gpus if (key := _fault(gpu))),
+            devices=found if taken is not None else None,
+            taken=(taken or {}).get(node.name, frozenset()),
+        )
+
 
 def gpu_nodes(devices: Mapping[str, NodeDevices]) -> frozenset[str]:
     return frozenset(n for n, found in devices.items() if any(d.driver == GPU_DRIVER for d in found.devices))
+
+
+def _fault(gpu: Device) -> str:
+    """The key of the taint by which its driver tells that *gpu* failed, empty for a well one. Taints of others have
+    their own reasons."""
+    return next((t.key for t in gpu.taints if t.key.startswith(f"{GPU_DRIVER}/")), "")
 
 
 class Dra:

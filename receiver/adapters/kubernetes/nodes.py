@@ -30,6 +30,7 @@ def node_from(raw: Json) -> ClusterNode:
     offered, labels = section(status, "allocatable"), words(metadata, "labels")
     annotations = words(metadata, "annotations")
     devices, shared = sharing.of_node(gpus(offered), labels, annotations)
+    capacity, _ = sharing.of_node(gpus(section(status, "capacity")), labels, annotations)
     return ClusterNode(
         name=text(metadata, "name"),
         instance=provider.removeprefix(PROVIDER_PREFIX) if provider.startswith(PROVIDER_PREFIX) else "",
@@ -41,6 +42,8 @@ def node_from(raw: Json) -> ClusterNode:
         taints=tuple(taint_from(t) for t in entries(spec, "taints")),
         compute={**compute(offered), **shared},
         created_at=moment(metadata.get("creationTimestamp")),
+        conditions={text(c, "type"): text(c, "status") for c in entries(status, "conditions")},
+        capacity=capacity,
     )
 
 

@@ -37,6 +37,9 @@ COSCHEDULING_LABEL = "scheduling.x-k8s.io/pod-group"
 VOLCANO_ANNOTATIONS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
 KUEUE_LABEL = "kueue.x-k8s.io/pod-group-name"
 KUEUE_SIZE_ANNOTATION = "kueue.x-k8s.io/pod-group-total-count"
+JOB_SET_LABEL, REPLICATED_JOB = "jobset.sigs.k8s.io/jobset-name", "jobset.sigs.k8s.io/replicatedjob-name"
+LWS = "leaderworkerset.sigs.k8s.io/"  # begins the labels of a LeaderWorkerSet, and the annotation with a group's size
+ONE_BY_ONE = "false"  # our gang annotation with this: pods of a JobSet or LeaderWorkerSet are independent
 
 
 class DrainFate(StrEnum):
@@ -56,9 +59,13 @@ class Declaration(StrEnum):
     """How a pod names its gang; the first of these that it uses counts."""
 
     OURS = "gpu-autoscaler.io/gang"
+    POD_GROUP = "PodGroup of kube-scheduler"
+    WORKLOAD = "Workload of kube-scheduler"
+    WORKER_SET = "LeaderWorkerSet"  # its PodGroup of Volcano needs the leader alone where workers start after it
     COSCHEDULING = "PodGroup of coscheduling"
     VOLCANO = "PodGroup of Volcano"
     KUEUE = "pod group of Kueue"
+    JOB_SET = "JobSet"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +90,8 @@ def latest(texts: Iterable[Any]) -> datetime | None:
 
 def length(said: str) -> timedelta | None:
     """Return *said* (``2h``) as a duration, or None when it is none."""
+    if not said:  # as on almost every pod
+        return None
     try:
         found: timedelta = parse(LongerThanZero, said)
     except Wrong:
@@ -188,6 +197,15 @@ class SeenPod:
         return self.phase is PodPhase.OTHER and not nominated and self._refusal.get("reason") in UNTRIED
 
     @cached_property
+    def unjudged(self) -> bool:
+        """True for a pod of a group of kube-scheduler of which that says nothing: it holds the pods of an incomplete
+        gang back, and those that wait for others of their gang to find a node."""
+        if self.gang is None or self.gang.by not in (Declaration.POD_GROUP, Declaration.WORKLOAD):
+            return False
+        said = self.status.get("nominatedNodeName") or self.spec.get("schedulingGates") or self._refusal
+        return self.phase is PodPhase.OTHER and not said
+
+    @cached_property
     def needs_node(self) -> bool:
         """True for a pod with GPUs or claims that the scheduler left out, or that Volcano holds back for its gang."""
         waits = self.phase is PodPhase.WAITING or self.untried
@@ -275,11 +293,17 @@ class SeenPod:
     @cached_property
     def gang(self) -> Gang | None:
         labels, annotations = self.labels, self.annotations
+        ours = annotations.get(ports.GANG_ANNOTATION, "")
+        together = ours != ONE_BY_ONE
         declared = (
-            (Declaration.OURS, annotations.get(ports.GANG_ANNOTATION, ""), annotations.get(ports.GANG_SIZE_ANNOTATION)),
+            (Declaration.OURS, ours if together else "", annotations.get(ports.GANG_SIZE_ANNOTATION)),
+            (Declaration.POD_GROUP, text(section(self.spec, "schedulingGroup"), "podGroupName"), None),
+            (Declaration.WORKLOAD, self._workload_group, None),
+            (Declaration.WORKER_SET, self._worker_group if together else "", annotations.get(f"{LWS}size")),
             (Declaration.COSCHEDULING, labels.get(COSCHEDULING_LABEL, ""), None),
             (Declaration.VOLCANO, self._volcano_name, None),
             (Declaration.KUEUE, labels.get(KUEUE_LABEL, ""), annotations.get(KUEUE_SIZE_ANNOTATION)),
+            (Declaration.JOB_SET, labels.get(JOB_SET_LABEL, "") if together else "", None),
         )
         for by, name, size in declared:
             if known := named(name):
@@ -361,6 +385,19 @@ class SeenPod:
     @property
     def _refusal(self) -> Json:
         return condition(self.status, "PodScheduled", holds="False")
+
+    @property
+    def _workload_group(self) -> str:
+        """The name of its group in a Workload of v1alpha1; each replica of a group is one of its own."""
+        found = section(self.spec, "workloadRef")
+        group = [text(found, name) for name in ("name", "podGroup", "podGroupReplicaKey")]
+        return "/".join(name for name in group if name) if group[0] and group[1] else ""
+
+    @property
+    def _worker_group(self) -> str:
+        """Its group of a LeaderWorkerSet, which is called like its leader."""
+        name, index = self.labels.get(f"{LWS}name"), self.labels.get(f"{LWS}group-index")
+        return f"{name}-{index}" if name and index else ""
 
     @property
     def _volcano_name(self) -> str:

@@ -45,17 +45,20 @@ class Roll:
     """The living pods of each gang; *gpu_pods* are the keys (``namespace/name``) of those that ask for GPUs. A
     group's minimum counts all of its pods, finished ones and those without GPUs too, while a node is looked for only
     for GPU pods that wait. So a minimum is reduced by the pods that need none: those that have succeeded, those
-    without GPUs, and those that the scheduler has nominated for a node."""
+    without GPUs, and those that the scheduler has nominated for a node. *sizes* are those that objects tell (0: these
+    pods are no gang), see `gangs.Declared`."""
 
-    def __init__(self, pods: Iterable[SeenPod], gpu_pods: frozenset[str]) -> None:
+    def __init__(self, pods: Iterable[SeenPod], gpu_pods: frozenset[str], sizes: Mapping[str, int | None]) -> None:
         self.gangs: dict[str, Gang] = {}
         self._controllers: dict[str, set[str]] = {}
         self._living: Counter[str] = Counter()
         self._settled: Counter[str] = Counter()
         for pod in pods:
             gang = pod.gang
-            if gang is None:
+            if gang is None or sizes.get(gang.key) == 0:
                 continue
+            if gang.key in sizes:
+                gang = replace(gang, size=sizes[gang.key])
             known = self.gangs.setdefault(gang.key, gang)
             if known.size is None and gang.size is not None:
                 self.gangs[gang.key] = gang
@@ -326,10 +329,10 @@ class Queues:
         found: list[Pod] = []
         if self._kueue:
             workloads = self._required(KUEUE_WORKLOADS, 'kueue.demand is "queued"')
-            at_work = _at_work(seen)
+            running = at_work(seen)
             warn = self._lists.remarks.warn
-            queued = [w for w in workloads if _queued(w) and not _names(w) & at_work]
-            waiting = [understood(partial(_announced, w), key_of(w), warn) for w in queued]
+            queued = [w for w in workloads if _queued(w) and not names_of(w) & running]
+            waiting = [understood(partial(announced, w), key_of(w), warn) for w in queued]
             found += [pod for announcement in bounded(waiting, warn) for pod in announcement.pods()]
         if self._volcano:
             queues = self._required(VOLCANO_QUEUES, VOLCANO_SETTING)
@@ -406,7 +409,8 @@ def _queued(workload: Json) -> bool:
     )
 
 
-def _announced(workload: Json) -> Announcement:
+def announced(workload: Json) -> Announcement:
+    """Return what a Workload of Kueue announces."""
     spec = section(workload, "spec")
     done = {r.get("name"): whole(r.get("count")) or 0 for r in entries(section(workload, "status"), "reclaimablePods")}
     runs: list[Run] = []
@@ -422,13 +426,13 @@ def _announced(workload: Json) -> Announcement:
     return Announcement(key=key_of(workload), runs=tuple(runs), least=least)
 
 
-def _names(workload: Json) -> set[str]:
+def names_of(workload: Json) -> set[str]:
     """Return what pods of *workload* are known by: its own key, and the uids of its owners."""
     owners = {text(o, "uid") for o in entries(section(workload, "metadata"), "ownerReferences")}
     return owners - {""} | {key_of(workload)}
 
 
-def _at_work(seen: Sequence[SeenPod]) -> set[str]:
+def at_work(seen: Sequence[SeenPod]) -> set[str]:
     """Return the names of all workloads whose pods exist, which are counted themselves. Kueue takes quota away from
     a Workload before its pods are gone, and they must not be counted twice."""
     found: set[str] = set()

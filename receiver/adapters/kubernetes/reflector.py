@@ -305,6 +305,8 @@ def _hang_up(response: Any) -> None:
 
 
 ASK_AGAIN = timedelta(minutes=10)  # after this long a resource that was not installed may have been installed
+FIELD_MANAGER = "gpu-autoscaler"
+IDENTITY = ("namespace", "name", "uid", "resourceVersion")  # a newer version, or a namesake, is a conflict
 ASK_AGAIN_NEEDED = timedelta(minutes=1)  # one that the configuration needs
 
 
@@ -421,6 +423,20 @@ class Lists:
         version = self._served.get(kind, kind.versions[0])
         where = (kind.group, version, namespace, kind.plural, name)
         self._wire.ask("patch", kind.status, api.CUSTOM_STATUS, *where, dict(change), content=api.MERGE)
+
+    def apply_status(self, kind: ResourceKind, shown: str, found: Json, status: Json) -> None:
+        """Make *status* ours in the object *found* (as it was read) of *kind*, which its manifests call *shown*, by
+        server-side apply: fields of others stay, fields of ours that *status* does not name go."""
+        version = self._served.get(kind, kind.versions[0])
+        metadata = {n: v for n, v in section(found, "metadata").items() if n in IDENTITY}
+        where = [kind.group, version, kind.plural, metadata["name"]]
+        path = api.CUSTOM_ONE_STATUS
+        if "namespace" in metadata:
+            where.insert(2, metadata["namespace"])
+            path = api.CUSTOM_STATUS
+        body = {"apiVersion": f"{kind.group}/{version}", "kind": shown, "metadata": metadata, "status": status}
+        options = {"field_manager": FIELD_MANAGER, "force": "true"}
+        self._wire.ask("patch", kind.status, path, *where, body, content=api.APPLY, **options)
 
     def if_readable(
         self, kind: ResourceKind, without: str, view: Callable[[Json], Any] = lambda raw: raw

@@ -25,6 +25,11 @@ WAITING = "namespace_pod:gpu_pending:sum"
 CREATED = f"max by (namespace, pod) (kube_pod_created) and on (namespace, pod) {WAITING}"
 HEARTBEAT = f'ALERTS{{alertname="{HEARTBEAT_ALERT}",alertstate="firing"}}'
 NODES = '{__name__=~"node:dcgm_(engine|memory|power):max"}'
+# A GPU's failure and its XID; the phase in which Civo's node agent restarts a node (1 in the present one).
+FAILURES = (
+    '{__name__=~"node_gpu:dcgm_xid_fatal(:max|_timestamp_seconds:latest)"} > 0'
+    ' or civo_node_agent_recovery_phase{phase=~"Reboot|WaitingReboot|Drain|Replace"} == 1'
+)
 HOLDERS = "namespace_pod_gpu:dcgm_holders:relabel"
 ENGINE = "namespace_pod_gpu:dcgm_engine:ratio"
 MEMORY = "namespace_pod_gpu:dcgm_memory:ratio"
@@ -90,12 +95,15 @@ class PrometheusTelemetry(PrometheusReader):
     """The latest values of the recording rules at *url*; *timeout* is seconds per query."""
 
     def look(self) -> TelemetryFacts:
+        failed, recovering = self._failures()
         return TelemetryFacts(
             utilization=self._by_pool(UTILIZATION, max),
             coverage=self._by_pool(COVERAGE, min),
             waiting=self._waiting(),
             nodes=self._nodes(),
             rules_alive=any(value > 0 for _, value, _ in self._query(HEARTBEAT)),
+            failed=failed,
+            recovering=recovering,
         )
 
     def value(self, query: str, at: datetime) -> float | None:
@@ -136,6 +144,26 @@ class PrometheusTelemetry(PrometheusReader):
                 values = found.setdefault(node, {})
                 values[witness[1]] = max(value, values.get(witness[1], value))
         return {node: Activity(**values) for node, values in found.items()}
+
+    def _failures(self) -> tuple[Mapping[str, str], Mapping[str, str]]:
+        """Return by node its GPUs with a fatal XID, and the phase of a restart by Civo's node agent. A GPU whose
+        failure ended reports another XID or none; one that fell off the bus reports none at all."""
+        gpus: dict[tuple[str, str], str] = {}
+        recovering: dict[str, str] = {}
+        failed: set[tuple[str, str]] = set()
+        for labels, value, _ in self._query(FAILURES):
+            node, gpu = labels.get("node", ""), (labels.get("node", ""), labels.get("gpu", ""))
+            if node and "phase" in labels:
+                recovering[node] = labels["phase"]
+            elif node and labels.get("__name__", "").endswith(":max"):
+                gpus[gpu] = f"XID {value:.0f} on GPU {gpu[1]}"
+            elif node:
+                failed.add(gpu)
+        found: dict[str, list[str]] = {}
+        for gpu in sorted(failed):
+            lost = f"a fatal XID on GPU {gpu[1]}, which is no longer reported"
+            found.setdefault(gpu[0], []).append(gpus.get(gpu, lost))
+        return {node: ", ".join(said) for node, said in found.items()}, recovering
 
     def _by_pod(self, query: str) -> Mapping[str, float]:
         named = ((labels, value) for labels, value, _ in self._query(query))

@@ -192,6 +192,8 @@ def _busy_blocks(node: Node, case: Case) -> Iterator[str]:
     stays = [pod.key for pod in node.pods if not consents(pod)]
     if stays:
         yield f"it runs pods without consent to be moved: {listed(stays, PODS_NAMED)}"
+    elif node.instance in case.wanted.repairs:
+        return  # a sick node is emptied wherever its pods may go
     elif node.instance not in case.wanted.movable:
         yield "its pods consent to be moved, and fit on no other node that runs work"
     elif (held := case.firing(SignalAction.HOLD)) is not None:

@@ -217,7 +217,9 @@ def provisioning_works(reason: Reason, case: Case) -> Said:
     said = f"{failed.reason} ({some(failed.failures, 'failure')} in a row)" if failed is not None else ""
     if isinstance(failed, Wait):
         at = moment(failed.until)
-        changes.append((f"one node on trial at {at}, or any node of the pool that becomes usable", failed.until))
+        ill = case.state.sickened is not None and case.state.trial == case.state.sickened
+        another = "one that stays well for 30 minutes" if ill else "any node of the pool that becomes usable"
+        changes.append((f"one node on trial at {at}, or {another}", failed.until))
         return sentence or f"{said}: no other node before {at}", changes
     if failed is not None:
         changes.append(("the node on trial, once it is usable: then all wanted nodes are bought", None))
@@ -272,12 +274,15 @@ def standby(_reason: Reason, case: Case) -> Said:
 
 
 def _named(nodes: tuple[Node, ...], why: str) -> str:
-    return f"{', '.join(n.name for n in nodes)}: {why}"
+    names = (f"{n.name} ({n.note})" if n.sick else n.name for n in nodes)
+    return f"{', '.join(names)}: {why}"
 
 
 def dead_nodes(reason: Reason, case: Case) -> Said:
     dead: tuple[Node, ...] = reason.because
-    late = [f"not usable within {lasting(case.pool.provision_timeout)}"] if any(not n.vanished for n in dead) else []
+    lost = [n for n in dead if not (n.vanished or n.sick)]
+    late = [f"not usable within {lasting(case.pool.provision_timeout)}"] if lost else []
+    late += ["to be replaced, and no GPU pod runs there"] if any(n.sick for n in dead) else []
     gone = ["no Node object in Kubernetes any more"] if any(n.vanished for n in dead) else []
     return _named(dead, ", or ".join((*late, *gone))), ()
 
@@ -304,7 +309,9 @@ def idle_nodes(reason: Reason, case: Case) -> Said:
 
 
 def consolidation(reason: Reason, _case: Case) -> Said:
-    return _named(reason.because, "its pods may be moved and fit on other nodes"), ()
+    sick = all(n.sick for n in reason.because)
+    why = "to be replaced, and its pods may be moved" if sick else "its pods may be moved and fit on other nodes"
+    return _named(reason.because, why), ()
 
 
 def alert_asks(reason: Reason, _case: Case) -> Said:

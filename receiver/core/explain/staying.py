@@ -57,6 +57,8 @@ def _claimed(node: Node, case: Case) -> str:
     backoff = case.state.removal_backoff
     if node.cordoned_by is CordonedBy.SOMEONE:
         return "someone else cordoned it"
+    if node.maintained:
+        return f"it {node.maintained}"
     if node.protected:
         return "it is protected by an annotation"
     if node.hosts:

@@ -68,6 +68,11 @@ class NodeDevices:
     devices: tuple[Device, ...] = ()
     counters: Mapping[str, int] = field(default_factory=dict)
 
+    @property
+    def gpus(self) -> tuple[Device, ...]:
+        """Those of the GPU driver."""
+        return tuple(device for device in self.devices if device.driver == GPU_DRIVER)
+
 
 Question = tuple[str, ...]  # CEL expressions that a device must meet, in this order
 

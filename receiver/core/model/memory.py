@@ -38,6 +38,9 @@ class NodeLife:
     gpus: float = 0.0  # that one node of its pool offers, slices and shares counted as such (0: unknown)
     kept_until: datetime | None = None  # by a workload
     kept_for: str = ""  # its pod
+    sick_since: datetime | None = None  # when its sickness began; None after it was well for a while
+    well_since: datetime | None = None  # when it was last seen to recover from that; None while it is sick
+    maintained_since: datetime | None = None  # since when someone else works on it; None while none does
 
 
 class EndedLives(Protocol):

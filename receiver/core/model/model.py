@@ -11,7 +11,7 @@ from operator import itemgetter
 from receiver.core.model.actions import Action
 from receiver.core.model.charges import Comparison
 from receiver.core.model.overrides import Override, Question
-from receiver.core.model.pods import Buffer, Pod, less
+from receiver.core.model.pods import Booking, Buffer, Candidate, Pod, less
 from receiver.core.model.policy import BudgetChange, Taint
 from receiver.core.model.shares import is_share, put_bound
 from receiver.core.model.signals import PoolSilence, Signal
@@ -96,6 +96,7 @@ class Stage(StrEnum):
     UNKNOWN = "unknown"  # active at Civo, and Kubernetes did not answer
 
 
+REPAIR = "repair"  # in our cordon annotation of a node under repair, where a removal has its id
 ON_ITS_WAY = frozenset({Stage.BUILDING, Stage.BOOTING, Stage.INSTALLING})
 
 
@@ -136,6 +137,11 @@ class Node:
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     startup_taint: str = ""  # the key of the one that alone keeps pods away
+    sick: str = ""  # what its GPUs lack, such as ``XID 79 on GPU 0``
+    sick_since: datetime | None = None  # when that began, or what came before without a break
+    partly_sick: bool = False  # some of its GPUs work, and *allocatable* leaves out the others
+    maintained: str = ""  # who works on it: it is no room meanwhile, and is not removed
+    maintained_until: datetime | None = None  # how long that counts at most
     dra: bool = False  # a DRA driver serves its GPUs
     activity: Activity | None = None  # what DCGM reports of its GPUs
     compute: Mapping[str, int] = field(default_factory=dict)  # allocatable compute resources (`core.model.pods`)
@@ -150,7 +156,14 @@ class Node:
             return "has no Node object in Kubernetes any more"
         if self.startup_taint:
             return f"waits for taint {self.startup_taint}"
+        if self.sick or self.maintained:
+            return self.maintained or f"is sick: {self.sick}"
         return "has GPUs that a DRA driver serves" if self.dra else ""
+
+    @property
+    def out_of_service(self) -> bool:
+        """True while no work should begin on it: it is maintained, or all of its GPUs are sick."""
+        return bool(self.maintained) or (bool(self.sick) and not self.partly_sick)
 
     @property
     def vanished(self) -> bool:
@@ -256,6 +269,7 @@ class PoolState:
     silence: PoolSilence | None = None
     uncounted: int = 0  # removed nodes that Civo still counts (below 0: new nodes that it does not count yet)
     provisioning: Backoff | None = None  # after nodes in a row that never became usable
+    sickened: Backoff | None = None  # after usable nodes in a row that fell sick
     ready_in: timedelta | None = None  # the usual time until a node's GPUs are allocatable
     ready_within: timedelta | None = None  # the time within which nine of ten nodes had been usable (None: too few)
     drifts: tuple[Drift, ...] = ()  # changes by others in the last two days
@@ -273,6 +287,12 @@ class PoolState:
     def living(self) -> tuple[Node, ...]:
         """The nodes that are not being deleted."""
         return tuple(n for n in self.nodes if n.stage is not Stage.DELETING)
+
+    @property
+    def trial(self) -> Backoff | None:
+        """The back-off after which one node at a time is tried, because the newest nodes failed."""
+        found = (b for b in (self.provisioning, self.sickened) if b is not None)
+        return max(found, key=lambda backoff: backoff.until, default=None)
 
     @property
     def coming(self) -> tuple[Node, ...]:
@@ -354,6 +374,8 @@ class Facts:
     rights: Rights | None = None  # None: not checked
     deferred: tuple[Pod, ...] = ()  # behind our scheduling gate
     buffers: tuple[Buffer, ...] = ()  # in the order in which they are served
+    candidates: tuple[Candidate, ...] = ()  # for admission by Kueue
+    bookings: tuple[Booking, ...] = ()  # their pods are among those that wait
 
     def pool(self, pool_id: str) -> PoolState:
         """Return the state of *pool_id*. Raises KeyError for a pool that the policy does not name."""

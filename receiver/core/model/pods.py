@@ -139,6 +139,38 @@ class Buffer:
     problem: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A Kueue Workload ``namespace/name`` with quota that our AdmissionCheck must answer: the GPU *pods* it will have.
+
+    *ready*: the check has passed, and its pods do not exist yet. *rejects*: one that is too large for every budget or
+    pool is rejected.
+    """
+
+    key: str
+    pods: tuple[Pod, ...] = ()
+    ready: bool = False
+    rejects: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Booking:
+    """A ProvisioningRequest ``namespace/name`` that has not ended: room for all its GPU *pods*, or for none. Pods that
+    exist and use it are left out; *consumed*: those are all, and they have nodes.
+
+    *provisioned_at* is when all had room (None: not yet), *valid_for* how long after *created_at* it may wait (None: as
+    long as usual). *problem* says why there is nothing to book.
+    """
+
+    key: str
+    created_at: datetime
+    pods: tuple[Pod, ...] = ()
+    provisioned_at: datetime | None = None
+    consumed: bool = False
+    valid_for: timedelta | None = None
+    problem: str = ""
+
+
 def owner_of(pod: Pod) -> str:
     """The owner whose pods are left out together when one of them fails: they are alike."""
     return f"{pod.namespace}/{pod.owner or pod.name}"

@@ -69,6 +69,7 @@ STARTUP_TAINTS = (
     "startup-taint.cluster-autoscaler.kubernetes.io/",
     "ignore-taint.cluster-autoscaler.kubernetes.io/",
     "node.cilium.io/agent-not-ready",
+    "node.cloudprovider.kubernetes.io/uninitialized",
 )
 
 
@@ -79,6 +80,13 @@ class Taint:
     key: str
     value: str = ""
     effect: str = "NoSchedule"
+
+
+class Repair(StrEnum):
+    """What becomes of a node whose GPUs are sick."""
+
+    NONE = "none"  # a message is sent
+    REPLACE = "replace"  # it is cordoned, and removed when its work ends
 
 
 class Unanswered(StrEnum):
@@ -106,8 +114,8 @@ class Pool:
     *resources* is what one node offers (GPU resource name to whole units). *price_usd_per_hour* is per node; while it
     is unknown the pool cannot grow. Utilizations are ratios 0-1; a message is sent about work that stays below
     *underutilized* or *idle*. *apply_to_nodes* sets *labels* and *taints* on nodes that come without them. *budget_usd*
-    is the pool's own allowance per month. *devices* are those that DRA drivers show of a node, until one does so
-    (`core.model.devices.as_text`).
+    is the pool's own allowance per month, *repair_share* the ratio of its nodes that may be under repair at a time.
+    *devices* are those that DRA drivers show of a node, until one does so (`core.model.devices.as_text`).
     """
 
     id: str
@@ -134,6 +142,8 @@ class Pool:
     budget_usd: Decimal | None = None
     approval: Approval | None = None
     devices: str = ""
+    repair: Repair = Repair.NONE
+    repair_share: Decimal = Decimal("0.2")
 
     @property
     def gpus_per_node(self) -> int:
@@ -325,7 +335,8 @@ class Policy:
     *unknown_after* is how long a node may be neither busy nor idle, *queue_wait* how long a GPU pod of a priority class
     may wait, and *idle_cost_usd_per_hour* what idle GPUs may cost, before a message is sent. *gpu_kinds* names the kind
     of GPU by Civo size, *gpu_prices* the lowest listed price of a GPU-hour of each kind in USD, *charge_prices* those
-    of the account's charges by code. *startup_taints* are prefixes of the taints of a node until it is set up.
+    of the account's charges by code. *startup_taints* are prefixes of the taints of a node until it is set up,
+    *sick_conditions* types of conditions that a node has while its GPUs are sick.
     """
 
     pools: tuple[Pool, ...]
@@ -348,6 +359,7 @@ class Policy:
     queue_wait: Mapping[str, timedelta] = field(default_factory=lambda: dict(QUEUE_WAIT))
     idle_cost_usd_per_hour: Decimal = Decimal(5)
     startup_taints: tuple[str, ...] = STARTUP_TAINTS
+    sick_conditions: tuple[str, ...] = ()
     patience: Patience = field(default_factory=Patience)
 
     @property

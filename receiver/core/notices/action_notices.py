@@ -146,7 +146,7 @@ def _news(action: Action, outcome: Outcome, pool: Pool | None, around: Around) -
 
 def _next_node(around: Around, now: datetime) -> str:
     """When another node is tried after one that never worked."""
-    failed = around.state.provisioning if around.state is not None else None
+    failed = around.state.trial if around.state is not None else None
     if failed is None or not now < failed.until:
         return "one node at a time is tried until one works"
     return f"the next node is tried at {wording.moment(failed.until, now)}"

@@ -55,6 +55,7 @@ class Cause(StrEnum):
     NOT_DRAINED = "not_drained", "how-it-decides.md#what-drains-and-what-keeps-a-node"
     UNJOINED = "unjoined", f"{ODD}#nodes-that-belong-to-no-instance"
     SLOW_TO_START = "slow_to_start", f"{ODD}#a-pod-has-its-node-and-does-not-start"
+    SICK = "sick", "how-it-decides.md#sick-nodes"
     CORDONED = "cordoned", f"{ODD}#a-node-stays-closed"
     UNUSED = "unused", f"{ODD}#a-pod-waits-beside-a-usable-node"
     DRIFT = "drift", f"{ODD}#another-system-changes-a-pool"

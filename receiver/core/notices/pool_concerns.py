@@ -9,7 +9,7 @@ from receiver.core.model.actions import ActionKind, Decision
 from receiver.core.model.model import CordonedBy, Node, PoolState, Stage
 from receiver.core.model.overrides import Asks, sentence
 from receiver.core.model.pods import Pod, PodPhase, Workload
-from receiver.core.model.policy import Pool
+from receiver.core.model.policy import Pool, Repair
 from receiver.core.model.text import cut, lasting, listed, some
 from receiver.core.money.budget import BudgetStage
 from receiver.core.notices import wording
@@ -49,6 +49,7 @@ def of_pool(pool: Pool, seen: Seen) -> Iterator[Concern]:
     if wanted.placed:
         found += _unused(pool, state, wanted, seen)
     if state.nodes:
+        found += _sick_nodes(pool, state, wanted, seen)
         found += _unclear_nodes(pool, state, seen)
         found += _usable_nodes(pool, state, seen)
     return (replace(concern, pool=pool.id) for concern in found)
@@ -98,7 +99,7 @@ def _stuck(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern]:
     lost = [n.name for n in lost_nodes(pool, state, seen.now) if not n.busy]  # `_unclear_nodes` tells of a busy one
     names = (*stuck_on_the_way(pool, state, seen.now), *lost)
     level = seen.level("provisioning_works", "dead_nodes", pool=pool.id)
-    failed = state.provisioning
+    failed = state.trial
     held = failed is not None and failed.holds(seen.now, LONGEST_PROVISIONING_BACKOFF)
     if names:
         known = {n.name: n.note or STAGES.get(n.stage, "not usable") for n in state.living}
@@ -131,10 +132,11 @@ def _stuck(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern]:
     if failed is not None and not names:
         until = f"the next try is at {wording.moment(failed.until, seen.now)}" if held else "one node is on trial"
         in_a_row = "a new node" if failed.failures == 1 else f"{failed.failures} new nodes in a row"
+        what = "fell sick" if failed == state.sickened else "never became usable"
         yield Concern(
             kind="never_usable",
             level=level,
-            what=f"{in_a_row} never became usable",
+            what=f"{in_a_row} {what}",
             why=wording.named(failed.reason, seen.policy),
             doing=f"one node at a time is tried until one works; {until}",
             todo=LOOK_AT_NODES,
@@ -315,6 +317,30 @@ def _differs(node: Node, pool: Pool, pod: Pod) -> str:
     scheduler = f"; the scheduler says: {pod.scheduler_says}" if pod.scheduler_says else ""
     usual = "its labels and taints are as configured, so look at volumes, pod affinity and topology spread"
     return (" and ".join(said) or usual) + scheduler
+
+
+def _sick_nodes(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Iterator[Concern]:
+    """Nodes whose GPUs are sick: they cost money, and work that starts there may fail."""
+    for node in state.of(Stage.USABLE):
+        if not node.sick or node.sick_since is None:
+            continue
+        begun = node.instance in wanted.repairs
+        room = "only its other GPUs are" if node.partly_sick and not begun else "the node is no longer"
+        goes = "removed when it is idle"
+        if pool.repair is Repair.REPLACE:
+            goes = "removed when they end" if begun else "replaced once `repair_share`, budgets and guardrails allow it"
+        yield Concern(
+            kind=Cause.SICK,
+            what=f"sick GPUs on {node.name}",
+            why=f"since {wording.moment(node.sick_since, seen.now)}: {node.sick}",
+            whose=wording.whose(wording.asked_by(node.pods, seen.policy)),
+            cost=wording.an_hour(pool, 1),
+            doing=f"{room} room for waiting work; its GPU pods keep running, and it is {goes}",
+            todo=f"Look at: kubectl describe node {node.name}, nvidia-smi on it. A reset of the GPU or a restart of the"
+            " node may help",
+            topic=f"sick:{node.instance}",
+            key=node.sick_since.isoformat(),
+        )
 
 
 def _unclear_nodes(pool: Pool, state: PoolState, seen: Seen) -> Iterator[Concern]:

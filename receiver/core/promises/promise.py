@@ -18,6 +18,7 @@ from receiver.core.promises.startup import ZERO, Learnt, chance, gap
 from receiver.core.scaling.assign import Wanted
 from receiver.core.scaling.capacity import Bin, Given
 from receiver.core.scaling.guardrails import cooled_down
+from receiver.core.scaling.packing import takes_pods
 
 P50, P90 = 0.5, 0.9
 A_MINUTE = timedelta(minutes=1)
@@ -162,7 +163,7 @@ class Promises:
         """What is free on a node when one of its workloads, of that name, has ended there. A gang ends as a whole."""
         found: list[tuple[Mapping[str, int], str]] = []
         for node in self.state.of(Stage.USABLE):
-            if node.cordoned_by is None and node.closed_for is None:
+            if takes_pods(node):
                 left: dict[str, Counter[str]] = {}
                 free = node.free
                 for pod in node.pods:

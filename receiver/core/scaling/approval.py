@@ -74,7 +74,7 @@ def _removals(case: Case, approval: Approval) -> Sequence[Question]:
     others = [n for n in coming if n.instance not in last]
     # Those that every other guardrail lets go when their moment comes, as far as is known now; the others go first.
     then = later(case, max(now, *(removable_at(n, case) for n in waits)))
-    then = replace(then, dead=sum(is_dead(n) for n in coming), empty=sum(not n.busy for n in coming))
+    then = replace(then, dead=sum(is_dead(n, case) for n in coming), empty=sum(not n.busy for n in coming))
     left = apply(case.present - len(coming), then, OTHERS)[-1].target
     goes = [*others, *waits][: max(0, case.present - left)][len(others) :]
     found: list[Question] = []
@@ -146,4 +146,4 @@ def is_wanted(question: Question, state: PoolState, wanted: Wanted) -> bool:
     if wanted.new_nodes and not wanted.stopped:
         return False
     nodes = (n for n in state.living if n.instance in question.instances)
-    return any(not n.busy or n.instance in wanted.movable for n in nodes)
+    return any(not n.busy or n.instance in wanted.movable | wanted.repairs for n in nodes)

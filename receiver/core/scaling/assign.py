@@ -17,6 +17,7 @@ from receiver.core.model.policy import Policy, Scope
 from receiver.core.model.text import some
 from receiver.core.money.budget import Budgets, BudgetView, Refusal, teams_of, views
 from receiver.core.money.cost import unit_price
+from receiver.core.scaling.admission import CheckAnswer, judge
 from receiver.core.scaling.bounds import BoundsInForce, Grace
 from receiver.core.scaling.buffers import KeptBuffer, keep_buffers
 from receiver.core.scaling.capacity import (
@@ -39,6 +40,7 @@ from receiver.core.scaling.gangs import leave_waiting, place_gang, place_parts, 
 from receiver.core.scaling.market import Headroom, Matching, gang_kind, keep_warm, refused, requests_of
 from receiver.core.scaling.packing import may_not_return, movable
 from receiver.core.scaling.patience import Deadlines, PatientWork, deferred, next_purchase
+from receiver.core.scaling.repair import under_repair
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +89,7 @@ class Wanted:
     refused: Mapping[str, Refusal] = field(default_factory=dict)  # workloads that a budget does not cover
     graces: tuple[Grace, ...] = ()  # of the open windows that evict
     headroom: Headroom | None = None  # None: it keeps nothing warm
+    repairs: frozenset[str] = frozenset()  # sick instances that are cordoned, and removed once their work ends
     buys_at: datetime | None = None  # when nodes are bought for work that may still wait
     failed: str = ""  # the internal error for which the pool was set aside
 
@@ -105,6 +108,7 @@ class Assignment:
     patient: tuple[PatientWork, ...] = ()  # without room that exists or is on its way
     budgets: Budgets = field(default_factory=Budgets)
     buffers: tuple[KeptBuffer, ...] = ()
+    answers: tuple[CheckAnswer, ...] = ()  # on the candidates for admission by Kueue
 
     @property
     def budget(self) -> BudgetView | None:
@@ -139,6 +143,7 @@ def _assign(facts: Facts, policy: Policy, aside: Mapping[str, Failure], left_out
     if any(view.scope is Scope.TEAM for view in budgets.views):
         _reserve_for_teams(facts, policy, waiting, allowance, aside)
     tallies, misfits = _served(facts, policy, waiting, allowance, aside, left_out)
+    answers = judge(facts, policy, tallies.values(), allowance, left_out.pairs) if facts.candidates else ()
     served = {pool: tally for pool, tally in tallies.items() if pool not in aside}
     for tally in served.values():
         hold_floor(tally, allowance)
@@ -154,6 +159,9 @@ def _assign(facts: Facts, policy: Policy, aside: Mapping[str, Failure], left_out
     nodes = [n for s in facts.pools for n in s.nodes] if budgets.holding or facts.kept_out else []
     unreturning = frozenset(n.instance for n in nodes if any(may_not_return(pod, policy) for pod in n.pods))
     wanted = {i: _wanted(x, budgets, empties - unreturning, unreturning, headroom.get(i)) for i, x in served.items()}
+    for i, tally in served.items():
+        if repairs := under_repair(tally, allowance, facts.at):
+            wanted[i] = replace(wanted[i], repairs=repairs)
     for p in policy.pools:
         if p.id in aside:
             bounds = BoundsInForce(min_nodes=p.min_nodes, max_nodes=p.max_nodes, standby_nodes=p.standby_nodes)
@@ -162,7 +170,7 @@ def _assign(facts: Facts, policy: Policy, aside: Mapping[str, Failure], left_out
     if buys_at is not None:
         wanted = {pool: replace(each, buys_at=buys_at) for pool, each in wanted.items()}
     patient += tuple(deadlines.patient(deferred(facts), gated=True)) if facts.deferred else ()
-    return Assignment(pools=wanted, misfits=misfits, patient=patient, budgets=budgets, buffers=buffers)
+    return Assignment(pools=wanted, misfits=misfits, patient=patient, budgets=budgets, buffers=buffers, answers=answers)
 
 
 def _without_room(

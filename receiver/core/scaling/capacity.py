@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from receiver.core.model.actions import Because, VictimStage
-from receiver.core.model.model import ON_ITS_WAY, CordonedBy, Facts, Node, PoolState, Stage
+from receiver.core.model.model import ON_ITS_WAY, REPAIR, CordonedBy, Facts, Node, PoolState, Stage
 from receiver.core.model.overrides import Question, approved_growth, growth_ever_approved
 from receiver.core.model.pods import COMPUTE, Workload, gpus_in
 from receiver.core.model.policy import Policy, Pool, Scope
@@ -267,8 +267,8 @@ def _capacity(
     """Room that exists or is on its way. Fullest usable nodes come first, then younger stages.
 
     A usable node counts even when the scheduler has not used it: another like it would not help either. A cordon by
-    others takes a node out, and so does an accepted DELETE, a budget stop (*closed*: see `why_closed`), and an eviction
-    by a window that *evicts*.
+    others takes a node out, and so does an accepted DELETE, a budget stop (*closed*: see `why_closed`), an eviction by
+    a window that *evicts*, sickness and maintenance.
     """
     gone, begun = (VictimStage.DELETED, VictimStage.GONE), (VictimStage.CHOSEN, VictimStage.CORDONED)
     going = {
@@ -276,7 +276,9 @@ def _capacity(
         for v in (state.open_action.victims if state.open_action else ())
         if v.stage in gone or (evicts and v.because is Because.EVICTED and v.stage in begun)
     }
-    usable = [n for n in state.of(Stage.USABLE) if n.cordoned_by is not CordonedBy.SOMEONE and n.instance not in going]
+    found = [n for n in state.of(Stage.USABLE) if n.cordoned_by is not CordonedBy.SOMEONE and not n.out_of_service]
+    found = [n for n in found if n.cordoned_for != REPAIR]  # some of its GPUs may work, or work again for a moment
+    usable = [n for n in found if n.instance not in going]
     rooms: list[Bin] = []
     for node in [n for n in usable if takes_work(n, closed)]:
         # The GPU operator's validation pods will finish.
@@ -297,6 +299,8 @@ def _is_coming(node: Node, pool: Pool, facts: Facts) -> bool:
     old: the state of another new node would be unknown too."""
     if node.stage is Stage.UNKNOWN:
         return not node.was_usable
+    if node.out_of_service:
+        return False
     if node.stage is Stage.BROKEN and node.lost_at is not None:
         return not node.busy and facts.at - node.lost_at <= SHORT_LOSS  # a device plugin that restarts
     return node.stage in ON_ITS_WAY and not node.was_usable and facts.at - node.created_at <= pool.provision_timeout
@@ -347,6 +351,11 @@ class Allowance:
                 return Refusal(view=view, passing=passing, bought=view.left - self.left[view.key])
         return None
 
+    def short_of(self, view: BudgetView, tally: Tally, count: int) -> Decimal:
+        """USD that *view* lacks for *count* more nodes of the tally's pool; infinite for a pool without a price."""
+        unit = self._unit[tally.pool.id]
+        return UNKNOWN_PRICE if unit is None else self._paid_by(view, tally, count) * unit - self.left[view.key]
+
     def _more(self, tally: Tally, count: int) -> int:
         """How many of *count* nodes exceed what unanswered growth of the pool may bring: the same PUT again costs
         nothing more."""
@@ -388,10 +397,7 @@ class Allowance:
         if passed < len(RULES):
             return passed
         count = int(room)  # nodes that a guardrail will hold must not use up the other pools' share
-        unit = self._unit[tally.pool.id]
-        if unit is not None:
-            for view in self._touched(tally, workload):
-                self.left[view.key] -= self._paid_by(view, tally, count) * unit
+        self.charge(tally, count, workload)
         more = self._more(tally, count)
         if self.gpus is not None:
             self.gpus -= more * tally.pool.gpus_per_node
@@ -400,6 +406,13 @@ class Allowance:
         if tally.pool.id in self._kept:
             self._kept[tally.pool.id] -= count - more
         return passed
+
+    def charge(self, tally: Tally, count: int, workload: Workload | None) -> None:
+        """Subtract the price of *count* more nodes of the tally's pool from the budgets that pay for them."""
+        unit = self._unit[tally.pool.id]
+        if unit is not None:
+            for view in self._touched(tally, workload):
+                self.left[view.key] -= self._paid_by(view, tally, count) * unit
 
     def refuse(self, tally: Tally, count: int, workload: Workload | None) -> None:
         """Record which budget does not cover *count* more nodes of the tally's pool."""

@@ -47,12 +47,12 @@ def decide(case: Case) -> tuple[Decision, Case]:
     last = {n.instance for n in waits}  # those that need an approval delay no other
     due = (*(n for n in removable_now.nodes if n.instance not in last), *waits)
     empty = sum(not n.busy for n in due)
-    case = replace(case, dead=sum(is_dead(n) for n in due), empty=empty, going=len(due), unapproved=waits)
+    case = replace(case, dead=sum(is_dead(n, case) for n in due), empty=empty, going=len(due), unapproved=waits)
     sources = _sources_of_size(case, replace(removable_now, nodes=due))
     if case.dead and wanted.new_nodes and apply(sources[-1].target, case)[-1].target == state.required:
         # The dead nodes cannot be removed now: that must not delay other nodes for waiting work.
         case = replace(case, dead=0, empty=case.empty - case.dead, going=case.going - case.dead)
-        due = tuple(n for n in due if not is_dead(n))
+        due = tuple(n for n in due if not is_dead(n, case))
         sources = _sources_of_size(case, replace(removable_now, nodes=due))
     reasons += sources
     target = sources[-1].target if sources else state.required
@@ -229,9 +229,9 @@ def _sources_of_size(case: Case, removable_now: Removable) -> list[Reason]:
         target = case.present
         grows = any(count > 0 for count in asked.values()) and not wanted.stopped
         announced = {n.instance for n in removable_now.announced}
-        resting = [n for n in removable_now.nodes if n.instance not in announced and not is_dead(n)]
+        resting = [n for n in removable_now.nodes if n.instance not in announced and not is_dead(n, case)]
         going = {
-            "dead_nodes": [n for n in removable_now.nodes if is_dead(n)],
+            "dead_nodes": [n for n in removable_now.nodes if is_dead(n, case)],
             "override": removable_now.surplus,
             "evict_after": removable_now.evicted,
             "idle_nodes": [n for n in resting if not n.busy],

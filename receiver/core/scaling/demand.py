@@ -24,7 +24,12 @@ from receiver.core.model.signals import UNASSIGNED
 from receiver.core.model.text import cut
 
 # Prefixes of taints that depend on a node's state, and say nothing about the next node.
-PASSING_TAINTS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "ToBeDeleted")
+PASSING_TAINTS = (
+    "node.kubernetes.io/",
+    "node.cloudprovider.kubernetes.io/",
+    "status-taint.cluster-autoscaler.kubernetes.io/",
+    "ToBeDeleted",
+)
 OFFER_IS_BELIEVED_FOR = timedelta(hours=24)
 MOST_NAMED, LONGEST_NAMED = 5, 63  # values of an affinity, and characters of each (a label value has at most 63)
 CORDON = Taint(key="node.kubernetes.io/unschedulable", value="", effect="NoSchedule")
@@ -108,7 +113,8 @@ def offer_of(
     """
     passing = (*PASSING_TAINTS, *startup_taints)
     before = before if before is not None and is_believed(before, pool, now) else None
-    usable = [n for n in nodes if n.stage is Stage.USABLE and n.labels and not n.startup_taint]
+    well = (n for n in nodes if not (n.startup_taint or n.sick or n.maintained))
+    usable = [n for n in well if n.stage is Stage.USABLE and n.labels]
     if not usable:
         known = before is not None and POOL_LABEL in before.labels
         return replace(before, taints=_lasting(before.taints, passing)) if before is not None and known else None

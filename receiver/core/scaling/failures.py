@@ -13,7 +13,7 @@ from traceback import walk_tb
 from receiver.core.model.model import Facts, PoolState
 from receiver.core.model.pods import Pod, Workload, owner_of
 from receiver.core.model.policy import Pool
-from receiver.core.scaling import buffers, filling
+from receiver.core.scaling import admission, buffers, filling
 from receiver.core.scaling.capacity import Tally
 
 
@@ -57,16 +57,23 @@ class LeftOut:
     owners: set[str] = field(default_factory=set)
     pairs: set[tuple[str, str]] = field(default_factory=set)
     buffers: bool = True  # whether buffers are kept; a bug there must not hold up waiting work
+    candidates: bool = True  # whether Workloads of Kueue are judged; without, they are not admitted
     rearranges: bool = True  # whether work moves between rooms to save nodes; a bug there costs a node at most
 
     def __bool__(self) -> bool:
-        return bool(self.owners) or not self.buffers
+        return bool(self.owners) or not (self.buffers and self.candidates)
 
     def of(self, facts: Facts) -> Facts:
         waiting, gated = (
             tuple(p for p in pods if owner_of(p) not in self.owners) for pods in (facts.waiting, facts.deferred)
         )
-        return replace(facts, waiting=waiting, deferred=gated, buffers=facts.buffers if self.buffers else ())
+        return replace(
+            facts,
+            waiting=waiting,
+            deferred=gated,
+            buffers=facts.buffers if self.buffers else (),
+            candidates=facts.candidates if self.candidates else (),
+        )
 
     def learn(self, error: Exception, failures: Failures) -> None:
         """Leave out what *error* came from; raise it again where that is unknown or was left out already. An owner and
@@ -74,6 +81,10 @@ class LeftOut:
         files = {frame.f_code.co_filename for frame, _ in walk_tb(error.__traceback__)}
         if self.buffers and buffers.__file__ in files:
             self.buffers = False
+            failures.note(Failure(part="assign", error=error))
+            return
+        if self.candidates and admission.__file__ in files:
+            self.candidates = False
             failures.note(Failure(part="assign", error=error))
             return
         if self.rearranges and filling.__file__ in files:

@@ -59,12 +59,18 @@ def _by_new_nodes(workload: Workload, tallies: Sequence[Tally]) -> Sequence[Tall
         return tallies
     costs: dict[str, tuple[int, Decimal]] = {}
     for tally in tallies:
-        trial = [b.copy() for b in (*tally.roomy(), *tally.shelves[COMING])]
-        there = len(trial)
-        _fill(trial, workload.pods, tally)
         liked = sum(preference(pod, tally.pool) for pod in workload.pods if pod.preferred)
-        costs[tally.pool.id] = -liked, tally.price * (len(trial) - there)
+        costs[tally.pool.id] = -liked, tally.price * new_nodes(workload, tally)
     return sorted(tallies, key=lambda x: costs[x.pool.id])
+
+
+def new_nodes(workload: Workload, tally: Tally, *, empty: bool = False) -> int:
+    """How many new nodes *workload* needs in the pool of *tally* beside room that exists or is on its way; all of its
+    nodes if the pool were *empty*."""
+    trial = [] if empty else [b.copy() for b in (*tally.roomy(), *tally.shelves[COMING])]
+    there = len(trial)
+    _fill(trial, workload.pods, tally)
+    return len(trial) - there
 
 
 def try_gang(

@@ -266,7 +266,7 @@ def provisioning_works(target: int, case: Case) -> Held | None:
     stuck = stuck_on_the_way(case.pool, case.state, case.now)
     if stuck:
         return Held(left=case.present, because=StuckNodes(nodes=stuck, within=case.pool.provision_timeout))
-    failed, left = case.state.provisioning, probes_left(case.state, case.now)
+    failed, left = case.state.trial, probes_left(case.state, case.now)
     if failed is None or left is None or case.present + left >= target:
         return None
     wait = case.wait(WaitKind.PROVISIONING, target)

@@ -133,7 +133,7 @@ def _filled(nodes: Sequence[Node], survival: Survival, now: datetime) -> Node | 
 
 def takes_pods(node: Node) -> bool:
     """True for a node that the scheduler may put pods on."""
-    return node.registered and node.cordoned_by is None and node.closed_for is None
+    return node.registered and node.cordoned_by is None and node.closed_for is None and not node.out_of_service
 
 
 def _room(node: Node, pool: Pool) -> int:

@@ -16,6 +16,7 @@ from receiver.core.scaling.capacity import SHORT_LOSS
 from receiver.core.scaling.guardrails import Case
 from receiver.core.scaling.market import goes_early
 from receiver.core.scaling.packing import consents
+from receiver.core.scaling.repair import SICK_FOR, is_unclaimed, may_end
 from receiver.core.scaling.waits import dead_nodes, waits
 
 SAFETY_MINIMUM = timedelta(seconds=10)  # a node this fresh from work is not judged idle, whatever the paid hour says
@@ -45,29 +46,43 @@ def removable(case: Case, within: timedelta = NOW) -> Removable:
     """Return the nodes that may be removed now, soonest paid unit first: dead ones, then idle ones beyond an override's
     or a window's maximum, or whose moment has come or comes *within* a time, then busy ones that are evicted or
     emptied."""
-    dead = [n for n in dead_nodes(case.pool, case.state, case.now) if not n.busy and is_eligible(n, case)]
-    many = _surplus(case, len(dead))
-    over = evicted(case, len(dead))
-    chosen, begun = {n.instance for n in (*many, *over)}, evicting(case.state)
+    repaired = _repaired(case)
+    lost = [n for n in dead_nodes(case.pool, case.state, case.now) if not n.busy and is_eligible(n, case)]
+    dead = [*(n for n in lost if n not in repaired), *(n for n in repaired if not n.busy)]
+    gone_first = {n.instance for n in dead}
+    many = tuple(n for n in _surplus(case, len(dead)) if n.instance not in gone_first)
+    over = tuple(n for n in evicted(case, len(dead)) if n.instance not in gone_first)
+    chosen, begun = {n.instance for n in (*many, *over, *repaired)}, evicting(case.state)
     left = [n for n in case.state.nodes if n.instance not in chosen]
     soon = case.now + within
     due = [n for n in left if is_idle_and_free(n, case) and removable_at(n, case) <= soon]
     moved = [n for n in left if could_be_emptied(n, case) and unit_ends_soon(n, case) <= soon]
+    moved += [n for n in repaired if n.busy]
     for nodes in (dead, due, moved):
         nodes.sort(key=lambda n: (next_unit_at(n.created_at, case.now, case.policy.billing), n.name))
     # Never more than Civo's count: if fewer are required than exist, Civo is about to remove one itself.
     emptying = [n for n in over if n.instance in begun]  # first: their work was evicted already
     others = [n for n in over if n.instance not in begun]
     empty, busy = [n for n in others if not n.busy], [n for n in others if n.busy]
-    resting = due[: max(0, idle_removals_left(case) - len(many) - len(empty) - sum(not n.busy for n in emptying))]
-    going = tuple([*dead, *many, *emptying, *empty, *resting, *busy, *moved][: case.present])
+    left_to_rest = max(0, idle_removals_left(case) - len(many) - len(empty) - sum(not n.busy for n in emptying))
+    sick, well = [n for n in due if n.out_of_service], [n for n in due if not n.out_of_service]  # the sick spare none
+    going = tuple([*dead, *many, *emptying, *empty, *sick, *well[:left_to_rest], *busy, *moved][: case.present])
     gone = {n.instance for n in going}
     return Removable(nodes=going, surplus=many, evicted=tuple(n for n in over if n.instance in gone))
 
 
-def is_dead(node: Node) -> bool:
-    """True for a node that is removed although it is not usable: it never came up, or it broke."""
-    return node.stage is not Stage.USABLE
+def is_dead(node: Node, case: Case) -> bool:
+    """True for a node that is removed because it never came up, broke, or is under repair and runs nothing."""
+    return node.stage is not Stage.USABLE or (node.instance in case.wanted.repairs and not node.busy)
+
+
+def _repaired(case: Case) -> Sequence[Node]:
+    """The node under repair that goes now, one at a time; while the pool may grow for waiting work, that goes first."""
+    begun = {v.instance for v in _victims(case) if v.stage in ON_THE_WAY}
+    grows = case.wanted.new_nodes > 0 and case.present < case.wanted.bounds.max_nodes
+    mine = [n for n in case.state.nodes if n.instance in case.wanted.repairs and (n.instance in begun or not grows)]
+    able = [n for n in mine if may_end(n) and is_eligible(n, case)]
+    return sorted(able, key=lambda n: (n.instance not in begun, n.busy, n.sick_since or case.now, n.name))[:1]
 
 
 def is_kept(node: Node, case: Case) -> bool:
@@ -75,15 +90,11 @@ def is_kept(node: Node, case: Case) -> bool:
     return node.kept(case.now) and not case.wanted.stopped
 
 
-def is_unclaimed(node: Node) -> bool:
-    """True unless others cordoned *node*, it is protected, or it runs a pod that must not be interrupted."""
-    return node.cordoned_by is not CordonedBy.SOMEONE and not node.protected and not node.hosts and not node.kept_by
-
-
 def claims_on(node: Node) -> str:
     """What makes *node* ineligible, in a sentence; empty for nothing."""
     said = (
         ("someone else cordoned it", node.cordoned_by is CordonedBy.SOMEONE),
+        (node.maintained, bool(node.maintained)),
         ("it is protected", node.protected),
         (f"it hosts {', '.join(node.hosts)}", bool(node.hosts)),
         ("; ".join(node.kept_by), bool(node.kept_by)),
@@ -171,7 +182,8 @@ def idle_removals_left(case: Case) -> int:
     spare = [
         n
         for n in case.state.of(Stage.USABLE)
-        if not n.busy and n.instance not in case.wanted.needed and n.cordoned_by is not CordonedBy.SOMEONE
+        if not (n.busy or n.out_of_service or n.instance in case.wanted.needed)
+        and n.cordoned_by is not CordonedBy.SOMEONE
     ]
     if case.wanted.stopped:
         return len(spare)
@@ -185,7 +197,7 @@ def unapproved(going: Sequence[Node], said: Collection[Node], case: Case) -> tup
     if case.pool.approval is None or not case.pool.approval.removals:
         return ()
     spoken = {n.instance for n in said}
-    alive = [n for n in going if n.instance not in spoken and not is_dead(n)]
+    alive = [n for n in going if n.instance not in spoken and not is_dead(n, case)]
     needs = [n for n in alive if n.busy or not case.wanted.stopped]
     may_go = {busy: approved_instances(case.questions, case.now, busy=busy) for busy in (False, True)}
     return tuple(n for n in needs if n.instance not in may_go[n.busy])
@@ -309,6 +321,10 @@ def _moments_of(node: Node, case: Case) -> Iterable[datetime]:
     by_the_hour = case.policy.billing.by_the_hour
     if node.kept_until is not None:
         yield node.kept_until
+    if node.sick_since is not None:
+        yield node.sick_since + SICK_FOR
+    if node.maintained_until is not None:
+        yield node.maintained_until
     next_unit = next_unit_at(node.created_at, case.now, case.policy.billing)
     if node.stage is Stage.USABLE and node.idle_since is not None:
         yield removal_moment(node, case)

@@ -81,7 +81,7 @@ def waits(
         if until is not None:
             did = "lowered" if grows else "raised"
             wait(WaitKind.UNDONE, until, f"another system {did} the count repeatedly after our own change")
-        failed = state.provisioning
+        failed = state.trial
         if grows and failed is not None and failed.holds(now, LONGEST_PROVISIONING_BACKOFF):
             wait(WaitKind.PROVISIONING, failed.until, failed.reason, failed.failures)
         if grows:
@@ -129,7 +129,8 @@ def dead_nodes(pool: Pool, state: PoolState, now: datetime) -> tuple[Node, ...]:
 def lost_nodes(pool: Pool, state: PoolState, now: datetime) -> list[Node]:
     """The nodes that were usable, broke, and did not recover within the provision timeout."""
     broken = [n for n in state.living if n.was_usable and n.stage is Stage.BROKEN]
-    return [n for n in broken if n.lost_at is not None and now - n.lost_at > pool.provision_timeout]
+    waited = (n for n in broken if n.lost_at is not None and now - n.lost_at > pool.provision_timeout)
+    return [n for n in waited if not n.maintained]
 
 
 def awaited_since(state: PoolState) -> datetime | None:
@@ -149,14 +150,14 @@ def stuck_on_the_way(pool: Pool, state: PoolState, now: datetime) -> tuple[str, 
 
 
 def probes_left(state: PoolState, now: datetime) -> int | None:
-    """New nodes that a pool may request after nodes that never became usable; None when all is well.
+    """New nodes that a pool may request after nodes that never became usable or fell sick; None when all is well.
 
     While it backs off from provisioning: none. After that one on trial, until one becomes usable: a pool whose GPUs
     never come would cost a whole paid unit per waiting node, again and again.
     """
-    if state.provisioning is None:
+    if state.trial is None:
         return None
-    if state.provisioning.holds(now, LONGEST_PROVISIONING_BACKOFF):
+    if state.trial.holds(now, LONGEST_PROVISIONING_BACKOFF):
         return 0
     return max(0, 1 - len(state.coming) - state.unlisted)
 

@@ -12,6 +12,7 @@ from receiver.core.model.policy import Taint
 from receiver.replay.world.devices import DeviceSet, PodClaim, gpus_of
 
 GANG_ANNOTATION = "gpu-autoscaler.io/gang"
+PLACED_WHOLE_ANNOTATION = "simulator/gang"  # a gang of the scheduler's whose pods declare another one to the product
 POOL_LABEL = "kubernetes.civo.com/civo-node-pool"
 GPU = "nvidia.com/gpu"
 CLAIMS = "resource.k8s.io/claims"  # counts the claims of a pod, and the devices that it got once it is bound
@@ -177,6 +178,7 @@ class PodTemplate:
     compute: Mapping[str, int] = field(default_factory=dict)
     gate: str = ""  # the name of a scheduling gate
     claims: tuple[PodClaim, ...] = ()
+    group: str = ""  # its PodGroup, which kube-scheduler starts whole; ``workload/group`` in scheduling.k8s.io/v1alpha1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -304,7 +306,7 @@ class WorldNode:
 
     *allocatable* are the compute resources (`core.model.resources`) and, once the driver runs, the GPU resources. Those
     that a DRA driver serves (*dra*) are included, although its status does not show them. *taints* include those that
-    Kubernetes sets itself.
+    Kubernetes sets itself, *conditions* are those beside its own, and *unhealthy* GPUs are no longer allocatable.
     """
 
     name: str
@@ -321,6 +323,8 @@ class WorldNode:
     annotations: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     dra: bool = False
+    conditions: Mapping[str, str] = field(default_factory=dict)
+    unhealthy: int = 0
     version: int = 0
 
     @property

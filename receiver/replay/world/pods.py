@@ -11,6 +11,7 @@ from receiver.replay.world.cluster import Agenda, ClusterObjects, Dice, Key
 from receiver.replay.world.objects import (
     CLAIMS,
     GANG_ANNOTATION,
+    PLACED_WHOLE_ANNOTATION,
     VM,
     Denied,
     FinishedJob,
@@ -61,7 +62,8 @@ class JobRuns:
         labels = {**job.labels, NAME_LABEL: job.id}
         if job.team:
             labels.setdefault("team", job.team)
-        shared["annotations"] = {**({GANG_ANNOTATION: job.id} if job.gang else {}), **job.annotations}
+        ours = job.gang and not job.group and PLACED_WHOLE_ANNOTATION not in job.annotations
+        shared["annotations"] = {**({GANG_ANNOTATION: job.id} if ours else {}), **job.annotations}
         for index in range(job.pods):
             shared["labels"] = {**labels, INDEX_LABEL: str(index)}
             yield PodSpec(
@@ -169,7 +171,9 @@ class Pods:
         if spec.gate:
             state |= {"scheduled": False, "scheduled_since": now, "reason": "SchedulingGated"}
             state["message"] = "Scheduling is blocked due to non-empty scheduling gates"
-        gang = spec.annotations.get(GANG_ANNOTATION) or None
+        gang = (
+            spec.annotations.get(GANG_ANNOTATION) or spec.group or spec.annotations.get(PLACED_WHOLE_ANNOTATION) or None
+        )
         pod = self._cluster.add_pod(WorldPod(**state, uid=self._dice.uuid(), created_at=now, gang=gang))
         pod = self.claims.generate(pod)
         self._specs[key] = spec

@@ -211,6 +211,8 @@ class Scheduler:
         if gang is not None:
             self._enqueued += 1
             insort(self._gangs.setdefault(gang, []), (-pod.gpus, self._enqueued, pod.key))
+            if pod.group:
+                self._fresh.update((key, None) for _, _, key in self._gangs[gang])
         self._line.join(pod.key, gang or wish.kind, pod.priority, pod.created_at)
         self._ask_for_pass()
 
@@ -385,6 +387,8 @@ class Scheduler:
         messages: dict[tuple[int, bool], str] = {}
         for key in keys:
             pod = self._cluster.pods[key]
+            if self._is_held_back(pod):
+                continue
             kind = (self._wishes[key].kind, pod.gang is not None)
             if kind not in messages:
                 messages[kind] = self._errors.get(key) or why_not(
@@ -398,6 +402,13 @@ class Scheduler:
                 )
             elif (pod.reason, pod.message) != (reason, messages[kind]):
                 self._cluster.change_pod(pod, reason=reason, message=messages[kind])
+
+    def _is_held_back(self, pod: WorldPod) -> bool:
+        """Return True for a pod of a PodGroup that lacks pods: kube-scheduler neither tries it nor says why."""
+        gang = _gang_of(pod)
+        if not pod.group or gang is None:
+            return False
+        return len(self._gangs.get(gang, ())) + len(self._cluster.gangs.get(gang, ())) < pod.gang_size
 
 
 def _gang_of(pod: WorldPod) -> Gang | None:

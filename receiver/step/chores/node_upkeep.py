@@ -8,9 +8,9 @@ from datetime import datetime
 import structlog
 
 from receiver.core.model.actions import Victim, VictimStage
-from receiver.core.model.model import CordonedBy, PoolState, Source
+from receiver.core.model.model import REPAIR, CordonedBy, PoolState, Source
 from receiver.core.scaling.packing import LAST_WORKLOADS, Survival, changes_at, compares, soft_taints
-from receiver.ports import TryLater, WontWork
+from receiver.ports import Did, TryLater, WontWork
 from receiver.step.carry_out import FINISHED, Progress
 from receiver.step.parts import StepContext
 
@@ -21,7 +21,7 @@ RECENT_ACTIONS = 50
 def undo_orphaned_cordons(state: PoolState, progress: Progress | None, work: StepContext) -> None:
     """Lift our cordons that outlived their action, for example after a crash before the uncordon.
 
-    Cordons of a budget stop belong to no action and stay.
+    Cordons of a budget stop belong to no action and stay, and so do those of nodes under repair.
     """
     hands = work.hands
     if hands.cluster is None or not work.facts.up(Source.KUBERNETES):
@@ -32,6 +32,8 @@ def undo_orphaned_cordons(state: PoolState, progress: Progress | None, work: Ste
     ours = {v.node for v in action.victims if v.stage not in FINISHED} if action else set()
     for node in state.living:
         if node.cordoned_by is not CordonedBy.US or node.cordoned_for is None or node.name in ours:
+            continue
+        if node.cordoned_for == REPAIR and node.instance in work.assignment.pools[state.pool].repairs:
             continue
         # A node whose DELETE Civo accepted stays cordoned, however that action ended.
         victims: list[Victim] = [*state.open_action.victims] if state.open_action else []
@@ -44,6 +46,24 @@ def undo_orphaned_cordons(state: PoolState, progress: Progress | None, work: Ste
             hands.cluster.uncordon(node.name)
         except (TryLater, WontWork) as error:
             log.warning("orphaned cordon not lifted", node=node.name, error=str(error))
+
+
+def cordon_for_repair(work: StepContext) -> None:
+    """Cordon the nodes under repair; a removal cordons those that go now."""
+    cluster = work.hands.cluster
+    assert cluster is not None
+    for pool in work.policy.pools:
+        repairs, going = work.assignment.pools[pool.id].repairs, work.decisions[pool.id].candidates
+        for node in work.facts.pool(pool.id).living if repairs else ():
+            if node.instance not in repairs or node.instance in going or node.cordoned_by is not None:
+                continue
+            try:
+                work.hands.ready()
+                receipt = cluster.cordon(node.name, REPAIR)
+                if receipt.did is Did.DONE:
+                    log.info("repair", node=node.name, did=receipt.did.value, detail=receipt.sentence)
+            except (TryLater, WontWork) as error:
+                log.warning("sick node not cordoned", node=node.name, error=str(error))
 
 
 def apply_labels_and_taints(work: StepContext) -> None:

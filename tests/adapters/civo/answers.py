@@ -17,7 +17,7 @@ POOL_PATH = f"{CLUSTER_PATH}/pools/{POOL}"
 SIZE = "an.g1.l40s.kube.x1"
 
 
-def a_cloud(url: str, *, key: str = KEY, read_timeout: float = 2.0) -> CivoCloud:
+def a_cloud(url: str, *, key: str = KEY, read_timeout: float = 60) -> CivoCloud:
     """Return the adapter under test, pointed at *url*."""
     return CivoCloud(url, key, "LON1", CLUSTER, timeouts=(1.0, read_timeout))
 

@@ -127,7 +127,7 @@ def test_a_call_that_changes_a_pool_waits_for_less_than_a_look(path: str, method
         took = time.monotonic() - began
         cloud.close()
     assert (caught.value.code, arrivals) == ("timeout", [method])
-    assert took < 5
+    assert took < 25  # a look may take thirty
 
 
 @pytest.mark.parametrize("status", [500, 502, 503, 504, 429])

@@ -17,7 +17,7 @@ PATH = "/api/v1/pools/l40s"
 @pytest.fixture
 def api(httpserver: HTTPServer) -> Iterator[ServerApi]:
     """A client of a server whose answers a test writes down."""
-    opened = ServerApi(httpserver.url_for("").rstrip("/"), timeout=2)
+    opened = ServerApi(httpserver.url_for("").rstrip("/"), timeout=60)
     yield opened
     opened.close()
 

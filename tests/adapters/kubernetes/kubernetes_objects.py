@@ -10,10 +10,11 @@ NODES = "/api/v1/nodes"
 PODS = "/api/v1/pods"
 
 
-def a_cluster_at(url: str, *, read_timeout: float = 2.0, **options: Any) -> KubernetesCluster:
-    """Return the adapter under test, pointed at *url*; *options* go to its constructor. It reads no CapacityBuffers."""
+def a_cluster_at(url: str, *, read_timeout: float = 60, **options: Any) -> KubernetesCluster:
+    """Return the adapter under test, pointed at *url*; *options* go to its constructor. It reads no
+    CapacityBuffers, AdmissionChecks and ProvisioningRequests."""
     configuration = client.Configuration(host=url.rstrip("/"))
-    options = {"capacity_buffers": False, **options}
+    options = {"capacity_buffers": False, "admission_checks": False, "provisioning_classes": (), **options}
     return KubernetesCluster(configuration, timeouts=(1.0, read_timeout), **options)
 
 

@@ -50,6 +50,15 @@ def test_a_node_with_slices_is_known_although_its_status_shows_no_gpu(look: Look
     assert [d.id for d in node.devices.devices] == [("gpu.nvidia.com", node.name, "gpu-0")]
 
 
+def test_devices_that_a_taint_keeps_pods_from_are_counted_by_node(look: Look) -> None:
+    sim, cluster = look()
+    with sim.live.moved() as world:
+        [name] = [name for name, node in world.nodes.items() if node.dra]
+        world.faults.unhealthy(name, 1)
+    [node] = cluster.look().nodes
+    assert (node.gpu_devices, node.sick_devices) == (1, ("gpu-0 (gpu.nvidia.com/xid)",))
+
+
 def test_without_a_dra_driver_nothing_is_different(look: Look) -> None:
     _, cluster = look(served=False)
     facts = cluster.look()

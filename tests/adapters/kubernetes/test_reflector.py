@@ -159,7 +159,7 @@ class Scene:
         self.server.closing.set()
         self.reflector.stop()
         if self.reflector.ident is not None:
-            self.reflector.join(5)
+            self.reflector.join(60)
             assert not self.reflector.is_alive()
 
 

@@ -101,7 +101,7 @@ def test_steps_go_on_and_write_while_a_destination_hangs(store: SqlStore) -> Non
         finally:
             loop.stop()
             courier.stop(timeout=0)
-    courier.join(10)
+    courier.join(60)
     assert not courier.is_alive()
 
 
@@ -135,7 +135,7 @@ def test_a_message_under_way_takes_no_time_from_the_loop_when_the_process_is_tol
 
     def deliver(_now: datetime) -> int:
         under_way.set()
-        deadline = monotonic() + 3
+        deadline = monotonic() + 60
         while loop.health().state != "stopped" and monotonic() < deadline:
             sleep(0.01)
         if loop.health().state == "stopped":

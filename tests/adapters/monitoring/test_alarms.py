@@ -53,7 +53,7 @@ def look(httpserver: HTTPServer) -> Look:
     """Return what the adapter sees at peers that give these answers."""
 
     def ask(*answers: tuple[list[Any], list[Any]]) -> AlarmFacts:
-        alarms = AlertmanagerAlarms(peers(httpserver, *answers), timeout=2)
+        alarms = AlertmanagerAlarms(peers(httpserver, *answers), timeout=60)
         try:
             return alarms.look()
         finally:
@@ -155,7 +155,7 @@ def test_a_redirect_is_not_followed(httpserver: HTTPServer) -> None:
     away = {"Location": httpserver.url_for("/elsewhere")}
     httpserver.expect_request(ALERTS).respond_with_data("", status=302, headers=away)
     httpserver.expect_request("/elsewhere").respond_with_json([])
-    alarms = AlertmanagerAlarms([httpserver.url_for("").rstrip("/")], timeout=2)
+    alarms = AlertmanagerAlarms([httpserver.url_for("").rstrip("/")], timeout=60)
     with pytest.raises(TryLater, match="302"):
         alarms.look()
     alarms.close()

@@ -25,7 +25,7 @@ Handler = Callable[[Request], Response]
 
 @pytest.fixture
 def history(httpserver: HTTPServer) -> Iterator[PrometheusHistory]:
-    adapter = PrometheusHistory(httpserver.url_for(""), timeout=2)
+    adapter = PrometheusHistory(httpserver.url_for(""), timeout=60)
     yield adapter
     adapter.close()
 

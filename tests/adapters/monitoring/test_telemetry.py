@@ -11,6 +11,7 @@ from werkzeug import Request, Response
 from receiver.adapters.monitoring.prometheus import (
     COVERAGE,
     CREATED,
+    FAILURES,
     HEARTBEAT,
     NODES,
     SAMPLES,
@@ -30,7 +31,7 @@ AT = 1_795_000_000.0
 
 @pytest.fixture
 def telemetry(httpserver: HTTPServer) -> Iterator[PrometheusTelemetry]:
-    adapter = PrometheusTelemetry(httpserver.url_for(""), timeout=2)
+    adapter = PrometheusTelemetry(httpserver.url_for(""), timeout=60)
     yield adapter
     adapter.close()
 
@@ -57,7 +58,7 @@ def test_an_empty_prometheus_knows_nothing_and_runs_no_rules(
 def test_the_recorded_series_are_asked_for_by_name(httpserver: HTTPServer, telemetry: PrometheusTelemetry) -> None:
     serve(httpserver, {})
     telemetry.look()
-    assert {r.args["query"] for r, _ in httpserver.log} == {HEARTBEAT, UTILIZATION, COVERAGE, WAITING, NODES}
+    assert {r.args["query"] for r, _ in httpserver.log} == {HEARTBEAT, UTILIZATION, COVERAGE, WAITING, NODES, FAILURES}
     assert (UTILIZATION, COVERAGE) == ("pool:gpu_utilization:avg5m", "pool:gpu_telemetry_coverage:ratio")
     assert HEARTBEAT == 'ALERTS{alertname="GpuAutoscalerHeartbeat",alertstate="firing"}'
     assert all(r.path == QUERY for r, _ in httpserver.log)
@@ -91,6 +92,25 @@ def test_of_two_replicas_the_answer_that_removes_fewer_nodes_counts(
     serve(httpserver, {UTILIZATION: both, COVERAGE: both})
     facts = telemetry.look()
     assert (facts.utilization, facts.coverage) == ({"a": 0.9}, {"a": 0.2})
+
+
+def test_failed_gpus_and_restarts_by_civos_node_agent_are_read_by_node(
+    httpserver: HTTPServer, telemetry: PrometheusTelemetry
+) -> None:
+    def gpu(kind: str, node: str, number: str, value: str) -> tuple[dict[str, str], str]:
+        return {"__name__": f"node_gpu:dcgm_xid_fatal{kind}", "node": node, "gpu": number, "UUID": number}, value
+
+    since = "_timestamp_seconds:latest"
+    found = vector(
+        *(gpu(since, "n1", "0", str(AT)), gpu(":max", "n1", "0", "79")),
+        *(gpu(since, "n1", "3", str(AT)), gpu(since, "n2", "0", str(AT)), gpu(":max", "n3", "0", "79")),
+        ({"__name__": "civo_node_agent_recovery_phase", "node": "n4", "phase": "WaitingReboot"}, "1"),
+    )
+    serve(httpserver, {FAILURES: found})
+    facts = telemetry.look()
+    lost = "a fatal XID on GPU {}, which is no longer reported"
+    assert facts.failed == {"n1": f"XID 79 on GPU 0, {lost.format(3)}", "n2": lost.format(0)}
+    assert facts.recovering == {"n4": "WaitingReboot"}
 
 
 def of_node(witness: str, value: str, node: str = "n1", **labels: str) -> tuple[dict[str, str], str]:

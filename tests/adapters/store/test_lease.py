@@ -417,7 +417,7 @@ def test_a_former_leader_that_is_silent_in_the_midst_of_a_statement_does_not_kee
         silent.pgconn.flush()  # and no word that this is all
         moved.passed = LASTS + CALL + 5
         assert not second.try_acquire()
-        until(second.try_acquire, "the lease", 10)
+        until(second.try_acquire, "the lease")
         silent.pgconn.finish()
     assert not first.held()
     table.close()

@@ -204,7 +204,7 @@ def test_two_thousand_nodes_are_accounted_for_in_a_moment(store: SqlStore, figur
     seconds = perf_counter() - began
     figure(f"usage of 2,000 nodes written in {seconds * 1000:.0f} ms")
     assert len(store.usage("2026-11")) == 2_000
-    assert seconds < timedelta(seconds=10).total_seconds()
+    assert seconds < timedelta(seconds=60).total_seconds()
 
 
 def _held(uid: str, gpus: int = 1) -> GpuHolding:

@@ -20,7 +20,7 @@ from receiver.core.model.model import (
     never_asked,
 )
 from receiver.core.model.pods import PodPhase
-from receiver.core.model.policy import Limits, Policy
+from receiver.core.model.policy import Limits, Policy, Repair
 from receiver.core.model.signals import SignalAction
 from receiver.core.notices.action_notices import removals_stop
 from receiver.core.notices.notice import Notice
@@ -194,6 +194,15 @@ CASES: Mapping[str, Callable[[], Notice]] = {
     ),
     "removed_stuck": lambda: told_of(
         known(pool_of(busy(), late())), OutcomeKind.CONFIRMED, "1 node removed, 1 left", gone=True
+    ),
+    "sick": lambda: _warned(
+        known(pool_of(replace(busy("l40s-2"), sick="XID 79 on GPU 0", sick_since=NOW - 16 * MINUTE)))
+    ),
+    "sick_under_repair": lambda: _warned(
+        known(
+            pool_of(busy(), replace(busy("l40s-2"), sick="condition DCGMError is True", sick_since=NOW - 60 * MINUTE))
+        ),
+        replace(POLICY, pools=(replace(L40S, repair=Repair.REPLACE), H100)),
     ),
     "cordoned": lambda: _warned(
         known(pool_of(a_node("l40s-2", idle_since=NOW - 16 * MINUTE, cordoned_by=CordonedBy.SOMEONE)))

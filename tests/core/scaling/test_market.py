@@ -251,6 +251,14 @@ def test_a_startup_taint_in_what_an_older_version_stored_is_not_believed() -> No
     assert found.taints == (FOREIGN,)
 
 
+def test_a_status_taint_says_nothing_of_the_next_node() -> None:
+    pool = a_kind("l40s", "1")
+    status = Taint(key="status-taint.cluster-autoscaler.kubernetes.io/upgrade")
+    found = offer_of(pool, [a_living("a", taints=(status, FOREIGN))], None, NOW, STARTUP_TAINTS)
+    assert found is not None
+    assert found.taints == (FOREIGN,)
+
+
 LABELS = st.dictionaries(st.sampled_from(["kind", POOL_LABEL, "zone"]), st.sampled_from(["l40s", "x"]))
 TAINTS = st.lists(st.sampled_from([FOREIGN, STARTS, Taint(key="soft", effect="PreferNoSchedule")]), unique=True)
 SHOWN = st.fixed_dictionaries(

@@ -1,0 +1,167 @@
+"""ProvisioningRequests (``autoscaling.x-k8s.io``) of our class: the pods that each books room for, and its conditions.
+
+The rules are those of kubernetes/autoscaler, ``cluster-autoscaler/provisioningrequest`` (conditions, ``pods``) and
+``processors/provreq`` (expiry), and of kubernetes-sigs/kueue at ff69552e,
+``pkg/controller/admissionchecks/provisioning`` (what Kueue reads). What differs is in docs/decisions/0068.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from receiver.adapters.http.sessions import moment
+from receiver.adapters.kubernetes import api
+from receiver.adapters.kubernetes.api import Json, condition, entries, key_of, section, text
+from receiver.adapters.kubernetes.buffers import trimmed
+from receiver.adapters.kubernetes.pods import SeenPod, whole
+from receiver.adapters.kubernetes.queues import MOST_OF_ONE, Announcement, Run, announced_pod
+from receiver.adapters.kubernetes.reflector import Lists, ResourceKind
+from receiver.core.model.pods import Booking
+from receiver.core.scaling.bookings import BookingProgress, BookingStage
+from receiver.ports import PROVISIONING_CLASS, UPSTREAM_CLASS, Clock, Did, Receipt, TryLater, WontWork
+
+KIND = ResourceKind("autoscaling.x-k8s.io", "provisioningrequests", ("v1", "v1beta1"))
+CONSUMES = (
+    "autoscaling.x-k8s.io/consume-provisioning-request",
+    "cluster-autoscaler.kubernetes.io/consume-provisioning-request",
+)
+WITHOUT = "ProvisioningRequests book no nodes"
+ENDED = (BookingStage.FAILED, BookingStage.EXPIRED)
+VALID_UNTIL = "ValidUntilSeconds"
+ACCEPTED = "gpu-autoscaler buys nodes for all pods or for none"
+
+
+def provisioning_classes(*, upstream: bool) -> tuple[str, ...]:
+    """Return the classes to serve: our own, and that of Cluster Autoscaler where *upstream*."""
+    return (PROVISIONING_CLASS, UPSTREAM_CLASS) if upstream else (PROVISIONING_CLASS,)
+
+
+class ProvisioningRequests:
+    """The requests of *classes* that have not ended. Those read last count while the API server does not answer:
+    otherwise booked nodes would be removed."""
+
+    def __init__(self, lists: Lists, clock: Clock, classes: Collection[str]) -> None:
+        self._lists, self._clock, self._classes = lists, clock, classes
+        self._requests: dict[str, Json] = {}
+        self._templates: dict[str, Json] = {}
+
+    def read(self, seen: Sequence[SeenPod]) -> tuple[Booking, ...]:
+        """Return what is booked, the oldest first. *seen* are the living pods. Never raises."""
+        try:
+            found = (self._lists.if_allowed(KIND, WITHOUT) or ()) if self._classes else ()
+            requests = {key_of(raw): raw for raw in found if self._serves(raw)}
+            if requests:
+                templates = self._lists.every("podtemplates", api.POD_TEMPLATES, view=trimmed)
+                self._templates = {key_of(one): section(one, "template") for one in templates}
+            self._requests = requests
+        except (TryLater, WontWork) as error:
+            self._lists.remarks.warn("ProvisioningRequests not read", f"{error}; those read last count")
+        consumers: dict[str, list[SeenPod]] = {}
+        for pod in seen if self._requests else ():
+            name = next((pod.annotations[a] for a in CONSUMES if a in pod.annotations), "")
+            if name and not (pod.terminated or pod.leaving or pod.spec.get("schedulingGates")):
+                consumers.setdefault(f"{pod.namespace}/{name}", []).append(pod)
+        ordered = sorted(self._requests.items(), key=lambda item: (_created(item[1]), item[0]))
+        return tuple(b for key, raw in ordered if (b := self._booking(raw, consumers.get(key, ()))) is not None)
+
+    @property
+    def owners(self) -> frozenset[str]:
+        """The uids of what owns the requests that are served: their cost is part of these."""
+        raws = self._requests.values()
+        return frozenset(text(o, "uid") for raw in raws for o in entries(section(raw, "metadata"), "ownerReferences"))
+
+    def report(self, progress: BookingProgress) -> Receipt:
+        """Write the conditions of a request that was read last, if they differ."""
+        raw = self._requests.get(progress.key)
+        if raw is None:
+            return Receipt(did=Did.DIFFERS, sentence=f"there is no ProvisioningRequest {progress.key}")
+        known = {text(c, "type"): c for c in entries(section(raw, "status"), "conditions")}
+        wanted = self._conditions(progress, known)
+        if all(_alike(known.get(c["type"], {}), c) for c in wanted):
+            return Receipt(did=Did.ALREADY, sentence=f"ProvisioningRequest {progress.key} says so already")
+        kept = {kind: _said(c) for kind, c in known.items() if kind in list(BookingStage)}
+        kept |= {c["type"]: c for c in wanted}
+        self._lists.apply_status(KIND, "ProvisioningRequest", raw, {"conditions": list(kept.values())})
+        return Receipt(did=Did.DONE, sentence=f"ProvisioningRequest {progress.key}: {progress.stage}")
+
+    def _conditions(self, progress: BookingProgress, known: Mapping[str, Json]) -> list[dict[str, Any]]:
+        """Return the conditions that *progress* sets. Kueue shows the message of Provisioned while it is False."""
+
+        def made(stage: BookingStage, reason: str, message: str, *, status: str = "True") -> dict[str, Any]:
+            before = known.get(stage, {})
+            since = before.get("lastTransitionTime") if before.get("status") == status else None
+            now = f"{self._clock.now():%Y-%m-%dT%H:%M:%SZ}"
+            said = {"type": stage.value, "status": status, "reason": reason, "message": message}
+            return {**said, "lastTransitionTime": since or now}
+
+        said = (progress.reason, progress.message)
+        if progress.stage in ENDED:
+            return [made(progress.stage, *said)]
+        provisioned = progress.stage is BookingStage.PROVISIONED
+        if provisioned and known.get(progress.stage, {}).get("status") == "True":
+            return []
+        accepted = made(BookingStage.ACCEPTED, "Accepted", ACCEPTED)
+        return [accepted, made(BookingStage.PROVISIONED, *said, status="True" if provisioned else "False")]
+
+    def _serves(self, raw: Json) -> bool:
+        ended = condition(section(raw, "status"), *ENDED)
+        ours = section(raw, "spec").get("provisioningClassName") in self._classes
+        return ours and not ended and not section(raw, "metadata").get("deletionTimestamp")
+
+    def _booking(self, raw: Json, consumers: Sequence[SeenPod]) -> Booking | None:
+        """Return what *raw* books: the GPU pods that it announces, less those of *consumers*, which are there."""
+        key, provisioned = key_of(raw), condition(section(raw, "status"), BookingStage.PROVISIONED)
+        announcement, problem = Announcement(key=key, runs=()), ""
+        try:
+            announcement = self._announced(raw)
+            if announcement.total > MOST_OF_ONE:
+                problem = f"it asks for {announcement.total} GPU pods; at most {MOST_OF_ONE} are booked at once"
+            elif not announcement.total and section(raw, "spec").get("provisioningClassName") != PROVISIONING_CLASS:
+                return None  # another autoscaler serves it
+            elif not announcement.total:
+                problem = "none of its pods asks for a GPU"
+        except TryLater as error:
+            problem = str(error)
+        pods = [replace(pod, gang=key, gang_min=None) for pod in announcement.pods()] if not problem else []
+        for consumer in consumers:
+            like = (
+                n for n, pod in enumerate(pods) if consumer.pod is not None and pod.requests == consumer.pod.requests
+            )
+            if (place := next(like, None)) is not None:
+                del pods[place]
+        seconds = whole(section(section(raw, "spec"), "parameters").get(VALID_UNTIL))
+        return Booking(
+            key=key,
+            pods=tuple(pods),
+            created_at=moment(_created(raw)) or self._clock.now(),
+            provisioned_at=moment(provisioned.get("lastTransitionTime")),
+            consumed=not pods and all(pod.node for pod in consumers),
+            valid_for=timedelta(seconds=seconds) if seconds else None,
+            problem=problem,
+        )
+
+    def _announced(self, raw: Json) -> Announcement:
+        """Raises TryLater where a template is not there or cannot be read."""
+        runs = []
+        for number, pod_set in enumerate(entries(section(raw, "spec"), "podSets")):
+            name = text(section(pod_set, "podTemplateRef"), "name")
+            template = self._templates.get(f"{text(section(raw, 'metadata'), 'namespace')}/{name}")
+            if template is None:
+                raise TryLater(f"PodTemplate {name} is not there")
+            pod = announced_pod(raw, template, priority=section(template, "spec").get("priority") or 0)
+            if pod is not None:
+                runs.append(Run(pod, whole(pod_set.get("count", 1)) or 0, prefix=f"{number}-"))
+        return Announcement(key=key_of(raw), runs=tuple(runs))
+
+
+def _created(raw: Json) -> str:
+    return text(section(raw, "metadata"), "creationTimestamp")
+
+
+def _said(found: Json) -> dict[str, Any]:
+    return {n: found[n] for n in ("type", "status", "reason", "message", "lastTransitionTime") if n in found}
+
+
+def _alike(found: Json, wanted: Json) -> bool:
+    return _said(found) == dict(wanted)

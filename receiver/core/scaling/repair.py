@@ -1,0 +1,78 @@
+"""Repair of sick nodes (`pools[].repair: replace`): which are cordoned until their work ends, then removed; and how a
+pool slows down whose nodes fall sick one after the other."""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from receiver.core.model.actions import VictimStage
+from receiver.core.model.memory import NodeLife
+from receiver.core.model.model import REPAIR, Backoff, CordonedBy, Node, Stage
+from receiver.core.model.policy import Repair
+from receiver.core.scaling.capacity import Allowance, Tally
+from receiver.core.scaling.packing import consents
+from receiver.core.scaling.waits import FIRST_BACKOFF_BESIDE_WORKING_NODES, IN_A_DAY, LONGEST_BACKOFF
+
+SICK_FOR = timedelta(minutes=10)  # until then a sickness may pass by itself
+WELL_FOR = timedelta(minutes=30)  # a new node that works as long shows that the next one may work too
+ON_THE_WAY = (VictimStage.CHOSEN, VictimStage.CORDONED)
+
+
+def is_unclaimed(node: Node) -> bool:
+    """True unless others cordoned or maintain *node*, it is protected, or it runs what must not be interrupted."""
+    theirs = node.cordoned_by is CordonedBy.SOMEONE or bool(node.maintained)
+    return not (theirs or node.protected or node.hosts or node.kept_by)
+
+
+def under_repair(tally: Tally, allowance: Allowance, now: datetime) -> frozenset[str]:
+    """Return the instances to repair, those begun first: as many as the pool's share, at least one, and as far as the
+    budgets cover their replacements. While the pool may not grow, none is begun."""
+    pool, state = tally.pool, tally.state
+    if pool.repair is not Repair.REPLACE:
+        return frozenset()
+    victims = state.open_action.victims if state.open_action else ()
+    chosen = {v.instance for v in victims if v.stage in ON_THE_WAY}
+    able = [n for n in state.of(Stage.USABLE, Stage.BROKEN) if _may_be_repaired(n, now)]
+    begun = [n for n in able if n.cordoned_for == REPAIR or n.instance in chosen]
+    new = [n for n in able if n.sick and n not in begun and tally.room != 0]
+    new.sort(key=lambda n: (n.busy, n.sick_since or now, n.name))
+    going = sum(n.stage is Stage.DELETING and n.sick_since is not None for n in state.nodes)
+    left = max(1, int(pool.repair_share * len(state.living))) - going - len(begun)
+    covered = [n for count, n in enumerate(new[: max(0, left)], 1) if allowance.refusing(tally, count, None) is None]
+    return frozenset(n.instance for n in (*begun, *covered))
+
+
+def _may_be_repaired(node: Node, now: datetime) -> bool:
+    since = node.sick_since
+    theirs = node.cordoned_for == REPAIR and node.cordoned_by is None  # a person made it schedulable again
+    long = since is not None and now - since >= SICK_FOR
+    return long and node.registered and not theirs and is_unclaimed(node) and not node.kept(now)
+
+
+def may_end(node: Node) -> bool:
+    """True when *node*, which is under repair, may be removed now: it is still sick, and no GPU is in use there or
+    every pod consents."""
+    if not node.sick:
+        return False
+    if node.busy:
+        return node.stage is Stage.USABLE and all(consents(pod) for pod in node.pods)
+    return node.unknown_since is None
+
+
+def falling_sick(lives: Iterable[NodeLife], pool: str, now: datetime) -> Backoff | None:
+    """The pool's back-off when its newest nodes fell sick in a row, two or more within a day: a replacement would too.
+
+    Each one more doubles it, from 5 minutes up to a day. After that one node at a time is tried until one stays well.
+    """
+    usable = [(life.usable_at, life) for life in lives if life.pool == pool and life.usable_at is not None]
+    row: list[tuple[datetime, NodeLife]] = []
+    for since, life in sorted(usable, key=lambda found: found[0], reverse=True):
+        if life.sick_since is not None:
+            row.append((life.sick_since, life))
+        elif life.gone_at is not None or now - since >= WELL_FOR:
+            break
+    row = [(since, life) for since, life in row if timedelta(0) <= now - since < IN_A_DAY]
+    if len(row) < 2:
+        return None
+    wait = min(FIRST_BACKOFF_BESIDE_WORKING_NODES * 2 ** min(len(row) - 2, 10), LONGEST_BACKOFF)
+    names = ", ".join(sorted(life.name for _, life in row))
+    return Backoff(failures=len(row), until=max(since for since, _ in row) + wait, reason=f"{names} fell sick")

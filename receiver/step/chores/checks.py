@@ -1,0 +1,31 @@
+"""Answer our AdmissionCheck in Kueue's Workloads, by what the budgets cover.
+
+The Workload keeps the answer, so a restart changes nothing. A failed write is tried again by the next step.
+"""
+
+import structlog
+
+from receiver.core.model.model import Source
+from receiver.ports import Did, TryLater, WontWork
+from receiver.step.parts import StepContext
+
+log = structlog.get_logger("receiver")
+
+
+def answer_checks(work: StepContext) -> None:
+    """Keep our AdmissionChecks active and write each answer that differs. Without Civo's answer nothing is judged."""
+    cluster = work.hands.cluster
+    assert cluster is not None
+    try:
+        cluster.keep_checks_active()
+    except (TryLater, WontWork) as error:
+        log.warning("AdmissionCheck not set active", error=str(error))
+    for answer in work.assignment.answers if work.facts.up(Source.CIVO) else ():
+        try:
+            work.hands.ready()
+            receipt = cluster.answer_check(answer)
+        except (TryLater, WontWork) as error:
+            log.warning("AdmissionCheck not answered", workload=answer.key, error=str(error))
+            continue
+        if receipt.did is Did.DONE:
+            log.info("AdmissionCheck", workload=answer.key, state=answer.state.value, detail=answer.message)

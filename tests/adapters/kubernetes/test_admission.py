@@ -1,0 +1,253 @@
+"""AdmissionChecks of Kueue over the API: which Workloads the core judges, and what is written for them."""
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from pytest_httpserver import HTTPServer
+
+from receiver.adapters.kubernetes.cluster import KubernetesCluster
+from receiver.core.model.pods import Candidate
+from receiver.core.scaling.admission import CheckAnswer, CheckState
+from receiver.ports import BUDGET_CHECK, REJECT_TOO_LARGE, Did, TryLater
+from tests.adapters.kubernetes.custom_objects import CREATED, GPU, a_pod_set, a_template, a_workload
+from tests.adapters.kubernetes.kubernetes_objects import NODES, PODS, a_cluster_at, a_list, a_node, a_pod
+from tests.adapters.messages.destinations import FixedClock
+
+API = "/apis/kueue.x-k8s.io/v1beta2"
+NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
+RESERVED = {"type": "QuotaReserved", "status": "True"}
+
+
+def a_check(name: str = "budget", controller: str = BUDGET_CHECK, **said: Any) -> dict[str, Any]:
+    """An AdmissionCheck; *said* are annotations or conditions."""
+    metadata: dict[str, Any] = {
+        "name": name,
+        "uid": f"uid-of-{name}",
+        "resourceVersion": "3",
+        "annotations": said.get("annotations", {}),
+    }
+    return {
+        "metadata": metadata,
+        "spec": {"controllerName": controller},
+        "status": {"conditions": said.get("conditions", [])},
+    }
+
+
+def a_state(name: str = "budget", state: str = "Pending", **more: Any) -> dict[str, Any]:
+    return {"name": name, "state": state, "message": "", "lastTransitionTime": CREATED, **more}
+
+
+def a_checked(*states: dict[str, Any], conditions: Any = (RESERVED,), admission: Any = None, **changes: Any) -> Any:
+    """A Workload ml/train with quota, whose checks are in *states*."""
+    found = a_workload("train", *changes.pop("pod_sets", ()), conditions=list(conditions), **changes)
+    found["metadata"]["resourceVersion"] = "9"
+    found["status"] |= {"admissionChecks": list(states or (a_state(),)), "admission": admission or {}}
+    return found
+
+
+OURS = (a_check(),)
+
+
+@contextmanager
+def serving(
+    httpserver: HTTPServer,
+    *workloads: dict[str, Any],
+    checks: Any = OURS,
+    flavors: Any = (),
+    pods: Any = (),
+    patched: int = 200,
+    **options: Any,
+) -> Iterator[KubernetesCluster]:
+    httpserver.expect_request(NODES).respond_with_json(a_list(a_node()))
+    httpserver.expect_request(PODS).respond_with_json(a_list(*pods))
+    lists = {"admissionchecks": checks, "workloads": workloads, "resourceflavors": flavors}
+    for plural, found in lists.items():
+        if found is not None:
+            httpserver.expect_request(f"{API}/{plural}").respond_with_json(a_list(*found))
+    httpserver.expect_request(re.compile("^/apis/.*/status$"), method="PATCH").respond_with_json({}, status=patched)
+    httpserver.expect_request(re.compile("^/apis/")).respond_with_json({"message": "no"}, status=404)
+    cluster = a_cluster_at(httpserver.url_for(""), clock=FixedClock(NOW), admission_checks=True, **options)
+    try:
+        yield cluster
+    finally:
+        cluster.close()
+
+
+def seen(httpserver: HTTPServer, *workloads: dict[str, Any], **given: Any) -> tuple[Candidate, ...]:
+    with serving(httpserver, *workloads, **given) as cluster:
+        return cluster.look().candidates
+
+
+def patches(httpserver: HTTPServer) -> list[tuple[str, dict[str, Any]]]:
+    """The paths and bodies that were applied."""
+    sent = [request for request, _ in httpserver.log if request.method == "PATCH"]
+    assert {(r.content_type, r.args["fieldManager"], r.args["force"]) for r in sent} <= {
+        ("application/apply-patch+yaml", "gpu-autoscaler", "true")
+    }
+    return [(r.path, json.loads(r.get_data())) for r in sent]
+
+
+def answered(httpserver: HTTPServer, workload: dict[str, Any], state: CheckState, **given: Any) -> list[dict[str, Any]]:
+    """The checks as they are applied for that answer."""
+    with serving(httpserver, workload, **given) as cluster:
+        cluster.look()
+        cluster.answer_check(CheckAnswer(key="ml/train", state=state, message="because"))
+    return [check for _, body in patches(httpserver) for check in body["status"]["admissionChecks"]]
+
+
+# --- what the core judges ---------------------------------------------------------------------------------
+
+
+def test_a_workload_with_quota_and_our_check_pending_is_judged(httpserver: HTTPServer) -> None:
+    (found,) = seen(httpserver, a_checked())
+    assert (found.key, found.ready, found.rejects) == ("ml/train", False, False)
+    assert [(p.key, p.gpus, p.gang) for p in found.pods] == [
+        ("ml/train/main-0", 1, "ml/train"),
+        ("ml/train/main-1", 1, "ml/train"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"conditions": ()},
+        {"conditions": [RESERVED, {"type": "Evicted", "status": "True"}]},
+        {"conditions": [RESERVED, {"type": "Finished", "status": "True"}]},
+        {"active": False},
+        {"deletionTimestamp": CREATED},
+    ],
+    ids=str,
+)
+def test_a_workload_that_cannot_start_is_not_judged(changes: dict[str, Any], httpserver: HTTPServer) -> None:
+    assert seen(httpserver, a_checked(**changes)) == ()
+
+
+@pytest.mark.parametrize("state", ["Retry", "Rejected"])
+def test_what_was_answered_with_no_waits_for_kueue(state: str, httpserver: HTTPServer) -> None:
+    assert seen(httpserver, a_checked(a_state(state=state))) == ()
+
+
+def test_a_check_of_another_controller_is_not_ours(httpserver: HTTPServer) -> None:
+    theirs = a_check("theirs", "example.com/theirs")
+    assert seen(httpserver, a_checked(a_state("theirs")), checks=(theirs,)) == ()
+    assert not any("workloads" in request.path for request, _ in httpserver.log)
+
+
+def test_without_kueue_nothing_is_judged(httpserver: HTTPServer) -> None:
+    assert seen(httpserver, checks=None) == ()
+
+
+def test_the_pods_are_those_that_got_quota_on_the_nodes_of_their_flavor(httpserver: HTTPServer) -> None:
+    template = a_template(nodeSelector={"zone": "a"}, tolerations=[{"key": "x", "operator": "Exists"}])
+    assigned = {"podSetAssignments": [{"name": "main", "count": 1, "flavors": {"cpu": "l40s", GPU: "l40s"}}]}
+    tolerations = [{"key": "gpu", "operator": "Exists"}]
+    flavor = {"metadata": {"name": "l40s"}, "spec": {"nodeLabels": {"gpu": "l40s"}, "tolerations": tolerations}}
+    workload = a_checked(admission=assigned, pod_sets=(a_pod_set(4, minCount=1, template=template),))
+    (found,) = seen(httpserver, workload, flavors=(flavor,))
+    (pod,) = found.pods
+    assert (pod.node_selector, [t.key for t in pod.tolerations]) == ({"zone": "a", "gpu": "l40s"}, ["x", "gpu"])
+
+
+def test_a_check_may_reject_what_is_too_large(httpserver: HTTPServer) -> None:
+    (found,) = seen(httpserver, a_checked(), checks=(a_check(annotations={REJECT_TOO_LARGE: "true"}),))
+    assert found.rejects
+
+
+def test_one_that_is_ready_counts_until_its_pods_are_there(httpserver: HTTPServer) -> None:
+    (found,) = seen(httpserver, a_checked(a_state(state="Ready")))
+    assert (found.ready, len(found.pods)) == (True, 2)
+
+
+def test_one_that_is_ready_and_has_pods_is_their_demand(httpserver: HTTPServer) -> None:
+    pod = a_pod(annotations={"kueue.x-k8s.io/workload": "train"})
+    assert seen(httpserver, a_checked(a_state(state="Ready")), pods=(pod,)) == ()
+
+
+@pytest.mark.parametrize(("since", "counts"), [("2026-11-20T11:56:00Z", True), ("2026-11-20T11:54:00Z", False)])
+def test_an_admitted_workload_without_pods_counts_for_five_minutes(
+    since: str, counts: bool, httpserver: HTTPServer
+) -> None:
+    admitted = {"type": "Admitted", "status": "True", "lastTransitionTime": since}
+    assert bool(seen(httpserver, a_checked(a_state(state="Ready"), conditions=(RESERVED, admitted)))) is counts
+
+
+def test_a_check_that_is_added_later_stops_no_running_work(httpserver: HTTPServer) -> None:
+    admitted = {"type": "Admitted", "status": "True", "lastTransitionTime": CREATED}
+    assert seen(httpserver, a_checked(conditions=(RESERVED, admitted))) == (Candidate(key="ml/train"),)
+
+
+def test_what_waits_for_our_answer_is_no_queued_demand(httpserver: HTTPServer) -> None:
+    with serving(httpserver, a_checked(), kueue_queued=True) as cluster:
+        assert cluster.look().pods == ()
+
+
+def test_a_workload_with_a_quantity_that_cannot_be_read_stays_pending(httpserver: HTTPServer) -> None:
+    broken = {"spec": {"containers": [{"resources": {"requests": {GPU: "many"}}}]}}
+    assert seen(httpserver, a_checked(pod_sets=(a_pod_set(1, template=broken),))) == ()
+
+
+# --- what is written --------------------------------------------------------------------------------------
+
+
+def test_an_answer_is_applied_to_our_check_alone(httpserver: HTTPServer) -> None:
+    workload = a_checked(a_state("theirs"), a_state(retryCount=2))
+    assert answered(httpserver, workload, CheckState.READY) == [
+        {"name": "budget", "state": "Ready", "message": "because", "lastTransitionTime": "2026-11-20T12:00:00Z"}
+    ]
+    [(path, body)] = patches(httpserver)
+    assert path == f"{API.replace('v1beta2', 'v1beta2/namespaces/ml')}/workloads/train/status"
+    assert (body["apiVersion"], body["kind"]) == ("kueue.x-k8s.io/v1beta2", "Workload")
+    assert body["metadata"] == {"namespace": "ml", "name": "train", "uid": "uid-of-train", "resourceVersion": "9"}
+
+
+def test_a_retry_says_after_which_time(httpserver: HTTPServer) -> None:
+    [found] = answered(httpserver, a_checked(), CheckState.RETRY)
+    assert (found["state"], found["requeueAfterSeconds"]) == ("Retry", 300)
+
+
+def test_a_check_that_stays_pending_keeps_its_time_and_is_written_once(httpserver: HTTPServer) -> None:
+    [found] = answered(httpserver, a_checked(), CheckState.PENDING)
+    assert found == a_state(message="because")
+    httpserver.clear()
+    assert answered(httpserver, a_checked(a_state(message="because")), CheckState.PENDING) == []
+
+
+def test_of_two_checks_of_ours_the_one_that_is_ready_stays(httpserver: HTTPServer) -> None:
+    workload = a_checked(a_state(state="Ready", message="before"), a_state("second"))
+    found = answered(httpserver, workload, CheckState.RETRY, checks=(a_check(), a_check("second")))
+    assert [(c["name"], c["state"], c["message"]) for c in found] == [
+        ("budget", "Ready", "before"),
+        ("second", "Retry", "because"),
+    ]
+
+
+def test_a_workload_that_is_gone_is_not_answered(httpserver: HTTPServer) -> None:
+    with serving(httpserver) as cluster:
+        cluster.look()
+        answer = CheckAnswer(key="ml/train", state=CheckState.READY, message="")
+        assert cluster.answer_check(answer).did is Did.DIFFERS
+
+
+def test_our_check_is_set_active_once(httpserver: HTTPServer) -> None:
+    active = {"type": "Active", "status": "True"}
+    checks = (a_check(), a_check("done", conditions=[active]), a_check("theirs", "example.com/theirs"))
+    with serving(httpserver, checks=checks) as cluster:
+        cluster.look()
+        assert cluster.keep_checks_active().did is Did.DONE
+    [(path, body)] = patches(httpserver)
+    assert path == f"{API}/admissionchecks/budget/status"
+    [condition] = body["status"]["conditions"]
+    assert {name: condition[name] for name in ("type", "status", "reason")} == {**active, "reason": "Active"}
+
+
+def test_a_workload_that_changed_meanwhile_is_answered_by_the_next_step(httpserver: HTTPServer) -> None:
+    with serving(httpserver, a_checked(), patched=409) as cluster:
+        cluster.look()
+        with pytest.raises(TryLater) as conflict:
+            cluster.answer_check(CheckAnswer(key="ml/train", state=CheckState.READY, message=""))
+    assert conflict.value.code == "conflict"

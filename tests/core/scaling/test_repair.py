@@ -1,0 +1,113 @@
+"""Which sick nodes are repaired, and when a pool slows down whose nodes fall sick."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from receiver.core.model.memory import NodeLife
+from receiver.core.model.model import Backoff, CordonedBy, Node, Stage
+from receiver.core.model.policy import Pool, Repair
+from receiver.core.scaling.repair import falling_sick
+from tests.core.builders import MINUTE, NOW, a_busy_node, a_node, a_policy, a_pool, a_state, facts, run
+
+HOUR = timedelta(hours=1)
+REPLACED = a_pool(repair=Repair.REPLACE, max_nodes=10)
+XID = "XID 79 on GPU 0"
+
+
+def sick(name: str, minutes: float = 11, **changes: Any) -> Node:
+    """A busy node that has been sick for so many *minutes*."""
+    return a_busy_node(name, **{"sick": XID, "sick_since": NOW - minutes * MINUTE, **changes})
+
+
+def repaired(*nodes: Node, pool: Pool = REPLACED, **state: Any) -> list[str]:
+    """The names of *nodes* that are under repair."""
+    known = a_state(*nodes, **{"required": len(nodes), **state})
+    assignment, _ = run(facts(known), a_policy(pool), explained_by=None)
+    return sorted(n.name for n in nodes if n.instance in assignment.pools[pool.id].repairs)
+
+
+def test_a_node_is_repaired_after_ten_minutes_of_sickness() -> None:
+    assert repaired(sick("a", 9.9)) == []
+    assert repaired(sick("a", 10)) == ["a"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"cordoned_by": CordonedBy.SOMEONE}, id="cordoned by others"),
+        pytest.param({"protected": True}, id="protected"),
+        pytest.param({"maintained": "is restarted"}, id="maintained"),
+        pytest.param({"hosts": ("us",)}, id="hosts us"),
+        pytest.param({"kept_by": ("a pod",)}, id="keeps a pod"),
+        pytest.param({"kept_until": NOW + HOUR}, id="kept by a workload"),
+        pytest.param({"cordoned_for": "repair"}, id="uncordoned by a person"),
+        pytest.param({"stage": Stage.UNKNOWN}, id="Kubernetes is silent"),
+        pytest.param({"registered": False}, id="not in Kubernetes"),
+        pytest.param({"sick": ""}, id="well for the moment"),
+    ],
+)
+def test_a_node_that_others_speak_for_is_not_repaired(changes: dict[str, Any]) -> None:
+    assert repaired(sick("a", **changes)) == []
+
+
+def test_without_the_option_nothing_is_repaired() -> None:
+    assert repaired(sick("a"), pool=a_pool()) == []
+
+
+def test_what_is_begun_goes_on_while_the_pool_may_not_grow() -> None:
+    held = Backoff(failures=1, until=NOW + HOUR, reason="internal")
+    begun = sick("a", cordoned_by=CordonedBy.US, cordoned_for="repair")
+    assert repaired(begun, sick("b"), backoff=held, pool=a_pool(repair=Repair.REPLACE, repair_share=1)) == ["a"]
+
+
+def test_idle_nodes_are_repaired_before_busy_ones_and_the_longest_sick_first() -> None:
+    nodes = [sick("a", 60), sick("b", 120), a_node("c", sick=XID, sick_since=NOW - 20 * MINUTE)]
+    for share, names in ((0.2, ["c"]), (0.67, ["b", "c"])):
+        assert repaired(*nodes, pool=a_pool(repair=Repair.REPLACE, repair_share=share, max_nodes=9)) == names
+
+
+# --- nodes that fall sick one after the other
+
+
+def lived(name: str, *, usable: timedelta, fell: timedelta | None = None, gone: bool = False) -> NodeLife:
+    """A node that was usable and fell sick so long ago."""
+    return NodeLife(
+        instance=name,
+        pool="l40s-id",
+        name=name,
+        size="x",
+        created_at=NOW - usable - 5 * MINUTE,
+        usable_at=NOW - usable,
+        sick_since=None if fell is None else NOW - fell,
+        gone_at=NOW if gone else None,
+    )
+
+
+def until(lives: Sequence[NodeLife]) -> datetime | None:
+    found = falling_sick(lives, "l40s-id", NOW)
+    return None if found is None else found.until
+
+
+def test_one_sick_node_says_nothing_of_the_next_one() -> None:
+    assert until([lived("a", usable=HOUR, fell=MINUTE)]) is None
+
+
+def test_two_in_a_row_hold_for_five_minutes_and_each_one_more_doubles_that() -> None:
+    row = [lived(name, usable=(n + 1) * HOUR, fell=(n + 1) * MINUTE) for n, name in enumerate("abcd")]
+    for count, minutes in ((2, 5), (3, 10), (4, 20)):
+        assert until(row[:count]) == NOW + (minutes - 1) * MINUTE
+    assert falling_sick(row, "another-id", NOW) is None
+
+
+def test_a_node_that_works_breaks_the_row_and_a_new_one_does_not_yet() -> None:
+    row = [lived("a", usable=3 * HOUR, fell=MINUTE), lived("b", usable=2 * HOUR, fell=MINUTE, gone=True)]
+    assert until([*row, lived("new", usable=29 * MINUTE)]) is not None
+    assert until([*row, lived("well", usable=30 * MINUTE)]) is None
+    assert until([*row, lived("done", usable=20 * MINUTE, gone=True)]) is None
+
+
+def test_what_fell_sick_more_than_a_day_ago_does_not_count() -> None:
+    assert until([lived("a", usable=40 * HOUR, fell=25 * HOUR), lived("b", usable=HOUR, fell=MINUTE)]) is None

@@ -1,0 +1,93 @@
+"""What a step writes for Kueue's checks and ProvisioningRequests, and what goes on when it cannot."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+
+from receiver.core.model.pods import Booking, Candidate, Pod
+from receiver.core.model.policy import Budget
+from receiver.core.scaling.admission import CheckState
+from receiver.core.scaling.bookings import BookingStage
+from receiver.ports import Store, TryLater, WontWork
+from tests.core.builders import a_pod
+from tests.step.harness import START, Life, a_job, a_policy, a_world
+
+MINUTE = timedelta(minutes=1)
+
+
+def pods(name: str, count: int = 1) -> Sequence[Pod]:
+    return tuple(a_pod(f"{name}/0-{n}", uid="", gang=f"ml/{name}", created_at=START) for n in range(count))
+
+
+def a_life(store: Store, *names: str, usd: str = "1000", **given: object) -> Life:
+    """A life with a Workload of one pod for each of *names*, pending."""
+    policy = a_policy(budget=Budget(monthly_usd=Decimal(usd)))
+    life = Life(world=a_world(), policy=policy, store=store, **given)  # type: ignore[arg-type]  # fields by name
+    life.world.candidates = tuple(Candidate(key=f"ml/{name}", pods=tuple(pods(name))) for name in names)
+    return life
+
+
+def states(life: Life) -> dict[str, CheckState]:
+    return {key: answer.state for key, answer in life.world.answers.items()}
+
+
+def test_each_workload_is_answered_once_and_buys_nothing(store: Store) -> None:
+    life = a_life(store, "a", "b", usd="2")
+    life.run(2 * MINUTE)
+    assert states(life) == {"ml/a": CheckState.READY, "ml/b": CheckState.RETRY}
+    assert (len(life.writes("answer_check")), life.required()) == (2, 0)
+
+
+def test_nothing_is_answered_while_civo_does_not_answer(store: Store) -> None:
+    life = a_life(store, "a")
+    life.cloud.fail_always(TryLater("no"))
+    life.run(2 * MINUTE)
+    assert states(life) == {}
+    life.cloud.fail_always(None)
+    life.step()
+    assert states(life) == {"ml/a": CheckState.READY}
+
+
+@pytest.mark.parametrize("error", [TryLater("no"), WontWork("no")])
+def test_an_answer_that_cannot_be_written_delays_neither_the_others_nor_the_pools(
+    error: Exception, store: Store
+) -> None:
+    life = a_life(store, "a", "b")
+    life.cluster.fail_next(error, "keep_checks_active")
+    life.cluster.fail_next(error, "answer_check")
+    life.submit(a_job())
+    life.step()
+    assert (states(life), life.required()) == ({"ml/b": CheckState.READY}, 1)
+    life.step()
+    assert states(life) == {"ml/a": CheckState.READY, "ml/b": CheckState.READY}
+
+
+def test_an_error_in_the_answers_is_noted_and_changes_no_pool(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_work: object) -> None:
+        raise RuntimeError("bug")
+
+    for chore in ("answer_checks", "report_bookings"):
+        monkeypatch.setattr(f"receiver.step.act.{chore}", fails)
+    life = a_life(store, "a")
+    life.submit(a_job())
+    life.step()
+    assert life.required() == 1
+
+
+def test_a_request_is_bought_for_booked_and_reported(store: Store) -> None:
+    life = Life(world=a_world(), policy=a_policy(), store=store)
+    life.world.bookings = (Booking(key="ml/r", pods=tuple(pods("r", 2)), created_at=START),)
+    life.step()
+    assert (life.required(), life.world.progress["ml/r"].stage) == (2, BookingStage.ACCEPTED)
+    life.run(5 * MINUTE)
+    assert life.world.progress["ml/r"].stage is BookingStage.PROVISIONED
+
+
+def test_a_request_that_cannot_be_written_delays_neither_the_others_nor_the_pools(store: Store) -> None:
+    life = Life(world=a_world(), policy=a_policy(), store=store)
+    life.world.bookings = tuple(Booking(key=f"ml/{n}", pods=tuple(pods(n)), created_at=START) for n in "ab")
+    life.cluster.fail_next(TryLater("no"), "report_booking")
+    life.step()
+    assert (list(life.world.progress), life.required()) == (["ml/b"], 2)
