@@ -164,13 +164,6 @@ BUGS: tuple[Bug, ...] = (
         levels=("worlds",),
     ),
     Bug(
-        invariant=5,
-        name="a device whose taint a claim does not tolerate counts as free",
-        seen=("5 settles",),
-        breaks={("receiver.core.model.devices", "_Kind.lets_in"): planted_bugs.yes},
-        levels=("worlds",),
-    ),
-    Bug(
         invariant=10,
         name="a part of a gang is bought",
         seen=("10 refused",),

@@ -27,6 +27,11 @@ def no(_: Function) -> Function:
     return lambda *_args, **_named: False
 
 
+def yes(_: Function) -> Function:
+    """It agrees."""
+    return lambda *_args, **_named: True
+
+
 class _Blind:
     """A cluster in which the last looks see no pod, neither before a drain nor after it."""
 
@@ -155,11 +160,6 @@ def beside_refused_gangs(keep_warm: Function) -> Function:
         return warm
 
     return kept
-
-
-def yes(_: Function) -> Function:
-    """It agrees."""
-    return lambda *_args, **_named: True
 
 
 def held_by_nobody(holding: Function) -> Function:
