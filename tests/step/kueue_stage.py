@@ -16,8 +16,8 @@ from simulator.clocks import ManualClock
 from simulator.server import Simulator
 from tests.core.builders import HOURLY
 from tests.simulator.builders import GPU_POOL, START, config
+from tests.simulator.crd_schemas import mistakes
 from tests.step.harness import PRICE, SIZE, Life
-from tests.step.kueue_schemas import mistakes
 
 GPU = "nvidia.com/gpu"
 MINUTE = timedelta(minutes=1)

@@ -1,5 +1,5 @@
-"""Objects of Kueue and of ProvisioningRequests against the schemas of their CRDs (`schemas/`), which have none of the
-pods' templates; unknown fields are mistakes."""
+"""Objects of Kueue, JobSet and LeaderWorkerSet, and ProvisioningRequests, against the schemas of their CRDs
+(`schemas/`), which have none of the pods' templates; unknown fields are mistakes."""
 
 import json
 from functools import cache
