@@ -15,7 +15,7 @@ from receiver.adapters.kubernetes.cluster import connect
 from receiver.config.devices import DeviceSpec, devices_text
 from receiver.core.model.model import Stage
 from receiver.core.model.policy import Pool
-from receiver.ports import Store
+from receiver.ports import MAY_WAIT, Store
 from simulator.manifests import pod_spec
 from simulator.server import Simulator
 from simulator.world import World
@@ -140,14 +140,22 @@ def put(life: Life, kind: str, name: str, *requests: JSON, **devices: Any) -> No
     life.world.claims.put(kind, {"metadata": {"name": name, "namespace": "ml"}, "spec": spec})
 
 
-def submit(life: Life, name: str, *, claim: str = "", template: str = "", cpu: str = "1", **limits: str) -> None:
+def submit(
+    life: Life, name: str, *, claim: str = "", template: str = "", cpu: str = "1", may_wait: str = "", **limits: str
+) -> None:
     """A pod of ten minutes that uses a claim, or one of its own by *template*."""
     named = {"resourceClaimName": claim} if claim else {"resourceClaimTemplateName": template}
     claims = [{"name": "devices", **named}] if claim or template else []
     resources = {"requests": {"cpu": cpu}, "limits": {"cpu": cpu, **{f"nvidia.com/{k}": v for k, v in limits.items()}}}
+    annotations = {"simulator/duration-seconds": "600", **({MAY_WAIT: may_wait} if may_wait else {})}
+    gates = [{"name": MAY_WAIT}] if may_wait else []
     manifest = {
-        "metadata": {"name": name, "namespace": "ml", "annotations": {"simulator/duration-seconds": "600"}},
-        "spec": {"containers": [{"name": "main", "resources": resources}], "resourceClaims": claims},
+        "metadata": {"name": name, "namespace": "ml", "annotations": annotations},
+        "spec": {
+            "containers": [{"name": "main", "resources": resources}],
+            "resourceClaims": claims,
+            "schedulingGates": gates,
+        },
     }
     life.world.add_pod(pod_spec(manifest))
 
@@ -225,6 +233,17 @@ def test_slices_that_share_counters_fill_a_gpu(begin: Begin) -> None:
         submit(life, f"half-{n}", template="half")
     submit(life, "whole", template="whole")
     to_the_end(life, 2)
+
+
+@pytest.mark.parametrize("dra", [False, True], ids=["claims alone", "nvidia.com/gpu by DRA"])
+def test_work_that_may_wait_gets_devices_that_are_paid_for(begin: Begin, dra: bool) -> None:
+    life = begin(gpus(8), size=8, dra=dra)
+    put(life, "resourceclaimtemplates", "one", request())
+    submit(life, "first", template="one")
+    submit(life, "patient", template="one", may_wait="5h")
+    to_the_end(life, 1)
+    [patient] = [pod for pod in life.world.pods.values() if pod.name == "patient"]
+    assert patient.phase == "Succeeded"
 
 
 def test_a_resource_that_dra_serves_and_a_claim_share_a_node(begin: Begin) -> None:
