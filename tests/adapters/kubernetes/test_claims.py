@@ -288,8 +288,14 @@ def test_without_one_of_the_lists_no_node_is_bought_and_the_pod_says_which(kind:
     if kind == "deviceclasses" and answer is not None:
         return  # then what was read last counts, and without that the look fails
     pod = Served(**{kind: answer}).see(a_pod(a=["own"]))["p"]
-    assert pod.claimed == ()
-    assert pod.not_bought == f"the list of {kind} (resource.k8s.io) is refused or fails"
+    assert [claim.problem for claim in pod.claimed] == [f"the list of {kind} (resource.k8s.io) is refused or fails"]
+
+
+def test_a_claim_that_was_made_for_a_pod_group_is_shared_by_its_pods() -> None:
+    made = a_claim("made")
+    made["metadata"]["ownerReferences"] = [{"kind": "PodGroup", "name": "big", "uid": "g"}]
+    pod = Served(resourceclaims=[made]).see(a_pod(a=["own", "made"]))["p"]
+    assert [claim.shared for claim in pod.claimed] == [True]
 
 
 def test_what_was_read_last_counts_while_a_list_fails_or_is_refused() -> None:

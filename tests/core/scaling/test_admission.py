@@ -49,6 +49,11 @@ def judged(*candidates: Candidate, **given: Any) -> dict[str, tuple[CheckState, 
     return {v.key: (v.state, v.message) for v in assigned(*candidates, **given).answers}
 
 
+def test_a_workload_that_cannot_be_judged_is_not_let_through() -> None:
+    found = judged(replace(a_candidate(), pods=(), problem="there is no DeviceClass gold"))
+    assert found == {"ml/w": (PENDING, "not judged: there is no DeviceClass gold")}
+
+
 # --- what the budgets cover -------------------------------------------------------------------------------
 
 
