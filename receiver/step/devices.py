@@ -21,7 +21,7 @@ from receiver.core.model.devices import (
     Question,
     as_text,
     claim_name,
-    fewest_devices,
+    fewest_gpus,
     kind_name,
     question_id,
 )
@@ -236,7 +236,7 @@ def _demand(pods: Sequence[Pod], of_gpus: set[Question]) -> Iterator[Pod]:
         if not any(pod.requests for pod in group) and not of_gpus & asked:
             yield from (replace(pod, not_bought=NO_GPU) for pod in group)
             continue
-        claim = {claim_name(claims.values()): fewest_devices(claims.values())} if asked else {}
+        claim = {claim_name(claims.values()): fewest_gpus(claims.values(), of_gpus)} if asked else {}
         requests = {**_sum(pod.requests for pod in group), **claim}
         yield replace(group[0], requests=requests, compute=_sum(pod.compute for pod in group))
         yield from (replace(pod, requests={}, not_bought=TOGETHER + group[0].key) for pod in group[1:])

@@ -1,5 +1,6 @@
 """Claims and devices joined: what pods ask for, and what of a node is free."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -176,6 +177,13 @@ def test_a_pod_that_claims_no_gpu_is_no_demand_unless_it_asks_for_one_beside() -
     seen = joined(claiming("a", nic), claiming("b", nic, requests={GPU: 1}), node=node)
     assert (seen["a"].gpus, seen["a"].not_bought) == (0, NO_GPU)
     assert (len(seen["b"].requests), seen["b"].not_bought) == (2, "")
+
+
+def test_network_cards_beside_a_gpu_are_no_gpus() -> None:
+    gpu, cards = (a_claim("ml/c", driver, count=n).requests[0] for driver, n in (("gpu", 1), ("dra.net", 8)))
+    cards = tuple(replace(way, name="nic") for way in cards)
+    node = devices(a_device(), *(a_device(f"nic-{n}", "dra.net") for n in range(8)))
+    assert joined(claiming("a", Claim(key="ml/c", requests=(gpu, cards))), node=node)["a"].gpus == 1
 
 
 def test_without_any_known_device_a_pod_stays_demand_so_that_each_pool_says_why_not() -> None:

@@ -253,17 +253,18 @@ class PodClaims:
 
     def _holding(self, seen: SeenPod, pod: Pod) -> Pod | None:
         """Return a bound *pod* with the devices of its claims as resources: those of a claim that pods share count
-        once, and those of admin access never."""
+        once, those of admin access never, and those that are no GPUs only where it holds no GPU."""
         names = [claim or name for name, (claim, _) in seen.resource_claims.items()]
         names += [seen.given_claim] if CLAIMS in pod.requests and seen.given_claim else []
         if not names or self._claims is None:
             return pod
         held = {resource: count for resource, count in pod.requests.items() if resource != CLAIMS}
+        unknown = False
         for name in names:
             key = f"{seen.namespace}/{name}"
             claim = self._claims.get(key)
             if claim is None or claim.given is None:
-                held[CLAIMS] = held.get(CLAIMS, 0) + 1
+                held[CLAIMS], unknown = held.get(CLAIMS, 0) + 1, True
                 continue
             weight = int(self._counts.get(key, seen.uid) == seen.uid)
             for device in claim.given:
@@ -271,6 +272,8 @@ class PodClaims:
                     self._devices[device][1] if device in self._devices else Device(driver=device[0])
                 )
                 held[resource] = held.get(resource, 0) + weight
+        if len(held) > 1 and not unknown:
+            held.pop(CLAIMS, None)
         return replace(pod, requests=held, claims=tuple(f"claim {name}" for name in names)) if held else None
 
     def _asking(self, seen: SeenPod, pod: Pod) -> Pod:

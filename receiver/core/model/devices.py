@@ -7,7 +7,7 @@ free resources. So pods without claims are placed as before, at the same speed.
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import NamedTuple, Protocol
@@ -178,9 +178,10 @@ def claim_name(claims: Iterable[Claim]) -> str:
     return CLAIM + json.dumps(said, separators=(",", ":"))
 
 
-def fewest_devices(claims: Iterable[Claim]) -> int:
-    """Return how many devices *claims* take at least, 1 or more."""
-    return sum(min(max(1, a.count) for a in alternatives) for claim in claims for alternatives in claim.requests)
+def fewest_gpus(claims: Iterable[Claim], of_gpus: Collection[Question]) -> int:
+    """Return how many GPUs *claims* take at least, 1 or more; *of_gpus* are the questions that GPUs answer."""
+    requests = [ways for claim in claims for ways in claim.requests if any(w.selectors in of_gpus for w in ways)]
+    return max(1, sum(min(max(1, way.count) for way in ways) for ways in requests))
 
 
 def kind_name(

@@ -342,6 +342,21 @@ def test_a_bound_pod_holds_the_devices_of_its_claims_as_gpus() -> None:
     assert dict(lists.see(a_pod(node="n1", a="c"))["p"].requests) == {GPU: 2, "nvidia.com/mig-1g.12gb": 1}
 
 
+def test_network_cards_beside_gpus_are_no_gpus() -> None:
+    cards = a_claim("cards", None, "gpu-0")
+    cards["status"]["allocation"]["devices"]["results"] += [
+        {"request": "nic", "driver": "dra.net", "pool": "n1", "device": f"nic-{n}"} for n in range(8)
+    ]
+    only = a_claim("only", None)
+    only["status"]["allocation"] = {"devices": {"results": [{"driver": "dra.net", "pool": "n1", "device": "nic-9"}]}}
+    pods = Served(resourceclaims=[cards, only]).see(
+        a_pod("a", node="n1", x="cards"),
+        a_pod("b", node="n1", limits={GPU: "8"}, x="only"),
+        a_pod("c", node="n1", x="only"),
+    )
+    assert {name: dict(pod.requests) for name, pod in pods.items()} == {"a": {GPU: 1}, "b": {GPU: 8}, "c": {CLAIMS: 0}}
+
+
 def test_pods_that_share_a_claim_hold_it_once_and_all_hold_the_node() -> None:
     lists = Served(resourceclaims=[a_claim("c", None, "gpu-0", pods=["a", "b"])])
     seen = lists.see(a_pod("b", node="n1", x="c"), a_pod("a", node="n1", x="c"))
