@@ -146,12 +146,12 @@ class _Claim(NamedTuple):
 
 
 class _Kind(NamedTuple):
-    """What is alike of devices: the *answered* questions and the *unjudged* ones, attributes of constraints, taints,
-    what each *uses* of other resources of the node, and how many of them the node has, *of* which some may be taken."""
+    """What is alike of devices: the *answered* questions and the *unjudged* ones, attributes of constraints (as
+    hashes: the name must have no spaces), taints, what each *uses* of other resources of the node, and how many of them the node has, *of* which some may be taken."""
 
     answered: frozenset[str]
     unjudged: frozenset[str]
-    attributes: Mapping[str, object]
+    attributes: Mapping[str, str]
     taints: tuple[Taint, ...]
     uses: Mapping[str, int]
     of: int
@@ -192,7 +192,8 @@ def kind_name(
     uses: Mapping[str, int],
     of: int,
 ) -> str:
-    said = [sorted(answered), sorted(unjudged), dict(sorted(attributes.items())),
+    values = {name: question_id((kind, str(value))) for name, (kind, value) in sorted(attributes.items())}
+    said = [sorted(answered), sorted(unjudged), values,
             [[t.key, t.value, t.effect] for t in taints], dict(sorted(uses.items())), of]  # fmt: skip
     return KIND + json.dumps(said, separators=(",", ":"))
 
@@ -227,7 +228,7 @@ def _kind(name: str) -> _Kind:
     return _Kind(
         frozenset(answered),
         frozenset(unjudged),
-        {attribute: tuple(value) for attribute, value in attributes.items()},
+        attributes,
         tuple(Taint(key=key, value=value, effect=effect) for key, value, effect in taints),
         uses,
         of,
