@@ -147,7 +147,8 @@ class _Claim(NamedTuple):
 
 class _Kind(NamedTuple):
     """What is alike of devices: the *answered* questions and the *unjudged* ones, attributes of constraints (as
-    hashes: the name must have no spaces), taints, what each *uses* of other resources of the node, and how many of them the node has, *of* which some may be taken."""
+    hashes: the name must have no spaces), taints, what each *uses* of other resources of the node, and how many of them
+    the node has, *of* which some may be taken."""
 
     answered: frozenset[str]
     unjudged: frozenset[str]
