@@ -171,11 +171,12 @@ class Dra:
         return (self._now or self._looked()).of(pod, pod.pod)
 
     def mark(self, pods: Iterable[SeenPod]) -> None:
-        """Mark those of *pods* whose claims take no device, by the claims that were read last."""
+        """Mark those of *pods* whose claims take no device, and those of DaemonSets whose claims take no GPU: every
+        node has one. The claims that were read last count."""
         for pod in pods:
             names = [name for name, _ in pod.resource_claims.values()] if pod.node and self._claims else ()
             given = [(self._claims or {}).get(f"{pod.namespace}/{name}") for name in names]
-            if given and all(claim is not None and claim.given == () for claim in given):
+            if given and all(claim is not None and _keeps_none_busy(claim, daemon=pod.daemon) for claim in given):
                 pod.watch_only()
 
     def _listed(
@@ -187,6 +188,11 @@ class Dra:
             self._lists.remarks.warn("claims not read", f"{error}; {WITHOUT_CLAIMS}")
             return last
         return None if found is None else {key(each): each for each in found}
+
+
+def _keeps_none_busy(claim: SeenClaim, *, daemon: bool) -> bool:
+    no_gpus = claim.given is not None and all(driver != GPU_DRIVER for driver, _, _ in claim.given)
+    return no_gpus if daemon else claim.given == ()
 
 
 class PodClaims:

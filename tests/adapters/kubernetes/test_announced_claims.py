@@ -41,7 +41,11 @@ def cluster_of(httpserver: HTTPServer, lists: Lists, pods: Sequence[Any] = ()) -
         if found is not None:
             httpserver.expect_request(path).respond_with_json(a_list(*found))
     httpserver.expect_request(re.compile("^/apis/")).respond_with_json({"message": "no"}, status=404)
-    options = {"capacity_buffers": True, "admission_checks": True, "provisioning_classes": (PROVISIONING_CLASS,)}
+    options: dict[str, Any] = {
+        "capacity_buffers": True,
+        "admission_checks": True,
+        "provisioning_classes": (PROVISIONING_CLASS,),
+    }
     cluster = a_cluster_at(httpserver.url_for(""), kueue_queued=True, **options)
     try:
         yield cluster

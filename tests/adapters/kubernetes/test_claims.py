@@ -394,6 +394,16 @@ def test_a_pod_with_admin_access_alone_keeps_no_node() -> None:
     assert again.pod is None
 
 
+@pytest.mark.parametrize(("driver", "keeps"), [("compute-domain.nvidia.com", False), (DRIVER, True)])
+def test_a_daemon_keeps_its_node_only_by_a_gpu_that_it_claims(driver: str, keeps: bool) -> None:
+    """A driver's pod on each node that claims a device would keep all of them."""
+    claim = a_claim("c", None, "daemon")
+    claim["status"]["allocation"]["devices"]["results"][0]["driver"] = driver
+    pod = a_pod("a", node="n1", x="c")
+    pod.metadata["ownerReferences"] = [{"kind": "DaemonSet", "name": "domain", "controller": True}]
+    assert ("a" in Served(resourceclaims=[claim]).see(pod)) is keeps
+
+
 def test_a_waiting_pod_wakes_the_loop_by_its_claim() -> None:
     assert a_pod(x="c").needs_node
     assert not a_pod(node="n1", x="c").needs_node
