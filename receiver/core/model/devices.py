@@ -22,6 +22,8 @@ COUNTER = "resource.k8s.io/counter="  # what is left of a counter that devices o
 NOT_GPUS = (KIND, COUNTER)
 GPU_DRIVER = "gpu.nvidia.com"
 OF_ONE_DEVICE = ("/uuid", "/parentUUID")  # ends of the names of attributes that no other device has
+UNKNOWN = "it is not known which devices a node has"
+UNJUDGED = "whose selectors cannot be judged for the devices of a node"
 MOST_DEVICES = 32  # of one claim (AllocationResultsMaxSize in resource/v1)
 MOST_OF_A_POD = 128  # a pod that claims more devices fits nowhere
 MOST_TRIES = 2_000  # devices tried for one claim on one node: a claim that needs more fits nowhere
@@ -341,11 +343,11 @@ def why_no_devices(requests: Mapping[str, int], node: Mapping[str, int]) -> str 
 def _why_no_claim(name: str, node: Mapping[str, int]) -> str | None:
     kinds = [(free, _kind(kind)) for kind, free in node.items() if kind.startswith(KIND)]
     if not kinds:
-        return "it claims devices, and it is not known which devices a node has"
+        return f"it claims devices, and {UNKNOWN}"
     for ask in (ways[0] for claim in _claims(name) for ways in claim.requests if len(ways) == 1):
         what, matching = f"class {ask.device_class}", [(n, k) for n, k in kinds if ask.question in k.answered]
         if any(ask.question in kind.unjudged for _, kind in kinds):
-            return f"it claims devices of {what}, whose selectors cannot be judged for the devices of a node"
+            return f"it claims devices of {what}, {UNJUDGED}"
         fitting = sum(free for free, kind in matching if kind.lets_in(ask))
         if fitting < sum(free for free, _ in matching) and fitting < max(1, ask.devices):
             return f"it claims devices of {what} and does not tolerate their taints"
