@@ -18,6 +18,7 @@ from zoneinfo import available_timezones
 from receiver.cli.replay_decision import FIELDS, Said, made_again, read, said
 from receiver.config.environment import installed_version
 from receiver.core.explain.rules import RULES
+from receiver.core.model.devices import CLAIM, COUNTER, KIND
 from receiver.core.model.overrides import EVERY_POOL
 from receiver.core.model.pods import COMPUTE, PRODUCT_LABEL, SYSTEM_NAMESPACE
 from receiver.core.model.policy import POOL_LABEL, STARTUP_TAINTS, Policy, Pool
@@ -186,6 +187,7 @@ def _vocabulary() -> frozenset[str]:
     }
     labels = Pool(id="", name="", size="", resources={}, max_nodes=0).offered_labels
     texts = (*labels, *STARTUP_TAINTS, *PASSING_TAINTS, CORDON.key, POOL_LABEL, KUEUE_QUEUE_LABEL, GPU, PRODUCT_LABEL)
+    texts += (CLAIM, KIND, COUNTER)
     found |= {word for text in (*texts, KUBERNETES, TOPIC) for word in WORD.findall(text)}
     for name, module in list(sys.modules.items()):
         for kind in vars(module).values() if name.startswith("receiver.core.") else ():

@@ -21,11 +21,11 @@ from receiver.core.model.devices import (
     Question,
     as_text,
     claim_name,
-    fewest_devices,
+    fewest_gpus,
     kind_name,
     question_id,
 )
-from receiver.core.model.pods import Pod, PodPhase
+from receiver.core.model.pods import Booking, Buffer, Candidate, Pod, PodPhase
 from receiver.core.model.policy import Taint
 from receiver.ports import ClusterFacts, ClusterNode
 
@@ -64,7 +64,9 @@ class DeviceJoin:
 
     def join(self, cluster: ClusterFacts, templates: Iterable[NodeDevices]) -> ClusterFacts:
         """Return *cluster* with waiting pods that ask for what they claim. *templates* are the devices of new nodes."""
-        claiming = [pod for pod in cluster.pods if pod.claimed]
+        buffered = tuple(buffer.pod for buffer in cluster.buffers if buffer.pod is not None)
+        announced = (*buffered, *(pod for candidate in cluster.candidates for pod in candidate.pods))
+        claiming = [pod for pod in (*cluster.pods, *announced) if pod.claimed]
         questions = {a.selectors for p in claiming for c in p.claimed for ways in c.requests for a in ways}
         attributes = {c.attribute for p in claiming for claim in p.claimed for c in claim.constraints}
         asked = Questions(
@@ -73,18 +75,18 @@ class DeviceJoin:
             attributes=tuple(sorted(attributes)),
         )
         self._asked = self._asked if asked == self._asked else asked
-        if not claiming:
+        if not claiming and not any(pod.not_bought for pod in cluster.pods):
             return cluster
         known = [*(n.devices for n in cluster.nodes if n.devices is not None), *templates]
         of_gpus = {q for q in asked.questions if not known or any(self._answers_gpu(node, q) for node in known)}
-        pods = {pod.key: replace(pod, claimed=()) for pod in _demand(claiming, of_gpus)}
-        fewer = Counter(pod.gang or "" for pod in pods.values() if pod.gang and pod.not_bought.startswith(TOGETHER))
+        pods = _joined(cluster.pods, of_gpus)
+        by_key = {pod.key: pod for pod in pods}
         return replace(
             cluster,
-            pods=tuple(
-                replace(pod, gang_min=max(1, pod.gang_min - fewer[pod.gang or ""])) if pod.gang_min and fewer else pod
-                for pod in (pods.get(pod.key, pod) for pod in cluster.pods)
-            ),
+            pods=pods,
+            buffers=tuple(found for b in cluster.buffers if (found := _of_buffer(b, of_gpus)) is not None),
+            candidates=tuple(_of_candidate(candidate, of_gpus) for candidate in cluster.candidates),
+            bookings=tuple(_of_booking(booking, by_key) for booking in cluster.bookings),
         )
 
     def free(self, node: NodeDevices, taken: frozenset[DeviceId] = frozenset()) -> Mapping[str, int]:
@@ -159,14 +161,62 @@ def _compares(device: Device, attribute: str) -> bool:
     return device.attributes.get(attribute, ("list", ""))[0] != "list"
 
 
+def _joined(pods: Sequence[Pod], of_gpus: set[Question]) -> tuple[Pod, ...]:
+    """Return *pods* with what they claim as requests, and gangs that need no room for those of them that ask for none.
+    A gang of all its pods starts without none of them: one that no node is bought for holds up the others."""
+    found = {pod.key: replace(pod, claimed=()) for pod in _demand([pod for pod in pods if pod.claimed], of_gpus)}
+    stuck = {pod.gang for pod in pods if _problem(pod)}
+    joined = [found.get(pod.key, pod) for pod in pods]
+    size = Counter(pod.gang for pod in joined)
+    fewer = Counter(new.gang for old, new in zip(pods, joined, strict=True) if _asks_nothing(new) and not _problem(old))
+
+    def least(pod: Pod) -> int | None:
+        if pod.gang_min is None:
+            return size[pod.gang] if pod.gang in stuck else None
+        return max(1, pod.gang_min - fewer[pod.gang])
+
+    return tuple(replace(pod, gang_min=least(pod)) if pod.gang else pod for pod in joined)
+
+
+def _asks_nothing(pod: Pod) -> bool:
+    return bool(pod.not_bought) and not pod.requests
+
+
+def _problem(pod: Pod) -> str:
+    return next((claim.problem for claim in pod.claimed if claim.problem), "")
+
+
+def _of_buffer(buffer: Buffer, of_gpus: set[Question]) -> Buffer | None:
+    """Return *buffer* with what its pod claims; None where that is no GPU."""
+    if buffer.pod is None or not buffer.pod.claimed:
+        return buffer
+    [pod] = _joined((buffer.pod,), of_gpus)
+    if problem := _problem(buffer.pod):
+        return replace(buffer, pod=None, problem=problem)
+    return replace(buffer, pod=pod) if pod.requests else None
+
+
+def _of_candidate(candidate: Candidate, of_gpus: set[Question]) -> Candidate:
+    pods = tuple(pod for pod in _joined(candidate.pods, of_gpus) if pod.requests)
+    return replace(candidate, pods=pods, problem=next(filter(None, map(_problem, candidate.pods)), ""))
+
+
+def _of_booking(booking: Booking, joined: Mapping[str, Pod]) -> Booking:
+    problem = next(filter(None, map(_problem, booking.pods)), "")
+    pods = tuple(pod for old in booking.pods if (pod := joined.get(old.key, old)).requests)
+    if booking.pods and not (pods or booking.problem):
+        problem = problem or NO_GPU
+    return replace(booking, pods=pods, problem=booking.problem or problem)
+
+
 def _demand(pods: Sequence[Pod], of_gpus: set[Question]) -> Iterator[Pod]:
     """Yield *pods* with what they claim as a request, or why no node is bought for that. Waiting pods that share a
     claim must land on one node: the first of them by key asks for all of them."""
     groups: dict[str, list[Pod]] = {}
     group_of: dict[str, str] = {}  # by claim
     for pod in sorted(pods, key=lambda p: p.key):
-        if problem := next((claim.problem for claim in pod.claimed if claim.problem), ""):
-            yield replace(pod, not_bought=problem)
+        if problem := _problem(pod):
+            yield replace(pod, requests={}, not_bought=problem)
             continue
         shared = [claim.key for claim in pod.claimed if claim.shared and pod.phase is PodPhase.WAITING]
         joined = dict.fromkeys(group_of[key] for key in shared if key in group_of)
@@ -186,7 +236,7 @@ def _demand(pods: Sequence[Pod], of_gpus: set[Question]) -> Iterator[Pod]:
         if not any(pod.requests for pod in group) and not of_gpus & asked:
             yield from (replace(pod, not_bought=NO_GPU) for pod in group)
             continue
-        claim = {claim_name(claims.values()): fewest_devices(claims.values())} if asked else {}
+        claim = {claim_name(claims.values()): fewest_gpus(claims.values(), of_gpus)} if asked else {}
         requests = {**_sum(pod.requests for pod in group), **claim}
         yield replace(group[0], requests=requests, compute=_sum(pod.compute for pod in group))
         yield from (replace(pod, requests={}, not_bought=TOGETHER + group[0].key) for pod in group[1:])

@@ -16,6 +16,16 @@ from receiver.adapters.store import SqlStore, open_in_memory
 from receiver.adapters.store.decisions import FORMAT, decompressed, grounds_values
 from receiver.cli.bundle import NotFaithfulError, bundle
 from receiver.cli.replay_decision import compared, made_again, read, said
+from receiver.core.model.devices import (
+    CLAIMS,
+    COUNTER,
+    Claim,
+    Constraint,
+    DeviceRequest,
+    claim_name,
+    kind_name,
+    question_id,
+)
 from receiver.core.model.model import Facts
 from receiver.core.model.pods import Requirement, Toleration
 from receiver.core.model.policy import Budget, KeepOut, Policy, Taint
@@ -36,6 +46,7 @@ from tests.core.builders import (
     a_pool,
     a_signal,
     a_state,
+    an_offer,
     an_override,
     facts,
 )
@@ -116,6 +127,27 @@ BUDGET = Budget(
     teams={"walrus": Decimal(100), "audio-lab": Decimal(50)},
     keep_out=KeepOut(namespaces=("acme-ml",)),
 )
+CLAIMED = claim_name(
+    [
+        Claim(
+            key="acme-ml/needs",
+            requests=((DeviceRequest(name="orca", device_class="acme", selectors=("any",), count=2),),),
+            constraints=(Constraint(requests=(), attribute="acme.example/root"),),
+        )
+    ]
+)
+DEVICES = {
+    CLAIMS: 2,
+    f"{COUNTER}hippo-0/orca/memory": 2,
+    kind_name(
+        [question_id(("any",))],
+        [],
+        {"acme.example/root": ("string", "north pole")},
+        [],
+        {f"{COUNTER}hippo-0/orca/memory": 1, CLAIMS: 1},
+        2,
+    ): 2,
+}
 WORLDS: dict[str, tuple[Facts, Policy]] = {
     "labels, taints, affinity and a gang": (
         facts(
@@ -140,6 +172,19 @@ WORLDS: dict[str, tuple[Facts, Policy]] = {
             signals=(a_signal(SignalAction.SCALE_UP, "zebra-id"),),
         ),
         a_policy(*POOLS, budget=BUDGET),
+    ),
+    "claims of devices": (
+        facts(
+            a_state(pool="zebra-id"),
+            a_state(
+                a_node("hippo-0", devices=DEVICES),
+                pool="apple-id",
+                devices=DEVICES,
+                offer=an_offer(POOLS[1], devices='[[["gpu.acme.example","orca","gpu-0"]],{}]'),
+            ),
+            waiting=tuple(a_pod(f"needs-{n}", requests={CLAIMED: 2}, claims=("2 of acme",)) for n in range(2)),
+        ),
+        a_policy(*POOLS),
     ),
     "an eviction that was announced": (
         facts(

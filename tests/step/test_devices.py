@@ -1,5 +1,6 @@
 """Claims and devices joined: what pods ask for, and what of a node is free."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,14 +17,16 @@ from receiver.core.model.devices import (
     is_claim,
     put_claims,
 )
-from receiver.core.model.pods import CPU, Pod, PodPhase
+from receiver.core.model.pods import CPU, Booking, Buffer, Candidate, Pod, PodPhase
 from receiver.core.model.policy import Taint
+from receiver.core.scaling.demand import missing_pods, workloads
 from receiver.ports import ClusterFacts, ClusterNode
 from receiver.step.devices import NO_GPU, TOGETHER, DeviceJoin, learnt
 from tests.core.builders import GPU, a_pod
 
 DRIVER = "gpu.nvidia.com"
 TYPE = f"{DRIVER}/type"
+ODD = Claim(key="ml/c", problem="odd")
 
 
 class Judge:
@@ -71,9 +74,72 @@ def test_pods_with_equal_claims_ask_for_the_same() -> None:
     assert seen["a"].requests == seen["b"].requests
 
 
-def test_a_claim_with_a_problem_is_no_demand() -> None:
-    pod = joined(claiming("a", Claim(key="ml/c", problem="odd")))["a"]
+@pytest.mark.parametrize("requests", [{}, {GPU: 1}], ids=["claims alone", "a GPU beside"])
+def test_a_claim_with_a_problem_is_no_demand(requests: dict[str, int]) -> None:
+    pod = joined(claiming("a", ODD, requests=requests))["a"]
     assert (dict(pod.requests), pod.not_bought) == ({}, "odd")
+
+
+def test_a_gang_waits_for_a_pod_of_it_that_no_node_is_bought_for() -> None:
+    odd = claiming("a", ODD, gang="ml/g")
+    pods = joined(odd, *(a_pod(name, gang="ml/g") for name in "bc")).values()
+    (work,) = workloads(pods)
+    assert (len(work.pods), missing_pods(work)) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param({"claimed": ("nic",)}, id="it claims no GPU"),
+        pytest.param({"not_bought": "claim c has its devices on node n1"}, id="it has its devices"),
+    ],
+)
+def test_a_gang_needs_no_room_for_a_pod_of_it_that_needs_no_new_node(other: dict[str, Any]) -> None:
+    claims = (a_claim("ml/c", "dra.net"),) if other.pop("claimed", ()) else ()
+    pods = [claiming("a", *claims, gang="ml/g", gang_min=3, **other)]
+    pods += [a_pod(name, gang="ml/g", gang_min=3) for name in "bc"]
+    (work,) = workloads(joined(*pods, node=devices(a_device(), a_device("nic-0", "dra.net"))).values())
+    assert (len(work.pods), missing_pods(work)) == (2, 0)
+
+
+def announced(pod: Pod) -> ClusterFacts:
+    """A cluster in which *pod* is announced by a buffer, a Workload with our check and a ProvisioningRequest."""
+    shown = ClusterNode(
+        name="n1",
+        instance="i",
+        ready=True,
+        unschedulable=False,
+        devices=devices(a_device(), a_device("nic-0", "dra.net")),
+    )
+    cluster = ClusterFacts(
+        nodes=(shown,),
+        pods=(pod,),
+        buffers=(Buffer(key="ml/b", replicas=1, pod=pod),),
+        candidates=(Candidate(key="ml/w", pods=(pod,)),),
+        bookings=(Booking(key="ml/r", created_at=pod.created_at, pods=(pod,)),),
+        dra_resources={},
+    )
+    return DeviceJoin(Judge()).join(cluster, ())
+
+
+def test_pods_that_are_announced_ask_for_their_claims_too() -> None:
+    found = announced(claiming("a", a_claim(count=2)))
+    (buffer,), (candidate,), (booking,) = found.buffers, found.candidates, found.bookings
+    assert buffer.pod is not None
+    assert [p.gpus for p in (buffer.pod, *candidate.pods, *booking.pods)] == [2, 2, 2]
+
+
+def test_what_is_announced_with_a_problem_is_neither_kept_nor_judged_nor_booked() -> None:
+    found = announced(claiming("a", ODD))
+    (buffer,), (candidate,), (booking,) = found.buffers, found.candidates, found.bookings
+    assert (buffer.pod, candidate.pods, booking.pods) == (None, (), ())
+    assert [buffer.problem, candidate.problem, booking.problem] == ["odd"] * 3
+
+
+def test_what_is_announced_and_claims_no_gpu_is_not_ours() -> None:
+    found = announced(claiming("a", a_claim("ml/c", "dra.net")))
+    (candidate,), (booking,) = found.candidates, found.bookings
+    assert (found.buffers, candidate.pods, candidate.problem, booking.problem) == ((), (), "", NO_GPU)
 
 
 def test_pods_that_share_a_claim_are_one_demand() -> None:
@@ -111,6 +177,13 @@ def test_a_pod_that_claims_no_gpu_is_no_demand_unless_it_asks_for_one_beside() -
     seen = joined(claiming("a", nic), claiming("b", nic, requests={GPU: 1}), node=node)
     assert (seen["a"].gpus, seen["a"].not_bought) == (0, NO_GPU)
     assert (len(seen["b"].requests), seen["b"].not_bought) == (2, "")
+
+
+def test_network_cards_beside_a_gpu_are_no_gpus() -> None:
+    gpu, cards = (a_claim("ml/c", driver, count=n).requests[0] for driver, n in (("gpu", 1), ("dra.net", 8)))
+    cards = tuple(replace(way, name="nic") for way in cards)
+    node = devices(a_device(), *(a_device(f"nic-{n}", "dra.net") for n in range(8)))
+    assert joined(claiming("a", Claim(key="ml/c", requests=(gpu, cards))), node=node)["a"].gpus == 1
 
 
 def test_without_any_known_device_a_pod_stays_demand_so_that_each_pool_says_why_not() -> None:

@@ -10,7 +10,14 @@ from typing import Any
 from receiver.adapters.http.sessions import moment
 from receiver.adapters.kubernetes.api import Json, condition, entries, key_of, section, text, words
 from receiver.adapters.kubernetes.pods import SeenPod, whole
-from receiver.adapters.kubernetes.queues import KUEUE_WORKLOADS, announced, at_work, names_of
+from receiver.adapters.kubernetes.queues import (
+    BY_RESOURCES,
+    KUEUE_WORKLOADS,
+    Reader,
+    announced,
+    at_work,
+    names_of,
+)
 from receiver.adapters.kubernetes.reflector import Lists, ResourceKind
 from receiver.core.model.pods import Candidate
 from receiver.core.scaling.admission import RETRY_AFTER, CheckAnswer, CheckState
@@ -29,8 +36,8 @@ LONGEST_MESSAGE = 32_768
 class AdmissionChecks:
     """Our AdmissionChecks, and the Workloads with one of them. While the API server does not answer, none is judged."""
 
-    def __init__(self, lists: Lists, clock: Clock, *, reads: bool = True) -> None:
-        self._lists, self._clock, self._reads = lists, clock, reads
+    def __init__(self, lists: Lists, clock: Clock, *, reads: bool = True, read: Reader = BY_RESOURCES) -> None:
+        self._lists, self._clock, self._reads, self._read = lists, clock, reads, read
         self._checks: dict[str, Json] = {}
         self._workloads: dict[str, Json] = {}
 
@@ -116,7 +123,7 @@ class AdmissionChecks:
             if states != {CheckState.READY} or late or names_of(workload) & running:
                 return None
         try:
-            pods = announced(with_flavors(workload, flavors)).pods()
+            pods = announced(with_flavors(workload, flavors), self._read).pods()
         except TryLater as error:
             self._lists.remarks.warn("Workload not understood", f"{key}: {error}; our AdmissionCheck stays pending")
             return None

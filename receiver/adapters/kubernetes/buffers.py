@@ -16,7 +16,7 @@ from receiver.adapters.kubernetes import api
 from receiver.adapters.kubernetes.api import Json, entries, key_of, section, text, versioned, words
 from receiver.adapters.kubernetes.nodes import MOST_BYTES, bounded
 from receiver.adapters.kubernetes.pods import SeenPod, effective, requirement_from
-from receiver.adapters.kubernetes.queues import MOST_OF_ONE, announced_pod
+from receiver.adapters.kubernetes.queues import BY_RESOURCES, MOST_OF_ONE, Reader, announced_pod
 from receiver.adapters.kubernetes.reflector import Lists, ResourceKind
 from receiver.core.model.pods import CPU, MEMORY, Buffer, Pod
 from receiver.core.scaling.demand import meets
@@ -70,8 +70,8 @@ class Buffers:
     """The CapacityBuffers of the cluster. What was read last counts while the API server cannot tell: otherwise idle
     nodes that a buffer keeps would go."""
 
-    def __init__(self, lists: Lists, clock: Clock) -> None:
-        self._lists, self._clock = lists, clock
+    def __init__(self, lists: Lists, clock: Clock, read: Reader = BY_RESOURCES) -> None:
+        self._lists, self._clock, self._read = lists, clock, read
         self._last: dict[str, Translated] = {}
         self._found: dict[str, dict[str, Json] | str] = {}  # in this step, by resource; or why it cannot be read
 
@@ -85,13 +85,14 @@ class Buffers:
             self._lists.remarks.warn("CapacityBuffers not read", f"{error}; those read last count")
         return tuple(t.buffer for t in self._last.values())
 
-    def report(self, key: str, message: str) -> Receipt:
-        """Write the status of the buffer *key* that was read last, if it differs; *message* is that of Provisioning."""
+    def report(self, key: str, message: str, problem: str = "") -> Receipt:
+        """Write the status of the buffer *key* that was read last, if it differs; *message* is that of Provisioning,
+        *problem* says why nothing can be kept."""
         found = self._last.get(key)
         if found is None:
             return Receipt(did=Did.DIFFERS, sentence=f"there is no CapacityBuffer {key}")
         before = section(found.raw, "status")
-        wanted = {**found.status, "conditions": self._conditions(found, message)}
+        wanted = {**found.status, "conditions": self._conditions(found, message, problem)}
         if all(before.get(name) == value for name, value in wanted.items()):
             return Receipt(did=Did.ALREADY, sentence=f"CapacityBuffer {key} says so already")
         namespace, _, name = key.partition("/")
@@ -99,13 +100,15 @@ class Buffers:
         self._lists.patch_status(KIND, namespace, name, body)
         return Receipt(did=Did.DONE, sentence=f"wrote the status of CapacityBuffer {key}")
 
-    def _conditions(self, found: Translated, message: str) -> list[dict[str, Any]]:
+    def _conditions(self, found: Translated, message: str, problem: str) -> list[dict[str, Any]]:
         """Return all conditions, as ``meta.SetStatusCondition`` leaves them: a time changes with its status alone."""
         provisioning = condition(PROVISIONING, "FakePodsInjected", message)
         if found.buffer.pod is None:
             provisioning = condition(PROVISIONING, "NotReadyForProvisioning", NOT_READY, status="False")
         elif not found.buffer.replicas:
             provisioning = condition(PROVISIONING, "BufferIsEmpty", "CapacityBuffer has zero replicas", status="False")
+        elif problem:
+            provisioning = condition(PROVISIONING, "NotReadyForProvisioning", problem, status="False")
         now = f"{self._clock.now():%Y-%m-%dT%H:%M:%SZ}"
         kept: dict[str, Any] = {text(c, "type"): dict(c) for c in entries(section(found.raw, "status"), "conditions")}
         for wanted in (*found.status["conditions"], provisioning):
@@ -144,7 +147,7 @@ class Buffers:
         replicas, problem = None, ""
         try:
             chunk = self._chunk(raw, seen)
-            pod = announced_pod(raw, chunk.template, priority=0)
+            pod = announced_pod(raw, chunk.template, priority=0, read=self._read)
             if pod is None:
                 return None
             named = dict(chunk.named)

@@ -21,7 +21,7 @@ from receiver.adapters.kubernetes.admission import AdmissionChecks
 from receiver.adapters.kubernetes.api import ClusterWire, section, versioned
 from receiver.adapters.kubernetes.budget_hold import HoldingMeans
 from receiver.adapters.kubernetes.buffers import Buffers
-from receiver.adapters.kubernetes.dra import Dra, PodClaims
+from receiver.adapters.kubernetes.dra import Dra
 from receiver.adapters.kubernetes.drain import Drain, Keepers
 from receiver.adapters.kubernetes.gangs import Gangs
 from receiver.adapters.kubernetes.nodes import node_from
@@ -121,11 +121,11 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
         self._lists = Lists(self._wire, self._clock, self._remarks)
         self._dra = Dra(self._lists, self._clock)
         self._keepers = Keepers(self._lists, keep_nodes_for)
-        self._buffers = Buffers(self._lists, self._clock) if capacity_buffers else None
-        self._gangs = Gangs(self._lists)
-        self._checks = AdmissionChecks(self._lists, self._clock, reads=admission_checks)
-        self._requests = ProvisioningRequests(self._lists, self._clock, provisioning_classes)
-        self._queues = Queues(self._lists, kueue=kueue_queued, volcano=volcano_podgroups)
+        self._buffers = Buffers(self._lists, self._clock, self._dra.read) if capacity_buffers else None
+        self._gangs = Gangs(self._lists, self._dra.read)
+        self._checks = AdmissionChecks(self._lists, self._clock, reads=admission_checks, read=self._dra.read)
+        self._requests = ProvisioningRequests(self._lists, self._clock, provisioning_classes, self._dra.read)
+        self._queues = Queues(self._lists, kueue=kueue_queued, volcano=volcano_podgroups, read=self._dra.read)
 
     def __repr__(self) -> str:
         return f"KubernetesCluster({self._wire.url!r})"
@@ -192,7 +192,7 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
         )
         bookings = self._requests.read(pods)
         candidates = self._checks.read(pods, self._requests.owners)
-        demand = self._demand([pod for pod in pods if pod.uid not in stand_ins], claims)
+        demand = self._demand([pod for pod in pods if pod.uid not in stand_ins])
         counted = {pod.key for pod in demand}
         demand += tuple(pod.bystander for pod in pods if pod.bystander is not None and pod.key not in counted)
         demand += tuple(pod for booking in bookings for pod in booking.pods)
@@ -217,16 +217,12 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
     def report_buffer(self, buffer: Buffer, message: str) -> Receipt:
         if self._buffers is None:
             return Receipt(did=Did.DIFFERS, sentence="CapacityBuffers are not read")
-        return self._buffers.report(buffer.key, message)
+        return self._buffers.report(buffer.key, message, buffer.problem)
 
-    def _demand(self, seen: Sequence[SeenPod], claims: PodClaims | None) -> tuple[Pod, ...]:
+    def _demand(self, seen: Sequence[SeenPod]) -> tuple[Pod, ...]:
         """Return the GPU pods among *seen*, and those that claim devices, with what their gangs need, and those that
         queues announce."""
-
-        def read(pod: SeenPod) -> Pod | None:
-            return pod.pod if claims is None or pod.terminated else claims.of(pod, pod.pod)
-
-        pods, roll = self._gangs.of(seen, self._clock.now(), read)
+        pods, roll = self._gangs.of(seen, self._clock.now())
         waiting = {p.gang for p in pods if p.gang and p.uid and p.phase is PodPhase.WAITING}
         groups = self._queues.groups({gang.by for gang in roll.gangs.values()})
         unfinished = {gang.partition("/")[0] for gang in roll.short_of_size() & waiting}

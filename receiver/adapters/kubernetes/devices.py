@@ -177,10 +177,11 @@ def resource_of(device: Device) -> str:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenClaim:
     """A ResourceClaim: its *spec*, or the devices that it was given (None: none yet), those of admin access left out.
-    *pods* are the uids of the pods that may use them."""
+    *pods* are the uids of the pods that may use them. *shared*: it was made for all pods of a PodGroup."""
 
     key: str
     spec: Json
+    shared: bool = False
     given: tuple[DeviceId, ...] | None = None
     pods: frozenset[str] = frozenset()
 
@@ -196,6 +197,7 @@ def claim_from(raw: Json) -> SeenClaim:
     return SeenClaim(
         key=key_of(raw),
         spec={} if allocated else section(raw, "spec"),
+        shared=any(owner.get("kind") == "PodGroup" for owner in entries(section(raw, "metadata"), "ownerReferences")),
         given=given if allocated else None,
         pods=frozenset(text(user, "uid") for user in users),
     )

@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Any
 
 from receiver.adapters.kubernetes.api import key_of, section
@@ -104,6 +105,8 @@ class Dra:
         self._rules: tuple[TaintRule, ...] = ()
         self._claims: Mapping[str, SeenClaim] | None = None
         self._templates: Mapping[str, Any] | None = None
+        self._seen: tuple[DraServed, Sequence[SeenPod]] = DraServed(), ()
+        self._now: PodClaims | None = None
 
     def served(self) -> DraServed:
         """Return what DRA serves now; nothing where the API or the right to list slices was missing from the start.
@@ -143,24 +146,40 @@ class Dra:
     def claims(self, served: DraServed, pods: Sequence[SeenPod]) -> "PodClaims | None":
         """Return the claims of *pods*, read after them: the claim of a bound pod is seen. None where nothing serves
         DRA and no pod claims."""
+        self._seen, self._now = (served, pods), None
         classes = served.classes is not None and served.classes.of
         if not (served.devices or classes or any(pod.resource_claims for pod in pods)):
             return None
-        self._claims = self._read(RESOURCE_CLAIMS, self._claims, claim_from, lambda claim: claim.key)
-        if self._templates is None or any(pod.resource_claims and not pod.node for pod in pods):
-            self._templates = self._read(CLAIM_TEMPLATES, self._templates, dict, key_of)
+        return self._looked()
+
+    def _looked(self) -> "PodClaims":
+        served, pods = self._seen
+        self._claims = self._listed(RESOURCE_CLAIMS, self._claims, claim_from, lambda claim: claim.key)
         self.mark(pods)
-        return PodClaims(served, self._claims, self._templates, pods)
+        self._now = PodClaims(served, self._claims, self._read_templates, pods)
+        return self._now
+
+    def _read_templates(self) -> Mapping[str, Any] | None:
+        self._templates = self._listed(CLAIM_TEMPLATES, self._templates, dict, key_of)
+        return self._templates
+
+    def read(self, pod: SeenPod) -> Pod | None:
+        """Return a *pod* with GPUs, or one that claims devices, by what the last call of `claims` read. It may be one
+        that does not exist yet."""
+        if pod.terminated or (self._now is None and not pod.resource_claims):
+            return pod.pod
+        return (self._now or self._looked()).of(pod, pod.pod)
 
     def mark(self, pods: Iterable[SeenPod]) -> None:
-        """Mark those of *pods* whose claims take no device, by the claims that were read last."""
+        """Mark those of *pods* whose claims take no device, and those of DaemonSets whose claims take no GPU: every
+        node has one. The claims that were read last count."""
         for pod in pods:
             names = [name for name, _ in pod.resource_claims.values()] if pod.node and self._claims else ()
             given = [(self._claims or {}).get(f"{pod.namespace}/{name}") for name in names]
-            if given and all(claim is not None and claim.given == () for claim in given):
+            if given and all(claim is not None and _keeps_none_busy(claim, daemon=pod.daemon) for claim in given):
                 pod.watch_only()
 
-    def _read(
+    def _listed(
         self, kind: ResourceKind, last: Mapping[str, Any] | None, view: Callable[[Any], Any], key: Callable[[Any], str]
     ) -> Mapping[str, Any] | None:
         try:
@@ -171,6 +190,11 @@ class Dra:
         return None if found is None else {key(each): each for each in found}
 
 
+def _keeps_none_busy(claim: SeenClaim, *, daemon: bool) -> bool:
+    no_gpus = claim.given is not None and all(driver != GPU_DRIVER for driver, _, _ in claim.given)
+    return no_gpus if daemon else claim.given == ()
+
+
 class PodClaims:
     """What *pods* claim, and which devices claims hold."""
 
@@ -178,10 +202,10 @@ class PodClaims:
         self,
         served: DraServed,
         claims: Mapping[str, SeenClaim] | None,
-        templates: Mapping[str, Any] | None,
+        read_templates: Callable[[], Mapping[str, Any] | None],
         pods: Sequence[SeenPod],
     ) -> None:
-        self._classes, self._claims, self._templates = served.classes, claims, templates
+        self._classes, self._claims, self._read_templates = served.classes, claims, read_templates
         self._devices = served.by_id
         self._bound = frozenset(pod.uid for pod in pods if pod.node and not pod.terminated)
         self._reserved = frozenset(uid for c in (claims or {}).values() if c.given is not None for uid in c.pods)
@@ -190,6 +214,10 @@ class PodClaims:
         for pod in users:
             for name, _ in pod.resource_claims.values():
                 self._counts.setdefault(f"{pod.namespace}/{name}", pod.uid)
+
+    @cached_property
+    def _templates(self) -> Mapping[str, Any] | None:
+        return self._read_templates()
 
     def taken(self) -> dict[str, frozenset[DeviceId]] | None:
         """Return the devices of each node that claims hold; None where the claims are not known."""
@@ -231,17 +259,18 @@ class PodClaims:
 
     def _holding(self, seen: SeenPod, pod: Pod) -> Pod | None:
         """Return a bound *pod* with the devices of its claims as resources: those of a claim that pods share count
-        once, and those of admin access never."""
+        once, those of admin access never, and those that are no GPUs only where it holds no GPU."""
         names = [claim or name for name, (claim, _) in seen.resource_claims.items()]
         names += [seen.given_claim] if CLAIMS in pod.requests and seen.given_claim else []
         if not names or self._claims is None:
             return pod
         held = {resource: count for resource, count in pod.requests.items() if resource != CLAIMS}
+        unknown = False
         for name in names:
             key = f"{seen.namespace}/{name}"
             claim = self._claims.get(key)
             if claim is None or claim.given is None:
-                held[CLAIMS] = held.get(CLAIMS, 0) + 1
+                held[CLAIMS], unknown = held.get(CLAIMS, 0) + 1, True
                 continue
             weight = int(self._counts.get(key, seen.uid) == seen.uid)
             for device in claim.given:
@@ -249,6 +278,8 @@ class PodClaims:
                     self._devices[device][1] if device in self._devices else Device(driver=device[0])
                 )
                 held[resource] = held.get(resource, 0) + weight
+        if len(held) > 1 and not unknown:
+            held.pop(CLAIMS, None)
         return replace(pod, requests=held, claims=tuple(f"claim {name}" for name in names)) if held else None
 
     def _asking(self, seen: SeenPod, pod: Pod) -> Pod:
@@ -257,7 +288,8 @@ class PodClaims:
         unread = [kind.plural for kind, known in lists if known is None]
         if unread or self._classes is None or self._claims is None or self._templates is None:
             said = f"the list of {listed(unread)} ({DRA_GROUP}) is refused or fails"
-            return replace(pod, claims=(*seen.resource_claims, *self._by_class(seen)), not_bought=said)
+            unjudged = Claim(key=seen.key, problem=said)
+            return replace(pod, claims=(*seen.resource_claims, *self._by_class(seen)), claimed=(unjudged,))
         asked: list[Claim] = []
         words: list[str] = []
         for name, template in seen.resource_claims.values():
@@ -268,7 +300,8 @@ class PodClaims:
                 said = f"claim {name} has its devices on node {listed(where) or '(unknown)'}: it can only start there"
                 return replace(pod, requests={}, claims=(f"devices (claim {name})",), not_bought=said)
             spec = claim.spec if claim is not None else section(section(made or {}, "spec"), "spec")
-            found = claim_of(key, spec, self._classes, shared=not template)
+            shared = not template or (claim is not None and claim.shared)
+            found = claim_of(key, spec, self._classes, shared=shared)
             asked.append(found if claim or made else Claim(key=key, problem=f"there is no claim or template {key}"))
             words.append(in_words(found, f"template {template}" if template else f"claim {name}"))
         for resource, (selectors, count) in self._by_class(seen).items():

@@ -135,8 +135,7 @@ class _Export:
         if pod is None:
             self._uncounted["pods without a GPU"] += 1
         elif CLAIMS in pod.requests:
-            problem = "its devices are claimed by Dynamic Resource Allocation, so nothing says how many"
-            self.wrong(where, "resourceClaims", problem, "leave it out with --skip-bad")
+            self._claims(where)
         elif any(map(is_share, pod.requests)):
             problem = f"it shares GPUs ({', '.join(pod.requests)}), which a trace cannot say"
             self.wrong(where, "resources", problem, "leave it out with --skip-bad")
@@ -147,7 +146,7 @@ class _Export:
 
     def _job(self, raw: Json) -> None:
         """Take a job by itself where the export has no pod of it."""
-        uid = text(section(raw, "metadata"), "uid")
+        uid, kind = text(section(raw, "metadata"), "uid"), str(raw["kind"])
         ran = sum(whole(section(raw, "status").get(name)) or 0 for name in ("succeeded", "failed", "active"))
         if self._owned[uid]:
             if ran > self._owned[uid]:
@@ -156,15 +155,26 @@ class _Export:
         try:
             pods = [p for p in _stand_ins(raw) if p is not None]
         except TryLater as error:
-            self._not_understood(f"{raw['kind']} {key_of(raw)}", error)
+            self._not_understood(f"{kind} {key_of(raw)}", error)
             return
-        if not pods:
+        templates = _templates(kind, section(raw, "spec"))
+        if (
+            not pods
+            and section(raw, "status").get("startTime")
+            and any(SeenPod(t).resource_claims for *_, t in templates)
+        ):
+            self._claims(f"{kind} {key_of(raw)}")
+        elif not pods:
             self._uncounted["Jobs without a GPU"] += 1
         elif all(p.held_from is None for p in pods):
             self._uncounted["Jobs that never started"] += 1
         else:
             self._notes[NO_PODS] += 1
             self._pods.extend(pods)
+
+    def _claims(self, where: str) -> None:
+        problem = "its devices are claimed by Dynamic Resource Allocation, so nothing says how many"
+        self.wrong(where, "resourceClaims", problem, "leave it out with --skip-bad")
 
     def _not_understood(self, where: str, error: TryLater) -> None:
         self.wrong(where, "resources", str(error).partition(": ")[2] or str(error), AGAIN)

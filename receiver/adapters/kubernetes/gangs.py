@@ -5,16 +5,24 @@ kube-scheduler starts a PodGroup with a gang policy whole or not at all. It plac
 they run together or start again together, so nodes for a part of them are of no use.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
-from operator import attrgetter
 
 from receiver.adapters.http.sessions import moment
 from receiver.adapters.kubernetes.api import Json, condition, entries, key_of, section, text
 from receiver.adapters.kubernetes.pods import LWS, REPLICATED_JOB, Declaration, SeenPod, whole
-from receiver.adapters.kubernetes.queues import Announcement, Roll, Run, announced_pod, bounded, understood
+from receiver.adapters.kubernetes.queues import (
+    BY_RESOURCES,
+    Announcement,
+    Reader,
+    Roll,
+    Run,
+    announced_pod,
+    bounded,
+    understood,
+)
 from receiver.adapters.kubernetes.reflector import Lists, ResourceKind
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.ports import TryLater
@@ -44,19 +52,17 @@ class Declared:
 
 
 class Gangs:
-    """Reads the objects behind the gangs that pods declare; none is read that no pod declares."""
+    """Reads the objects behind the gangs that pods declare; none is read that no pod declares. *read* reads pods."""
 
-    def __init__(self, lists: Lists) -> None:
-        self._lists = lists
+    def __init__(self, lists: Lists, read: Reader = BY_RESOURCES) -> None:
+        self._lists, self._read = lists, read
 
-    def of(
-        self, seen: Sequence[SeenPod], now: datetime, read: Callable[[SeenPod], Pod | None] = attrgetter("pod")
-    ) -> tuple[list[Pod], Roll]:
-        """Return the GPU pods among the living pods *seen*, as *read* reads them, and those of their gangs that are yet
-        to come, and the roll of the gangs. Pods of a gang that the scheduler did not try wait once another of its pods
+    def of(self, seen: Sequence[SeenPod], now: datetime) -> tuple[list[Pod], Roll]:
+        """Return the GPU pods among the living pods *seen*, those of their gangs that are yet to come, and the roll of
+        the gangs. Pods of a gang that the scheduler did not try wait once another of its pods
         waits."""
         held = frozenset(s.key for s in seen if s.untried or s.unjudged)
-        pods = [pod for pod in map(read, seen) if pod is not None]
+        pods = [pod for pod in map(self._read, seen) if pod is not None]
         declared = self.declared(seen, now)
         roll = Roll(seen, frozenset(p.key for p in pods), declared.sizes)
         waiting = {p.gang for p in pods if p.gang and p.phase is PodPhase.WAITING}
@@ -133,23 +139,23 @@ class Gangs:
     def _announcement(self, key: str, pods: Sequence[SeenPod], coming: Sequence[Coming]) -> Announcement:
         """Return what is yet to come of the gang *key*: as old as its *pods*, and of their priority."""
         first = min(pods, key=lambda pod: (pod.phase is not PodPhase.WAITING, pod.key))
-        make = partial(_announced, key, first, coming)
+        make = partial(_announced, key, first, coming, self._read)
         return understood(make, key, self._lists.remarks.warn)
 
 
-def _announced(key: str, first: SeenPod, coming: Sequence[Coming]) -> Announcement:
+def _announced(key: str, first: SeenPod, coming: Sequence[Coming], read: Reader) -> Announcement:
     origin, priority = {"metadata": first.metadata}, first.spec.get("priority") or 0
-    made = ((announced_pod(origin, template, priority=priority), n, prefix) for prefix, template, n in coming)
+    made = ((announced_pod(origin, t, priority=priority, read=read), n, prefix) for prefix, t, n in coming)
     return Announcement(key=key, runs=tuple(Run(pod, count, prefix) for pod, count, prefix in made if pod and count))
 
 
 def _will_come(pods: Sequence[SeenPod], now: datetime) -> bool:
-    """True while the pods that a gang lacks can be expected: its GPU pods *pods* wait or run, none is leaving, and the
-    last one has not had its node for too long."""
+    """True while the pods that a gang lacks can be expected: of *pods*, some with GPUs or claims wait or run, none is
+    leaving, and the last one has not had its node for too long."""
     placed = [moment(condition(p.status, "PodScheduled").get("lastTransitionTime")) for p in pods if p.node]
     late = any(at is not None and now - at >= COME_WITHIN for at in placed)
     demand = (PodPhase.WAITING, PodPhase.STARTING, PodPhase.RUNNING)
-    return not late and not any(p.leaving for p in pods) and any(p.gpus and p.phase in demand for p in pods)
+    return not late and not any(p.leaving for p in pods) and any(p.wants_devices and p.phase in demand for p in pods)
 
 
 def _minimums(raw: Json) -> Iterator[tuple[str, int]]:

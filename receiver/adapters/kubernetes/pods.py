@@ -209,7 +209,11 @@ class SeenPod:
     def needs_node(self) -> bool:
         """True for a pod with GPUs or claims that the scheduler left out, or that Volcano holds back for its gang."""
         waits = self.phase is PodPhase.WAITING or self.untried
-        return waits and bool(self.gpus or self.resource_claims) and not self.leaving
+        return waits and self.wants_devices and not self.leaving
+
+    @property
+    def wants_devices(self) -> bool:
+        return bool(self.gpus or self.resource_claims)
 
     @cached_property
     def gpus(self) -> dict[str, int]:

@@ -15,9 +15,16 @@ from receiver.adapters.kubernetes import api
 from receiver.adapters.kubernetes.api import Json, condition, entries, key_of, section, text
 from receiver.adapters.kubernetes.buffers import trimmed
 from receiver.adapters.kubernetes.pods import SeenPod, whole
-from receiver.adapters.kubernetes.queues import MOST_OF_ONE, Announcement, Run, announced_pod
+from receiver.adapters.kubernetes.queues import (
+    BY_RESOURCES,
+    MOST_OF_ONE,
+    Announcement,
+    Reader,
+    Run,
+    announced_pod,
+)
 from receiver.adapters.kubernetes.reflector import Lists, ResourceKind
-from receiver.core.model.pods import Booking
+from receiver.core.model.pods import Booking, Pod
 from receiver.core.scaling.bookings import BookingProgress, BookingStage
 from receiver.ports import PROVISIONING_CLASS, UPSTREAM_CLASS, Clock, Did, Receipt, TryLater, WontWork
 
@@ -41,8 +48,8 @@ class ProvisioningRequests:
     """The requests of *classes* that have not ended. Those read last count while the API server does not answer:
     otherwise booked nodes would be removed."""
 
-    def __init__(self, lists: Lists, clock: Clock, classes: Collection[str]) -> None:
-        self._lists, self._clock, self._classes = lists, clock, classes
+    def __init__(self, lists: Lists, clock: Clock, classes: Collection[str], read: Reader = BY_RESOURCES) -> None:
+        self._lists, self._clock, self._classes, self._read = lists, clock, classes, read
         self._requests: dict[str, Json] = {}
         self._templates: dict[str, Json] = {}
 
@@ -125,9 +132,8 @@ class ProvisioningRequests:
             problem = str(error)
         pods = [replace(pod, gang=key, gang_min=None) for pod in announcement.pods()] if not problem else []
         for consumer in consumers:
-            like = (
-                n for n, pod in enumerate(pods) if consumer.pod is not None and pod.requests == consumer.pod.requests
-            )
+            found = self._read(consumer)
+            like = (n for n, pod in enumerate(pods) if found is not None and _is_like(found, pod))
             if (place := next(like, None)) is not None:
                 del pods[place]
         seconds = whole(section(section(raw, "spec"), "parameters").get(VALID_UNTIL))
@@ -149,10 +155,18 @@ class ProvisioningRequests:
             template = self._templates.get(f"{text(section(raw, 'metadata'), 'namespace')}/{name}")
             if template is None:
                 raise TryLater(f"PodTemplate {name} is not there")
-            pod = announced_pod(raw, template, priority=section(template, "spec").get("priority") or 0)
+            priority = section(template, "spec").get("priority") or 0
+            pod = announced_pod(raw, template, priority=priority, read=self._read)
             if pod is not None:
                 runs.append(Run(pod, whole(pod_set.get("count", 1)) or 0, prefix=f"{number}-"))
         return Announcement(key=key_of(raw), runs=tuple(runs))
+
+
+def _is_like(consumer: Pod, pod: Pod) -> bool:
+    """True where *consumer* may be the announced *pod*. What a bound pod claimed counts among its requests."""
+    if consumer.claims or pod.claims:
+        return len(consumer.claims) == len(pod.claims)
+    return consumer.requests == pod.requests
 
 
 def _created(raw: Json) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from itertools import islice, pairwise
+from operator import attrgetter
 
 from receiver.adapters.kubernetes.api import (
     CUSTOM,
@@ -113,6 +114,8 @@ LET_THROUGH = frozenset({"QuotaReserved", "Admitted", "Finished"})
 INADMISSIBLE = "Inadmissible"  # its LocalQueue or ClusterQueue is missing or stopped: no node helps
 
 Candidate = tuple[tuple[Pod, ...], str]  # the pods of one group, and its queue
+Reader = Callable[[SeenPod], Pod | None]  # of a pod with GPUs, or one that claims devices (`Dra.read`)
+BY_RESOURCES: Reader = attrgetter("pod")  # where claims are not read
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +154,8 @@ class Announcement:
         return tuple(replace(p, gang=self.key, gang_min=least) for p in found)
 
 
-def announced_pod(origin: Json, template: Json, *, priority: int) -> Pod | None:
-    """Return a waiting GPU pod of *template* (PodTemplateSpec v1 core), or None for one without GPUs. It has
+def announced_pod(origin: Json, template: Json, *, priority: int, read: Reader = BY_RESOURCES) -> Pod | None:
+    """Return a waiting GPU pod of *template* (PodTemplateSpec v1 core), or None where *read* finds none. It has
     namespace, name, age, owner and patience of *origin*, the object that announces it, and no uid: there is nothing
     yet that an Event could be left on."""
     metadata, described = section(origin, "metadata"), section(template, "metadata")
@@ -160,7 +163,7 @@ def announced_pod(origin: Json, template: Json, *, priority: int) -> Pod | None:
     own = {name: metadata[name] for name in inherited if name in metadata}
     said = {name: described[name] for name in ("labels", "annotations") if name in described}
     spec = {name: value for name, value in section(template, "spec").items() if name != "schedulingGates"}
-    pod = SeenPod({"metadata": {**said, **own}, "spec": {**spec, "nodeName": None}}).pod
+    pod = read(SeenPod({"metadata": {**said, **own}, "spec": {**spec, "nodeName": None}}))
     if pod is None:
         return None
     waits = pod.may_wait if pod.may_wait is not None else patience_of(origin)
@@ -211,11 +214,11 @@ def _held_back(groups: Sequence[Json], untried: Sequence[Pod]) -> Iterator[Candi
             yield tuple(replace(p, phase=PodPhase.WAITING) for p in members[:size]), _queue_of(group)
 
 
-def _announcement(group: Json, job: Json | None, priority: int) -> Announcement:
+def _announcement(group: Json, job: Json | None, priority: int, read: Reader) -> Announcement:
     runs: list[Run] = []
     first = 0
     for template, count in _templates(group, job):
-        pod = announced_pod(group, template, priority=priority)
+        pod = announced_pod(group, template, priority=priority, read=read)
         if pod is not None:
             runs.append(Run(pod, count, first=first))
         first += count
@@ -278,10 +281,10 @@ def _queue_of(group: Json) -> str:
 
 
 class Queues:
-    """The queues of Kueue and Volcano, as far as they are to be read."""
+    """The queues of Kueue and Volcano, as far as they are to be read; *read* reads the pods that they announce."""
 
-    def __init__(self, lists: Lists, *, kueue: bool, volcano: bool) -> None:
-        self._lists, self._kueue, self._volcano = lists, kueue, volcano
+    def __init__(self, lists: Lists, *, kueue: bool, volcano: bool, read: Reader = BY_RESOURCES) -> None:
+        self._lists, self._kueue, self._volcano, self._read = lists, kueue, volcano, read
         self._of_groups: dict[Declaration, dict[str, timedelta | None]] = {}  # how long pods may wait, by key
         self._of_jobs: dict[str, timedelta | None] = {}  # the same by uid
 
@@ -332,7 +335,7 @@ class Queues:
             running = at_work(seen)
             warn = self._lists.remarks.warn
             queued = [w for w in workloads if _queued(w) and not names_of(w) & running]
-            waiting = [understood(partial(announced, w), key_of(w), warn) for w in queued]
+            waiting = [understood(partial(announced, w, self._read), key_of(w), warn) for w in queued]
             found += [pod for announcement in bounded(waiting, warn) for pod in announcement.pods()]
         if self._volcano:
             queues = self._required(VOLCANO_QUEUES, VOLCANO_SETTING)
@@ -384,7 +387,7 @@ class Queues:
         found: list[tuple[Announcement, str]] = []
         for group in groups:
             priority = priorities.get(text(section(group, "spec"), "priorityClassName"), 0)
-            made = partial(_announcement, group, jobs.get(_owning_job(group)), priority)
+            made = partial(_announcement, group, jobs.get(_owning_job(group)), priority, self._read)
             announcement = understood(made, key_of(group), self._lists.remarks.warn)
             if announcement.total:
                 found.append((announcement, _queue_of(group)))
@@ -409,7 +412,7 @@ def _queued(workload: Json) -> bool:
     )
 
 
-def announced(workload: Json) -> Announcement:
+def announced(workload: Json, read: Reader = BY_RESOURCES) -> Announcement:
     """Return what a Workload of Kueue announces."""
     spec = section(workload, "spec")
     done = {r.get("name"): whole(r.get("count")) or 0 for r in entries(section(workload, "status"), "reclaimablePods")}
@@ -418,7 +421,7 @@ def announced(workload: Json) -> Announcement:
     for pod_set in entries(spec, "podSets"):
         name = text(pod_set, "name") or "main"
         count = max(0, (whole(pod_set.get("count", 1)) or 0) - done.get(name, 0))
-        pod = announced_pod(workload, section(pod_set, "template"), priority=spec.get("priority") or 0)
+        pod = announced_pod(workload, section(pod_set, "template"), priority=spec.get("priority") or 0, read=read)
         if pod is not None and count:
             runs.append(Run(pod, count, prefix=f"{name}-"))
             dispensable += max(0, count - (whole(pod_set.get("minCount")) or count))

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
 
+from receiver.core.model.devices import is_claim
 from receiver.core.model.model import Facts, PoolState
 from receiver.core.model.policy import Policy, Pool
 from receiver.core.money.budget import Forecast, month_of, nodes_of
@@ -34,7 +35,8 @@ def _state(state: PoolState | None, before: Pool | None, pool: Pool, facts: Fact
     if fingerprint(before) == fingerprint(pool):
         return state
     offer = offer_of(pool, state.nodes, state.offer, facts.at, other.startup_taints)
-    return replace(state, offer=offer, compute=state.compute if before.size == pool.size else {})
+    alike = before.size == pool.size
+    return replace(state, offer=offer, compute=state.compute if alike else {}, devices=state.devices if alike else {})
 
 
 def per_hour(pool: Pool, state: PoolState, nodes: int | None = None) -> Decimal:
@@ -71,6 +73,9 @@ def not_rederived(facts: Facts, in_force: Policy, other: Policy) -> Iterator[str
         yield "nodes bought so far are in the spend at the price of their purchase"
     if any(was.resources != now.resources for was, now in kept) or in_force.startup_taints != other.startup_taints:
         yield "whether a node is usable is judged by the configuration in force"
+    claims = any(is_claim(name) for pod in (*facts.waiting, *facts.deferred) for name in pod.requests)
+    if claims and any(was is None or (was.devices, was.size) != (now.devices, now.size) for was, now in both):
+        yield "what pods claim is judged by the devices that nodes show and the configuration in force names"
     thresholds = any(getattr(was, name) != getattr(now, name) for was, now in kept for name in THRESHOLDS)
     if thresholds or in_force.queue_wait != other.queue_wait:
         yield "alerts fire by the thresholds in force"

@@ -7,7 +7,7 @@ free resources. So pods without claims are placed as before, at the same speed.
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import NamedTuple, Protocol
@@ -22,6 +22,8 @@ COUNTER = "resource.k8s.io/counter="  # what is left of a counter that devices o
 NOT_GPUS = (KIND, COUNTER)
 GPU_DRIVER = "gpu.nvidia.com"
 OF_ONE_DEVICE = ("/uuid", "/parentUUID")  # ends of the names of attributes that no other device has
+UNKNOWN = "it is not known which devices a node has"
+UNJUDGED = "whose selectors cannot be judged for the devices of a node"
 MOST_DEVICES = 32  # of one claim (AllocationResultsMaxSize in resource/v1)
 MOST_OF_A_POD = 128  # a pod that claims more devices fits nowhere
 MOST_TRIES = 2_000  # devices tried for one claim on one node: a claim that needs more fits nowhere
@@ -146,12 +148,13 @@ class _Claim(NamedTuple):
 
 
 class _Kind(NamedTuple):
-    """What is alike of devices: the *answered* questions and the *unjudged* ones, attributes of constraints, taints,
-    what each *uses* of other resources of the node, and how many of them the node has, *of* which some may be taken."""
+    """What is alike of devices: the *answered* questions and the *unjudged* ones, attributes of constraints (as
+    hashes: the name must have no spaces), taints, what each *uses* of other resources of the node, and how many of them
+    the node has, *of* which some may be taken."""
 
     answered: frozenset[str]
     unjudged: frozenset[str]
-    attributes: Mapping[str, object]
+    attributes: Mapping[str, str]
     taints: tuple[Taint, ...]
     uses: Mapping[str, int]
     of: int
@@ -178,9 +181,10 @@ def claim_name(claims: Iterable[Claim]) -> str:
     return CLAIM + json.dumps(said, separators=(",", ":"))
 
 
-def fewest_devices(claims: Iterable[Claim]) -> int:
-    """Return how many devices *claims* take at least, 1 or more."""
-    return sum(min(max(1, a.count) for a in alternatives) for claim in claims for alternatives in claim.requests)
+def fewest_gpus(claims: Iterable[Claim], of_gpus: Collection[Question]) -> int:
+    """Return how many GPUs *claims* take at least, 1 or more; *of_gpus* are the questions that GPUs answer."""
+    requests = [ways for claim in claims for ways in claim.requests if any(w.selectors in of_gpus for w in ways)]
+    return max(1, sum(min(max(1, way.count) for way in ways) for ways in requests))
 
 
 def kind_name(
@@ -191,7 +195,8 @@ def kind_name(
     uses: Mapping[str, int],
     of: int,
 ) -> str:
-    said = [sorted(answered), sorted(unjudged), dict(sorted(attributes.items())),
+    values = {name: question_id((kind, str(value))) for name, (kind, value) in sorted(attributes.items())}
+    said = [sorted(answered), sorted(unjudged), values,
             [[t.key, t.value, t.effect] for t in taints], dict(sorted(uses.items())), of]  # fmt: skip
     return KIND + json.dumps(said, separators=(",", ":"))
 
@@ -226,7 +231,7 @@ def _kind(name: str) -> _Kind:
     return _Kind(
         frozenset(answered),
         frozenset(unjudged),
-        {attribute: tuple(value) for attribute, value in attributes.items()},
+        attributes,
         tuple(Taint(key=key, value=value, effect=effect) for key, value, effect in taints),
         uses,
         of,
@@ -338,11 +343,11 @@ def why_no_devices(requests: Mapping[str, int], node: Mapping[str, int]) -> str 
 def _why_no_claim(name: str, node: Mapping[str, int]) -> str | None:
     kinds = [(free, _kind(kind)) for kind, free in node.items() if kind.startswith(KIND)]
     if not kinds:
-        return "it claims devices, and it is not known which devices a node has"
+        return f"it claims devices, and {UNKNOWN}"
     for ask in (ways[0] for claim in _claims(name) for ways in claim.requests if len(ways) == 1):
         what, matching = f"class {ask.device_class}", [(n, k) for n, k in kinds if ask.question in k.answered]
         if any(ask.question in kind.unjudged for _, kind in kinds):
-            return f"it claims devices of {what}, whose selectors cannot be judged for the devices of a node"
+            return f"it claims devices of {what}, {UNJUDGED}"
         fitting = sum(free for free, kind in matching if kind.lets_in(ask))
         if fitting < sum(free for free, _ in matching) and fitting < max(1, ask.devices):
             return f"it claims devices of {what} and does not tolerate their taints"

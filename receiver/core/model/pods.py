@@ -144,11 +144,12 @@ class Candidate:
     """A Kueue Workload ``namespace/name`` with quota that our AdmissionCheck must answer: the GPU *pods* it will have.
 
     *ready*: the check has passed, and its pods do not exist yet. *rejects*: one that is too large for every budget or
-    pool is rejected.
+    pool is rejected. *problem* says why it cannot be judged.
     """
 
     key: str
     pods: tuple[Pod, ...] = ()
+    problem: str = ""
     ready: bool = False
     rejects: bool = False
 

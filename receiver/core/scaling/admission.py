@@ -11,6 +11,7 @@ from decimal import Decimal
 from enum import StrEnum
 from zoneinfo import ZoneInfo
 
+from receiver.core.model.devices import UNJUDGED, UNKNOWN
 from receiver.core.model.model import Facts
 from receiver.core.model.pods import Candidate, Pod, Workload
 from receiver.core.model.policy import Policy
@@ -81,7 +82,11 @@ def _judged(candidate: Candidate, policy: Policy, matching: Matching, allowance:
     def said(state: CheckState, message: str) -> CheckAnswer:
         return CheckAnswer(key=candidate.key, state=state, message=message)
 
+    if candidate.problem:
+        return said(CheckState.PENDING, f"not judged: {candidate.problem}")
     pods = tuple(pod for pod in candidate.pods if matching.fitting(pod))
+    if unknown := _unknown(candidate, matching):
+        return said(CheckState.PENDING, f"not judged: {unknown}")
     if not pods:
         return said(CheckState.READY, "it asks no GPU pool for anything that a budget must cover")
     least = pods[0].gang_min or 0
@@ -108,6 +113,18 @@ def _judged(candidate: Candidate, policy: Policy, matching: Matching, allowance:
     closed_to = refusal.view.closed_to(passing=refusal.passing)
     why = f"at its {refusal.view.stage} line" if closed_to else f"{dollars(short)} short"
     return said(CheckState.RETRY, _held(refusal.view, why, policy))
+
+
+def _unknown(candidate: Candidate, matching: Matching) -> str:
+    """Why it is not known what pods cost that claim devices; empty where it is known."""
+    for pod in candidate.pods:
+        if pod.claims and not matching.fitting(pod):
+            whys = [
+                f"{name}: {why}" for name, why in matching.refusals(pod).items() if why.endswith((UNKNOWN, UNJUDGED))
+            ]
+            if whys:
+                return "; ".join(whys)
+    return ""
 
 
 def _parts(work: Workload, matching: Matching) -> list[Part]:

@@ -4,11 +4,12 @@ A soft taint (PreferNoSchedule) marks the nodes that should fill last, by how li
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from math import prod
 
+from receiver.core.model.devices import CLAIMS
 from receiver.core.model.model import Facts, Node, PoolState, Stage
 from receiver.core.model.pods import Pod
 from receiver.core.model.policy import Objective, Packing, Policy, Pool, Taint
@@ -74,7 +75,7 @@ def soft_taints(facts: Facts, policy: Policy, survival: Survival) -> Iterator[tu
         small = policy.objective is not Objective.WAIT and is_small(pool, policy)
         filled = _filled(in_use(state, pool), survival, facts.at) if fills and not wide else None
         for node in state.of(Stage.USABLE):
-            if not takes_pods(node) or (packs and not _room(node, pool)):
+            if not takes_pods(node) or (packs and not free_gpus(node.free, pool)):
                 continue
             wanted: tuple[Taint, ...] = ()
             if fills and node is not filled:
@@ -111,7 +112,7 @@ def changes_at(facts: Facts, policy: Policy) -> datetime | None:
 
 
 def in_use(state: PoolState, pool: Pool) -> Sequence[Node]:
-    return [n for n in state.of(Stage.USABLE) if n.busy and takes_pods(n) and _room(n, pool)]
+    return [n for n in state.of(Stage.USABLE) if n.busy and takes_pods(n) and free_gpus(n.free, pool)]
 
 
 def _fills(policy: Policy) -> bool:
@@ -136,9 +137,9 @@ def takes_pods(node: Node) -> bool:
     return node.registered and node.cordoned_by is None and node.closed_for is None and not node.out_of_service
 
 
-def _room(node: Node, pool: Pool) -> int:
-    free = node.free
-    return sum(max(0, free.get(resource, 0)) for resource in pool.resources)
+def free_gpus(free: Mapping[str, int], pool: Pool) -> int:
+    """How many GPUs of a node of *pool* are *free*, by whatever name pods ask for them."""
+    return sum(max(0, free.get(resource, 0)) for resource in (*pool.resources, CLAIMS))
 
 
 KUEUE_QUEUE_LABEL = "kueue.x-k8s.io/queue-name"

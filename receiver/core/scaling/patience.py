@@ -14,7 +14,7 @@ from receiver.core.model.pods import Pod, PodPhase, Workload, too_much
 from receiver.core.model.policy import Policy, Pool
 from receiver.core.scaling.demand import misfit, missing_pods, refusal, take, workloads
 from receiver.core.scaling.market import ASKED_WITHIN, Kind, shape
-from receiver.core.scaling.packing import SOFT_TAINTS, Survival, takes_pods
+from receiver.core.scaling.packing import SOFT_TAINTS, Survival, free_gpus, takes_pods
 
 LEAD_MARGIN = timedelta(minutes=1)  # a step, Civo's answer, the scheduler
 SLOWER = 1.5  # times the usual start-up, before enough nodes have shown how long slow ones take
@@ -132,7 +132,7 @@ class Admissions:
         ]
         self._rooms.sort(key=lambda room: (room.soft, room.node.created_at, room.node.name))
         self._kept = self._to_keep() + buffered_gpus
-        self._free = sum(max(0, n) for room in self._rooms for n in _gpus(room).values())
+        self._free = sum(free_gpus(room.free, room.pool) for room in self._rooms)
         self._chances: dict[str, float] = {}
         self._takes: dict[tuple[str, Kind], bool] = {}  # by pool and shape
         self._smallest: dict[Kind, int] = {}
@@ -216,10 +216,6 @@ class Admissions:
         if node.instance not in self._chances:
             self._chances[node.instance] = self._survival.goes_on(node.pods, self._facts.at) if node.pods else 0.0
         return self._chances[node.instance] >= GOES_ON
-
-
-def _gpus(room: _Room) -> Mapping[str, int]:
-    return {resource: room.free.get(resource, 0) for resource in room.pool.resources}
 
 
 def waits_for(work: PatientWork, now: datetime) -> str:

@@ -387,6 +387,15 @@ def test_the_write_goes_to_the_status_of_the_version_that_was_read(httpserver: H
     assert json.loads(request.get_data())["metadata"] == {"resourceVersion": "5"}
 
 
+def test_a_buffer_whose_claims_cannot_be_served_is_not_provisioned(httpserver: HTTPServer) -> None:
+    with serving(httpserver, a_buffer(replicas=2)) as cluster:
+        (buffer,) = cluster.look().buffers
+        cluster.report_buffer(Buffer(key=buffer.key, problem="there is no DeviceClass gold"), "")
+    (status,) = written(httpserver)
+    said = ("Provisioning", "False", "NotReadyForProvisioning", "there is no DeviceClass gold")
+    assert said in conditions(status)
+
+
 def test_a_buffer_that_is_gone_is_not_written(httpserver: HTTPServer) -> None:
     with serving(httpserver) as cluster:
         cluster.look()

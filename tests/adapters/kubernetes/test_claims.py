@@ -288,8 +288,14 @@ def test_without_one_of_the_lists_no_node_is_bought_and_the_pod_says_which(kind:
     if kind == "deviceclasses" and answer is not None:
         return  # then what was read last counts, and without that the look fails
     pod = Served(**{kind: answer}).see(a_pod(a=["own"]))["p"]
-    assert pod.claimed == ()
-    assert pod.not_bought == f"the list of {kind} (resource.k8s.io) is refused or fails"
+    assert [claim.problem for claim in pod.claimed] == [f"the list of {kind} (resource.k8s.io) is refused or fails"]
+
+
+def test_a_claim_that_was_made_for_a_pod_group_is_shared_by_its_pods() -> None:
+    made = a_claim("made")
+    made["metadata"]["ownerReferences"] = [{"kind": "PodGroup", "name": "big", "uid": "g"}]
+    pod = Served(resourceclaims=[made]).see(a_pod(a=["own", "made"]))["p"]
+    assert [claim.shared for claim in pod.claimed] == [True]
 
 
 def test_what_was_read_last_counts_while_a_list_fails_or_is_refused() -> None:
@@ -336,6 +342,21 @@ def test_a_bound_pod_holds_the_devices_of_its_claims_as_gpus() -> None:
     assert dict(lists.see(a_pod(node="n1", a="c"))["p"].requests) == {GPU: 2, "nvidia.com/mig-1g.12gb": 1}
 
 
+def test_network_cards_beside_gpus_are_no_gpus() -> None:
+    cards = a_claim("cards", None, "gpu-0")
+    cards["status"]["allocation"]["devices"]["results"] += [
+        {"request": "nic", "driver": "dra.net", "pool": "n1", "device": f"nic-{n}"} for n in range(8)
+    ]
+    only = a_claim("only", None)
+    only["status"]["allocation"] = {"devices": {"results": [{"driver": "dra.net", "pool": "n1", "device": "nic-9"}]}}
+    pods = Served(resourceclaims=[cards, only]).see(
+        a_pod("a", node="n1", x="cards"),
+        a_pod("b", node="n1", limits={GPU: "8"}, x="only"),
+        a_pod("c", node="n1", x="only"),
+    )
+    assert {name: dict(pod.requests) for name, pod in pods.items()} == {"a": {GPU: 1}, "b": {GPU: 8}, "c": {CLAIMS: 0}}
+
+
 def test_pods_that_share_a_claim_hold_it_once_and_all_hold_the_node() -> None:
     lists = Served(resourceclaims=[a_claim("c", None, "gpu-0", pods=["a", "b"])])
     seen = lists.see(a_pod("b", node="n1", x="c"), a_pod("a", node="n1", x="c"))
@@ -371,6 +392,16 @@ def test_a_pod_with_admin_access_alone_keeps_no_node() -> None:
     again = a_pod("a", node="n1", x="admin")  # as it is read before a removal
     lists.dra.mark([again])
     assert again.pod is None
+
+
+@pytest.mark.parametrize(("driver", "keeps"), [("compute-domain.nvidia.com", False), (DRIVER, True)])
+def test_a_daemon_keeps_its_node_only_by_a_gpu_that_it_claims(driver: str, keeps: bool) -> None:
+    """A driver's pod on each node that claims a device would keep all of them."""
+    claim = a_claim("c", None, "daemon")
+    claim["status"]["allocation"]["devices"]["results"][0]["driver"] = driver
+    pod = a_pod("a", node="n1", x="c")
+    pod.metadata["ownerReferences"] = [{"kind": "DaemonSet", "name": "domain", "controller": True}]
+    assert ("a" in Served(resourceclaims=[claim]).see(pod)) is keeps
 
 
 def test_a_waiting_pod_wakes_the_loop_by_its_claim() -> None:

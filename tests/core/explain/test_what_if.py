@@ -3,9 +3,12 @@
 from dataclasses import replace
 from decimal import Decimal
 
+import pytest
+
 from receiver.core.explain.what_if import at_the_end, facts_under, not_rederived, per_hour
+from receiver.core.model.devices import CLAIM, KIND
 from receiver.core.model.model import Spend
-from receiver.core.model.policy import POOL_LABEL
+from receiver.core.model.policy import POOL_LABEL, Pool
 from receiver.core.model.signals import SignalAction
 from receiver.core.scaling.assign import assign
 from tests.core.builders import a_node, a_pod, a_policy, a_pool, a_signal, a_state, an_offer, facts
@@ -59,3 +62,20 @@ def test_the_months_cost_counts_what_is_paid_until_its_end() -> None:
 def test_a_pool_without_a_price_counts_nothing() -> None:
     assert per_hour(a_pool(price_usd_per_hour=None), a_state(a_node())) == 0
     assert per_hour(L40S, a_state(a_node()), 3) == Decimal("3.87")
+
+
+@pytest.mark.parametrize(
+    "changed", [[a_pool("new"), L40S], [replace(L40S, devices="[[],{}]")], [replace(L40S, size="other")]]
+)
+def test_what_pods_claim_is_not_judged_anew(changed: list[Pool]) -> None:
+    claiming = a_pod(requests={f"{CLAIM}[]": 1})
+    found = facts(a_state(devices={KIND: 1}), waiting=(claiming,))
+    said = list(not_rederived(found, a_policy(L40S), a_policy(*changed)))
+    assert "what pods claim is judged by the devices that nodes show and the configuration in force names" in said
+    assert list(not_rederived(found, a_policy(L40S), a_policy(L40S))) == []
+
+
+def test_a_node_of_another_size_has_other_devices() -> None:
+    found = facts(a_state(devices={KIND: 1}))
+    [state] = facts_under(found, a_policy(L40S), a_policy(replace(L40S, size="other"))).pools
+    assert state.devices == {}

@@ -18,7 +18,7 @@ from receiver.core.model.devices import (
     Toleration,
     as_text,
     claim_name,
-    fewest_devices,
+    fewest_gpus,
     from_text,
     put_claims,
     why_no_devices,
@@ -84,7 +84,7 @@ def test_a_claim_takes_as_many_devices_as_it_asks_for() -> None:
     before = dict(free)
     assert not put_claims(free, name)
     assert free == before
-    assert fewest_devices([claim]) == 3
+    assert fewest_gpus([claim], {want().selectors}) == 3
 
 
 def test_a_device_that_another_claim_holds_is_not_free() -> None:
@@ -99,7 +99,7 @@ def test_alternatives_are_tried_in_their_order() -> None:
     free = room(node, claim)
     assert put_claims(free, claim_name([claim]))
     assert sorted(n for name, n in free.items() if name.startswith(KIND)) == [0, 1]
-    assert fewest_devices([a_claim((want(2), want(1)))]) == 1
+    assert fewest_gpus([a_claim((want(2), want(1)))], {want().selectors}) == 1
 
 
 def test_all_devices_are_at_least_one_and_none_is_taken() -> None:

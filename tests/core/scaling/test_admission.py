@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
+from receiver.core.model.devices import CLAIM
 from receiver.core.model.model import Node, Spend
 from receiver.core.model.pods import Candidate
 from receiver.core.model.policy import Budget, Limits, Policy
@@ -47,6 +48,21 @@ def assigned(
 
 def judged(*candidates: Candidate, **given: Any) -> dict[str, tuple[CheckState, str]]:
     return {v.key: (v.state, v.message) for v in assigned(*candidates, **given).answers}
+
+
+def test_a_workload_that_cannot_be_judged_is_not_let_through() -> None:
+    found = judged(replace(a_candidate(), pods=(), problem="there is no DeviceClass gold"))
+    assert found == {"ml/w": (PENDING, "not judged: there is no DeviceClass gold")}
+
+
+def test_a_workload_whose_claims_a_pool_may_serve_is_not_let_through_for_nothing() -> None:
+    claims: dict[str, Any] = {"requests": {f"{CLAIM}[]": 1}, "claims": ("1 device of class gpu",)}
+    found = judged(replace(a_candidate(), pods=(a_pod(**claims),)))
+    assert found == {
+        "ml/w": (PENDING, "not judged: l40s: it claims devices, and it is not known which devices a node has")
+    }
+    elsewhere = a_pod(**claims, node_selector={"gpu": "ours"})
+    assert judged(replace(a_candidate(), pods=(elsewhere,)))["ml/w"][0] is READY
 
 
 # --- what the budgets cover -------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from receiver.adapters.kubernetes.cluster import connect
 from receiver.config.devices import DeviceSpec, devices_text
 from receiver.core.model.model import Stage
 from receiver.core.model.policy import Pool
-from receiver.ports import Store
+from receiver.ports import MAY_WAIT, PROVISIONING_CLASS, Store
 from simulator.manifests import pod_spec
 from simulator.server import Simulator
 from simulator.world import World
@@ -83,6 +83,7 @@ class ClaimLife(Life):
     """A life whose API server refuses the rights in *denied* (``list resourceclaims``)."""
 
     denied: set[str] = field(default_factory=set)
+    custom: Any = None  # the simulator's custom resources
     name: str = ""
     figure: Callable[[str], None] = print
 
@@ -120,6 +121,7 @@ def begin(
         )
         life = ClaimLife(world=sim.world, policy=a_policy(kept), store=store, denied=sim.live.denied)
         life.name, life.figure = request.node.name.removeprefix("test_").replace("_", " "), figure
+        life.custom = sim.live.custom
         adapter = connect(str(sim.kubeconfig(tmp_path / "kubeconfig")), timeouts=(60, 60), clock=clock)
         life.cluster = adapter  # type: ignore[assignment]  # the product's own
         opened.extend((adapter.close, sim.stop))
@@ -140,14 +142,22 @@ def put(life: Life, kind: str, name: str, *requests: JSON, **devices: Any) -> No
     life.world.claims.put(kind, {"metadata": {"name": name, "namespace": "ml"}, "spec": spec})
 
 
-def submit(life: Life, name: str, *, claim: str = "", template: str = "", cpu: str = "1", **limits: str) -> None:
+def submit(
+    life: Life, name: str, *, claim: str = "", template: str = "", cpu: str = "1", may_wait: str = "", **limits: str
+) -> None:
     """A pod of ten minutes that uses a claim, or one of its own by *template*."""
     named = {"resourceClaimName": claim} if claim else {"resourceClaimTemplateName": template}
     claims = [{"name": "devices", **named}] if claim or template else []
     resources = {"requests": {"cpu": cpu}, "limits": {"cpu": cpu, **{f"nvidia.com/{k}": v for k, v in limits.items()}}}
+    annotations = {"simulator/duration-seconds": "600", **({MAY_WAIT: may_wait} if may_wait else {})}
+    gates = [{"name": MAY_WAIT}] if may_wait else []
     manifest = {
-        "metadata": {"name": name, "namespace": "ml", "annotations": {"simulator/duration-seconds": "600"}},
-        "spec": {"containers": [{"name": "main", "resources": resources}], "resourceClaims": claims},
+        "metadata": {"name": name, "namespace": "ml", "annotations": annotations},
+        "spec": {
+            "containers": [{"name": "main", "resources": resources}],
+            "resourceClaims": claims,
+            "schedulingGates": gates,
+        },
     }
     life.world.add_pod(pod_spec(manifest))
 
@@ -199,6 +209,28 @@ def test_pods_that_share_a_claim_get_one_node(begin: Begin) -> None:
     to_the_end(life, 1)
 
 
+def test_a_provisioning_request_books_nodes_for_what_its_pods_claim_and_gives_them_back(begin: Begin) -> None:
+    life = begin(gpus(2), size=2)
+    put(life, "resourceclaimtemplates", "two", request(2))
+    container = {"name": "main", "resources": {"requests": {"cpu": "1"}}}
+    claims = [{"name": "devices", "resourceClaimTemplateName": "two"}]
+    spec = {"containers": [container], "resourceClaims": claims}
+    sets = [{"podTemplateRef": {"name": "ppt"}, "count": 2}]
+    book = {"provisioningClassName": PROVISIONING_CLASS, "podSets": sets}
+    objects = (
+        {"apiVersion": "v1", "kind": "PodTemplate", "template": {"metadata": {}, "spec": spec}},
+        {"apiVersion": "autoscaling.x-k8s.io/v1", "kind": "ProvisioningRequest", "spec": book},
+    )
+    named = [{**each, "metadata": {"namespace": "ml", "name": "ppt"}} for each in objects]
+    life.custom.put(named, life.world.now)
+    life.pass_time(SECOND)
+    life.run(15 * MINUTE)
+    [found] = life.custom.objects("autoscaling.x-k8s.io", "provisioningrequests")
+    said = {c["type"]: c["message"] for c in found["status"]["conditions"] if c["status"] == "True"}
+    assert said["Provisioned"] == "booked for ten minutes: room for 2 pods in pool l40s"
+    to_the_end(life, 2)
+
+
 def test_of_alternatives_the_one_that_the_pool_has_counts(begin: Begin) -> None:
     life = begin(gpus(2), size=2)
     ways = [{"name": "slice", "deviceClassName": MIG_CLASS}, {"name": "gpus", "deviceClassName": GPU_CLASS, "count": 2}]
@@ -225,6 +257,17 @@ def test_slices_that_share_counters_fill_a_gpu(begin: Begin) -> None:
         submit(life, f"half-{n}", template="half")
     submit(life, "whole", template="whole")
     to_the_end(life, 2)
+
+
+@pytest.mark.parametrize("dra", [False, True], ids=["claims alone", "nvidia.com/gpu by DRA"])
+def test_work_that_may_wait_gets_devices_that_are_paid_for(begin: Begin, dra: bool) -> None:
+    life = begin(gpus(8), size=8, dra=dra)
+    put(life, "resourceclaimtemplates", "one", request())
+    submit(life, "first", template="one")
+    submit(life, "patient", template="one", may_wait="5h")
+    to_the_end(life, 1)
+    [patient] = [pod for pod in life.world.pods.values() if pod.name == "patient"]
+    assert patient.phase == "Succeeded"
 
 
 def test_a_resource_that_dra_serves_and_a_claim_share_a_node(begin: Begin) -> None:

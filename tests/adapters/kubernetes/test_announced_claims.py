@@ -1,0 +1,130 @@
+"""Pods that do not exist yet and whose templates claim devices: they are read like living ones."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from pytest_httpserver import HTTPServer
+
+from receiver.adapters.kubernetes.cluster import KubernetesCluster
+from receiver.core.model.pods import Pod
+from receiver.ports import PROVISIONING_CLASS, ClusterFacts
+from tests.adapters.kubernetes import test_admission, test_buffers, test_provisioning
+from tests.adapters.kubernetes.custom_objects import a_pod_set, a_template, a_workload
+from tests.adapters.kubernetes.group_objects import WORKER_SETS, a_worker_set, in_worker_set
+from tests.adapters.kubernetes.kubernetes_objects import NODES, PODS, a_cluster_at, a_list, a_node, a_pod
+from tests.adapters.kubernetes.test_claims import a_claim as a_resource_claim
+from tests.adapters.kubernetes.test_claims import a_class, a_request, asks
+from tests.adapters.kubernetes.test_claims import a_template as a_claim_template
+
+KUEUE, DRA = "/apis/kueue.x-k8s.io/v1beta2", "/apis/resource.k8s.io/v1"
+CLAIMS = [{"name": "gpu", "resourceClaimTemplateName": "two"}]
+CLAIMING = a_template(0, resourceClaims=CLAIMS)
+SERVED = {
+    f"{DRA}/resourceslices": [],
+    f"{DRA}/deviceclasses": [a_class()],
+    f"{DRA}/resourceclaims": [],
+    f"{DRA}/resourceclaimtemplates": [a_claim_template("two", asks(a_request(2)))],
+}
+Lists = Mapping[str, Sequence[dict[str, Any]] | None]  # by path; None: not served
+
+
+@contextmanager
+def cluster_of(httpserver: HTTPServer, lists: Lists, pods: Sequence[Any] = ()) -> Iterator[KubernetesCluster]:
+    httpserver.clear()  # the fixture serves no resource.k8s.io
+    httpserver.expect_request(NODES).respond_with_json(a_list(a_node()))
+    httpserver.expect_request(PODS).respond_with_json(a_list(*pods))
+    httpserver.expect_request("/api/v1/namespaces/ml/pods").respond_with_json(a_list())
+    for path, found in {**SERVED, **lists}.items():
+        if found is not None:
+            httpserver.expect_request(path).respond_with_json(a_list(*found))
+    httpserver.expect_request(re.compile("^/apis/")).respond_with_json({"message": "no"}, status=404)
+    options: dict[str, Any] = {
+        "capacity_buffers": True,
+        "admission_checks": True,
+        "provisioning_classes": (PROVISIONING_CLASS,),
+    }
+    cluster = a_cluster_at(httpserver.url_for(""), kueue_queued=True, **options)
+    try:
+        yield cluster
+    finally:
+        cluster.close()
+
+
+def look(httpserver: HTTPServer, lists: Lists, pods: Sequence[Any] = ()) -> ClusterFacts:
+    with cluster_of(httpserver, lists, pods) as cluster:
+        return cluster.look()
+
+
+def counts(pods: Sequence[Pod]) -> list[list[int]]:
+    """How many devices each of *pods* claims."""
+    return [[way.count for claim in pod.claimed for ways in claim.requests for way in ways] for pod in pods]
+
+
+def booked(*requests: dict[str, Any]) -> Lists:
+    return {
+        f"{KUEUE}/workloads": [],
+        test_provisioning.REQUESTS: requests,
+        test_provisioning.TEMPLATES: [test_provisioning.named("ppt", CLAIMING)],
+    }
+
+
+def test_a_workload_that_our_check_holds_back_claims_what_its_templates_say(httpserver: HTTPServer) -> None:
+    workload = test_admission.a_checked(pod_sets=[a_pod_set(2, template=CLAIMING)])
+    checks = {f"{KUEUE}/admissionchecks": [test_admission.a_check()], f"{KUEUE}/resourceflavors": []}
+    (candidate,) = look(httpserver, {**checks, f"{KUEUE}/workloads": [workload]}).candidates
+    assert counts(candidate.pods) == [[2], [2]]
+
+
+def test_a_queued_workload_claims_what_its_templates_say(httpserver: HTTPServer) -> None:
+    workload = a_workload("train", a_pod_set(2, template=CLAIMING))
+    assert counts(look(httpserver, {f"{KUEUE}/workloads": [workload]}).pods) == [[2], [2]]
+
+
+def test_a_provisioning_request_books_what_its_templates_claim(httpserver: HTTPServer) -> None:
+    (booking,) = look(httpserver, booked(test_provisioning.a_request())).bookings
+    assert counts(booking.pods) == [[2], [2]]
+
+
+@pytest.mark.parametrize("node", [None, "gpu-1"], ids=["waiting", "bound"])
+def test_a_pod_that_claims_uses_the_booking_and_is_not_counted_twice(httpserver: HTTPServer, node: str | None) -> None:
+    made = [{"name": "gpu", "resourceClaimName": "made"}]
+    pod = a_pod("p", gpus=0, node=node, resourceClaims=CLAIMS, annotations=test_provisioning.CONSUMES)
+    pod["status"]["resourceClaimStatuses"] = made
+    given = {f"{DRA}/resourceclaims": [a_resource_claim("made", None, *(["gpu-0", "gpu-1"] if node else []))]}
+    (booking,) = look(httpserver, {**booked(test_provisioning.a_request()), **given}, [pod]).bookings
+    assert len(booking.pods) == 1
+
+
+def test_a_chunk_of_a_capacity_buffer_claims_what_its_template_says(httpserver: HTTPServer) -> None:
+    chunk = test_buffers.a_template(gpus=0, resourceClaims=CLAIMS)
+    lists = {test_buffers.BUFFERS: [test_buffers.a_buffer(replicas=1)], test_buffers.TEMPLATES: [chunk]}
+    (buffer,) = look(httpserver, {**lists, test_buffers.QUOTAS: [], f"{KUEUE}/workloads": []}).buffers
+    assert buffer.pod is not None
+    assert counts([buffer.pod]) == [[2]]
+
+
+def test_workers_that_start_after_their_leader_claim_what_their_template_says(httpserver: HTTPServer) -> None:
+    workers = a_worker_set(3, gpus=0)
+    workers["spec"]["leaderWorkerTemplate"]["workerTemplate"] = CLAIMING
+    leader = in_worker_set(size=3, gpus=0, resourceClaims=CLAIMS)
+    pods = look(httpserver, {f"{KUEUE}/workloads": [], WORKER_SETS: [workers]}, [leader]).pods
+    assert (counts(pods), {(p.gang, p.gang_min) for p in pods}) == ([[2]] * 3, {("ml/llama-0", 3)})
+
+
+def test_what_is_announced_is_not_judged_where_claims_cannot_be_read(httpserver: HTTPServer) -> None:
+    workload = a_workload("train", a_pod_set(1, template=CLAIMING))
+    (pod,) = look(httpserver, {f"{KUEUE}/workloads": [workload], f"{DRA}/deviceclasses": None}).pods
+    assert [claim.problem for claim in pod.claimed] == [
+        "the list of deviceclasses (resource.k8s.io) is refused or fails"
+    ]
+
+
+def test_a_template_of_claims_that_is_new_is_read_for_pods_that_do_not_exist_yet(httpserver: HTTPServer) -> None:
+    workload = a_workload("train", a_pod_set(1, template=CLAIMING))
+    with cluster_of(httpserver, {f"{KUEUE}/workloads": [workload]}) as cluster:
+        httpserver.expect_oneshot_request(f"{DRA}/resourceclaimtemplates").respond_with_json(a_list())
+        assert counts(cluster.look().pods) == [[]]
+        assert counts(cluster.look().pods) == [[2]]
