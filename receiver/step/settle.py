@@ -82,7 +82,8 @@ def _close_actions(facts: Facts, store: StepStore, policy: Policy, now: datetime
         with parts.part("settle", state.pool, sets_aside=True):
             done, more, fewer = _close_action(state, facts, store, policy, now, parts)
             grown, removed = grown + more, removed + fewer
-        grown += _landed(done)
+        with parts.part("settle", state.pool, sets_aside=True):
+            grown += _landed(done)
         pools.append(done)
     grown, removed = facts.grown_last_hour + grown, facts.removed_last_hour + removed
     first = facts.first_changed_at or (now if (grown, removed) != (0, 0) else None)
