@@ -81,6 +81,8 @@ def _judged(candidate: Candidate, policy: Policy, matching: Matching, allowance:
     def said(state: CheckState, message: str) -> CheckAnswer:
         return CheckAnswer(key=candidate.key, state=state, message=message)
 
+    if not candidate.pods:
+        return said(CheckState.READY, "it asks for no GPU, runs already, or its ProvisioningRequest is judged instead")
     pods = tuple(pod for pod in candidate.pods if matching.fitting(pod))
     if not pods:
         return said(CheckState.READY, "it asks no GPU pool for anything that a budget must cover")
