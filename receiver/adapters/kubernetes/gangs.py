@@ -144,12 +144,13 @@ def _announced(key: str, first: SeenPod, coming: Sequence[Coming]) -> Announceme
 
 
 def _will_come(pods: Sequence[SeenPod], now: datetime) -> bool:
-    """True while the pods that a gang lacks can be expected: its GPU pods *pods* wait or run, none is leaving, and the
-    last one has not had its node for too long."""
+    """True while the pods that a gang lacks can be expected: those of *pods* with GPUs or claims wait or run, none is
+    leaving, and the last one has not had its node for too long."""
     placed = [moment(condition(p.status, "PodScheduled").get("lastTransitionTime")) for p in pods if p.node]
     late = any(at is not None and now - at >= COME_WITHIN for at in placed)
     demand = (PodPhase.WAITING, PodPhase.STARTING, PodPhase.RUNNING)
-    return not late and not any(p.leaving for p in pods) and any(p.gpus and p.phase in demand for p in pods)
+    wanting = any((p.gpus or p.resource_claims) and p.phase in demand for p in pods)
+    return not late and not any(p.leaving for p in pods) and wanting
 
 
 def _minimums(raw: Json) -> Iterator[tuple[str, int]]:

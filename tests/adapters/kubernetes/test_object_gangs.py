@@ -1,12 +1,15 @@
 """Gangs of kube-scheduler's groups, JobSets and LeaderWorkerSets, and pods of theirs that are yet to come."""
 
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from pytest_httpserver import HTTPServer
 from structlog.testing import capture_logs
 
+from receiver.adapters.kubernetes.gangs import Gangs
+from receiver.adapters.kubernetes.pods import SeenPod
 from receiver.core.model.pods import PodPhase
 from receiver.ports import GANG_ANNOTATION
 from tests.adapters.kubernetes.custom_objects import VOLCANO_GROUPS, a_group
@@ -168,6 +171,12 @@ def test_workers_count_like_the_leader_where_their_set_cannot_be_read(httpserver
 def test_a_leader_with_workers_on_cpu_nodes_needs_one_node(httpserver: HTTPServer) -> None:
     found = seen(httpserver, in_worker_set(size=3), served={WORKER_SETS: [a_worker_set(3, gpus=0)]})
     assert {name: p.gang_min for name, p in found.items()} == {"llama-0": None}
+
+
+def test_a_leader_that_claims_its_devices_waits_for_no_workers_that_only_come_after_it() -> None:
+    lists: Any = SimpleNamespace(if_readable=lambda *_: [], remarks=SimpleNamespace(warn=print))
+    leader = in_worker_set(size=3, gpus=0, resourceClaims=[{"name": "gpu", "resourceClaimName": "gpu"}])
+    assert Gangs(lists).declared([SeenPod(leader)], MovedClock().at).sizes == {"ml/llama-0": 0}
 
 
 def test_each_group_of_a_worker_set_is_a_gang_of_its_own(httpserver: HTTPServer) -> None:
