@@ -94,7 +94,7 @@ def claims_on(node: Node) -> str:
     """What makes *node* ineligible, in a sentence; empty for nothing."""
     said = (
         ("someone else cordoned it", node.cordoned_by is CordonedBy.SOMEONE),
-        (node.maintained, bool(node.maintained)),
+        (f"it {node.maintained}", bool(node.maintained)),
         ("it is protected", node.protected),
         (f"it hosts {', '.join(node.hosts)}", bool(node.hosts)),
         ("; ".join(node.kept_by), bool(node.kept_by)),
