@@ -82,7 +82,10 @@ def _judged(candidate: Candidate, policy: Policy, matching: Matching, allowance:
         return CheckAnswer(key=candidate.key, state=state, message=message)
 
     if not candidate.pods:
-        return said(CheckState.READY, "it requests no GPU (claims are not judged), runs already, or its ProvisioningRequest is judged")
+        return said(
+            CheckState.READY,
+            "it requests no GPU (claims are not judged), runs already, or its ProvisioningRequest is judged",
+        )
     pods = tuple(pod for pod in candidate.pods if matching.fitting(pod))
     if not pods:
         return said(CheckState.READY, "it asks no GPU pool for anything that a budget must cover")

@@ -81,7 +81,9 @@ def _of_waiting(
     rooms = [room for _, found in given for room in found.rooms]
     if len(rooms) < len(booking.pods):
         return BookingStage.ACCEPTED, "CapacityIsNotFound", "it has no room yet"
-    where = listed([f"{some(len(found.rooms), 'pod')} in pool {pool.name}" for pool, found in given]) or "all of its pods"
+    where = (
+        listed([f"{some(len(found.rooms), 'pod')} in pool {pool.name}" for pool, found in given]) or "all of its pods"
+    )
     if all(room.usable for room in rooms):
         return BookingStage.PROVISIONED, "CapacityIsProvisioned", f"booked for ten minutes: room for {where}"
     when = eta(booking.key)

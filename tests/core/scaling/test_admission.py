@@ -76,7 +76,10 @@ def test_a_workload_without_gpus_of_the_pools_is_ready() -> None:
     elsewhere = a_candidate(node_selector={"gpu": "h100"})
     assert judged(elsewhere, Candidate(key="ml/x"), policy=with_budget("0")) == {
         "ml/w": (READY, "it asks no GPU pool for anything that a budget must cover"),
-        "ml/x": (READY, "it requests no GPU (claims are not judged), runs already, or its ProvisioningRequest is judged"),
+        "ml/x": (
+            READY,
+            "it requests no GPU (claims are not judged), runs already, or its ProvisioningRequest is judged",
+        ),
     }
 
 
