@@ -204,8 +204,8 @@ def test_the_maximum_of_a_pool_holds_up_no_answer() -> None:
 
 def test_a_long_queue_is_judged_in_several_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(admission, "MOST_AT_ONCE", 2)
-    found = judged(a_candidate("old", ready=True), a_candidate("a"), a_candidate("b"))
-    assert list(found) == ["ml/a"]
+    ready = [a_candidate(f"ready-{n}", ready=True) for n in range(3)]  # they crowd out no other
+    assert list(judged(*ready, *map(a_candidate, "abc"))) == ["ml/a", "ml/b"]
 
 
 def test_parts_that_fit_different_pools_are_judged_together() -> None:
