@@ -31,6 +31,7 @@ COME_WITHIN = timedelta(hours=1)  # after the last one got its node, so long is 
 BEGUN = ("active", "ready", "succeeded", "failed")  # counts in a JobSet's status of each replicated Job
 
 Members = Mapping[str, Sequence[SeenPod]]  # the living pods of each gang, by its key
+Read = Callable[[SeenPod], Pod | None]  # a GPU pod, or one that claims devices, as it counts
 Coming = tuple[str, Json, int]  # a prefix for their names, the template, and how many pods are yet to come
 
 
@@ -49,15 +50,13 @@ class Gangs:
     def __init__(self, lists: Lists) -> None:
         self._lists = lists
 
-    def of(
-        self, seen: Sequence[SeenPod], now: datetime, read: Callable[[SeenPod], Pod | None] = attrgetter("pod")
-    ) -> tuple[list[Pod], Roll]:
+    def of(self, seen: Sequence[SeenPod], now: datetime, read: Read = attrgetter("pod")) -> tuple[list[Pod], Roll]:
         """Return the GPU pods among the living pods *seen*, as *read* reads them, and those of their gangs that are yet
         to come, and the roll of the gangs. Pods of a gang that the scheduler did not try wait once another of its pods
         waits."""
         held = frozenset(s.key for s in seen if s.untried or s.unjudged)
         pods = [pod for pod in map(read, seen) if pod is not None]
-        declared = self.declared(seen, now)
+        declared = self.declared(seen, now, read)
         roll = Roll(seen, frozenset(p.key for p in pods), declared.sizes)
         waiting = {p.gang for p in pods if p.gang and p.phase is PodPhase.WAITING}
         for i, pod in enumerate(pods):
@@ -67,7 +66,7 @@ class Gangs:
                 pods[i] = replace(pod, phase=PodPhase.WAITING)
         return [*pods, *declared.announced], roll
 
-    def declared(self, seen: Iterable[SeenPod], now: datetime) -> Declared:
+    def declared(self, seen: Iterable[SeenPod], now: datetime, read: Read = attrgetter("pod")) -> Declared:
         """Return what is declared for the living pods *seen*. Never raises: without an object's answer a gang counts
         as complete with the pods that exist."""
         members: dict[Declaration, dict[str, list[SeenPod]]] = {}
@@ -80,7 +79,7 @@ class Gangs:
                 sizes |= self._policies(kind, members[by])
         waiting: list[Announcement] = []
         for by, sized in ((Declaration.JOB_SET, self._job_sets), (Declaration.WORKER_SET, self._worker_sets)):
-            for announcement, size in sized(members[by], now) if by in members else ():
+            for announcement, size in sized(members[by], now, read) if by in members else ():
                 waiting.append(announcement)
                 sizes[announcement.key] = 0 if size == 1 else size
         found = bounded(waiting, self._lists.remarks.warn)
@@ -100,7 +99,7 @@ class Gangs:
         told = {key: least for raw in objects for key, least in _minimums(raw)}
         return {key: told.get("/".join(key.split("/")[:3])) for key in keys}  # each replica of a group is a gang
 
-    def _job_sets(self, members: Members, now: datetime) -> Iterator[tuple[Announcement, int | None]]:
+    def _job_sets(self, members: Members, now: datetime, read: Read) -> Iterator[tuple[Announcement, int | None]]:
         sets = {key_of(raw): raw for raw in self._lists.if_readable(JOB_SETS, WITHOUT_JOB_SETS) or ()}
         for key, pods in members.items():
             total, coming = 0, list[Coming]()
@@ -110,10 +109,10 @@ class Gangs:
                     total += count
                 elif _will_come(pods, now):
                     coming.append((f"{name}-", template, count))
-            announcement = self._announcement(key, pods, coming)
+            announcement = self._announcement(key, pods, coming, read)
             yield announcement, total + announcement.total if key in sets else None
 
-    def _worker_sets(self, members: Members, now: datetime) -> Iterator[tuple[Announcement, int | None]]:
+    def _worker_sets(self, members: Members, now: datetime, read: Read) -> Iterator[tuple[Announcement, int | None]]:
         """Where a set starts its workers when the leader is ready, a lone leader is its whole group's demand."""
         sizes = {key: max((p.gang.size or 0 for p in pods if p.gang), default=0) for key, pods in members.items()}
         short = {key for key, pods in members.items() if len(pods) < sizes[key] and _will_come(pods, now)}
@@ -127,19 +126,21 @@ class Gangs:
             spec = section(sets.get(f"{pods[0].namespace}/{pods[0].labels.get(f'{LWS}name')}", {}), "spec")
             alike = {"metadata": pods[0].metadata, "spec": pods[0].spec}
             template = section(section(spec, "leaderWorkerTemplate"), "workerTemplate") or alike
-            announcement = self._announcement(key, pods, [("worker-", template, sizes[key] - len(pods))])
+            announcement = self._announcement(key, pods, [("worker-", template, sizes[key] - len(pods))], read)
             yield announcement, len(pods) + announcement.total  # workers without GPUs need no node here
 
-    def _announcement(self, key: str, pods: Sequence[SeenPod], coming: Sequence[Coming]) -> Announcement:
+    def _announcement(self, key: str, pods: Sequence[SeenPod], coming: Sequence[Coming], read: Read) -> Announcement:
         """Return what is yet to come of the gang *key*: as old as its *pods*, and of their priority."""
         first = min(pods, key=lambda pod: (pod.phase is not PodPhase.WAITING, pod.key))
-        make = partial(_announced, key, first, coming)
+        make = partial(_announced, key, first, coming, read)
         return understood(make, key, self._lists.remarks.warn)
 
 
-def _announced(key: str, first: SeenPod, coming: Sequence[Coming]) -> Announcement:
+def _announced(key: str, first: SeenPod, coming: Sequence[Coming], read: Read) -> Announcement:
     origin, priority = {"metadata": first.metadata}, first.spec.get("priority") or 0
-    made = ((announced_pod(origin, template, priority=priority), n, prefix) for prefix, template, n in coming)
+    made = (
+        (announced_pod(origin, template, priority=priority, read=read), n, prefix) for prefix, template, n in coming
+    )
     return Announcement(key=key, runs=tuple(Run(pod, count, prefix) for pod, count, prefix in made if pod and count))
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from itertools import islice, pairwise
+from operator import attrgetter
 
 from receiver.adapters.kubernetes.api import (
     CUSTOM,
@@ -151,16 +152,18 @@ class Announcement:
         return tuple(replace(p, gang=self.key, gang_min=least) for p in found)
 
 
-def announced_pod(origin: Json, template: Json, *, priority: int) -> Pod | None:
-    """Return a waiting GPU pod of *template* (PodTemplateSpec v1 core), or None for one without GPUs. It has
-    namespace, name, age, owner and patience of *origin*, the object that announces it, and no uid: there is nothing
-    yet that an Event could be left on."""
+def announced_pod(
+    origin: Json, template: Json, *, priority: int, read: Callable[[SeenPod], Pod | None] = attrgetter("pod")
+) -> Pod | None:
+    """Return a waiting GPU pod of *template* (PodTemplateSpec v1 core) as *read* reads it, or None for one without
+    GPUs. It has namespace, name, age, owner and patience of *origin*, the object that announces it, and no uid: there
+    is nothing yet that an Event could be left on."""
     metadata, described = section(origin, "metadata"), section(template, "metadata")
     inherited = ("namespace", "name", "creationTimestamp", "ownerReferences")
     own = {name: metadata[name] for name in inherited if name in metadata}
     said = {name: described[name] for name in ("labels", "annotations") if name in described}
     spec = {name: value for name, value in section(template, "spec").items() if name != "schedulingGates"}
-    pod = SeenPod({"metadata": {**said, **own}, "spec": {**spec, "nodeName": None}}).pod
+    pod = read(SeenPod({"metadata": {**said, **own}, "spec": {**spec, "nodeName": None}}))
     if pod is None:
         return None
     waits = pod.may_wait if pod.may_wait is not None else patience_of(origin)

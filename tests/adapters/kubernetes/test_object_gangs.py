@@ -1,5 +1,6 @@
 """Gangs of kube-scheduler's groups, JobSets and LeaderWorkerSets, and pods of theirs that are yet to come."""
 
+from dataclasses import replace
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +11,7 @@ from structlog.testing import capture_logs
 
 from receiver.adapters.kubernetes.gangs import Gangs
 from receiver.adapters.kubernetes.pods import SeenPod
-from receiver.core.model.pods import PodPhase
+from receiver.core.model.pods import Pod, PodPhase
 from receiver.ports import GANG_ANNOTATION
 from tests.adapters.kubernetes.custom_objects import VOLCANO_GROUPS, a_group
 from tests.adapters.kubernetes.group_objects import (
@@ -173,10 +174,16 @@ def test_a_leader_with_workers_on_cpu_nodes_needs_one_node(httpserver: HTTPServe
     assert {name: p.gang_min for name, p in found.items()} == {"llama-0": None}
 
 
-def test_a_leader_that_claims_its_devices_waits_for_no_workers_that_only_come_after_it() -> None:
+def test_the_workers_of_a_leader_that_claims_its_devices_are_expected_with_their_claims() -> None:
     lists: Any = SimpleNamespace(if_readable=lambda *_: [], remarks=SimpleNamespace(warn=print))
-    leader = in_worker_set(size=3, gpus=0, resourceClaims=[{"name": "gpu", "resourceClaimName": "gpu"}])
-    assert Gangs(lists).declared([SeenPod(leader)], MovedClock().at).sizes == {"ml/llama-0": 0}
+    leader = in_worker_set(size=3, gpus=0, resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "gpu"}])
+
+    def read(pod: SeenPod) -> Pod:
+        return replace(pod.without_gpus, claims=tuple(template for _, template in pod.resource_claims.values()))
+
+    declared = Gangs(lists).declared([SeenPod(leader)], MovedClock().at, read)
+    assert declared.sizes == {"ml/llama-0": 3}
+    assert [(p.gang, p.claims) for p in declared.announced] == [("ml/llama-0", ("gpu",))] * 2
 
 
 def test_each_group_of_a_worker_set_is_a_gang_of_its_own(httpserver: HTTPServer) -> None:
