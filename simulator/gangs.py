@@ -44,7 +44,14 @@ def with_gangs(
         return tuple(pods)
     seen = [SeenPod(pod_json(pod)) for pod in mine]
     lists: Any = ObjectsOfAWorld(objects, Remarks(clock))
-    found, roll = Gangs(lists).of([pod for pod in seen if not pod.terminated], clock.now())
+    shown = {pod.key: pod for pod in pods}
+
+    def read(pod: SeenPod) -> Pod | None:
+        """A pod that claims devices is as the world shows it; one that is yet to come claims what its leader does."""
+        found = shown.get(pod.key) if pod.resource_claims else pod.pod
+        return None if found is None else replace(found, uid=pod.uid)
+
+    found, roll = Gangs(lists, read).of([pod for pod in seen if not pod.terminated], clock.now())
     done = [pod for pod, of in zip(seen, mine, strict=True) if of.phase == "Succeeded" and pod.gang]
     least = roll.minimums({}, roll.succeeded(done))
     known = {pod.key: pod for pod in found}

@@ -224,7 +224,7 @@ def is_placed(pod: WorldPod, world: World) -> bool:
 
 def once(pods: Sequence[WorldPod]) -> list[WorldPod]:
     """*pods* without those that wait for the claim of another one of them."""
-    named = {(p.claims[0].claim if p.claims and p.claims[0].claim else p.uid): p for p in reversed(pods)}
+    named = {(p.claims[0].claim if p.claims and p.claims[0].claim else (p.uid, p.name)): p for p in reversed(pods)}
     return [p for p in pods if p in named.values()]
 
 

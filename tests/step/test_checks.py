@@ -64,6 +64,19 @@ def test_an_answer_that_cannot_be_written_delays_neither_the_others_nor_the_pool
     assert states(life) == {"ml/a": CheckState.READY, "ml/b": CheckState.READY}
 
 
+@pytest.mark.parametrize("error", [TryLater("no"), WontWork("no", code="http_403")])
+def test_a_server_that_takes_no_answer_is_not_asked_for_all_of_them_in_one_step(error: Exception, store: Store) -> None:
+    life = a_life(store, *"abcdef")
+    life.world.bookings = tuple(Booking(key=f"ml/{n}", pods=tuple(pods(n)), created_at=START) for n in "uvwxyz")
+    for verb in ("answer_check", "report_booking"):
+        for _ in range(3):
+            life.cluster.fail_next(error, verb)
+    life.step()
+    assert (states(life), life.world.progress) == ({}, {})
+    life.step()
+    assert (len(states(life)), len(life.world.progress)) == (6, 6)
+
+
 def test_an_error_in_the_answers_is_noted_and_changes_no_pool(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(_work: object) -> None:
         raise RuntimeError("bug")

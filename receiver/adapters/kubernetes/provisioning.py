@@ -36,6 +36,7 @@ CONSUMES = (
 WITHOUT = "ProvisioningRequests book no nodes"
 ENDED = (BookingStage.FAILED, BookingStage.EXPIRED)
 VALID_UNTIL = "ValidUntilSeconds"
+TEMPLATES_COME_WITHIN = timedelta(minutes=5)  # Kueue makes the PodTemplates after the request that names them
 ACCEPTED = "gpu-autoscaler buys nodes for all pods or for none"
 
 
@@ -119,6 +120,7 @@ class ProvisioningRequests:
     def _booking(self, raw: Json, consumers: Sequence[SeenPod]) -> Booking | None:
         """Return what *raw* books: the GPU pods that it announces, less those of *consumers*, which are there."""
         key, provisioned = key_of(raw), condition(section(raw, "status"), BookingStage.PROVISIONED)
+        created = moment(_created(raw)) or self._clock.now()
         announcement, problem = Announcement(key=key, runs=()), ""
         try:
             announcement = self._announced(raw)
@@ -129,6 +131,8 @@ class ProvisioningRequests:
             elif not announcement.total:
                 problem = "none of its pods asks for a GPU"
         except TryLater as error:
+            if error.code == api.NOT_FOUND and self._clock.now() - created < TEMPLATES_COME_WITHIN:
+                return None
             problem = str(error)
         pods = [replace(pod, gang=key, gang_min=None) for pod in announcement.pods()] if not problem else []
         for consumer in consumers:
@@ -140,7 +144,7 @@ class ProvisioningRequests:
         return Booking(
             key=key,
             pods=tuple(pods),
-            created_at=moment(_created(raw)) or self._clock.now(),
+            created_at=created,
             provisioned_at=moment(provisioned.get("lastTransitionTime")),
             consumed=not pods and all(pod.node for pod in consumers),
             valid_for=timedelta(seconds=seconds) if seconds else None,
@@ -154,7 +158,7 @@ class ProvisioningRequests:
             name = text(section(pod_set, "podTemplateRef"), "name")
             template = self._templates.get(f"{text(section(raw, 'metadata'), 'namespace')}/{name}")
             if template is None:
-                raise TryLater(f"PodTemplate {name} is not there")
+                raise TryLater(f"PodTemplate {name} is not there", code=api.NOT_FOUND)
             priority = section(template, "spec").get("priority") or 0
             pod = announced_pod(raw, template, priority=priority, read=self._read)
             if pod is not None:

@@ -326,8 +326,9 @@ def _sick_nodes(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Ite
             continue
         begun = node.instance in wanted.repairs
         room = "only its other GPUs are" if node.partly_sick and not begun else "the node is no longer"
-        goes = "removed when it is idle"
+        goes, replaces = "removed like any idle node", ". With `repair: replace`, the pool replaces such nodes"
         if pool.repair is Repair.REPLACE:
+            replaces = ""
             goes = "removed when they end" if begun else "replaced once `repair_share`, budgets and guardrails allow it"
         yield Concern(
             kind=Cause.SICK,
@@ -337,7 +338,7 @@ def _sick_nodes(pool: Pool, state: PoolState, wanted: Wanted, seen: Seen) -> Ite
             cost=wording.an_hour(pool, 1),
             doing=f"{room} room for waiting work; its GPU pods keep running, and it is {goes}",
             todo=f"Look at: kubectl describe node {node.name}, nvidia-smi on it. A reset of the GPU or a restart of the"
-            " node may help",
+            f" node may help{replaces}",
             topic=f"sick:{node.instance}",
             key=node.sick_since.isoformat(),
         )

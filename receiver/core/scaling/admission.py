@@ -23,7 +23,8 @@ from receiver.core.scaling.demand import missing_pods
 from receiver.core.scaling.gangs import new_nodes, place_gang, place_parts
 from receiver.core.scaling.market import Matching
 
-MOST_AT_ONCE = 200  # Workloads placed in a step, about half a second beside 1,000 nodes; others follow in the next
+MOST_AT_ONCE = 200  # Workloads answered in a step, about half a second beside 1,000 nodes; others follow in the next
+MOST_READY = 800  # beside those, with an answer and no pods yet
 RETRY_AFTER = timedelta(minutes=5)  # Kueue reserves quota again after this time at the earliest
 
 
@@ -61,7 +62,10 @@ def judge(
     before, shared = [tally.mark() for tally in tallies], allowance.mark()
     matching = Matching(tallies, pairs)
     answers: list[CheckAnswer] = []
-    for candidate in sorted(facts.candidates, key=_rank)[:MOST_AT_ONCE]:
+    # Those that are ready first: their cost was promised. They may wait for other checks for hours, beside the others.
+    ranked = sorted(facts.candidates, key=_rank)
+    ready, others = [c for c in ranked if c.ready], [c for c in ranked if not c.ready]
+    for candidate in (*ready[:MOST_READY], *others[:MOST_AT_ONCE]):
         answer = _judged(candidate, policy, matching, allowance)
         answers += [] if candidate.ready else [answer]
     left = dict(allowance.left)
@@ -73,9 +77,8 @@ def judge(
 
 
 def _rank(candidate: Candidate) -> tuple[object, ...]:
-    """Those that are ready first: their cost was promised."""
     first = [(-pod.priority, pod.created_at) for pod in candidate.pods[:1]]  # they are of one age and priority
-    return not candidate.ready, first, candidate.key
+    return first, candidate.key
 
 
 def _judged(candidate: Candidate, policy: Policy, matching: Matching, allowance: Allowance) -> CheckAnswer:
@@ -84,6 +87,8 @@ def _judged(candidate: Candidate, policy: Policy, matching: Matching, allowance:
 
     if candidate.problem:
         return said(CheckState.PENDING, f"not judged: {candidate.problem}")
+    if not candidate.pods:
+        return said(CheckState.READY, "it requests no GPU, runs already, or its ProvisioningRequest is judged")
     pods = tuple(pod for pod in candidate.pods if matching.fitting(pod))
     if unknown := _unknown(candidate, matching):
         return said(CheckState.PENDING, f"not judged: {unknown}")

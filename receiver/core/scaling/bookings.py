@@ -68,6 +68,8 @@ def _of_waiting(
         return BookingStage.FAILED, "FailedToCreatePods", booking.problem
     if now - booking.created_at >= (booking.valid_for or VALID_FOR):
         return BookingStage.FAILED, "Expired", "ProvisioningRequest is expired"
+    if not booking.pods and not booking.consumed:
+        return BookingStage.ACCEPTED, "CapacityIsNotFound", "its own pods exist already and wait for nodes"
     misfits = (misfit.detail for misfit in assignment.misfits if misfit.workload.key == booking.key)
     if misfit := next(misfits, ""):
         return BookingStage.FAILED, "CapacityIsNotFound", misfit
@@ -79,7 +81,9 @@ def _of_waiting(
     rooms = [room for _, found in given for room in found.rooms]
     if len(rooms) < len(booking.pods):
         return BookingStage.ACCEPTED, "CapacityIsNotFound", "it has no room yet"
-    where = listed([f"{some(len(found.rooms), 'pod')} in pool {pool.name}" for pool, found in given])
+    where = (
+        listed([f"{some(len(found.rooms), 'pod')} in pool {pool.name}" for pool, found in given]) or "all of its pods"
+    )
     if all(room.usable for room in rooms):
         return BookingStage.PROVISIONED, "CapacityIsProvisioned", f"booked for ten minutes: room for {where}"
     when = eta(booking.key)

@@ -277,7 +277,8 @@ def _capacity(
         if v.stage in gone or (evicts and v.because is Because.EVICTED and v.stage in begun)
     }
     found = [n for n in state.of(Stage.USABLE) if n.cordoned_by is not CordonedBy.SOMEONE and not n.out_of_service]
-    found = [n for n in found if n.cordoned_for != REPAIR]  # some of its GPUs may work, or work again for a moment
+    # Some GPUs of a node under repair may work, or work again for a moment.
+    found = [n for n in found if n.cordoned_for != REPAIR or n.cordoned_by is None]
     usable = [n for n in found if n.instance not in going]
     rooms: list[Bin] = []
     for node in [n for n in usable if takes_work(n, closed)]:

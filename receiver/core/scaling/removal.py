@@ -57,7 +57,7 @@ def removable(case: Case, within: timedelta = NOW) -> Removable:
     soon = case.now + within
     due = [n for n in left if is_idle_and_free(n, case) and removable_at(n, case) <= soon]
     moved = [n for n in left if could_be_emptied(n, case) and unit_ends_soon(n, case) <= soon]
-    moved += [n for n in repaired if n.busy]
+    moved += [n for n in repaired if n.busy and n not in over]
     for nodes in (dead, due, moved):
         nodes.sort(key=lambda n: (next_unit_at(n.created_at, case.now, case.policy.billing), n.name))
     # Never more than Civo's count: if fewer are required than exist, Civo is about to remove one itself.
@@ -94,7 +94,7 @@ def claims_on(node: Node) -> str:
     """What makes *node* ineligible, in a sentence; empty for nothing."""
     said = (
         ("someone else cordoned it", node.cordoned_by is CordonedBy.SOMEONE),
-        (node.maintained, bool(node.maintained)),
+        (f"it {node.maintained}", bool(node.maintained)),
         ("it is protected", node.protected),
         (f"it hosts {', '.join(node.hosts)}", bool(node.hosts)),
         ("; ".join(node.kept_by), bool(node.kept_by)),

@@ -12,6 +12,7 @@ from receiver.core.model.model import Source
 from receiver.core.promises.promise import Promises
 from receiver.core.scaling.bookings import progress
 from receiver.ports import Did, TryLater, WontWork
+from receiver.step.chores.checks import MOST_FAILURES
 from receiver.step.parts import StepContext
 
 log = structlog.get_logger("receiver")
@@ -21,14 +22,19 @@ def report_bookings(work: StepContext) -> None:
     """Write the conditions of every ProvisioningRequest where they differ; nothing while Civo does not answer."""
     cluster = work.hands.cluster
     assert cluster is not None
+    failed = 0
     for booking in work.facts.bookings if work.facts.up(Source.CIVO) else ():
+        if failed == MOST_FAILURES:
+            break
         found = progress(booking, work.assignment, work.policy, work.now, partial(_eta, work))
         try:
             work.hands.ready()
             receipt = cluster.report_booking(found)
         except (TryLater, WontWork) as error:
             log.warning("ProvisioningRequest not written", request=found.key, error=str(error))
+            failed += isinstance(error, TryLater) or error.code == "http_403"
             continue
+        failed = 0
         if receipt.did is Did.DONE:
             log.info("ProvisioningRequest", request=found.key, stage=found.stage.value, detail=found.message)
 

@@ -21,7 +21,8 @@ RECENT_ACTIONS = 50
 def undo_orphaned_cordons(state: PoolState, progress: Progress | None, work: StepContext) -> None:
     """Lift our cordons that outlived their action, for example after a crash before the uncordon.
 
-    Cordons of a budget stop belong to no action and stay, and so do those of nodes under repair.
+    Cordons of a budget stop belong to no action and stay, and so do those of nodes under repair. A node that a person
+    made schedulable again loses our annotation once it is well, so that a later sickness counts.
     """
     hands = work.hands
     if hands.cluster is None or not work.facts.up(Source.KUBERNETES):
@@ -31,7 +32,9 @@ def undo_orphaned_cordons(state: PoolState, progress: Progress | None, work: Ste
     action = progress.action if progress else state.open_action
     ours = {v.node for v in action.victims if v.stage not in FINISHED} if action else set()
     for node in state.living:
-        if node.cordoned_by is not CordonedBy.US or node.cordoned_for is None or node.name in ours:
+        lifted = node.cordoned_for == REPAIR and node.cordoned_by is None and node.sick_since is None
+        cordoned = node.cordoned_by is CordonedBy.US and node.cordoned_for is not None
+        if node.name in ours or not (lifted or cordoned):
             continue
         if node.cordoned_for == REPAIR and node.instance in work.assignment.pools[state.pool].repairs:
             continue

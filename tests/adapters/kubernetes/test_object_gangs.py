@@ -1,13 +1,17 @@
 """Gangs of kube-scheduler's groups, JobSets and LeaderWorkerSets, and pods of theirs that are yet to come."""
 
+from dataclasses import replace
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from pytest_httpserver import HTTPServer
 from structlog.testing import capture_logs
 
-from receiver.core.model.pods import PodPhase
+from receiver.adapters.kubernetes.gangs import Gangs
+from receiver.adapters.kubernetes.pods import SeenPod
+from receiver.core.model.pods import Pod, PodPhase
 from receiver.ports import GANG_ANNOTATION
 from tests.adapters.kubernetes.custom_objects import VOLCANO_GROUPS, a_group
 from tests.adapters.kubernetes.group_objects import (
@@ -168,6 +172,18 @@ def test_workers_count_like_the_leader_where_their_set_cannot_be_read(httpserver
 def test_a_leader_with_workers_on_cpu_nodes_needs_one_node(httpserver: HTTPServer) -> None:
     found = seen(httpserver, in_worker_set(size=3), served={WORKER_SETS: [a_worker_set(3, gpus=0)]})
     assert {name: p.gang_min for name, p in found.items()} == {"llama-0": None}
+
+
+def test_the_workers_of_a_leader_that_claims_its_devices_are_expected_with_their_claims() -> None:
+    lists: Any = SimpleNamespace(if_readable=lambda *_: [], remarks=SimpleNamespace(warn=print))
+    leader = in_worker_set(size=3, gpus=0, resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "gpu"}])
+
+    def read(pod: SeenPod) -> Pod:
+        return replace(pod.without_gpus, claims=tuple(template for _, template in pod.resource_claims.values()))
+
+    declared = Gangs(lists).declared([SeenPod(leader)], MovedClock().at, read)
+    assert declared.sizes == {"ml/llama-0": 3}
+    assert [(p.gang, p.claims) for p in declared.announced] == [("ml/llama-0", ("gpu",))] * 2
 
 
 def test_each_group_of_a_worker_set_is_a_gang_of_its_own(httpserver: HTTPServer) -> None:

@@ -143,6 +143,11 @@ def test_what_cannot_be_booked_says_why(
     assert (booking.problem, booking.pods) == (problem, ())
 
 
+def test_a_new_request_waits_for_its_templates_which_kueue_makes_after_it(httpserver: HTTPServer) -> None:
+    made = datetime.fromisoformat(CREATED)
+    assert seen(httpserver, a_request(), templates=[], clock=FixedClock(made + timedelta(minutes=4))) == ()
+
+
 @pytest.mark.parametrize("annotations", [CONSUMES, BEFORE], ids=["now", "before"])
 def test_pods_that_use_it_take_the_place_of_its_own(annotations: dict[str, str], httpserver: HTTPServer) -> None:
     pod = a_pod("train-0", annotations=annotations)

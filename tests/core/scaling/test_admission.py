@@ -90,8 +90,13 @@ def test_without_a_budget_every_workload_is_ready() -> None:
 
 def test_a_workload_without_gpus_of_the_pools_is_ready() -> None:
     elsewhere = a_candidate(node_selector={"gpu": "h100"})
-    expected = {"ml/w": (READY, "it asks no GPU pool for anything that a budget must cover")}
-    assert judged(elsewhere, Candidate(key="ml/x"), policy=with_budget("0")) == expected | {"ml/x": expected["ml/w"]}
+    assert judged(elsewhere, Candidate(key="ml/x"), policy=with_budget("0")) == {
+        "ml/w": (READY, "it asks no GPU pool for anything that a budget must cover"),
+        "ml/x": (
+            READY,
+            "it requests no GPU (claims are not judged), runs already, or its ProvisioningRequest is judged",
+        ),
+    }
 
 
 def test_only_the_pods_that_fit_a_pool_count() -> None:
@@ -215,8 +220,8 @@ def test_the_maximum_of_a_pool_holds_up_no_answer() -> None:
 
 def test_a_long_queue_is_judged_in_several_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(admission, "MOST_AT_ONCE", 2)
-    found = judged(a_candidate("old", ready=True), a_candidate("a"), a_candidate("b"))
-    assert list(found) == ["ml/a"]
+    ready = [a_candidate(f"ready-{n}", ready=True) for n in range(3)]  # they crowd out no other
+    assert list(judged(*ready, *map(a_candidate, "abc"))) == ["ml/a", "ml/b"]
 
 
 def test_parts_that_fit_different_pools_are_judged_together() -> None:

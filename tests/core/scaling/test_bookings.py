@@ -107,6 +107,12 @@ def test_a_request_that_no_pool_can_hold_fails() -> None:
     assert (found.stage, found.message.startswith("No GPU pool can hold")) == (FAILED, True)
 
 
+def test_a_request_whose_own_pods_wait_for_nodes_is_not_provisioned() -> None:
+    assert judged(a_booking(0)).stage is ACCEPTED
+    found = judged(a_booking(0, consumed=True))
+    assert (found.stage, found.message) == (PROVISIONED, "booked for ten minutes: room for all of its pods")
+
+
 def test_a_request_that_cannot_be_read_fails_with_the_reason() -> None:
     found = judged(a_booking(0, problem="PodTemplate ppt is not there"))
     assert (found.stage, found.reason, found.message) == (FAILED, "FailedToCreatePods", "PodTemplate ppt is not there")

@@ -13,7 +13,7 @@ from receiver.core.model.actions import Action, Because, Decision, VictimStage
 from receiver.core.model.model import Backoff, CordonedBy, Node, Source, Spend, Stage
 from receiver.core.model.overrides import OverrideKind
 from receiver.core.model.pods import Pod, PodPhase, Toleration
-from receiver.core.model.policy import Budget, KeepOut, Limits, Policy, Pool
+from receiver.core.model.policy import Budget, KeepOut, Limits, Policy, Pool, Repair
 from receiver.core.model.signals import SignalAction
 from receiver.core.model.windows import Window, stays_open
 from receiver.core.scaling.assign import assign
@@ -112,6 +112,13 @@ def test_a_decision_names_the_end_of_the_grace_and_says_what_comes() -> None:
     assert decision.reconsider_at == told + GRACE
     [note] = [r for r in decision.reasons if r.rule == "evict_after"]
     assert note.detail == "window night takes 1 node beyond 1 from 12:20:00 UTC on"
+
+
+def test_a_sick_node_that_is_evicted_is_not_removed_twice() -> None:
+    sick = {"sick": "XID 79 on GPU 0", "sick_since": NOW - 20 * MINUTE}
+    going = holding("a", a_guest("on-a", evictable=True), **sick)
+    decision = answer(going, busy("b"), busy("c"), pool=the_pool(repair=Repair.REPLACE))
+    assert decision.candidates == ("i-a", "i-b")
 
 
 def test_a_window_that_is_closed_evicts_nothing() -> None:

@@ -10,7 +10,7 @@ from receiver.core.model.memory import NodeLife
 from receiver.core.model.model import Backoff, CordonedBy, Node, Stage
 from receiver.core.model.policy import Pool, Repair
 from receiver.core.scaling.repair import falling_sick
-from tests.core.builders import MINUTE, NOW, a_busy_node, a_node, a_policy, a_pool, a_state, facts, run
+from tests.core.builders import MINUTE, NOW, a_busy_node, a_node, a_pod, a_policy, a_pool, a_state, facts, run
 
 HOUR = timedelta(hours=1)
 REPLACED = a_pool(repair=Repair.REPLACE, max_nodes=10)
@@ -51,6 +51,12 @@ def test_a_node_is_repaired_after_ten_minutes_of_sickness() -> None:
 )
 def test_a_node_that_others_speak_for_is_not_repaired(changes: dict[str, Any]) -> None:
     assert repaired(sick("a", **changes)) == []
+
+
+def test_a_node_that_a_person_uncordons_is_room_again_once_it_works() -> None:
+    node = a_node("a", cordoned_for="repair")
+    assignment, _ = run(facts(a_state(node), waiting=(a_pod("waits"),)), a_policy(REPLACED), explained_by=None)
+    assert assignment.pools[REPLACED.id].for_demand == 0
 
 
 def test_without_the_option_nothing_is_repaired() -> None:

@@ -132,6 +132,20 @@ def test_a_node_that_a_person_uncordons_is_left_alone(store: Store) -> None:
     assert not life.world.nodes[sick].unschedulable
 
 
+def test_a_node_that_a_person_mends_and_uncordons_may_be_repaired_again(store: Store) -> None:
+    life = repairing(store)
+    [sick] = busy(life)
+    fail(life, sick)
+    life.run(12 * MINUTE)
+    mend(life, sick)
+    life.world.patch_node(sick, unschedulable=False)
+    life.run(12 * MINUTE)
+    assert closed(life) == set()
+    fail(life, sick)
+    life.run(12 * MINUTE)
+    assert life.world.nodes[sick].unschedulable
+
+
 @pytest.mark.parametrize(("share", "most"), [("0.2", 1), ("0.5", 2), ("1.0", 4)])
 def test_never_more_than_a_share_of_the_pool_is_under_repair(store: Store, share: str, most: int) -> None:
     life = repairing(store, 5, repair_share=Decimal(share))
