@@ -85,12 +85,10 @@ def _judged(candidate: Candidate, policy: Policy, matching: Matching, allowance:
     def said(state: CheckState, message: str) -> CheckAnswer:
         return CheckAnswer(key=candidate.key, state=state, message=message)
 
-    if candidate.problem:
-        return said(CheckState.PENDING, f"not judged: {candidate.problem}")
-    if not candidate.pods:
+    if not candidate.pods and not candidate.problem:
         return said(CheckState.READY, "it requests no GPU, runs already, or its ProvisioningRequest is judged")
     pods = tuple(pod for pod in candidate.pods if matching.fitting(pod))
-    if unknown := _unknown(candidate, matching):
+    if unknown := candidate.problem or _unknown(candidate, matching):
         return said(CheckState.PENDING, f"not judged: {unknown}")
     if not pods:
         return said(CheckState.READY, "it asks no GPU pool for anything that a budget must cover")

@@ -181,7 +181,7 @@ def test_the_workers_of_a_leader_that_claims_its_devices_are_expected_with_their
     def read(pod: SeenPod) -> Pod:
         return replace(pod.without_gpus, claims=tuple(template for _, template in pod.resource_claims.values()))
 
-    declared = Gangs(lists).declared([SeenPod(leader)], MovedClock().at, read)
+    declared = Gangs(lists, read).declared([SeenPod(leader)], MovedClock().at)
     assert declared.sizes == {"ml/llama-0": 3}
     assert [(p.gang, p.claims) for p in declared.announced] == [("ml/llama-0", ("gpu",))] * 2
 
