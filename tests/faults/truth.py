@@ -186,7 +186,8 @@ class Truth:
     def works(self, vm: VM) -> bool:
         """True when *vm* was usable once and its node would take work; the product replaces one that does not."""
         node = self.node_of(vm)
-        if vm.usable_at is None or node is None or self.was_sick(vm.hostname):
+        crashed = vm.hostname in self.world.crashed_nodes  # its driver shows no GPU
+        if vm.usable_at is None or node is None or crashed or self.was_sick(vm.hostname):
             return False
         return node.ready and not any(taint.key in (*STARTUP_TAINTS, *OTHER_STARTUP_TAINTS) for taint in node.taints)
 
