@@ -162,29 +162,19 @@ def _node(instance: Instance, pool: Pool, said: Answers, life: NodeLife | None, 
     ill, by = _health(found, said, policy, life)
     taint = startup_taint(found, pool, startup_taints) if found and offers_gpus(found, pool) else None
     lost_for = said.at - life.lost_at if life.lost_at is not None else timedelta(0)
-    if life.usable_at is not None and stage is Stage.INSTALLING and taint:
+    if worked and stage is Stage.INSTALLING and taint:
         # A startup taint again: for a moment that changes nothing, then the node is no room for pods, then broken.
         late = Stage.INSTALLING if lost_for <= pool.provision_timeout else Stage.BROKEN
         stage = Stage.USABLE if lost_for <= SHORT_LOSS else late
-    elif life.usable_at is not None and stage in (Stage.BOOTING, Stage.INSTALLING):
+    elif worked and stage in (Stage.BOOTING, Stage.INSTALLING):
         stage = Stage.BROKEN  # a node that lost its GPUs or went NotReady is not on its way
     elif stage is Stage.BOOTING and found is None and lost_for > SHORT_LOSS:
         stage = Stage.BROKEN  # it was in Kubernetes, and one list without it may be a partial one
     node = found or ClusterNode(name=instance.hostname, instance=instance.id, ready=False, unschedulable=False)
     cordoned_for, closed_for = node.annotations.get(CORDON_ANNOTATION), node.annotations.get(STOP_ANNOTATION)
     ours = CordonedBy.US if cordoned_for or closed_for is not None else CordonedBy.SOMEONE
-    allocatable, dra = dict(node.allocatable), served_by_dra(node, pool)
     pods = tuple(said.pods.get(node.name, ()))
-    devices: Mapping[str, int] = {}
-    if dra:
-        # The status never shows what a DRA driver serves: as configured, for what a DeviceClass answers to.
-        served, lost = served_by(said), len(node.sick_devices)
-        allocatable = {r: max(0, n - lost) for r, n in pool.resources.items() if served is None or r in served}
-    if node.devices is not None:
-        free = said.join.free(node.devices, node.taken)
-        devices = {name: count for name, count in free.items() if name not in (served_by(said) or ())}
-        held = _held(pods)
-        allocatable |= {r: free[r] + held[r] for r in allocatable if dra and r in free}
+    allocatable, devices = _room(node, pool, said, pods)
     return Node(
         name=node.name,
         instance=instance.id,
@@ -212,7 +202,7 @@ def _node(instance: Instance, pool: Pool, said: Answers, life: NodeLife | None, 
         labels=dict(node.labels),
         taints=node.taints,
         startup_taint=taint.key if taint else "",
-        dra=dra,
+        dra=served_by_dra(node, pool),
         sick=ill.why,
         partly_sick=ill.partly,
         sick_since=life.sick_since,
@@ -224,6 +214,22 @@ def _node(instance: Instance, pool: Pool, said: Answers, life: NodeLife | None, 
         others=node.others,
         daemons=node.daemons,
     )
+
+
+def _room(
+    node: ClusterNode, pool: Pool, said: Answers, pods: Sequence[Pod]
+) -> tuple[Mapping[str, int], Mapping[str, int]]:
+    """Return the GPU resources of *node*, on which *pods* are, and its devices that only claims can take."""
+    allocatable, dra = dict(node.allocatable), served_by_dra(node, pool)
+    if dra:
+        # The status never shows what a DRA driver serves: as configured, for what a DeviceClass answers to.
+        served, lost = served_by(said), len(node.sick_devices)
+        allocatable = {r: max(0, n - lost) for r, n in pool.resources.items() if served is None or r in served}
+    if node.devices is None:
+        return allocatable, {}
+    free, held = said.join.free(node.devices, node.taken), _held(pods)
+    allocatable |= {r: free[r] + held[r] for r in allocatable if dra and r in free}
+    return allocatable, {name: count for name, count in free.items() if name not in (served_by(said) or ())}
 
 
 def _held(pods: Sequence[Pod]) -> Counter[str]:
