@@ -43,7 +43,7 @@ PEOPLE_WAIT = timedelta(hours=3)  # then somebody removes what never came up: th
 
 
 class Run:
-    """The product in the world of *scenario*, on *store*, with *policy* if it is not the scenario's own. *tell* gets the
+    """The product in the world of *scenario*, on *store*, with *policy* if it is not the scenario's. *tell* gets the
     trace, line by line."""
 
     def __init__(

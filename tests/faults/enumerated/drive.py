@@ -28,6 +28,7 @@ from simulator.world import SimulatedTelemetry, World
 from tests.faults.build import HEARTBEAT, policy_of
 from tests.faults.doors import Door, OurWorld
 from tests.faults.enumerated.people import Mailbox, Web, alert, hear
+from tests.faults.enumerated.sites import Site
 from tests.faults.enumerated.tap import LATE, OLD, Blow, Tap, TappedStore
 from tests.faults.enumerated.views import CivosView, Views
 from tests.faults.happen import tidy
@@ -41,19 +42,22 @@ from tests.faults.truth import ended
 ASKED_AGAIN = timedelta(seconds=5)  # a request without an answer
 OFTEN = timedelta(seconds=5)  # steps while a source serves an old state
 CALM_STEPS, CALM_TIME, CALM_TICK = 200, timedelta(hours=4), timedelta(minutes=2)
-UNTOUCHED: Callable[[World], None] = lambda _world: None
+
+
+def untouched(_world: World) -> None:
+    """Leave the world as its scenario makes it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tour:
     """A short life that passes some write sites: a *scenario*, a *policy* made of the scenario's own, what there is
-    beside pools and work (*prepare*), and the mailboxes of its messages by how many they refuse. *alone*: the numbers
-    of nodes bought and removed may depend on when things happen."""
+    beside pools and work (*prepare*), and the *mailboxes* of its messages by how many they refuse. Where it *counts*,
+    no fault makes it buy more nodes. *spare* is how many more a pool may want than waiting pods need."""
 
     name: str
     scenario: Scenario
     policy: Callable[[Policy], Policy] = lambda policy: policy
-    prepare: Callable[[World], None] = UNTOUCHED
+    prepare: Callable[[World], None] = untouched
     mailboxes: Mapping[str, int] = field(default_factory=lambda: {"ops": 0})
     counts: bool = True
     spare: int = 0
@@ -61,11 +65,10 @@ class Tour:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How a tour ended: what is *there*, and how many nodes were *bought* and *removed*."""
+    """How a tour ended: what is *there*, and how many nodes were *bought*."""
 
     there: Mapping[str, Any]
     bought: int
-    removed: int
 
 
 class ChecksActive(SimulatedCluster):
@@ -149,8 +152,8 @@ class Tried(Run):
         self._hands = Hands(cloud=cloud, cluster=cluster, may_write=self._may_write)
         clock = SimpleNamespace(now=self.clock)
         self.web.store.there, self.web.clock.there = shared, clock
-        may_send: Callable[[], bool] = lambda: not tap.lost
-        self._outbox = Outbox(shared, (), clock, links=PageLinks(), every=timedelta(minutes=1), may_send=may_send)  # type: ignore[arg-type]
+        every = timedelta(minutes=1)
+        self._outbox = Outbox(shared, (), clock, links=PageLinks(), every=every, may_send=self._may_write)  # type: ignore[arg-type]
         self._outbox._destinations = tuple(self.mailboxes)  # type: ignore[assignment]
         self._outside = SimpleNamespace(
             loops_store=store,
@@ -198,6 +201,19 @@ class Tried(Run):
             self._crashed()
             return None
 
+    # --- writes that arrive late
+
+    def under_way(self, verb: str, args: tuple[Any, ...], until: datetime) -> None:
+        """A late PUT must not lower the count that it finds, whichever process sent it."""
+        super().under_way(verb, args, until)
+        if verb == "resize":
+            self.world._agenda.at(until, self._must_not_lower, *args)
+
+    def _must_not_lower(self, pool: str, target: int) -> None:
+        found = self.world.pools[pool].required
+        if target < found:
+            self.checks.violated("4 never a lower count", f"a late PUT of {target} arrives, and {found} are asked for")
+
     # --- time
 
     def go(self) -> Any:
@@ -225,6 +241,7 @@ class Tried(Run):
     def _calm(self) -> None:
         self._say("--- calm from here on")
         self._doors.open()
+        self._surprises.clear()
         tidy(self.world, self._alarms)
         self.happenings.skew = timedelta(0)
         self.configure(self._configured)
@@ -242,7 +259,7 @@ class Tried(Run):
         lost = set(self.happenings.deliveries) - self.checks.considered
         if lost:
             self.checks.violated("3 considered", f"deliveries {sorted(lost)} never were")
-        self._same_nodes()
+        self._no_more_nodes()
         self._nothing_told_twice()
         if self.blow is not None and not (self.tap and self.tap.struck):
             self.checks.violated("check", f"{self.blow} was never made")
@@ -252,7 +269,7 @@ class Tried(Run):
 
     def end(self) -> End:
         """What is there now."""
-        return End(self._there(), self.tally.counts["nodes bought"], self.tally.counts["nodes removed"])
+        return End(self._there(), self.tally.counts["nodes bought"])
 
     def _there(self) -> dict[str, Any]:
         world, store, now = self.world, self._store, self.clock()
@@ -285,16 +302,11 @@ class Tried(Run):
             if found[what] != there
         ]
 
-    def _same_nodes(self) -> None:
-        if self.expected is None or not self.tour.counts:
-            return
-        end = self.end()
-        for what, seen, needed in (
-            ("bought", end.bought, self.expected.bought),
-            ("removed", end.removed, self.expected.removed),
-        ):
-            if seen != needed:
-                self.checks.violated("4 as many nodes", f"{seen} nodes {what}, {needed} without the fault")
+    def _no_more_nodes(self) -> None:
+        """Fewer may do: what is late finds a node that an earlier one has left."""
+        needed = self.expected.bought if self.expected is not None and self.tour.counts else None
+        if needed is not None and (bought := self.end().bought) > needed:
+            self.checks.violated("4 no more nodes", f"{bought} nodes bought, {needed} without the fault")
 
     def _nothing_told_twice(self) -> None:
         """A message comes once, but for one whose record may be lost with a crash or an answer."""
@@ -357,10 +369,20 @@ def live(tour: Tour, store: SqlStore, blow: Blow | None = None, expected: End | 
     return ""
 
 
-def record(tour: Tour, store: SqlStore) -> tuple[Tried, End]:
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A tour without a fault: how it ended, and how often it passed each site."""
+
+    end: End
+    passed: Mapping[Site, int]
+
+
+def record(tour: Tour, store: SqlStore) -> Recorded:
     """Live *tour* without a fault, and on until nothing changes any more. Raises ViolationError."""
     run = Tried(tour, store)
     run.go()
+    assert run.tap is not None
+    passed = dict(run.tap.counts)
     for _ in range(30):
         before = run._there()
         run._rest_until(run.world.now + timedelta(minutes=1))
@@ -368,4 +390,4 @@ def record(tour: Tour, store: SqlStore) -> tuple[Tried, End]:
         if run._there() == before and not run.checks.open:
             break
     run._judge()
-    return run, run.end()
+    return Recorded(run.end(), passed)

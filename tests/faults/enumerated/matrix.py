@@ -16,7 +16,7 @@ from pathlib import Path
 
 from receiver.adapters.store import SqlStore
 from tests.faults.campaign import LONGEST_SECONDS, PROGRESS_EVERY, say
-from tests.faults.enumerated.drive import End, live, record
+from tests.faults.enumerated.drive import Recorded, live, record
 from tests.faults.enumerated.sites import Site
 from tests.faults.enumerated.tap import FAULTS, Blow
 from tests.faults.enumerated.tours import TOURS
@@ -26,14 +26,6 @@ PUBLISHED = Path(__file__).parents[3] / "docs" / "enumerated-faults.csv"
 STORE_TOURS = 3
 BY_NAME = {tour.name: tour for tour in TOURS}
 HEAD = ("write", "function", "tours")
-
-
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """A tour without a fault: how it ended, and how often it passed each site."""
-
-    end: End
-    passed: Mapping[Site, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +54,11 @@ class Table:
         else:
             self.held[key] += 1
 
+    @property
+    def lives(self) -> int:
+        """How many were lived."""
+        return sum(self.held.values()) + len(self.broken)
+
     def to_csv(self) -> str:
         """One row for each site: in how many lives all held, by fault."""
         text = io.StringIO()
@@ -85,9 +82,7 @@ def recorded(store: SqlStore, tours: Iterable[str] = BY_NAME) -> dict[str, Recor
     for name in tours:
         empty(store)
         with silent_log([]):
-            run, end = record(BY_NAME[name], store)
-        assert run.tap is not None
-        found[name] = Recorded(end, dict(run.tap.counts))
+            found[name] = record(BY_NAME[name], store)
     return found
 
 
@@ -131,13 +126,11 @@ def enumerate_all(workers: int, only: str = "", known: Mapping[str, Recorded] | 
             say(f"{trial.tour}: {trial.blow.fault} at write {trial.blow.number} of {trial.blow.site}\n  {violation}")
         if time.monotonic() - told > PROGRESS_EVERY:
             told = time.monotonic()
-            say(f"{done} lives, {len(table.broken)} violations, {told - began:.0f} s ({(told - began) / done:.2f} s each)")
+            say(f"{done} lives, {len(table.broken)} broken, {told - began:.0f} s ({(told - began) / done:.2f} s each)")
     return table
 
 
-def _results(
-    wanted: Sequence[Trial], known: Mapping[str, Recorded], workers: int
-) -> Iterator[tuple[Trial, str]]:
+def _results(wanted: Sequence[Trial], known: Mapping[str, Recorded], workers: int) -> Iterator[tuple[Trial, str]]:
     with multiprocessing.get_context("forkserver").Pool(workers, _begin, (known,)) as pool:
         yield from pool.imap_unordered(_attempt, wanted, chunksize=8)
         pool.close()

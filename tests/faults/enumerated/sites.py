@@ -15,11 +15,36 @@ ROOT = Path(receiver.__file__).parent
 STORE, PORTS = "adapters/store", "ports/__init__.py"
 TRANSACTIONS = ("_database.write()", "_write_memory()", "self._change(")
 CALLERS = ("step", "web", "reports", "runtime", "server", "adapters/messages")
-READING = ("ask", "get", "list", "watch")  # of `ClusterWire.ask`, whose verb is a variable in its own helpers
+READING = ("get", "list", "watch")  # of `ClusterWire.ask`
+METHODS = ("PUT", "POST", "PATCH", "DELETE")  # of `CivoCloud._send`
+WRITING_LISTS = ("patch", "patch_status", "apply_status")
 # What is handed on as a function is written by the function that calls it.
 HANDED_ON = {
     "step.chores.budget._changes": "step.chores.budget._done",
     "step.parts.StepContext.say_later": "step.parts.StepContext.say_later.<lambda>",
+}
+# Requests of the adapters that are no GET, by the function that sends them: the ports' methods that this is part of. A
+# process that dies between two requests of one call: tests/simulator/test_between_two_writes.py.
+MARKS = ("cordon", "uncordon", "cordon_for_budget", "uncordon_for_budget", "apply_labels_and_taints", "set_soft_taints")
+REQUESTS: dict[str, tuple[str, ...]] = {
+    "civo.cloud.CivoCloud.resize": ("cloud.resize",),
+    "civo.cloud.CivoCloud.retire": ("cloud.retire",),
+    "kubernetes.admission.AdmissionChecks.answer": ("cluster.answer_check",),
+    "kubernetes.admission.AdmissionChecks.keep_active": ("cluster.keep_checks_active",),  # one for each check
+    "kubernetes.budget_hold.HoldingMeans._delete": ("cluster.release_namespace", "cluster.hold_namespace"),
+    "kubernetes.budget_hold.HoldingMeans._patch": ("cluster.hold_queue", "cluster.release_queue"),
+    "kubernetes.budget_hold.HoldingMeans.hold_namespace": ("cluster.hold_namespace",),
+    "kubernetes.buffers.Buffers.report": ("cluster.report_buffer",),
+    "kubernetes.cluster.KubernetesCluster.admit": ("cluster.admit",),
+    "kubernetes.cluster.KubernetesCluster.may": (),  # an access review: created, answered and forgotten
+    "kubernetes.cluster.KubernetesCluster.record_event": ("cluster.record_event",),
+    "kubernetes.drain.Drain._evict": ("cluster.drain",),  # one for each pod
+    "kubernetes.drain.NodeMarks._change": tuple(f"cluster.{verb}" for verb in MARKS),
+    "kubernetes.owners.Owners._modify": ("cluster.scale_to_zero",),
+    "kubernetes.provisioning.ProvisioningRequests.report": ("cluster.report_booking",),
+    # how the functions above send
+    **dict.fromkeys(("kubernetes.reflector.Lists.patch", "kubernetes.reflector.Lists.patch_status"), ()),
+    "kubernetes.reflector.Lists.apply_status": (),
 }
 LEFT_OUT = {
     "LeaseTable": "PostgreSQL's clock decides here: `make replicas` kills, freezes and cuts off real leaders",
@@ -76,20 +101,17 @@ def sites() -> frozenset[Site]:
     )
 
 
-def wire_writes() -> dict[str, str]:
-    """Every request of the adapters that is no GET, by the function that sends it, with its method or RBAC's verb."""
-    found: dict[str, str] = {}
+def requests() -> frozenset[str]:
+    """The functions of the adapters that send a request that is no GET, below ``receiver.adapters``."""
+    found = set()
     for folder in ("adapters/civo", "adapters/kubernetes"):
         for file in sorted((ROOT / folder).rglob("*.py")):
             for where, call in _calls(file):
                 name, first = call.func.attr, ast.unparse(call.args[0]).strip("'") if call.args else ""
-                if (name == "_send" and first in ("PUT", "POST", "PATCH", "DELETE")) or (
-                    name == "ask" and first not in READING
-                ):
-                    found[where] = first
-                elif name in ("patch", "patch_status", "apply_status") and "_lists" in ast.unparse(call.func.value):
-                    found[where] = name
-    return found
+                sent = (name == "_send" and first in METHODS) or (name == "ask" and first not in READING)
+                if sent or (name in WRITING_LISTS and "_lists" in ast.unparse(call.func.value)):
+                    found.add(where.removeprefix("adapters."))
+    return frozenset(found)
 
 
 def _calls(file: Path) -> Iterator[tuple[str, "_Call"]]:

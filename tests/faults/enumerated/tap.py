@@ -90,7 +90,9 @@ class Tap:
 
         return fence
 
-    def sends(self, port: str, writes: list[Any], do: Callable[[], object], done: str, verb: str, *args: Any) -> Receipt:
+    def sends(
+        self, port: str, writes: list[Any], do: Callable[[], object], done: str, verb: str, *args: Any
+    ) -> Receipt:
         """Make one write to Civo or Kubernetes, as `WorldPort.write`."""
         writes.append((verb, args))
         self._make(f"{port}.{PORT_METHOD.get(verb, verb)}", do, verb, fenced=True)
@@ -111,43 +113,44 @@ class Tap:
         return self._strike(self.blow.fault, do, sent, fenced=fenced)
 
     def _strike(self, fault: str, do: Callable[[], Any], sent: str, *, fenced: bool) -> Any:
-        outside = bool(sent)
-        match fault:
-            case "crash before":
-                raise CrashError
-            case "late by 40 s" if outside:
-                self._later(do, sent)
-                raise TryLater("no answer", code="timeout")
-            case "late by 40 s":
-                self.world.advance(self.world.now + LATE)
-            case "arrives after takeover":
-                self.quiet_until = self.world.now + TAKEOVER
-                if outside:
-                    self._later(do, sent)
-                elif fenced:
-                    self.world._agenda.after(LATE, self._refused, do)
-                else:
-                    do()
-                raise CrashError
-            case "lead lost before" if fenced:
-                self.lost = True
-                raise WriterLostError("another replica leads")
-            case "lead lost before":
-                self.lost = True
+        """Make the write *do* with *fault*; *sent* is its verb outside, empty for the store."""
+        self._before(fault, do, sent, fenced=fenced)
         answer = do()
         self.views.note()
-        match fault:
-            case "crash after":
-                raise CrashError
-            case "answer lost":
-                raise TryLater("no answer", code="timeout" if outside else "store")
-            case "5 min unseen":
-                self.quiet_until = self.world.now + UNSEEN
-            case "lead lost after":
-                self.lost = True
-            case _ if fault in OLD:
-                self.views.serve_old(*OLD[fault])
+        if fault == CRASH_AFTER:
+            raise CrashError
+        if fault == ANSWER_LOST:
+            raise TryLater("no answer", code="timeout" if sent else "store")
+        if fault == NEVER_SEEN:
+            self.quiet_until = self.world.now + UNSEEN
+        if fault == LEAD_LOST_AFTER:
+            self.lost = True
+        if fault in OLD:
+            self.views.serve_old(*OLD[fault])
         return answer
+
+    def _before(self, fault: str, do: Callable[[], Any], sent: str, *, fenced: bool) -> None:
+        """What a fault does before the write, or instead of it."""
+        if fault == CRASH_BEFORE:
+            raise CrashError
+        if fault == ANSWER_LATE and sent:
+            self._later(do, sent)
+            raise TryLater("no answer", code="timeout")
+        if fault == ANSWER_LATE:
+            self.world.advance(self.world.now + LATE)
+        if fault == FORMER_LEADER:
+            self.quiet_until = self.world.now + TAKEOVER
+            if sent:
+                self._later(do, sent)
+            elif fenced:
+                self.world._agenda.after(LATE, self._refused, do)
+            else:
+                do()
+            raise CrashError
+        if fault == LEAD_LOST_BEFORE:
+            self.lost = True
+            if fenced:
+                raise WriterLostError("another replica leads")
 
     def _later(self, do: Callable[[], Any], sent: str) -> None:
         """Let the write take effect later; what the checks say of it they say now."""

@@ -3,17 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
-from decimal import Decimal
 from typing import Any
 
 from receiver.core.model.pods import Booking, Buffer, Candidate
-from receiver.core.model.policy import Budget, KeepOut, Monthly, Policy, Pool, ReportPolicy, Taint, UnitOfWork
-from receiver.ports import CORDON_ANNOTATION, IDLE_SHUTDOWN_ANNOTATION, MAY_WAIT, STOP_ANNOTATION
+from receiver.core.model.policy import KeepOut, Monthly, Policy, ReportPolicy, UnitOfWork
+from receiver.ports import CORDON_ANNOTATION, IDLE_SHUTDOWN_ANNOTATION, MAY_WAIT
 from receiver.replay.world.objects import ClusterQueue, Job, PodSpec
 from simulator.world import World
 from tests.core.builders import a_pod
 from tests.faults.enumerated.drive import Tour
-from tests.faults.enumerated.people import alert
 from tests.faults.scenario import Event, PoolPlan, Scenario
 
 GPU = "nvidia.com/gpu"
@@ -98,7 +96,12 @@ GANG = Tour(
 SPARED = Tour(
     name="spared",
     scenario=_scenario(
-        Event(at=30, kind="bind", what={"id": "landed", "pool": "l40s-id", "which": 0, "seconds": 60}, call="cluster.gpu_pods_on"),
+        Event(
+            at=30,
+            kind="bind",
+            what={"id": "landed", "pool": "l40s-id", "which": 0, "seconds": 60},
+            call="cluster.gpu_pods_on",
+        ),
         minutes=5,
         pools=[_pool(count=1)],
     ),
@@ -230,9 +233,7 @@ WEEK = Tour(
 )
 MONTH = Tour(
     name="month",
-    scenario=_scenario(
-        _job(0.2, "a", seconds=120), minutes=150, start=NIGHT, ticks=[290], budget="1000"
-    ),
+    scenario=_scenario(_job(0.2, "a", seconds=120), minutes=150, start=NIGHT, ticks=[290], budget="1000"),
     policy=lambda policy: replace(policy, reports=_REPORTS),
 )
 _REPORTS = ReportPolicy(units=(UnitOfWork(name="epoch", query="sum(epochs)"),), monthly=Monthly(everybody=True))
