@@ -53,10 +53,9 @@ def test_a_drain_goes_on_with_the_pods_that_are_left(
 ) -> None:
     begin = process(sim)
     [node] = [n.name for n in begin(0).look().nodes]
-    owner = {"owner_kind": "ReplicaSet", "owner_name": "web"}
     with sim.moved() as world:
         for name in ("a", "b"):
-            world.add_pod(PodSpec(namespace="web", name=name, node=node, **owner))
+            world.add_pod(PodSpec(namespace="web", name=name, node=node, owner_kind="ReplicaSet", owner_name="web"))
     begin(0).cordon(node, "retire-1")
     with pytest.raises(DiedError):
         begin(dies_before).drain(node)

@@ -34,7 +34,7 @@ from tests.faults.enumerated.views import CivosView, Views
 from tests.faults.happen import tidy
 from tests.faults.lines import CrashError
 from tests.faults.run import Run
-from tests.faults.scenario import Event, Scenario
+from tests.faults.scenario import Event, PoolPlan, Scenario
 from tests.faults.settle import unsettled
 from tests.faults.tally import ViolationError
 from tests.faults.truth import ended
@@ -108,10 +108,10 @@ class Tried(Run):
     ) -> None:
         self.tour, self.blow, self.expected = tour, blow, expected
         self.tap: Tap | None = None
-        self.mailboxes = [Mailbox(name, refuses) for name, refuses in tour.mailboxes.items()]
+        self.mailboxes: Any = tuple(Mailbox(name, refuses) for name, refuses in tour.mailboxes.items())
         super().__init__(tour.scenario, store, tell, tour.policy(policy_of(tour.scenario)))
         tour.prepare(self.world)
-        self.truth.warm = lambda _plan, _now: tour.spare  # type: ignore[method-assign]
+        self.truth.warm = self._warm  # type: ignore[method-assign]
         self._configured = self.policy
         self._coming: Policy | None = None  # the configuration of the next step, if it is another one
         self._views = Views(self.world, keeps=blow is not None and blow.fault in OLD)
@@ -128,7 +128,7 @@ class Tried(Run):
         if tap is None:
             return  # while Run sets itself up
         fenced = self._store.fenced(tap.boot())
-        shared = TappedStore(self._store, tap, fenced=False)
+        shared: Any = TappedStore(self._store, tap, fenced=False)
         ours: Any = OurWorld(self.world, self._doors)
         civo, kubernetes = WorldCloud(CivosView(ours, self._views)), ChecksActive(ours)  # type: ignore[arg-type]
         civo.write = partial(tap.sends, "cloud", civo.writes)  # type: ignore[method-assign]
@@ -150,11 +150,11 @@ class Tried(Run):
             accounts=WorldAccounts(self.world),
         )
         self._hands = Hands(cloud=cloud, cluster=cluster, may_write=self._may_write)
-        clock = SimpleNamespace(now=self.clock)
+        clock: Any = SimpleNamespace(now=self.clock)
         self.web.store.there, self.web.clock.there = shared, clock
         every = timedelta(minutes=1)
-        self._outbox = Outbox(shared, (), clock, links=PageLinks(), every=every, may_send=self._may_write)  # type: ignore[arg-type]
-        self._outbox._destinations = tuple(self.mailboxes)  # type: ignore[assignment]
+        self._outbox = Outbox(shared, (), clock, links=PageLinks(), every=every, may_send=self._may_write)
+        self._outbox._destinations = self.mailboxes
         self._outside = SimpleNamespace(
             loops_store=store,
             sources=self._sources,
@@ -176,6 +176,9 @@ class Tried(Run):
 
     def _take_step(self, now: datetime) -> Stepped:
         return self._stepping(now)
+
+    def _warm(self, plan: PoolPlan, now: datetime) -> int:
+        return self.tour.spare
 
     def _may_write(self) -> bool:
         assert self.tap is not None

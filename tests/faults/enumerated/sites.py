@@ -134,8 +134,8 @@ def _walk(node: ast.AST, where: str) -> Iterator[tuple[str, ast.AST]]:
     """Every node below *node*, with the function that it stands in."""
     for child in ast.iter_child_nodes(node):
         yield where, child
-        named = isinstance(child, ast.FunctionDef | ast.ClassDef)
-        yield from _walk(child, f"{where}.{child.name}" if named else where)
+        within = f"{where}.{child.name}" if isinstance(child, ast.FunctionDef | ast.ClassDef) else where
+        yield from _walk(child, within)
 
 
 def _module(file: Path) -> str:

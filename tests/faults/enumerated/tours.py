@@ -220,6 +220,7 @@ def _held(policy: Policy) -> Policy:
     return replace(policy, budget=replace(policy.budget, keep_out=means))
 
 
+REPORTS = ReportPolicy(units=(UnitOfWork(name="epoch", query="sum(epochs)"),), monthly=Monthly(everybody=True))
 WEEK = Tour(
     name="week",
     scenario=_scenario(
@@ -229,14 +230,13 @@ WEEK = Tour(
         ticks=[240],
         budget="1000",
     ),
-    policy=lambda policy: replace(policy, reports=_REPORTS),
+    policy=lambda policy: replace(policy, reports=REPORTS),
 )
 MONTH = Tour(
     name="month",
     scenario=_scenario(_job(0.2, "a", seconds=120), minutes=150, start=NIGHT, ticks=[290], budget="1000"),
-    policy=lambda policy: replace(policy, reports=_REPORTS),
+    policy=lambda policy: replace(policy, reports=REPORTS),
 )
-_REPORTS = ReportPolicy(units=(UnitOfWork(name="epoch", query="sum(epochs)"),), monthly=Monthly(everybody=True))
 
 # --- the work of others
 
@@ -266,8 +266,9 @@ LABELS = Tour(
 
 
 def _serve(world: World) -> None:
-    idle = {"annotations": {IDLE_SHUTDOWN_ANNOTATION: "10m"}, "owner_kind": "StatefulSet", "owner_name": "web"}
-    world.add_pod(PodSpec(namespace="ml", name="web-0", requests={GPU: 1}, gpu_util=0.0, **idle))
+    idle = PodSpec(namespace="ml", name="web-0", requests={GPU: 1}, gpu_util=0.0)
+    consents = {IDLE_SHUTDOWN_ANNOTATION: "10m"}
+    world.add_pod(replace(idle, annotations=consents, owner_kind="StatefulSet", owner_name="web"))
 
 
 def _queued(world: World) -> None:
