@@ -14,6 +14,7 @@ BASE ?=
 SEED ?= 1
 PROCESSES ?=
 PLANTED ?=
+ENUMERATED ?=
 OUT ?= .build/pictures
 
 .NOTPARALLEL:
@@ -44,8 +45,8 @@ coverage: venv binaries browser kubectl ## branch coverage of core, step and ada
 bench: venv binaries ## measure: reaction from pending pod to Civo call, webhook throughput, memory, growth, policies (half an hour, and the traces' time)
 	@$(VENV)/python -m benchmarks
 
-faults: venv ## ten thousand random worlds with faults against the invariants (N=100 SEED=1 for fewer), or PROCESSES=200 schedules of the real process, or PLANTED=1 bugs (hours)
-	@$(VENV)/python -m tests.faults --seed $(SEED) $(if $(PLANTED),--planted,$(if $(PROCESSES),--processes $(PROCESSES),--worlds $(N)))
+faults: venv ## ten thousand random worlds with faults against the invariants (N=100 SEED=1 for fewer), or PROCESSES=200 schedules of the real process, or ENUMERATED=1 every fault at every write, or PLANTED=1 bugs (hours)
+	@$(VENV)/python -m tests.faults --seed $(SEED) $(if $(PLANTED),--planted,$(if $(ENUMERATED),--enumerated,$(if $(PROCESSES),--processes $(PROCESSES),--worlds $(N))))
 
 replicas: N = 20
 replicas: venv ## rounds with three replicas on PostgreSQL whose leader dies, freezes or is stopped (N=20 SEED=1; half a minute each)

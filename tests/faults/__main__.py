@@ -1,12 +1,14 @@
 """``python -m tests.faults``: random worlds against the invariants. See docs/invariants.md."""
 
 import argparse
+import os
 import sys
 import time
 from pathlib import Path
 
 from demo.stack import until_signalled
 from tests.faults.campaign import campaign, replay, say
+from tests.faults.enumerated import matrix
 from tests.faults.generate import scenario
 from tests.faults.planted import MOST, hunt, plant_all
 from tests.faults.processes import campaign as processes
@@ -35,6 +37,8 @@ def main() -> int:
         violation = processes.replay(asked.schedule, asked.process_case)
         say(violation or "the invariants held")
         return 1 if violation else 0
+    if asked.enumerated is not None:
+        return enumerated(asked.enumerated, asked.workers)
     if asked.hunt is not None:
         return hunt(asked.hunt[0], asked.hunt[1:], asked.seed)
     if asked.planted is not None:
@@ -56,6 +60,17 @@ def main() -> int:
     return 1 if found.violations else 0
 
 
+def enumerated(words: str, workers: int | None) -> int:
+    """Break every write in every way, or those with *words*; write the table of all."""
+    began = time.monotonic()
+    table = matrix.enumerate_all(workers or os.cpu_count() or 1, words)
+    say(table.to_csv())
+    if not words:
+        matrix.PUBLISHED.write_text(table.to_csv(), encoding="utf-8")
+    say(f"{table.lives} lives in {time.monotonic() - began:.0f} s, {len(table.broken)} in which something did not hold")
+    return 1 if table.broken else 0
+
+
 def one(world: Scenario, asked: argparse.Namespace) -> int:
     """Replay one world with its trace, or make it smaller first."""
     if asked.shrink is not None:
@@ -72,6 +87,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--worlds", type=int, default=1000, help="how many worlds")
     parser.add_argument("--seed", type=int, default=1, help="the seed of the first")
     parser.add_argument("--processes", type=int, metavar="N", help="play N schedules with the real receiver process")
+    parser.add_argument(
+        "--enumerated", nargs="?", const="", metavar="WORDS", help="break every write in every way, or those with WORDS"
+    )
     parser.add_argument("--schedule", type=int, help="play the schedule of this seed and print its events")
     parser.add_argument("--process-case", type=Path, help="play the schedule in this file and print its events")
     parser.add_argument(

@@ -4,7 +4,7 @@ A crash is a BaseException at a call, before or after its effect, as `kill -9` i
 scenario's events arm the faults.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -79,6 +79,7 @@ class Doors:
     silent: dict[str, datetime]
     blurred: tuple[str, datetime] | None = None  # how Prometheus answers, until when
     refused: tuple[str, ...] = ()  # the rights that somebody took away
+    late: timedelta = LATE
 
     def arm(self, name: str, error: str, *, after: bool) -> None:
         """Let the next call *name* fail."""
@@ -198,9 +199,10 @@ class OurWorld:
             self._watcher.before_write(name, seen)
             fault = self._doors.take(f"world.{name}") if self._doors.armed else None
             if fault is not None and fault.error == "late":
-                self._watcher.struck(f"world.{name}", f"takes effect {LATE} later")
-                self._watcher.under_way(name, seen, self._world.now + LATE)
-                self._world._agenda.after(LATE, self._arrives, name, seen)
+                late = self._doors.late
+                self._watcher.struck(f"world.{name}", f"takes effect {late} later")
+                self._watcher.under_way(name, seen, self._world.now + late)
+                self._world._agenda.after(late, self._arrives, name, args, given)
                 raise error_of("timeout")
             answer = found(*args, **given)
             self._watcher.after_write(name, seen)
@@ -211,8 +213,8 @@ class OurWorld:
 
         return write
 
-    def _arrives(self, name: str, args: tuple[Any, ...]) -> None:
+    def _arrives(self, name: str, args: tuple[Any, ...], given: Mapping[str, Any]) -> None:
         """A write that nobody waits for any more takes effect, if Civo still takes it."""
         with suppress(Denied):
             if name != "resize" or args[1] > self._world.pools[args[0]].required:
-                getattr(self._world, name)(*args)
+                getattr(self._world, name)(*args, **given)

@@ -8,6 +8,7 @@ from typing import Any
 from receiver.adapters.kubernetes.cel import Selectors
 from receiver.adapters.observe import ObservedCloud, ObservedCluster
 from receiver.adapters.store import SqlStore
+from receiver.core.model.policy import Policy
 from receiver.core.model.signals import HEARTBEAT_ALERT, Alert
 from receiver.core.scaling.approval import without_approvals
 from receiver.ports import Cloud, Cluster, Delivery, TryLater, WriterLostError
@@ -42,12 +43,19 @@ PEOPLE_WAIT = timedelta(hours=3)  # then somebody removes what never came up: th
 
 
 class Run:
-    """The product in the world of *scenario*, on *store*. *tell* gets the trace, line by line."""
+    """The product in the world of *scenario*, on *store*, with *policy* if it is not the scenario's. *tell* gets the
+    trace, line by line."""
 
-    def __init__(self, scenario: Scenario, store: SqlStore, tell: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self,
+        scenario: Scenario,
+        store: SqlStore,
+        tell: Callable[[str], None] | None = None,
+        policy: Policy | None = None,
+    ) -> None:
         self.scenario = scenario
         self.world = world_of(scenario)
-        self.policy = policy_of(scenario)
+        self.policy = policy or policy_of(scenario)
         decides_by = without_approvals(self.policy) if scenario.mode == "observe" else self.policy
         self.truth = Truth(scenario, self.world)
         self.tally = Tally(worlds=1)
@@ -144,7 +152,7 @@ class Run:
         writes = self.tally.counts["writes"]
         try:
             with self.happenings.bugs.planted(), self.happenings.trap.watching():
-                self.last = step(self._sources, self._hands, self.policy, self.scenario.mode, self.clock())
+                self.last = self._take_step(self.clock())
             self.checks.stepped(self.last, self.happenings.bugs.now)
             self._trace(self.last)
             again = self.last.reconsider_at
@@ -161,6 +169,9 @@ class Run:
         if again is None:
             return None
         return max(again - self.happenings.skew, self.world.now + AN_INSTANT)
+
+    def _take_step(self, now: datetime) -> Stepped:
+        return step(self._sources, self._hands, self.policy, self.scenario.mode, now)
 
     def _notice_spinning(self, wrote: bool) -> None:
         """Steps that follow each other at once must get somewhere."""
