@@ -7,7 +7,7 @@ what idles, cools down or backs off for minutes does so while nobody waits.
 import json
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -75,11 +75,11 @@ class Schedule:
 
 
 class Maker:
-    """Draws one schedule."""
+    """Draws one schedule, for *pools* where they are given."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, pools: Sequence[PoolPlan] = ()) -> None:
         self.dice = random.Random(f"processes of {seed}")
-        self.pools = [self._pool(n) for n in range(self.dice.choice([1, 1, 2, 3]))]
+        self.pools = list(pools) or [self._pool(n) for n in range(self.dice.choice([1, 1, 2, 3]))]
         self.events: list[Event] = []
         self.seed = seed
         self.rest = random.Random(f"stores and budgets of {seed}")  # came later: what was drawn before stays the same
