@@ -4,6 +4,7 @@ Each is planted into a copy of the tree, where worlds are run, and schedules wit
 says what the bug makes it say. A bug that is not seen fails the run.
 """
 
+import importlib
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from tests.faults import planted_bugs
 from tests.faults.campaign import judge as judge_world
@@ -18,6 +20,9 @@ from tests.faults.campaign import say
 from tests.faults.generate import scenario
 from tests.faults.processes.campaign import judge as judge_schedule
 from tests.faults.stores import a_store
+
+if TYPE_CHECKING:
+    import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = ("receiver", "simulator", "tests", "demo", "rules", "tools")
@@ -215,6 +220,112 @@ BUGS += (
     ),
 )
 
+# What checks on a real control plane had found, and random worlds had not.
+OUTSIDE: tuple[Bug, ...] = (
+    Bug(
+        invariant=8,
+        name="the control state is stored with the picture",
+        seen=("3 considered",),
+        breaks={("receiver.step.act", "act"): planted_bugs.control_with_the_picture},
+        levels=("worlds",),
+    ),
+    Bug(
+        invariant=8,
+        name="errors in chores that write to nodes are not caught",
+        seen=("bug",),
+        breaks={(PARTS_OF_A_STEP, "Parts.part"): planted_bugs.uncaught_in_chores},
+        levels=("worlds",),
+    ),
+    Bug(
+        invariant=4,
+        name="rooms are filled in the order of service, which costs a node more",
+        seen=("4 filled poorly",),
+        breaks={("receiver.core.scaling.filling", "rearranged"): planted_bugs.as_it_comes},
+        levels=("worlds",),
+    ),
+    Bug(
+        invariant=5,
+        name="one odd node disproves its pool",
+        seen=("5 disproved",),
+        breaks={("receiver.core.scaling.demand", "disproof"): planted_bugs.by_the_newest_alone},
+        levels=("worlds",),
+    ),
+    Bug(
+        invariant=5,
+        name="a node whose GPUs a DRA driver serves waits for its device plugin",
+        seen=("5 settles", "4 asked twice"),
+        breaks={("receiver.step.pool_states", "served_by_dra"): planted_bugs.no},
+        levels=("worlds",),
+    ),
+    Bug(
+        invariant=5,
+        name="a pool whose size is scarce asks for all nodes or none",
+        seen=("5 partial stock",),
+        breaks={("receiver.core.scaling.waits", "smaller_request"): planted_bugs.never},
+        levels=("worlds",),
+    ),
+    Bug(
+        invariant=4,
+        name="requests of CPU and memory do not count",
+        seen=("4 asked twice", "5 settles"),
+        breaks={
+            ("receiver.core.model.pods", "Pod.asks"): planted_bugs.gpus_alone,
+            ("receiver.core.scaling.demand", "too_much"): planted_bugs.never,
+        },
+        levels=("worlds",),
+    ),
+    Bug(
+        invariant=9,
+        name="a call that hangs holds the other pools up",
+        seen=("9 held up",),
+        breaks={(CARRY_OUT, "carry_out"): planted_bugs.without_hurry},
+        levels=("worlds",),
+    ),
+    Bug(
+        invariant=1,
+        name="a window takes its word back while it empties a node",
+        seen=("1 evictions",),
+        breaks={("receiver.core.scaling.bounds", "evicting"): planted_bugs.nothing_begun},
+        levels=("worlds",),
+    ),
+    Bug(
+        invariant=1,
+        name="a pod that nothing starts again is evicted",
+        seen=("1 pods lost",),
+        breaks={("receiver.core.model.pods", "keeps_for"): planted_bugs.never},
+        levels=("worlds",),
+    ),
+    Bug(
+        invariant=9,
+        name="a removal that a PodDisruptionBudget blocks ends without that reason",
+        seen=("9 says why",),
+        breaks={(CARRY_OUT, "_taken_further"): planted_bugs.with_one_reason_for_all},
+        levels=("worlds",),
+    ),
+    Bug(
+        invariant=5,
+        name="an instance whose node object was deleted is young for ever",
+        seen=("5 broken",),
+        breaks={("receiver.step.pool_states", "_node"): planted_bugs.young_for_ever},
+        levels=("worlds",),
+    ),
+    Bug(
+        invariant=5,
+        name="a watch that fell waits for its backoff although the API server answers again",
+        seen=("5 watched again",),
+        breaks={("receiver.adapters.kubernetes.reflector", "Reflector._list"): planted_bugs.without_hurry_to_watch},
+        levels=("processes",),
+    ),
+    Bug(
+        invariant=8,
+        name="a server whose steps all fail is ready",
+        seen=("8 ready",),
+        breaks={("receiver.runtime.loop", "Loop.health"): planted_bugs.as_if_steps_went_well},
+        levels=("processes",),
+    ),
+)
+BUGS += OUTSIDE
+
 
 def planted(bug: Bug, root: Path) -> None:
     """Put *bug* into the tree at *root*: below each module its function is replaced."""
@@ -222,6 +333,21 @@ def planted(bug: Bug, root: Path) -> None:
         with (root / module.replace(".", "/")).with_suffix(".py").open("a", encoding="utf-8") as file:
             file.write("\n\nfrom tests.faults import planted_bugs\n")
             file.write(f"\n{function} = planted_bugs.{broken.__name__}({function})\n")
+
+
+def plant(words: str, monkeypatch: "pytest.MonkeyPatch") -> None:
+    """Plant the bug with *words* in its name into this process."""
+    [bug] = [bug for bug in BUGS if words in bug.name]
+    for (module, function), broken in bug.breaks.items():
+        of: Any = importlib.import_module(module)
+        *owner, name = function.split(".")
+        for each in owner:
+            of = getattr(of, each)
+        real = getattr(of, name)
+        here = broken(real)
+        monkeypatch.setattr(of, name, here)
+        for other in [m for m in sys.modules.values() if getattr(m, name, None) is real]:  # that imported it
+            monkeypatch.setattr(other, name, here)
 
 
 def plant_all(levels: Sequence[str], seed: int, words: str = "") -> int:

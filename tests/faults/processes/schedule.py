@@ -103,7 +103,7 @@ class Maker:
             alertmanager=dice.random() < 0.7,
             fallback=dice.choice(["none", "kubernetes"]),
         )
-        drawn = self._bound(drawn)
+        drawn = self._found_outside(self._bound(drawn))
         self._database(postgres=drawn.postgres)
         return replace(drawn, events=sorted(self.events, key=lambda e: e.at))
 
@@ -117,6 +117,18 @@ class Maker:
         minutes = rest.choice([2.5, 4.0, 6.0])  # of the dearest node
         budget = round(an_hour / 60 * minutes, 2)
         return replace(drawn, postgres=postgres, granularity=60, budget_usd=budget)
+
+    def _found_outside(self, drawn: Schedule) -> Schedule:
+        """In some the API server is away for so long that watches back off, or no step can read the store."""
+        dice = random.Random(f"outside of {self.seed}")
+        chance = dice.random()
+        if chance < 0.06 and drawn.watch:
+            self._add("api_away", 1.0, seconds=25)
+            return replace(drawn, troubled=27.0)
+        if chance > 0.94:
+            self._add("mislaid", 1.0, seconds=14)
+            return replace(drawn, troubled=17.0)
+        return drawn
 
     def _database(self, *, postgres: bool) -> None:
         """What happens to PostgreSQL, or to the file: connections end, the server is away, nothing may be written."""
