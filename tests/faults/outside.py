@@ -54,7 +54,8 @@ def _simple(plans: Sequence[PoolPlan]) -> list[PoolPlan]:
 
 def _work(name: str, at: float, plan: PoolPlan, *, each: int, selects: bool, **more: Any) -> Event:
     selector = {"selector": {POOL_LABEL: plan.id}} if selects else {}
-    what = {"id": name, "each": each, "resource": next(iter(plan.resources)), "tolerations": EVERYTHING}
+    what: What = {"id": name, "pods": 1, "each": each, "resource": next(iter(plan.resources))}
+    what["tolerations"] = EVERYTHING
     return Event(at=round(at, 1), kind="job", what={**what, **selector, **more})
 
 

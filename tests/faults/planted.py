@@ -4,6 +4,7 @@ Each is planted into a copy of the tree, where worlds are run, and schedules wit
 says what the bug makes it say. A bug that is not seen fails the run.
 """
 
+import csv
 import importlib
 import shutil
 import subprocess
@@ -26,10 +27,11 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = ("receiver", "simulator", "tests", "demo", "rules", "tools")
-MOST = {"worlds": 300, "processes": 60}
+MOST = {"worlds": 500, "processes": 60}
 ONE = {"worlds": "world", "processes": "schedule"}
 WHERE = {"worlds": "in process", "processes": "real processes"}
 NOT_SEEN = 3
+HEAD = ("invariant", "bug", "where", "seen by", "as", "from")
 
 
 Place = tuple[str, str]  # a module and a function of it
@@ -350,8 +352,9 @@ def plant(words: str, monkeypatch: "pytest.MonkeyPatch") -> None:
             monkeypatch.setattr(other, name, here)
 
 
-def plant_all(levels: Sequence[str], seed: int, words: str = "") -> int:
-    """Plant each bug whose name holds *words*, at each of *levels*; return how many were not seen."""
+def plant_all(levels: Sequence[str], seed: int, words: str = "", table: Path | None = None) -> int:
+    """Plant each bug whose name holds *words*, at each of *levels*; return how many were not seen. Their rows in the
+    *table* are written anew."""
     missed = 0
     say(f"from seed {seed}: | invariant | bug | where | seen by | as |")
     for bug in (b for b in BUGS if words in b.name):
@@ -359,9 +362,22 @@ def plant_all(levels: Sequence[str], seed: int, words: str = "") -> int:
             ran = _in_a_copy(bug, level, seed)
             missed += ran.returncode != 0
             told = ran.stdout.strip().splitlines()
-            say(f"| {bug.invariant} | {bug.name} | {WHERE[level]} | {told[-1] if told else ran.stderr[-2000:]} |")
+            said = told[-1] if told else ran.stderr[-2000:]
+            say(f"| {bug.invariant} | {bug.name} | {WHERE[level]} | {said} |")
+            if table is not None:
+                _tabulate(table, bug, [WHERE[level], *said.replace("`", "").split(" | "), f"seed {seed}"])
     say(f"{missed} bugs were not seen")
     return missed
+
+
+def _tabulate(table: Path, bug: Bug, row: Sequence[str]) -> None:
+    """Put *row* of *bug* into its place in the file of the table, for the one that is there."""
+    order = {each.name: number for number, each in enumerate(BUGS)}
+    rows = list(csv.reader(table.read_text(encoding="utf-8").splitlines()))[1:] if table.exists() else []
+    rows = [known for known in rows if known[1] in order and known[1:3] != [bug.name, row[0]]]
+    rows.append([str(bug.invariant), bug.name, *row])
+    with table.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file, lineterminator="\n").writerows([HEAD, *sorted(rows, key=lambda r: (order[r[1]], r[2]))])
 
 
 def _in_a_copy(bug: Bug, level: str, seed: int) -> "subprocess.CompletedProcess[str]":
