@@ -101,6 +101,7 @@ class Checks:
             if action.pool in self.open:
                 self.violated("4 one open action", f"{action.id} opened beside {self.open[action.pool]}")
             self.open[action.pool] = action.id
+            self.outside.opened(action)
         elif name == "store.closed" and not failed and self.open.get(args[0].pool) == args[0].id:
             del self.open[args[0].pool]
 

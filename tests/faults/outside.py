@@ -10,10 +10,11 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from receiver.core.model.actions import Action, Because
 from receiver.core.model.model import ON_ITS_WAY, Stage
 from receiver.core.scaling.capacity import SHORT_LOSS
 from receiver.ports import WontWork
-from receiver.replay.world.objects import WorldPod
+from receiver.replay.world.objects import VM, WorldPod
 from receiver.replay.world.scheduler import selects
 from receiver.step.reconcile import Stepped
 from tests.faults.bugs import FOR_NODES
@@ -27,6 +28,7 @@ POOL_LABEL = "kubernetes.civo.com/civo-node-pool"
 EVERYTHING = [["", "Exists", "", ""]]
 HANGS = timedelta(seconds=30)  # as long as a call may take
 ASKS_FOR_LESS = timedelta(seconds=45)  # after a refusal; a pool that backs off waits for a minute at least
+LONG_USABLE = timedelta(minutes=2)
 MOST_PODS = 8  # that the product packs exactly, and we do in no time
 What = dict[str, Any]
 
@@ -145,6 +147,7 @@ class Outside:
         self._lost: dict[str, datetime] = {}  # when a whole step first saw none
         self._looked = False
         self._refused: dict[str, datetime] = {}  # pools: when Civo had fewer nodes than several that were asked for
+        self._well: dict[str, str] = {}  # instances that Kubernetes shows to work, and their names
         self.calm = False
 
     def begins(self) -> None:
@@ -171,6 +174,18 @@ class Outside:
         shown = {node.instance for node in world.nodes.values()}
         self._registered |= shown
         self._without = {vm.id for vm in world.lives if vm.living and vm.id in self._registered - shown}
+        self._well = {vm.id: vm.hostname for vm in world.lives if vm.living and self._is_well(vm)}
+
+    def _is_well(self, vm: VM) -> bool:
+        """True for an instance that has long been usable, whatever its GPUs are shown by."""
+        usable = vm.usable_at is not None and self._truth.world.now - vm.usable_at > LONG_USABLE
+        return usable and vm.shown and vm.status == "ACTIVE" and self._truth.works(vm)
+
+    def opened(self, action: Action) -> None:
+        """A removal begins: no node that works goes as one that never came up."""
+        for victim in action.victims:
+            if victim.because is Because.STUCK and victim.instance in self._well:
+                self._violated("1 never came", f"{victim.node} is removed as one that is not usable, and it works")
 
     def stepped(self, stepped: Stepped, now: datetime) -> None:
         """A step is done: no node whose object was deleted counts as on its way for long, and no pod as a misfit that

@@ -312,9 +312,9 @@ def gpus_alone(_: Any) -> Any:
     return property(lambda self: self.requests)
 
 
-def without_hurry(carry_out: Function) -> Function:
+def without_hurry(later: Function) -> Function:
     """A call that hung does not end the step."""
-    return lambda *args, **named: replace(carry_out(*args, **named), hung=False)
+    return lambda *args: replace(later(*args), hung=False)
 
 
 def nothing_begun(_: Function) -> Function:

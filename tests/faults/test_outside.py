@@ -79,6 +79,17 @@ def test_a_node_that_was_deleted_before_it_was_usable_and_counts_as_coming(
     assert seen(world) == {"5 broken"}
 
 
+def test_a_node_whose_gpus_come_by_dra_and_that_is_removed_as_stuck(
+    seen: Judge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = replace(POOL, dra=True, provision_timeout=300)
+    timings = {"build": 20, "boot": 10, "driver": 20}
+    world = small(a_job(seconds=400), pool=pool, troubled=900, timings=timings)
+    assert seen(world) == set()
+    plant("waits for its device plugin", monkeypatch)
+    assert seen(world) == {"1 never came"}
+
+
 def test_control_state_that_is_lost_with_the_picture(seen: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
     bug = Event(at=5, kind="bug", what={"function": "step/publish.py:picture", "pool": None, "seconds": 120})
     alert = Event(at=20, kind="alert", what={"name": "Said", "action": "notify"})
