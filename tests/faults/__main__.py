@@ -42,7 +42,7 @@ def main() -> int:
     if asked.hunt is not None:
         return hunt(asked.hunt[0], asked.hunt[1:], asked.seed)
     if asked.planted is not None:
-        return 1 if plant_all(asked.level or list(MOST), asked.seed, asked.planted) else 0
+        return 1 if plant_all(asked.level or list(MOST), asked.seed, asked.planted, asked.table) else 0
     if asked.processes is not None:
         seeds = range(asked.seed, asked.seed + asked.processes)
         return 1 if processes.campaign(seeds, asked.workers or processes.AT_ONCE).violations else 0
@@ -96,6 +96,7 @@ def arguments() -> argparse.Namespace:
         "--planted", nargs="?", const="", metavar="WORDS", help="plant each bug (with these words in its name)"
     )
     parser.add_argument("--level", action="append", choices=list(MOST), help="where planted bugs are looked for")
+    parser.add_argument("--table", type=Path, help="write which planted bug was seen by which world into this CSV file")
     parser.add_argument("--hunt", nargs="+", metavar="LEVEL SEEN", help=argparse.SUPPRESS)
     parser.add_argument("--workers", type=int, help="how many at a time (default: one world per core, two schedules)")
     parser.add_argument("--world", type=int, help="replay the world of this seed with its trace")

@@ -59,6 +59,9 @@ class Watcher(Protocol):
     def struck(self, name: str, what: str) -> None:
         """A fault struck at call *name*."""
 
+    def hangs(self, name: str) -> None:
+        """Call *name* hangs until it is given up: that takes its time."""
+
 
 @dataclass(slots=True)
 class Fault:
@@ -110,6 +113,7 @@ class Doors:
             return self._through_an_ill_store(name, fault.error, method, args, given)
         if fault is not None and not fault.after:
             self.watcher.struck(name, f"{fault.error} before")
+            self._take_time(fault)
             raise error_of(fault.error)
         try:
             answer = method(*args, **given)
@@ -127,8 +131,13 @@ class Doors:
         self.watcher.called(name, (*args, *given.values()), error_of("timeout") if lost else answer)
         if fault is not None:
             self.watcher.struck(name, f"{fault.error} after")
+            self._take_time(fault)
             raise error_of(fault.error)
         return answer
+
+    def _take_time(self, fault: Fault) -> None:
+        if fault.error == "hang":
+            self.watcher.hangs(fault.name)
 
     def _through_an_ill_store(self, name: str, how: str, method: Callable[..., Any], args: Any, given: Any) -> Any:
         """Make one call of the store while its database refuses what it is asked; a read may not notice."""

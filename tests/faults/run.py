@@ -23,8 +23,9 @@ from tests.faults.build import HEARTBEAT, policy_of, world_of
 from tests.faults.checks import Checks, sentence
 from tests.faults.claims import heal
 from tests.faults.doors import WRITES, Door, Doors, OurWorld
-from tests.faults.happen import Happenings, broken, tidy
+from tests.faults.happen import Happenings, broken, restock, tidy
 from tests.faults.lines import CrashError
+from tests.faults.outside import HANGS
 from tests.faults.scenario import Event, Scenario
 from tests.faults.settle import unsettled
 from tests.faults.stores import rebuilt
@@ -113,11 +114,13 @@ class Run:
         self.happenings.lost_writer_after = None
         self.happenings.quiet_until = self.world.now
         tidy(self.world, self._alarms)
+        self.checks.outside.calm = True
         heal(self.world)
         self._boot()
         people_come, end = self.world.now + PEOPLE_WAIT, self.world.now + CALM_TIME
         left: list[str] = ["no step was made"]
         for _ in range(CALM_STEPS):
+            restock(self.world, self.scenario.shelf)
             for vm in broken(self.world) if self.world.now > people_come else ():
                 self._say(f"somebody removes {vm.hostname}")
                 self.world.delete_instance(vm.pool, vm.id)
@@ -149,11 +152,13 @@ class Run:
         self._beat()
         self.tally.counts["steps"] += 1
         again: datetime | None = None
-        writes = self.tally.counts["writes"]
+        writes, delivered = self.tally.counts["writes"], set(self.happenings.deliveries)
         try:
             with self.happenings.bugs.planted(), self.happenings.trap.watching():
                 self.last = self._take_step(self.clock())
             self.checks.stepped(self.last, self.happenings.bugs.now)
+            if late := delivered - self.checks.considered:
+                self.checks.violated("3 considered", f"the step ended well without deliveries {sorted(late)}")
             self._trace(self.last)
             again = self.last.reconsider_at
         except (TryLater, WriterLostError) as error:
@@ -322,6 +327,12 @@ class Run:
         """Remember a resize that may still take effect."""
         if verb == "resize":
             self.checks.under_way[args] = until
+
+    def hangs(self, name: str) -> None:
+        """A call takes its time, and no event waits for it."""
+        self.checks.outside.hung(name)
+        self.checks.struck("world.hang")
+        self.world.advance(self.world.now + HANGS)
 
     def struck(self, name: str, what: str) -> None:
         """A fault struck."""
