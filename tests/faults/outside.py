@@ -142,17 +142,17 @@ class Outside:
     def __init__(self, truth: "Truth", violated: Callable[[str, str], None]) -> None:
         self._truth, self._violated = truth, violated
         self._hung: list[str] = []  # the calls of this step that hung
-        self._registered: set[str] = set()  # instances whose node objects Kubernetes has shown to us
-        self._without: set[str] = set()  # those of them that it did not show to this step
-        self._lost: dict[str, datetime] = {}  # when a whole step first saw none
-        self._looked = False
+        self._registered: set[str] = set()  # instances whose node objects whole steps have seen
+        self._lost: dict[str, datetime] = {}  # those whose node objects are gone, since when whole steps see none
+        self._looked = self._listed = False  # whether Kubernetes and Civo have answered in this step
+        self._shown: set[str] = set()  # the instances whose node objects Kubernetes showed to it
         self._refused: dict[str, datetime] = {}  # pools: when Civo had fewer nodes than several that were asked for
         self._well: dict[str, str] = {}  # instances that Kubernetes shows to work, and their names
         self.calm = False
 
     def begins(self) -> None:
         """A step begins."""
-        self._hung, self._looked = [], False
+        self._hung, self._looked, self._listed = [], False, False
 
     def hung(self, call: str) -> None:
         """A call hung. The step ends soon then: what every other pool waits for is in the next one."""
@@ -168,12 +168,14 @@ class Outside:
         else:
             self._refused.pop(pool, None)
 
+    def listed(self) -> None:
+        """Civo has answered."""
+        self._listed = True
+
     def looked(self) -> None:
         """Kubernetes has answered."""
         world, self._looked = self._truth.world, True
-        shown = {node.instance for node in world.nodes.values()}
-        self._registered |= shown
-        self._without = {vm.id for vm in world.lives if vm.living and vm.id in self._registered - shown}
+        self._shown = {node.instance for node in world.nodes.values()}
         self._well = {vm.id: vm.hostname for vm in world.lives if vm.living and self._is_well(vm)}
 
     def _is_well(self, vm: VM) -> bool:
@@ -194,7 +196,11 @@ class Outside:
         if not self._looked:
             return
         self._disproves(stepped)
-        self._lost = {instance: self._lost.get(instance, now) for instance in self._without}
+        if not self._listed:
+            return
+        self._registered |= self._shown
+        without = {vm.id for vm in self._truth.world.lives if vm.living} & self._registered - self._shown
+        self._lost = {instance: self._lost.get(instance, now) for instance in without}
         for node in (n for state in stepped.facts.pools for n in state.nodes if n.stage in ON_ITS_WAY):
             since = self._lost.get(node.instance, now)
             if abs(now - since) > SHORT_LOSS + self._truth.skew:
