@@ -74,14 +74,14 @@ def _shelf(scenario: Scenario) -> tuple[dict[str, int], list[Event]]:
 
 def _hangs(scenario: Scenario) -> Iterator[Event]:
     """For a while each write to Civo hangs until it is given up, while work for several pools comes."""
-    dice, plans = _dice(scenario, "hangs", 0.1), _simple(scenario.pools)
+    dice, plans = _dice(scenario, "hangs", 0.15), [p for p in scenario.pools if p.price is not None and not p.devices]
     for number in range(dice.choice([1, 2, 3]) if dice else 0):
         assert dice is not None
         at = round(dice.uniform(0, scenario.troubled * 0.85), 1)
         for plan in plans:
             each = next(iter(plan.resources.values()))
             yield _work(f"hangs{number}{plan.name}", at, plan, each=each, selects=True, seconds=300)
-        for _ in range(dice.choice([2, 4, 6])):
+        for _ in range(dice.choice([3, 5, 8])):
             on = dice.choice(["cloud.resize", "cloud.resize", "cloud.retire"])
             yield Event(at=at, kind="fault", what={"on": on, "error": "hang", "after": dice.random() < 0.5})
 
