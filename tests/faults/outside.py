@@ -74,14 +74,14 @@ def _shelf(scenario: Scenario) -> tuple[dict[str, int], list[Event]]:
 
 def _hangs(scenario: Scenario) -> Iterator[Event]:
     """For a while each write to Civo hangs until it is given up, while work for several pools comes."""
-    dice, plans = _dice(scenario, "hangs", 0.1), _simple(scenario.pools)
+    dice, plans = _dice(scenario, "hangs", 0.15), [p for p in scenario.pools if p.price is not None and not p.devices]
     for number in range(dice.choice([1, 2, 3]) if dice else 0):
         assert dice is not None
         at = round(dice.uniform(0, scenario.troubled * 0.85), 1)
         for plan in plans:
             each = next(iter(plan.resources.values()))
             yield _work(f"hangs{number}{plan.name}", at, plan, each=each, selects=True, seconds=300)
-        for _ in range(dice.choice([2, 4, 6])):
+        for _ in range(dice.choice([3, 5, 8])):
             on = dice.choice(["cloud.resize", "cloud.resize", "cloud.retire"])
             yield Event(at=at, kind="fault", what={"on": on, "error": "hang", "after": dice.random() < 0.5})
 
@@ -142,17 +142,17 @@ class Outside:
     def __init__(self, truth: "Truth", violated: Callable[[str, str], None]) -> None:
         self._truth, self._violated = truth, violated
         self._hung: list[str] = []  # the calls of this step that hung
-        self._registered: set[str] = set()  # instances whose node objects Kubernetes has shown to us
-        self._without: set[str] = set()  # those of them that it did not show to this step
-        self._lost: dict[str, datetime] = {}  # when a whole step first saw none
-        self._looked = False
+        self._registered: set[str] = set()  # instances whose node objects whole steps have seen
+        self._lost: dict[str, datetime] = {}  # those whose node objects are gone, since when whole steps see none
+        self._looked = self._listed = False  # whether Kubernetes and Civo have answered in this step
+        self._shown: set[str] = set()  # the instances whose node objects Kubernetes showed to it
         self._refused: dict[str, datetime] = {}  # pools: when Civo had fewer nodes than several that were asked for
         self._well: dict[str, str] = {}  # instances that Kubernetes shows to work, and their names
         self.calm = False
 
     def begins(self) -> None:
         """A step begins."""
-        self._hung, self._looked = [], False
+        self._hung, self._looked, self._listed = [], False, False
 
     def hung(self, call: str) -> None:
         """A call hung. The step ends soon then: what every other pool waits for is in the next one."""
@@ -168,12 +168,14 @@ class Outside:
         else:
             self._refused.pop(pool, None)
 
+    def listed(self) -> None:
+        """Civo has answered."""
+        self._listed = True
+
     def looked(self) -> None:
         """Kubernetes has answered."""
         world, self._looked = self._truth.world, True
-        shown = {node.instance for node in world.nodes.values()}
-        self._registered |= shown
-        self._without = {vm.id for vm in world.lives if vm.living and vm.id in self._registered - shown}
+        self._shown = {node.instance for node in world.nodes.values()}
         self._well = {vm.id: vm.hostname for vm in world.lives if vm.living and self._is_well(vm)}
 
     def _is_well(self, vm: VM) -> bool:
@@ -194,7 +196,11 @@ class Outside:
         if not self._looked:
             return
         self._disproves(stepped)
-        self._lost = {instance: self._lost.get(instance, now) for instance in self._without}
+        if not self._listed:
+            return
+        self._registered |= self._shown
+        without = {vm.id for vm in self._truth.world.lives if vm.living} & self._registered - self._shown
+        self._lost = {instance: self._lost.get(instance, now) for instance in without}
         for node in (n for state in stepped.facts.pools for n in state.nodes if n.stage in ON_ITS_WAY):
             since = self._lost.get(node.instance, now)
             if abs(now - since) > SHORT_LOSS + self._truth.skew:
