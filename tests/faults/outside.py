@@ -35,12 +35,13 @@ What = dict[str, Any]
 
 def found_outside(scenario: Scenario) -> Scenario:
     """Return *scenario* with what its seed draws here."""
-    scenario = _that_share(scenario)
-    shelf, events = _shelf(scenario)
-    events += [*_hangs(scenario), *_bare(scenario), *_chores(scenario)]
-    if not events:
-        return scenario
-    return replace(scenario, shelf=shelf, events=sorted([*scenario.events, *events], key=lambda e: e.at))
+    scenario = _that_is_scarce(_that_share(scenario))
+    events = [*_hangs(scenario), *_bare(scenario), *_chores(scenario)]
+    return _with(scenario, events) if events else scenario
+
+
+def _with(scenario: Scenario, events: Sequence[Event], **changes: Any) -> Scenario:
+    return replace(scenario, events=sorted([*scenario.events, *events], key=lambda e: e.at), **changes)
 
 
 def _dice(scenario: Scenario, what: str, share: float) -> random.Random | None:
@@ -61,15 +62,20 @@ def _work(name: str, at: float, plan: PoolPlan, *, each: int, selects: bool, **m
     return Event(at=round(at, 1), kind="job", what={**what, **selector, **more})
 
 
-def _shelf(scenario: Scenario) -> tuple[dict[str, int], list[Event]]:
+def _that_is_scarce(scenario: Scenario) -> Scenario:
     """A size is sold out while work for several nodes waits; afterwards Civo has no more than a few nodes at a time."""
     dice, plans = _dice(scenario, "shelf", 0.1), _simple(scenario.pools)
     if dice is None or not plans:
-        return {}, []
+        return scenario
     plan, at = dice.choice(plans), scenario.troubled * 0.85
-    each = next(iter(plan.resources.values()))
+    each, nodes = next(iter(plan.resources.values())), dice.choice([1, 1, 2])
     work = _work("shelf", at + 10, plan, each=each, selects=True, seconds=600, pods=dice.choice([3, 4, 5]))
-    return {plan.id: dice.choice([1, 1, 2])}, [Event(at=at, kind="stock", what={"pool": plan.id, "left": 0}), work]
+    free: What = {"asks": None, "budget": None}
+    pools = [
+        replace(p, **free, max_nodes=max(4, p.max_nodes)) if p is plan else replace(p, **free) for p in scenario.pools
+    ]
+    sold_out = Event(at=at, kind="stock", what={"pool": plan.id, "left": 0})
+    return _with(scenario, [sold_out, work], pools=pools, budget=None, shelf={plan.id: nodes})
 
 
 def _hangs(scenario: Scenario) -> Iterator[Event]:
@@ -130,7 +136,7 @@ def _that_share(scenario: Scenario) -> Scenario:
             later, plan = dice.choice([0, 0, 15, 45]), only or one
             more: What = {"seconds": seconds, "pods": pods}
             events.append(_work(f"share{number}{name}", at + later, plan, each=each, selects=only is not None, **more))
-    return replace(scenario, pools=pools, events=sorted([*scenario.events, *events], key=lambda e: e.at))
+    return _with(scenario, events, pools=pools)
 
 
 # --- what must hold

@@ -99,6 +99,11 @@ class Witness:
         """The API server answers again after an outage: pods must soon be watched, not only listed."""
         self._listed_since = 0.0
 
+    @property
+    def awaits_watch(self) -> bool:
+        """True from the end of an outage of the API server until pods are watched again."""
+        return self._listed_since is not None
+
     def _lists_instead(self, now: float) -> None:
         """All pods are listed, as long as no watch stands."""
         if self._listed_since is not None:
