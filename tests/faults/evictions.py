@@ -8,6 +8,7 @@ from typing import Any
 from receiver.core.model.actions import Decision, Verdict
 from receiver.ports import CORDON_ANNOTATION, PROTECT_ANNOTATION, SAFE_TO_EVICT_ANNOTATION
 from receiver.replay.world.objects import CivoPool, Denied, WorldNode, WorldPod
+from tests.faults.spoken import windowed
 from tests.faults.truth import Counted, Truth
 
 TOPIC = "evict:"
@@ -56,8 +57,9 @@ class Evictions:
         plan, skew = self.truth.plans[found.id], self.truth.skew
         if plan.evict_after is None:
             return "did not consent, and no window evicts"
-        most = min(self.truth.words.tightest(plan, at) for at in (now - skew, now, now + skew))
-        if most >= plan.max_nodes:
+        moments = (now - skew, now, now + skew)
+        most = min(self.truth.words.tightest(plan, at) for at in moments)
+        if min(most, *(windowed(plan, at) for at in moments)) >= plan.max_nodes:
             return "did not consent, and the window is closed"
         told = self.told.get(found.id)
         if told is None or now - told < timedelta(seconds=plan.evict_after) - skew:

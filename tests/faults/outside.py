@@ -185,9 +185,11 @@ class Outside:
         self._well = {vm.id: vm.hostname for vm in world.lives if vm.living and self._is_well(vm)}
 
     def _is_well(self, vm: VM) -> bool:
-        """True for an instance that has long been usable, whatever its GPUs are shown by."""
+        """True for an instance that has long been usable, whatever its GPUs are shown by; not while all have failed."""
         usable = vm.usable_at is not None and self._truth.world.now - vm.usable_at > LONG_USABLE
-        return usable and vm.shown and vm.status == "ACTIVE" and self._truth.works(vm)
+        node = self._truth.node_of(vm)
+        shows = node is not None and (node.dra or 0 not in node.gpus.values())
+        return usable and shows and vm.shown and vm.status == "ACTIVE" and self._truth.works(vm)
 
     def opened(self, action: Action) -> None:
         """A removal begins: no node that works goes as one that never came up."""

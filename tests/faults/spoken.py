@@ -65,7 +65,7 @@ class Words:
         """Least and most: the pool's own maximum, then pin, ceiling, floor, window (docs/configuration.md)."""
         pin, ceiling, floor = (self._newest(kind, plan, at) for kind in ("pin", "ceiling", "floor"))
         top, bottom = (ceiling, floor) if pin is None else (pin, pin)
-        most = _windowed(plan, now) if top is None else min(top, plan.max_nodes)
+        most = windowed(plan, now) if top is None else min(top, plan.max_nodes)
         least = min(plan.min_nodes, most)
         if bottom is not None:
             least = max(least, min(bottom, plan.max_nodes if top is None else most))
@@ -78,7 +78,7 @@ class Words:
         return None if newest is None else newest.nodes or 0
 
 
-def _windowed(plan: PoolPlan, now: datetime) -> int:
+def windowed(plan: PoolPlan, now: datetime) -> int:
     """The pool's maximum as its window leaves it."""
     if plan.window is None:
         return plan.max_nodes
