@@ -68,8 +68,15 @@ def _placeable(run: "Run", pods: list[WorldPod]) -> bool:
         all(run.truth.fits(p, plan) and run.truth.fits(p, plan, real=True) for p in pods)
         and nodes_for(pods, plan, run.world) <= _may_have(run, plan) - _crowded(run, plan, pods[0])
         for plan in run.scenario.pools
-        if plan.price is not None and not _undone(run, plan)
+        if plan.price is not None and not _undone(run, plan) and not _came_bare(run, plan, pods[0])
     )
+
+
+def _came_bare(run: "Run", plan: PoolPlan, pod: WorldPod) -> bool:
+    """True where a node of *plan* came without the labels that *pod* selects: as the pool's only one it shows for a day
+    what the next would be like."""
+    bare = any(e.kind == "bare" and e.what["pool"] == plan.id for e in run.scenario.events)
+    return bare and bool(pod.node_selector or pod.affinity)
 
 
 def _crowded(run: "Run", plan: PoolPlan, pod: WorldPod) -> int:
