@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from receiver.replay.world.objects import PLACED_WHOLE_ANNOTATION, Job, WorldPod
+from receiver.replay.world.objects import CLAIMS, PLACED_WHOLE_ANNOTATION, Job, WorldPod
 from simulator.world import World
 from tests.faults.scenario import Event
 
@@ -113,6 +113,8 @@ def to_come(world: World) -> Iterator[WorldPod]:
         if SIZE in pod.annotations and pod.gang is not None:
             groups.setdefault(pod.gang, []).append(pod)
     for pods in groups.values():
-        for number in range(size_of(pods[0]) - len(pods)):
-            name, uid = f"{pods[0].name}/worker-{number}", f"{pods[0].uid}/{number}"
-            yield replace(pods[0], name=name, uid=uid, node=None, phase="Pending")
+        leader = pods[0]  # once placed, it counts the devices that it got
+        asks = {r: len(leader.claims) if r == CLAIMS else n for r, n in leader.requests.items()}
+        for number in range(size_of(leader) - len(pods)):
+            name, uid = f"{leader.name}/worker-{number}", f"{leader.uid}/{number}"
+            yield replace(leader, name=name, uid=uid, node=None, phase="Pending", requests=asks)
