@@ -117,4 +117,6 @@ def to_come(world: World) -> Iterator[WorldPod]:
         asks = {r: len(leader.claims) if r == CLAIMS else n for r, n in leader.requests.items()}
         for number in range(size_of(leader) - len(pods)):
             name, uid = f"{leader.name}/worker-{number}", f"{leader.uid}/{number}"
-            yield replace(leader, name=name, uid=uid, node=None, phase="Pending", requests=asks)
+            yield replace(
+                leader, name=name, uid=uid, node=None, phase="Pending", requests=asks, claim_names={}, special_claim=""
+            )
