@@ -9,7 +9,7 @@ from receiver.adapters.kubernetes.dra import Dra
 from receiver.adapters.kubernetes.pods import SeenPod
 from receiver.adapters.kubernetes.reflector import ResourceKind
 from receiver.core.model.devices import CLAIMS
-from receiver.core.model.pods import named
+from receiver.core.model.pods import Pod, named
 from receiver.ports import ClusterFacts
 from receiver.replay.world.claims import CLASS
 from receiver.replay.world.devices import JSON
@@ -81,6 +81,10 @@ class ClaimsOfWorld:
         resources = served.classes.serving if served.classes is not None else None
         known = tuple(pod for pod in asking if pod is not None)
         return replace(facts, nodes=tuple(nodes), pods=known, dra_resources=resources)
+
+    def read(self, seen: SeenPod) -> Pod | None:
+        """Return the pod that *seen* is, by the claims that were last looked at; it may be one that is yet to come."""
+        return self._dra.read(seen)
 
     def _as_seen(self, key: tuple[str, str]) -> SeenPod:
         pod = self._world.pods[key]

@@ -49,7 +49,10 @@ class SimulatedCluster(WorldCluster):
     def look(self) -> ClusterFacts:
         facts, world = self._claims.added_to(super().look()), self._world
         return replace(
-            facts, pods=with_gangs(facts.pods, world.pods.values(), world.group_objects, ManualClock(world.now))
+            facts,
+            pods=with_gangs(
+                facts.pods, world.pods.values(), world.group_objects, ManualClock(world.now), self._claims.read
+            ),
         )
 
     def _look_at_nodes(self) -> Iterable[ClusterNode]:

@@ -1,6 +1,6 @@
 """Gangs as the product reads them from pods and objects, for a world in memory: by the adapter that reads a cluster."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -35,10 +35,14 @@ def declares_otherwise(pod: WorldPod) -> bool:
 
 
 def with_gangs(
-    pods: Sequence[Pod], every: Iterable[WorldPod], objects: Mapping[str, list[JSON]], clock: Clock
+    pods: Sequence[Pod],
+    every: Iterable[WorldPod],
+    objects: Mapping[str, list[JSON]],
+    clock: Clock,
+    claims: Callable[[SeenPod], Pod | None],
 ) -> tuple[Pod, ...]:
     """Return *pods* with the gangs that their JSON and *objects* declare, and the pods of those that are yet to come.
-    *every* pod of the world is searched."""
+    *every* pod of the world is searched; *claims* reads what a pod that does not exist yet claims."""
     mine = [pod for pod in every if declares_otherwise(pod)]
     if not mine:
         return tuple(pods)
@@ -47,8 +51,11 @@ def with_gangs(
     shown = {pod.key: pod for pod in pods}
 
     def read(pod: SeenPod) -> Pod | None:
-        """A pod that claims devices is as the world shows it; one that is yet to come claims what its leader does."""
+        """A pod that claims devices is as the world shows it, and so is one that is yet to come while its leader waits
+        too."""
         found = shown.get(pod.key) if pod.resource_claims else pod.pod
+        if found is not None and found.node and pod.resource_claims and not pod.node:
+            found = claims(pod)
         return None if found is None else replace(found, uid=pod.uid)
 
     found, roll = Gangs(lists, read).of([pod for pod in seen if not pod.terminated], clock.now())
