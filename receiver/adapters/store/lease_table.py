@@ -7,12 +7,14 @@ from typing import Any
 
 from sqlalchemy import URL, ColumnElement, Connection, Interval, create_engine, func, literal, or_, select, text, update
 from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.exc import OperationalError
 
 from receiver.adapters.store.columns import Moment
 from receiver.adapters.store.database import limit_answers, postgres_arguments
 from receiver.adapters.store.schema import lease
 
 THE_ONE = 1  # the row
+LOCK_NOT_AVAILABLE = "55P03"
 # A leader's transactions lock the row with "FOR KEY SHARE", which permits renewals (they change no key) and delays
 # `take` (it locks the whole row): a former leader's writes are committed before the next leader reads, or refused.
 LEADS = select(lease.c.owner, lease.c.term).where(lease.c.id == THE_ONE).with_for_update(read=True, key_share=True)
@@ -81,7 +83,17 @@ class LeaseTable:
         self._engine.dispose()
 
     def take(self) -> LeaseRow:
-        """Begin a term of the owner if the lease is free; return who has it now."""
+        """Begin a term of the owner if the lease is free; return who has it now. If it is free and locked, transactions
+        of the former leader are ended, so that the next call succeeds."""
+        try:
+            return self._take()
+        except OperationalError as error:
+            if getattr(error.orig, "sqlstate", None) == LOCK_NOT_AVAILABLE:
+                with self._engine.begin() as connection:
+                    connection.execute(END_OLD_WRITES)
+            raise
+
+    def _take(self) -> LeaseRow:
         with self._engine.begin() as connection:
             found = connection.execute(self._row).first()
             if found is None:
@@ -89,7 +101,6 @@ class LeaseTable:
                 connection.execute(first.on_conflict_do_nothing())
             elif not found.free:
                 return LeaseRow(found.owner, found.term)
-            connection.execute(END_OLD_WRITES)
             found = connection.execute(self._row.with_for_update()).one()
             if not found.free:
                 return LeaseRow(found.owner, found.term)
