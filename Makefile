@@ -14,11 +14,13 @@ BASE ?=
 SEED ?= 1
 PROCESSES ?=
 PLANTED ?=
+ENUMERATED ?=
+HOURS ?= 2
 OUT ?= .build/pictures
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help demo playground recording test check coverage bench faults replicas laws site contract mutants steady image image-check release-check audit lint rules dashboards pictures readme-pictures alerts format lock manifests clean python venv binaries browser kubectl screenshots
+.PHONY: help demo playground recording test check coverage bench faults soak replicas laws site contract mutants steady image image-check release-check audit lint rules dashboards pictures readme-pictures alerts format lock manifests clean python venv binaries browser kubectl screenshots
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -44,8 +46,11 @@ coverage: venv binaries browser kubectl ## branch coverage of core, step and ada
 bench: venv binaries ## measure: reaction from pending pod to Civo call, webhook throughput, memory, growth, policies (half an hour, and the traces' time)
 	@$(VENV)/python -m benchmarks
 
-faults: venv ## ten thousand random worlds with faults against the invariants (N=100 SEED=1 for fewer), or PROCESSES=200 schedules of the real process, or PLANTED=1 bugs (hours)
-	@$(VENV)/python -m tests.faults --seed $(SEED) $(if $(PLANTED),--planted,$(if $(PROCESSES),--processes $(PROCESSES),--worlds $(N)))
+faults: venv ## ten thousand random worlds with faults against the invariants (N=100 SEED=1 for fewer), or PROCESSES=200 schedules of the real process, or ENUMERATED=1 every fault at every write, or PLANTED=1 bugs (hours)
+	@$(VENV)/python -m tests.faults --seed $(SEED) $(if $(PLANTED),--planted,$(if $(ENUMERATED),--enumerated,$(if $(PROCESSES),--processes $(PROCESSES),--worlds $(N))))
+
+soak: venv ## a burn-in: the real server for HOURS=2 under random work and faults, a day of them an hour; fails if a figure grows (SEED=1)
+	@$(VENV)/python -m tests.soak --hours $(HOURS) --seed $(SEED) --out .build/soak.csv
 
 replicas: N = 20
 replicas: venv ## rounds with three replicas on PostgreSQL whose leader dies, freezes or is stopped (N=20 SEED=1; half a minute each)

@@ -33,7 +33,7 @@ from receiver.step.parts import PARTS, counted_as
 METHODS = ("GET", "PUT", "DELETE")
 OUTCOMES = ("ok", "try_later", "wont_work")
 MODES = ("act", "observe")
-NODE_STATES = ("required", "ready", "building", "busy", "idle", "unknown")
+NODE_STATES = ("required", "ready", "building", "busy", "idle", "unknown", "sick")
 NOTICE_STATES = ("pending", "sent", "failed")
 MESSAGE_OUTCOMES = ("delivered", "failed")
 WEBHOOK_CODES = (202, 400, 401, 405, 413, 500, 503)
@@ -304,7 +304,7 @@ class StoreCollector(Collector):
     def _seen(self, found: Picture) -> Iterator[Metric]:
         known = [(pool, shown) for pool in self._policy.pools if (shown := found.pool(pool.id)) is not None]
         states = [((pool.id, state), getattr(shown, state)) for pool, shown in known for state in NODE_STATES]
-        text = "Nodes of a pool by state; required is what Civo was asked for."
+        text = "Nodes of a pool by state; required is what Civo was asked for, sick ones are ready or unknown too."
         yield gauge("pool_nodes", text, states, "pool", "state")
         for name, attribute, text in SEEN_OF_POOLS:
             yield gauge(name, text, [((pool.id,), getattr(p, attribute)) for pool, p in known], "pool")

@@ -172,6 +172,7 @@ class PoolDocument(Published):
     pending_gpus: Annotated[Count | None, says("GPUs that waiting pods ask of this pool")] = None
     wanted: Annotated[Count | None, says("nodes that demand, floors, standby, headroom and buffers ask for")] = None
     mode: Annotated[str, word(Mode)] = ""
+    sick: Annotated[Count | None, says("nodes with a GPU that failed, ready or not")] = None
     size: Annotated[str, says("Civo's name of its nodes' size")] = ""
     min_nodes: Annotated[Count | None, says("as in force now")] = None
     max_nodes: Annotated[Count | None, says("as in force now")] = None

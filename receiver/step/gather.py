@@ -12,11 +12,21 @@ from typing import TypeVar
 
 import structlog
 
-from receiver.core.model.actions import Action, ActionKind
+from receiver.core.model.actions import Action, ActionKind, VictimStage
 from receiver.core.model.charges import Charged, Comparison, Seed, beside, is_due, new_seed, seeded_by_pool, seeded_usd
 from receiver.core.model.configuration import ConfigurationFile
 from receiver.core.model.memory import Control, Memory, NodeLife, PoolMemory, is_steady, slow_starts
-from receiver.core.model.model import Drift, Facts, PoolState, Source, SourceState, Spend, Stage
+from receiver.core.model.model import (
+    REPAIR,
+    CordonedBy,
+    Drift,
+    Facts,
+    PoolState,
+    Source,
+    SourceState,
+    Spend,
+    Stage,
+)
 from receiver.core.model.overrides import Override
 from receiver.core.model.pods import Pod, PodPhase
 from receiver.core.model.policy import Policy, Pool, Scope
@@ -35,6 +45,7 @@ from receiver.step.pool_states import Answers, lives_of, pool_state, strays, tem
 STALE = timedelta(days=1)  # older answers are not used for the account
 SILENT_BEFORE_FALLBACK = timedelta(minutes=1)
 MISSED_HEARTBEATS = 3
+RECENT_ACTIONS = 50  # of a pool
 COVERAGE_NEEDED = 0.8  # share of usable nodes whose GPUs must report before their activity is believed
 WARMS_UP = timedelta(minutes=15)  # until then a node without DCGM data is starting its exporter, as in rules/
 T = TypeVar("T")
@@ -110,7 +121,7 @@ def gather(sources: Sources, policy: Policy, now: datetime, parts: Parts, *, cho
     lives = lives_of(said, memory, policy, parts, steady=steady)
     by_instance = {life.instance: life for life in lives}
     joined = [_joined(pool, said, memory, by_instance, policy, parts) for pool in policy.pools]
-    pools = _with_slow_starts([state for state, _, _ in joined], lives, parts)
+    pools = _with_slow_starts([_with_deleted(state, store, parts) for state, _, _ in joined], lives, parts)
     drifts = {state.pool: drifted for state, drifted, _ in joined if drifted is not None}
     states = _judged(said, pools, memory, policy, before)
     sources.goes_on()
@@ -166,6 +177,21 @@ def _with_slow_starts(states: Sequence[PoolState], lives: Sequence[NodeLife], pa
     with parts.part("slow_starts"):
         slow = slow_starts(lives)
     return tuple(replace(state, ready_within=slow.get(state.pool)) for state in states)
+
+
+def _with_deleted(state: PoolState, store: StepStore, parts: Parts) -> PoolState:
+    """Mark the nodes that carry the cordon of a removal, open or ended, that counts them as deleted."""
+    with parts.part("pool_state", state.pool, sets_aside=True):
+        cordoned = [n for n in state.living if n.cordoned_by is CordonedBy.US and n.cordoned_for not in (None, REPAIR)]
+        if not cordoned:
+            return state
+        removals = [state.open_action] if state.open_action is not None else []
+        if any(n.cordoned_for not in {r.id for r in removals} for n in cordoned):
+            removals += [stored.action for stored in store.actions(pool=state.pool, limit=RECENT_ACTIONS)]
+        gone = {(r.id, v.instance) for r in removals for v in r.victims if v.stage is VictimStage.DELETED}
+        nodes = (replace(n, deleted=True) if (n.cordoned_for, n.instance) in gone else n for n in state.nodes)
+        return replace(state, nodes=tuple(nodes))
+    return state
 
 
 def _keep(

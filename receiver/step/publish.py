@@ -195,7 +195,7 @@ def _demand_is_known(facts: Facts) -> bool:
     return facts.up(Source.KUBERNETES) or facts.up(Source.PROMETHEUS)
 
 
-COUNTED = ("required", "ready", "building", "busy", "idle", "unknown", "wanted", "awaited_since")
+COUNTED = ("required", "ready", "building", "busy", "idle", "unknown", "sick", "wanted", "awaited_since")
 
 
 def _counts(state: PoolState, wanted: Wanted) -> dict[str, Any]:
@@ -209,6 +209,7 @@ def _counts(state: PoolState, wanted: Wanted) -> dict[str, Any]:
         "busy": busy,
         "idle": len(usable) - busy,
         "unknown": len(state.living) - len(usable) - len(state.coming),
+        "sick": sum(1 for n in state.living if n.sick),
         "wanted": state.required + wanted.new_nodes,
         "awaited_since": awaited_since(state),
     }

@@ -1,12 +1,14 @@
 """``python -m tests.faults``: random worlds against the invariants. See docs/invariants.md."""
 
 import argparse
+import os
 import sys
 import time
 from pathlib import Path
 
 from demo.stack import until_signalled
 from tests.faults.campaign import campaign, replay, say
+from tests.faults.enumerated import matrix
 from tests.faults.generate import scenario
 from tests.faults.planted import MOST, hunt, plant_all
 from tests.faults.processes import campaign as processes
@@ -35,10 +37,12 @@ def main() -> int:
         violation = processes.replay(asked.schedule, asked.process_case)
         say(violation or "the invariants held")
         return 1 if violation else 0
+    if asked.enumerated is not None:
+        return enumerated(asked.enumerated, asked.workers)
     if asked.hunt is not None:
         return hunt(asked.hunt[0], asked.hunt[1:], asked.seed)
     if asked.planted is not None:
-        return 1 if plant_all(asked.level or list(MOST), asked.seed, asked.planted) else 0
+        return 1 if plant_all(asked.level or list(MOST), asked.seed, asked.planted, asked.table) else 0
     if asked.processes is not None:
         seeds = range(asked.seed, asked.seed + asked.processes)
         return 1 if processes.campaign(seeds, asked.workers or processes.AT_ONCE).violations else 0
@@ -54,6 +58,17 @@ def main() -> int:
         say(f"\nworld {result.seed}:\n{result.message}")
     say(f"{len(found.violations)} worlds in which an invariant did not hold")
     return 1 if found.violations else 0
+
+
+def enumerated(words: str, workers: int | None) -> int:
+    """Break every write in every way, or those with *words*; write the table of all."""
+    began = time.monotonic()
+    table = matrix.enumerate_all(workers or os.cpu_count() or 1, words)
+    say(table.to_csv())
+    if not words:
+        matrix.PUBLISHED.write_text(table.to_csv(), encoding="utf-8")
+    say(f"{table.lives} lives in {time.monotonic() - began:.0f} s, {len(table.broken)} in which something did not hold")
+    return 1 if table.broken else 0
 
 
 def one(world: Scenario, asked: argparse.Namespace) -> int:
@@ -72,12 +87,16 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--worlds", type=int, default=1000, help="how many worlds")
     parser.add_argument("--seed", type=int, default=1, help="the seed of the first")
     parser.add_argument("--processes", type=int, metavar="N", help="play N schedules with the real receiver process")
+    parser.add_argument(
+        "--enumerated", nargs="?", const="", metavar="WORDS", help="break every write in every way, or those with WORDS"
+    )
     parser.add_argument("--schedule", type=int, help="play the schedule of this seed and print its events")
     parser.add_argument("--process-case", type=Path, help="play the schedule in this file and print its events")
     parser.add_argument(
         "--planted", nargs="?", const="", metavar="WORDS", help="plant each bug (with these words in its name)"
     )
     parser.add_argument("--level", action="append", choices=list(MOST), help="where planted bugs are looked for")
+    parser.add_argument("--table", type=Path, help="write which planted bug was seen by which world into this CSV file")
     parser.add_argument("--hunt", nargs="+", metavar="LEVEL SEEN", help=argparse.SUPPRESS)
     parser.add_argument("--workers", type=int, help="how many at a time (default: one world per core, two schedules)")
     parser.add_argument("--world", type=int, help="replay the world of this seed with its trace")

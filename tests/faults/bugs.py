@@ -52,6 +52,15 @@ FOR_A_POOL = (
     "step/act.py:_close",
     "step/chores/node_upkeep.py:undo_orphaned_cordons",
 )
+FOR_NODES = (  # drawn by `tests.faults.outside`
+    "step/chores/node_upkeep.py:apply_labels_and_taints",
+    "step/chores/node_upkeep.py:apply_packing_taints",
+    "step/chores/node_upkeep.py:cordon_for_repair",
+    "step/chores/idle_shutdown.py:scale_idle_workloads_to_zero",
+    "step/chores/buffers.py:report_buffers",
+    "step/chores/admissions.py:admit_deferred_work",
+    "step/chores/notify.py:announce_window_evictions",
+)
 SHARE_OF_WORLDS = 0.3
 
 
@@ -85,7 +94,7 @@ def bugs(seed: int, troubled: int, pools: list[PoolPlan]) -> list[Event]:
 def _functions() -> dict[str, FunctionType]:
     """The functions that a bug may be in: to find them takes as long as several steps."""
     found = functions()
-    return {name: found[name] for name in (*FOR_PEOPLE, *FOR_A_POOL)}
+    return {name: found[name] for name in (*FOR_PEOPLE, *FOR_A_POOL, *FOR_NODES)}
 
 
 class Bugs:

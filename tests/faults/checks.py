@@ -26,6 +26,7 @@ from tests.faults.bugs import Bug
 from tests.faults.claims import is_placed, once
 from tests.faults.evictions import Evictions, is_on_its_way_out
 from tests.faults.grouped import to_come
+from tests.faults.outside import Outside
 from tests.faults.scenario import PoolPlan
 from tests.faults.sick import SickNodes
 from tests.faults.truth import Counted, Truth, is_theirs, per_node
@@ -53,6 +54,7 @@ class Checks:
         self.beyond = BeyondTheLine(truth, policy.budget, clock, self.violated)
         self.evictions = Evictions(truth)
         self.sick = SickNodes(truth, clock, self.violated)
+        self.outside = Outside(truth, self.violated)
         self._steps = 0
         self._cordoned: dict[str, datetime] = {}  # when we last cordoned a node
         self._returned: set[tuple[str, str]] = set()  # pods that came back to the node being deleted
@@ -74,14 +76,18 @@ class Checks:
         self._reasons(name, args)
         if name == "store.memory":  # the first call of a step
             self.kubernetes_answers = False
+            self.outside.begins()
         elif name == "cloud.look" and not failed:
             self.counted = self._truth.count(self._clock())
             self.waiting = [*self._truth.waiting(), *to_come(self._truth.world)]
         elif name == "cluster.look" and not failed:
             self.kubernetes_answers = True
+            self.outside.looked()
             self.waiting = [*self._truth.waiting(), *to_come(self._truth.world)]
             pods = self._truth.world.active_pods.values()
             self._keepers = {p.node: p.name for p in pods if p.node and self._truth.would_be_lost(p)}
+        elif name == "cloud.resize":
+            self.outside.asked(args[0], args[2] - args[1], answer)
         elif name == "cluster.missing_rights" and not failed:
             self._refused = tuple(answer)
         elif name == "store.decided" and not failed:
@@ -95,6 +101,7 @@ class Checks:
             if action.pool in self.open:
                 self.violated("4 one open action", f"{action.id} opened beside {self.open[action.pool]}")
             self.open[action.pool] = action.id
+            self.outside.opened(action)
         elif name == "store.closed" and not failed and self.open.get(args[0].pool) == args[0].id:
             del self.open[args[0].pool]
 
@@ -185,6 +192,10 @@ class Checks:
             self.violated("4 asked twice", f"{what}: {coming} nodes are on their way and only {keys or 'no pod'} waits")
         if not self.kubernetes_answers:
             return  # Prometheus tells nothing of gangs
+        on_their_way = [(of, counted.coming) for of, counted in self.counted.items()]
+        if new > spare and self.outside.fits_already(pool, new - spare, self.waiting, on_their_way):
+            keys = ", ".join(p.name for p in self.waiting)
+            self.violated("4 filled poorly", f"{what}: {keys} fit on the nodes that are on their way")
         likely = [p for p in mine if not self._truth.surely_refused(p)]
         if new > self._nodes(likely, plan, coming) + spare and len(likely) < len(mine):
             keys = ", ".join(p.name for p in mine if p not in likely)
@@ -333,6 +344,8 @@ class Checks:
         if stepped.failures and not bugs:
             self.violated("bug", f"parts of the step failed: {[(f.part, f.pool, str(f)) for f in stepped.failures]}")
         self.sick.stepped(stepped)
+        if not bugs:
+            self.outside.stepped(stepped, self._clock())
         for decision in stepped.decisions.values():
             if decision.reasons[-1].target != decision.target:
                 self.violated("7 last reason", f"{decision.pool}: {decision.target}, {decision.reasons[-1]}")

@@ -4,7 +4,7 @@ A crash is a BaseException at a call, before or after its effect, as `kill -9` i
 scenario's events arm the faults.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -59,6 +59,9 @@ class Watcher(Protocol):
     def struck(self, name: str, what: str) -> None:
         """A fault struck at call *name*."""
 
+    def hangs(self, name: str) -> None:
+        """Call *name* hangs until it is given up: that takes its time."""
+
 
 @dataclass(slots=True)
 class Fault:
@@ -79,6 +82,7 @@ class Doors:
     silent: dict[str, datetime]
     blurred: tuple[str, datetime] | None = None  # how Prometheus answers, until when
     refused: tuple[str, ...] = ()  # the rights that somebody took away
+    late: timedelta = LATE
 
     def arm(self, name: str, error: str, *, after: bool) -> None:
         """Let the next call *name* fail."""
@@ -109,6 +113,7 @@ class Doors:
             return self._through_an_ill_store(name, fault.error, method, args, given)
         if fault is not None and not fault.after:
             self.watcher.struck(name, f"{fault.error} before")
+            self._take_time(fault)
             raise error_of(fault.error)
         try:
             answer = method(*args, **given)
@@ -126,8 +131,13 @@ class Doors:
         self.watcher.called(name, (*args, *given.values()), error_of("timeout") if lost else answer)
         if fault is not None:
             self.watcher.struck(name, f"{fault.error} after")
+            self._take_time(fault)
             raise error_of(fault.error)
         return answer
+
+    def _take_time(self, fault: Fault) -> None:
+        if fault.error == "hang":
+            self.watcher.hangs(fault.name)
 
     def _through_an_ill_store(self, name: str, how: str, method: Callable[..., Any], args: Any, given: Any) -> Any:
         """Make one call of the store while its database refuses what it is asked; a read may not notice."""
@@ -198,9 +208,10 @@ class OurWorld:
             self._watcher.before_write(name, seen)
             fault = self._doors.take(f"world.{name}") if self._doors.armed else None
             if fault is not None and fault.error == "late":
-                self._watcher.struck(f"world.{name}", f"takes effect {LATE} later")
-                self._watcher.under_way(name, seen, self._world.now + LATE)
-                self._world._agenda.after(LATE, self._arrives, name, seen)
+                late = self._doors.late
+                self._watcher.struck(f"world.{name}", f"takes effect {late} later")
+                self._watcher.under_way(name, seen, self._world.now + late)
+                self._world._agenda.after(late, self._arrives, name, args, given)
                 raise error_of("timeout")
             answer = found(*args, **given)
             self._watcher.after_write(name, seen)
@@ -211,8 +222,8 @@ class OurWorld:
 
         return write
 
-    def _arrives(self, name: str, args: tuple[Any, ...]) -> None:
+    def _arrives(self, name: str, args: tuple[Any, ...], given: Mapping[str, Any]) -> None:
         """A write that nobody waits for any more takes effect, if Civo still takes it."""
         with suppress(Denied):
             if name != "resize" or args[1] > self._world.pools[args[0]].required:
-                getattr(self._world, name)(*args)
+                getattr(self._world, name)(*args, **given)

@@ -10,6 +10,7 @@ from tests.faults.claims import with_claims
 from tests.faults.doors import PORTS
 from tests.faults.ends import ends
 from tests.faults.grouped import in_forms
+from tests.faults.outside import found_outside
 from tests.faults.scenario import STARTUP_TAINTS, Event, PoolPlan, Scenario
 from tests.faults.sick import repaired, sick_events, tainted_otherwise
 
@@ -502,4 +503,4 @@ class Maker:
 
 def scenario(seed: int) -> Scenario:
     """The scenario of *seed*."""
-    return with_claims(Maker(seed).scenario())
+    return found_outside(with_claims(Maker(seed).scenario()))

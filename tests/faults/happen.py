@@ -1,6 +1,6 @@
 """What an event does to the world, to the product's sources, or to the product itself."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
@@ -178,6 +178,9 @@ class Happenings(ClaimsHappen):
     def _gpu_never(self, what: What) -> None:
         self._world.faults.gpu_never(what["pool"], what.get("nodes", 1))
 
+    def _bare(self, what: What) -> None:
+        self._world.faults.bare_labels(what["pool"])
+
     def _odd(self, what: What) -> None:
         self._world.faults.odd_status(what["pool"], what.get("nodes", 1), what["status"])
 
@@ -305,6 +308,13 @@ def _told(word: Word, key: str) -> Notice:
 
 def _pick(found: Sequence[Any], which: int) -> Any:
     return found[which % len(found)] if found else None
+
+
+def restock(world: World, shelf: Mapping[str, int]) -> None:
+    """Civo has as many nodes of each pool of *shelf* to sell, whatever it sold before."""
+    for pool, nodes in shelf.items():
+        spec = world.pools[pool].spec
+        world.faults.stock[spec.size] = nodes * spec.gpu_units
 
 
 def tidy(world: World, alarms: SimulatedAlarms) -> None:

@@ -4,6 +4,8 @@ Each is planted into a copy of the tree, where worlds are run, and schedules wit
 says what the bug makes it say. A bug that is not seen fails the run.
 """
 
+import csv
+import importlib
 import shutil
 import subprocess
 import sys
@@ -11,6 +13,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from tests.faults import planted_bugs
 from tests.faults.campaign import judge as judge_world
@@ -19,12 +22,16 @@ from tests.faults.generate import scenario
 from tests.faults.processes.campaign import judge as judge_schedule
 from tests.faults.stores import a_store
 
+if TYPE_CHECKING:
+    import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = ("receiver", "simulator", "tests", "demo", "rules", "tools")
-MOST = {"worlds": 300, "processes": 60}
+MOST = {"worlds": 500, "processes": 60}
 ONE = {"worlds": "world", "processes": "schedule"}
 WHERE = {"worlds": "in process", "processes": "real processes"}
 NOT_SEEN = 3
+HEAD = ("invariant", "bug", "where", "seen by", "as", "from")
 
 
 Place = tuple[str, str]  # a module and a function of it
@@ -215,6 +222,112 @@ BUGS += (
     ),
 )
 
+# What checks on a real control plane had found, and random worlds had not.
+OUTSIDE: tuple[Bug, ...] = (
+    Bug(
+        invariant=8,
+        name="the control state is stored with the picture",
+        seen=("3 considered",),
+        breaks={("receiver.step.act", "act"): planted_bugs.control_with_the_picture},
+        levels=("worlds",),
+    ),
+    Bug(
+        invariant=8,
+        name="errors in chores that write to nodes are not caught",
+        seen=("bug",),
+        breaks={(PARTS_OF_A_STEP, "Parts.part"): planted_bugs.uncaught_in_chores},
+        levels=("worlds",),
+    ),
+    Bug(
+        invariant=4,
+        name="rooms are filled in the order of service, which costs a node more",
+        seen=("4 filled poorly",),
+        breaks={("receiver.core.scaling.filling", "rearranged"): planted_bugs.as_it_comes},
+        levels=("worlds",),
+    ),
+    Bug(
+        invariant=5,
+        name="one odd node disproves its pool",
+        seen=("5 disproved",),
+        breaks={("receiver.core.scaling.demand", "disproof"): planted_bugs.by_the_newest_alone},
+        levels=("worlds",),
+    ),
+    Bug(
+        invariant=5,
+        name="a node whose GPUs a DRA driver serves waits for its device plugin",
+        seen=("1 never came",),
+        breaks={("receiver.step.pool_states", "served_by_dra"): planted_bugs.no},
+        levels=("worlds",),
+    ),
+    Bug(
+        invariant=5,
+        name="a pool whose size is scarce asks for all nodes or none",
+        seen=("5 partial stock",),
+        breaks={("receiver.core.scaling.waits", "smaller_request"): planted_bugs.never},
+        levels=("worlds",),
+    ),
+    Bug(
+        invariant=4,
+        name="requests of CPU and memory do not count",
+        seen=("4 asked twice", "5 settles"),
+        breaks={
+            ("receiver.core.model.pods", "Pod.asks"): planted_bugs.gpus_alone,
+            ("receiver.core.scaling.demand", "too_much"): planted_bugs.never,
+        },
+        levels=("worlds",),
+    ),
+    Bug(
+        invariant=9,
+        name="a call that hangs holds the other pools up",
+        seen=("9 held up",),
+        breaks={(CARRY_OUT, "_later"): planted_bugs.without_hurry},
+        levels=("worlds",),
+    ),
+    Bug(
+        invariant=1,
+        name="a window takes its word back while it empties a node",
+        seen=("1 evictions",),
+        breaks={("receiver.core.scaling.bounds", "evicting"): planted_bugs.nothing_begun},
+        levels=("worlds",),
+    ),
+    Bug(
+        invariant=1,
+        name="a pod that nothing starts again is evicted",
+        seen=("1 pods lost",),
+        breaks={("receiver.core.model.pods", "keeps_for"): planted_bugs.never},
+        levels=("worlds",),
+    ),
+    Bug(
+        invariant=9,
+        name="a removal that a PodDisruptionBudget blocks ends without that reason",
+        seen=("9 says why",),
+        breaks={(CARRY_OUT, "_taken_further"): planted_bugs.with_one_reason_for_all},
+        levels=("worlds",),
+    ),
+    Bug(
+        invariant=5,
+        name="an instance whose node object was deleted is young for ever",
+        seen=("5 broken",),
+        breaks={("receiver.step.pool_states", "_node"): planted_bugs.young_for_ever},
+        levels=("worlds",),
+    ),
+    Bug(
+        invariant=5,
+        name="a watch that fell waits for its backoff although the API server answers again",
+        seen=("5 watched again",),
+        breaks={("receiver.adapters.kubernetes.reflector", "Reflector._list"): planted_bugs.without_hurry_to_watch},
+        levels=("processes",),
+    ),
+    Bug(
+        invariant=8,
+        name="a server whose steps all fail is ready",
+        seen=("8 ready",),
+        breaks={("receiver.runtime.loop", "Loop.health"): planted_bugs.as_if_steps_went_well},
+        levels=("processes",),
+    ),
+)
+BUGS += OUTSIDE
+
 
 def planted(bug: Bug, root: Path) -> None:
     """Put *bug* into the tree at *root*: below each module its function is replaced."""
@@ -224,8 +337,24 @@ def planted(bug: Bug, root: Path) -> None:
             file.write(f"\n{function} = planted_bugs.{broken.__name__}({function})\n")
 
 
-def plant_all(levels: Sequence[str], seed: int, words: str = "") -> int:
-    """Plant each bug whose name holds *words*, at each of *levels*; return how many were not seen."""
+def plant(words: str, monkeypatch: "pytest.MonkeyPatch") -> None:
+    """Plant the bug with *words* in its name into this process."""
+    [bug] = [bug for bug in BUGS if words in bug.name]
+    for (module, function), broken in bug.breaks.items():
+        of: Any = importlib.import_module(module)
+        *owner, name = function.split(".")
+        for each in owner:
+            of = getattr(of, each)
+        real = getattr(of, name)
+        here = broken(real)
+        monkeypatch.setattr(of, name, here)
+        for other in [m for m in sys.modules.values() if getattr(m, name, None) is real]:  # that imported it
+            monkeypatch.setattr(other, name, here)
+
+
+def plant_all(levels: Sequence[str], seed: int, words: str = "", table: Path | None = None) -> int:
+    """Plant each bug whose name holds *words*, at each of *levels*; return how many were not seen. Their rows in the
+    *table* are written anew."""
     missed = 0
     say(f"from seed {seed}: | invariant | bug | where | seen by | as |")
     for bug in (b for b in BUGS if words in b.name):
@@ -233,9 +362,22 @@ def plant_all(levels: Sequence[str], seed: int, words: str = "") -> int:
             ran = _in_a_copy(bug, level, seed)
             missed += ran.returncode != 0
             told = ran.stdout.strip().splitlines()
-            say(f"| {bug.invariant} | {bug.name} | {WHERE[level]} | {told[-1] if told else ran.stderr[-2000:]} |")
+            said = told[-1] if told else ran.stderr[-2000:]
+            say(f"| {bug.invariant} | {bug.name} | {WHERE[level]} | {said} |")
+            if table is not None:
+                _tabulate(table, bug, [WHERE[level], *said.replace("`", "").split(" | "), f"seed {seed}"])
     say(f"{missed} bugs were not seen")
     return missed
+
+
+def _tabulate(table: Path, bug: Bug, row: Sequence[str]) -> None:
+    """Put *row* of *bug* into its place in the file of the table, for the one that is there."""
+    order = {each.name: number for number, each in enumerate(BUGS)}
+    rows = list(csv.reader(table.read_text(encoding="utf-8").splitlines()))[1:] if table.exists() else []
+    rows = [known for known in rows if known[1] in order and known[1:3] != [bug.name, row[0]]]
+    rows.append([str(bug.invariant), bug.name, *row])
+    with table.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file, lineterminator="\n").writerows([HEAD, *sorted(rows, key=lambda r: (order[r[1]], r[2]))])
 
 
 def _in_a_copy(bug: Bug, level: str, seed: int) -> "subprocess.CompletedProcess[str]":

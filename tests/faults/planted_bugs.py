@@ -260,3 +260,108 @@ def with_startup_taints(offer_of: Function) -> Function:
         return offer_of(pool, [replace(n, startup_taint="") for n in nodes], before, now)
 
     return offered
+
+
+# --- what checks on a real control plane found
+
+
+class _Later:
+    """A store that keeps the control state with the picture, as if it were part of it."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+        self._control: tuple[Any, ...] | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def keep_control(self, *control: Any) -> None:
+        self._control = control
+
+    def keep_snapshot(self, *picture: Any) -> None:
+        if self._control is not None:
+            self._inner.keep_control(*self._control)
+        self._inner.keep_snapshot(*picture)
+
+
+def control_with_the_picture(act: Function) -> Function:
+    """Deliveries count as considered, and the next step learns from this one, once the picture is stored."""
+    return lambda work, *rest, **named: act(replace(work, store=_Later(work.store)), *rest, **named)
+
+
+CHORES = ("repair", "labels_and_taints", "soft_taints", "admissions", "buffers", "window_evictions", "idle_shutdown")
+
+
+def uncaught_in_chores(part: Function) -> Function:
+    """A bug in what writes to nodes and workloads beside scaling ends the step."""
+    return lambda self, name, *rest, **named: nullcontext() if name in CHORES else part(self, name, *rest, **named)
+
+
+def as_it_comes(_: Function) -> Function:
+    """Rooms are never given out in another order than that in which work was served."""
+    return lambda *_args: iter(())
+
+
+def by_the_newest_alone(disproof: Function) -> Function:
+    """One odd node shows what all new ones are like, whatever others show."""
+    return lambda pod, pool, offer: disproof(pod, pool, None if offer is None else replace(offer, others=()))
+
+
+def gpus_alone(_: Any) -> Any:
+    """CPU and memory do not count."""
+    return property(lambda self: self.requests)
+
+
+def without_hurry(later: Function) -> Function:
+    """A call that hung does not end the step."""
+    return lambda *args: replace(later(*args), hung=False)
+
+
+def nothing_begun(_: Function) -> Function:
+    """No node counts as being emptied by a window."""
+    return lambda _state: frozenset()
+
+
+def with_one_reason_for_all(taken_further: Function) -> Function:
+    """A node that a PodDisruptionBudget kept stays for a reason that fits every node."""
+    from receiver.core.explain.staying import UNKNOWN
+
+    def taken(*args: Any) -> Any:
+        victim, why = taken_further(*args)
+        return (replace(victim, why=UNKNOWN) if victim.refused and "budget" in victim.why else victim), why
+
+    return taken
+
+
+def young_for_ever(node_of: Function) -> Function:
+    """An instance whose node object was deleted before it was usable is still booting."""
+    from receiver.core.model.model import Stage
+
+    def seen(instance: Any, *rest: Any) -> Any:
+        node = node_of(instance, *rest)
+        lost = node.stage is Stage.BROKEN and instance.status == "ACTIVE" and not node.registered
+        return replace(node, stage=Stage.BOOTING) if lost and not node.was_usable else node
+
+    return seen
+
+
+def without_hurry_to_watch(list_: Function) -> Function:
+    """A list that succeeds ends no pause between watches."""
+    from threading import Event
+
+    def listed(self: Any) -> Any:
+        rouse, first = self._rouse, not self._version
+        self._rouse = Event()
+        try:
+            return list_(self)
+        finally:
+            self._rouse = rouse
+            if first:  # nothing else ends that pause
+                rouse.set()
+
+    return listed
+
+
+def as_if_steps_went_well(health: Function) -> Function:
+    """Nobody asks when a step last went well."""
+    return lambda self: replace(health(self), good_age=None)

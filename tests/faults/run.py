@@ -8,6 +8,7 @@ from typing import Any
 from receiver.adapters.kubernetes.cel import Selectors
 from receiver.adapters.observe import ObservedCloud, ObservedCluster
 from receiver.adapters.store import SqlStore
+from receiver.core.model.policy import Policy
 from receiver.core.model.signals import HEARTBEAT_ALERT, Alert
 from receiver.core.scaling.approval import without_approvals
 from receiver.ports import Cloud, Cluster, Delivery, TryLater, WriterLostError
@@ -22,8 +23,9 @@ from tests.faults.build import HEARTBEAT, policy_of, world_of
 from tests.faults.checks import Checks, sentence
 from tests.faults.claims import heal
 from tests.faults.doors import WRITES, Door, Doors, OurWorld
-from tests.faults.happen import Happenings, broken, tidy
+from tests.faults.happen import Happenings, broken, restock, tidy
 from tests.faults.lines import CrashError
+from tests.faults.outside import HANGS
 from tests.faults.scenario import Event, Scenario
 from tests.faults.settle import unsettled
 from tests.faults.stores import rebuilt
@@ -42,12 +44,19 @@ PEOPLE_WAIT = timedelta(hours=3)  # then somebody removes what never came up: th
 
 
 class Run:
-    """The product in the world of *scenario*, on *store*. *tell* gets the trace, line by line."""
+    """The product in the world of *scenario*, on *store*, with *policy* if it is not the scenario's. *tell* gets the
+    trace, line by line."""
 
-    def __init__(self, scenario: Scenario, store: SqlStore, tell: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self,
+        scenario: Scenario,
+        store: SqlStore,
+        tell: Callable[[str], None] | None = None,
+        policy: Policy | None = None,
+    ) -> None:
         self.scenario = scenario
         self.world = world_of(scenario)
-        self.policy = policy_of(scenario)
+        self.policy = policy or policy_of(scenario)
         decides_by = without_approvals(self.policy) if scenario.mode == "observe" else self.policy
         self.truth = Truth(scenario, self.world)
         self.tally = Tally(worlds=1)
@@ -105,11 +114,13 @@ class Run:
         self.happenings.lost_writer_after = None
         self.happenings.quiet_until = self.world.now
         tidy(self.world, self._alarms)
+        self.checks.outside.calm = True
         heal(self.world)
         self._boot()
         people_come, end = self.world.now + PEOPLE_WAIT, self.world.now + CALM_TIME
         left: list[str] = ["no step was made"]
         for _ in range(CALM_STEPS):
+            restock(self.world, self.scenario.shelf)
             for vm in broken(self.world) if self.world.now > people_come else ():
                 self._say(f"somebody removes {vm.hostname}")
                 self.world.delete_instance(vm.pool, vm.id)
@@ -141,11 +152,13 @@ class Run:
         self._beat()
         self.tally.counts["steps"] += 1
         again: datetime | None = None
-        writes = self.tally.counts["writes"]
+        writes, delivered = self.tally.counts["writes"], set(self.happenings.deliveries)
         try:
             with self.happenings.bugs.planted(), self.happenings.trap.watching():
-                self.last = step(self._sources, self._hands, self.policy, self.scenario.mode, self.clock())
+                self.last = self._take_step(self.clock())
             self.checks.stepped(self.last, self.happenings.bugs.now)
+            if late := delivered - self.checks.considered:
+                self.checks.violated("3 considered", f"the step ended well without deliveries {sorted(late)}")
             self._trace(self.last)
             again = self.last.reconsider_at
         except (TryLater, WriterLostError) as error:
@@ -161,6 +174,9 @@ class Run:
         if again is None:
             return None
         return max(again - self.happenings.skew, self.world.now + AN_INSTANT)
+
+    def _take_step(self, now: datetime) -> Stepped:
+        return step(self._sources, self._hands, self.policy, self.scenario.mode, now)
 
     def _notice_spinning(self, wrote: bool) -> None:
         """Steps that follow each other at once must get somewhere."""
@@ -311,6 +327,12 @@ class Run:
         """Remember a resize that may still take effect."""
         if verb == "resize":
             self.checks.under_way[args] = until
+
+    def hangs(self, name: str) -> None:
+        """A call takes its time, and no event waits for it."""
+        self.checks.outside.hung(name)
+        self.checks.struck("world.hang")
+        self.world.advance(self.world.now + HANGS)
 
     def struck(self, name: str, what: str) -> None:
         """A fault struck."""

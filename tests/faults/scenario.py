@@ -77,7 +77,8 @@ class Event:
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
     """A world and its troubles. *ticks* are the seconds between steps, taken in turn while it is *troubled*. *watch* is
-    how many seconds after a pod begins to wait the loop is woken (None: pods are not watched)."""
+    how many seconds after a pod begins to wait the loop is woken (None: pods are not watched). *shelf* is how many
+    nodes of a pool Civo has at a time once the troubles are over."""
 
     seed: int
     start: str
@@ -96,6 +97,7 @@ class Scenario:
     packing: str = "most_allocated"
     objective: str = "balanced"
     watch: float | None = None
+    shelf: dict[str, int] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """Return the scenario as JSON text, one pool and one event a line."""

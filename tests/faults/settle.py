@@ -82,6 +82,7 @@ def _may_have(run: "Run", plan: PoolPlan) -> int:
     size = run.truth.max_nodes(plan.id, run.clock())
     limits = run.scenario.limits
     size = min(size, limits.get("max_growth_per_hour", size))  # a gang's nodes are bought at once
+    size = min(size, run.scenario.shelf.get(plan.id, size))
     if "max_gpus" in limits:
         others = sum(_at_rest(run, p) * sum(p.resources.values()) for p in run.scenario.pools if p.id != plan.id)
         size = min(size, (limits["max_gpus"] - others) // sum(plan.resources.values()))

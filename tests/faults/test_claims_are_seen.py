@@ -1,7 +1,5 @@
 """Bugs about claims of devices are seen in small worlds, and a product without them passes there."""
 
-import importlib
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -11,7 +9,7 @@ import pytest
 from receiver.adapters.store import SqlStore
 from tests.faults.campaign import judge
 from tests.faults.claims import PARTS, SPECS, WHOLE
-from tests.faults.planted import BUGS
+from tests.faults.planted import plant
 from tests.faults.scenario import Event, Scenario
 from tests.faults.small import POOL, a_job, small
 
@@ -24,21 +22,6 @@ Judge = Callable[[Scenario], set[str]]
 def seen(emptied: SqlStore) -> Judge:
     """Return the invariants that do not hold in a world."""
     return lambda world: {line.split(":")[0] for line in judge(world, emptied).message.splitlines()}
-
-
-def plant(words: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Plant the bug with *words* in its name."""
-    [bug] = [bug for bug in BUGS if words in bug.name]
-    for (module, function), broken in bug.breaks.items():
-        of: Any = importlib.import_module(module)
-        *owner, name = function.split(".")
-        for each in owner:
-            of = getattr(of, each)
-        real = getattr(of, name)
-        planted = broken(real)
-        monkeypatch.setattr(of, name, planted)
-        for other in [m for m in sys.modules.values() if getattr(m, name, None) is real]:  # that imported it
-            monkeypatch.setattr(other, name, planted)
 
 
 def objects(**claims: str) -> Event:

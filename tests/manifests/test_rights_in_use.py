@@ -105,7 +105,7 @@ def a_life(stage: Stage, store: SqlStore, mode: str) -> Life:
         max_nodes=2,
         price_usd_per_hour=PRICE,
     )
-    life = Life(stage.sim.world, Policy(pools=(pool,), billing=HOURLY), store, mode=mode)
+    life = Life(stage.sim.world, Policy(pools=(pool,), billing=HOURLY), store, mode, lock=stage.sim.live.lock)
     life.cluster = stage.cluster()  # type: ignore[assignment]  # the world's own is what it stands for
     if mode == "observe":
         life.wrap_cloud, life.wrap_cluster = ObservedCloud, ObservedCluster

@@ -102,7 +102,7 @@ def test_every_counter_of_a_known_pool_starts_at_zero() -> None:
 
 def test_a_pools_nodes_are_told_by_state() -> None:
     found = scraped()
-    states = {"required": 4, "ready": 3, "building": 1, "busy": 2, "idle": 1, "unknown": 0}
+    states = {"required": 4, "ready": 3, "building": 1, "busy": 2, "idle": 1, "unknown": 0, "sick": 1}
     for state, count in states.items():
         assert found[f'pool_nodes{{pool="{L40S}",state="{state}"}}'] == count
     assert found[f'pool_nodes_wanted{{pool="{L40S}"}}'] == 4

@@ -1,7 +1,7 @@
 """A whole life in memory: the real step and the real store over a simulated world, with time moved by hand."""
 
 from collections.abc import Callable, Iterable
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -93,7 +93,8 @@ def a_job(name: str = "train", **given: Any) -> Job:
 @dataclass
 class Life:
     """The product on a world. *writer* False means that another replica writes, *rest* is the longest without a step:
-    tests of what goes by the minute (samples, the accounting, charges asked again) shorten it."""
+    tests of what goes by the minute (samples, the accounting, charges asked again) shorten it. *lock* is that of a
+    simulator that serves the world to threads meanwhile."""
 
     world: World
     policy: Policy
@@ -102,6 +103,7 @@ class Life:
     writer: bool = True
     heartbeats: bool = True
     rest: timedelta = REST
+    lock: AbstractContextManager[Any] = field(default_factory=nullcontext)
     steps: list[Stepped] = field(default_factory=list)
     cloud: FlakyCloud = field(init=False)
     cluster: FlakyCluster = field(init=False)
@@ -153,8 +155,9 @@ class Life:
 
     def submit(self, *jobs: Job) -> None:
         """Hand jobs to the cluster and let the scheduler try them."""
-        for job in jobs:
-            self.world.submit(job)
+        with self.lock:
+            for job in jobs:
+                self.world.submit(job)
         self.pass_time(timedelta(seconds=1))
 
     def set_override(self, kind: str, nodes: int | None = None, lasts: timedelta = HOUR, **changes: Any) -> Override:
@@ -165,7 +168,7 @@ class Life:
 
     def pass_time(self, by: timedelta) -> None:
         """Let the world go on without us; the heartbeat keeps coming."""
-        self.world.advance(self.now + by)
+        self._advance(self.now + by)
         self._beat()
 
     def step(self) -> Stepped:
@@ -191,7 +194,11 @@ class Life:
             version = self.world.version
             each()
             self._calm_steps *= self.world.version == version
-            self.world.advance(min(self.wake_after_step(tick), end))
+            self._advance(min(self.wake_after_step(tick), end))
+
+    def _advance(self, to: datetime) -> None:
+        with self.lock:
+            self.world.advance(to)
 
     def wake_after_step(self, tick: timedelta) -> datetime:
         """One step now; return when the next one is due."""

@@ -121,7 +121,9 @@ def staged(
             price_usd_per_hour=PRICE,
         )
         budget = Budget(monthly_usd=Decimal(usd), hold_at=Decimal(1))
-        life = Life(sim.live.world, Policy(pools=(pool,), billing=HOURLY, budget=budget), store, mode=mode)
+        life = Life(
+            sim.live.world, Policy(pools=(pool,), billing=HOURLY, budget=budget), store, mode, lock=sim.live.lock
+        )
         life.cluster = cluster  # type: ignore[assignment]  # the world's own is what it stands for
         if mode == "observe":
             life.wrap_cloud, life.wrap_cluster = ObservedCloud, ObservedCluster

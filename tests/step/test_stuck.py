@@ -446,3 +446,25 @@ def test_a_node_whose_pods_come_back_as_fast_as_they_are_evicted_is_given_up(sto
         life.pass_time(MINUTE)
     assert any("removal stopped" in t for t in life.notices())
     assert [n.unschedulable for n in life.world.nodes.values()] == [False]
+
+
+# --- a removal that Civo's list ended
+
+
+def a_partial_list(life: Life) -> None:
+    """One step in which Civo lists no instance and counts none."""
+    shown = life.cloud.look
+    life.cloud.look = lambda: {pool: replace(p, required=0, instances=()) for pool, p in shown().items()}  # type: ignore[method-assign]
+    life.step()
+    del life.cloud.look
+
+
+def test_work_gets_a_node_though_one_stays_cordoned_that_a_partial_list_showed_as_deleted(store: Store) -> None:
+    life = Life(world=a_world(), policy=a_policy(), store=store)
+    node = until_cordoned(life)
+    a_partial_list(life)
+    life.submit(a_job("later"))
+    life.run(HOUR)
+    assert "later" in [job.id for job in life.world.finished]
+    life.run(2 * HOUR)
+    assert node not in life.world.nodes

@@ -101,6 +101,7 @@ def a_pool(**more: Any) -> dict[str, Any]:
         "busy": 2,
         "idle": 1,
         "unknown": 0,
+        "sick": 1,
         "pending_gpus": 1,
         "wanted": 4,
         "min_nodes": 0,

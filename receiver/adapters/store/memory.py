@@ -1,6 +1,7 @@
 """The memory of steps: actions (one open at a time per pool, closed once together with its consequences), pools, node
 lives and drifts, written where they differ from what is stored."""
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -148,25 +149,36 @@ def _write_pool(connection: Connection, action: Action, values: Values) -> None:
     put(connection, pools, {"pool": action.pool, **values}, required=action.from_count)
 
 
-def changed_since(closed: Iterable[StoredAction], since: datetime) -> tuple[int, int, datetime | None]:
+def changed_since(
+    closed: Iterable[StoredAction], lives: Sequence[NodeLife], since: datetime
+) -> tuple[int, int, datetime | None]:
     """Return the numbers of nodes added and removed by the *closed* actions that were closed after *since*, and when
-    the first of these was closed. Growth counts if it was confirmed; a removal counts however its action ended, because
-    the node is gone."""
-    grown = removed = 0
-    first: datetime | None = None
+    the first of these was closed. Growth counts if it was confirmed, and growth without an answer as far as *lives*
+    shows new nodes; a removal counts however its action ended, because the node is gone."""
+    grown, removed, moments = Counter[str](), 0, []
+    unsure: dict[str, list[StoredAction]] = {}
     for stored in closed:
         action, outcome = stored.action, stored.outcome
         if outcome is None or outcome.at <= since:
             continue
-        more = fewer = 0
+        changed = 0
         if action.kind is ActionKind.RETIRE:
-            fewer = sum(victim.stage in REMOVED for victim in action.victims)
+            changed = sum(victim.stage in REMOVED for victim in action.victims)
+            removed += changed
         elif outcome.kind is OutcomeKind.CONFIRMED:
-            more = action.to_count - action.from_count
-        if more or fewer:
-            first = outcome.at if first is None else min(first, outcome.at)
-        grown, removed = grown + more, removed + fewer
-    return grown, removed, first
+            changed = action.to_count - action.from_count
+            grown[action.pool] += changed
+        elif may_have_landed(action, outcome):
+            unsure.setdefault(action.pool, []).append(stored)
+        if changed:
+            moments.append(outcome.at)
+    for pool, requests in unsure.items():
+        most = sum(s.action.to_count - s.action.from_count for s in requests)
+        new = sum(life.pool == pool and life.created_at > since for life in lives) - grown[pool]
+        if new > 0:
+            grown[pool] += min(most, new)
+            moments += [s.outcome.at for s in requests if s.outcome is not None]
+    return grown.total(), removed, min(moments, default=None)
 
 
 def stored_action(row: RowMapping) -> StoredAction:
@@ -235,14 +247,15 @@ class SqlMemory(SqlDecisions):
             drifted: dict[str, tuple[Drift, ...]] = {}
             for row in connection.execute(DRIFTS, {"since": now - timedelta(days=2), "now": now}).mappings():
                 drifted[row["pool"]] = (*drifted.get(row["pool"], ()), value_of(Drift, row))
-            grown, removed, first = changed_since(recent, now - HOUR)
+            lives = _lives(connection, LIVES, {"since": since})
+            grown, removed, first = changed_since(recent, lives, now - HOUR)
             set_by_people = connection.execute(NOT_OVER, {"now": now}).mappings().all()
             found = Memory(
                 pools={
                     pool: _pool(known.get(pool), under_way.get(pool), drifted.get(pool, ()))
                     for pool in sorted({*known, *under_way})
                 },
-                lives=_lives(connection, LIVES, {"since": since}),
+                lives=lives,
                 grown_last_hour=grown,
                 removed_last_hour=removed,
                 first_changed_at=first,

@@ -132,6 +132,7 @@ class Node:
     closed_for: str | None = None  # the budget stop in our annotation that closes it to new work
     protected: bool = False
     leaving: bool = False  # Civo lists it as being deleted; after our DELETE the stage says so at once
+    deleted: bool = False  # a removal counts its DELETE as accepted, and Civo lists it as running: it stays cordoned
     hosts: tuple[str, ...] = ()  # what must not be removed with it: our own pod, Prometheus, Alertmanager
     kept_by: tuple[str, ...] = ()  # the pods without a GPU that a drain would lose, each with its reason
     labels: Mapping[str, str] = field(default_factory=dict)

@@ -267,8 +267,8 @@ def _capacity(
     """Room that exists or is on its way. Fullest usable nodes come first, then younger stages.
 
     A usable node counts even when the scheduler has not used it: another like it would not help either. A cordon by
-    others takes a node out, and so does an accepted DELETE, a budget stop (*closed*: see `why_closed`), an eviction by
-    a window that *evicts*, sickness and maintenance.
+    others takes a node out, and so does an accepted DELETE, also after its removal has ended, a budget stop (*closed*:
+    see `why_closed`), an eviction by a window that *evicts*, sickness and maintenance.
     """
     gone, begun = (VictimStage.DELETED, VictimStage.GONE), (VictimStage.CHOSEN, VictimStage.CORDONED)
     going = {
@@ -279,7 +279,7 @@ def _capacity(
     found = [n for n in state.of(Stage.USABLE) if n.cordoned_by is not CordonedBy.SOMEONE and not n.out_of_service]
     # Some GPUs of a node under repair may work, or work again for a moment.
     found = [n for n in found if n.cordoned_for != REPAIR or n.cordoned_by is None]
-    usable = [n for n in found if n.instance not in going]
+    usable = [n for n in found if n.instance not in going and not n.deleted]
     rooms: list[Bin] = []
     for node in [n for n in usable if takes_work(n, closed)]:
         # The GPU operator's validation pods will finish.

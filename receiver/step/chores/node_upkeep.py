@@ -7,7 +7,6 @@ from datetime import datetime
 
 import structlog
 
-from receiver.core.model.actions import Victim, VictimStage
 from receiver.core.model.model import REPAIR, CordonedBy, PoolState, Source
 from receiver.core.scaling.packing import LAST_WORKLOADS, Survival, changes_at, compares, soft_taints
 from receiver.ports import Did, TryLater, WontWork
@@ -15,14 +14,14 @@ from receiver.step.carry_out import FINISHED, Progress
 from receiver.step.parts import StepContext
 
 log = structlog.get_logger("receiver")
-RECENT_ACTIONS = 50
 
 
 def undo_orphaned_cordons(state: PoolState, progress: Progress | None, work: StepContext) -> None:
     """Lift our cordons that outlived their action, for example after a crash before the uncordon.
 
-    Cordons of a budget stop belong to no action and stay, and so do those of nodes under repair. A node that a person
-    made schedulable again loses our annotation once it is well, so that a later sickness counts.
+    Cordons of a budget stop belong to no action and stay, and so do those of nodes under repair, and of nodes whose
+    DELETE may still take effect. A node that a person made schedulable again loses our annotation once it is well, so
+    that a later sickness counts.
     """
     hands = work.hands
     if hands.cluster is None or not work.facts.up(Source.KUBERNETES):
@@ -34,15 +33,9 @@ def undo_orphaned_cordons(state: PoolState, progress: Progress | None, work: Ste
     for node in state.living:
         lifted = node.cordoned_for == REPAIR and node.cordoned_by is None and node.sick_since is None
         cordoned = node.cordoned_by is CordonedBy.US and node.cordoned_for is not None
-        if node.name in ours or not (lifted or cordoned):
+        if node.name in ours or node.deleted or not (lifted or cordoned):
             continue
         if node.cordoned_for == REPAIR and node.instance in work.assignment.pools[state.pool].repairs:
-            continue
-        # A node whose DELETE Civo accepted stays cordoned, however that action ended.
-        victims: list[Victim] = [*state.open_action.victims] if state.open_action else []
-        for stored in work.store.actions(pool=state.pool, limit=RECENT_ACTIONS):
-            victims += stored.action.victims if stored.action.id == node.cordoned_for else ()
-        if any(v.instance == node.instance and v.stage is VictimStage.DELETED for v in victims):
             continue
         try:
             hands.ready()

@@ -11,7 +11,7 @@ from receiver.core.model.actions import Action, OutcomeKind, Victim, VictimStage
 from receiver.core.model.memory import PoolMemory
 from receiver.core.model.model import Backoff
 from receiver.ports import StoredAction
-from tests.adapters.store.builders import NOW, POOL, after, grow, outcome, retire
+from tests.adapters.store.builders import NOW, POOL, after, grow, life, outcome, retire
 
 BACKOFF = Backoff(failures=2, until=after(minutes=2), reason="quota_exceeded: no")
 TOOK_NO_EFFECT = [OutcomeKind.FAILED, OutcomeKind.WITHDRAWN, OutcomeKind.SUPERSEDED]
@@ -165,6 +165,17 @@ def test_growth_of_the_last_hour_counts_nodes_that_were_asked_for(store: SqlStor
     ended(store, grow(3, from_count=4, to_count=9), OutcomeKind.FAILED, after(minutes=2))
     assert store.memory(after(minutes=60, seconds=59), NOW).grown_last_hour == 3
     assert store.memory(after(minutes=61), NOW).grown_last_hour == 0
+
+
+def test_growth_without_an_answer_counts_as_far_as_its_nodes_showed(store: SqlStore) -> None:
+    ended(store, grow(1, from_count=1, to_count=4, attempts=2), OutcomeKind.FAILED, after(minutes=2))
+    assert store.memory(after(minutes=3), NOW).grown_last_hour == 0
+    built = life("new", created_at=after(minutes=1), gone_at=after(minutes=3))
+    store.saw((built, life("old", created_at=after(hours=-2)), life("other", pool="b")), {}, after(minutes=3))
+    found = store.memory(after(minutes=4), after(days=-1))
+    assert (found.grown_last_hour, found.first_changed_at) == (1, after(minutes=2))
+    ended(store, grow(2, from_count=1, to_count=2), OutcomeKind.CONFIRMED, after(minutes=4))
+    assert store.memory(after(minutes=5), after(days=-1)).grown_last_hour == 1
 
 
 def test_the_first_change_of_the_last_hour_is_the_first_that_counts(store: SqlStore) -> None:

@@ -2,6 +2,7 @@
 
 import mmap
 import struct
+import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -22,6 +23,7 @@ class MovedClock:
             self._moved = mmap.mmap(file.fileno(), size)
         self._ahead, self.skew = 0.0, 0.0
         self._machine = SystemClock()
+        self._turning = threading.Lock()
 
     def now(self) -> datetime:
         """Return the world's time."""
@@ -29,7 +31,8 @@ class MovedClock:
 
     def skip(self, seconds: float) -> None:
         """Let *seconds* be over, for everybody."""
-        self._tell(self._ahead + seconds, self.skew)
+        with self._turning:
+            self._tell(self._ahead + seconds, self.skew)
 
     def step(self, skew: float) -> None:
         """Set the receiver's clock *skew* seconds beside the world's."""

@@ -11,19 +11,22 @@ from collections.abc import Callable
 from datetime import timedelta
 
 import psycopg
+import requests
 
 from receiver.replay.world.objects import Denied, Job, PodSpec
+from simulator.http_faults import HttpFault
 from simulator.world_faults import lift
 from tests.e2e.receivers import Receiver
 from tests.faults.processes.mail import Mail
 from tests.faults.processes.schedule import Event, What
-from tests.faults.processes.stage import Stage, size_of
+from tests.faults.processes.stage import MISLAID, Stage, size_of
 
 TRIES_FOR = 3.0  # seconds in which the lock of the store is asked for
 CUT = (
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
     " WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
 )
+MISLAY = "ALTER TABLE pools RENAME COLUMN {} TO {}"  # every step reads it
 ROOM = 300_000  # bytes that the log may still take where the store's file may not
 
 
@@ -236,6 +239,37 @@ class Happenings:
                 other.execute(f"ALTER SYSTEM SET default_transaction_read_only = {to}")
                 other.execute("SELECT pg_reload_conf()")
 
+    def _mislaid(self, what: What) -> None:
+        """Every step fails for a while: a column has another name."""
+        self._beside(lambda: self._fail_every_step(what["seconds"]))
+
+    def _fail_every_step(self, seconds: float) -> None:
+        receiver, lost = self.receiver, f"{MISLAID}_mislaid"
+        before = receiver.said().count("Booting worker")
+        self._change(MISLAY.format(MISLAID, lost))
+        try:
+            time.sleep(seconds)
+            with contextlib.suppress(requests.RequestException, ValueError):
+                led, ready = receiver.health()["loop"] == "leading", receiver.get("/readyz").ok
+                self._counts["every step fails"] += led
+                if led and ready and receiver.said().count("Booting worker") == before:
+                    self._stage.witness.violated("8 ready", f"it is ready after {seconds} s without a good step")
+        finally:
+            self._change(MISLAY.format(lost, MISLAID))
+
+    def _change(self, statement: str) -> None:
+        """Change the store's schema, however long that takes."""
+        while True:
+            with contextlib.suppress(sqlite3.OperationalError, psycopg.Error):
+                if self._stage.postgres is not None:
+                    with psycopg.connect(self._stage.postgres.url, connect_timeout=3) as other:
+                        other.execute(statement.encode())
+                else:
+                    with contextlib.closing(sqlite3.connect(self.receiver.store, timeout=1)) as file:
+                        file.execute(statement)
+                return
+            time.sleep(0.2)
+
     def _lock(self, seconds: float) -> None:
         deadline = time.monotonic() + TRIES_FOR
         with contextlib.closing(sqlite3.connect(self.receiver.store, isolation_level=None, timeout=0.2)) as other:
@@ -289,6 +323,24 @@ class Happenings:
 
             self._beside(again)
         self._counts[how] += 1
+
+    def _api_away(self, what: What) -> None:
+        """The API server is away, and has forgotten what changed when it is back."""
+        cloud = self._stage.cloud
+        number = cloud.faults.add(HttpFault(kind="error", face="kubernetes", times=None))
+        cloud.fault(kind="watches", do="close")
+
+        def back() -> None:
+            time.sleep(what["seconds"])
+            cloud.fault(kind="compact")
+            cloud.faults.clear(number)
+            with cloud.live.moved():
+                cloud.live.watches = "live"
+                cloud.live.changed.notify_all()
+            self._stage.witness.api_is_back()
+
+        self._beside(back)
+        self._counts[f"API server away {what['seconds']} s"] += 1
 
     def _stale(self, what: What) -> None:
         self._stage.witness.stale = what["lists"]

@@ -7,7 +7,7 @@ what idles, cools down or backs off for minutes does so while nobody waits.
 import json
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -75,11 +75,11 @@ class Schedule:
 
 
 class Maker:
-    """Draws one schedule."""
+    """Draws one schedule, for *pools* where they are given."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, pools: Sequence[PoolPlan] = ()) -> None:
         self.dice = random.Random(f"processes of {seed}")
-        self.pools = [self._pool(n) for n in range(self.dice.choice([1, 1, 2, 3]))]
+        self.pools = list(pools) or [self._pool(n) for n in range(self.dice.choice([1, 1, 2, 3]))]
         self.events: list[Event] = []
         self.seed = seed
         self.rest = random.Random(f"stores and budgets of {seed}")  # came later: what was drawn before stays the same
@@ -103,7 +103,7 @@ class Maker:
             alertmanager=dice.random() < 0.7,
             fallback=dice.choice(["none", "kubernetes"]),
         )
-        drawn = self._bound(drawn)
+        drawn = self._found_outside(self._bound(drawn))
         self._database(postgres=drawn.postgres)
         return replace(drawn, events=sorted(self.events, key=lambda e: e.at))
 
@@ -117,6 +117,18 @@ class Maker:
         minutes = rest.choice([2.5, 4.0, 6.0])  # of the dearest node
         budget = round(an_hour / 60 * minutes, 2)
         return replace(drawn, postgres=postgres, granularity=60, budget_usd=budget)
+
+    def _found_outside(self, drawn: Schedule) -> Schedule:
+        """In some the API server is away for so long that watches back off, or no step can read the store."""
+        dice = random.Random(f"outside of {self.seed}")
+        chance = dice.random()
+        if chance < 0.06 and drawn.watch:
+            self._add("api_away", 1.0, seconds=25)
+            return replace(drawn, troubled=27.0)
+        if chance > 0.94:
+            self._add("mislaid", 1.0, seconds=14)
+            return replace(drawn, troubled=17.0)
+        return drawn
 
     def _database(self, *, postgres: bool) -> None:
         """What happens to PostgreSQL, or to the file: connections end, the server is away, nothing may be written."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from demo.configs import JSON, merged
 from simulator.server import Simulator
 from tests.adapters.store.builders import PostgresProcess, postgres_process, postgres_programs
 from tests.e2e.receivers import Receiver
@@ -14,6 +15,7 @@ from tests.faults.processes.faces import Faces
 from tests.faults.processes.schedule import PoolPlan, Schedule
 from tests.faults.processes.witness import PROVISION, Witness
 
+MISLAID = "watched_since"  # the column of the store's pools that may be renamed for a while
 INSIDE = Path(__file__).parent / "inside"
 TIMINGS = {
     "build": "700ms",
@@ -44,10 +46,14 @@ class Stage:
 
 
 @contextmanager
-def staged(schedule: Schedule, folder: Path) -> Iterator[Stage]:
-    """Yield a stage with a receiver that was not started; everything ends with it."""
+def staged(
+    schedule: Schedule, folder: Path, cloud_changes: JSON | None = None, config_changes: JSON | None = None
+) -> Iterator[Stage]:
+    """Yield a stage with a receiver that was not started; everything ends with it. The changes are laid over the
+    simulator's and the receiver's configuration, those of its pools one by one."""
     clock = MovedClock(folder)
-    with Simulator(_cloud(schedule), clock) as cloud, Faces(cloud) as faces, _database(schedule) as postgres:
+    given = merged(_cloud(schedule), cloud_changes or {})
+    with Simulator(given, clock) as cloud, Faces(cloud) as faces, _database(schedule) as postgres:
         server = cloud._server
         assert server is not None
         witness = Witness(schedule, cloud, server.app)
@@ -61,7 +67,9 @@ def staged(schedule: Schedule, folder: Path) -> Iterator[Stage]:
         }
         if postgres is not None:
             where["GPU_AUTOSCALER_DATABASE_URL"] = postgres.url
-        receiver = Receiver(folder, _config(schedule, faces), where, folder / "ledger.db")
+        config, changes = _config(schedule, faces), dict(config_changes or {})
+        pools = [merged(*pair) for pair in zip(config["pools"], changes.pop("pools", config["pools"]), strict=True)]
+        receiver = Receiver(folder, {**merged(config, changes), "pools": pools}, where, folder / "ledger.db")
         try:
             yield Stage(schedule, folder, clock, cloud, faces, receiver, witness, postgres)
         finally:

@@ -31,6 +31,7 @@ OF_ITS_OWN = {"watch", "continue"}
 ASKS_ITSELF = "/apis/authorization.k8s.io/"  # what may I do: changes nothing
 PROVISION = timedelta(seconds=60)
 A_STEP = 30.0  # seconds at most
+WATCHED_WITHIN = 12.0  # seconds from a list that is answered after an outage to the watch
 SEEN_FOR = 3.0  # seconds from what a watch brought to the PUT for it
 
 
@@ -49,6 +50,7 @@ class Witness:
         self._answered: dict[str, tuple[bytes, list[WorldPod]]] = {}  # lists by URL, and who waited then
         self._looked_at: dict[str, frozenset[str]] = {}  # by node: the GPU pods there when we last asked about it
         self._seen: dict[str, float] = {}  # instances, since when (monotonic)
+        self._listed_since: float | None = None  # since the API server is back (0: not listed yet), None: it is watched
         self._waiting: list[WorldPod] = []  # when all pods were last listed
         self._lately: list[tuple[float, list[WorldPod]]] = []  # who waited at each request since: a watch brings it
 
@@ -92,6 +94,18 @@ class Witness:
             self._answered[request.full_path] = (body, self._waiting)
         return Response(body, status, headers)(environ, start_response)
 
+    def api_is_back(self) -> None:
+        """The API server answers again after an outage: pods must soon be watched, not only listed."""
+        self._listed_since = 0.0
+
+    def _lists_instead(self, now: float) -> None:
+        """All pods are listed, as long as no watch stands."""
+        if self._listed_since is not None:
+            self._listed_since = self._listed_since or now
+            if now - self._listed_since > WATCHED_WITHIN:
+                self.violated("5 watched again", f"pods are listed for {now - self._listed_since:.0f} s, not watched")
+                self._listed_since = None
+
     def violated(self, invariant: str, what: str) -> None:
         """Note that *invariant* does not hold."""
         self.violations.append(f"{invariant}: {what}")
@@ -99,13 +113,17 @@ class Witness:
     # --- reads
 
     def _read(self, request: Request, world: World) -> None:
-        if request.path != "/api/v1/pods" or request.args.get("watch"):
+        if request.path != "/api/v1/pods":
+            return
+        if request.args.get("watch"):
+            self._listed_since = None
             return
         selector = request.args.get("fieldSelector", "")
         if selector.startswith("spec.nodeName="):
             node = selector.removeprefix("spec.nodeName=")
             self._looked_at[node] = frozenset(p.uid for p in _gpu_pods(world, node))
         elif selector.startswith("status.phase!="):
+            self._lists_instead(time.monotonic())
             self._waiting = _waiting(world)
 
     # --- writes

@@ -119,7 +119,8 @@ def begin(
             labels=given["labels"],
             devices=of_the_pool(driver) if named else "",
         )
-        life = ClaimLife(world=sim.world, policy=a_policy(kept), store=store, denied=sim.live.denied)
+        policy = a_policy(kept)
+        life = ClaimLife(world=sim.world, policy=policy, store=store, lock=sim.live.lock, denied=sim.live.denied)
         life.name, life.figure = request.node.name.removeprefix("test_").replace("_", " "), figure
         life.custom = sim.live.custom
         adapter = connect(str(sim.kubeconfig(tmp_path / "kubeconfig")), timeouts=(60, 60), clock=clock)
@@ -139,7 +140,8 @@ def request(count: int = 1, name: str = "gpu", of: str = GPU_CLASS, **exactly: A
 def put(life: Life, kind: str, name: str, *requests: JSON, **devices: Any) -> None:
     spec: JSON = {"devices": {"requests": list(requests), **devices}}
     spec = spec if kind == "resourceclaims" else {"spec": spec}
-    life.world.claims.put(kind, {"metadata": {"name": name, "namespace": "ml"}, "spec": spec})
+    with life.lock:
+        life.world.claims.put(kind, {"metadata": {"name": name, "namespace": "ml"}, "spec": spec})
 
 
 def submit(
@@ -159,7 +161,8 @@ def submit(
             "schedulingGates": gates,
         },
     }
-    life.world.add_pod(pod_spec(manifest))
+    with life.lock:
+        life.world.add_pod(pod_spec(manifest))
 
 
 def to_the_end(life: ClaimLife, needed: int) -> None:

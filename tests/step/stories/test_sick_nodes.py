@@ -72,6 +72,9 @@ def test_a_sick_node_is_no_room_from_the_next_step_on(store: Store, fault: str) 
     assert life.required() == 2
     node = next(n for n in life.step().facts.pool(POOL).nodes if n.name == vm.hostname)
     assert node.note.startswith("is sick: ")
+    picture = store.snapshot()
+    assert picture is not None
+    assert picture[0]["pools"][0]["sick"] == 1
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -1,8 +1,9 @@
 """What runs inside the receiver's processes in a schedule: Python imports a module of this name when it starts.
 
-Three things that cannot be done from outside. The wall clock (`receiver.adapters.clock` alone reads it) is moved
+Four things that cannot be done from outside. The wall clock (`receiver.adapters.clock` alone reads it) is moved
 by what the harness writes to a file that both map into memory. A process that is told so kills itself with SIGKILL at
-a line of the step (`tests.faults.lines`). SQLite writes nothing while it is told so. All else is the product as it is
+a line of the step (`tests.faults.lines`). SQLite writes nothing while it is told so. Failing steps
+count after seconds. All else is the product as it is
 installed.
 """
 
@@ -78,10 +79,20 @@ def refuse_writes(module: Any) -> None:
     module._durable_sqlite = prepared
 
 
+def be_impatient(module: Any) -> None:
+    """Let a loop without a good step count as failing after seconds instead of minutes."""
+    from dataclasses import replace
+    from datetime import timedelta
+
+    health = module.Loop.health
+    module.Loop.health = lambda self: replace(health(self), good_within=timedelta(seconds=8))
+
+
 CHANGES: dict[str, Callable[[Any], None]] = {
     "receiver.adapters.clock": move_the_clock,
     "receiver.step.reconcile": die_at_lines,
     "receiver.adapters.store.database": refuse_writes,
+    "receiver.runtime.loop": be_impatient,
 }
 
 

@@ -1,0 +1,259 @@
+"""Kinds of worlds in which checks on a real control plane found what random worlds had not, and what must hold there.
+
+Civo has a few nodes at a time, a call hangs, a node registers without its labels, two pools share their work, chores
+fail: all drawn by dice of their own, so that no other draw of a seed moves.
+"""
+
+import random
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from receiver.core.model.actions import Action, Because
+from receiver.core.model.model import ON_ITS_WAY, Stage
+from receiver.core.scaling.capacity import SHORT_LOSS
+from receiver.ports import WontWork
+from receiver.replay.world.objects import VM, WorldPod
+from receiver.replay.world.scheduler import selects
+from receiver.step.reconcile import Stepped
+from tests.faults.bugs import FOR_NODES
+from tests.faults.claims import asks_of
+from tests.faults.scenario import Event, PoolPlan, Scenario
+
+if TYPE_CHECKING:
+    from tests.faults.truth import Truth
+
+POOL_LABEL = "kubernetes.civo.com/civo-node-pool"
+EVERYTHING = [["", "Exists", "", ""]]
+HANGS = timedelta(seconds=30)  # as long as a call may take
+ASKS_FOR_LESS = timedelta(seconds=45)  # after a refusal; a pool that backs off waits for a minute at least
+LONG_USABLE = timedelta(minutes=2)
+MOST_PODS = 8  # that the product packs exactly, and we do in no time
+What = dict[str, Any]
+
+
+def found_outside(scenario: Scenario) -> Scenario:
+    """Return *scenario* with what its seed draws here."""
+    scenario = _that_share(scenario)
+    shelf, events = _shelf(scenario)
+    events += [*_hangs(scenario), *_bare(scenario), *_chores(scenario)]
+    if not events:
+        return scenario
+    return replace(scenario, shelf=shelf, events=sorted([*scenario.events, *events], key=lambda e: e.at))
+
+
+def _dice(scenario: Scenario, what: str, share: float) -> random.Random | None:
+    """The dice for *what* in a *share* of the worlds, None in others."""
+    dice = random.Random(f"{scenario.seed}/outside/{what}")
+    return dice if dice.random() < share else None
+
+
+def _simple(plans: Sequence[PoolPlan]) -> list[PoolPlan]:
+    """The pools that are as configured, have a price and no claims."""
+    return [p for p in plans if p.price is not None and not p.devices and p.true_labels is None and p.window is None]
+
+
+def _work(name: str, at: float, plan: PoolPlan, *, each: int, selects: bool, **more: Any) -> Event:
+    selector = {"selector": {POOL_LABEL: plan.id}} if selects else {}
+    what: What = {"id": name, "pods": 1, "each": each, "resource": next(iter(plan.resources))}
+    what["tolerations"] = EVERYTHING
+    return Event(at=round(at, 1), kind="job", what={**what, **selector, **more})
+
+
+def _shelf(scenario: Scenario) -> tuple[dict[str, int], list[Event]]:
+    """A size is sold out while work for several nodes waits; afterwards Civo has no more than a few nodes at a time."""
+    dice, plans = _dice(scenario, "shelf", 0.1), _simple(scenario.pools)
+    if dice is None or not plans:
+        return {}, []
+    plan, at = dice.choice(plans), scenario.troubled * 0.85
+    each = next(iter(plan.resources.values()))
+    work = _work("shelf", at + 10, plan, each=each, selects=True, seconds=600, pods=dice.choice([3, 4, 5]))
+    return {plan.id: dice.choice([1, 1, 2])}, [Event(at=at, kind="stock", what={"pool": plan.id, "left": 0}), work]
+
+
+def _hangs(scenario: Scenario) -> Iterator[Event]:
+    """For a while each write to Civo hangs until it is given up, while work for several pools comes."""
+    dice, plans = _dice(scenario, "hangs", 0.1), _simple(scenario.pools)
+    for number in range(dice.choice([1, 2, 3]) if dice else 0):
+        assert dice is not None
+        at = round(dice.uniform(0, scenario.troubled * 0.85), 1)
+        for plan in plans:
+            each = next(iter(plan.resources.values()))
+            yield _work(f"hangs{number}{plan.name}", at, plan, each=each, selects=True, seconds=300)
+        for _ in range(dice.choice([2, 4, 6])):
+            on = dice.choice(["cloud.resize", "cloud.resize", "cloud.retire"])
+            yield Event(at=at, kind="fault", what={"on": on, "error": "hang", "after": dice.random() < 0.5})
+
+
+def _bare(scenario: Scenario) -> Iterator[Event]:
+    """One node of a pool registers without the pool's labels and taints, beside others that have them."""
+    dice, plans = _dice(scenario, "bare", 0.1), [p for p in _simple(scenario.pools) if p.labels and p.max_nodes > 2]
+    for number in range(dice.choice([1, 2]) if dice and plans else 0):
+        assert dice is not None
+        plan, at = dice.choice(plans), dice.uniform(0, scenario.troubled * 0.5)
+        each, bare = next(iter(plan.resources.values())), round(at + dice.choice([30, 120]), 1)
+        yield _work(f"bare{number}a", at, plan, each=each, selects=True, seconds=1500)
+        yield Event(at=bare, kind="bare", what={"pool": plan.id})
+        yield _work(f"bare{number}b", bare, plan, each=each, selects=True, seconds=900)
+        late = _work(f"bare{number}c", bare + dice.choice([300, 400]), plan, each=each, selects=False, seconds=300)
+        yield replace(late, what={**late.what, "selector": plan.labels})
+
+
+def _chores(scenario: Scenario) -> Iterator[Event]:
+    """A bug in what writes to nodes and workloads beside scaling."""
+    dice = _dice(scenario, "chores", 0.1)
+    for _ in range(dice.choice([1, 2]) if dice else 0):
+        assert dice is not None
+        what = {"function": dice.choice(FOR_NODES), "pool": None, "seconds": dice.choice([30, 120, 600])}
+        yield Event(at=round(dice.uniform(0, scenario.troubled * 0.85), 1), kind="bug", what=what)
+
+
+def _that_share(scenario: Scenario) -> Scenario:
+    """Two pools have the same GPUs at different prices; some pods fit both, some one, and they come one by one."""
+    dice, plans = _dice(scenario, "share", 0.12), _simple(scenario.pools)
+    if dice is None or len(plans) < 2:
+        return scenario
+    one, two = dice.sample(plans, 2)
+    gpus = {"nvidia.com/gpu": dice.choice([2, 2, 4])}
+    alike: What = {"resources": gpus, "labels": {}, "taints": [], "startup_taint": None, "dra": False, "count": 0}
+    most = {one.id: replace(one, **alike, price="2.00"), two.id: replace(two, **alike, price="1.60")}
+    pools = [replace(most[p.id], max_nodes=max(3, p.max_nodes)) if p.id in most else p for p in scenario.pools]
+    events, each = [], dice.choice([1, 1, gpus["nvidia.com/gpu"] // 2])
+    for number in range(dice.choice([2, 3, 4])):
+        at, seconds = dice.uniform(0, scenario.troubled * 0.8), dice.choice([300, 900])
+        if dice.random() < 0.6:  # a node is on its way that nothing asks for any more
+            gone = round(at + dice.choice([15, 30]), 1)
+            events.append(_work(f"share{number}", at - 30, one, each=each, selects=True, seconds=seconds))
+            events.append(Event(at=gone, kind="cancel", what={"id": f"share{number}"}))
+        for name, only, pods in (("a", one, 1), ("b", two, 1), ("c", None, dice.choice([1, 2, 3]))):
+            later, plan = dice.choice([0, 0, 15, 45]), only or one
+            more: What = {"seconds": seconds, "pods": pods}
+            events.append(_work(f"share{number}{name}", at + later, plan, each=each, selects=only is not None, **more))
+    return replace(scenario, pools=pools, events=sorted([*scenario.events, *events], key=lambda e: e.at))
+
+
+# --- what must hold
+
+
+class Outside:
+    """What must hold, by what the last looks showed. *violated* notes what does not."""
+
+    def __init__(self, truth: "Truth", violated: Callable[[str, str], None]) -> None:
+        self._truth, self._violated = truth, violated
+        self._hung: list[str] = []  # the calls of this step that hung
+        self._registered: set[str] = set()  # instances whose node objects Kubernetes has shown to us
+        self._without: set[str] = set()  # those of them that it did not show to this step
+        self._lost: dict[str, datetime] = {}  # when a whole step first saw none
+        self._looked = False
+        self._refused: dict[str, datetime] = {}  # pools: when Civo had fewer nodes than several that were asked for
+        self._well: dict[str, str] = {}  # instances that Kubernetes shows to work, and their names
+        self.calm = False
+
+    def begins(self) -> None:
+        """A step begins."""
+        self._hung, self._looked = [], False
+
+    def hung(self, call: str) -> None:
+        """A call hung. The step ends soon then: what every other pool waits for is in the next one."""
+        self._hung.append(call)
+        if len(self._hung) > 1:
+            self._violated("9 held up", f"{' and then '.join(self._hung)} hung in one step")
+
+    def asked(self, pool: str, nodes: int, answer: Any) -> None:
+        """Civo was asked for so many more *nodes*: where it has fewer, a smaller request follows."""
+        lacks = isinstance(answer, WontWork) and answer.code == "gpu_count_exceeded"
+        if lacks and nodes > 1 and self.calm:
+            self._refused[pool] = self._truth.world.now
+        else:
+            self._refused.pop(pool, None)
+
+    def looked(self) -> None:
+        """Kubernetes has answered."""
+        world, self._looked = self._truth.world, True
+        shown = {node.instance for node in world.nodes.values()}
+        self._registered |= shown
+        self._without = {vm.id for vm in world.lives if vm.living and vm.id in self._registered - shown}
+        self._well = {vm.id: vm.hostname for vm in world.lives if vm.living and self._is_well(vm)}
+
+    def _is_well(self, vm: VM) -> bool:
+        """True for an instance that has long been usable, whatever its GPUs are shown by."""
+        usable = vm.usable_at is not None and self._truth.world.now - vm.usable_at > LONG_USABLE
+        return usable and vm.shown and vm.status == "ACTIVE" and self._truth.works(vm)
+
+    def opened(self, action: Action) -> None:
+        """A removal begins: no node that works goes as one that never came up."""
+        for victim in action.victims:
+            if victim.because is Because.STUCK and victim.instance in self._well:
+                self._violated("1 never came", f"{victim.node} is removed as one that is not usable, and it works")
+
+    def stepped(self, stepped: Stepped, now: datetime) -> None:
+        """A step is done: no node whose object was deleted counts as on its way for long, and no pod as a misfit that
+        a living node could hold."""
+        self._halves(stepped)
+        if not self._looked:
+            return
+        self._disproves(stepped)
+        self._lost = {instance: self._lost.get(instance, now) for instance in self._without}
+        for node in (n for state in stepped.facts.pools for n in state.nodes if n.stage in ON_ITS_WAY):
+            since = self._lost.get(node.instance, now)
+            if abs(now - since) > SHORT_LOSS + self._truth.skew:
+                self._violated("5 broken", f"{node.name} counts as on its way: deleted since {since:%H:%M:%S}")
+
+    def _halves(self, stepped: Stepped) -> None:
+        """Afterwards, when nothing else holds growth, as many nodes are bought as Civo has."""
+        plain = [w for w in stepped.facts.waiting if w.gang is None]
+        for pool, at in list(self._refused.items()):
+            plan = self._truth.plans[pool]
+            free = self._truth.scenario.budget is None and not plan.asks and len(plain) == len(stepped.facts.waiting)
+            if self._truth.world.now - at > ASKS_FOR_LESS and free and stepped.assignment.pools[pool].for_demand:
+                self._violated("5 partial stock", f"{pool} was not asked for fewer nodes since {at:%H:%M:%S}")
+
+    def _disproves(self, stepped: Stepped) -> None:
+        truth, world = self._truth, self._truth.world
+        usable = {n.instance for state in stepped.facts.pools for n in state.nodes if n.stage is Stage.USABLE}
+        nodes = [node for node in world.nodes.values() if node.instance in usable]
+        waiting = {f"{p.namespace}/{p.name}": p for p in truth.waiting() if p.gang is None and not p.claims}
+        for misfit in stepped.assignment.misfits:
+            pod = waiting.get(misfit.workload.key)
+            for node in nodes if pod is not None else ():
+                assert pod is not None
+                room = all(node.gpus.get(resource, 0) >= n for resource, n in pod.requests.items())
+                if (
+                    room
+                    and truth.fits(pod, truth.plans[node.pool])
+                    and selects(node.labels, pod.node_selector, pod.affinity)
+                ):
+                    self._violated("5 disproved", f"{pod.name} counts as a misfit, and {node.name} could hold it")
+
+    def fits_already(
+        self, pool: str, new: int, waiting: Sequence[WorldPod], coming: Collection[tuple[str, int]]
+    ) -> bool:
+        """True when all of *waiting* finds room on the nodes that are *coming* (by pool) and on one less than the *new*
+        ones of *pool*. Only plain pods of pools that are as configured are judged."""
+        truth, plans = self._truth, self._truth.plans
+        pods = [p for p in waiting if any(truth.fits(p, plan) for plan in plans.values())]
+        if not pods or len(pods) > MOST_PODS or any(p.gang is not None or p.claims or p.compute for p in pods):
+            return False
+        plain = {plan.id for plan in _simple(list(plans.values())) if plan.budget is None}
+        counts = {of: count for of, count in coming if of in plain}
+        counts[pool] = counts.get(pool, 0) + new - 1
+        rooms = [(of, sum(plans[of].resources.values())) for of, count in counts.items() for _ in range(count)]
+        asks = [
+            (sum(asks_of(p).values()), frozenset(i for i in counts if truth.fits(p, plans[i])))
+            for p in pods
+        ]  # fmt: skip
+        return _packs(sorted(asks, key=lambda a: (-a[0], len(a[1]))), rooms)
+
+
+def _packs(asks: Sequence[tuple[int, frozenset[str]]], rooms: Sequence[tuple[str, int]]) -> bool:
+    """True when each of *asks* (how many, in which pools) finds room: every way is tried."""
+    if not asks:
+        return True
+    (count, pools), *others = asks
+    for room in dict.fromkeys(r for r in rooms if r[0] in pools and r[1] >= count):
+        left = list(rooms)
+        left[left.index(room)] = (room[0], room[1] - count)
+        if _packs(others, left):
+            return True
+    return False
