@@ -38,7 +38,7 @@ from tests.faults.wires import Wire
 # Three names of the loopback address: the simulator tells by them who calls.
 NAMES = ("127.0.0.1", "localhost", "127.1")
 SHORT = {"lease": "5s", "call_timeout": "1500ms"}
-RETRY = timedelta(seconds=2)  # a second between two tries to take the lease, and what they take
+RETRY = timedelta(seconds=4)  # a second between two tries to take the lease, and what they take on a busy machine
 PATIENCE = 60.0
 OUTSIDE = frozenset({"PUT", "POST", "DELETE", "PATCH"})
 
