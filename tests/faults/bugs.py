@@ -120,16 +120,16 @@ class Bugs:
         return [bug for bug in self._all if self._world.now < bug.until]
 
     @contextmanager
-    def planted(self) -> Iterator[None]:
-        """Run a step with them."""
+    def planted(self) -> Iterator[list[Bug]]:
+        """Run a step with them; a call that hangs may let their time pass meanwhile."""
         with ExitStack() as stack:
             first: dict[str, Bug] = {}
-            for bug in self.now:
+            for bug in (found := self.now):
                 first.setdefault(bug.function, bug)
             for bug in first.values():
                 function = _functions()[bug.function]
                 stack.enter_context(planted(function, self._strikes(bug), self._is_of(bug)))
-            yield
+            yield found
 
     def _strikes(self, bug: Bug) -> Callable[[Whose], bool]:
         def strikes(whose: Whose) -> bool:

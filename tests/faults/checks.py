@@ -78,6 +78,7 @@ class Checks:
             self.kubernetes_answers = False
             self.outside.begins()
         elif name == "cloud.look" and not failed:
+            self.outside.listed()
             self.counted = self._truth.count(self._clock())
             self.waiting = [*self._truth.waiting(), *to_come(self._truth.world)]
         elif name == "cluster.look" and not failed:

@@ -35,12 +35,13 @@ What = dict[str, Any]
 
 def found_outside(scenario: Scenario) -> Scenario:
     """Return *scenario* with what its seed draws here."""
-    scenario = _that_share(scenario)
-    shelf, events = _shelf(scenario)
-    events += [*_hangs(scenario), *_bare(scenario), *_chores(scenario)]
-    if not events:
-        return scenario
-    return replace(scenario, shelf=shelf, events=sorted([*scenario.events, *events], key=lambda e: e.at))
+    scenario = _that_is_scarce(_that_share(scenario))
+    events = [*_hangs(scenario), *_bare(scenario), *_chores(scenario)]
+    return _with(scenario, events) if events else scenario
+
+
+def _with(scenario: Scenario, events: Sequence[Event], **changes: Any) -> Scenario:
+    return replace(scenario, events=sorted([*scenario.events, *events], key=lambda e: e.at), **changes)
 
 
 def _dice(scenario: Scenario, what: str, share: float) -> random.Random | None:
@@ -61,27 +62,32 @@ def _work(name: str, at: float, plan: PoolPlan, *, each: int, selects: bool, **m
     return Event(at=round(at, 1), kind="job", what={**what, **selector, **more})
 
 
-def _shelf(scenario: Scenario) -> tuple[dict[str, int], list[Event]]:
+def _that_is_scarce(scenario: Scenario) -> Scenario:
     """A size is sold out while work for several nodes waits; afterwards Civo has no more than a few nodes at a time."""
     dice, plans = _dice(scenario, "shelf", 0.1), _simple(scenario.pools)
     if dice is None or not plans:
-        return {}, []
+        return scenario
     plan, at = dice.choice(plans), scenario.troubled * 0.85
-    each = next(iter(plan.resources.values()))
+    each, nodes = next(iter(plan.resources.values())), dice.choice([1, 1, 2])
     work = _work("shelf", at + 10, plan, each=each, selects=True, seconds=600, pods=dice.choice([3, 4, 5]))
-    return {plan.id: dice.choice([1, 1, 2])}, [Event(at=at, kind="stock", what={"pool": plan.id, "left": 0}), work]
+    free: What = {"asks": None, "budget": None}
+    pools = [
+        replace(p, **free, max_nodes=max(4, p.max_nodes)) if p is plan else replace(p, **free) for p in scenario.pools
+    ]
+    sold_out = Event(at=at, kind="stock", what={"pool": plan.id, "left": 0})
+    return _with(scenario, [sold_out, work], pools=pools, budget=None, shelf={plan.id: nodes})
 
 
 def _hangs(scenario: Scenario) -> Iterator[Event]:
     """For a while each write to Civo hangs until it is given up, while work for several pools comes."""
-    dice, plans = _dice(scenario, "hangs", 0.1), _simple(scenario.pools)
+    dice, plans = _dice(scenario, "hangs", 0.15), [p for p in scenario.pools if p.price is not None and not p.devices]
     for number in range(dice.choice([1, 2, 3]) if dice else 0):
         assert dice is not None
         at = round(dice.uniform(0, scenario.troubled * 0.85), 1)
         for plan in plans:
             each = next(iter(plan.resources.values()))
             yield _work(f"hangs{number}{plan.name}", at, plan, each=each, selects=True, seconds=300)
-        for _ in range(dice.choice([2, 4, 6])):
+        for _ in range(dice.choice([3, 5, 8])):
             on = dice.choice(["cloud.resize", "cloud.resize", "cloud.retire"])
             yield Event(at=at, kind="fault", what={"on": on, "error": "hang", "after": dice.random() < 0.5})
 
@@ -130,7 +136,7 @@ def _that_share(scenario: Scenario) -> Scenario:
             later, plan = dice.choice([0, 0, 15, 45]), only or one
             more: What = {"seconds": seconds, "pods": pods}
             events.append(_work(f"share{number}{name}", at + later, plan, each=each, selects=only is not None, **more))
-    return replace(scenario, pools=pools, events=sorted([*scenario.events, *events], key=lambda e: e.at))
+    return _with(scenario, events, pools=pools)
 
 
 # --- what must hold
@@ -142,17 +148,17 @@ class Outside:
     def __init__(self, truth: "Truth", violated: Callable[[str, str], None]) -> None:
         self._truth, self._violated = truth, violated
         self._hung: list[str] = []  # the calls of this step that hung
-        self._registered: set[str] = set()  # instances whose node objects Kubernetes has shown to us
-        self._without: set[str] = set()  # those of them that it did not show to this step
-        self._lost: dict[str, datetime] = {}  # when a whole step first saw none
-        self._looked = False
+        self._registered: set[str] = set()  # instances whose node objects whole steps have seen
+        self._lost: dict[str, datetime] = {}  # those whose node objects are gone, since when whole steps see none
+        self._looked = self._listed = False  # whether Kubernetes and Civo have answered in this step
+        self._shown: set[str] = set()  # the instances whose node objects Kubernetes showed to it
         self._refused: dict[str, datetime] = {}  # pools: when Civo had fewer nodes than several that were asked for
         self._well: dict[str, str] = {}  # instances that Kubernetes shows to work, and their names
         self.calm = False
 
     def begins(self) -> None:
         """A step begins."""
-        self._hung, self._looked = [], False
+        self._hung, self._looked, self._listed = [], False, False
 
     def hung(self, call: str) -> None:
         """A call hung. The step ends soon then: what every other pool waits for is in the next one."""
@@ -168,12 +174,14 @@ class Outside:
         else:
             self._refused.pop(pool, None)
 
+    def listed(self) -> None:
+        """Civo has answered."""
+        self._listed = True
+
     def looked(self) -> None:
         """Kubernetes has answered."""
         world, self._looked = self._truth.world, True
-        shown = {node.instance for node in world.nodes.values()}
-        self._registered |= shown
-        self._without = {vm.id for vm in world.lives if vm.living and vm.id in self._registered - shown}
+        self._shown = {node.instance for node in world.nodes.values()}
         self._well = {vm.id: vm.hostname for vm in world.lives if vm.living and self._is_well(vm)}
 
     def _is_well(self, vm: VM) -> bool:
@@ -194,7 +202,11 @@ class Outside:
         if not self._looked:
             return
         self._disproves(stepped)
-        self._lost = {instance: self._lost.get(instance, now) for instance in self._without}
+        if not self._listed:
+            return
+        self._registered |= self._shown
+        without = {vm.id for vm in self._truth.world.lives if vm.living} & self._registered - self._shown
+        self._lost = {instance: self._lost.get(instance, now) for instance in without}
         for node in (n for state in stepped.facts.pools for n in state.nodes if n.stage in ON_ITS_WAY):
             since = self._lost.get(node.instance, now)
             if abs(now - since) > SHORT_LOSS + self._truth.skew:

@@ -154,9 +154,9 @@ class Run:
         again: datetime | None = None
         writes, delivered = self.tally.counts["writes"], set(self.happenings.deliveries)
         try:
-            with self.happenings.bugs.planted(), self.happenings.trap.watching():
+            with self.happenings.bugs.planted() as bugs, self.happenings.trap.watching():
                 self.last = self._take_step(self.clock())
-            self.checks.stepped(self.last, self.happenings.bugs.now)
+            self.checks.stepped(self.last, bugs)
             if late := delivered - self.checks.considered:
                 self.checks.violated("3 considered", f"the step ended well without deliveries {sorted(late)}")
             self._trace(self.last)

@@ -35,6 +35,7 @@ LONGER = 60  # jobs run for minutes instead of seconds
 LEFT_OUT = {"end", "line", "clock", "skip", "cut", "away"}  # the process lives on, time passes evenly, no PostgreSQL
 TURNS_CLOCK_EVERY, READS_EVERY = 0.1, 15.0  # seconds of the machine
 PAGES = ("/", "/costs", "/sources", "/metrics", "/api/v1/pools", "/api/v1/decisions?limit=50", "/api/v1/actions")
+SEEN_FOR = 60.0  # a step on a busy machine, from the look at the pods to the PUT for them
 PATIENCE = 600.0  # seconds of the machine: the oldest that an open action or an unconsidered delivery may become
 BUDGET_USD = 20_000
 POOLS = (
@@ -122,6 +123,7 @@ class Soak(Playing):
         self, stage: Stage, result: Result, say: Callable[[str], None], *, rate: float, every: float, out: Path | None
     ) -> None:
         super().__init__(stage, result, None)
+        stage.witness.seen_for = SEEN_FOR
         self._print, self._rate, self._every, self._out = say, rate, every, out
         self.samples: list[Sample] = []
         self._sampled_at = self._read_at = self._calmed_at = 0.0

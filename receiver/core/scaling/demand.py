@@ -104,7 +104,7 @@ def offer_of(
     pool: Pool, nodes: Iterable[Node], before: Offer | None, now: datetime, startup_taints: tuple[str, ...] = ()
 ) -> Offer | None:
     """What the newest usable one of *nodes* offers, without taints that depend on its state, and what other nodes offer
-    that differs.
+    that differs. Sick nodes and those that a startup taint holds up again are only among these others.
 
     Of each GPU resource the highest number seen counts, the offer *before* included: a node that lost a GPU says
     nothing about the next one. Compute resources are the newest node's, less what DaemonSets use there: with the
@@ -113,13 +113,13 @@ def offer_of(
     """
     passing = (*PASSING_TAINTS, *startup_taints)
     before = before if before is not None and is_believed(before, pool, now) else None
-    well = (n for n in nodes if not (n.startup_taint or n.sick or n.maintained))
-    usable = [n for n in well if n.stage is Stage.USABLE and n.labels]
+    labelled = [n for n in nodes if n.stage is Stage.USABLE and n.labels]
+    usable = [n for n in labelled if not _is_held_up(n)]
     if not usable:
         known = before is not None and POOL_LABEL in before.labels
         return replace(before, taints=_lasting(before.taints, passing)) if before is not None and known else None
     kinds: dict[object, Node] = {}  # one node of each kind
-    for node in sorted(usable, key=lambda n: (n.created_at, n.name), reverse=True):
+    for node in sorted(labelled, key=lambda n: (not _is_held_up(n), n.created_at, n.name), reverse=True):
         configured = tuple(node.labels.get(key) for key in pool.offered_labels)
         kinds.setdefault((_lasting(node.taints, passing), configured, frozenset(node.labels)), node)
     shown = [*(n.allocatable for n in usable), *([before.allocatable] if before else [])]
@@ -136,6 +136,10 @@ def offer_of(
         for node in kinds.values()
     )
     return replace(newest, others=tuple(others)) if others else newest
+
+
+def _is_held_up(node: Node) -> bool:
+    return bool(node.startup_taint or node.sick or node.maintained)
 
 
 def _lasting(taints: Iterable[Taint], passing: tuple[str, ...]) -> tuple[Taint, ...]:

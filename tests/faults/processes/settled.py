@@ -14,6 +14,8 @@ from tests.faults.processes.stage import Stage
 def unsettled(stage: Stage) -> list[str]:
     """What is left to happen, in words; empty when everything is at rest as it should be."""
     found = [*_loop(stage)]
+    if stage.witness.awaits_watch:
+        found.append("pods are not watched again")
     if stage.schedule.mode == "act":
         with stage.cloud.moved() as world:
             found += _world(stage, world)

@@ -49,6 +49,7 @@ class Witness:
         self.stale = self.stale_answers = 0  # how many lists are to be old, and how many were
         self._answered: dict[str, tuple[bytes, list[WorldPod]]] = {}  # lists by URL, and who waited then
         self._looked_at: dict[str, frozenset[str]] = {}  # by node: the GPU pods there when we last asked about it
+        self.seen_for = SEEN_FOR
         self._seen: dict[str, float] = {}  # instances, since when (monotonic)
         self._listed_since: float | None = None  # since the API server is back (0: not listed yet), None: it is watched
         self._waiting: list[WorldPod] = []  # when all pods were last listed
@@ -63,7 +64,7 @@ class Witness:
         if face in ("civo", "kubernetes"):
             with self._cloud.moved() as world:
                 now = time.monotonic()
-                self._lately = [(at, pods) for at, pods in self._lately if now - at < SEEN_FOR] + [
+                self._lately = [(at, pods) for at, pods in self._lately if now - at < self.seen_for] + [
                     (now, _waiting(world))
                 ]
                 if request.method in ("GET", "HEAD"):
@@ -97,6 +98,11 @@ class Witness:
     def api_is_back(self) -> None:
         """The API server answers again after an outage: pods must soon be watched, not only listed."""
         self._listed_since = 0.0
+
+    @property
+    def awaits_watch(self) -> bool:
+        """True from the end of an outage of the API server until pods are watched again."""
+        return self._listed_since is not None
 
     def _lists_instead(self, now: float) -> None:
         """All pods are listed, as long as no watch stands."""

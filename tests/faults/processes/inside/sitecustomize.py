@@ -1,10 +1,9 @@
 """What runs inside the receiver's processes in a schedule: Python imports a module of this name when it starts.
 
-Four things that cannot be done from outside. The wall clock (`receiver.adapters.clock` alone reads it) is moved
-by what the harness writes to a file that both map into memory. A process that is told so kills itself with SIGKILL at
-a line of the step (`tests.faults.lines`). SQLite writes nothing while it is told so. Failing steps
-count after seconds. All else is the product as it is
-installed.
+Some things cannot be done from outside. The wall clock (`receiver.adapters.clock` alone reads it) is moved by what the
+harness writes to a file that both map into memory. A process that is told so kills itself with SIGKILL at a line of the
+step (`tests.faults.lines`). SQLite writes nothing while it is told so. Failing steps count after seconds, and watches
+back off at once. All else is the product as it is installed.
 """
 
 import importlib.abc
@@ -88,11 +87,18 @@ def be_impatient(module: Any) -> None:
     module.Loop.health = lambda self: replace(health(self), good_within=timedelta(seconds=8))
 
 
+def back_off_soon(module: Any) -> None:
+    """Let a watch that falls wait at once as long as after some failures in a row."""
+    backoff = module.backoff
+    module.backoff = lambda failures: backoff(failures + 3)
+
+
 CHANGES: dict[str, Callable[[Any], None]] = {
     "receiver.adapters.clock": move_the_clock,
     "receiver.step.reconcile": die_at_lines,
     "receiver.adapters.store.database": refuse_writes,
     "receiver.runtime.loop": be_impatient,
+    "receiver.adapters.kubernetes.reflector": back_off_soon,
 }
 
 
