@@ -234,13 +234,13 @@ class IdleShutdown(Section):
 
 
 class LeaderSpec(Section):
-    lease: values.LongerThanZero = timedelta(minutes=1)
-    """how long the leader of [several replicas](operations.md#several-replicas) may be without the database before it
-    stops writing; at least 1.5 times `call_timeout` and 5 seconds. Another takes over `lease`, `call_timeout` and 5
-    seconds after its last renewal"""
+    lease: values.LongerThanZero = timedelta(seconds=15)
+    """how long the leader of [several replicas](operations.md#several-replicas) leads without the database, at least
+    1.5 times `write_timeout`; another takes over after `lease` and `write_timeout`"""
+    write_timeout: values.LongerThanZero = timedelta(seconds=10)
+    """timeout of a call that changes something, and of each call while Civo changes a pool; at most that of others"""
     call_timeout: values.LongerThanZero = timedelta(seconds=30)
-    """timeout of a call to Civo or Kubernetes, after at most 5 seconds to connect; 10 seconds while Civo changes a
-    pool"""
+    """timeout of other calls to Civo or Kubernetes, after at most 5 seconds to connect"""
 
     @property
     def timeouts(self) -> tuple[float, float]:
@@ -252,14 +252,15 @@ class LeaderSpec(Section):
     def longest_call(self) -> timedelta:
         return timedelta(seconds=sum(self.timeouts))
 
+    @property
+    def longest_write(self) -> timedelta:
+        return min(self.write_timeout, self.longest_call)
+
     def contradictions(self) -> Iterator[Wrong]:
-        least = 1.5 * self.longest_call  # a shorter lease would be renewed too late for most writes
-        if self.lease < least:
-            problem = (
-                f"must be at least {least.total_seconds():g}s: one and a half times call_timeout and the"
-                f" {self.timeouts[0]:g}s to connect"
-            )
-            yield Wrong(problem, "raise lease or lower call_timeout", ("lease",))
+        least = 1.5 * self.longest_write.total_seconds()  # a shorter lease would be renewed too late for most writes
+        if self.lease.total_seconds() < least:
+            problem = f"must be at least {least:g}s: one and a half times write_timeout"
+            yield Wrong(problem, "raise lease or lower write_timeout", ("lease",))
 
 
 def monthly_query(value: Any) -> str:

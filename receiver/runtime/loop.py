@@ -18,6 +18,7 @@ from receiver.step.reconcile import Stepped
 
 log = structlog.get_logger("receiver")
 LOCK_RETRY_SECONDS = 1.0
+LOOK_SECONDS = 1.0  # between two looks for what other replicas stored
 AFTER_ERROR_SECONDS = 5.0
 SHORTEST_WAIT_SECONDS = 0.1
 WITHOUT_A_GOOD_STEP = timedelta(minutes=5)  # as in GpuAutoscalerStepsSlow
@@ -145,8 +146,10 @@ class Loop(threading.Thread):
         may_begin: Callable[[], bool] = lambda: True,
         beat: Beat | None = None,
         longest_call: timedelta = LONGEST_CALL,
+        newest: Callable[[], object] = lambda: None,
     ) -> None:
-        """Until *may_begin* is true the loop beats, but neither leads nor steps. Steps call *beat* to show progress."""
+        """Until *may_begin* is true the loop beats, but neither leads nor steps. Steps call *beat* to show progress.
+        *newest* changes when another replica has stored something for the next step."""
         super().__init__(name="loop", daemon=True)
         self._step, self._writer, self._clock, self._tick, self._timer = step, writer, clock, tick, timer
         self._woken = threading.Event()
@@ -154,7 +157,7 @@ class Loop(threading.Thread):
         self._may_begin = may_begin
         self._stopping = threading.Event()
         self._beat = beat or Beat()
-        self._longest_call = longest_call
+        self._longest_call, self._newest = longest_call, newest
         self._state = "starting"
         self._waits_for: str | None = None  # who led when that was logged last
         self._steps = 0
@@ -195,15 +198,6 @@ class Loop(threading.Thread):
         leader = self._writer.leader
         return self._state == "leading" and leader is not None and leader.mine and not self._stopping.is_set()
 
-    @property
-    def leading(self) -> bool:
-        """True while this loop is the one writer, as the lock or lease says."""
-        try:
-            return self._state == "leading" and self._writer.held()
-        except Exception:  # who asks beside the loop outlives it, as the loop does
-            log.exception("writer lock not reached")
-            return False
-
     def run(self) -> None:
         """The thread's body."""
         try:
@@ -213,12 +207,21 @@ class Loop(threading.Thread):
                     self._stopping.wait(LOCK_RETRY_SECONDS)
                     continue
                 self._woken.clear()  # before the step, so that nothing that arrives during it is lost
+                known = self._newest()
                 wait = self._step_once()
                 self._beat()
-                if self._woken.wait(wait):  # what else comes until the step is part of it
+                if self._is_woken(wait, known):  # what else comes until the step is part of it
                     self._stopping.wait(self._pace.wait(monotonic()))
         finally:
             self._writer.release()  # no call of ours is under way any more
+
+    def _is_woken(self, seconds: float, known: object) -> bool:
+        """Wait *seconds* for a wake-up, or until there is something newer than *known*; False when neither comes."""
+        ends = monotonic() + seconds
+        while (left := ends - monotonic()) > 0:
+            if self._woken.wait(min(left, LOOK_SECONDS)) or self._newest() != known:
+                return True
+        return False
 
     def _take_the_lead(self) -> bool:
         if self._may_lead():
@@ -291,7 +294,7 @@ class Courier(threading.Thread):
     def run(self) -> None:
         """The thread's body: only the leader delivers, so that nothing is told twice."""
         while not self._stopping.wait(self._every):
-            if not self._loop.leading:
+            if not self._loop.leads():
                 continue
             try:
                 self._deliver(self._clock.now())

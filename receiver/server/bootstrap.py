@@ -22,7 +22,7 @@ from receiver.adapters.kubernetes.cel import Selectors
 from receiver.adapters.kubernetes.cluster import KubernetesCluster, connect
 from receiver.adapters.kubernetes.provisioning import provisioning_classes
 from receiver.adapters.kubernetes.reflector import Watching
-from receiver.adapters.leader import Lease, Terms, WriterLock
+from receiver.adapters.leader import Lease, WriterLock, process_name
 from receiver.adapters.messages import Outbox, check_every_destination
 from receiver.adapters.monitoring.alertmanager import AlertmanagerAlarms
 from receiver.adapters.monitoring.prometheus import PrometheusTelemetry
@@ -87,15 +87,17 @@ class Outside:
         if is_sqlite(parse(database.get_secret_value())):
             self.writer = WriterLock(database.get_secret_value())
         else:
-            terms = Terms(lasts=said.leader.lease, longest_call=said.leader.longest_call)
-            self.writer = Lease(LeaseTable(parse(database.get_secret_value())), terms)
+            url, terms = parse(database.get_secret_value()), said.leader
+            self.writer = Lease(LeaseTable(url, process_name(), terms.lease, terms.longest_write))
             self.loops_store = self.store.fenced(self.writer.fence)
         civo, cluster = self._civo(), None
         if said.kubernetes.enabled:
             cluster = connect(
                 told.kubeconfig,
                 timeouts=said.leader.timeouts,
+                write_timeout=said.leader.longest_write.total_seconds(),
                 before_write=self._before_write,
+                last_word=self._last_word,
                 kueue_queued=said.kueue.demand is QueueDemand.QUEUED,
                 volcano_podgroups=said.volcano.demand is GroupDemand.PODGROUPS,
                 keep_nodes_for=said.kubernetes.keep_nodes_for,
@@ -133,19 +135,29 @@ class Outside:
         if not self._may_write():
             raise WriterLostError(LEAD_LOST)
 
+    def newest(self) -> object:
+        """Return what changes when another replica has stored something for the loop."""
+        if not isinstance(self.writer, Lease):
+            return None  # this process stores everything, and wakes the loop
+        try:
+            return self.store.newest()
+        except TryLater:
+            return None
+
     def _last_word(self) -> None:
         if isinstance(self.writer, Lease) and not self.writer.lasts():
             raise WriterLostError(LEAD_LOST)
 
     def _civo(self) -> CivoCloud:
-        told = self.settings.environment
+        told, said = self.settings.environment, self.settings.configuration.leader
         try:
             return CivoCloud(
                 api_url=told.civo_api_url,
                 api_key=self.secrets.civo_key,
                 region=told.civo_region,
                 cluster_id=told.civo_cluster_id,
-                timeouts=self.settings.configuration.leader.timeouts,
+                timeouts=said.timeouts,
+                write_timeout=said.longest_write.total_seconds(),
                 before_write=self._before_write,
                 last_word=self._last_word,
                 ended=self.instruments.civo.ended,
@@ -212,6 +224,7 @@ def loop_of(outside: Outside, opening: Opening, clock: Clock) -> Loop:
         may_begin=opening.is_open,
         beat=outside.beat,
         longest_call=max(LONGEST_CALL, said.leader.longest_call + SPARE),
+        newest=outside.newest,
     )
     instruments.leads, instruments.good_age = loop.leads, loop.good_age
     return loop
@@ -278,16 +291,11 @@ def web_of(outside: Outside, settings: FileSettings, loop: Loop, clock: Clock, m
     )
     registry.register(collector)
 
-    def wake() -> None:
-        loop.wake()
-        if isinstance(outside.writer, Lease):
-            outside.writer.nudge_leader()
-
     return web.create_app(
         web.WebParts(
             tokens=outside.secrets.tokens,
             store=outside.store,
-            wake=wake,
+            wake=loop.wake,
             clock=clock,
             policy=policy,
             mode=said.mode.value,
@@ -329,7 +337,7 @@ class Running:
 
     def start(self) -> None:
         if isinstance(self.writer, Lease):
-            self.writer.start(self.loop.wake)
+            self.writer.start()
         self.loop.start()
         self.courier.start()
         self.reloader.start()

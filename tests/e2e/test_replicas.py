@@ -26,7 +26,7 @@ def replicas(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReplicaSet]:
 @pytest.fixture
 def a_round(replicas: ReplicaSet) -> Round:
     """What breaks something, however long a takeover takes on this machine: `make replicas` measures that."""
-    return Round(replicas, random.Random("suite"), within=PATIENCE)
+    return Round(replicas, random.Random("suite"), slack=PATIENCE)
 
 
 def test_every_replica_says_who_leads_and_one_of_them_does(replicas: ReplicaSet) -> None:

@@ -24,6 +24,7 @@ import requests
 from sqlalchemy import make_url
 
 from receiver.adapters.store import open_store
+from receiver.config.model import LeaderSpec
 from receiver.ports import TryLater
 from simulator.server import Simulator
 from tests.adapters.store.builders import PostgresServer
@@ -36,9 +37,8 @@ from tests.faults.wires import Wire
 
 # Three names of the loopback address: the simulator tells by them who calls.
 NAMES = ("127.0.0.1", "localhost", "127.1")
-LEASE, CALL = timedelta(seconds=5), timedelta(milliseconds=1500)
-LONGEST_CALL = 2 * CALL  # to connect, and to wait
-TAKEOVER_WITHIN = 2 * LEASE
+SHORT = {"lease": "5s", "call_timeout": "1500ms"}
+RETRY = timedelta(seconds=4)  # a second between two tries to take the lease, and what they take on a busy machine
 PATIENCE = 60.0
 OUTSIDE = frozenset({"PUT", "POST", "DELETE", "PATCH"})
 
@@ -110,8 +110,17 @@ def _is_ready(receiver: Receiver) -> bool:
 class ReplicaSet:
     """Receivers that share a database and a cloud; each has a name of NAMES, and a wire to the database, for itself."""
 
-    def __init__(self, cloud: Simulator, receivers: Sequence[Receiver], url: str, wires: Sequence[Wire]) -> None:
+    def __init__(
+        self,
+        cloud: Simulator,
+        receivers: Sequence[Receiver],
+        url: str,
+        wires: Sequence[Wire],
+        election: Mapping[str, str],
+    ) -> None:
         self.cloud, self.receivers, self.url, self.wires = cloud, receivers, url, wires
+        self.election = LeaderSpec.model_validate(election)
+        self.takeover_within = self.election.lease + self.election.longest_write + RETRY
         self.frozen: set[int] = set()
         self.effects = Effects()
         self.effects.watch(cloud)
@@ -223,8 +232,8 @@ class ReplicaSet:
             " WHERE owner IS NOT NULL AND old_owner IS NOT NULL AND owner <> old_owner"
         )
         for at, app, term, ended in self.rows(query):
-            if at < ended + LONGEST_CALL:
-                yield f"{app} began term {term} {ended + LONGEST_CALL - at} before it might"
+            if at < ended + self.election.longest_write:
+                yield f"{app} began term {term} {ended + self.election.longest_write - at} before it might"
 
     def _strays(self) -> Iterator[str]:
         for at, app, place, leader in self.rows("SELECT at, app, place, leader FROM seen_strays ORDER BY id"):
@@ -299,7 +308,9 @@ def _migrated(url: str) -> bool:
 
 
 @contextmanager
-def replica_set(server: PostgresServer, folder: Path, **config: Any) -> Iterator[ReplicaSet]:
+def replica_set(
+    server: PostgresServer, folder: Path, election: Mapping[str, str] = SHORT, **config: Any
+) -> Iterator[ReplicaSet]:
     """Yield three receivers that run, one of which leads and has stepped; all ends afterwards, however it stands."""
     database = f"replicas_{time.monotonic_ns()}"
     server.run(f"CREATE DATABASE {database}")
@@ -314,7 +325,7 @@ def replica_set(server: PostgresServer, folder: Path, **config: Any) -> Iterator
         "tick": "2s",
         "billing": {"granularity": "1s"},
         "pools": [a_pool(idle_for="1s", cooldown={"grow": "0s", "shrink": "0s"})],
-        "leader": {"lease": "5s", "call_timeout": "1500ms"},
+        "leader": election,
         **config,
     }
     with ExitStack() as ends:
@@ -334,7 +345,7 @@ def replica_set(server: PostgresServer, folder: Path, **config: Any) -> Iterator
                 "KUBECONFIG": str(kubeconfig),
             }
             receivers.append(install(cloud, f"replica-{number}", environ, **said))
-        found = ReplicaSet(cloud, receivers, url, wires)
+        found = ReplicaSet(cloud, receivers, url, wires, election)
         ends.callback(found.thaw_all)
         for number in range(len(NAMES)):
             found.start(number)

@@ -3,8 +3,7 @@ frozen and wakes, loses its database while it reaches Civo, or is told to stop, 
 docs/invariants.md.
 
 Each round hands in jobs, breaks something in the midst of them, and lets everything come to rest. After each nothing
-may have been done twice or by who did not lead, no answered alert may be lost, and another must have led within two
-leases.
+may have been done twice or by who did not lead, no answered alert may be lost, and another must have led in time.
 """
 
 import argparse
@@ -24,7 +23,7 @@ from tests.adapters.store.builders import PostgresServer, postgres_programs, pos
 from tests.e2e.clouds import calls
 from tests.e2e.waiting import until
 from tests.faults.campaign import say
-from tests.faults.replica_set import LEASE, PATIENCE, TAKEOVER_WITHIN, ReplicaSet, Storm, replica_set
+from tests.faults.replica_set import PATIENCE, SHORT, ReplicaSet, Storm, replica_set
 
 SLOW = {"kind": "slow", "face": "civo", "times": None}
 
@@ -38,7 +37,7 @@ class Round:
     did: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
     takeover: float | None = None
-    within: float = TAKEOVER_WITHIN.total_seconds()  # the longest takeover, where the machine has nothing else to do
+    slack: float = 0.0  # for a takeover on a machine that has other things to do, in seconds
 
     def wait(self, least: float, most: float) -> None:
         """Let some time pass."""
@@ -64,7 +63,7 @@ class Round:
         found = self.replicas.until_led(by_another_than=leader)
         begun = self.replicas.terms()[before:] or self.replicas.terms()[-1:]
         self.takeover = begun[0][2].timestamp() - began
-        if self.takeover > self.within:
+        if self.takeover > self.replicas.takeover_within.total_seconds() + self.slack:
             self.wrong.append(f"the next leader came {self.takeover:.1f} s later")
         return found
 
@@ -131,7 +130,7 @@ def blinked(a: Round) -> None:
     a.in_the_midst()
     leader = a.replicas.until_led()
     a.replicas.freeze(leader)
-    a.wait(0.2, LEASE.total_seconds())
+    a.wait(0.2, a.replicas.election.lease.total_seconds())
     a.replicas.thaw(leader)
     a.did.append(f"froze replica {leader} for a moment")
 
@@ -253,6 +252,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=20, help="how many rounds")
     parser.add_argument("--seed", type=int, default=1, help="the dice of every round are thrown from it and its number")
     parser.add_argument("--only", choices=sorted({f.__name__ for f in FAULTS}), help="this fault in every round")
+    parser.add_argument("--by-default", action="store_true", help="the lease of the product instead of 5 s")
     parser.add_argument("--until-wrong", action="store_true", help="stop at the first round that shows something")
     asked = parser.parse_args()
     chosen = next((f for f in FAULTS if f.__name__ == asked.only), None)
@@ -260,7 +260,7 @@ def main() -> int:
     with (
         a_server() as server,
         tempfile.TemporaryDirectory(prefix="replicas-") as folder,
-        replica_set(server, Path(folder)) as replicas,
+        replica_set(server, Path(folder), {} if asked.by_default else SHORT) as replicas,
         Storm(replicas.receivers) as storm,
     ):
         return 1 if campaign(asked, chosen, replicas, storm) else 0

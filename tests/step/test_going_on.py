@@ -45,15 +45,15 @@ def seconds(monkeypatch: pytest.MonkeyPatch) -> Seconds:
     return turned
 
 
-def outside_of(folder: Path, *lines: str, top: str = QUIET) -> Outside:
-    """Everything outside the process, nothing of which is asked."""
+def outside_of(folder: Path, *lines: str, top: str = QUIET, database: str = "") -> Outside:
+    """Everything outside the process, nothing of which is asked; the *database* is SQLite by default."""
     file = folder / "config.yaml"
     file.write_text("\n".join(("kubernetes: {enabled: false}", *lines, one_pool(top=top))))
     environ = {
         **ENVIRONMENT,
         "CIVO_API_URL": "http://127.0.0.1:9",
         "GPU_AUTOSCALER_CONFIG": str(file),
-        "GPU_AUTOSCALER_DATABASE_URL": f"sqlite:///{folder}/ledger.db",
+        "GPU_AUTOSCALER_DATABASE_URL": database or f"sqlite:///{folder}/ledger.db",
     }
     return Outside(load(environ), environ, SystemClock())
 

@@ -1,6 +1,7 @@
 """The loop and the right to write: taken, lost in the midst of a step, and given up."""
 
 import threading
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 import pytest
@@ -8,6 +9,7 @@ from structlog.testing import capture_logs
 
 from receiver.adapters.clock import SystemClock
 from receiver.ports import Leader, WriterLostError
+from receiver.runtime import loop as loops
 from receiver.runtime.loop import Courier, Loop
 from receiver.step.reconcile import Stepped
 from tests.core.builders import a_policy, a_state, facts, run
@@ -82,38 +84,80 @@ def test_a_loop_says_whether_it_leads(mine: bool) -> None:
     assert not loop.leads()
     loop.start()
     until(lambda: loop.health().state != "starting", "a loop that runs")
-    assert (loop.leads(), loop.leading, loop.health().leader) == (mine, mine, right.leader)
+    assert (loop.leads(), loop.health().leader) == (mine, right.leader)
     loop.stop()
     assert not loop.leads()
 
 
-def test_who_delivers_beside_the_loop_outlives_a_right_that_cannot_be_asked_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    right, delivered = _Right(), threading.Event()
+def test_who_delivers_beside_the_loop_outlives_a_right_that_cannot_be_asked_for() -> None:
+    right, asked, delivered = _Right(), threading.Semaphore(0), threading.Event()
+    broken = True
 
     def deliver(_now: datetime) -> int:
+        if broken:
+            asked.release()
+            raise OSError("Input/output error")
         delivered.set()
         return 0
 
     loop = Loop(lambda _now: _stepped(), right, SystemClock(), HOUR, right)
     loop.start()
-    until(lambda: loop.leading, "a loop that leads")
-    asked, broken = threading.Semaphore(0), True
-
-    def held() -> bool:
-        if broken:
-            asked.release()
-            raise OSError("Input/output error")
-        return True
-
-    monkeypatch.setattr(right, "held", held)
+    until(loop.leads, "a loop that leads")
     courier = Courier(deliver, loop, SystemClock(), every=0.001)
     courier.start()
     assert asked.acquire(timeout=60)
     broken = False
     assert delivered.wait(60)
     courier.stop()
+    loop.stop()
+
+
+# --- what another replica stores
+
+
+class _Stored:
+    """What replicas stored last, and steps that take note of it."""
+
+    def __init__(self) -> None:
+        self.newest, self.steps = 0, threading.Semaphore(0)
+
+    def step(self, _now: datetime) -> Stepped:
+        self.steps.release()
+        return _stepped()
+
+
+@pytest.fixture
+def stored(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Stored]:
+    """A loop that leads, waits for an hour, and looks for news a hundred times a second."""
+    monkeypatch.setattr(loops, "LOOK_SECONDS", 0.01)
+    found, right = _Stored(), _Right()
+    loop = Loop(found.step, right, SystemClock(), HOUR, right, newest=lambda: found.newest)
+    loop.start()
+    assert found.steps.acquire(timeout=60)
+    yield found
+    loop.stop()
+
+
+def test_what_another_replica_stores_wakes_the_loop_that_leads_once(stored: _Stored) -> None:
+    assert not stored.steps.acquire(timeout=0.1)
+    stored.newest += 1
+    assert stored.steps.acquire(timeout=60)
+    assert not stored.steps.acquire(timeout=0.1)
+
+
+def test_what_is_stored_during_a_step_is_looked_at_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loops, "LOOK_SECONDS", 0.01)
+    right, newest, steps = _Right(), [0], threading.Semaphore(0)
+
+    def step(_now: datetime) -> Stepped:
+        newest[0] = 1  # too late for this step
+        steps.release()
+        return _stepped()
+
+    loop = Loop(step, right, SystemClock(), HOUR, right, newest=lambda: newest[0])
+    loop.start()
+    assert all(steps.acquire(timeout=60) for _ in range(2))
+    assert not steps.acquire(timeout=0.1)
     loop.stop()
 
 

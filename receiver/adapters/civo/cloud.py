@@ -9,13 +9,16 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from functools import partial
 from time import monotonic
+from typing import Any
 
 import requests
 import structlog
+from urllib3 import Timeout
 
 from receiver.adapters.civo.answers import GONE, charges_of, cloud_pools, machines_of, refusal, required_pools
 from receiver.adapters.clock import SystemClock
 from receiver.adapters.http.sessions import (
+    WRITE_SECONDS,
     Bearer,
     mount_last_word,
     quick_session,
@@ -29,7 +32,6 @@ from receiver.core.model.text import some
 from receiver.ports import Charges, CloudPool, Did, Receipt, TryLater, WontWork
 
 SIZES_TIMEOUTS = (3, 5)  # seconds: the rest of the step waits meanwhile, and can do without the response
-WRITES_WAIT_SECONDS = 10.0  # for each response while a pool is changed: all other pools wait as long
 SIZES_READ_AGAIN = timedelta(hours=6)
 SIZES_RETRIED = timedelta(minutes=10)
 IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # an id must not be able to change the path it stands in
@@ -65,10 +67,10 @@ class CivoCloud:
     """The node pools of one Civo cluster, and the account's sizes and charges.
 
     *api_key* is the key, or a function that returns the currently valid one. *timeouts* are (connect, read) in
-    seconds; while a pool is changed each read waits at most *writes_wait* seconds. A write that timed out may still
-    take effect. *before_write* is called right before each PUT and DELETE, after the reads that precede it; what it
-    raises stops the write. *last_word* is called again as the bytes leave and must return at once. *ended* receives
-    each call's method, outcome (``ok``, ``try_later`` or ``wont_work``) and seconds.
+    seconds; each call while a pool is changed takes at most *write_timeout* seconds, because all other pools wait as
+    long. A write that timed out may still take effect. *before_write* is called right before each PUT and DELETE, after
+    the reads that precede it; what it raises stops the write. *last_word* is called again as the bytes leave and must
+    return at once. *ended* receives each call's method, outcome (``ok``, ``try_later`` or ``wont_work``) and seconds.
 
     Raises ValueError for a key or id that cannot be sent.
     """
@@ -84,7 +86,7 @@ class CivoCloud:
         before_write: Callable[[], None] | None = None,
         last_word: Callable[[], None] | None = None,
         ended: Callable[[str, str, float], None] | None = None,
-        writes_wait: float = WRITES_WAIT_SECONDS,
+        write_timeout: float = WRITE_SECONDS,
     ) -> None:
         self.region = region
         self.cluster_id = cluster_id.strip()
@@ -99,7 +101,7 @@ class CivoCloud:
         if session is None and last_word is not None:
             mount_last_word(self._session, last_word)
         self._timeouts = timeouts
-        self._briefly = (timeouts[0], min(timeouts[1], writes_wait))
+        self._briefly = Timeout(connect=timeouts[0], read=timeouts[1], total=write_timeout)
         self._before_write = before_write
         self._ended = ended
         self._clock = SystemClock()
@@ -171,7 +173,7 @@ class CivoCloud:
     def _pool_path(self, pool: str) -> str:
         return f"{self._cluster_path}/pools/{_identifier(pool, 'the pool id')}"
 
-    def _cluster(self, timeouts: tuple[float, float] | None = None) -> object:
+    def _cluster(self, timeouts: Timeout | None = None) -> object:
         return self._send("GET", self._cluster_path, "get the cluster", timeouts=timeouts)
 
     def _required(self, cluster: object, pool: str) -> int:
@@ -186,7 +188,7 @@ class CivoCloud:
         pools = self._pools(self._cluster(self._briefly), self._briefly)
         return all(instance != i.id for pool in pools.values() for i in pool.instances)
 
-    def _pools(self, cluster: object, timeouts: tuple[float, float] | None = None) -> Mapping[str, CloudPool]:
+    def _pools(self, cluster: object, timeouts: Timeout | None = None) -> Mapping[str, CloudPool]:
         path = f"{self._cluster_path}/instances"
         listing = partial(self._send, "GET", path, "list the instances", timeouts=timeouts)
         return cloud_pools(cluster, listing, self._clock.now())
@@ -198,13 +200,14 @@ class CivoCloud:
         doing: str,
         body: dict[str, object] | None = None,
         query: Mapping[str, str] | None = None,
-        timeouts: tuple[float, float] | None = None,
+        timeouts: tuple[float, float] | Timeout | None = None,
     ) -> object:
         """Send one request and return its decoded response; without a *query* it names the region. Errors are raised
         ``from None``: those of requests and json hold the key and the response's text."""
         if method != "GET" and self._before_write is not None:
             self._before_write()
         began, outcome, key = monotonic(), "try_later", self._key().strip()
+        limit: Any = timeouts or self._timeouts  # the stubs of requests omit Timeout
         try:
             response = self._session.request(
                 method,
@@ -213,7 +216,7 @@ class CivoCloud:
                 json=body,
                 headers={"Accept": "application/json", "Content-Type": "application/json"},
                 auth=Bearer(key, "bearer"),
-                timeout=timeouts or self._timeouts,
+                timeout=limit,
                 allow_redirects=False,
             )
             try:

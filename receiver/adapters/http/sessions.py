@@ -13,7 +13,7 @@ from urllib.parse import urlsplit, urlunsplit
 import requests
 import structlog
 from requests.adapters import HTTPAdapter
-from urllib3 import exceptions
+from urllib3 import PoolManager, exceptions
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import ConnectionPool, HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.response import BaseHTTPResponse
@@ -23,6 +23,7 @@ from receiver.config.environment import installed_version
 from receiver.ports import Clock
 
 LONGEST_DELAY = timedelta(hours=1)
+WRITE_SECONDS = 10.0  # from connecting to the end of the answer: a takeover waits as long for a former leader's writes
 
 
 class QuickRetry(Retry):
@@ -144,9 +145,9 @@ def retry_after(headers: Mapping[str, str] | None, now: datetime) -> timedelta |
     return min(max((until if until.tzinfo else until.replace(tzinfo=UTC)) - now, timedelta(0)), LONGEST_DELAY)
 
 
-def mount_last_word(session: requests.Session, check: Callable[[], None]) -> None:
-    """Call *check* right before the bytes of a write of *session* are sent; if it raises, they are not. The server
-    then has an incomplete request at most. Requests through a proxy are not guarded."""
+def last_word(pools: PoolManager, check: Callable[[], None]) -> None:
+    """Call *check* right before the bytes of a write through *pools* are sent; if it raises, they are not. The server
+    then has an incomplete request at most."""
 
     def guarding(connection: Any) -> type:
         class Guarding(connection):  # type: ignore[misc]  # either of urllib3's classes
@@ -163,13 +164,19 @@ def mount_last_word(session: requests.Session, check: Callable[[], None]) -> Non
 
         return Guarding
 
+    pools.pool_classes_by_scheme = {
+        "http": type("GuardingPool", (HTTPConnectionPool,), {"ConnectionCls": guarding(HTTPConnection)}),
+        "https": type("GuardingPool", (HTTPSConnectionPool,), {"ConnectionCls": guarding(HTTPSConnection)}),
+    }
+
+
+def mount_last_word(session: requests.Session, check: Callable[[], None]) -> None:
+    """Guard the writes of *session* by `last_word`, but for those through a proxy."""
+
     class Adapter(HTTPAdapter):
         def init_poolmanager(self, *given: Any, **options: Any) -> None:
             super().init_poolmanager(*given, **options)
-            self.poolmanager.pool_classes_by_scheme = {
-                "http": type("GuardingPool", (HTTPConnectionPool,), {"ConnectionCls": guarding(HTTPConnection)}),
-                "https": type("GuardingPool", (HTTPSConnectionPool,), {"ConnectionCls": guarding(HTTPSConnection)}),
-            }
+            last_word(self.poolmanager, check)
 
     for prefix in ("http://", "https://"):
         session.mount(prefix, Adapter(max_retries=quick_retry()))

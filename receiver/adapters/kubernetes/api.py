@@ -15,7 +15,7 @@ from kubernetes.client.exceptions import ApiException
 from kubernetes.watch import Watch
 from urllib3.exceptions import HTTPError
 
-from receiver.adapters.http.sessions import retry_after, shown, wire_failure
+from receiver.adapters.http.sessions import WRITE_SECONDS, retry_after, shown, wire_failure
 from receiver.core.model.text import harmless
 from receiver.ports import Clock, TryLater, WontWork
 
@@ -71,9 +71,9 @@ Json = Mapping[str, Any]
 
 
 class ClusterWire:
-    """Sends one call at a time with a timeout; *timeouts* are (connect, read) seconds. *before_write* is called
-    right before each call that may change something, after the reads that precede it, which may have taken long;
-    what it raises stops the write and is passed on."""
+    """Sends one call at a time with a timeout; *timeouts* are (connect, read) seconds, *write_timeout* is that of a
+    whole call that may change something. *before_write* is called right before each of those, after the reads that
+    precede it, which may have taken long; what it raises stops the write and is passed on."""
 
     def __init__(
         self,
@@ -81,11 +81,12 @@ class ClusterWire:
         timeouts: tuple[float, float],
         clock: Clock,
         before_write: Callable[[], None] | None = None,
+        write_timeout: float = WRITE_SECONDS,
     ) -> None:
         self._before_write = before_write
         self.url = shown(str(api_client.configuration.host))
         self._client = api_client
-        self._timeouts = timeouts
+        self._timeouts, self._write_timeout = timeouts, min(write_timeout, sum(timeouts))
         self._clock = clock
         self.wrote: Callable[[str, Json | None], None] = lambda _, __: None
 
@@ -104,7 +105,8 @@ class ClusterWire:
             self._before_write()
         try:
             with self._understood(verb, resource):
-                response = self._send(verb, path, given, options, self._timeouts, content)
+                limit = self._write_timeout if writes else self._timeouts
+                response = self._send(verb, path, given, options, limit, content)
                 decoded = json.loads(self._blotted(response.data))
             if not isinstance(decoded, dict):
                 raise TryLater(f"Kubernetes' answer to {verb} {resource} is not understood", code="malformed")
@@ -182,7 +184,7 @@ class ClusterWire:
         path: str,
         given: Sequence[Any],
         options: Mapping[str, Any],
-        timeouts: tuple[float, float],
+        timeouts: tuple[float, float] | float,
         content: str | None = None,
     ) -> Any:
         """Return urllib3's response, unread. Raises ApiException for a status other than 2xx."""

@@ -15,7 +15,8 @@ from kubernetes import client, config
 from kubernetes.config.config_exception import ConfigException
 
 from receiver.adapters.clock import SystemClock
-from receiver.adapters.http.sessions import Remarks, quick_retry, user_agent
+from receiver.adapters.http.sessions import WRITE_SECONDS, Remarks, quick_retry, user_agent
+from receiver.adapters.http.sessions import last_word as guard_writes
 from receiver.adapters.kubernetes import api
 from receiver.adapters.kubernetes.admission import AdmissionChecks
 from receiver.adapters.kubernetes.api import ClusterWire, section, versioned
@@ -86,12 +87,13 @@ TO_REMOVE = (Right("get", "", "nodes"), Right("patch", "", "nodes"), Right("crea
 
 
 class KubernetesCluster(Drain, Owners, HoldingMeans):
-    """The nodes and GPU pods of the cluster that *configuration* names; *timeouts* are (connect, read) seconds.
+    """The nodes and GPU pods of the cluster that *configuration* names; *timeouts* are (connect, read) seconds,
+    *write_timeout* is that of a whole call that changes something.
 
     *kueue_queued* and *volcano_podgroups* say which queues count as demand, see `Queues`, *keep_nodes_for* which pods
     keep their nodes, see `Keepers`, *capacity_buffers* and *admission_checks* whether `Buffers` and `AdmissionChecks`
     are read, *provisioning_classes* which `ProvisioningRequests` are served; *before_write* is called before each
-    write, see `ClusterWire`.
+    write, see `ClusterWire`, and *last_word* again as its bytes leave.
 
     It takes the configuration and not a client of the caller's, because the retries that urllib3 makes by
     itself must be ours: the stock client repeats reads that timed out and sleeps as long as a server asks.
@@ -110,13 +112,17 @@ class KubernetesCluster(Drain, Owners, HoldingMeans):
         admission_checks: bool = True,
         provisioning_classes: Collection[str] = (PROVISIONING_CLASS,),
         before_write: Callable[[], None] | None = None,
+        last_word: Callable[[], None] | None = None,
+        write_timeout: float = WRITE_SECONDS,
     ) -> None:
         configuration.retries = quick_retry()
         configuration.connection_pool_maxsize = CONNECTIONS
         self._client = client.ApiClient(configuration)
         self._client.user_agent = user_agent()
         self._clock = clock or SystemClock()
-        self._wire = ClusterWire(self._client, timeouts, self._clock, before_write)
+        if last_word is not None:
+            guard_writes(self._client.rest_client.pool_manager, last_word)
+        self._wire = ClusterWire(self._client, timeouts, self._clock, before_write, write_timeout)
         self._remarks = Remarks(self._clock)
         self._lists = Lists(self._wire, self._clock, self._remarks)
         self._dra = Dra(self._lists, self._clock)

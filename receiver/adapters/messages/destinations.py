@@ -15,8 +15,9 @@ from urllib.parse import unquote, urlsplit
 
 import apprise
 import requests
+from urllib3 import Timeout
 
-from receiver.adapters.http.sessions import json_of, quick_session, wire_failure
+from receiver.adapters.http.sessions import WRITE_SECONDS, json_of, quick_session, wire_failure
 from receiver.adapters.messages import cloudevents, slack
 from receiver.adapters.messages.text import disarm, hide
 from receiver.config.environment import split_name
@@ -25,7 +26,7 @@ from receiver.core.notices.grouping import Message
 from receiver.core.notices.routing import EVERYTHING, Format, Route
 
 ERROR_LENGTH = 300
-SECONDS = 5.0, 10.0  # to connect, and to wait for an answer
+LIMIT: Any = Timeout(connect=5.0, total=WRITE_SECONDS)  # of a request (a type that the stubs of requests omit)
 Routes = Mapping[str, Route]  # by name
 FORMATS = {Format.TEXT: "text", Format.SLACK: "Slack blocks", Format.CLOUDEVENTS: "CloudEvents"}
 
@@ -100,7 +101,7 @@ class Destination:
             with quick_session() as session:
                 content, headers = json.dumps(body).encode(), {"Content-Type": content_type, **(more or {})}
                 answer = session.post(
-                    url, data=content, headers=headers, auth=login, timeout=SECONDS, allow_redirects=False
+                    url, data=content, headers=headers, auth=login, timeout=LIMIT, allow_redirects=False
                 )
         except (requests.RequestException, OSError, ValueError) as error:
             return wire_failure(error)[1]

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, bindparam, func, insert, select, update
 from receiver.adapters.store.columns import Moment
 from receiver.adapters.store.database import StorePart, fields_of, value_of
 from receiver.adapters.store.figures import HEARTBEAT, LAST_DELIVERY, count_all, mark_all
-from receiver.adapters.store.schema import alerts, deliveries
+from receiver.adapters.store.schema import alerts, deliveries, outbox
 from receiver.core.model.signals import HEARTBEAT_ALERT, Alert, SignalAction
 from receiver.ports import Arrival, Delivery, TryLater
 
@@ -29,6 +29,11 @@ CONSIDER = (
 NEWEST = select(func.max(alerts.c.id)).where(alerts.c.received_at > bindparam("since", type_=Moment))
 REMEMBERED = select(alerts).where(alerts.c.id.in_(NEWEST.group_by(alerts.c.fingerprint))).order_by(alerts.c.id)
 
+LAST_STORED = select(
+    select(func.max(deliveries.c.id)).scalar_subquery().label("delivery"),
+    select(func.max(outbox.c.id)).scalar_subquery().label("notice"),
+)
+
 
 class SqlInbox(StorePart):
     """Deliveries, each in a transaction of its own."""
@@ -43,6 +48,10 @@ class SqlInbox(StorePart):
                 return _remember(connection, delivery, at)
         finally:
             self._entry.release()
+
+    def newest(self) -> object:
+        """Return what differs once a delivery was stored, or a notice, as with each change by a person."""
+        return self._rows(LAST_STORED)
 
     def remembered_alerts(self, since: datetime) -> tuple[Alert, ...]:
         return tuple(value_of(Alert, row) for row in self._rows(REMEMBERED, {"since": since}))

@@ -1,64 +1,46 @@
-"""The lease in the database: one row with the leader, its term (a change of leader increments it), and the expiry."""
+"""The lease in the database: one row with the leader, its term (a change of leader increments it), and the expiry. All
+times are the database's clock."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import URL, Connection, bindparam, create_engine, func, select, text, update
+from sqlalchemy import URL, ColumnElement, Connection, Interval, create_engine, func, literal, or_, select, text, update
+from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import OperationalError
 
 from receiver.adapters.store.columns import Moment
-from receiver.adapters.store.database import insert, limit_answers, postgres_arguments
+from receiver.adapters.store.database import limit_answers, postgres_arguments
 from receiver.adapters.store.schema import lease
 
 THE_ONE = 1  # the row
-THE_ROW = select(lease).where(lease.c.id == THE_ONE)
-OURS = (lease.c.id == THE_ONE, lease.c.owner == bindparam("of_owner"), lease.c.term == bindparam("of_term"))
+LOCK_NOT_AVAILABLE = "55P03"
 # A leader's transactions lock the row with "FOR KEY SHARE", which permits renewals (they change no key) and delays
 # `take` (it locks the whole row): a former leader's writes are committed before the next leader reads, or refused.
 LEADS = select(lease.c.owner, lease.c.term).where(lease.c.id == THE_ONE).with_for_update(read=True, key_share=True)
-# Silent sessions of a former leader that hold the row. PostgreSQL ends sessions that are idle between statements, but
-# waits forever for the rest of a statement that has arrived in part.
-SILENT = text(
+# Ends transactions of a former leader that still lock the row. PostgreSQL's own timeouts do so too, except for one that
+# is silent in the midst of a statement. A rival that takes the lease never locks it for as long as this.
+END_OLD_WRITES = text(
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity JOIN pg_locks USING (pid)"
     " WHERE datname = current_database() AND relation = 'lease'::regclass AND mode = 'RowShareLock' AND granted"
-    " AND pid <> pg_backend_pid() AND wait_event = 'ClientRead'"
-    " AND xact_start < clock_timestamp() - interval '2 seconds'"
+    " AND pid <> pg_backend_pid() AND xact_start < clock_timestamp() - interval '2 seconds'"
 )
-TAKES_QUICKLY = text("SET LOCAL lock_timeout = 500")  # milliseconds; the caller retries a second later
-LOCK_NOT_AVAILABLE = "55P03"
 # A process that is frozen within a transaction must not block the row.
 QUICK: dict[str, str | int] = {
     "connect_timeout": 3,
     "tcp_user_timeout": 5_000,
-    "options": "-c statement_timeout=3000 -c lock_timeout=2000 -c idle_in_transaction_session_timeout=3000",
+    "options": "-c statement_timeout=3000 -c lock_timeout=500 -c idle_in_transaction_session_timeout=3000",
 }
 ANSWER_SECONDS = 4.0  # more than the server's own limit for a statement
+CLOCK: ColumnElement[datetime] = func.clock_timestamp(type_=Moment)  # not that of the transaction's begin
 
-Now = Callable[[Connection], datetime]
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class LeaseRow:
-    """The row as read *at* a time of the database's clock; *owner* None: no leader. No other process may take it before
-    *free_at*, which is later than *expires_at* by the owner's longest call."""
+    """Who had the lease last, and in which term; *owner* None: released."""
 
     owner: str | None
     term: int
-    expires_at: datetime
-    free_at: datetime
-    at: datetime
-
-    def is_free_to(self, name: str) -> bool:
-        """True when the process *name* may take it; it may always retake its own."""
-        return self.owner in (None, name) or self.at >= self.free_at
-
-
-def database_now(connection: Connection) -> datetime:
-    """Return PostgreSQL's current time, not that of the transaction's begin."""
-    found: datetime = connection.execute(select(func.clock_timestamp(type_=Moment))).scalar_one()
-    return found
 
 
 def is_in_force(connection: Connection, owner: str, term: int) -> bool:
@@ -69,97 +51,72 @@ def is_in_force(connection: Connection, owner: str, term: int) -> bool:
 
 
 class LeaseTable:
-    """The row, over separate connections with short timeouts. Every call is one transaction or statement and raises
+    """The row, over separate connections with short timeouts. *owner*'s lease *lasts* this long from each renewal, and
+    no other process takes it before the *longest_write* of its owner could have ended too. Every call raises
     SQLAlchemyError when the database does not answer. Safe to use from many threads."""
 
-    def __init__(self, url: URL, now: Now = database_now, answers_within: float = ANSWER_SECONDS) -> None:
-        """Use the store at *url*, whose schema is up to date; *now* reads its clock. Waits *answers_within* seconds for
-        a server that does not answer."""
-        waits: dict[str, Any] = {}
-        if url.get_backend_name() == "postgresql":
-            waits = postgres_arguments(url, QUICK)
-        self._engine = create_engine(url, pool_size=2, max_overflow=2, pool_pre_ping=True, connect_args=waits)
-        if waits:
-            limit_answers(self._engine, answers_within)
-        self._now = now
+    def __init__(
+        self,
+        url: URL,
+        owner: str,
+        lasts: timedelta,
+        longest_write: timedelta,
+        *,
+        clock: ColumnElement[datetime] = CLOCK,
+        answers_within: float = ANSWER_SECONDS,
+    ) -> None:
+        """Use the PostgreSQL store at *url*, whose schema is up to date; *clock* is its time. Waits *answers_within*
+        seconds for a server that does not answer."""
+        self.owner, self.lasts, self.longest_write = owner, lasts, longest_write
+        self._engine = create_engine(
+            url, pool_size=2, max_overflow=2, pool_pre_ping=True, connect_args=postgres_arguments(url, QUICK)
+        )
+        limit_answers(self._engine, answers_within)
+        free = or_(lease.c.owner.is_(None), lease.c.owner == owner, lease.c.free_at <= clock)
+        self._row = select(lease.c.owner, lease.c.term, free.label("free")).where(lease.c.id == THE_ONE)
+        ends = clock + literal(lasts, Interval)
+        self._from_now = {"expires_at": ends, "free_at": ends + literal(longest_write, Interval)}
+        self._released = {"owner": None, "expires_at": clock, "free_at": clock}
 
     def close(self) -> None:
         """Close the connections that are not in use."""
         self._engine.dispose()
 
-    def read(self) -> LeaseRow | None:
-        """Return the row; None before the first leader."""
-        with self._engine.connect() as connection:
-            return self._held(connection, THE_ROW)
-
-    def take(self, owner: str, lasts: timedelta, waits: timedelta) -> int | None:
-        """Begin a term of *owner* if the lease is free; return its number, or None while another process has the lease.
-        The lease *lasts* this long from now, and others *wait* for the owner's longest call beyond that. Call it when
-        the row read is free: silent sessions that still lock it are then terminated."""
+    def take(self) -> LeaseRow:
+        """Begin a term of the owner if the lease is free; return who has it now. If it is free and locked, transactions
+        of the former leader are ended, so that the next call succeeds."""
         try:
-            return self._take(owner, lasts, waits)
+            return self._take()
         except OperationalError as error:
-            if getattr(error.orig, "sqlstate", None) != LOCK_NOT_AVAILABLE:
-                raise
-            with self._engine.begin() as connection:
-                if not connection.execute(SILENT).all():
-                    raise
-        return self._take(owner, lasts, waits)
+            if getattr(error.orig, "sqlstate", None) == LOCK_NOT_AVAILABLE:
+                with self._engine.begin() as connection:
+                    connection.execute(END_OLD_WRITES)
+            raise
 
-    def _take(self, owner: str, lasts: timedelta, waits: timedelta) -> int | None:
+    def _take(self) -> LeaseRow:
         with self._engine.begin() as connection:
-            if connection.dialect.name == "postgresql":
-                connection.execute(TAKES_QUICKLY)
-            whole = THE_ROW.with_for_update()
-            found = self._held(connection, whole)
+            found = connection.execute(self._row).first()
             if found is None:
-                now = self._now(connection)
-                free = {"id": THE_ONE, "term": 0, "wakes": 0, "expires_at": now, "free_at": now}
-                connection.execute(insert(connection, lease).values(free).on_conflict_do_nothing())
-                found = self._held(connection, whole)
-            assert found is not None
-            if not found.is_free_to(owner):
-                return None
-            term = found.term + 1
-            ends = found.at + lasts
-            values = {"owner": owner, "term": term, "expires_at": ends, "free_at": ends + waits}
-            connection.execute(update(lease).where(lease.c.id == THE_ONE).values(values))
-            return term
+                first = insert(lease).values(id=THE_ONE, term=0, wakes=0, **self._released)
+                connection.execute(first.on_conflict_do_nothing())
+            elif not found.free:
+                return LeaseRow(found.owner, found.term)
+            found = connection.execute(self._row.with_for_update()).one()
+            if not found.free:
+                return LeaseRow(found.owner, found.term)
+            self._change(connection, found.term, {"owner": self.owner, "term": found.term + 1, **self._from_now})
+            return LeaseRow(self.owner, found.term + 1)
 
-    def renew(self, owner: str, term: int, lasts: timedelta, waits: timedelta) -> bool:
-        """Extend the lease of this *term* to last this long from now; False when another term has begun."""
+    def renew(self, term: int) -> bool:
+        """Make the lease of this *term* last from now; False when another term has begun."""
         with self._engine.begin() as connection:
-            ends = self._now(connection) + lasts
-            return self._change(connection, owner, term, {"expires_at": ends, "free_at": ends + waits})
+            return self._change(connection, term, self._from_now, lease.c.owner == self.owner)
 
-    def left(self, owner: str, term: int) -> timedelta | None:
-        """Return the remaining time of this *term* by the database's clock; None when it is over."""
-        found = self.read()
-        return found.expires_at - found.at if found and (found.owner, found.term) == (owner, term) else None
-
-    def free(self, owner: str, term: int) -> None:
+    def release(self, term: int) -> None:
         """Release the lease, if it is still of this *term*."""
         with self._engine.begin() as connection:
-            now = self._now(connection)
-            self._change(connection, owner, term, {"owner": None, "expires_at": now, "free_at": now})
+            self._change(connection, term, self._released, lease.c.owner == self.owner)
 
-    def wake(self) -> None:
-        """Count one wake-up for the leader."""
-        with self._engine.begin() as connection:
-            connection.execute(update(lease).where(lease.c.id == THE_ONE).values(wakes=lease.c.wakes + 1))
-
-    def wakes(self) -> int:
-        """Return how many wake-ups were counted."""
-        with self._engine.connect() as connection:
-            return int(connection.execute(select(lease.c.wakes).where(lease.c.id == THE_ONE)).scalar() or 0)
-
-    def _held(self, connection: Connection, query: Any) -> LeaseRow | None:
-        row = connection.execute(query).first()
-        if row is None:
-            return None
-        at = self._now(connection)  # after the row, whose lock may have taken time
-        return LeaseRow(owner=row.owner, term=row.term, expires_at=row.expires_at, free_at=row.free_at, at=at)
-
-    def _change(self, connection: Connection, owner: str, term: int, values: dict[str, Any]) -> bool:
-        statement = update(lease).where(*OURS).values(values)
-        return connection.execute(statement, {"of_owner": owner, "of_term": term}).rowcount == 1
+    def _change(self, connection: Connection, term: int, values: dict[str, Any], *where: ColumnElement[bool]) -> bool:
+        of_term = update(lease).where(lease.c.id == THE_ONE, lease.c.term == term, *where)
+        return connection.execute(of_term.values(values)).rowcount == 1

@@ -296,7 +296,7 @@ lease = Table(  # the leader of several replicas: one row, on PostgreSQL (`recei
     Column("term", Number, nullable=False),  # how many times it was taken
     Column("expires_at", Moment, nullable=False),
     Column("free_at", Moment, nullable=False),  # when another may take it
-    Column("wakes", Number, nullable=False),  # wake-ups by the other replicas
+    Column("wakes", Number, nullable=False),  # of older versions; not used any more
 )
 
 compatibility = Table(  # one row: the oldest revision whose programs can use this schema

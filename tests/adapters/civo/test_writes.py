@@ -3,9 +3,12 @@
 import time
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import pytest
+import requests
 from pytest_httpserver import HTTPServer
+from urllib3 import Timeout
 
 from receiver.adapters.civo.cloud import CivoCloud
 from receiver.ports import Did, TryLater, WontWork
@@ -117,7 +120,7 @@ def test_a_call_that_changes_a_pool_waits_for_less_than_a_look(path: str, method
     with hanging_server(path, method) as (server, arrivals):
         if method == "PUT":
             server.expect_request(CLUSTER_PATH, method="GET").respond_with_json(a_cluster({POOL: 1}))
-        cloud = CivoCloud(server.url_for(""), KEY, "LON1", CLUSTER, timeouts=(1, 30), writes_wait=0.2)
+        cloud = CivoCloud(server.url_for(""), KEY, "LON1", CLUSTER, timeouts=(1, 30), write_timeout=0.2)
         change = partial(cloud.retire, POOL, INSTANCE)
         if method != "DELETE":
             change = partial(cloud.resize, POOL, decided_on=1, target=3)
@@ -257,6 +260,22 @@ def test_a_process_that_was_frozen_after_it_asked_does_not_send_what_it_was_abou
     cloud.look()  # what reads is not looked at, and finds a connection
     cloud.close()
     assert {r.method for r, _ in httpserver.log} == {"GET"}
+
+
+def test_the_limit_of_a_write_is_for_connecting_and_for_the_answer_together(httpserver: HTTPServer) -> None:
+    """A takeover waits no longer than that for a write that a former leader began."""
+    seen: list[Timeout] = []
+
+    class Session(requests.Session):
+        def request(self, *given: Any, **options: Any) -> requests.Response:
+            seen.append(options["timeout"])
+            return super().request(*given, **options)
+
+    cloud = CivoCloud(httpserver.url_for(""), KEY, "LON1", CLUSTER, Session(), timeouts=(5, 30), write_timeout=8)
+    httpserver.expect_request(INSTANCE_PATH, method="DELETE").respond_with_json({"result": "success"})
+    cloud.retire(POOL, INSTANCE)
+    cloud.close()
+    assert [(limit.connect_timeout, limit.total) for limit in seen] == [(5, 8)]
 
 
 def test_a_write_that_is_not_too_late_is_sent_through_the_same_door(httpserver: HTTPServer) -> None:

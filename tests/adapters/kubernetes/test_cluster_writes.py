@@ -13,7 +13,7 @@ from receiver.adapters.kubernetes.pods import SeenPod
 from receiver.core.model.pods import PodPhase
 from receiver.ports import CORDON_ANNOTATION, MAY_WAIT, Did, TryLater, WontWork, WriterLostError
 from tests.adapters.kubernetes.kubernetes_objects import NODES, PODS, a_cluster_at, a_list, a_node, a_pod, owned_by
-from tests.adapters.wire import requests_sent
+from tests.adapters.wire import hanging_server, requests_sent
 
 NODE = f"{NODES}/gpu-1"
 EVICTION = "/api/v1/namespaces/ml/pods/{}/eviction"
@@ -308,6 +308,30 @@ def test_whoever_may_not_write_any_more_changes_nothing_and_reads_on(httpserver:
     assert {request.method for request, _ in httpserver.log} == {"GET"}
     assert adapter.gpu_pods_on("gpu-1") == ()
     adapter.close()
+
+
+def test_a_process_that_was_frozen_after_it_asked_does_not_send_what_it_was_about_to(httpserver: HTTPServer) -> None:
+    def too_late() -> None:
+        raise WriterLostError("another replica leads")
+
+    adapter = a_cluster_at(httpserver.url_for(""), before_write=lambda: None, last_word=too_late)
+    serve_node(httpserver)
+    httpserver.expect_request(PODS).respond_with_json(a_list())
+    with pytest.raises(WriterLostError):
+        adapter.cordon("gpu-1", "action-7")
+    assert adapter.gpu_pods_on("gpu-1") == ()  # reads go on, over a new connection
+    adapter.close()
+    assert {request.method for request, _ in httpserver.log} == {"GET"}
+
+
+def test_a_write_waits_for_less_than_a_read() -> None:
+    with hanging_server(NODE, "PATCH") as (server, arrivals):
+        serve_node(server)
+        adapter = a_cluster_at(server.url_for(""), read_timeout=60, write_timeout=0.2)
+        with pytest.raises(TryLater) as caught:
+            adapter.cordon("gpu-1", "action-7")
+        adapter.close()
+    assert (caught.value.code, arrivals) == ("timeout", ["PATCH"])
 
 
 def a_gated_pod(*gates: str, **changes: Any) -> dict[str, Any]:

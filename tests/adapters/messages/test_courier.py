@@ -14,6 +14,7 @@ from receiver.adapters.clock import SystemClock
 from receiver.adapters.messages import Outbox
 from receiver.adapters.store import SqlStore, open_store
 from receiver.core.notices.notice import Cause, Notice
+from receiver.ports import Leader
 from receiver.runtime.loop import Courier, Loop, WakeupLimiter
 from receiver.runtime.reload import Reloader
 from receiver.runtime.store_opener import Opening
@@ -36,7 +37,10 @@ class TheWriter:
     """The right to write, which nobody else wants."""
 
     mine = True
-    leader = None
+
+    @property
+    def leader(self) -> Leader:
+        return Leader(name="us", mine=self.mine)
 
     def try_acquire(self) -> bool:
         return self.mine

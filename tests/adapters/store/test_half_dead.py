@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import make_url, text
 from sqlalchemy.exc import OperationalError
 
-from receiver.adapters.leader import Lease, Terms
+from receiver.adapters.leader import Lease
 from receiver.adapters.store import migrate, open_store
 from receiver.adapters.store.database import Database, parse
 from receiver.adapters.store.lease_table import LeaseTable
@@ -60,8 +60,9 @@ def test_a_server_that_falls_silent_is_an_outage_and_forgotten_when_it_answers_a
 
 
 def test_a_silent_server_gives_no_lease_and_the_loop_that_asks_goes_on(wire: Wire, postgres: PostgresServer) -> None:
-    table = LeaseTable(parse(by(wire, postgres) + "?connect_timeout=2"), answers_within=WITHIN)
-    lease = Lease(table, Terms(lasts=timedelta(minutes=1), longest_call=timedelta(seconds=5)))
+    url, terms = parse(by(wire, postgres) + "?connect_timeout=2"), (timedelta(minutes=1), timedelta(seconds=5))
+    table = LeaseTable(url, "us", *terms, answers_within=WITHIN)
+    lease = Lease(table)
     assert lease.try_acquire()
     wire.silence()
     assert not lease.held()
@@ -85,7 +86,7 @@ def test_a_migration_may_take_longer_than_other_statements(
 
 def test_a_url_with_settings_of_its_own_keeps_our_time_limits_and_has_the_last_word(postgres: PostgresServer) -> None:
     url = f"{postgres.url}?options=-csearch_path%3Dpublic%20-cstatement_timeout%3D9s"
-    store, table = open_store(url), LeaseTable(parse(url))
+    store, table = open_store(url), LeaseTable(parse(url), "us", timedelta(minutes=1), timedelta(seconds=5))
     shown = []
     with store._database.read() as of_store, table._engine.connect() as of_lease:
         for connection in (of_store, of_lease):

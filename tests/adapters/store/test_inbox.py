@@ -5,6 +5,8 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timedelta
+from decimal import Decimal
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -12,8 +14,9 @@ from sqlalchemy import Connection, event
 
 from receiver.adapters.store import SqlStore, inbox, open_store
 from receiver.core.model.memory import Control
+from receiver.core.model.policy import BudgetChange, Scope
 from receiver.ports import Delivery, TryLater
-from tests.adapters.store.builders import NOW, after, alert, delivery, heartbeat, migrated
+from tests.adapters.store.builders import NOW, after, alert, delivery, heartbeat, migrated, notice
 from tests.e2e.waiting import until
 
 
@@ -86,6 +89,20 @@ def test_the_same_delivery_twice_is_remembered_twice(store: SqlStore) -> None:
     same = delivery(alert())
     assert store.remember(same, NOW) != store.remember(same, NOW)
     assert len(store.memory(NOW, NOW).deliveries) == 2
+
+
+def test_each_delivery_and_each_notice_is_the_newest_until_the_next(store: SqlStore) -> None:
+    """By that the leader learns that another replica has stored something."""
+    seen = [store.newest()]
+    store.remember(delivery(), NOW)
+    seen.append(store.newest())
+    change = BudgetChange(
+        scope=Scope.CLUSTER, name="", month="2026-11", monthly_usd=Decimal(9), who="ada", why="", at=NOW
+    )
+    store.change_budget(change, notice())
+    seen.append(store.newest())
+    assert seen[2] == store.newest()
+    assert all(one != other for one, other in pairwise(seen))
 
 
 def test_an_alert_comes_back_as_it_was_delivered_with_the_number_of_its_delivery(store: SqlStore) -> None:

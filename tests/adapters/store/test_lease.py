@@ -2,6 +2,7 @@
 database's and each replica's own."""
 
 import os
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -10,21 +11,21 @@ from typing import Any
 
 import psycopg
 import pytest
-from sqlalchemy import text, update
-from sqlalchemy.exc import OperationalError
+from sqlalchemy import ColumnElement, bindparam, text, update
 from structlog.testing import capture_logs
 
-from receiver.adapters.leader import Lease, Terms
+from receiver.adapters.leader import Lease, process_name
 from receiver.adapters.store import SqlStore, open_store, schema
+from receiver.adapters.store.columns import Moment
 from receiver.adapters.store.database import Database, parse
-from receiver.adapters.store.lease_table import LeaseTable
+from receiver.adapters.store.lease_table import CLOCK, LeaseTable
+from receiver.config.model import LeaderSpec
 from receiver.ports import WriterLostError
 from tests.adapters.store.builders import NOW, PostgresServer, delivery, grow
 from tests.docs.pages import text_of
 from tests.e2e.waiting import until
 
-LASTS, CALL = 60.0, 35.0
-TERMS = Terms(lasts=timedelta(seconds=LASTS), longest_call=timedelta(seconds=CALL))
+LASTS, WRITE = 15.0, 10.0
 
 
 @dataclass
@@ -35,13 +36,13 @@ class Moved:
     broken: bool = False  # the database does not answer
     off: dict[str, float] = field(default_factory=dict)
 
-    def of_database(self, _connection: object) -> datetime:
+    def of_database(self) -> datetime:
         if self.broken:
-            raise OperationalError("SELECT", {}, Exception("server closed the connection unexpectedly"))
+            raise ValueError("server closed the connection unexpectedly")
         return NOW + timedelta(seconds=self.passed)
 
 
-Replica = Callable[[str], Lease]
+Replica = Callable[..., Lease]
 
 
 @pytest.fixture
@@ -50,14 +51,24 @@ def moved() -> Moved:
 
 
 @pytest.fixture
-def replica(url: str, moved: Moved) -> Iterator[Replica]:
+def server(postgres: PostgresServer) -> Iterator[PostgresServer]:
+    yield postgres
+    postgres.empty()
+
+
+@pytest.fixture
+def replica(server: PostgresServer, moved: Moved) -> Iterator[Replica]:
     """What makes replicas of one store; no thread looks after their leases."""
+    clock: ColumnElement[datetime] = bindparam("moved", callable_=moved.of_database, type_=Moment)
     with ExitStack() as ends:
 
-        def make(name: str) -> Lease:
-            table = LeaseTable(parse(url), now=moved.of_database)
+        def make(
+            name: str, lasts: float = LASTS, write: float = WRITE, clock: ColumnElement[datetime] = clock
+        ) -> Lease:
+            terms = timedelta(seconds=lasts), timedelta(seconds=write)
+            table = LeaseTable(parse(server.url), name, *terms, clock=clock)
             ends.callback(table.close)
-            return Lease(table, TERMS, name, seconds=lambda: moved.passed + moved.off.get(name, 0.0))
+            return Lease(table, seconds=lambda: moved.passed + moved.off.get(name, 0.0))
 
         yield make
 
@@ -71,41 +82,90 @@ def test_the_first_leads_and_the_second_waits_and_both_know_who_leads(replica: R
         assert (lease.leader.name, lease.leader.term, lease.leader.mine) == ("first", 1, lease is first)
 
 
+def test_of_replicas_that_all_start_at_once_one_leads(replica: Replica) -> None:
+    leases = [replica(f"replica-{n}") for n in range(4)]
+    found: list[bool] = []
+    together = threading.Barrier(len(leases))
+
+    def start(lease: Lease) -> None:
+        together.wait()
+        found.append(lease.try_acquire())
+
+    threads = [threading.Thread(target=start, args=(lease,)) for lease in leases]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (found.count(True), [lease.held() for lease in leases].count(True)) == (1, 1)
+
+
 def test_a_lease_that_is_renewed_lasts(replica: Replica, moved: Moved) -> None:
     first, second = replica("first"), replica("second")
     first.try_acquire()
-    for _ in range(50):
-        moved.passed += 10
-        first.heartbeat()
+    for _ in range(5):
+        moved.passed += LASTS - 1
         assert first.held()
         assert not second.try_acquire()
 
 
-def test_nothing_may_be_written_once_the_lease_does_not_outlast_the_longest_call(
+def test_a_thread_renews_the_lease_while_the_loop_is_in_a_long_read(replica: Replica, moved: Moved) -> None:
+    first = replica("first", lasts=0.7, write=0.1)
+    first.try_acquire()
+    moved.passed = LASTS
+    assert not first.lasts()
+    first.start()
+    until(first.lasts, "a renewal")
+    first.close()
+
+
+def test_a_write_begins_only_if_the_lease_outlasts_the_longest_write_by_the_database(
     replica: Replica, moved: Moved
 ) -> None:
     first = replica("first")
     first.try_acquire()
-    moved.passed = LASTS - CALL
-    assert first.held()
+    moved.passed = LASTS - WRITE
+    assert first.lasts()
     moved.passed += 0.001
+    assert not first.lasts()
+    moved.broken = True  # without the database's word there is none, however long the lease lasts
+    moved.passed = 0
+    assert first.lasts()
+    assert not first.held()
+
+
+def test_an_answer_of_the_database_that_took_long_allows_no_write(replica: Replica, moved: Moved) -> None:
+    first = replica("first")
+    first.try_acquire()
+    renew = first._table.renew
+
+    def slowly(term: int) -> bool:
+        renewed = renew(term)
+        moved.passed += LASTS - WRITE + 0.001
+        return renewed
+
+    first._table.renew = slowly  # type: ignore[method-assign]
     assert not first.held()
 
 
 def test_the_databases_word_counts_when_a_replicas_clock_stood_still(replica: Replica, moved: Moved) -> None:
-    first = replica("first")
+    first, second = replica("first"), replica("second")
     first.try_acquire()
-    moved.passed = LASTS - CALL + 1
+    moved.passed = LASTS + WRITE
     moved.off["first"] = -moved.passed  # as in a machine that was frozen: its own clock says that no time has passed
+    assert second.try_acquire()
+    assert first.lasts()
     assert not first.held()
 
 
-def test_another_leads_only_once_the_longest_call_of_the_last_leader_could_have_ended(
-    replica: Replica, moved: Moved
+@pytest.mark.parametrize("renewed_after", [0.0, 4.0])
+def test_another_leads_only_once_the_longest_write_of_the_last_leader_could_have_ended(
+    replica: Replica, moved: Moved, renewed_after: float
 ) -> None:
-    first, second = replica("first"), replica("second")
+    first, second = replica("first"), replica("second", lasts=1, write=0.5)  # its own terms do not count
     first.try_acquire()
-    moved.passed = LASTS + CALL - 0.001
+    moved.passed = renewed_after
+    assert first.held()
+    moved.passed += LASTS + WRITE - 0.001
     assert not second.try_acquire()
     moved.passed += 0.001
     assert second.try_acquire()
@@ -113,33 +173,11 @@ def test_another_leads_only_once_the_longest_call_of_the_last_leader_could_have_
     assert second.leader.term == 2
 
 
-def test_a_takeover_waits_as_long_after_a_renewal(replica: Replica, moved: Moved) -> None:
-    first, second = replica("first"), replica("second")
-    first.try_acquire()
-    moved.passed = 20
-    first.heartbeat()
-    moved.passed += LASTS + CALL - 0.001
-    assert not second.try_acquire()
-    moved.passed += 0.001
-    assert second.try_acquire()
-
-
-def test_a_takeover_waits_for_the_last_leaders_calls_not_for_ones_own(url: str, moved: Moved) -> None:
-    table = LeaseTable(parse(url), now=moved.of_database)
-    patient = Terms(lasts=timedelta(seconds=LASTS), longest_call=timedelta(seconds=40))
-    first, second = Lease(table, patient, "first", lambda: moved.passed), Lease(table, TERMS, "second")
-    first.try_acquire()
-    moved.passed = LASTS + CALL + 1
-    assert not second.try_acquire()
-    table.close()
-
-
-def test_a_takeover_takes_less_than_two_leases(replica: Replica, moved: Moved) -> None:
-    first, second = replica("first"), replica("second")
-    first.try_acquire()
-    while not second.try_acquire():
-        moved.passed += 1
-    assert moved.passed <= 2 * LASTS
+def test_by_default_another_leads_less_than_thirty_seconds_after_a_crash() -> None:
+    retries = 2.0  # a second between two tries, and what they take
+    terms = LeaderSpec()
+    assert (terms.lease.total_seconds(), terms.longest_write.total_seconds()) == (LASTS, WRITE)
+    assert LASTS + WRITE + retries < 30
 
 
 def test_a_leader_that_wakes_up_after_another_took_over_may_not_write_and_says_so(
@@ -147,9 +185,8 @@ def test_a_leader_that_wakes_up_after_another_took_over_may_not_write_and_says_s
 ) -> None:
     first, second = replica("first"), replica("second")
     first.try_acquire()
-    moved.passed = LASTS + CALL
+    moved.passed = LASTS + WRITE
     second.try_acquire()
-    moved.off["first"] = -moved.passed
     with capture_logs() as logged:
         assert not first.held()
     assert [line["event"] for line in logged] == ["lease lost"]
@@ -157,23 +194,11 @@ def test_a_leader_that_wakes_up_after_another_took_over_may_not_write_and_says_s
     assert second.held()
 
 
-def test_a_renewal_that_comes_after_another_took_over_is_refused(replica: Replica, moved: Moved) -> None:
-    first, second = replica("first"), replica("second")
-    first.try_acquire()
-    moved.passed = LASTS + CALL
-    second.try_acquire()
-    with capture_logs() as logged:
-        first.heartbeat()
-    assert [line["event"] for line in logged] == ["lease lost"]
-    moved.passed += 1
-    assert second.held()
-
-
 def test_a_lease_that_nobody_took_meanwhile_goes_on_in_the_same_term(replica: Replica, moved: Moved) -> None:
     first = replica("first")
     first.try_acquire()
     moved.passed = 10 * LASTS
-    assert not first.held()
+    assert not first.lasts()
     assert first.try_acquire()
     assert first.leader is not None
     assert (first.held(), first.leader.term) == (True, 1)
@@ -205,13 +230,11 @@ def test_while_the_database_does_not_answer_nothing_is_written_and_that_is_logge
 ) -> None:
     first, second = replica("first"), replica("second")
     first.try_acquire()
-    moved.passed, moved.broken = 11, True
+    moved.broken = True
     with capture_logs() as logged:
-        first.heartbeat()
         assert [first.held(), first.held(), first.try_acquire(), second.try_acquire()] == [False] * 4
     assert [line["event"] for line in logged] == ["lease out of reach"] * 2  # one each
     moved.broken = False
-    first.heartbeat()
     assert first.held()
 
 
@@ -221,11 +244,11 @@ def test_an_orphan_holds_it_no_longer_and_lets_it_end(
     first, second = replica("first"), replica("second")
     first.try_acquire()
     monkeypatch.setattr(os, "getppid", lambda: 1)
+    moved.passed = LASTS / 2
     assert not first.held()
-    moved.passed = 20
-    first.heartbeat()
+    assert not first.try_acquire()
     monkeypatch.undo()
-    moved.passed = LASTS + CALL
+    moved.passed = LASTS + WRITE
     assert second.try_acquire()
 
 
@@ -241,14 +264,18 @@ def test_a_fork_of_the_leader_does_not_lead(replica: Replica, monkeypatch: pytes
     assert first.held()
 
 
+def test_every_process_has_a_name_of_its_own() -> None:
+    assert process_name() != process_name()
+
+
 # --- what a former leader still wants to store
 
 
 @pytest.fixture
-def fenced(url: str, replica: Replica) -> Iterator[tuple[Lease, SqlStore, Lease, SqlStore]]:
+def fenced(server: PostgresServer, replica: Replica) -> Iterator[tuple[Lease, SqlStore, Lease, SqlStore]]:
     """Two replicas, each with the store as its loop writes it."""
     first, second = replica("first"), replica("second")
-    store = open_store(url)
+    store = open_store(server.url)
     yield first, store.fenced(first.fence), second, store.fenced(second.fence)
     store.close()
 
@@ -264,7 +291,7 @@ def test_what_a_former_leader_stores_is_refused_and_changes_nothing(
 ) -> None:
     first, its_store, second, the_seconds = fenced
     first.try_acquire()
-    moved.passed = LASTS + CALL
+    moved.passed = LASTS + WRITE
     second.try_acquire()
     with pytest.raises(WriterLostError):
         its_store.opened(grow())
@@ -291,97 +318,43 @@ def test_who_never_led_stores_nothing_as_a_loop(fenced: tuple[Lease, SqlStore, L
         fenced[1].opened(grow())
 
 
-def test_webhooks_are_kept_by_every_replica(fenced: tuple[Lease, SqlStore, Lease, SqlStore], url: str) -> None:
+def test_webhooks_are_kept_by_every_replica(
+    fenced: tuple[Lease, SqlStore, Lease, SqlStore], server: PostgresServer
+) -> None:
     fenced[0].try_acquire()
-    store = open_store(url)
+    store = open_store(server.url)
     number = store.remember(delivery(), NOW)
     assert fenced[3].memory(NOW, NOW).deliveries == (number,)
     store.close()
 
 
-# --- who does not lead wakes who does
-
-
-def woken(lease: Lease) -> list[str]:
-    """Count wake-ups without the thread."""
-    calls: list[str] = []
-    lease._wake = lambda: calls.append("woken")
-    return calls
-
-
-def test_a_replica_that_waits_wakes_the_leader(replica: Replica) -> None:
+def test_a_takeover_waits_for_a_write_under_way_and_renewals_do_not(
+    server: PostgresServer, replica: Replica, moved: Moved
+) -> None:
     first, second = replica("first"), replica("second")
-    first.try_acquire()
-    calls = woken(first)
-    first.heartbeat()
-    second.nudge_leader()
-    first.heartbeat()
-    assert calls == []  # nothing was passed on yet
-    second.heartbeat()
-    first.heartbeat()
-    first.heartbeat()
-    assert calls == ["woken"]
-
-
-def test_a_call_that_the_database_did_not_take_is_made_again(replica: Replica, moved: Moved) -> None:
-    first, second = replica("first"), replica("second")
-    first.try_acquire()
-    calls = woken(first)
-    first.heartbeat()
-    second.nudge_leader()
-    second._table.close()
-    original, second._table.wake = second._table.wake, _fails  # type: ignore[method-assign]
-    second.heartbeat()
-    second._table.wake = original  # type: ignore[method-assign]
-    second.heartbeat()
-    first.heartbeat()
-    assert calls == ["woken"]
-
-
-def _fails() -> None:
-    raise OperationalError("UPDATE", {}, Exception("gone"))
-
-
-# --- of PostgreSQL alone
-
-
-@pytest.fixture
-def server(request: pytest.FixtureRequest) -> Iterator[PostgresServer]:
-    found: PostgresServer = request.getfixturevalue("postgres")
-    yield found
-    found.run("TRUNCATE lease, actions RESTART IDENTITY")
-
-
-def test_a_takeover_waits_for_a_write_under_way_and_renewals_do_not(server: PostgresServer, moved: Moved) -> None:
-    table = LeaseTable(parse(server.url), now=moved.of_database)
-    first, second = (Lease(table, TERMS, name, lambda: moved.passed) for name in ("first", "second"))
     store = open_store(server.url)
     first.try_acquire()
     with store.fenced(first.fence)._database.write():
-        moved.passed = 20
-        first.heartbeat()
         assert first.held()
-        moved.passed += LASTS + CALL
+        moved.passed = LASTS + WRITE
         assert not second.try_acquire()  # by its lock's timeout
     assert second.try_acquire()
     store.close()
-    table.close()
 
 
-def test_the_databases_own_clock_is_asked(server: PostgresServer) -> None:
-    table = LeaseTable(parse(server.url))
-    first, second = Lease(table, TERMS, "first"), Lease(table, TERMS, "second")
+def test_the_databases_own_clock_is_asked(server: PostgresServer, replica: Replica) -> None:
+    first, second = replica("first", clock=CLOCK), replica("second", clock=CLOCK)
     assert first.try_acquire()
     assert first.held()
     assert not second.try_acquire()
-    left = table.left("first", 1)
-    assert left is not None
-    assert timedelta(0) < left <= TERMS.lasts
-    table.close()
+    with psycopg.connect(server.url) as connection:
+        ((left,),) = connection.execute("SELECT expires_at - clock_timestamp() FROM lease").fetchall()
+    assert timedelta(0) < left <= timedelta(seconds=LASTS)
 
 
 def test_a_server_that_does_not_answer_gives_no_lease_and_its_password_is_not_logged() -> None:
-    lease = Lease(LeaseTable(parse("postgresql://user:hunter2@127.0.0.1:9/db?connect_timeout=2")), TERMS)
+    url = parse("postgresql://user:hunter2@127.0.0.1:9/db?connect_timeout=2")
+    lease = Lease(LeaseTable(url, "first", timedelta(seconds=LASTS), timedelta(seconds=WRITE)))
     with capture_logs() as logged:
         assert [lease.try_acquire(), lease.try_acquire(), lease.held()] == [False, False, False]
     (line,) = logged
@@ -390,24 +363,21 @@ def test_a_server_that_does_not_answer_gives_no_lease_and_its_password_is_not_lo
 
 
 def test_a_process_that_is_frozen_in_a_transaction_does_not_keep_the_lease_from_others(
-    server: PostgresServer, moved: Moved
+    server: PostgresServer, replica: Replica
 ) -> None:
     """The server ends its session: before a takeover is due, at any lease that the configuration takes by default."""
-    table = LeaseTable(parse(server.url), now=moved.of_database)
-    store = open_store(server.url)
-    with store._database.read() as of_store, table._engine.connect() as of_lease:
+    lease, store = replica("first"), open_store(server.url)
+    with store._database.read() as of_store, lease._table._engine.connect() as of_lease:
         found = [c.execute(text("SHOW idle_in_transaction_session_timeout")).scalar() for c in (of_store, of_lease)]
     assert found == ["5s", "3s"]
     store.close()
-    table.close()
 
 
 def test_a_former_leader_that_is_silent_in_the_midst_of_a_statement_does_not_keep_the_lease_from_the_next(
-    server: PostgresServer, moved: Moved
+    server: PostgresServer, replica: Replica, moved: Moved
 ) -> None:
     """PostgreSQL's own timeouts wait for the rest of what was begun, and a proxy between may keep the connection."""
-    table = LeaseTable(parse(server.url), now=moved.of_database)
-    first, second = (Lease(table, TERMS, name, lambda: moved.passed) for name in ("first", "second"))
+    first, second = replica("first"), replica("second")
     assert first.try_acquire()
     with psycopg.connect(server.url, options="-c idle_in_transaction_session_timeout=500") as silent:
         silent.execute("SELECT term FROM lease WHERE id = 1 FOR KEY SHARE")
@@ -415,16 +385,15 @@ def test_a_former_leader_that_is_silent_in_the_midst_of_a_statement_does_not_kee
         silent.pgconn.send_query_params(b"SELECT 1", None)
         silent.pgconn.send_flush_request()
         silent.pgconn.flush()  # and no word that this is all
-        moved.passed = LASTS + CALL + 5
+        moved.passed = LASTS + WRITE + 5
         assert not second.try_acquire()
         until(second.try_acquire, "the lease")
         silent.pgconn.finish()
     assert not first.held()
-    table.close()
 
 
-def test_the_page_says_how_many_connections_a_replica_may_open() -> None:
+def test_the_page_says_how_many_connections_a_replica_may_open(replica: Replica) -> None:
     url = parse("postgresql://nobody@127.0.0.1:1/none")
-    pools: list[Any] = [Database(url).engine.pool, LeaseTable(url)._engine.pool]
+    pools: list[Any] = [Database(url).engine.pool, replica("first")._table._engine.pool]
     most = sum(pool.size() + pool._max_overflow for pool in pools)
     assert f"A replica opens at most {most} to the database" in text_of("docs/operations.md")
