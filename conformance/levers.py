@@ -136,6 +136,11 @@ class Lever:
         """Return the calls so far of *method* whose path and query match *path* (regular expressions)."""
         return [c for c in tuple(self.calls) if re.fullmatch(method, c.method) and re.search(path, c.path)]
 
+    def armed(self) -> int:
+        """Return how many of the armed faults no call has met."""
+        with self._lock:
+            return sum(armed.left for armed in self._armed)
+
     # --- what the handler needs ---
 
     def _arm(self, armed: _Armed) -> None:

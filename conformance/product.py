@@ -11,6 +11,7 @@ import yaml
 
 from demo.configs import ROOT, plain_environment
 from demo.processes import Process, answers, free_port
+from receiver.adapters.clock import SystemClock
 
 WEBHOOK_TOKEN = "webhook-token-of-this-run"  # noqa: S105 (made up, for loopback only)
 OPERATOR_TOKEN = "operator-token-of-this-run"  # noqa: S105 (made up, for loopback only)
@@ -67,6 +68,15 @@ class Product:
         answer.raise_for_status()
         return answer.json()
 
+    def beat(self) -> None:
+        """Deliver the sign of life, as the Alertmanager of an installation does."""
+        labels = {"alertname": "GpuAutoscalerHeartbeat", "component": "gpu-autoscaler", "action": "heartbeat"}
+        began = SystemClock().now().isoformat()
+        alert = {"status": "firing", "labels": labels, "annotations": {}, "startsAt": began, "fingerprint": "beat"}
+        body = {"version": "4", "groupKey": "beat", "status": "firing", "receiver": "gpu-autoscaler", "alerts": [alert]}
+        headers = {"Authorization": f"Bearer {WEBHOOK_TOKEN}"}
+        self._session.post(f"{self.url}/webhook", json=body, headers=headers, timeout=30).raise_for_status()
+
     def loop(self) -> str:
         """Return what its loop does (``leading``, ``waiting``), empty while it does not answer."""
         with suppress(requests.RequestException):
@@ -82,6 +92,10 @@ class Product:
     def held_by(self) -> list[str]:
         """Return the guardrails that hold the pool back."""
         return list(self.pool().get("held_by") or ())
+
+    def waits(self, direction: str) -> list[str]:
+        """Return what the pool waits for before it grows or shrinks (*direction*: ``grow``, ``shrink``)."""
+        return [w["kind"] for w in self.pool().get("waits") or () if w["direction"] == direction]
 
     def open_actions(self) -> list[dict[str, Any]]:
         """Return the actions that have not ended."""

@@ -40,8 +40,6 @@ def figures(given: Figures) -> str:
     """Return figures in a line: durations and ratios with two digits at most."""
     shown = {name: round(value, 2) if isinstance(value, float) else value for name, value in given.items()}
     return ", ".join(f"{name} {value}" for name, value in shown.items())
-        f"{name} {round(value, 2) if isinstance(value, float) else value}" for name, value in given.items()
-    )
 
 
 def write_junit(results: Sequence[Result], path: Path) -> None:

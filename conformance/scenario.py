@@ -1,6 +1,6 @@
 """A scenario: what it needs, what is expected, and how it is played; and what became of it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -62,7 +62,7 @@ class Result:
     log: str = ""
 
 
-SCENARIOS: list[Scenario] = []  # in the order in which they are played
+SCENARIOS: list[Scenario] = []  # of the modules that were imported
 
 
 def scenario(name: str, expected: str, **needs: Any) -> Callable[[Callable[["Stage"], Seen]], Scenario]:
@@ -73,11 +73,3 @@ def scenario(name: str, expected: str, **needs: Any) -> Callable[[Callable[["Sta
         return SCENARIOS[-1]
 
     return added
-
-
-def chosen(names: Sequence[str]) -> list[Scenario]:
-    """Return the scenarios of these *names*, all of them for none. Raises ValueError for an unknown name."""
-    known = {s.name for s in SCENARIOS}
-    if unknown := sorted(set(names) - known):
-        raise ValueError(f"no scenario is called {', '.join(unknown)}; there are: {', '.join(sorted(known))}")
-    return [s for s in SCENARIOS if not names or s.name in names]

@@ -121,6 +121,8 @@ class Stage:
         product = self._install(name, database)
         product.start(**self._sources(product))
         self.until(lambda: product.loop() in ("leading", "waiting"), "a loop that leads or waits")
+        if self._monitoring is None:
+            product.beat()
         if product.loop() == "leading":
             self.until(lambda: bool(product.pool().get("decision")), "a first step of the product")
         return product
