@@ -66,6 +66,7 @@ class Lever:
         self._armed: list[_Armed] = []
         self._lock = threading.Lock()
         self._away = False
+        self.cuts = 0
         self._released = threading.Event()
         self._open: set[socket.socket] = set()
         self._answers: set[urllib3.BaseHTTPResponse] = set()
@@ -109,6 +110,7 @@ class Lever:
     def cut(self) -> None:
         """Cut every connection, as a restart of the source does."""
         with self._lock:
+            self.cuts += 1
             answers, ends = tuple(self._answers), tuple(self._open)
         for answer in answers:
             with suppress(Exception):  # what was read to its end meanwhile cannot be shut down
@@ -233,6 +235,7 @@ class _Handler(BaseHTTPRequestHandler):
         except urllib3.exceptions.HTTPError:
             return  # the source itself does not answer: cut, as it did
         lever.reading(answer, still=True)
+        cuts = lever.cuts
         try:
             if armed is not None:
                 content = answer.read()
@@ -244,8 +247,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self._head(answer, len(content))
                 self.wfile.write(content)
             else:
-                self._stream(answer)
-            self.close_connection = False
+                self._stream(answer, lambda: lever.cuts == cuts)
+            self.close_connection = lever.cuts != cuts
         except urllib3.exceptions.HTTPError:
             return
         finally:
@@ -263,14 +266,14 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Length", str(length))
         self.end_headers()
 
-    def _stream(self, answer: urllib3.BaseHTTPResponse) -> None:
-        """Pass the answer on as it comes: a watch has no end."""
+    def _stream(self, answer: urllib3.BaseHTTPResponse, whole: Callable[[], bool]) -> None:
+        """Pass the answer on as it comes: a watch has no end. One that was not left *whole* does not end well."""
         length = "0" if answer.status in (204, 304) else answer.headers.get("Content-Length")
         self._head(answer, int(length) if length is not None else None)
         while came := answer.read1(AT_ONCE, decode_content=False):
             self.wfile.write(came if length is not None else b"%x\r\n%s\r\n" % (len(came), came))
             self.wfile.flush()
-        if length is None:
+        if length is None and whole():
             self.wfile.write(b"0\r\n\r\n")
 
     def _answer_expired(self) -> None:

@@ -97,11 +97,11 @@ class Product:
         """Return what the pool waits for before it grows or shrinks (*direction*: ``grow``, ``shrink``)."""
         return [w["kind"] for w in self.pool().get("waits") or () if w["direction"] == direction]
 
-    def open_actions(self) -> list[dict[str, Any]]:
-        """Return the actions that have not ended."""
+    def settled(self) -> bool:
+        """True if no action is open; False also while it does not answer."""
         with suppress(requests.RequestException):
-            return [a for a in self.get("/api/v1/actions") if a["outcome"] is None]
-        return []
+            return all(action["outcome"] is not None for action in self.get("/api/v1/actions"))
+        return False
 
     def said(self) -> str:
         """Return the end of its log."""

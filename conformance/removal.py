@@ -13,7 +13,7 @@ def emptied(stage: Stage, left: int = 0, seconds: float = EMPTY) -> float:
         lambda: (
             len(stage.civo.instances()) == left == stage.civo.required()
             and len(stage.cluster.nodes()) == left
-            and not stage.product.open_actions()
+            and stage.product.settled()
         ),
         f"a pool of {left} nodes with nothing under way",
         seconds,

@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from flask import Blueprint
+from flask import Blueprint, request
 
 from receiver.replay.world.objects import Denied, PodSpec, WorldPod
-from simulator.kubernetes_objects import status_json
+from simulator.kubernetes_objects import list_json, status_json
 from simulator.kubernetes_owners import HASH_LABEL, deployment_of
 from simulator.kubernetes_rights import need
+from simulator.kubernetes_selectors import selector
 from simulator.kubernetes_writes import body_of
 from simulator.live import Live
 from simulator.manifests import pod_spec
@@ -66,8 +67,12 @@ def _add_namespaces(face: Blueprint, live: Live) -> None:
         need(live, "delete", "namespaces")
         with live.moved() as world:
             found(name)
-            for key in [p.key for p in world.pods.values() if p.namespace == name]:
-                world.delete_pod(*key)
+            pods = [p for p in world.pods.values() if p.namespace == name]
+            for kind, owner in {(p.owner_kind, p.owner_name) for p in pods if p.owner_kind}:
+                world.scale_to_zero(kind, name, owner)
+            for pod in pods:
+                if pod.key in world.pods:
+                    world.delete_pod(*pod.key)
             live.custom.remove("", "namespaces", "", name)
         return status_json(200, "", "", name=name, kind="namespaces")
 
@@ -99,6 +104,7 @@ def _add_budgets(face: Blueprint, live: Live) -> None:
 
 def _add_owner(face: Blueprint, live: Live, path: str, kind: str) -> None:
     plural = path.rpartition("/")[2]
+    api = "apps/v1" if kind == "Deployment" else "batch/v1"
 
     def create(namespace: str) -> tuple[JSON, int]:
         need(live, "create", plural)
@@ -124,17 +130,37 @@ def _add_owner(face: Blueprint, live: Live, path: str, kind: str) -> None:
                 world.delete_pod(*pod.key)
         return status_json(200, "", "", name=name, kind=plural)
 
+    def show_all(namespace: str) -> JSON:
+        """With the names and labels that the pods imply: enough to find them."""
+        need(live, "list", plural)
+        matches = selector(kind, request.args.get("labelSelector"), None)
+        with live.moved() as world:
+            found: dict[str, Mapping[str, str]] = {}
+            for pod in world.pods.values():
+                name = _owner_of(pod, kind)
+                if pod.namespace == namespace and name:
+                    found[name] = pod.labels
+            spec: JSON = {"selector": {}, "template": {}}
+            items = [
+                {"metadata": {"name": n, "namespace": namespace, "labels": dict(marks)}, "spec": spec}
+                for n, marks in found.items()
+            ]
+            return list_json(kind, api, [o for o in items if matches(o)], world.version)
+
+    face.add_url_rule(path, f"list_{kind}", show_all, methods=["GET"])
     face.add_url_rule(path, f"create_{kind}", create, methods=["POST"])
     face.add_url_rule(f"{path}/<name>", f"delete_{kind}", delete, methods=["DELETE"])
 
 
+def _owner_of(pod: WorldPod, kind: str) -> str | None:
+    """Return the name of the owner of *kind* that a pod has, None without one."""
+    if kind == "Deployment":
+        return deployment_of(pod)
+    return pod.owner_name if pod.owner_kind == kind else None
+
+
 def _owned(world: World, kind: str, namespace: str, name: str) -> list[WorldPod]:
-    return [
-        pod
-        for pod in world.pods.values()
-        if pod.namespace == namespace
-        and (deployment_of(pod) == name if kind == "Deployment" else (pod.owner_kind, pod.owner_name) == (kind, name))
-    ]
+    return [p for p in world.pods.values() if p.namespace == namespace and _owner_of(p, kind) == name]
 
 
 def _pods_of(given: Mapping[str, Any], kind: str, namespace: str, name: str) -> Iterator[PodSpec]:

@@ -1,0 +1,165 @@
+"""Nodes of the simulated Civo become Node objects of another cluster, with a kubelet that is played."""
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from conformance.civo import QUICK, simulated
+from conformance.hollow_nodes import HollowNodes
+from conformance.kubernetes_api import Api, ApiRefused
+from conformance.plan import GPU, MARK, POOL, RUNS_FOR
+from simulator.clocks import ManualClock
+from simulator.server import Simulator
+
+START = datetime(2026, 11, 2, 9, 0, tzinfo=UTC)
+NODES, PODS = "/api/v1/nodes", "/api/v1/namespaces/ml/pods"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+
+
+class FakeApi(Api):
+    """An API server that keeps objects by path and merges patches; it schedules nothing."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, dict[str, Any]] = {}
+
+    def _at(self, path: str) -> dict[str, Any]:
+        if path not in self.objects:
+            raise ApiRefused("GET", path, 404, "not found")
+        return self.objects[path]
+
+    def call(self, method: str, path: str, body: Any = None, kind: str = "application/json", **query: Any) -> Any:
+        match method:
+            case "POST":
+                self.objects[f"{path}/{body['metadata']['name']}"] = body
+            case "PATCH":
+                found = self._at(path.removesuffix("/status"))
+                for part, content in body.items():
+                    found[part] = {**found.get(part, {}), **content}
+            case "DELETE":
+                self._at(path)
+                del self.objects[path]
+            case "GET":
+                at = str(query.get("fieldSelector", "")).removeprefix("spec.nodeName=")
+                pods = [o for p, o in self.objects.items() if "/pods/" in p]
+                return {"items": [p for p in pods if at in ("", p["spec"]["nodeName"])]}
+        return {}
+
+    def add_pod(self, name: str, node: str, **annotations: str) -> None:
+        self.objects[f"{PODS}/{name}"] = {
+            "metadata": {"name": name, "namespace": "ml", "uid": name, "annotations": annotations},
+            "spec": {"nodeName": node, "containers": [{"name": "main", "image": "pause"}]},
+            "status": {"phase": "Pending"},
+        }
+
+    def phase(self, name: str) -> str:
+        return str(self.objects[f"{PODS}/{name}"]["status"]["phase"])
+
+
+@pytest.fixture
+def civo() -> Simulator:
+    """A simulated Civo that is not served, in a time that a test moves."""
+    made = simulated(timings={**QUICK, "build": "60s", "boot": "10s", "driver": "60s", "delete": "5s"})
+    return Simulator(made.config, ManualClock(START))
+
+
+@pytest.fixture
+def passing(civo: Simulator, monkeypatch: pytest.MonkeyPatch) -> Callable[[float, HollowNodes], None]:
+    """Let seconds pass for Civo and for the played kubelet."""
+    monkeypatch.setattr("conformance.hollow_nodes.SystemClock", lambda: civo.clock)
+
+    def pass_time(seconds: float, hollow: HollowNodes) -> None:
+        civo.live.turn(timedelta(seconds=seconds))
+        hollow.turn()
+
+    return pass_time
+
+
+@pytest.fixture
+def api() -> FakeApi:
+    return FakeApi()
+
+
+@pytest.fixture
+def hollow(civo: Simulator, api: FakeApi) -> Iterator[HollowNodes]:
+    """The nodes, turned by the test."""
+    found = HollowNodes(civo, api, "stub")
+    yield found
+    found.stop()
+
+
+def bought(civo: Simulator) -> str:
+    """Buy a node and return the name that it will have."""
+    with civo.moved() as world:
+        world.resize(POOL, 1)
+        return str(world.pools[POOL].instances[0].hostname)
+
+
+def test_a_node_registers_becomes_ready_and_shows_its_gpu_last(
+    civo: Simulator, api: FakeApi, hollow: HollowNodes, passing: Callable[[float, HollowNodes], None]
+) -> None:
+    name = bought(civo)
+    passing(30, hollow)
+    assert api.objects == {}
+    passing(36, hollow)
+    node = api.objects[f"{NODES}/{name}"]
+    assert node["metadata"]["labels"][MARK] == "true"
+    assert {t["key"] for t in node["spec"]["taints"]} == {MARK}
+    ready = [c["status"] for c in node["status"]["conditions"] if c["type"] == "Ready"]
+    assert (ready, GPU in node["status"]["allocatable"]) == (["False"], False)
+    passing(10, hollow)
+    node["spec"]["unschedulable"] = True  # what others write stays
+    passing(60, hollow)
+    assert node["status"]["allocatable"][GPU] == "1"
+    assert node["spec"]["unschedulable"] is True
+    assert api.objects[f"{LEASES}/{name}"]["spec"]["holderIdentity"] == name
+
+
+def test_pods_of_its_nodes_run_end_and_go_and_others_are_left_alone(
+    civo: Simulator, api: FakeApi, hollow: HollowNodes, passing: Callable[[float, HollowNodes], None]
+) -> None:
+    name = bought(civo)
+    api.add_pod("ours", name, **{RUNS_FOR: "30"})
+    api.add_pod("theirs", "another-node")
+    passing(75, hollow)
+    assert (api.phase("ours"), api.phase("theirs")) == ("Running", "Pending")
+    passing(31, hollow)
+    assert api.phase("ours") == "Succeeded"
+    api.objects[f"{PODS}/ours"]["metadata"]["deletionTimestamp"] = "2026-11-02T09:02:00Z"
+    passing(1, hollow)
+    assert f"{PODS}/ours" not in api.objects
+    assert api.phase("theirs") == "Pending"
+
+
+def test_a_machine_that_goes_takes_its_node_its_lease_and_its_pods(
+    civo: Simulator, api: FakeApi, hollow: HollowNodes, passing: Callable[[float, HollowNodes], None]
+) -> None:
+    name = bought(civo)
+    passing(75, hollow)
+    api.add_pod("on-it", name)
+    with civo.moved() as world:
+        world.delete_instance(POOL, world.pools[POOL].instances[0].id)
+    passing(1, hollow)
+    assert api.phase("on-it") == "Pending"  # the machine is off
+    passing(10, hollow)
+    assert api.objects == {}
+
+
+def test_a_node_object_that_somebody_deleted_does_not_come_back(
+    civo: Simulator, api: FakeApi, hollow: HollowNodes, passing: Callable[[float, HollowNodes], None]
+) -> None:
+    name = bought(civo)
+    passing(75, hollow)
+    del api.objects[f"{NODES}/{name}"]
+    passing(60, hollow)
+    assert f"{NODES}/{name}" not in api.objects
+
+
+def test_the_end_removes_every_node(
+    civo: Simulator, api: FakeApi, hollow: HollowNodes, passing: Callable[[float, HollowNodes], None]
+) -> None:
+    bought(civo)
+    passing(75, hollow)
+    hollow.stop()
+    assert api.objects == {}
