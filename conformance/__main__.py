@@ -49,6 +49,7 @@ def _ceiling(civo: str, may_spend: Decimal | None) -> Ceiling:
 @click.option("--junit", type=click.Path(path_type=Path), help="Write the results there as JUnit XML.")
 @click.option("--table", "table_file", type=click.Path(path_type=Path), help="Write the table there too.")
 @click.option("--may-spend", type=Decimal, metavar="USD", help="With --civo real: what may be spent at Civo.")
+@click.option("--patience", type=float, default=1.0, help="How many times as long as usual anything may take.")
 @click.option("--list", "listed", is_flag=True, help="Name the scenarios and end.")
 def main(listed: bool, only: tuple[str, ...], junit: Path | None, table_file: Path | None, **where: Any) -> None:
     """Play the product's scenarios against a cluster. See docs/conformance in the documentation."""
@@ -75,6 +76,7 @@ def _run(only: tuple[str, ...], junit: Path | None, table_file: Path | None, **w
             kubelet=where["kubelet"],
             prometheus=where["prometheus"],
             alertmanager=where["alertmanager"],
+            patience=where["patience"],
         )
         try:
             play(chosen(only), place, ceiling, tell)

@@ -8,6 +8,7 @@ from conformance.stage import Stage
 @scenario(
     "a Node object deleted by hand",
     "its instance, which nothing can run on, is removed after provision_timeout; the busy node stays",
+    levers=True,
     pool={"provision_timeout": "12s", "idle_for": "5m"},
 )
 def node_deleted(stage: Stage) -> Seen:

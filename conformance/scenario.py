@@ -9,7 +9,7 @@ from conformance.rights import Right
 if TYPE_CHECKING:
     from conformance.stage import Stage
 
-Figures = dict[str, float | int | str]
+Figures = Mapping[str, float | int | str]
 Verdict = Literal["passed", "failed", "skipped"]
 
 

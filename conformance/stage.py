@@ -45,6 +45,7 @@ class Place:
     kubelet: Kubelet = "stub"
     prometheus: str | None = None
     alertmanager: str | None = None
+    patience: float = 1.0  # times the usual time that anything may take
     token: str = "no-token-is-checked"  # noqa: S105 (the simulator checks none)
 
 
@@ -199,7 +200,7 @@ class Stage:
 
     def until(self, check: Callable[[], object], what: str, seconds: float = PATIENCE) -> float:
         """Wait until *check* is true and return how many seconds that took. Raises UnmetError naming *what*."""
-        begun = time.monotonic()
+        begun, seconds = time.monotonic(), seconds * self.place.patience
         while not self._true(check):
             if time.monotonic() - begun > seconds:
                 raise UnmetError(f"{what}: not within {seconds:g} s; {self.state()}")
