@@ -13,6 +13,8 @@ NODES = "/api/v1/nodes"
 JOBS = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
 DEPLOYMENTS = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
 BUDGETS = f"/apis/policy/v1/namespaces/{NAMESPACE}/poddisruptionbudgets"
+CLAIM_TEMPLATES = f"/apis/resource.k8s.io/v1/namespaces/{NAMESPACE}/resourceclaimtemplates"
+SLICES, CLASSES = "/apis/resource.k8s.io/v1/resourceslices", "/apis/resource.k8s.io/v1/deviceclasses"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 ENDS_WITHIN = 60.0  # seconds
 # Where a pod asks for no GPU, it must not land on the cluster's own nodes.
@@ -50,8 +52,8 @@ class Cluster:
     def clear(self) -> None:
         """Delete what the scenarios create in the namespace, and wait until the pods are gone. Raises NotOursError."""
         self._own_namespace()
-        for path in (JOBS, DEPLOYMENTS, BUDGETS):
-            for one in self.api.items(path):
+        for path in (JOBS, DEPLOYMENTS, BUDGETS, CLAIM_TEMPLATES):
+            for one in self._all(path):
                 self.api.delete(f"{path}/{one['metadata']['name']}")
         deadline = time.monotonic() + ENDS_WITHIN
         while pods := self.pods():
@@ -63,8 +65,8 @@ class Cluster:
 
     def end(self) -> None:
         """Delete the namespace, and nodes and leases that a run left behind; wait until the namespace is gone."""
-        for path in (NODES, LEASES):
-            for one in self._mine(path):
+        for path in (NODES, LEASES, SLICES, CLASSES):
+            for one in self._all(path, labelSelector=MARKED):
                 self.api.delete(f"{path}/{one['metadata']['name']}")
         deadline = time.monotonic() + ENDS_WITHIN
         if not gone_is_fine(self.clear):
@@ -74,11 +76,11 @@ class Cluster:
                 raise TimeoutError(f"the namespace {NAMESPACE} does not go")
             time.sleep(0.5)
 
-    def _mine(self, path: str) -> list[JSON]:
+    def _all(self, path: str, **selected: str) -> list[JSON]:
         try:
-            return self.api.items(path, labelSelector=MARKED)
+            return self.api.items(path, **selected)
         except ApiRefused as refused:
-            if refused.status not in (403, 404):  # without the right to list it there is nothing of ours
+            if refused.status not in (403, 404):  # not served, or no right: there is nothing of ours
                 raise
             return []
 
@@ -105,6 +107,20 @@ class Cluster:
         """Create a PodDisruptionBudget that lets no pod of *app* go while there is one."""
         spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": app}}}
         self._create(BUDGETS, {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "spec": spec}, name)
+
+    def claim_template(self, name: str) -> None:
+        """Create a ResourceClaimTemplate of one GPU. Raises ApiRefused (404) where the cluster does not serve it."""
+        exactly = {"deviceClassName": "gpu.nvidia.com", "allocationMode": "ExactCount", "count": 1}
+        spec = {"spec": {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}}
+        made = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate", "spec": spec}
+        self._create(CLAIM_TEMPLATES, made, name)
+
+    def claiming_pod(self, name: str, template: str) -> None:
+        """Create a pod that claims what *template* says."""
+        claims = [{"name": "gpu", "resourceClaimTemplateName": template}]
+        pod = _template(0, resourceClaims=claims)
+        pod["spec"]["containers"][0]["resources"] = {"claims": [{"name": "gpu"}]}
+        self._create(PODS, {**pod, "apiVersion": "v1", "kind": "Pod"}, name)
 
     def _create(self, path: str, made: JSON, name: str) -> None:
         given = made.get("metadata") or {}
@@ -188,8 +204,13 @@ class Cluster:
             for p in pods
             if p["status"].get("phase") not in ("Succeeded", "Failed")
             and not p["metadata"].get("deletionTimestamp")
-            and any(GPU in (c.get("resources", {}).get("limits") or {}) for c in p["spec"]["containers"])
+            and _holds_a_gpu(p)
         ]
+
+
+def _holds_a_gpu(pod: JSON) -> bool:
+    limits = [(c.get("resources") or {}).get("limits") or {} for c in pod["spec"]["containers"]]
+    return any(GPU in each for each in limits) or bool(pod["spec"].get("resourceClaims"))
 
 
 def _template(

@@ -1,7 +1,10 @@
 """Growth: from waiting pods to nodes, exactly as many as they need."""
 
+from conformance.kubernetes_api import ApiRefused
 from conformance.plan import SIZE
-from conformance.scenario import Seen, UnmetError, scenario
+from conformance.removal import emptied
+from conformance.rights import every
+from conformance.scenario import Seen, UnavailableError, UnmetError, scenario
 from conformance.stage import Stage
 
 BURST = 40
@@ -56,6 +59,35 @@ def burst(stage: Stage) -> Seen:
         raise UnmetError(f"{len(stage.bought)} nodes were bought for {BURST} pods")
     said = f"{ratio:.2f} nodes per node needed, in {len(stage.resizes())} requests"
     return Seen(said=said, figures={"ratio": ratio, "all_run_after": ran})
+
+
+@scenario(
+    "GPUs served by DRA",
+    "a pod that claims a device gets 1 node, which shows its GPU in a ResourceSlice, and the node goes when it is idle",
+    levers=True,
+    civo={"pool": {"dra": True}},
+    pool={"devices": [{"attributes": {"type": "gpu"}}]},
+    rights=(
+        *every("list create delete", "resource.k8s.io", "resourceclaimtemplates"),
+        *every("list create delete", "resource.k8s.io", "resourceslices", everywhere=True),
+        *every("list create delete", "resource.k8s.io", "deviceclasses", everywhere=True),
+    ),
+)
+def devices(stage: Stage) -> Seen:
+    """The node's status shows no GPU."""
+    stage.serve()
+    try:
+        stage.cluster.claim_template("one")
+    except ApiRefused as refused:
+        if refused.status != 404:
+            raise
+        raise UnavailableError("the cluster does not serve resource.k8s.io/v1") from None
+    stage.cluster.claiming_pod("train", "one")
+    ran = stage.until(lambda: stage.cluster.running() == ["train"], "a pod that runs")
+    stage.holds(lambda: not stage.cluster.usable(), "no GPU in a node's status", 3.0)
+    stage.cluster.delete_pod("train")
+    gone = emptied(stage)
+    return Seen(said=f"Civo was asked for {stage.resizes()}", figures={"runs_after": ran, "empty_after": gone})
 
 
 @scenario("gang whole or not", "a gang of 4 buys nothing where 3 nodes may be bought; as a gang of 3 it runs", nodes=3)

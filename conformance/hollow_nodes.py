@@ -15,6 +15,7 @@ from urllib3.exceptions import HTTPError
 from conformance.kubernetes_api import JSON, Api, ApiRefused, gone_is_fine
 from conformance.plan import MARK, RUNS_FOR
 from receiver.adapters.clock import SystemClock
+from receiver.replay.world.claims import CLASS, SLICE
 from receiver.replay.world.objects import WorldNode
 from simulator.kubernetes_objects import micro_stamp, node_json, stamp
 from simulator.server import Simulator
@@ -22,6 +23,7 @@ from simulator.server import Simulator
 LOG = logging.getLogger("conformance")
 NODES = "/api/v1/nodes"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+DRA = "/apis/resource.k8s.io/v1"
 EVERY = 0.2  # seconds
 HEARTBEAT = timedelta(seconds=8)
 LEASE_SECONDS = 40
@@ -35,6 +37,7 @@ class HollowNodes:
         self._simulator, self._api, self._kubelet = simulator, api, kubelet
         self._shown: dict[str, WorldNode] = {}  # by name, as last brought into the cluster
         self._beaten: dict[str, datetime] = {}
+        self._published: dict[str, JSON] = {}  # by path: what DRA drivers show, as it was brought in
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="hollow-nodes", daemon=True)
 
@@ -49,6 +52,7 @@ class HollowNodes:
             self._thread.join(30)
         for name in tuple(self._shown):
             self._drop(name)
+        self._publish({})
 
     def _run(self) -> None:
         while not self._stopping.wait(EVERY):
@@ -61,6 +65,11 @@ class HollowNodes:
         """Bring the cluster to what the simulated Civo has now."""
         with self._simulator.moved() as world:
             nodes = dict(world.nodes)
+            devices = {
+                f"{DRA}/{plural}/{name}": dict(one)
+                for plural in (CLASS, SLICE)
+                for (_, name), one in world.claims.objects[plural].items()
+            }
         now = SystemClock().now()
         for name in [n for n in self._shown if n not in nodes]:
             self._drop(name)
@@ -72,6 +81,7 @@ class HollowNodes:
             self._shown[name] = node
             if self._kubelet == "stub" and node.ready and now - self._beaten.get(name, now - HEARTBEAT) >= HEARTBEAT:
                 self._beat(name, now)
+        self._publish(devices)
         if self._kubelet == "stub":
             self._run_pods(now)
 
@@ -84,11 +94,7 @@ class HollowNodes:
         marks = {"kwok.x-k8s.io/node": "fake"} if self._kubelet == "kwok" else {}
         metadata = {"name": node.name, "labels": {**node.labels, MARK: "true"}, "annotations": marks}
         spec = {"providerID": node.provider_id, "taints": taints}
-        try:
-            self._api.post(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec})
-        except ApiRefused as refused:
-            if refused.status != 409:
-                raise
+        self._created(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec})
         self._show_status(node)
 
     def _change(self, before: WorldNode, node: WorldNode) -> None:
@@ -108,11 +114,7 @@ class HollowNodes:
         if name not in self._beaten:
             metadata = {"name": name, "labels": {MARK: "true"}}
             made = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
-            try:
-                self._api.post(LEASES, made)
-            except ApiRefused as refused:
-                if refused.status != 409:
-                    raise
+            self._created(LEASES, made)
         else:
             gone_is_fine(lambda: self._api.patch(f"{LEASES}/{name}", {"spec": spec}))
         self._beaten[name] = now
@@ -124,6 +126,27 @@ class HollowNodes:
         if self._beaten.pop(name, None) is not None:
             self._api.delete(f"{LEASES}/{name}")
         self._shown.pop(name, None)
+
+    def _publish(self, devices: dict[str, JSON]) -> None:
+        """Bring in what DRA drivers show: ResourceSlices, and the classes that come with a driver."""
+        for path in [p for p, one in self._published.items() if devices.get(p) != one]:
+            self._api.delete(path)
+            del self._published[path]
+        for path in [p for p in devices if p not in self._published]:
+            metadata = {"name": path.rpartition("/")[2], "labels": {MARK: "true"}}
+            made = {k: v for k, v in devices[path].items() if k != "metadata"} | {"metadata": metadata}
+            if self._created(path.rpartition("/")[0], made):
+                self._published[path] = devices[path]
+
+    def _created(self, path: str, made: JSON) -> bool:
+        """Create an object; False where one of the name is there, which may be another's."""
+        try:
+            self._api.post(path, made)
+        except ApiRefused as refused:
+            if refused.status != 409:
+                raise
+            return False
+        return True
 
     # --- pods ---
 
