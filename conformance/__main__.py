@@ -15,6 +15,7 @@ import urllib3
 from conformance.cluster import NotOursError
 from conformance.kubernetes_api import ApiRefused
 from conformance.report import line, summary, table, write_junit
+from conformance.rights import named
 from conformance.scenario import Result, UnavailableError
 from conformance.scenarios import chosen
 from conformance.stage import Place
@@ -55,8 +56,11 @@ def main(listed: bool, only: tuple[str, ...], junit: Path | None, table_file: Pa
     """Play the product's scenarios against a cluster. See docs/conformance in the documentation."""
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(name)s: %(message)s")
     if listed:
-        click.echo("\n".join(f"{s.name}: {s.expected}" for s in chosen()))
+        for each in chosen():
+            click.echo(f"{each.name}: {each.expected}" + (f"\n  needs {named(each.rights)}" if each.rights else ""))
         return
+    if bool(where["prometheus"]) != bool(where["alertmanager"]):
+        raise click.UsageError("--prometheus and --alertmanager go together")
     sys.exit(until_signalled(lambda: _run(only, junit, table_file, **where)))
 
 

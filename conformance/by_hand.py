@@ -1,6 +1,7 @@
 """What people change beside the product, in the cluster and at Civo."""
 
 from conformance.removal import emptied, one_busy_one_idle
+from conformance.rights import DELETE_NODE, DEPLOYMENTS
 from conformance.scenario import Seen, UnmetError, scenario
 from conformance.stage import Stage
 
@@ -10,6 +11,7 @@ from conformance.stage import Stage
     "its instance, which nothing can run on, is removed after provision_timeout; the busy node stays",
     levers=True,
     pool={"provision_timeout": "12s", "idle_for": "5m"},
+    rights=DELETE_NODE,
 )
 def node_deleted(stage: Stage) -> Seen:
     """The machine goes on costing money."""
@@ -24,7 +26,7 @@ def node_deleted(stage: Stage) -> Seen:
     return Seen(said="1 DELETE", figures={"gone_after": gone})
 
 
-@scenario("an instance deleted at Civo", "its work gets 1 other node")
+@scenario("an instance deleted at Civo", "its work gets 1 other node", rights=DEPLOYMENTS)
 def instance_deleted(stage: Stage) -> Seen:
     """With the work on it: its controller creates the pod anew."""
     stage.serve()

@@ -3,7 +3,7 @@
 from conformance.kubernetes_api import ApiRefused
 from conformance.plan import SIZE
 from conformance.removal import emptied
-from conformance.rights import every
+from conformance.rights import CLAIMS
 from conformance.scenario import Seen, UnavailableError, UnmetError, scenario
 from conformance.stage import Stage
 
@@ -31,6 +31,7 @@ def one_pod(stage: Stage) -> Seen:
 )
 def one_pod_by_its_alert(stage: Stage) -> Seen:
     """The whole line: kube-state-metrics, the shipped rules, Alertmanager's routes, the webhook."""
+    stage.own_alertmanager()
     stage.serve()
     stage.cluster.pod("train")
     asked = stage.until(stage.resizes, "a request for a node", 120.0)
@@ -67,11 +68,7 @@ def burst(stage: Stage) -> Seen:
     levers=True,
     civo={"pool": {"dra": True}},
     pool={"devices": [{"attributes": {"type": "gpu"}}]},
-    rights=(
-        *every("list create delete", "resource.k8s.io", "resourceclaimtemplates"),
-        *every("list create delete", "resource.k8s.io", "resourceslices", everywhere=True),
-        *every("list create delete", "resource.k8s.io", "deviceclasses", everywhere=True),
-    ),
+    rights=CLAIMS,
 )
 def devices(stage: Stage) -> Seen:
     """The node's status shows no GPU."""

@@ -1,6 +1,7 @@
 """Removal: which node goes, how, and what stays."""
 
 from conformance.plan import RUNS_FOR
+from conformance.rights import BUDGETS, CORDON, DEPLOYMENTS, JOBS
 from conformance.scenario import Seen, UnmetError, scenario
 from conformance.stage import Stage
 
@@ -29,7 +30,7 @@ def one_busy_one_idle(stage: Stage) -> tuple[str, str]:
     return busy, next(node for node in both if node != busy)
 
 
-@scenario("zero and back", "a Job's node is bought, and removed once it is idle: Civo's count is 0 again")
+@scenario("zero and back", "a Job's node is bought, and removed once it is idle: Civo's count is 0 again", rights=JOBS)
 def zero_and_back(stage: Stage) -> Seen:
     """By one instance's deletion, never by a lower count."""
     stage.serve()
@@ -96,7 +97,9 @@ def lands_between(stage: Stage) -> Seen:
     return Seen(said="uncordoned, 0 DELETE", figures={"opened_after": opened})
 
 
-@scenario("a foreign cordon", "the node that a person cordoned stays as it is; the other idle node is removed")
+@scenario(
+    "a foreign cordon", "the node that a person cordoned stays as it is; the other idle node is removed", rights=CORDON
+)
 def foreign_cordon(stage: Stage) -> Seen:
     """A cordon of others is theirs."""
     theirs, ours = stage.have_nodes(2)
@@ -113,6 +116,7 @@ def foreign_cordon(stage: Stage) -> Seen:
 @scenario(
     "a PodDisruptionBudget",
     "a pod without a GPU keeps its idle node while its budget forbids the eviction; without the budget the node goes",
+    rights=(*DEPLOYMENTS, *BUDGETS),
 )
 def disruption_budget(stage: Stage) -> Seen:
     """Nodes are emptied through the eviction API alone."""

@@ -24,9 +24,11 @@ class Right(NamedTuple):
     resource: str
     everywhere: bool = False
 
-    def __str__(self) -> str:
+    @property
+    def on(self) -> str:
+        """What it is a right on."""
         group = f".{self.group}" if self.group else ""
-        return f"{self.verb} {self.resource}{group}" + (" (cluster-wide)" if self.everywhere else "")
+        return f"{self.resource}{group}" + (" cluster-wide" if self.everywhere else "")
 
 
 def every(verbs: str, group: str, resource: str, *, everywhere: bool = False) -> tuple[Right, ...]:
@@ -39,6 +41,17 @@ BASE = (
     *every("get create delete", "", "namespaces", everywhere=True),
     *every("list create delete", "", "pods"),
     *every("list", "", "nodes", everywhere=True),
+)
+# Of scenarios that create these, or change nodes as a person does.
+JOBS = every("list create delete", "batch", "jobs")
+DEPLOYMENTS = every("list create delete", "apps", "deployments")
+BUDGETS = every("list create delete", "policy", "poddisruptionbudgets")
+CORDON = every("patch", "", "nodes", everywhere=True)
+DELETE_NODE = every("delete", "", "nodes", everywhere=True)
+CLAIMS = (
+    *every("list create delete", "resource.k8s.io", "resourceclaimtemplates"),
+    *every("list create delete", "resource.k8s.io", "resourceslices", everywhere=True),
+    *every("list create delete", "resource.k8s.io", "deviceclasses", everywhere=True),
 )
 # Where nodes are hollow: they are created here, and this plays their kubelet.
 HOLLOW = (
@@ -55,6 +68,14 @@ OWN_ACCOUNT = (
     *every("create delete list", "rbac.authorization.k8s.io", "clusterroles", everywhere=True),
     *every("create delete list", "rbac.authorization.k8s.io", "clusterrolebindings", everywhere=True),
 )
+
+
+def named(rights: Iterable[Right]) -> str:
+    """Return *rights* in words: ``list create jobs.batch, patch nodes cluster-wide``."""
+    verbs: dict[str, list[str]] = {}
+    for right in rights:
+        verbs.setdefault(right.on, []).append(right.verb)
+    return ", ".join(f"{' '.join(found)} {on}" for on, found in verbs.items())
 
 
 def missing(api: Api, rights: Iterable[Right]) -> list[Right]:

@@ -56,7 +56,7 @@ class Stage:
         self.place, self.scenario = place, scenario
         self.folder = place.folder / re.sub(r"\W+", "-", scenario.name)
         self.broken: list[str] = []  # what must never happen, and did
-        self.bought: dict[str, str] = {}  # hostnames of every instance that was ever seen, by id
+        self.bought: dict[str, str] = {}  # hostnames by id of every instance that was ever seen
         self.figures: dict[str, float | int | str] = {}
         self._ends = ExitStack()
         self._done = threading.Event()
@@ -258,6 +258,11 @@ class Stage:
         if self.simulator is None:
             raise UnavailableError("needs the simulated Civo (CIVO=stub)")
         return self.simulator
+
+    def own_alertmanager(self) -> None:
+        """Raise UnavailableError where Alertmanager is the user's, which does not deliver to this product."""
+        if self.place.alertmanager is not None:
+            raise UnavailableError("needs an Alertmanager that delivers here: leave out --alertmanager")
 
     def _watch_civo(self) -> None:
         while not self._done.wait(0.3):

@@ -9,7 +9,7 @@ from decimal import Decimal
 
 from conformance.cluster import Cluster
 from conformance.kubernetes_api import Api
-from conformance.rights import BASE, HOLLOW, OWN_ACCOUNT, create_account, delete_account, missing
+from conformance.rights import BASE, HOLLOW, OWN_ACCOUNT, create_account, delete_account, missing, named
 from conformance.scenario import Result, Scenario, UnavailableError, UnmetError
 from conformance.stage import Place, Stage
 
@@ -54,14 +54,14 @@ def _moved_in(api: Api, place: Place, ends: ExitStack) -> Place:
     """Create namespace and account in a cluster that stays; both go at the end."""
     lacking = missing(api, BASE)
     if lacking:
-        raise UnavailableError(f"the kubeconfig's user lacks rights: {', '.join(map(str, lacking))}")
+        raise UnavailableError(f"the kubeconfig's user lacks rights: {named(lacking)}")
     cluster = Cluster(api, pool="")
     cluster.begin()
     ends.callback(cluster.end)
     if missing(api, OWN_ACCOUNT):
         token = api.credentials().get("authorization", "").removeprefix("Bearer ")
         if not token:
-            raise UnavailableError(f"cannot create an account for the product: {', '.join(map(str, OWN_ACCOUNT))}")
+            raise UnavailableError(f"cannot create an account for the product: {named(OWN_ACCOUNT)}")
         return replace(place, token=token)
     ends.callback(delete_account, api)
     return replace(place, token=create_account(api))
@@ -74,7 +74,7 @@ def _why_not(api: Api | None, place: Place, scenario: Scenario) -> str:
     if api is None:
         return ""
     lacking = missing(api, (*scenario.rights, *(() if place.real_civo else HOLLOW)))
-    return f"the kubeconfig's user lacks rights: {', '.join(map(str, lacking))}" if lacking else ""
+    return f"the kubeconfig's user lacks rights: {named(lacking)}" if lacking else ""
 
 
 def _skipped(scenario: Scenario, why: str) -> Result:
@@ -85,7 +85,7 @@ def _played(scenario: Scenario, place: Place, ceiling: Ceiling) -> Result:
     begun, log, stage = time.monotonic(), "", Stage(place, scenario)
 
     def result(verdict: str, seen: str) -> Result:
-        figures = {**stage.figures, **({"bought": len(stage.bought)} if stage.bought else {})}
+        figures = {**stage.figures, **({"instances": len(stage.bought)} if stage.bought else {})}
         return Result(
             name=scenario.name,
             expected=scenario.expected,

@@ -9,7 +9,7 @@ from conformance.civo import simulated
 from conformance.cluster import Cluster, NotOursError
 from conformance.kubernetes_api import Api, ApiRefused
 from conformance.plan import MARK, NAMESPACE, POOL
-from conformance.rights import BASE, Right, missing
+from conformance.rights import BASE, Right, missing, named
 from simulator.server import Simulator
 
 
@@ -70,8 +70,9 @@ def test_a_right_that_is_missing_is_named(simulator: Simulator, api: Api) -> Non
     assert missing(api, BASE) == []
     simulator.fault(kind="deny", right="create namespaces")
     simulator.fault(kind="deny", right="create serviceaccounts/token")
+    simulator.fault(kind="deny", right="delete namespaces")
     lacking = missing(api, (*BASE, Right("create", "", "serviceaccounts/token")))
-    assert [str(right) for right in lacking] == ["create namespaces (cluster-wide)", "create serviceaccounts/token"]
+    assert named(lacking) == "create delete namespaces cluster-wide, create serviceaccounts/token"
 
 
 def test_a_refusal_says_what_was_asked(api: Api) -> None:

@@ -24,7 +24,7 @@ def a_scenario(play: object, **changes: object) -> Scenario:
 
 def test_one_pod_gets_one_node(tmp_path: Path) -> None:
     (result,) = played(tmp_path, *chosen(["one pod"]))
-    assert (result.verdict, result.seen, result.figures["bought"]) == ("passed", "Civo was asked for [1]", 1)
+    assert (result.verdict, result.seen, result.figures["instances"]) == ("passed", "Civo was asked for [1]", 1)
 
 
 def test_what_is_not_met_fails_with_what_was_seen_and_the_rest_is_played(tmp_path: Path) -> None:
