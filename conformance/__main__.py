@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 import urllib3
+from kubernetes.config import ConfigException
 
 from conformance.cluster import NotOursError
 from conformance.kubernetes_api import ApiRefused
@@ -32,9 +33,11 @@ def _price(environ: Mapping[str, str]) -> Decimal:
         raise click.UsageError("--civo real needs CONFORMANCE_USD_PER_HOUR, the price of a node-hour") from None
 
 
-def _ceiling(civo: str, may_spend: Decimal | None) -> Ceiling:
+def _ceiling(civo: str, cluster: str, may_spend: Decimal | None) -> Ceiling:
     if civo == "stub":
         return Ceiling(None, Decimal(0))
+    if cluster == SIMULATOR:
+        raise click.UsageError("--civo real needs the kubeconfig of the cluster at Civo: --cluster FILE")
     if may_spend is None:
         raise click.UsageError("--civo real buys nodes: say with --may-spend how much (USD)")
     return Ceiling(may_spend, _price(os.environ))
@@ -65,7 +68,7 @@ def main(listed: bool, only: tuple[str, ...], junit: Path | None, table_file: Pa
 
 
 def _run(only: tuple[str, ...], junit: Path | None, table_file: Path | None, **where: Any) -> int:
-    ceiling, results = _ceiling(where["civo"], where["may_spend"]), list[Result]()
+    ceiling, results = _ceiling(where["civo"], where["cluster"], where["may_spend"]), list[Result]()
 
     def tell(result: Result) -> None:
         results.append(result)
@@ -86,7 +89,7 @@ def _run(only: tuple[str, ...], junit: Path | None, table_file: Path | None, **w
             play(chosen(only), place, ceiling, tell)
         except ValueError as error:
             raise click.UsageError(str(error)) from None
-        except (UnavailableError, NotOursError, ApiRefused, urllib3.exceptions.HTTPError) as error:
+        except (UnavailableError, NotOursError, ApiRefused, ConfigException, urllib3.exceptions.HTTPError) as error:
             raise click.ClickException(f"the cluster cannot be used: {error}") from None
         finally:
             _publish(results, junit, table_file)
@@ -94,6 +97,8 @@ def _run(only: tuple[str, ...], junit: Path | None, table_file: Path | None, **w
 
 
 def _publish(results: list[Result], junit: Path | None, table_file: Path | None) -> None:
+    if not results:
+        return
     click.echo(f"\n{table(results)}\n\n{summary(results)}")
     if junit is not None:
         write_junit(results, junit)
