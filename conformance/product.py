@@ -15,6 +15,7 @@ from receiver.adapters.clock import SystemClock
 
 WEBHOOK_TOKEN = "webhook-token-of-this-run"  # noqa: S105 (made up, for loopback only)
 OPERATOR_TOKEN = "operator-token-of-this-run"  # noqa: S105 (made up, for loopback only)
+LONGEST_LINE = 300  # characters of the log's lines, some of which are whole messages
 
 
 class Product:
@@ -105,4 +106,4 @@ class Product:
 
     def said(self) -> str:
         """Return the end of its log."""
-        return self.process.last_lines(8)
+        return "\n".join(line[:LONGEST_LINE] for line in self.process.last_lines(8).splitlines())

@@ -3,6 +3,7 @@
 import re
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -224,7 +225,7 @@ class Stage:
     def state(self) -> str:
         """Return in a line how things stand."""
         with suppress(*NOT_ANSWERING, ApiRefused):
-            pods = {n: p["status"].get("phase") for n, p in self.cluster.pods().items()}
+            pods = dict(Counter(p["status"].get("phase", "") for p in self.cluster.pods().values()))
             pool = self.product.pool() if hasattr(self, "product") else {}
             said = {k: pool.get(k) for k in ("required", "ready", "building", "held_by", "because")}
             counts = f"Civo has {self.civo.required()} required, {len(self.civo.instances())} instances"
