@@ -76,7 +76,6 @@ class Stage:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._done.set()
         self._ends.close()
 
     def _start(self) -> None:
@@ -102,6 +101,7 @@ class Stage:
             self._ends.callback(self._empty_pool)
         self.civo_lever = self._lever(self.civo.account.url, None, self._note_civo_call)
         self.kubernetes_lever = self._lever(api.host, api.anonymous_pool())
+        self._ends.callback(self._done.set)
         threading.Thread(target=self._watch_civo, daemon=True).start()
 
     def _lever(
