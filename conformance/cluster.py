@@ -35,7 +35,8 @@ class Cluster:
 
     def begin(self) -> None:
         """Create the namespace, and wait until pods may be created there. Raises NotOursError."""
-        made = {"metadata": {"name": NAMESPACE, "labels": {MARK: "true"}}}
+        metadata = {"name": NAMESPACE, "labels": {MARK: "true"}}
+        made = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
         try:
             self.api.post("/api/v1/namespaces", made)
         except ApiRefused as refused:

@@ -88,14 +88,14 @@ def create_account(api: Api) -> str:
 
     The namespace is there. Raises ApiRefused.
     """
-    _create(api, ACCOUNTS, {"metadata": {"name": ACCOUNT}})
+    _create(api, ACCOUNTS, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": ACCOUNT}})
     for role in _shipped_roles():
         name = f"{ACCOUNT}-{role['metadata']['name'].rpartition('-')[2]}"
-        _create(api, f"{RBAC}/clusterroles", {"metadata": {"name": name}, "rules": role["rules"]})
+        _create(api, f"{RBAC}/clusterroles", {**role, "metadata": {"name": name}})
         subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": NAMESPACE}
         reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
-        binding = {"metadata": {"name": name}, "roleRef": reference, "subjects": [subject]}
-        _create(api, f"{RBAC}/clusterrolebindings", binding)
+        binding = {"apiVersion": role["apiVersion"], "kind": "ClusterRoleBinding", "metadata": {"name": name}}
+        _create(api, f"{RBAC}/clusterrolebindings", {**binding, "roleRef": reference, "subjects": [subject]})
     asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": SECONDS}}
     return str(api.post(f"{ACCOUNTS}/{ACCOUNT}/token", asked)["status"]["token"])
 

@@ -2,59 +2,19 @@
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 
 from conformance.civo import QUICK, simulated
 from conformance.hollow_nodes import HollowNodes
-from conformance.kubernetes_api import Api, ApiRefused
 from conformance.plan import GPU, MARK, POOL, RUNS_FOR
 from simulator.clocks import ManualClock
 from simulator.server import Simulator
+from tests.conformance.fakes import PODS, FakeApi
 
 START = datetime(2026, 11, 2, 9, 0, tzinfo=UTC)
-NODES, PODS = "/api/v1/nodes", "/api/v1/namespaces/ml/pods"
+NODES = "/api/v1/nodes"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
-
-
-class FakeApi(Api):
-    """An API server that keeps objects by path and merges patches; it schedules nothing."""
-
-    def __init__(self) -> None:
-        self.objects: dict[str, dict[str, Any]] = {}
-
-    def _at(self, path: str) -> dict[str, Any]:
-        if path not in self.objects:
-            raise ApiRefused("GET", path, 404, "not found")
-        return self.objects[path]
-
-    def call(self, method: str, path: str, body: Any = None, kind: str = "application/json", **query: Any) -> Any:
-        match method:
-            case "POST":
-                self.objects[f"{path}/{body['metadata']['name']}"] = body
-            case "PATCH":
-                found = self._at(path.removesuffix("/status"))
-                for part, content in body.items():
-                    found[part] = {**found.get(part, {}), **content}
-            case "DELETE":
-                self._at(path)
-                del self.objects[path]
-            case "GET":
-                at = str(query.get("fieldSelector", "")).removeprefix("spec.nodeName=")
-                pods = [o for p, o in self.objects.items() if "/pods/" in p]
-                return {"items": [p for p in pods if at in ("", p["spec"]["nodeName"])]}
-        return {}
-
-    def add_pod(self, name: str, node: str, **annotations: str) -> None:
-        self.objects[f"{PODS}/{name}"] = {
-            "metadata": {"name": name, "namespace": "ml", "uid": name, "annotations": annotations},
-            "spec": {"nodeName": node, "containers": [{"name": "main", "image": "pause"}]},
-            "status": {"phase": "Pending"},
-        }
-
-    def phase(self, name: str) -> str:
-        return str(self.objects[f"{PODS}/{name}"]["status"]["phase"])
 
 
 @pytest.fixture
