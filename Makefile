@@ -20,7 +20,7 @@ OUT ?= .build/pictures
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help demo playground recording test check coverage bench faults soak replicas laws site contract mutants steady image image-check release-check audit lint rules dashboards pictures readme-pictures alerts format lock manifests clean python venv binaries browser kubectl screenshots
+.PHONY: help demo playground recording test check conformance coverage bench faults soak replicas laws site contract mutants steady image image-check release-check audit lint rules dashboards pictures readme-pictures alerts format lock manifests clean python venv binaries browser kubectl screenshots
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -58,6 +58,12 @@ replicas: venv ## rounds with three replicas on PostgreSQL whose leader dies, fr
 
 laws: venv ## every law of the tests with fifty times the examples
 	@$(VENV)/python -m pytest -q -n 2 --dist worksteal -m hypothesis --hypothesis-profile=long
+
+conformance: venv binaries ## the real program's scenarios against a cluster (CLUSTER=kubeconfig CIVO=stub|real; the simulator otherwise)
+	@$(VENV)/python -m conformance $(if $(filter list,$(ONLY)),--list,$(if $(ONLY),--only "$(ONLY)")) \
+		$(if $(CLUSTER),--cluster $(CLUSTER)) $(if $(CIVO),--civo $(CIVO)) $(if $(KUBELET),--kubelet $(KUBELET)) \
+		$(if $(PROMETHEUS_URL),--prometheus $(PROMETHEUS_URL)) $(if $(ALERTMANAGER_URL),--alertmanager $(ALERTMANAGER_URL)) \
+		$(if $(JUNIT),--junit $(JUNIT)) $(if $(MAY_SPEND),--may-spend $(MAY_SPEND)) $(if $(PATIENCE),--patience $(PATIENCE))
 
 site: venv ## write the documentation as a static site with search into .build/site
 	@$(VENV)/python -m tools.documentation_site

@@ -11,6 +11,7 @@ from flask import Blueprint, Response, abort, jsonify, request
 from receiver.replay.world.objects import Denied
 from simulator.gate import hung_up
 from simulator.kubernetes_buffers import add_buffers
+from simulator.kubernetes_created import add_created
 from simulator.kubernetes_daemons import daemon_sets, overlaid
 from simulator.kubernetes_dra import add_dra
 from simulator.kubernetes_events import CORE_API, NEW_API, core_json, find, in_words_of
@@ -53,6 +54,7 @@ def kubernetes_face(live: Live) -> Blueprint:
     _add_custom(face, live)
     add_writes(face, live)
     add_owners(face, live)
+    add_created(face, live)
     add_holding(face, live, answer_list)
     add_dra(face, live, answer_list)
     return face

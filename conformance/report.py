@@ -1,0 +1,69 @@
+"""The results for people, as a table, and for machines, as JUnit XML."""
+
+import xml.etree.ElementTree as ET
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from conformance.scenario import Figures, Result
+
+MARKS = {"passed": "ok", "failed": "FAILED", "skipped": "skipped"}
+
+
+def line(result: Result) -> str:
+    """Return a scenario's result as it is printed when it ends."""
+    head = f"{MARKS[result.verdict]:<8}{result.name}  ({result.seconds:.0f} s)"
+    lines = [head, f"        expected: {result.expected}", f"        seen: {result.seen}"]
+    if result.figures:
+        lines.append(f"        figures: {figures(result.figures)}")
+    lines += [f"        | {each}" for each in result.log.splitlines()]
+    return "\n".join(lines)
+
+
+def table(results: Iterable[Result]) -> str:
+    """Return all results as a table in Markdown."""
+    rows = ["| scenario | expected | result | seen | figures | s |", "|---|---|---|---|---|---|"]
+    for r in results:
+        cells = (r.name, r.expected, MARKS[r.verdict], r.seen, figures(r.figures), f"{r.seconds:.0f}")
+        rows.append(f"| {' | '.join(cell.replace('|', '/').replace(chr(10), ' ') for cell in cells)} |")
+    return "\n".join(rows)
+
+
+def summary(results: Sequence[Result]) -> str:
+    """Return the verdicts in a line."""
+    count = {verdict: sum(r.verdict == verdict for r in results) for verdict in MARKS}
+    seconds = sum(r.seconds for r in results)
+    said = ", ".join(f"{number} {verdict}" for verdict, number in count.items() if number or verdict == "passed")
+    return f"{len(results)} scenarios: {said}, {seconds:.0f} s"
+
+
+def figures(given: Figures) -> str:
+    """Return figures in a line: durations and ratios with two digits at most."""
+    shown = {name: round(value, 2) if isinstance(value, float) else value for name, value in given.items()}
+    return ", ".join(f"{name} {value}" for name, value in shown.items())
+
+
+def write_junit(results: Sequence[Result], path: Path) -> None:
+    """Write *results* to *path* as JUnit XML; figures are properties of their test case. Raises OSError."""
+    suite = ET.Element(
+        "testsuite",
+        name="conformance",
+        tests=str(len(results)),
+        failures=str(sum(r.verdict == "failed" for r in results)),
+        skipped=str(sum(r.verdict == "skipped" for r in results)),
+        time=f"{sum(r.seconds for r in results):.3f}",
+    )
+    for r in results:
+        case = ET.SubElement(suite, "testcase", classname="conformance", name=r.name, time=f"{r.seconds:.3f}")
+        properties = ET.SubElement(case, "properties")
+        for name, value in (("expected", r.expected), ("seen", r.seen), *r.figures.items()):
+            ET.SubElement(properties, "property", name=name, value=_plain(str(value)))
+        if r.verdict != "passed":
+            ending = ET.SubElement(case, {"failed": "failure", "skipped": "skipped"}[r.verdict], message=_plain(r.seen))
+            ending.text = _plain(r.log) or None
+    path.parent.mkdir(parents=True, exist_ok=True)
+    ET.ElementTree(suite).write(path, encoding="utf-8", xml_declaration=True)
+
+
+def _plain(text: str) -> str:
+    """Return *text* without the control characters that XML cannot hold."""
+    return "".join(c for c in text if c in "\n\t" or c >= " ")

@@ -1,0 +1,118 @@
+"""Play scenarios one after the other, and leave the cluster as it was found."""
+
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from decimal import Decimal
+
+from conformance.cluster import Cluster
+from conformance.kubernetes_api import Api
+from conformance.rights import BASE, HOLLOW, OWN_ACCOUNT, create_account, delete_account, missing, named
+from conformance.scenario import Result, Scenario, UnavailableError, UnmetError
+from conformance.stage import Place, Stage
+
+
+class Ceiling:
+    """How much may be spent at Civo (USD; None: nothing is spent there), and how much of that may be left."""
+
+    def __init__(self, usd: Decimal | None, price: Decimal) -> None:
+        self._left, self._price = usd, price
+
+    def holds_back(self, scenario: Scenario) -> str:
+        """Return why *scenario* is not played, empty if it may: each node that it may buy costs a started hour."""
+        worst = scenario.nodes * self._price
+        if self._left is None or worst <= self._left:
+            return ""
+        return f"may cost ${worst:.2f}, and ${self._left:.2f} of --may-spend is left"
+
+    def spent(self, nodes: int) -> None:
+        """Count the started hours of *nodes*."""
+        if self._left is not None:
+            self._left -= nodes * self._price
+
+
+def play(scenarios: Sequence[Scenario], place: Place, ceiling: Ceiling, tell: Callable[[Result], None]) -> list[Result]:
+    """Play *scenarios* and return their results, each told as it ends. Raises ApiRefused, HTTPError and NotOursError
+    where the cluster cannot be used at all; whatever ends it, the cluster is cleaned."""
+    results: list[Result] = []
+    with ExitStack() as ends:
+        api = None
+        if place.kubeconfig is not None:
+            api = Api(place.kubeconfig)
+            ends.callback(api.close)
+            place = _moved_in(api, place, ends)
+        for scenario in scenarios:
+            why = _why_not(api, place, scenario) or ceiling.holds_back(scenario)
+            results.append(_skipped(scenario, why) if why else _played(scenario, place, ceiling))
+            tell(results[-1])
+    return results
+
+
+def _moved_in(api: Api, place: Place, ends: ExitStack) -> Place:
+    """Create namespace and account in a cluster that stays; both go at the end."""
+    lacking = missing(api, BASE)
+    if lacking:
+        raise UnavailableError(f"the kubeconfig's user lacks rights: {named(lacking)}")
+    cluster = Cluster(api, pool="")
+    cluster.begin()
+    ends.callback(cluster.end)
+    if missing(api, OWN_ACCOUNT):
+        token = api.credentials().get("authorization", "").removeprefix("Bearer ")
+        if not token:
+            raise UnavailableError(f"cannot create an account for the product: {named(OWN_ACCOUNT)}")
+        return replace(place, token=token)
+    ends.callback(delete_account, api)
+    return replace(place, token=create_account(api))
+
+
+def _why_not(api: Api | None, place: Place, scenario: Scenario) -> str:
+    """Return why *scenario* cannot be played at *place*, empty if it can."""
+    if place.real_civo and (scenario.levers or scenario.civo):
+        return "needs the simulated Civo (CIVO=stub)"
+    if api is None:
+        return ""
+    lacking = missing(api, (*scenario.rights, *(() if place.real_civo else HOLLOW)))
+    return f"the kubeconfig's user lacks rights: {named(lacking)}" if lacking else ""
+
+
+def _skipped(scenario: Scenario, why: str) -> Result:
+    return Result(name=scenario.name, expected=scenario.expected, verdict="skipped", seen=why, seconds=0.0)
+
+
+def _played(scenario: Scenario, place: Place, ceiling: Ceiling) -> Result:
+    begun, log, stage = time.monotonic(), "", Stage(place, scenario)
+
+    def result(verdict: str, seen: str) -> Result:
+        figures = {**stage.figures, **({"instances": len(stage.bought)} if stage.bought else {})}
+        return Result(
+            name=scenario.name,
+            expected=scenario.expected,
+            verdict=verdict,  # type: ignore[arg-type]  # one of three, below
+            seen=seen,
+            seconds=time.monotonic() - begun,
+            figures=figures,
+            log=log,
+        )
+
+    try:
+        with stage:
+            try:
+                seen = scenario.play(stage)
+            except Exception:
+                log = stage.product.said() if hasattr(stage, "product") else ""
+                raise
+            stage.figures.update(seen.figures)
+        if stage.broken:
+            raise UnmetError("; ".join(stage.broken))
+    except UnavailableError as why:
+        return _skipped(scenario, str(why))
+    except UnmetError as error:
+        return result("failed", str(error))
+    except Exception as error:  # noqa: BLE001 (whatever ends it: the others are played)
+        log = f"{log}\n{traceback.format_exc(limit=-3)}"
+        return result("failed", f"{type(error).__name__}: {error}")
+    finally:
+        ceiling.spent(len(stage.bought))
+    return result("passed", seen.said)
