@@ -117,6 +117,7 @@ class Tried(Run):
         self._views = Views(self.world, keeps=blow is not None and blow.fault in OLD)
         self._doors.late = LATE
         self.tap = Tap(self.world, self._doors, self._views, blow, self.checks.violated)
+        self.checks.laws = False
         self.web = Web(self.policy)
         self._boot()
 
@@ -284,7 +285,7 @@ class Tried(Run):
             "queues": {name: queue.stop_policy for name, queue in world.cluster_queues.items()},
             "answers": {key: str(getattr(answer, "state", answer)) for key, answer in world.answers.items()},
             "bookings": {key: str(progress.stage) for key, progress in world.progress.items()},
-            "buffers": dict(world.buffer_messages),
+            "buffers": sorted(world.buffer_messages),
             "labels": sorted(n.labels.get("gpu", "") for n in nodes),
             "gates": sorted(p.name for p in world.active_pods.values() if p.gate),
             "GPU pods": sorted(p.owner_name for p in world.active_pods.values() if p.requests),

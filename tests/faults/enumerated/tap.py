@@ -161,7 +161,7 @@ class Tap:
             return
 
         def arrives() -> None:
-            with suppress(Denied):
+            with suppress(Denied, KeyError):  # what it would take away may be gone
                 do()
 
         self.world._agenda.after(LATE, arrives)
