@@ -1,8 +1,8 @@
 """Live one tour, with one write broken or with none, and compare how it ends.
 
 The process is the server's own: its step with reports and pruning, its web application, its courier. What must hold is
-what holds in random worlds (`tests.faults.checks`), and beyond that: the end is that of the tour without a fault, as
-many nodes were bought and removed, and no destination got a message twice unless its answer may have been lost.
+what holds in random worlds (`tests.faults.checks`), and beyond that: the end is that of the tour without a fault, no
+more nodes were bought, and no destination got a message twice but for one whose record the fault may have lost.
 """
 
 from collections import Counter
@@ -13,8 +13,11 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
+from sqlalchemy import select
+
 from receiver.adapters.messages import Outbox
 from receiver.adapters.store import SqlStore
+from receiver.adapters.store.schema import metadata
 from receiver.config.model import Mode
 from receiver.core.model.policy import Policy
 from receiver.core.notices.grouping import PageLinks
@@ -114,9 +117,10 @@ class Tried(Run):
         self.truth.warm = self._warm  # type: ignore[method-assign]
         self._configured = self.policy
         self._coming: Policy | None = None  # the configuration of the next step, if it is another one
-        self._views = Views(self.world, keeps=blow is not None and blow.fault in OLD)
+        self._views = Views(self.world, self.truth.waiting, keeps=blow is not None and blow.fault in OLD)
         self._doors.late = LATE
-        self.tap = Tap(self.world, self._doors, self._views, blow, self.checks.violated)
+        self.tap = Tap(self.world, self._doors, self._views, blow, self.checks.violated, self._stored)
+        self.checks.laws = False
         self.web = Web(self.policy)
         self._boot()
 
@@ -177,6 +181,10 @@ class Tried(Run):
     def _take_step(self, now: datetime) -> Stepped:
         return self._stepping(now)
 
+    def _stored(self) -> object:
+        with self._store._database.read() as connection:
+            return [connection.execute(select(table)).all() for table in metadata.sorted_tables]
+
     def _warm(self, plan: PoolPlan, now: datetime) -> int:
         return self.tour.spare
 
@@ -203,6 +211,13 @@ class Tried(Run):
         except CrashError:
             self._crashed()
             return None
+
+    def called(self, name: str, args: tuple[Any, ...], answer: Any) -> None:
+        """What waits is what Kubernetes showed, which may be old."""
+        super().called(name, args, answer)
+        old = self._views.old("Kubernetes") if name == "cluster.look" else None
+        if old is not None:
+            self.checks.waiting = [*old[2]]
 
     # --- writes that arrive late
 
@@ -284,7 +299,7 @@ class Tried(Run):
             "queues": {name: queue.stop_policy for name, queue in world.cluster_queues.items()},
             "answers": {key: str(getattr(answer, "state", answer)) for key, answer in world.answers.items()},
             "bookings": {key: str(progress.stage) for key, progress in world.progress.items()},
-            "buffers": dict(world.buffer_messages),
+            "buffers": sorted(world.buffer_messages),
             "labels": sorted(n.labels.get("gpu", "") for n in nodes),
             "gates": sorted(p.name for p in world.active_pods.values() if p.gate),
             "GPU pods": sorted(p.owner_name for p in world.active_pods.values() if p.requests),

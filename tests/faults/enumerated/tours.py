@@ -149,7 +149,6 @@ LEFT = Tour(
         minutes=4,
         pools=[_pool(count=1), _pool("a100")],
     ),
-    counts=False,
 )
 
 
@@ -167,7 +166,6 @@ WINDOW = Tour(
         minutes=10,
         pools=[_pool(count=1, window=[722, 730, 0], evict_after=120)],
     ),
-    counts=False,
 )
 PEOPLE = Tour(
     name="people",
@@ -183,7 +181,6 @@ PEOPLE = Tour(
         budget="1000",
     ),
     mailboxes={"ops": 6},
-    counts=False,
 )
 ASKED = Tour(
     name="approvals",
@@ -193,7 +190,6 @@ ASKED = Tour(
         minutes=8,
         pools=[_pool(asks={"removals": True, "growth_above_usd_per_hour": "0", "wait": 120, "unanswered": "proceed"})],
     ),
-    counts=False,
 )
 BUDGET = Tour(
     name="budget",
@@ -210,7 +206,6 @@ BUDGET = Tour(
     policy=lambda policy: _held(policy),
     prepare=lambda world: world.cluster_queues.update(gpus=ClusterQueue(stop_policy="None")),
     mailboxes={"ops": 3, "team": 0},
-    counts=False,
 )
 
 
@@ -251,7 +246,6 @@ KUEUE = Tour(
     scenario=_scenario(_do(2, lambda world: _gone(world)), minutes=5, budget="1000"),
     prepare=lambda world: _queued(world),
     spare=2,
-    counts=False,
 )
 PATIENT = Tour(
     name="work that may wait",

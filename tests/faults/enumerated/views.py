@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from receiver.ports import ClusterFacts, HeldPlaces
+from receiver.replay.world.objects import WorldPod
 from simulator.cluster_port import SimulatedCluster
 from simulator.world import World
 
@@ -52,9 +53,9 @@ class Version:
 class Views:
     """The versions of each source so far, and the one that it serves instead of the present."""
 
-    def __init__(self, world: World, *, keeps: bool) -> None:
-        """Watch *world*, and remember its versions if it *keeps* them."""
-        self._world, self._keeps = world, keeps
+    def __init__(self, world: World, waiting: Callable[[], list[WorldPod]], *, keeps: bool) -> None:
+        """Watch *world*, and remember its versions if it *keeps* them, with the pods that are *waiting*."""
+        self._world, self._waiting, self._keeps = world, waiting, keeps
         self._reader = SimulatedCluster(world)
         self._versions: dict[str, list[Version]] = {"Civo": [], "Kubernetes": []}
         self._served: dict[str, tuple[Version, datetime]] = {}
@@ -75,7 +76,7 @@ class Views:
         pools = self._pools()
         self._add("Civo", pools, lambda: pools)
         marks = (self._world.version, str(self._world.quotas), str(self._world.cluster_queues))
-        self._add("Kubernetes", marks, lambda: (self._reader.look(), self._held()))
+        self._add("Kubernetes", marks, lambda: (self._reader.look(), self._held(), self._waiting()))
 
     def serve_old(self, source: str, versions: int) -> None:
         """Let *source* serve the state of so many *versions* ago for a while, or its oldest one that may be."""
