@@ -123,8 +123,10 @@ def _that_share(scenario: Scenario) -> Scenario:
     one, two = dice.sample(plans, 2)
     gpus = {"nvidia.com/gpu": dice.choice([2, 2, 4])}
     alike: What = {"resources": gpus, "labels": {}, "taints": [], "startup_taint": None, "dra": False, "count": 0}
-    most = {one.id: replace(one, **alike, price="2.00"), two.id: replace(two, **alike, price="1.60")}
-    pools = [replace(most[p.id], max_nodes=max(3, p.max_nodes)) if p.id in most else p for p in scenario.pools]
+    alike |= {"min_nodes": 0, "standby_nodes": 0, "budget": None}
+    one, two = replace(one, **alike, price="2.00"), replace(two, **alike, price="1.60")
+    most = {plan.id: replace(plan, max_nodes=max(3, plan.max_nodes)) for plan in (one, two)}
+    pools = [most.get(plan.id, plan) for plan in scenario.pools]
     events, each = [], dice.choice([1, 1, gpus["nvidia.com/gpu"] // 2])
     full = gpus["nvidia.com/gpu"] // each
     for number in range(dice.choice([2, 3, 4])):
@@ -135,7 +137,8 @@ def _that_share(scenario: Scenario) -> Scenario:
         late = _work(f"{name}b", at + dice.choice([5, 20, 45]), two, selects=True, **more)
         gone = Event(at=round(at - dice.choice([1, 5]), 1), kind="cancel", what={"id": name})
         events += [early, either, late, *([gone] if dice.random() < 0.8 else ())]
-    return _with(scenario, events, pools=pools)
+    others = [e for e in scenario.events if e.kind != "job"]  # what else waits may hide a node too many
+    return _with(replace(scenario, events=others), events, pools=pools)
 
 
 # --- what must hold

@@ -31,12 +31,11 @@ def of_pool(pool: str, at: float, **changes: Any) -> Event:
     return a_job(at=at, selector={"kubernetes.civo.com/civo-node-pool": f"{pool}-id"}, **changes)
 
 
-def test_most_worlds_are_what_they_were_and_the_others_have_more_in_them() -> None:
+def test_most_worlds_are_what_they_were() -> None:
     before = [with_claims(Maker(seed).scenario()) for seed in range(60)]
     now = [scenario(seed) for seed in range(60)]
     same = [one == other for one, other in zip(before, now, strict=True)]
     assert 20 < sum(same) < 50
-    assert all(len(other.events) > len(one.events) for one, other in zip(before, now, strict=True) if one != other)
 
 
 def test_every_kind_is_drawn_often_enough_to_be_found_within_500_worlds() -> None:
