@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from receiver.ports import CORDON_ANNOTATION, STOP_ANNOTATION
 from receiver.replay.world.objects import WorldPod
 from tests.faults.scenario import PoolPlan
-from tests.faults.truth import nodes_for
+from tests.faults.truth import nodes_for, per_node
 
 if TYPE_CHECKING:
     from tests.faults.run import Run
@@ -66,7 +66,7 @@ def _placeable(run: "Run", pods: list[WorldPod]) -> bool:
         return False
     return any(
         all(run.truth.fits(p, plan) and run.truth.fits(p, plan, real=True) for p in pods)
-        and nodes_for(pods, plan, run.world) <= _may_have(run, plan) - _crowded(run, plan, pods[0])
+        and nodes_for(pods, plan, run.world) <= _may_have(run, plan) - _crowded(run, plan, pods)
         for plan in run.scenario.pools
         if plan.price is not None and not _undone(run, plan) and not _came_bare(run, plan, pods[0])
     )
@@ -79,9 +79,10 @@ def _came_bare(run: "Run", plan: PoolPlan, pod: WorldPod) -> bool:
     return bare and bool(pod.node_selector or pod.affinity)
 
 
-def _crowded(run: "Run", plan: PoolPlan, pod: WorldPod) -> int:
-    """Nodes of *plan* on which pods without a GPU leave *pod* no room."""
-    return sum(not run.truth.has_room(vm.hostname, plan, pod) for vm in run.world.pools[plan.id].living)
+def _crowded(run: "Run", plan: PoolPlan, pods: list[WorldPod]) -> int:
+    """Nodes of *plan* on which pods without a GPU leave *pods* no room, or a gang less than a whole node."""
+    count = min(len(pods), per_node(pods[:1], plan, run.world)) if pods[0].gang else 1
+    return sum(not run.truth.has_room(vm.hostname, plan, pods[0], count) for vm in run.world.pools[plan.id].living)
 
 
 def _may_have(run: "Run", plan: PoolPlan) -> int:

@@ -177,11 +177,13 @@ class Truth:
             {**platform_labels(plan), **labels}, pod.node_selector, pod.affinity
         )
 
-    def has_room(self, node: str, plan: PoolPlan, pod: WorldPod) -> bool:
-        """True when *node* of *plan* holds *pod* beside the pods without a GPU that run there."""
+    def has_room(self, node: str, plan: PoolPlan, pod: WorldPod, count: int = 1) -> bool:
+        """True when *node* of *plan* holds as many of *pod* beside the pods without a GPU that run there."""
         offers = offers_of(plan)
         others = [p for p in self.world.pods_on(node) if not p.requests]
-        return all(n + sum(p.asks.get(r, 0) for p in others) <= offers.get(r, 0) for r, n in asks_of(pod).items())
+        return all(
+            n * count + sum(p.asks.get(r, 0) for p in others) <= offers.get(r, 0) for r, n in asks_of(pod).items()
+        )
 
     def works(self, vm: VM) -> bool:
         """True when *vm* was usable once and its node would take work; the product replaces one that does not."""
