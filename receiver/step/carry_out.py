@@ -35,6 +35,7 @@ MUST_GO_WITHIN = timedelta(minutes=15)
 POLL_DELETED = timedelta(seconds=5)
 SOON = timedelta(milliseconds=100)
 MAY_ARRIVE_FOR = timedelta(minutes=1)  # an unanswered request may still take effect; longer than Civo's timeout
+CORDON_SHOWS_WITHIN = timedelta(seconds=30)  # a list of Kubernetes may be older than that
 NO_ANSWER = "timeout"
 REFUSED = (RESCALING, "http_4")  # Civo answered: the request had no effect
 LEAD_LOST = (
@@ -332,7 +333,7 @@ def _retire_one(
     if stays or (node.busy and victim.because not in EMPTIED):
         return _spare(victim, node, stays or _started(node.pods), action, hands, now)
     if victim.stage is VictimStage.CORDONED and node.cordoned_by is not CordonedBy.US:
-        raise _RefusedError(f"{node.name} was uncordoned by someone else")
+        return _without_our_cordon(victim, node, now)
     waited = victim.since is None or abs(now - victim.since) >= LOOK_AGAIN_AFTER
     if early or (victim.stage is VictimStage.CORDONED and not waited):
         return victim
@@ -352,6 +353,13 @@ def _retire_one(
             _spare(victim, node, drained.sentence, action, hands, now)
             raise _RefusedError(drained.sentence)
     return _delete(victim, node, action, hands, now)
+
+
+def _without_our_cordon(victim: Victim, node: Node, now: datetime) -> Victim:
+    """Spare a node that a person uncordoned; until a list must be newer than our cordon, it may only be an old one."""
+    if victim.since is not None and abs(now - victim.since) < CORDON_SHOWS_WITHIN:
+        return victim
+    raise _RefusedError(f"{node.name} was uncordoned by someone else")
 
 
 def _gone(victim: Victim, now: datetime) -> Victim:

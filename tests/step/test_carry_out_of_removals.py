@@ -219,9 +219,16 @@ def test_work_that_only_the_last_look_shows_spares_its_node() -> None:
 
 def test_a_person_who_uncordons_a_node_keeps_it() -> None:
     for by in (None, CordonedBy.SOMEONE):
-        progress = goes_on(removal(victim()), ours(cordoned_by=by))
+        before = victim(since=NOW - MINUTE)
+        progress = goes_on(removal(before), ours(cordoned_by=by))
         assert (one(progress).stage, one(progress).refused) == (VictimStage.SPARED, True)
         assert ended(progress) == (OutcomeKind.FAILED, "n1 was uncordoned by someone else")
+
+
+def test_a_list_that_may_be_older_than_our_cordon_does_not_show_that_a_person_lifted_it() -> None:
+    outside = Outside()
+    progress = goes_on(removal(victim()), ours(cordoned_by=None, cordoned_for=None), outside=outside)
+    assert (one(progress), ended(progress), outside.calls) == (victim(), None, [])
 
 
 def test_a_node_that_another_has_cordoned_before_us_is_spared() -> None:
