@@ -48,7 +48,7 @@ def instance_deleted(stage: Stage) -> Seen:
 
 @scenario("an instance added at Civo", "the count is accepted, no further node is bought, and the idle one goes")
 def instance_added(stage: Stage) -> Seen:
-    """Somebody raised the count in Civo's dashboard."""
+    """A count that a person raised in Civo's dashboard."""
     stage.serve()
     stage.civo.set_count(1)
     stage.until(lambda: len(stage.bought) == 1, "a node")

@@ -27,7 +27,7 @@ QUICK = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """Where Civo answers and for whom. *pool* is the id of the pool that the scenarios may change."""
+    """Where Civo answers, and with which account. *pool* is the id of the pool that the scenarios may change."""
 
     url: str
     api_key: str

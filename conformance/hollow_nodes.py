@@ -105,7 +105,7 @@ class HollowNodes:
         self._show_status(node)
 
     def _show_status(self, node: WorldNode) -> None:
-        """Write the status; a Node that somebody deleted does not come back."""
+        """Write the status; a Node that was deleted meanwhile does not come back."""
         status = node_json(node)["status"]
         gone_is_fine(lambda: self._api.patch(f"{NODES}/{node.name}/status", {"status": status}))
 

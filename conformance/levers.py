@@ -127,7 +127,7 @@ class Lever:
         self._released = threading.Event()
 
     def close(self) -> None:
-        """End everything for good."""
+        """End every connection, and take no more."""
         self.away()
         self.release()
         self._server.shutdown()
