@@ -120,8 +120,8 @@ def gather(sources: Sources, policy: Policy, now: datetime, parts: Parts, *, cho
     steady = is_steady(before.at if before is not None else None, now)
     lives = lives_of(said, memory, policy, parts, steady=steady)
     by_instance = {life.instance: life for life in lives}
-    joined = [_joined(pool, said, memory, by_instance, policy, parts) for pool in policy.pools]
-    pools = _with_slow_starts([_with_deleted(state, store, parts) for state, _, _ in joined], lives, parts)
+    joined = [_joined(pool, said, memory, by_instance, store, policy, parts) for pool in policy.pools]
+    pools = _with_slow_starts([state for state, _, _ in joined], lives, parts)
     drifts = {state.pool: drifted for state, drifted, _ in joined if drifted is not None}
     states = _judged(said, pools, memory, policy, before)
     sources.goes_on()
@@ -179,19 +179,17 @@ def _with_slow_starts(states: Sequence[PoolState], lives: Sequence[NodeLife], pa
     return tuple(replace(state, ready_within=slow.get(state.pool)) for state in states)
 
 
-def _with_deleted(state: PoolState, store: StepStore, parts: Parts) -> PoolState:
+def _with_deleted(state: PoolState, store: StepStore) -> PoolState:
     """Mark the nodes that carry the cordon of a removal, open or ended, that counts them as deleted."""
-    with parts.part("pool_state", state.pool, sets_aside=True):
-        cordoned = [n for n in state.living if n.cordoned_by is CordonedBy.US and n.cordoned_for not in (None, REPAIR)]
-        if not cordoned:
-            return state
-        removals = [state.open_action] if state.open_action is not None else []
-        if any(n.cordoned_for not in {r.id for r in removals} for n in cordoned):
-            removals += [stored.action for stored in store.actions(pool=state.pool, limit=RECENT_ACTIONS)]
-        gone = {(r.id, v.instance) for r in removals for v in r.victims if v.stage is VictimStage.DELETED}
-        nodes = (replace(n, deleted=True) if (n.cordoned_for, n.instance) in gone else n for n in state.nodes)
-        return replace(state, nodes=tuple(nodes))
-    return state
+    cordoned = [n for n in state.living if n.cordoned_by is CordonedBy.US and n.cordoned_for not in (None, REPAIR)]
+    if not cordoned:
+        return state
+    removals = [state.open_action] if state.open_action is not None else []
+    if any(n.cordoned_for not in {r.id for r in removals} for n in cordoned):
+        removals += [stored.action for stored in store.actions(pool=state.pool, limit=RECENT_ACTIONS)]
+    gone = {(r.id, v.instance) for r in removals for v in r.victims if v.stage is VictimStage.DELETED}
+    nodes = (replace(n, deleted=True) if (n.cordoned_for, n.instance) in gone else n for n in state.nodes)
+    return replace(state, nodes=tuple(nodes))
 
 
 def _keep(
@@ -271,7 +269,13 @@ def _ask_all(sources: Sources, policy: Policy, memory: Memory, now: datetime, pa
 
 
 def _joined(
-    pool: Pool, said: Answers, memory: Memory, lives: Mapping[str, NodeLife], policy: Policy, parts: Parts
+    pool: Pool,
+    said: Answers,
+    memory: Memory,
+    lives: Mapping[str, NodeLife],
+    store: StepStore,
+    policy: Policy,
+    parts: Parts,
 ) -> tuple[PoolState, Drift | None, str | None]:
     """Return the pool's state, the change of its count that is not ours, and why its removals stop.
 
@@ -285,7 +289,7 @@ def _joined(
         if found is not None:
             drifted = drift(past, shown, said.at, highest(memory.unanswered, pool.id))
     with parts.part("pool_state", pool.id, sets_aside=True):
-        state = pool_state(pool, said, memory, lives, policy, drifted)
+        state = _with_deleted(pool_state(pool, said, memory, lives, policy, drifted), store)
     with parts.part("removals", pool.id, sets_aside=True):
         if found is not None:
             why = why_removals_stop(past.late, shown, len(state.living), said.at)
