@@ -69,6 +69,9 @@ class Receipt:
     required: int | None = None
 
 
+DRAINING = "draining"  # the code of a drain that has evicted pods, while they leave
+
+
 class TryLater(Exception):
     """A failure that may pass. *delay* is the least time to wait, if the other side named one. *code* is a short word
     for metrics and messages (``timeout``, ``http_503``, Civo's error ``code``)."""

@@ -16,6 +16,7 @@ from receiver.core.scaling.bounds import window_may_evict
 from receiver.core.scaling.packing import SOFT_TAINTS, consents
 from receiver.ports import (
     CORDON_ANNOTATION,
+    DRAINING,
     MAY_WAIT,
     PROTECT_ANNOTATION,
     SAFE_TO_EVICT_ANNOTATION,
@@ -321,7 +322,7 @@ class WorldCluster(WorldHolding):
         for pod in going:
             if pod not in back:
                 self._evict(pod)
-        raise TryLater(f"{len(here) - len(back)} pods are still leaving {node}", code="draining")
+        raise TryLater(f"{len(here) - len(back)} pods are still leaving {node}", code=DRAINING)
 
     def _rehearse(self, pods: Sequence[WorldPod]) -> None:
         """Raise TryLater when a PodDisruptionBudget protects one of *pods*; a replay has none."""

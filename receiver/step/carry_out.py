@@ -18,7 +18,7 @@ from receiver.core.notices.workload_notices import ToldPods
 from receiver.core.promises.calibration import OpenPromises
 from receiver.core.scaling.removal import LOOK_AGAIN_AFTER
 from receiver.core.scaling.waits import LONGEST_GROWTH_BACKOFF, late_after
-from receiver.ports import Cloud, Cluster, Did, Receipt, TryLater, WontWork, WriterLostError
+from receiver.ports import DRAINING, Cloud, Cluster, Did, Receipt, TryLater, WontWork, WriterLostError
 
 FIRST_BACKOFF = timedelta(minutes=1)
 FIRST_REMOVAL_BACKOFF = timedelta(minutes=5)
@@ -267,7 +267,7 @@ def _taken_further(
     try:
         return _retire_one(victim, node, stays, early, action, hands, now), None
     except TryLater as error:
-        return replace(victim, why=str(error)), error
+        return replace(victim, why=str(error), emptied=victim.emptied or error.code == DRAINING), error
     except _NotDeletedError as error:
         return replace(victim, why=str(error), asked_at=now), error.why
     except _RefusedError as error:
@@ -331,7 +331,7 @@ def _retire_one(
     if node is None or node.stage is Stage.DELETING:
         return _gone(victim, now)
     if stays or (node.busy and victim.because not in EMPTIED):
-        return _spare(victim, node, stays or _started(node.pods), action, hands, now)
+        return _give_back(victim, node, stays or _started(node.pods), action, hands, now)
     if victim.stage is VictimStage.CORDONED and node.cordoned_by is not CordonedBy.US:
         return _without_our_cordon(victim, node, now)
     waited = victim.since is None or abs(now - victim.since) >= LOOK_AGAIN_AFTER
@@ -353,6 +353,15 @@ def _retire_one(
             _spare(victim, node, drained.sentence, action, hands, now)
             raise _RefusedError(drained.sentence)
     return _delete(victim, node, action, hands, now)
+
+
+def _give_back(victim: Victim, node: Node, why: str, action: Action, hands: Hands, now: datetime) -> Victim:
+    """Spare a node that is wanted. The pods that were evicted from it return, so it backs off: otherwise they would be
+    evicted again and again."""
+    kept = _spare(victim, node, why, action, hands, now)
+    if kept.stage is VictimStage.SPARED and victim.emptied and not node.busy:
+        raise _RefusedError(kept.why)
+    return kept
 
 
 def _without_our_cordon(victim: Victim, node: Node, now: datetime) -> Victim:

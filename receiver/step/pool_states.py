@@ -316,6 +316,7 @@ def _life(
     registered_at = past.registered_at or past.ready_at or (now if node else None)
     # A node that was in Kubernetes and is gone is not being built: its Node object was deleted.
     vanished = stage is Stage.BOOTING and node is None and registered_at is not None
+    lost = vanished or (stage in LOST and past.usable_at is not None)
     # A startup taint that comes back does not begin the idle time anew.
     retainted = (
         stage is Stage.INSTALLING and past.usable_at is not None and node is not None and offers_gpus(node, pool)
@@ -342,7 +343,7 @@ def _life(
         running_at=past.running_at or min((_noted(p.running_since, instance, now) for p in running), default=None),
         idle_since=(past.idle_since or now) if empty else None,
         unknown_since=(past.unknown_since or now) if empty and active else None,
-        lost_at=(past.lost_at or now) if vanished or (stage in LOST and past.usable_at) else None,
+        lost_at=(past.lost_at or now) if lost else past.lost_at if stage is Stage.UNKNOWN else None,
         kept_until=kept_until,
         kept_for=kept_for,
         **_course(past, node, said, policy, usable=usable),

@@ -17,7 +17,7 @@ from receiver.ports import PROTECT_ANNOTATION, Store
 from receiver.replay.world.objects import PodSpec, WorldPool
 from receiver.step.carry_out import settled
 from simulator.world import Pdb
-from tests.step.harness import GPU, SIZE, START, Life, a_job, a_policy, a_world, until_cordoned
+from tests.step.harness import FAST, GPU, SIZE, START, Life, a_job, a_policy, a_world, until_cordoned
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
@@ -99,6 +99,22 @@ def test_the_one_reason_is_told(
     happens(life, node)
     outcome = ended(life)
     assert (outcome.kind, outcome.detail.replace(node, "NODE")) == (kind, detail)
+
+
+def test_a_node_that_is_wanted_after_pods_were_evicted_from_it_backs_off(store: Store) -> None:
+    """Its pods return and keep the waiting work out again; without a backoff they would be evicted again and again."""
+    life = Life(world=a_world(timings=replace(FAST, terminate=30 * SECOND)), policy=a_policy(), store=store)
+    node = until_cordoned(life)
+    life.world.add_pod(PodSpec(namespace="ml", name="web-0", node=node, owner_kind="ReplicaSet", owner_name="web"))
+    while not any(v.emptied for s in life.store.actions() for v in s.action.victims):
+        life.world.advance(life.wake_after_step(5 * SECOND))
+    wanted_by_a_pod(life, node)
+    outcome = ended(life)
+    assert outcome.kind is OutcomeKind.FAILED
+    assert "waiting work fits on it: ml/next-0" in outcome.detail
+    backoff = life.step().facts.pools[0].removal_backoff
+    assert backoff is not None
+    assert backoff.instances == (life.world.nodes[node].instance,)
 
 
 def test_a_node_that_went_by_itself_is_told_so(store: Store) -> None:

@@ -22,7 +22,7 @@ from receiver.core.model.policy import Taint
 from receiver.core.scaling.bounds import window_may_evict
 from receiver.core.scaling.demand import CORDON, meets, tolerates
 from receiver.core.scaling.packing import SOFT_TAINTS, consents
-from receiver.ports import CORDON_ANNOTATION, STOP_ANNOTATION, ClusterNode, Did, Receipt, TryLater, WontWork
+from receiver.ports import CORDON_ANNOTATION, DRAINING, STOP_ANNOTATION, ClusterNode, Did, Receipt, TryLater, WontWork
 
 
 class NodeMarks(ClusterPart):
@@ -257,7 +257,7 @@ class Drain(NodeMarks):
                 raise _kept_by_a_budget({pod.key: error}, node) from error
         if leaving:
             detail = f"{', '.join(sorted(leaving))} still leaving node {node}"
-            raise TryLater(detail, code="draining", delay=LEAVING_DELAY)
+            raise TryLater(detail, code=DRAINING, delay=LEAVING_DELAY)
         return Receipt(did=Did.DONE, sentence=f"nothing is left to evict from node {node}")
 
     def _held_back(self, pods: Sequence[SeenPod]) -> Mapping[str, TryLater]:

@@ -144,6 +144,7 @@ class Victim:
     refused: bool = False
     why: str = ""
     asked_at: datetime | None = None  # when its DELETE was last sent without an answer
+    emptied: bool = False  # pods were evicted from it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

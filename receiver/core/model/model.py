@@ -153,7 +153,7 @@ class Node:
     @property
     def note(self) -> str:
         """What its stage alone does not say, such as ``waits for taint readiness.k8s.io/gpu``; empty for nothing."""
-        if not self.registered and self.lost_at is not None:
+        if not self.registered and self.lost_at is not None and self.stage is not Stage.UNKNOWN:
             return "has no Node object in Kubernetes any more"
         if self.startup_taint:
             return f"waits for taint {self.startup_taint}"

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from receiver.core.model.model import Stage
-from receiver.ports import ClusterFacts, Store
+from receiver.ports import ClusterFacts, Store, TryLater
 from tests.step.harness import FAST, Life, a_job, a_policy, a_world
 from tests.step.stories.bench import HOUR, MINUTE, POOL, SECOND, a_pool, bought, living, titles
 
@@ -88,6 +88,18 @@ def missing(life: Life) -> None:
         return replace(look(), nodes=())
 
     life.cluster.look = partial  # type: ignore[method-assign]
+
+
+def test_a_silence_of_kubernetes_does_not_begin_the_loss_anew(store: Store) -> None:
+    life = begun(store)
+    life.run(READY)
+    delete_node(life)
+    life.run(5 * SECOND)
+    life.cluster.fail_always(TryLater("no answer", code="timeout"))
+    life.run(4 * MINUTE)
+    assert the_first(life) == (Stage.UNKNOWN, "")
+    life.cluster.fail_always(None)
+    assert the_first(life) == (Stage.BROKEN, "has no Node object in Kubernetes any more")
 
 
 def test_a_list_that_is_partial_for_a_moment_breaks_nothing(store: Store) -> None:
