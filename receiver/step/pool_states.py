@@ -388,13 +388,15 @@ def stage_of(
     *,
     worked: bool = False,
 ) -> Stage:
-    """How far an instance has come. Civo's undocumented statuses are broken, not busy and not idle. A node that has
-    *worked* before and whose GPUs are not ready is sick; before that it is still on its way."""
+    """How far an instance has come. Civo's undocumented statuses are broken, not busy and not idle; one that is Ready
+    is built, however old the list is. A node that has *worked* before and whose GPUs are not ready is sick; before that
+    it is still on its way."""
     if instance.status == "DELETING":
         return Stage.DELETING
-    if instance.status in ("BUILDING", "BUILD_PENDING"):
+    building = instance.status in ("BUILDING", "BUILD_PENDING")
+    if building and (node is None or not node.ready):
         return Stage.BUILDING
-    if instance.status != "ACTIVE":
+    if not building and instance.status != "ACTIVE":
         return Stage.BROKEN
     if not cluster_answers:
         return Stage.UNKNOWN

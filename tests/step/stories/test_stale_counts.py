@@ -1,11 +1,13 @@
 """Stories of a count at Civo that lags behind what was done: a removal that it does not show yet, or a growth."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
-from receiver.ports import Store
+from receiver.core.model.model import Stage
+from receiver.ports import CloudPool, Store
 from receiver.replay.world.objects import Behaviour
 from tests.step.harness import START, Life, a_job, a_policy, a_world
 from tests.step.stories.bench import HOUR, MINUTE, POOL, PROVISIONING, SECOND, bought, idle_nodes, living
@@ -53,6 +55,20 @@ def test_growth_of_one_after_a_removal_buys_one(
     assert life.world.kills == []
     late = SHOWN_LATE if behaviour.list_lag else COUNTED_LATE
     figure(f"growth of one, {late}: {bought(life) - 1} bought, the job ran within {wait}")
+
+
+def test_a_ready_node_that_an_old_list_shows_as_still_building_is_usable(store: Store) -> None:
+    """Else another one would be bought for the capacity that a buffer or a booking keeps on it."""
+    life = idle_nodes(store)
+    look = life.cloud.look
+
+    def old() -> Mapping[str, CloudPool]:
+        pool = look()[POOL]
+        return {POOL: replace(pool, instances=tuple(replace(i, status="BUILDING") for i in pool.instances))}
+
+    life.cloud.look = old  # type: ignore[method-assign]
+    [node] = life.step().facts.pool(POOL).nodes
+    assert node.stage is Stage.USABLE
 
 
 @either
