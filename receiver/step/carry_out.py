@@ -227,6 +227,7 @@ def _retire(
             node, stays = nodes.get(victim.instance), kept.get(victim.instance, UNKNOWN)
             stays = "" if victim.instance in wanted else stays
             waits = bool(stays) and _waits(victim, node, victim.instance in unsure, now)
+            waits = waits or _is_unlisted(victim, node, state, now)
             after, why = (victim, None) if waits else _taken_further(victim, node, stays, early, action, hands, now)
         except WontWork as error:
             so_far = replace(action, victims=(*victims, *action.victims[number:]))
@@ -377,10 +378,20 @@ def _gone(victim: Victim, now: datetime) -> Victim:
     It was ours if a crash came between the DELETE and its record, which follows a recorded cordon. After a long pause,
     such as a restored backup of the store, that proves nothing.
     """
-    lately = victim.since is None or now - victim.since <= DRAIN_WITHIN + MUST_GO_WITHIN
-    if lately and (victim.stage is VictimStage.CORDONED or victim.because is Because.STUCK):
+    if _is_recent(victim, now) and (victim.stage is VictimStage.CORDONED or victim.because is Because.STUCK):
         return replace(victim, stage=VictimStage.DELETED, since=now, why="")
     return replace(victim, stage=VictimStage.SPARED, since=now, why="it was already deleted, not by this removal")
+
+
+def _is_recent(victim: Victim, now: datetime) -> bool:
+    return victim.since is None or now - victim.since <= DRAIN_WITHIN + MUST_GO_WITHIN
+
+
+def _is_unlisted(victim: Victim, node: Node | None, state: PoolState, now: datetime) -> bool:
+    """True while the node of a cordoned victim is Ready, and Civo does not list its instance: the list is an old one,
+    unless the DELETE of a moment ago was not recorded because of a crash. The node tells which, within a minute."""
+    ready = node is None and victim.stage is VictimStage.CORDONED and victim.node in state.unjoined
+    return ready and _is_recent(victim, now)
 
 
 def _waits(victim: Victim, node: Node | None, unsure: bool, now: datetime) -> bool:

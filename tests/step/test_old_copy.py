@@ -1,5 +1,6 @@
 """A store that was restored from an old copy, or a server that was away for long, in the midst of a removal."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -25,17 +26,33 @@ def test_a_node_that_went_while_nobody_looked_is_no_removal_that_civo_answered_w
 ) -> None:
     """Else six nodes in place of the three that it left would stop the pool's removals for a day."""
     life = Life(world=a_world(), policy=a_policy(), store=store)
-    cordoned = Victim(instance="i-1", node="n1", stage=VictimStage.CORDONED, since=life.now - minutes * MINUTE)
-    action = Action(
-        id="retire-1",
-        pool="l40s-id",
-        kind=ActionKind.RETIRE,
-        opened_at=life.now - minutes * MINUTE,
-        from_count=4,
-        to_count=3,
-        victims=(cordoned,),
-    )
+    action = a_removal(life, minutes * MINUTE)
     progress = carry_out(action, PoolState(pool="l40s-id", required=4), (), life.hands, life.now)
     assert progress.outcome is not None
     assert progress.outcome.kind is outcome
     assert (progress.late is None) is (outcome is OutcomeKind.WITHDRAWN)
+
+
+def test_a_ready_node_that_civo_does_not_list_is_not_taken_for_deleted(store: Store) -> None:
+    """Civo's list may be an old one: the node would stay, cordoned, and read as one that replaced it."""
+    life = Life(world=a_world(), policy=a_policy(), store=store)
+    action = a_removal(life, MINUTE)
+    ready = PoolState(pool="l40s-id", required=4, unjoined=("n1",))
+    progress = carry_out(action, ready, (), life.hands, life.now)
+    assert progress.outcome is None
+    gone = carry_out(progress.action, replace(ready, unjoined=()), (), life.hands, life.now)
+    assert gone.outcome is not None
+    assert gone.outcome.kind is OutcomeKind.CONFIRMED
+
+
+def a_removal(life: Life, ago: timedelta) -> Action:
+    """A removal of one node, which was cordoned so long *ago*."""
+    return Action(
+        id="retire-1",
+        pool="l40s-id",
+        kind=ActionKind.RETIRE,
+        opened_at=life.now - ago,
+        from_count=4,
+        to_count=3,
+        victims=(Victim(instance="i-1", node="n1", stage=VictimStage.CORDONED, since=life.now - ago),),
+    )
