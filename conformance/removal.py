@@ -1,5 +1,6 @@
 """Removal: which node goes, how, and what stays."""
 
+from conformance.levers import Call
 from conformance.plan import RUNS_FOR
 from conformance.rights import BUDGETS, CORDON, DEPLOYMENTS, JOBS
 from conformance.scenario import Seen, UnmetError, scenario
@@ -92,6 +93,27 @@ def lands_between(stage: Stage) -> Seen:
     stage.serve()
     stage.kubernetes_lever.after("PATCH", f"/api/v1/nodes/{node}", lambda _: stage.cluster.pod("lands", nodeName=node))
     stage.until(lambda: stage.cluster.running() == ["lands"], "the pod that lands after the cordon", EMPTY)
+    opened = stage.until(lambda: not stage.cluster.cordoned(), "a node that is open again")
+    stage.holds(lambda: not stage.removals() and node in stage.cluster.nodes(), "the node stays", 10.0)
+    return Seen(said="uncordoned, 0 DELETE", figures={"opened_after": opened})
+
+
+@scenario(
+    "a pod lands while its node is drained",
+    "the last look before the DELETE sees it: its node is opened again and stays; nothing is deleted",
+    config={"packing": "scheduler"},
+)
+def lands_at_the_last_look(stage: Stage) -> Seen:
+    """The node's pods are read three times after the cordon: first, for the drain, and right before the DELETE."""
+    (node,) = stage.have_nodes(1)
+    stage.serve()
+    lever, reads = stage.kubernetes_lever, rf"/api/v1/pods\?.*spec\.nodeName(=|%3D){node}"
+
+    def read_for_the_drain(_: Call) -> None:
+        lever.after("GET", reads, lambda _: stage.cluster.pod("lands", nodeName=node))
+
+    lever.after("GET", reads, read_for_the_drain)
+    stage.until(lambda: stage.cluster.running() == ["lands"], "the pod that lands while the node is drained", EMPTY)
     opened = stage.until(lambda: not stage.cluster.cordoned(), "a node that is open again")
     stage.holds(lambda: not stage.removals() and node in stage.cluster.nodes(), "the node stays", 10.0)
     return Seen(said="uncordoned, 0 DELETE", figures={"opened_after": opened})
