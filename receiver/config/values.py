@@ -157,7 +157,10 @@ def duration(value: Any) -> timedelta:
 
 
 def spell_duration(length: timedelta) -> str:
-    return str(durationpy.to_str(length)) if length else "0s"
+    """Return *length* (not negative) as `duration` reads it: ``1s500ms``, where durationpy alone writes ``1.5s``."""
+    seconds, rest = divmod(length, timedelta(seconds=1))
+    whole = str(durationpy.to_str(timedelta(seconds=seconds))) if seconds else ""
+    return whole + (f"{rest // timedelta(milliseconds=1)}ms" if rest else "") or "0s"
 
 
 def _lasting(least: timedelta, most: timedelta = _LONGEST) -> BeforeValidator:

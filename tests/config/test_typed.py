@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from receiver.config.typed import LONGEST, UNITS, end_of, length_of
-from receiver.config.values import Wrong, spell_duration
+from receiver.config.values import Wrong, duration, spell_duration
 from receiver.core.model.text import lasting
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
@@ -39,6 +39,12 @@ def test_a_length_is_read_as_people_type_it(said: str, length: timedelta) -> Non
 def test_every_length_that_is_printed_is_read_as_the_same(spell: object, length: timedelta) -> None:
     assert callable(spell)
     assert length_of(spell(length)) == length
+
+
+@given(milliseconds=st.integers(0, 10**8))
+def test_every_length_that_the_file_prints_the_file_takes(milliseconds: int) -> None:
+    length = timedelta(milliseconds=milliseconds)
+    assert duration(spell_duration(length)) == length
 
 
 @given(count=st.integers(1, 50), unit=st.sampled_from(sorted(UNITS)), gap=st.sampled_from(["", " ", "  "]))
