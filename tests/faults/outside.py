@@ -1,7 +1,8 @@
 """Kinds of worlds in which checks on a real control plane found what random worlds had not, and what must hold there.
 
-Civo has a few nodes at a time, a call hangs, a node registers without its labels, two pools share their work, chores
-fail: all drawn by dice of their own, so that no other draw of a seed moves.
+Civo has a few nodes at a time, a call hangs, a node registers without its labels, two pools share their work, a
+PodDisruptionBudget keeps an idle node, chores fail: all drawn by dice of their own, so that no other draw of a
+seed moves.
 """
 
 import random
@@ -35,7 +36,7 @@ What = dict[str, Any]
 
 def found_outside(scenario: Scenario) -> Scenario:
     """Return *scenario* with what its seed draws here."""
-    scenario = _that_is_scarce(_that_share(scenario))
+    scenario = _that_budgets_keep(_that_is_scarce(_that_share(scenario)))
     events = [*_hangs(scenario), *_bare(scenario), *_chores(scenario)]
     return _with(scenario, events) if events else scenario
 
@@ -139,6 +140,20 @@ def _that_share(scenario: Scenario) -> Scenario:
         events += [early, either, late, *([gone] if dice.random() < 0.8 else ())]
     others = [e for e in scenario.events if e.kind != "job"]  # what else waits may hide a node too many
     return _with(replace(scenario, events=others), events, pools=pools)
+
+
+def _that_budgets_keep(scenario: Scenario) -> Scenario:
+    """A PodDisruptionBudget keeps pods without a GPU on nodes that are idle for long."""
+    dice, plans = _dice(scenario, "kept by budgets", 0.08), _simple(scenario.pools)
+    if dice is None or not plans:
+        return scenario
+    empty: What = {"count": 1, "min_nodes": 0, "standby_nodes": 0, "idle_for": 60, "asks": None}
+    pools = [replace(plan, **empty) if plan in plans else plan for plan in scenario.pools]
+    pods = 2 * len(plans)
+    web: What = {"id": "kept", "pods": pods, "min_available": pods, "tolerations": EVERYTHING}
+    faults = [e for e in scenario.events if e.kind == "fault" and dice.random() < 0.3]  # else no removal waits for long
+    quiet = replace(scenario, events=faults, pools=pools, troubled=2400, budget=None, granularity=1, removal_margin=0)
+    return _with(quiet, [Event(at=5, kind="cpu", what=web)])
 
 
 # --- what must hold

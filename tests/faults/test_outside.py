@@ -10,7 +10,7 @@ from receiver.adapters.store import SqlStore
 from tests.faults.campaign import judge
 from tests.faults.claims import with_claims
 from tests.faults.generate import Maker, scenario
-from tests.faults.outside import _packs
+from tests.faults.outside import EVERYTHING, _packs
 from tests.faults.planted import plant
 from tests.faults.scenario import Event, Scenario
 from tests.faults.small import POOL, a_job, small
@@ -44,6 +44,7 @@ def test_every_kind_is_drawn_often_enough_to_be_found_within_500_worlds() -> Non
         "a shelf": sum(bool(w.shelf) for w in worlds),
         "hangs": sum(any(e.what.get("error") == "hang" for e in w.events) for w in worlds),
         "bare nodes": sum(any(e.kind == "bare" for e in w.events) for w in worlds),
+        "kept nodes": sum(any(e.what.get("id") == "kept" for e in w.events) for w in worlds),
         "shared work": sum(any(e.what.get("id", "").startswith("share") for e in w.events) for w in worlds),
     }
     assert {kind: count for kind, count in kinds.items() if count < 4} == {}
@@ -76,6 +77,15 @@ def test_a_node_that_was_deleted_before_it_was_usable_and_counts_as_coming(
     assert seen(world) == set()
     plant("young for ever", monkeypatch)
     assert seen(world) == {"5 broken"}
+
+
+def test_a_removal_that_a_budget_blocks_ends_without_that_reason(seen: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
+    web = {"id": "kept", "pods": 1, "min_available": 1, "tolerations": EVERYTHING}
+    pool = replace(POOL, count=1, idle_for=60)
+    world = small(Event(at=5, kind="cpu", what=web), pool=pool, troubled=1500, granularity=1, removal_margin=0)
+    assert seen(world) == set()
+    plant("PodDisruptionBudget blocks", monkeypatch)
+    assert seen(world) == {"9 says why"}
 
 
 def test_a_node_whose_gpus_come_by_dra_and_that_is_removed_as_stuck(
