@@ -170,7 +170,7 @@ class Outside:
         self._looked = self._listed = False  # whether Kubernetes and Civo have answered in this step
         self._shown: set[str] = set()  # the instances whose node objects Kubernetes showed to it
         self._refused: dict[str, datetime] = {}  # pools: when Civo had fewer nodes than several that were asked for
-        self._well: dict[str, str] = {}  # instances that Kubernetes shows to work, and their names
+        self._well: dict[str, datetime] = {}  # instances that Kubernetes shows to work, and since when
         self.calm = False
 
     def begins(self) -> None:
@@ -199,7 +199,8 @@ class Outside:
         """Kubernetes has answered."""
         world, self._looked = self._truth.world, True
         self._shown = {node.instance for node in world.nodes.values()}
-        self._well = {vm.id: vm.hostname for vm in world.lives if vm.living and self._is_well(vm)}
+        well = [vm.id for vm in world.lives if vm.living and self._is_well(vm)]
+        self._well = {instance: self._well.get(instance, world.now) for instance in well}
 
     def _is_well(self, vm: VM) -> bool:
         """True for an instance that has long been usable, whatever its GPUs are shown by; not while all have failed."""
@@ -209,9 +210,10 @@ class Outside:
         return usable and shows and vm.shown and vm.status == "ACTIVE" and self._truth.works(vm)
 
     def opened(self, action: Action) -> None:
-        """A removal begins: no node that works goes as one that never came up."""
+        """A removal begins: no node that works, and not since a moment ago, goes as one that never came up."""
         for victim in action.victims:
-            if victim.because is Because.STUCK and victim.instance in self._well:
+            since = self._well.get(victim.instance, self._truth.world.now)
+            if victim.because is Because.STUCK and self._truth.world.now - since > LONG_USABLE:
                 self._violated("1 never came", f"{victim.node} is removed as one that is not usable, and it works")
 
     def stepped(self, stepped: Stepped, now: datetime) -> None:
