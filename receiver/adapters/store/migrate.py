@@ -16,6 +16,8 @@ log = structlog.get_logger("receiver")
 
 SCRIPTS = Path(__file__).parent.parent / "migrations"
 LONGEST_STATEMENT_SECONDS = 600.0  # of a migration, or of waiting for another process's
+# Within its transaction a migration loads alembic, which takes seconds where the processor's share is small.
+PATIENT = {"lock_timeout": 0, "statement_timeout": 0, "idle_in_transaction_session_timeout": 600_000}  # milliseconds
 NAMED = 5  # names listed in an error
 REMEDY = (
     "restore an intact backup, or start with an empty database, which then asks Civo what the month has cost"
@@ -32,8 +34,8 @@ def upgrade(database: Database) -> None:
         if not _is_current(connection):
             with more_patient(connection, LONGEST_STATEMENT_SECONDS):
                 if connection.dialect.name == "postgresql":  # other processes may be migrating
-                    for setting in ("lock_timeout", "statement_timeout"):
-                        connection.execute(text(f"SET LOCAL {setting} = 0"))
+                    for setting, limit in PATIENT.items():
+                        connection.execute(text(f"SET LOCAL {setting} = {limit}"))
                     connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK_KEY})
                 if not _is_current(connection):
                     _migrate(connection)

@@ -9,7 +9,7 @@ from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
-from sqlalchemy import inspect, text
+from sqlalchemy import Connection, inspect, text
 
 from receiver.adapters.store import SqlStore, migrate, open_in_memory, open_store, store_at
 from receiver.adapters.store.database import Database, parse
@@ -275,6 +275,20 @@ def test_a_migration_that_dies_half_way_leaves_nothing(empty_url: str, monkeypat
         assert MigrationContext.configure(connection).get_current_heads() == ()
     database.close()
     open_store(empty_url).close()
+
+
+@pytest.mark.parametrize("empty_url", ["postgresql"], indirect=True)
+def test_postgres_lets_a_migration_load_what_it_needs(empty_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    migrated = migrate._migrate
+
+    def watched(connection: Connection) -> None:
+        found.append(connection.exec_driver_sql("SHOW idle_in_transaction_session_timeout").scalar())
+        migrated(connection)
+
+    monkeypatch.setattr(migrate, "_migrate", watched)
+    open_store(empty_url).close()
+    assert found == ["10min"]
 
 
 def _open_and_remember(url: str, start: object, told: "multiprocessing.Queue[int | str]") -> None:
