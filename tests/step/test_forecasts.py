@@ -1,11 +1,13 @@
 """One forecast for every budget: overview, API, metrics, command line and report give the same amounts."""
 
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
+from receiver.adapters.store import open_in_memory
 from receiver.core.model.charges import Charge
 from receiver.core.model.policy import Budget
 from receiver.core.money.budget import Forecast, month_of
@@ -45,10 +47,12 @@ def in_the_report(life: Life, team: str | None = None) -> dict[tuple[str, str], 
     return by_budget(ReportDocument.of(found).document()["budgets"])
 
 
-@pytest.fixture
-def life(store: Store) -> Life:
-    """Thirty hours of a ledger that began on the 20th; a team's node of that time, and a node that was there before."""
+@pytest.fixture(scope="module")
+def life() -> Iterator[Life]:
+    """Thirty hours of a ledger that began on the 20th; a team's node of that time, and a node that was there before.
+    The tests leave it as it is."""
     pool = a_policy().pools[0]
+    store = open_in_memory()
     found = Life(world=a_world(), policy=a_policy(), store=store)
     found.policy = a_policy(type(pool)(**{**_fields(pool), "budget_usd": Decimal(2000)}), budget=BUDGET)
     before = Charge(
@@ -59,7 +63,8 @@ def life(store: Store) -> Life:
     found.run(29 * HOUR, tick=timedelta(minutes=10))
     found.run(HOUR, tick=timedelta(minutes=5))
     found.step()
-    return found
+    yield found
+    store.close()
 
 
 def _fields(value: Any) -> dict[str, Any]:
@@ -113,6 +118,8 @@ def test_what_the_ledger_saw_is_unknown_and_not_nothing_after_a_bug(
     life.step()
     cluster = on_the_overview(life.store)["cluster", ""]
     assert (cluster["forecast_usd"], cluster["burn_usd_per_hour"]) == (None, None)
+    monkeypatch.undo()
+    life.step()
 
 
 def test_a_month_that_is_over_has_no_forecast(life: Life) -> None:
