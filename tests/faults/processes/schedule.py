@@ -122,9 +122,11 @@ class Maker:
         """In some the API server is away for so long that watches back off, or no step can read the store."""
         dice = random.Random(f"outside of {self.seed}")
         chance = dice.random()
-        if chance < 0.06 and drawn.watch:
-            self._add("api_away", 1.0, seconds=25)
-            return replace(drawn, troubled=27.0)
+        if chance < 0.1:
+            disturbing = ("watching", "end", "line")  # they begin the backoff anew
+            self.events = [e for e in self.events if e.kind not in disturbing]
+            self._add("api_away", 1.0, seconds=28)
+            return replace(drawn, watch=True, troubled=30.0)
         if chance > 0.94:
             self._add("mislaid", 1.0, seconds=14)
             return replace(drawn, troubled=17.0)
