@@ -43,6 +43,9 @@ def test_a_ready_node_that_civo_does_not_list_is_not_taken_for_deleted(store: St
     gone = carry_out(progress.action, replace(ready, unjoined=()), (), life.hands, life.now)
     assert gone.outcome is not None
     assert gone.outcome.kind is OutcomeKind.CONFIRMED
+    long_ago = carry_out(a_removal(life, 31 * MINUTE), ready, (), life.hands, life.now)
+    assert long_ago.outcome is not None
+    assert long_ago.outcome.kind is OutcomeKind.WITHDRAWN
 
 
 def a_removal(life: Life, ago: timedelta) -> Action:

@@ -106,8 +106,10 @@ def test_a_node_that_is_wanted_after_pods_were_evicted_from_it_backs_off(store: 
     life = Life(world=a_world(timings=replace(FAST, terminate=30 * SECOND)), policy=a_policy(), store=store)
     node = until_cordoned(life)
     life.world.add_pod(PodSpec(namespace="ml", name="web-0", node=node, owner_kind="ReplicaSet", owner_name="web"))
-    while not any(v.emptied for s in life.store.actions() for v in s.action.victims):
+    for _ in range(20):
         life.world.advance(life.wake_after_step(5 * SECOND))
+        if any(v.emptied for s in life.store.actions() for v in s.action.victims):
+            break
     wanted_by_a_pod(life, node)
     outcome = ended(life)
     assert outcome.kind is OutcomeKind.FAILED

@@ -107,8 +107,8 @@ def _durable_sqlite(engine: Engine) -> None:
     """WAL so that readers never wait, FULL so that a commit is on disk, BEGIN IMMEDIATE so that writers queue. A
     transaction that reads first and writes later can fail with "database is locked" without waiting, so writers take
     the lock at the start (https://www.sqlite.org/lang_transaction.html). The dialect sends BEGIN: a listener on the
-    engine would cost every statement its time. A connection keeps 512 kB of pages, which the next commit of another
-    one empties, instead of 2 MB: with all of the pool that would be 34 MB."""
+    engine would cost every statement its time. Each connection caches at most 512 kB of pages, not 2 MB (34 MB for
+    the whole pool): a commit on another connection empties the cache anyway."""
 
     @event.listens_for(engine, "connect")
     def _on_connect(connection: sqlite3.Connection, _record: object) -> None:

@@ -82,6 +82,7 @@ def test_a_commit_is_on_disk_before_it_returns(tmp_path: Path) -> None:
         assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2  # FULL
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
         assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar() == 1
+        assert connection.exec_driver_sql("PRAGMA cache_size").scalar() == -512  # kB for each connection
     database.close()
 
 
