@@ -88,7 +88,7 @@ class SqlStore(SqlInbox, SqlMemory, SqlActions, SqlOutbox, SqlOverrides, SqlUsag
         """Use *database*; `open` migrates its schema."""
         self._database = database
         self._entry = threading.BoundedSemaphore(inbox.DELIVERIES_AT_ONCE)
-        self._picture: Snapshot | None = None  # as last read
+        self._picture: Snapshot | None = None  # as last read or written
 
     def fenced(self, fence: Fence) -> "SqlStore":
         """Return the same store for a loop: each write begins with *fence*, which may raise WriterLostError."""
@@ -130,9 +130,9 @@ class SqlStore(SqlInbox, SqlMemory, SqlActions, SqlOutbox, SqlOverrides, SqlUsag
         return None if state is None else CONTROL_STATE.validate_python(state)
 
     def keep_snapshot(self, snapshot: Mapping[str, Any], at: datetime) -> None:
-        self._picture = None
         with self._database.write() as connection:
             put(connection, schema.snapshot, {"id": THE_ONE, "at": at, "picture": dict(snapshot)})
+        self._picture = snapshot, at
 
     def snapshot(self) -> Snapshot | None:
         with self._database.read() as connection:
@@ -140,7 +140,7 @@ class SqlStore(SqlInbox, SqlMemory, SqlActions, SqlOutbox, SqlOverrides, SqlUsag
             if known is None or connection.execute(SNAPSHOT_AT).scalar() != known[1]:
                 row = connection.execute(SNAPSHOT).first()
                 known = None if row is None else (row.picture, row.at)
-        self._picture = known  # parsed once: a step reads it several times
+        self._picture = known  # parsed once, and never by the loop that wrote it
         return known
 
     def prune(self, now: datetime) -> int:

@@ -6,11 +6,11 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from sqlalchemy import create_engine
+from sqlalchemy import Connection, create_engine
 
 from receiver.adapters.store import SqlStore, open_store
 from receiver.core.model.memory import Memory, NodeLife, PoolMemory
-from receiver.ports import TryLater
+from receiver.ports import TryLater, WriterLostError
 from tests.adapters.store.builders import NOW, POOL, after, decision, grow, life, outcome
 
 MONTH = NOW.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
@@ -110,9 +110,21 @@ def test_the_picture_is_replaced(store: SqlStore) -> None:
     picture = {"pools": [{"name": "l40s", "ratio": 0.5, "because": None}], "budget": {"usd": "1.10"}}
     store.keep_snapshot(picture, after(seconds=10))
     assert store.snapshot() == (picture, after(seconds=10))
+    assert store.fenced(lambda _: None).snapshot() == (picture, after(seconds=10))  # as another reader finds it
 
 
-def test_a_picture_kept_again_at_the_same_time_is_read_anew(store: SqlStore) -> None:
+def test_a_picture_that_could_not_be_written_is_not_shown(store: SqlStore) -> None:
+    def fence(_: Connection) -> None:
+        raise WriterLostError("another replica leads")
+
+    store.keep_snapshot({"n": 1}, NOW)
+    follower = store.fenced(fence)
+    with pytest.raises(WriterLostError):
+        follower.keep_snapshot({"n": 2}, NOW)
+    assert follower.snapshot() == ({"n": 1}, NOW)
+
+
+def test_a_picture_kept_again_at_the_same_time_is_the_last_one(store: SqlStore) -> None:
     store.keep_snapshot({"n": 1}, NOW)
     assert store.snapshot() == store.snapshot() == ({"n": 1}, NOW)
     store.keep_snapshot({"n": 2}, NOW)
