@@ -145,7 +145,7 @@ def test_an_eviction_of_a_gang_by_a_window_is_seen(emptied: SqlStore, monkeypatc
 
 def test_evicting_more_than_is_too_many_is_seen(emptied: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
     one_allowed = replace(night(), pools=[replace(night().pools[0], window=[722, 740, 1])])
-    monkeypatch.setattr("receiver.core.scaling.removal.surplus_over", lambda most, case, dead: case.present)
+    monkeypatch.setattr("receiver.core.scaling.removal.surplus_over", lambda most, case, gone=(): case.present)
     assert "nodes are evicted of 2, 1 allowed" in judge(one_allowed, emptied).message
 
 

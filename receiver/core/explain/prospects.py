@@ -126,7 +126,7 @@ def _because(why: str) -> str:
 
 def planned(grace: Grace, case: Case, say: Say) -> str:
     """What a window whose *grace* runs will evict, or cannot evict now, in a sentence."""
-    many = some(surplus_over(grace.max_nodes, case, 0), "node")
+    many = some(surplus_over(grace.max_nodes, case), "node")
     assert grace.ends_at is not None
     at, why = allowed_from(max(grace.ends_at, case.now), case, say, idle=False)
     says = f"window {grace.window} takes {many} beyond {grace.max_nodes}"

@@ -51,7 +51,8 @@ def removable(case: Case, within: timedelta = NOW) -> Removable:
     dead = [*(n for n in lost if n not in repaired), *(n for n in repaired if not n.busy)]
     gone_first = {n.instance for n in dead}
     many = tuple(n for n in _surplus(case, len(dead)) if n.instance not in gone_first)
-    over = tuple(n for n in evicted(case, len(dead)) if n.instance not in gone_first)
+    leaving = {n.instance for n in repaired if n.busy}
+    over = evicted(case, gone_first, leaving)
     chosen, begun = {n.instance for n in (*many, *over, *repaired)}, evicting(case.state)
     left = [n for n in case.state.nodes if n.instance not in chosen]
     soon = case.now + within
@@ -217,12 +218,13 @@ def _surplus(case: Case, dead: int) -> tuple[Node, ...]:
     return tuple(idle[: max(0, case.present - dead - bounds.max_nodes)])
 
 
-def evicted(case: Case, dead: int) -> tuple[Node, ...]:
-    """The nodes that go now because a window's grace is over, beside *dead* ones: idle ones first, then those that hold
+def evicted(case: Case, dead: Collection[str], leaving: Collection[str]) -> tuple[Node, ...]:
+    """The nodes that go now because a window's grace is over, beside the *dead*: idle ones first, then those that hold
     the fewest GPUs, then those that lose the fewest GPU-hours.
 
-    A node that is already going comes first. One that an open window has begun to empty goes even when the announcement
-    no longer stands: given back, it would start what was evicted. Nodes on their way are not counted.
+    A node that is already going, or *leaving* with its pods' consent, comes first. One that an open window has begun to
+    empty goes even when the announcement no longer stands: given back, it would start what was evicted. Nodes on their
+    way are not counted.
     """
     graces = case.wanted.graces
     if not graces:
@@ -230,24 +232,29 @@ def evicted(case: Case, dead: int) -> tuple[Node, ...]:
     emptying = evicting(case.state)
     over = [g.max_nodes for g in graces if g.ends_at is not None and g.ends_at <= case.now]
     going = {v.instance for v in _victims(case) if v.stage in ON_THE_WAY}
-    able = [n for n in case.state.nodes if could_be_evicted(n, case) and not removal_backs_off(n, case)]
+    alive = (n for n in case.state.nodes if n.instance not in dead)
+    able = [n for n in alive if could_be_evicted(n, case) and not removal_backs_off(n, case)]
 
-    def loss(node: Node) -> tuple[bool, bool, int, timedelta, datetime, str]:
+    def loss(node: Node) -> tuple[bool, bool, bool, int, timedelta, datetime, str]:
         gpus, lost = sum(pod.gpus for pod in node.pods), timedelta(0)
         for pod in node.pods:
             lost += max(timedelta(0), case.now - (pod.running_since or pod.bound_at or pod.created_at)) * pod.gpus
         # Among busy nodes that hold as many GPUs, time does not change the order.
         unit = case.now if node.busy else next_unit_at(node.created_at, case.now, case.policy.billing)
-        return (node.instance not in emptying, node.instance not in going, gpus, lost, unit, node.name)
+        begun = node.instance not in emptying, node.instance not in leaving, node.instance not in going
+        return (*begun, gpus, lost, unit, node.name)
 
     able.sort(key=loss)
-    due = surplus_over(min(over), case, dead) if over else 0
+    gone = {*dead, *leaving} - {n.instance for n in able}
+    due = surplus_over(min(over), case, gone) if over else 0
     carried = sum(n.instance in emptying for n in able)
-    return tuple(able[: max(due, min(carried, surplus_over(min(g.max_nodes for g in graces), case, dead)))])
+    return tuple(able[: max(due, min(carried, surplus_over(min(g.max_nodes for g in graces), case, gone)))])
 
 
-def surplus_over(most: int, case: Case, dead: int) -> int:
-    return max(0, min(case.present - dead, len(case.state.of(Stage.USABLE))) - most)
+def surplus_over(most: int, case: Case, gone: Collection[str] = ()) -> int:
+    """How many usable nodes are beyond *most* once the instances *gone* are."""
+    usable = sum(n.instance not in gone for n in case.state.of(Stage.USABLE))
+    return max(0, min(case.present - len(gone), usable) - most)
 
 
 def could_be_evicted(node: Node, case: Case) -> bool:
@@ -269,7 +276,7 @@ def busy_beyond(grace: Grace, case: Case) -> tuple[Node, ...]:
     """The busy nodes that *grace* would choose from when there are more usable nodes than it allows, except those that
     a window has begun to empty."""
     emptying = evicting(case.state)
-    if surplus_over(grace.max_nodes, case, 0) <= len(emptying):
+    if surplus_over(grace.max_nodes, case) <= len(emptying):
         return ()
     able = (n for n in case.state.nodes if n.busy and could_be_evicted(n, case))
     return tuple(n for n in able if n.instance not in emptying)

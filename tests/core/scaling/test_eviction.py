@@ -121,6 +121,23 @@ def test_a_sick_node_that_is_evicted_is_not_removed_twice() -> None:
     assert decision.candidates == ("i-a", "i-b")
 
 
+@pytest.mark.parametrize(
+    ("pods", "given_up"),
+    [
+        pytest.param((a_guest("on-c", gpus=8, evictable=True),), {}, id="evictable: the window takes it"),
+        pytest.param((a_guest("on-c", evictable=True),), {"i-c": NOW - MINUTE}, id="tried by the window before"),
+        pytest.param((), {}, id="idle"),
+    ],
+)
+def test_a_node_that_its_repair_removes_is_none_that_a_window_evicts_beside_it(
+    pods: tuple[Pod, ...], given_up: dict[str, datetime]
+) -> None:
+    sick = {"sick": "XID 79 on GPU 0", "sick_since": NOW - 20 * MINUTE, "idle_since": None if pods else NOW}
+    pool = the_pool(replace(NIGHT, max_nodes=2), repair=Repair.REPLACE)
+    decision = answer(busy("a"), busy("b"), holding("c", *pods, **sick), pool=pool, given_up=given_up)
+    assert decision.candidates == ("i-c",)
+
+
 def test_a_window_that_is_closed_evicts_nothing() -> None:
     assert evicted(busy("a"), busy("b"), pool=the_pool(replace(NIGHT, times=((13 * 60, 14 * 60),)))) == []
 
