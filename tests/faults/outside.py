@@ -1,8 +1,8 @@
 """Kinds of worlds in which checks on a real control plane found what random worlds had not, and what must hold there.
 
 Civo has a few nodes at a time, a call hangs, a node registers without its labels, two pools share their work, a
-PodDisruptionBudget keeps an idle node, chores fail: all drawn by dice of their own, so that no other draw of a
-seed moves.
+PodDisruptionBudget keeps an idle node, nodes fall sick at work, chores fail: all drawn by dice of their own, so that no
+other draw of a seed moves.
 """
 
 import random
@@ -36,7 +36,7 @@ What = dict[str, Any]
 
 def found_outside(scenario: Scenario) -> Scenario:
     """Return *scenario* with what its seed draws here."""
-    scenario = _that_budgets_keep(_that_is_scarce(_that_share(scenario)))
+    scenario = _that_budgets_keep(_that_falls_sick_at_work(_that_is_scarce(_that_share(scenario))))
     events = [*_hangs(scenario), *_bare(scenario), *_chores(scenario)]
     return _with(scenario, events) if events else scenario
 
@@ -154,6 +154,24 @@ def _that_budgets_keep(scenario: Scenario) -> Scenario:
     faults = [e for e in scenario.events if e.kind == "fault" and dice.random() < 0.3]  # else no removal waits for long
     quiet = replace(scenario, events=faults, pools=pools, troubled=2400, budget=None, granularity=1, removal_margin=0)
     return _with(quiet, [Event(at=5, kind="cpu", what=web)])
+
+
+def _that_falls_sick_at_work(scenario: Scenario) -> Scenario:
+    """Nodes fall sick for good while long work runs there that nobody may move, and their pool replaces sick ones."""
+    dice, plans = _dice(scenario, "fall sick", 0.1), _simple(scenario.pools)
+    if dice is None or not plans:
+        return scenario
+    plan, nodes = dice.choice(plans), dice.choice([1, 2])
+    alike: What = {"repair_share": 1.0, "max_nodes": 3, "count": 0, "min_nodes": 0, "standby_nodes": 0, "asks": None}
+    pools = [replace(p, **alike, budget=None) if p is plan else p for p in scenario.pools]
+    each = next(iter(plan.resources.values()))
+    events = [_work("sick", 30, plan, each=each, selects=True, seconds=2600, pods=nodes)]
+    for which in range(nodes):
+        what = {"pool": plan.id, "which": which, "how": dice.choice(["xid", "condition", "named"])}
+        events.append(Event(at=dice.choice([600, 900]), kind="sicken", what=what))
+    others = [e for e in scenario.events if e.kind == "fault" and dice.random() < 0.3]
+    quiet = replace(scenario, events=others, troubled=2400, budget=None, mode="act")
+    return _with(quiet, events, pools=pools)
 
 
 # --- what must hold

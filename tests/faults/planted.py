@@ -334,7 +334,7 @@ def planted(bug: Bug, root: Path) -> None:
     for (module, function), broken in bug.breaks.items():
         with (root / module.replace(".", "/")).with_suffix(".py").open("a", encoding="utf-8") as file:
             file.write("\n\nfrom tests.faults import planted_bugs\n")
-            file.write(f"\n{function} = planted_bugs.{broken.__name__}({function})\n")
+            file.write(f"\n{function} = planted_bugs.in_place_of({function}, planted_bugs.{broken.__name__})\n")
 
 
 def plant(words: str, monkeypatch: "pytest.MonkeyPatch") -> None:
@@ -346,7 +346,7 @@ def plant(words: str, monkeypatch: "pytest.MonkeyPatch") -> None:
         for each in owner:
             of = getattr(of, each)
         real = getattr(of, name)
-        here = broken(real)
+        here = planted_bugs.in_place_of(real, broken)
         monkeypatch.setattr(of, name, here)
         for other in [m for m in sys.modules.values() if getattr(m, name, None) is real]:  # that imported it
             monkeypatch.setattr(other, name, here)

@@ -45,6 +45,7 @@ def test_every_kind_is_drawn_often_enough_to_be_found_within_500_worlds() -> Non
         "hangs": sum(any(e.what.get("error") == "hang" for e in w.events) for w in worlds),
         "bare nodes": sum(any(e.kind == "bare" for e in w.events) for w in worlds),
         "kept nodes": sum(any(e.what.get("id") == "kept" for e in w.events) for w in worlds),
+        "nodes sick at work": sum(any(e.what.get("id") == "sick" for e in w.events) for w in worlds),
         "shared work": sum(any(e.what.get("id", "").startswith("share") for e in w.events) for w in worlds),
     }
     assert {kind: count for kind, count in kinds.items() if count < 4} == {}
@@ -86,6 +87,15 @@ def test_a_removal_that_a_budget_blocks_ends_without_that_reason(seen: Judge, mo
     assert seen(world) == set()
     plant("PodDisruptionBudget blocks", monkeypatch)
     assert seen(world) == {"9 says why"}
+
+
+def test_a_sick_node_that_is_removed_while_its_work_runs(seen: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
+    falls_sick = Event(at=300, kind="sicken", what={"pool": POOL.id, "which": 0, "how": "xid"})
+    pool = replace(POOL, repair_share=1.0)
+    world = small(a_job(seconds=1800), falls_sick, pool=pool, troubled=1500)
+    assert seen(world) == set()
+    plant("removed while its work runs", monkeypatch)
+    assert "1 GPU pods" in seen(world)
 
 
 def test_a_node_whose_gpus_come_by_dra_and_that_is_removed_as_stuck(
