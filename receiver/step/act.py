@@ -144,7 +144,7 @@ def _act(decision: Decision, number: int, work: StepContext) -> Progress | None:
     action = state.open_action
     carried: Action | None = None
     if action is not None and action.kind is ActionKind.GROW and decision.target != action.to_count:
-        if decision.change is Change.GROW and decision.target < action.to_count and now - action.opened_at < UNSURE_FOR:
+        if decision.change is Change.GROW and decision.target < action.to_count and _is_recent(action, now):
             return None  # its PUT may have taken effect unseen: a lower count now could delete nodes
         more = decision.change is Change.GROW and decision.target > action.to_count
         if not more or not is_unanswered(action, now):
@@ -175,7 +175,13 @@ def _act(decision: Decision, number: int, work: StepContext) -> Progress | None:
             kept = why_kept(action, decision, case)
         if any(r.rule == "sources_answer" and r.verdict is Verdict.HOLDS for r in decision.reasons):
             unsure = decision.candidates
-    return carry_out(action, state, removed, work.hands, now, kept=kept, unsure=unsure)
+    hands = replace(work.hands, repairs=work.assignment.pools[decision.pool].repairs)
+    return carry_out(action, state, removed, hands, now, kept=kept, unsure=unsure)
+
+
+def _is_recent(action: Action, now: datetime) -> bool:
+    """True while a request of *action* may have taken effect unseen. From far ahead it was made under a wrong clock."""
+    return abs(now - action.opened_at) < UNSURE_FOR
 
 
 def _lower_count_may_arrive(growth: Action, store: StepStore, now: datetime) -> bool:

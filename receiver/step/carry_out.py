@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from receiver.core.explain.staying import UNKNOWN, why_spared
 from receiver.core.model.actions import Action, ActionKind, Because, Outcome, OutcomeKind, Victim, VictimStage
-from receiver.core.model.model import Backoff, CordonedBy, LateCount, Node, PoolState, Stage
+from receiver.core.model.model import REPAIR, Backoff, CordonedBy, LateCount, Node, PoolState, Stage
 from receiver.core.model.pods import Pod
 from receiver.core.model.text import some
 from receiver.core.notices.workload_notices import ToldPods
@@ -49,13 +49,14 @@ EMPTIED = (Because.CONSOLIDATED, Because.EVICTED)  # removed with pods on them: 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hands:
     """The ports that an action writes to. *may_write* is asked before each write; *told* holds the Events sent,
-    *promised* the promises made."""
+    *promised* the promises made, *repairs* the instances under repair: spared, they stay cordoned."""
 
     cloud: Cloud
     cluster: Cluster | None
     may_write: Callable[[], bool]
     told: ToldPods = field(default_factory=ToldPods, compare=False)
     promised: OpenPromises = field(default_factory=OpenPromises, compare=False)
+    repairs: Collection[str] = ()
 
     def ready(self) -> None:
         """Raise WriterLostError unless this replica is still the one writer."""
@@ -221,7 +222,6 @@ def _retire(
         action = replace(action, from_count=state.required, to_count=state.required - going)
     victims: list[Victim] = []
     trouble: TryLater | None = None
-    refused: dict[str, str] = {}
     for number, victim in enumerate(action.victims):
         try:
             node, stays = nodes.get(victim.instance), kept.get(victim.instance, UNKNOWN)
@@ -237,19 +237,14 @@ def _retire(
             outcome = Outcome(kind=OutcomeKind.OBSERVED, at=now, detail=f"would remove {names}")
             return Progress(action=action, outcome=outcome)
         victims.append(after)
-        if isinstance(why, _RefusedError):
-            refused[victim.instance] = str(why)
         trouble = why if isinstance(why, TryLater) else trouble
         if trouble is not None and trouble.code == NO_ANSWER:
             victims += action.victims[number + 1 :]
             break
     moved = replace(action, victims=tuple(victims), retry_at=action.retry_at if early else None)
     ended = settled(moved, state, now)
-    if ended is not None and ended.kind is OutcomeKind.WITHDRAWN and refused:
-        return _refused(moved, state, refused, now)
     if ended is not None:
-        confirmed = ended.kind is OutcomeKind.CONFIRMED
-        return Progress(action=moved, outcome=ended, late=late_after(moved, state, now) if confirmed else None)
+        return _ended(moved, ended, state, now)
     if trouble is not None:
         return _later(moved, state, trouble, now)
     listed = {n.instance for n in state.nodes if not n.leaving}
@@ -275,14 +270,21 @@ def _taken_further(
         return replace(victim, stage=VictimStage.SPARED, since=now, refused=True, why=str(error)), error
 
 
-def _refused(action: Action, state: PoolState, refused: Mapping[str, str], now: datetime) -> Progress:
-    """End a removal that was refused on its nodes. They back off; otherwise the next step would cordon them again."""
-    stay = why_spared(v for v in action.victims if v.instance not in refused)
-    progress = _give_up(action, state, "; ".join([*refused.values(), *([stay] if stay else [])]), now)
-    assert progress.backoff is not None
-    before = state.removal_backoff.instances if state.removal_backoff and now < state.removal_backoff.until else ()
-    instances = tuple(sorted({*before, *refused}))
-    return replace(progress, backoff=replace(progress.backoff, instances=instances))
+def _ended(action: Action, outcome: Outcome, state: PoolState, now: datetime) -> Progress:
+    """End a removal. The nodes on which it was refused back off, whatever became of the others, and those that backed
+    off before go on doing so: otherwise the next step would cordon them again."""
+    refused, last = [v for v in action.victims if v.refused], state.removal_backoff
+    backoff = last if last is not None and last.instances and now < last.until else None
+    if refused:
+        stay = why_spared(v for v in action.victims if not v.refused)
+        detail = "; ".join([*(v.why for v in refused), *([stay] if stay else [])])
+        known = backoff.instances if backoff is not None else ()
+        instances = tuple(sorted({*known, *(v.instance for v in refused)}))
+        backoff = replace(next_backoff(action, state, detail, now), instances=instances)
+        if outcome.kind is OutcomeKind.WITHDRAWN:
+            outcome = Outcome(kind=OutcomeKind.FAILED, at=now, detail=detail)
+    late = late_after(action, state, now) if outcome.kind is OutcomeKind.CONFIRMED else None
+    return Progress(action=action, outcome=outcome, late=late, backoff=backoff)
 
 
 def _give_up(action: Action, state: PoolState, detail: str, now: datetime) -> Progress:
@@ -452,12 +454,16 @@ def _started(pods: Sequence[Pod]) -> str:
 def _spare(victim: Victim, node: Node, why: str, action: Action, hands: Hands, now: datetime) -> Victim:
     """Uncordon the node and keep it, adding *why* to what it waited for before.
 
-    Not while an unanswered DELETE may still take effect: new work would start on the node.
+    Not while an unanswered DELETE may still take effect: new work would start on the node. One under repair stays
+    cordoned for that, and so does one that others maintain, until they are done.
     """
     assert hands.cluster is not None
     if victim.asked_at is not None and abs(now - victim.asked_at) < MAY_ARRIVE_FOR:
         return victim
     if victim.stage is VictimStage.CORDONED or node.cordoned_for == action.id:
         hands.ready()
-        _made(hands.cluster.uncordon(node.name))
+        if victim.instance in hands.repairs and node.cordoned_by is CordonedBy.US:
+            _made(hands.cluster.cordon(node.name, REPAIR))
+        elif not node.maintained:
+            _made(hands.cluster.uncordon(node.name))
     return replace(victim, stage=VictimStage.SPARED, since=now, why=f"{victim.why}; then {why}" if victim.why else why)

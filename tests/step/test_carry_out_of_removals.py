@@ -172,6 +172,21 @@ def test_a_node_that_is_no_longer_wanted_is_uncordoned_and_spared() -> None:
     assert (progress.backoff, progress.late) == (None, None)
 
 
+def test_a_node_under_repair_that_is_spared_stays_cordoned_for_that_unless_a_person_uncordoned_it() -> None:
+    for node, writes in ((ours(), ["cordon n1 for repair"]), (ours(cordoned_by=None), ["uncordon n1"])):
+        outside = Outside()
+        hands = replace(outside.hands, repairs=("i-n1",))
+        progress = carry_out(removal(victim()), a_state(node, required=4), [], hands, NOW)
+        assert one(progress).stage is VictimStage.SPARED
+        assert outside.writes == writes
+
+
+def test_a_node_that_others_maintain_is_spared_and_stays_cordoned_until_they_are_done() -> None:
+    outside = Outside()
+    progress = goes_on(removal(victim()), ours(maintained="gets another driver"), outside=outside, wanted=[])
+    assert (one(progress).stage, outside.writes) == (VictimStage.SPARED, [])
+
+
 def test_what_it_waited_for_before_is_told_too() -> None:
     spared = one(goes_on(removal(victim(why="the disk is busy")), ours(), wanted=[], kept={"i-n1": "it is needed"}))
     assert spared.why == "the disk is busy; then it is needed"
@@ -369,7 +384,8 @@ def test_a_removal_that_took_one_node_and_was_refused_on_another_has_succeeded()
     action = removal(victim("n1", VictimStage.DELETED), victim("n2"))
     progress = goes_on(action, ours("n2"), outside=outside, required=3)
     assert ended(progress) == (OutcomeKind.CONFIRMED, "1 node removed, 3 left; n2: no")
-    assert progress.backoff is None
+    assert progress.backoff is not None
+    assert progress.backoff.instances == ("i-n2",)
 
 
 def test_observe_mode_writes_nothing_and_says_what_would_go() -> None:

@@ -6,9 +6,9 @@ from datetime import timedelta
 import pytest
 
 from receiver.core.model.policy import Pool, Taint
-from receiver.ports import Store, TryLater, WontWork
+from receiver.ports import CORDON_ANNOTATION, Store, TryLater, WontWork
 from receiver.replay.world.objects import WorldPool
-from tests.step.harness import FAST, GPU, SIZE, Life, Wrapped, a_policy, a_world
+from tests.step.harness import FAST, GPU, SIZE, Life, Wrapped, a_job, a_policy, a_world, until_cordoned
 
 TEN_SECONDS = timedelta(seconds=10)
 LABELS = {"gpu": "on-demand"}
@@ -42,6 +42,20 @@ def test_a_node_gets_its_pools_labels_and_taints_once(store: Store) -> None:
     life.wrap_cluster = lambda inner: Wrapped(inner, apply_labels_and_taints=lambda *_: pytest.fail("it has them"))
     life.run(TEN_SECONDS)
     assert not life.steps[-1].failures
+
+
+def test_a_node_that_a_person_uncordoned_during_its_removal_is_theirs_to_cordon(store: Store) -> None:
+    """`kubectl uncordon`, hours later `kubectl drain`: the second cordon was taken for ours and lifted."""
+    life = Life(world=a_world(), policy=a_policy(), store=store)
+    name = until_cordoned(life)
+    life.world.patch_node(name, unschedulable=False)
+    life.run(timedelta(minutes=2))
+    life.submit(a_job("next", duration=timedelta(hours=2)))
+    life.run(timedelta(minutes=4))
+    assert CORDON_ANNOTATION not in life.world.nodes[name].annotations
+    life.world.patch_node(name, unschedulable=True)
+    life.run(timedelta(minutes=5))
+    assert life.world.nodes[name].unschedulable
 
 
 def test_without_apply_to_nodes_a_node_stays_as_it_is(store: Store) -> None:

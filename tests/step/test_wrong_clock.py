@@ -7,7 +7,7 @@ import pytest
 
 from receiver.core.model.pods import KEEP_UNTIL
 from receiver.core.model.policy import Budget, KeepOut, KeepUntil, Limits
-from receiver.ports import Store
+from receiver.ports import Store, TryLater
 from receiver.replay.world.objects import ClusterQueue
 from receiver.step.reconcile import step
 from tests.step.harness import PRICE, START, Life, a_job, a_policy, a_world
@@ -97,6 +97,16 @@ def test_growth_under_a_clock_a_day_ahead_does_not_use_up_the_limit_of_each_hour
     life.submit(a_job("two"))
     life.run(2 * HOUR, tick=10 * MINUTE)
     assert len(life.writes("resize")) == 2
+
+
+def test_growth_under_a_clock_a_day_ahead_is_not_waited_for_until_then(store: Store) -> None:
+    life = Life(world=a_world(), policy=a_policy(), store=store)
+    life.submit(a_job("one"), a_job("two"))
+    life.cloud.fail_next(TryLater("no answer", code="timeout"), "resize")
+    a_step_ahead(life, timedelta(days=1))
+    life.world.cancel_job("two")
+    life.run(10 * MINUTE)
+    assert life.required() == 1
 
 
 def test_a_clock_is_believed_from_the_second_step_on(store: Store) -> None:

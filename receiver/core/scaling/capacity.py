@@ -12,7 +12,7 @@ from receiver.core.model.actions import Because, VictimStage
 from receiver.core.model.model import ON_ITS_WAY, REPAIR, CordonedBy, Facts, Node, PoolState, Stage
 from receiver.core.model.overrides import Question, approved_growth, growth_ever_approved
 from receiver.core.model.pods import COMPUTE, Workload, gpus_in
-from receiver.core.model.policy import Policy, Pool, Scope
+from receiver.core.model.policy import Policy, Pool, Repair, Scope
 from receiver.core.model.signals import SignalAction
 from receiver.core.money.budget import Budgets, BudgetView, Key, Refusal, highest, passes_hold, teams_of, unseen
 from receiver.core.money.cost import unit_price
@@ -277,8 +277,11 @@ def _capacity(
         if v.stage in gone or (evicts and v.because is Because.EVICTED and v.stage in begun)
     }
     found = [n for n in state.of(Stage.USABLE) if n.cordoned_by is not CordonedBy.SOMEONE and not n.out_of_service]
-    # Some GPUs of a node under repair may work, or work again for a moment.
-    found = [n for n in found if n.cordoned_for != REPAIR or n.cordoned_by is None]
+    # Some GPUs of a node under repair may work, or work again for a moment. Its removal's cordon replaces the repair's.
+    repaired = {n.instance for n in found if n.cordoned_for == REPAIR}
+    if pool.repair is Repair.REPLACE:
+        repaired |= {n.instance for n in found if n.sick and n.cordoned_for}
+    found = [n for n in found if n.cordoned_by is None or n.instance not in repaired]
     usable = [n for n in found if n.instance not in going and not n.deleted]
     rooms: list[Bin] = []
     for node in [n for n in usable if takes_work(n, closed)]:

@@ -4,7 +4,7 @@ The reasons are values. `receiver.core.explain` makes sentences of them, after t
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
@@ -27,7 +27,7 @@ from receiver.core.money.cost import HOUR, unit_price
 from receiver.core.scaling.assign import Assignment, Wanted
 from receiver.core.scaling.bounds import bounds_of
 from receiver.core.scaling.failures import Failure, Failures
-from receiver.core.scaling.guardrails import Case, apply
+from receiver.core.scaling.guardrails import GUARDRAILS, Case, apply, one_change_at_a_time
 from receiver.core.scaling.removal import Removable, busy_beyond, is_dead, is_kept, reconsider_at, removable, unapproved
 
 NOTED = (SignalAction.SCALE_UP, SignalAction.SCALE_DOWN, SignalAction.HOLD, SignalAction.FALLBACK)
@@ -40,22 +40,13 @@ def decide(case: Case) -> tuple[Decision, Case]:
 
     Pending demand beats removal, because a missing GPU costs more than an idle one.
     """
-    state, wanted = case.state, case.wanted
-    reasons = _notes(case)
-    removable_now = removable(case)
-    waits = unapproved(removable_now.nodes, removable_now.announced, case)
-    last = {n.instance for n in waits}  # those that need an approval delay no other
-    due = (*(n for n in removable_now.nodes if n.instance not in last), *waits)
-    empty = sum(not n.busy for n in due)
-    case = replace(case, dead=sum(is_dead(n, case) for n in due), empty=empty, going=len(due), unapproved=waits)
-    sources = _sources_of_size(case, replace(removable_now, nodes=due))
-    if case.dead and wanted.new_nodes and apply(sources[-1].target, case)[-1].target == state.required:
-        # The dead nodes cannot be removed now: that must not delay other nodes for waiting work.
-        case = replace(case, dead=0, empty=case.empty - case.dead, going=case.going - case.dead)
-        due = tuple(n for n in due if not is_dead(n, case))
-        sources = _sources_of_size(case, replace(removable_now, nodes=due))
-    reasons += sources
-    target = sources[-1].target if sources else state.required
+    case, going, sources = _sized(case)
+    if _growth_is_held(case, sources):
+        other, others, more = _sized(replace(case, growth_held=True))
+        if apply(more[-1].target, other)[-1].target < case.present:
+            case, going, sources = other, others, more
+    reasons = [*_notes(case), *sources]
+    target = sources[-1].target if sources else case.present
     if not sources:
         reasons.append(_note("nothing_wanted", case))
     reasons += apply(target, case)
@@ -63,14 +54,42 @@ def decide(case: Case) -> tuple[Decision, Case]:
     decision = Decision(
         pool=case.pool.id,
         at=case.now,
-        present=state.required,
+        present=case.present,
         target=final,
         reasons=tuple(reasons),
-        candidates=tuple(n.instance for n in due),
-        evicted=tuple(n.instance for n in removable_now.evicted if n.busy),
+        candidates=tuple(n.instance for n in going.nodes),
+        evicted=tuple(n.instance for n in going.evicted if n.busy),
         reconsider_at=reconsider_at(case, reasons),
     )
     return decision, case
+
+
+def _sized(case: Case) -> tuple[Case, Removable, list[Reason]]:
+    """Return what may be removed in the order in which it goes, *case* with the numbers of these nodes, and the sources
+    of the wanted size."""
+    found = removable(case)
+    waits = unapproved(found.nodes, found.announced, case)
+    last = {n.instance for n in waits}  # those that need an approval delay no other
+    due = (*(n for n in found.nodes if n.instance not in last), *waits)
+    empty = sum(not n.busy for n in due)
+    case = replace(case, dead=sum(is_dead(n, case) for n in due), empty=empty, going=len(due), unapproved=waits)
+    found = replace(found, nodes=due)
+    sources = _sources_of_size(case, found)
+    if case.dead and case.wanted.new_nodes and apply(sources[-1].target, case)[-1].target == case.present:
+        # The dead nodes cannot be removed now: that must not delay other nodes for waiting work.
+        case = replace(case, dead=0, empty=case.empty - case.dead, going=case.going - case.dead)
+        found = replace(found, nodes=tuple(n for n in due if not is_dead(n, case)))
+        sources = _sources_of_size(case, found)
+    return case, found, sources
+
+
+def _growth_is_held(case: Case, sources: Sequence[Reason]) -> bool:
+    """True when a pool with sick nodes wants to grow, and not only its open action keeps it from that: the sick nodes
+    may be what uses its maximum, limits or budget up."""
+    if not (sources and sources[-1].target > case.present and any(n.sick for n in case.state.living)):
+        return False
+    others = [guardrail for guardrail in GUARDRAILS if guardrail is not one_change_at_a_time]
+    return apply(sources[-1].target, case, others)[-1].target == case.present
 
 
 def case_of(state: PoolState, wanted: Wanted, facts: Facts, policy: Policy, removals_left: int | None = None) -> Case:
@@ -222,7 +241,8 @@ def _sources_of_size(case: Case, removable_now: Removable) -> list[Reason]:
             found.append(Reason(rule=rule, verdict=Verdict.WANTS, target=target))
     # Growth waits until these nodes are gone: dead ones were bought for the same demand. At a budget stop nothing is
     # bought, and waiting work cannot start on idle nodes.
-    goes_first = bool(case.dead or removable_now.announced or (wanted.stopped and removable_now.nodes))
+    sick = [n for n in removable_now.nodes if n.out_of_service and not n.busy] if case.growth_held else []
+    goes_first = bool(case.dead or removable_now.announced or sick or (wanted.stopped and removable_now.nodes))
     if goes_first:
         found = [replace(r, verdict=Verdict.NOTES, target=case.present) for r in found]
     if target == case.present or goes_first:
@@ -234,12 +254,12 @@ def _sources_of_size(case: Case, removable_now: Removable) -> list[Reason]:
             "dead_nodes": [n for n in removable_now.nodes if is_dead(n, case)],
             "override": removable_now.surplus,
             "evict_after": removable_now.evicted,
-            "idle_nodes": [n for n in resting if not n.busy],
-            "consolidation": [n for n in resting if n.busy],
+            # While the pool wants to grow, only dead, surplus and evicted nodes go, and sick ones if it cannot.
+            "idle_nodes": [n for n in resting if not n.busy and (not grows or n in sick)],
+            "consolidation": [n for n in resting if n.busy and not grows],
         }
         for rule, nodes in going.items():
-            # While the pool wants to grow, only dead, surplus and evicted nodes go.
-            if nodes and (rule in ("dead_nodes", "override", "evict_after") or not grows):
+            if nodes:
                 target -= len(nodes)
                 found.append(Reason(rule=rule, verdict=Verdict.WANTS, target=target, because=tuple(nodes)))
     return found

@@ -17,7 +17,7 @@ from receiver.core.scaling.guardrails import Case
 from receiver.core.scaling.market import goes_early
 from receiver.core.scaling.packing import consents
 from receiver.core.scaling.repair import SICK_FOR, is_unclaimed, may_end
-from receiver.core.scaling.waits import dead_nodes, waits
+from receiver.core.scaling.waits import LONGEST_REMOVAL_BACKOFF, dead_nodes, waits
 
 SAFETY_MINIMUM = timedelta(seconds=10)  # a node this fresh from work is not judged idle, whatever the paid hour says
 LOOK_AGAIN_AFTER = timedelta(seconds=5)  # between our cordon and the last look: a pod bound meanwhile becomes visible
@@ -78,11 +78,13 @@ def is_dead(node: Node, case: Case) -> bool:
 
 
 def _repaired(case: Case) -> Sequence[Node]:
-    """The node under repair that goes now, one at a time; while the pool may grow for waiting work, that goes first."""
+    """The node under repair that goes now, one at a time; while the pool can grow for waiting work, that goes first.
+    Work that could not start again before a budget's month ends is not moved."""
+    if case.wanted.new_nodes > 0 and not case.growth_held:
+        return ()
     begun = {v.instance for v in _victims(case) if v.stage in ON_THE_WAY}
-    grows = case.wanted.new_nodes > 0 and case.present < case.wanted.bounds.max_nodes
-    mine = [n for n in case.state.nodes if n.instance in case.wanted.repairs and (n.instance in begun or not grows)]
-    able = [n for n in mine if may_end(n) and is_eligible(n, case)]
+    mine = [n for n in case.state.nodes if n.instance in case.wanted.repairs]
+    able = [n for n in mine if may_end(n) and is_eligible(n, case) and not (n.busy and would_be_lost(n, case))]
     return sorted(able, key=lambda n: (n.instance not in begun, n.busy, n.sick_since or case.now, n.name))[:1]
 
 
@@ -106,7 +108,8 @@ def claims_on(node: Node) -> str:
 def removal_backs_off(node: Node, case: Case) -> bool:
     """True while a removal of this node backs off: something there could not be evicted."""
     backoff = case.state.removal_backoff
-    return backoff is not None and node.instance in backoff.instances and case.now < backoff.until
+    holds = backoff is not None and backoff.holds(case.now, LONGEST_REMOVAL_BACKOFF)
+    return backoff is not None and holds and node.instance in backoff.instances
 
 
 def is_eligible(node: Node, case: Case) -> bool:
@@ -183,7 +186,7 @@ def idle_removals_left(case: Case) -> int:
     spare = [
         n
         for n in case.state.of(Stage.USABLE)
-        if not (n.busy or n.out_of_service or n.instance in case.wanted.needed)
+        if not (n.busy or n.out_of_service or n.instance in case.wanted.needed or n.instance in case.wanted.repairs)
         and n.cordoned_by is not CordonedBy.SOMEONE
     ]
     if case.wanted.stopped:
@@ -268,8 +271,12 @@ def could_be_evicted(node: Node, case: Case) -> bool:
     if not node.busy:
         return node.idle_since is not None and (node.unknown_since is None or node.instance in evicting(case.state))
     tried = any(node.instance in grace.not_emptied for grace in case.wanted.graces)
-    lost = case.wanted.stopped or node.instance in case.wanted.unreturning
-    return not tried and not lost and all(window_may_evict(pod) for pod in node.pods)
+    return not tried and not would_be_lost(node, case) and all(window_may_evict(pod) for pod in node.pods)
+
+
+def would_be_lost(node: Node, case: Case) -> bool:
+    """True when evicted work of *node* could not start again before a budget's month ends."""
+    return case.wanted.stopped or node.instance in case.wanted.unreturning
 
 
 def busy_beyond(grace: Grace, case: Case) -> tuple[Node, ...]:

@@ -19,9 +19,10 @@ log = structlog.get_logger("receiver")
 def undo_orphaned_cordons(state: PoolState, progress: Progress | None, work: StepContext) -> None:
     """Lift our cordons that outlived their action, for example after a crash before the uncordon.
 
-    Cordons of a budget stop belong to no action and stay, and so do those of nodes under repair, and of nodes whose
-    DELETE may still take effect. A node that a person made schedulable again loses our annotation once it is well, so
-    that a later sickness counts.
+    Cordons of a budget stop belong to no action and stay, and so do those of nodes under repair, of nodes that others
+    maintain, and of nodes whose DELETE may still take effect. A node that a person made schedulable again loses our
+    annotation, so that their next cordon is not taken for ours; after a repair once it is well, so that a later
+    sickness counts.
     """
     hands = work.hands
     if hands.cluster is None or not work.facts.up(Source.KUBERNETES):
@@ -31,9 +32,10 @@ def undo_orphaned_cordons(state: PoolState, progress: Progress | None, work: Ste
     action = progress.action if progress else state.open_action
     ours = {v.node for v in action.victims if v.stage not in FINISHED} if action else set()
     for node in state.living:
-        lifted = node.cordoned_for == REPAIR and node.cordoned_by is None and node.sick_since is None
-        cordoned = node.cordoned_by is CordonedBy.US and node.cordoned_for is not None
-        if node.name in ours or node.deleted or not (lifted or cordoned):
+        if node.name in ours or node.deleted or node.cordoned_for is None:
+            continue
+        lifted = node.cordoned_by is None and (node.cordoned_for != REPAIR or node.sick_since is None)
+        if not (lifted or (node.cordoned_by is CordonedBy.US and not node.maintained)):
             continue
         if node.cordoned_for == REPAIR and node.instance in work.assignment.pools[state.pool].repairs:
             continue
@@ -49,7 +51,8 @@ def cordon_for_repair(work: StepContext) -> None:
     cluster = work.hands.cluster
     assert cluster is not None
     for pool in work.policy.pools:
-        repairs, going = work.assignment.pools[pool.id].repairs, work.decisions[pool.id].candidates
+        repairs, decision = work.assignment.pools[pool.id].repairs, work.decisions[pool.id]
+        going = decision.candidates[: max(0, decision.present - decision.target)]
         for node in work.facts.pool(pool.id).living if repairs else ():
             if node.instance not in repairs or node.instance in going or node.cordoned_by is not None:
                 continue

@@ -1,5 +1,6 @@
 """Which nodes may go, in which order, and how many."""
 
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -9,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from receiver.core.model.actions import Because, Decision
-from receiver.core.model.model import CordonedBy, Node, PoolState, Spend, Stage
+from receiver.core.model.model import Backoff, CordonedBy, Node, PoolState, Spend, Stage
 from receiver.core.model.pods import PodPhase
-from receiver.core.model.policy import Budget, Policy
+from receiver.core.model.policy import Budget, Policy, Repair
 from tests.core.builders import (
     EVERY_SECOND,
     GPU,
@@ -99,6 +100,18 @@ def test_spare_nodes_are_kept(standby: int, gone: list[str]) -> None:
 def test_a_node_is_no_spare_one_that_is(other: Node) -> None:
     policy = a_policy(a_pool(resources={GPU: 2}, standby_nodes=1))
     assert go(idle("spare"), other, policy=policy) == []
+
+
+def test_a_node_under_repair_is_no_spare_one() -> None:
+    policy = a_policy(a_pool(resources={GPU: 2}, standby_nodes=1, repair=Repair.REPLACE))
+    sick = idle("sick", sick="1 of 2 unhealthy", partly_sick=True, sick_since=NOW - 11 * MINUTE)
+    assert go(idle("spare"), sick, policy=policy) == ["sick"]
+
+
+def test_a_back_off_that_a_clock_far_ahead_set_keeps_no_node() -> None:
+    ahead = Backoff(failures=1, until=NOW + timedelta(days=30), reason="no", instances=("i-a",))
+    assert go(idle("a"), removal_backoff=ahead) == ["a"]
+    assert go(idle("a"), removal_backoff=replace(ahead, until=NOW + MINUTE)) == []
 
 
 def test_a_spare_node_that_may_not_go_yet_lets_another_go() -> None:

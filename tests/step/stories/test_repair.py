@@ -1,17 +1,32 @@
 """Stories of sick nodes that are replaced (`pools[].repair: replace`)."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from receiver.core.model.policy import Budget, Repair
+from receiver.core.model.policy import Budget, Limits, Repair
 from receiver.ports import CORDON_ANNOTATION, Store
-from tests.step.harness import PRICE, Life, a_policy
-from tests.step.stories.bench import HOUR, MINUTE, POOL, a_pool, bought, bound, idle_nodes, living, titles, waiting
-from tests.step.stories.test_sick_nodes import QUARANTINE, fail, mend
+from receiver.replay.world.objects import WorldPool
+from simulator.world import Pdb
+from tests.step.harness import FAST, GPU, PRICE, Life, a_policy, a_world
+from tests.step.stories.bench import (
+    BIG_SIZE,
+    HOUR,
+    MINUTE,
+    POOL,
+    a_pool,
+    bought,
+    bound,
+    idle_nodes,
+    living,
+    titles,
+    waiting,
+)
+from tests.step.stories.test_sick_nodes import QUARANTINE, UPGRADE, fail, mend
 
 CONSENT = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"}
 
@@ -224,3 +239,100 @@ def test_without_repair_waiting_work_does_not_buy_sick_nodes_for_ever_either(sto
     life.run(timedelta(hours=2), tick=MINUTE, each=every_node_fails(life))
     assert 2 <= bought(life) <= 6
     assert life.step().facts.pool(POOL).sickened is not None
+
+
+# --- beside other changes
+
+
+def fails_silently(life: Life, name: str) -> None:
+    """Let the GPUs of *name* fail; nothing but Prometheus tells, so the scheduler still binds pods there."""
+    life.world.faults.failed[name] = "XID 79 on GPU 0"
+
+
+def test_work_that_leaves_a_sick_node_slowly_does_not_come_back_to_it(store: Store) -> None:
+    """The evicted pod's successor waits while the pod still ends: the node was uncordoned, and it came back."""
+    policy = a_policy(a_pool(repair=Repair.REPLACE, resources={GPU: 2}, size=BIG_SIZE, max_nodes=3))
+    pool = WorldPool(id=POOL, size=BIG_SIZE, resources={GPU: 2}, count=1)
+    timings = replace(FAST, terminate=timedelta(seconds=30))
+    life = Life(world=a_world(pool, timings=timings), policy=policy, store=store)
+    [sick] = busy(life, annotations=CONSENT, owner_kind="ReplicaSet", owner_name="web")
+    fails_silently(life, sick)
+    pods = set[tuple[str, str]]()
+    life.run(20 * MINUTE, tick=timedelta(seconds=2), each=lambda: pods.update(life.world.active_pods))
+    assert len(pods) == 2  # each by its name: evicted once
+    assert bought(life) == 2
+    assert sick not in alive(life)
+
+
+def test_a_node_whose_removal_waits_is_cordoned_meanwhile(store: Store) -> None:
+    life = repairing(store, 1, min_nodes=1, max_nodes=2)
+    [sick] = busy(life, annotations=CONSENT, owner_kind="ReplicaSet", owner_name="web")
+    fails_silently(life, sick)
+    life.run(20 * MINUTE)
+    assert closed(life) == {sick}
+
+
+@pytest.mark.parametrize("repair", [Repair.NONE, Repair.REPLACE])
+@pytest.mark.parametrize("limit", ["max_nodes", "max_gpus"])
+def test_an_idle_sick_node_that_uses_a_limit_up_makes_room_for_waiting_work(
+    store: Store, limit: str, repair: Repair
+) -> None:
+    pool = a_pool(repair=repair, max_nodes=1 if limit == "max_nodes" else 5)
+    policy = a_policy(pool, limits=Limits(max_gpus=1 if limit == "max_gpus" else None))
+    life = idle_nodes(store, policy=policy)
+    life.run(MINUTE)
+    [vm] = living(life)
+    fail(life, vm.hostname)
+    life.world.add_pod(waiting("train"))
+    life.run(65 * MINUTE)
+    assert vm.hostname not in alive(life)
+    assert bought(life) == 2
+    assert {p.phase for p in life.world.active_pods.values()} == {"Running"}
+
+
+def test_a_budget_stop_moves_no_work_from_a_sick_node(store: Store) -> None:
+    life = repairing(store, policy={"budget": Budget(monthly_usd=PRICE * 3, hold_at=Decimal("0.9"))})
+    [sick] = busy(life)
+    fails_silently(life, sick)
+    life.run(12 * MINUTE)
+    assert closed(life) == {sick}
+    end_work(life, sick)
+    life.world.add_pod(bound("consents", sick, annotations=CONSENT, owner_kind="ReplicaSet", owner_name="web"))
+    life.policy = replace(life.policy, budget=Budget(monthly_usd=Decimal("0.01"), hold_at=Decimal("0.9")))
+    life.run(10 * MINUTE)
+    assert life.writes("drain") == []
+    assert sick in alive(life)
+
+
+@pytest.mark.parametrize("partly", [False, True])
+def test_waiting_work_does_not_wait_for_a_repair_that_cannot_end(store: Store, partly: bool) -> None:
+    """A PodDisruptionBudget keeps a pod without a GPU on the idle node; then work for another node comes."""
+    policy = a_policy(a_pool(repair=Repair.REPLACE, resources={GPU: 2}, size=BIG_SIZE, max_nodes=3))
+    pool = WorldPool(id=POOL, size=BIG_SIZE, resources={GPU: 2}, count=1)
+    life = Life(world=a_world(pool), policy=policy, store=store)
+    life.run(MINUTE)
+    [vm] = living(life)
+    web = bound("web", vm.hostname, requests={}, owner_kind="ReplicaSet", owner_name="web", labels={"app": "web"})
+    life.world.add_pod(web)
+    life.world.pdbs.append(Pdb(namespace="ml", selector={"app": "web"}, min_available=1))
+    if partly:
+        life.world.faults.unhealthy(vm.hostname, 1)
+    else:
+        fail(life, vm.hostname)
+    life.run(11 * MINUTE)
+    assert life.writes("cordon")
+    life.world.add_pod(waiting("train"))
+    life.run(MINUTE)
+    assert bought(life) == 2
+
+
+def test_a_node_that_others_begin_to_maintain_stays_cordoned(store: Store) -> None:
+    life = repairing(store)
+    [sick] = busy(life)
+    fail(life, sick)
+    life.run(12 * MINUTE)
+    assert closed(life) == {sick}
+    labels = {**life.world.nodes[sick].labels, UPGRADE: "pod-restart-required"}
+    life.world.patch_node(sick, labels=labels)
+    life.run(5 * MINUTE)
+    assert life.world.nodes[sick].unschedulable
