@@ -157,7 +157,8 @@ def _that_budgets_keep(scenario: Scenario) -> Scenario:
 
 
 def _that_falls_sick_at_work(scenario: Scenario) -> Scenario:
-    """Nodes fall sick for good while long work runs there that nobody may move, and their pool replaces sick ones."""
+    """Nodes fall sick for good while long work runs there, and their pool replaces sick ones. In some of these worlds
+    the work may be moved, and ends slowly."""
     dice, plans = _dice(scenario, "fall sick", 0.1), _simple(scenario.pools)
     if dice is None or not plans:
         return scenario
@@ -165,12 +166,15 @@ def _that_falls_sick_at_work(scenario: Scenario) -> Scenario:
     alike: What = {"repair_share": 1.0, "max_nodes": 3, "count": 0, "min_nodes": 0, "standby_nodes": 0, "asks": None}
     pools = [replace(p, **alike, budget=None) if p is plan else p for p in scenario.pools]
     each = next(iter(plan.resources.values()))
-    events = [_work("sick", 30, plan, each=each, selects=True, seconds=2600, pods=nodes)]
+    moves: What = {"annotations": {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"}}
+    more = moves if dice.random() < 0.4 else {}
+    events = [_work("sick", 30, plan, each=each, selects=True, seconds=2600, pods=nodes, **more)]
     for which in range(nodes):
         what = {"pool": plan.id, "which": which, "how": dice.choice(["xid", "condition", "named"])}
         events.append(Event(at=dice.choice([600, 900]), kind="sicken", what=what))
     others = [e for e in scenario.events if e.kind == "fault" and dice.random() < 0.3]
-    quiet = replace(scenario, events=others, troubled=2400, budget=None, mode="act")
+    timings = {**scenario.timings, **({"terminate": 30} if more else {})}
+    quiet = replace(scenario, events=others, troubled=2400, budget=None, mode="act", timings=timings)
     return _with(quiet, events, pools=pools)
 
 
