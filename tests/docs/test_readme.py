@@ -41,6 +41,7 @@ ELSEWHERE = {  # run by other tests
     "make test",
     "helm install gpu-autoscaler",
     "kubectl -n gpu-autoscaler",
+    "kubectl -n monitoring",
     "gpu-autoscaler replay --prometheus",
 }
 

@@ -231,7 +231,7 @@ def test_the_notes_say_what_to_do_next() -> None:
 
     assert "is in observe mode with 1 pool." in notes()
     assert "gpu-autoscaler doctor" in notes()
-    assert "--set mode=act" in notes()
+    assert "write `mode: act` into your values" in notes()
     assert "WARNING: image.repository is the example's." in notes()
     assert "override pause --all" in notes("mode=act", "image.repository=r.example.org/g")
     assert "WARNING" not in notes("image.repository=r.example.org/g")
