@@ -350,8 +350,8 @@ class Configuration(Section):
     mode: Mode = Mode.OBSERVE
     """`act` writes to Civo and the cluster; `observe` only reports what it would do"""
     objective: Objective = Objective.BALANCED
-    """what goes first where [cost and wait conflict](how-it-decides.md#cost-and-wait): `cost` keeps nothing warm,
-    `balanced` does where several node sizes pay for it, `wait` everywhere"""
+    """priority when [cost and wait conflict](how-it-decides.md#cost-and-wait): `cost` keeps no spare GPUs, `balanced`
+    keeps them in pools of small nodes beside larger ones, `wait` in every pool"""
     tick: values.Tick = timedelta(seconds=10)
     """the longest time between two steps; a webhook starts one at once"""
     warm_up: values.Duration = timedelta(minutes=1)
@@ -386,7 +386,7 @@ class Configuration(Section):
     volcano: Volcano = Volcano()
     queue_wait: dict[values.ObjectName, values.LongerThanZero] = Field(default_factory=lambda: dict(QUEUE_WAIT))
     """how long a GPU pod of a PriorityClass may wait before [GpuQueueWaitLong](runbooks/GpuQueueWaitLong.md) fires.
-    Unlisted classes have 2h, `production` 10m"""
+    Default for unlisted classes: 2h (`production`: 10m)"""
     idle_cost_usd_per_hour: values.Money = Decimal(5)
     """what idle GPUs may cost an hour, averaged over an hour, before [GpuIdleCostHigh](runbooks/GpuIdleCostHigh.md)
     fires"""

@@ -44,9 +44,9 @@ class DestinationSpec(Section):
     kinds: tuple[Annotated[str, BeforeValidator(notice_kind)], ...] = ()
     """only these, such as `grew` or `budget_stop`; the error about an unknown one lists all"""
     pools: tuple[values.Text, ...] = ()
-    """only what is about one of these pools, or of `teams`"""
+    """only messages about these pools, or about `teams`"""
     teams: tuple[values.Text, ...] = ()
-    """only the reports and budgets of these teams, and what is about `pools`"""
+    """only the reports and budgets of these teams, and messages about `pools`"""
     format: Format | None = None
     """`slack` has link buttons and is the default for Slack, `text` elsewhere; `cloudevents` is one ungrouped POST per
     notice"""

@@ -49,7 +49,7 @@ def test_the_moments_and_the_money_are_those_of_the_run(life: Life) -> None:
         f"deleted, at {clock(removal.outcome.at)} the removal is confirmed",
         f"One hour was paid: {dollars(life.step().facts.spend.usd)}",
         f"needs {int((usable - node.created_at).total_seconds())} seconds until",
-        f"`removal_margin` is {life.policy.billing.removal_margin.total_seconds() / 60:g}m",
+        f"`removal_margin` is {life.policy.billing.removal_margin.total_seconds():g}s",
     )
     assert missing(*said) == []
     assert FAST.build + FAST.boot + FAST.driver == usable - node.created_at

@@ -8,7 +8,7 @@ from datetime import timedelta
 from decimal import Decimal
 
 from receiver.adapters.store import SqlStore
-from receiver.core.model.policy import Budget
+from receiver.core.model.policy import Billing, Budget
 from tests.docs.pages import ROOT
 from tests.faults.stores import a_store
 from tests.step.harness import TICK, Life, a_job, a_policy, a_world
@@ -19,9 +19,10 @@ MARKED = re.compile(r"(<!-- lived: an_hour -->\n\n\|.*\n\|.*\n)(?:\|.*\n)*")
 
 def an_hour(store: SqlStore) -> Life:
     """One pod of ten minutes, and the node that is bought for it, from beginning to end."""
-    life = Life(world=a_world(), policy=a_policy(budget=Budget(monthly_usd=Decimal(100))), store=store)
+    policy = a_policy(budget=Budget(monthly_usd=Decimal(100)), billing=Billing())
+    life = Life(world=a_world(), policy=policy, store=store)
     life.submit(a_job(duration=10 * MINUTE))
-    for length, tick in ((4, TICK), (10, MINUTE), (1, TICK), (39, 5 * MINUTE), (2, TICK)):
+    for length, tick in ((4, TICK), (10, MINUTE), (1, TICK), (42, 3 * MINUTE), (2, TICK)):
         life.run(length * MINUTE, tick)  # the tick of ten seconds shows only where something changes
     return life
 
