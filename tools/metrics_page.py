@@ -94,7 +94,7 @@ def filled(page: str) -> str:
         f"| {file} | {', '.join(f'`{name}`' for name in names)} | {', '.join(_readers_of(names))} |"
         for file, names in _by_file().items()
     ]
-    table = "\n".join(["", f"| recorded in | recordings | {READERS} |", "|---|---|---|", *rows, "", ""])
+    table = "\n".join(["", f"| recorded in | recording rules | {READERS} |", "|---|---|---|", *rows, "", ""])
     return RECORDED.sub(lambda _: table, "\n".join(lines) + "\n")
 
 

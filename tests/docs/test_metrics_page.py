@@ -110,11 +110,11 @@ def test_the_page_has_every_metric_that_is_read_and_no_other() -> None:
 
 
 def test_every_part_of_the_page_is_one_that_is_checked() -> None:
-    assert set(headings(PAGE, 2)) == {*SIMULATED, RECEIVER, *THEMSELVES, "Recordings"}
+    assert set(headings(PAGE, 2)) == {*SIMULATED, RECEIVER, *THEMSELVES, "Recording rules"}
 
 
 def test_every_first_part_of_a_recordings_name_is_explained() -> None:
-    explained = [row[0].strip("`") for row in table(section(PAGE, "Recordings"))]
+    explained = [row[0].strip("`") for row in table(section(PAGE, "Recording rules"))]
     assert sorted(explained) == sorted({name.partition(":")[0] for name in recordings()})
 
 

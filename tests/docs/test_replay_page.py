@@ -58,7 +58,7 @@ def test_every_peer_is_told_and_no_other() -> None:
 
 
 def test_every_circumstance_is_told_with_its_default() -> None:
-    told = {row[0].strip("`-"): row[1] for row in table(section(PAGE, "The circumstances"))}
+    told = {row[0].strip("`-"): row[1] for row in table(section(PAGE, "Timing assumptions"))}
     assert set(told) <= {field.name.replace("_", "-") for field in fields(Setting)}
     known = _setting(Setting())
     for name, default in told.items():
