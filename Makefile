@@ -101,7 +101,7 @@ rules: binaries ## the Prometheus rules, their tests, and the example configurat
 	@$(BIN)/amtool check-config rules/alertmanager.yml
 	@$(BIN)/promtool test rules tests/rules/*.test.yaml
 
-dashboards: venv ## write dashboards/*.json from tools/dashboards, and who reads which metric in docs/metrics.md
+dashboards: venv ## write dashboards/*.json from tools/dashboards, and which files read each metric into docs/metrics.md
 	@$(VENV)/python -m tools.dashboards
 	@$(VENV)/python -m tools.metrics_page
 
@@ -111,17 +111,17 @@ pictures: venv binaries ## run a scenario and draw the dashboards without Grafan
 screenshots: venv binaries browser ## take a picture of every page, wide and on a phone, light and dark (OUT=dir)
 	@$(VENV)/python -m tests.browser --out $(if $(filter file,$(origin OUT)),.build/screenshots,$(OUT))
 
-readme-pictures: venv binaries browser ## take the pictures of README.md anew, into docs/pictures (about 12 minutes)
+readme-pictures: venv binaries browser ## regenerate the pictures of README.md in docs/pictures (about 12 minutes)
 	@$(VENV)/python -m tests.browser.pictures
 
-alerts: venv binaries ## bring about every fault that an alert is for, and write docs/alerts.md (about 8 minutes)
+alerts: venv binaries ## trigger the fault behind every alert, and write docs/alerts.md (about 8 minutes)
 	@$(VENV)/python -m tests.rules.faults --write
 
-format: venv ## put imports and layout in order
+format: venv ## sort imports and format
 	@$(VENV)/ruff check -q --fix-only .
 	@$(VENV)/ruff format .
 
-lock: ## work out requirements/*.lock anew from pyproject.toml (needs uv)
+lock: ## re-lock requirements/*.lock from pyproject.toml (needs uv)
 	@command -v uv >/dev/null || { echo "make lock needs uv (https://docs.astral.sh/uv)" >&2; exit 1; }
 	uv pip compile --universal --generate-hashes --no-emit-index-url --no-emit-find-links --python-version 3.11 \
 		--no-header pyproject.toml --group dev --extra postgres -o requirements/dev.lock

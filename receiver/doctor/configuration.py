@@ -17,7 +17,7 @@ LOADS = Check(
 )
 ODD = Check(
     "configuration.odd",
-    "whether settings look like a mistake: misspelt variables, a price far from the list, no budget",
+    "whether no setting looks like a mistake, such as a misspelt variable, a price far from the list, no budget",
     "correct it, or ignore the warning if it is intended: docs/configuration.md has every key",
 )
 TOKENS = Check(

@@ -40,7 +40,7 @@ DRA = Check(
 )
 CORDONS = Check(
     "kubernetes.cordons",
-    "whether nodes carry the autoscaler's cordons in mode observe, in which they are never undone",
+    "whether no node carries the autoscaler's cordon in mode observe, which never undoes it",
     "`gpu-autoscaler doctor --release` lists and undoes them",
 )
 CHECKS = (POOL_LABELS, NODE_LABELS, NODE_TAINTS, ALLOCATABLE, DRA, CORDONS)

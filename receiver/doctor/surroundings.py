@@ -36,7 +36,7 @@ TOLERATIONS = Check(
 )
 AUTOSCALERS = Check(
     "kubernetes.other_autoscaler",
-    "whether Cluster Autoscaler, Karpenter or another node autoscaler acts on a configured pool",
+    "whether no other node autoscaler, such as Cluster Autoscaler or Karpenter, acts on a configured pool",
     "remove the pool from its `--nodes` (and `:workers`, which means every pool), or uninstall it "
     "(docs/why-not-cluster-autoscaler.md)",
 )

@@ -25,8 +25,8 @@ INTRODUCTION = """\
 # Alerts
 
 Every alert of `rules/` and what raises it. `make alerts` writes this page: it causes each fault in the simulator or the
-receiver, runs the shipped rules over what Prometheus would have scraped, and compares the alerts that fire. Nothing is
-shortened: the clock is simulated, so hours pass in seconds.
+receiver, runs the shipped rules over what Prometheus would have scraped, and compares the alerts that fire. Hours pass
+in seconds, because the clock is simulated.
 
 Limits of this test: scrapes and rules run every 30 s, whatever the interval of a group; the receiver gets no webhooks;
 the failure counters of Alertmanager and Prometheus are real ones, increased by hand.
@@ -52,7 +52,7 @@ def page() -> str:
 
 def _alerts() -> Iterator[str]:
     yield "## What raises each alert\n"
-    yield "Each runbook says what to do; [rules](guardrails.md#other-rules) says what an `action` does.\n"
+    yield "Each runbook says what to do; [Other rules](guardrails.md#other-rules) explains each `action`.\n"
     yield "| alert | action | severity | raised by |"
     yield "|---|---|---|---|"
     for alert in sorted(ALERTS, key=lambda rule: rule.name):
@@ -64,7 +64,7 @@ def _alerts() -> Iterator[str]:
 
 def _companions() -> Iterator[str]:
     yield "## Faults that raise further alerts\n"
-    yield "A fault raises no other alert than those of these two tables.\n"
+    yield "A fault raises only the alerts in these two tables.\n"
     yield "| fault | also raises |"
     yield "|---|---|"
     for fault in FAULTS:
