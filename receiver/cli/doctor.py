@@ -49,7 +49,7 @@ def _areas(_ctx: click.Context, _param: click.Parameter, typed: str) -> list[str
     help="Check this area only; may be repeated.",
 )
 @click.option("--problems", is_flag=True, help="Show only warnings, failures and the summary.")
-@click.option("-v", "--verbose", is_flag=True, help="Show every check, also those that passed.")
+@click.option("-v", "--verbose", is_flag=True, help="Show every check, including passed ones.")
 @click.option("--send-test-alert", is_flag=True, help="Send an alert to the server through Alertmanager.")
 @click.option("--send-test-message", is_flag=True, help="Send a test message to every destination.")
 @click.option("--smoke", is_flag=True, help="Only start a GPU pod and time it; costs a node-hour.")
@@ -77,8 +77,8 @@ def doctor(
     """Check a live installation and show how to fix what is wrong.
 
     It reads the same file and environment as the server and queries the same systems. It changes nothing except with
-    --smoke, --release and --send-... It may run beside the server. The exit status is 0 if no check failed, 1 if one
-    did or you declined, and 2 for a wrong command line or an invalid configuration.
+    --smoke, --release and --send-... It can run while the server runs. The exit status is 0 if no check failed, 1 if
+    one did or you declined, and 2 for a wrong command line or an invalid configuration.
     """
     _refuse_what_does_not_fit(ctx)
     from receiver.doctor.configuration import unreadable
@@ -130,7 +130,7 @@ def _refuse_what_does_not_fit(ctx: click.Context) -> None:
             f"unknown area {', '.join(unknown)}; use one of: {', '.join(names)}", param_hint="--only"
         )
     if {"smoke", "release"} <= given:
-        raise click.UsageError("--smoke and --release exclude each other")
+        raise click.UsageError("--smoke and --release cannot be combined")
     task = "--smoke" if "smoke" in given else "--release" if "release" in given else ""
     if task and (beside := _options(given & OF_A_ROUND)):
         raise click.UsageError(f"{task} runs nothing else, so {beside} would have no effect")

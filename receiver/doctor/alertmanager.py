@@ -26,17 +26,18 @@ LASTS = timedelta(minutes=10)  # Alertmanager then ends the test alert even if t
 PEERS = Check(
     "alertmanager.peers",
     "whether every peer in alertmanager.urls answers and is ready",
-    "start it, or correct alertmanager.urls: while a peer does not answer nothing is removed, it may hold a silence",
+    "start it, or correct alertmanager.urls: while a peer does not answer, no node is removed, because it may hold a"
+    " silence that the others lack",
 )
 CLUSTER = Check(
     "alertmanager.cluster",
-    "whether the peers know each other, and alertmanager.urls names all of them",
+    "whether the peers see each other, and alertmanager.urls lists all of them",
     "list every peer in alertmanager.urls (with the operator: each pod of alertmanager-operated), and make sure that"
     " --cluster.peer and port 9094 connect them",
 )
 ARRIVES = Check(
     "alertmanager.heartbeat",
-    "whether every peer has the heartbeat alert: Prometheus sends to it",
+    "whether every peer has received the heartbeat alert from Prometheus",
     "list that peer in alerting.alertmanagers of Prometheus; prometheus_notifications_errors_total counts failures",
 )
 HEARD = Check(
@@ -101,8 +102,8 @@ def judge(peers: Sequence[AlertmanagerPeer]) -> Iterator[Finding]:
     if well:
         yield cluster(peers, well)
         deaf = [peer.url for peer in well if not peer.beats]
-        lost = f"{HEARTBEAT_ALERT} is not at {few(deaf)}, so Prometheus does not send there"
-        yield ARRIVES.failed_if(deaf, lost, f"{HEARTBEAT_ALERT} is at {some(len(well), 'peer')}")
+        lost = f"{few(deaf)} has no alert {HEARTBEAT_ALERT}, so Prometheus does not send to it"
+        yield ARRIVES.failed_if(deaf, lost, f"{some(len(well), 'peer')} with {HEARTBEAT_ALERT}")
 
 
 def cluster(peers: Sequence[AlertmanagerPeer], well: Sequence[AlertmanagerPeer]) -> Finding:
@@ -166,7 +167,7 @@ def send(
     finally:
         for peer in peers:
             _post(peer, labels, began, clock.now())
-    lost = f"the test alert was accepted by {', '.join(posted)} and did not arrive within {PATIENCE:.0f} s"
+    lost = f"the test alert was accepted by {', '.join(posted)} but did not arrive within {PATIENCE:.0f} s"
     return ROUND.failed_if(took is None, lost, f"the test alert arrived after {took or 0:.1f} s")
 
 

@@ -63,7 +63,7 @@ GPUS = Check(
 QUOTA = Check(
     "civo.quota",
     "whether the account's quota of instances, CPU, RAM and disk allows every pool its `max_nodes` (within "
-    "`limits.max_gpus`) beside current usage; Civo has no GPU quota",
+    "`limits.max_gpus`) in addition to current usage; Civo has no GPU quota",
     "ask Civo to raise the quota (dashboard, Quota), or lower max_nodes",
 )
 CHARGES = Check(
@@ -136,7 +136,7 @@ def refused(error: WontWork) -> Iterator[Finding]:
         raise error
     order = (KEY, REGION, CLUSTER)
     place = order.index(broken)
-    yield from (check.passed("Civo accepts it") for check in order[:place])
+    yield from (check.passed("accepted by Civo") for check in order[:place])
     yield broken.failed(str(error))
     yield from skipped(order[place + 1 :], f"unknown while {broken.name} fails")
 
@@ -218,7 +218,7 @@ def quota(
     for name, room in free.items():
         need = _most(policy, known, have, {pool.id: sizes[pool.size].takes[name] for pool in known})
         if need > room:
-            short.append(f"{need} {UNITS[name]} more needed for the maxima, {max(0, room)} left")
+            short.append(f"{need} more {UNITS[name]} needed to reach every max_nodes, {max(0, room)} left")
     unknown = [f"{pool.name} ({pool.size})" for pool in policy.pools if pool.size not in sizes]
     if stuck:
         yield from map(QUOTA.failed, stuck)

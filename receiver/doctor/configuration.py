@@ -37,7 +37,7 @@ LINKS = Check(
 )
 HOLD = Check(
     "configuration.budget_hold",
-    "whether a budget can keep new work out at its hold line",
+    "whether a budget can block new GPU pods at its hold line",
     "name namespaces in budget.hold.namespaces or ClusterQueues in budget.hold.kueue_cluster_queues",
 )
 
@@ -103,8 +103,8 @@ def hold(configuration: Configuration) -> Finding:
     if budget is None:
         return HOLD.skipped("there is no budget, so there is no hold")
     named = [*budget.hold.namespaces, *budget.hold.kueue_cluster_queues]
-    said = f"at {budget.hold_at:.0%} of the budget no pool grows, but new pods may still use free GPUs"
-    kept_out = f"at the hold line new work is kept out of {', '.join(named)}"
+    said = f"at {budget.hold_at:.0%} of the budget no pool grows, but new GPU pods can still start on free GPUs"
+    kept_out = f"at the hold line new GPU pods are blocked in {', '.join(named)}"
     return HOLD.warned_if(not named, f"{said}: budget.hold is empty", kept_out)
 
 

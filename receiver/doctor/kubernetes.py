@@ -45,8 +45,8 @@ CREDENTIALS = Check(
 )
 RIGHTS = Check(
     "kubernetes.rights",
-    "whether the current user (in the pod: the autoscaler's service account) has every right that the configured "
-    "features need",
+    "whether the current user (in the pod: the autoscaler's service account) has every permission that the "
+    "configured features need",
     "grant it in the ClusterRole (docs/operations.md, Rights in the cluster)",
 )
 FORBIDDEN = "http_403"
@@ -55,7 +55,7 @@ UNTOLD = (
     "let this user create selfsubjectaccessreviews (ClusterRole system:basic-user), make sure that the API server's "
     "authorizers answer, and run the doctor again"
 )
-UNWATCHED = "without it they are listed at every step, and a waiting pod does not start one at once"
+UNWATCHED = "without it, they are listed at every step, and a waiting pod does not start a step immediately"
 GATED = "some pod has the scheduling gate gpu-autoscaler.io/may-wait"
 CHECKED = "an AdmissionCheck of Kueue may name the autoscaler"
 BOOKS = "ProvisioningRequests book nodes"
@@ -144,8 +144,8 @@ def needed(
     holds = queues or bool(hold and hold.namespaces)
     podgroups = configuration.volcano.demand is GroupDemand.PODGROUPS
     disrupted = KeepRule.KUBE_SYSTEM in configuration.kubernetes.keep_nodes_for
-    budgets = "without it a pod of kube-system keeps its GPU node, even where a PodDisruptionBudget covers it"
-    holding, held = "budget.hold keeps new work out", "budget.hold names ClusterQueues"
+    budgets = "without it, a pod of kube-system keeps its GPU node, even where a PodDisruptionBudget covers it"
+    holding, held = "budget.hold blocks new GPU pods", "budget.hold names ClusterQueues"
     ends, owners = "some workload is annotated gpu-autoscaler.io/idle-shutdown", "deployments replicasets statefulsets"
     buffers = configuration.kubernetes.capacity_buffers and CAPACITY_BUFFERS.group in groups
     grouped = any(f"{SCHEDULING}/{version}" in groups for version in (*POD_GROUPS.versions, *WORKLOADS.versions))
@@ -217,7 +217,7 @@ def rights(needs: Iterable[Needed], may: Callable[[Right], bool], mode: Mode, wh
         try:
             allowed = may(need.right)
         except (TryLater, WontWork) as error:  # the other checks of the area can still run
-            yield RIGHTS.warned(f"it is unknown whether {who} may {need.right}: {error}", UNTOLD)
+            yield RIGHTS.warned(f"cannot check whether {who} may {need.right}: {error}", UNTOLD)
             return
         if need.acts and mode is Mode.OBSERVE and not allowed:
             later.append(str(need.right))
@@ -230,9 +230,10 @@ def rights(needs: Iterable[Needed], may: Callable[[Right], bool], mode: Mode, wh
             judge = RIGHTS.warned if need.weaker else RIGHTS.failed
             yield judge(f"{who} may not {need.right}: {need.purpose}", remedy)
     if later:
-        yield RIGHTS.skipped(f"not needed in mode observe, but in mode act: {', '.join(later)}")
+        yield RIGHTS.skipped(f"needed in mode act only, and missing: {', '.join(later)}")
     if not lacking:
-        yield RIGHTS.passed(f"{who} has all {asked} rights that mode {mode.value} and its features need")
+        said = f"{who} has all {asked} permissions that mode {mode.value} and the configured features need"
+        yield RIGHTS.passed(said)
 
 
 AREA = Area(

@@ -24,7 +24,7 @@ QUOTA = Check(
 HELD = Check(
     "kueue.held_queues",
     "whether the ClusterQueues in `budget.hold` exist",
-    "correct budget.hold.kueue_cluster_queues: the hold does not keep work out of a missing queue",
+    "correct budget.hold.kueue_cluster_queues: the hold cannot block a missing queue",
 )
 CHECKS = (FLAVORS, QUOTA, HELD)
 Objects = Sequence[Mapping[str, Any]]
@@ -56,7 +56,8 @@ def held(queues: Sequence[str], policy: Policy) -> Finding:
     if not named:
         return HELD.skipped("budget.hold names no ClusterQueue")
     missing = [name for name in named if name not in queues]
-    return HELD.failed_if(missing, f"there is no ClusterQueue {', '.join(missing)}", "they exist")
+    well = "every ClusterQueue in budget.hold exists"
+    return HELD.failed_if(missing, f"there is no ClusterQueue {', '.join(missing)}", well)
 
 
 def compared(queues: Objects, flavors: Objects, policy: Policy) -> Iterator[Finding]:

@@ -26,8 +26,8 @@ SERVER = Check(
 UNDONE = Check(
     "release.undone",
     "whether each of the autoscaler's cordons, soft taints, quotas and held queues was undone",
-    "fix the reason it gives: a missing right (docs/operations.md, Rights in the cluster), or an object that changed "
-    "meanwhile; then run --release again",
+    "fix the cause it names: a missing permission (docs/operations.md, Rights in the cluster), or an object that was "
+    "changed meanwhile; then run --release again",
 )
 REACH_IT = (
     "`kubectl -n gpu-autoscaler scale deploy/gpu-autoscaler --replicas=0`; or, in mode observe, make it reachable: "
@@ -35,8 +35,8 @@ REACH_IT = (
 )
 CHECKS = (SERVER, UNDONE)
 UNCORDONS: tuple[tuple[str, str, Callable[[KubernetesCluster, str], Receipt]], ...] = (
-    ("cordoned", CORDON_ANNOTATION, KubernetesCluster.uncordon),
-    ("closed", STOP_ANNOTATION, KubernetesCluster.uncordon_for_budget),
+    ("cordoned for removal", CORDON_ANNOTATION, KubernetesCluster.uncordon),
+    ("cordoned for the budget", STOP_ANNOTATION, KubernetesCluster.uncordon_for_budget),
 )
 
 
@@ -64,7 +64,7 @@ def server(installation: Installation) -> Finding:
         ours = []
     if ours:
         return SERVER.failed(f"{why}; {few(ours)} runs in the cluster, and its mode is unknown", REACH_IT)
-    said = f"{why}: assuming that it and every other replica are stopped"
+    said = f"{why}: assuming that every replica is stopped"
     return SERVER.warned(said, "make sure that no server in mode act runs anywhere before you continue")
 
 
@@ -77,7 +77,7 @@ def marks(cluster: ClusterSurvey) -> tuple[list[Leftover], str]:
     for node in cluster.nodes():
         for word, annotation, undo in UNCORDONS:
             if annotation in node.annotations:
-                said = f"{word} node {node.name}: {annotation}={node.annotations[annotation]}"
+                said = f"node {node.name}: {word}, {annotation}={node.annotations[annotation]}"
                 found.append(Leftover(said, partial(undo, cluster, node.name)))
         if worn := [taint_text(taint) for taint in node.taints if taint in SOFT_TAINTS]:
             said = f"node {node.name}: soft taints {', '.join(worn)}"
@@ -86,7 +86,7 @@ def marks(cluster: ClusterSurvey) -> tuple[list[Leftover], str]:
         held = cluster.held_places(queues=True)
     except WontWork as error:
         return found, str(error)
-    quota = "a quota of the autoscaler keeps GPU pods out"
+    quota = "a quota of the autoscaler blocks GPU pods"
     found += [Leftover(f"namespace {n}: {quota}", partial(cluster.release_namespace, n)) for n in held.namespaces]
     queues = held.cluster_queues
     found += [Leftover(f"ClusterQueue {n}: held by the autoscaler", partial(cluster.release_queue, n)) for n in queues]

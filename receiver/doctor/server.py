@@ -14,8 +14,9 @@ from receiver.ports import TryLater
 ANSWERS = Check(
     "server.reached",
     "whether the server answers at `GPU_AUTOSCALER_URL`",
-    "start it (`gpu-autoscaler serve`), or set GPU_AUTOSCALER_URL to where it listens (https where it has a "
-    "certificate), perhaps after `kubectl port-forward -n gpu-autoscaler svc/gpu-autoscaler 8080:8080`",
+    "start it (`gpu-autoscaler serve`), or set GPU_AUTOSCALER_URL to its address (https if it has a "
+    "certificate); from outside the cluster, first run "
+    "`kubectl port-forward -n gpu-autoscaler svc/gpu-autoscaler 8080:8080`",
 )
 HEALTH = Check(
     "server.health",
@@ -25,7 +26,7 @@ HEALTH = Check(
 READY = Check(
     "server.ready",
     "whether webhooks are accepted and stored, and steps succeed (`/readyz`)",
-    "fix the reason it gives: the store, or a failed step (see the log)",
+    "fix the cause it names: the store, or a failed step (see the log)",
 )
 VERSION = Check(
     "server.version",
@@ -34,8 +35,8 @@ VERSION = Check(
 )
 SAME = Check(
     "server.configuration",
-    "whether it has the mode and the number of pools of the file here",
-    "see its log for a refused file, or run the doctor with the server's own file and environment",
+    "whether it has the mode and the number of pools of the local file",
+    "see its log for a refused file, or run the doctor with the server's file and environment",
 )
 SOURCES = Check(
     "server.sources",
@@ -59,18 +60,18 @@ def look(installation: Installation) -> Iterator[Finding]:
             yield from skipped(CHECKS[1:], "the server does not answer")
             return
     yield ANSWERS.passed(f"the server answers at {server.shown}")
-    said = f"the loop is {health.get('loop')}, its last heartbeat {health.get('beat_age_seconds')} s ago"
+    said = f"the loop is {health.get('loop')}, last progress {health.get('beat_age_seconds')} s ago"
     yield HEALTH.failed_if(beats != 200, said, said)
     why = ready.get("reason") or "no reason given"
     yield READY.failed_if(takes != 200, f"not ready: {why}", "webhooks are accepted and stored, and steps succeed")
     theirs, ours = health.get("version"), installed_version()
     yield VERSION.warned_if(theirs != ours, f"the server is {theirs}, this command {ours}", f"both are {ours}")
     mode, pools = configuration.mode.value, len(configuration.pools)
-    other = f"the server runs in mode {health.get('mode')}, the file here has {mode}"
+    other = f"the server runs in mode {health.get('mode')}, the local file has {mode}"
     if health.get("mode") == mode:
-        other = f"the server has {ready.get('pools')} pools, the file here {pools}"
+        other = f"the server has {ready.get('pools')} pools, the local file has {pools}"
     same = (health.get("mode"), ready.get("pools")) == (mode, pools)
-    yield SAME.warned_if(not same, other, f"mode {mode}, {some(pools, 'pool')}, as here")
+    yield SAME.warned_if(not same, other, f"mode {mode}, {some(pools, 'pool')}, as in the local file")
     yield sources(status, document)
 
 

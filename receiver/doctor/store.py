@@ -13,7 +13,7 @@ from receiver.ports import TryLater, WontWork
 
 OPENS = Check(
     "store.opens",
-    "whether the database of `GPU_AUTOSCALER_DATABASE_URL` can be opened and read, beside a running server",
+    "whether the database of `GPU_AUTOSCALER_DATABASE_URL` can be opened and read, also while the server runs",
     "mount the volume there, or correct GPU_AUTOSCALER_DATABASE_URL; check that the database server is reachable",
 )
 SCHEMA = Check(
@@ -23,13 +23,13 @@ SCHEMA = Check(
 )
 WRITABLE = Check(
     "store.writable",
-    "whether the file and its folder are writable, or the PostgreSQL server accepts writes; nothing is written",
+    "whether the file and its folder are writable, or the PostgreSQL server accepts writes; the check writes nothing",
     "make the volume writable for the server's user (fsGroup), or use the URL of the primary",
 )
 SPACE = Check(
     "store.space",
     "whether the file system of the SQLite file has 1 GiB free",
-    "enlarge the volume: with no space left nothing is decided and webhooks get status 503",
+    "enlarge the volume: with no space left, no decisions are made and webhooks get status 503",
 )
 FILE_SYSTEM = Check(
     "store.file_system",

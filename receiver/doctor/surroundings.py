@@ -57,7 +57,7 @@ QUOTAS = Check(
 )
 CLASSES = Check(
     "kubernetes.priority_classes",
-    "whether there are PriorityClasses beside those of the system and the autoscaler, and those in "
+    "whether there are PriorityClasses besides those of the system and the autoscaler, and those in "
     "`budget.passing_priority_classes`",
     "create PriorityClasses for production, training and development (k8s/workloads)",
 )
@@ -96,9 +96,9 @@ def operator(daemon_sets: Objects, policy: Policy) -> Iterator[Finding]:
     """Find what is missing of the GPU operator, and taints of pools that its DaemonSets do not tolerate."""
     names = [name_of(raw) for raw in daemon_sets]
     if not any(PLUGIN in name for name in names):
-        yield OPERATOR.failed("no DaemonSet of the NVIDIA device plugin among those of the cluster")
+        yield OPERATOR.failed("the cluster has no DaemonSet of the NVIDIA device plugin")
     elif not any(EXPORTER in name for name in names):
-        said = "no DaemonSet of the DCGM exporter among those of the cluster: utilization is unknown"
+        said = "the cluster has no DaemonSet of the DCGM exporter: utilization is unknown"
         yield OPERATOR.warned(said, "enable it in the GPU operator's chart (dcgmExporter.enabled)")
     else:
         yield OPERATOR.passed("the device plugin and the DCGM exporter are installed")

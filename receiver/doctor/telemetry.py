@@ -147,7 +147,7 @@ def _stored(check: Check, always: Collection[str], samples: Sequence[InstantSamp
     """Compare the metrics of *samples* with those that *always* exist."""
     missing = sorted({*always} - _values(samples, "__name__"))
     said = f"not stored: {few(missing)}{_hurt(asleep_without(missing))}"
-    return check.warned_if(missing, said, f"all {some(len(always), 'metric')} that the rules read are there")
+    return check.warned_if(missing, said, f"all {some(len(always), 'metric')} that the rules read are stored")
 
 
 def _hurt(silent: Sequence[str]) -> str:
@@ -163,21 +163,21 @@ def judge_kube_state_metrics(answers: Answers) -> Iterator[Finding]:
     if answers["ksm renamed"]:
         yield LABELS.failed("pod names are in exported_pod: namespace and pod are those of kube-state-metrics itself")
     elif not answers["ksm pods"]:
-        yield LABELS.skipped("it shows no pod")
+        yield LABELS.skipped("kube-state-metrics shows no pod")
     else:
         yield LABELS.passed("namespace and pod are those of the objects")
     yield allowed(answers)
     if answers["ksm pods"] and answers["ksm nodes"]:
         yield _stored(FAMILIES, KSM_ALWAYS, answers["ksm metrics"])
     else:
-        yield FAMILIES.skipped("it shows no pod, or no node")
+        yield FAMILIES.skipped("kube-state-metrics shows no pod or no node")
 
 
 def allowed(answers: Answers) -> Finding:
     """Judge whether nodes carry the label of their pool; `kubernetes.pool_label` finds single ones without it."""
     nodes, known = _values(answers["ksm nodes"], "node"), _pool_of(answers)
     if not nodes:
-        return ALLOWED.skipped("it shows no node")
+        return ALLOWED.skipped("kube-state-metrics shows no node")
     why = "kube_node_labels lacks the label of the pool" if known else "kube_node_labels is not exported at all"
     lost = f"{why}, so no node is known to be in a pool"
     return ALLOWED.failed_if(not any(known.values()), lost, f"{some(len(nodes), 'node')}, with their pools")

@@ -46,7 +46,7 @@ def test_one_alertmanager_alone_raises_no_alarm() -> None:
         (peers({"knows": 0}, {"knows": 0}), "cluster", "warn", "http://a:9093 sees 0"),
         (peers({"knows": 1}, {"knows": 1}), "cluster", "warn", "sees 1"),
         ([replace(peers()[0], knows=2)], "cluster", "warn", "lists 1 peer"),
-        (peers({"beats": False}), "heartbeat", "fail", "not at http://a:9093"),
+        (peers({"beats": False}), "heartbeat", "fail", "http://a:9093 has no alert"),
     ],
 )
 def test_a_fault_is_found_named_and_has_a_remedy(

@@ -182,7 +182,7 @@ def test_a_quota_below_the_maxima_is_warned_of(start: Starter, told: Told) -> No
     sim = start(quota={"instance_count": 3})
     finding = only(told(sim))
     assert (finding.check, finding.verdict) == ("civo.quota", "warn")
-    assert "3 instances more needed for the maxima, 2 left" in finding.said
+    assert "3 more instances needed to reach every max_nodes, 2 left" in finding.said
 
 
 def test_a_quota_that_the_limit_on_gpus_keeps_within_is_fine(start: Starter, told: Told) -> None:

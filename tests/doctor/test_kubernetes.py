@@ -103,7 +103,7 @@ def test_a_right_that_observing_does_without_is_only_named_while_it_observes(sta
     sim = well_kept(start, kubernetes={"denied": ["patch nodes"]})
     finding = only(told(sim, document(mode="observe")))
     assert (finding.check, finding.verdict) == ("kubernetes.rights", "skip")
-    assert "in mode act: patch nodes" in finding.said
+    assert "in mode act only, and missing: patch nodes" in finding.said
 
 
 def test_rights_of_features_are_asked_for_where_they_are_configured(start: Starter, told: Told) -> None:
@@ -388,7 +388,7 @@ def test_a_question_about_rights_that_is_not_answered_hides_nothing_else(start: 
     sim.fault(kind="error", face="kubernetes", path="selfsubjectaccessreviews", status=403, times=None)
     finding = only(told(sim))
     assert (finding.check, finding.verdict) == ("kubernetes.rights", "warn")
-    assert "is unknown whether the user of KUBECONFIG may list nodes" in finding.said
+    assert "cannot check whether the user of KUBECONFIG may list nodes" in finding.said
     assert "system:basic-user" in finding.remedy
 
 

@@ -65,7 +65,11 @@ def test_everything_of_ours_is_listed_and_undone(start: Starter, tmp_path: Path)
         name = node_of(sim)
     assert done.exit_code == 0
     assert left(sim) == CLEAN
-    for line in (f"cordoned node {name}: gpu-autoscaler.io/cordoned-for=a-1", "namespace ml", "ClusterQueue gpus"):
+    for line in (
+        f"node {name}: cordoned for removal, gpu-autoscaler.io/cordoned-for=a-1",
+        "namespace ml",
+        "ClusterQueue gpus",
+    ):
         assert line in done.stderr
     assert "WARN  release.server" in done.stdout
     assert done.stdout.splitlines()[-1] == "5 passed, 1 warning, 0 failed, 0 skipped"
@@ -151,7 +155,7 @@ def test_a_right_that_is_missing_fails_by_name_and_keeps_no_other_from_being_und
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--smoke", "--release"], "exclude each other"),
+        (["--smoke", "--release"], "cannot be combined"),
         (
             ["--release", "--send-test-message"],
             "--release runs nothing else, so --send-test-message would have no effect",
