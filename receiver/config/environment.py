@@ -124,7 +124,7 @@ class EnvironmentReading:
         name = f"GPU_AUTOSCALER_{whose}_TOKEN"
         found = self.value(name)
         if len(found.split()) > 1 or not found.isascii():
-            self.wrong(name, "is not one word of plain letters", "set it to the server's value of it")
+            self.wrong(name, "contains spaces or non-ASCII characters", "set it to the server's token")
         return found
 
     def checked(self, value: str) -> str:
@@ -181,7 +181,7 @@ def operator_token(environ: Mapping[str, str]) -> str:
     reading = EnvironmentReading(environ)
     found = reading.token("OPERATOR")
     if not found and not reading.mistakes:
-        reading.wrong("GPU_AUTOSCALER_OPERATOR_TOKEN", "is not set", "set it to the server's value of it")
+        reading.wrong("GPU_AUTOSCALER_OPERATOR_TOKEN", "is not set", "set it to the server's token")
     return reading.checked(found)
 
 
@@ -197,7 +197,7 @@ def _tokens(reading: EnvironmentReading) -> tuple[list[str], str, str]:
     operator, reader = (reading.value(f"GPU_AUTOSCALER_{whose}_TOKEN") for whose in ("OPERATOR", "READER"))
     for whose, token in (("OPERATOR", operator), ("READER", reader)):
         if len(token.split()) > 1:
-            reading.wrong(f"GPU_AUTOSCALER_{whose}_TOKEN", "holds white space", "set one long random word")
+            reading.wrong(f"GPU_AUTOSCALER_{whose}_TOKEN", "contains white space", "set one long random word")
     for name, token, others, harm in (
         ("OPERATOR", operator, webhook, "is the webhook's token too, so senders of alerts could override decisions"),
         ("READER", reader, webhook, "is the webhook's token too, so readers could send alerts"),

@@ -106,7 +106,7 @@ class BudgetSpec(Section):
     hold_at: values.Ratio = Decimal("0.8")
     """share from which no pool grows, except for passing priority classes"""
     stop_at: values.Ratio = Decimal("1.0")
-    """share from which nothing grows, nodes are closed to new work and no empty node enters another paid hour"""
+    """share from which no pool grows, nodes are cordoned, and idle nodes are removed before their next paid hour"""
     spent_usd_stated: StatedSpec | None = None
     account_usd: values.Money | None = None
     """the allowance of the whole Civo account, at least `monthly_usd`. Nothing grows while its charges are unknown"""

@@ -278,7 +278,7 @@ class ApprovalSpec(Section):
     def contradictions(self) -> Iterator[Wrong]:
         if not self.removals and self.growth_above_usd_per_hour is None:
             remedy = "give it removals: true or growth_above_usd_per_hour, or remove it"
-            yield Wrong("asks for approval of nothing", remedy)
+            yield Wrong("requires no approval for anything", remedy)
         if self.wait < SHORTEST_WAIT:
             problem = f"{lasting(self.wait)} is too short to answer"
             yield Wrong(problem, f"write at least {lasting(SHORTEST_WAIT)}", ("wait",))

@@ -243,9 +243,9 @@ def public_address(value: Any) -> str:
 def _pool_name(value: Any) -> str:
     said = text(value)
     if said == UNASSIGNED:
-        raise Wrong(f'"{said}" is how alerts name demand without a pool', "choose another name")
+        raise Wrong(f'"{said}" is reserved: alerts use it for demand without a pool', "choose another name")
     if said == EVERY_POOL:
-        raise Wrong(f'"{said}" is how overrides name all pools', "choose another name")
+        raise Wrong(f'"{said}" is reserved: overrides use it for all pools', "choose another name")
     return said
 
 

@@ -25,7 +25,7 @@ def network(value: Any) -> Network:
     except ValueError as error:
         raise Wrong(f'"{said}" is not a range of addresses', "write it as 10.0.0.0/8 or fd00::/8") from error
     if found.network_address != ip_interface(said).ip:
-        raise Wrong(f'"{said}" has bits beyond its prefix', f"write {found}")
+        raise Wrong(f'"{said}" has host bits set', f"write {found}")
     if found.prefixlen == 0:
         raise Wrong(f'"{said}" trusts every client to name itself', "write the addresses of the proxy alone")
     mapped = getattr(found.network_address, "ipv4_mapped", None)

@@ -224,7 +224,7 @@ def test_teams_may_have_destinations_of_their_own_several_each(file: Path) -> No
         ("GPU_AUTOSCALER_TEAM_NOTIFY_URLS", "a=slack://a/b/c slack://s3cret", "entry 2 is not a team with a URL"),
         ("GPU_AUTOSCALER_TEAM_NOTIFY_URLS", "vision=s3cret", "entry 1 is not a team with a URL"),
         ("GPU_AUTOSCALER_TEAM_NOTIFY_URLS", "a/b=slack://s3cret", "entry 1 is not a team with a URL"),
-        ("GPU_AUTOSCALER_OPERATOR_TOKEN", "two words-s3cret-words", "holds white space"),
+        ("GPU_AUTOSCALER_OPERATOR_TOKEN", "two words-s3cret-words", "contains white space"),
         ("GPU_AUTOSCALER_OPERATOR_TOKEN", ENVIRONMENT["GPU_AUTOSCALER_WEBHOOK_TOKEN"], "is the webhook's token too"),
     ],
 )
@@ -341,7 +341,7 @@ def test_a_readers_token_that_nobody_needs_is_odd(file: Path) -> None:
             "is the webhook's token too, so readers could send alerts",
         ),
         ("operator-token-of-some-length", "is the operator's token too, so readers could change things"),
-        ("two words-of-some-length", "holds white space"),
+        ("two words-of-some-length", "contains white space"),
     ],
 )
 def test_the_readers_token_is_one_word_and_no_others(file: Path, token: str, says: str) -> None:
