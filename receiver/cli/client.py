@@ -30,13 +30,13 @@ PROGRAM = "gpu-autoscaler"
 VARIABLE = "_GPU_AUTOSCALER_COMPLETE"  # as click derives it from the program's name
 COMPLETION_SECONDS = 1.0  # a person has pressed a key and waits
 
-as_json = click.option("--json", "as_json", is_flag=True, help="Print what the server answered, as JSON.")
+as_json = click.option("--json", "as_json", is_flag=True, help="Print the server's answer as JSON.")
 
 
 def refuse(error: ConfigError, again: str = "") -> NoReturn:
     """List every mistake on standard error and exit. The command to run *again* is the present one unless given."""
     count = len(error.mistakes)
-    click.echo(f"cannot be used: {count} mistake{'s' if count != 1 else ''}", err=True)
+    click.echo(f"invalid configuration: {count} mistake{'s' if count != 1 else ''}", err=True)
     for mistake in error.mistakes:
         click.echo(f"  {mistake}", err=True)
     click.echo(f"to check again: {again or present_command()}", err=True)
@@ -54,7 +54,7 @@ def present_command() -> str:
 
 @contextmanager
 def server(*, as_json: bool) -> Iterator[ServerApi]:
-    """Yield the server; where it cannot answer, tell why and exit."""
+    """Yield the server; if it cannot answer, print why and exit."""
     try:
         found = ServerApi(server_url(os.environ), reader=reading_token(os.environ))
     except ConfigError as error:
@@ -66,7 +66,7 @@ def server(*, as_json: bool) -> Iterator[ServerApi]:
         sys.exit(NOT_FOUND if isinstance(error, NotThereError) else UNUSABLE)
     except TryLater as error:
         click.echo(f"cannot reach the server at {found.shown}: {error}", err=True)
-        listens = f"set GPU_AUTOSCALER_URL to where it listens, perhaps after `{PORT_FORWARD}`"
+        listens = f"set GPU_AUTOSCALER_URL to its address; for a server in a cluster, first run `{PORT_FORWARD}`"
         answered = error.code.startswith("http_")
         click.echo(f"what to do: {f'read its log with `{LOG}`' if answered else listens}", err=True)
         sys.exit(UNREACHABLE)
@@ -82,8 +82,8 @@ def tell_problem(error: NotThereError | RefusedError, *, as_json: bool) -> None:
         return
     lines = [
         str(document.get("error")),
-        *listed("known: ", [str(line) for line in document.get("history") or ()]),
-        *listed("it can mean: ", [str(m) for m in document.get("can_mean") or ()]),
+        *listed("earlier decisions: ", [str(line) for line in document.get("history") or ()]),
+        *listed("possible reasons: ", [str(m) for m in document.get("can_mean") or ()]),
         f"what to do: {document.get('remedy')}",
     ]
     print_lines(lines, err=True)
@@ -177,8 +177,8 @@ def completion(ctx: click.Context, shell: str) -> None:
     zsh:  eval "$(gpu-autoscaler completion zsh)"    in ~/.zshrc
     fish: gpu-autoscaler completion fish | source    in ~/.config/fish/config.fish
 
-    Names come from the server that GPU_AUTOSCALER_URL names; where it does not answer within a second, none are
-    offered. bash must be 4.4 or later.
+    Names come from the server at GPU_AUTOSCALER_URL; none are offered if it does not answer within a second. bash must
+    be 4.4 or later.
     """
     kind = get_completion_class(shell)
     if kind is None:  # click knows all three

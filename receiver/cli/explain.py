@@ -22,7 +22,7 @@ from receiver.cli.client import (
 )
 from receiver.cli.what_if import about_node
 from receiver.core.explain.explain import STAGES, State
-from receiver.core.model.actions import Verdict
+from receiver.core.model.actions import Change, Verdict
 from receiver.core.model.model import ON_ITS_WAY
 from receiver.core.model.overrides import Standing
 from receiver.core.model.text import dollars, some, span
@@ -36,6 +36,7 @@ POD = re.compile(r"(?P<namespace>[a-z0-9][a-z0-9-]*)/(?P<name>[a-z0-9][a-z0-9.-]
 NODES_SHOWN = 20
 FEW = 3  # nodes on their way that have a line each
 SHOWN = 5  # alerts, workloads and actions of a decision; --json has all
+IN_ORDER = "the rules that had an effect, in order:"
 COUNTED = ("required", "ready", "building", "busy", "idle", "unknown")
 
 
@@ -59,9 +60,10 @@ class PoolUnlessNamed(click.Group):
 def explain() -> None:
     """Explain a pool's size, a waiting pod, a node or a decision.
 
-    `explain l40s` is `explain pool l40s`, which also takes a pool that is called like a command here.
-    GPU_AUTOSCALER_URL names the server (default http://127.0.0.1:8080). The exit status is 0 if it could be explained,
-    1 if there is no such thing, 2 for a wrong command line, URL or token and 3 if the server cannot be reached.
+    `explain l40s` is short for `explain pool l40s`; use the long form for a pool named like a subcommand.
+    GPU_AUTOSCALER_URL names the server (default http://127.0.0.1:8080). The exit status is 0 on success, 1 if there is
+    no such pool, waiting pod, node or decision, 2 for a wrong command line, URL or token and 3 if the server cannot be
+    reached.
     """
 
 
@@ -100,7 +102,7 @@ def explain_pool(clock: Clock, name: str, as_json: bool) -> None:
 @as_json
 @click.pass_obj
 def explain_node(clock: Clock, name: str, as_json: bool) -> None:
-    """Show what would happen if a node went, and what blocks that."""
+    """Show the effects of removing a node, and what blocks it."""
     with server(as_json=as_json) as api:
         answer = api.get("nodes", name, "what-if")
     show(as_json, answer.document, about_node(NodeWhatIfDocument.model_validate(answer.document), clock.now()))
@@ -109,13 +111,14 @@ def explain_node(clock: Clock, name: str, as_json: bool) -> None:
 @explain.command("decision")
 @click.argument("number", metavar="ID", shell_complete=decision_numbers)
 @click.option("--bundle", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-              help="Write it and its inputs without names.")  # fmt: skip
+              help="Write it and its inputs, without names.")  # fmt: skip
 @as_json
 @click.pass_obj
 def explain_decision(clock: Clock, number: str, bundle: Path | None, as_json: bool) -> None:
     """Show why a decision was made and what would change it.
 
-    --bundle writes a file from which `replay --bundle` repeats it on any machine. Names in it are replaced.
+    --bundle writes a file from which `replay --bundle` repeats the decision on any machine. Names in the file are
+    replaced.
     """
     with server(as_json=as_json) as api:
         answer = api.get("decisions", number)
@@ -133,7 +136,7 @@ def _write_bundle(path: Path, then: Mapping[str, Any], kept: Mapping[str, Any]) 
         write(path, then, kept)
         return
     except NotFaithfulError:
-        said = f"not written: without names, decision {then['id']} would be another one"
+        said = f"not written: with names replaced, decision {then['id']} would have a different result"
     except (OSError, WontWork) as error:
         said = f"cannot write {path}: {error}"
     print_lines([said, f"what to do: gpu-autoscaler replay --decision {then['id']}"], err=True)
@@ -143,17 +146,17 @@ def _write_bundle(path: Path, then: Mapping[str, Any], kept: Mapping[str, Any]) 
 def about_pod(pod: WaitingPod, at: datetime | None, now: datetime) -> Iterator[str]:
     """Lines on a waiting pod; *at* is when the step looked."""
     asks = ", ".join(f"{count} {resource}" for resource, count in pod.resources.items())
-    yield f"pod {pod.namespace}/{pod.name} waits {since(pod.since, at)} for {asks or 'no GPU'}"
+    yield f"pod {pod.namespace}/{pod.name} has been waiting {since(pod.since, at)} for {asks or 'no GPU'}"
     if pod.gang is not None:
         least = f", at least {pod.gang.least} must run together" if pod.gang.least else ""
-        bound = f"{some(pod.gang.bound, 'pod')} of it already on a node"
+        bound = f"{pod.gang.bound} already on a node"
         yield f"gang: {pod.workload}: {some(pod.gang.waiting, 'pod')} waiting, {bound}{least}"
     fits = [f"{fit.name}: {fit.why_not}" if fit.why_not else f"{fit.name} fits" for fit in pod.fits]
     pools = listed("pools: ", fits)
     yield f"state: {pod.state} - {pod.detail}"
     if pod.state == State.FITS_NOWHERE:
         yield from pools
-    yield f"what to do: {pod.what_to_do or 'not known to this server'}"
+    yield f"what to do: {pod.what_to_do or 'unknown to this server'}"
     if pod.scheduler_says:
         yield f"the scheduler says: {pod.scheduler_says}"
     yield from pools  # has nothing left where they stand above
@@ -168,7 +171,7 @@ def about_pool(
     """Lines on a pool and its latest decision."""
     yield f"GPU pool {pool.name} ({pool.pool}), size {pool.size or None}, mode {pool.mode}"
     yield from _state(pool, at)
-    late = f" (Civo still counts {some(pool.uncounted, 'removed node')} more)" if pool.uncounted else ""
+    late = f" (Civo still counts {some(pool.uncounted, 'removed node')})" if pool.uncounted else ""
     moved = f"; others changed the count {some(pool.drifts, 'time')} in the last day" if pool.drifts else ""
     yield f"nodes: {', '.join(f'{known(getattr(pool, name))} {name}' for name in COUNTED)}{late}{moved}"
     window = f" (window {', '.join(pool.windows)})" if pool.windows else ""
@@ -179,7 +182,7 @@ def about_pool(
         yield f"why: {pool.because or 'no step has finished yet'}"
     else:
         change = f"{decision.from_count} -> {decision.to_count} nodes"
-        yield f"why: decision {decision.id} ({decision.verdict}, {change}); the rules that spoke, in order:"
+        yield f"why: decision {decision.id} ({_way(decision)}, {change}); {IN_ORDER}"
         yield from _spoken(pool.reasons or decision.reasons, decision.reasons)  # those of the last step, where known
     yield from listed("to change it: ", [remedy.text for remedy in pool.what_would_change])
     yield from _in_the_way(pool, at)
@@ -231,11 +234,17 @@ def _state(pool: PoolDocument, at: datetime | None) -> Iterator[str]:
         yield f"fits no pool: {lost.pod}: {lost.why_not or lost.detail}"
 
 
+def _way(decision: DecisionDocument) -> str:
+    """What *decision* does to the size: "hold" is a stage of a budget."""
+    return "no change" if decision.verdict == Change.HOLD else decision.verdict
+
+
 def _spoken(reasons: Sequence[ReasonDocument], all_of_them: Sequence[ReasonDocument]) -> Iterator[str]:
-    """Lines on the rules that spoke, in order, and how many of *all_of_them* passed."""
+    """Lines on the rules that had an effect, in order, and how many of *all_of_them* passed."""
     for reason in reasons:
         if reason.verdict != Verdict.ALLOWS:
-            yield f"  {reason.verdict:<6} {reason.target:>3}  {reason.rule}: {reason.detail}"
+            verdict = "blocks" if reason.verdict == Verdict.HOLDS else reason.verdict
+            yield f"  {verdict:<6} {reason.target:>3}  {reason.rule}: {reason.detail}"
     passed = sum(reason.verdict == Verdict.ALLOWS for reason in all_of_them)
     yield f"  and {some(passed, 'guardrail')} passed"
 
@@ -252,7 +261,7 @@ def _in_the_way(pool: PoolDocument, at: datetime | None) -> Iterator[str]:
     failed = pool.provisioning
     if failed is not None and not any(wait.kind == "provisioning" for wait in pool.waits):
         failures = some(failed.failures, "failure")
-        yield f"one node on trial until one becomes usable, after {failures}: {failed.reason}"
+        yield f"one node at a time is tried until one works, after {failures}: {failed.reason}"
     if pool.reconsider_at is not None:
         yield f"will be re-evaluated {until(pool.reconsider_at, at)}"
     if pool.ready_in_seconds is not None:
@@ -278,7 +287,7 @@ def about_decision(decision: ExplainedDecision, now: datetime) -> Iterator[str]:
     def when(found: datetime | None) -> str:
         return "" if found is None else f" at {clock_time(found, at)}"
 
-    change = f"{decision.verdict}, {decision.from_count} -> {decision.to_count} nodes"
+    change = f"{_way(decision)}, {decision.from_count} -> {decision.to_count} nodes"
     yield f"decision {decision.id} of GPU pool {decision.pool_name} ({decision.pool}): {change}"
     yield f"because: {decision.because}"
     if at is not None:
@@ -287,23 +296,23 @@ def about_decision(decision: ExplainedDecision, now: datetime) -> Iterator[str]:
     yield from listed("what would change it: ", [f"{r.rule}: {r.text}" for r in decision.what_would_change])
     if decision.reconsider_at is not None:
         yield f"to be re-evaluated at {clock_time(decision.reconsider_at, at)}"
-    yield "the rules that spoke, in order:"
+    yield IN_ORDER
     yield from _spoken(decision.reasons, decision.reasons)
     yield from _evidence(decision.evidence, at)
     for action in decision.actions[:SHOWN]:
         change = f"{action.kind} {action.from_count} -> {action.to_count} nodes"
-        yield f"then: {change}, opened{when(action.opened_at)}"
+        yield f"action: {change}, opened{when(action.opened_at)}"
         for victim in action.victims:
             why = f": {victim.why}" if victim.why else ""
-            yield f"      {victim.node or victim.instance}: {victim.stage}{when(victim.since)}{why}"
+            yield f"        {victim.node or victim.instance}: {victim.stage}{when(victim.since)}{why}"
         if action.last_error:
-            yield f"      last error: {action.last_error}"
+            yield f"        last error: {action.last_error}"
         ended = action.outcome
-        yield f"      {ended.kind}{when(ended.at)}: {ended.detail}" if ended is not None else "      still open"
+        yield f"        {ended.kind}{when(ended.at)}: {ended.detail}" if ended is not None else "        still open"
     beside = [(word, getattr(decision, word)) for word in ("previous", "next")]
     said = [f"{word} {number}" for word, number in beside if number is not None]
     if said:
-        yield f"decisions of this pool beside it: {', '.join(said)}"
+        yield f"adjacent decisions of this pool: {', '.join(said)}"
 
 
 def _evidence(evidence: Mapping[str, Any], at: datetime | None) -> Iterator[str]:
@@ -315,7 +324,7 @@ def _evidence(evidence: Mapping[str, Any], at: datetime | None) -> Iterator[str]
         whose = ", ".join(filter(None, (work.get("owner"), team))) or "no owner"
         gpus = some(work.get("gpus") or 0, "GPU")
         asked.append(f"{work.get('workload')} ({whose}), {gpus}, {since(moment(work.get('since')), at)}")
-    yield from _some("who asked: ", asked, left_out.get("asking"))
+    yield from _some("requested by: ", asked, left_out.get("asking"))
     alerts = []
     for alert in evidence.get("signals") or ():
         brought = f", delivery {alert['delivery']}" if alert.get("delivery") is not None else ""
@@ -327,7 +336,7 @@ def _evidence(evidence: Mapping[str, Any], at: datetime | None) -> Iterator[str]
         for name, source in (evidence.get("sources") or {}).items()
         if not source.get("up") and source.get("configured", True)
     ]
-    yield from listed("silent then: ", silent)
+    yield from listed("silent sources: ", silent)
     if evidence.get("silence"):
         yield f"silence: {evidence['silence'].get('said')}"
     for one in evidence.get("overrides") or ():

@@ -36,10 +36,10 @@ def main(ctx: click.Context) -> None:
 @main.command("check-config")
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 def check_config(file: Path | None) -> None:
-    """Check FILE, and show how it is understood and each mistake.
+    """Check FILE and show its settings, or every mistake in it.
 
-    Without FILE the file that GPU_AUTOSCALER_CONFIG names is checked together with the environment, as the
-    server would on its start. The exit status is 0 if it can be used and 2 if not.
+    Without FILE, it checks the file in GPU_AUTOSCALER_CONFIG and the environment, as the server does at startup. The
+    exit status is 0 for a valid configuration and 2 for an invalid one.
     """
     try:
         if file is not None:
@@ -59,8 +59,9 @@ def check_config(file: Path | None) -> None:
 def serve() -> None:
     """Run the server in the foreground.
 
-    The configuration is checked first; the exit status is 2 if it cannot be used. What cannot be reached is
-    waited for and told, at /healthz, on the page and in the log, instead of ending the server.
+    The configuration is checked first; the exit status is 2 if it is invalid. The server starts even if the store,
+    Civo, Kubernetes or Prometheus is unreachable: it keeps retrying and reports this at /readyz, on the pages and in
+    the log.
     """
     try:
         load(os.environ)
@@ -73,16 +74,16 @@ def serve() -> None:
 
 
 @main.command()
-@click.option("--month", metavar="YYYY-MM", help="Which month.", show_default="the current one")
+@click.option("--month", metavar="YYYY-MM", help="The month.", show_default="the current one")
 @click.option("--team", help="Only this team; empty: work without the label.")
 @click.option("--format", "form", type=click.Choice(FORMATS), metavar="FORMAT", default="text", show_default=True,
               help="text, csv, json, html or focus.")  # fmt: skip
 def report(month: str | None, team: str | None, form: str) -> None:
     """Show what a month cost, by owner, and what was idle.
 
-    The server is asked that GPU_AUTOSCALER_URL names, as with explain, with the same exit statuses: 1 is a team that
-    the month does not know. csv has every cost line, html is the page /costs in one file, focus is CSV by
-    node in the schema of the FinOps Open Cost and Usage Specification (FOCUS) 1.2.
+    Queries the server at GPU_AUTOSCALER_URL (default http://127.0.0.1:8080). The exit statuses are those of explain;
+    1 means that the month has no such team. csv has every cost line, html is the page /costs in one file, focus is CSV
+    by node in the schema of the FinOps Open Cost and Usage Specification (FOCUS) 1.2.
     """
     query = {name: value for name, value in (("month", month), ("team", team)) if value is not None}
     with server(as_json=form == "json") as api:

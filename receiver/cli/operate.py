@@ -28,7 +28,7 @@ WHY = click.option("--why", required=True, help="The reason, shown to everyone."
 SIZED = {
     "pin": "Keep POOL at exactly NODES nodes.",
     "floor": "Keep POOL at NODES nodes or more, whatever the windows say.",
-    "ceiling": "Keep POOL at NODES nodes or fewer; idle surplus nodes go at once.",
+    "ceiling": "Keep POOL at NODES nodes or fewer; remove idle surplus nodes now.",
 }
 UNSIZED = {
     "pause": "Change nothing in POOL, or with --all in any pool.",
@@ -41,8 +41,8 @@ def override() -> None:
     """Override policy: pin, floor, ceiling, pause or snooze.
 
     GPU_AUTOSCALER_URL names the server (default http://127.0.0.1:8080), with the token in
-    GPU_AUTOSCALER_OPERATOR_TOKEN. The exit status is 0 if it was done, 1 if there is no such override, 2 for what
-    the server refuses, a wrong command line or token, and 3 if the server cannot be reached.
+    GPU_AUTOSCALER_OPERATOR_TOKEN. The exit status is 0 on success, 1 if there is no such override, 2 for
+    a refused change, a wrong command line or token, and 3 if the server cannot be reached.
     """
 
 
@@ -50,7 +50,7 @@ _common = options(
     as_json,
     option_who("sets it"),
     WHY,
-    click.option("--until", metavar="TIME", help="Until when instead, such as 2026-11-21T18:00:00Z."),
+    click.option("--until", metavar="TIME", help="End time instead of --for: 2026-11-21T18:00:00Z."),
     click.option("--for", "length", metavar="DURATION", help='How long: 2h, "90 min", "until 09:00".'),
 )
 
@@ -123,14 +123,14 @@ def about_override(override: OverrideDocument) -> Iterator[str]:
     """Lines on one override that was set or ended."""
     yield f"{override.id}: {override_line(override)}"
     if override.ended_at is not None:
-        yield f"ended by {override.ended_by}; what it did is undone by the next step as policy says"
+        yield f"ended by {override.ended_by}; the configured policy applies again from the next step"
     else:
         yield "the next step acts on it; see `gpu-autoscaler explain pool`"
         yield f"to end it earlier: gpu-autoscaler override end {override.id}"
 
 
 @click.command()
-@click.option("--all", "everything", is_flag=True, help="Also those that were answered or are over.")
+@click.option("--all", "everything", is_flag=True, help="Include answered and expired requests.")
 @as_json
 @click.pass_obj
 def questions(clock: Clock, everything: bool, as_json: bool) -> None:
@@ -142,7 +142,7 @@ def questions(clock: Clock, everything: bool, as_json: bool) -> None:
     with server(as_json=as_json) as api:
         found = [q for q in api.get_list("questions") if everything or q.get("state") == "open"]
     lines = [_question(QuestionDocument.model_validate(question), clock.now()) for question in found]
-    show(as_json, found, lines or ["no approval is requested"])
+    show(as_json, found, lines or ["no open approval requests"])
 
 
 @click.command()
@@ -153,11 +153,11 @@ def questions(clock: Clock, everything: bool, as_json: bool) -> None:
 @as_json
 @click.pass_obj
 def answer(clock: Clock, number: str, word: str, who: str, why: str, as_json: bool) -> None:
-    """Approve, reject, snooze or pin what a request asks.
+    """Answer an approval request.
 
     ANSWER is approve, reject, snooze-1h, -4h, -today, -tomorrow or pin. The token in GPU_AUTOSCALER_OPERATOR_TOKEN is
-    sent. The exit status is 0 if the answer counts, 1 if there is no such question, 2 if it was answered otherwise or
-    is over, for a wrong command line or token, and 3 if the server cannot be reached.
+    sent. The exit status is 0 if the answer was accepted, 1 if there is no such request, 2 if the request already has
+    another answer or has expired, for a wrong command line or token, and 3 if the server cannot be reached.
     """
     token = acting_token()
     body: dict[str, Any] = {"answer": word, "who": who, **({"why": why} if why else {})}
@@ -173,10 +173,10 @@ def answer(clock: Clock, number: str, word: str, who: str, why: str, as_json: bo
 
 
 def _question(question: QuestionDocument, now: datetime) -> str:
-    """A line on *question*, with how long an answer still counts."""
+    """A line on *question*, with how long it can still be answered."""
     ends = question.expires_at
     left = (ends - now).total_seconds() if ends is not None and question.state == Standing.OPEN else 0
-    counts = f" (an answer counts for {span(left)})" if left > 0 else ""
+    counts = f" (expires in {span(left)})" if left > 0 else ""
     return f"{question.id}: GPU pool {question.pool_name}: {question.said}{counts}"
 
 
@@ -184,9 +184,9 @@ def _question(question: QuestionDocument, now: datetime) -> str:
 def budget() -> None:
     """Show this month's budgets, or set one until the month ends.
 
-    GPU_AUTOSCALER_URL names the server (default http://127.0.0.1:8080); setting takes the token
-    in GPU_AUTOSCALER_OPERATOR_TOKEN. The exit status is 0 if it was done, 2 for what the server refuses, a wrong
-    command line or token, and 3 if the server cannot be reached.
+    GPU_AUTOSCALER_URL names the server (default http://127.0.0.1:8080). Changes need the token in
+    GPU_AUTOSCALER_OPERATOR_TOKEN. The exit status is 0 on success, 2 for a refused change, a wrong command line or
+    token, and 3 if the server cannot be reached.
     """
 
 
@@ -196,7 +196,7 @@ _whose = options(
     WHY,
     click.option("--account", is_flag=True, help="The whole account's budget."),
     click.option("--team", metavar="NAME", help="A team's budget."),
-    click.option("--pool", metavar="NAME", shell_complete=pool_names, help="A pool's own, not the cluster's."),
+    click.option("--pool", metavar="NAME", shell_complete=pool_names, help="A pool's budget."),
 )
 
 
@@ -228,7 +228,7 @@ def show_budgets(clock: Clock, as_json: bool) -> None:
 @click.argument("amount", metavar="USD")
 @_whose
 def set_budget(amount: str, **given: Any) -> None:
-    """Set this month's allowance to USD; later months are as configured."""
+    """Set this month's budget to USD; later months stay as configured."""
     body = {**_asked(given), "monthly_usd": amount}
     with server(as_json=given["as_json"]) as api:
         _show_change(api.post("budget", body=body, token=acting_token()).document, given["as_json"])
@@ -237,7 +237,7 @@ def set_budget(amount: str, **given: Any) -> None:
 @budget.command()
 @_whose
 def reset(**given: Any) -> None:
-    """Restore the configured allowance."""
+    """Restore the configured budget."""
     query = _asked(given)
     with server(as_json=given["as_json"]) as api:
         _show_change(api.delete("budget", query=query, token=acting_token()).document, given["as_json"])
@@ -271,14 +271,14 @@ def about_budgets(found: BudgetDocument, at: datetime | None, now: datetime) -> 
         yield pace
     for scope in found.scopes:
         if scope.unknown:
-            yield f"{scope.title}: nothing grows while its spend is unknown: {scope.unknown}"
+            yield f"{scope.title}: no growth while its spend is unknown: {scope.unknown}"
         if scope.unpriced:
-            yield f"{scope.title}: nothing grows until these have a price: {', '.join(scope.unpriced)}"
+            yield f"{scope.title}: no growth until these have a price: {', '.join(scope.unpriced)}"
         if scope.uncounted:
-            yield f"{scope.title}: not counted, for lack of a price: {', '.join(scope.uncounted)}"
+            yield f"{scope.title}: not counted, because they have no price: {', '.join(scope.uncounted)}"
         if scope.set_by is not None:
             yield f"{scope.title}: set for this month by {scope.set_by.who}: {scope.set_by.why}"
     for kept in found.kept_out or ():
-        yield f"new GPU work is kept out of {kept.place} {since(kept.since, None)}"
+        yield f"new GPU pods have been blocked in {kept.place} {since(kept.since, None)}"
     if at is not None and now - at > OLD:
-        yield f"as of {clock_time(at, None)}, {span((now - at).total_seconds())} ago: the loop may stand still"
+        yield f"as of {clock_time(at, None)}, {span((now - at).total_seconds())} ago: the loop may be stalled"

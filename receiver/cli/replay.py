@@ -127,12 +127,12 @@ def replay(
 ) -> None:
     """Compare the cost and waits of policies on recorded work.
 
-    The product's own step runs over a simulated Civo and cluster, from event to event. It needs no secrets and contacts
-    only a Prometheus that you name. The exit status is 0, 1 if something does not add up or a policy of ours took
-    the node from a pod, and 2 for unusable input.
+    The server's own code runs against a simulated Civo and cluster, event by event. It needs no secrets and contacts
+    only a Prometheus that you name. The exit status is 0 on success, 1 if the figures of a policy do not add up or the
+    autoscaler removed a node under a running pod, and 2 for invalid input.
 
     --decision reads the decision from the server at GPU_AUTOSCALER_URL (default http://127.0.0.1:8080), as `explain`
-    does. The exit status is then 0 for the same decision, 1 for another one, 2 if the decision or its facts are not
+    does. The exit status is then 0 for the same decision, 1 for a different one, 2 if the decision or its facts are not
     stored, and 3 if the server cannot be reached. --bundle does the same without a server, from the file that
     `explain decision --bundle` wrote.
     """

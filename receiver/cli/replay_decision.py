@@ -32,8 +32,8 @@ FIELDS = {
     "to": "nodes wanted",
     "verdict": "verdict",
     "candidates": "removable, soonest first",
-    "evicted": "evicted of these",
-    "reconsider_at": "next look at",
+    "evicted": "pods evicted from",
+    "reconsider_at": "re-evaluated at",
 }
 
 

@@ -39,12 +39,12 @@ NARROWEST = 24  # columns that a note gets at least, beside the table
 def status(clock: Clock, every: int | None, color: bool | None, as_json: bool) -> None:
     """Show pools, budgets, waiting pods and the latest decisions.
 
-    GPU_AUTOSCALER_URL names the server (default http://127.0.0.1:8080). The exit status is 0 if
-    it answered, also when what it answers is bad news, 2 for a wrong command line, URL or token and 3 if it cannot be
-    reached. --watch waits for a server that cannot be reached.
+    GPU_AUTOSCALER_URL names the server (default http://127.0.0.1:8080). The exit status is 0 if the server answered,
+    even if it reports problems, 2 for a wrong command line, URL or token and 3 if the server cannot be reached. With
+    --watch, the command keeps retrying instead.
     """
     if as_json and every:
-        raise click.UsageError("--watch and --json exclude each other: repeat the command with --json instead")
+        raise click.UsageError("--watch and --json cannot be combined: repeat the command with --json instead")
     if color is None and os.environ.get("NO_COLOR"):  # https://no-color.org
         color = False
     with server(as_json=as_json) as api:
@@ -106,7 +106,7 @@ def about_status(document: Mapping[str, Any], now: datetime, width: int | None =
             yield click.style(f"silent source: {source.source}{when}: {source.detail or 'no answer'}", fg="red")
     rights = status.rights
     if rights is not None and rights.lacking != ():
-        effect = ": nothing is bought" if rights.holds_growth else ": pools grow all the same"
+        effect = ": no nodes are bought" if rights.holds_growth else ": pools still grow"
         yield click.style(f"{rights.said}{effect}", fg="red")
     total, lost = status.waiting_total, status.fits_nowhere
     if total:
@@ -115,9 +115,9 @@ def about_status(document: Mapping[str, Any], now: datetime, width: int | None =
         yield f"{some(total, 'pod')} waiting{nowhere}{soon}: gpu-autoscaler explain pod NAMESPACE/NAME says why"
     yield from _decisions(status.decisions, now, width)
     messages = status.messages
-    where = ", ".join(messages.to) or "the log alone (GPU_AUTOSCALER_NOTIFY_URLS is not set)"
+    where = ", ".join(messages.to) or "the log only (GPU_AUTOSCALER_NOTIFY_URLS is not set)"
     failing, waiting = messages.failing, messages.undelivered - messages.failing
-    late = f"; {some(waiting, 'message')} waiting to be sent together with others like it" if waiting else ""
+    late = f"; {some(waiting, 'message')} waiting to be grouped with similar ones" if waiting else ""
     failed = f"; {some(failing, 'message')} not delivered, last error: {messages.last_error}" if failing else ""
     line = f"messages go to {where}{late}{failed}"
     yield click.style(line, fg="yellow") if failed else line
@@ -125,10 +125,10 @@ def about_status(document: Mapping[str, Any], now: datetime, width: int | None =
 
 def _head(status: StatusDocument, now: datetime) -> Iterator[str]:
     loop, at, mode = status.loop, status.at, status.mode
-    shown = f"mode {mode}" if mode == "act" else click.style(f"mode {mode}: nothing is written", fg="yellow")
-    health = f"loop {loop.loop}, beat {span(loop.beat_age_seconds)} ago"
+    shown = f"mode {mode}" if mode == "act" else click.style(f"mode {mode}: nothing is changed", fg="yellow")
+    health = f"loop {loop.loop}, last progress {span(loop.beat_age_seconds)} ago"
     if loop.status != "ok":
-        health = click.style(f"{health}: IT STANDS STILL, see /healthz and the log", fg="red")
+        health = click.style(f"{health}: LOOP STALLED, see /healthz and the log", fg="red")
     cluster = f"{status.cluster_name}: " if status.cluster_name else ""
     yield f"{cluster}gpu-autoscaler {status.version}, {shown}, {health}"
     if loop.leader:
@@ -137,7 +137,7 @@ def _head(status: StatusDocument, now: datetime) -> Iterator[str]:
         yield "no step has finished yet"
     elif now - at > OLD:
         old = span((now - at).total_seconds())
-        yield click.style(f"as of {clock_time(at, now)}, {old} ago: the loop may stand still, see /healthz", fg="red")
+        yield click.style(f"as of {clock_time(at, now)}, {old} ago: the loop may be stalled, see /healthz", fg="red")
     else:
         failed = f", {some(loop.errors, 'step')} failed since the start" if loop.errors else ""
         yield f"as of {clock_time(at, now)}{failed}"
@@ -157,7 +157,7 @@ def _budgets(budget: BudgetDocument) -> Iterator[str]:
         stage = click.style(f"stage {scope.stage}", fg=STAGES.get(scope.stage or ""))
         yield f"{scope.title or 'budget'} {scope.month}: {line}, {stage}"
     for kept in budget.kept_out or ():
-        yield click.style(f"new GPU work is kept out of {kept.place}", fg="red")
+        yield click.style(f"new GPU pods are blocked in {kept.place}", fg="red")
 
 
 def _pools(pools: Sequence[PoolDocument], now: datetime, width: int | None) -> Iterator[str]:
@@ -169,7 +169,7 @@ def _pools(pools: Sequence[PoolDocument], now: datetime, width: int | None) -> I
     head, *fronts = aligned(rows, "<>", gap=" ")
     indent = len(head) + 2
     room = None if width is None else max(NARROWEST, width - indent)
-    yield click.style(f"{head}  HELD BY, WAITS, OVERRIDES", bold=True)
+    yield click.style(f"{head}  BLOCKED BY, WAITS, OVERRIDES", bold=True)
     for pool, front in zip(pools, fronts, strict=True):
         notes = [
             click.style(line, fg=colour)
@@ -181,9 +181,9 @@ def _pools(pools: Sequence[PoolDocument], now: datetime, width: int | None) -> I
 
 
 def _notes(pool: PoolDocument, now: datetime) -> Iterator[tuple[str, str | None]]:
-    """What holds a pool, what it waits for and which overrides it has, each with its colour."""
+    """What blocks a pool, what it waits for and which overrides it has, each with its colour."""
     if pool.held_by:
-        yield f"held by {', '.join(pool.held_by)}", "red"
+        yield f"blocked by {', '.join(pool.held_by)}", "red"
     for wait in pool.waits:
         way = {"grow": "growth", "shrink": "removal"}.get(wait.direction, "change")
         yield f"{way} waits {_left(wait.until, now)}: {wait.kind}", "yellow"
@@ -198,8 +198,8 @@ def _notes(pool: PoolDocument, now: datetime) -> Iterator[tuple[str, str | None]
         yield f"window {', '.join(pool.windows)}: {known(pool.min_nodes)} to {known(pool.max_nodes)}", None
     action = pool.open_action
     if action is not None:
-        failed = ", its last try failed" if action.last_error else ""
-        yield f"{action.kind} {action.from_count} -> {action.to_count} under way{failed}", None
+        failed = ", last attempt failed" if action.last_error else ""
+        yield f"{action.kind} {action.from_count} -> {action.to_count} in progress{failed}", None
 
 
 def _left(ends: datetime | None, now: datetime) -> str:

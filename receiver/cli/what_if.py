@@ -29,7 +29,7 @@ STARTS = (State.FITS_FREE_NODE, State.ON_ITS_WAY)
 @click.option("--config", type=click.Path(path_type=Path, dir_okay=False, exists=True), metavar="FILE",
               help="The other configuration.")  # fmt: skip
 @click.option("--set", "changes", multiple=True, metavar="KEY=VALUE",
-              help="A key that differs; repeatable.")  # fmt: skip
+              help="A key to change; may be repeated.")  # fmt: skip
 @as_json
 @click.pass_obj
 def what_if(clock: Clock, config: Path | None, changes: tuple[str, ...], as_json: bool) -> None:
@@ -37,7 +37,7 @@ def what_if(clock: Clock, config: Path | None, changes: tuple[str, ...], as_json
 
     The server at GPU_AUTOSCALER_URL (default http://127.0.0.1:8080) decides from the facts of its last step, under the
     configuration in force and under the other one. Nothing is changed. KEY is a key such as pools.l40s.max_nodes.
-    The exit status is 0 for an answer, 2 for a configuration that cannot be used and 3 if the server cannot be reached.
+    The exit status is 0 on success, 2 for an invalid configuration and 3 if the server cannot be reached.
     """
     if (config is None) is not bool(changes):
         raise click.UsageError("Give either --config or --set.")
@@ -69,13 +69,13 @@ def about_what_if(found: WhatIfDocument, now: datetime) -> Iterator[str]:
     yield f"nothing was changed; {as_of(found.at, now)}"
     yield from listed("differs: ", found.changes or ("no key",))
     yield from (f"warning: {warning}" for warning in found.warnings)
-    yield from listed("not derived again: ", found.assumptions)
+    yield from listed("assumptions: ", found.assumptions)
     yield ""
     rows = [
         [pool.name, str(pool.nodes), *_sizes(pool.in_force, pool.other), _cost(pool.in_force), _cost(pool.other)]
         for pool in found.pools
     ]
-    sums = ["together", "", "", "", dollars(found.in_force.usd_per_hour), dollars(found.other.usd_per_hour)]
+    sums = ["total", "", "", "", dollars(found.in_force.usd_per_hour), dollars(found.other.usd_per_hour)]
     head = ["POOL", "NODES", "IN FORCE", "OTHER", "PER HOUR", "OTHER"]
     yield from aligned([head, *rows, sums], "<>")
     yield (
@@ -90,7 +90,8 @@ def about_what_if(found: WhatIfDocument, now: datetime) -> Iterator[str]:
         yield f"{pool.name}, other: {_why(pool.other)}"
     changed = [work for work in found.waiting if work.differs]
     yield ""
-    yield f"{some(found.waiting_total, 'workload')} waiting, of which {found.differs_total} would fare otherwise"
+    differing = f"{found.differs_total} would have a different outcome"
+    yield f"{some(found.waiting_total, 'workload')} waiting, of which {differing}"
     for work in changed[:SHOWN]:
         yield f"{work.workload} ({some(work.gpus, 'GPU')})"
         yield f"  in force: {_fate(work.in_force)}"
@@ -127,11 +128,11 @@ def _budgets(found: WhatIfDocument) -> Iterator[str]:
 
 
 def about_node(found: NodeWhatIfDocument, now: datetime) -> Iterator[str]:
-    """Lines on a node that goes."""
-    yield f"if node {found.node} of GPU pool {found.pool} ({found.stage}) went now:"
+    """Lines on the removal of a node."""
+    yield f"if node {found.node} of GPU pool {found.pool} ({found.stage}) were removed now:"
     for turn in found.moved:
         yield f"  {_turn(turn)}"
-    yield from (f"  {pod} would be lost: no controller starts it again" for pod in found.lost)
+    yield from (f"  {pod} would be lost: no controller recreates it" for pod in found.lost)
     if not found.moved and not found.lost:
         yield "  no running work would move"
     for turn in found.affected[:SHOWN]:
@@ -142,7 +143,7 @@ def about_node(found: NodeWhatIfDocument, now: datetime) -> Iterator[str]:
     yield from _money(found)
     yield from listed("blocks its removal now: ", found.blocks or ("nothing",))
     if found.may_go_at is not None and found.may_go_at > found.at:
-        yield f"may go at: {clock_time(found.may_go_at, found.at)}, if nothing happens before"
+        yield f"can be removed at {clock_time(found.may_go_at, found.at)}, unless something changes"
     yield as_of(found.at, now)
 
 
@@ -150,7 +151,7 @@ def _turn(turn: TurnDocument) -> str:
     fate = turn.after
     if turn.before is None and fate.state == State.FITS_FREE_NODE:
         return f"{turn.workload} would move to {fate.node or 'free nodes'} ({fate.pool})"
-    was = "" if turn.before is None else " (waits already)"
+    was = "" if turn.before is None else " (already waiting)"
     return f"{turn.workload} would wait{was}: {fate.detail}"
 
 
@@ -162,7 +163,7 @@ def _money(found: NodeWhatIfDocument) -> Iterator[str]:
     elif saves < 0:
         yield f"saves nothing: the nodes bought cost {dollars(-saves)} an hour more"
     elif saves == 0:
-        yield "saves nothing: the nodes bought cost as much"
+        yield "saves nothing: the nodes bought cost the same"
     else:
         unused = dollars(found.unused_usd)
-        yield f"saves {dollars(saves)} an hour from {until} on; {unused} is paid for the time until then"
+        yield f"saves {dollars(saves)} an hour from {until} on; {unused} is already paid for the time until then"

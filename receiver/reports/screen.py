@@ -6,7 +6,7 @@ from typing import Any
 
 from receiver.core.model.text import number, span
 
-OLD = timedelta(minutes=2)  # a picture older than this is told as old: the loop may stand still
+OLD = timedelta(minutes=2)  # a picture older than this is shown as old: the loop may be stalled
 UNKNOWN = "unknown"
 
 
@@ -77,7 +77,7 @@ def as_of(at: datetime | None, now: datetime) -> str:
     """Of when the picture is, and whether that is long ago."""
     if at is None:
         return "as of: no step has finished yet"
-    old = f" - {span((now - at).total_seconds())} ago: the loop may stand still, see /healthz" if now - at > OLD else ""
+    old = f" - {span((now - at).total_seconds())} ago: the loop may be stalled, see /healthz" if now - at > OLD else ""
     return f"as of {clock_time(at, now)}{old}"
 
 

@@ -26,7 +26,7 @@ def test_every_budget_is_shown_with_its_forecast_and_who_set_it(url: str) -> Non
         "cluster budget           $3,120.44   $412.80  $5,000.00  warn   $6,100.50    $7.25",
         "budget of team research     $80.50     $2.58    $100.00  hold     $140.00    $0.20",
         "Forecast: the average cost per hour since 2026-11-01 00:00 UTC continues.",
-        "cluster budget: nothing grows until these have a price: an.g1.a100.kube.x8",
+        "cluster budget: no growth until these have a price: an.g1.a100.kube.x8",
         "budget of team research: set for this month by ada: a deadline",
     ]
 
@@ -40,7 +40,7 @@ def test_a_forecast_that_needs_more_time_says_so(url: str, store: FakeStore) -> 
 
 
 def test_an_old_picture_is_told_as_old(url: str) -> None:
-    assert "the loop may stand still" in budget(url, "show", later=timedelta(hours=1)).stdout
+    assert "the loop may be stalled" in budget(url, "show", later=timedelta(hours=1)).stdout
 
 
 def test_without_a_step_nothing_is_made_up(url: str, store: FakeStore) -> None:
@@ -51,7 +51,7 @@ def test_without_a_step_nothing_is_made_up(url: str, store: FakeStore) -> None:
 def test_where_new_work_is_kept_out_is_shown_with_since_when(url: str, store: FakeStore) -> None:
     kept = [{"place": "ClusterQueue gpus", "since": "2026-03-14T15:00:00+00:00"}]
     store.picture = (a_picture(kept_out=kept), NOW)
-    line = "new GPU work is kept out of ClusterQueue gpus since 2026-03-14 15:00:00 UTC"
+    line = "new GPU pods have been blocked in ClusterQueue gpus since 2026-03-14 15:00:00 UTC"
     assert line in budget(url, "show").stdout.splitlines()
 
 

@@ -34,7 +34,7 @@ def test_a_waiting_pod_is_explained_on_one_screen(url: str) -> None:
     done = explain(url, "pod", "research/train-llm-2")
     assert (done.exit_code, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
-        "pod research/train-llm-2 waits since 14:25:56 UTC (4 min) for 1 nvidia.com/gpu",
+        "pod research/train-llm-2 has been waiting since 14:25:56 UTC (4 min) for 1 nvidia.com/gpu",
         "state: held - GPU pool l40s does not grow: within_budget: budget hold at 80%: $4,010.00 of $5,000.00 spent",
         "what to do: raise the budget (gpu-autoscaler budget set), end other GPU work, or wait for the next month",
         "the scheduler says: 0/3 nodes are available: 3 Insufficient nvidia.com/gpu",
@@ -49,18 +49,20 @@ def test_a_gang_is_told_with_what_waits_what_runs_and_what_must(url: str, store:
     gang = {"waiting": 3, "least": 4, "bound": 1}
     keep(store, waiting=[a_waiting_pod(gang=gang, workload="research/train-llm")])
     said = explain(url, "pod", "research/train-llm-2").stdout
-    gang_line = "gang: research/train-llm: 3 pods waiting, 1 pod of it already on a node, at least 4 must run together"
+    gang_line = "gang: research/train-llm: 3 pods waiting, 1 already on a node, at least 4 must run together"
     assert gang_line in said.splitlines()
 
 
 def test_a_pod_that_waits_since_another_day_shows_the_date(url: str, store: FakeStore) -> None:
     keep(store, waiting=[a_waiting_pod(since="2026-03-09T14:29:56+00:00")])
-    assert "waits since 2026-03-09 14:29:56 UTC (1 d) for" in explain(url, "pod", "research/train-llm-2").stdout
+    assert (
+        "has been waiting since 2026-03-09 14:29:56 UTC (1 d) for" in explain(url, "pod", "research/train-llm-2").stdout
+    )
 
 
 def test_an_old_picture_is_told_as_old(url: str) -> None:
     said = explain(url, "pod", "research/train-llm-2", later=timedelta(minutes=9)).stdout
-    assert said.splitlines()[-1] == "as of 14:29:56 UTC - 9 min ago: the loop may stand still, see /healthz"
+    assert said.splitlines()[-1] == "as of 14:29:56 UTC - 9 min ago: the loop may be stalled, see /healthz"
 
 
 def test_the_servers_own_document_can_be_had_as_json(url: str) -> None:
@@ -73,7 +75,7 @@ def test_a_pod_that_does_not_wait_is_status_1_with_all_that_this_can_mean(url: s
     assert (done.exit_code, done.stdout) == (1, "")
     lines = done.stderr.splitlines()
     assert lines[0] == "pod research/nobody does not wait for a GPU as of the last step"
-    assert lines[1].startswith("it can mean: it runs")
+    assert lines[1].startswith("possible reasons: it runs")
     assert lines[-1] == "what to do: see `kubectl get pod -n research nobody -o wide`"
 
 
@@ -109,7 +111,7 @@ def test_a_pool_is_explained_with_its_counts_and_every_rule_that_spoke(url: str)
         "fits no pool: research/needs-mig: it asks for 4 nvidia.com/mig-1g.10gb, a node offers 0",
         "nodes: 4 required, 3 ready, 1 building, 2 busy, 1 idle, 0 unknown",
         "wanted: 4, allowed 0 to 8; 1 pending GPU",
-        "why: decision 42 (grow, 3 -> 4 nodes); the rules that spoke, in order:",
+        "why: decision 42 (grow, 3 -> 4 nodes); the rules that had an effect, in order:",
         "  wants    6  demand: 3 GPUs are waited for.",
         "  limits   4  within_limits: 1 of 3 fits the hourly limit.",
         "  and 1 guardrail passed",
@@ -142,7 +144,7 @@ def test_a_pool_whose_nodes_never_came_and_whose_count_others_moved_says_so(url:
     keep(store, pools=[a_pool(provisioning=provisioning, waits=[wait], uncounted=1, drifts=2)])
     said = explain(url, "pool", "l40s").stdout
     assert "no growth: provisioning after 2 failures, ends at 14:39:00 UTC (in 9 min): l40s-3 boots" in said
-    assert "(Civo still counts 1 removed node more); others changed the count 2 times in the last day" in said
+    assert "(Civo still counts 1 removed node); others changed the count 2 times in the last day" in said
 
 
 def test_open_windows_stand_behind_the_bounds_that_they_make(url: str, store: FakeStore) -> None:
@@ -154,7 +156,7 @@ def test_a_pool_whose_back_off_is_over_tries_one_node_at_a_time(url: str, store:
     provisioning = {"until": (NOW - timedelta(minutes=1)).isoformat(), "reason": "l40s-3 boots", "failures": 2}
     keep(store, pools=[a_pool(provisioning=provisioning, waits=[])])
     said = explain(url, "pool", "l40s").stdout
-    assert "one node on trial until one becomes usable, after 2 failures: l40s-3 boots" in said
+    assert "one node at a time is tried until one works, after 2 failures: l40s-3 boots" in said
 
 
 def test_a_large_pool_stays_on_one_screen(url: str, store: FakeStore) -> None:
@@ -219,7 +221,7 @@ def test_the_rules_are_those_of_the_last_step_although_an_older_decision_says_th
 ) -> None:
     held = {"rule": "sources_answer", "verdict": "holds", "target": 3, "detail": "no growth while heartbeat: silent"}
     keep(store, pools=[a_pool(reasons=[held])])
-    assert "  holds    3  sources_answer: no growth while heartbeat: silent" in explain(url, "l40s").stdout.splitlines()
+    assert "  blocks   3  sources_answer: no growth while heartbeat: silent" in explain(url, "l40s").stdout.splitlines()
 
 
 # --- a decision
@@ -282,22 +284,22 @@ def test_a_decision_is_explained_from_what_was_stored_with_it(url: str, store: F
         "what would change it: within_limits: a higher limit",
         "                      cooled_down: by itself at 14:30",
         "to be re-evaluated at 15:27:00 UTC",
-        "the rules that spoke, in order:",
+        "the rules that had an effect, in order:",
         "  wants    6  demand: 3 GPUs are waited for.",
         "  limits   4  within_limits: 1 of 3 fits the hourly limit.",
         "  and 1 guardrail passed",
-        "who asked: ml/train (Job/train, team vision), 3 GPUs, since 14:20:00 UTC (7 min)",
-        "           and 4 more",
+        "requested by: ml/train (Job/train, team vision), 3 GPUs, since 14:20:00 UTC (7 min)",
+        "              and 4 more",
         "alerts: GpuPodsPending (scale_up), ab12, since 14:22:00 UTC (5 min), delivery 117",
-        "silent then: dcgm since 14:10:00 UTC (17 min): no series",
+        "silent sources: dcgm since 14:10:00 UTC (17 min): no series",
         "silence: silenced in Alertmanager by night shift until 2026-03-10 18:00 UTC: maintenance",
         "override p-1: pin of 4 nodes by ada: demo",
         "bounds: 0 to 8 nodes of an.g1.l40s.kube.x1, $1.29 an hour each",
         "cluster budget of 2026-03: $3,120.44 of $5,000.00 spent, $412.80 reserved, stage warn",
-        "then: retire 3 -> 2 nodes, opened at 14:00:00 UTC",
-        "      l40s-9: gone at 14:10:00 UTC",
-        "      confirmed at 14:10:00 UTC: the instance is gone",
-        "decisions of this pool beside it: previous 40, next 43",
+        "action: retire 3 -> 2 nodes, opened at 14:00:00 UTC",
+        "        l40s-9: gone at 14:10:00 UTC",
+        "        confirmed at 14:10:00 UTC: the instance is gone",
+        "adjacent decisions of this pool: previous 40, next 43",
     ]
 
 
@@ -323,7 +325,7 @@ def test_a_pod_that_waits_no_longer_is_told_with_the_decision_that_was_about_it(
     done = explain(url, "pod", "research/gone-0")
     assert done.exit_code == 1
     said = "decision 42 at 2026-03-10 14:27:00 UTC was about it: GPU pool l40s-before, grow, 3 -> 4 nodes"
-    assert f"known: {said}" in done.stderr.splitlines()
+    assert f"earlier decisions: {said}" in done.stderr.splitlines()
 
 
 # --- asking
@@ -341,7 +343,7 @@ def test_a_server_that_does_not_answer_is_status_3_with_the_url_and_a_remedy() -
     done = explain(nobody, "pod", "ml/train-0")
     assert (done.exit_code, done.stdout) == (3, "")
     assert done.stderr.startswith(f"cannot reach the server at {nobody}: ")
-    assert "set GPU_AUTOSCALER_URL to where it listens" in done.stderr
+    assert "set GPU_AUTOSCALER_URL to its address" in done.stderr
     assert "kubectl port-forward" in done.stderr
 
 

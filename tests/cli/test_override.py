@@ -128,13 +128,13 @@ def test_what_was_set_can_be_had_as_json(url: str, store: FakeStore) -> None:
 def test_without_a_token_nothing_is_asked() -> None:
     done = override(unused_url(), "pin", "l40s", "4", *SAID, token=None)
     assert done.exit_code == 2
-    assert "GPU_AUTOSCALER_OPERATOR_TOKEN: is not set; set it to the server's value" in done.stderr
+    assert "GPU_AUTOSCALER_OPERATOR_TOKEN: is not set; set it to the server's token" in done.stderr
 
 
 def test_a_token_of_two_words_is_refused_without_repeating_it() -> None:
     done = override(unused_url(), "pin", "l40s", "4", *SAID, token="one secret")
     assert done.exit_code == 2
-    assert "is not one word" in done.stderr
+    assert "contains spaces" in done.stderr
     assert "secret" not in done.output
 
 
@@ -199,7 +199,7 @@ def test_one_is_ended_by_the_login_name(url: str, store: FakeStore) -> None:
     done = override(url, "end", "pin-l40s-1", LOGNAME="bob")
     assert done.exit_code == 0
     assert store.kept_overrides["pin-l40s-1"].ended_by == "bob"
-    assert done.stdout.splitlines()[1] == "ended by bob; what it did is undone by the next step as policy says"
+    assert done.stdout.splitlines()[1] == "ended by bob; the configured policy applies again from the next step"
 
 
 def test_one_that_is_not_there_is_status_1(url: str) -> None:

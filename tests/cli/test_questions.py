@@ -23,13 +23,13 @@ def asked(store: FakeStore) -> None:
 def test_what_is_open_is_listed_with_how_long_an_answer_counts(url: str) -> None:
     asked = "approval requested until 2026-03-10 14:40:00 UTC: remove gpu-1; without an answer it is removed"
     shown = run(url, "questions").stdout.splitlines()
-    assert shown == [f"q1: GPU pool l40s: {asked} (an answer counts for 15 min)"]
+    assert shown == [f"q1: GPU pool l40s: {asked} (expires in 15 min)"]
     assert len(run(url, "questions", "--all").stdout.splitlines()) == 2
 
 
 def test_an_empty_list_says_so(url: str, store: FakeStore) -> None:
     store.kept_questions = {}
-    assert run(url, "questions").stdout == "no approval is requested\n"
+    assert run(url, "questions").stdout == "no open approval requests\n"
 
 
 def test_an_answer_is_sent_with_who_and_why(url: str, store: FakeStore) -> None:

@@ -49,7 +49,7 @@ def test_a_wrong_token_is_refused_and_not_repeated(closed_url: str) -> None:
 
 def test_a_token_of_two_words_is_refused_before_anybody_is_asked(closed_url: str) -> None:
     done = asked(closed_url, "override", "list", READER="two words")
-    assert (done.exit_code, "GPU_AUTOSCALER_READER_TOKEN: is not one word" in done.stderr) == (2, True)
+    assert (done.exit_code, "GPU_AUTOSCALER_READER_TOKEN: contains spaces" in done.stderr) == (2, True)
     assert done.stderr.splitlines()[-1].startswith("to check again: gpu-autoscaler ")
 
 

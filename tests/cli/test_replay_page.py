@@ -63,7 +63,7 @@ def test_the_page_says_how_the_world_went_and_what_was_checked(page: str) -> Non
 def test_what_a_peer_killed_stands_out(tmp_path: Path, kill_by: Callable[[str], None]) -> None:
     kill_by("peer")
     page = written(tmp_path, "--trace", str(TRACES / "office.csv"), *PEERS)
-    assert "<strong>always-on</strong> took the node from 1 running pod" in page
+    assert "<strong>always-on</strong> removed nodes under 1 running pod" in page
 
 
 def test_a_trace_cannot_write_into_the_page(tmp_path: Path) -> None:

@@ -43,19 +43,19 @@ def test_everything_is_on_one_screen(url: str) -> None:
     done = status(url)
     assert (done.exit_code, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
-        "gpu-autoscaler 0.1.0, mode act, loop leading, beat 2 s ago",
+        "gpu-autoscaler 0.1.0, mode act, loop leading, last progress 2 s ago",
         "gpu-autoscaler-0-1-c0ffee leads, term 4",
         "as of 14:29:56 UTC, 1 step failed since the start",
         "cluster budget 2026-03: $3,120.44 of $5,000.00 spent (62%), $412.80 reserved, stage warn",
         "budget of team research 2026-03: $80.50 of $100.00 spent (80%), $2.58 reserved, stage hold",
         "",
-        "POOL WANT HAVE READY BUILD BUSY IDLE ? PEND UTIL  HELD BY, WAITS, OVERRIDES",
+        "POOL WANT HAVE READY BUILD BUSY IDLE ? PEND UTIL  BLOCKED BY, WAITS, OVERRIDES",
         "l40s    4    4     3     1    2    1 0    1  81%  growth waits for 20 s, until 14:30:20 UTC: cooldown",
-        "                                                  grow 3 -> 4 under way",
+        "                                                  grow 3 -> 4 in progress",
         "a100    2    1     0     0    0    0 1   16    ?  growth waits for 7 min, until 14:37:00 UTC: backoff",
         "                                                  removal waits for 12 min, until 14:42:00 UTC: backoff",
         f"{' ' * 50}silenced in Alertmanager by night shift until 2026-03-10 18:00 UTC: maintenance",
-        "                                                  retire 2 -> 1 under way, its last try failed",
+        "                                                  retire 2 -> 1 in progress, last attempt failed",
         "",
         "silent source: dcgm: no series for l40s",
         "2 pods waiting, 1 of them fits no pool: gpu-autoscaler explain pod NAMESPACE/NAME says why",
@@ -65,7 +65,7 @@ def test_everything_is_on_one_screen(url: str) -> None:
             " (1 of 3 fits the hourly limit.)"
         ),
         "  41  3 min ago    a100 stays 1  its price is unknown (Its price is unknown.)",
-        "messages go to the log alone (GPU_AUTOSCALER_NOTIFY_URLS is not set)",
+        "messages go to the log only (GPU_AUTOSCALER_NOTIFY_URLS is not set)",
     ]
 
 
@@ -73,10 +73,10 @@ def test_messages_that_wait_are_counted_apart_from_those_that_failed(url: str, s
     notice = Notice(cause=Cause.GREW, topic="t", key="k", title="title", body="")
     waits = StoredNotice(id=1, notice=notice, at=NOW)
     store.kept_messages = [waits, waits]
-    assert status(url).stdout.splitlines()[-1].endswith("; 2 messages waiting to be sent together with others like it")
+    assert status(url).stdout.splitlines()[-1].endswith("; 2 messages waiting to be grouped with similar ones")
     store.kept_messages = [waits, StoredNotice(id=2, notice=notice, at=NOW, attempts=3, last_error="slack: 404")]
     last = status(url).stdout.splitlines()[-1]
-    assert last.endswith("with others like it; 1 message not delivered, last error: slack: 404")
+    assert last.endswith("with similar ones; 1 message not delivered, last error: slack: 404")
     assert json.loads(status(url, "--json").stdout)["messages"]["failing"] == 1
 
 
@@ -91,7 +91,7 @@ def test_a_pool_says_who_holds_it_and_until_when(url: str, store: FakeStore) -> 
     pin = {"id": "p", "kind": "pin", "nodes": 4, "who": "ada", "why": "x", "until": "2026-03-10T15:00:00+00:00"}
     keep(store, pools=[a_pool(held_by=["within_budget"], silence=silence, overrides=[pin], windows=["night"])])
     said = status(url).stdout
-    assert "held by within_budget" in said
+    assert "blocked by within_budget" in said
     assert "silenced by night shift for 2 h, until 16:30:00 UTC" in said
     assert "pin 4 by ada for 30 min, until 15:00:00 UTC" in said
     assert "window night: 0 to 8" in said
@@ -100,7 +100,7 @@ def test_a_pool_says_who_holds_it_and_until_when(url: str, store: FakeStore) -> 
 def test_rights_that_are_missing_are_named_with_what_stops(url: str, store: FakeStore) -> None:
     assert "remove nodes" not in status(url).stdout
     keep(store, rights=a_right_to_remove("patch nodes"))
-    assert "Kubernetes does not let us patch nodes: nothing is bought" in status(url).stdout.splitlines()
+    assert "Kubernetes does not let us patch nodes: no nodes are bought" in status(url).stdout.splitlines()
 
 
 def test_a_refused_file_and_keys_that_need_a_restart_are_named(url: str, store: FakeStore) -> None:
@@ -134,12 +134,12 @@ def test_the_deadline_of_work_that_may_wait_is_no_start(url: str, store: FakeSto
 
 def test_observe_mode_says_that_nothing_is_written(url: str, store: FakeStore) -> None:
     keep(store, mode="observe")
-    assert "mode observe: nothing is written" in status(url).stdout
+    assert "mode observe: nothing is changed" in status(url).stdout
 
 
 def test_an_old_picture_is_told_as_old(url: str) -> None:
     said = status(url, later=timedelta(hours=1)).stdout
-    assert "as of 14:29:56 UTC, 1 h ago: the loop may stand still, see /healthz" in said
+    assert "as of 14:29:56 UTC, 1 h ago: the loop may be stalled, see /healthz" in said
 
 
 def test_before_the_first_step_nothing_is_made_up(url: str, store: FakeStore) -> None:
@@ -187,7 +187,7 @@ def test_what_others_wrote_does_not_move_the_cursor_or_begin_a_line(url: str, st
 def test_a_server_that_does_not_answer_is_status_3_with_a_remedy() -> None:
     done = status(unused_url())
     assert (done.exit_code, done.stdout) == (3, "")
-    assert "set GPU_AUTOSCALER_URL to where it listens" in done.stderr
+    assert "set GPU_AUTOSCALER_URL to its address" in done.stderr
 
 
 def test_the_first_line_begins_with_the_clusters_name() -> None:
@@ -249,4 +249,4 @@ def test_watching_outlasts_a_server_that_does_not_answer(monkeypatch: pytest.Mon
 def test_watching_has_no_json(url: str) -> None:
     done = status(url, "--watch", "--json")
     assert done.exit_code == 2
-    assert "--watch and --json exclude each other" in done.stderr
+    assert "--watch and --json cannot be combined" in done.stderr

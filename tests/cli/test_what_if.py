@@ -36,8 +36,8 @@ def test_both_sides_stand_beside_each_other(url: str, file: Path) -> None:
     ]
     rows = [line.split() for line in done.stdout.splitlines()]
     assert ["l40s", "3", "4", "3", "$5.16", "$3.87"] in rows
-    assert ["together", "$7.74", "$3.87"] in rows
-    assert "3 workloads waiting, of which 3 would fare otherwise" in done.stdout
+    assert ["total", "$7.74", "$3.87"] in rows
+    assert "3 workloads waiting, of which 3 would have a different outcome" in done.stdout
     assert "  other: held - GPU pool l40s does not grow: within_maximum: at most 3 nodes" in done.stdout
 
 
@@ -87,9 +87,9 @@ def test_a_node_that_goes_is_told_in_lines() -> None:
         missing = ask(address, "explain", "node", "n9", at=NOW)
     assert done.exit_code == 0
     assert done.stdout.splitlines() == [
-        "if node n1 of GPU pool l40s (usable) went now:",
+        "if node n1 of GPU pool l40s (usable) were removed now:",
         "  ml/train would move to n2 (l40s)",
-        "saves $1.29 an hour from 12:40:00 UTC on; $0.86 is paid for the time until then",
+        "saves $1.29 an hour from 12:40:00 UTC on; $0.86 is already paid for the time until then",
         "blocks its removal now: it runs pods without consent to be moved: ml/train",
         "as of 12:00:00 UTC",
     ]

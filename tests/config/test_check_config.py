@@ -131,7 +131,7 @@ def test_every_mistake_is_listed_and_the_status_of_the_process_is_2(file: Path) 
     assert done.returncode == 2
     assert done.stdout == ""
     assert done.stderr.splitlines() == [
-        "cannot be used: 2 mistakes",
+        "invalid configuration: 2 mistakes",
         "  pools[0].utilization.low: must be below high (0.70); lower low or raise high",
         "  pools[0].standby: unknown key; did you mean standby_nodes?",
         f"to check again: gpu-autoscaler check-config {file}",
@@ -141,7 +141,7 @@ def test_every_mistake_is_listed_and_the_status_of_the_process_is_2(file: Path) 
 def test_without_a_file_the_environment_is_checked_too(file: Path) -> None:
     done = run("check-config", GPU_AUTOSCALER_CONFIG=str(file), **(ENVIRONMENT | {"CIVO_REGION": ""}))
     assert done.exit_code == 2
-    assert done.stderr.splitlines()[0] == "cannot be used: 1 mistake"
+    assert done.stderr.splitlines()[0] == "invalid configuration: 1 mistake"
     assert "CIVO_REGION: is not set" in done.stderr
 
 

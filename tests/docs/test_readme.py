@@ -28,7 +28,7 @@ PAGE = text_of("README.md")
 COMMANDS = {" ".join(words_of(line)[:3]): words_of(line) for line in fenced(PAGE)}
 # What each command must say; a new one in the README needs its line here.
 SAY = {
-    "gpu-autoscaler explain pod": "pod ml/train-0 waits",
+    "gpu-autoscaler explain pod": "pod ml/train-0 has been waiting",
     "gpu-autoscaler status": "l40s",
     "gpu-autoscaler explain l40s": "GPU pool l40s",
     "gpu-autoscaler override pause": "pause of l40s",

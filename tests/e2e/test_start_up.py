@@ -65,7 +65,7 @@ def test_each_required_variable_that_is_missing_is_named_with_what_helps(
         first, *mistakes, again = said.splitlines()
         assert status == 2, said
         assert out == ""
-        assert first == f"cannot be used: {len(names)} mistake{'s' if len(names) > 1 else ''}"
+        assert first == f"invalid configuration: {len(names)} mistake{'s' if len(names) > 1 else ''}"
         assert [m.split(":")[0].strip() for m in mistakes] == list(names)
         assert all(" is not set; " in m for m in mistakes)
         assert again == "to check again: gpu-autoscaler check-config"

@@ -142,7 +142,7 @@ def test_gunicorn_has_its_grace_before_it_is_killed() -> None:
 def test_what_cannot_be_used_is_not_started_again() -> None:
     assert lines("Restart") == ["on-failure"]
     [code] = lines("RestartPreventExitStatus")
-    assert f"exit status is {code} if it cannot be used" in " ".join((main.commands["serve"].help or "").split())
+    assert f"exit status is {code} if it is invalid" in " ".join((main.commands["serve"].help or "").split())
 
 
 def test_it_runs_as_nobody_in_particular_and_gains_nothing() -> None:

@@ -62,7 +62,7 @@ def shown(store: SqlStore, policy: Policy, at: datetime, mode: str = "act") -> d
             found[number] = Shown(
                 page=without_ages(client.get(f"/decisions/{number}").text),
                 document={k: v for k, v in document.items() if k not in ("previous", "next")},
-                lines=tuple(line for line in lines if not line.startswith("decisions of this pool beside it")),
+                lines=tuple(line for line in lines if not line.startswith("adjacent decisions of this pool")),
             )
     return found
 

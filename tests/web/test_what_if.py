@@ -99,7 +99,7 @@ def test_of_more_workloads_than_are_shown_those_that_fare_otherwise_come_first_a
     assert (document["waiting_total"], document["differs_total"], len(document["waiting"])) == (600, 10, 500)
     assert document["waiting"][0]["in_force"]["state"] != document["waiting"][0]["other"]["state"]
     page = bench.client().post("/what-if", data={"text": "pools.l40s.max_nodes: 553"}).text
-    assert "10 of 600 would fare otherwise" in page
+    assert "10 of 600 would have a different outcome" in page
 
 
 @pytest.mark.parametrize("path", ["/what-if", "/api/v1/what-if"])
@@ -163,7 +163,7 @@ def test_a_refused_file_lists_field_problem_and_remedy_of_every_mistake() -> Non
     document = answer.get_json()
     assert (answer.status_code, document["error"], document["field"]) == (
         400,
-        "cannot be used: 1 mistake",
+        "invalid configuration: 1 mistake",
         "pools[0].max_nodes",
     )
     assert set(document["mistakes"][0]) == {"field", "problem", "remedy"}
@@ -285,7 +285,7 @@ def test_in_observe_mode_the_other_may_act() -> None:
     last = a_last_step(text=YAML.replace("mode: act", "mode: observe"), mode="observe")
     found = ask(a_bench(last_step=last), YAML)
     assert found["changes"] == ["mode observe -> act"]
-    assert found["assumptions"] == ["whether Kubernetes lets us remove nodes is not checked in observe mode"]
+    assert found["assumptions"] == ["the RBAC permissions to remove nodes are not checked in observe mode"]
 
 
 def node(bench: Bench, name: str) -> dict[str, Any]:

@@ -76,7 +76,7 @@ class WorkloadWhatIf(Published):
 
     @property
     def differs(self) -> bool:
-        """True where it fares otherwise under the other configuration, whatever the sentences say."""
+        """True where its outcome differs under the other configuration, whatever the sentences say."""
         sides = ((f.state, f.pool, f.node, f.rule) for f in (self.in_force, self.other))
         return len(set(sides)) > 1
 
@@ -106,9 +106,9 @@ class WhatIfDocument(Published):
     warnings: Annotated[Listed[str], says("that only the other configuration causes")]
     assumptions: Annotated[Listed[str], says("what stays as under the configuration in force")]
     pools: Listed[PoolWhatIf]
-    waiting: Annotated[Listed[WorkloadWhatIf], says("500, those first that fare otherwise, in the order of service")]
+    waiting: Annotated[Listed[WorkloadWhatIf], says("500, a different outcome first, in the order of service")]
     waiting_total: Count
-    differs_total: Annotated[Count, says("those of all that fare otherwise")]
+    differs_total: Annotated[Count, says("of all: those with a different outcome")]
     in_force: MoneySide
     other: MoneySide
 
@@ -131,17 +131,17 @@ class BoughtDocument(Published):
 
 
 class NodeWhatIfDocument(Published):
-    """What would happen if a node went now."""
+    """What would happen if a node were removed now."""
 
     at: Annotated[Instant, says("of the facts")]
     node: str
     pool: Annotated[str, says("the pool's name")]
     stage: str
     blocks: Annotated[Listed[str], says("what prevents its removal now; empty if it may go")]
-    may_go_at: Annotated[Instant | None, says("if nothing happens before; null: not known")]
+    may_go_at: Annotated[Instant | None, says("unless something changes; null: not known")]
     moved: Annotated[Listed[TurnDocument], says("the work that runs on it")]
-    affected: Annotated[Listed[TurnDocument], says("work that waits already and would fare otherwise")]
-    lost: Annotated[Listed[str], says("pods on it that no controller starts again")]
+    affected: Annotated[Listed[TurnDocument], says("work that waits already and would have a different outcome")]
+    lost: Annotated[Listed[str], says("pods on it that no controller recreates")]
     bought: Listed[BoughtDocument]
     usd_per_hour: Annotated[Usd | None, says("what the node costs; null without a price")]
     saves_usd_per_hour: Annotated[Usd | None, says("that, less the nodes bought; negative: it costs more")]
@@ -201,7 +201,7 @@ def compare(last: LastStep, other: FileSettings) -> WhatIfDocument:
     warming_up = last.mode != last.settings.configuration.mode.value
     mode = last.mode if warming_up else other.configuration.mode.value
     if last.mode == OBSERVE != mode:
-        assumptions.append("whether Kubernetes lets us remove nodes is not checked in observe mode")
+        assumptions.append("the RBAC permissions to remove nodes are not checked in observe mode")
     before = Side(last.facts, last.settings, last.mode, steady=last.steady)
     after = Side(facts_under(last.facts, ours, theirs), other, mode, steady=last.steady)
     pools = {pool.id: pool for pool in (*theirs.pools, *ours.pools)}
@@ -244,7 +244,7 @@ def _fate(fate: Fate, policy: Policy) -> FateDocument:
 
 
 def without_node(last: LastStep, name: str) -> NodeWhatIfDocument:
-    """Return what would happen if that node went. Raises Problem 404 for one that no configured pool has."""
+    """Return what would happen if that node were removed. Raises Problem 404 for one that no configured pool has."""
     found, policy = find_node(last.facts, name), last.settings.policy
     if found is None:
         known = [str(node.name) for state in last.facts.pools for node in state.nodes]
@@ -342,7 +342,7 @@ def problem_of(error: ConfigError) -> Problem:
     many = "1 mistake" if len(mistakes) == 1 else f"{len(mistakes)} mistakes"
     first = error.mistakes[0]
     remedy = first.remedy or "check the file with gpu-autoscaler check-config"
-    return Problem(400, f"cannot be used: {many}", remedy, field=first.path, mistakes=mistakes)
+    return Problem(400, f"invalid configuration: {many}", remedy, field=first.path, mistakes=mistakes)
 
 
 def add_what_if(routes: Blueprint, parts: WebParts) -> None:
