@@ -237,7 +237,7 @@ def test_a_rejection_is_kept_told_and_shown_and_sets_no_override() -> None:
     assert bench.store.kept_overrides == {}
     said = words(Person.at(bench).get(LINK).text)
     assert "alice answered: Reject" in said
-    assert "requested again at 2026-03-10 14:45:00 UTC at the earliest" in said
+    assert "not requested again before 2026-03-10 14:45:00 UTC" in said
 
 
 @pytest.mark.parametrize(

@@ -161,11 +161,14 @@ def test_a_month_under_way_says_until_when() -> None:
 
 def test_a_month_that_was_seen_in_part_says_from_when_on() -> None:
     month = SimulatedMonth(lives=[a_life(lasts=8)], usage=[a_usage(hours=6)], policy=a_policy())
-    for since, said in ((at(100), "known from 2026-10-05 04:00 UTC on"), (None, "GPU holders were not observed")):
+    for since, said in (
+        (at(100), "known from 2026-10-05 04:00 UTC on"),
+        (None, "GPU usage of this month was not observed"),
+    ):
         store = FakeStore(kept_lives=month.lives, kept_watch=Watch(since=since, until=AFTER))
         client = Bench(store=store, policy=month.policy, clock=FakeClock(AFTER)).client()
         assert said in words(page(client))
-        assert "over, not complete" in words(page(client))
+        assert "ended, not complete" in words(page(client))
         assert document(client)["complete"] is False
         assert 'href="/costs?month=2026-11"' in page(client)
 

@@ -52,7 +52,7 @@ def test_what_was_decided_why_for_whom_and_what_would_change_it_stand_first_in_t
         "3 GPUs wait for ml/train: 3 more nodes",
         "Made 3 min ago",
         "Requested by ml/train",
-        "What would change the answer",
+        "What would change this decision",
         "What followed",
         "Rules, in order",
         "What was known then",
@@ -126,7 +126,7 @@ def test_what_would_change_the_answer_stands_before_the_rules() -> None:
 def test_who_asked_stands_there_with_owner_team_and_age_then() -> None:
     text = words(shown())
     assert "ml/train : 3 GPUs, Job/train, team vision, waiting since 2026-03-10 14:20:00 UTC 7 min before" in text
-    assert "and 4 more that were not kept" in text
+    assert "and 4 more that were not stored" in text
 
 
 def test_an_alert_stands_there_with_fingerprint_and_delivery() -> None:
@@ -141,7 +141,7 @@ def test_nodes_stand_there_with_how_long_they_had_been_idle() -> None:
     text = words(shown())
     assert "l40s-2 usable 0 2026-03-10 14:00:00 UTC 27 min before" in text
     assert "l40s-1 usable 1 not idle" in text
-    assert "and 250 more that were not kept" in text
+    assert "and 250 more that were not stored" in text
 
 
 def test_version_mode_name_and_price_are_those_of_then() -> None:
@@ -163,7 +163,7 @@ def test_the_page_of_the_pool_as_it_is_now_is_linked_while_it_has_one() -> None:
 
 def test_a_decision_without_an_action_says_why() -> None:
     store = FakeStore(kept_decisions=[a_decision(reasons=HELD, target=3)])
-    assert "No action: the size stayed" in words(page("/decisions/42", store))
+    assert "No action: the size stays the same" in words(page("/decisions/42", store))
 
 
 def test_every_column_has_its_label_for_narrow_screens() -> None:

@@ -68,15 +68,15 @@ def headline(store: FakeStore, **bench: Any) -> str:
 
 
 def test_when_all_is_well_it_says_so_and_lists_nothing() -> None:
-    assert headline(showing()) == "All is well with 1 pool."
+    assert headline(showing()) == "No problems in 1 pool."
     assert concerns(showing()) == []
 
 
 def test_the_headline_counts_what_is_wrong_and_what_to_look_at() -> None:
     wrong, odd = a_concern("bad", what="is stuck"), a_concern()
-    assert headline(concerned(wrong)) == "1 thing is wrong."
-    assert headline(concerned(wrong, odd)) == "1 thing is wrong, 1 more to look at."
-    assert headline(concerned(odd)) == "1 thing to look at."
+    assert headline(concerned(wrong)) == "1 problem."
+    assert headline(concerned(wrong, odd)) == "1 problem, 1 warning."
+    assert headline(concerned(odd)) == "1 warning."
 
 
 def test_the_headline_is_the_only_thing_that_a_screen_reader_is_told_of_and_names_no_time() -> None:
@@ -98,7 +98,7 @@ def test_four_tiles_say_what_is_busy_who_waits_what_it_costs_and_how_the_month_s
     pods = [a_waiting_pod(gpus=2), a_waiting_pod("train-llm-3", gpus=4, since=ago(minutes=9))]
     more = {"waiting": pods, "waiting_total": 2, "budget": a_picture()["budget"]}
     assert tiles(showing(well(), **more)) == (
-        "GPUs busy 2 of 4 2 paid for, not busy GPUs waiting 6 longest 9 min Cost per hour $5.16 for 4 GPUs "
+        "GPUs busy 2 of 4 2 paid for, not busy GPUs pending 6 longest 9 min Cost per hour $5.16 for 4 GPUs "
         "Month's budget 62 % warn $3,120.44 of $5,000.00; forecast $6,100.50"
     )
 
@@ -107,17 +107,17 @@ def test_the_tiles_of_a_quiet_cluster_without_a_budget_say_that_nothing_waits() 
     idle = well(required=0, ready=0, busy=0, idle=0, building=0)
     said = tiles(showing(idle, waiting_total=0))
     assert said == (
-        "GPUs busy 0 of 0 none is paid for GPUs waiting 0 nothing waits Cost per hour $0.00 Month's budget none"
+        "GPUs busy 0 of 0 no GPU is paid for GPUs pending 0 no pods waiting Cost per hour $0.00 Month's budget none"
     )
 
 
 def test_a_tile_shows_no_number_that_is_not_known() -> None:
-    assert tiles(FakeStore()) == "GPUs busy ? of ? GPUs waiting ? Cost per hour unknown Month's budget unknown"
+    assert tiles(FakeStore()) == "GPUs busy ? of ? GPUs pending ? Cost per hour unknown Month's budget unknown"
     assert "Cost per hour unknown a price is missing" in tiles(showing(well(price_usd_per_hour=None)))
 
 
 def test_a_tile_says_so_when_all_gpus_that_are_paid_for_are_busy() -> None:
-    assert tiles(showing(well(required=2, busy=2))).startswith("GPUs busy 2 of 2 all that are paid for")
+    assert tiles(showing(well(required=2, busy=2))).startswith("GPUs busy 2 of 2 all paid GPUs")
 
 
 def test_the_first_concerns_show_what_to_do_and_the_others_their_first_line() -> None:
@@ -173,7 +173,7 @@ def test_the_worst_comes_first() -> None:
 def test_what_is_wrong_in_one_pool_is_not_hidden_behind_the_same_in_another_where_no_work_waits() -> None:
     shared = {"kind": "out_of_stock", "what": "cannot grow: Civo has no GPU of its kind free"}
     store = concerned(a_concern(**shared), a_concern("bad", pool=A100, **shared))
-    assert headline(store) == "1 thing is wrong, 1 more to look at."
+    assert headline(store) == "1 problem, 1 warning."
     assert [text.split(" cannot")[0] for text in concerns(store)] == ["Wrong : a100", "Look at : l40s"]
 
 
@@ -250,7 +250,7 @@ def test_messages_that_fail_to_get_out_are_told_and_those_on_their_way_are_not()
 
 def test_a_loop_that_does_not_beat_is_the_first_concern() -> None:
     found = concerns(concerned(a_concern()), health=FakeHealth(beat_age=timedelta(minutes=5)))
-    assert "The loop is not running. Its last heartbeat was 5 min ago" in found[0]
+    assert "The loop is not running. It last made progress 5 min ago" in found[0]
 
 
 def test_many_concerns_leave_room_for_the_pools_and_can_be_unfolded() -> None:
@@ -274,8 +274,8 @@ def test_a_concern_links_to_its_guide_here_or_where_the_documents_are() -> None:
 
 def test_what_is_being_done_says_what_it_waits_for() -> None:
     text = words(page(store=showing(a_pool(waits=[]))))
-    assert "Being done: l40s grows 3 → 4 nodes, waits for usable GPUs in about 3 min." in text
-    assert "Being done: no pool is being changed." in words(page(store=showing()))
+    assert "In progress: l40s grows 3 → 4 nodes, waiting for usable GPUs (in about 3 min)." in text
+    assert "In progress: no pool is being changed." in words(page(store=showing()))
 
 
 def test_a_pool_has_one_of_four_states_and_a_blocked_one_names_its_guardrail() -> None:

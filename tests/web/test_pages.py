@@ -128,7 +128,7 @@ def test_open_windows_stand_behind_the_bounds_that_they_make() -> None:
 def test_the_budget_tells_spend_reservation_and_what_has_no_price() -> None:
     text = words(page())
     assert "$3,120.44 of $5,000.00 spent (62 %), $412.80 reserved." in text
-    assert "for lack of a price: an.g1.a100.kube.x8" in text
+    assert "because they have no price: an.g1.a100.kube.x8" in text
 
 
 def meter_of(html: str) -> dict[str, float]:
@@ -150,7 +150,8 @@ def test_an_overspent_budget_still_fits_its_meter() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stage", "sentence"), [("hold", "Nothing grows; running work goes on."), ("stop", "Nothing grows")]
+    ("stage", "sentence"),
+    [("hold", "</code>; running work continues."), ("stop", "No pool grows, and idle nodes are removed before")],
 )
 def test_a_budget_that_holds_says_what_that_means(stage: str, sentence: str) -> None:
     assert sentence in page(store=showing(budget={**a_picture()["budget"], "stage": stage}))
@@ -164,7 +165,7 @@ def test_civos_charges_are_told_with_their_age_what_differs_and_what_has_no_pric
 
 def test_charges_that_never_answered_say_why() -> None:
     charges = {**a_picture()["charges"], "answered_at": None, "failure": "no answer within 30 s"}
-    assert "Civo's charges were never read. no answer within 30 s" in words(page(store=showing(charges=charges)))
+    assert "Civo's charges have not been read yet. no answer within 30 s" in words(page(store=showing(charges=charges)))
 
 
 def test_a_cluster_without_a_budget_says_so() -> None:
@@ -193,7 +194,7 @@ def test_waiting_pods_of_one_owner_and_fate_share_a_row() -> None:
     text = words(page(store=showing(waiting=pods, waiting_total=3)))
     assert "research/train-llm-2 and 2 more of Job/train-llm 6 4 min ago" in text
     assert "train-llm-3" not in text
-    assert "pods wait in all" not in text
+    assert "pods are waiting in total" not in text
 
 
 @pytest.mark.parametrize("other", ["state", "pool", "rule", "node", "owner", "namespace"])
@@ -205,7 +206,7 @@ def test_waiting_pods_that_differ_have_a_row_each(other: str) -> None:
 def test_more_waiting_pods_than_the_page_shows_are_counted() -> None:
     pods = [a_waiting_pod(f"job-{i}", owner="") for i in range(30)]
     text = words(page(store=showing(waiting=pods, waiting_total=812)))
-    assert "812 pods wait in all" in text
+    assert "812 pods are waiting in total" in text
     assert "job-19" in text
     assert "job-20" not in text
 
@@ -247,7 +248,7 @@ def test_a_decision_page_shows_evidence_and_the_moment_it_can_change() -> None:
 
 
 def test_a_decision_that_cannot_change_by_itself_says_so() -> None:
-    assert "not before the facts change" in page("/decisions/41")
+    assert "when the facts change" in page("/decisions/41")
 
 
 def test_a_decision_page_shows_what_followed() -> None:

@@ -67,7 +67,7 @@ def test_an_unknown_pool_is_a_page_that_names_the_known_ones() -> None:
 def test_its_numbers_stand_first() -> None:
     text = words(page(PATH))
     assert "Pool l40s scaling Now Nodes ready 3 of 4 1 on the way, 1 idle GPUs busy 2 of 4 2 paid for, not busy" in text
-    assert "GPUs waiting 1 longest 4 min Cost per hour $5.16 for 4 GPUs" in text
+    assert "GPUs pending 1 longest 4 min Cost per hour $5.16 for 4 GPUs" in text
     assert "Price of a node $1.29/h Bounds 0–8 nodes" in text
 
 
@@ -94,7 +94,7 @@ def test_a_node_without_a_name_yet_is_known_by_the_beginning_of_its_id() -> None
 def test_it_renders_before_the_first_step() -> None:
     text = words(page(PATH, FakeStore()))
     assert "Nodes ready ? of ? ? on the way" in text
-    assert "No node lived in the last 24h." in text
+    assert "No node existed in the last 24h." in text
 
 
 def test_it_renders_when_its_entry_lacks_a_field() -> None:
@@ -107,9 +107,9 @@ def test_it_renders_when_its_entry_lacks_a_field() -> None:
 
 def test_open_actions_show_their_victims_and_last_error() -> None:
     text = words(page(f"/pools/{A100}"))
-    assert "Being done: retire 2 → 1 nodes, begun 9 min ago" in text
+    assert "In progress: retire 2 → 1 nodes, started 9 min ago" in text
     assert "a100-1 cordoned" in text
-    assert "The last try failed TryLater: Civo answered 503" in text
+    assert "The last attempt failed TryLater: Civo answered 503" in text
 
 
 def test_its_concerns_are_told_without_naming_it_again_and_those_of_others_are_not() -> None:
@@ -160,7 +160,7 @@ def test_a_node_is_drawn_with_what_it_did_and_named_in_a_table() -> None:
     looks = [str(a["class"]) for tag, a in Page(html.partition("<figcaption>")[0]).elements if tag == "rect"]
     assert [look for look in looks if look.startswith("does")][-2:] == ["does busy", "does idle"]
     assert "l40s-0: busy for 5 h, 10 Mar 05:30 to 10 Mar 10:30 UTC" in html
-    assert "after 7 min lives" in words(html)
+    assert "after 7 min still exists" in words(html)
 
 
 @pytest.mark.parametrize(("span", "shown"), [("1h", False), ("6h", False), ("24h", True), ("7d", True)])
@@ -176,7 +176,7 @@ def test_the_time_that_is_shown_can_be_chosen(span: str, shown: bool) -> None:
 def test_an_hour_is_shown_first_where_a_paid_unit_lasts_minutes(unit: int, shown: str) -> None:
     policy = replace(a_policy(), billing=Billing(granularity=timedelta(seconds=unit)))
     html = page(PATH, FakeStore(), policy=policy)
-    assert f"No node lived in the last {shown}." in words(html)
+    assert f"No node existed in the last {shown}." in words(html)
 
 
 def test_the_ticks_of_an_hour_are_ten_minutes_apart() -> None:
@@ -204,7 +204,7 @@ def test_an_action_has_its_beginning_and_its_end_with_a_link_to_its_decision() -
     store = FakeStore(kept_actions=[an_action()])
     end, begin = happened(store)
     assert "retire 3 → 2 nodes: confirmed Decision&nbsp;42 the instance is gone" in end
-    assert "retire 3 → 2 nodes: begun Decision&nbsp;42 l40s-9" in begin
+    assert "retire 3 → 2 nodes: started Decision&nbsp;42 l40s-9" in begin
 
 
 def test_an_alert_of_every_pool_counts_and_one_of_another_pool_or_a_heartbeat_does_not() -> None:
@@ -217,14 +217,14 @@ def test_an_alert_of_every_pool_counts_and_one_of_another_pool_or_a_heartbeat_do
 def test_an_alert_that_has_fired_for_long_did_not_happen_now_but_its_end_did() -> None:
     store = FakeStore(kept_arrivals=[an_alert(60, began=3000), an_alert(5, began=3000, firing=False)])
     (only,) = happened(store)
-    assert "GpuPodsPending is resolved" in only
+    assert "GpuPodsPending resolved" in only
 
 
 def test_a_message_that_did_not_get_out_says_so() -> None:
     store = FakeStore(kept_messages=[told(5, sent_at=None, given_up_at=NOW, last_error="slack: 404")])
     assert "not delivered: slack: 404" in happened(store)[0]
     store = FakeStore(kept_messages=[told(5, sent_at=None, attempts=2)])
-    assert "waits after 2 tries" in happened(store)[0]
+    assert "retrying after 2 attempts" in happened(store)[0]
 
 
 def test_an_override_is_told_when_set_and_when_ended() -> None:

@@ -52,10 +52,10 @@ def test_a_silent_source_comes_first_with_since_when_what_stops_and_what_to_do()
     sources[3]["since"] = ago(minutes=6)
     html = page("/sources", FakeStore(picture=(a_picture(sources=sources), NOW)))
     text = words(html)
-    assert "tells whether GPUs are in use silent 6 min ago before 6 min ago no series for l40s" in text
+    assert "reports whether GPUs are in use silent 6 min ago before 6 min ago no series for l40s" in text
     assert "Pods alone decide whether a node is busy or idle." in text
     assert 'href="/docs/runbooks/GpuTelemetryMissing.md"' in html
-    assert text.index("DCGM (GPU telemetry) tells") < text.index("Civo tells")
+    assert text.index("DCGM (GPU telemetry) reports") < text.index("Civo reports")
 
 
 def test_the_headline_names_who_is_silent() -> None:
@@ -66,21 +66,21 @@ def test_the_headline_names_who_is_silent() -> None:
 
 def test_what_nobody_configured_is_not_called_silent() -> None:
     text = words(page("/sources"))
-    assert "Alertmanager tells which alerts fire, and which pools are silenced not configured – –" in text
-    assert "Not required; silences are not seen." in text
+    assert "Alertmanager reports which alerts fire, and which pools are silenced not configured – –" in text
+    assert "Optional; without it, silences are not seen." in text
 
 
 def test_the_loop_and_who_leads_are_told() -> None:
     assert "leading: this process runs the steps and writes" in page("/sources")
-    assert "Who leads gpu-autoscaler-0-1-c0ffee term 4" in words(page("/sources"))
-    assert "Who leads nobody is known to" in words(page("/sources", health=FakeHealth(leader=None)))
+    assert "Leader gpu-autoscaler-0-1-c0ffee term 4" in words(page("/sources"))
+    assert "Leader unknown" in words(page("/sources", health=FakeHealth(leader=None)))
     assert "another process leads" in page("/sources", health=FakeHealth(state="waiting"))
-    assert "does not beat" in page("/sources", health=FakeHealth(beat_age=timedelta(minutes=5)))
+    assert "stalled" in page("/sources", health=FakeHealth(beat_age=timedelta(minutes=5)))
 
 
 @pytest.mark.parametrize("state", list(WatchState))
 def test_how_the_watch_of_pods_stands_is_told(state: WatchState) -> None:
-    assert f"Watch of pods {WATCHES[state]}" in words(page("/sources", watch=state.value))
+    assert f"Pod watch {WATCHES[state]}" in words(page("/sources", watch=state.value))
 
 
 def test_deliveries_heartbeat_and_messages_are_told() -> None:
@@ -98,19 +98,19 @@ def test_deliveries_heartbeat_and_messages_are_told() -> None:
         StoredNotice(id=1, notice=notice, at=NOW - timedelta(hours=1), attempts=4, last_error="slack: 404")
     ]
     text = words(page("/sources", store))
-    assert "Last delivery by Alertmanager 3 min ago 40 in all Last heartbeat 50 s ago" in text
-    assert "31 on the way, 12 delivered, 2 given up; the oldest waits since 1 h ago" in text
+    assert "Last delivery from Alertmanager 3 min ago 40 in total Last heartbeat 50 s ago" in text
+    assert "31 on the way, 12 delivered, 2 given up; the oldest has waited since 1 h ago" in text
     assert "l40s grew 1 h ago 4 slack: 404" in text
     assert "And 30 more." in text
 
 
 def test_where_messages_go_and_how_well_is_told() -> None:
-    assert "They go nowhere: no destination is set" in page("/sources")
+    assert "They go to the log only: no destination is set" in page("/sources")
     store = a_full_store()
     store.totals = {"messages": {("slack 1a2b", "delivered"): 7, ("slack 1a2b", "failed"): 2}}
     text = words(page("/sources", store, messages_to=("slack 1a2b", "telegram 3c")))
-    assert "They go to slack 1a2b (7 delivered, 2 tries failed )" in text
-    assert "telegram 3c (0 delivered, 0 tries failed )" in text
+    assert "They go to slack 1a2b (7 delivered, 2 attempts failed )" in text
+    assert "telegram 3c (0 delivered, 0 attempts failed )" in text
 
 
 def test_before_the_first_step_and_with_an_empty_store_it_renders() -> None:

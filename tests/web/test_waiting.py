@@ -83,7 +83,7 @@ def test_a_pod_that_is_bound_to_a_node_is_answered_with_the_node() -> None:
 
 def test_a_pod_that_may_be_one_of_those_that_are_not_kept_is_answered_so() -> None:
     document = get("/waiting/ml/p", showing(waiting_total=812), code=404)
-    assert document["can_mean"][0] == "it is one of the 810 pods that wait behind the 2 kept here"
+    assert document["can_mean"][0] == "it is one of the 810 waiting pods beyond the 2 stored here"
 
 
 def test_while_kubernetes_is_silent_nobody_says_that_a_pod_does_not_wait() -> None:

@@ -280,7 +280,7 @@ class BudgetDocument(ScopedBudget):
     configured: bool = False
     scopes: tuple[ScopedBudget, ...] | None = None
     kept_out: Annotated[
-        tuple[KeptOut, ...] | None, says("where new GPU work is kept out; null while that is not known")
+        tuple[KeptOut, ...] | None, says("where new GPU pods are blocked; null while that is not known")
     ] = None
 
     @classmethod

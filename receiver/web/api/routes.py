@@ -33,7 +33,7 @@ NOT_WAITING = (
     "it runs, or it is bound to a node and starts",
     "it is gated, or the scheduler has not refused it yet: a queue may hold it",
     "it has finished, or it was deleted",
-    "it asks for no GPU, or for one by a ResourceClaim that does not exist yet",
+    "it requests no GPU, or one by a ResourceClaim that does not exist yet",
     "it was created after the last step",
     "there is no pod of this name in this cluster",
 )
@@ -237,7 +237,7 @@ def not_waiting(found: Picture, namespace: str, name: str, history: Sequence[str
     pod = f"{namespace}/{name}"
     before = {"history": list(history)} if history else {}
     if not found.model_fields_set:
-        again = "ask again after the next step; /healthz tells whether the loop beats"
+        again = "try again after the next step; /healthz shows whether the loop runs"
         return Problem(404, "no step has finished yet: waiting pods are not known", again, field="name")
     for pool in found.pools:
         for node in pool.nodes:
@@ -248,9 +248,9 @@ def not_waiting(found: Picture, namespace: str, name: str, history: Sequence[str
     for source in found.sources:
         if source.source == Source.KUBERNETES and not source.up:
             unseen = f"pod {pod} is not known to wait, and Kubernetes did not answer: {source.detail}"
-            return Problem(404, unseen, "bring Kubernetes back, then ask again", field="name")
+            return Problem(404, unseen, "make Kubernetes reachable, then try again", field="name")
     kept, total = len(found.waiting), found.waiting_total or 0
-    more = [f"it is one of the {total - kept} pods that wait behind the {kept} kept here"] if total > kept else []
+    more = [f"it is one of the {total - kept} waiting pods beyond the {kept} stored here"] if total > kept else []
     said, can_mean = f"pod {pod} does not wait for a GPU as of the last step", [*more, *NOT_WAITING]
     remedy = f"see `kubectl get pod -n {namespace} {name} -o wide`"
     return Problem(404, said, remedy, field="name", can_mean=can_mean, **before)

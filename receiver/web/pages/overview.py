@@ -1,4 +1,4 @@
-"""GET /: what needs attention first, then every pool, and why it is as it is. GET /sources: who answers."""
+"""GET /: what needs attention first, then every pool, and why it is as it is. GET /sources: the sources."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
@@ -86,11 +86,10 @@ def headline(scene: Scene, found: Sequence[ShownConcern]) -> str:
     if scene.at is None:
         return "No data yet."
     if wrong:
-        things = "1 thing is wrong" if wrong == 1 else f"{wrong} things are wrong"
-        return f"{things}, {odd} more to look at." if odd else f"{things}."
+        return f"{some(wrong, 'problem')}, {some(odd, 'warning')}." if odd else f"{some(wrong, 'problem')}."
     if odd:
-        return f"{some(odd, 'thing')} to look at."
-    return f"All is well with {some(len(scene.found.pools or scene.policy.pools), 'pool')}."
+        return f"{some(odd, 'warning')}."
+    return f"No problems in {some(len(scene.found.pools or scene.policy.pools), 'pool')}."
 
 
 def _wrong(kind: str, what: str, doing: str, guide: str, **more: Any) -> ShownConcern:
@@ -101,8 +100,8 @@ def _ourselves(scene: Scene) -> Iterator[ShownConcern]:
     health = scene.health
     if not health.alive:
         doing = (
-            f"Its last heartbeat was {span(health.beat_age.total_seconds())} ago (state: {health.state}). Alerts are "
-            "kept and nothing is decided until it runs again."
+            f"It last made progress {span(health.beat_age.total_seconds())} ago (state: {health.state}). Alerts are "
+            "stored, but no decisions are made until it runs again."
         )
         yield _wrong("loop", "The loop is not running.", doing, "runbooks/GpuAutoscalerDown.md")
     # Older than a loop that beats would leave it.
@@ -112,11 +111,11 @@ def _ourselves(scene: Scene) -> Iterator[ShownConcern]:
         doing = f"Nothing is known about the {pools}; the first step looks at Civo and the cluster."
         yield _wrong("no_step", "No step has finished yet.", doing, "", level=Level.WARN)
     elif stale:
-        doing = f"The last finished step was {ago(scene.at, scene.now)}; the numbers below may no longer hold."
+        doing = f"The last finished step was {ago(scene.at, scene.now)}; the numbers below may be outdated."
         yield _wrong("stale", "This page shows old data.", doing, "runbooks/GpuAutoscalerStepsFail.md")
     if health.alive and not stale and not health.steps_well and health.good_age is not None:
         lasts = span(health.good_age.total_seconds())
-        doing = f"No step has succeeded for {lasts}. Alerts are kept; pools may neither grow nor shrink."
+        doing = f"No step has succeeded for {lasts}. Alerts are stored; pools might not grow or shrink."
         yield _wrong("steps_fail", "Steps fail.", doing, "runbooks/GpuAutoscalerStepsFail.md")
 
 
@@ -138,7 +137,7 @@ def _published(scene: Scene) -> Iterator[ShownConcern]:
     failing = [told for told in scene.undelivered if told.attempts]
     if failing:
         what = f"{some(len(failing), 'message')} could not be delivered: {failing[-1].last_error}."
-        doing = "Each is tried again for a while; scaling does not wait for it."
+        doing = "Delivery is retried for a while; scaling does not wait for it."
         guide = "runbooks/GpuAutoscalerNoticesStuck.md"
         yield _wrong("messages", what, doing, guide, level=Level.WARN, page="sources")
 
@@ -158,9 +157,9 @@ STATES = {
 }
 WATCHES = {
     "off": "off: waiting pods are found by alerts and at each tick",
-    "waiting": "not here: the process that leads watches",
+    "waiting": "not here: the watch runs in the process that leads",
     "up": "up: a waiting pod starts a step at once",
-    "down": "down: waiting pods are found by alerts and at each tick meanwhile; the log says why",
+    "down": "down: meanwhile waiting pods are found by alerts and at each tick; see the log for the reason",
 }
 
 
@@ -247,7 +246,7 @@ def _waits_for(pool: PoolDocument, now: datetime) -> str:
     if not victims:
         return usable_in(pool, now)
     stages = sorted({victim.stage for victim in victims if victim.stage})
-    return f"{some(len(victims), 'node')} to go" + (f" ({', '.join(stages)})" if stages else "")
+    return f"the removal of {some(len(victims), 'node')}" + (f" ({', '.join(stages)})" if stages else "")
 
 
 def usable_in(pool: PoolDocument | None, now: datetime) -> str:
@@ -257,13 +256,13 @@ def usable_in(pool: PoolDocument | None, now: datetime) -> str:
     usual = pool.ready_in_seconds
     left = usual - (now - pool.awaited_since).total_seconds()
     if left <= 0:
-        return f"usable GPUs since {ago(pool.awaited_since, now).removesuffix(' ago')}, usually {span(usual)}"
-    return f"usable GPUs in about {max(1, round(left / 60))} min"
+        return f"usable GPUs ({ago(pool.awaited_since, now).removesuffix(' ago')} so far, usually {span(usual)})"
+    return f"usable GPUs (in about {max(1, round(left / 60))} min)"
 
 
 def _row(source: SourceDocument, policy: Policy) -> Mapping[str, Any]:
     known = source_guide(Source(source.source), policy) if source.source in set(Source) else None
     without = " ".join(sentence(capital(part)) for part in (known.stops, known.goes_on) if part) if known else ""
     if source.source == Source.ALERTMANAGER and not source.configured:
-        without = "Not required; silences are not seen."
+        without = "Optional; without it, silences are not seen."
     return {**dict(source), "title": titled(source.source), "about": known, "stops": without, "down": source.down}

@@ -40,7 +40,7 @@ LOOKS = {
     Doing.IDLE: ("idle", 1.0),
     Doing.UNKNOWN: ("unknown", 1.0),
     Doing.BROKEN: ("broken", 1.0),
-    Doing.DELETING: ("going", 0.3),
+    Doing.DELETING: ("deleting", 0.3),
 }
 
 
@@ -122,7 +122,7 @@ def lanes(
         ticks=tuple(_ticks(since, now)),
         height=TOP + len(found) * LANE + 4,
         described=f"{some(len(shown), 'node')} in the last {span((now - since).total_seconds())}, {living} of them "
-        "living. The table below says the same.",
+        "still exist. The table below has the same data.",
         more=max(0, len(shown) - LANES),
     )
 
@@ -191,11 +191,11 @@ def _alert(arrival: Arrival, pool: Pool) -> Iterator[Event]:
     if action == HEARTBEAT:
         return
     if not alert.firing:
-        yield Event(at=arrival.at, kind="alert", what=f"{name} is resolved", look="notes")
+        yield Event(at=arrival.at, kind="alert", what=f"{name} resolved", look="notes")
         return
     words = alert.annotations.get("summary") or alert.annotations.get("description") or ""
-    asks = f" and asks for {action}" if action else ""
-    yield Event(at=arrival.at, kind="alert", what=f"{name} fires{asks}", detail=words, look="limits")
+    asks = f" (action: {action})" if action else ""
+    yield Event(at=arrival.at, kind="alert", what=f"{name} is firing{asks}", detail=words, look="limits")
 
 
 def _decision(stored: StoredDecision) -> Event:
@@ -220,7 +220,7 @@ def _action(stored: StoredAction) -> Iterator[Event]:
     nodes = ", ".join(node_name(victim.node, victim.instance) for victim in action.victims[:5])
     more = f" and {len(action.victims) - 5} more" if len(action.victims) > 5 else ""
     what, number = f"{action.kind} {action.from_count} → {action.to_count} nodes", action.decision
-    yield Event(at=action.opened_at, kind="action", what=f"{what}: begun", detail=f"{nodes}{more}", decision=number)
+    yield Event(at=action.opened_at, kind="action", what=f"{what}: started", detail=f"{nodes}{more}", decision=number)
     if outcome is not None:
         what = f"{what}: {outcome.kind}"
         look = LOOKS_OF_OUTCOMES.get(outcome.kind.value, "notes")
@@ -234,8 +234,7 @@ def _message(told: StoredNotice) -> Event:
     elif told.sent_at is None and told.given_up_at is not None:
         state, look = f"not delivered: {told.last_error}", "bad"
     elif told.sent_at is None:
-        tries = "1 try" if told.attempts == 1 else f"{told.attempts} tries"
-        state = f"waits after {tries}" if told.attempts else "on its way"
+        state = f"retrying after {some(told.attempts, 'attempt')}" if told.attempts else "on its way"
     return Event(
         at=told.at, kind="message", what=told.notice.title, detail=state, look=look, decision=told.notice.decision
     )
@@ -245,7 +244,7 @@ def _override(stored: StoredOverride) -> Iterator[Event]:
     override = stored.override
     yield Event(at=override.at, kind="override", what=str(override), look="wants")
     if stored.ended_at is not None:
-        by = f"ended by {stored.ended_by}" if stored.ended_by else "ran out"
+        by = f"ended by {stored.ended_by}" if stored.ended_by else "expired"
         what = f"{override.kind} by {override.who} {by}"
         yield Event(at=stored.ended_at, kind="override", what=what, look="notes")
 
